@@ -1,0 +1,56 @@
+// Loop programs as CUDA kernels: emit, compile with NVRTC, cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/lowering/expr_table.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::codegen {
+
+struct KernelRequest {
+  const plan::fb::LoopProgramT* program = nullptr;
+  std::string name;                    // C identifier made of the operators, unique in the plan
+  std::vector<std::string> origins;    // ONNX nodes, for the comment
+  std::vector<DType> buffer_types;     // element type of each of program->buffers
+};
+
+/// One translation unit with one or more variants of a kernel.
+struct EmittedKernel {
+  std::string source;                                   // CUDA text, without the device headers
+  plan::fb::KernelStepT step;                           // variants (module not yet set) and args
+};
+
+/// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported) naming the
+/// request if no schedule takes it.
+EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs);
+
+struct NvrtcOptions {
+  int threads = 0;           // 0: all cores
+  std::string cache_dir;     // empty: no cache
+  std::function<void(std::size_t done, std::size_t total)> progress;
+};
+struct CompiledKernel {
+  std::vector<std::byte> cubin;
+  bool from_cache = false;
+};
+struct NvrtcStats {
+  std::size_t cache_hits = 0;
+  double seconds = 0;
+  int version = 0;           // 13000 for 13.0
+};
+
+/// Compiles every source for every architecture, in parallel; result [source][architecture].
+/// Throws Error(kDevice) if NVRTC is not found (saying how to get it), Error(kInternal) with the
+/// compiler's log and the path of a standalone reproducer if a source does not compile.
+std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string> sources,
+                                                      std::span<const std::string> architectures,
+                                                      const NvrtcOptions& options,
+                                                      NvrtcStats& stats);
+
+}  // namespace sinter::codegen

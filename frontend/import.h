@@ -1,0 +1,43 @@
+// The front door of frontend: ONNX bytes in, Graph out.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::frontend {
+
+struct ImportOptions {
+  /// Ranges of symbolic dimensions by symbol name, where the user gave them.
+  std::map<std::string, ir::Range> ranges;
+  /// Fixed or symbolic shapes that replace an input's own, by input name.
+  std::map<std::string, ir::Shape> input_shapes;
+};
+
+struct ImportedModel {
+  ir::Graph graph;
+  std::uint64_t hash = 0;     // XXH3 of the model's bytes and of its external data
+  std::size_t node_count = 0; // nodes of the ONNX graph
+  std::int64_t opset = 0;
+  std::string producer;
+  std::vector<std::string> warnings;
+};
+
+/// Imports the model at `path`. Throws Error(kUsage) if the file cannot be read, kInvalidModel if it
+/// is malformed or contradicts itself, kUnsupported listing every unsupported node at once.
+ImportedModel import_model(const std::string& path, const ImportOptions& options = {});
+
+/// One operator that the importer knows.
+struct SupportedOp {
+  std::string domain, name;
+  int since_version = 1;
+};
+std::vector<SupportedOp> supported_ops();
+
+/// Reads one serialised TensorProto (ONNX test data, .pb). Throws Error(kInvalidModel).
+ir::Tensor read_tensor_proto(const std::string& path);
+
+}  // namespace sinter::frontend

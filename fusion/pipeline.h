@@ -1,0 +1,71 @@
+// The front door of fusion: the passes, in order, and the driver that runs them.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// What the passes may ask about the target.
+struct TargetTraits {
+  bool cuda = false;
+  bool has_conv = false;           // a dedicated convolution exists (CPU: oneDNN)
+  bool matmul_epilogue_gelu_erf = false;
+  bool matmul_epilogue_gelu_tanh = false;
+  bool matmul_epilogue_relu = true;
+  bool matmul_epilogue_residual = true;
+};
+TargetTraits cpu_traits();
+TargetTraits cuda_traits();
+
+enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
+
+/// One decision about fusing two nodes, for --explain-fusion.
+struct Decision {
+  std::string producer, consumer;  // printable names with origins
+  bool fused = false;
+  std::string reason;              // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
+};
+
+struct Context {
+  TargetTraits target;
+  bool fuse = true;                // false: --fuse=off, every operator its own kernel
+  Precision precision = Precision::kModel;
+  std::vector<Decision> decisions;
+  std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
+};
+
+struct Pass {
+  std::string_view name;
+  ir::Graph (*run)(const ir::Graph& graph, Context& context);
+  bool only_when_fusing = false;   // left out under --fuse=off
+};
+/// Every pass, in order.
+const std::vector<Pass>& pipeline();
+
+struct PipelineOptions {
+  std::set<std::string> disabled;                  // --disable-pass
+  std::string stop_after;                          // --stop-after
+  /// Called with each pass's name, before and after it.
+  std::function<void(std::string_view pass, bool after, const ir::Graph&)> observe;
+};
+struct PassTime {
+  std::string name;
+  double milliseconds = 0;
+  std::size_t nodes_before = 0, nodes_after = 0;
+};
+struct PipelineResult {
+  ir::Graph graph;
+  std::vector<PassTime> times;
+};
+/// Runs the pipeline; verifies the graph after every pass. Throws Error(kUsage) for an unknown pass
+/// name in the options.
+PipelineResult run_pipeline(const ir::Graph& graph, Context& context,
+                            const PipelineOptions& options = {});
+
+}  // namespace sinter::fusion

@@ -1,0 +1,54 @@
+// Views as addresses: which element of which tensor an element of a view is.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::ir {
+
+/// Where element `index` of a value lies once the views that make it are followed back.
+struct TracedSource {
+  ValueId source;                 // not made by a view
+  std::vector<Dim> index;         // one per dimension of `source`, over the caller's symbols
+  std::vector<ViewSource::Guard> guards;  // all must hold for this source to apply
+};
+struct TracedView {
+  std::vector<TracedSource> sources;  // their guards exclude each other
+  double fill = 0;                    // where none applies
+};
+
+/// Follows `value` at `index` (one Dim per dimension) through view nodes for which `through` is true
+/// (all, if empty). `ranges` bounds the index symbols and the graph's symbols.
+TracedView trace_view(const Graph& graph, ValueId value, std::span<const Dim> index,
+                      const Ranges& ranges,
+                      const std::function<bool(const Node&)>& through = {});
+
+/// value[i0, i1, ..] = source[offset + sum strides[d] * i_d], in elements of the dense source.
+struct StridedAccess {
+  ValueId source;
+  Dim offset;
+  std::vector<Dim> strides;
+};
+
+/// `value` as one strided access of what its views start from; nothing if a view selects, pads or
+/// does not map linearly.
+std::optional<StridedAccess> strided_access(const Graph& graph, ValueId value,
+                                            const std::function<bool(const Node&)>& through = {});
+
+/// Splits `expr` into offset and strides over the given index symbols; nothing if it is not linear
+/// in them.
+struct LinearForm {
+  Dim offset;
+  std::vector<Dim> strides;
+};
+std::optional<LinearForm> linear_form(const Dim& expr, std::span<const std::string> symbols);
+
+/// Names for index symbols that no model can use: "$0", "$1", ...
+std::string index_symbol(int d);
+/// Symbols index_symbol(0..shape.size()) as Dims; adds their ranges [0, dim - 1] to `ranges`, with
+/// the dimension as symbolic_max.
+std::vector<Dim> index_symbols(const Shape& shape, Ranges& ranges);
+
+}  // namespace sinter::ir

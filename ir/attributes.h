@@ -1,0 +1,45 @@
+// Attributes of nodes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/dim.h"
+#include "ir/tensor.h"
+
+namespace sinter::ir {
+
+enum class AttrKind { kInt, kFloat, kString, kInts, kDims, kDType };
+
+using Attr = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
+                          std::vector<Dim>, DType>;
+
+/// Named attributes in name order. The getters throw Error(kInternal) if the name is absent or of
+/// another kind: the operator's schema has been checked when the node was built.
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<const std::string, Attr>> values) : values_(values) {}
+
+  bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
+  const Attr& get(std::string_view name) const;
+  std::int64_t get_int(std::string_view name) const;
+  double get_float(std::string_view name) const;
+  const std::string& get_string(std::string_view name) const;
+  const std::vector<std::int64_t>& get_ints(std::string_view name) const;
+  const std::vector<Dim>& get_dims(std::string_view name) const;
+  DType get_dtype(std::string_view name) const;
+  void set(std::string name, Attr value) { values_.insert_or_assign(std::move(name), std::move(value)); }
+
+  const std::map<std::string, Attr, std::less<>>& values() const { return values_; }
+  friend bool operator==(const Attrs&, const Attrs&) = default;
+
+ private:
+  std::map<std::string, Attr, std::less<>> values_;
+};
+
+}  // namespace sinter::ir

@@ -1,0 +1,127 @@
+// Symbolic integers: the dimensions of tensors and the index arithmetic of views.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sinter::ir {
+
+class Dim;
+
+/// Known bounds of a symbol, both inclusive.
+struct Range {
+  std::int64_t min = 1;
+  std::int64_t max = INT64_MAX;
+  /// A tighter upper bound that is itself symbolic (an index symbol's is its extent minus one), or
+  /// null.
+  std::shared_ptr<const Dim> symbolic_max;
+  friend bool operator==(const Range& a, const Range& b);
+};
+using Ranges = std::map<std::string, Range, std::less<>>;
+using Bindings = std::map<std::string, std::int64_t, std::less<>>;
+
+/// The opaque factors of a Dim's terms.
+struct DimAtom;
+
+/// An integer: a constant, or a polynomial with integer coefficients over named symbols and opaque
+/// terms (floor division, minimum, maximum) of other Dims.
+///
+/// Dims are immutable values kept in normal form (terms sorted, like terms collected), so that equal
+/// polynomials compare equal: batch*seq == seq*batch. Arithmetic that overflows int64 throws
+/// Error(kInvalidModel).
+class Dim {
+ public:
+  /// A product of atoms, sorted; empty for the constant term.
+  using Monomial = std::vector<std::shared_ptr<const DimAtom>>;
+  struct Term {
+    Monomial factors;
+    std::int64_t coefficient = 0;
+  };
+
+  Dim(std::int64_t value = 0);  // NOLINT: implicit on purpose, shapes are written {batch, 384}
+  Dim(int value) : Dim(static_cast<std::int64_t>(value)) {}  // NOLINT
+  static Dim symbol(std::string_view name);
+
+  bool is_constant() const;
+  /// The value of a constant; throws Error(kInternal) for anything else.
+  std::int64_t value() const;
+  /// The name, if this is a single symbol with coefficient one.
+  std::optional<std::string> as_symbol() const;
+  /// Terms in normal form; the constant zero has none.
+  const std::vector<Term>& terms() const { return *terms_; }
+
+  friend Dim operator+(const Dim& a, const Dim& b);
+  friend Dim operator-(const Dim& a, const Dim& b);
+  friend Dim operator*(const Dim& a, const Dim& b);
+  friend bool operator==(const Dim& a, const Dim& b);
+  /// A total order (structural, not numeric), for use as a key.
+  friend std::strong_ordering operator<=>(const Dim& a, const Dim& b);
+
+  /// Every symbol that occurs, sorted and unique.
+  std::vector<std::string> symbols() const;
+  /// The value under `bindings`; throws Error(kUsage) for an unbound symbol, kInvalidModel for
+  /// overflow or division by zero.
+  std::int64_t evaluate(const Bindings& bindings) const;
+  /// Replaces symbols by Dims, simultaneously.
+  Dim substitute(const std::map<std::string, Dim, std::less<>>& replacements) const;
+  /// "384", "batch*seq + 2", "floordiv(seq, 2)". parse_dim is the inverse.
+  std::string to_string() const;
+
+ private:
+  friend struct DimBuilder;
+  std::shared_ptr<const std::vector<Term>> terms_;
+};
+
+/// An opaque factor: a symbol, or a function of two Dims that no polynomial expresses.
+struct DimAtom {
+  enum class Kind { kSymbol, kFloorDiv, kMin, kMax };
+  Kind kind = Kind::kSymbol;
+  std::string name;  // kSymbol
+  Dim a, b;          // the others
+};
+
+/// floor(a / b). Divides exactly where the polynomial allows it ((6*n) / 2 = 3*n); otherwise splits
+/// off the terms that divide and drops a remainder proven to lie in [0, b) under `ranges` (symbols
+/// not in `ranges` are >= 1; a symbol's range may have min 0); otherwise an opaque term. The proof
+/// replaces symbols by their symbolic_max: with i < S, (b*S + i) / S = b for every S.
+Dim floor_div(const Dim& a, const Dim& b, const Ranges& ranges = {});
+/// a - b * floor_div(a, b).
+Dim mod(const Dim& a, const Dim& b, const Ranges& ranges = {});
+/// ceil(a / b).
+Dim ceil_div(const Dim& a, const Dim& b, const Ranges& ranges = {});
+Dim min(const Dim& a, const Dim& b, const Ranges& ranges = {});
+Dim max(const Dim& a, const Dim& b, const Ranges& ranges = {});
+
+/// a / b if the division is exact for every value of the symbols, as a polynomial identity.
+std::optional<Dim> divide_exactly(const Dim& a, const Dim& b);
+/// True only if a is a multiple of `divisor` for every value of the symbols.
+bool is_multiple_of(const Dim& a, std::int64_t divisor);
+/// A constant that `a` never goes below (above), if one is known under `ranges`.
+std::optional<std::int64_t> lower_bound(const Dim& a, const Ranges& ranges = {});
+std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges = {});
+/// True only if a <= b is proven for all values in `ranges`.
+bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges = {});
+
+/// Parses what to_string prints; throws Error(kInvalidModel) with the position.
+Dim parse_dim(std::string_view text);
+
+using Shape = std::vector<Dim>;
+
+/// Product of the dimensions; one for a scalar.
+Dim element_count(const Shape& shape);
+/// "[batch, seq, 384]".
+std::string to_string(const Shape& shape);
+/// Numpy broadcasting of two shapes. Symbolic dimensions broadcast with themselves and with 1;
+/// two different symbolic dimensions throw Error(kInvalidModel).
+Shape broadcast(const Shape& a, const Shape& b);
+/// Row-major strides in elements.
+std::vector<Dim> contiguous_strides(const Shape& shape);
+
+}  // namespace sinter::ir

@@ -1,0 +1,161 @@
+// The dataflow graph: immutable, typed, in topological order.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "ir/op_def.h"
+#include "ir/tensor.h"
+
+namespace sinter::ir {
+
+struct ValueId {
+  std::int32_t index = -1;
+  bool valid() const { return index >= 0; }
+  friend auto operator<=>(const ValueId&, const ValueId&) = default;
+};
+struct NodeId {
+  std::int32_t index = -1;
+  bool valid() const { return index >= 0; }
+  friend auto operator<=>(const NodeId&, const NodeId&) = default;
+};
+
+/// A value: a graph input, a constant, or an output of a node.
+struct Value {
+  TensorType type;
+  std::string name;  // the model's name for it, or empty
+  NodeId producer;   // invalid for inputs and constants
+  int output_index = 0;
+  std::shared_ptr<const Tensor> constant;  // null unless a constant
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Attrs attrs;
+  std::vector<std::string> origins;   // names of the ONNX nodes this comes from, sorted, unique
+  std::shared_ptr<const Graph> body;  // fused nodes only; body inputs correspond to `inputs`
+};
+
+/// A named state: output `output` of one run becomes input `input` of the next.
+struct State {
+  int input = 0;
+  int output = 0;
+  friend bool operator==(const State&, const State&) = default;
+};
+
+class Graph {
+ public:
+  const std::string& name() const { return name_; }
+  /// Values in creation order; ids index this.
+  const std::vector<Value>& values() const { return values_; }
+  const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id.index)]; }
+  const TensorType& type(ValueId id) const { return value(id).type; }
+  /// Nodes in topological order; ids index this.
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id.index)]; }
+  /// The node that makes `id`, or null for inputs and constants.
+  const Node* producer(ValueId id) const;
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const std::vector<ValueId>& outputs() const { return outputs_; }
+  const std::vector<std::string>& output_names() const { return output_names_; }
+  const Ranges& ranges() const { return ranges_; }
+  const std::vector<State>& states() const { return states_; }
+  /// Nodes that read `id`, in order, each once.
+  const std::vector<NodeId>& users(ValueId id) const { return users_[static_cast<std::size_t>(id.index)]; }
+  bool is_output(ValueId id) const;
+  bool is_constant(ValueId id) const { return value(id).constant != nullptr; }
+
+ private:
+  friend class GraphBuilder;
+  std::string name_;
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<ValueId> inputs_, outputs_;
+  std::vector<std::string> output_names_;
+  Ranges ranges_;
+  std::vector<State> states_;
+  std::vector<std::vector<NodeId>> users_;
+};
+
+/// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up to
+/// the numbering of values. Names and origins do not count.
+bool structurally_equal(const Graph& a, const Graph& b);
+
+/// Builds a Graph. Types are inferred as nodes are added, equal nodes are shared, and finish() keeps
+/// only what the outputs need. Errors in a node's types throw Error(kInvalidModel) naming it.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(std::string name = "main");
+  ~GraphBuilder();
+  GraphBuilder(GraphBuilder&&) noexcept;
+  GraphBuilder& operator=(GraphBuilder&&) noexcept;
+
+  ValueId input(std::string name, TensorType type);
+  ValueId constant(Tensor tensor, std::string name = {});
+  /// A rank-0 constant of `dtype`.
+  ValueId scalar(DType dtype, double value);
+  /// Adds a node of one output and returns it.
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {});
+  /// Adds a node with any number of outputs.
+  std::vector<ValueId> add_multi(std::string_view op, std::vector<ValueId> inputs, Attrs attrs = {},
+                                 std::shared_ptr<const Graph> body = nullptr);
+  void output(std::string name, ValueId value);
+  void range(std::string symbol, Range range);
+  void state(State state);
+  /// Gives a value the model's name for it, if it has none.
+  void name(ValueId value, std::string name);
+
+  const TensorType& type(ValueId value) const;
+  /// The constant behind `value`, or null.
+  const Tensor* constant_of(ValueId value) const;
+  /// The node that makes `value`, or null. The pointer lasts until the next call that adds.
+  const Node* producer(ValueId value) const;
+  const Ranges& ranges() const;
+
+  /// Nodes that are added while an OriginScope lives carry its origins.
+  class OriginScope {
+   public:
+    OriginScope(GraphBuilder& builder, std::vector<std::string> origins);
+    ~OriginScope();
+    OriginScope(const OriginScope&) = delete;
+    OriginScope& operator=(const OriginScope&) = delete;
+
+   private:
+    GraphBuilder& builder_;
+    std::vector<std::string> saved_;
+  };
+
+  /// Checks, drops what no output needs (inputs always stay), and returns the graph.
+  Graph finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Copies graph after graph: the frame of most passes. For every node in order `visit` gets the
+/// node with its inputs already mapped, and returns the outputs' new values, or nothing to copy the
+/// node as it is. Names, origins, ranges, states and outputs carry over.
+using RewriteVisit = std::function<std::optional<std::vector<ValueId>>(
+    GraphBuilder& builder, const Graph& old, const Node& node, std::span<const ValueId> inputs)>;
+Graph rewrite(const Graph& graph, const RewriteVisit& visit);
+
+/// Copies `body` into `builder` with its inputs replaced by `inputs`; returns its outputs.
+std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
+                                  std::span<const ValueId> inputs);
+
+/// Checks every invariant (topological order, arity, attribute schema, inferred types equal to
+/// stored ones, users, bodies recursively); throws Error(kInternal) naming the node.
+void verify(const Graph& graph);
+
+}  // namespace sinter::ir

@@ -1,0 +1,117 @@
+// Operator definitions. Every operator is defined once, in ir/ops.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "ir/scalar_expr.h"
+#include "ir/tensor.h"
+
+namespace sinter::ir {
+
+class Graph;
+class GraphBuilder;
+struct Node;
+struct ValueId;
+
+/// What the compiler does with an operator; see the design's table.
+enum class OpKind { kPointwise, kReduce, kView, kIndexed, kLibrary, kComposite, kFused };
+std::string_view to_string(OpKind kind);
+
+/// How the result type of a pointwise operator follows from its inputs' types.
+enum class TypeRule {
+  kSame,     // all inputs and the result share one type
+  kCompare,  // inputs share one type, the result is bool
+  kLogical,  // all bool
+  kSelect,   // (bool, T, T) -> T
+  kCast,     // any -> attribute "to"
+};
+
+struct PointwiseDef {
+  ScalarExpr expr;
+  TypeRule rule = TypeRule::kSame;
+};
+
+/// combine over the axes in attribute "axes" (sorted, non-negative); attribute "keepdims" is 0 or 1.
+/// `pre` maps an element before it is combined, `finish` the combined value; both are expressions of
+/// x, finish also of y = the number of combined elements.
+struct ReduceDef {
+  Combine combine = Combine::kSum;
+  ScalarExpr pre, finish;
+};
+
+/// One source of an output element of a view: input `input` at `index` (one Dim per input
+/// dimension, over the symbols that stand for the output indices), valid where every guard holds
+/// (0 <= guard.value < guard.extent). A view lists its sources in order; guards of different sources
+/// exclude each other. Where none holds the element is `fill`.
+struct ViewSource {
+  int input = 0;
+  std::vector<Dim> index;
+  struct Guard {
+    Dim value, extent;
+  };
+  std::vector<Guard> guards;
+};
+/// Maps output indices (one Dim each) to sources. `ranges` bounds the index symbols.
+using IndexMap = std::function<std::vector<ViewSource>(
+    const Attrs& attrs, std::span<const TensorType> inputs, const TensorType& output,
+    std::span<const Dim> output_index, const Ranges& ranges)>;
+
+struct ViewDef {
+  IndexMap map;
+  double fill = 0;
+};
+
+/// Rewrites a node of a composite operator into simpler operators; returns its outputs.
+using Decompose = std::function<std::vector<ValueId>(GraphBuilder& builder, const Node& node,
+                                                     std::span<const ValueId> inputs)>;
+struct CompositeDef {
+  Decompose decompose;
+};
+
+struct AttrSpec {
+  std::string name;
+  AttrKind kind = AttrKind::kInt;
+  std::optional<Attr> default_value;  // none: required
+};
+
+/// Result types for input types; throws Error(kInvalidModel) with the shapes in the message.
+using Infer = std::function<std::vector<TensorType>(const Attrs& attrs,
+                                                    std::span<const TensorType> inputs)>;
+/// Reference evaluation: float64 accumulation, results rounded once to the output type. `outputs`
+/// are the concrete output types. Absent for pointwise, reduce and view operators: they are
+/// evaluated from their definition.
+using Evaluate = std::function<std::vector<Tensor>(const Attrs& attrs, std::span<const Tensor> inputs,
+                                                   std::span<const TensorType> outputs)>;
+
+struct OpDef {
+  std::string name;
+  OpKind kind = OpKind::kPointwise;
+  int min_inputs = 1;
+  int max_inputs = 1;  // -1: any number
+  std::vector<AttrSpec> attrs;
+  Infer infer;
+  Evaluate evaluate;
+  std::variant<std::monostate, PointwiseDef, ReduceDef, ViewDef, CompositeDef> detail;
+  bool commutative = false;  // the first two inputs may be exchanged
+
+  const PointwiseDef& pointwise() const { return std::get<PointwiseDef>(detail); }
+  const ReduceDef& reduce() const { return std::get<ReduceDef>(detail); }
+  const ViewDef& view() const { return std::get<ViewDef>(detail); }
+  const CompositeDef& composite() const { return std::get<CompositeDef>(detail); }
+};
+
+/// The definition named `name`, or null.
+const OpDef* find_op(std::string_view name);
+/// As find_op, but throws Error(kInternal) if there is none.
+const OpDef& get_op(std::string_view name);
+/// Every definition, in name order.
+const std::vector<const OpDef*>& all_ops();
+
+}  // namespace sinter::ir

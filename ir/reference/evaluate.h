@@ -1,0 +1,34 @@
+// The living definition of what a graph computes: slow, plain, accumulating in float64.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::ir {
+
+/// Values of the symbols that make the inputs' types match `inputs`; throws Error(kUsage) naming
+/// the input, its type and the shape found on any mismatch (rank, type, dimension, range).
+Bindings bind_symbols(const Graph& graph, std::span<const Tensor> inputs);
+
+struct EvaluateOptions {
+  /// True: float16, bfloat16 and float32 intermediate values are kept as float64 and only graph
+  /// outputs are rounded. False: every node's result is rounded to its type.
+  bool keep_wide = false;
+  /// Called after each node with its results, if set (progress, per-node comparison).
+  std::function<void(const Node& node, std::span<const Tensor> results)> on_node;
+};
+
+/// Evaluates `graph`; the outputs in order.
+std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs,
+                             const EvaluateOptions& options = {});
+
+/// Evaluates one operator on concrete tensors, with its attributes' Dims evaluated under `bindings`.
+std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                                const Bindings& bindings = {});
+
+}  // namespace sinter::ir

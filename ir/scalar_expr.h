@@ -1,0 +1,60 @@
+// The scalar expression of a pointwise operator: one definition from which the reference, the
+// constant folder, the CPU and the CUDA emitters all work.
+#pragma once
+
+#include <sinter/dtype.h>
+#include <sinter/scalar_op.h>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/attributes.h"
+
+namespace sinter::ir {
+
+/// One node of an expression; operands are indices of earlier nodes.
+struct ScalarNode {
+  enum class Kind : std::uint8_t { kOperand, kConstant, kAttr, kOp };
+  Kind kind = Kind::kOperand;
+  int operand = 0;            // kOperand: which input of the operator
+  double constant = 0;        // kConstant
+  std::string attr;           // kAttr: a float or int attribute of the node
+  ScalarOp op = ScalarOp::kAdd;
+  int args[3] = {-1, -1, -1};
+};
+
+/// A parsed expression. nodes.back() is the result.
+struct ScalarExpr {
+  std::vector<ScalarNode> nodes;
+};
+
+/// Parses "0.5 * x * (1 + erf(x * 0.7071067811865476))". Operands are x, y, z (inputs 0, 1, 2);
+/// @name is an attribute; functions are the names of ScalarOp; infix + - * / and unary minus;
+/// comparisons < <= > >= == !=. cast(e) converts to the operator's result type. The text is part of
+/// the program, so a mistake in it throws Error(kInternal).
+ScalarExpr parse_scalar_expr(std::string_view text);
+
+/// Type of every node of `expr`, for operands of (compute) types `operands` and result type
+/// `result`: constants and attributes take the type of the sibling they meet; comparisons yield
+/// bool. All types are compute types (no float16 or bfloat16).
+std::vector<DType> infer_scalar_types(const ScalarExpr& expr, std::span<const DType> operands,
+                                      DType result);
+
+/// A scalar value in the widest type of its class: floats as double, integers and bool as int64.
+struct Scalar {
+  double f = 0;
+  std::int64_t i = 0;
+};
+
+/// Evaluates one primitive on values of `type` (the operands' type; for kCast `from` is the
+/// operand's and `type` the result's). Floats are computed in double; integers wrap in their own
+/// width.
+Scalar apply_scalar_op(ScalarOp op, DType type, DType from, const Scalar* args);
+
+/// Evaluates `expr` for one element.
+Scalar evaluate_scalar_expr(const ScalarExpr& expr, std::span<const DType> node_types,
+                            std::span<const Scalar> operands, const Attrs& attrs);
+
+}  // namespace sinter::ir

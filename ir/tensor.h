@@ -1,0 +1,96 @@
+// Tensor types and constant data.
+#pragma once
+
+#include <sinter/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/dim.h"
+
+namespace sinter::ir {
+
+struct TensorType {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+
+/// "f32[batch, seq, 384]".
+std::string to_string(const TensorType& type);
+
+/// Immutable bytes: owned, or borrowed from a mapped file that `owner` keeps open.
+class Buffer {
+ public:
+  static std::shared_ptr<const Buffer> copy_of(std::span<const std::byte> bytes);
+  static std::shared_ptr<const Buffer> take(std::vector<std::byte> bytes);
+  static std::shared_ptr<const Buffer> borrow(std::span<const std::byte> bytes,
+                                              std::shared_ptr<const void> owner);
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> storage_;
+  std::shared_ptr<const void> owner_;
+  std::span<const std::byte> bytes_;
+};
+
+/// A tensor of known shape and contents, row-major and dense. Copies share the buffer.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// Throws Error(kInvalidModel) if a dimension is negative, the size overflows or differs from the
+  /// buffer's.
+  Tensor(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<const Buffer> data);
+
+  /// From values, converted to `dtype` (rounding to nearest even, saturating nothing).
+  static Tensor from_doubles(DType dtype, std::vector<std::int64_t> shape,
+                             std::span<const double> values);
+  static Tensor from_ints(DType dtype, std::vector<std::int64_t> shape,
+                          std::span<const std::int64_t> values);
+  template <typename T>
+  static Tensor of(DType dtype, std::vector<std::int64_t> shape, const std::vector<T>& values) {
+    return Tensor(dtype, std::move(shape), Buffer::copy_of(std::as_bytes(std::span(values))));
+  }
+  static Tensor scalar(DType dtype, double value);
+
+  DType dtype() const { return dtype_; }
+  const std::vector<std::int64_t>& shape() const { return shape_; }
+  std::int64_t element_count() const { return count_; }
+  std::span<const std::byte> bytes() const { return data_ ? data_->bytes() : std::span<const std::byte>(); }
+  const std::shared_ptr<const Buffer>& buffer() const { return data_; }
+  template <typename T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes().data()), static_cast<std::size_t>(count_)};
+  }
+  /// Element i in row-major order, widened. at_int is exact for every integer type but large u64.
+  double at(std::int64_t i) const;
+  std::int64_t at_int(std::int64_t i) const;
+  /// All elements, widened.
+  std::vector<double> to_doubles() const;
+  std::vector<std::int64_t> to_ints() const;
+  /// The same bytes under another shape of equal element count.
+  Tensor reshaped(std::vector<std::int64_t> shape) const;
+  TensorType type() const;
+  /// Hash of type, shape and contents (XXH3, 64 bits), the same on every machine.
+  std::uint64_t hash() const;
+  /// Bitwise equality of type, shape and contents.
+  friend bool operator==(const Tensor& a, const Tensor& b);
+
+ private:
+  DType dtype_ = DType::kFloat32;
+  std::vector<std::int64_t> shape_;
+  std::int64_t count_ = 0;
+  std::shared_ptr<const Buffer> data_;
+};
+
+/// Reads / writes one element of `dtype` at `p`, converting from / to the widest type of its class.
+double load_as_double(DType dtype, const std::byte* p);
+std::int64_t load_as_int(DType dtype, const std::byte* p);
+void store_double(DType dtype, std::byte* p, double value);
+void store_int(DType dtype, std::byte* p, std::int64_t value);
+
+}  // namespace sinter::ir

@@ -1,0 +1,58 @@
+// What a target implements to run plans. Session checks and binds; executors move and compute.
+#pragma once
+
+#include <sinter/sinter.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::runtime {
+
+/// A plan with every symbol bound.
+struct BoundShape {
+  std::vector<std::int64_t> symbols;                     // in the order of plan.symbols
+  std::vector<std::int64_t> expressions;                 // values of plan.expressions
+  plan::MemoryLayout layout;
+  std::vector<std::vector<std::int64_t>> input_shapes;   // by input binding
+  std::vector<std::vector<std::int64_t>> output_shapes;  // by output binding
+
+  std::uint64_t bytes_of(const plan::fb::BufferT& buffer) const {
+    return static_cast<std::uint64_t>(expressions[buffer.bytes]);
+  }
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  /// Allocates (and on CUDA captures) what `shape` needs; a later run with it does neither. Equal
+  /// symbols mean an equal shape. Throws Error(kOutOfMemory) leaving the executor usable.
+  virtual void prepare(const std::shared_ptr<const BoundShape>& shape) = 0;
+  /// Takes input `index`: host data is copied now, device data is remembered.
+  virtual void set_input(std::size_t index, const TensorView& view) = 0;
+  /// Null data: the executor's own memory.
+  virtual void set_output(std::size_t index, const TensorView& view) = 0;
+  /// Starts a run for `shape`, which has been prepared.
+  virtual void run(const std::shared_ptr<const BoundShape>& shape, void* stream) = 0;
+  virtual void await() = 0;
+  /// Of the last run; valid until the next.
+  virtual TensorView output(std::size_t index) const = 0;
+
+  virtual MemoryAccount memory() const = 0;
+  virtual std::size_t launches() const = 0;
+  virtual double time_compute(bool cold) = 0;
+  virtual std::vector<StepTime> profile() = 0;
+};
+
+std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
+                                            const SessionOptions& options);
+#ifdef SINTER_WITH_CUDA
+std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,
+                                             const SessionOptions& options);
+#endif
+
+}  // namespace sinter::runtime

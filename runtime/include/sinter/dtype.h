@@ -1,0 +1,62 @@
+// Element types. Standard library only: every folder may include this header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace sinter {
+
+/// Storage type of a tensor's elements. The numbers are part of the plan format: only append.
+enum class DType : std::uint8_t {
+  kBool = 0,
+  kInt8 = 1,
+  kInt16 = 2,
+  kInt32 = 3,
+  kInt64 = 4,
+  kUInt8 = 5,
+  kUInt16 = 6,
+  kUInt32 = 7,
+  kUInt64 = 8,
+  kFloat16 = 9,
+  kBFloat16 = 10,
+  kFloat32 = 11,
+  kFloat64 = 12,
+};
+
+inline constexpr int kDTypeCount = 13;
+
+/// Bytes of one element.
+constexpr std::size_t size_of(DType type) {
+  constexpr std::uint8_t sizes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+  return sizes[static_cast<std::uint8_t>(type)];
+}
+
+constexpr bool is_float(DType type) { return type >= DType::kFloat16; }
+constexpr bool is_integer(DType type) { return type >= DType::kInt8 && type <= DType::kUInt64; }
+constexpr bool is_signed_integer(DType type) {
+  return type >= DType::kInt8 && type <= DType::kInt64;
+}
+
+/// The type in which values are computed inside a fused region: float16 and bfloat16 widen to
+/// float32, everything else keeps its own type.
+constexpr DType compute_type(DType type) {
+  return type == DType::kFloat16 || type == DType::kBFloat16 ? DType::kFloat32 : type;
+}
+
+/// Short name as printed in graph text and on the command line ("f32", "i64", "bool").
+constexpr std::string_view to_string(DType type) {
+  constexpr std::string_view names[kDTypeCount] = {"bool", "i8",  "i16", "i32",  "i64", "u8", "u16",
+                                                   "u32",  "u64", "f16", "bf16", "f32", "f64"};
+  return names[static_cast<std::uint8_t>(type)];
+}
+
+/// The inverse of to_string; nothing if `name` is not a type.
+constexpr std::optional<DType> dtype_from_string(std::string_view name) {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (to_string(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+}  // namespace sinter

@@ -1,0 +1,63 @@
+// Errors that Sinter reports. Standard library only: every folder may include this header.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace sinter {
+
+enum class ErrorCode {
+  kUsage,          // a wrong option, input name, type, rank or dimension
+  kUnsupported,    // a valid model that asks for what Sinter does not do
+  kInvalidModel,   // not an ONNX model, or one that contradicts itself
+  kInvalidPlan,    // not a plan, damaged, newer, or made for something else
+  kOutOfMemory,    // host or device memory
+  kDevice,         // a missing or failing GPU, driver or library
+  kInternal,       // a defect of Sinter itself
+};
+
+/// Stable lower-case name of `code`, used in JSON output ("invalid_model").
+constexpr std::string_view to_string(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage: return "usage";
+    case ErrorCode::kUnsupported: return "unsupported";
+    case ErrorCode::kInvalidModel: return "invalid_model";
+    case ErrorCode::kInvalidPlan: return "invalid_plan";
+    case ErrorCode::kOutOfMemory: return "out_of_memory";
+    case ErrorCode::kDevice: return "device";
+    case ErrorCode::kInternal: return "internal";
+  }
+  return "internal";
+}
+
+/// The base of every exception that Sinter throws. The message says what is wrong, names the node or
+/// input, gives what was found and what was expected, and where possible the way out.
+class Error : public std::exception {
+ public:
+  Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  ErrorCode code() const noexcept { return code_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+
+  /// Puts `context` in front of the message: "importing node 'Conv_12' (Conv-11): ...".
+  void add_context(std::string_view context) { message_ = std::string(context) + ": " + message_; }
+
+ private:
+  ErrorCode code_;
+  std::string message_;
+};
+
+/// Runs `body`; an Error that leaves it gets `context` in front.
+template <typename Body>
+decltype(auto) with_context(std::string_view context, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (Error& error) {
+    error.add_context(context);
+    throw;
+  }
+}
+
+}  // namespace sinter

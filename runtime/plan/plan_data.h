@@ -1,0 +1,71 @@
+// A plan in memory: the metadata and its blobs, before writing and after loading.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plan_generated.h"
+
+namespace sinter::plan {
+
+inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr std::size_t kSectionAlignment = 4096;
+inline constexpr std::size_t kWeightAlignment = 256;
+
+/// Sections of a plan file, in file order.
+enum class Section { kMetadata = 0, kWeights = 1, kModules = 2, kSources = 3 };
+inline constexpr int kSectionCount = 4;
+
+/// A loaded plan: verified metadata, and views of the mapped blobs.
+struct PlanData {
+  fb::PlanT meta;
+  std::span<const std::byte> weights, modules, sources;
+  std::shared_ptr<const void> owner;  // keeps the spans valid: a mapping or a buffer
+
+  std::span<const std::byte> weight(const fb::BufferT& buffer, std::uint64_t bytes) const;
+};
+
+/// What a writer needs: metadata, and the blobs as lists of pieces that are written one after the
+/// other at the offsets that the metadata gives.
+struct PlanParts {
+  struct Piece {
+    std::uint64_t offset = 0;
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const void> owner;
+  };
+  fb::PlanT meta;
+  std::vector<Piece> weights, modules, sources;
+};
+
+/// Writes the plan to `path` (through a temporary file that is renamed). The bytes depend on the
+/// parts alone. Throws Error(kUsage) if the path cannot be written.
+void write_plan(const PlanParts& parts, const std::string& path);
+/// The same bytes in memory.
+std::vector<std::byte> serialize_plan(const PlanParts& parts);
+
+/// Maps and checks a plan file; throws Error(kInvalidPlan) saying what is wrong and how to mend it,
+/// Error(kUsage) if the file cannot be opened.
+std::shared_ptr<const PlanData> read_plan(const std::string& path);
+/// The same for bytes in memory, which are copied.
+std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes);
+
+/// Values of all expressions of `plan` for symbol values in the order of plan.symbols. Throws
+/// Error(kInvalidPlan) for overflow or division by zero.
+std::vector<std::int64_t> evaluate_expressions(const fb::PlanT& plan,
+                                               std::span<const std::int64_t> symbols);
+
+/// Where each arena buffer lies for one bound shape.
+struct MemoryLayout {
+  std::vector<std::uint64_t> offsets;  // one for each of plan.buffers; arena buffers only
+  std::uint64_t arena_bytes = 0;       // with lifetimes overlapped
+  std::uint64_t unshared_bytes = 0;    // what it would be without reuse
+};
+/// Places arena buffers, largest first at the lowest offset free over their lifetime, 256-byte
+/// aligned. Deterministic. Throws Error(kInvalidPlan) if a size is negative or overflows.
+MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> expressions);
+
+}  // namespace sinter::plan

@@ -1,0 +1,48 @@
+# Third-party packages. All are Debian 12 packages (tools/setup installs them) but the CUDA toolkit.
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(fmt 9 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(dnnl REQUIRED)
+
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
+
+# Protobuf and FlatBuffers are linked statically: a binary then needs neither on the user's machine.
+find_program(PROTOC protoc REQUIRED)
+find_library(PROTOBUF_LIBRARY NAMES libprotobuf.a REQUIRED)
+find_path(PROTOBUF_INCLUDE_DIR google/protobuf/message.h REQUIRED)
+find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
+find_program(FLATC flatc REQUIRED)
+find_library(FLATBUFFERS_LIBRARY NAMES libflatbuffers.a REQUIRED)
+find_path(FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)
+find_library(HWY_LIBRARY NAMES hwy REQUIRED)
+find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
+
+# Only headers of the CUDA toolkit are needed: every CUDA library is loaded at run time.
+set(SINTER_WITH_CUDA OFF)
+if(NOT SINTER_CUDA STREQUAL "OFF")
+  find_path(CUDA_INCLUDE_DIR cuda.h
+            HINTS $ENV{SINTER_CUDA_HOME}/include ENV CUDA_HOME
+                  ${CMAKE_SOURCE_DIR}/.deps/cuda/include /usr/local/cuda/include
+            PATH_SUFFIXES include)
+  if(CUDA_INCLUDE_DIR)
+    file(STRINGS ${CUDA_INCLUDE_DIR}/cuda.h cuda_version_line REGEX "^#define CUDA_VERSION ")
+    string(REGEX MATCH "[0-9]+" CUDA_VERSION_NUMBER "${cuda_version_line}")
+    if(CUDA_VERSION_NUMBER GREATER_EQUAL 12080 AND EXISTS ${CUDA_INCLUDE_DIR}/nvrtc.h
+       AND EXISTS ${CUDA_INCLUDE_DIR}/cublasLt.h)
+      set(SINTER_WITH_CUDA ON)
+    endif()
+  endif()
+  if(SINTER_WITH_CUDA)
+    message(STATUS "CUDA target: on (headers ${CUDA_VERSION_NUMBER} in ${CUDA_INCLUDE_DIR})")
+  elseif(SINTER_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "SINTER_CUDA=ON, but no CUDA toolkit >= 12.8 with nvrtc.h and cublasLt.h "
+                        "was found: set CUDA_HOME, or run tools/setup --cuda")
+  else()
+    message(STATUS "CUDA target: off, this build is CPU-only (no CUDA toolkit >= 12.8 found; "
+                   "tools/setup --cuda gets the needed parts from PyPI)")
+  endif()
+endif()

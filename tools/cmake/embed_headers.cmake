@@ -1,0 +1,11 @@
+# Writes OUTPUT: a C++ source that defines codegen::embedded_device_headers() from HEADERS (.cuh).
+set(text "#include \"codegen/cuda/embedded_device_headers.h\"\n\nnamespace sinter::codegen {\n\n")
+string(APPEND text "const std::vector<DeviceHeader>& embedded_device_headers() {\n")
+string(APPEND text "  static const std::vector<DeviceHeader> headers = {\n")
+foreach(header ${HEADERS})
+  get_filename_component(name ${header} NAME)
+  file(READ ${header} body)
+  string(APPEND text "    {\"${name}\", R\"cuda(${body})cuda\"},\n")
+endforeach()
+string(APPEND text "  };\n  return headers;\n}\n\n}  // namespace sinter::codegen\n")
+file(WRITE ${OUTPUT} "${text}")

@@ -1,0 +1,17 @@
+# sinter_library(NAME folder...): a static library of all .cpp files in the named folders of the
+# current directory (not recursive), with the project's warnings.
+function(sinter_library name)
+  cmake_parse_arguments(ARG "" "" "FOLDERS;EXCLUDE" ${ARGN})
+  set(sources)
+  foreach(folder ${ARG_FOLDERS})
+    file(GLOB found CONFIGURE_DEPENDS ${folder}/*.cpp)
+    list(APPEND sources ${found})
+  endforeach()
+  add_library(${name} STATIC ${sources})
+  sinter_warnings(${name})
+  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/runtime/include)
+endfunction()
+
+function(sinter_warnings name)
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Werror -Wno-missing-field-initializers)
+endfunction()
