@@ -46,3 +46,6 @@ if(NOT SINTER_CUDA STREQUAL "OFF")
                    "tools/setup --cuda gets the needed parts from PyPI)")
   endif()
 endif()
+
+find_library(ZIP_LIBRARY NAMES zip REQUIRED)
+find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)

@@ -1,0 +1,248 @@
+#include "tools/support/build.h"
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "ir/text/text.h"
+#include "tools/support/devices.h"
+
+namespace sinter::tools {
+namespace {
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t start = 0;
+  while (start <= text.size()) {
+    const auto end = std::min(text.find(separator, start), text.size());
+    if (end > start) parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+fusion::Precision parse_precision(const std::string& text) {
+  if (text == "fp16") return fusion::Precision::kFloat16;
+  if (text == "bf16") return fusion::Precision::kBFloat16;
+  if (text == "tf32") return fusion::Precision::kTf32;
+  return fusion::Precision::kModel;
+}
+
+/// "before:X,after:Y" as a set of such words; "all" is every pass's result.
+std::set<std::string> parse_dump(const std::string& text) {
+  std::set<std::string> points;
+  for (const auto& point : split(text, ',')) {
+    const auto colon = point.find(':');
+    const auto when = point.substr(0, colon);
+    if (point != "all" && (colon == std::string::npos || (when != "before" && when != "after")))
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--dump-ir: '{}' is not before:PASS, after:PASS or all", point));
+    if (point != "all") {
+      const auto pass = point.substr(colon + 1);
+      bool known = pass == "import";
+      for (const auto& entry : fusion::pipeline()) known = known || entry.name == pass;
+      if (!known) throw Error(ErrorCode::kUsage, fmt::format("--dump-ir: no pass '{}'", pass));
+    }
+    points.insert(point);
+  }
+  return points;
+}
+
+class Dumper {
+ public:
+  Dumper(const BuildOptions& options) : points_(parse_dump(options.dump_ir)), dir_(options.dump_dir) {}
+
+  void operator()(std::string_view pass, bool after, const ir::Graph& graph) {
+    const auto point = fmt::format("{}:{}", after ? "after" : "before", pass);
+    if (!points_.contains(point) && !(after && points_.contains("all"))) return;
+    if (dir_.empty()) {
+      fmt::print(stderr, "# {}\n{}\n", point, ir::print(graph));
+      return;
+    }
+    std::filesystem::create_directories(dir_);
+    const auto path = fmt::format("{}/{:02}_{}_{}.txt", dir_, count_++, after ? "after" : "before", pass);
+    std::ofstream file(path);
+    if (!(file << ir::print(graph) << '\n'))
+      throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be written", path));
+  }
+
+ private:
+  std::set<std::string> points_;
+  std::string dir_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) {
+  verb.add_option("--target", options.target,
+                  "auto, cpu, cuda, or cuda:ARCH,... (for example cuda:sm_90,sm_80)")
+      ->capture_default_str();
+  verb.add_option("--precision", options.precision, "model (its own types), fp16, bf16 or tf32")
+      ->check(CLI::IsMember({"model", "fp16", "bf16", "tf32"}))
+      ->capture_default_str();
+  verb.add_option("--minShapes", options.shapes.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
+  verb.add_option("--maxShapes", options.shapes.max_shapes, "Greatest shapes: NAME:8x512");
+  verb.add_option("--dim", options.shapes.dims,
+                  "Range or value of a symbolic dimension: seq=1..512, batch=8");
+  verb.add_option("-j,--jobs", options.jobs, "Kernels to compile at once; 0 is all cores");
+  verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
+      ->default_str(default_cache_dir());
+  if (!with_passes) return;
+  verb.add_option_function<std::string>(
+          "--fuse", [&options](const std::string& text) { options.fuse = text == "on"; },
+          "on, or off: every operator its own kernel")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->default_str("on");
+  verb.add_option("--disable-pass", options.disabled_passes, "Leave a pass out (see `inspect --passes`)");
+  verb.add_option("--stop-after", options.stop_after, "Stop after this pass and print the graph");
+  verb.add_option("--dump-ir", options.dump_ir, "Print graphs: before:PASS,after:PASS or all");
+  verb.add_option("--dump-dir", options.dump_dir, "Write what --dump-ir asks for into this folder");
+  verb.add_flag("--explain-fusion", options.explain_fusion, "Say of every pair why it fused or not");
+}
+
+std::string Target::to_string() const {
+  if (!cuda) return "cpu";
+  std::string text = "cuda:";
+  for (const auto& architecture : architectures)
+    text += (text.back() == ':' ? "" : ",") + architecture;
+  return text;
+}
+
+Target resolve_target(const std::string& text) {
+  if (text == "cpu") return {};
+  const bool wants_cuda = text == "cuda" || text.starts_with("cuda:");
+  if (!wants_cuda && text != "auto")
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is no target: write auto, cpu, cuda or cuda:sm_90", text));
+  Target target;
+  if (text.starts_with("cuda:")) {
+    target.cuda = true;
+    target.architectures = split(text.substr(5), ',');
+    for (const auto& name : target.architectures) {
+      const bool digits = name.size() > 4 &&
+                          name.find_first_not_of("0123456789", 3) == std::string::npos;
+      if (!name.starts_with("sm_") || !digits || std::stoi(name.substr(3, 4)) < 80)
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("'{}' is no architecture that Sinter compiles for: sm_80 and later",
+                                name));
+    }
+    if (target.architectures.empty())
+      throw Error(ErrorCode::kUsage, "--target=cuda: names no architecture, for example cuda:sm_90");
+    return target;
+  }
+  const auto architecture = first_gpu_architecture();
+  if (architecture) return {true, {*architecture}};
+  if (text == "cuda")
+    throw Error(ErrorCode::kDevice,
+                "no GPU was found to compile for: name the architecture, for example "
+                "--target=cuda:sm_90, or see `sinter doctor`");
+  return {};
+}
+
+std::string default_cache_dir() {
+  if (const char* dir = std::getenv("SINTER_CACHE_DIR")) return dir;
+  if (const char* dir = std::getenv("XDG_CACHE_HOME")) return std::string(dir) + "/sinter";
+  if (const char* home = std::getenv("HOME")) return std::string(home) + "/.cache/sinter";
+  return "";
+}
+
+frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
+  auto model = frontend::import_model(options.model);
+  const auto& shapes = options.shapes;
+  if (shapes.min_shapes.empty() && shapes.max_shapes.empty() && shapes.dims.empty()) return model;
+  return frontend::import_model(options.model, import_options(shapes, model.graph));
+}
+
+PipelineRun run_passes(const BuildOptions& options, const frontend::ImportedModel& model,
+                       const Target& target, const Console& console) {
+  PipelineRun run;
+  run.context.target = target.cuda ? fusion::cuda_traits() : fusion::cpu_traits();
+  run.context.fuse = options.fuse;
+  run.context.precision = parse_precision(options.precision);
+  Dumper dump(options);
+  dump("import", true, model.graph);
+  fusion::PipelineOptions pipeline;
+  pipeline.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+  pipeline.stop_after = options.stop_after;
+  pipeline.observe = [&dump](std::string_view pass, bool after, const ir::Graph& graph) {
+    dump(pass, after, graph);
+  };
+  auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
+  run.graph = std::move(result.graph);
+  run.times = std::move(result.times);
+  for (const auto& note : run.context.precision_notes) console.note("precision: " + note);
+  return run;
+}
+
+BuildResult build_plan(const BuildOptions& options, const Console& console) {
+  const auto target = resolve_target(options.target);
+  const auto start = std::chrono::steady_clock::now();
+  auto model = import_with_shapes(options);
+  const double import_ms = milliseconds_since(start);
+  auto result = build_plan(options, std::move(model), target, console);
+  result.times.import_ms = import_ms;
+  return result;
+}
+
+BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,
+                       const Target& target, const Console& console) {
+  BuildResult result;
+  result.model = std::move(model);
+  result.target = target;
+  for (const auto& warning : result.model.warnings) console.note("warning: " + warning);
+  auto start = std::chrono::steady_clock::now();
+  result.pipeline = run_passes(options, result.model, target, console);
+  result.times.passes_ms = milliseconds_since(start);
+
+  codegen::CompileOptions compile;
+  compile.cuda = target.cuda;
+  compile.architectures = target.architectures;
+  compile.tf32 = options.precision == "tf32";
+  compile.threads = options.jobs;
+  compile.cache_dir = options.cache_dir == "none"  ? ""
+                      : options.cache_dir.empty() ? default_cache_dir()
+                                                  : options.cache_dir;
+  compile.model_name = std::filesystem::path(options.model).filename().string();
+  compile.model_hash = result.model.hash;
+  compile.nodes_imported = result.model.node_count;
+  compile.options = {{"fuse", options.fuse ? "on" : "off"}, {"precision", options.precision}};
+  for (const auto& pass : options.disabled_passes) compile.options.emplace_back("disable-pass", pass);
+  compile.precision_notes = result.pipeline.context.precision_notes;
+  Progress progress(console, "compiling kernels");
+  compile.progress = [&progress](std::size_t done, std::size_t total) { progress.update(done, total); };
+  start = std::chrono::steady_clock::now();
+  result.plan = codegen::compile(result.pipeline.graph, compile);
+  result.times.codegen_ms = milliseconds_since(start);
+  return result;
+}
+
+Plan load_built(const codegen::CompiledPlan& plan) {
+  return Plan::from_memory(plan::serialize_plan(plan.parts));
+}
+
+std::vector<BindingInfo> describe_inputs(const ir::Graph& graph) {
+  std::vector<BindingInfo> inputs;
+  for (const auto id : graph.inputs()) {
+    const auto& value = graph.value(id);
+    BindingInfo info{value.name, value.type.dtype, {}};
+    for (const auto& dim : value.type.shape) {
+      const auto low = ir::lower_bound(dim, graph.ranges());
+      const auto high = ir::upper_bound(dim, graph.ranges());
+      info.shape.push_back({dim.to_string(), low.value_or(0), high.value_or(INT64_MAX)});
+    }
+    inputs.push_back(std::move(info));
+  }
+  return inputs;
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,78 @@
+// From an ONNX file to a plan: what compile, compare and verify share.
+#pragma once
+
+#include <sinter/sinter.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "codegen/compile.h"
+#include "frontend/import.h"
+#include "fusion/pipeline.h"
+#include "tools/support/console.h"
+#include "tools/support/shapes.h"
+
+namespace sinter::tools {
+
+struct BuildOptions {
+  std::string model;
+  std::string target = "auto";     // auto, cpu, cuda, cuda:sm_90,sm_80
+  std::string precision = "model"; // model, fp16, bf16, tf32
+  bool fuse = true;
+  ShapeOptions shapes;
+  std::vector<std::string> disabled_passes;
+  std::string stop_after, dump_ir, dump_dir;
+  bool explain_fusion = false;
+  int jobs = 0;
+  std::string cache_dir;           // kernel cache; "none" for none
+};
+
+/// Adds the options that every verb that compiles has. `with_passes`: those about single passes, too.
+void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes);
+
+struct Target {
+  bool cuda = false;
+  std::vector<std::string> architectures;
+  std::string to_string() const;
+};
+/// Resolves --target: "auto" is the GPU that is found, else the CPU; "cuda" is the GPU's own
+/// architecture. Throws Error(kUsage) or Error(kDevice) saying what to write instead.
+Target resolve_target(const std::string& text);
+
+/// The default kernel cache: $SINTER_CACHE_DIR, else $XDG_CACHE_HOME/sinter, else ~/.cache/sinter.
+std::string default_cache_dir();
+
+struct PipelineRun {
+  ir::Graph graph;
+  fusion::Context context;
+  std::vector<fusion::PassTime> times;
+};
+
+struct BuildTimes {
+  double import_ms = 0, passes_ms = 0, codegen_ms = 0;
+};
+struct BuildResult {
+  frontend::ImportedModel model;
+  Target target;
+  PipelineRun pipeline;
+  codegen::CompiledPlan plan;
+  BuildTimes times;
+};
+
+frontend::ImportedModel import_with_shapes(const BuildOptions& options);
+/// Runs the passes, printing what --dump-ir asks for (on stderr, or into files of --dump-dir).
+PipelineRun run_passes(const BuildOptions& options, const frontend::ImportedModel& model,
+                       const Target& target, const Console& console);
+BuildResult build_plan(const BuildOptions& options, const Console& console);
+/// The same without import: `model` and `target` are given.
+BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,
+                       const Target& target, const Console& console);
+
+/// The plan as the runtime sees it after writing and reading.
+Plan load_built(const codegen::CompiledPlan& plan);
+
+/// Inputs of an imported graph, described as a plan's are.
+std::vector<BindingInfo> describe_inputs(const ir::Graph& graph);
+
+}  // namespace sinter::tools
