@@ -1,0 +1,31 @@
+// Measuring runs: samples and what is said of them.
+#pragma once
+
+#include <sinter/sinter.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ir/tensor.h"
+
+namespace sinter::tools {
+
+/// Order statistics of samples in microseconds.
+struct Statistics {
+  double min = 0, mean = 0, median = 0, p10 = 0, p90 = 0, p95 = 0, p99 = 0, max = 0;
+  std::size_t count = 0;
+};
+Statistics statistics_of(std::vector<double> samples);
+nlohmann::ordered_json to_json(const Statistics& statistics);
+
+/// Wall time of one synchronised run with the inputs as they are set, in microseconds.
+double time_run(Session& session);
+/// Sets every input of `session` from `inputs`, in the plan's order.
+void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs);
+std::vector<ir::Tensor> get_outputs(const Session& session, const Plan& plan);
+
+/// "input_ids [1, 64], mask [1, 64]"
+std::string describe_shapes(const Plan& plan, const std::vector<ir::Tensor>& inputs);
+
+}  // namespace sinter::tools

@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+
+#include "tools/support/inputs.h"
+#include "tools/support/measure.h"
+#include "tools/verbs/verbs.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Options {
+  std::string plan;
+  InputOptions inputs;
+  SessionOptions session;
+  int iterations = 100;
+  double duration = 3;
+  int warm_up = 10;
+  bool hot = false;
+};
+
+std::vector<std::string> row(const std::string& name, const Statistics& s) {
+  std::vector<std::string> cells = {name};
+  for (const double value : {s.min, s.mean, s.median, s.p90, s.p95, s.p99})
+    cells.push_back(fmt::format("{:.1f}", value));
+  return cells;
+}
+
+void run(const Options& options, const Console& console) {
+  const auto plan = Plan::load(options.plan);
+  const auto inputs = make_inputs(plan.inputs(), options.inputs);
+  auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  Session session(plan, options.session);
+  set_inputs(session, plan, inputs);
+  session.run();
+  const double first = seconds() * 1e6;
+  for (int i = 0; i < options.warm_up; ++i) session.run();
+
+  std::vector<double> latency, compute, to_device, to_host;
+  Progress progress(console, "measuring");
+  start = std::chrono::steady_clock::now();
+  const auto wanted = static_cast<std::size_t>(options.iterations);
+  while (latency.size() < wanted && seconds() < options.duration) {
+    latency.push_back(time_run(session));
+    compute.push_back(session.time_compute(!options.hot));
+    const auto transfers = session.time_transfers();
+    to_device.push_back(transfers.host_to_device);
+    to_host.push_back(transfers.device_to_host);
+    progress.update(latency.size(), wanted);
+  }
+  // Throughput: runs back to back, each waited for, as one caller sees it.
+  start = std::chrono::steady_clock::now();
+  std::size_t runs = 0;
+  while (runs < 10 || (runs < wanted && seconds() < options.duration)) {
+    session.run();
+    ++runs;
+  }
+  const double throughput = static_cast<double>(runs) / seconds();
+
+  const auto all = statistics_of(latency), gpu = statistics_of(compute);
+  const auto h2d = statistics_of(to_device), d2h = statistics_of(to_host);
+  const auto account = session.memory();
+  console.print(fmt::format("{} on {}, {}", options.plan, plan.target(), describe_shapes(plan, inputs)));
+  console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
+                              row("host to device", h2d),
+                              row(options.hot ? "compute" : "compute (cold L2)", gpu),
+                              row("device to host", d2h),
+                              row("latency", all)}));
+  console.print(fmt::format("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
+                            throughput, format_time(first), session.launches(),
+                            format_bytes(static_cast<double>(session.bytes_moved()))));
+  console.print(fmt::format("memory: weights {}, arena {} (without reuse {}), workspace {}, inputs and outputs {}",
+                            format_bytes(static_cast<double>(account.weights)),
+                            format_bytes(static_cast<double>(account.arena)),
+                            format_bytes(static_cast<double>(account.arena_without_reuse)),
+                            format_bytes(static_cast<double>(account.workspace)),
+                            format_bytes(static_cast<double>(account.io))));
+  console.result({{"plan", options.plan},
+                  {"target", plan.target()},
+                  {"shapes", describe_shapes(plan, inputs)},
+                  {"host_to_device_us", to_json(h2d)},
+                  {"compute_us", to_json(gpu)},
+                  {"device_to_host_us", to_json(d2h)},
+                  {"latency_us", to_json(all)},
+                  {"throughput_per_s", throughput},
+                  {"first_result_us", first},
+                  {"launches", session.launches()},
+                  {"bytes_moved", session.bytes_moved()},
+                  {"memory",
+                   {{"weights", account.weights},
+                    {"arena", account.arena},
+                    {"arena_without_reuse", account.arena_without_reuse},
+                    {"workspace", account.workspace},
+                    {"io", account.io}}}});
+}
+
+}  // namespace
+
+void add_bench(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb = cli.app.add_subcommand("bench", "Measure a plan: transfers, compute, latency, throughput");
+  verb->add_option("plan", options->plan, "Plan file")->required();
+  add_input_options(*verb, options->inputs);
+  verb->add_option("--iterations", options->iterations, "Most measurements")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--duration", options->duration, "Most seconds")->capture_default_str();
+  verb->add_option("--warmUp", options->warm_up, "Runs before measuring")->capture_default_str();
+  verb->add_flag("--hot", options->hot, "Leave the L2 cache as the last run left it");
+  verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
+  verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
+  verb->add_flag("!--no-graph", options->session.cuda_graphs, "Launch step by step, without a CUDA graph");
+  verb->callback([options, &console = cli.console] { run(*options, console); });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "ir/text/text.h"
+#include "tools/support/build.h"
+#include "tools/verbs/verbs.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Options {
+  BuildOptions build;
+  std::string output;
+};
+
+nlohmann::ordered_json summary(const BuildResult& result, const std::string& path,
+                               std::uint64_t file_bytes) {
+  const auto& meta = result.plan.parts.meta;
+  nlohmann::ordered_json passes = nlohmann::ordered_json::array();
+  for (const auto& pass : result.pipeline.times)
+    passes.push_back({{"pass", pass.name},
+                      {"ms", pass.milliseconds},
+                      {"nodes_before", pass.nodes_before},
+                      {"nodes_after", pass.nodes_after}});
+  return {{"plan", path},
+          {"bytes", file_bytes},
+          {"target", result.target.to_string()},
+          {"nodes_imported", result.model.node_count},
+          {"steps", meta.steps.size()},
+          {"kernels", result.plan.stats.kernels},
+          {"kernels_from_cache", result.plan.stats.cache_hits},
+          {"import_ms", result.times.import_ms},
+          {"passes_ms", result.times.passes_ms},
+          {"codegen_ms", result.times.codegen_ms},
+          {"passes", passes},
+          {"precision_notes", result.pipeline.context.precision_notes}};
+}
+
+void explain(const std::vector<fusion::Decision>& decisions, const Console& console) {
+  for (const auto& decision : decisions)
+    console.print(fmt::format("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
+                              decision.producer, decision.consumer, decision.reason));
+}
+
+void run(const Options& options, const Console& console) {
+  if (!options.build.stop_after.empty()) {
+    const auto target = resolve_target(options.build.target);
+    const auto model = import_with_shapes(options.build);
+    const auto passes = run_passes(options.build, model, target, console);
+    console.print(ir::print(passes.graph));
+    console.result({{"graph", ir::print(passes.graph)}});
+    return;
+  }
+  std::string path = options.output;
+  if (path.empty()) path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
+  const auto result = build_plan(options.build, console);
+  plan::write_plan(result.plan.parts, path);
+  const auto bytes = std::filesystem::file_size(path);
+  if (options.build.explain_fusion) explain(result.pipeline.context.decisions, console);
+  console.print(fmt::format("{}: {}, {} nodes -> {} steps, {} for {}", path, format_bytes(static_cast<double>(bytes)),
+                            result.model.node_count, result.plan.parts.meta.steps.size(),
+                            result.target.cuda ? fmt::format("{} kernels ({} from the cache)",
+                                                             result.plan.stats.kernels,
+                                                             result.plan.stats.cache_hits)
+                                               : "no code",
+                            result.target.to_string()));
+  console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms", result.times.import_ms,
+                            result.times.passes_ms, result.times.codegen_ms));
+  console.result(summary(result, path, bytes));
+}
+
+}  // namespace
+
+void add_compile(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb = cli.app.add_subcommand("compile", "Compile an ONNX model into a plan");
+  verb->add_option("model", options->build.model, "ONNX file")->required();
+  verb->add_option("-o,--output", options->output, "Plan file (default: the model's name with .plan)");
+  add_build_options(*verb, options->build, true);
+  verb->callback([options, &console = cli.console] { run(*options, console); });
+}
+
+}  // namespace sinter::tools
