@@ -25,6 +25,7 @@ struct PlanData {
   fb::PlanT meta;
   std::span<const std::byte> weights, modules, sources;
   std::shared_ptr<const void> owner;  // keeps the spans valid: a mapping or a buffer
+  std::string path;                   // where it was read from; empty: from memory
 
   std::span<const std::byte> weight(const fb::BufferT& buffer, std::uint64_t bytes) const;
 };
