@@ -1,0 +1,75 @@
+// GPUs and their primary contexts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "graphs/driver.h"
+
+namespace sinter::graphs {
+
+struct DeviceProperties {
+  int index = 0;
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t l2_bytes = 0;
+  std::uint64_t max_shared_bytes = 0;  // per block, with opt-in
+  std::uint64_t max_threads_per_block = 0;
+
+  /// "sm_90".
+  std::string architecture() const;
+};
+
+/// All visible GPUs. Throws Error(kDevice).
+std::vector<DeviceProperties> enumerate_devices(const Driver& driver);
+
+struct MemoryInfo {
+  std::uint64_t free_bytes = 0, total_bytes = 0;
+};
+
+/// A retained primary context. Everything that lives on a GPU holds one, so that it outlives them.
+class Context {
+ public:
+  /// Throws Error(kDevice) naming the devices there are if `device` is none of them.
+  static std::shared_ptr<const Context> retain(const Driver& driver, int device);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  const Driver& driver() const { return driver_; }
+  const DeviceProperties& properties() const { return properties_; }
+  MemoryInfo memory() const;
+
+  /// Makes the context current on this thread for its lifetime.
+  class Scope {
+   public:
+    explicit Scope(const Context& context);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const Driver& driver_;
+    bool pushed_ = false;
+    friend class Context;
+    Scope(const Context& context, std::nothrow_t) noexcept;
+  };
+  /// For destructors: a scope that does not throw if the driver is gone.
+  Scope scope_nothrow() const noexcept;
+
+ private:
+  Context(const Driver& driver, CUdevice device, DeviceProperties properties);
+  const Driver& driver_;
+  CUdevice device_ = 0;
+  CUcontext handle_ = nullptr;
+  DeviceProperties properties_;
+};
+
+using ContextPtr = std::shared_ptr<const Context>;
+
+}  // namespace sinter::graphs

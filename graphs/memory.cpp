@@ -1,0 +1,81 @@
+#include "graphs/memory.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sinter::graphs {
+
+DeviceMemory::DeviceMemory(ContextPtr context, std::uint64_t bytes) : context_(std::move(context)) {
+  if (bytes == 0) return;
+  const Context::Scope scope(*context_);
+  const Driver& driver = context_->driver();
+  const CUresult result = driver.mem_alloc.raw(&address_, bytes);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    driver.mem_get_info.raw(&free_bytes, &total_bytes);
+    throw Error(ErrorCode::kOutOfMemory,
+                fmt::format("GPU {} ({}) has no {} bytes of memory left: {} of {} bytes are free",
+                            context_->properties().index, context_->properties().name, bytes,
+                            free_bytes, total_bytes));
+  }
+  if (result != CUDA_SUCCESS) fail(driver, result, "cuMemAlloc");
+  size_ = bytes;
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (!address_) return;
+  const auto scope = context_->scope_nothrow();
+  context_->driver().mem_free.raw(address_);
+}
+
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
+    : context_(std::move(other.context_)),
+      address_(std::exchange(other.address_, 0)),
+      size_(std::exchange(other.size_, 0)) {}
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(address_, other.address_);
+  std::swap(size_, other.size_);
+  if (this != &other) DeviceMemory(std::move(other));
+  return *this;
+}
+
+PinnedMemory::PinnedMemory(ContextPtr context, std::uint64_t bytes) : context_(std::move(context)) {
+  if (bytes == 0) return;
+  const Context::Scope scope(*context_);
+  const Driver& driver = context_->driver();
+  void* data = nullptr;
+  const CUresult result = driver.mem_host_alloc.raw(&data, bytes, CU_MEMHOSTALLOC_PORTABLE);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    throw Error(ErrorCode::kOutOfMemory,
+                fmt::format("the machine has no {} bytes of page-locked host memory left (see "
+                            "ulimit -l and free)",
+                            bytes));
+  if (result != CUDA_SUCCESS) fail(driver, result, "cuMemHostAlloc");
+  data_ = static_cast<std::byte*>(data);
+  size_ = bytes;
+}
+
+PinnedMemory::~PinnedMemory() {
+  if (!data_) return;
+  const auto scope = context_->scope_nothrow();
+  context_->driver().mem_free_host.raw(data_);
+}
+
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : context_(std::move(other.context_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  if (this != &other) PinnedMemory(std::move(other));
+  return *this;
+}
+
+}  // namespace sinter::graphs

@@ -1,0 +1,87 @@
+#include "graphs/module.h"
+
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sinter::graphs {
+
+Module::Module(ContextPtr context, std::span<const std::byte> image, const std::string& name)
+    : context_(std::move(context)), name_(name) {
+  if (image.empty())
+    throw Error(ErrorCode::kInvalidPlan, fmt::format("kernel module '{}' is empty", name_));
+  // The driver reads an ELF image in place and takes its length from its header; a mapped section
+  // need not be aligned for that.
+  std::vector<std::uint64_t> aligned((image.size() + 7) / 8);
+  std::memcpy(aligned.data(), image.data(), image.size());
+  with_context(fmt::format("loading kernel module '{}'", name_), [&] {
+    const Context::Scope scope(*context_);
+    context_->driver().module_load_data(&handle_, aligned.data());
+  });
+}
+
+Module::~Module() {
+  if (!handle_) return;
+  const auto scope = context_->scope_nothrow();
+  context_->driver().module_unload.raw(handle_);
+}
+
+Module::Module(Module&& other) noexcept
+    : context_(std::move(other.context_)),
+      name_(std::move(other.name_)),
+      handle_(std::exchange(other.handle_, nullptr)) {}
+
+CUfunction Module::function(const std::string& name) const {
+  return with_context(fmt::format("function '{}' of kernel module '{}'", name, name_), [&] {
+    const Context::Scope scope(*context_);
+    CUfunction function = nullptr;
+    context_->driver().module_get_function(&function, handle_, name.c_str());
+    if (context_->driver().func_load) context_->driver().func_load(function);
+    return function;
+  });
+}
+
+void allow_shared_memory(const Context& context, CUfunction function, std::uint64_t bytes) {
+  const Context::Scope scope(context);
+  int current = 0;
+  context.driver().func_get_attribute(&current, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      function);
+  if (bytes <= static_cast<std::uint64_t>(current)) return;
+  if (bytes > context.properties().max_shared_bytes)
+    throw Error(
+        ErrorCode::kDevice,
+        fmt::format("a kernel needs {} bytes of shared memory a block, this GPU ({}) has {}", bytes,
+                    context.properties().name, context.properties().max_shared_bytes));
+  context.driver().func_set_attribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                      static_cast<int>(bytes));
+}
+
+void LaunchConfig::add(const CUlaunchAttribute& attribute) {
+  if (attribute_count == kMaxAttributes)
+    throw Error(ErrorCode::kInternal, "too many launch attributes");
+  attributes[attribute_count++] = attribute;
+}
+
+void launch(const Driver& driver, CUfunction function, const LaunchConfig& config, CUstream stream,
+            void** arguments) {
+  // The driver takes the attributes by a pointer to non-const, though it does not write to them.
+  std::array<CUlaunchAttribute, LaunchConfig::kMaxAttributes> attributes;
+  CUlaunchConfig launch{};
+  launch.gridDimX = config.grid[0];
+  launch.gridDimY = config.grid[1];
+  launch.gridDimZ = config.grid[2];
+  launch.blockDimX = config.block[0];
+  launch.blockDimY = config.block[1];
+  launch.blockDimZ = config.block[2];
+  launch.sharedMemBytes = config.shared_bytes;
+  launch.hStream = stream;
+  if (config.attribute_count > 0) {
+    attributes = config.attributes;
+    launch.attrs = attributes.data();
+    launch.numAttrs = config.attribute_count;
+  }
+  driver.launch_kernel_ex(&launch, function, arguments, nullptr);
+}
+
+}  // namespace sinter::graphs

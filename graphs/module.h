@@ -1,0 +1,56 @@
+// Compiled kernels: modules, functions, launches.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graphs/device.h"
+
+namespace sinter::graphs {
+
+/// A loaded cubin.
+class Module {
+ public:
+  /// Loads a copy of `image`. Throws Error(kDevice) with `name` in front.
+  Module(ContextPtr context, std::span<const std::byte> image, const std::string& name);
+  ~Module();
+  Module(Module&& other) noexcept;
+  Module& operator=(Module&&) = delete;
+
+  /// Throws Error(kDevice) if the module has no such function. The function's code is on the device
+  /// on return: nothing is left to be loaded lazily while a graph is captured.
+  CUfunction function(const std::string& name) const;
+
+ private:
+  ContextPtr context_;
+  std::string name_;
+  CUmodule handle_ = nullptr;
+};
+
+/// Raises how much dynamic shared memory `function` may be launched with to at least `bytes`.
+void allow_shared_memory(const Context& context, CUfunction function, std::uint64_t bytes);
+
+/// How a kernel is launched. Attributes (programmatic serialisation, clusters) travel with it into
+/// the nodes of a captured graph.
+struct LaunchConfig {
+  static constexpr std::size_t kMaxAttributes = 4;
+
+  std::array<unsigned, 3> grid{1, 1, 1}, block{1, 1, 1};
+  unsigned shared_bytes = 0;
+  std::array<CUlaunchAttribute, kMaxAttributes> attributes{};
+  unsigned attribute_count = 0;
+
+  /// Throws Error(kInternal) if there is no room for another.
+  void add(const CUlaunchAttribute& attribute);
+};
+
+/// `arguments` has one pointer for each parameter, to its value.
+void launch(const Driver& driver, CUfunction function, const LaunchConfig& config, CUstream stream,
+            void** arguments);
+
+}  // namespace sinter::graphs

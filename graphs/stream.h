@@ -1,0 +1,45 @@
+// Streams and events.
+#pragma once
+
+#include "graphs/device.h"
+
+namespace sinter::graphs {
+
+/// A stream that does not wait for the legacy default stream.
+class Stream {
+ public:
+  explicit Stream(ContextPtr context);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  CUstream handle() const { return handle_; }
+  /// Waits for all work so far. Throws Error(kDevice) for an error of that work.
+  void synchronize() const;
+
+ private:
+  ContextPtr context_;
+  CUstream handle_ = nullptr;
+};
+
+class Event {
+ public:
+  /// An event without timing is cheaper to record and to wait for.
+  Event(ContextPtr context, bool timing);
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&&) = delete;
+
+  void record(CUstream stream) const;
+  void synchronize() const;
+  /// Work that is put on `stream` from now on starts after the last record.
+  void make_wait(CUstream stream) const;
+  /// From `start` to this event, both with timing and completed.
+  double microseconds_since(const Event& start) const;
+
+ private:
+  ContextPtr context_;
+  CUevent handle_ = nullptr;
+};
+
+}  // namespace sinter::graphs
