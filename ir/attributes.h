@@ -13,7 +13,9 @@
 
 namespace sinter::ir {
 
+/// In the order of Attr's alternatives.
 enum class AttrKind { kInt, kFloat, kString, kInts, kDims, kDType };
+std::string_view to_string(AttrKind kind);
 
 using Attr = std::variant<std::int64_t, double, std::string, std::vector<std::int64_t>,
                           std::vector<Dim>, DType>;
@@ -33,10 +35,13 @@ class Attrs {
   const std::vector<std::int64_t>& get_ints(std::string_view name) const;
   const std::vector<Dim>& get_dims(std::string_view name) const;
   DType get_dtype(std::string_view name) const;
-  void set(std::string name, Attr value) { values_.insert_or_assign(std::move(name), std::move(value)); }
+  void set(std::string name, Attr value) {
+    values_.insert_or_assign(std::move(name), std::move(value));
+  }
 
   const std::map<std::string, Attr, std::less<>>& values() const { return values_; }
-  friend bool operator==(const Attrs&, const Attrs&) = default;
+  /// Floats compare by their bits: -0.0 is not 0.0, and NaN equals itself.
+  friend bool operator==(const Attrs& a, const Attrs& b);
 
  private:
   std::map<std::string, Attr, std::less<>> values_;

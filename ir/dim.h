@@ -33,8 +33,8 @@ struct DimAtom;
 /// An integer: a constant, or a polynomial with integer coefficients over named symbols and opaque
 /// terms (floor division, minimum, maximum) of other Dims.
 ///
-/// Dims are immutable values kept in normal form (terms sorted, like terms collected), so that equal
-/// polynomials compare equal: batch*seq == seq*batch. Arithmetic that overflows int64 throws
+/// Dims are immutable values kept in normal form (terms sorted, like terms collected), so that
+/// equal polynomials compare equal: batch*seq == seq*batch. Arithmetic that overflows int64 throws
 /// Error(kInvalidModel).
 class Dim {
  public:
@@ -69,7 +69,8 @@ class Dim {
   /// The value under `bindings`; throws Error(kUsage) for an unbound symbol, kInvalidModel for
   /// overflow or division by zero.
   std::int64_t evaluate(const Bindings& bindings) const;
-  /// Replaces symbols by Dims, simultaneously.
+  /// Replaces symbols by Dims, simultaneously. Simplifies only what holds for all integers; see
+  /// simplify for more.
   Dim substitute(const std::map<std::string, Dim, std::less<>>& replacements) const;
   /// "384", "batch*seq + 2", "floordiv(seq, 2)". parse_dim is the inverse.
   std::string to_string() const;
@@ -89,15 +90,20 @@ struct DimAtom {
 
 /// floor(a / b). Divides exactly where the polynomial allows it ((6*n) / 2 = 3*n); otherwise splits
 /// off the terms that divide and drops a remainder proven to lie in [0, b) under `ranges` (symbols
-/// not in `ranges` are >= 1; a symbol's range may have min 0); otherwise an opaque term. The proof
-/// replaces symbols by their symbolic_max: with i < S, (b*S + i) / S = b for every S.
+/// not in `ranges` are >= 1, index symbols "$..." >= 0; a symbol's range may have min 0); otherwise
+/// an opaque term. The proof replaces symbols by their symbolic_max: with i < S, (b*S + i) / S = b
+/// for every S.
 Dim floor_div(const Dim& a, const Dim& b, const Ranges& ranges = {});
 /// a - b * floor_div(a, b).
 Dim mod(const Dim& a, const Dim& b, const Ranges& ranges = {});
 /// ceil(a / b).
 Dim ceil_div(const Dim& a, const Dim& b, const Ranges& ranges = {});
+/// The smaller (larger) of two; one of them where `ranges` decide which.
 Dim min(const Dim& a, const Dim& b, const Ranges& ranges = {});
 Dim max(const Dim& a, const Dim& b, const Ranges& ranges = {});
+
+/// Rebuilds `dim`, simplifying divisions, minima and maxima by what is known under `ranges`.
+Dim simplify(const Dim& dim, const Ranges& ranges);
 
 /// a / b if the division is exact for every value of the symbols, as a polynomial identity.
 std::optional<Dim> divide_exactly(const Dim& a, const Dim& b);

@@ -1,14 +1,15 @@
 // Tensor types and constant data.
 #pragma once
 
-#include <sinter/dtype.h>
-
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include <sinter/dtype.h>
 
 #include "ir/dim.h"
 
@@ -31,11 +32,14 @@ class Buffer {
   static std::shared_ptr<const Buffer> borrow(std::span<const std::byte> bytes,
                                               std::shared_ptr<const void> owner);
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// XXH3 of the bytes, computed once.
+  std::uint64_t hash() const;
 
  private:
   std::vector<std::byte> storage_;
   std::shared_ptr<const void> owner_;
   std::span<const std::byte> bytes_;
+  mutable std::atomic<std::uint64_t> hash_ = 0;  // 0: not yet known
 };
 
 /// A tensor of known shape and contents, row-major and dense. Copies share the buffer.
@@ -47,6 +51,7 @@ class Tensor {
   Tensor(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<const Buffer> data);
 
   /// From values, converted to `dtype` (rounding to nearest even, saturating nothing).
+  /// Doubles become integers by truncation.
   static Tensor from_doubles(DType dtype, std::vector<std::int64_t> shape,
                              std::span<const double> values);
   static Tensor from_ints(DType dtype, std::vector<std::int64_t> shape,
@@ -60,7 +65,9 @@ class Tensor {
   DType dtype() const { return dtype_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::int64_t element_count() const { return count_; }
-  std::span<const std::byte> bytes() const { return data_ ? data_->bytes() : std::span<const std::byte>(); }
+  std::span<const std::byte> bytes() const {
+    return data_ ? data_->bytes() : std::span<const std::byte>();
+  }
   const std::shared_ptr<const Buffer>& buffer() const { return data_; }
   template <typename T>
   std::span<const T> as() const {

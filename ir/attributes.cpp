@@ -1,0 +1,80 @@
+#include "ir/attributes.h"
+
+#include <bit>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::ir {
+namespace {
+
+template <typename T>
+const T& get_as(const Attrs& attrs, std::string_view name, AttrKind kind) {
+  const Attr& attr = attrs.get(name);
+  if (const T* value = std::get_if<T>(&attr)) return *value;
+  throw Error(ErrorCode::kInternal,
+              fmt::format("attribute '{}' is of kind {}, not {}", name,
+                          to_string(static_cast<AttrKind>(attr.index())), to_string(kind)));
+}
+
+}  // namespace
+
+std::string_view to_string(AttrKind kind) {
+  switch (kind) {
+    case AttrKind::kInt: return "int";
+    case AttrKind::kFloat: return "float";
+    case AttrKind::kString: return "string";
+    case AttrKind::kInts: return "ints";
+    case AttrKind::kDims: return "dims";
+    case AttrKind::kDType: return "dtype";
+  }
+  return "?";
+}
+
+const Attr& Attrs::get(std::string_view name) const {
+  const auto found = values_.find(name);
+  if (found == values_.end())
+    throw Error(ErrorCode::kInternal, fmt::format("there is no attribute '{}'", name));
+  return found->second;
+}
+
+std::int64_t Attrs::get_int(std::string_view name) const {
+  return get_as<std::int64_t>(*this, name, AttrKind::kInt);
+}
+
+double Attrs::get_float(std::string_view name) const {
+  return get_as<double>(*this, name, AttrKind::kFloat);
+}
+
+const std::string& Attrs::get_string(std::string_view name) const {
+  return get_as<std::string>(*this, name, AttrKind::kString);
+}
+
+const std::vector<std::int64_t>& Attrs::get_ints(std::string_view name) const {
+  return get_as<std::vector<std::int64_t>>(*this, name, AttrKind::kInts);
+}
+
+const std::vector<Dim>& Attrs::get_dims(std::string_view name) const {
+  return get_as<std::vector<Dim>>(*this, name, AttrKind::kDims);
+}
+
+DType Attrs::get_dtype(std::string_view name) const {
+  return get_as<DType>(*this, name, AttrKind::kDType);
+}
+
+bool operator==(const Attrs& a, const Attrs& b) {
+  if (a.values_.size() != b.values_.size()) return false;
+  for (auto x = a.values_.begin(), y = b.values_.begin(); x != a.values_.end(); ++x, ++y) {
+    if (x->first != y->first || x->second.index() != y->second.index()) return false;
+    if (const double* left = std::get_if<double>(&x->second)) {
+      if (std::bit_cast<std::uint64_t>(*left) !=
+          std::bit_cast<std::uint64_t>(std::get<double>(y->second)))
+        return false;
+    } else if (!(x->second == y->second)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace sinter::ir

@@ -1,0 +1,293 @@
+#include "ir/tensor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace sinter::ir {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "tensor bytes are little-endian");
+
+/// Elements and bytes of a tensor; throws if a dimension is negative or a size overflows.
+struct Extent {
+  std::int64_t count = 1, bytes = 0;
+};
+Extent extent_of(DType dtype, const std::vector<std::int64_t>& shape) {
+  Extent extent;
+  bool empty = false;
+  for (const std::int64_t dim : shape) {
+    if (dim < 0)
+      throw Error(
+          ErrorCode::kInvalidModel,
+          fmt::format("a tensor of shape [{}] has a negative dimension", fmt::join(shape, ", ")));
+    empty = empty || dim == 0;
+  }
+  if (empty) return {0, 0};
+  bool overflow = false;
+  for (const std::int64_t dim : shape)
+    overflow = overflow || __builtin_mul_overflow(extent.count, dim, &extent.count);
+  overflow =
+      overflow || __builtin_mul_overflow(extent.count, static_cast<std::int64_t>(size_of(dtype)),
+                                         &extent.bytes);
+  if (overflow)
+    throw Error(ErrorCode::kInvalidModel,
+                fmt::format("the size of a tensor {}[{}] overflows 64 bits", to_string(dtype),
+                            fmt::join(shape, ", ")));
+  return extent;
+}
+
+/// Rounds to a binary format of 1 sign, `exponent_bits` and `mantissa_bits`, to nearest even, in
+/// one step from double (through float it would round twice). Returns the bits.
+std::uint16_t round_to_16_bits(double value, int exponent_bits, int mantissa_bits) {
+  const std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 63 << 15);
+  const std::uint16_t exponent_mask =
+      static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << mantissa_bits);
+  if (std::isnan(value))
+    return static_cast<std::uint16_t>(sign | exponent_mask | (1 << (mantissa_bits - 1)));
+  const double magnitude = std::fabs(value);
+  if (std::isinf(magnitude)) return sign | exponent_mask;
+  if (magnitude == 0) return sign;
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  int exponent;
+  std::frexp(magnitude, &exponent);  // magnitude = [0.5, 1) * 2^exponent
+  // The exponent of the last place: that of the value, or the subnormals' common one.
+  const int place = std::max(exponent - 1, 1 - bias) - mantissa_bits;
+  // Exact scaling, then an integer of at most mantissa_bits + 1 bits after rounding to nearest
+  // even.
+  const double scaled = std::ldexp(magnitude, -place);
+  const double whole = std::floor(scaled);
+  const double rest = scaled - whole;
+  auto units = static_cast<std::uint32_t>(whole);
+  if (rest > 0.5 || (rest == 0.5 && (units & 1) != 0)) ++units;
+  // Adding to the biased exponent carries a mantissa that rounded up to a power of two, and makes
+  // subnormals (biased exponent zero) come out right.
+  const std::uint32_t biased = static_cast<std::uint32_t>(place + mantissa_bits + bias - 1);
+  const std::uint32_t result = (biased << mantissa_bits) + units;
+  return static_cast<std::uint16_t>(sign | std::min<std::uint32_t>(result, exponent_mask));
+}
+
+double widen_half(std::uint16_t bits) {
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  const int exponent = (bits >> 10) & 0x1f;
+  const int mantissa = bits & 0x3ff;
+  if (exponent == 0x1f)
+    return mantissa != 0 ? std::copysign(std::numeric_limits<double>::quiet_NaN(), sign)
+                         : sign * std::numeric_limits<double>::infinity();
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  return sign * std::ldexp(mantissa + 1024, exponent - 25);
+}
+
+template <typename T>
+T load(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void store(std::byte* p, T value) {
+  std::memcpy(p, &value, sizeof(T));
+}
+
+/// Truncates towards zero; NaN is zero, and what int64 cannot hold becomes its nearest value.
+std::int64_t to_int(double value) {
+  if (std::isnan(value)) return 0;
+  if (value >= 0x1p63) return INT64_MAX;
+  if (value < -0x1p63) return INT64_MIN;
+  return static_cast<std::int64_t>(value);
+}
+
+/// An integer as a double from which rounding to a narrower float still rounds correctly: bits
+/// beyond the 53rd are kept as one sticky bit.
+double to_sticky_double(std::int64_t value) {
+  if (value > -(1LL << 53) && value < (1LL << 53)) return static_cast<double>(value);
+  const bool negative = value < 0;
+  std::uint64_t magnitude = negative ? 0 - static_cast<std::uint64_t>(value) : value;
+  constexpr std::uint64_t kLow = (1 << 12) - 1;
+  if ((magnitude & kLow) != 0) magnitude = (magnitude & ~kLow) | (kLow + 1) >> 1;
+  const auto wide = static_cast<double>(magnitude);
+  return negative ? -wide : wide;
+}
+
+}  // namespace
+
+std::string to_string(const TensorType& type) {
+  return std::string(to_string(type.dtype)) + to_string(type.shape);
+}
+
+std::shared_ptr<const Buffer> Buffer::copy_of(std::span<const std::byte> bytes) {
+  return take(std::vector<std::byte>(bytes.begin(), bytes.end()));
+}
+
+std::shared_ptr<const Buffer> Buffer::take(std::vector<std::byte> bytes) {
+  auto buffer = std::make_shared<Buffer>();
+  buffer->storage_ = std::move(bytes);
+  buffer->bytes_ = buffer->storage_;
+  return buffer;
+}
+
+std::shared_ptr<const Buffer> Buffer::borrow(std::span<const std::byte> bytes,
+                                             std::shared_ptr<const void> owner) {
+  auto buffer = std::make_shared<Buffer>();
+  buffer->owner_ = std::move(owner);
+  buffer->bytes_ = bytes;
+  return buffer;
+}
+
+std::uint64_t Buffer::hash() const {
+  std::uint64_t known = hash_.load(std::memory_order_relaxed);
+  if (known == 0) {
+    known = XXH3_64bits(bytes_.data(), bytes_.size());
+    hash_.store(known, std::memory_order_relaxed);
+  }
+  return known;
+}
+
+Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<const Buffer> data)
+    : dtype_(dtype), shape_(std::move(shape)), data_(std::move(data)) {
+  const Extent extent = extent_of(dtype_, shape_);
+  count_ = extent.count;
+  const std::size_t found = data_ ? data_->bytes().size() : 0;
+  if (found != static_cast<std::size_t>(extent.bytes))
+    throw Error(ErrorCode::kInvalidModel,
+                fmt::format("a tensor {}[{}] needs {} bytes, but has {}", to_string(dtype_),
+                            fmt::join(shape_, ", "), extent.bytes, found));
+}
+
+namespace {
+
+template <typename T, typename Store>
+Tensor from_values(DType dtype, std::vector<std::int64_t> shape, std::span<const T> values,
+                   Store store_value) {
+  const std::size_t size = size_of(dtype);
+  std::vector<std::byte> bytes(values.size() * size);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    store_value(dtype, bytes.data() + i * size, values[i]);
+  return Tensor(dtype, std::move(shape), Buffer::take(std::move(bytes)));
+}
+
+}  // namespace
+
+Tensor Tensor::from_doubles(DType dtype, std::vector<std::int64_t> shape,
+                            std::span<const double> values) {
+  return from_values(dtype, std::move(shape), values, store_double);
+}
+
+Tensor Tensor::from_ints(DType dtype, std::vector<std::int64_t> shape,
+                         std::span<const std::int64_t> values) {
+  return from_values(dtype, std::move(shape), values, store_int);
+}
+
+Tensor Tensor::scalar(DType dtype, double value) {
+  return from_doubles(dtype, {}, std::span(&value, 1));
+}
+
+double Tensor::at(std::int64_t i) const {
+  return load_as_double(dtype_, bytes().data() + static_cast<std::size_t>(i) * size_of(dtype_));
+}
+
+std::int64_t Tensor::at_int(std::int64_t i) const {
+  return load_as_int(dtype_, bytes().data() + static_cast<std::size_t>(i) * size_of(dtype_));
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  std::vector<double> values(static_cast<std::size_t>(count_));
+  for (std::int64_t i = 0; i < count_; ++i) values[static_cast<std::size_t>(i)] = at(i);
+  return values;
+}
+
+std::vector<std::int64_t> Tensor::to_ints() const {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(count_));
+  for (std::int64_t i = 0; i < count_; ++i) values[static_cast<std::size_t>(i)] = at_int(i);
+  return values;
+}
+
+Tensor Tensor::reshaped(std::vector<std::int64_t> shape) const {
+  return Tensor(dtype_, std::move(shape), data_);
+}
+
+TensorType Tensor::type() const { return {dtype_, Shape(shape_.begin(), shape_.end())}; }
+
+std::uint64_t Tensor::hash() const {
+  std::vector<std::int64_t> header{static_cast<std::int64_t>(dtype_)};
+  header.insert(header.end(), shape_.begin(), shape_.end());
+  const std::uint64_t contents = data_ ? data_->hash() : XXH3_64bits(nullptr, 0);
+  return XXH3_64bits_withSeed(header.data(), header.size() * sizeof(std::int64_t), contents);
+}
+
+bool operator==(const Tensor& a, const Tensor& b) {
+  if (a.dtype_ != b.dtype_ || a.shape_ != b.shape_) return false;
+  if (a.data_ == b.data_) return true;
+  const auto x = a.bytes(), y = b.bytes();
+  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size()) == 0);
+}
+
+double load_as_double(DType dtype, const std::byte* p) {
+  switch (dtype) {
+    case DType::kFloat16: return widen_half(load<std::uint16_t>(p));
+    case DType::kBFloat16:
+      return std::bit_cast<float>(static_cast<std::uint32_t>(load<std::uint16_t>(p)) << 16);
+    case DType::kFloat32: return load<float>(p);
+    case DType::kFloat64: return load<double>(p);
+    case DType::kUInt64: return static_cast<double>(load<std::uint64_t>(p));
+    default: return static_cast<double>(load_as_int(dtype, p));
+  }
+}
+
+std::int64_t load_as_int(DType dtype, const std::byte* p) {
+  switch (dtype) {
+    case DType::kBool: return load<std::uint8_t>(p) != 0 ? 1 : 0;
+    case DType::kInt8: return load<std::int8_t>(p);
+    case DType::kInt16: return load<std::int16_t>(p);
+    case DType::kInt32: return load<std::int32_t>(p);
+    case DType::kInt64: return load<std::int64_t>(p);
+    case DType::kUInt8: return load<std::uint8_t>(p);
+    case DType::kUInt16: return load<std::uint16_t>(p);
+    case DType::kUInt32: return load<std::uint32_t>(p);
+    case DType::kUInt64: return static_cast<std::int64_t>(load<std::uint64_t>(p));
+    default: return to_int(load_as_double(dtype, p));
+  }
+}
+
+void store_double(DType dtype, std::byte* p, double value) {
+  switch (dtype) {
+    case DType::kBool: return store<std::uint8_t>(p, value != 0 ? 1 : 0);
+    case DType::kFloat16: return store(p, round_to_16_bits(value, 5, 10));
+    case DType::kBFloat16: return store(p, round_to_16_bits(value, 8, 7));
+    case DType::kFloat32: return store(p, static_cast<float>(value));
+    case DType::kFloat64: return store(p, value);
+    case DType::kUInt64:
+      if (value >= 0x1p63 && value < 0x1p64) return store(p, static_cast<std::uint64_t>(value));
+      return store_int(dtype, p, to_int(value));
+    default: return store_int(dtype, p, to_int(value));
+  }
+}
+
+void store_int(DType dtype, std::byte* p, std::int64_t value) {
+  switch (dtype) {
+    case DType::kBool: return store<std::uint8_t>(p, value != 0 ? 1 : 0);
+    case DType::kInt8:
+    case DType::kUInt8: return store(p, static_cast<std::uint8_t>(value));
+    case DType::kInt16:
+    case DType::kUInt16: return store(p, static_cast<std::uint16_t>(value));
+    case DType::kInt32:
+    case DType::kUInt32: return store(p, static_cast<std::uint32_t>(value));
+    case DType::kInt64:
+    case DType::kUInt64: return store(p, value);
+    case DType::kFloat64: return store(p, static_cast<double>(value));
+    default: return store_double(dtype, p, to_sticky_double(value));
+  }
+}
+
+}  // namespace sinter::ir
