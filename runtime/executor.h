@@ -45,6 +45,7 @@ class Executor {
   virtual MemoryAccount memory() const = 0;
   virtual std::size_t launches() const = 0;
   virtual double time_compute(bool cold) = 0;
+  virtual TransferTimes time_transfers() { return {}; }
   virtual std::vector<StepTime> profile() = 0;
 };
 

@@ -91,6 +91,11 @@ struct StepTime {
   std::uint64_t flops = 0;
 };
 
+/// Time to move the inputs to the device and the outputs back, in microseconds. Zero on the CPU.
+struct TransferTimes {
+  double host_to_device = 0, device_to_host = 0;
+};
+
 /// Executes a plan. One thread at a time; weights are shared by all sessions of a plan on a device.
 class Session {
  public:
@@ -133,6 +138,8 @@ class Session {
   /// Device time of one run of what the last run did, in microseconds: inputs and outputs stay on
   /// the device, L2 is overwritten before if `cold`. CPU target: wall time.
   double time_compute(bool cold);
+  /// One measurement of the copies of the last run, alone.
+  TransferTimes time_transfers();
   /// Runs step by step with a timer around each.
   std::vector<StepTime> profile();
 
