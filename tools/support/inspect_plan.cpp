@@ -1,0 +1,227 @@
+#include "tools/support/inspect_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+#include <sinter/sinter.h>
+
+#include <fstream>
+#include <optional>
+#include <set>
+
+#include "runtime/plan/plan_data.h"
+#include "tools/support/expressions.h"
+#include "tools/support/shapes.h"
+
+namespace sinter::tools {
+namespace {
+
+using plan::fb::BufferKind;
+using plan::fb::KernelStepT;
+using plan::fb::PlanT;
+using plan::fb::Work;
+
+/// A plan with its expressions as text, or as numbers once a shape is bound.
+class Inspector {
+ public:
+  Inspector(const Plan& plan, const PlanViews& views, const Console& console)
+      : plan_(plan), meta_(plan.data()->meta), console_(console), texts_(expression_texts(meta_)) {
+    if (!views.shapes.empty() || meta_.symbols.empty()) bind(views.shapes);
+  }
+
+  void summary() {
+    report_["target"] = meta_.target;
+    report_["architectures"] = meta_.architectures;
+    report_["compiler"] = meta_.compiler_version;
+    report_["steps"] = meta_.steps.size();
+    report_["weight_bytes"] = plan_.weight_bytes();
+    console_.print(fmt::format("plan for {}{}, written by sinter {}{}", meta_.target,
+                               meta_.architectures.empty()
+                                   ? ""
+                                   : fmt::format(" ({})", fmt::join(meta_.architectures, ", ")),
+                               meta_.compiler_version,
+                               meta_.cuda_version > 0 ? fmt::format(" with NVRTC {}.{}", meta_.cuda_version / 1000,
+                                                                    meta_.cuda_version % 1000 / 10)
+                                                      : ""));
+    if (meta_.manifest) {
+      const auto& manifest = *meta_.manifest;
+      std::vector<std::string> options;
+      for (const auto& option : manifest.options) options.push_back(option->key + "=" + option->value);
+      report_["model"] = manifest.model_name;
+      report_["model_hash"] = fmt::format("{:016x}", manifest.model_hash);
+      report_["options"] = options;
+      console_.print(fmt::format("model {} ({:016x}), {} nodes; {}", manifest.model_name, manifest.model_hash,
+                                 manifest.nodes_imported, fmt::join(options, ", ")));
+      for (const auto& note : manifest.precision_notes) console_.print("precision: " + note);
+    }
+    bindings("input", plan_.inputs());
+    bindings("output", plan_.outputs());
+    console_.print(fmt::format("{} steps, weights {}", meta_.steps.size(),
+                               format_bytes(static_cast<double>(plan_.weight_bytes()))));
+  }
+
+  void steps() {
+    std::vector<std::vector<std::string>> rows = {{"step", "kind", "read", "written", "flops", "from"}};
+    for (const auto& step : meta_.steps) {
+      rows.push_back({step->name, plan::fb::EnumNameWork(step->work.type), text(step->bytes_read),
+                      text(step->bytes_written), text(step->flops),
+                      fmt::format("{}", fmt::join(step->origins, ", "))});
+      report_["step_list"].push_back({{"name", step->name},
+                                      {"kind", plan::fb::EnumNameWork(step->work.type)},
+                                      {"bytes_read", text(step->bytes_read)},
+                                      {"bytes_written", text(step->bytes_written)},
+                                      {"flops", text(step->flops)},
+                                      {"origins", step->origins}});
+    }
+    console_.print(format_table(rows));
+  }
+
+  void kernels() {
+    std::vector<std::vector<std::string>> rows = {{"kernel", "block", "grid", "shared", "when", "schedule"}};
+    for (const auto& step : meta_.steps) {
+      const KernelStepT* kernel = step->work.AsKernelStep();
+      if (kernel == nullptr) continue;
+      for (const auto& variant : kernel->variants) {
+        std::vector<std::string> grid, conditions;
+        for (const auto size : variant->grid) grid.push_back(text(size));
+        for (const auto& condition : variant->conditions) {
+          if (condition.divisor() > 1)
+            conditions.push_back(fmt::format("{} % {} == 0", texts_[condition.expression()], condition.divisor()));
+          if (condition.max() != INT64_MAX)
+            conditions.push_back(fmt::format("{} <= {}", texts_[condition.expression()], condition.max()));
+        }
+        rows.push_back({variant->function, fmt::format("{}", fmt::join(variant->block, "x")),
+                        fmt::format("{}", fmt::join(grid, " x ")), fmt::format("{}", variant->shared_bytes),
+                        conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),
+                        variant->schedule});
+        report_["kernels"].push_back({{"step", step->name},
+                                      {"function", variant->function},
+                                      {"block", variant->block},
+                                      {"grid", grid},
+                                      {"shared_bytes", variant->shared_bytes},
+                                      {"conditions", conditions},
+                                      {"schedule", variant->schedule}});
+      }
+    }
+    console_.print(rows.size() == 1 ? "no kernels: the CPU target runs loop programs" : format_table(rows));
+  }
+
+  void source() {
+    std::set<std::uint64_t> seen;
+    const auto sources = plan_.data()->sources;
+    for (const auto& module : meta_.modules) {
+      if (!seen.insert(module->source_offset).second) continue;
+      const std::string body(reinterpret_cast<const char*>(sources.data()) + module->source_offset,
+                             module->source_size);
+      console_.print(body);
+      report_["sources"].push_back({{"name", module->name}, {"source", body}});
+    }
+    if (meta_.modules.empty()) console_.print("no CUDA text: this plan is for the CPU");
+  }
+
+  void graph() {
+    console_.print(meta_.graph_text);
+    report_["graph"] = meta_.graph_text;
+  }
+
+  void memory() {
+    if (values_.empty())
+      throw Error(ErrorCode::kUsage, "this plan has symbolic dimensions: say for which --shapes");
+    const auto layout = plan::plan_memory(meta_, values_);
+    std::vector<std::vector<std::string>> rows = {{"buffer", "kind", "bytes", "offset", "steps"}};
+    for (std::size_t i = 0; i < meta_.buffers.size(); ++i) {
+      const auto& buffer = *meta_.buffers[i];
+      if (buffer.kind == BufferKind::Weight) continue;
+      const bool arena = buffer.kind == BufferKind::Arena;
+      rows.push_back({fmt::format("{}", i), plan::fb::EnumNameBufferKind(buffer.kind),
+                      fmt::format("{}", values_[buffer.bytes]),
+                      arena ? fmt::format("{}", layout.offsets[i]) : "",
+                      arena ? fmt::format("{}..{}", buffer.first_step, buffer.last_step) : ""});
+    }
+    console_.print(format_table(rows));
+    console_.print(fmt::format("arena {}; without reuse it would be {}",
+                               format_bytes(static_cast<double>(layout.arena_bytes)),
+                               format_bytes(static_cast<double>(layout.unshared_bytes))));
+    report_["arena_bytes"] = layout.arena_bytes;
+    report_["arena_bytes_without_reuse"] = layout.unshared_bytes;
+  }
+
+  const nlohmann::ordered_json& report() const { return report_; }
+
+ private:
+  std::string text(std::uint32_t expression) const {
+    return values_.empty() ? texts_[expression] : std::to_string(values_[expression]);
+  }
+
+  void bindings(const char* what, const std::vector<BindingInfo>& infos) {
+    for (const auto& info : infos) {
+      std::vector<std::string> dims;
+      for (const auto& dim : info.shape)
+        dims.push_back(dim.min == dim.max || dim.text.find_first_of("*+-( ") != std::string::npos
+                           ? dim.text
+                           : fmt::format("{}={}..{}", dim.text, dim.min, dim.max));
+      const auto type = fmt::format("{}[{}]", to_string(info.dtype), fmt::join(dims, ", "));
+      console_.print(fmt::format("{} {}: {}", what, info.name, type));
+      report_[fmt::format("{}s", what)].push_back({{"name", info.name}, {"type", type}});
+    }
+  }
+
+  void bind(const std::string& shapes_text) {
+    const auto shapes = parse_shapes(shapes_text);
+    std::vector<std::optional<std::int64_t>> symbols(meta_.symbols.size());
+    for (const auto& [name, shape] : shapes) {
+      bool known = false;
+      for (const auto& input : meta_.inputs) {
+        if (input->name != name) continue;
+        known = true;
+        if (input->shape.size() != shape.size())
+          throw Error(ErrorCode::kUsage, fmt::format("input '{}' has rank {}, the shape given has rank {}", name,
+                                                     input->shape.size(), shape.size()));
+        for (std::size_t d = 0; d < shape.size(); ++d) {
+          const auto& node = meta_.expressions[input->shape[d]];
+          if (node.op() == plan::fb::ExprOp::Symbol) symbols[node.a()] = shape[d];
+        }
+      }
+      if (!known) throw Error(ErrorCode::kUsage, fmt::format("the plan has no input '{}'", name));
+    }
+    std::vector<std::int64_t> values;
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+      if (!symbols[i])
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("--shapes does not say what '{}' is", meta_.symbols[i]->name));
+      values.push_back(*symbols[i]);
+    }
+    values_ = plan::evaluate_expressions(meta_, values);
+  }
+
+  const Plan& plan_;
+  const PlanT& meta_;
+  const Console& console_;
+  std::vector<std::string> texts_;
+  std::vector<std::int64_t> values_;
+  nlohmann::ordered_json report_;
+};
+
+}  // namespace
+
+bool is_plan_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be opened", path));
+  char magic[6] = {};
+  file.read(magic, sizeof magic);
+  return std::string_view(magic, sizeof magic) == "SINTER";
+}
+
+void inspect_plan(const std::string& path, const PlanViews& views, const Console& console) {
+  const auto plan = Plan::load(path);
+  Inspector inspector(plan, views, console);
+  if (views.steps) inspector.steps();
+  if (views.kernels) inspector.kernels();
+  if (views.memory) inspector.memory();
+  if (views.source) inspector.source();
+  if (views.graph) inspector.graph();
+  if (!views.steps && !views.kernels && !views.memory && !views.source && !views.graph) inspector.summary();
+  console.result(inspector.report());
+}
+
+}  // namespace sinter::tools
