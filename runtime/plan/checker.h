@@ -1,0 +1,70 @@
+// Shared by the files of the verifier: a plan and the words for what is wrong with it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sinter/dtype.h>
+#include <sinter/error.h>
+
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::plan {
+
+/// Most dimensions of a loop nest, a binding or a product. Far above what models use; it bounds the
+/// work that a crafted plan can ask for.
+inline constexpr std::size_t kMaxRank = 32;
+
+class Checker {
+ public:
+  explicit Checker(const fb::PlanT& plan) : plan(plan) {}
+
+  const fb::PlanT& plan;
+  /// What is being checked: "step 3 'matmul_0'".
+  std::string where;
+
+  template <typename... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw Error(ErrorCode::kInvalidPlan,
+                fmt::format("invalid plan: {}{}{}; the file is damaged or was not made by Sinter's "
+                            "compiler: recompile the model",
+                            where, where.empty() ? "" : ": ",
+                            fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+  void index(std::uint64_t value, std::size_t count, const char* what, const char* table) const {
+    if (value >= count) fail("{} is {}, but there are {} {}", what, value, count, table);
+  }
+  void expression(std::uint32_t value, const char* what) const {
+    index(value, plan.expressions.size(), what, "expressions");
+  }
+  void expressions(const std::vector<std::uint32_t>& values, const char* what) const {
+    for (const std::uint32_t value : values) expression(value, what);
+  }
+  const fb::BufferT& buffer(std::uint64_t value, const char* what) const {
+    index(value, plan.buffers.size(), what, "buffers");
+    return *plan.buffers[value];
+  }
+  DType dtype(std::uint8_t value, const char* what) const {
+    if (value >= kDTypeCount) fail("{} has element type {}, which does not exist", what, value);
+    return static_cast<DType>(value);
+  }
+  void rank(std::size_t value, const char* what) const {
+    if (value > kMaxRank) fail("{} has {} dimensions, more than {}", what, value, kMaxRank);
+  }
+  template <typename Enum>
+  void in_range(Enum value, Enum max, const char* what) const {
+    if (value > max)
+      fail("{} is {}, but the largest known value is {}", what, static_cast<std::uint64_t>(value),
+           static_cast<std::uint64_t>(max));
+  }
+};
+
+/// Checks one loop program; `program.buffers` have been checked to be buffers of the plan.
+void verify_loop_program(const Checker& check, const fb::LoopProgramT& program);
+/// Checks the work of every step, and that its buffers are declared and alive.
+void verify_steps(Checker& check);
+
+}  // namespace sinter::plan

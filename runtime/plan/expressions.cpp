@@ -1,0 +1,68 @@
+// Values of the plan's shape expressions.
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::plan {
+namespace {
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  const std::int64_t quotient = a / b;
+  return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+
+std::string describe_symbols(const fb::PlanT& plan, std::span<const std::int64_t> symbols) {
+  std::string text;
+  for (std::size_t i = 0; i < symbols.size(); ++i)
+    text += fmt::format("{}{}={}", i ? ", " : "", plan.symbols[i]->name, symbols[i]);
+  return text.empty() ? "constants alone" : text;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> evaluate_expressions(const fb::PlanT& plan,
+                                               std::span<const std::int64_t> symbols) {
+  if (symbols.size() != plan.symbols.size())
+    throw Error(ErrorCode::kInternal, fmt::format("{} symbol values for the plan's {} symbols",
+                                                  symbols.size(), plan.symbols.size()));
+  std::vector<std::int64_t> values(plan.expressions.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const fb::ExprNode& node = plan.expressions[i];
+    bool overflow = false;
+    std::int64_t value = 0;
+    switch (node.op()) {
+      case fb::ExprOp::Constant: value = node.value(); break;
+      case fb::ExprOp::Symbol: value = symbols[node.a()]; break;
+      case fb::ExprOp::Add:
+        overflow = __builtin_add_overflow(values[node.a()], values[node.b()], &value);
+        break;
+      case fb::ExprOp::Sub:
+        overflow = __builtin_sub_overflow(values[node.a()], values[node.b()], &value);
+        break;
+      case fb::ExprOp::Mul:
+        overflow = __builtin_mul_overflow(values[node.a()], values[node.b()], &value);
+        break;
+      case fb::ExprOp::FloorDiv:
+        if (values[node.b()] == 0)
+          throw Error(ErrorCode::kInvalidPlan,
+                      fmt::format("expression {} of the plan divides by zero for {}: recompile the "
+                                  "model",
+                                  i, describe_symbols(plan, symbols)));
+        overflow = values[node.a()] == INT64_MIN && values[node.b()] == -1;
+        if (!overflow) value = floor_div(values[node.a()], values[node.b()]);
+        break;
+      case fb::ExprOp::Min: value = std::min(values[node.a()], values[node.b()]); break;
+      case fb::ExprOp::Max: value = std::max(values[node.a()], values[node.b()]); break;
+    }
+    if (overflow)
+      throw Error(ErrorCode::kInvalidPlan,
+                  fmt::format("expression {} of the plan overflows 64 bits for {}: use smaller "
+                              "dimensions or recompile the model with narrower ranges",
+                              i, describe_symbols(plan, symbols)));
+    values[i] = value;
+  }
+  return values;
+}
+
+}  // namespace sinter::plan

@@ -1,0 +1,213 @@
+// Bytes to plans. Nothing in the bytes is trusted: see FORMAT.md for the order of the checks.
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sinter/error.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/plan/file_header.h"
+#include "runtime/plan/hash.h"
+#include "runtime/plan/plan_data.h"
+#include "runtime/plan/verify_plan.h"
+
+namespace sinter::plan {
+namespace {
+
+using Bytes = std::span<const std::byte>;
+
+template <typename... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::kInvalidPlan, fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool all_zero(Bytes bytes) {
+  for (const std::byte b : bytes)
+    if (b != std::byte{0}) return false;
+  return true;
+}
+
+FileHeader check_header(Bytes file) {
+  constexpr std::size_t kVersionEnd = offsetof(FileHeader, header_size);
+  if (file.size() < sizeof kMagic || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0)
+    fail(
+        "this is not a Sinter plan: it has {} bytes and does not start with 'SINTERPL'; make a "
+        "plan from an ONNX model with 'sinter compile'",
+        file.size());
+  FileHeader header;
+  if (file.size() >= kVersionEnd)
+    std::memcpy(&header.version, file.data() + offsetof(FileHeader, version),
+                sizeof header.version);
+  if (file.size() >= kVersionEnd && header.version > kFormatVersion)
+    fail(
+        "the plan has format version {}, this library reads version {}: update Sinter or recompile "
+        "the model",
+        header.version, kFormatVersion);
+  if (file.size() < sizeof header)
+    fail(
+        "the plan is truncated: it has {} bytes, its header alone has {}; copy the file again or "
+        "recompile the model",
+        file.size(), sizeof header);
+  std::memcpy(static_cast<void*>(&header), file.data(), sizeof header);
+  if (header.version < kFormatVersion)
+    fail("the plan has format version {}, this library reads version {}: recompile the model",
+         header.version, kFormatVersion);
+  const std::uint64_t hash = hash64(file.first(offsetof(FileHeader, hash)));
+  if (hash != header.hash)
+    fail(
+        "the plan's header is damaged: its hash is {:016x}, it says {:016x}; copy the file again "
+        "or recompile the model",
+        hash, header.hash);
+  if (header.header_size != sizeof header || header.section_count != kSectionCount ||
+      header.reserved != 0)
+    fail(
+        "the plan's header has {} bytes and {} sections, version {} has {} and {}: recompile the "
+        "model",
+        header.header_size, header.section_count, kFormatVersion, sizeof header, kSectionCount);
+  if (header.file_size != file.size())
+    fail(
+        "the plan is {}: it has {} bytes, its header says {}; copy the file again or recompile the "
+        "model",
+        file.size() < header.file_size ? "truncated" : "longer than it should be", file.size(),
+        header.file_size);
+  return header;
+}
+
+/// The sections in file order; they follow each other without overlap, gaps are zero.
+std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& header) {
+  std::array<Bytes, kSectionCount> sections;
+  std::uint64_t end = sizeof header;
+  for (int i = 0; i < kSectionCount; ++i) {
+    const SectionEntry& entry = header.sections[i];
+    const std::uint64_t expected = align_section(end);
+    // An empty last section may begin where the padding would end, beyond the file.
+    if (entry.offset != expected || entry.offset > file.size() ||
+        entry.size > file.size() - entry.offset)
+      fail(
+          "the plan's {} section lies at {} with {} bytes; it should begin at {} and end within "
+          "the file's {} bytes: recompile the model",
+          section_name(i), entry.offset, entry.size, expected, file.size());
+    if (!all_zero(file.subspan(end, entry.offset - end)))
+      fail(
+          "the plan's gap before its {} section is not zero: copy the file again or recompile the "
+          "model",
+          section_name(i));
+    sections[i] = file.subspan(entry.offset, entry.size);
+    end = entry.offset + entry.size;
+  }
+  if (end != file.size())
+    fail("the plan's sections end at {}, the file at {}: recompile the model", end, file.size());
+  for (int i = 0; i < kSectionCount; ++i) {
+    const std::uint64_t hash = hash64(sections[i]);
+    if (hash != header.sections[i].hash)
+      fail(
+          "the plan's {} section is damaged: its hash is {:016x}, the header says {:016x}; copy "
+          "the file again or recompile the model",
+          section_name(i), hash, header.sections[i].hash);
+  }
+  return sections;
+}
+
+/// `file` starts at an address that suits every type in the metadata.
+std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const void> owner,
+                                           const std::string& path = {}) {
+  const FileHeader header = check_header(file);
+  const auto sections = check_sections(file, header);
+
+  const Bytes metadata = sections[0];
+  const auto* metadata_bytes = reinterpret_cast<const std::uint8_t*>(metadata.data());
+  constexpr flatbuffers::uoffset_t kMaxDepth = 16;
+  flatbuffers::Verifier verifier(metadata_bytes, metadata.size(), kMaxDepth);
+  if (metadata.size() >= FLATBUFFERS_MAX_BUFFER_SIZE || metadata.size() < 16 ||
+      !fb::VerifyPlanBuffer(verifier))
+    fail(
+        "the plan's metadata ({} bytes) is not a well-formed FlatBuffer of type SNTR: recompile "
+        "the model",
+        metadata.size());
+  const fb::Plan& root = *fb::GetPlan(metadata_bytes);
+  verify_packed_size(root, metadata.size());
+
+  auto plan = std::make_shared<PlanData>();
+  root.UnPackTo(&plan->meta);
+  plan->weights = sections[1];
+  plan->modules = sections[2];
+  plan->sources = sections[3];
+  plan->owner = std::move(owner);
+  plan->path = path;
+  verify_plan(plan->meta, {sections[1].size(), sections[2].size(), sections[3].size()});
+  return plan;
+}
+
+struct Mapping {
+  void* address = nullptr;
+  std::size_t size = 0;
+  ~Mapping() {
+    if (size > 0) ::munmap(address, size);
+  }
+};
+
+struct AlignedBytes {
+  explicit AlignedBytes(std::size_t size)
+      : data(static_cast<std::byte*>(::operator new (std::max<std::size_t>(size, 1),
+                                                     std::align_val_t{kSectionAlignment}))) {}
+  ~AlignedBytes() { ::operator delete (data, std::align_val_t{kSectionAlignment}); }
+  AlignedBytes(const AlignedBytes&) = delete;
+  AlignedBytes& operator=(const AlignedBytes&) = delete;
+  std::byte* data;
+};
+
+std::shared_ptr<Mapping> map_file(const std::string& path) {
+  const auto refuse = [&](const char* reason) {
+    throw Error(ErrorCode::kUsage, fmt::format("cannot open the plan '{}': {}", path, reason));
+  };
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) refuse(std::strerror(errno));
+  auto mapping = std::make_shared<Mapping>();
+  struct stat status = {};
+  const char* reason = nullptr;
+  if (::fstat(descriptor, &status) != 0) {
+    reason = std::strerror(errno);
+  } else if (!S_ISREG(status.st_mode)) {
+    reason = "it is not a regular file";
+  } else if (status.st_size > 0) {
+    void* address = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ,
+                           MAP_PRIVATE, descriptor, 0);
+    if (address == MAP_FAILED)
+      reason = std::strerror(errno);
+    else
+      *mapping = {address, static_cast<std::size_t>(status.st_size)};
+  }
+  ::close(descriptor);
+  if (reason) refuse(reason);
+  return mapping;
+}
+
+}  // namespace
+
+std::span<const std::byte> PlanData::weight(const fb::BufferT& buffer, std::uint64_t bytes) const {
+  if (buffer.kind != fb::BufferKind::Weight || buffer.weight_offset > weights.size() ||
+      bytes > weights.size() - buffer.weight_offset)
+    fail("{} bytes at {} are outside the plan's weights ({} bytes): recompile the model", bytes,
+         buffer.weight_offset, weights.size());
+  return weights.subspan(buffer.weight_offset, bytes);
+}
+
+std::shared_ptr<const PlanData> read_plan(const std::string& path) {
+  const std::shared_ptr<Mapping> mapping = map_file(path);
+  return with_context(fmt::format("loading the plan '{}'", path), [&] {
+    return check_plan({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping,
+                      path);
+  });
+}
+
+std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes) {
+  const auto copy = std::make_shared<AlignedBytes>(bytes.size());
+  if (!bytes.empty()) std::memcpy(copy->data, bytes.data(), bytes.size());
+  return check_plan({copy->data, bytes.size()}, copy);
+}
+
+}  // namespace sinter::plan

@@ -1,0 +1,226 @@
+// What depends on the bound sizes: no step may leave its buffers.
+#include <algorithm>
+
+#include "runtime/plan/checker.h"
+#include "runtime/plan/verify_plan.h"
+
+namespace sinter::plan {
+namespace {
+
+using Wide = __int128;
+using Values = std::span<const std::int64_t>;
+
+/// Sizes beyond it cannot be addressed; below it products of two fit a Wide.
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 48;
+
+/// Addresses, in elements, that are reached from an offset.
+struct Reach {
+  Wide low = 0, high = 0;
+
+  explicit Reach(std::int64_t offset) : low(offset), high(offset) {}
+  void add(std::int64_t stride, std::int64_t extent) {
+    const Wide last = Wide{stride} * (extent - 1);
+    (stride < 0 ? low : high) += last;
+  }
+};
+
+class BoundChecker : public Checker {
+ public:
+  BoundChecker(const fb::PlanT& plan, Values values) : Checker(plan), values(values) {}
+  Values values;
+
+  std::int64_t extent(std::uint32_t expression, const char* what) const {
+    const std::int64_t value = values[expression];
+    if (value < 0 || value > kMaxExtent) fail("{} is {} for these dimensions", what, value);
+    return value;
+  }
+  std::int64_t stride(std::uint32_t expression, const char* what) const {
+    const std::int64_t value = values[expression];
+    if (value < -kMaxExtent || value > kMaxExtent)
+      fail("{} is {} for these dimensions", what, value);
+    return value;
+  }
+  void inside(const Reach& reach, std::uint32_t buffer, const char* what) const {
+    const fb::BufferT& target = *plan.buffers[buffer];
+    const Wide count =
+        values[target.bytes] / static_cast<std::int64_t>(size_of(static_cast<DType>(target.dtype)));
+    if (reach.low < 0 || reach.high >= count)
+      fail("{} reaches element {} of buffer {}, which has {} for these dimensions", what,
+           static_cast<std::int64_t>(reach.low < 0 ? reach.low : reach.high), buffer,
+           static_cast<std::int64_t>(count));
+  }
+};
+
+void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
+  Wide total = 1;
+  std::vector<std::int64_t> extents;
+  for (const std::uint32_t expression : program.extents) {
+    extents.push_back(check.extent(expression, "an extent"));
+    total = std::min(total * extents.back(), Wide{kMaxExtent} + 1);
+  }
+  if (total > kMaxExtent) check.fail("it has more than {} elements", kMaxExtent);
+  // An empty row space stores nothing; a row without elements still yields a reduction's identity.
+  const std::size_t rows = extents.size() - program.inner_dims;
+  if (std::find(extents.begin(), extents.begin() + static_cast<std::ptrdiff_t>(rows), 0) !=
+      extents.begin() + static_cast<std::ptrdiff_t>(rows))
+    return;
+  for (const auto& access : program.accesses) {
+    for (const std::uint32_t stride : access->strides) check.stride(stride, "a stride");
+    check.stride(access->offset, "an offset");
+    for (const fb::Gather& gather : access->gathers) {
+      check.extent(gather.extent(), "a gather's extent");
+      check.stride(gather.stride(), "a gather's stride");
+    }
+    for (const fb::Guard& guard : access->guards) check.extent(guard.extent(), "a guard's extent");
+    if (!access->guards.empty() || !access->nonaffine.empty()) continue;
+    Reach reach(check.values[access->offset]);
+    bool unreached = false;
+    for (std::size_t d = 0; d < extents.size(); ++d) {
+      const std::int64_t stride = check.values[access->strides[d]];
+      if (extents[d] == 0)
+        unreached |= stride != 0;
+      else
+        reach.add(stride, extents[d]);
+    }
+    for (const fb::Gather& gather : access->gathers) {
+      const std::int64_t extent = check.values[gather.extent()];
+      // Every index into nothing is an error when it is read.
+      if (extent == 0)
+        unreached = true;
+      else
+        reach.add(check.values[gather.stride()], extent);
+    }
+    if (!unreached) check.inside(reach, program.buffers[access->buffer], "an access");
+  }
+}
+
+struct Sizes {
+  std::vector<std::int64_t> batch;
+  bool empty = false;
+};
+
+void check_matrix(const BoundChecker& check, const fb::MatrixT& matrix, const Sizes& sizes,
+                  std::int64_t rows, std::int64_t cols, const char* what) {
+  Reach reach(check.stride(matrix.offset, "an offset"));
+  bool empty = rows == 0 || cols == 0;
+  const auto add = [&](std::uint32_t stride, std::int64_t extent) {
+    const std::int64_t value = check.stride(stride, "a stride");
+    if (extent == 0)
+      empty = true;
+    else
+      reach.add(value, extent);
+  };
+  add(matrix.row_stride, rows);
+  add(matrix.col_stride, cols);
+  for (std::size_t i = 0; i < sizes.batch.size(); ++i) add(matrix.batch_strides[i], sizes.batch[i]);
+  if (!empty) check.inside(reach, matrix.buffer, what);
+}
+
+void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {
+  const std::int64_t m = check.extent(work.m, "m");
+  const std::int64_t n = check.extent(work.n, "n");
+  const std::int64_t k = check.extent(work.k, "k");
+  Sizes sizes;
+  for (const std::uint32_t expression : work.batch)
+    sizes.batch.push_back(check.extent(expression, "a batch dimension"));
+  check_matrix(check, *work.a, sizes, m, k, "operand a");
+  check_matrix(check, *work.b, sizes, k, n, "operand b");
+  check_matrix(check, *work.d, sizes, m, n, "result d");
+  if (work.residual) check_matrix(check, *work.residual, sizes, m, n, "the residual");
+  if (work.bias >= 0 && n > 0) {
+    Reach reach(0);
+    reach.add(1, n);
+    check.inside(reach, static_cast<std::uint32_t>(work.bias), "the bias");
+  }
+}
+
+void check_dense(const BoundChecker& check, std::uint32_t buffer,
+                 const std::vector<std::int64_t>& shape, const char* what) {
+  Wide count = 1;
+  for (const std::int64_t dim : shape) count = std::min(count * dim, Wide{kMaxExtent} + 1);
+  Reach reach(0);
+  if (count == 0) return;
+  reach.high = count - 1;
+  check.inside(reach, buffer, what);
+}
+
+void check_conv(const BoundChecker& check, const fb::ConvStepT& work) {
+  const auto shape_of = [&](const std::vector<std::uint32_t>& expressions) {
+    std::vector<std::int64_t> shape;
+    for (const std::uint32_t expression : expressions)
+      shape.push_back(check.extent(expression, "a dimension"));
+    return shape;
+  };
+  const auto input = shape_of(work.input_shape);
+  const auto weight = shape_of(work.weight_shape);
+  const auto output = shape_of(work.output_shape);
+  const auto group = static_cast<std::int64_t>(work.group);
+  if (output[0] != input[0] || output[1] != weight[0] || weight[0] % group != 0 ||
+      Wide{weight[1]} * group != input[1])
+    check.fail("input [{}], weight [{}] and output [{}] do not belong together in {} groups",
+               fmt::join(input, ", "), fmt::join(weight, ", "), fmt::join(output, ", "), group);
+  for (std::size_t d = 0; d + 2 < input.size(); ++d) {
+    const Wide window =
+        Wide{static_cast<std::int64_t>(work.dilations[d])} * (weight[d + 2] - 1) + 1;
+    const Wide room = Wide{input[d + 2]} + static_cast<std::int64_t>(work.pads_begin[d]) +
+                      static_cast<std::int64_t>(work.pads_end[d]) - window;
+    const auto stride = static_cast<std::int64_t>(work.strides[d]);
+    if (weight[d + 2] < 1 || room < 0 || room / stride + 1 != output[d + 2])
+      check.fail(
+          "its output has {} elements along spatial dimension {}, which does not follow from "
+          "the input's {} and the weight's {}",
+          output[d + 2], d, input[d + 2], weight[d + 2]);
+  }
+  check_dense(check, work.input, input, "its input");
+  check_dense(check, work.weight, weight, "its weight");
+  check_dense(check, work.output, output, "its output");
+  if (work.bias >= 0)
+    check_dense(check, static_cast<std::uint32_t>(work.bias), {weight[0]}, "the bias");
+}
+
+void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {
+  const std::int64_t bytes = check.values[work.bytes];
+  for (const std::uint32_t buffer : {work.source, work.target})
+    if (bytes < 0 || bytes > check.values[check.plan.buffers[buffer]->bytes])
+      check.fail("it copies {} bytes, but buffer {} has {}", bytes, buffer,
+                 check.values[check.plan.buffers[buffer]->bytes]);
+}
+
+void check_bindings(BoundChecker& check, const char* what,
+                    const std::vector<std::unique_ptr<fb::BindingT>>& bindings) {
+  for (const auto& binding : bindings) {
+    check.where = fmt::format("{} '{}'", what, binding->name);
+    const std::int64_t bytes = check.values[check.plan.buffers[binding->buffer]->bytes];
+    Wide expected = static_cast<std::int64_t>(size_of(static_cast<DType>(binding->dtype)));
+    for (const std::uint32_t dim : binding->shape)
+      expected = std::min(expected * check.extent(dim, "a dimension"), Wide{kMaxExtent} * 8);
+    if (expected != bytes)
+      check.fail("its shape takes {} bytes, its buffer has {}", static_cast<std::int64_t>(expected),
+                 bytes);
+  }
+}
+
+}  // namespace
+
+void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions) {
+  BoundChecker check(plan, expressions);
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
+    if (expressions[plan.buffers[i]->bytes] < 0)
+      check.fail("buffer {} has {} bytes for these dimensions", i,
+                 expressions[plan.buffers[i]->bytes]);
+  check_bindings(check, "input", plan.inputs);
+  check_bindings(check, "output", plan.outputs);
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const fb::StepT& step = *plan.steps[i];
+    check.where = fmt::format("step {} '{}'", i, step.name);
+    switch (step.work.type) {
+      case fb::Work::LoopStep: check_loop(check, *step.work.AsLoopStep()->program); break;
+      case fb::Work::MatmulStep: check_matmul(check, *step.work.AsMatmulStep()); break;
+      case fb::Work::ConvStep: check_conv(check, *step.work.AsConvStep()); break;
+      case fb::Work::CopyStep: check_copy(check, *step.work.AsCopyStep()); break;
+      default: break;
+    }
+  }
+}
+
+}  // namespace sinter::plan

@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "runtime/plan/verify_plan.h"
+
+namespace sinter::plan {
+namespace {
+
+/// Adds up the bytes of everything below a table as if nothing were shared. A FlatBufferBuilder
+/// shares nothing but vtables, so in an honest file the sum is below the file's size.
+struct Sum {
+  std::uint64_t bytes = 0;
+
+  void add(const flatbuffers::String* text) {
+    if (text) bytes += text->size();
+  }
+  template <typename T>
+  void add(const flatbuffers::Vector<T>* values) {
+    if (values) bytes += values->size() * sizeof(T);
+  }
+  template <typename T>
+  void add(const flatbuffers::Vector<const T*>* structs) {
+    if (structs) bytes += structs->size() * sizeof(T);
+  }
+  template <typename T>
+  void add(const flatbuffers::Vector<flatbuffers::Offset<T>>* tables) {
+    if (!tables) return;
+    for (const T* table : *tables) add(table);
+  }
+
+  void add(const fb::Symbol* symbol) { add(symbol->name()); }
+  void add(const fb::Buffer*) { bytes += sizeof(std::uint32_t); }
+  void add(const fb::State*) { bytes += sizeof(std::uint32_t); }
+  void add(const fb::Binding* binding) {
+    add(binding->name());
+    add(binding->shape());
+  }
+  void add(const fb::Access* access) {
+    add(access->strides());
+    add(access->gathers());
+    add(access->nonaffine());
+    add(access->guards());
+  }
+  void add(const fb::Instr* instr) {
+    bytes += sizeof(std::uint32_t);
+    add(instr->args());
+  }
+  void add(const fb::LoopProgram* program) {
+    add(program->extents());
+    add(program->buffers());
+    add(program->accesses());
+    add(program->index_nodes());
+    add(program->instrs());
+  }
+  void add(const fb::KernelVariant* variant) {
+    add(variant->conditions());
+    add(variant->function());
+    add(variant->grid());
+    add(variant->block());
+    add(variant->schedule());
+  }
+  void add(const fb::Matrix* matrix) {
+    if (matrix) add(matrix->batch_strides());
+  }
+  void add(const fb::Step* step) {
+    add(step->name());
+    add(step->origins());
+    add(step->reads());
+    add(step->writes());
+    if (const fb::KernelStep* kernel = step->work_as_KernelStep()) {
+      add(kernel->variants());
+      add(kernel->args());
+    } else if (const fb::LoopStep* loop = step->work_as_LoopStep()) {
+      add(loop->program());
+    } else if (const fb::MatmulStep* matmul = step->work_as_MatmulStep()) {
+      add(matmul->batch());
+      add(matmul->a());
+      add(matmul->b());
+      add(matmul->d());
+      add(matmul->residual());
+    } else if (const fb::ConvStep* conv = step->work_as_ConvStep()) {
+      add(conv->input_shape());
+      add(conv->weight_shape());
+      add(conv->output_shape());
+      add(conv->strides());
+      add(conv->dilations());
+      add(conv->pads_begin());
+      add(conv->pads_end());
+    }
+  }
+  void add(const fb::Module* module) {
+    add(module->target());
+    add(module->name());
+  }
+  void add(const fb::Option* option) {
+    add(option->key());
+    add(option->value());
+  }
+  void add(const fb::OutputError* error) { add(error->output()); }
+  void add(const fb::Manifest* manifest) {
+    if (!manifest) return;
+    add(manifest->model_name());
+    add(manifest->options());
+    add(manifest->measured());
+    add(manifest->precision_notes());
+  }
+};
+
+}  // namespace
+
+void verify_packed_size(const fb::Plan& root, std::uint64_t metadata_bytes) {
+  Sum sum;
+  sum.add(root.compiler_version());
+  sum.add(root.target());
+  sum.add(root.architectures());
+  sum.add(root.symbols());
+  sum.add(root.expressions());
+  sum.add(root.buffers());
+  sum.add(root.inputs());
+  sum.add(root.outputs());
+  sum.add(root.states());
+  sum.add(root.steps());
+  sum.add(root.modules());
+  sum.add(root.manifest());
+  sum.add(root.graph_text());
+  if (sum.bytes > metadata_bytes)
+    throw Error(
+        ErrorCode::kInvalidPlan,
+        fmt::format("invalid plan: its metadata has {} bytes but describes {}: the file was "
+                    "not made by Sinter's compiler: recompile the model",
+                    metadata_bytes, sum.bytes));
+}
+
+}  // namespace sinter::plan

@@ -1,0 +1,164 @@
+// The tables that steps refer to: symbols, expressions, buffers, bindings, states, modules.
+#include "runtime/plan/verify_plan.h"
+
+#include <set>
+
+#include "runtime/plan/checker.h"
+
+namespace sinter::plan {
+namespace {
+
+void verify_symbols(const Checker& check) {
+  std::set<std::string_view> names;
+  for (const auto& symbol : check.plan.symbols) {
+    if (symbol->name.empty() || !names.insert(symbol->name).second)
+      check.fail("the symbol name '{}' is empty or occurs twice", symbol->name);
+    if (symbol->min < 0 || symbol->min > symbol->max)
+      check.fail("symbol '{}' has the range [{}, {}]", symbol->name, symbol->min, symbol->max);
+  }
+}
+
+void verify_expressions(Checker& check) {
+  for (std::size_t i = 0; i < check.plan.expressions.size(); ++i) {
+    check.where = fmt::format("expression {}", i);
+    const fb::ExprNode& node = check.plan.expressions[i];
+    check.in_range(node.op(), fb::ExprOp::MAX, "its operator");
+    if (node.op() == fb::ExprOp::Constant) continue;
+    if (node.op() == fb::ExprOp::Symbol) {
+      check.index(node.a(), check.plan.symbols.size(), "its symbol", "symbols");
+    } else {
+      check.index(node.a(), i, "its first operand", "expressions before it");
+      check.index(node.b(), i, "its second operand", "expressions before it");
+    }
+  }
+  check.where.clear();
+}
+
+void verify_buffers(Checker& check, const BlobSizes& blobs) {
+  const fb::PlanT& plan = check.plan;
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    check.where = fmt::format("buffer {}", i);
+    const fb::BufferT& buffer = *plan.buffers[i];
+    check.in_range(buffer.kind, fb::BufferKind::MAX, "its kind");
+    check.dtype(buffer.dtype, "it");
+    check.expression(buffer.bytes, "its size");
+    switch (buffer.kind) {
+      case fb::BufferKind::Input:
+        check.index(buffer.binding, plan.inputs.size(), "its binding", "inputs");
+        if (plan.inputs[buffer.binding]->buffer != i)
+          check.fail("input {} belongs to buffer {}", buffer.binding,
+                     plan.inputs[buffer.binding]->buffer);
+        break;
+      case fb::BufferKind::Output:
+        check.index(buffer.binding, plan.outputs.size(), "its binding", "outputs");
+        if (plan.outputs[buffer.binding]->buffer != i)
+          check.fail("output {} belongs to buffer {}", buffer.binding,
+                     plan.outputs[buffer.binding]->buffer);
+        break;
+      case fb::BufferKind::Weight: {
+        const fb::ExprNode& size = plan.expressions[buffer.bytes];
+        if (size.op() != fb::ExprOp::Constant || size.value() < 0)
+          check.fail("a weight's size must be a constant that is not negative");
+        const auto bytes = static_cast<std::uint64_t>(size.value());
+        if (buffer.weight_offset % kWeightAlignment != 0 || buffer.weight_offset > blobs.weights ||
+            bytes > blobs.weights - buffer.weight_offset)
+          check.fail("its {} bytes at {} are misaligned or outside the {} bytes of weights", bytes,
+                     buffer.weight_offset, blobs.weights);
+        break;
+      }
+      case fb::BufferKind::Arena:
+        check.index(buffer.last_step, plan.steps.size(), "its last step", "steps");
+        if (buffer.first_step > buffer.last_step)
+          check.fail("it lives from step {} to step {}", buffer.first_step, buffer.last_step);
+        break;
+    }
+  }
+  check.where.clear();
+}
+
+void verify_bindings(Checker& check, const char* what, fb::BufferKind kind,
+                     const std::vector<std::unique_ptr<fb::BindingT>>& bindings) {
+  std::set<std::string_view> names;
+  for (std::size_t i = 0; i < bindings.size(); ++i) {
+    const fb::BindingT& binding = *bindings[i];
+    check.where = fmt::format("{} '{}'", what, binding.name);
+    if (!names.insert(binding.name).second) check.fail("the name occurs twice");
+    const DType dtype = check.dtype(binding.dtype, "it");
+    const fb::BufferT& buffer = check.buffer(binding.buffer, "its buffer");
+    if (buffer.kind != kind || buffer.binding != i || buffer.dtype != binding.dtype)
+      check.fail("buffer {} is not the {}'s buffer of type {}", binding.buffer, what,
+                 to_string(dtype));
+    check.rank(binding.shape.size(), "its shape");
+    check.expressions(binding.shape, "a dimension");
+    if (kind != fb::BufferKind::Input) continue;
+    for (const std::uint32_t dim : binding.shape) {
+      const fb::ExprNode& node = check.plan.expressions[dim];
+      if (node.op() != fb::ExprOp::Symbol && node.op() != fb::ExprOp::Constant)
+        check.fail("an input's dimension must be a constant or a symbol");
+      if (node.op() == fb::ExprOp::Constant && node.value() < 0)
+        check.fail("it has the dimension {}", node.value());
+    }
+  }
+  check.where.clear();
+}
+
+/// A session finds the symbols' values in the shapes of its inputs.
+void verify_symbols_are_bound(const Checker& check) {
+  std::vector<bool> bound(check.plan.symbols.size(), false);
+  for (const auto& input : check.plan.inputs)
+    for (const std::uint32_t dim : input->shape)
+      if (check.plan.expressions[dim].op() == fb::ExprOp::Symbol)
+        bound[check.plan.expressions[dim].a()] = true;
+  for (std::size_t i = 0; i < bound.size(); ++i)
+    if (!bound[i])
+      check.fail("symbol '{}' is no input's dimension, so it can have no value",
+                 check.plan.symbols[i]->name);
+}
+
+void verify_states(const Checker& check) {
+  const fb::PlanT& plan = check.plan;
+  std::set<std::uint32_t> inputs;
+  for (const auto& state : plan.states) {
+    check.index(state->input, plan.inputs.size(), "a state's input", "inputs");
+    check.index(state->output, plan.outputs.size(), "a state's output", "outputs");
+    if (plan.inputs[state->input]->dtype != plan.outputs[state->output]->dtype)
+      check.fail("the state from output '{}' to input '{}' changes its type",
+                 plan.outputs[state->output]->name, plan.inputs[state->input]->name);
+    if (!inputs.insert(state->input).second)
+      check.fail("input '{}' belongs to two states", plan.inputs[state->input]->name);
+  }
+}
+
+void verify_modules(Checker& check, const BlobSizes& blobs) {
+  for (std::size_t i = 0; i < check.plan.modules.size(); ++i) {
+    const fb::ModuleT& module = *check.plan.modules[i];
+    check.where = fmt::format("module {} '{}'", i, module.name);
+    if (module.offset > blobs.modules || module.size > blobs.modules - module.offset)
+      check.fail("its {} bytes at {} are outside the {} bytes of modules", module.size,
+                 module.offset, blobs.modules);
+    if (module.source_offset > blobs.sources ||
+        module.source_size > blobs.sources - module.source_offset)
+      check.fail("the {} bytes of its source at {} are outside the {} bytes of sources",
+                 module.source_size, module.source_offset, blobs.sources);
+  }
+  check.where.clear();
+}
+
+}  // namespace
+
+void verify_plan(const fb::PlanT& plan, const BlobSizes& blobs) {
+  Checker check(plan);
+  if (plan.target != "cpu" && plan.target != "cuda")
+    check.fail("its target is '{}'; this library knows 'cpu' and 'cuda'", plan.target);
+  verify_symbols(check);
+  verify_expressions(check);
+  verify_buffers(check, blobs);
+  verify_bindings(check, "input", fb::BufferKind::Input, plan.inputs);
+  verify_bindings(check, "output", fb::BufferKind::Output, plan.outputs);
+  verify_symbols_are_bound(check);
+  verify_states(check);
+  verify_modules(check, blobs);
+  verify_steps(check);
+}
+
+}  // namespace sinter::plan

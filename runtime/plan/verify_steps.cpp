@@ -1,0 +1,243 @@
+// Steps: the structure of their work, and that the buffers they use are declared and alive.
+#include <algorithm>
+#include <set>
+
+#include "runtime/plan/checker.h"
+
+namespace sinter::plan {
+namespace {
+
+using Buffers = std::set<std::uint32_t>;
+
+/// What the work of a step touches, to be compared with what the step declares.
+struct Uses {
+  Buffers reads, writes;
+};
+
+constexpr std::uint32_t kMaxThreads = 1024;         // of a CUDA block
+constexpr std::uint32_t kMaxSharedBytes = 1 << 20;  // above what any GPU has
+
+void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
+  check.index(variant.module_, check.plan.modules.size(), "a variant's module", "modules");
+  if (variant.function.empty()) check.fail("a kernel variant names no function");
+  for (const fb::Condition& condition : variant.conditions) {
+    check.expression(condition.expression(), "a condition's expression");
+    if (condition.divisor() == 0 || condition.divisor() > INT64_MAX)
+      check.fail("a condition's divisor is {}", condition.divisor());
+  }
+  if (variant.grid.size() != 3 || variant.block.size() != 3)
+    check.fail("kernel '{}' has {} grid and {} block dimensions instead of three each",
+               variant.function, variant.grid.size(), variant.block.size());
+  check.expressions(variant.grid, "a grid dimension");
+  std::uint64_t threads = 1;
+  for (const std::uint32_t size : variant.block) threads *= std::min(size, kMaxThreads + 1);
+  if (threads == 0 || threads > kMaxThreads)
+    check.fail("kernel '{}' has blocks of {} x {} x {} threads", variant.function, variant.block[0],
+               variant.block[1], variant.block[2]);
+  if (variant.shared_bytes > kMaxSharedBytes)
+    check.fail("kernel '{}' asks for {} bytes of shared memory", variant.function,
+               variant.shared_bytes);
+}
+
+void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::StepT& step,
+                   Uses& uses) {
+  if (work.variants.empty()) check.fail("it has no kernel");
+  for (const auto& variant : work.variants) verify_variant(check, *variant);
+  const Buffers written(step.writes.begin(), step.writes.end());
+  for (const fb::KernelArg& arg : work.args) {
+    check.in_range(arg.kind(), fb::ArgKind::MAX, "an argument's kind");
+    if (arg.kind() != fb::ArgKind::Buffer) {
+      check.expression(arg.index(), "an argument's expression");
+    } else {
+      check.buffer(arg.index(), "an argument's buffer");
+      // Which way a kernel goes is in its code; it must be declared one way or the other.
+      (written.contains(arg.index()) ? uses.writes : uses.reads).insert(arg.index());
+    }
+  }
+}
+
+void verify_loop(const Checker& check, const fb::LoopProgramT& program, Uses& uses) {
+  for (const std::uint32_t buffer : program.buffers) check.buffer(buffer, "a buffer");
+  verify_loop_program(check, program);
+  for (const auto& instr : program.instrs) {
+    if (instr->kind != fb::InstrKind::Load && instr->kind != fb::InstrKind::Store) continue;
+    const std::uint32_t buffer = program.buffers[program.accesses[instr->access]->buffer];
+    (instr->kind == fb::InstrKind::Load ? uses.reads : uses.writes).insert(buffer);
+  }
+}
+
+void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t batch,
+                   const char* what) {
+  const fb::BufferT& buffer = check.buffer(matrix.buffer, what);
+  const DType dtype = check.dtype(matrix.dtype, what);
+  if (buffer.dtype != matrix.dtype || !is_float(dtype))
+    check.fail("{} is of type {} in a buffer of type {}; products are of one float type", what,
+               to_string(dtype), to_string(static_cast<DType>(buffer.dtype)));
+  check.expression(matrix.offset, what);
+  check.expression(matrix.row_stride, what);
+  check.expression(matrix.col_stride, what);
+  if (matrix.batch_strides.size() != batch)
+    check.fail("{} has {} batch strides for {} batch dimensions", what, matrix.batch_strides.size(),
+               batch);
+  check.expressions(matrix.batch_strides, what);
+  const auto is_one = [&](std::uint32_t expression) {
+    const fb::ExprNode& node = check.plan.expressions[expression];
+    return node.op() == fb::ExprOp::Constant && node.value() == 1;
+  };
+  if (!is_one(matrix.row_stride) && !is_one(matrix.col_stride))
+    check.fail("neither rows nor columns of {} are contiguous", what);
+}
+
+void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
+  check.expression(work.m, "m");
+  check.expression(work.n, "n");
+  check.expression(work.k, "k");
+  check.rank(work.batch.size(), "the batch");
+  check.expressions(work.batch, "a batch dimension");
+  check.in_range(work.activation, fb::Activation::MAX, "its activation");
+  check.in_range(work.math, fb::MathMode::MAX, "its math mode");
+  verify_matrix(check, *work.a, work.batch.size(), "operand a");
+  verify_matrix(check, *work.b, work.batch.size(), "operand b");
+  verify_matrix(check, *work.d, work.batch.size(), "result d");
+  if (work.a->dtype != work.b->dtype)
+    check.fail("its operands are of types {} and {}", to_string(static_cast<DType>(work.a->dtype)),
+               to_string(static_cast<DType>(work.b->dtype)));
+  uses.reads.insert({work.a->buffer, work.b->buffer});
+  uses.writes.insert(work.d->buffer);
+  if (work.residual) {
+    verify_matrix(check, *work.residual, work.batch.size(), "the residual");
+    if (work.residual->dtype != work.d->dtype) check.fail("the residual is not of d's type");
+    uses.reads.insert(work.residual->buffer);
+  }
+  if (work.bias < -1) check.fail("its bias is buffer {}", work.bias);
+  if (work.bias >= 0) {
+    const auto bias = static_cast<std::uint32_t>(work.bias);
+    if (check.buffer(bias, "the bias").dtype != work.d->dtype)
+      check.fail("the bias is not of d's type");
+    uses.reads.insert(bias);
+  }
+}
+
+/// Strides, dilations and pads beyond it cannot occur and would overflow sums.
+constexpr std::uint64_t kMaxWindow = std::uint64_t{1} << 31;
+
+void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
+  const std::size_t rank = work.input_shape.size();
+  if (rank < 3 || rank > 5 || work.weight_shape.size() != rank || work.output_shape.size() != rank)
+    check.fail(
+        "its input, weight and output have {}, {} and {} dimensions; all must have the same "
+        "number, 3 to 5",
+        rank, work.weight_shape.size(), work.output_shape.size());
+  check.expressions(work.input_shape, "an input dimension");
+  check.expressions(work.weight_shape, "a weight dimension");
+  check.expressions(work.output_shape, "an output dimension");
+  for (const auto* list : {&work.strides, &work.dilations, &work.pads_begin, &work.pads_end}) {
+    if (list->size() != rank - 2)
+      check.fail("it has {} strides, {} dilations, {} and {} pads for {} spatial dimensions",
+                 work.strides.size(), work.dilations.size(), work.pads_begin.size(),
+                 work.pads_end.size(), rank - 2);
+    const bool may_be_zero = list == &work.pads_begin || list == &work.pads_end;
+    for (const std::uint64_t value : *list)
+      if (value > kMaxWindow || (value == 0 && !may_be_zero))
+        check.fail("{} is not a possible stride, dilation or pad", value);
+  }
+  if (work.group == 0 || work.group > kMaxWindow) check.fail("it has {} groups", work.group);
+  check.in_range(work.activation, fb::Activation::MAX, "its activation");
+  const fb::BufferT& input = check.buffer(work.input, "its input");
+  const fb::BufferT& weight = check.buffer(work.weight, "its weight");
+  const fb::BufferT& output = check.buffer(work.output, "its output");
+  if (!is_float(static_cast<DType>(input.dtype)) || input.dtype != weight.dtype ||
+      input.dtype != output.dtype)
+    check.fail(
+        "its input, weight and output are of types {}, {} and {}; all must be one float type",
+        to_string(static_cast<DType>(input.dtype)), to_string(static_cast<DType>(weight.dtype)),
+        to_string(static_cast<DType>(output.dtype)));
+  uses.reads.insert({work.input, work.weight});
+  uses.writes.insert(work.output);
+  if (work.bias < -1) check.fail("its bias is buffer {}", work.bias);
+  if (work.bias >= 0) {
+    const auto bias = static_cast<std::uint32_t>(work.bias);
+    if (check.buffer(bias, "the bias").dtype != input.dtype)
+      check.fail("the bias is not of the input's type");
+    uses.reads.insert(bias);
+  }
+}
+
+void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
+  check.buffer(work.source, "its source");
+  check.buffer(work.target, "its target");
+  if (work.source == work.target) check.fail("it copies buffer {} to itself", work.source);
+  check.expression(work.bytes, "its size");
+  uses.reads.insert(work.source);
+  uses.writes.insert(work.target);
+}
+
+Uses verify_work(const Checker& check, const fb::StepT& step) {
+  Uses uses;
+  const bool cuda = check.plan.target == "cuda";
+  if (step.work.type != fb::Work::NONE && !step.work.value) check.fail("its work is missing");
+  switch (step.work.type) {
+    case fb::Work::KernelStep:
+      if (!cuda) check.fail("a kernel cannot run on target '{}'", check.plan.target);
+      verify_kernel(check, *step.work.AsKernelStep(), step, uses);
+      break;
+    case fb::Work::LoopStep:
+      if (cuda) check.fail("a loop program cannot run on target '{}'", check.plan.target);
+      verify_loop(check, *step.work.AsLoopStep()->program, uses);
+      break;
+    case fb::Work::MatmulStep: verify_matmul(check, *step.work.AsMatmulStep(), uses); break;
+    case fb::Work::ConvStep: verify_conv(check, *step.work.AsConvStep(), uses); break;
+    case fb::Work::CopyStep: verify_copy(check, *step.work.AsCopyStep(), uses); break;
+    default: check.fail("its work has the unknown kind {}", static_cast<int>(step.work.type));
+  }
+  return uses;
+}
+
+void verify_alive(const Checker& check, std::uint32_t index, std::size_t step) {
+  const fb::BufferT& buffer = check.buffer(index, "a buffer it uses");
+  if (buffer.kind == fb::BufferKind::Arena && (step < buffer.first_step || step > buffer.last_step))
+    check.fail("it uses buffer {}, which lives from step {} to step {}", index, buffer.first_step,
+               buffer.last_step);
+}
+
+}  // namespace
+
+void verify_steps(Checker& check) {
+  const fb::PlanT& plan = check.plan;
+  Buffers written;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const fb::StepT& step = *plan.steps[i];
+    check.where = fmt::format("step {} '{}'", i, step.name);
+    check.expression(step.bytes_read, "the number of bytes it reads");
+    check.expression(step.bytes_written, "the number of bytes it writes");
+    check.expression(step.flops, "its number of operations");
+    const Uses uses = verify_work(check, step);
+
+    const Buffers reads(step.reads.begin(), step.reads.end());
+    const Buffers writes(step.writes.begin(), step.writes.end());
+    for (const std::uint32_t buffer : reads) {
+      verify_alive(check, buffer, i);
+      const fb::BufferKind kind = plan.buffers[buffer]->kind;
+      if ((kind == fb::BufferKind::Arena || kind == fb::BufferKind::Output) &&
+          !written.contains(buffer))
+        check.fail("it reads buffer {}, which no step before it has written", buffer);
+    }
+    for (const std::uint32_t buffer : writes) {
+      verify_alive(check, buffer, i);
+      const fb::BufferKind kind = plan.buffers[buffer]->kind;
+      if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output)
+        check.fail("it writes buffer {}, which is an {}", buffer, fb::EnumNameBufferKind(kind));
+    }
+    for (const std::uint32_t buffer : uses.reads)
+      if (!reads.contains(buffer)) check.fail("it reads buffer {} undeclared", buffer);
+    for (const std::uint32_t buffer : uses.writes)
+      if (!writes.contains(buffer)) check.fail("it writes buffer {} undeclared", buffer);
+    written.insert(writes.begin(), writes.end());
+  }
+  check.where.clear();
+  for (const auto& output : plan.outputs)
+    if (!written.contains(output->buffer))
+      check.fail("no step writes the output '{}'", output->name);
+}
+
+}  // namespace sinter::plan

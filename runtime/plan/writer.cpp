@@ -1,0 +1,159 @@
+// Plans to bytes. Every byte is a function of the parts: gaps are zero, nothing is taken from the
+// clock or the machine.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sinter/error.h>
+#include <unistd.h>
+
+#include "runtime/plan/file_header.h"
+#include "runtime/plan/hash.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::plan {
+namespace {
+
+using Pieces = std::vector<PlanParts::Piece>;
+using Sink = std::function<void(std::span<const std::byte>)>;
+
+void put_zeros(const Sink& sink, std::uint64_t count) {
+  static constexpr std::byte zeros[kSectionAlignment] = {};
+  while (count > 0) {
+    const std::uint64_t n = std::min<std::uint64_t>(count, sizeof zeros);
+    sink({zeros, static_cast<std::size_t>(n)});
+    count -= n;
+  }
+}
+
+/// In order of their offsets, which must not overlap.
+Pieces sorted(const Pieces& pieces, int section) {
+  Pieces result = pieces;
+  std::stable_sort(result.begin(), result.end(),
+                   [](const auto& a, const auto& b) { return a.offset < b.offset; });
+  std::uint64_t end = 0;
+  for (const PlanParts::Piece& piece : result) {
+    if (piece.offset < end)
+      throw Error(ErrorCode::kInternal,
+                  fmt::format("pieces of the plan's {} section overlap: one starts at {}, the one "
+                              "before ends at {}",
+                              section_name(section), piece.offset, end));
+    end = piece.offset + piece.bytes.size();
+  }
+  return result;
+}
+
+void put_pieces(const Pieces& pieces, const Sink& sink) {
+  std::uint64_t position = 0;
+  for (const PlanParts::Piece& piece : pieces) {
+    put_zeros(sink, piece.offset - position);
+    sink(piece.bytes);
+    position = piece.offset + piece.bytes.size();
+  }
+}
+
+std::uint64_t size_of(const Pieces& pieces) {
+  return pieces.empty() ? 0 : pieces.back().offset + pieces.back().bytes.size();
+}
+
+void put_plan(const PlanParts& parts, const Sink& sink) {
+  flatbuffers::FlatBufferBuilder builder;
+  fb::FinishPlanBuffer(builder, fb::Plan::Pack(builder, &parts.meta));
+  const std::span metadata =
+      std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
+
+  std::array<Pieces, kSectionCount> sections;
+  sections[0] = {{0, metadata, nullptr}};
+  sections[1] = sorted(parts.weights, 1);
+  sections[2] = sorted(parts.modules, 2);
+  sections[3] = sorted(parts.sources, 3);
+
+  FileHeader header;
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.version = kFormatVersion;
+  header.header_size = sizeof(FileHeader);
+  header.section_count = kSectionCount;
+  std::uint64_t position = sizeof(FileHeader);
+  for (int i = 0; i < kSectionCount; ++i) {
+    Hasher hasher;
+    put_pieces(sections[i], [&](std::span<const std::byte> bytes) { hasher.update(bytes); });
+    header.sections[i] = {align_section(position), size_of(sections[i]), hasher.digest()};
+    position = header.sections[i].offset + header.sections[i].size;
+  }
+  header.file_size = position;
+  const std::span header_bytes = std::as_bytes(std::span(&header, 1));
+  header.hash = hash64(header_bytes.first(offsetof(FileHeader, hash)));
+
+  sink(header_bytes);
+  position = sizeof(FileHeader);
+  for (int i = 0; i < kSectionCount; ++i) {
+    put_zeros(sink, header.sections[i].offset - position);
+    put_pieces(sections[i], sink);
+    position = header.sections[i].offset + header.sections[i].size;
+  }
+}
+
+/// A file that vanishes unless it is renamed to its final name.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& target)
+      : target_(target), path_(fmt::format("{}.{}.tmp", target, ::getpid())) {
+    descriptor_ = ::open(path_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) fail();
+  }
+  ~TemporaryFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) fail();
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+  }
+
+  void commit() {
+    const int descriptor = std::exchange(descriptor_, -1);
+    if (::close(descriptor) != 0) fail();
+    if (::rename(path_.c_str(), target_.c_str()) != 0) fail();
+    path_.clear();
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    const int number = errno;
+    // The destructor does not run for a half-made object.
+    if (descriptor_ < 0 && !path_.empty()) ::unlink(path_.c_str());
+    throw Error(ErrorCode::kUsage,
+                fmt::format("cannot write the plan '{}': {}", target_, std::strerror(number)));
+  }
+
+  std::string target_, path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace
+
+void write_plan(const PlanParts& parts, const std::string& path) {
+  TemporaryFile file(path);
+  put_plan(parts, [&](std::span<const std::byte> bytes) { file.write(bytes); });
+  file.commit();
+}
+
+std::vector<std::byte> serialize_plan(const PlanParts& parts) {
+  std::vector<std::byte> result;
+  put_plan(parts, [&](std::span<const std::byte> bytes) {
+    result.insert(result.end(), bytes.begin(), bytes.end());
+  });
+  return result;
+}
+
+}  // namespace sinter::plan
