@@ -2,13 +2,14 @@
 // constant folder, the CPU and the CUDA emitters all work.
 #pragma once
 
-#include <sinter/dtype.h>
-#include <sinter/scalar_op.h>
-
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include <sinter/dtype.h>
+#include <sinter/scalar_op.h>
 
 #include "ir/attributes.h"
 
@@ -18,9 +19,9 @@ namespace sinter::ir {
 struct ScalarNode {
   enum class Kind : std::uint8_t { kOperand, kConstant, kAttr, kOp };
   Kind kind = Kind::kOperand;
-  int operand = 0;            // kOperand: which input of the operator
-  double constant = 0;        // kConstant
-  std::string attr;           // kAttr: a float or int attribute of the node
+  int operand = 0;      // kOperand: which input of the operator
+  double constant = 0;  // kConstant
+  std::string attr;     // kAttr: a float or int attribute of the node
   ScalarOp op = ScalarOp::kAdd;
   int args[3] = {-1, -1, -1};
 };
@@ -35,6 +36,9 @@ struct ScalarExpr {
 /// comparisons < <= > >= == !=. cast(e) converts to the operator's result type. The text is part of
 /// the program, so a mistake in it throws Error(kInternal).
 ScalarExpr parse_scalar_expr(std::string_view text);
+
+/// The expression in prefix form: "mul(x, add(1, erf(x)))".
+std::string to_string(const ScalarExpr& expr);
 
 /// Type of every node of `expr`, for operands of (compute) types `operands` and result type
 /// `result`: constants and attributes take the type of the sibling they meet; comparisons yield
@@ -52,6 +56,9 @@ struct Scalar {
 /// operand's and `type` the result's). Floats are computed in double; integers wrap in their own
 /// width.
 Scalar apply_scalar_op(ScalarOp op, DType type, DType from, const Scalar* args);
+
+/// The value of a kConstant or kAttr node of `type`.
+Scalar scalar_of(const ScalarNode& node, DType type, const Attrs& attrs);
 
 /// Evaluates `expr` for one element.
 Scalar evaluate_scalar_expr(const ScalarExpr& expr, std::span<const DType> node_types,

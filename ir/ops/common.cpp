@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "ir/ops/ops.h"
+
+namespace sinter::ir::ops {
+
+std::string list_types(std::span<const TensorType> types) {
+  std::string text;
+  for (const TensorType& type : types) text += (text.empty() ? "" : ", ") + to_string(type);
+  return text;
+}
+
+void invalid(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
+
+Infer named(std::string name,
+            std::vector<TensorType> (*infer)(const Attrs&, std::span<const TensorType>)) {
+  return [name = std::move(name), infer](const Attrs& attrs, std::span<const TensorType> inputs) {
+    return with_context(name, [&] { return infer(attrs, inputs); });
+  };
+}
+
+void require_same_dtype(std::span<const TensorType> inputs) {
+  for (const TensorType& input : inputs)
+    if (input.dtype != inputs[0].dtype)
+      invalid("inputs must share one element type, found " + list_types(inputs));
+}
+
+void require_float(std::span<const TensorType> inputs) {
+  if (!is_float(inputs[0].dtype)) invalid("needs float elements, found " + list_types(inputs));
+}
+
+int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape) {
+  const std::int64_t axis = attrs.get_int(name);
+  if (axis < 0 || axis >= static_cast<std::int64_t>(shape.size()))
+    invalid(fmt::format("{} {} is not a dimension of {}: expected 0 to {}", name, axis,
+                        to_string(shape), static_cast<std::int64_t>(shape.size()) - 1));
+  return static_cast<int>(axis);
+}
+
+const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
+                                           std::size_t size, std::int64_t least) {
+  const auto& values = attrs.get_ints(name);
+  if (values.size() != size)
+    invalid(fmt::format("{} has {} values, expected {}", name, values.size(), size));
+  for (const std::int64_t value : values)
+    if (value < least)
+      invalid(fmt::format("{} [{}] has a value below {}", name, fmt::join(values, ", "), least));
+  return values;
+}
+
+Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel) {
+  const std::size_t rank = kernel.size();
+  return {std::move(kernel), ints_attr(attrs, "strides", rank, 1),
+          ints_attr(attrs, "dilations", rank, 1), ints_attr(attrs, "pads_begin", rank, 0),
+          ints_attr(attrs, "pads_end", rank, 0)};
+}
+
+std::vector<Dim> window_counts(const Windows& windows, std::span<const Dim> spatial) {
+  std::vector<Dim> counts;
+  for (std::size_t d = 0; d < spatial.size(); ++d) {
+    const Dim extent = Dim(windows.dilations[d]) * Dim(windows.kernel[d] - 1) + Dim(1);
+    const Dim padded = spatial[d] + Dim(windows.pads_begin[d]) + Dim(windows.pads_end[d]);
+    const Dim rest = padded - extent;
+    if (rest.is_constant() && rest.value() < 0)
+      invalid(fmt::format(
+          "window of {} does not fit into spatial dimension {} of size {} with pads {} and {}",
+          extent.to_string(), d, spatial[d].to_string(), windows.pads_begin[d],
+          windows.pads_end[d]));
+    counts.push_back(floor_div(rest, Dim(windows.strides[d])) + Dim(1));
+  }
+  return counts;
+}
+
+}  // namespace sinter::ir::ops

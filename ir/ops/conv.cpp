@@ -1,0 +1,55 @@
+// Convolutions.
+#include <fmt/format.h>
+
+#include "ir/ops/ops.h"
+#include "ir/reference/kernels.h"
+
+namespace sinter::ir::ops {
+namespace {
+
+/// x [n, c, spatial...], w [m, c / group, kernel...], b [m] -> [n, m, windows...].
+std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorType> inputs) {
+  require_same_dtype(inputs);
+  require_float(inputs);
+  const Shape &x = inputs[0].shape, &w = inputs[1].shape;
+  if (x.size() < 3 || w.size() != x.size())
+    invalid(
+        "needs x [batch, channels, spatial...] and w [outputs, channels / group, kernel...] of "
+        "one rank, found " +
+        list_types(inputs));
+  const std::int64_t group = attrs.get_int("group");
+  if (group < 1 || !(x[1] == w[1] * Dim(group)) || !is_multiple_of(w[0], group))
+    invalid(fmt::format("group {} does not divide the channels of x and w: {}", group,
+                        list_types(inputs)));
+  if (inputs.size() > 2 && inputs[2].shape != Shape{w[0]})
+    invalid("the bias must have one value for each output channel, found " + list_types(inputs));
+  std::vector<std::int64_t> kernel;
+  for (std::size_t d = 2; d < w.size(); ++d) {
+    if (!w[d].is_constant() || w[d].value() < 1)
+      invalid("the kernel's size must be known and positive, found " + list_types(inputs));
+    kernel.push_back(w[d].value());
+  }
+  TensorType result{inputs[0].dtype, {x[0], w[0]}};
+  const Windows windows = windows_attr(attrs, std::move(kernel));
+  for (Dim& count : window_counts(windows, std::span(x).subspan(2)))
+    result.shape.push_back(std::move(count));
+  return {result};
+}
+
+}  // namespace
+
+std::vector<OpDef> conv_ops() {
+  OpDef conv;
+  conv.name = "Conv";
+  conv.kind = OpKind::kLibrary;
+  conv.min_inputs = 2;
+  conv.max_inputs = 3;
+  for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
+    conv.attrs.push_back({name, AttrKind::kInts, std::nullopt});
+  conv.attrs.push_back({"group", AttrKind::kInt, Attr(std::int64_t{1})});
+  conv.infer = named("Conv", infer_conv);
+  conv.evaluate = reference::evaluate_conv;
+  return {conv};
+}
+
+}  // namespace sinter::ir::ops

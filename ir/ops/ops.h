@@ -1,0 +1,52 @@
+// The tables that make up the registry, one function a file, and what the files share.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "ir/op_def.h"
+
+namespace sinter::ir::ops {
+
+std::vector<OpDef> pointwise_ops();
+std::vector<OpDef> reduce_ops();
+std::vector<OpDef> view_ops();
+std::vector<OpDef> indexed_ops();
+std::vector<OpDef> matmul_ops();
+std::vector<OpDef> conv_ops();
+std::vector<OpDef> composite_ops();
+std::vector<OpDef> fused_ops();
+
+/// "f32[2, 3], i64[]".
+std::string list_types(std::span<const TensorType> types);
+
+/// Throws Error(kInvalidModel).
+[[noreturn]] void invalid(const std::string& message);
+
+/// `infer` with the operator's name in front of its errors.
+Infer named(std::string name,
+            std::vector<TensorType> (*infer)(const Attrs&, std::span<const TensorType>));
+
+/// Throws unless all inputs have one element type.
+void require_same_dtype(std::span<const TensorType> inputs);
+/// Throws unless the first input's elements are floats.
+void require_float(std::span<const TensorType> inputs);
+/// The attribute `name` as an axis of `shape`: 0 <= axis < rank, or throws.
+int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
+/// The attribute `name`, a list of `size` integers, none below `least`, or throws.
+const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
+                                           std::size_t size, std::int64_t least);
+
+/// The windows of a convolution or of Unfold over spatial dimensions.
+struct Windows {
+  std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
+};
+/// Reads attributes "strides", "dilations", "pads_begin" and "pads_end"; throws if one is wrong.
+Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel);
+/// Number of windows along each spatial dimension:
+/// floor((D + begin + end - dilation * (kernel - 1) - 1) / stride) + 1. Throws if a window of known
+/// size is larger than the padded dimension.
+std::vector<Dim> window_counts(const Windows& windows, std::span<const Dim> spatial);
+
+}  // namespace sinter::ir::ops

@@ -1,0 +1,64 @@
+// Reductions over axes: one row each.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ir/ops/ops.h"
+
+namespace sinter::ir::ops {
+namespace {
+
+struct Row {
+  const char* name;
+  Combine combine;
+  const char* pre;     // of x: an element
+  const char* finish;  // of x: the combined value, y: how many elements it combines
+};
+
+constexpr Row kRows[] = {
+    {"ReduceSum", Combine::kSum, "x", "x"},   {"ReduceMean", Combine::kSum, "x", "x / y"},
+    {"ReduceMax", Combine::kMax, "x", "x"},   {"ReduceMin", Combine::kMin, "x", "x"},
+    {"ReduceProd", Combine::kProd, "x", "x"}, {"ReduceSumSquare", Combine::kSum, "x * x", "x"},
+};
+
+std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorType> inputs) {
+  const TensorType& input = inputs[0];
+  if (input.dtype == DType::kBool) invalid("needs numbers, found " + to_string(input));
+  const auto& axes = attrs.get_ints("axes");
+  const auto rank = static_cast<std::int64_t>(input.shape.size());
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if (axes[i] < 0 || axes[i] >= rank || (i > 0 && axes[i] <= axes[i - 1]))
+      invalid(fmt::format("axes [{}] must be sorted, unique dimensions of {}",
+                          fmt::join(axes, ", "), to_string(input)));
+  const std::int64_t keepdims = attrs.get_int("keepdims");
+  if (keepdims != 0 && keepdims != 1) invalid(fmt::format("keepdims is {}, not 0 or 1", keepdims));
+  TensorType result{input.dtype, {}};
+  std::size_t next = 0;
+  for (std::int64_t d = 0; d < rank; ++d) {
+    const bool reduced = next < axes.size() && axes[next] == d;
+    if (reduced) ++next;
+    if (!reduced)
+      result.shape.push_back(input.shape[static_cast<std::size_t>(d)]);
+    else if (keepdims == 1)
+      result.shape.push_back(1);
+  }
+  return {result};
+}
+
+}  // namespace
+
+std::vector<OpDef> reduce_ops() {
+  std::vector<OpDef> ops;
+  for (const Row& row : kRows) {
+    OpDef op;
+    op.name = row.name;
+    op.kind = OpKind::kReduce;
+    op.attrs = {{"axes", AttrKind::kInts, std::nullopt},
+                {"keepdims", AttrKind::kInt, Attr(std::int64_t{1})}};
+    op.infer = named(row.name, infer_reduce);
+    op.detail = ReduceDef{row.combine, parse_scalar_expr(row.pre), parse_scalar_expr(row.finish)};
+    ops.push_back(std::move(op));
+  }
+  return ops;
+}
+
+}  // namespace sinter::ir::ops

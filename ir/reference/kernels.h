@@ -1,0 +1,45 @@
+// The reference evaluation of operators on concrete tensors. Storage types of inputs are free: a
+// value of type f32 may be held as f64 (EvaluateOptions::keep_wide). Floats are computed in float64
+// and rounded once, to the storage type of the output.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "ir/op_def.h"
+
+namespace sinter::ir::reference {
+
+/// `tensor` as `dtype` (floats only, or no change).
+Tensor convert(const Tensor& tensor, DType dtype);
+/// The shape of a type whose dimensions are constants.
+std::vector<std::int64_t> concrete_shape(const Shape& shape);
+
+/// `types` are the inputs' declared types, `result` the declared result; `output` says where it is
+/// stored. All shapes are concrete.
+Tensor evaluate_pointwise(const PointwiseDef& def, const Attrs& attrs,
+                          std::span<const Tensor> inputs, std::span<const DType> types,
+                          DType result, const TensorType& output);
+Tensor evaluate_reduce(const ReduceDef& def, const Attrs& attrs, const Tensor& input, DType type,
+                       const TensorType& output);
+Tensor evaluate_view(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                     const TensorType& output);
+/// As evaluate_view, element by element through the index map: what views mean, slowly.
+Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                          const TensorType& output);
+
+// OpDef::evaluate of the other operators.
+std::vector<Tensor> evaluate_gather(const Attrs& attrs, std::span<const Tensor> inputs,
+                                    std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
+                                    std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,
+                                  std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_layer_norm(const Attrs& attrs, std::span<const Tensor> inputs,
+                                        std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_rms_norm(const Attrs& attrs, std::span<const Tensor> inputs,
+                                      std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_softmax(const Attrs& attrs, std::span<const Tensor> inputs,
+                                     std::span<const TensorType> outputs);
+
+}  // namespace sinter::ir::reference
