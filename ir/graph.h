@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -71,7 +72,9 @@ class Graph {
   const Ranges& ranges() const { return ranges_; }
   const std::vector<State>& states() const { return states_; }
   /// Nodes that read `id`, in order, each once.
-  const std::vector<NodeId>& users(ValueId id) const { return users_[static_cast<std::size_t>(id.index)]; }
+  const std::vector<NodeId>& users(ValueId id) const {
+    return users_[static_cast<std::size_t>(id.index)];
+  }
   bool is_output(ValueId id) const;
   bool is_constant(ValueId id) const { return value(id).constant != nullptr; }
 
@@ -87,12 +90,12 @@ class Graph {
   std::vector<std::vector<NodeId>> users_;
 };
 
-/// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up to
-/// the numbering of values. Names and origins do not count.
+/// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up
+/// to the numbering of values. Names and origins do not count.
 bool structurally_equal(const Graph& a, const Graph& b);
 
-/// Builds a Graph. Types are inferred as nodes are added, equal nodes are shared, and finish() keeps
-/// only what the outputs need. Errors in a node's types throw Error(kInvalidModel) naming it.
+/// Builds a Graph. Types are inferred as nodes are added, equal nodes are shared, and finish()
+/// keeps only what the outputs need. Errors in a node's types throw Error(kInvalidModel) naming it.
 class GraphBuilder {
  public:
   explicit GraphBuilder(std::string name = "main");
@@ -102,6 +105,7 @@ class GraphBuilder {
 
   ValueId input(std::string name, TensorType type);
   ValueId constant(Tensor tensor, std::string name = {});
+  ValueId constant(std::shared_ptr<const Tensor> tensor, std::string name = {});
   /// A rank-0 constant of `dtype`.
   ValueId scalar(DType dtype, double value);
   /// Adds a node of one output and returns it.
@@ -122,7 +126,8 @@ class GraphBuilder {
   const Node* producer(ValueId value) const;
   const Ranges& ranges() const;
 
-  /// Nodes that are added while an OriginScope lives carry its origins.
+  /// Nodes that are added while an OriginScope lives carry its origins; an inner scope replaces an
+  /// outer one until it ends.
   class OriginScope {
    public:
     OriginScope(GraphBuilder& builder, std::vector<std::string> origins);
@@ -145,12 +150,14 @@ class GraphBuilder {
 
 /// Copies graph after graph: the frame of most passes. For every node in order `visit` gets the
 /// node with its inputs already mapped, and returns the outputs' new values, or nothing to copy the
-/// node as it is. Names, origins, ranges, states and outputs carry over.
+/// node as it is. Names, origins, ranges, states and outputs carry over; an output whose type has
+/// changed throws Error(kInternal).
 using RewriteVisit = std::function<std::optional<std::vector<ValueId>>(
     GraphBuilder& builder, const Graph& old, const Node& node, std::span<const ValueId> inputs)>;
 Graph rewrite(const Graph& graph, const RewriteVisit& visit);
 
-/// Copies `body` into `builder` with its inputs replaced by `inputs`; returns its outputs.
+/// Copies `body` into `builder` with its inputs replaced by `inputs`; returns its outputs. Nodes
+/// keep their own origins, or get the builder's if they have none.
 std::vector<ValueId> inline_graph(GraphBuilder& builder, const Graph& body,
                                   std::span<const ValueId> inputs);
 

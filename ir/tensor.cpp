@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,42 +49,37 @@ Extent extent_of(DType dtype, const std::vector<std::int64_t>& shape) {
 /// one step from double (through float it would round twice). Returns the bits.
 std::uint16_t round_to_16_bits(double value, int exponent_bits, int mantissa_bits) {
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(value);
-  const auto sign = static_cast<std::uint16_t>(bits >> 63 << 15);
-  const std::uint16_t exponent_mask =
-      static_cast<std::uint16_t>(((1 << exponent_bits) - 1) << mantissa_bits);
-  if (std::isnan(value))
-    return static_cast<std::uint16_t>(sign | exponent_mask | (1 << (mantissa_bits - 1)));
-  const double magnitude = std::fabs(value);
-  if (std::isinf(magnitude)) return sign | exponent_mask;
-  if (magnitude == 0) return sign;
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 63) << 15;
+  const std::uint32_t infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
+  const int stored_exponent = static_cast<int>((bits >> 52) & 0x7ff);
+  const std::uint64_t fraction = bits & ((1ULL << 52) - 1);
+  if (stored_exponent == 0x7ff) {
+    const std::uint32_t quiet = fraction != 0 ? 1u << (mantissa_bits - 1) : 0;
+    return static_cast<std::uint16_t>(sign | infinity | quiet);
+  }
   const int bias = (1 << (exponent_bits - 1)) - 1;
-  int exponent;
-  std::frexp(magnitude, &exponent);  // magnitude = [0.5, 1) * 2^exponent
-  // The exponent of the last place: that of the value, or the subnormals' common one.
-  const int place = std::max(exponent - 1, 1 - bias) - mantissa_bits;
-  // Exact scaling, then an integer of at most mantissa_bits + 1 bits after rounding to nearest
-  // even.
-  const double scaled = std::ldexp(magnitude, -place);
-  const double whole = std::floor(scaled);
-  const double rest = scaled - whole;
-  auto units = static_cast<std::uint32_t>(whole);
-  if (rest > 0.5 || (rest == 0.5 && (units & 1) != 0)) ++units;
-  // Adding to the biased exponent carries a mantissa that rounded up to a power of two, and makes
-  // subnormals (biased exponent zero) come out right.
-  const std::uint32_t biased = static_cast<std::uint32_t>(place + mantissa_bits + bias - 1);
-  const std::uint32_t result = (biased << mantissa_bits) + units;
-  return static_cast<std::uint16_t>(sign | std::min<std::uint32_t>(result, exponent_mask));
+  // |value| = (2^52 + fraction) * 2^(exponent - 52). Doubles that are subnormal round to zero.
+  const int exponent = stored_exponent - 1023;
+  const int place = std::max(exponent, 1 - bias);  // subnormals share the smallest exponent
+  const int shift = place - exponent + 52 - mantissa_bits;
+  if (shift >= 54) return static_cast<std::uint16_t>(sign);
+  const std::uint64_t mantissa = (1ULL << 52) | fraction;
+  std::uint64_t units = mantissa >> shift;
+  const std::uint64_t rest = mantissa & ((1ULL << shift) - 1), half = 1ULL << (shift - 1);
+  if (rest > half || (rest == half && (units & 1) != 0)) ++units;
+  // The leading one of `units` adds to the exponent field, as does a carry out of the mantissa; a
+  // subnormal has no leading one and gets exponent field zero.
+  const std::uint64_t field = static_cast<std::uint64_t>(place + bias - 1) << mantissa_bits;
+  return static_cast<std::uint16_t>(sign | std::min<std::uint64_t>(field + units, infinity));
 }
 
 double widen_half(std::uint16_t bits) {
-  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
-  const int exponent = (bits >> 10) & 0x1f;
-  const int mantissa = bits & 0x3ff;
-  if (exponent == 0x1f)
-    return mantissa != 0 ? std::copysign(std::numeric_limits<double>::quiet_NaN(), sign)
-                         : sign * std::numeric_limits<double>::infinity();
-  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
-  return sign * std::ldexp(mantissa + 1024, exponent - 25);
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+  const std::uint32_t exponent = (bits >> 10) & 0x1f;
+  const std::uint32_t mantissa = bits & 0x3ff;
+  if (exponent == 0) return (sign != 0 ? -0x1p-24 : 0x1p-24) * mantissa;
+  const std::uint32_t wide_exponent = exponent == 0x1f ? 0xff : exponent + 112;
+  return std::bit_cast<float>(sign | wide_exponent << 23 | mantissa << 13);
 }
 
 template <typename T>

@@ -1,0 +1,99 @@
+#include "ir/graph_checks.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+namespace sinter::ir {
+namespace {
+
+[[noreturn]] void invalid(std::string message) {
+  throw Error(ErrorCode::kInvalidModel, std::move(message));
+}
+
+}  // namespace
+
+std::string describe(const OpDef& op, std::span<const std::string> origins) {
+  if (origins.empty()) return op.name;
+  return fmt::format("{} (from {})", op.name, fmt::join(origins, ", "));
+}
+
+Attrs complete_attrs(const OpDef& op, Attrs attrs) {
+  for (const auto& [name, value] : attrs.values()) {
+    const bool known = std::any_of(op.attrs.begin(), op.attrs.end(),
+                                   [&](const AttrSpec& spec) { return spec.name == name; });
+    if (!known) invalid(fmt::format("unknown attribute '{}'", name));
+  }
+  for (const auto& spec : op.attrs) {
+    if (!attrs.has(spec.name)) {
+      if (!spec.default_value) invalid(fmt::format("attribute '{}' is missing", spec.name));
+      attrs.set(spec.name, *spec.default_value);
+      continue;
+    }
+    const Attr& value = attrs.get(spec.name);
+    const auto found = static_cast<AttrKind>(value.index());
+    if (found == spec.kind) continue;
+    if (found == AttrKind::kInt && spec.kind == AttrKind::kFloat) {
+      attrs.set(spec.name, static_cast<double>(std::get<std::int64_t>(value)));
+    } else if (found == AttrKind::kInts && spec.kind == AttrKind::kDims) {
+      const auto ints = std::get<std::vector<std::int64_t>>(value);
+      attrs.set(spec.name, std::vector<Dim>(ints.begin(), ints.end()));
+    } else {
+      invalid(fmt::format("attribute '{}' is of kind {}, but must be of kind {}", spec.name,
+                          to_string(found), to_string(spec.kind)));
+    }
+  }
+  return attrs;
+}
+
+std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
+                                    std::span<const TensorType> inputs, const Graph* body) {
+  const auto count = static_cast<int>(inputs.size());
+  if (count < op.min_inputs || (op.max_inputs >= 0 && count > op.max_inputs)) {
+    std::string expected = std::to_string(op.min_inputs);
+    if (op.max_inputs < 0)
+      expected = fmt::format("at least {}", op.min_inputs);
+    else if (op.max_inputs != op.min_inputs)
+      expected = fmt::format("{} to {}", op.min_inputs, op.max_inputs);
+    invalid(fmt::format("has {} inputs, but takes {}", count, expected));
+  }
+  if ((op.kind == OpKind::kFused) != (body != nullptr))
+    invalid(body ? "has a body, but is not a fused node" : "is a fused node without a body");
+  if (!body) return op.infer(attrs, inputs);
+  if (body->inputs().size() != inputs.size())
+    invalid(fmt::format("has {} inputs, but its body has {}", count, body->inputs().size()));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorType& type = body->type(body->inputs()[i]);
+    if (!(type == inputs[i]))
+      invalid(fmt::format("input {} is {}, but the body's input is {}", i, to_string(inputs[i]),
+                          to_string(type)));
+  }
+  std::vector<TensorType> types;
+  for (const ValueId output : body->outputs()) types.push_back(body->type(output));
+  return types;
+}
+
+void check_states(const Graph& graph) {
+  for (const State& state : graph.states()) {
+    if (state.input < 0 || static_cast<std::size_t>(state.input) >= graph.inputs().size() ||
+        state.output < 0 || static_cast<std::size_t>(state.output) >= graph.outputs().size())
+      invalid(
+          fmt::format("state from output {} to input {}: the graph has {} outputs and {} inputs",
+                      state.output, state.input, graph.outputs().size(), graph.inputs().size()));
+    const ValueId input = graph.inputs()[static_cast<std::size_t>(state.input)];
+    const ValueId output = graph.outputs()[static_cast<std::size_t>(state.output)];
+    if (!(graph.type(input) == graph.type(output)))
+      invalid(fmt::format("state from output {} to input {} ('{}'): types {} and {} differ",
+                          state.output, state.input, graph.value(input).name,
+                          to_string(graph.type(output)), to_string(graph.type(input))));
+  }
+}
+
+void check_range(const std::string& symbol, const Range& range) {
+  if (range.min > range.max)
+    invalid(fmt::format("dimension '{}' has an empty range {}..{}", symbol, range.min, range.max));
+}
+
+}  // namespace sinter::ir

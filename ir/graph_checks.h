@@ -1,0 +1,28 @@
+// What GraphBuilder and verify check alike; nothing else includes this.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::ir {
+
+/// "MatMul (from encoder/MatMul_3)", for messages.
+std::string describe(const OpDef& op, std::span<const std::string> origins);
+
+/// Checks `attrs` against the operator's schema and fills in defaults; an int stands for a float
+/// and ints for dims. Throws Error(kInvalidModel).
+Attrs complete_attrs(const OpDef& op, Attrs attrs);
+
+/// Checks the number of inputs and infers the outputs' types; a fused node's are its body's. Throws
+/// Error(kInvalidModel).
+std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
+                                    std::span<const TensorType> inputs, const Graph* body);
+
+/// Throws Error(kInvalidModel) if a state's input and output do not exist or differ in type.
+void check_states(const Graph& graph);
+void check_range(const std::string& symbol, const Range& range);
+
+}  // namespace sinter::ir
