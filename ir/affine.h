@@ -1,7 +1,10 @@
 // Views as addresses: which element of which tensor an element of a view is.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "ir/graph.h"
@@ -10,8 +13,8 @@ namespace sinter::ir {
 
 /// Where element `index` of a value lies once the views that make it are followed back.
 struct TracedSource {
-  ValueId source;                 // not made by a view
-  std::vector<Dim> index;         // one per dimension of `source`, over the caller's symbols
+  ValueId source;          // not made by a view, but for the case below
+  std::vector<Dim> index;  // one per dimension of `source`, over the caller's symbols
   std::vector<ViewSource::Guard> guards;  // all must hold for this source to apply
 };
 struct TracedView {
@@ -19,11 +22,15 @@ struct TracedView {
   double fill = 0;                    // where none applies
 };
 
-/// Follows `value` at `index` (one Dim per dimension) through view nodes for which `through` is true
-/// (all, if empty). `ranges` bounds the index symbols and the graph's symbols.
+/// Follows `value` at `index` (one Dim per dimension) through view nodes for which `through` is
+/// true (all, if empty). `ranges` bounds the index symbols and the graph's symbols. Guards that are
+/// proven to hold are left out, sources that are proven never to apply are dropped.
+///
+/// A view of several sources (Concat) has no fill: its sources cover all of its elements. Where two
+/// views with different fills follow each other, the inner one is not followed: it is then a
+/// source, though a view makes it.
 TracedView trace_view(const Graph& graph, ValueId value, std::span<const Dim> index,
-                      const Ranges& ranges,
-                      const std::function<bool(const Node&)>& through = {});
+                      const Ranges& ranges, const std::function<bool(const Node&)>& through = {});
 
 /// value[i0, i1, ..] = source[offset + sum strides[d] * i_d], in elements of the dense source.
 struct StridedAccess {

@@ -1,0 +1,169 @@
+#include "ir/affine.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "ir/dim_internal.h"
+
+namespace sinter::ir {
+namespace {
+
+/// A view's sources for one output index, with guards that always hold left out and sources whose
+/// guards never hold dropped.
+struct Sources {
+  std::vector<ViewSource> list;
+  /// True if some element may be the fill. A view of several sources (Concat) divides its elements
+  /// among them; one with a single guarded source (Pad, Unfold) fills where the guard fails.
+  bool may_fill = false;
+};
+
+Sources sources_at(const Graph& graph, const Node& node, ValueId value, std::span<const Dim> index,
+                   const Ranges& ranges) {
+  std::vector<TensorType> inputs;
+  for (const ValueId id : node.inputs) inputs.push_back(graph.type(id));
+  Sources sources;
+  sources.list = node.op->view().map(node.attrs, inputs, graph.type(value), index, ranges);
+  const bool single = sources.list.size() <= 1;
+  std::erase_if(sources.list, [&](ViewSource& source) {
+    bool never = false;
+    std::erase_if(source.guards, [&](const ViewSource::Guard& guard) {
+      never = never || proves_le(guard.extent, guard.value, ranges) ||
+              proves_le(guard.value, Dim(-1), ranges);
+      return proves_le(Dim(0), guard.value, ranges) &&
+             proves_le(guard.value, guard.extent - Dim(1), ranges);
+    });
+    return never;
+  });
+  sources.may_fill = single && (sources.list.empty() || !sources.list.front().guards.empty());
+  return sources;
+}
+
+double fill_of(const Node& node) {
+  if (node.attrs.has("fill")) return node.attrs.get_float("fill");
+  return node.op->view().fill;
+}
+
+class Tracer {
+ public:
+  Tracer(const Graph& graph, const Ranges& ranges, const std::function<bool(const Node&)>& through)
+      : graph_(graph), ranges_(ranges), through_(through) {}
+
+  TracedView trace(ValueId value, std::vector<Dim> index) {
+    follow({value, std::move(index), {}});
+    view_.fill = fill_.value_or(0);
+    return std::move(view_);
+  }
+
+ private:
+  void follow(TracedSource at) {
+    const Node* node = graph_.producer(at.source);
+    if (!node || node->op->kind != OpKind::kView || (through_ && !through_(*node))) {
+      view_.sources.push_back(std::move(at));
+      return;
+    }
+    const auto sources = sources_at(graph_, *node, at.source, at.index, ranges_);
+    if (sources.may_fill) {
+      const double fill = fill_of(*node);
+      if (fill_ && *fill_ != fill) {  // two fills: the inner view stays a source of its own
+        view_.sources.push_back(std::move(at));
+        return;
+      }
+      fill_ = fill;
+    }
+    for (const ViewSource& source : sources.list) {
+      TracedSource next{node->inputs[static_cast<std::size_t>(source.input)], source.index,
+                        at.guards};
+      next.guards.insert(next.guards.end(), source.guards.begin(), source.guards.end());
+      follow(std::move(next));
+    }
+  }
+
+  const Graph& graph_;
+  const Ranges& ranges_;
+  const std::function<bool(const Node&)>& through_;
+  TracedView view_;
+  std::optional<double> fill_;
+};
+
+bool mentions(const Dim& dim, std::span<const std::string> symbols) {
+  for (const auto& name : dim.symbols())
+    if (std::find(symbols.begin(), symbols.end(), name) != symbols.end()) return true;
+  return false;
+}
+
+}  // namespace
+
+TracedView trace_view(const Graph& graph, ValueId value, std::span<const Dim> index,
+                      const Ranges& ranges, const std::function<bool(const Node&)>& through) {
+  if (index.size() != graph.type(value).shape.size())
+    throw Error(ErrorCode::kInternal,
+                fmt::format("a value of type {} is traced at an index of {} dimensions",
+                            to_string(graph.type(value)), index.size()));
+  return Tracer(graph, ranges, through).trace(value, {index.begin(), index.end()});
+}
+
+std::optional<StridedAccess> strided_access(const Graph& graph, ValueId value,
+                                            const std::function<bool(const Node&)>& through) {
+  const Shape& shape = graph.type(value).shape;
+  Ranges ranges = graph.ranges();
+  const auto index = index_symbols(shape, ranges);
+  const TracedView view = trace_view(graph, value, index, ranges, through);
+  if (view.sources.size() != 1 || !view.sources.front().guards.empty()) return std::nullopt;
+  const TracedSource& source = view.sources.front();
+  const auto source_strides = contiguous_strides(graph.type(source.source).shape);
+  Dim address = 0;
+  for (std::size_t d = 0; d < source.index.size(); ++d)
+    address = address + source.index[d] * source_strides[d];
+  std::vector<std::string> symbols;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    symbols.push_back(index_symbol(static_cast<int>(d)));
+  auto linear = linear_form(address, symbols);
+  if (!linear) return std::nullopt;
+  return StridedAccess{source.source, std::move(linear->offset), std::move(linear->strides)};
+}
+
+std::optional<LinearForm> linear_form(const Dim& expr, std::span<const std::string> symbols) {
+  LinearForm form{Dim(0), std::vector<Dim>(symbols.size(), Dim(0))};
+  for (const auto& term : expr.terms()) {
+    Dim coefficient = term.coefficient;
+    std::optional<std::size_t> position;
+    for (const auto& atom : term.factors) {
+      if (atom->kind == DimAtom::Kind::kSymbol) {
+        const auto found = std::find(symbols.begin(), symbols.end(), atom->name);
+        if (found != symbols.end()) {
+          if (position) return std::nullopt;
+          position = static_cast<std::size_t>(found - symbols.begin());
+          continue;
+        }
+        coefficient = coefficient * DimBuilder::from_atom(atom);
+        continue;
+      }
+      if (mentions(atom->a, symbols) || mentions(atom->b, symbols)) return std::nullopt;
+      coefficient = coefficient * DimBuilder::from_atom(atom);
+    }
+    Dim& part = position ? form.strides[*position] : form.offset;
+    part = part + coefficient;
+  }
+  return form;
+}
+
+std::string index_symbol(int d) { return "$" + std::to_string(d); }
+
+std::vector<Dim> index_symbols(const Shape& shape, Ranges& ranges) {
+  std::vector<Dim> symbols;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::string name = index_symbol(static_cast<int>(d));
+    const auto largest = upper_bound(shape[d], ranges);
+    Range range;
+    range.min = 0;
+    if (largest) range.max = *largest - 1;
+    range.symbolic_max = std::make_shared<const Dim>(shape[d] - Dim(1));
+    ranges.insert_or_assign(name, std::move(range));
+    symbols.push_back(Dim::symbol(name));
+  }
+  return symbols;
+}
+
+}  // namespace sinter::ir

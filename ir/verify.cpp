@@ -1,0 +1,136 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "ir/graph.h"
+#include "ir/graph_checks.h"
+
+namespace sinter::ir {
+namespace {
+
+class Verifier {
+ public:
+  explicit Verifier(const Graph& graph) : graph_(graph) {}
+
+  void run() {
+    check_values();
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (!node.op) fail(fmt::format("node {} has no operator", i));
+      const auto context = fmt::format("node {}: {}", i, describe(*node.op, node.origins));
+      with_context(context, [&] { check_node(node, NodeId{static_cast<std::int32_t>(i)}); });
+    }
+    check_users();
+    check_interface();
+  }
+
+ private:
+  [[noreturn]] static void fail(std::string message) {
+    throw Error(ErrorCode::kInternal, std::move(message));
+  }
+
+  bool exists(ValueId id) const {
+    return id.valid() && static_cast<std::size_t>(id.index) < graph_.values().size();
+  }
+
+  void check_values() const {
+    std::vector<bool> is_input(graph_.values().size());
+    for (const ValueId id : graph_.inputs()) {
+      if (!exists(id)) fail(fmt::format("input {} does not exist", id.index));
+      if (is_input[static_cast<std::size_t>(id.index)])
+        fail(fmt::format("value {} is an input twice", id.index));
+      is_input[static_cast<std::size_t>(id.index)] = true;
+    }
+    for (std::size_t i = 0; i < graph_.values().size(); ++i) {
+      const Value& value = graph_.values()[i];
+      const int roles =
+          (is_input[i] ? 1 : 0) + (value.constant ? 1 : 0) + (value.producer.valid() ? 1 : 0);
+      if (roles != 1)
+        fail(fmt::format("value {} ('{}') must be one of input, constant and result", i,
+                         value.name));
+      if (value.constant && !(value.constant->type() == value.type))
+        fail(fmt::format("constant {} ('{}') is typed {}, but holds {}", i, value.name,
+                         to_string(value.type), to_string(value.constant->type())));
+      if (!value.producer.valid()) continue;
+      const auto producer = static_cast<std::size_t>(value.producer.index);
+      const auto output = static_cast<std::size_t>(value.output_index);
+      if (producer >= graph_.nodes().size() || output >= graph_.nodes()[producer].outputs.size() ||
+          graph_.nodes()[producer].outputs[output].index != static_cast<std::int32_t>(i))
+        fail(fmt::format("value {} ('{}') is not the output {} of node {}", i, value.name,
+                         value.output_index, producer));
+    }
+  }
+
+  void check_node(const Node& node, NodeId id) const {
+    std::vector<TensorType> input_types;
+    for (const ValueId input : node.inputs) {
+      if (!exists(input)) fail(fmt::format("input value {} does not exist", input.index));
+      if (graph_.value(input).producer >= id)
+        fail(fmt::format("reads value {}, which a later node makes", input.index));
+      input_types.push_back(graph_.type(input));
+    }
+    std::vector<TensorType> inferred;
+    try {
+      if (!(complete_attrs(*node.op, node.attrs) == node.attrs))
+        fail("attributes do not match the operator's schema");
+      inferred = infer_types(*node.op, node.attrs, input_types, node.body.get());
+    } catch (const Error& error) {
+      fail(error.what());
+    }
+    if (inferred.size() != node.outputs.size())
+      fail(
+          fmt::format("has {} outputs, but {} are inferred", node.outputs.size(), inferred.size()));
+    for (std::size_t i = 0; i < inferred.size(); ++i) {
+      const ValueId output = node.outputs[i];
+      if (!exists(output) || graph_.value(output).producer != id)
+        fail(fmt::format("output {} is not a value that the node makes", i));
+      if (!(graph_.type(output) == inferred[i]))
+        fail(fmt::format("output {} is typed {}, but {} is inferred", i,
+                         to_string(graph_.type(output)), to_string(inferred[i])));
+    }
+    if (!std::is_sorted(node.origins.begin(), node.origins.end()) ||
+        std::adjacent_find(node.origins.begin(), node.origins.end()) != node.origins.end())
+      fail("origins are not sorted and unique");
+    if (node.body) with_context("body", [&] { verify(*node.body); });
+  }
+
+  void check_users() const {
+    std::vector<std::vector<NodeId>> users(graph_.values().size());
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+      for (const ValueId input : graph_.nodes()[i].inputs) {
+        auto& list = users[static_cast<std::size_t>(input.index)];
+        const NodeId id{static_cast<std::int32_t>(i)};
+        if (list.empty() || list.back() != id) list.push_back(id);
+      }
+    for (std::size_t i = 0; i < users.size(); ++i)
+      if (users[i] != graph_.users(ValueId{static_cast<std::int32_t>(i)}))
+        fail(fmt::format("the users of value {} ('{}') are not those that read it", i,
+                         graph_.values()[i].name));
+  }
+
+  void check_interface() const {
+    if (graph_.outputs().empty()) fail("there are no outputs");
+    if (graph_.outputs().size() != graph_.output_names().size())
+      fail(fmt::format("{} outputs have {} names", graph_.outputs().size(),
+                       graph_.output_names().size()));
+    for (const ValueId id : graph_.outputs())
+      if (!exists(id)) fail(fmt::format("output value {} does not exist", id.index));
+    try {
+      for (const auto& [symbol, range] : graph_.ranges()) check_range(symbol, range);
+      check_states(graph_);
+    } catch (const Error& error) {
+      fail(error.what());
+    }
+  }
+
+  const Graph& graph_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph) {
+  with_context(fmt::format("graph '{}'", graph.name()), [&] { Verifier(graph).run(); });
+}
+
+}  // namespace sinter::ir
