@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Whole models end to end: compile, run, and compare with ONNX Runtime on real inputs.
+
+  check_models.py --sinter build/bin/sinter --target cpu
+  check_models.py --target cuda --precision fp16 --out results.json
+
+MiniLM embeds 20 sentences, singly and in batches, in both spellings; Magika labels 20 files of this
+repository.  The tolerance is the manifest's; similarity rankings and labels must be the same.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "models"))
+import magika_inputs  # noqa: E402
+import minilm_inputs  # noqa: E402
+
+CACHE = ROOT / "models" / "cache"
+
+
+def reference(model):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def relative_error(a, b):
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+class Checker:
+    def __init__(self, arguments, folder):
+        self.a, self.folder = arguments, Path(folder)
+        self.rows, self.failed = [], 0
+
+    def sinter(self, *words):
+        done = subprocess.run([self.a.sinter, *map(str, words)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"sinter {' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def compile(self, model, *options):
+        plan = self.folder / (Path(model).stem + ("_unfused" if "--fuse=off" in options else "") + ".plan")
+        self.sinter("compile", model, "-o", plan, f"--target={self.a.target}", f"--precision={self.a.precision}",
+                    *options)
+        return plan
+
+    def run(self, plan, feeds):
+        np.savez(self.folder / "in.npz", **feeds)
+        self.sinter("run", plan, "--inputs", self.folder / "in.npz", "--outputs", self.folder / "out.npz")
+        with np.load(self.folder / "out.npz") as outputs:
+            return {k: outputs[k] for k in outputs}
+
+    def record(self, what, error, tolerance, note="", ok=True):
+        ok = ok and bool(error <= tolerance)
+        self.failed += not ok
+        self.rows.append(dict(check=what, relative_error=error, tolerance=tolerance, note=note, ok=ok))
+        print(f"{'ok    ' if ok else 'FAILED'} {what}: relative error {error:.2e} (at most {tolerance:.0e}) {note}",
+              flush=True)
+
+
+def ranking(embeddings):
+    """For each sentence the others, most alike first."""
+    similarity = embeddings @ embeddings.T
+    np.fill_diagonal(similarity, -2)
+    return np.argsort(-similarity, axis=1, kind="stable")
+
+
+def same_order(a, b, embeddings):
+    """Equal rankings, but for swaps of neighbours whose similarities are the same to 1e-5."""
+    similarity = embeddings @ embeddings.T
+    i, j = np.nonzero(a != b)
+    return all(abs(similarity[r, a[r, c]] - similarity[r, b[r, c]]) < 1e-5 for r, c in zip(i, j))
+
+
+def check_minilm(c, tolerance):
+    sentences = (ROOT / "models" / "sentences_test.txt").read_text().splitlines()
+    tokenizer = minilm_inputs.tokenizer()
+    batches = [[s] for s in sentences] + [sentences[:8], sentences]
+    feeds = [minilm_inputs.encode(b, tokenizer) for b in batches]
+    session = reference(CACHE / "minilm.onnx")
+    expected = [session.run(None, f)[0] for f in feeds]
+    for model, options in (("minilm.onnx", []), ("minilm_old.onnx", []), ("minilm.onnx", ["--fuse=off"])):
+        plan = c.compile(CACHE / model, *options)
+        found = [c.run(plan, f)["sentence_embedding"] for f in feeds]
+        worst = max(relative_error(a, b) for a, b in zip(found, expected))
+        singles = [np.concatenate(x[: len(sentences)]) for x in (found, expected)]
+        a, b = (ranking(s.astype(np.float64)) for s in singles)
+        same = bool((a[:, 0] == b[:, 0]).all()) if c.a.precision != "model" else same_order(a, b, singles[1])
+        c.record(f"{model} {' '.join(options) or 'fused'}, {len(feeds)} inputs", worst, tolerance,
+                 "same ranking" if same else "RANKING DIFFERS", same)
+
+
+def check_magika(c, tolerance):
+    files = sorted(p for pattern in ("*.md", "models/*.py", "models/*.json", "models/*.txt", "ir/*.cpp", "ir/*.h",
+                                     "tools/cmake/*.cmake", "runtime/plan/*.fbs", "CMakeLists.txt")
+                   for p in ROOT.glob(pattern))
+    files = files[:: max(1, len(files) // 20)][:20]
+    config = magika_inputs.config()
+    labels = config["target_labels_space"]
+    session = reference(CACHE / "magika.onnx")
+    name = session.get_outputs()[0].name
+    for options in ([], ["--fuse=off"]):
+        plan = c.compile(CACHE / "magika.onnx", *options)
+        worst, same = 0.0, True
+        for group in [[f] for f in files] + [files[:5], files]:
+            feeds = magika_inputs.encode(group, config)
+            expected, found = session.run(None, feeds)[0], c.run(plan, feeds)[name]
+            worst = max(worst, relative_error(found, expected))
+            same = same and bool((found.argmax(1) == expected.argmax(1)).all())
+        names = sorted({labels[i] for i in expected.argmax(1)})
+        c.record(f"magika.onnx {' '.join(options) or 'fused'}, {len(files) + 2} inputs", worst, tolerance,
+                 ("same labels: " if same else "LABELS DIFFER: ") + ", ".join(names), same)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--target", default="cpu")
+    p.add_argument("--precision", default="model")
+    p.add_argument("--models", default="minilm,magika")
+    p.add_argument("--out", help="write the results as JSON")
+    a = p.parse_args()
+    manifest = json.loads((ROOT / "models" / "manifest.json").read_text())
+    key = {"model": "f32", "fp16": "f16"}[a.precision]
+    with tempfile.TemporaryDirectory() as folder:
+        c = Checker(a, folder)
+        for name, check in (("minilm", check_minilm), ("magika", check_magika)):
+            if name in a.models.split(",") and key in manifest[name]["tolerance"]:
+                check(c, manifest[name]["tolerance"][key])
+    if a.out:
+        Path(a.out).write_text(json.dumps(dict(target=a.target, precision=a.precision, checks=c.rows), indent=1) + "\n")
+    print(f"{len(c.rows) - c.failed} passed, {c.failed} failed")
+    sys.exit(1 if c.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
