@@ -1,0 +1,48 @@
+"""What the benchmark scripts share: running the binary, provenance of a result file."""
+import datetime
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / "models" / "cache"
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def minilm_shapes(batch, seq):
+    return "--shapes=" + ",".join(f"{name}:{batch}x{seq}" for name in INPUTS)
+
+
+def sinter_json(binary, *words):
+    """The JSON object that a verb prints."""
+    done = subprocess.run([binary, *map(str, words), "--json", "--quiet"], capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{binary} {' '.join(map(str, words))} (exit code {done.returncode})\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def output_of(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def provenance(commit=None):
+    """Where and when: commit, machine, GPU, driver and CUDA."""
+    gpu = output_of("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").split("\n")[0]
+    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.processor())
+    return dict(date=datetime.date.today().isoformat(),
+                commit=commit or output_of("git", "-C", str(ROOT), "rev-parse", "HEAD"),
+                cpu=cpu, cores=os.cpu_count(), gpu=gpu.split(", ")[0] if gpu else None,
+                driver=gpu.split(", ")[1] if gpu else None)
+
+
+def write(path, result):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {path}")
