@@ -1,11 +1,11 @@
 #include "tools/cli.h"
 
+#include <CLI/CLI.hpp>
+#include <new>
+
 #include <fmt/format.h>
 #include <sinter/error.h>
 #include <sinter/sinter.h>
-
-#include <CLI/CLI.hpp>
-#include <new>
 
 #include "tools/support/console.h"
 #include "tools/verbs/verbs.h"

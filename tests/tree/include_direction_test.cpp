@@ -1,8 +1,4 @@
 // Includes must follow the direction of dependencies that README.md tables.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -10,6 +6,10 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace {
 
@@ -29,8 +29,8 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
 const std::set<std::string> kLeaves = {"sinter/error.h", "sinter/dtype.h", "sinter/scalar_op.h"};
 // Libraries that only one folder may see.
 const std::map<std::string, std::set<std::string>> kPrivate = {
-    {"onnx.pb.h", {"frontend"}},   {"google/protobuf", {"frontend"}}, {"nvrtc.h", {"codegen"}},
-    {"cuda.h", {"graphs", "runtime"}}, {"cublasLt.h", {"runtime"}},   {"dnnl.hpp", {"runtime"}},
+    {"onnx.pb.h", {"frontend"}},       {"google/protobuf", {"frontend"}}, {"nvrtc.h", {"codegen"}},
+    {"cuda.h", {"graphs", "runtime"}}, {"cublasLt.h", {"runtime"}},       {"dnnl.hpp", {"runtime"}},
 };
 
 std::string folder_of(const std::string& path) {
@@ -44,11 +44,13 @@ std::vector<std::string> violations_of(const std::string& file, const std::strin
   const std::string folder = folder_of(file);
   const auto& allowed = kAllowed.at(folder);
   static const std::regex include("#\\s*include\\s*[<\"]([^>\"]+)[>\"]");
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), include); it != std::sregex_iterator(); ++it) {
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), include);
+       it != std::sregex_iterator(); ++it) {
     const std::string target = (*it)[1];
     if (kLeaves.contains(target)) continue;
     const std::string other = folder_of(target);
-    const bool ours = kAllowed.contains(other) || other == "tools" || other == "tests" || other == "sinter";
+    const bool ours =
+        kAllowed.contains(other) || other == "tools" || other == "tests" || other == "sinter";
     if (ours && target.find('/') != std::string::npos && !allowed.contains(other))
       found.push_back(fmt::format("{} includes {}", file, target));
     for (const auto& [library, folders] : kPrivate)
@@ -73,7 +75,8 @@ TEST(IncludeDirection, FollowsTheTable) {
       if (extension != ".h" && extension != ".cpp" && extension != ".cuh") continue;
       ++files;
       const auto name = fs::relative(entry.path(), root).string();
-      for (auto& violation : violations_of(name, read(entry.path()))) violations.push_back(violation);
+      for (auto& violation : violations_of(name, read(entry.path())))
+        violations.push_back(violation);
     }
   }
   EXPECT_GT(files, 50);
@@ -81,10 +84,13 @@ TEST(IncludeDirection, FollowsTheTable) {
 }
 
 TEST(IncludeDirection, FindsViolations) {
-  EXPECT_THAT(violations_of("runtime/session.cpp", "#include \"ir/graph.h\"\n"), testing::SizeIs(1));
+  EXPECT_THAT(violations_of("runtime/session.cpp", "#include \"ir/graph.h\"\n"),
+              testing::SizeIs(1));
   EXPECT_THAT(violations_of("ir/graph.cpp", "#include <onnx.pb.h>\n"), testing::SizeIs(1));
-  EXPECT_THAT(violations_of("runtime/plan/reader.cpp", "#include \"graphs/driver.h\"\n"), testing::SizeIs(1));
-  EXPECT_THAT(violations_of("codegen/compile.cpp", "#include \"runtime/plan/plan_data.h\"\n"), testing::IsEmpty());
+  EXPECT_THAT(violations_of("runtime/plan/reader.cpp", "#include \"graphs/driver.h\"\n"),
+              testing::SizeIs(1));
+  EXPECT_THAT(violations_of("codegen/compile.cpp", "#include \"runtime/plan/plan_data.h\"\n"),
+              testing::IsEmpty());
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
 #include "tools/support/build.h"
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
 
 #include "ir/text/text.h"
 #include "tools/support/devices.h"
@@ -16,7 +16,8 @@ namespace sinter::tools {
 namespace {
 
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -59,7 +60,8 @@ std::set<std::string> parse_dump(const std::string& text) {
 
 class Dumper {
  public:
-  Dumper(const BuildOptions& options) : points_(parse_dump(options.dump_ir)), dir_(options.dump_dir) {}
+  Dumper(const BuildOptions& options)
+      : points_(parse_dump(options.dump_ir)), dir_(options.dump_dir) {}
 
   void operator()(std::string_view pass, bool after, const ir::Graph& graph) {
     const auto point = fmt::format("{}:{}", after ? "after" : "before", pass);
@@ -69,7 +71,8 @@ class Dumper {
       return;
     }
     std::filesystem::create_directories(dir_);
-    const auto path = fmt::format("{}/{:02}_{}_{}.txt", dir_, count_++, after ? "after" : "before", pass);
+    const auto path =
+        fmt::format("{}/{:02}_{}_{}.txt", dir_, count_++, after ? "after" : "before", pass);
     std::ofstream file(path);
     if (!(file << ir::print(graph) << '\n'))
       throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be written", path));
@@ -103,11 +106,13 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
           "on, or off: every operator its own kernel")
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("on");
-  verb.add_option("--disable-pass", options.disabled_passes, "Leave a pass out (see `inspect --passes`)");
+  verb.add_option("--disable-pass", options.disabled_passes,
+                  "Leave a pass out (see `inspect --passes`)");
   verb.add_option("--stop-after", options.stop_after, "Stop after this pass and print the graph");
   verb.add_option("--dump-ir", options.dump_ir, "Print graphs: before:PASS,after:PASS or all");
   verb.add_option("--dump-dir", options.dump_dir, "Write what --dump-ir asks for into this folder");
-  verb.add_flag("--explain-fusion", options.explain_fusion, "Say of every pair why it fused or not");
+  verb.add_flag("--explain-fusion", options.explain_fusion,
+                "Say of every pair why it fused or not");
 }
 
 std::string Target::to_string() const {
@@ -129,15 +134,16 @@ Target resolve_target(const std::string& text) {
     target.cuda = true;
     target.architectures = split(text.substr(5), ',');
     for (const auto& name : target.architectures) {
-      const bool digits = name.size() > 4 &&
-                          name.find_first_not_of("0123456789", 3) == std::string::npos;
+      const bool digits =
+          name.size() > 4 && name.find_first_not_of("0123456789", 3) == std::string::npos;
       if (!name.starts_with("sm_") || !digits || std::stoi(name.substr(3, 4)) < 80)
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("'{}' is no architecture that Sinter compiles for: sm_80 and later",
-                                name));
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("'{}' is no architecture that Sinter compiles for: sm_80 and later", name));
     }
     if (target.architectures.empty())
-      throw Error(ErrorCode::kUsage, "--target=cuda: names no architecture, for example cuda:sm_90");
+      throw Error(ErrorCode::kUsage,
+                  "--target=cuda: names no architecture, for example cuda:sm_90");
     return target;
   }
   const auto architecture = first_gpu_architecture();
@@ -209,17 +215,20 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.architectures = target.architectures;
   compile.tf32 = options.precision == "tf32";
   compile.threads = options.jobs;
-  compile.cache_dir = options.cache_dir == "none"  ? ""
+  compile.cache_dir = options.cache_dir == "none" ? ""
                       : options.cache_dir.empty() ? default_cache_dir()
                                                   : options.cache_dir;
   compile.model_name = std::filesystem::path(options.model).filename().string();
   compile.model_hash = result.model.hash;
   compile.nodes_imported = result.model.node_count;
   compile.options = {{"fuse", options.fuse ? "on" : "off"}, {"precision", options.precision}};
-  for (const auto& pass : options.disabled_passes) compile.options.emplace_back("disable-pass", pass);
+  for (const auto& pass : options.disabled_passes)
+    compile.options.emplace_back("disable-pass", pass);
   compile.precision_notes = result.pipeline.context.precision_notes;
   Progress progress(console, "compiling kernels");
-  compile.progress = [&progress](std::size_t done, std::size_t total) { progress.update(done, total); };
+  compile.progress = [&progress](std::size_t done, std::size_t total) {
+    progress.update(done, total);
+  };
   start = std::chrono::steady_clock::now();
   result.plan = codegen::compile(result.pipeline.graph, compile);
   result.times.codegen_ms = milliseconds_since(start);

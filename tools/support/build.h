@@ -1,11 +1,11 @@
 // From an ONNX file to a plan: what compile, compare and verify share.
 #pragma once
 
-#include <sinter/sinter.h>
-
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include <sinter/sinter.h>
 
 #include "codegen/compile.h"
 #include "frontend/import.h"
@@ -17,18 +17,19 @@ namespace sinter::tools {
 
 struct BuildOptions {
   std::string model;
-  std::string target = "auto";     // auto, cpu, cuda, cuda:sm_90,sm_80
-  std::string precision = "model"; // model, fp16, bf16, tf32
+  std::string target = "auto";      // auto, cpu, cuda, cuda:sm_90,sm_80
+  std::string precision = "model";  // model, fp16, bf16, tf32
   bool fuse = true;
   ShapeOptions shapes;
   std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;
   bool explain_fusion = false;
   int jobs = 0;
-  std::string cache_dir;           // kernel cache; "none" for none
+  std::string cache_dir;  // kernel cache; "none" for none
 };
 
-/// Adds the options that every verb that compiles has. `with_passes`: those about single passes, too.
+/// Adds the options that every verb that compiles has. `with_passes`: those about single passes,
+/// too.
 void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes);
 
 struct Target {

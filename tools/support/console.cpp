@@ -1,11 +1,11 @@
 #include "tools/support/console.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+
+#include <fmt/format.h>
+#include <unistd.h>
 
 namespace sinter::tools {
 

@@ -1,13 +1,13 @@
 // What a verb prints: data on stdout, notes and progress on stderr.
 #pragma once
 
-#include <sinter/error.h>
-
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sinter/error.h>
 
 namespace sinter::tools {
 

@@ -20,7 +20,9 @@ std::vector<std::string> expression_texts(const plan::fb::PlanT& plan) {
       case ExprOp::Add: texts.push_back(texts[a] + " + " + texts[b]); break;
       case ExprOp::Sub: texts.push_back(texts[a] + " - " + factor(b)); break;
       case ExprOp::Mul: texts.push_back(factor(a) + "*" + factor(b)); break;
-      case ExprOp::FloorDiv: texts.push_back(fmt::format("floordiv({}, {})", texts[a], texts[b])); break;
+      case ExprOp::FloorDiv:
+        texts.push_back(fmt::format("floordiv({}, {})", texts[a], texts[b]));
+        break;
       case ExprOp::Min: texts.push_back(fmt::format("min({}, {})", texts[a], texts[b])); break;
       case ExprOp::Max: texts.push_back(fmt::format("max({}, {})", texts[a], texts[b])); break;
     }

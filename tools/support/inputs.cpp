@@ -1,11 +1,11 @@
 #include "tools/support/inputs.h"
 
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include <cmath>
 #include <limits>
 #include <random>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
 
 namespace sinter::tools {
 namespace {
@@ -24,8 +24,7 @@ std::map<std::string, Bounds> parse_ranges(const std::vector<std::string>& texts
       ranges[text.substr(0, equals)] = {std::stod(text.substr(equals + 1, dots - equals - 1)),
                                         std::stod(text.substr(dots + 2))};
     } catch (const std::logic_error&) {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' is no range: write NAME=LOW..HIGH", text));
+      throw Error(ErrorCode::kUsage, fmt::format("'{}' is no range: write NAME=LOW..HIGH", text));
     }
   }
   return ranges;
@@ -50,8 +49,8 @@ NamedTensors read_files(const std::vector<std::string>& files) {
   return tensors;
 }
 
-ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape,
-                         const Bounds* bounds, std::mt19937_64& generator) {
+ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape, const Bounds* bounds,
+                         std::mt19937_64& generator) {
   std::int64_t count = 1;
   for (const auto dim : shape)
     if (__builtin_mul_overflow(count, dim, &count))

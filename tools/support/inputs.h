@@ -1,11 +1,11 @@
 // Inputs of a run: from files, or seeded random.
 #pragma once
 
-#include <sinter/sinter.h>
-
 #include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include <sinter/sinter.h>
 
 #include "tools/support/npy.h"
 #include "tools/support/shapes.h"
@@ -20,17 +20,17 @@ struct InputOptions {
 };
 void add_input_options(CLI::App& verb, InputOptions& options);
 
-/// One tensor for each of `inputs`, in their order: from the files where they give one, else random:
-/// floats normal, integers 0 or 1, unless a range says otherwise. Symbolic dimensions that nothing
-/// fixes are 1. Throws Error(kUsage) for unknown names and malformed files.
+/// One tensor for each of `inputs`, in their order: from the files where they give one, else
+/// random: floats normal, integers 0 or 1, unless a range says otherwise. Symbolic dimensions that
+/// nothing fixes are 1. Throws Error(kUsage) for unknown names and malformed files.
 std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
                                     const InputOptions& options);
 
 TensorView view_of(const ir::Tensor& tensor);
 ir::Tensor tensor_of(const TensorView& view);
 
-/// ||a - b|| / ||b|| over all elements, in float64. Equal infinities and NaNs at the same place count
-/// as equal; otherwise a NaN gives infinity. Zero for two empty tensors.
+/// ||a - b|| / ||b|| over all elements, in float64. Equal infinities and NaNs at the same place
+/// count as equal; otherwise a NaN gives infinity. Zero for two empty tensors.
 double relative_error(const ir::Tensor& a, const ir::Tensor& b);
 double largest_difference(const ir::Tensor& a, const ir::Tensor& b);
 

@@ -1,13 +1,13 @@
 #include "tools/support/inspect_plan.h"
 
+#include <fstream>
+#include <optional>
+#include <set>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 #include <sinter/sinter.h>
-
-#include <fstream>
-#include <optional>
-#include <set>
 
 #include "runtime/plan/plan_data.h"
 #include "tools/support/expressions.h"
@@ -35,23 +35,25 @@ class Inspector {
     report_["compiler"] = meta_.compiler_version;
     report_["steps"] = meta_.steps.size();
     report_["weight_bytes"] = plan_.weight_bytes();
-    console_.print(fmt::format("plan for {}{}, written by sinter {}{}", meta_.target,
-                               meta_.architectures.empty()
-                                   ? ""
-                                   : fmt::format(" ({})", fmt::join(meta_.architectures, ", ")),
-                               meta_.compiler_version,
-                               meta_.cuda_version > 0 ? fmt::format(" with NVRTC {}.{}", meta_.cuda_version / 1000,
-                                                                    meta_.cuda_version % 1000 / 10)
-                                                      : ""));
+    console_.print(fmt::format(
+        "plan for {}{}, written by sinter {}{}", meta_.target,
+        meta_.architectures.empty() ? ""
+                                    : fmt::format(" ({})", fmt::join(meta_.architectures, ", ")),
+        meta_.compiler_version,
+        meta_.cuda_version > 0 ? fmt::format(" with NVRTC {}.{}", meta_.cuda_version / 1000,
+                                             meta_.cuda_version % 1000 / 10)
+                               : ""));
     if (meta_.manifest) {
       const auto& manifest = *meta_.manifest;
       std::vector<std::string> options;
-      for (const auto& option : manifest.options) options.push_back(option->key + "=" + option->value);
+      for (const auto& option : manifest.options)
+        options.push_back(option->key + "=" + option->value);
       report_["model"] = manifest.model_name;
       report_["model_hash"] = fmt::format("{:016x}", manifest.model_hash);
       report_["options"] = options;
-      console_.print(fmt::format("model {} ({:016x}), {} nodes; {}", manifest.model_name, manifest.model_hash,
-                                 manifest.nodes_imported, fmt::join(options, ", ")));
+      console_.print(fmt::format("model {} ({:016x}), {} nodes; {}", manifest.model_name,
+                                 manifest.model_hash, manifest.nodes_imported,
+                                 fmt::join(options, ", ")));
       for (const auto& note : manifest.precision_notes) console_.print("precision: " + note);
     }
     bindings("input", plan_.inputs());
@@ -61,7 +63,8 @@ class Inspector {
   }
 
   void steps() {
-    std::vector<std::vector<std::string>> rows = {{"step", "kind", "read", "written", "flops", "from"}};
+    std::vector<std::vector<std::string>> rows = {
+        {"step", "kind", "read", "written", "flops", "from"}};
     for (const auto& step : meta_.steps) {
       rows.push_back({step->name, plan::fb::EnumNameWork(step->work.type), text(step->bytes_read),
                       text(step->bytes_written), text(step->flops),
@@ -77,7 +80,8 @@ class Inspector {
   }
 
   void kernels() {
-    std::vector<std::vector<std::string>> rows = {{"kernel", "block", "grid", "shared", "when", "schedule"}};
+    std::vector<std::vector<std::string>> rows = {
+        {"kernel", "block", "grid", "shared", "when", "schedule"}};
     for (const auto& step : meta_.steps) {
       const KernelStepT* kernel = step->work.AsKernelStep();
       if (kernel == nullptr) continue;
@@ -86,14 +90,17 @@ class Inspector {
         for (const auto size : variant->grid) grid.push_back(text(size));
         for (const auto& condition : variant->conditions) {
           if (condition.divisor() > 1)
-            conditions.push_back(fmt::format("{} % {} == 0", texts_[condition.expression()], condition.divisor()));
+            conditions.push_back(
+                fmt::format("{} % {} == 0", texts_[condition.expression()], condition.divisor()));
           if (condition.max() != INT64_MAX)
-            conditions.push_back(fmt::format("{} <= {}", texts_[condition.expression()], condition.max()));
+            conditions.push_back(
+                fmt::format("{} <= {}", texts_[condition.expression()], condition.max()));
         }
-        rows.push_back({variant->function, fmt::format("{}", fmt::join(variant->block, "x")),
-                        fmt::format("{}", fmt::join(grid, " x ")), fmt::format("{}", variant->shared_bytes),
-                        conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),
-                        variant->schedule});
+        rows.push_back(
+            {variant->function, fmt::format("{}", fmt::join(variant->block, "x")),
+             fmt::format("{}", fmt::join(grid, " x ")), fmt::format("{}", variant->shared_bytes),
+             conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),
+             variant->schedule});
         report_["kernels"].push_back({{"step", step->name},
                                       {"function", variant->function},
                                       {"block", variant->block},
@@ -103,7 +110,8 @@ class Inspector {
                                       {"schedule", variant->schedule}});
       }
     }
-    console_.print(rows.size() == 1 ? "no kernels: the CPU target runs loop programs" : format_table(rows));
+    console_.print(rows.size() == 1 ? "no kernels: the CPU target runs loop programs"
+                                    : format_table(rows));
   }
 
   void source() {
@@ -175,8 +183,9 @@ class Inspector {
         if (input->name != name) continue;
         known = true;
         if (input->shape.size() != shape.size())
-          throw Error(ErrorCode::kUsage, fmt::format("input '{}' has rank {}, the shape given has rank {}", name,
-                                                     input->shape.size(), shape.size()));
+          throw Error(ErrorCode::kUsage,
+                      fmt::format("input '{}' has rank {}, the shape given has rank {}", name,
+                                  input->shape.size(), shape.size()));
         for (std::size_t d = 0; d < shape.size(); ++d) {
           const auto& node = meta_.expressions[input->shape[d]];
           if (node.op() == plan::fb::ExprOp::Symbol) symbols[node.a()] = shape[d];
@@ -220,7 +229,8 @@ void inspect_plan(const std::string& path, const PlanViews& views, const Console
   if (views.memory) inspector.memory();
   if (views.source) inspector.source();
   if (views.graph) inspector.graph();
-  if (!views.steps && !views.kernels && !views.memory && !views.source && !views.graph) inspector.summary();
+  if (!views.steps && !views.kernels && !views.memory && !views.source && !views.graph)
+    inspector.summary();
   console.result(inspector.report());
 }
 

@@ -1,12 +1,12 @@
 #include "tools/support/measure.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/support/inputs.h"
 
@@ -36,14 +36,15 @@ Statistics statistics_of(std::vector<double> samples) {
 }
 
 nlohmann::ordered_json to_json(const Statistics& s) {
-  return {{"min", s.min}, {"mean", s.mean}, {"median", s.median}, {"p10", s.p10}, {"p90", s.p90},
+  return {{"min", s.min}, {"mean", s.mean}, {"median", s.median}, {"p10", s.p10},   {"p90", s.p90},
           {"p95", s.p95}, {"p99", s.p99},   {"max", s.max},       {"runs", s.count}};
 }
 
 double time_run(Session& session) {
   const auto start = std::chrono::steady_clock::now();
   session.run();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs) {
@@ -54,7 +55,8 @@ void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor
 
 std::vector<ir::Tensor> get_outputs(const Session& session, const Plan& plan) {
   std::vector<ir::Tensor> outputs;
-  for (const auto& binding : plan.outputs()) outputs.push_back(tensor_of(session.output(binding.name)));
+  for (const auto& binding : plan.outputs())
+    outputs.push_back(tensor_of(session.output(binding.name)));
   return outputs;
 }
 

@@ -1,11 +1,11 @@
 // Measuring runs: samples and what is said of them.
 #pragma once
 
-#include <sinter/sinter.h>
-
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <sinter/sinter.h>
 
 #include "ir/tensor.h"
 

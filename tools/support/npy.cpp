@@ -1,15 +1,15 @@
 #include "tools/support/npy.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sinter/error.h>
-#include <zip.h>
-
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <regex>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+#include <zip.h>
 
 namespace sinter::tools {
 namespace {
@@ -34,9 +34,8 @@ std::optional<DType> dtype_of(std::string_view descr) {
 }
 
 std::string_view descr_of(DType type) {
-  static constexpr std::string_view names[kDTypeCount] = {"|b1", "|i1", "<i2", "<i4", "<i8",
-                                                          "|u1", "<u2", "<u4", "<u8", "<f2",
-                                                          "<u2", "<f4", "<f8"};
+  static constexpr std::string_view names[kDTypeCount] = {
+      "|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f2", "<u2", "<f4", "<f8"};
   return names[static_cast<std::size_t>(type)];
 }
 
@@ -128,8 +127,8 @@ NamedTensors read_npz(const std::string& path) {
     std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(
         zip_fopen_index(archive.get(), static_cast<zip_uint64_t>(i), 0), &zip_fclose);
     std::vector<std::byte> bytes(stat.size);
-    if (!file || zip_fread(file.get(), bytes.data(), stat.size) !=
-                     static_cast<zip_int64_t>(stat.size))
+    if (!file ||
+        zip_fread(file.get(), bytes.data(), stat.size) != static_cast<zip_int64_t>(stat.size))
       fail(path, fmt::format("'{}' in the archive cannot be read", stat.name));
     std::string name = stat.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);

@@ -1,11 +1,11 @@
 #include "tools/support/shapes.h"
 
+#include <charconv>
+#include <optional>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
-
-#include <charconv>
-#include <optional>
 
 namespace sinter::tools {
 namespace {
@@ -110,8 +110,9 @@ frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Gr
   return result;
 }
 
-ShapeMap complete_shapes(const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
-                         const ShapeMap& shapes, std::int64_t fallback) {
+ShapeMap complete_shapes(
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
+    const ShapeMap& shapes, std::int64_t fallback) {
   for (const auto& [name, shape] : shapes) {
     bool known = false;
     for (const auto& input : inputs) known = known || input.first == name;

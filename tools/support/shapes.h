@@ -29,7 +29,8 @@ frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Gr
 
 /// Symbol values that give each input its shape in `shapes`; symbols of other inputs follow or take
 /// `fallback`. Throws Error(kUsage) on contradiction.
-ShapeMap complete_shapes(const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
-                         const ShapeMap& shapes, std::int64_t fallback);
+ShapeMap complete_shapes(
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
+    const ShapeMap& shapes, std::int64_t fallback);
 
 }  // namespace sinter::tools

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <chrono>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
@@ -64,21 +64,24 @@ void run(const Options& options, const Console& console) {
   const auto all = statistics_of(latency), gpu = statistics_of(compute);
   const auto h2d = statistics_of(to_device), d2h = statistics_of(to_host);
   const auto account = session.memory();
-  console.print(fmt::format("{} on {}, {}", options.plan, plan.target(), describe_shapes(plan, inputs)));
+  console.print(
+      fmt::format("{} on {}, {}", options.plan, plan.target(), describe_shapes(plan, inputs)));
   console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
                               row("host to device", h2d),
                               row(options.hot ? "compute" : "compute (cold L2)", gpu),
                               row("device to host", d2h),
                               row("latency", all)}));
-  console.print(fmt::format("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
-                            throughput, format_time(first), session.launches(),
-                            format_bytes(static_cast<double>(session.bytes_moved()))));
-  console.print(fmt::format("memory: weights {}, arena {} (without reuse {}), workspace {}, inputs and outputs {}",
-                            format_bytes(static_cast<double>(account.weights)),
-                            format_bytes(static_cast<double>(account.arena)),
-                            format_bytes(static_cast<double>(account.arena_without_reuse)),
-                            format_bytes(static_cast<double>(account.workspace)),
-                            format_bytes(static_cast<double>(account.io))));
+  console.print(
+      fmt::format("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
+                  throughput, format_time(first), session.launches(),
+                  format_bytes(static_cast<double>(session.bytes_moved()))));
+  console.print(fmt::format(
+      "memory: weights {}, arena {} (without reuse {}), workspace {}, inputs and outputs {}",
+      format_bytes(static_cast<double>(account.weights)),
+      format_bytes(static_cast<double>(account.arena)),
+      format_bytes(static_cast<double>(account.arena_without_reuse)),
+      format_bytes(static_cast<double>(account.workspace)),
+      format_bytes(static_cast<double>(account.io))));
   console.result({{"plan", options.plan},
                   {"target", plan.target()},
                   {"shapes", describe_shapes(plan, inputs)},
@@ -102,7 +105,8 @@ void run(const Options& options, const Console& console) {
 
 void add_bench(Cli& cli) {
   auto options = std::make_shared<Options>();
-  auto* verb = cli.app.add_subcommand("bench", "Measure a plan: transfers, compute, latency, throughput");
+  auto* verb =
+      cli.app.add_subcommand("bench", "Measure a plan: transfers, compute, latency, throughput");
   verb->add_option("plan", options->plan, "Plan file")->required();
   add_input_options(*verb, options->inputs);
   verb->add_option("--iterations", options->iterations, "Most measurements")
@@ -113,7 +117,8 @@ void add_bench(Cli& cli) {
   verb->add_flag("--hot", options->hot, "Leave the L2 cache as the last run left it");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
-  verb->add_flag("!--no-graph", options->session.cuda_graphs, "Launch step by step, without a CUDA graph");
+  verb->add_flag("!--no-graph", options->session.cuda_graphs,
+                 "Launch step by step, without a CUDA graph");
   verb->callback([options, &console = cli.console] { run(*options, console); });
 }
 

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <memory>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "tools/support/build.h"
 #include "tools/support/inputs.h"
@@ -33,7 +33,8 @@ void measure(std::vector<Variant>& variants, const Options& options, const Conso
     for (int i = 0; i < 5; ++i) variant.session.run();
   Progress progress(console, "measuring");
   double spent = 0;
-  for (int round = 0; round < options.rounds && (round < 5 || spent < options.duration * 1e6); ++round) {
+  for (int round = 0; round < options.rounds && (round < 5 || spent < options.duration * 1e6);
+       ++round) {
     for (auto& variant : variants) {
       variant.compute.push_back(variant.session.time_compute(!options.hot));
       variant.wall.push_back(time_run(variant.session));
@@ -57,8 +58,9 @@ void run(const Options& options, const Console& console) {
       if (graph && !target.cuda) continue;
       auto session = options.session;
       session.cuda_graphs = graph;
-      const std::string name =
-          std::string(fuse ? "fused" : "unfused") + (!target.cuda ? "" : graph ? "-graph" : "-stream");
+      const std::string name = std::string(fuse ? "fused" : "unfused") + (!target.cuda ? ""
+                                                                          : graph      ? "-graph"
+                                                                                       : "-stream");
       variants.push_back({name, plan, Session(plan, session), {}, {}});
       set_inputs(variants.back().session, plan, inputs);
     }
@@ -85,10 +87,11 @@ void run(const Options& options, const Console& console) {
   for (auto& variant : variants) {
     const auto compute = statistics_of(variant.compute), wall = statistics_of(variant.wall);
     const auto bytes = variant.session.bytes_moved();
-    rows.push_back({variant.name, fmt::format("{:.1f}", compute.median), fmt::format("{:.1f}", compute.p10),
-                    fmt::format("{:.1f}", compute.p90), fmt::format("{:.1f}", wall.median),
-                    fmt::format("{:.2f}x", baseline / compute.median),
-                    fmt::format("{}", variant.session.launches()), format_bytes(static_cast<double>(bytes))});
+    rows.push_back(
+        {variant.name, fmt::format("{:.1f}", compute.median), fmt::format("{:.1f}", compute.p10),
+         fmt::format("{:.1f}", compute.p90), fmt::format("{:.1f}", wall.median),
+         fmt::format("{:.2f}x", baseline / compute.median),
+         fmt::format("{}", variant.session.launches()), format_bytes(static_cast<double>(bytes))});
     report["variants"][variant.name] = {{"compute_us", to_json(compute)},
                                         {"wall_us", to_json(wall)},
                                         {"speed_up", baseline / compute.median},
@@ -114,7 +117,8 @@ void add_compare(Cli& cli) {
   add_build_options(*verb, options->build, false);
   add_input_options(*verb, options->inputs);
   verb->add_option("--rounds", options->rounds, "Most rounds")->capture_default_str();
-  verb->add_option("--duration", options->duration, "Most seconds of measuring")->capture_default_str();
+  verb->add_option("--duration", options->duration, "Most seconds of measuring")
+      ->capture_default_str();
   verb->add_flag("--hot", options->hot, "Leave the L2 cache as the last run left it");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");

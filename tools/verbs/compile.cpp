@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "ir/text/text.h"
 #include "tools/support/build.h"
@@ -54,20 +54,22 @@ void run(const Options& options, const Console& console) {
     return;
   }
   std::string path = options.output;
-  if (path.empty()) path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
+  if (path.empty())
+    path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
   const auto result = build_plan(options.build, console);
   plan::write_plan(result.plan.parts, path);
   const auto bytes = std::filesystem::file_size(path);
   if (options.build.explain_fusion) explain(result.pipeline.context.decisions, console);
-  console.print(fmt::format("{}: {}, {} nodes -> {} steps, {} for {}", path, format_bytes(static_cast<double>(bytes)),
-                            result.model.node_count, result.plan.parts.meta.steps.size(),
-                            result.target.cuda ? fmt::format("{} kernels ({} from the cache)",
-                                                             result.plan.stats.kernels,
-                                                             result.plan.stats.cache_hits)
-                                               : "no code",
-                            result.target.to_string()));
-  console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms", result.times.import_ms,
-                            result.times.passes_ms, result.times.codegen_ms));
+  console.print(fmt::format(
+      "{}: {}, {} nodes -> {} steps, {} for {}", path, format_bytes(static_cast<double>(bytes)),
+      result.model.node_count, result.plan.parts.meta.steps.size(),
+      result.target.cuda ? fmt::format("{} kernels ({} from the cache)", result.plan.stats.kernels,
+                                       result.plan.stats.cache_hits)
+                         : "no code",
+      result.target.to_string()));
+  console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
+                            result.times.import_ms, result.times.passes_ms,
+                            result.times.codegen_ms));
   console.result(summary(result, path, bytes));
 }
 
@@ -77,7 +79,8 @@ void add_compile(Cli& cli) {
   auto options = std::make_shared<Options>();
   auto* verb = cli.app.add_subcommand("compile", "Compile an ONNX model into a plan");
   verb->add_option("model", options->build.model, "ONNX file")->required();
-  verb->add_option("-o,--output", options->output, "Plan file (default: the model's name with .plan)");
+  verb->add_option("-o,--output", options->output,
+                   "Plan file (default: the model's name with .plan)");
   add_build_options(*verb, options->build, true);
   verb->callback([options, &console = cli.console] { run(*options, console); });
 }

@@ -1,8 +1,8 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <memory>
 #include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "ir/text/text.h"
 #include "tools/support/build.h"
@@ -42,17 +42,19 @@ void print_why(const Options& options, const PipelineRun& run, const Console& co
     if (!(contains(decision.producer, a) && contains(decision.consumer, b)) &&
         !(contains(decision.producer, b) && contains(decision.consumer, a)))
       continue;
-    console.print(fmt::format("{} -> {}\n  {}", decision.producer, decision.consumer, decision.reason));
+    console.print(
+        fmt::format("{} -> {}\n  {}", decision.producer, decision.consumer, decision.reason));
     report.push_back({{"producer", decision.producer},
                       {"consumer", decision.consumer},
                       {"fused", decision.fused},
                       {"reason", decision.reason}});
   }
   if (report.empty())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("no decision was made about '{}' and '{}': one does not read the other; "
-                            "names are those of the ONNX nodes (`sinter inspect MODEL --graph`)",
-                            options.why[0], options.why[1]));
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("no decision was made about '{}' and '{}': one does not read the other; "
+                    "names are those of the ONNX nodes (`sinter inspect MODEL --graph`)",
+                    options.why[0], options.why[1]));
   console.result({{"decisions", report}});
 }
 
@@ -73,14 +75,16 @@ void inspect_model(const Options& options, const Console& console) {
     report["graph"] = text;
     console.print(text);
   } else {
-    console.print(fmt::format("{}: opset {}, {} nodes ({} after import), written by {}", options.build.model,
-                              model.opset, model.node_count, model.graph.nodes().size(),
+    console.print(fmt::format("{}: opset {}, {} nodes ({} after import), written by {}",
+                              options.build.model, model.opset, model.node_count,
+                              model.graph.nodes().size(),
                               model.producer.empty() ? "an unnamed exporter" : model.producer));
     const auto line = [&](const char* what, const std::string& name, const ir::TensorType& type) {
       console.print(fmt::format("{} {}: {}", what, name, ir::to_string(type)));
       report[fmt::format("{}s", what)].push_back({{"name", name}, {"type", ir::to_string(type)}});
     };
-    for (const auto id : model.graph.inputs()) line("input", model.graph.value(id).name, model.graph.type(id));
+    for (const auto id : model.graph.inputs())
+      line("input", model.graph.value(id).name, model.graph.type(id));
     for (std::size_t i = 0; i < model.graph.outputs().size(); ++i)
       line("output", model.graph.output_names()[i], model.graph.type(model.graph.outputs()[i]));
     for (const auto& [symbol, range] : model.graph.ranges())
@@ -104,7 +108,8 @@ void run(const Options& options, const Console& console) {
     throw Error(ErrorCode::kUsage, "name a plan or an ONNX file, or ask for --passes");
   if (is_plan_file(options.build.model)) {
     if (!options.why.empty())
-      throw Error(ErrorCode::kUsage, "--why needs the ONNX file: a plan does not keep refused fusions");
+      throw Error(ErrorCode::kUsage,
+                  "--why needs the ONNX file: a plan does not keep refused fusions");
     inspect_plan(options.build.model, options.views, console);
   } else {
     inspect_model(options, console);
@@ -117,9 +122,11 @@ void add_inspect(Cli& cli) {
   auto options = std::make_shared<Options>();
   auto* verb = cli.app.add_subcommand("inspect", "Show what is in a plan or a model");
   verb->add_option("file", options->build.model, "Plan or ONNX file");
-  verb->add_flag("--graph", options->views.graph, "The graph as text (of a plan: after the passes)");
+  verb->add_flag("--graph", options->views.graph,
+                 "The graph as text (of a plan: after the passes)");
   verb->add_flag("--steps", options->views.steps, "Every step with its traffic and ONNX origins");
-  verb->add_flag("--kernels", options->views.kernels, "Every kernel with its variants and schedules");
+  verb->add_flag("--kernels", options->views.kernels,
+                 "Every kernel with its variants and schedules");
   verb->add_flag("--source", options->views.source, "The generated CUDA text");
   verb->add_flag("--memory", options->views.memory, "The memory plan, for --shapes");
   verb->add_option("--shapes", options->views.shapes, "Shapes for --memory and --steps: NAME:1x64");

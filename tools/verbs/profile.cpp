@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <map>
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
@@ -37,7 +37,8 @@ void run(const Options& options, const Console& console) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const double median = statistics_of(samples[i]).median;
     const double rate = median > 0 ? 1e-3 / median : 0;
-    rows.push_back({steps[i].name, fmt::format("{:.2f}", median), fmt::format("{:.1f}%", 100 * median / total),
+    rows.push_back({steps[i].name, fmt::format("{:.2f}", median),
+                    fmt::format("{:.1f}%", 100 * median / total),
                     fmt::format("{:.0f}", static_cast<double>(steps[i].bytes) * rate),
                     fmt::format("{:.0f}", static_cast<double>(steps[i].flops) * rate)});
     report["steps"].push_back({{"name", steps[i].name},

@@ -1,7 +1,7 @@
+#include <memory>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <memory>
 
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
@@ -22,7 +22,8 @@ struct Options {
 bool compare(const Options& options, const Plan& plan, const std::vector<ir::Tensor>& outputs,
              const Console& console, nlohmann::ordered_json& report) {
   bool passed = true;
-  std::vector<std::vector<std::string>> rows = {{"output", "relative error", "largest difference", ""}};
+  std::vector<std::vector<std::string>> rows = {
+      {"output", "relative error", "largest difference", ""}};
   const auto expected = read_npz(options.expected);
   const auto bindings = plan.outputs();
   for (const auto& [name, tensor] : expected) {
@@ -30,17 +31,19 @@ bool compare(const Options& options, const Plan& plan, const std::vector<ir::Ten
     for (std::size_t i = 0; i < bindings.size(); ++i)
       if (bindings[i].name == name) found = &outputs[i];
     if (found == nullptr)
-      throw Error(ErrorCode::kUsage, fmt::format("'{}' expects output '{}', which the plan does not have",
-                                                 options.expected, name));
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' expects output '{}', which the plan does not have",
+                              options.expected, name));
     if (found->shape() != tensor.shape())
-      throw Error(ErrorCode::kUsage, fmt::format("output '{}' has shape [{}], expected is [{}]", name,
-                                                 fmt::join(found->shape(), ", "),
-                                                 fmt::join(tensor.shape(), ", ")));
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("output '{}' has shape [{}], expected is [{}]", name,
+                              fmt::join(found->shape(), ", "), fmt::join(tensor.shape(), ", ")));
     const double error = relative_error(*found, tensor);
     const bool ok = error <= options.tolerance;
     passed = passed && ok;
     rows.push_back({name, fmt::format("{:.2e}", error),
-                    fmt::format("{:.2e}", largest_difference(*found, tensor)), ok ? "ok" : "DIFFERS"});
+                    fmt::format("{:.2e}", largest_difference(*found, tensor)),
+                    ok ? "ok" : "DIFFERS"});
     report["compared"].push_back({{"output", name}, {"relative_error", error}, {"ok", ok}});
   }
   console.print(format_table(rows));
@@ -64,17 +67,17 @@ int run(const Options& options, const Console& console) {
     std::vector<std::string> first;
     for (std::int64_t k = 0; k < std::min<std::int64_t>(5, outputs[i].element_count()); ++k)
       first.push_back(fmt::format("{:.6g}", outputs[i].at(k)));
-    rows.push_back({bindings[i].name,
-                    fmt::format("{}[{}]", to_string(outputs[i].dtype()), fmt::join(outputs[i].shape(), ", ")),
-                    fmt::format("{}", fmt::join(first, " "))});
+    rows.push_back(
+        {bindings[i].name,
+         fmt::format("{}[{}]", to_string(outputs[i].dtype()), fmt::join(outputs[i].shape(), ", ")),
+         fmt::format("{}", fmt::join(first, " "))});
     report["outputs"].push_back({{"name", bindings[i].name},
                                  {"dtype", to_string(outputs[i].dtype())},
                                  {"shape", outputs[i].shape()}});
   }
   console.print(format_table(rows));
   if (!options.outputs.empty()) write_npz(options.outputs, named);
-  const bool passed =
-      options.expected.empty() || compare(options, plan, outputs, console, report);
+  const bool passed = options.expected.empty() || compare(options, plan, outputs, console, report);
   console.result(report);
   return passed ? 0 : 1;
 }
@@ -88,7 +91,8 @@ void add_run(Cli& cli) {
   add_input_options(*verb, options->inputs);
   verb->add_option("--outputs", options->outputs, "Write the outputs to this .npz file");
   verb->add_option("--expected", options->expected, "Compare with the arrays of this .npz file");
-  verb->add_option("--tolerance", options->tolerance, "Most relative error ||a - b|| / ||b|| allowed")
+  verb->add_option("--tolerance", options->tolerance,
+                   "Most relative error ||a - b|| / ||b|| allowed")
       ->capture_default_str();
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <memory>
+
+#include <fmt/format.h>
 
 #include "ir/reference/evaluate.h"
 #include "tools/support/build.h"
@@ -46,7 +46,8 @@ int run(const Options& options, const Console& console) {
 
   const double tolerance =
       options.tolerance > 0 ? options.tolerance : default_tolerance(options.build.precision);
-  std::vector<std::vector<std::string>> rows = {{"output", "relative error", "largest difference", ""}};
+  std::vector<std::vector<std::string>> rows = {
+      {"output", "relative error", "largest difference", ""}};
   nlohmann::ordered_json report = {{"model", options.build.model},
                                    {"target", built.target.to_string()},
                                    {"shapes", describe_shapes(plan, inputs)},
@@ -58,8 +59,10 @@ int run(const Options& options, const Console& console) {
     const bool ok = error <= tolerance;
     passed = passed && ok;
     rows.push_back({bindings[i].name, fmt::format("{:.2e}", error),
-                    fmt::format("{:.2e}", largest_difference(outputs[i], expected[i])), ok ? "ok" : "DIFFERS"});
-    report["outputs"].push_back({{"output", bindings[i].name}, {"relative_error", error}, {"ok", ok}});
+                    fmt::format("{:.2e}", largest_difference(outputs[i], expected[i])),
+                    ok ? "ok" : "DIFFERS"});
+    report["outputs"].push_back(
+        {{"output", bindings[i].name}, {"relative_error", error}, {"ok", ok}});
   }
   console.print(fmt::format("{} for {} against the reference, {}", options.build.model,
                             built.target.to_string(), describe_shapes(plan, inputs)));
@@ -73,12 +76,14 @@ int run(const Options& options, const Console& console) {
 
 void add_verify(Cli& cli) {
   auto options = std::make_shared<Options>();
-  auto* verb = cli.app.add_subcommand("verify", "Compare a compiled model with the reference, output by output");
+  auto* verb = cli.app.add_subcommand(
+      "verify", "Compare a compiled model with the reference, output by output");
   verb->add_option("model", options->build.model, "ONNX file")->required();
   add_build_options(*verb, options->build, true);
   add_input_options(*verb, options->inputs);
   verb->add_option("--tolerance", options->tolerance,
-                   "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 4e-2 for bf16, 3e-3 for tf32");
+                   "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 4e-2 "
+                   "for bf16, 3e-3 for tf32");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {

@@ -1,0 +1,156 @@
+// The command line as a user meets it: what each verb prints, and exit codes.
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+
+#include "tests/tools/cli_fixture.h"
+#include "tools/support/npy.h"
+
+namespace sinter::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+TEST_F(CliTest, HelpShowsEveryVerbAndExamples) {
+  const auto help = sinter({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const auto* verb :
+       {"compile", "run", "bench", "compare", "inspect", "verify", "profile", "ops", "doctor"})
+    EXPECT_THAT(help.out, HasSubstr(verb));
+  EXPECT_THAT(help.out, HasSubstr("Examples:"));
+  EXPECT_THAT(help.out, HasSubstr("Exit codes:"));
+  EXPECT_EQ(sinter({"compile", "--help"}).code, 0);
+}
+
+TEST_F(CliTest, WrongWordsAreUsageErrors) {
+  EXPECT_EQ(sinter({}).code, 2);
+  EXPECT_EQ(sinter({"fly"}).code, 2);
+  EXPECT_EQ(sinter({"compile"}).code, 2);
+  EXPECT_EQ(sinter({"compile", "model.onnx", "--precision=fp12"}).code, 2);
+  const auto target = sinter({"compile", save(small_model()), "--target=tpu"});
+  EXPECT_EQ(target.code, 2);
+  EXPECT_THAT(target.err, HasSubstr("'tpu' is no target"));
+}
+
+TEST_F(CliTest, CompileRunAndVerify) {
+  const auto plan = compile_small();
+  const auto run = sinter({"run", plan, "--shapes=x:3x8", "--outputs", path("out.npz")});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("f32[3, 4]"));
+  const auto outputs = tools::read_npz(path("out.npz"));
+  ASSERT_EQ(outputs.size(), 1U);
+  EXPECT_EQ(outputs[0].first, "y");
+  EXPECT_NEAR(outputs[0].second.at(0) + outputs[0].second.at(1) + outputs[0].second.at(2) +
+                  outputs[0].second.at(3),
+              1.0, 1e-6);
+  EXPECT_EQ(sinter({"run", plan, "--shapes=x:3x8", "--expected", path("out.npz")}).code, 0);
+  EXPECT_EQ(sinter({"run", plan, "--shapes=x:3x8", "--seed=9", "--expected", path("out.npz")}).code,
+            1);
+  const auto verify = sinter({"verify", path("model.onnx"), "--target=cpu", "--shapes=x:5x8"});
+  EXPECT_EQ(verify.code, 0) << verify.out << verify.err;
+}
+
+TEST_F(CliTest, InputsFromNumpyFiles) {
+  const auto plan = compile_small();
+  const std::vector<float> values(16, 0.25F);
+  tools::write_npz(path("in.npz"), {{"x", ir::Tensor::of<float>(DType::kFloat32, {2, 8}, values)}});
+  const auto run = sinter({"run", plan, "--inputs", path("in.npz")});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("f32[2, 4]"));
+}
+
+TEST_F(CliTest, JsonIsOneObjectOnStdout) {
+  const auto plan = compile_small();
+  const auto compiled = json::parse(
+      sinter({"compile", path("model.onnx"), "-o", plan, "--target=cpu", "--json"}).out);
+  EXPECT_EQ(compiled["target"], "cpu");
+  EXPECT_GT(compiled["bytes"], 0);
+  const auto inspected = json::parse(sinter({"inspect", plan, "--json"}).out);
+  EXPECT_EQ(inspected["inputs"][0]["name"], "x");
+  const auto bench =
+      json::parse(sinter({"bench", plan, "--shapes=x:2x8", "--iterations=3", "--json"}).out);
+  EXPECT_GT(bench["latency_us"]["median"], 0);
+  const auto compare = json::parse(sinter({"compare", path("model.onnx"), "--target=cpu",
+                                           "--shapes=x:2x8", "--rounds=5", "--json"})
+                                       .out);
+  EXPECT_TRUE(compare["variants"].contains("fused"));
+  EXPECT_GT(compare["variants"]["unfused"]["launches"], compare["variants"]["fused"]["launches"]);
+  EXPECT_LT(compare["fused_against_unfused_error"], 1e-5);
+  const auto error = json::parse(sinter({"run", path("none.plan"), "--json"}).out);
+  EXPECT_EQ(error["error"]["code"], "usage");
+  EXPECT_TRUE(json::parse(sinter({"ops", "--json"}).out).contains("operators"));
+  EXPECT_TRUE(json::parse(sinter({"doctor", "--json"}).out).contains("findings"));
+}
+
+TEST_F(CliTest, InspectShowsEachView) {
+  const auto plan = compile_small();
+  EXPECT_THAT(sinter({"inspect", plan}).out, HasSubstr("input x: f32[batch="));
+  EXPECT_THAT(sinter({"inspect", plan, "--steps"}).out, HasSubstr("product"));
+  EXPECT_THAT(sinter({"inspect", plan, "--graph"}).out, StartsWith("graph @"));
+  EXPECT_THAT(sinter({"inspect", plan, "--memory", "--shapes=x:2x8"}).out,
+              HasSubstr("without reuse"));
+  EXPECT_EQ(sinter({"inspect", plan, "--memory"}).code, 2);
+  EXPECT_THAT(sinter({"inspect", path("model.onnx")}).out, HasSubstr("opset 17"));
+  EXPECT_THAT(sinter({"inspect", "--passes"}).out, HasSubstr("fuse_pointwise"));
+  EXPECT_THAT(
+      sinter({"inspect", path("model.onnx"), "--target=cpu", "--why", "product", "bias"}).out,
+      HasSubstr("product"));
+}
+
+TEST_F(CliTest, PassesCanBeStoppedAndDumped) {
+  const auto model = save(small_model());
+  const auto stopped = sinter({"compile", model, "--target=cpu", "--stop-after=recognise"});
+  EXPECT_EQ(stopped.code, 0) << stopped.err;
+  EXPECT_THAT(stopped.out, HasSubstr("Softmax("));
+  const auto dumped =
+      sinter({"compile", model, "-o", path("a.plan"), "--target=cpu", "--dump-ir=after:decompose"});
+  EXPECT_THAT(dumped.err, HasSubstr("# after:decompose"));
+  const auto explained =
+      sinter({"compile", model, "-o", path("a.plan"), "--target=cpu", "--explain-fusion"});
+  EXPECT_THAT(explained.out, HasSubstr(" -> "));
+  EXPECT_EQ(sinter({"compile", model, "--target=cpu", "--disable-pass=fly"}).code, 2);
+  EXPECT_EQ(sinter({"compile", model, "--target=cpu", "--dump-ir=after:fly"}).code, 2);
+}
+
+TEST_F(CliTest, PlansAreReproducible) {
+  const auto model = save(small_model());
+  std::filesystem::create_directories(path("a"));
+  std::filesystem::create_directories(path("b"));
+  for (const auto* target : {"--target=cpu"
+#ifdef SINTER_WITH_CUDA
+                             ,
+                             "--target=cuda:sm_90,sm_80"
+#endif
+       }) {
+    ASSERT_EQ(
+        sinter({"compile", model, "-o", path("a/m.plan"), target, "-j1", "--kernel-cache=none"})
+            .code,
+        0);
+    ASSERT_EQ(
+        sinter({"compile", model, "-o", path("b/m.plan"), target, "-j2", "--kernel-cache=none"})
+            .code,
+        0);
+    EXPECT_EQ(read(path("a/m.plan")), read(path("b/m.plan"))) << target;
+  }
+}
+
+#ifdef SINTER_WITH_CUDA
+TEST_F(CliTest, CompilesForGpusThatAreNotThere) {
+  const auto model = save(small_model());
+  const auto result =
+      sinter({"compile", model, "-o", path("g.plan"), "--target=cuda:sm_80,sm_90,sm_100"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(sinter({"inspect", path("g.plan")}).out, HasSubstr("cuda (sm_80, sm_90, sm_100)"));
+  EXPECT_THAT(sinter({"inspect", path("g.plan"), "--source"}).out, HasSubstr("__global__"));
+  EXPECT_THAT(sinter({"inspect", path("g.plan"), "--kernels"}).out, HasSubstr("schedule"));
+  const auto again = json::parse(
+      sinter({"compile", model, "-o", path("g.plan"), "--target=cuda:sm_80,sm_90,sm_100", "--json"})
+          .out);
+  EXPECT_EQ(again["kernels_from_cache"], again["kernels"]);
+}
+#endif
+
+}  // namespace
+}  // namespace sinter::tests
