@@ -11,20 +11,27 @@
 namespace sinter::ir {
 
 struct PrintOptions {
-  bool origins = true;             // "  # from Conv_12" after nodes
-  std::size_t inline_limit = 16;   // constants with more elements print as a hash: #0123456789abcdef
+  bool origins = true;            // "  # from Conv_12" after nodes
+  std::size_t inline_limit = 16;  // constants with more elements print as a hash: #0123456789abcdef
 };
 
 /// One line a node, bodies of fused nodes indented in braces:
 ///
 ///   graph @main(%ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
-///     %w = const f32[384] #1f2e3d4c5b6a7988
-///     %2 = Gather(%w0, %ids) {axis = 0} : f32[batch, seq, 384]  # from embeddings/Gather
-///     %3, %4 = Fused(%2, %w) {family = "row_reduction"} : f32[batch, seq, 384], f32[batch] body {
-///       ...
+///     %w = const f32[30522, 384] #1f2e3d4c5b6a7988
+///     %0 = Gather(%w, %ids) {axis = 0} : f32[batch, seq, 384]  # from embeddings/Gather
+///     %1 = Fused(%0) {family = "pointwise"} : f32[batch, seq, 384] body(%x) {  # from Mul_3
+///       %half = const f32[] {0.5}
+///       %0 = Mul(%x, %half) : f32[batch, seq, 384]
+///       return %0
 ///     }
-///     return embedding = %3
+///     return embedding = %1
 ///   }
+///
+/// A value is %name, or %number if it has no name of its own; a name that is not a plain word is in
+/// quotes. A body's inputs have the types of its node's inputs; it has the ranges of the graph
+/// around it unless it states others. A range may end in a symbolic maximum ("0..15 max 2*n - 1")
+/// and have no upper end ("1.."). States follow the ranges: "states {output 1 -> input 0}".
 std::string print(const Graph& graph, const PrintOptions& options = {});
 
 /// Constants that print as a hash, by that hash.
@@ -32,7 +39,8 @@ using ConstantPool = std::map<std::uint64_t, std::shared_ptr<const Tensor>>;
 /// All constants of `graph` and of its bodies.
 ConstantPool constant_pool(const Graph& graph);
 
-/// Parses what print prints. A constant may also be written `const f32[4, 8] random(seed)` (normal
+/// Parses what print prints. Types of nodes may be left out; where they are given they must be
+/// those that are inferred. A constant may also be written `const f32[4, 8] random(seed)` (normal
 /// deviates from a fixed generator) or `const f32[4] splat(0.5)`. Throws Error(kInvalidModel) with
 /// line and column.
 Graph parse_graph(std::string_view text, const ConstantPool& pool = {});
