@@ -1,0 +1,44 @@
+// Input shapes to symbol values to a bound shape, with every check that a user can fail.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace sinter::runtime {
+
+using InputShapes = std::vector<std::optional<std::vector<std::int64_t>>>;  // by input binding
+
+/// Throws Error(kUsage) unless `shape` has the rank of input `index` and every dimension is the
+/// plan's or in its range.
+void check_input_shape(const plan::fb::PlanT& plan, std::size_t index,
+                       const std::vector<std::int64_t>& shape);
+
+/// Values of the plan's symbols. Throws Error(kUsage) naming both inputs if two shapes contradict
+/// each other, or naming the inputs that are missing to know every symbol.
+std::vector<std::int64_t> bind_symbols(const plan::fb::PlanT& plan, const InputShapes& shapes);
+
+/// Bound shapes by their symbols; the least recently used is dropped beyond a limit.
+class BoundShapeCache {
+ public:
+  BoundShapeCache(std::shared_ptr<const plan::PlanData> plan, std::size_t limit)
+      : plan_(std::move(plan)), limit_(limit) {}
+
+  /// Evaluates, checks and lays out what is new. Throws Error(kInvalidPlan).
+  std::shared_ptr<const BoundShape> get(const std::vector<std::int64_t>& symbols);
+
+ private:
+  struct Entry {
+    std::shared_ptr<const BoundShape> shape;
+    std::uint64_t last_use = 0;
+  };
+  std::shared_ptr<const plan::PlanData> plan_;
+  std::size_t limit_;
+  std::uint64_t clock_ = 0;
+  std::map<std::vector<std::int64_t>, Entry> entries_;
+};
+
+}  // namespace sinter::runtime
