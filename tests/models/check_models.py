@@ -18,9 +18,10 @@ import numpy as np
 import onnxruntime
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "models"))
+sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tests" / "perf")]
 import magika_inputs  # noqa: E402
 import minilm_inputs  # noqa: E402
+from common import provenance, write  # noqa: E402
 
 CACHE = ROOT / "models" / "cache"
 
@@ -127,6 +128,7 @@ def main():
     p.add_argument("--target", default="cpu")
     p.add_argument("--precision", default="model")
     p.add_argument("--models", default="minilm,magika")
+    p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--out", help="write the results as JSON")
     a = p.parse_args()
     manifest = json.loads((ROOT / "models" / "manifest.json").read_text())
@@ -137,7 +139,8 @@ def main():
             if name in a.models.split(",") and key in manifest[name]["tolerance"]:
                 check(c, manifest[name]["tolerance"][key])
     if a.out:
-        Path(a.out).write_text(json.dumps(dict(target=a.target, precision=a.precision, checks=c.rows), indent=1) + "\n")
+        write(a.out, dict(**provenance(a.commit), target=a.target, precision=a.precision,
+                          onnxruntime=onnxruntime.__version__, checks=c.rows))
     print(f"{len(c.rows) - c.failed} passed, {c.failed} failed")
     sys.exit(1 if c.failed else 0)
 
