@@ -1,4 +1,4 @@
-// What GraphBuilder and verify check alike; nothing else includes this.
+// What GraphBuilder, verify and the reference check alike; nothing else includes this.
 #pragma once
 
 #include <span>

@@ -14,13 +14,6 @@ std::string list_types(std::span<const TensorType> types) {
 
 void invalid(const std::string& message) { throw Error(ErrorCode::kInvalidModel, message); }
 
-Infer named(std::string name,
-            std::vector<TensorType> (*infer)(const Attrs&, std::span<const TensorType>)) {
-  return [name = std::move(name), infer](const Attrs& attrs, std::span<const TensorType> inputs) {
-    return with_context(name, [&] { return infer(attrs, inputs); });
-  };
-}
-
 void require_same_dtype(std::span<const TensorType> inputs) {
   for (const TensorType& input : inputs)
     if (input.dtype != inputs[0].dtype)

@@ -22,11 +22,13 @@ std::vector<TensorType> infer_norm(const Attrs& attrs, Types inputs) {
     invalid(fmt::format("epsilon {} is negative", attrs.get_float("epsilon")));
   const Shape normalised(shape.begin() + static_cast<std::ptrdiff_t>(axis), shape.end());
   for (const TensorType& parameter : inputs.subspan(1)) {
-    // Leading ones are harmless; any other dimension must be one of the normalised.
-    Shape own = parameter.shape;
-    while (own.size() > normalised.size() && own.front() == Dim(1)) own.erase(own.begin());
-    const bool fits = own.size() <= normalised.size() && parameter.shape.size() <= shape.size() &&
-                      broadcast(normalised, own) == normalised;
+    // Dimensions before the normalised ones may only be ones.
+    const Shape& own = parameter.shape;
+    bool fits = own.size() <= shape.size();
+    for (std::size_t i = 0; fits && i < own.size(); ++i) {
+      const std::size_t d = shape.size() - own.size() + i;
+      fits = own[i] == Dim(1) || (d >= axis && own[i] == shape[d]);
+    }
     if (!fits)
       invalid(fmt::format("scale and bias must broadcast to the normalised dimensions {}, found {}",
                           to_string(normalised), list_types(inputs)));
@@ -101,7 +103,7 @@ OpDef composite(const char* name, int min_inputs, int max_inputs, std::vector<At
   op.min_inputs = min_inputs;
   op.max_inputs = max_inputs;
   op.attrs = std::move(attrs);
-  op.infer = named(name, infer);
+  op.infer = infer;
   op.evaluate = std::move(evaluate);
   op.detail = CompositeDef{std::move(decompose)};
   return op;

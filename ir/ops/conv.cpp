@@ -47,7 +47,7 @@ std::vector<OpDef> conv_ops() {
   for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
     conv.attrs.push_back({name, AttrKind::kInts, std::nullopt});
   conv.attrs.push_back({"group", AttrKind::kInt, Attr(std::int64_t{1})});
-  conv.infer = named("Conv", infer_conv);
+  conv.infer = infer_conv;
   conv.evaluate = reference::evaluate_conv;
   return {conv};
 }

@@ -14,7 +14,7 @@ std::vector<OpDef> fused_ops() {
   op.attrs = {{"family", AttrKind::kString, std::nullopt}};
   // GraphBuilder takes a fused node's types from its body, the evaluator its values.
   op.infer = [](const Attrs&, std::span<const TensorType>) -> std::vector<TensorType> {
-    throw Error(ErrorCode::kInternal, "Fused: result types come from the body");
+    throw Error(ErrorCode::kInternal, "result types come from the body");
   };
   return {op};
 }

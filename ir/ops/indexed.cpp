@@ -26,7 +26,7 @@ std::vector<OpDef> indexed_ops() {
   gather.kind = OpKind::kIndexed;
   gather.min_inputs = gather.max_inputs = 2;
   gather.attrs = {{"axis", AttrKind::kInt, std::nullopt}};
-  gather.infer = named("Gather", infer_gather);
+  gather.infer = infer_gather;
   gather.evaluate = reference::evaluate_gather;
   return {gather};
 }

@@ -32,7 +32,7 @@ std::vector<OpDef> matmul_ops() {
   matmul.name = "MatMul";
   matmul.kind = OpKind::kLibrary;
   matmul.min_inputs = matmul.max_inputs = 2;
-  matmul.infer = named("MatMul", infer_matmul);
+  matmul.infer = infer_matmul;
   matmul.evaluate = reference::evaluate_matmul;
   return {matmul};
 }

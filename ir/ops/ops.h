@@ -24,10 +24,6 @@ std::string list_types(std::span<const TensorType> types);
 /// Throws Error(kInvalidModel).
 [[noreturn]] void invalid(const std::string& message);
 
-/// `infer` with the operator's name in front of its errors.
-Infer named(std::string name,
-            std::vector<TensorType> (*infer)(const Attrs&, std::span<const TensorType>));
-
 /// Throws unless all inputs have one element type.
 void require_same_dtype(std::span<const TensorType> inputs);
 /// Throws unless the first input's elements are floats.

@@ -111,30 +111,28 @@ void require_bool(std::span<const TensorType> inputs, std::size_t count) {
       invalid(fmt::format("input {} must be bool, found {}", i, list_types(inputs)));
 }
 
-Infer infer_pointwise(const Row& row, bool float_only, bool bools) {
-  return [name = row.name, rule = row.rule, float_only, bools](
+Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
+  return [rule, float_only = is_float_only(expr), bools = takes_bool(expr)](
              const Attrs& attrs, std::span<const TensorType> inputs) -> std::vector<TensorType> {
-    return with_context(name, [&]() -> std::vector<TensorType> {
-      TensorType result = inputs.back();
-      switch (rule) {
-        case TypeRule::kSame:
-        case TypeRule::kCompare:
-          require_same_dtype(inputs);
-          if (float_only) require_float(inputs);
-          if (!bools && inputs[0].dtype == DType::kBool)
-            invalid("needs numbers, found " + list_types(inputs));
-          if (rule == TypeRule::kCompare) result.dtype = DType::kBool;
-          break;
-        case TypeRule::kLogical: require_bool(inputs, inputs.size()); break;
-        case TypeRule::kSelect:
-          require_bool(inputs, 1);
-          require_same_dtype(inputs.subspan(1));
-          break;
-        case TypeRule::kCast: result.dtype = attrs.get_dtype("to"); break;
-      }
-      for (const TensorType& input : inputs) result.shape = broadcast(result.shape, input.shape);
-      return {result};
-    });
+    TensorType result = inputs.back();
+    switch (rule) {
+      case TypeRule::kSame:
+      case TypeRule::kCompare:
+        require_same_dtype(inputs);
+        if (float_only) require_float(inputs);
+        if (!bools && inputs[0].dtype == DType::kBool)
+          invalid("needs numbers, found " + list_types(inputs));
+        if (rule == TypeRule::kCompare) result.dtype = DType::kBool;
+        break;
+      case TypeRule::kLogical: require_bool(inputs, inputs.size()); break;
+      case TypeRule::kSelect:
+        require_bool(inputs, 1);
+        require_same_dtype(inputs.subspan(1));
+        break;
+      case TypeRule::kCast: result.dtype = attrs.get_dtype("to"); break;
+    }
+    for (const TensorType& input : inputs) result.shape = broadcast(result.shape, input.shape);
+    return {result};
   };
 }
 
@@ -149,7 +147,7 @@ std::vector<OpDef> pointwise_ops() {
     op.kind = OpKind::kPointwise;
     op.min_inputs = op.max_inputs = count_operands(def.expr);
     if (row.rule == TypeRule::kCast) op.attrs = {{"to", AttrKind::kDType, std::nullopt}};
-    op.infer = infer_pointwise(row, is_float_only(def.expr), takes_bool(def.expr));
+    op.infer = infer_pointwise(row.rule, def.expr);
     op.detail = std::move(def);
     op.commutative = row.commutative;
     ops.push_back(std::move(op));

@@ -54,7 +54,7 @@ std::vector<OpDef> reduce_ops() {
     op.kind = OpKind::kReduce;
     op.attrs = {{"axes", AttrKind::kInts, std::nullopt},
                 {"keepdims", AttrKind::kInt, Attr(std::int64_t{1})}};
-    op.infer = named(row.name, infer_reduce);
+    op.infer = infer_reduce;
     op.detail = ReduceDef{row.combine, parse_scalar_expr(row.pre), parse_scalar_expr(row.finish)};
     ops.push_back(std::move(op));
   }

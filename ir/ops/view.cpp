@@ -298,7 +298,7 @@ std::vector<OpDef> view_ops() {
     op.kind = OpKind::kView;
     op.max_inputs = row.max_inputs;
     op.attrs = row.attrs;
-    op.infer = named(row.name, row.infer);
+    op.infer = row.infer;
     op.detail = ViewDef{row.map, 0};
     ops.push_back(std::move(op));
   }

@@ -27,7 +27,8 @@ struct EvaluateOptions {
 std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs,
                              const EvaluateOptions& options = {});
 
-/// Evaluates one operator on concrete tensors, with its attributes' Dims evaluated under `bindings`.
+/// Evaluates one operator on concrete tensors, with its attributes' Dims evaluated under
+/// `bindings`.
 std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
                                 const Bindings& bindings = {});
 

@@ -1,0 +1,169 @@
+#include "ir/reference/evaluate.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "ir/graph_checks.h"
+#include "ir/reference/kernels.h"
+
+namespace sinter::ir {
+namespace {
+
+Shape evaluate_shape(const Shape& shape, const Bindings& bindings) {
+  Shape result;
+  for (const Dim& dim : shape) result.emplace_back(dim.evaluate(bindings));
+  return result;
+}
+
+Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings) {
+  Attrs result = attrs;
+  for (const auto& [name, value] : attrs.values())
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      result.set(name, evaluate_shape(*dims, bindings));
+  return result;
+}
+
+/// `attrs` are concrete, `inputs` of the declared types `types` whatever their storage.
+std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                           std::span<const DType> types, const std::vector<TensorType>& declared,
+                           bool wide) {
+  std::vector<TensorType> outputs = declared;
+  for (TensorType& output : outputs)
+    if (wide && is_float(output.dtype)) output.dtype = DType::kFloat64;
+  switch (op.kind) {
+    case OpKind::kPointwise:
+      return {reference::evaluate_pointwise(op.pointwise(), attrs, inputs, types, declared[0].dtype,
+                                            outputs[0])};
+    case OpKind::kReduce:
+      return {reference::evaluate_reduce(op.reduce(), attrs, inputs[0], types[0], outputs[0])};
+    case OpKind::kView: return {reference::evaluate_view(op, attrs, inputs, outputs[0])};
+    default: break;
+  }
+  if (!op.evaluate)
+    throw Error(ErrorCode::kInternal, fmt::format("operator {} cannot be evaluated", op.name));
+  return op.evaluate(attrs, inputs, outputs);
+}
+
+class Evaluator {
+ public:
+  Evaluator(const Graph& graph, const Bindings& bindings, const EvaluateOptions& options)
+      : graph_(graph), bindings_(bindings), options_(options), values_(graph.values().size()) {
+    for (const Node& node : graph.nodes())
+      for (const ValueId input : node.inputs) ++reads_left(input);
+    for (const ValueId output : graph.outputs()) ++reads_left(output);
+  }
+
+  /// The outputs as stored, not rounded.
+  std::vector<Tensor> run(std::span<const Tensor> inputs) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) stored(graph_.inputs()[i]) = inputs[i];
+    for (const Node& node : graph_.nodes())
+      with_context(describe(*node.op, node.origins), [&] { run_node(node); });
+    std::vector<Tensor> outputs;
+    for (const ValueId output : graph_.outputs()) outputs.push_back(read(output));
+    return outputs;
+  }
+
+ private:
+  struct Stored {
+    Tensor tensor;
+    std::int64_t reads_left = 0;
+  };
+  Tensor& stored(ValueId id) { return values_[static_cast<std::size_t>(id.index)].tensor; }
+  std::int64_t& reads_left(ValueId id) {
+    return values_[static_cast<std::size_t>(id.index)].reads_left;
+  }
+
+  /// The value; its memory is let go with the last read.
+  Tensor read(ValueId id) {
+    if (graph_.is_constant(id)) return *graph_.value(id).constant;
+    return --reads_left(id) == 0 ? std::move(stored(id)) : stored(id);
+  }
+
+  void run_node(const Node& node) {
+    std::vector<Tensor> inputs;
+    std::vector<DType> types;
+    std::vector<TensorType> input_types;
+    for (const ValueId id : node.inputs) {
+      inputs.push_back(read(id));
+      types.push_back(graph_.type(id).dtype);
+      input_types.push_back({types.back(), inputs.back().type().shape});
+    }
+    std::vector<Tensor> results;
+    if (node.body) {
+      EvaluateOptions inner = options_;
+      inner.on_node = nullptr;
+      results = Evaluator(*node.body, bindings_, inner).run(inputs);
+    } else {
+      const Attrs attrs = evaluate_attrs(node.attrs, bindings_);
+      // Inferring again on known sizes checks what symbols left open, such as the ends of a slice.
+      const std::vector<TensorType> found = infer_types(*node.op, attrs, input_types, nullptr);
+      for (std::size_t i = 0; i < found.size(); ++i) check_type(found[i], node.outputs[i]);
+      results = run_op(*node.op, attrs, inputs, types, found, options_.keep_wide);
+    }
+    if (options_.on_node) options_.on_node(node, results);
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (reads_left(node.outputs[i]) > 0) stored(node.outputs[i]) = std::move(results[i]);
+  }
+
+  void check_type(const TensorType& found, ValueId id) const {
+    const TensorType& declared = graph_.type(id);
+    if (found.dtype != declared.dtype || found.shape != evaluate_shape(declared.shape, bindings_))
+      throw Error(ErrorCode::kInvalidModel,
+                  fmt::format("the result is {} for these inputs, but its type is {}",
+                              to_string(found), to_string(declared)));
+  }
+
+  const Graph& graph_;
+  const Bindings& bindings_;
+  const EvaluateOptions& options_;
+  std::vector<Stored> values_;
+};
+
+}  // namespace
+
+std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs,
+                             const EvaluateOptions& options) {
+  const Bindings bindings = bind_symbols(graph, inputs);
+  std::vector<Tensor> outputs = Evaluator(graph, bindings, options).run(inputs);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    outputs[i] = reference::convert(outputs[i], graph.type(graph.outputs()[i]).dtype);
+  return outputs;
+}
+
+std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
+                                const Bindings& bindings) {
+  return with_context(op.name, [&] {
+    const Attrs concrete = evaluate_attrs(complete_attrs(op, attrs), bindings);
+    std::vector<TensorType> input_types;
+    std::vector<DType> types;
+    for (const Tensor& input : inputs) {
+      input_types.push_back(input.type());
+      types.push_back(input.dtype());
+    }
+    if (op.kind == OpKind::kFused)
+      throw Error(ErrorCode::kInternal, "a fused node is evaluated as part of a graph");
+    const auto outputs = infer_types(op, concrete, input_types, nullptr);
+    return run_op(op, concrete, inputs, types, outputs, false);
+  });
+}
+
+namespace reference {
+
+Tensor convert(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
+  if (!is_float(tensor.dtype()) || !is_float(dtype))
+    throw Error(ErrorCode::kInternal, fmt::format("no conversion of stored values from {} to {}",
+                                                  to_string(tensor.dtype()), to_string(dtype)));
+  return Tensor::from_doubles(dtype, tensor.shape(), tensor.to_doubles());
+}
+
+std::vector<std::int64_t> concrete_shape(const Shape& shape) {
+  std::vector<std::int64_t> result;
+  for (const Dim& dim : shape) result.push_back(dim.value());
+  return result;
+}
+
+}  // namespace reference
+}  // namespace sinter::ir

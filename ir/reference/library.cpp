@@ -1,0 +1,127 @@
+// Matrix products and convolutions, in float64 (integer products wrap in their own width).
+#include <Eigen/Core>
+
+#include "ir/ops/ops.h"
+#include "ir/reference/kernels.h"
+#include "ir/reference/strided.h"
+#include "ir/scalar_math.h"
+
+namespace sinter::ir::reference {
+namespace {
+
+template <typename T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <typename T>
+using ConstMatrix = Eigen::Map<const Matrix<T>>;
+
+/// Every product of the broadcast batch, row-major.
+template <typename T>
+std::vector<T> multiply_batches(const std::vector<T>& a, const std::vector<std::int64_t>& a_shape,
+                                const std::vector<T>& b, const std::vector<std::int64_t>& b_shape,
+                                const std::vector<std::int64_t>& shape) {
+  const std::int64_t m = a_shape[a_shape.size() - 2], k = a_shape.back(), n = b_shape.back();
+  const std::vector<std::int64_t> batch(shape.begin(), shape.end() - 2);
+  const auto matrix_strides = [&](const std::vector<std::int64_t>& own, std::int64_t size) {
+    auto strides = broadcast_strides({own.begin(), own.end() - 2}, batch);
+    for (std::int64_t& stride : strides) stride *= size;
+    return strides;
+  };
+  StridedWalk from_a(batch, matrix_strides(a_shape, m * k));
+  StridedWalk from_b(batch, matrix_strides(b_shape, k * n));
+  std::vector<T> result(static_cast<std::size_t>(count_of(shape)));
+  const std::int64_t products = count_of(batch);
+  for (std::int64_t i = 0; i < products; ++i, from_a.next(), from_b.next())
+    Eigen::Map<Matrix<T>>(result.data() + i * m * n, m, n).noalias() =
+        ConstMatrix<T>(a.data() + from_a.offset(), m, k) *
+        ConstMatrix<T>(b.data() + from_b.offset(), k, n);
+  return result;
+}
+
+struct ConvShape {
+  std::vector<std::int64_t> in, out;  // spatial
+  ops::Windows windows;
+};
+
+/// Columns [channels * kernel, windows] of one image's `channels` planes; outside reads zero.
+Matrix<double> unfold(const double* image, std::int64_t channels, const ConvShape& shape) {
+  const std::int64_t plane = count_of(shape.in), windows = count_of(shape.out);
+  const std::int64_t taps = count_of(shape.windows.kernel);
+  const std::vector<std::int64_t> in_strides = dense_strides(shape.in),
+                                  out_strides = dense_strides(shape.out),
+                                  tap_strides = dense_strides(shape.windows.kernel);
+  Matrix<double> columns = Matrix<double>::Zero(channels * taps, windows);
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    for (std::int64_t window = 0; window < windows; ++window) {
+      std::int64_t offset = 0;
+      bool inside = true;
+      for (std::size_t d = 0; d < shape.in.size(); ++d) {
+        const std::int64_t o = window / out_strides[d] % shape.out[d];
+        const std::int64_t k = tap / tap_strides[d] % shape.windows.kernel[d];
+        const std::int64_t at = o * shape.windows.strides[d] + k * shape.windows.dilations[d] -
+                                shape.windows.pads_begin[d];
+        inside = inside && at >= 0 && at < shape.in[d];
+        offset += at * in_strides[d];
+      }
+      if (!inside) continue;
+      for (std::int64_t c = 0; c < channels; ++c)
+        columns(c * taps + tap, window) = image[c * plane + offset];
+    }
+  }
+  return columns;
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate_matmul(const Attrs&, std::span<const Tensor> inputs,
+                                    std::span<const TensorType> outputs) {
+  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
+  const DType type = outputs[0].dtype;
+  const auto &a = inputs[0].shape(), &b = inputs[1].shape();
+  if (is_float(type)) {
+    const auto product =
+        multiply_batches(inputs[0].to_doubles(), a, inputs[1].to_doubles(), b, shape);
+    return {Tensor::from_doubles(type, shape, product)};
+  }
+  // Unsigned arithmetic wraps, and modulo 2^64 first is modulo 2^width in the end.
+  const auto bits = [](const Tensor& tensor) {
+    const std::vector<std::int64_t> values = tensor.to_ints();
+    return std::vector<std::uint64_t>(values.begin(), values.end());
+  };
+  const auto product = multiply_batches(bits(inputs[0]), a, bits(inputs[1]), b, shape);
+  std::vector<std::int64_t> values(product.begin(), product.end());
+  for (std::int64_t& value : values) value = wrap_to(type, value);
+  return {Tensor::from_ints(type, shape, values)};
+}
+
+std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,
+                                  std::span<const TensorType> outputs) {
+  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
+  const std::vector<std::int64_t>&x_shape = inputs[0].shape(), &w_shape = inputs[1].shape();
+  const ConvShape conv{{x_shape.begin() + 2, x_shape.end()},
+                       {shape.begin() + 2, shape.end()},
+                       ops::windows_attr(attrs, {w_shape.begin() + 2, w_shape.end()})};
+  const std::vector<double> x = inputs[0].to_doubles(), w = inputs[1].to_doubles();
+  const std::int64_t groups = attrs.get_int("group"), channels = w_shape[1];
+  const std::int64_t plane = count_of(conv.in), windows = count_of(conv.out);
+  const std::int64_t outputs_each = w_shape[0] / groups;
+  const std::int64_t taps = channels * count_of(conv.windows.kernel);
+  std::vector<double> y(static_cast<std::size_t>(count_of(shape)));
+  for (std::int64_t n = 0; n < x_shape[0]; ++n) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const double* image = x.data() + (n * groups + g) * channels * plane;
+      const double* weights = w.data() + g * outputs_each * taps;
+      Eigen::Map<Matrix<double>>(y.data() + (n * groups + g) * outputs_each * windows, outputs_each,
+                                 windows)
+          .noalias() =
+          ConstMatrix<double>(weights, outputs_each, taps) * unfold(image, channels, conv);
+    }
+  }
+  if (inputs.size() > 2) {
+    const std::vector<double> bias = inputs[2].to_doubles();
+    for (std::size_t i = 0; i < y.size(); ++i)
+      y[i] += bias[i / static_cast<std::size_t>(windows) % bias.size()];
+  }
+  return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
+}
+
+}  // namespace sinter::ir::reference

@@ -1,0 +1,76 @@
+// Composite operators by their formulas, in float64.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/reference/kernels.h"
+#include "ir/reference/strided.h"
+
+namespace sinter::ir::reference {
+namespace {
+
+/// (x - mean) / sqrt(mean((x - mean)^2) + epsilon) * scale + bias over the dimensions from "axis"
+/// on; with `centre` false the mean is taken as zero.
+std::vector<Tensor> normalise(const Attrs& attrs, std::span<const Tensor> inputs,
+                              const TensorType& output, bool centre) {
+  const std::vector<std::int64_t>& shape = inputs[0].shape();
+  std::vector<double> x = inputs[0].to_doubles();
+  std::size_t length = 1;
+  for (auto d = static_cast<std::size_t>(attrs.get_int("axis")); d < shape.size(); ++d)
+    length *= static_cast<std::size_t>(shape[d]);
+  const auto n = static_cast<double>(length);
+  for (std::size_t row = 0; row + length <= x.size() && length > 0; row += length) {
+    double mean = 0, square = 0;
+    for (std::size_t i = 0; centre && i < length; ++i) mean += x[row + i];
+    mean /= n;
+    for (std::size_t i = 0; i < length; ++i) square += (x[row + i] - mean) * (x[row + i] - mean);
+    const double scale = 1 / std::sqrt(square / n + attrs.get_float("epsilon"));
+    for (std::size_t i = 0; i < length; ++i) x[row + i] = (x[row + i] - mean) * scale;
+  }
+  for (std::size_t p = 1; p < inputs.size(); ++p) {
+    const std::vector<double> parameter = inputs[p].to_doubles();
+    StridedWalk walk(shape, broadcast_strides(inputs[p].shape(), shape));
+    for (double& value : x) {
+      const double factor = parameter[static_cast<std::size_t>(walk.offset())];
+      value = p == 1 ? value * factor : value + factor;
+      walk.next();
+    }
+  }
+  return {Tensor::from_doubles(output.dtype, shape, x)};
+}
+
+}  // namespace
+
+std::vector<Tensor> evaluate_layer_norm(const Attrs& attrs, std::span<const Tensor> inputs,
+                                        std::span<const TensorType> outputs) {
+  return normalise(attrs, inputs, outputs[0], true);
+}
+
+std::vector<Tensor> evaluate_rms_norm(const Attrs& attrs, std::span<const Tensor> inputs,
+                                      std::span<const TensorType> outputs) {
+  return normalise(attrs, inputs, outputs[0], false);
+}
+
+/// exp(x - max) / sum(exp(x - max)) along "axis".
+std::vector<Tensor> evaluate_softmax(const Attrs& attrs, std::span<const Tensor> inputs,
+                                     std::span<const TensorType> outputs) {
+  const std::vector<std::int64_t>& shape = inputs[0].shape();
+  std::vector<double> x = inputs[0].to_doubles();
+  const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
+  const auto length = static_cast<std::size_t>(shape[axis]);
+  const auto stride = static_cast<std::size_t>(dense_strides(shape)[axis]);
+  for (std::size_t at = 0; at < x.size(); ++at) {
+    if (at / stride % length != 0) continue;  // not the first element of its row
+    double max = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::size_t i = 0; i < length; ++i) {
+      const double value = x[at + i * stride];
+      max = std::isnan(value) || value > max ? value : max;
+    }
+    for (std::size_t i = 0; i < length; ++i)
+      sum += x[at + i * stride] = std::exp(x[at + i * stride] - max);
+    for (std::size_t i = 0; i < length; ++i) x[at + i * stride] /= sum;
+  }
+  return {Tensor::from_doubles(outputs[0].dtype, shape, x)};
+}
+
+}  // namespace sinter::ir::reference

@@ -1,0 +1,59 @@
+// Strided walks over concrete shapes.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace sinter::ir::reference {
+
+inline std::int64_t count_of(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape) count *= dim;
+  return count;
+}
+
+/// Row-major strides.
+inline std::vector<std::int64_t> dense_strides(const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+  return strides;
+}
+
+/// Strides under which a dense tensor of shape `from` reads as shape `to`: numpy broadcasting.
+inline std::vector<std::int64_t> broadcast_strides(const std::vector<std::int64_t>& from,
+                                                   const std::vector<std::int64_t>& to) {
+  std::vector<std::int64_t> strides(to.size(), 0);
+  const std::vector<std::int64_t> dense = dense_strides(from);
+  const std::size_t added = to.size() - from.size();
+  for (std::size_t d = 0; d < from.size(); ++d) strides[d + added] = from[d] == 1 ? 0 : dense[d];
+  return strides;
+}
+
+/// Walks the elements of `shape` in row-major order, keeping offset + sum strides[d] * index[d].
+class StridedWalk {
+ public:
+  StridedWalk(std::vector<std::int64_t> shape, std::vector<std::int64_t> strides,
+              std::int64_t offset = 0)
+      : shape_(std::move(shape)),
+        strides_(std::move(strides)),
+        index_(shape_.size(), 0),
+        offset_(offset) {}
+
+  std::int64_t offset() const { return offset_; }
+  void next() {
+    for (std::size_t d = shape_.size(); d-- > 0;) {
+      offset_ += strides_[d];
+      if (++index_[d] < shape_[d]) return;
+      offset_ -= strides_[d] * shape_[d];
+      index_[d] = 0;
+    }
+  }
+
+ private:
+  std::vector<std::int64_t> shape_, strides_, index_;
+  std::int64_t offset_;
+};
+
+}  // namespace sinter::ir::reference
