@@ -64,6 +64,8 @@ class LoopSpace {
   /// One Dim for each dimension of shape().
   const std::vector<ir::Dim>& index() const { return index_; }
   bool is_inner(std::size_t d) const { return inner_[d]; }
+  /// The dimension of shape() that a loop runs over or over a part of.
+  std::size_t dimension_of(std::size_t loop) const { return parts_[loop].source; }
 
   /// A split under which a division in `address` (a reshape's) becomes linear, if there is one.
   std::optional<SplitRequest> find_split(const ir::Dim& address) const;
