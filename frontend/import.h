@@ -1,8 +1,10 @@
 // The front door of frontend: ONNX bytes in, Graph out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,7 +13,8 @@
 namespace sinter::frontend {
 
 struct ImportOptions {
-  /// Ranges of symbolic dimensions by symbol name, where the user gave them.
+  /// Ranges of symbolic dimensions by symbol name, where the user gave them; the others get
+  /// 1..65536. A range of one number makes the dimension a constant.
   std::map<std::string, ir::Range> ranges;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
@@ -19,16 +22,20 @@ struct ImportOptions {
 
 struct ImportedModel {
   ir::Graph graph;
-  std::uint64_t hash = 0;     // XXH3 of the model's bytes and of its external data
-  std::size_t node_count = 0; // nodes of the ONNX graph
+  std::uint64_t hash = 0;      // XXH3 of the model's bytes and of its external data
+  std::size_t node_count = 0;  // nodes of the ONNX graph
   std::int64_t opset = 0;
   std::string producer;
   std::vector<std::string> warnings;
 };
 
-/// Imports the model at `path`. Throws Error(kUsage) if the file cannot be read, kInvalidModel if it
-/// is malformed or contradicts itself, kUnsupported listing every unsupported node at once.
+/// Imports the model at `path`. Throws Error(kUsage) if the file cannot be read, kInvalidModel if
+/// it is malformed or contradicts itself, kUnsupported listing every unsupported node at once.
 ImportedModel import_model(const std::string& path, const ImportOptions& options = {});
+
+/// Imports a model from memory. External data is looked for in `folder`; an empty one refuses it.
+ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                                 const ImportOptions& options = {});
 
 /// One operator that the importer knows.
 struct SupportedOp {

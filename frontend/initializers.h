@@ -1,0 +1,28 @@
+// TensorProto -> ir::Tensor, whatever the storage form.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "frontend/external_data.h"
+#include "ir/tensor.h"
+
+namespace sinter::frontend {
+
+/// The Sinter type of an ONNX TensorProto.DataType number, or nothing if there is none.
+std::optional<DType> dtype_of(int onnx_type);
+/// The ONNX name of a data type number ("FLOAT8E4M3FN"), also of those newer than the generated
+/// classes; "type 99" for an unknown one.
+std::string onnx_type_name(int onnx_type);
+/// dtype_of that throws Error(kUnsupported): "`what` has type STRING, ...".
+DType require_dtype(int onnx_type, const std::string& what);
+
+/// Converts `proto`, whose bytes are borrowed where their form allows it: raw data from `owner`
+/// (what keeps `proto` alive; without one they are copied), external data from its mapped file.
+/// Throws Error(kInvalidModel) for sizes that overflow or contradict each other, kUnsupported for
+/// types that Sinter lacks, both naming the tensor.
+ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const void> owner,
+                       ExternalData& external);
+
+}  // namespace sinter::frontend

@@ -1,0 +1,230 @@
+#include "frontend/inputs.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <onnx.pb.h>
+#include <sinter/error.h>
+
+#include "frontend/initializers.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using Replacements = std::map<std::string, Dim, std::less<>>;
+
+[[noreturn]] void usage(std::string message) { throw Error(ErrorCode::kUsage, std::move(message)); }
+
+bool is_name(std::string_view text) {
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) == 0 &&
+         std::all_of(text.begin(), text.end(), is_word) && text != "floordiv" && text != "min" &&
+         text != "max";
+}
+
+/// Gives every dim_param a symbol whose name graph text can hold, and different ones different
+/// names.
+class SymbolNames {
+ public:
+  std::string name_for(const std::string& dim_param) {
+    if (const auto known = names_.find(dim_param); known != names_.end()) return known->second;
+    std::string name = dim_param;
+    for (char& c : name)
+      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+    if (!is_name(name)) name = "d_" + name;
+    std::string unique = name;
+    for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", name, i);
+    names_.emplace(dim_param, unique);
+    return unique;
+  }
+
+ private:
+  std::map<std::string, std::string> names_;
+  std::set<std::string> taken_;
+};
+
+/// dim_params that are names, over all inputs: what an expression may be made of.
+std::set<std::string> plain_names(const onnx::GraphProto& graph) {
+  std::set<std::string> names;
+  for (const auto& input : graph.input())
+    for (const auto& dim : input.type().tensor_type().shape().dim())
+      if (is_name(dim.dim_param())) names.insert(dim.dim_param());
+  return names;
+}
+
+std::optional<Dim> as_expression(const std::string& text, const std::set<std::string>& names) {
+  if (text.find_first_of("+-*/(") == std::string::npos) return std::nullopt;
+  try {
+    const Dim dim = ir::parse_dim(text);
+    const auto symbols = dim.symbols();
+    if (symbols.empty() || !std::all_of(symbols.begin(), symbols.end(), [&](const auto& symbol) {
+          return names.count(symbol) != 0;
+        }))
+      return std::nullopt;
+    return dim;
+  } catch (const Error&) {
+    return std::nullopt;  // a name that merely looks like an expression
+  }
+}
+
+class InputReader {
+ public:
+  InputReader(const onnx::GraphProto& graph, const std::unordered_set<std::string>& initializers,
+              const ImportOptions& options, std::vector<std::string>& warnings)
+      : graph_(graph), initializers_(initializers), options_(options), warnings_(warnings) {}
+
+  GraphInputs read() {
+    const std::set<std::string> names = plain_names(graph_);
+    for (const std::string& name : names) symbols_.name_for(name);  // these keep their names
+    for (const auto& input : graph_.input())
+      if (initializers_.count(input.name()) == 0) add(input, names);
+    for (const auto& [name, shape] : options_.input_shapes)
+      if (std::none_of(result_.inputs.begin(), result_.inputs.end(),
+                       [&](const GraphInput& input) { return input.name == name; }))
+        usage(fmt::format(
+            "a shape is given for input '{}', but the model has no such input; it has {}", name,
+            input_names()));
+    for (GraphInput& input : result_.inputs)
+      if (options_.input_shapes.find(input.name) == options_.input_shapes.end())
+        for (Dim& dim : input.type.shape) dim = dim.substitute(replacements_);
+    assign_ranges();
+    return std::move(result_);
+  }
+
+ private:
+  void add(const onnx::ValueInfoProto& proto, const std::set<std::string>& names) {
+    if (proto.type().value_case() != onnx::TypeProto::kTensorType)
+      throw Error(
+          ErrorCode::kUnsupported,
+          fmt::format("input '{}' is not a tensor; only tensors are supported", proto.name()));
+    const auto& tensor = proto.type().tensor_type();
+    GraphInput input;
+    input.name = proto.name();
+    input.type.dtype = require_dtype(tensor.elem_type(), fmt::format("input '{}'", proto.name()));
+    const auto given = options_.input_shapes.find(proto.name());
+    if (!tensor.has_shape() && given == options_.input_shapes.end())
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("input '{}' has no shape in the model, not even a number of "
+                              "dimensions: give its shape in the import options",
+                              proto.name()));
+    for (int i = 0; i < tensor.shape().dim_size(); ++i)
+      input.type.shape.push_back(read_dim(tensor.shape().dim(i), proto.name(), i, names));
+    if (given != options_.input_shapes.end()) {
+      if (tensor.has_shape()) match_given(input, given->second);
+      input.type.shape = given->second;
+    }
+    result_.inputs.push_back(std::move(input));
+  }
+
+  Dim read_dim(const onnx::TensorShapeProto::Dimension& dim, const std::string& input, int i,
+               const std::set<std::string>& names) {
+    if (dim.has_dim_value() && dim.dim_value() >= 0) return dim.dim_value();
+    if (dim.has_dim_value())
+      warnings_.push_back(
+          fmt::format("dimension {} of input '{}' is {} in the model; taken as symbolic", i, input,
+                      dim.dim_value()));
+    const bool is_named = dim.has_dim_param() && !dim.dim_param().empty();
+    if (is_named) {
+      if (auto expression = as_expression(dim.dim_param(), names)) return *expression;
+    }
+    const std::string model_name = is_named ? dim.dim_param() : fmt::format("{}_d{}", input, i);
+    const std::string name = symbols_.name_for(model_name);
+    if (is_named && name != model_name)
+      warnings_.push_back(fmt::format("dimension '{}' is called '{}'", model_name, name));
+    return Dim::symbol(name);
+  }
+
+  /// Notes which symbols `given` replaces.
+  void match_given(const GraphInput& input, const ir::Shape& given) {
+    const ir::Shape& own = input.type.shape;
+    if (own.size() != given.size())
+      usage(fmt::format(
+          "the shape {} given for input '{}' has {} dimensions, but the model's shape "
+          "{} has {}",
+          ir::to_string(given), input.name, given.size(), ir::to_string(own), own.size()));
+    for (std::size_t d = 0; d < own.size(); ++d) {
+      if (own[d].is_constant() && own[d] != given[d])
+        usage(
+            fmt::format("the shape {} given for input '{}' contradicts the model's shape {} in "
+                        "dimension {}",
+                        ir::to_string(given), input.name, ir::to_string(own), d));
+      if (given[d].is_constant() && given[d].value() < 0)
+        usage(fmt::format("the shape {} given for input '{}' has a negative dimension",
+                          ir::to_string(given), input.name));
+      const auto symbol = own[d].as_symbol();
+      if (!symbol) continue;
+      const auto [known, is_new] = replacements_.emplace(*symbol, given[d]);
+      if (!is_new && known->second != given[d])
+        usage(fmt::format("the shapes given for the inputs make dimension '{}' both {} and {}",
+                          *symbol, known->second.to_string(), given[d].to_string()));
+    }
+  }
+
+  void assign_ranges() {
+    std::set<std::string> symbols;
+    for (const GraphInput& input : result_.inputs)
+      for (const Dim& dim : input.type.shape)
+        for (const std::string& symbol : dim.symbols()) symbols.insert(symbol);
+    Replacements fixed;
+    for (const std::string& symbol : symbols) {
+      ir::Range range{1, kDefaultMaxDim, nullptr};
+      if (const auto given = options_.ranges.find(symbol); given != options_.ranges.end())
+        range = given->second;
+      if (range.min < 0 || range.min > range.max)
+        usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",
+                          range.min, range.max, symbol));
+      if (range.min == range.max)
+        fixed.emplace(symbol, range.min);
+      else
+        result_.ranges.emplace(symbol, range);
+    }
+    for (const auto& [symbol, range] : options_.ranges) {
+      if (symbols.count(symbol) != 0) continue;
+      if (replacements_.count(symbol) != 0) {
+        warnings_.push_back(fmt::format(
+            "the range given for dimension '{}' has no effect: an input's given shape replaces it",
+            symbol));
+        continue;
+      }
+      usage(fmt::format("a range is given for dimension '{}', but the model has {}", symbol,
+                        symbols.empty()
+                            ? "no symbolic dimensions"
+                            : fmt::format("only these: '{}'", fmt::join(symbols, "', '"))));
+    }
+    if (fixed.empty()) return;
+    for (GraphInput& input : result_.inputs)
+      for (Dim& dim : input.type.shape) dim = dim.substitute(fixed);
+  }
+
+  std::string input_names() const {
+    std::vector<std::string> names;
+    for (const GraphInput& input : result_.inputs) names.push_back("'" + input.name + "'");
+    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  const onnx::GraphProto& graph_;
+  const std::unordered_set<std::string>& initializers_;
+  const ImportOptions& options_;
+  std::vector<std::string>& warnings_;
+  SymbolNames symbols_;
+  Replacements replacements_;
+  GraphInputs result_;
+};
+
+}  // namespace
+
+GraphInputs read_inputs(const onnx::GraphProto& graph,
+                        const std::unordered_set<std::string>& initializers,
+                        const ImportOptions& options, std::vector<std::string>& warnings) {
+  return InputReader(graph, initializers, options, warnings).read();
+}
+
+}  // namespace sinter::frontend

@@ -1,0 +1,45 @@
+// The model's inputs: element types, shapes, and the names and ranges of symbolic dimensions.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/import.h"
+
+namespace onnx {
+class GraphProto;
+}
+
+namespace sinter::frontend {
+
+/// The range of a symbolic dimension that the user gives none for. Large enough for the sequence
+/// lengths and batches that models are run with, small enough that sizes stay far from overflow and
+/// tables over the range (see ShapeFolder::iota) can be held as constants.
+inline constexpr std::int64_t kDefaultMaxDim = 65536;
+
+struct GraphInput {
+  std::string name;
+  ir::TensorType type;
+};
+
+struct GraphInputs {
+  std::vector<GraphInput> inputs;  // in the model's order, without initializers
+  ir::Ranges ranges;               // of every symbol in them
+};
+
+/// Reads the inputs of `graph` that are not in `initializers` and applies `options`.
+///
+/// A named dimension (dim_param) becomes the symbol of that name, with what cannot be part of a
+/// symbol's name replaced by '_'; a name that is an expression of other inputs' names
+/// ("past + seq") becomes that expression. A dimension without name becomes "<input>_d<i>". A
+/// symbol that an input's shape in `options` replaces is replaced in all inputs; a range of one
+/// number makes it a constant.
+///
+/// Throws Error(kUsage) for options that name no input or symbol, or contradict the model or each
+/// other; kUnsupported for inputs that are not tensors or have no rank; kInvalidModel otherwise.
+GraphInputs read_inputs(const onnx::GraphProto& graph,
+                        const std::unordered_set<std::string>& initializers,
+                        const ImportOptions& options, std::vector<std::string>& warnings);
+
+}  // namespace sinter::frontend

@@ -1,0 +1,122 @@
+// What an operator's importer sees: one ONNX node, its inputs as values, its attributes checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/shape_folding.h"
+#include "ir/graph.h"
+
+namespace onnx {
+class AttributeProto;
+class NodeProto;
+class TensorProto;
+}  // namespace onnx
+
+namespace sinter::frontend {
+
+class ExternalData;
+
+class NodeContext {
+ public:
+  struct Environment {
+    ir::GraphBuilder& builder;
+    ShapeFolder& folder;
+    ExternalData& external;
+    std::shared_ptr<const void> model;  // keeps the node's tensors alive
+    std::int64_t opset = 0;
+  };
+  /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
+  /// false for outputs without a name or without a reader.
+  NodeContext(const onnx::NodeProto& node, Environment environment, std::vector<ir::ValueId> inputs,
+              std::vector<bool> output_is_used);
+
+  const std::string& op_type() const;
+  std::int64_t opset() const { return env_.opset; }
+  ir::GraphBuilder& builder() { return env_.builder; }
+  ShapeFolder& folder() { return env_.folder; }
+
+  std::size_t input_count() const { return inputs_.size(); }
+  std::size_t output_count() const { return output_is_used_.size(); }
+  bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i].valid(); }
+  bool output_is_used(std::size_t i) const {
+    return i < output_is_used_.size() && output_is_used_[i];
+  }
+  /// Input `i`, which `what` names in the error if it is left out.
+  ir::ValueId input(std::size_t i, std::string_view what) const;
+  ir::ValueId x() const { return input(0, "input"); }
+  /// Every input; throws Error(kInvalidModel) if there is none or one is left out.
+  std::vector<ir::ValueId> all_inputs() const;
+
+  /// By value: the builder's own move when nodes are added.
+  ir::TensorType type(ir::ValueId value) const { return env_.builder.type(value); }
+  ir::Shape shape(ir::ValueId value) const { return env_.builder.type(value).shape; }
+  DType dtype(ir::ValueId value) const { return env_.builder.type(value).dtype; }
+  std::int64_t rank(ir::ValueId value) const {
+    return static_cast<std::int64_t>(env_.builder.type(value).shape.size());
+  }
+
+  /// What input `i` holds, as sizes. Throws Error(kUnsupported) if that depends on the data of the
+  /// model's inputs, kInvalidModel if it is not a vector (or, for `scalar`, one element).
+  std::vector<ir::Dim> sizes(std::size_t i, std::string_view what) const;
+  ir::Dim size(std::size_t i, std::string_view what) const;
+  /// Likewise, where symbolic sizes will not do.
+  std::vector<std::int64_t> ints(std::size_t i, std::string_view what) const;
+  /// The one element of input `i`, which must be constant.
+  double scalar(std::size_t i, std::string_view what) const;
+
+  /// Attributes. Throw Error(kInvalidModel) if the attribute has another type, or (without a
+  /// default) is missing.
+  bool has_attr(std::string_view name) const;
+  std::int64_t attr_int(std::string_view name, std::optional<std::int64_t> fallback = {}) const;
+  double attr_float(std::string_view name, std::optional<double> fallback = {}) const;
+  std::string attr_string(std::string_view name, std::optional<std::string> fallback = {}) const;
+  std::optional<std::vector<std::int64_t>> attr_ints(std::string_view name) const;
+  std::optional<std::vector<double>> attr_floats(std::string_view name) const;
+  std::optional<ir::Tensor> attr_tensor(std::string_view name) const;
+  /// Says that `name` means nothing for inference, so that no warning is given.
+  void ignore_attr(std::string_view name) const { read_.emplace(name); }
+  /// Attributes of the node that nobody asked for.
+  std::vector<std::string> unread_attributes() const;
+
+  /// `axis` counted from the front; throws Error(kInvalidModel) if it is not in [-rank, rank).
+  std::int64_t normalise_axis(std::int64_t axis, std::int64_t rank) const;
+  /// Likewise for several; throws Error(kInvalidModel) for a repeated one. Sorted.
+  std::vector<std::int64_t> normalise_axes(std::vector<std::int64_t> axes, std::int64_t rank) const;
+
+  /// Adds a node of one output.
+  ir::ValueId add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
+    return env_.builder.add(op, std::move(inputs), std::move(attrs));
+  }
+  ir::ValueId constant(DType dtype, double value) { return env_.builder.scalar(dtype, value); }
+  /// `value` under another shape, or itself if it has that shape.
+  ir::ValueId reshape(ir::ValueId value, const ir::Shape& shape);
+  /// `value` broadcast to `shape`, or itself.
+  ir::ValueId expand(ir::ValueId value, const ir::Shape& shape);
+  ir::ValueId transpose(ir::ValueId value, std::vector<std::int64_t> perm);
+  ir::ValueId cast(ir::ValueId value, DType dtype);
+
+  void output(std::size_t i, ir::ValueId value);
+  void output(ir::ValueId value) { output(0, value); }
+  const std::vector<ir::ValueId>& outputs() const { return outputs_; }
+
+  /// Errors about this node.
+  [[noreturn]] void invalid(const std::string& why) const;
+  [[noreturn]] void unsupported(const std::string& why) const;
+
+ private:
+  const onnx::AttributeProto* find_attr(std::string_view name, int type) const;
+
+  const onnx::NodeProto& node_;
+  Environment env_;
+  std::vector<ir::ValueId> inputs_;
+  std::vector<bool> output_is_used_;
+  std::vector<ir::ValueId> outputs_;
+  mutable std::set<std::string, std::less<>> read_;
+};
+
+}  // namespace sinter::frontend

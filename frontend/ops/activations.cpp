@@ -1,0 +1,148 @@
+// Activation functions. Formulas are those of the ONNX operator specification.
+#include <cmath>
+
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::ValueId;
+
+/// Short hand for expressions over one value and constants of its type.
+class Formula {
+ public:
+  explicit Formula(NodeContext& node) : node_(node), x_(node.x()) {}
+
+  ValueId x() const { return x_; }
+  ValueId c(double value) { return node_.constant(node_.dtype(x_), value); }
+  ValueId operator()(const char* op, ValueId a) { return node_.add(op, {a}); }
+  ValueId operator()(const char* op, ValueId a, ValueId b) { return node_.add(op, {a, b}); }
+  ValueId select(ValueId condition, ValueId a, ValueId b) {
+    return node_.add("Where", {condition, a, b});
+  }
+  ValueId is_negative() { return (*this)("Less", x_, c(0)); }
+
+ private:
+  NodeContext& node_;
+  ValueId x_;
+};
+
+void same(NodeContext& node) { node.output(node.add(node.op_type(), {node.x()})); }
+
+void leaky_relu(NodeContext& node) {
+  Formula f(node);
+  const double alpha = node.attr_float("alpha", 0.01);
+  node.output(f.select(f.is_negative(), f("Mul", f.x(), f.c(alpha)), f.x()));
+}
+
+void prelu(NodeContext& node) {
+  Formula f(node);
+  node.output(f.select(f.is_negative(), f("Mul", f.x(), node.input(1, "slope")), f.x()));
+}
+
+void thresholded_relu(NodeContext& node) {
+  Formula f(node);
+  const ValueId above = f("Greater", f.x(), f.c(node.attr_float("alpha", 1.0)));
+  node.output(f.select(above, f.x(), f.c(0)));
+}
+
+ValueId hard_sigmoid_of(Formula& f, double alpha, double beta) {
+  const ValueId line = f("Add", f("Mul", f.x(), f.c(alpha)), f.c(beta));
+  return f("Max", f("Min", line, f.c(1)), f.c(0));
+}
+
+void hard_sigmoid(NodeContext& node) {
+  Formula f(node);
+  node.output(hard_sigmoid_of(f, node.attr_float("alpha", 0.2), node.attr_float("beta", 0.5)));
+}
+
+void hard_swish(NodeContext& node) {
+  Formula f(node);
+  node.output(f("Mul", f.x(), hard_sigmoid_of(f, 1.0 / 6.0, 0.5)));
+}
+
+/// alpha * (exp(x / scale) - 1).
+ValueId exponential_tail(Formula& f, double alpha, double scale) {
+  const ValueId exponent = scale == 1 ? f.x() : f("Div", f.x(), f.c(scale));
+  return f("Mul", f("Sub", f("Exp", exponent), f.c(1)), f.c(alpha));
+}
+
+void elu(NodeContext& node) {
+  Formula f(node);
+  const double alpha = node.attr_float("alpha", 1.0);
+  node.output(f.select(f.is_negative(), exponential_tail(f, alpha, 1), f.x()));
+}
+
+void celu(NodeContext& node) {
+  Formula f(node);
+  const double alpha = node.attr_float("alpha", 1.0);
+  node.output(f.select(f.is_negative(), exponential_tail(f, alpha, alpha), f.x()));
+}
+
+void selu(NodeContext& node) {
+  Formula f(node);
+  const double alpha = node.attr_float("alpha", 1.67326319217681884765625);
+  const double gamma = node.attr_float("gamma", 1.05070102214813232421875);
+  node.output(
+      f("Mul", f.select(f.is_negative(), exponential_tail(f, alpha, 1), f.x()), f.c(gamma)));
+}
+
+/// log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)).
+ValueId softplus_of(Formula& f) {
+  const ValueId tail = f("Exp", f("Neg", f("Abs", f.x())));
+  return f("Add", f("Relu", f.x()), f("Log", f("Add", tail, f.c(1))));
+}
+
+void softplus(NodeContext& node) {
+  Formula f(node);
+  node.output(softplus_of(f));
+}
+
+void mish(NodeContext& node) {
+  Formula f(node);
+  node.output(f("Mul", f.x(), f("Tanh", softplus_of(f))));
+}
+
+void softsign(NodeContext& node) {
+  Formula f(node);
+  node.output(f("Div", f.x(), f("Add", f("Abs", f.x()), f.c(1))));
+}
+
+void swish(NodeContext& node) {
+  Formula f(node);
+  const double alpha = node.attr_float("alpha", 1.0);
+  node.output(alpha == 1 ? f("Silu", f.x())
+                         : f("Mul", f.x(), f("Sigmoid", f("Mul", f.x(), f.c(alpha)))));
+}
+
+void gelu(NodeContext& node) {
+  const std::string approximate = node.attr_string("approximate", "none");
+  if (approximate != "none" && approximate != "tanh")
+    node.invalid("attribute 'approximate' must be 'none' or 'tanh', but is '" + approximate + "'");
+  node.output(node.add(approximate == "tanh" ? "GeluTanh" : "Gelu", {node.x()}));
+}
+
+constexpr OpRow kRows[] = {
+    {"Relu", 1, same},
+    {"Tanh", 1, same},
+    {"Sigmoid", 1, same},
+    {"Gelu", 20, gelu},
+    {"LeakyRelu", 1, leaky_relu},
+    {"PRelu", 7, prelu},
+    {"ThresholdedRelu", 10, thresholded_relu},
+    {"HardSigmoid", 1, hard_sigmoid},
+    {"HardSwish", 14, hard_swish},
+    {"Elu", 1, elu},
+    {"Celu", 12, celu},
+    {"Selu", 1, selu},
+    {"Softplus", 1, softplus},
+    {"Softsign", 1, softsign},
+    {"Mish", 18, mish},
+    {"Swish", 24, swish},
+};
+
+}  // namespace
+
+std::span<const OpRow> activation_ops() { return kRows; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,164 @@
+// Operators that make tensors out of sizes and constants.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Tensor;
+using ir::ValueId;
+
+void constant(NodeContext& node) {
+  if (auto tensor = node.attr_tensor("value")) {
+    node.output(node.builder().constant(std::move(*tensor)));
+  } else if (node.has_attr("value_float")) {
+    node.output(node.constant(DType::kFloat32, node.attr_float("value_float")));
+  } else if (node.has_attr("value_int")) {
+    const std::int64_t value = node.attr_int("value_int");
+    node.output(node.builder().constant(Tensor::from_ints(DType::kInt64, {}, {&value, 1})));
+  } else if (const auto floats = node.attr_floats("value_floats")) {
+    const auto count = static_cast<std::int64_t>(floats->size());
+    node.output(node.builder().constant(Tensor::from_doubles(DType::kFloat32, {count}, *floats)));
+  } else if (const auto ints = node.attr_ints("value_ints")) {
+    const auto count = static_cast<std::int64_t>(ints->size());
+    node.output(node.builder().constant(Tensor::from_ints(DType::kInt64, {count}, *ints)));
+  } else if (node.has_attr("sparse_value")) {
+    node.unsupported("its value is sparse; only dense tensors are supported");
+  } else if (node.has_attr("value_string") || node.has_attr("value_strings")) {
+    node.unsupported("its value is a string; only numbers are supported");
+  } else {
+    node.invalid("it has no value");
+  }
+}
+
+void constant_of_shape(NodeContext& node) {
+  const auto shape = node.sizes(0, "shape");
+  for (const Dim& dim : shape)
+    if (dim.is_constant() && dim.value() < 0)
+      node.invalid(fmt::format("shape {} has a negative dimension", ir::to_string(shape)));
+  auto value = node.attr_tensor("value");
+  if (value && value->element_count() != 1)
+    node.invalid(
+        fmt::format("its value must have one element, but is {}", ir::to_string(value->type())));
+  const Tensor scalar = value ? value->reshaped({}) : Tensor::scalar(DType::kFloat32, 0);
+  node.output(node.expand(node.builder().constant(scalar), shape));
+}
+
+/// Bounds that are constants, of any type. The number of elements is that of the specification:
+/// max(ceil((limit - start) / delta), 0).
+void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
+                    const Tensor& delta) {
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 24;
+  const DType dtype = start.dtype();
+  const auto too_long = [&] {
+    node.unsupported(fmt::format("a range of more than {} elements", kMaxElements));
+  };
+  if (delta.at(0) == 0) node.invalid("delta is 0");
+  const double exact = std::ceil((limit.at(0) - start.at(0)) / delta.at(0));
+  if (!(exact <= static_cast<double>(kMaxElements))) too_long();
+  const auto count = static_cast<std::int64_t>(std::max(exact, 0.0));
+  if (is_float(dtype)) {
+    std::vector<double> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = start.at(0) + static_cast<double>(i) * delta.at(0);
+    node.output(node.builder().constant(Tensor::from_doubles(dtype, {count}, values)));
+  } else {
+    std::vector<std::int64_t> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = start.at_int(0) + static_cast<std::int64_t>(i) * delta.at_int(0);
+    node.output(node.builder().constant(Tensor::from_ints(dtype, {count}, values)));
+  }
+}
+
+void range(NodeContext& node) {
+  const ValueId inputs[] = {node.input(0, "start"), node.input(1, "limit"), node.input(2, "delta")};
+  const DType dtype = node.dtype(inputs[0]);
+  for (const ValueId input : inputs)
+    if (node.dtype(input) != dtype || ir::element_count(node.shape(input)) != Dim(1))
+      node.invalid(fmt::format("start, limit and delta must be scalars of one type, but one is {}",
+                               ir::to_string(node.type(input))));
+  const auto start = node.folder().constant(inputs[0]);
+  const auto limit = node.folder().constant(inputs[1]);
+  const auto delta = node.folder().constant(inputs[2]);
+  if (start && limit && delta) return constant_range(node, *start, *limit, *delta);
+  if (!is_integer(dtype))
+    node.unsupported("its bounds are not constants; only integers may be symbolic");
+  const Dim first = node.size(0, "start"), last = node.size(1, "limit");
+  const std::vector<std::int64_t> step = node.ints(2, "delta");
+  if (step[0] == 0) node.invalid("delta is 0");
+  const auto& ranges = node.builder().ranges();
+  const Dim span = step[0] > 0 ? last - first : first - last;
+  const Dim count =
+      ir::max(ir::ceil_div(span, step[0] > 0 ? step[0] : -step[0], ranges), 0, ranges);
+  ValueId result = node.folder().iota(count, dtype);
+  if (step[0] != 1)
+    result = node.add("Mul", {result, node.cast(node.folder().scalar_of(step[0]), dtype)});
+  if (first != Dim(0))
+    result = node.add("Add", {result, node.cast(node.folder().scalar_of(first), dtype)});
+  node.output(result);
+}
+
+/// Keeps the lower (upper) triangle: row + k >= column (<=), on the last two dimensions.
+void trilu(NodeContext& node) {
+  const ValueId x = node.x();
+  const ir::Shape shape = node.shape(x);
+  if (shape.size() < 2)
+    node.invalid("input must have at least two dimensions, but is " + ir::to_string(node.type(x)));
+  const Dim rows = shape[shape.size() - 2], columns = shape.back();
+  const Dim k = node.has_input(1) ? node.size(1, "k") : Dim(0);
+  const bool upper = node.attr_int("upper", 1) != 0;
+  ValueId row = node.reshape(node.folder().iota(rows, DType::kInt64), {rows, 1});
+  if (k != Dim(0)) row = node.add("Add", {row, node.folder().scalar_of(k)});
+  const ValueId column = node.folder().iota(columns, DType::kInt64);
+  const ValueId keep = node.add(upper ? "LessOrEqual" : "GreaterOrEqual", {row, column});
+  node.output(node.add("Where", {keep, x, node.constant(node.dtype(x), 0)}));
+}
+
+/// Where an index (negative ones count from the end) equals a position along the new axis.
+void one_hot(NodeContext& node) {
+  const ValueId indices = node.input(0, "indices"), values = node.input(2, "values");
+  if (node.shape(values) != ir::Shape{2})
+    node.invalid("values must be [off, on], but are " + ir::to_string(node.type(values)));
+  Dim depth;
+  if (is_float(node.dtype(node.input(1, "depth"))))
+    depth = static_cast<std::int64_t>(node.scalar(1, "depth"));
+  else
+    depth = node.size(1, "depth");
+  if (depth.is_constant() && depth.value() < 0) node.invalid("depth is negative");
+  const auto rank = node.rank(indices) + 1;
+  const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), rank);
+  ValueId index = node.cast(indices, DType::kInt64);
+  const ValueId wrapped = node.add("Add", {index, node.folder().scalar_of(depth)});
+  index = node.add("Where",
+                   {node.add("Less", {index, node.constant(DType::kInt64, 0)}), wrapped, index});
+  ir::Shape spread = node.shape(index);
+  spread.insert(spread.begin() + axis, Dim(1));
+  ir::Shape along(static_cast<std::size_t>(rank), Dim(1));
+  along[static_cast<std::size_t>(axis)] = depth;
+  const ValueId positions = node.reshape(node.folder().iota(depth, DType::kInt64), along);
+  const auto pick = [&](std::int64_t i) {
+    const ValueId one = node.add("Slice", {values},
+                                 {{"starts", std::vector<Dim>{Dim(i)}},
+                                  {"steps", std::vector<std::int64_t>{1}},
+                                  {"shape", std::vector<Dim>{Dim(1)}}});
+    return node.reshape(one, {});
+  };
+  node.output(node.add(
+      "Where", {node.add("Equal", {node.reshape(index, spread), positions}), pick(1), pick(0)}));
+}
+
+constexpr OpRow kRows[] = {
+    {"Constant", 1, constant}, {"ConstantOfShape", 9, constant_of_shape},
+    {"Range", 11, range},      {"Trilu", 14, trilu},
+    {"OneHot", 9, one_hot},
+};
+
+}  // namespace
+
+std::span<const OpRow> generator_ops() { return kRows; }
+
+}  // namespace sinter::frontend

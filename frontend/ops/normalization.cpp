@@ -1,0 +1,172 @@
+// Normalisations and softmax.
+#include <fmt/format.h>
+
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+void refuse_outputs_from(NodeContext& node, std::size_t first,
+                         std::initializer_list<const char*> names) {
+  std::size_t i = first;
+  for (const char* name : names) {
+    if (node.output_is_used(i))
+      node.unsupported(
+          fmt::format("its output {} ({}) is used; only output 0 is supported", i, name));
+    ++i;
+  }
+}
+
+void layer_normalization(NodeContext& node) {
+  refuse_outputs_from(node, 1, {"Mean", "InvStdDev"});
+  node.ignore_attr("stash_type");  // statistics are always float32 or wider
+  const ValueId x = node.x(), scale = node.input(1, "Scale");
+  const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
+  const ValueId bias = node.has_input(2) ? node.input(2, "B") : node.constant(node.dtype(x), 0);
+  node.output(node.add("LayerNorm", {x, scale, bias},
+                       {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}}));
+}
+
+void rms_normalization(NodeContext& node) {
+  node.ignore_attr("stash_type");
+  const ValueId x = node.x();
+  const ValueId scale = node.cast(node.input(1, "scale"), node.dtype(x));
+  const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
+  node.output(node.add("RmsNorm", {x, scale},
+                       {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}}));
+}
+
+/// A vector over channels, as something that broadcasts to [N, C, ..] of `rank` dimensions.
+ValueId per_channel(NodeContext& node, std::size_t i, const char* what, ValueId x) {
+  const ValueId value = node.cast(node.input(i, what), node.dtype(x));
+  const Dim channels = node.shape(x)[1];
+  if (node.shape(value) != Shape{channels})
+    node.invalid(fmt::format("{} must be [{}], but is {}", what, channels.to_string(),
+                             ir::to_string(node.type(value))));
+  Shape shape(node.shape(x).size() - 1, Dim(1));
+  shape[0] = channels;
+  return node.reshape(value, shape);
+}
+
+void require_channels(NodeContext& node, ValueId x) {
+  if (node.rank(x) < 2)
+    node.invalid("input must be [N, C, ..], but is " + ir::to_string(node.type(x)));
+}
+
+/// scale * (x - mean) / sqrt(var + epsilon) + bias, with what does not depend on x put together
+/// into one factor and one summand per channel.
+void batch_normalization(NodeContext& node) {
+  node.ignore_attr("momentum");
+  if (node.opset() >= 14 && node.attr_int("training_mode", 0) != 0)
+    node.unsupported("training_mode is 1; only inference is supported");
+  if (node.opset() < 9 && node.attr_int("spatial", 1) == 0)
+    node.unsupported("spatial is 0; only statistics per channel are supported");
+  refuse_outputs_from(node, 1, {"mean", "var", "saved_mean", "saved_var"});
+  const ValueId x = node.x();
+  require_channels(node, x);
+  const ValueId scale = per_channel(node, 1, "scale", x), bias = per_channel(node, 2, "B", x);
+  const ValueId mean = per_channel(node, 3, "mean", x), variance = per_channel(node, 4, "var", x);
+  const ValueId epsilon = node.constant(node.dtype(x), node.attr_float("epsilon", 1e-5f));
+  const ValueId deviation = node.add("Sqrt", {node.add("Add", {variance, epsilon})});
+  const ValueId factor = node.add("Div", {scale, deviation});
+  const ValueId summand = node.add("Sub", {bias, node.add("Mul", {mean, factor})});
+  node.output(node.add("Add", {node.add("Mul", {x, factor}), summand}));
+}
+
+/// (x - mean) / sqrt(var + epsilon) over dimensions `axis`.. of x.
+ValueId normalise(NodeContext& node, ValueId x, std::int64_t axis) {
+  const DType dtype = node.dtype(x);
+  return node.add("LayerNorm", {x, node.constant(dtype, 1), node.constant(dtype, 0)},
+                  {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}});
+}
+
+ValueId scale_and_shift(NodeContext& node, ValueId normal, ValueId x) {
+  const ValueId scaled = node.add("Mul", {normal, per_channel(node, 1, "scale", x)});
+  return node.add("Add", {scaled, per_channel(node, 2, "bias", x)});
+}
+
+void instance_normalization(NodeContext& node) {
+  const ValueId x = node.x();
+  if (node.rank(x) < 3)
+    node.invalid("input must be [N, C, spatial dimensions..], but is " +
+                 ir::to_string(node.type(x)));
+  node.output(scale_and_shift(node, normalise(node, x, 2), x));
+}
+
+void group_normalization(NodeContext& node) {
+  node.ignore_attr("stash_type");
+  const ValueId x = node.x();
+  require_channels(node, x);
+  const Shape shape = node.shape(x);
+  const std::int64_t groups = node.attr_int("num_groups");
+  const auto channels = groups > 0 ? ir::divide_exactly(shape[1], Dim(groups)) : std::nullopt;
+  if (!channels)
+    node.invalid(
+        fmt::format("{} channels cannot be split into {} groups", shape[1].to_string(), groups));
+  Shape grouped = shape;
+  grouped[1] = *channels;
+  grouped.insert(grouped.begin() + 1, Dim(groups));
+  const ValueId normal = node.reshape(normalise(node, node.reshape(x, grouped), 2), shape);
+  node.output(scale_and_shift(node, normal, x));
+}
+
+/// log(softmax(x)) = x - max - log(sum(exp(x - max))), which does not underflow.
+ValueId log_of_softmax(NodeContext& node, ValueId x, std::int64_t axis) {
+  const auto reduce = [&](const char* op, ValueId value) {
+    return node.add(op, {value},
+                    {{"axes", std::vector<std::int64_t>{axis}}, {"keepdims", std::int64_t{1}}});
+  };
+  const ValueId shifted = node.add("Sub", {x, reduce("ReduceMax", x)});
+  const ValueId total = reduce("ReduceSum", node.add("Exp", {shifted}));
+  return node.add("Sub", {shifted, node.add("Log", {total})});
+}
+
+ValueId softmax_of(NodeContext& node, ValueId x, std::int64_t axis) {
+  if (node.op_type() == "LogSoftmax") return log_of_softmax(node, x, axis);
+  return node.add("Softmax", {x}, {{"axis", axis}});
+}
+
+void softmax(NodeContext& node) {
+  const ValueId x = node.x();
+  const std::int64_t axis = node.attr_int("axis", -1);
+  if (node.rank(x) == 0)  // the softmax of one number
+    return node.output(node.reshape(softmax_of(node, node.reshape(x, {1}), 0), {}));
+  node.output(softmax_of(node, x, node.normalise_axis(axis, node.rank(x))));
+}
+
+/// Before opset 13 all dimensions from `axis` on are one.
+void softmax_flattened(NodeContext& node) {
+  const ValueId x = node.x();
+  const Shape shape = node.shape(x);
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  std::int64_t axis = node.attr_int("axis", 1);
+  if (axis < -rank || axis > rank)
+    node.invalid(fmt::format("axis {} is out of range for {}", axis, ir::to_string(node.type(x))));
+  if (axis < 0) axis += rank;
+  if (rank > 0 && axis == rank - 1) return node.output(softmax_of(node, x, axis));
+  const Shape flat{ir::element_count({shape.begin(), shape.begin() + axis}),
+                   ir::element_count({shape.begin() + axis, shape.end()})};
+  node.output(node.reshape(softmax_of(node, node.reshape(x, flat), 1), shape));
+}
+
+constexpr OpRow kRows[] = {
+    {"LayerNormalization", 17, layer_normalization},
+    {"RMSNormalization", 23, rms_normalization},
+    {"BatchNormalization", 7, batch_normalization},
+    {"InstanceNormalization", 6, instance_normalization},
+    {"GroupNormalization", 21, group_normalization},
+    {"Softmax", 1, softmax_flattened},
+    {"Softmax", 13, softmax},
+    {"LogSoftmax", 1, softmax_flattened},
+    {"LogSoftmax", 13, softmax},
+};
+
+}  // namespace
+
+std::span<const OpRow> normalization_ops() { return kRows; }
+
+}  // namespace sinter::frontend

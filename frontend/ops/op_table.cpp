@@ -1,0 +1,35 @@
+#include "frontend/ops/op_table.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace sinter::frontend {
+
+const std::vector<OpRow>& all_op_rows() {
+  static const std::vector<OpRow> rows = [] {
+    std::vector<OpRow> all;
+    for (const auto family :
+         {pointwise_ops(), activation_ops(), reduce_ops(), shape_ops(), slice_ops(),
+          generator_ops(), normalization_ops(), matmul_ops(), window_ops()})
+      all.insert(all.end(), family.begin(), family.end());
+    std::sort(all.begin(), all.end(), [](const OpRow& a, const OpRow& b) {
+      return std::tie(a.name, a.since_version) < std::tie(b.name, b.since_version);
+    });
+    return all;
+  }();
+  return rows;
+}
+
+const OpRow* find_op_row(std::string_view name, std::int64_t opset) {
+  const OpRow* found = nullptr;
+  for (const OpRow& row : all_op_rows())
+    if (row.name == name && row.since_version <= opset) found = &row;
+  return found;
+}
+
+bool is_known_op(std::string_view name) {
+  return std::any_of(all_op_rows().begin(), all_op_rows().end(),
+                     [&](const OpRow& row) { return row.name == name; });
+}
+
+}  // namespace sinter::frontend

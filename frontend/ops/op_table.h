@@ -1,0 +1,43 @@
+// The table of operators: ONNX operator and version -> importer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/node_context.h"
+
+namespace sinter::frontend {
+
+/// Imports one node: reads its inputs and attributes and sets its outputs.
+using ImportFunction = void (*)(NodeContext& node);
+
+/// `import` handles `name` (of domain ai.onnx) from `since_version` on, until a row of the same
+/// name with a higher version takes over.
+struct OpRow {
+  std::string_view name;
+  int since_version = 1;
+  ImportFunction import = nullptr;
+};
+
+/// One family of operators for each file in this folder.
+std::span<const OpRow> pointwise_ops();
+std::span<const OpRow> activation_ops();
+std::span<const OpRow> reduce_ops();
+std::span<const OpRow> shape_ops();
+std::span<const OpRow> slice_ops();
+std::span<const OpRow> generator_ops();
+std::span<const OpRow> normalization_ops();
+std::span<const OpRow> matmul_ops();
+std::span<const OpRow> window_ops();
+
+/// All rows of all families, by name and version.
+const std::vector<OpRow>& all_op_rows();
+/// The row for `name` in opset `opset`, or null.
+const OpRow* find_op_row(std::string_view name, std::int64_t opset);
+/// True if the operator is known in some opset.
+bool is_known_op(std::string_view name);
+
+}  // namespace sinter::frontend

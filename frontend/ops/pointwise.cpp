@@ -1,0 +1,165 @@
+// Operators that act on each element by itself, except activations.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "frontend/initializers.h"
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::ValueId;
+
+/// ONNX operators that ir has under the same name, with the same inputs.
+void same_unary(NodeContext& node) { node.output(node.add(node.op_type(), {node.x()})); }
+
+void same_binary(NodeContext& node) {
+  node.output(node.add(node.op_type(), {node.input(0, "A"), node.input(1, "B")}));
+}
+
+void same_variadic(NodeContext& node) {
+  const auto inputs = node.all_inputs();
+  ValueId result = inputs[0];
+  for (std::size_t i = 1; i < inputs.size(); ++i)
+    result = node.add(node.op_type(), {result, inputs[i]});
+  node.output(result);
+}
+
+ValueId sum_of(NodeContext& node) {
+  const auto inputs = node.all_inputs();
+  ValueId result = inputs[0];
+  for (std::size_t i = 1; i < inputs.size(); ++i) result = node.add("Add", {result, inputs[i]});
+  return result;
+}
+
+void sum(NodeContext& node) { node.output(sum_of(node)); }
+
+void mean(NodeContext& node) {
+  const ValueId total = sum_of(node);
+  const auto count = static_cast<double>(node.input_count());
+  node.output(count == 1 ? total
+                         : node.add("Div", {total, node.constant(node.dtype(total), count)}));
+}
+
+void is_nan(NodeContext& node) { node.output(node.add("IsNan", {node.x()})); }
+
+void is_inf(NodeContext& node) {
+  const ValueId x = node.x();
+  const bool positive = node.attr_int("detect_positive", 1) != 0;
+  const bool negative = node.attr_int("detect_negative", 1) != 0;
+  const ValueId infinite = node.add("IsInf", {x});
+  if (positive && negative) {
+    node.output(infinite);
+    return;
+  }
+  const ValueId zero = node.constant(node.dtype(x), 0);
+  // Neither: an infinity is never equal to zero, so nothing is detected.
+  const char* side = positive ? "Greater" : negative ? "Less" : "Equal";
+  node.output(node.add("And", {infinite, node.add(side, {x, zero})}));
+}
+
+void mod(NodeContext& node) {
+  const ValueId a = node.input(0, "A"), b = node.input(1, "B");
+  const bool fmod = node.attr_int("fmod", 0) != 0;
+  if (!fmod && is_float(node.dtype(a))) node.invalid("attribute 'fmod' must be 1 for float inputs");
+  node.output(node.add(fmod ? "Fmod" : "Mod", {a, b}));
+}
+
+/// The result has the base's type. ir's Pow wants one type for both.
+void pow(NodeContext& node) {
+  const ValueId base = node.input(0, "X"), exponent = node.input(1, "Y");
+  const DType type = node.dtype(base);
+  if (!is_float(type) && is_float(node.dtype(exponent))) {
+    // A fractional exponent has a meaning for an integer base, so the power is taken in floats.
+    const ValueId power = node.add("Pow", {node.cast(base, node.dtype(exponent)), exponent});
+    node.output(node.cast(power, type));
+    return;
+  }
+  node.output(node.add("Pow", {base, node.cast(exponent, type)}));
+}
+
+void where(NodeContext& node) {
+  node.output(
+      node.add("Where", {node.input(0, "condition"), node.input(1, "X"), node.input(2, "Y")}));
+}
+
+void cast(NodeContext& node) {
+  const auto to = node.attr_int("to");
+  node.ignore_attr("saturate");    // only of float8 results
+  node.ignore_attr("round_mode");  // only of float8e8m0 results
+  const bool in_range = to >= 0 && to <= std::numeric_limits<int>::max();
+  node.output(
+      node.cast(node.x(), require_dtype(in_range ? static_cast<int>(to) : -1, "the result")));
+}
+
+void cast_like(NodeContext& node) {
+  node.ignore_attr("saturate");
+  node.ignore_attr("round_mode");
+  node.output(node.cast(node.x(), node.dtype(node.input(1, "target_type"))));
+}
+
+void tan(NodeContext& node) {
+  const ValueId x = node.x();
+  node.output(node.add("Div", {node.add("Sin", {x}), node.add("Cos", {x})}));
+}
+
+ValueId clip_to(NodeContext& node, ValueId x, std::optional<ValueId> low,
+                std::optional<ValueId> high) {
+  // In this order the upper bound wins where the bounds are the wrong way round, as ONNX has it.
+  if (low) x = node.add("Max", {x, *low});
+  if (high) x = node.add("Min", {x, *high});
+  return x;
+}
+
+void clip_attributes(NodeContext& node) {
+  const ValueId x = node.x();
+  const auto bound = [&](const char* name) -> std::optional<ValueId> {
+    if (!node.has_attr(name)) return std::nullopt;
+    return node.constant(node.dtype(x), node.attr_float(name));
+  };
+  node.output(clip_to(node, x, bound("min"), bound("max")));
+}
+
+void clip_inputs(NodeContext& node) {
+  const auto bound = [&](std::size_t i, const char* name) -> std::optional<ValueId> {
+    if (!node.has_input(i)) return std::nullopt;
+    const ValueId value = node.input(i, name);
+    if (!node.shape(value).empty()) {
+      if (ir::element_count(node.shape(value)) != ir::Dim(1))
+        node.invalid(
+            fmt::format("{} must be a scalar, but is {}", name, ir::to_string(node.type(value))));
+      return node.reshape(value, {});
+    }
+    return value;
+  };
+  const ValueId x = node.x();
+  node.output(clip_to(node, x, bound(1, "min"), bound(2, "max")));
+}
+
+// clang-format off
+constexpr OpRow kRows[] = {
+    {"Abs", 1, same_unary}, {"Neg", 1, same_unary}, {"Sign", 9, same_unary},
+    {"Floor", 1, same_unary}, {"Ceil", 1, same_unary}, {"Round", 11, same_unary},
+    {"Sqrt", 1, same_unary}, {"Reciprocal", 1, same_unary}, {"Exp", 1, same_unary},
+    {"Log", 1, same_unary}, {"Erf", 9, same_unary}, {"Sin", 7, same_unary},
+    {"Cos", 7, same_unary}, {"Tan", 7, tan}, {"Not", 1, same_unary},
+    {"Add", 7, same_binary}, {"Sub", 7, same_binary}, {"Mul", 7, same_binary},
+    {"Div", 7, same_binary}, {"Mod", 10, mod}, {"Pow", 7, pow},
+    {"And", 7, same_binary}, {"Or", 7, same_binary}, {"Xor", 7, same_binary},
+    {"Equal", 7, same_binary}, {"Less", 7, same_binary}, {"LessOrEqual", 12, same_binary},
+    {"Greater", 7, same_binary}, {"GreaterOrEqual", 12, same_binary},
+    {"Min", 6, same_variadic}, {"Max", 6, same_variadic}, {"Sum", 6, sum}, {"Mean", 6, mean},
+    {"IsNaN", 9, is_nan}, {"IsInf", 10, is_inf}, {"Where", 9, where},
+    {"Cast", 6, cast}, {"CastLike", 15, cast_like},
+    {"Clip", 6, clip_attributes}, {"Clip", 11, clip_inputs},
+};
+// clang-format on
+
+}  // namespace
+
+std::span<const OpRow> pointwise_ops() { return kRows; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,144 @@
+// Reductions, and the pools that are one.
+#include <numeric>
+
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::ValueId;
+
+struct Reduction {
+  std::vector<std::int64_t> axes;
+  bool keepdims = true;
+};
+
+ValueId reduce(NodeContext& node, const char* op, ValueId x, const Reduction& over) {
+  if (over.axes.empty()) return x;  // every element is its own sum, product, maximum and minimum
+  return node.add(op, {x}, {{"axes", over.axes}, {"keepdims", std::int64_t{over.keepdims}}});
+}
+
+/// Axes come as an attribute, or from some opset on as an input.
+Reduction read_reduction(NodeContext& node, bool axes_input) {
+  const std::int64_t rank = node.rank(node.x());
+  Reduction over;
+  over.keepdims = node.attr_int("keepdims", 1) != 0;
+  std::vector<std::int64_t> axes;
+  bool keep_all = false;
+  if (axes_input) {
+    keep_all = node.attr_int("noop_with_empty_axes", 0) != 0;
+    if (node.has_input(1)) axes = node.ints(1, "axes");
+  } else {
+    axes = node.attr_ints("axes").value_or(std::vector<std::int64_t>{});
+  }
+  if (axes.empty() && !keep_all) {
+    axes.resize(static_cast<std::size_t>(rank));
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  over.axes = node.normalise_axes(std::move(axes), rank);
+  return over;
+}
+
+using Reducer = ValueId (*)(NodeContext&, ValueId, const Reduction&);
+
+template <Reducer reducer, bool axes_input>
+void import_reduction(NodeContext& node) {
+  node.output(reducer(node, node.x(), read_reduction(node, axes_input)));
+}
+
+ValueId sum(NodeContext& n, ValueId x, const Reduction& r) { return reduce(n, "ReduceSum", x, r); }
+ValueId mean(NodeContext& n, ValueId x, const Reduction& r) {
+  return reduce(n, "ReduceMean", x, r);
+}
+ValueId prod(NodeContext& n, ValueId x, const Reduction& r) {
+  return reduce(n, "ReduceProd", x, r);
+}
+
+/// Booleans are reduced as numbers: the maximum is their "or", the minimum their "and".
+ValueId extremum(NodeContext& node, const char* op, ValueId x, const Reduction& over) {
+  if (node.dtype(x) != DType::kBool) return reduce(node, op, x, over);
+  return node.cast(reduce(node, op, node.cast(x, DType::kUInt8), over), DType::kBool);
+}
+ValueId max(NodeContext& n, ValueId x, const Reduction& r) {
+  return extremum(n, "ReduceMax", x, r);
+}
+ValueId min(NodeContext& n, ValueId x, const Reduction& r) {
+  return extremum(n, "ReduceMin", x, r);
+}
+
+ValueId sum_square(NodeContext& node, ValueId x, const Reduction& over) {
+  return over.axes.empty() ? node.add("Square", {x}) : reduce(node, "ReduceSumSquare", x, over);
+}
+ValueId l1(NodeContext& node, ValueId x, const Reduction& over) {
+  return sum(node, node.add("Abs", {x}), over);
+}
+ValueId l2(NodeContext& node, ValueId x, const Reduction& over) {
+  return node.add("Sqrt", {sum_square(node, x, over)});
+}
+ValueId log_sum(NodeContext& node, ValueId x, const Reduction& over) {
+  return node.add("Log", {sum(node, x, over)});
+}
+
+/// With the maximum taken out, so that nothing overflows. An infinite maximum is left in: infinity
+/// minus infinity would be NaN.
+ValueId log_sum_exp(NodeContext& node, ValueId x, const Reduction& over) {
+  const ValueId zero = node.constant(node.dtype(x), 0);
+  const Reduction kept{over.axes, true};
+  ValueId largest = reduce(node, "ReduceMax", x, kept);
+  largest = node.add("Where", {node.add("IsInf", {largest}), zero, largest});
+  const ValueId total =
+      reduce(node, "ReduceSum", node.add("Exp", {node.add("Sub", {x, largest})}), kept);
+  const ValueId result = node.add("Add", {node.add("Log", {total}), largest});
+  if (over.keepdims) return result;
+  ir::Shape shape;
+  for (std::int64_t d = 0, next = 0; d < node.rank(result); ++d) {
+    if (next < static_cast<std::int64_t>(over.axes.size()) &&
+        over.axes[static_cast<std::size_t>(next)] == d)
+      ++next;
+    else
+      shape.push_back(node.shape(result)[static_cast<std::size_t>(d)]);
+  }
+  return node.reshape(result, shape);
+}
+
+template <Reducer reducer>
+void global_pool(NodeContext& node) {
+  const ValueId x = node.x();
+  if (node.rank(x) < 3)
+    node.invalid("input must be [batch, channels, spatial dimensions..], but is " +
+                 ir::to_string(node.type(x)));
+  Reduction over;
+  for (std::int64_t axis = 2; axis < node.rank(x); ++axis) over.axes.push_back(axis);
+  node.output(reducer(node, x, over));
+}
+
+constexpr OpRow kRows[] = {
+    {"ReduceSum", 1, import_reduction<sum, false>},
+    {"ReduceSum", 13, import_reduction<sum, true>},
+    {"ReduceMean", 1, import_reduction<mean, false>},
+    {"ReduceMean", 18, import_reduction<mean, true>},
+    {"ReduceMax", 1, import_reduction<max, false>},
+    {"ReduceMax", 18, import_reduction<max, true>},
+    {"ReduceMin", 1, import_reduction<min, false>},
+    {"ReduceMin", 18, import_reduction<min, true>},
+    {"ReduceProd", 1, import_reduction<prod, false>},
+    {"ReduceProd", 18, import_reduction<prod, true>},
+    {"ReduceSumSquare", 1, import_reduction<sum_square, false>},
+    {"ReduceSumSquare", 18, import_reduction<sum_square, true>},
+    {"ReduceL1", 1, import_reduction<l1, false>},
+    {"ReduceL1", 18, import_reduction<l1, true>},
+    {"ReduceL2", 1, import_reduction<l2, false>},
+    {"ReduceL2", 18, import_reduction<l2, true>},
+    {"ReduceLogSum", 1, import_reduction<log_sum, false>},
+    {"ReduceLogSum", 18, import_reduction<log_sum, true>},
+    {"ReduceLogSumExp", 1, import_reduction<log_sum_exp, false>},
+    {"ReduceLogSumExp", 18, import_reduction<log_sum_exp, true>},
+    {"GlobalAveragePool", 1, global_pool<mean>},
+    {"GlobalMaxPool", 1, global_pool<max>},
+};
+
+}  // namespace
+
+std::span<const OpRow> reduce_ops() { return kRows; }
+
+}  // namespace sinter::frontend

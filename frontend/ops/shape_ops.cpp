@@ -1,0 +1,245 @@
+// Operators that only change the shape, or tell it.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+void identity(NodeContext& node) { node.output(node.x()); }
+
+void dropout(NodeContext& node) {
+  node.ignore_attr("ratio");
+  node.ignore_attr("seed");
+  if (node.has_input(2) && node.scalar(2, "training_mode") != 0)
+    node.unsupported("training_mode is true; only inference is supported");
+  const ValueId x = node.x();
+  node.output(x);
+  if (node.output_is_used(1))
+    node.output(1, node.expand(node.constant(DType::kBool, 1), node.shape(x)));
+}
+
+void shape(NodeContext& node) {
+  const Shape dims = node.shape(node.x());
+  const auto rank = static_cast<std::int64_t>(dims.size());
+  const auto clamp = [&](std::int64_t at) {
+    return std::clamp<std::int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  std::int64_t start = 0, end = rank;
+  if (node.opset() >= 15) {
+    start = clamp(node.attr_int("start", 0));
+    end = std::max(start, clamp(node.attr_int("end", rank)));
+  }
+  const Shape part(dims.begin() + start, dims.begin() + end);
+  node.output(node.folder().value_of(part));
+}
+
+void size(NodeContext& node) {
+  node.output(node.folder().scalar_of(ir::element_count(node.shape(node.x()))));
+}
+
+void reshape(NodeContext& node) {
+  const ValueId x = node.input(0, "data");
+  const Shape from = node.shape(x);
+  Shape to = node.sizes(1, "shape");
+  const bool allow_zero = node.opset() >= 14 && node.attr_int("allowzero", 0) != 0;
+  std::optional<std::size_t> inferred;
+  Dim known(1);
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    if (to[d] == Dim(-1)) {
+      if (inferred) node.invalid(fmt::format("shape {} has two -1", ir::to_string(to)));
+      inferred = d;
+      continue;
+    }
+    if (to[d] == Dim(0) && !allow_zero) {
+      if (d >= from.size())
+        node.invalid(fmt::format("shape {} has a 0 in dimension {}, which input {} does not have",
+                                 ir::to_string(to), d, ir::to_string(node.type(x))));
+      to[d] = from[d];
+    }
+    if (to[d].is_constant() && to[d].value() < 0)
+      node.invalid(fmt::format("shape {} has a negative dimension", ir::to_string(to)));
+    known = known * to[d];
+  }
+  if (inferred) {
+    const Dim total = ir::element_count(from);
+    const auto mismatch = [&]() {
+      node.invalid(fmt::format("{} cannot be reshaped to {}: {} elements are not a multiple of {}",
+                               ir::to_string(node.type(x)), ir::to_string(to), total.to_string(),
+                               known.to_string()));
+    };
+    if (known == Dim(0)) mismatch();
+    const auto exact = ir::divide_exactly(total, known);
+    if (!exact) mismatch();
+    to[*inferred] = *exact;
+  }
+  node.output(node.reshape(x, to));
+}
+
+void flatten(NodeContext& node) {
+  const ValueId x = node.x();
+  const std::int64_t rank = node.rank(x);
+  std::int64_t axis = node.attr_int("axis", 1);
+  if (axis < -rank || axis > rank)
+    node.invalid(fmt::format("axis {} is out of range for {}", axis, ir::to_string(node.type(x))));
+  if (axis < 0) axis += rank;
+  const Shape from = node.shape(x);
+  node.output(node.reshape(x, {ir::element_count({from.begin(), from.begin() + axis}),
+                               ir::element_count({from.begin() + axis, from.end()})}));
+}
+
+std::optional<std::vector<std::int64_t>> read_axes(NodeContext& node) {
+  if (node.opset() < 13) return node.attr_ints("axes");
+  if (!node.has_input(1)) return std::nullopt;
+  return node.ints(1, "axes");
+}
+
+void squeeze(NodeContext& node) {
+  const ValueId x = node.input(0, "data");
+  const Shape from = node.shape(x);
+  std::vector<bool> drop(from.size(), false);
+  if (const auto axes = read_axes(node)) {
+    for (const std::int64_t axis : node.normalise_axes(*axes, node.rank(x))) {
+      const Dim& dim = from[static_cast<std::size_t>(axis)];
+      if (dim != Dim(1))
+        node.invalid(fmt::format("dimension {} of {} is {}; only dimensions of 1 can be squeezed",
+                                 axis, ir::to_string(node.type(x)), dim.to_string()));
+      drop[static_cast<std::size_t>(axis)] = true;
+    }
+  } else {
+    for (std::size_t d = 0; d < from.size(); ++d) {
+      if (!from[d].is_constant())
+        node.unsupported(fmt::format(
+            "without axes, the rank of its result depends on whether {} is 1; give axes",
+            from[d].to_string()));
+      drop[d] = from[d] == Dim(1);
+    }
+  }
+  Shape to;
+  for (std::size_t d = 0; d < from.size(); ++d)
+    if (!drop[d]) to.push_back(from[d]);
+  node.output(node.reshape(x, to));
+}
+
+void unsqueeze(NodeContext& node) {
+  const ValueId x = node.input(0, "data");
+  const auto given = read_axes(node);
+  if (!given) node.invalid("axes are missing");
+  const auto rank = node.rank(x) + static_cast<std::int64_t>(given->size());
+  const auto axes = node.normalise_axes(*given, rank);
+  Shape to = node.shape(x);
+  for (const std::int64_t axis : axes) to.insert(to.begin() + axis, Dim(1));
+  node.output(node.reshape(x, to));
+}
+
+void transpose(NodeContext& node) {
+  const ValueId x = node.input(0, "data");
+  std::vector<std::int64_t> reversed(node.shape(x).size());
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  auto perm = node.attr_ints("perm").value_or(reversed);
+  auto sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  if (!std::equal(sorted.begin(), sorted.end(), reversed.rbegin(), reversed.rend()))
+    node.invalid(fmt::format("perm [{}] is not a permutation of the {} dimensions of {}",
+                             fmt::join(perm, ", "), node.rank(x), ir::to_string(node.type(x))));
+  node.output(node.transpose(x, std::move(perm)));
+}
+
+void expand(NodeContext& node) {
+  const ValueId x = node.x();
+  // The shape may have 1 where the input is larger: broadcasting goes both ways.
+  node.output(node.expand(x, ir::broadcast(node.shape(x), node.sizes(1, "shape"))));
+}
+
+/// [a, b] repeated [r, s] times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b].
+void tile(NodeContext& node) {
+  const ValueId x = node.x();
+  const Shape from = node.shape(x);
+  const auto repeats = node.sizes(1, "repeats");
+  if (repeats.size() != from.size())
+    node.invalid(
+        fmt::format("{} repeats are given for {}", repeats.size(), ir::to_string(node.type(x))));
+  Shape apart, repeated, result;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    if (repeats[d].is_constant() && repeats[d].value() < 0)
+      node.invalid(fmt::format("repeat {} of dimension {} is negative", repeats[d].value(), d));
+    if (repeats[d] != Dim(1)) {
+      apart.emplace_back(1);
+      repeated.push_back(repeats[d]);
+    }
+    apart.push_back(from[d]);
+    repeated.push_back(from[d]);
+    result.push_back(from[d] * repeats[d]);
+  }
+  node.output(node.reshape(node.expand(node.reshape(x, apart), repeated), result));
+}
+
+Dim divide_by_block(NodeContext& node, const Dim& dim, std::int64_t block) {
+  const auto quotient = ir::divide_exactly(dim, Dim(block));
+  if (!quotient)
+    node.invalid(fmt::format("{} is not a multiple of blocks of {}", dim.to_string(), block));
+  return *quotient;
+}
+
+std::int64_t read_block(NodeContext& node) {
+  const ValueId x = node.x();
+  if (node.rank(x) != 4)
+    node.invalid("input must be [N, C, H, W], but is " + ir::to_string(node.type(x)));
+  const std::int64_t block = node.attr_int("blocksize");
+  if (block < 1 || block > 1 << 15) node.invalid(fmt::format("attribute 'blocksize' is {}", block));
+  return block;
+}
+
+void depth_to_space(NodeContext& node) {
+  const std::int64_t b = read_block(node);
+  const ValueId x = node.x();
+  const Shape s = node.shape(x);
+  const std::string mode = node.opset() >= 11 ? node.attr_string("mode", "DCR") : "DCR";
+  if (mode != "DCR" && mode != "CRD")
+    node.invalid("attribute 'mode' must be DCR or CRD, but is '" + mode + "'");
+  const Dim depth = divide_by_block(node, s[1], b * b);
+  const ValueId blocks =
+      mode == "DCR"
+          ? node.transpose(node.reshape(x, {s[0], b, b, depth, s[2], s[3]}), {0, 3, 4, 1, 5, 2})
+          : node.transpose(node.reshape(x, {s[0], depth, b, b, s[2], s[3]}), {0, 1, 4, 2, 5, 3});
+  node.output(node.reshape(blocks, {s[0], depth, s[2] * b, s[3] * b}));
+}
+
+void space_to_depth(NodeContext& node) {
+  const std::int64_t b = read_block(node);
+  const ValueId x = node.x();
+  const Shape s = node.shape(x);
+  const Dim h = divide_by_block(node, s[2], b), w = divide_by_block(node, s[3], b);
+  const ValueId blocks =
+      node.transpose(node.reshape(x, {s[0], s[1], h, b, w, b}), {0, 3, 5, 1, 2, 4});
+  node.output(node.reshape(blocks, {s[0], s[1] * (b * b), h, w}));
+}
+
+constexpr OpRow kRows[] = {
+    {"Identity", 1, identity},
+    {"Dropout", 7, dropout},
+    {"Shape", 1, shape},
+    {"Size", 1, size},
+    {"Reshape", 5, reshape},
+    {"Flatten", 1, flatten},
+    {"Squeeze", 1, squeeze},
+    {"Unsqueeze", 1, unsqueeze},
+    {"Transpose", 1, transpose},
+    {"Expand", 8, expand},
+    {"Tile", 6, tile},
+    {"DepthToSpace", 1, depth_to_space},
+    {"SpaceToDepth", 1, space_to_depth},
+};
+
+}  // namespace
+
+std::span<const OpRow> shape_ops() { return kRows; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,267 @@
+// Operators that take tensors apart and put them together.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Ranges;
+using ir::Shape;
+using ir::ValueId;
+
+/// Adds a Slice that keeps every dimension whole except those in the vectors that differ.
+struct SliceSpec {
+  explicit SliceSpec(const Shape& from)
+      : starts(from.size(), Dim(0)), steps(from.size(), 1), shape(from) {}
+  std::vector<Dim> starts;
+  std::vector<std::int64_t> steps;
+  Shape shape;
+};
+
+ValueId add_slice(NodeContext& node, ValueId x, const SliceSpec& spec) {
+  const bool whole =
+      spec.shape == node.shape(x) && std::all_of(spec.steps.begin(), spec.steps.end(),
+                                                 [](std::int64_t step) { return step == 1; });
+  if (whole) return x;
+  return node.add("Slice", {x},
+                  {{"starts", spec.starts}, {"steps", spec.steps}, {"shape", spec.shape}});
+}
+
+/// `bound` as an index into a dimension of `extent` elements, negative ones counted from the end,
+/// clamped to [low, extent + high].
+Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int high) {
+  const Ranges& ranges = node.builder().ranges();
+  const auto most = ir::upper_bound(extent, ranges);
+  if (bound.is_constant() && bound.value() < 0) {
+    // Exporters write the smallest integers for "from the beginning" of a reversed slice.
+    if (bound.value() < (most ? -*most : INT64_MIN / 2)) return low;
+    bound = bound + extent;
+  } else if (!bound.is_constant()) {
+    const auto least = ir::lower_bound(bound, ranges);
+    const auto greatest = ir::upper_bound(bound, ranges);
+    if (greatest && *greatest < 0)
+      bound = bound + extent;
+    else if (!least || *least < 0)
+      node.unsupported(fmt::format(
+          "a bound of {} may be negative or not, which are different slices; give ranges for its "
+          "dimensions",
+          bound.to_string()));
+  }
+  const Dim limit = extent + Dim(high);
+  // And the largest ones for "to the end".
+  if (bound.is_constant() && bound.value() > (most ? *most : INT64_MAX / 2)) return limit;
+  return ir::max(ir::min(bound, limit, ranges), low, ranges);
+}
+
+void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Dim& start,
+                     const Dim& end, std::int64_t step) {
+  if (step == 0) node.invalid("a step is 0");
+  // Longer steps than this take one element, as this one does.
+  step = std::clamp<std::int64_t>(step, -(std::int64_t{1} << 40), std::int64_t{1} << 40);
+  const Dim extent = spec.shape[d];
+  const Ranges& ranges = node.builder().ranges();
+  Dim length;
+  if (step > 0) {
+    spec.starts[d] = clamp_bound(node, start, extent, 0, 0);
+    length = ir::ceil_div(clamp_bound(node, end, extent, 0, 0) - spec.starts[d], step, ranges);
+  } else {
+    spec.starts[d] = clamp_bound(node, start, extent, 0, -1);
+    length = ir::ceil_div(spec.starts[d] - clamp_bound(node, end, extent, -1, -1), -step, ranges);
+  }
+  spec.steps[d] = step;
+  spec.shape[d] = ir::max(length, 0, ranges);
+  if (spec.shape[d] == Dim(0)) spec.starts[d] = 0;
+}
+
+void slice(NodeContext& node, const std::vector<Dim>& starts, const std::vector<Dim>& ends,
+           std::optional<std::vector<std::int64_t>> axes, std::vector<std::int64_t> steps) {
+  const ValueId x = node.input(0, "data");
+  if (!axes) {
+    axes.emplace(starts.size());
+    std::iota(axes->begin(), axes->end(), 0);
+  }
+  if (steps.empty()) steps.assign(starts.size(), 1);
+  if (ends.size() != starts.size() || axes->size() != starts.size() ||
+      steps.size() != starts.size())
+    node.invalid(fmt::format("{} starts, {} ends, {} axes and {} steps differ in number",
+                             starts.size(), ends.size(), axes->size(), steps.size()));
+  node.normalise_axes(*axes, node.rank(x));  // refuses repeated ones
+  SliceSpec spec(node.shape(x));
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    slice_dimension(node, spec,
+                    static_cast<std::size_t>(node.normalise_axis((*axes)[i], node.rank(x))),
+                    starts[i], ends[i], steps[i]);
+  node.output(add_slice(node, x, spec));
+}
+
+void slice_attributes(NodeContext& node) {
+  const auto dims = [&](const char* name) {
+    const auto ints = node.attr_ints(name);
+    if (!ints) node.invalid(fmt::format("attribute '{}' is missing", name));
+    return std::vector<Dim>(ints->begin(), ints->end());
+  };
+  slice(node, dims("starts"), dims("ends"), node.attr_ints("axes"), {});
+}
+
+void slice_inputs(NodeContext& node) {
+  std::optional<std::vector<std::int64_t>> axes;
+  if (node.has_input(3)) axes = node.ints(3, "axes");
+  slice(node, node.sizes(1, "starts"), node.sizes(2, "ends"), std::move(axes),
+        node.has_input(4) ? node.ints(4, "steps") : std::vector<std::int64_t>{});
+}
+
+/// Equal parts; from opset 18 on the last one may be smaller.
+std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t count) {
+  if (const auto part = ir::divide_exactly(extent, Dim(count)))
+    return std::vector<Dim>(static_cast<std::size_t>(count), *part);
+  if (!extent.is_constant())
+    node.unsupported(
+        fmt::format("{} is not known to be a multiple of {}", extent.to_string(), count));
+  if (node.opset() < 18)
+    node.invalid(fmt::format("{} cannot be split into {} equal parts", extent.value(), count));
+  const std::int64_t part = (extent.value() + count - 1) / count;
+  std::vector<Dim> parts(static_cast<std::size_t>(count), Dim(part));
+  const std::int64_t last = extent.value() - part * (count - 1);
+  if (last < 0)
+    node.invalid(
+        fmt::format("{} cannot be split into {} parts of {}", extent.value(), count, part));
+  parts.back() = last;
+  return parts;
+}
+
+void split(NodeContext& node) {
+  const ValueId x = node.x();
+  const auto axis =
+      static_cast<std::size_t>(node.normalise_axis(node.attr_int("axis", 0), node.rank(x)));
+  const Dim extent = node.shape(x)[axis];
+  std::int64_t count = static_cast<std::int64_t>(node.output_count());
+  std::vector<Dim> parts;
+  if (node.opset() >= 13 && node.has_input(1)) {
+    parts = node.sizes(1, "split");
+  } else if (const auto given = node.opset() < 13 ? node.attr_ints("split") : std::nullopt) {
+    parts.assign(given->begin(), given->end());
+  } else {
+    if (node.opset() >= 18) count = node.attr_int("num_outputs", count);
+    if (count < 1 || count != static_cast<std::int64_t>(node.output_count()))
+      node.invalid(fmt::format("it has {} outputs for {} parts", node.output_count(), count));
+    parts = equal_parts(node, extent, count);
+  }
+  if (parts.size() != node.output_count())
+    node.invalid(fmt::format("it has {} outputs for {} parts", node.output_count(), parts.size()));
+  Dim sum(0);
+  for (const Dim& part : parts) {
+    if (part.is_constant() && part.value() < 0) node.invalid("a part has a negative size");
+    sum = sum + part;
+  }
+  if (sum != extent)
+    node.invalid(fmt::format("parts of {} sum to {}, but dimension {} of {} is {}",
+                             ir::to_string(parts), sum.to_string(), axis,
+                             ir::to_string(node.type(x)), extent.to_string()));
+  Dim start(0);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    SliceSpec spec(node.shape(x));
+    spec.starts[axis] = parts[i] == Dim(0) ? Dim(0) : start;
+    spec.shape[axis] = parts[i];
+    if (node.output_is_used(i)) node.output(i, add_slice(node, x, spec));
+    start = start + parts[i];
+  }
+}
+
+void concat(NodeContext& node) {
+  const auto inputs = node.all_inputs();
+  const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(inputs[0]));
+  node.output(inputs.size() == 1 ? inputs[0] : node.add("Concat", inputs, {{"axis", axis}}));
+}
+
+void gather(NodeContext& node) {
+  const ValueId data = node.input(0, "data"), indices = node.input(1, "indices");
+  if (!is_integer(node.dtype(indices)))
+    node.invalid("indices must be integers, but are " + ir::to_string(node.type(indices)));
+  const std::int64_t axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data));
+  node.output(node.add("Gather", {data, indices}, {{"axis", axis}}));
+}
+
+/// Negative pads take elements away, which ir does by slicing.
+void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std::int64_t>& axes,
+         double fill) {
+  ValueId x = node.input(0, "data");
+  if (pads.size() != 2 * axes.size())
+    node.invalid(fmt::format("{} pads are given for {} dimensions; there must be two for each",
+                             pads.size(), axes.size()));
+  const std::size_t rank = node.shape(x).size();
+  std::vector<Dim> begins(rank, Dim(0)), ends(rank, Dim(0));
+  SliceSpec crop(node.shape(x));
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<std::size_t>(axes[i]);
+    const auto read = [&](const Dim& pad, Dim& into) -> std::int64_t {
+      const auto least = ir::lower_bound(pad, node.builder().ranges());
+      if (!pad.is_constant() && (!least || *least < 0))
+        node.unsupported(fmt::format("a pad of {} may be negative", pad.to_string()));
+      if (pad.is_constant() && pad.value() < 0) return pad.value();
+      into = pad;
+      return 0;
+    };
+    const std::int64_t crop_begin = read(pads[i], begins[d]);
+    const std::int64_t crop_end = read(pads[i + axes.size()], ends[d]);
+    if (crop_begin == 0 && crop_end == 0) continue;
+    crop.starts[d] = Dim(0) - Dim(crop_begin);
+    crop.shape[d] = crop.shape[d] + Dim(crop_begin) + Dim(crop_end);
+    if (crop.shape[d].is_constant() && crop.shape[d].value() < 0)
+      node.invalid(fmt::format("pads leave less than nothing of dimension {} of {}", d,
+                               ir::to_string(node.type(x))));
+  }
+  x = add_slice(node, x, crop);
+  const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
+  if (!std::all_of(begins.begin(), begins.end(), is_zero) ||
+      !std::all_of(ends.begin(), ends.end(), is_zero))
+    x = node.add("Pad", {x}, {{"begins", begins}, {"ends", ends}, {"fill", fill}});
+  node.output(x);
+}
+
+void require_constant_mode(NodeContext& node) {
+  const std::string mode = node.attr_string("mode", "constant");
+  if (mode != "constant")
+    node.unsupported("mode '" + mode + "'; only mode 'constant' is supported");
+}
+
+std::vector<std::int64_t> all_axes(NodeContext& node) {
+  std::vector<std::int64_t> axes(node.shape(node.x()).size());
+  std::iota(axes.begin(), axes.end(), 0);
+  return axes;
+}
+
+void pad_attributes(NodeContext& node) {
+  require_constant_mode(node);
+  const auto pads = node.attr_ints("pads");
+  if (!pads) node.invalid("attribute 'pads' is missing");
+  pad(node, {pads->begin(), pads->end()}, all_axes(node), node.attr_float("value", 0));
+}
+
+void pad_inputs(NodeContext& node) {
+  require_constant_mode(node);
+  const double fill = node.has_input(2) ? node.scalar(2, "constant_value") : 0;
+  std::vector<std::int64_t> axes = all_axes(node);
+  if (node.opset() >= 18 && node.has_input(3)) {
+    axes = node.ints(3, "axes");
+    for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(node.x()));
+    node.normalise_axes(axes, node.rank(node.x()));  // refuses repeated ones
+  }
+  pad(node, node.sizes(1, "pads"), axes, fill);
+}
+
+constexpr OpRow kRows[] = {
+    {"Slice", 1, slice_attributes}, {"Slice", 10, slice_inputs}, {"Split", 2, split},
+    {"Concat", 4, concat},          {"Gather", 1, gather},       {"Pad", 2, pad_attributes},
+    {"Pad", 11, pad_inputs},
+};
+
+}  // namespace
+
+std::span<const OpRow> slice_ops() { return kRows; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,53 @@
+// Sizes as values: what small integer tensors hold, as Dims.
+#pragma once
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::frontend {
+
+/// Follows the shape arithmetic of a model (Shape -> Gather -> Mul -> Concat -> Reshape) by value.
+///
+/// Every such tensor is an ordinary value of the graph as well, so that it may also be used as
+/// data; where it only feeds shapes nothing reads that value and the builder drops it. The
+/// arithmetic is followed on the imported operators, not on ONNX's: one rule for each kind of
+/// operator covers every ONNX operator that is imported to it.
+class ShapeFolder {
+ public:
+  explicit ShapeFolder(ir::GraphBuilder& builder) : builder_(builder) {}
+
+  /// The contents of `value` in row-major order, if it is a small integer or boolean tensor (false
+  /// is 0) whose contents follow from constants and dimensions alone.
+  std::optional<std::vector<ir::Dim>> contents(ir::ValueId value);
+  /// The tensor behind `value` if it follows from constants alone and is not large.
+  std::optional<ir::Tensor> constant(ir::ValueId value);
+  /// A constant equal to `value` if its contents are known integers, else `value`.
+  ir::ValueId simplified(ir::ValueId value);
+
+  /// An int64 value that holds `dims`: a vector, or a scalar for `shape` {}.
+  ir::ValueId value_of(const std::vector<ir::Dim>& dims);
+  ir::ValueId scalar_of(const ir::Dim& dim);
+  /// 0, 1, .., n-1 as a vector of `dtype`. Throws Error(kUnsupported) if `n` has no upper bound
+  /// small enough to hold as a constant.
+  ir::ValueId iota(const ir::Dim& n, DType dtype);
+
+ private:
+  std::optional<std::vector<ir::Dim>> compute(ir::ValueId value);
+  std::optional<std::vector<ir::Dim>> fold_pointwise(const ir::Node& node,
+                                                     const ir::TensorType& type);
+  std::optional<std::vector<ir::Dim>> fold_view(const ir::Node& node, const ir::TensorType& type);
+  std::optional<std::vector<ir::Dim>> fold_gather(const ir::Node& node, const ir::TensorType& type);
+  std::optional<std::vector<ir::Dim>> fold_reduce(const ir::Node& node, const ir::TensorType& type);
+  ir::ValueId vector_of(const ir::Dim& dim);
+  ir::ValueId atom_value(const ir::DimAtom& atom);
+
+  ir::GraphBuilder& builder_;
+  std::unordered_map<std::int32_t, std::optional<std::vector<ir::Dim>>> contents_;
+  std::unordered_map<std::int32_t, std::optional<ir::Tensor>> constants_;
+  int depth_ = 0;
+};
+
+}  // namespace sinter::frontend
