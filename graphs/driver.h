@@ -61,7 +61,6 @@ class Entry<CUresult (*)(Args...)> {
   X(mem_free, cuMemFree)                            \
   X(mem_host_alloc, cuMemHostAlloc)                 \
   X(mem_free_host, cuMemFreeHost)                   \
-  X(memcpy_htod, cuMemcpyHtoD)                      \
   X(memcpy_htod_async, cuMemcpyHtoDAsync)           \
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync)           \
   X(memcpy_dtod_async, cuMemcpyDtoDAsync)           \

@@ -1,0 +1,55 @@
+// The steps of a plan with sizes and addresses bound: what a run launches.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "graphs/module.h"
+#include "runtime/cuda/device_plan.h"
+#include "runtime/cuda/matmul_cublaslt.h"
+#include "runtime/executor.h"
+
+namespace sinter::runtime {
+
+struct KernelLaunch {
+  CUfunction function = nullptr;
+  graphs::LaunchConfig config;
+  std::vector<std::uint64_t> values;  // of the parameters
+  std::vector<void*> arguments;       // into values
+};
+struct CopyLaunch {
+  CUdeviceptr target = 0, source = 0;
+  std::uint64_t bytes = 0;
+};
+struct ZeroFill {
+  CUdeviceptr target = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// One step; without work (monostate) if it has nothing to write for this shape.
+struct BoundStep {
+  std::size_t index = 0;  // in the plan
+  std::variant<std::monostate, KernelLaunch, MatmulLaunch, CopyLaunch, ZeroFill> work;
+
+  void launch(const graphs::Driver& driver, CUstream stream) const;
+  /// Kernels and library calls.
+  std::size_t launches() const;
+};
+
+/// The device address of every buffer of a plan for one bound shape; `is_foreign` marks those that
+/// are the user's and may be written by runs alone.
+struct BufferAddresses {
+  std::vector<CUdeviceptr> address;
+  std::vector<bool> is_foreign;
+};
+
+/// Chooses kernel variants and library algorithms. May time candidates on the context's stream and
+/// write arena and own output buffers doing so: nothing may be in flight. Throws Error naming the
+/// step.
+std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
+                                  const BufferAddresses& buffers, const MatmulContext& matmul);
+
+}  // namespace sinter::runtime

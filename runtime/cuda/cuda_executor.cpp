@@ -1,0 +1,373 @@
+#include "runtime/cuda/cuda_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace sinter::runtime {
+namespace {
+
+namespace fb = plan::fb;
+using graphs::Context;
+
+// Kernels access up to 16 bytes at a time from the start of every buffer.
+constexpr std::uint64_t kPointerAlignment = 16;
+// What NVIDIA recommends for cuBLASLt on Hopper.
+constexpr std::uint64_t kWorkspaceBytes = 32u << 20;
+
+std::string tuning_file(const plan::PlanData& plan, const SessionOptions& options) {
+  if (!options.tuning_cache.empty())
+    return (std::filesystem::path(options.tuning_cache) / "cublaslt.tuning").string();
+  return plan.path.empty() ? std::string() : plan.path + ".tuning";
+}
+
+std::string running_on(const Context& context) {
+  return fmt::format("running on GPU {} ({})", context.properties().index,
+                     context.properties().name);
+}
+
+}  // namespace
+
+std::size_t BoundRun::launches() const {
+  std::size_t count = output_copies.size();
+  for (const BoundStep& step : steps) count += step.launches();
+  return count;
+}
+
+CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
+                           std::shared_ptr<const plan::PlanData> plan,
+                           const SessionOptions& options)
+    : options_(options),
+      plan_(DevicePlan::acquire(environment, plan, options.device)),
+      stream_(plan_->context()),
+      done_(plan_->context(), false),
+      flush_(plan_->context()),
+      in_(plan_->context(), plan->meta.inputs.size(), true),
+      out_(plan_->context(), plan->meta.outputs.size(), options.output_memory == Memory::kHost),
+      input_pointers_(plan->meta.inputs.size()),
+      output_pointers_(plan->meta.outputs.size()),
+      cache_(options.graph_cache) {
+  if (!plan_->library()) return;
+  const Context& context = *plan_->context();
+  require_free_memory(context, kWorkspaceBytes,
+                      fmt::format("{} of workspace", format_bytes(kWorkspaceBytes)));
+  workspace_ = graphs::DeviceMemory(plan_->context(), kWorkspaceBytes);
+  tuning_ = TuningCache::open(tuning_file(*plan, options_),
+                              tuning_environment(context, plan_->library()->library()));
+}
+
+CudaExecutor::~CudaExecutor() {
+  // Memory must not be freed under a run in flight; its errors have nobody left to go to.
+  try {
+    await();
+  } catch (const Error&) {
+  }
+}
+
+void CudaExecutor::check_device_pointer(const TensorView& view, const std::string& what) const {
+  const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+  if (address % kPointerAlignment != 0)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is device memory at {:#x}, which is not aligned to {} bytes: copy "
+                            "it to an aligned allocation",
+                            what, address, kPointerAlignment));
+  const int device = plan_->context()->properties().index;
+  CUmemorytype type{};
+  int ordinal = -1;
+  const graphs::Driver& driver = this->driver();
+  if (driver.pointer_get_attribute.raw(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+          CUDA_SUCCESS ||
+      type != CU_MEMORYTYPE_DEVICE)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is given as device memory, but {:#x} is none", what, address));
+  if (driver.pointer_get_attribute.raw(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
+          CUDA_SUCCESS &&
+      ordinal != device)
+    throw Error(ErrorCode::kUsage, fmt::format("{} is memory of GPU {}, the session is on GPU {}",
+                                               what, ordinal, device));
+}
+
+void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
+  const Context::Scope scope(*plan_->context());
+  const std::uint64_t bytes = view.byte_count();
+  if (view.memory == Memory::kDevice) {
+    if (bytes > 0)
+      check_device_pointer(view, fmt::format("input '{}'", meta().inputs[index]->name));
+    const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+    addresses_changed_ = addresses_changed_ || input_pointers_[index] != address;
+    input_pointers_[index] = address;
+    return;
+  }
+  // A run in flight may still be reading the staging buffer.
+  await();
+  std::vector<std::uint64_t> wanted(input_pointers_.size());
+  wanted[index] = bytes;
+  if (in_.needs_growth(wanted)) {
+    forget_bound();
+    in_.reserve(wanted);
+  }
+  if (bytes > 0) std::memcpy(in_.host(index), view.data, bytes);
+  addresses_changed_ = addresses_changed_ || input_pointers_[index] != 0;
+  input_pointers_[index] = 0;
+}
+
+void CudaExecutor::set_output(std::size_t index, const TensorView& view) {
+  const Context::Scope scope(*plan_->context());
+  if (view.data) {
+    const std::string what = fmt::format("output '{}'", meta().outputs[index]->name);
+    if (view.memory != Memory::kDevice)
+      throw Error(ErrorCode::kUsage, fmt::format("{} can only be set to device memory", what));
+    check_device_pointer(view, what);
+  }
+  const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+  addresses_changed_ = addresses_changed_ || output_pointers_[index] != address;
+  output_pointers_[index] = address;
+}
+
+void CudaExecutor::forget_bound() {
+  bound_.reset();
+  last_run_.reset();
+  cache_.clear();
+}
+
+std::vector<std::uint64_t> CudaExecutor::input_sizes(const BoundShape& shape) const {
+  std::vector<std::uint64_t> sizes(input_pointers_.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (!input_pointers_[i]) sizes[i] = shape.bytes_of(*meta().buffers[meta().inputs[i]->buffer]);
+  return sizes;
+}
+
+std::vector<std::uint64_t> CudaExecutor::output_sizes(const BoundShape& shape) const {
+  std::vector<std::uint64_t> sizes(output_pointers_.size());
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (!output_pointers_[i]) sizes[i] = shape.bytes_of(*meta().buffers[meta().outputs[i]->buffer]);
+  return sizes;
+}
+
+void CudaExecutor::reserve_memory(const BoundShape& shape) {
+  const auto inputs = input_sizes(shape);
+  const auto outputs = output_sizes(shape);
+  const std::uint64_t arena_bytes = shape.layout.arena_bytes;
+  const bool arena_grows = arena_bytes > arena_.size();
+  const bool inputs_grow = in_.needs_growth(inputs);
+  const bool outputs_grow = out_.needs_growth(outputs);
+  if (!arena_grows && !inputs_grow && !outputs_grow) return;
+
+  await();
+  forget_bound();
+  if (outputs_grow) last_outputs_.clear();
+  // The old arena holds nothing between runs, so it makes room for the new one.
+  if (arena_grows) arena_ = {};
+  const std::uint64_t io =
+      (inputs_grow ? in_.size_after(inputs) : 0) + (outputs_grow ? out_.size_after(outputs) : 0);
+  const std::uint64_t arena = arena_grows ? arena_bytes : 0;
+  require_free_memory(
+      *plan_->context(), io + arena,
+      fmt::format("{} of arena, {} of inputs and outputs, besides {} of weights and {} of "
+                  "workspace that are there already",
+                  format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
+                  format_bytes(workspace_.size())));
+  in_.reserve(inputs);
+  out_.reserve(outputs);
+  if (arena_grows) {
+    arena_ = graphs::DeviceMemory(plan_->context(), arena_bytes);
+    // Library algorithms are timed on what is there: zeros rather than what somebody left.
+    driver().memset_d8_async(arena_.address(), 0, arena_bytes, stream_.handle());
+  }
+}
+
+graphs::GraphKey CudaExecutor::key(const BoundShape& shape) const {
+  graphs::GraphKey key;
+  key.reserve(shape.symbols.size() + input_pointers_.size() + output_pointers_.size());
+  for (const std::int64_t symbol : shape.symbols) key.push_back(static_cast<std::uint64_t>(symbol));
+  key.insert(key.end(), input_pointers_.begin(), input_pointers_.end());
+  key.insert(key.end(), output_pointers_.begin(), output_pointers_.end());
+  return key;
+}
+
+CUdeviceptr CudaExecutor::output_address(std::size_t index) const {
+  return output_pointers_[index] ? output_pointers_[index] : out_.device(index);
+}
+
+BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
+  BufferAddresses result;
+  const auto& buffers = meta().buffers;
+  result.address.resize(buffers.size());
+  result.is_foreign.resize(buffers.size());
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const fb::BufferT& buffer = *buffers[i];
+    CUdeviceptr& address = result.address[i];
+    switch (buffer.kind) {
+      case fb::BufferKind::Input: {
+        const CUdeviceptr given = input_pointers_[buffer.binding];
+        address = given ? given : in_.device(buffer.binding);
+        break;
+      }
+      case fb::BufferKind::Output:
+        address = output_address(buffer.binding);
+        result.is_foreign[i] = output_pointers_[buffer.binding] != 0;
+        break;
+      case fb::BufferKind::Weight: address = plan_->weights() + buffer.weight_offset; break;
+      case fb::BufferKind::Arena: address = arena_.address() + shape.layout.offsets[i]; break;
+    }
+  }
+  return result;
+}
+
+TensorView CudaExecutor::output_view(std::size_t index, const BoundShape& shape) const {
+  TensorView view;
+  view.dtype = static_cast<DType>(meta().outputs[index]->dtype);
+  view.shape = shape.output_shapes[index];
+  const bool on_host = options_.output_memory == Memory::kHost && !output_pointers_[index];
+  view.memory = on_host ? Memory::kHost : Memory::kDevice;
+  view.data = on_host ? static_cast<const void*>(out_.host(index))
+                      : reinterpret_cast<const void*>(output_address(index));
+  return view;
+}
+
+std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundShape>& shape) {
+  // Timing candidates writes to memory that a run in flight may be using, and an entry that the
+  // cache drops may be running.
+  await();
+  auto run = std::make_shared<BoundRun>();
+  run->shape = shape;
+  const BufferAddresses buffers = addresses(*shape);
+  MatmulContext matmul;
+  matmul.context = plan_->context();
+  matmul.library = plan_->library();
+  matmul.workspace = workspace_.address();
+  matmul.workspace_bytes = workspace_.size();
+  matmul.tuning = tuning_;
+  matmul.stream = stream_.handle();
+  matmul.flush = &flush_;
+  run->steps = bind_steps(*plan_, *shape, buffers, matmul);
+  if (tuning_) tuning_->save();
+  flush_.release();
+
+  const auto& outputs = meta().outputs;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const fb::BufferT& buffer = *meta().buffers[outputs[i]->buffer];
+    const std::uint64_t bytes = shape->bytes_of(buffer);
+    if ((buffer.kind != fb::BufferKind::Output || buffer.binding != i) && bytes > 0)
+      run->output_copies.push_back({output_address(i), buffers.address[outputs[i]->buffer], bytes});
+    run->outputs.push_back(output_view(i, *shape));
+  }
+  run->uploads = in_.copies(input_sizes(*shape));
+  if (options_.output_memory == Memory::kHost) run->downloads = out_.copies(output_sizes(*shape));
+  // What was timed and cleared for this binding is complete before it can be run on any stream.
+  stream_.synchronize();
+  if (options_.cuda_graphs) {
+    run->graph.emplace(graphs::Graph::capture(plan_->context(), stream_.handle(),
+                                              [&](CUstream s) { put_all(*run, s); }));
+    run->graph->upload(stream_.handle());
+    stream_.synchronize();
+  }
+  return run;
+}
+
+BoundRun& CudaExecutor::acquire(const std::shared_ptr<const BoundShape>& shape) {
+  if (bound_ && !addresses_changed_ && bound_->shape->symbols == shape->symbols) return *bound_;
+  reserve_memory(*shape);
+  graphs::GraphKey wanted = key(*shape);
+  std::shared_ptr<BoundRun> found = cache_.find(wanted);
+  if (!found) {
+    found = bind(shape);
+    cache_.insert(std::move(wanted), found);
+  }
+  bound_ = std::move(found);
+  addresses_changed_ = false;
+  return *bound_;
+}
+
+void CudaExecutor::prepare(const std::shared_ptr<const BoundShape>& shape) {
+  const Context::Scope scope(*plan_->context());
+  acquire(shape);
+}
+
+void CudaExecutor::put_compute(const BoundRun& run, CUstream stream) const {
+  for (const BoundStep& step : run.steps) step.launch(driver(), stream);
+  for (const CopyLaunch& copy : run.output_copies)
+    driver().memcpy_dtod_async(copy.target, copy.source, copy.bytes, stream);
+}
+
+void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
+  for (const RegionCopy& copy : run.uploads)
+    driver().memcpy_htod_async(in_.device_base() + copy.offset, in_.host_base() + copy.offset,
+                               copy.bytes, stream);
+  put_compute(run, stream);
+  for (const RegionCopy& copy : run.downloads)
+    driver().memcpy_dtoh_async(out_.host_base() + copy.offset, out_.device_base() + copy.offset,
+                               copy.bytes, stream);
+}
+
+void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* stream) {
+  const Context::Scope scope(*plan_->context());
+  acquire(shape);
+  CUstream target = stream ? static_cast<CUstream>(stream) : stream_.handle();
+  with_context(running_on(*plan_->context()), [&] {
+    // Runs share arena and staging: one on another stream starts behind the last.
+    if (in_flight_ && in_flight_stream_ != target) {
+      if (in_flight_stream_ == stream_.handle()) done_.record(in_flight_stream_);
+      done_.make_wait(target);
+    }
+    in_flight_ = true;
+    in_flight_stream_ = target;
+    last_run_ = bound_;
+    last_outputs_ = bound_->outputs;
+    if (bound_->graph)
+      bound_->graph->launch(target);
+    else
+      put_all(*bound_, target);
+    // At once: the user may destroy the stream before the run is awaited.
+    if (target != stream_.handle()) done_.record(target);
+  });
+}
+
+void CudaExecutor::await() {
+  if (!in_flight_) return;
+  in_flight_ = false;
+  const Context::Scope scope(*plan_->context());
+  with_context(running_on(*plan_->context()), [&] {
+    if (in_flight_stream_ == stream_.handle())
+      stream_.synchronize();
+    else
+      done_.synchronize();
+  });
+}
+
+TensorView CudaExecutor::output(std::size_t index) const {
+  if (last_outputs_.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("output '{}' was asked for before a run", meta().outputs[index]->name));
+  return last_outputs_[index];
+}
+
+MemoryAccount CudaExecutor::memory() const {
+  MemoryAccount account;
+  account.weights = plan_->weight_bytes();
+  account.workspace = workspace_.size();
+  account.io = in_.size() + out_.size();
+  if (bound_) {
+    account.arena = bound_->shape->layout.arena_bytes;
+    account.arena_without_reuse = bound_->shape->layout.unshared_bytes;
+  }
+  return account;
+}
+
+std::size_t CudaExecutor::launches() const { return bound_ ? bound_->launches() : 0; }
+
+std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
+                                             std::shared_ptr<const plan::PlanData> plan,
+                                             const SessionOptions& options) {
+  return std::make_unique<CudaExecutor>(environment, std::move(plan), options);
+}
+
+std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,
+                                             const SessionOptions& options) {
+  return make_cuda_executor(CudaEnvironment::system(), std::move(plan), options);
+}
+
+}  // namespace sinter::runtime

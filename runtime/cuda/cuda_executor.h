@@ -1,0 +1,99 @@
+// Runs plans on a GPU. Everything a run needs is bound, allocated and captured before it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graphs/graph_cache.h"
+#include "graphs/graph_exec.h"
+#include "graphs/memory.h"
+#include "graphs/stream.h"
+#include "runtime/cuda/bound_steps.h"
+#include "runtime/cuda/device_plan.h"
+#include "runtime/cuda/io_region.h"
+#include "runtime/executor.h"
+
+namespace sinter::runtime {
+
+/// make_cuda_executor for a given driver and library, for tests.
+std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
+                                             std::shared_ptr<const plan::PlanData> plan,
+                                             const SessionOptions& options);
+
+/// A plan bound to sizes and addresses: everything a run puts on a stream.
+struct BoundRun {
+  std::shared_ptr<const BoundShape> shape;
+  std::vector<BoundStep> steps;
+  std::vector<CopyLaunch> output_copies;  // outputs that live in other buffers
+  std::vector<RegionCopy> uploads, downloads;
+  std::vector<TensorView> outputs;
+  // Copies, steps and copies, in one launch; absent without CUDA graphs.
+  std::optional<graphs::GraphExec> graph;
+  // Steps alone, for timing; captured when first timed.
+  std::optional<graphs::GraphExec> compute_graph;
+
+  std::size_t launches() const;
+};
+
+class CudaExecutor final : public Executor {
+ public:
+  CudaExecutor(const CudaEnvironment& environment, std::shared_ptr<const plan::PlanData> plan,
+               const SessionOptions& options);
+  ~CudaExecutor() override;
+
+  void prepare(const std::shared_ptr<const BoundShape>& shape) override;
+  void set_input(std::size_t index, const TensorView& view) override;
+  void set_output(std::size_t index, const TensorView& view) override;
+  void run(const std::shared_ptr<const BoundShape>& shape, void* stream) override;
+  void await() override;
+  TensorView output(std::size_t index) const override;
+  MemoryAccount memory() const override;
+  std::size_t launches() const override;
+  double time_compute(bool cold) override;
+  std::vector<StepTime> profile() override;
+
+ private:
+  const plan::fb::PlanT& meta() const { return plan_->plan().meta; }
+  const graphs::Driver& driver() const { return plan_->context()->driver(); }
+
+  /// The bound run for `shape` and the addresses that are set: cached, or made now.
+  BoundRun& acquire(const std::shared_ptr<const BoundShape>& shape);
+  std::vector<std::uint64_t> input_sizes(const BoundShape& shape) const;
+  std::vector<std::uint64_t> output_sizes(const BoundShape& shape) const;
+  void reserve_memory(const BoundShape& shape);
+  graphs::GraphKey key(const BoundShape& shape) const;
+  std::shared_ptr<BoundRun> bind(const std::shared_ptr<const BoundShape>& shape);
+  BufferAddresses addresses(const BoundShape& shape) const;
+  CUdeviceptr output_address(std::size_t index) const;
+  TensorView output_view(std::size_t index, const BoundShape& shape) const;
+  void check_device_pointer(const TensorView& view, const std::string& what) const;
+  /// After memory has moved: what was bound to its addresses is void.
+  void forget_bound();
+
+  void put_all(const BoundRun& run, CUstream stream) const;
+  void put_compute(const BoundRun& run, CUstream stream) const;
+  void start_compute(BoundRun& run);
+  BoundRun& last_run(const char* what);
+
+  SessionOptions options_;
+  std::shared_ptr<const DevicePlan> plan_;
+  graphs::Stream stream_;
+  graphs::Event done_;  // recorded behind a run that others must wait for
+  FlushBuffer flush_;
+  std::shared_ptr<TuningCache> tuning_;
+  graphs::DeviceMemory workspace_, arena_;
+  IoRegion in_, out_;
+  // The user's device memory, or 0.
+  std::vector<CUdeviceptr> input_pointers_, output_pointers_;
+  graphs::GraphCache<BoundRun> cache_;
+  std::shared_ptr<BoundRun> bound_;     // bound last
+  std::shared_ptr<BoundRun> last_run_;  // run last, while its addresses are valid
+  std::vector<TensorView> last_outputs_;
+  bool addresses_changed_ = false;  // since bound_
+  bool in_flight_ = false;
+  CUstream in_flight_stream_ = nullptr;
+};
+
+}  // namespace sinter::runtime

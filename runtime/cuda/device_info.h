@@ -1,0 +1,35 @@
+// What of CUDA is found on this machine, for `sinter doctor`. Standard library only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sinter::runtime {
+
+struct GpuInfo {
+  int index = 0;
+  std::string name;
+  std::string architecture;  // "sm_90"
+  int multiprocessors = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t l2_bytes = 0;
+};
+
+struct CudaInfo {
+  bool has_driver = false;
+  std::string driver_problem;  // why not, and how to get it
+  int driver_version = 0;      // newest CUDA that the driver supports: 13000 for 13.0
+  std::vector<GpuInfo> gpus;
+  bool has_cublaslt = false;
+  std::string cublaslt_problem;
+  std::string cublaslt_path;
+  std::size_t cublaslt_version = 0;  // as the library reports it: 130000 for 13.0.0
+};
+
+/// Loads the driver and cuBLASLt as a session would. Problems are reported, not thrown; creates no
+/// context on any GPU.
+CudaInfo query_cuda();
+
+}  // namespace sinter::runtime

@@ -1,0 +1,76 @@
+// What all sessions of a plan share on one GPU: weights, kernels, the library handle.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "graphs/device.h"
+#include "graphs/memory.h"
+#include "graphs/module.h"
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::runtime {
+
+/// Where drivers and libraries come from: the machine, or a test.
+struct CudaEnvironment {
+  const graphs::Driver* driver = nullptr;
+  /// Called once per plan and GPU, if the plan has matrix products.
+  std::shared_ptr<const CublasLt> (*load_cublaslt)() = nullptr;
+
+  /// Throws Error(kDevice) if there is no driver or no GPU.
+  static CudaEnvironment system();
+};
+
+/// The index in `architectures` ("sm_90") that runs best on `gpu`: same major version, the highest
+/// minor version that is not above the GPU's; names with a suffix ("sm_90a") need the very GPU.
+/// Throws Error(kDevice) naming both sides and how to recompile.
+std::size_t choose_architecture(const std::vector<std::string>& architectures,
+                                const graphs::DeviceProperties& gpu);
+
+/// Immutable but for what its mutex guards; used by sessions on any thread.
+class DevicePlan {
+ public:
+  /// The plan on GPU `device`: an existing one that a session still holds, else weights are copied
+  /// and modules loaded. Throws Error(kDevice) if the plan is not for this GPU, Error(kOutOfMemory)
+  /// with the sizes if the weights do not fit.
+  static std::shared_ptr<const DevicePlan> acquire(
+      const CudaEnvironment& environment, const std::shared_ptr<const plan::PlanData>& plan,
+      int device);
+
+  const plan::PlanData& plan() const { return *plan_; }
+  const graphs::ContextPtr& context() const { return context_; }
+  /// Null if the plan has no matrix products.
+  const std::shared_ptr<const CublasLtHandle>& library() const { return library_; }
+  CUdeviceptr weights() const { return weights_.address(); }
+  std::uint64_t weight_bytes() const { return weights_.size(); }
+
+  /// The function of a kernel variant, allowed to use its shared memory.
+  CUfunction function(const plan::fb::KernelVariantT& variant) const;
+
+ private:
+  DevicePlan(const CudaEnvironment& environment, std::shared_ptr<const plan::PlanData> plan,
+             int device);
+  void load_kernels();
+  void load_weights();
+
+  std::shared_ptr<const plan::PlanData> plan_;
+  graphs::ContextPtr context_;
+  std::shared_ptr<const CublasLtHandle> library_;
+  graphs::DeviceMemory weights_;
+  std::vector<graphs::Module> modules_;
+  std::unordered_map<const plan::fb::KernelVariantT*, CUfunction> functions_;
+};
+
+/// Throws Error(kOutOfMemory) with `account` if less than `bytes` are free on the GPU.
+void require_free_memory(const graphs::Context& context, std::uint64_t bytes,
+                         const std::string& account);
+/// "1.50 GiB", "3.0 MiB", "512 bytes".
+std::string format_bytes(std::uint64_t bytes);
+
+}  // namespace sinter::runtime

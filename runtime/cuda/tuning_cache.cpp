@@ -1,0 +1,149 @@
+#include "runtime/cuda/tuning_cache.h"
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace sinter::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kFirstLine = "sinter-tuning 1";
+constexpr std::uintmax_t kMaxFileBytes = 64u << 20;
+
+// FNV-1a: against truncation and stray edits, not against an adversary; cuBLASLt checks every
+// algorithm again before it is used.
+std::uint64_t checksum(std::string_view text) {
+  std::uint64_t hash = 14695981039346656037ull;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ull;
+  return hash;
+}
+
+bool parse_hex(std::string_view text, std::uint64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// checksum \t environment \t problem \t blob as 8 hexadecimal words \t microseconds
+std::string print_entry(const std::string& environment, const std::string& problem,
+                        const TunedAlgorithm& algorithm) {
+  std::string blob;
+  for (const std::uint64_t word : algorithm.blob)
+    blob += fmt::format("{}{:016x}", blob.empty() ? "" : ",", word);
+  const std::string text =
+      fmt::format("{}\t{}\t{}\t{:.3f}", environment, problem, blob, algorithm.microseconds);
+  return fmt::format("{:016x}\t{}", checksum(text), text);
+}
+
+bool parse_blob(std::string_view text, AlgorithmBlob& blob) {
+  const auto words = split(text, ',');
+  if (words.size() != blob.size()) return false;
+  for (std::size_t i = 0; i < blob.size(); ++i)
+    if (!parse_hex(words[i], blob[i])) return false;
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<TuningCache> TuningCache::open(const std::string& file,
+                                               const std::string& environment) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, std::string>, std::shared_ptr<TuningCache>> caches;
+  const std::lock_guard lock(mutex);
+  std::error_code error;
+  std::string absolute = file.empty() ? file : fs::absolute(file, error).string();
+  if (error) absolute = file;
+  auto& cache = caches[{absolute, environment}];
+  if (!cache) cache.reset(new TuningCache(absolute, environment));
+  return cache;
+}
+
+TuningCache::TuningCache(std::string file, std::string environment)
+    : file_(std::move(file)), environment_(std::move(environment)), entries_(read(file_)) {}
+
+TuningCache::Entries TuningCache::read(const std::string& file) {
+  Entries entries;
+  std::error_code error;
+  if (file.empty() || !fs::is_regular_file(file, error) ||
+      fs::file_size(file, error) > kMaxFileBytes || error)
+    return entries;
+  std::ifstream stream(file);
+  std::string line;
+  if (!std::getline(stream, line) || line != kFirstLine) return entries;
+  while (std::getline(stream, line)) {
+    const std::size_t tab = line.find('\t');
+    std::uint64_t expected = 0;
+    if (tab == std::string::npos || !parse_hex(std::string_view(line).substr(0, tab), expected))
+      continue;
+    const std::string_view text = std::string_view(line).substr(tab + 1);
+    const auto fields = split(text, '\t');
+    TunedAlgorithm algorithm;
+    if (checksum(text) != expected || fields.size() != 4 || !parse_blob(fields[2], algorithm.blob))
+      continue;
+    const auto parsed = std::from_chars(fields[3].data(), fields[3].data() + fields[3].size(),
+                                        algorithm.microseconds);
+    if (parsed.ec != std::errc()) continue;
+    entries[{std::string(fields[0]), std::string(fields[1])}] = algorithm;
+  }
+  return entries;
+}
+
+std::optional<TunedAlgorithm> TuningCache::find(const std::string& problem) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find({environment_, problem});
+  if (at == entries_.end()) return std::nullopt;
+  return at->second;
+}
+
+void TuningCache::store(const std::string& problem, const TunedAlgorithm& algorithm) {
+  const std::lock_guard lock(mutex_);
+  entries_[{environment_, problem}] = algorithm;
+  dirty_ = true;
+}
+
+bool TuningCache::save() {
+  const std::lock_guard lock(mutex_);
+  if (!dirty_) return true;
+  dirty_ = false;
+  if (file_.empty()) return true;
+  for (auto& [key, algorithm] : read(file_)) entries_.try_emplace(key, algorithm);
+
+  std::error_code error;
+  fs::create_directories(fs::path(file_).parent_path(), error);
+  const std::string temporary = fmt::format("{}.{}.tmp", file_, ::getpid());
+  {
+    std::ofstream stream(temporary, std::ios::trunc);
+    stream << kFirstLine << '\n';
+    for (const auto& [key, algorithm] : entries_)
+      stream << print_entry(key.first, key.second, algorithm) << '\n';
+    stream.close();
+    if (!stream) {
+      fs::remove(temporary, error);
+      return false;
+    }
+  }
+  fs::rename(temporary, file_, error);
+  if (!error) return true;
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  return false;
+}
+
+}  // namespace sinter::runtime

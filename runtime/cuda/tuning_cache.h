@@ -1,0 +1,56 @@
+// Library algorithms that were chosen by timing them, kept between runs. No CUDA.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace sinter::runtime {
+
+/// The opaque description of a cuBLASLt algorithm.
+using AlgorithmBlob = std::array<std::uint64_t, 8>;
+
+struct TunedAlgorithm {
+  AlgorithmBlob blob{};
+  double microseconds = 0;
+};
+
+/// Algorithms by problem, for one environment: GPU, driver and library version. A file may hold
+/// those of several; entries of others are kept but never used. One text line an entry, with a
+/// checksum; a line that does not check, and a file that is no tuning file, are ignored and written
+/// anew. All methods may be called from any thread.
+class TuningCache {
+ public:
+  /// The cache for `file` and `environment`, one for the whole process, so that sessions agree. An
+  /// empty `file` keeps everything in memory. Never throws for a file that cannot be read.
+  static std::shared_ptr<TuningCache> open(const std::string& file, const std::string& environment);
+
+  std::optional<TunedAlgorithm> find(const std::string& problem) const;
+  void store(const std::string& problem, const TunedAlgorithm& algorithm);
+  /// Writes the file if something was stored since, keeping what other processes wrote meanwhile,
+  /// through a temporary file that is renamed. False if the file cannot be written: what was chosen
+  /// then lives as long as the process.
+  bool save();
+
+  /// Held while algorithms are timed: two searches at once would disturb each other and might
+  /// choose differently for one problem.
+  std::mutex& timing_mutex() { return timing_mutex_; }
+
+ private:
+  TuningCache(std::string file, std::string environment);
+  // by environment and problem
+  using Entries = std::map<std::pair<std::string, std::string>, TunedAlgorithm>;
+  static Entries read(const std::string& file);
+
+  std::string file_, environment_;
+  mutable std::mutex mutex_;
+  std::mutex timing_mutex_;
+  Entries entries_;
+  bool dirty_ = false;
+};
+
+}  // namespace sinter::runtime
