@@ -1,0 +1,284 @@
+#include "codegen/compile.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/lowering/describe.h"
+#include "codegen/lowering/library_lowering.h"
+#include "codegen/lowering/loop_lowering.h"
+#include "codegen/plan_buffers.h"
+#include "codegen/work.h"
+#include "ir/text/text.h"
+#ifdef SINTER_WITH_CUDA
+#include "codegen/cuda/cuda_kernels.h"
+#endif
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using plan::fb::LoopProgramT;
+using plan::fb::StepT;
+
+std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
+  std::vector<std::uint32_t> result;
+  for (const std::uint32_t value : values)
+    if (std::find(result.begin(), result.end(), value) == result.end()) result.push_back(value);
+  return result;
+}
+
+/// Steps whose kernels have one source: they differ in buffers alone.
+struct KernelGroup {
+  std::string name;  // of its first step
+  std::vector<std::size_t> steps;
+  std::vector<LoopProgramT> programs;  // one for each of steps
+  std::vector<std::string> origins;
+};
+
+class Compiler {
+ public:
+  Compiler(const Graph& graph, const CompileOptions& options)
+      : graph_(graph), options_(options), exprs_(graph.ranges()), buffers_(graph, exprs_) {}
+
+  CompiledPlan run() {
+    plan::fb::PlanT& plan = result_.parts.meta;
+    plan.compiler_version = SINTER_VERSION;
+    plan.target = options_.cuda ? "cuda" : "cpu";
+    for (const Node& node : graph_.nodes()) {
+      if (node.op->name == "Reshape") continue;  // the same buffer under another shape
+      const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
+      with_context(fmt::format("lowering '{}' ({})", name, describe(node)),
+                   [&] { add_step(node, name); });
+      ++nodes_done_;
+      if (options_.progress && !options_.cuda)
+        options_.progress(nodes_done_, graph_.nodes().size());
+    }
+    for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
+    if (options_.cuda) compile_kernels();
+    set_lifetimes();
+    buffers_.write(result_.parts);
+    for (StepT& step : steps_) plan.steps.push_back(std::make_unique<StepT>(std::move(step)));
+    for (const ir::State& state : graph_.states()) {
+      auto entry = std::make_unique<plan::fb::StateT>();
+      entry->input = static_cast<std::uint32_t>(state.input);
+      entry->output = static_cast<std::uint32_t>(state.output);
+      plan.states.push_back(std::move(entry));
+    }
+    write_manifest(plan);
+    plan.graph_text = ir::print(graph_);
+    exprs_.write(plan);
+    return std::move(result_);
+  }
+
+ private:
+  void add_step(const Node& node, const std::string& name) {
+    if (node.op->kind != ir::OpKind::kFused || !node.body)
+      throw Error(ErrorCode::kUnsupported,
+                  "only fused regions and reshapes can be compiled; the passes must have wrapped "
+                  "every other operator");
+    std::vector<std::uint32_t> inputs, outputs;
+    for (const ir::ValueId value : node.inputs) inputs.push_back(buffers_.of(value));
+    for (const ir::ValueId value : node.outputs) outputs.push_back(buffers_.of(value));
+    StepT step;
+    step.name = name;
+    step.origins = node.origins;
+    step.reads = unique(inputs);
+    step.writes = unique(outputs);
+    const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
+    const std::string& family = node.attrs.get_string("family");
+    if (family == "pointwise" || family == "reduction") {
+      LoopProgramT program = lower_region(*node.body, inputs, outputs, exprs_);
+      set_work(step, work_of(program, exprs_, size));
+      // What a body carries but its outputs do not need is not read.
+      std::erase_if(step.reads, [&](std::uint32_t buffer) {
+        return std::find(program.buffers.begin(), program.buffers.end(), buffer) ==
+               program.buffers.end();
+      });
+      if (options_.cuda) {
+        add_to_group(name, node.origins, std::move(program));
+      } else {
+        plan::fb::LoopStepT loop;
+        loop.program = std::make_unique<LoopProgramT>(std::move(program));
+        step.work.Set(std::move(loop));
+        ++result_.stats.kernels;
+      }
+    } else if (family == "matmul") {
+      auto work = lower_matmul(*node.body, inputs, outputs, exprs_, options_.tf32);
+      set_work(step, work_of(work, exprs_, size));
+      step.work.Set(std::move(work));
+    } else if (family == "conv" && !options_.cuda) {
+      auto work = lower_conv(*node.body, inputs, outputs, exprs_);
+      set_work(step, work_of(work, exprs_, size));
+      step.work.Set(std::move(work));
+    } else {
+      throw Error(ErrorCode::kUnsupported, fmt::format("target {} has no lowering of family '{}'",
+                                                       result_.parts.meta.target, family));
+    }
+    steps_.push_back(std::move(step));
+  }
+
+  void set_work(StepT& step, const StepWork& work) {
+    step.bytes_read = exprs_.intern(work.bytes_read);
+    step.bytes_written = exprs_.intern(work.bytes_written);
+    step.flops = exprs_.intern(work.flops);
+  }
+
+  void add_copy(const PlanBuffers::Copy& copy) {
+    StepT step;
+    step.name = fmt::format("copy_{}", steps_.size());
+    step.reads = {copy.source};
+    step.writes = {copy.target};
+    const ir::Dim bytes = buffers_.size(copy.target).bytes;
+    set_work(step, {bytes, bytes, ir::Dim(0)});
+    plan::fb::CopyStepT work;
+    work.source = copy.source;
+    work.target = copy.target;
+    work.bytes = exprs_.intern(bytes);
+    step.work.Set(std::move(work));
+    steps_.push_back(std::move(step));
+  }
+
+  /// Puts the step that is about to be added with those that can share its kernel.
+  void add_to_group(const std::string& name, const std::vector<std::string>& origins,
+                    LoopProgramT program) {
+    LoopProgramT local = program;
+    std::string signature;
+    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) {
+      signature += fmt::format("{} ", to_string(buffers_.type(local.buffers[b])));
+      local.buffers[b] = b;
+    }
+    signature += print_loop_program(local, exprs_);
+    const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
+    if (added) groups_.push_back({name, {}, {}, {}});
+    KernelGroup& group = groups_[at->second];
+    group.steps.push_back(steps_.size());
+    group.programs.push_back(std::move(program));
+    group.origins.insert(group.origins.end(), origins.begin(), origins.end());
+  }
+
+#ifdef SINTER_WITH_CUDA
+  void compile_kernels() {
+    plan::fb::PlanT& plan = result_.parts.meta;
+    if (options_.architectures.empty())
+      throw Error(ErrorCode::kUsage,
+                  "no GPU architecture to compile for: name one, as in --target=cuda:sm_90");
+    plan.architectures = options_.architectures;
+    std::vector<std::string> sources;
+    for (const KernelGroup& group : groups_) {
+      with_context(fmt::format("generating kernel '{}'", group.name),
+                   [&] { sources.push_back(emit(group, sources.size())); });
+    }
+    result_.stats.kernels = sources.size();
+    if (sources.empty()) return;
+    NvrtcOptions nvrtc;
+    nvrtc.threads = options_.threads;
+    nvrtc.cache_dir = options_.cache_dir;
+    nvrtc.progress = options_.progress;
+    NvrtcStats stats;
+    auto compiled = compile_cuda(sources, options_.architectures, nvrtc, stats);
+    result_.stats.cache_hits = stats.cache_hits;
+    result_.stats.nvrtc_seconds = stats.seconds;
+    plan.cuda_version = static_cast<std::uint32_t>(stats.version);
+    std::uint64_t code_end = 0, source_end = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const auto source = std::make_shared<const std::string>(std::move(sources[g]));
+      result_.parts.sources.push_back(
+          {source_end, std::as_bytes(std::span(source->data(), source->size())), source});
+      for (std::size_t a = 0; a < options_.architectures.size(); ++a) {
+        const auto code =
+            std::make_shared<const std::vector<std::byte>>(std::move(compiled[g][a].cubin));
+        constexpr std::uint64_t kCodeAlignment = 64;
+        code_end = (code_end + kCodeAlignment - 1) / kCodeAlignment * kCodeAlignment;
+        auto module = std::make_unique<plan::fb::ModuleT>();
+        module->target = options_.architectures[a];
+        module->offset = code_end;
+        module->size = code->size();
+        module->source_offset = source_end;
+        module->source_size = source->size();
+        module->name = groups_[g].name;
+        result_.parts.modules.push_back({code_end, *code, code});
+        plan.modules.push_back(std::move(module));
+        code_end += code->size();
+      }
+      source_end += source->size();
+    }
+  }
+
+  /// Writes the kernel of group number `index` and points its steps at it.
+  std::string emit(const KernelGroup& group, std::size_t index) {
+    KernelRequest request;
+    request.program = &group.programs[0];
+    request.name = group.name;
+    request.origins = group.origins;
+    std::sort(request.origins.begin(), request.origins.end());
+    request.origins.erase(std::unique(request.origins.begin(), request.origins.end()),
+                          request.origins.end());
+    for (const std::uint32_t buffer : request.program->buffers)
+      request.buffer_types.push_back(buffers_.type(buffer));
+    EmittedKernel kernel = emit_cuda(request, exprs_);
+    for (auto& variant : kernel.step.variants)
+      variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
+    const std::vector<std::uint32_t>& first = group.programs[0].buffers;
+    for (std::size_t s = 0; s < group.steps.size(); ++s) {
+      plan::fb::KernelStepT work = kernel.step;
+      for (auto& arg : work.args) {
+        if (arg.kind() != plan::fb::ArgKind::Buffer) continue;
+        const auto position = std::find(first.begin(), first.end(), arg.index()) - first.begin();
+        arg = plan::fb::KernelArg(arg.kind(),
+                                  group.programs[s].buffers[static_cast<std::size_t>(position)]);
+      }
+      steps_[group.steps[s]].work.Set(std::move(work));
+    }
+    return std::move(kernel.source);
+  }
+#else
+  void compile_kernels() {
+    throw Error(ErrorCode::kUnsupported,
+                "this build of Sinter is CPU-only: build it where a CUDA toolkit is found (or run "
+                "tools/setup --cuda) to compile for target cuda");
+  }
+#endif
+
+  void set_lifetimes() {
+    for (std::size_t s = 0; s < steps_.size(); ++s)
+      for (const auto* list : {&steps_[s].reads, &steps_[s].writes})
+        for (const std::uint32_t buffer : *list)
+          buffers_.use(buffer, static_cast<std::uint32_t>(s));
+  }
+
+  void write_manifest(plan::fb::PlanT& plan) const {
+    plan.manifest = std::make_unique<plan::fb::ManifestT>();
+    plan.manifest->model_name = options_.model_name;
+    plan.manifest->model_hash = options_.model_hash;
+    plan.manifest->nodes_imported = static_cast<std::uint32_t>(options_.nodes_imported);
+    plan.manifest->precision_notes = options_.precision_notes;
+    for (const auto& [key, value] : options_.options) {
+      auto option = std::make_unique<plan::fb::OptionT>();
+      option->key = key;
+      option->value = value;
+      plan.manifest->options.push_back(std::move(option));
+    }
+  }
+
+  const Graph& graph_;
+  const CompileOptions& options_;
+  ExprTable exprs_;
+  PlanBuffers buffers_;
+  std::vector<StepT> steps_;
+  std::vector<KernelGroup> groups_;
+  std::map<std::string, std::size_t> group_by_signature_;
+  std::size_t nodes_done_ = 0;
+  CompiledPlan result_;
+};
+
+}  // namespace
+
+CompiledPlan compile(const Graph& graph, const CompileOptions& options) {
+  return Compiler(graph, options).run();
+}
+
+}  // namespace sinter::codegen
