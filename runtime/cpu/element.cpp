@@ -1,0 +1,87 @@
+#include "runtime/cpu/element.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace sinter::runtime::cpu {
+namespace {
+
+template <typename T>
+T read(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+template <typename T>
+void write(std::byte* p, T value) {
+  std::memcpy(p, &value, sizeof value);
+}
+
+}  // namespace
+
+float half_to_float(std::uint16_t bits) {
+  return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+}
+
+std::uint16_t float_to_half(float value) {
+  return __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value));
+}
+
+std::uint16_t float_to_bfloat(float value) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+double load_double(DType dtype, const std::byte* p) {
+  switch (dtype) {
+    case DType::kFloat16: return half_to_float(read<std::uint16_t>(p));
+    case DType::kBFloat16: return bfloat_to_float(read<std::uint16_t>(p));
+    case DType::kFloat32: return read<float>(p);
+    case DType::kFloat64: return read<double>(p);
+    default: return static_cast<double>(load_int(dtype, p));
+  }
+}
+
+void store_double(DType dtype, std::byte* p, double value) {
+  switch (dtype) {
+    case DType::kFloat16: write(p, float_to_half(static_cast<float>(value))); return;
+    case DType::kBFloat16: write(p, float_to_bfloat(static_cast<float>(value))); return;
+    case DType::kFloat32: write(p, static_cast<float>(value)); return;
+    case DType::kFloat64: write(p, value); return;
+    default: store_int(dtype, p, static_cast<std::int64_t>(value)); return;
+  }
+}
+
+std::int64_t load_int(DType dtype, const std::byte* p) {
+  switch (dtype) {
+    case DType::kBool: return read<std::uint8_t>(p) != 0 ? 1 : 0;
+    case DType::kInt8: return read<std::int8_t>(p);
+    case DType::kInt16: return read<std::int16_t>(p);
+    case DType::kInt32: return read<std::int32_t>(p);
+    case DType::kInt64: return read<std::int64_t>(p);
+    case DType::kUInt8: return read<std::uint8_t>(p);
+    case DType::kUInt16: return read<std::uint16_t>(p);
+    case DType::kUInt32: return read<std::uint32_t>(p);
+    case DType::kUInt64: return static_cast<std::int64_t>(read<std::uint64_t>(p));
+    default: return static_cast<std::int64_t>(load_double(dtype, p));
+  }
+}
+
+void store_int(DType dtype, std::byte* p, std::int64_t value) {
+  switch (dtype) {
+    case DType::kBool: write(p, static_cast<std::uint8_t>(value != 0)); return;
+    case DType::kInt8:
+    case DType::kUInt8: write(p, static_cast<std::uint8_t>(value)); return;
+    case DType::kInt16:
+    case DType::kUInt16: write(p, static_cast<std::uint16_t>(value)); return;
+    case DType::kInt32:
+    case DType::kUInt32: write(p, static_cast<std::uint32_t>(value)); return;
+    case DType::kInt64:
+    case DType::kUInt64: write(p, value); return;
+    default: store_double(dtype, p, static_cast<double>(value)); return;
+  }
+}
+
+}  // namespace sinter::runtime::cpu

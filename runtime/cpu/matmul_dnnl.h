@@ -1,0 +1,77 @@
+// Matrix products through oneDNN.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "runtime/executor.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::runtime::cpu {
+
+/// Weights in the layouts that primitives prefer, shared by all sessions of one plan and made once
+/// for each layout. Safe for several threads.
+class PackedWeights {
+ public:
+  /// Implemented over dnnl::memory; kept out of this header.
+  struct Entry;
+
+  PackedWeights();
+  ~PackedWeights();
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
+  /// The entry of weight buffer `buffer` for a layout, made by `make` if it is new.
+  template <typename Make>
+  std::shared_ptr<const Entry> find_or_make(std::uint32_t buffer, const std::string& layout,
+                                            Make&& make) {
+    const std::lock_guard lock(mutex_);
+    auto& entry = entries_[{buffer, layout}];
+    if (!entry) entry = make();
+    return entry;
+  }
+  /// Bytes of all copies.
+  std::uint64_t bytes() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::uint32_t, std::string>, std::shared_ptr<const Entry>> entries_;
+};
+
+/// One product for one bound shape.
+class MatmulDnnl {
+ public:
+  /// `plan` and `shape` have been checked. Weights are packed here. Throws Error(kUnsupported) for
+  /// a type that no product takes.
+  MatmulDnnl(const plan::PlanData& plan, const plan::fb::MatmulStepT& step, const BoundShape& shape,
+             PackedWeights& weights);
+  ~MatmulDnnl();
+  MatmulDnnl(MatmulDnnl&&) noexcept;
+
+  /// `buffers` has the address of each of plan.buffers.
+  void execute(std::span<std::byte* const> buffers);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// One convolution for one bound shape.
+class ConvDnnl {
+ public:
+  ConvDnnl(const plan::PlanData& plan, const plan::fb::ConvStepT& step, const BoundShape& shape,
+           PackedWeights& weights);
+  ~ConvDnnl();
+  ConvDnnl(ConvDnnl&&) noexcept;
+
+  void execute(std::span<std::byte* const> buffers);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sinter::runtime::cpu

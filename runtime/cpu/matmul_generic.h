@@ -1,0 +1,40 @@
+// Matrix products of the types that oneDNN does not multiply on every CPU (float16, bfloat16,
+// float64, integers), and of empty sizes: correct, blocked over rows, not fast.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "runtime/executor.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::runtime::cpu {
+
+class MatmulGeneric {
+ public:
+  /// Throws Error(kUnsupported) for operands of different classes of type.
+  MatmulGeneric(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
+                const BoundShape& shape);
+  void execute(std::span<std::byte* const> buffers) const;
+
+ private:
+  struct Operand {
+    std::uint32_t buffer = 0;
+    DType dtype = DType::kFloat32;
+    std::int64_t offset = 0, row_stride = 0, col_stride = 0;
+    std::vector<std::int64_t> batch_strides;
+    std::int64_t start(std::span<const std::int64_t> index) const;
+  };
+  template <typename Accumulator>
+  void run(std::span<std::byte* const> buffers) const;
+
+  std::int64_t m_ = 0, n_ = 0, k_ = 0, batches_ = 1;
+  std::vector<std::int64_t> batch_;
+  Operand a_, b_, d_, residual_;
+  bool has_residual_ = false;
+  std::int64_t bias_ = -1;
+  double alpha_ = 1;
+  plan::fb::Activation activation_ = plan::fb::Activation::None;
+};
+
+}  // namespace sinter::runtime::cpu
