@@ -1,6 +1,8 @@
 // What this machine has: GPUs, drivers, libraries.
 #pragma once
 
+#include <sinter/sinter.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +11,10 @@ namespace sinter::tools {
 
 /// "sm_90" of the first GPU, or nothing where there is no usable GPU or this build has no CUDA.
 std::optional<std::string> first_gpu_architecture();
+
+/// Creates the context of `device`, if `plan` is for CUDA, and keeps it to the end of the process.
+/// Returns the microseconds that took.
+double create_context(const Plan& plan, int device);
 
 /// One line for each thing that doctor looks for.
 struct Finding {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/support/devices.h"
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
 #include "tools/verbs/verbs.h"
@@ -28,9 +29,10 @@ std::vector<std::string> row(const std::string& name, const Statistics& s) {
 }
 
 void run(const Options& options, const Console& console) {
+  const double context = create_context(Plan::load(options.plan), options.session.device);
+  auto start = std::chrono::steady_clock::now();
   const auto plan = Plan::load(options.plan);
   const auto inputs = make_inputs(plan.inputs(), options.inputs);
-  auto start = std::chrono::steady_clock::now();
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
@@ -90,6 +92,7 @@ void run(const Options& options, const Console& console) {
                   {"device_to_host_us", to_json(d2h)},
                   {"latency_us", to_json(all)},
                   {"throughput_per_s", throughput},
+                  {"context_us", context},
                   {"first_result_us", first},
                   {"launches", session.launches()},
                   {"bytes_moved", session.bytes_moved()},
