@@ -40,7 +40,8 @@ std::vector<bool> instrs_per_element(const fb::PlanT& plan, const fb::LoopProgra
       case fb::InstrKind::Load:
         result[i] = access_per_element(*program.accesses[instr.access]);
         break;
-      case fb::InstrKind::Constant: result[i] = false; break;
+      case fb::InstrKind::Constant:
+      case fb::InstrKind::Size: result[i] = false; break;
       case fb::InstrKind::Op:
         result[i] = std::any_of(instr.args.begin(), instr.args.end(),
                                 [&](std::uint32_t arg) { return result[arg]; });

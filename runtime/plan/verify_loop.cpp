@@ -126,6 +126,9 @@ void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::si
     }
   }
   switch (instr.kind) {
+    case fb::InstrKind::Size:
+      check.expression(instr.expression, "a size instruction");
+      [[fallthrough]];
     case fb::InstrKind::Load:
     case fb::InstrKind::Constant:
       if (!instr.args.empty()) check.fail("instruction {} has operands", index);
