@@ -8,6 +8,7 @@
 #include <cctype>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -118,6 +119,7 @@ class Importer {
   void read_graph_inputs() {
     GraphInputs inputs = read_inputs(graph_, initializer_names_, options_, warnings_);
     for (const auto& [symbol, range] : inputs.ranges) builder_.range(symbol, range);
+    defaulted_ = std::move(inputs.defaulted);
     for (GraphInput& input : inputs.inputs) {
       const ir::ValueId value = builder_.input(input.name, std::move(input.type));
       values_.emplace(std::move(input.name), value);
@@ -169,8 +171,9 @@ class Importer {
     std::vector<bool> used;
     for (const std::string& name : node.output())
       used.push_back(!name.empty() && structure_.used.count(name) != 0);
-    NodeContext context(node, {builder_, folder_, external_, model_, opset_}, std::move(inputs),
-                        std::move(used));
+    NodeContext context(
+        node, {builder_, folder_, external_, model_, opset_, label, defaulted_, warnings_},
+        std::move(inputs), std::move(used));
     try {
       const ir::GraphBuilder::OriginScope scope(builder_, {label});
       row->import(context);
@@ -300,6 +303,7 @@ class Importer {
   std::unordered_map<std::string, int> unreadable_;  // initializers, with their ONNX type
   std::unordered_map<std::string, ir::ValueId> values_;
   std::unordered_map<std::string, const onnx::ValueInfoProto*> declared_;
+  std::set<std::string, std::less<>> defaulted_;
   std::vector<std::string> unsupported_;
   std::vector<std::string> warnings_;
 };

@@ -178,6 +178,8 @@ class InputReader {
       ir::Range range{1, kDefaultMaxDim, nullptr};
       if (const auto given = options_.ranges.find(symbol); given != options_.ranges.end())
         range = given->second;
+      else
+        result_.defaulted.insert(symbol);
       if (range.min < 0 || range.min > range.max)
         usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",
                           range.min, range.max, symbol));

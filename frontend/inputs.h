@@ -1,6 +1,8 @@
 // The model's inputs: element types, shapes, and the names and ranges of symbolic dimensions.
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -24,8 +26,9 @@ struct GraphInput {
 };
 
 struct GraphInputs {
-  std::vector<GraphInput> inputs;  // in the model's order, without initializers
-  ir::Ranges ranges;               // of every symbol in them
+  std::vector<GraphInput> inputs;                // in the model's order, without initializers
+  ir::Ranges ranges;                             // of every symbol in them
+  std::set<std::string, std::less<>> defaulted;  // symbols whose range the user did not give
 };
 
 /// Reads the inputs of `graph` that are not in `initializers` and applies `options`.

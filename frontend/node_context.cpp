@@ -46,8 +46,8 @@ std::vector<ir::Dim> NodeContext::sizes(std::size_t i, std::string_view what) co
                         ir::to_string(type(value))));
   if (auto dims = env_.folder.contents(value)) return *dims;
   unsupported(fmt::format(
-      "its {} (input {}, '{}') depends on the data of the model's inputs; sizes must follow from "
-      "constants and input shapes",
+      "the value of its {} (input {}, '{}') depends on the data of the model's inputs; it must "
+      "follow from constants and input shapes",
       what, i, node_.input(static_cast<int>(i))));
 }
 
@@ -62,8 +62,9 @@ std::vector<std::int64_t> NodeContext::ints(std::size_t i, std::string_view what
   std::vector<std::int64_t> values;
   for (const ir::Dim& dim : sizes(i, what)) {
     if (!dim.is_constant())
-      unsupported(fmt::format("its {} (input {}, '{}') contains {}; only constants are supported",
-                              what, i, node_.input(static_cast<int>(i)), dim.to_string()));
+      unsupported(fmt::format(
+          "the value of its {} (input {}, '{}') has {} in it; only constants are supported", what,
+          i, node_.input(static_cast<int>(i)), dim.to_string()));
     values.push_back(dim.value());
   }
   return values;
@@ -73,7 +74,7 @@ double NodeContext::scalar(std::size_t i, std::string_view what) const {
   const ir::ValueId value = input(i, what);
   const auto tensor = env_.folder.constant(value);
   if (!tensor)
-    unsupported(fmt::format("its {} (input {}, '{}') is not a constant", what, i,
+    unsupported(fmt::format("the value of its {} (input {}, '{}') is not a constant", what, i,
                             node_.input(static_cast<int>(i))));
   if (tensor->element_count() != 1)
     invalid(fmt::format("input {} ({}) must have one element, but is {}", i, what,
@@ -171,6 +172,19 @@ std::vector<std::int64_t> NodeContext::normalise_axes(std::vector<std::int64_t> 
   if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end())
     invalid(fmt::format("axis {} is given twice", *twice));
   return axes;
+}
+
+void NodeContext::limit(const ir::Dim& dim, std::int64_t max) {
+  const auto symbol = dim.as_symbol();
+  if (!symbol || env_.defaulted.count(*symbol) == 0) return;
+  ir::Range range = builder().ranges().find(*symbol)->second;
+  if (max >= range.max || max < range.min) return;
+  range.max = max;
+  builder().range(*symbol, range);
+  env_.warnings.push_back(
+      fmt::format("dimension '{}' is limited to {}..{}, as node '{}' uses it on a dimension of {}; "
+                  "give a range to say otherwise",
+                  *symbol, range.min, max, env_.label, max));
 }
 
 ir::ValueId NodeContext::reshape(ir::ValueId value, const ir::Shape& shape) {

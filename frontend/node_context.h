@@ -29,6 +29,10 @@ class NodeContext {
     ExternalData& external;
     std::shared_ptr<const void> model;  // keeps the node's tensors alive
     std::int64_t opset = 0;
+    std::string label;  // the node's name in messages
+    /// Symbols whose range is Sinter's default: it may be narrowed.
+    std::set<std::string, std::less<>>& defaulted;
+    std::vector<std::string>& warnings;
   };
   /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
   /// false for outputs without a name or without a reader.
@@ -87,6 +91,11 @@ class NodeContext {
   std::int64_t normalise_axis(std::int64_t axis, std::int64_t rank) const;
   /// Likewise for several; throws Error(kInvalidModel) for a repeated one. Sorted.
   std::vector<std::int64_t> normalise_axes(std::vector<std::int64_t> axes, std::int64_t rank) const;
+
+  /// Says that the model works for `dim` <= `max` only, as where it takes the first `dim` rows of a
+  /// table of `max` rows. If `dim` is a symbol whose range the user did not give, that range is
+  /// narrowed (with a warning); anything else is left as it is.
+  void limit(const ir::Dim& dim, std::int64_t max);
 
   /// Adds a node of one output.
   ir::ValueId add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {

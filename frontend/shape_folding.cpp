@@ -474,10 +474,24 @@ ir::ValueId ShapeFolder::iota(const Dim& n, DType dtype) {
   const ir::ValueId all = builder_.constant(
       ir::Tensor::from_doubles(dtype, {static_cast<std::int64_t>(values.size())}, values));
   if (n.is_constant()) return all;
-  return builder_.add("Slice", {all},
-                      {{"starts", std::vector<Dim>{Dim(0)}},
-                       {"steps", std::vector<std::int64_t>{1}},
-                       {"shape", std::vector<Dim>{n}}});
+  const ir::ValueId part = builder_.add("Slice", {all},
+                                        {{"starts", std::vector<Dim>{Dim(0)}},
+                                         {"steps", std::vector<std::int64_t>{1}},
+                                         {"shape", std::vector<Dim>{n}}});
+  iotas_.emplace(part.index, n);
+  return part;
+}
+
+std::optional<Dim> ShapeFolder::length_of_iota(ir::ValueId value) const {
+  for (int step = 0; step < kMaxDepth; ++step) {
+    if (const auto found = iotas_.find(value.index); found != iotas_.end()) return found->second;
+    const ir::Node* node = builder_.producer(value);
+    if (node == nullptr) break;
+    const std::string& op = node->op->name;
+    if (op != "Reshape" && op != "Expand" && op != "Cast") break;
+    value = node->inputs[0];
+  }
+  return std::nullopt;
 }
 
 }  // namespace sinter::frontend

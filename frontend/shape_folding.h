@@ -33,6 +33,8 @@ class ShapeFolder {
   /// 0, 1, .., n-1 as a vector of `dtype`. Throws Error(kUnsupported) if `n` has no upper bound
   /// small enough to hold as a constant.
   ir::ValueId iota(const ir::Dim& n, DType dtype);
+  /// n, if `value` holds the numbers of iota(n), perhaps reshaped, repeated or of another type.
+  std::optional<ir::Dim> length_of_iota(ir::ValueId value) const;
 
  private:
   std::optional<std::vector<ir::Dim>> compute(ir::ValueId value);
@@ -47,6 +49,7 @@ class ShapeFolder {
   ir::GraphBuilder& builder_;
   std::unordered_map<std::int32_t, std::optional<std::vector<ir::Dim>>> contents_;
   std::unordered_map<std::int32_t, std::optional<ir::Tensor>> constants_;
+  std::unordered_map<std::int32_t, ir::Dim> iotas_;
   int depth_ = 0;
 };
 

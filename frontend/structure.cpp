@@ -107,10 +107,17 @@ std::int64_t checked_opset(const onnx::ModelProto& model) {
     version = import.version();
     found = true;
   }
-  if (!found)
-    invalid(
+  if (!found) {
+    const auto& nodes = model.graph().node();
+    const auto node = std::find_if(nodes.begin(), nodes.end(), [](const auto& candidate) {
+      return is_onnx_domain(candidate.domain());
+    });
+    if (node == nodes.end() && model.opset_import_size() > 0) return 0;
+    invalid(fmt::format(
         "the model does not say which version of the ai.onnx operator set it uses (no "
-        "opset_import): it is truncated or not written by an ONNX exporter");
+        "opset_import){}: it is truncated or not written by an ONNX exporter",
+        node == nodes.end() ? "" : fmt::format(", but has a node {}", node->op_type())));
+  }
   if (version < kMinOpset || version > kMaxOpset)
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("the model uses version {} of the ai.onnx operator set; supported are "

@@ -24,8 +24,9 @@ bool is_onnx_domain(const std::string& domain);
 /// The node's name, or "<op type>_<index>" for a node without one.
 std::string node_label(const onnx::NodeProto& node, int index);
 
-/// The model's version of ai.onnx. Throws Error(kInvalidModel) if none or several are imported,
-/// kUnsupported if it is not in kMinOpset..kMaxOpset.
+/// The model's version of ai.onnx; zero if it uses other domains only. Throws Error(kInvalidModel)
+/// if nodes use it without an import or several versions are imported, kUnsupported if it is not in
+/// kMinOpset..kMaxOpset.
 std::int64_t checked_opset(const onnx::ModelProto& model);
 
 struct GraphStructure {

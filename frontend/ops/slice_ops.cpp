@@ -64,6 +64,8 @@ void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Di
   // Longer steps than this take one element, as this one does.
   step = std::clamp<std::int64_t>(step, -(std::int64_t{1} << 40), std::int64_t{1} << 40);
   const Dim extent = spec.shape[d];
+  // table[:seq], as position embeddings are taken.
+  if (step == 1 && start == Dim(0) && extent.is_constant()) node.limit(end, extent.value());
   const Ranges& ranges = node.builder().ranges();
   Dim length;
   if (step > 0) {
@@ -183,6 +185,10 @@ void gather(NodeContext& node) {
   if (!is_integer(node.dtype(indices)))
     node.invalid("indices must be integers, but are " + ir::to_string(node.type(indices)));
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data));
+  const Dim extent = node.shape(data)[static_cast<std::size_t>(axis)];
+  const auto length = node.folder().length_of_iota(indices);
+  // table[0, 1, .., seq - 1], likewise.
+  if (length && extent.is_constant()) node.limit(*length, extent.value());
   node.output(node.add("Gather", {data, indices}, {{"axis", axis}}));
 }
 
