@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -14,6 +15,14 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_name_part(char c) { return is_word(c) || c == '.' || c == '/' || c == '-' || c == '$'; }
+
+constexpr std::string_view kOrigins = "# from ";
+
+/// True if only blanks precede `position` on its line.
+bool stands_alone(std::string_view text, std::size_t position) {
+  const std::size_t last = text.substr(0, position).find_last_not_of(" \t");
+  return last == std::string_view::npos || text[last] == '\n';
+}
 
 }  // namespace
 
@@ -45,6 +54,10 @@ void Lexer::skip() {
   while (position_ < text_.size()) {
     const char c = text_[position_];
     if (c == '#') {
+      // Looking ahead for the next token passes a node's comment before its origins are asked for.
+      if (!origins_at_ && text_.substr(position_).starts_with(kOrigins) &&
+          !stands_alone(text_, position_))
+        origins_at_ = position_ + kOrigins.size();
       position_ = std::min(text_.find('\n', position_), text_.size());
     } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
       ++position_;
@@ -180,10 +193,16 @@ std::optional<std::uint64_t> Lexer::hash() {
 }
 
 std::vector<std::string> Lexer::origins() {
-  skip_blanks();
-  constexpr std::string_view kIntroduction = "# from ";
-  if (!text_.substr(position_).starts_with(kIntroduction)) return {};
-  position_ += kIntroduction.size();
+  skip();
+  if (!origins_at_) return {};
+  const std::size_t behind = position_;
+  position_ = *std::exchange(origins_at_, std::nullopt);
+  auto names = parse_origins();
+  position_ = behind;
+  return names;
+}
+
+std::vector<std::string> Lexer::parse_origins() {
   const std::size_t line_end = std::min(text_.find('\n', position_), text_.size());
   std::vector<std::string> names;
   while (true) {
@@ -194,11 +213,9 @@ std::vector<std::string> Lexer::origins() {
       names.emplace_back(text_.substr(position_, end - position_));
       position_ = end;
     }
-    if (!text_.substr(position_, line_end - position_).starts_with(", ")) break;
+    if (!text_.substr(position_, line_end - position_).starts_with(", ")) return names;
     position_ += 2;
   }
-  position_ = line_end;
-  return names;
 }
 
 }  // namespace sinter::ir::text

@@ -53,14 +53,17 @@ class Lexer {
   TensorType type();
   /// "#0123456789abcdef" if it comes next (a comment starts with '#' and a space).
   std::optional<std::uint64_t> hash();
-  /// The names of a comment "# from a, b" on the rest of this line.
+  /// The names of the comment "# from a, b" behind what has been read since the last call; a
+  /// comment on a line of its own is not looked at.
   std::vector<std::string> origins();
 
  private:
   void skip_blanks();
+  std::vector<std::string> parse_origins();
 
   std::string_view text_;
   std::size_t position_ = 0;
+  std::optional<std::size_t> origins_at_;  // behind the last "# from " that was skipped
 };
 
 }  // namespace sinter::ir::text

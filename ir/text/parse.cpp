@@ -199,6 +199,7 @@ class GraphParser {
       define(targets.front(), builder_.constant(constant()));
       return;
     }
+    lexer_.origins();  // of a constant before
     const auto results = node(start);
     if (results.size() != targets.size())
       lexer_.fail_at(start, fmt::format("the node has {} outputs, but {} are named", results.size(),
