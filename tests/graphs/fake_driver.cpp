@@ -1,0 +1,512 @@
+#include "tests/graphs/fake_driver.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+namespace sinter::testing {
+namespace {
+
+struct Node {
+  CUgraphNodeType type;
+  std::function<void()> work;
+};
+struct FakeGraph {
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+struct FakeExec {
+  std::vector<Node> nodes;
+};
+struct FakeStream {
+  FakeGraph* capturing = nullptr;
+  bool invalidated = false;
+};
+struct FakeEvent {
+  double time = -1;
+};
+struct FakeFunction {
+  std::string name;
+  int shared_limit = 49152;
+};
+struct FakeModule {
+  std::map<std::string, FakeFunction> functions;
+};
+
+FakeStream legacy_stream;
+
+FakeStream& stream_of(CUstream stream) {
+  return stream ? *reinterpret_cast<FakeStream*>(stream) : legacy_stream;
+}
+
+// Counts the call; the result that the test wants it to fail with, else success.
+CUresult enter(const char* name) {
+  ++fake().calls[name];
+  const auto at = fake().fail_next.find(name);
+  if (at == fake().fail_next.end()) return CUDA_SUCCESS;
+  const CUresult result = at->second;
+  fake().fail_next.erase(at);
+  return result;
+}
+
+#define ENTER(name)                         \
+  const std::lock_guard lock(fake().mutex); \
+  if (const CUresult failed = enter(name)) return failed
+// Most calls need a current context.
+#define ENTER_CONTEXT(name) \
+  ENTER(name);              \
+  if (context_depth <= 0) return CUDA_ERROR_INVALID_CONTEXT
+
+thread_local int context_depth = 0;
+
+CUresult get_error_name(CUresult result, const char** text) {
+  *text = result == CUDA_ERROR_OUT_OF_MEMORY     ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : result == CUDA_ERROR_LAUNCH_FAILED   ? "CUDA_ERROR_LAUNCH_FAILED"
+          : result == CUDA_ERROR_INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
+                                                 : "CUDA_ERROR_FAKE";
+  return CUDA_SUCCESS;
+}
+CUresult get_error_string(CUresult, const char** text) {
+  *text = "a fake description";
+  return CUDA_SUCCESS;
+}
+CUresult init(unsigned) {
+  ENTER("cuInit");
+  return fake().device_count == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+CUresult driver_get_version(int* version) {
+  *version = fake().driver_version;
+  return CUDA_SUCCESS;
+}
+CUresult device_get_count(int* count) {
+  *count = fake().device_count;
+  return CUDA_SUCCESS;
+}
+CUresult device_get(CUdevice* device, int index) {
+  *device = index;
+  return CUDA_SUCCESS;
+}
+CUresult device_get_name(char* name, int length, CUdevice) {
+  std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length));
+  return CUDA_SUCCESS;
+}
+CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
+  switch (which) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = fake().major; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = fake().minor; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = fake().l2_bytes; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232448; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+CUresult device_total_mem(std::size_t* bytes, CUdevice) {
+  *bytes = fake().total_memory;
+  return CUDA_SUCCESS;
+}
+CUresult ctx_retain(CUcontext* context, CUdevice) {
+  ENTER("cuDevicePrimaryCtxRetain");
+  ++fake().contexts;
+  *context = reinterpret_cast<CUcontext>(&fake());
+  return CUDA_SUCCESS;
+}
+CUresult ctx_release(CUdevice) {
+  const std::lock_guard lock(fake().mutex);
+  --fake().contexts;
+  return CUDA_SUCCESS;
+}
+CUresult ctx_push(CUcontext) {
+  ++context_depth;
+  return CUDA_SUCCESS;
+}
+CUresult ctx_pop(CUcontext*) {
+  --context_depth;
+  return CUDA_SUCCESS;
+}
+CUresult mem_get_info(std::size_t* free_bytes, std::size_t* total) {
+  ENTER_CONTEXT("cuMemGetInfo_v2");
+  *total = fake().total_memory;
+  *free_bytes = fake().total_memory - fake().device_bytes();
+  return CUDA_SUCCESS;
+}
+CUresult mem_alloc(CUdeviceptr* address, std::size_t bytes) {
+  ENTER_CONTEXT("cuMemAlloc_v2");
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (fake().device_bytes() + bytes > fake().total_memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(data, 0xcd, bytes);
+  *address = reinterpret_cast<CUdeviceptr>(data);
+  fake().device_memory[*address] = bytes;
+  return CUDA_SUCCESS;
+}
+CUresult mem_free(CUdeviceptr address) {
+  ENTER_CONTEXT("cuMemFree_v2");
+  if (fake().device_memory.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::free(reinterpret_cast<void*>(address));
+  return CUDA_SUCCESS;
+}
+CUresult mem_host_alloc(void** data, std::size_t bytes, unsigned) {
+  ENTER_CONTEXT("cuMemHostAlloc");
+  *data = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(*data, 0xab, bytes);
+  fake().pinned.insert(*data);
+  return CUDA_SUCCESS;
+}
+CUresult mem_free_host(void* data) {
+  ENTER_CONTEXT("cuMemFreeHost");
+  if (fake().pinned.erase(data) == 0) return CUDA_ERROR_INVALID_VALUE;
+  std::free(data);
+  return CUDA_SUCCESS;
+}
+
+bool is_device_range(CUdeviceptr address, std::size_t bytes) {
+  auto at = fake().device_memory.upper_bound(address);
+  if (at == fake().device_memory.begin()) return false;
+  --at;
+  return address + bytes <= at->first + at->second;
+}
+CUresult copy(CUstream stream, void* target, const void* source, std::size_t bytes) {
+  fake().put(stream, CU_GRAPH_NODE_TYPE_MEMCPY, [=] { std::memcpy(target, source, bytes); });
+  return CUDA_SUCCESS;
+}
+CUresult memcpy_htod(CUdeviceptr target, const void* source, std::size_t bytes, CUstream stream) {
+  ENTER_CONTEXT("cuMemcpyHtoDAsync_v2");
+  if (!is_device_range(target, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return copy(stream, reinterpret_cast<void*>(target), source, bytes);
+}
+CUresult memcpy_dtoh(void* target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
+  ENTER_CONTEXT("cuMemcpyDtoHAsync_v2");
+  if (!is_device_range(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return copy(stream, target, reinterpret_cast<void*>(source), bytes);
+}
+CUresult memcpy_dtod(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, CUstream stream) {
+  ENTER_CONTEXT("cuMemcpyDtoDAsync_v2");
+  if (!is_device_range(source, bytes) || !is_device_range(target, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return copy(stream, reinterpret_cast<void*>(target), reinterpret_cast<void*>(source), bytes);
+}
+CUresult memset_d8(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
+  ENTER_CONTEXT("cuMemsetD8Async");
+  if (!is_device_range(target, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  fake().put(stream, CU_GRAPH_NODE_TYPE_MEMSET,
+             [=] { std::memset(reinterpret_cast<void*>(target), value, bytes); });
+  return CUDA_SUCCESS;
+}
+CUresult pointer_get_attribute(void* value, CUpointer_attribute which, CUdeviceptr address) {
+  ENTER("cuPointerGetAttribute");
+  if (!is_device_range(address, 1)) return CUDA_ERROR_INVALID_VALUE;
+  if (which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+    *static_cast<CUmemorytype*>(value) = CU_MEMORYTYPE_DEVICE;
+  else if (which == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+    *static_cast<int*>(value) = 0;
+  else
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_create(CUstream* stream, unsigned) {
+  ENTER_CONTEXT("cuStreamCreate");
+  ++fake().streams;
+  *stream = reinterpret_cast<CUstream>(new FakeStream);
+  return CUDA_SUCCESS;
+}
+CUresult stream_destroy(CUstream stream) {
+  ENTER_CONTEXT("cuStreamDestroy_v2");
+  --fake().streams;
+  delete reinterpret_cast<FakeStream*>(stream);
+  return CUDA_SUCCESS;
+}
+CUresult stream_synchronize(CUstream stream) {
+  ENTER_CONTEXT("cuStreamSynchronize");
+  if (!stream_of(stream).capturing) return CUDA_SUCCESS;
+  stream_of(stream).invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+CUresult stream_wait_event(CUstream, CUevent, unsigned) {
+  ENTER_CONTEXT("cuStreamWaitEvent");
+  return CUDA_SUCCESS;
+}
+CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode) {
+  ENTER_CONTEXT("cuStreamBeginCapture_v2");
+  if (!stream || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) return CUDA_ERROR_INVALID_VALUE;
+  if (stream_of(stream).capturing) return CUDA_ERROR_ILLEGAL_STATE;
+  ++fake().graphs;
+  stream_of(stream).capturing = new FakeGraph;
+  stream_of(stream).invalidated = false;
+  return CUDA_SUCCESS;
+}
+CUresult stream_end_capture(CUstream stream, CUgraph* graph) {
+  const std::lock_guard lock(fake().mutex);
+  *graph = nullptr;
+  FakeGraph* captured = std::exchange(stream_of(stream).capturing, nullptr);
+  if (!captured) return CUDA_ERROR_ILLEGAL_STATE;
+  CUresult failed = enter("cuStreamEndCapture");
+  if (stream_of(stream).invalidated) failed = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (failed) {
+    --fake().graphs;
+    delete captured;
+    return failed;
+  }
+  *graph = reinterpret_cast<CUgraph>(captured);
+  return CUDA_SUCCESS;
+}
+
+CUresult event_create(CUevent* event, unsigned) {
+  ENTER_CONTEXT("cuEventCreate");
+  ++fake().events;
+  *event = reinterpret_cast<CUevent>(new FakeEvent);
+  return CUDA_SUCCESS;
+}
+CUresult event_destroy(CUevent event) {
+  ENTER_CONTEXT("cuEventDestroy_v2");
+  --fake().events;
+  delete reinterpret_cast<FakeEvent*>(event);
+  return CUDA_SUCCESS;
+}
+CUresult event_record(CUevent event, CUstream) {
+  ENTER_CONTEXT("cuEventRecord");
+  reinterpret_cast<FakeEvent*>(event)->time = fake().clock;
+  return CUDA_SUCCESS;
+}
+CUresult event_synchronize(CUevent) {
+  ENTER_CONTEXT("cuEventSynchronize");
+  return CUDA_SUCCESS;
+}
+CUresult event_elapsed_time(float* milliseconds, CUevent start, CUevent stop) {
+  ENTER_CONTEXT("cuEventElapsedTime_v2");
+  const double from = reinterpret_cast<FakeEvent*>(start)->time;
+  const double to = reinterpret_cast<FakeEvent*>(stop)->time;
+  if (from < 0 || to < 0) return CUDA_ERROR_INVALID_HANDLE;
+  *milliseconds = static_cast<float>((to - from) / 1000);
+  return CUDA_SUCCESS;
+}
+
+CUresult module_load_data(CUmodule* module, const void* image) {
+  ENTER_CONTEXT("cuModuleLoadData");
+  if (std::memcmp(image, "cubin", 5) != 0) return CUDA_ERROR_INVALID_IMAGE;
+  ++fake().modules;
+  *module = reinterpret_cast<CUmodule>(new FakeModule);
+  return CUDA_SUCCESS;
+}
+CUresult module_unload(CUmodule module) {
+  ENTER_CONTEXT("cuModuleUnload");
+  --fake().modules;
+  delete reinterpret_cast<FakeModule*>(module);
+  return CUDA_SUCCESS;
+}
+CUresult module_get_function(CUfunction* function, CUmodule module, const char* name) {
+  ENTER_CONTEXT("cuModuleGetFunction");
+  if (!fake().kernels.contains(name)) return CUDA_ERROR_NOT_FOUND;
+  auto& entry = reinterpret_cast<FakeModule*>(module)->functions[name];
+  entry.name = name;
+  *function = reinterpret_cast<CUfunction>(&entry);
+  return CUDA_SUCCESS;
+}
+CUresult func_load(CUfunction) {
+  ENTER_CONTEXT("cuFuncLoad");
+  return CUDA_SUCCESS;
+}
+CUresult func_get_attribute(int* value, CUfunction_attribute, CUfunction function) {
+  ENTER_CONTEXT("cuFuncGetAttribute");
+  *value = reinterpret_cast<FakeFunction*>(function)->shared_limit;
+  return CUDA_SUCCESS;
+}
+CUresult func_set_attribute(CUfunction function, CUfunction_attribute, int value) {
+  ENTER_CONTEXT("cuFuncSetAttribute");
+  reinterpret_cast<FakeFunction*>(function)->shared_limit = value;
+  return CUDA_SUCCESS;
+}
+CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void** arguments,
+                       void** extra) {
+  ENTER_CONTEXT("cuLaunchKernelEx");
+  const auto& fn = *reinterpret_cast<FakeFunction*>(function);
+  if (extra || config->gridDimX == 0 || config->gridDimY == 0 || config->gridDimZ == 0 ||
+      config->sharedMemBytes > static_cast<unsigned>(fn.shared_limit))
+    return CUDA_ERROR_INVALID_VALUE;
+  const FakeKernel& kernel = fake().kernels.at(fn.name);
+  std::vector<std::uint64_t> values(kernel.parameters);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    std::memcpy(&values[i], arguments[i], sizeof(std::uint64_t));
+  fake().put(config->hStream, CU_GRAPH_NODE_TYPE_KERNEL,
+             [config = *config, values, body = kernel.body, name = fn.name] {
+               fake().launched.push_back(name);
+               fake().configs.push_back(config);
+               fake().clock += 10;
+               body(config, values);
+             });
+  return CUDA_SUCCESS;
+}
+
+CUresult graph_instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long) {
+  ENTER_CONTEXT("cuGraphInstantiateWithFlags");
+  ++fake().execs;
+  auto made = std::make_unique<FakeExec>();
+  for (const auto& node : reinterpret_cast<FakeGraph*>(graph)->nodes) made->nodes.push_back(*node);
+  *exec = reinterpret_cast<CUgraphExec>(made.release());
+  return CUDA_SUCCESS;
+}
+CUresult graph_destroy(CUgraph graph) {
+  ENTER("cuGraphDestroy");
+  --fake().graphs;
+  delete reinterpret_cast<FakeGraph*>(graph);
+  return CUDA_SUCCESS;
+}
+CUresult graph_get_nodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+  ENTER("cuGraphGetNodes");
+  const auto& all = reinterpret_cast<FakeGraph*>(graph)->nodes;
+  if (nodes)
+    for (std::size_t i = 0; i < *count && i < all.size(); ++i)
+      nodes[i] = reinterpret_cast<CUgraphNode>(all[i].get());
+  *count = all.size();
+  return CUDA_SUCCESS;
+}
+CUresult graph_node_get_type(CUgraphNode node, CUgraphNodeType* type) {
+  *type = reinterpret_cast<Node*>(node)->type;
+  return CUDA_SUCCESS;
+}
+CUresult graph_launch(CUgraphExec exec, CUstream stream) {
+  ENTER_CONTEXT("cuGraphLaunch");
+  for (const Node& node : reinterpret_cast<FakeExec*>(exec)->nodes)
+    fake().put(stream, node.type, node.work);
+  return CUDA_SUCCESS;
+}
+CUresult graph_upload(CUgraphExec, CUstream) {
+  ENTER_CONTEXT("cuGraphUpload");
+  return CUDA_SUCCESS;
+}
+CUresult graph_exec_update(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo*) {
+  ENTER_CONTEXT("cuGraphExecUpdate_v2");
+  auto& mine = reinterpret_cast<FakeExec*>(exec)->nodes;
+  const auto& nodes = reinterpret_cast<FakeGraph*>(graph)->nodes;
+  if (mine.size() != nodes.size()) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = *nodes[i];
+  return CUDA_SUCCESS;
+}
+CUresult graph_exec_destroy(CUgraphExec exec) {
+  ENTER_CONTEXT("cuGraphExecDestroy");
+  --fake().execs;
+  delete reinterpret_cast<FakeExec*>(exec);
+  return CUDA_SUCCESS;
+}
+
+template <typename Function>
+std::pair<std::string_view, void*> entry(const char* name, Function* function) {
+  return {name, reinterpret_cast<void*>(function)};
+}
+
+const std::map<std::string_view, void*>& table() {
+  static const std::map<std::string_view, void*> entries = {
+      entry("cuGetErrorName", get_error_name),
+      entry("cuGetErrorString", get_error_string),
+      entry("cuInit", init),
+      entry("cuDriverGetVersion", driver_get_version),
+      entry("cuDeviceGetCount", device_get_count),
+      entry("cuDeviceGet", device_get),
+      entry("cuDeviceGetName", device_get_name),
+      entry("cuDeviceGetAttribute", device_get_attribute),
+      entry("cuDeviceTotalMem_v2", device_total_mem),
+      entry("cuDevicePrimaryCtxRetain", ctx_retain),
+      entry("cuDevicePrimaryCtxRelease_v2", ctx_release),
+      entry("cuCtxPushCurrent_v2", ctx_push),
+      entry("cuCtxPopCurrent_v2", ctx_pop),
+      entry("cuMemGetInfo_v2", mem_get_info),
+      entry("cuMemAlloc_v2", mem_alloc),
+      entry("cuMemFree_v2", mem_free),
+      entry("cuMemHostAlloc", mem_host_alloc),
+      entry("cuMemFreeHost", mem_free_host),
+      entry("cuMemcpyHtoDAsync_v2", memcpy_htod),
+      entry("cuMemcpyDtoHAsync_v2", memcpy_dtoh),
+      entry("cuMemcpyDtoDAsync_v2", memcpy_dtod),
+      entry("cuMemsetD8Async", memset_d8),
+      entry("cuPointerGetAttribute", pointer_get_attribute),
+      entry("cuStreamCreate", stream_create),
+      entry("cuStreamDestroy_v2", stream_destroy),
+      entry("cuStreamSynchronize", stream_synchronize),
+      entry("cuStreamWaitEvent", stream_wait_event),
+      entry("cuStreamBeginCapture_v2", stream_begin_capture),
+      entry("cuStreamEndCapture", stream_end_capture),
+      entry("cuEventCreate", event_create),
+      entry("cuEventDestroy_v2", event_destroy),
+      entry("cuEventRecord", event_record),
+      entry("cuEventSynchronize", event_synchronize),
+      entry("cuEventElapsedTime", event_elapsed_time),
+      entry("cuModuleLoadData", module_load_data),
+      entry("cuModuleUnload", module_unload),
+      entry("cuModuleGetFunction", module_get_function),
+      entry("cuFuncLoad", func_load),
+      entry("cuFuncGetAttribute", func_get_attribute),
+      entry("cuFuncSetAttribute", func_set_attribute),
+      entry("cuLaunchKernelEx", launch_kernel),
+      entry("cuGraphInstantiateWithFlags", graph_instantiate),
+      entry("cuGraphDestroy", graph_destroy),
+      entry("cuGraphGetNodes", graph_get_nodes),
+      entry("cuGraphNodeGetType", graph_node_get_type),
+      entry("cuGraphLaunch", graph_launch),
+      entry("cuGraphUpload", graph_upload),
+      entry("cuGraphExecUpdate_v2", graph_exec_update),
+      entry("cuGraphExecDestroy", graph_exec_destroy),
+  };
+  return entries;
+}
+
+}  // namespace
+
+FakeDriver& fake() {
+  static FakeDriver driver;
+  return driver;
+}
+
+void FakeDriver::reset() {
+  driver_.reset();
+  device_count = 1;
+  driver_version = 13000;
+  major = 9;
+  minor = 0;
+  l2_bytes = 1 << 20;
+  total_memory = std::uint64_t{1} << 30;
+  kernels.clear();
+  fail_next.clear();
+  calls.clear();
+  launched.clear();
+  configs.clear();
+  clock = 0;
+  for (const auto& [address, bytes] : device_memory) std::free(reinterpret_cast<void*>(address));
+  for (void* data : pinned) std::free(data);
+  device_memory.clear();
+  pinned.clear();
+  contexts = streams = events = modules = graphs = execs = 0;
+}
+
+const graphs::Driver& FakeDriver::driver() {
+  if (!driver_) driver_ = std::make_unique<sinter::graphs::Driver>(&FakeDriver::resolve);
+  return *driver_;
+}
+
+void* FakeDriver::resolve(const char* symbol) {
+  const auto at = table().find(symbol);
+  return at == table().end() ? nullptr : at->second;
+}
+
+std::uint64_t FakeDriver::device_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [address, bytes] : device_memory) sum += bytes;
+  return sum;
+}
+
+int FakeDriver::alive() const {
+  return static_cast<int>(device_memory.size() + pinned.size()) + contexts + streams + events +
+         modules + graphs + execs;
+}
+
+void FakeDriver::put(CUstream stream, CUgraphNodeType type, std::function<void()> work) {
+  const std::lock_guard lock(mutex);
+  if (FakeGraph* graph = stream_of(stream).capturing) {
+    graph->nodes.push_back(std::make_unique<Node>(Node{type, std::move(work)}));
+    return;
+  }
+  work();
+}
+
+}  // namespace sinter::testing
