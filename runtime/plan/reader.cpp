@@ -138,6 +138,7 @@ std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const voi
   plan->sources = sections[3];
   plan->owner = std::move(owner);
   plan->path = path;
+  plan->path = path;
   verify_plan(plan->meta, {sections[1].size(), sections[2].size(), sections[3].size()});
   return plan;
 }
@@ -207,7 +208,7 @@ std::shared_ptr<const PlanData> read_plan(const std::string& path) {
 std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes) {
   const auto copy = std::make_shared<AlignedBytes>(bytes.size());
   if (!bytes.empty()) std::memcpy(copy->data, bytes.data(), bytes.size());
-  return check_plan({copy->data, bytes.size()}, copy);
+  return check_plan({copy->data, bytes.size()}, copy, {});
 }
 
 }  // namespace sinter::plan
