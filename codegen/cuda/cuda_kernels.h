@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <sinter/dtype.h>
+
 #include "codegen/lowering/expr_table.h"
 #include "runtime/plan/plan_data.h"
 
@@ -15,15 +17,15 @@ namespace sinter::codegen {
 
 struct KernelRequest {
   const plan::fb::LoopProgramT* program = nullptr;
-  std::string name;                    // C identifier made of the operators, unique in the plan
-  std::vector<std::string> origins;    // ONNX nodes, for the comment
-  std::vector<DType> buffer_types;     // element type of each of program->buffers
+  std::string name;                  // C identifier made of the operators, unique in the plan
+  std::vector<std::string> origins;  // ONNX nodes, for the comment
+  std::vector<DType> buffer_types;   // element type of each of program->buffers
 };
 
 /// One translation unit with one or more variants of a kernel.
 struct EmittedKernel {
-  std::string source;                                   // CUDA text, without the device headers
-  plan::fb::KernelStepT step;                           // variants (module not yet set) and args
+  std::string source;          // CUDA text, without the device headers
+  plan::fb::KernelStepT step;  // variants (module not yet set) and args
 };
 
 /// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported) naming the
@@ -31,8 +33,8 @@ struct EmittedKernel {
 EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs);
 
 struct NvrtcOptions {
-  int threads = 0;           // 0: all cores
-  std::string cache_dir;     // empty: no cache
+  int threads = 0;        // 0: all cores
+  std::string cache_dir;  // empty: no cache
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
 struct CompiledKernel {
@@ -42,7 +44,7 @@ struct CompiledKernel {
 struct NvrtcStats {
   std::size_t cache_hits = 0;
   double seconds = 0;
-  int version = 0;           // 13000 for 13.0
+  int version = 0;  // 13000 for 13.0
 };
 
 /// Compiles every source for every architecture, in parallel; result [source][architecture].

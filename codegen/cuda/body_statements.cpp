@@ -1,0 +1,175 @@
+// Single statements and expressions of a kernel's body.
+#include <fmt/format.h>
+
+#include "codegen/cuda/body_writer.h"
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+
+void BodyWriter::open_vectors() {
+  if (!layout_.loop_header.empty()) {
+    if (layout_.unrolled()) code_.line("#pragma unroll");
+    code_.open(layout_.loop_header);
+    code_.lines(layout_.loop_lines);
+  } else {
+    code_.open("");
+  }
+  code_.open(layout_.predicate.empty() ? "" : fmt::format("if ({})", layout_.predicate));
+}
+
+void BodyWriter::close_vectors() {
+  code_.close();
+  code_.close();
+}
+
+void BodyWriter::open_elements() {
+  if (vector() == 1) {
+    code_.open("");
+    return;
+  }
+  code_.line("#pragma unroll");
+  code_.open(fmt::format("for (int j = 0; j < {}; ++j)", vector()));
+  const auto dim = static_cast<std::size_t>(layout_.schedule->vector_dim);
+  index_.set_index(dim, fmt::format("(i{} + j)", dim));
+}
+
+void BodyWriter::close_elements() {
+  code_.close();
+  if (vector() == 1) return;
+  const auto dim = static_cast<std::size_t>(layout_.schedule->vector_dim);
+  index_.set_index(dim, fmt::format("i{}", dim));
+}
+
+std::string BodyWriter::buffer_type_name(std::size_t i) const {
+  return storage_name(analysis_.buffer_type(analysis_.access(analysis_.instr(i).access).buffer));
+}
+
+std::string BodyWriter::pointer(std::uint32_t access) const { return pointers_[access]; }
+
+std::string BodyWriter::element_index(std::uint32_t access) const {
+  const std::string index = index_.address(analysis_.access(access), layout_.thread_dims, false);
+  return index.empty() ? "0" : index;
+}
+
+/// The bits that a load reads: an element, or if `whole` a vector.
+std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
+  const auto& instr = analysis_.instr(i);
+  const auto& access = analysis_.access(instr.access);
+  const DType type = analysis_.buffer_type(access.buffer);
+  std::string from, place;
+  if (in_loop(i)) {
+    from = pointer(instr.access);
+    place = element_index(instr.access);
+  } else {
+    from = args_.buffer(access.buffer);
+    place = index_.address(access, analysis_.outer_dims() | analysis_.inner_dims(), true);
+    if (place.empty()) place = "0";
+  }
+  std::string value =
+      whole ? fmt::format("load<{}>({}{})", vector(), from, place == "0" ? "" : " + " + place)
+            : fmt::format("{}[{}]", from, place);
+  const std::string guards = index_.guards(access);
+  if (guards.empty()) return value;
+  std::string fill =
+      print_constant(compute_type(type), access.fill, static_cast<std::int64_t>(access.fill));
+  fill = fmt::format("narrow<{}>({})", storage_name(type), fill);
+  if (whole) fill = fmt::format("splat<{}>({})", vector(), fill);
+  return fmt::format("{} ? {} : {}", guards, value, fill);
+}
+
+/// The value in the instruction's compute type.
+std::string BodyWriter::widened(std::size_t i, const std::string& raw) const {
+  const auto& access = analysis_.access(analysis_.instr(i).access);
+  const std::string value = fmt::format("widen({})", raw);
+  if (compute_type(analysis_.buffer_type(access.buffer)) == analysis_.type_of(i)) return value;
+  return fmt::format("convert<{}>({})", compute_name(analysis_.type_of(i)), value);
+}
+
+std::string BodyWriter::op_expression(std::size_t i) const {
+  const auto& instr = analysis_.instr(i);
+  const auto op = static_cast<ScalarOp>(instr.op);
+  std::vector<Operand> operands;
+  for (std::uint32_t arg : instr.args) {
+    Operand operand;
+    operand.text = names_[arg];
+    if (analysis_.instr(arg).kind == InstrKind::Constant) operand.constant = &analysis_.instr(arg);
+    if (in_loop(i)) operand.inverse = inverses_[arg];
+    operands.push_back(std::move(operand));
+  }
+  const DType from = analysis_.type_of(instr.args[op == ScalarOp::kSelect ? 1 : 0]);
+  return print_op(op, analysis_.type_of(i), from, operands);
+}
+
+std::string BodyWriter::value_expression(std::size_t i) const {
+  const auto& instr = analysis_.instr(i);
+  switch (instr.kind) {
+    case InstrKind::Load: {
+      if (!in_loop(i)) return widened(i, raw_expression(i, false));
+      const std::string k = layout_.unrolled() && is_preloaded(i) ? "[k]" : "";
+      if (vector() > 1 && per_element(i) && is_vector(i))
+        return widened(i, fmt::format("r{}{}.v[j]", i, k));
+      if (is_preloaded(i)) return widened(i, fmt::format("r{}{}", i, keep_subscript_));
+      return widened(i, raw_expression(i, false));
+    }
+    case InstrKind::Constant: return print_constant(instr);
+    case InstrKind::Index: {
+      const std::string& index = index_.index(instr.dim).text;
+      const std::string type = compute_name(analysis_.type_of(i));
+      return index.front() == '(' ? type + index : fmt::format("{}({})", type, index);
+    }
+    case InstrKind::Size:
+      return fmt::format("{}({})", compute_name(analysis_.type_of(i)),
+                         args_.expression(instr.expression));
+    default: return op_expression(i);
+  }
+}
+
+void BodyWriter::define(std::size_t i, const std::string& type, const std::string& expression) {
+  code_.line(fmt::format("const {} v{} = {};", type, i, expression));
+  names_[i] = fmt::format("v{}", i);
+  if (!divides_[i]) return;
+  code_.line(fmt::format("const float d{0} = reciprocal(v{0});", i));
+  inverses_[i] = fmt::format("d{}", i);
+}
+
+void BodyWriter::statement(std::size_t i) {
+  const InstrKind kind = analysis_.instr(i).kind;
+  const std::string expression = value_expression(i);
+  if (kind == InstrKind::Constant || kind == InstrKind::Index || kind == InstrKind::Size) {
+    names_[i] = expression;
+  } else if (kept_[i]) {
+    names_[i] = fmt::format("h{}{}", i, keep_subscript_);
+    code_.line(fmt::format("{} = {};", names_[i], expression));
+  } else {
+    define(i, compute_name(analysis_.type_of(i)), expression);
+  }
+}
+
+/// The stored value in the compute type of the buffer.
+std::string BodyWriter::stored_value(std::size_t i) const {
+  const auto& instr = analysis_.instr(i);
+  const DType type = compute_type(analysis_.buffer_type(analysis_.access(instr.access).buffer));
+  const std::string& value = names_[instr.args[0]];
+  if (analysis_.type_of(instr.args[0]) == type) return value;
+  return fmt::format("convert<{}>({})", compute_name(type), value);
+}
+
+void BodyWriter::store_scalar(std::size_t i) {
+  const auto& instr = analysis_.instr(i);
+  const auto& access = analysis_.access(instr.access);
+  const bool loop = in_loop(i);
+  std::string place =
+      loop ? element_index(instr.access)
+           : index_.address(access, analysis_.outer_dims() | analysis_.inner_dims(), true);
+  if (place.empty()) place = "0";
+  std::string condition = layout_.live_row;
+  if (!loop && !layout_.leader.empty())
+    condition += (condition.empty() ? "" : " && ") + layout_.leader;
+  code_.line(fmt::format("{}{}[{}] = narrow<{}>({});",
+                         condition.empty() ? "" : fmt::format("if ({}) ", condition),
+                         loop ? pointer(instr.access) : args_.buffer(access.buffer), place,
+                         buffer_type_name(i), stored_value(i)));
+}
+
+}  // namespace sinter::codegen

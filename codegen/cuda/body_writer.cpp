@@ -1,0 +1,291 @@
+#include "codegen/cuda/body_writer.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+
+BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const Layout& layout,
+                       CodeText& code)
+    : analysis_(analysis),
+      args_(args),
+      layout_(layout),
+      code_(code),
+      index_(analysis, args, layout, [this](std::uint32_t i) { return names_[i]; }),
+      names_(analysis.instr_count()),
+      inverses_(analysis.instr_count()),
+      pointers_(analysis.program().accesses.size()),
+      kept_(analysis.instr_count(), false),
+      divides_(analysis.instr_count(), false) {
+  if (layout.unrolled()) keep_subscript_ += "[k]";
+  if (vector() > 1) keep_subscript_ += "[j]";
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (!analysis.value(i).live) continue;
+    const bool computed =
+        instr.kind == InstrKind::Op || (instr.kind == InstrKind::Load && !is_preloaded(i));
+    kept_[i] = !layout.looped() && computed && per_element(i) && keeps_for_later(analysis, i);
+    if (instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == ScalarOp::kDiv &&
+        analysis.type_of(i) == DType::kFloat32 && in_loop(i) && !in_loop(instr.args[1]) &&
+        analysis.instr(instr.args[1]).kind != InstrKind::Constant)
+      divides_[instr.args[1]] = true;
+  }
+}
+
+void BodyWriter::write() {
+  declare_shared();
+  code_.lines(layout_.prologue);
+  if (layout_.loop_header.empty()) code_.lines(layout_.loop_lines);
+  for (int stage = 0; stage <= analysis_.stages(); ++stage) {
+    thread_values(stage);
+    if (stage == 0) preload();
+    pass(stage);
+    combine_reductions(stage);
+  }
+}
+
+bool BodyWriter::per_element(std::size_t i) const {
+  const int dim = layout_.schedule->vector_dim;
+  return in_loop(i) &&
+         (dim < 0 || (analysis_.value(i).dims & dim_bit(static_cast<std::size_t>(dim))) != 0);
+}
+
+bool BodyWriter::gathers_by_element(std::size_t i) const {
+  for (const auto& gather : analysis_.access(analysis_.instr(i).access).gathers)
+    if (in_loop(gather.value())) return true;
+  return false;
+}
+
+/// Loads that are issued before anything waits for one of them.
+bool BodyWriter::is_preloaded(std::size_t i) const {
+  return analysis_.instr(i).kind == InstrKind::Load && analysis_.value(i).live &&
+         !layout_.looped() && (analysis_.stages() > 0 || layout_.unrolled()) && per_element(i) &&
+         analysis_.value(i).stage == 0 && !gathers_by_element(i);
+}
+
+void BodyWriter::declare_shared() {
+  if (layout_.scratch == 0) return;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    if (analysis_.value(i).live && analysis_.instr(i).kind == InstrKind::Reduce)
+      code_.line(fmt::format("__shared__ {} s{}[{}];", compute_name(analysis_.type_of(i)), i,
+                             layout_.scratch));
+}
+
+void BodyWriter::declare_pointers(int stage) {
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    const auto& instr = analysis_.instr(i);
+    if ((instr.kind != InstrKind::Load && instr.kind != InstrKind::Store) ||
+        !analysis_.value(i).live || !in_loop(i) || !pointers_[instr.access].empty())
+      continue;
+    const auto& access = analysis_.access(instr.access);
+    int ready = 0;
+    for (const auto& gather : access.gathers)
+      if (!in_loop(gather.value())) ready = std::max(ready, analysis_.value(gather.value()).stage);
+    if (ready != stage) continue;
+    const std::string& buffer = args_.buffer(access.buffer);
+    const std::string start = index_.address(access, layout_.thread_dims, true);
+    pointers_[instr.access] = start.empty() ? buffer : fmt::format("p{}", instr.access);
+    if (!start.empty())
+      code_.line(fmt::format("{}{}* p{} = {} + {};",
+                             analysis_.is_written(access.buffer) ? "" : "const ",
+                             buffer_type_name(i), instr.access, buffer, start));
+  }
+}
+
+void BodyWriter::thread_values(int stage) {
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    const auto& instr = analysis_.instr(i);
+    if (!analysis_.value(i).live || in_loop(i) || analysis_.value(i).stage != stage ||
+        instr.kind == InstrKind::Reduce)
+      continue;
+    if (instr.kind == InstrKind::Store) {
+      store_scalar(i);
+    } else {
+      statement(i);
+    }
+  }
+  declare_pointers(stage);
+}
+
+void BodyWriter::preload() {
+  std::vector<std::size_t> loads;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    if (is_preloaded(i)) loads.push_back(i);
+  if (loads.empty()) return;
+  // Declared and loaded in one line where nothing stands between.
+  const bool direct = !layout_.unrolled() && layout_.predicate.empty();
+  const std::string n = layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "";
+  const std::string k = layout_.unrolled() ? "[k]" : "";
+  std::vector<std::size_t> single;
+  for (std::size_t i : loads) {
+    const std::string type = buffer_type_name(i);
+    if (is_vector(i) && !direct)
+      code_.line(fmt::format("Vec<{}, {}> r{}{};", type, vector(), i, n));
+    else if (!is_vector(i) && (vector() > 1 || !direct))
+      code_.line(fmt::format("{} r{}{}{};", type, i, n,
+                             vector() > 1 ? fmt::format("[{}]", vector()) : ""));
+  }
+  open_vectors();
+  for (std::size_t i : loads) {
+    if (!is_vector(i) && vector() > 1) {
+      single.push_back(i);
+    } else if (direct) {
+      code_.line(fmt::format("const {} r{} = {};",
+                             is_vector(i)
+                                 ? fmt::format("Vec<{}, {}>", buffer_type_name(i), vector())
+                                 : buffer_type_name(i),
+                             i, raw_expression(i, is_vector(i))));
+    } else {
+      code_.line(fmt::format("r{}{} = {};", i, k, raw_expression(i, is_vector(i))));
+    }
+  }
+  if (!single.empty()) {
+    open_elements();
+    for (std::size_t i : single)
+      code_.line(fmt::format("r{}{} = {};", i, keep_subscript_, raw_expression(i, false)));
+    close_elements();
+  }
+  close_vectors();
+}
+
+BodyWriter::InstrSet BodyWriter::needed_in(int stage) const {
+  InstrSet needed(analysis_.instr_count(), false);
+  for (std::size_t i = analysis_.instr_count(); i-- > 0;) {
+    const auto& instr = analysis_.instr(i);
+    const ValueInfo& info = analysis_.value(i);
+    if (!info.live) continue;
+    const bool reduces = instr.kind == InstrKind::Reduce && info.stage == stage + 1;
+    const bool stores = instr.kind == InstrKind::Store && in_loop(i) && info.stage == stage;
+    if (reduces || stores || (kept_[i] && info.stage == stage)) needed[i] = true;
+    if (!needed[i]) continue;
+    const auto need = [&](std::uint32_t v) {
+      if (in_loop(v) && !(kept_[v] && analysis_.value(v).stage < stage)) needed[v] = true;
+    };
+    std::for_each(instr.args.begin(), instr.args.end(), need);
+    if ((instr.kind == InstrKind::Load && !is_preloaded(i)) || instr.kind == InstrKind::Store)
+      for (const auto& gather : analysis_.access(instr.access).gathers) need(gather.value());
+  }
+  return needed;
+}
+
+void BodyWriter::pass(int stage) {
+  const InstrSet needed = needed_in(stage);
+  if (std::find(needed.begin(), needed.end(), true) == needed.end()) return;
+  declare_results(needed, stage);
+  open_vectors();
+  vector_part(needed);
+  element_part(needed, stage);
+  vector_stores(needed);
+  close_vectors();
+}
+
+void BodyWriter::declare_results(const InstrSet& needed, int stage) {
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    if (!needed[i]) continue;
+    const std::string type = compute_name(analysis_.type_of(i));
+    if (kept_[i])
+      code_.line(
+          fmt::format("{} h{}{}{};", type, i,
+                      layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "",
+                      vector() > 1 ? fmt::format("[{}]", vector()) : ""));
+    if (analysis_.instr(i).kind != InstrKind::Reduce || analysis_.value(i).stage != stage + 1)
+      continue;
+    const std::string combine = combine_name(static_cast<Combine>(analysis_.instr(i).op));
+    const std::string identity = fmt::format("{}::identity<{}>()", combine, type);
+    if (layout_.looped() && vector() > 1) {  // independent sums: shorter chains, smaller errors
+      code_.line(fmt::format("{} a{}[{}];", type, i, vector()));
+      open_elements();
+      code_.line(fmt::format("a{}[j] = {};", i, identity));
+      close_elements();
+    } else {
+      code_.line(fmt::format("{} a{} = {};", type, i, identity));
+    }
+  }
+}
+
+void BodyWriter::vector_part(const InstrSet& needed) {
+  if (vector() == 1) return;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    if (!needed[i]) continue;
+    const InstrKind kind = analysis_.instr(i).kind;
+    if (!per_element(i) && in_loop(i)) {
+      if (kind == InstrKind::Store)
+        store_scalar(i);
+      else
+        statement(i);
+    } else if (kind == InstrKind::Load && is_vector(i) && !is_preloaded(i)) {
+      code_.line(fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
+                             raw_expression(i, true)));
+    } else if (kind == InstrKind::Store && is_vector(i)) {
+      const auto& access = analysis_.access(analysis_.instr(i).access);
+      code_.line(fmt::format("{} t{}[{}];", compute_name(analysis_.buffer_type(access.buffer)), i,
+                             vector()));
+    }
+  }
+}
+
+void BodyWriter::element_part(const InstrSet& needed, int stage) {
+  bool any = false;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    any = any || (needed[i] && (per_element(i) || analysis_.instr(i).kind == InstrKind::Reduce));
+  if (!any) return;
+  open_elements();
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    const auto& instr = analysis_.instr(i);
+    if (!needed[i] || !per_element(i)) continue;
+    if (instr.kind != InstrKind::Store)
+      statement(i);
+    else if (vector() > 1 && is_vector(i))
+      code_.line(fmt::format("t{}[j] = {};", i, stored_value(i)));
+    else
+      store_scalar(i);
+  }
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    const auto& instr = analysis_.instr(i);
+    if (!needed[i] || instr.kind != InstrKind::Reduce || analysis_.value(i).stage != stage + 1)
+      continue;
+    const std::string sum = fmt::format("a{}{}", i, layout_.looped() && vector() > 1 ? "[j]" : "");
+    code_.line(fmt::format("{0} = {1}::of({0}, {2});", sum,
+                           combine_name(static_cast<Combine>(instr.op)), names_[instr.args[0]]));
+  }
+  close_elements();
+}
+
+void BodyWriter::vector_stores(const InstrSet& needed) {
+  if (vector() == 1) return;
+  const std::string live =
+      layout_.live_row.empty() ? "" : fmt::format("if ({}) ", layout_.live_row);
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    const auto& instr = analysis_.instr(i);
+    if (!needed[i] || instr.kind != InstrKind::Store || !per_element(i) || !is_vector(i)) continue;
+    const std::string index = element_index(instr.access);
+    code_.line(fmt::format("{}store({} + {}, t{});", live, pointer(instr.access), index, i));
+  }
+}
+
+void BodyWriter::combine_reductions(int stage) {
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    const auto& instr = analysis_.instr(i);
+    if (!analysis_.value(i).live || instr.kind != InstrKind::Reduce ||
+        analysis_.value(i).stage != stage + 1)
+      continue;
+    const std::string combine = combine_name(static_cast<Combine>(instr.op));
+    std::string sum = fmt::format("a{}", i);
+    if (layout_.looped() && vector() > 1) {
+      code_.line("#pragma unroll");
+      code_.line(fmt::format("for (int j = 1; j < {0}; ++j) a{1}[0] = {2}::of(a{1}[0], a{1}[j]);",
+                             vector(), i, combine));
+      sum += "[0]";
+    }
+    const std::string scratch = layout_.scratch > 0 ? fmt::format(", s{}", i) : "";
+    if (!layout_.reduce.empty())
+      sum = fmt::format("{}<{}{}>({}{})", layout_.reduce, combine, layout_.reduce_sizes, sum,
+                        scratch);
+    define(i, compute_name(analysis_.type_of(i)), sum);
+  }
+}
+
+}  // namespace sinter::codegen

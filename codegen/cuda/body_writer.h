@@ -1,0 +1,79 @@
+// The statements of a kernel, for any layout.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/code_text.h"
+#include "codegen/cuda/layout.h"
+#include "codegen/cuda/print_index.h"
+#include "codegen/cuda/print_instr.h"
+
+namespace sinter::codegen {
+
+/// Writes a kernel's body in passes. Pass p computes everything that has waited for exactly p
+/// reductions, and reduces what pass p + 1 waits for:
+///   values of the thread (per row), then a loop over the thread's vectors, within it values of the
+///   vector, within it a loop over the vector's elements.
+/// A thread that holds its row in registers loads everything first and keeps between passes what
+/// later ones use; one that loops computes again from memory in every pass.
+class BodyWriter {
+ public:
+  BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const Layout& layout,
+             CodeText& code);
+  void write();
+
+ private:
+  using InstrSet = std::vector<bool>;
+
+  bool in_loop(std::size_t i) const { return (analysis_.value(i).dims & layout_.loop_dims) != 0; }
+  bool per_element(std::size_t i) const;
+  bool is_vector(std::size_t i) const {
+    return layout_.schedule->vector_access[analysis_.instr(i).access];
+  }
+  bool is_preloaded(std::size_t i) const;
+  bool gathers_by_element(std::size_t i) const;
+  int vector() const { return layout_.schedule->vector; }
+
+  void declare_shared();
+  void declare_pointers(int stage);
+  void thread_values(int stage);
+  void preload();
+  void pass(int stage);
+  InstrSet needed_in(int stage) const;
+  void declare_results(const InstrSet& needed, int stage);
+  void vector_part(const InstrSet& needed);
+  void element_part(const InstrSet& needed, int stage);
+  void vector_stores(const InstrSet& needed);
+  void combine_reductions(int stage);
+
+  void open_vectors();
+  void close_vectors();
+  void open_elements();
+  void close_elements();
+
+  void statement(std::size_t i);
+  void store_scalar(std::size_t i);
+  std::string value_expression(std::size_t i) const;
+  std::string raw_expression(std::size_t i, bool whole) const;
+  std::string widened(std::size_t i, const std::string& raw) const;
+  std::string pointer(std::uint32_t access) const;
+  std::string element_index(std::uint32_t access) const;
+  std::string op_expression(std::size_t i) const;
+  std::string stored_value(std::size_t i) const;
+  std::string buffer_type_name(std::size_t i) const;
+  void define(std::size_t i, const std::string& type, const std::string& expression);
+
+  const ProgramAnalysis& analysis_;
+  Arguments& args_;
+  const Layout& layout_;
+  CodeText& code_;
+  IndexPrinter index_;
+  std::vector<std::string> names_;     // text of each value where it can be used
+  std::vector<std::string> inverses_;  // of values that divide elements: text of the reciprocal
+  std::vector<std::string> pointers_;  // of accesses: where a thread's part of the buffer begins
+  InstrSet kept_, divides_;
+  std::string keep_subscript_;  // "[k][j]"
+};
+
+}  // namespace sinter::codegen

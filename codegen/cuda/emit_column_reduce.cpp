@@ -1,0 +1,60 @@
+// Rows that lie next to each other while their elements are far apart: neighbouring threads take
+// neighbouring rows, threadIdx.y walks the elements.
+#include <fmt/format.h>
+
+#include "codegen/cuda/layout.h"
+
+namespace sinter::codegen {
+
+Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
+  Layout layout;
+  layout.schedule = &schedule;
+  layout.thread_dims = analysis.outer_dims();
+  layout.loop_dims = analysis.inner_dims();
+  layout.indices.resize(analysis.rank());
+  const int x = schedule.threads_x, y = schedule.threads_y;
+
+  const ir::Dim rows = analysis.size_of_dims(layout.thread_dims);
+  const bool wide_rows = needs_wide(analysis, rows);
+  const char* row_type = wide_rows ? "u64" : "u32";
+  const std::string row =
+      fmt::format("{} * {} + threadIdx.x", wide_rows ? "u64(blockIdx.x)" : "blockIdx.x", x);
+  if (rows.is_constant() && rows.value() % x == 0) {
+    layout.prologue.push_back(fmt::format("const {} row = {};", row_type, row));
+  } else {  // threads without a row repeat row 0, as the barriers need them, and write nothing
+    layout.prologue.push_back(
+        fmt::format("const bool live = {} < {}({});", row, row_type, args.dim(rows)));
+    layout.prologue.push_back(fmt::format("const {} row = live ? {} : 0;", row_type, row));
+    layout.live_row = "live";
+  }
+  split_index(analysis, args, layout.thread_dims, "row", wide_rows, layout, layout.prologue);
+
+  const ir::Dim elements = analysis.size_of_dims(layout.loop_dims);
+  if (schedule.looped()) {
+    const bool wide = needs_wide(analysis, elements);
+    const char* type = wide ? "u64" : "u32";
+    layout.loop_header = fmt::format("for ({0} e = threadIdx.y; e < {0}({1}); e += {2})", type,
+                                     args.dim(elements), y);
+    split_index(analysis, args, layout.loop_dims, "e", wide, layout, layout.loop_lines);
+  } else {
+    const std::int64_t bound = std::int64_t{y} * schedule.unroll;
+    if (layout.unrolled())
+      layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", schedule.unroll);
+    const bool exact = elements.is_constant() && elements.value() == bound;
+    if (!exact || layout.loop_dims != 0)
+      layout.loop_lines.push_back(fmt::format(
+          "const u32 e = threadIdx.y{};", layout.unrolled() ? fmt::format(" + k * {}", y) : ""));
+    if (!exact) layout.predicate = fmt::format("e < u32({})", args.dim(elements));
+    split_index(analysis, args, layout.loop_dims, "e", false, layout, layout.loop_lines, bound);
+  }
+
+  layout.leader = y > 1 ? "threadIdx.y == 0" : "";
+  if (y > 1) layout.reduce = "reduce_column";
+  layout.reduce_sizes = fmt::format(", {}, {}", x, y);
+  layout.scratch = y > 1 ? static_cast<std::size_t>(x) * static_cast<std::size_t>(y) : 0;
+  layout.blocks = ir::ceil_div(rows, x, analysis.exprs().ranges());
+  layout.block = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), 1};
+  return layout;
+}
+
+}  // namespace sinter::codegen

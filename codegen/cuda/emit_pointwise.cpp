@@ -1,0 +1,39 @@
+// Pointwise regions: threads along all elements, `unroll` vectors each, a block's width apart so
+// that neighbouring threads touch neighbouring vectors.
+#include <fmt/format.h>
+
+#include "codegen/cuda/layout.h"
+
+namespace sinter::codegen {
+
+Layout layout_pointwise(const ProgramAnalysis& analysis, const Schedule& schedule,
+                        Arguments& args) {
+  Layout layout;
+  layout.schedule = &schedule;
+  layout.loop_dims = analysis.outer_dims() | analysis.inner_dims();
+  layout.indices.resize(analysis.rank());
+  const ir::Dim vectors = count_vectors(analysis, schedule, layout.loop_dims);
+  const bool wide = needs_wide(analysis, vectors);
+  const char* type = wide ? "u64" : "u32";
+  const int per_block = schedule.threads() * schedule.unroll;
+  const std::string block = wide ? "u64(blockIdx.x)" : "blockIdx.x";
+  if (layout.unrolled()) {
+    layout.prologue.push_back(
+        fmt::format("const {} first = {} * {} + threadIdx.x;", type, block, per_block));
+    layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", schedule.unroll);
+    layout.loop_lines.push_back(
+        fmt::format("const {} flat = first + k * {};", type, schedule.threads()));
+  } else {
+    layout.prologue.push_back(
+        fmt::format("const {} flat = {} * {} + threadIdx.x;", type, block, per_block));
+  }
+  if (!(vectors.is_constant() && vectors.value() % per_block == 0))
+    layout.predicate = fmt::format("flat < {}({})", type, args.dim(vectors));
+  split_index(analysis, args, layout.loop_dims, "flat", wide, layout, layout.loop_lines);
+  layout.leader = layout.unrolled() ? "first == 0" : "flat == 0";
+  layout.blocks = ir::ceil_div(vectors, per_block, analysis.exprs().ranges());
+  layout.block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
+  return layout;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,75 @@
+// Rows whose elements lie next to each other: `threads_x` threads share a row. Up to a warp they
+// reduce by shuffles, and a block holds several rows; beyond that a block is a row. Rows that fit
+// are read once and stay in registers until they are written.
+#include <fmt/format.h>
+
+#include "codegen/cuda/layout.h"
+
+namespace sinter::codegen {
+
+Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
+  Layout layout;
+  layout.schedule = &schedule;
+  layout.thread_dims = analysis.outer_dims();
+  layout.loop_dims = analysis.inner_dims();
+  layout.indices.resize(analysis.rank());
+  const int lanes = schedule.threads_x, rows_of_block = schedule.threads_y;
+  const bool in_warp = lanes <= 32;
+
+  const ir::Dim rows = analysis.size_of_dims(layout.thread_dims);
+  const bool wide_rows = needs_wide(analysis, rows);
+  const char* row_type = wide_rows ? "u64" : "u32";
+  const std::string block = wide_rows ? "u64(blockIdx.x)" : "blockIdx.x";
+  auto& prologue = layout.prologue;
+  if (!in_warp) {
+    prologue.push_back("const i32 lane = threadIdx.x;");
+    if (layout.thread_dims != 0)
+      prologue.push_back(fmt::format("const {} row = {};", row_type, block));
+  } else {
+    if (lanes > 1) prologue.push_back(fmt::format("const i32 lane = threadIdx.x % {};", lanes));
+    const std::string row = fmt::format("{} * {} + threadIdx.x{}", block, rows_of_block,
+                                        lanes > 1 ? fmt::format(" / {}", lanes) : "");
+    const std::string end = fmt::format("{}({})", row_type, args.dim(rows));
+    if (rows.is_constant() && rows.value() % rows_of_block == 0) {
+      prologue.push_back(fmt::format("const {} row = {};", row_type, row));
+    } else if (lanes == 32) {  // whole warps leave: no shuffle misses them
+      prologue.push_back(fmt::format("const {} row = {};", row_type, row));
+      prologue.push_back(fmt::format("if (row >= {}) return;", end));
+    } else {  // threads without a row repeat row 0, as the shuffles need them, and write nothing
+      prologue.push_back(fmt::format("const bool live = {} < {};", row, end));
+      prologue.push_back(fmt::format("const {} row = live ? {} : 0;", row_type, row));
+      layout.live_row = "live";
+    }
+  }
+  split_index(analysis, args, layout.thread_dims, "row", wide_rows, layout, prologue);
+
+  const ir::Dim vectors = count_vectors(analysis, schedule, layout.loop_dims);
+  const std::string lane = lanes > 1 ? "lane" : "0";
+  if (schedule.looped()) {
+    const bool wide = needs_wide(analysis, vectors);
+    const char* type = wide ? "u64" : "u32";
+    layout.loop_header = fmt::format("for ({0} e = {1}; e < {0}({2}); e += {3})", type, lane,
+                                     args.dim(vectors), lanes);
+    split_index(analysis, args, layout.loop_dims, "e", wide, layout, layout.loop_lines);
+  } else {
+    const std::int64_t bound = std::int64_t{lanes} * schedule.unroll;
+    if (layout.unrolled())
+      layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", schedule.unroll);
+    const bool exact = vectors.is_constant() && vectors.value() == bound;
+    if (!exact || layout.loop_dims != 0)
+      layout.loop_lines.push_back(fmt::format(
+          "const u32 e = {}{};", lane, layout.unrolled() ? fmt::format(" + k * {}", lanes) : ""));
+    if (!exact) layout.predicate = fmt::format("e < u32({})", args.dim(vectors));
+    split_index(analysis, args, layout.loop_dims, "e", false, layout, layout.loop_lines, bound);
+  }
+
+  layout.leader = lanes > 1 ? "lane == 0" : "";
+  if (lanes > 1) layout.reduce = in_warp ? "reduce_lanes" : "reduce_block";
+  layout.reduce_sizes = fmt::format(", {}", in_warp ? lanes : lanes / 32);
+  layout.scratch = in_warp ? 0 : static_cast<std::size_t>(lanes) / 32;
+  layout.blocks = ir::ceil_div(rows, rows_of_block, analysis.exprs().ranges());
+  layout.block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
+  return layout;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,69 @@
+#include "codegen/cuda/layout.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace sinter::codegen {
+
+namespace {
+
+std::optional<std::int64_t> upper(const ProgramAnalysis& analysis, const ir::Dim& dim) {
+  if (dim.is_constant()) return dim.value();
+  return ir::upper_bound(dim, analysis.exprs().ranges());
+}
+
+ir::Dim vectors_of_dim(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t d) {
+  const ir::Dim& extent = analysis.extent(d);
+  return static_cast<int>(d) == schedule.vector_dim ? ir::floor_div(extent, schedule.vector)
+                                                    : extent;
+}
+
+}  // namespace
+
+ir::Dim count_vectors(const ProgramAnalysis& analysis, const Schedule& schedule, DimSet dims) {
+  ir::Dim count = 1;
+  for (std::size_t d = 0; d < analysis.rank(); ++d)
+    if ((dims & dim_bit(d)) != 0) count = count * vectors_of_dim(analysis, schedule, d);
+  return count;
+}
+
+bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count) {
+  const auto most = upper(analysis, count);
+  return !most || *most > INT32_MAX;
+}
+
+void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
+                 const std::string& flat, bool wide, Layout& layout,
+                 std::vector<std::string>& lines, std::optional<std::int64_t> bound) {
+  const Schedule& schedule = *layout.schedule;
+  std::string rest = flat;
+  for (std::size_t d = analysis.rank(); d-- > 0;) {
+    if ((dims & dim_bit(d)) == 0) continue;
+    const bool outermost = (dims & (dim_bit(d) - 1)) == 0;
+    const int step = static_cast<int>(d) == schedule.vector_dim ? schedule.vector : 1;
+    LoopIndex& index = layout.indices[d];
+    index.text = fmt::format("i{}", d);
+    index.max = upper(analysis, analysis.extent(d));
+    if (bound) index.max = std::min(index.max.value_or(INT64_MAX), *bound * step);
+    if (index.max) *index.max = std::max<std::int64_t>(*index.max - 1, 0);
+    index.wide = wide && !(index.max && *index.max < INT32_MAX);
+    const char* type = index.wide ? "i64" : "i32";
+    const std::string times = step > 1 ? fmt::format(" * {}", step) : "";
+    if (outermost) {
+      lines.push_back(fmt::format("const {0} i{1} = {0}({2}){3};", type, d, rest, times));
+      return;
+    }
+    const char* flat_type = wide ? "u64" : "u32";
+    const std::string extent =
+        fmt::format("{}({})", flat_type, args.dim(vectors_of_dim(analysis, schedule, d)));
+    const std::string quotient = fmt::format("q{}", d);
+    lines.push_back(
+        fmt::format("const {} {} = quotient({}, {});", flat_type, quotient, rest, extent));
+    lines.push_back(fmt::format("const {0} i{1} = {0}({2} - {3} * {4}){5};", type, d, rest,
+                                quotient, extent, times));
+    rest = quotient;
+  }
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,57 @@
+// How a schedule's threads walk a program's loops: the text around a kernel's body.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/arguments.h"
+#include "codegen/cuda/schedule.h"
+
+namespace sinter::codegen {
+
+/// A loop dimension's index in device code. Within a vector it is the first element's.
+struct LoopIndex {
+  std::string text = "0";
+  bool wide = false;                    // i64, else i32
+  std::optional<std::int64_t> max = 0;  // largest value, if known
+};
+
+struct Layout {
+  const Schedule* schedule = nullptr;
+  DimSet thread_dims = 0;               // fixed for a thread
+  DimSet loop_dims = 0;                 // walked in the loop over a thread's vectors
+  std::vector<LoopIndex> indices;       // of each loop dimension
+  std::vector<std::string> prologue;    // declares the indices in thread_dims
+  std::string loop_header;              // empty: one vector, no loop
+  std::vector<std::string> loop_lines;  // declares the indices in loop_dims
+  std::string predicate;                // holds for vectors that exist; empty: always
+  std::string live_row;                 // holds in threads whose row exists; empty: always
+  std::string leader;                   // holds in the thread that writes a row's values
+  std::string reduce, reduce_sizes;     // "reduce_block" and ", 8"; empty: one thread has it all
+  std::size_t scratch = 0;              // shared values that each reduction needs
+  ir::Dim blocks;                       // size of the grid
+  std::vector<std::uint32_t> block;     // threads
+
+  bool unrolled() const { return schedule->unroll > 1; }
+  bool looped() const { return schedule->looped(); }
+};
+
+Layout layout_pointwise(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+
+/// Number of vectors in the dimensions `dims`, where the schedule's vector dimension counts
+/// vectors.
+ir::Dim count_vectors(const ProgramAnalysis& analysis, const Schedule& schedule, DimSet dims);
+
+/// True if values up to `count` need 64 bits.
+bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count);
+
+/// Splits the number `flat` (u32, or u64 if `wide`) into the indices of `dims`: sets their
+/// layout.indices and appends their declarations to `lines`. `bound`: flat is below it, if known.
+void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
+                 const std::string& flat, bool wide, Layout& layout,
+                 std::vector<std::string>& lines, std::optional<std::int64_t> bound = std::nullopt);
+
+}  // namespace sinter::codegen

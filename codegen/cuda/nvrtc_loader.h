@@ -1,0 +1,38 @@
+// NVRTC, loaded at run time: a binary built with the CUDA target also serves machines without it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nvrtc.h>
+
+namespace sinter::codegen {
+
+/// The functions of libnvrtc that Sinter calls, and where it was found.
+struct Nvrtc {
+  std::string path;
+  int version = 0;  // 13000 for 13.0
+  decltype(&nvrtcGetErrorString) get_error_string = nullptr;
+  decltype(&nvrtcVersion) get_version = nullptr;
+  decltype(&nvrtcCreateProgram) create_program = nullptr;
+  decltype(&nvrtcDestroyProgram) destroy_program = nullptr;
+  decltype(&nvrtcCompileProgram) compile_program = nullptr;
+  decltype(&nvrtcGetCUBINSize) get_cubin_size = nullptr;
+  decltype(&nvrtcGetCUBIN) get_cubin = nullptr;
+  decltype(&nvrtcGetProgramLogSize) get_log_size = nullptr;
+  decltype(&nvrtcGetProgramLog) get_log = nullptr;
+  decltype(&nvrtcGetNumSupportedArchs) get_arch_count = nullptr;
+  decltype(&nvrtcGetSupportedArchs) get_archs = nullptr;
+};
+
+/// The folders that are searched after the system's loader path, in order.
+std::vector<std::string> nvrtc_search_folders();
+
+/// Loads NVRTC once and keeps it. Throws Error(kDevice) naming what was looked for, where, and how
+/// to get it; a later call tries again.
+const Nvrtc& load_nvrtc();
+
+/// The same from the given folders alone, and not kept; for tests of what is missing.
+Nvrtc load_nvrtc_from(const std::vector<std::string>& folders, bool loader_path);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,67 @@
+// Schedules: how a loop program is spread over a GPU's threads.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/program_analysis.h"
+
+namespace sinter::codegen {
+
+enum class Family {
+  kPointwise,  // no reduction: threads along all elements
+  kRow,        // `threads_x` threads share a row and reduce by shuffles, then by shared memory
+  kColumn,     // threads along rows; `threads_y` of them share one and reduce by shared memory
+};
+
+/// The integers that decide a kernel. "Vector" is a run of elements along vector_dim that is moved
+/// with one access; with vector 1 an element.
+struct Schedule {
+  Family family = Family::kPointwise;
+  int vector = 1;       // elements of a vector
+  int unroll = 1;       // vectors that a thread holds in registers; 0: it loops and reads again
+  int threads_x = 256;  // pointwise, row: see Family; column: rows of a block
+  int threads_y = 1;    // row: rows of a block; column: threads that share a row
+  int vector_dim = -1;  // loop dimension along which vectors lie; -1: no vectors
+  std::vector<bool> vector_access;              // accesses that move whole vectors
+  std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
+
+  bool looped() const { return unroll == 0; }
+  int threads() const { return threads_x * threads_y; }
+  /// "row vector=8 unroll=2 threads=32x4".
+  std::string to_string() const;
+};
+
+/// The longest vectors along `dim`, and which accesses then move whole vectors. Conditions are what
+/// sizes must fulfil that are not known; nothing is required of constants that do not fit: then the
+/// vectors are shorter.
+struct VectorPlan {
+  int vector = 1;
+  int dim = -1;
+  std::vector<bool> vector_access;
+  std::vector<plan::fb::Condition> conditions;
+};
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim);
+
+/// True if a thread that holds its elements in registers keeps this one of them (the result of an
+/// operation) from the reduction stage that computes it to a later one that uses it.
+bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value);
+
+/// 32-bit words of registers that one element of a row takes while the row's reductions run.
+double words_per_element(const ProgramAnalysis& analysis);
+
+// For each family: whether it takes the program, and the schedules to emit, in the order in which
+// the runtime tries their conditions; the last has none.
+bool can_schedule_pointwise(const ProgramAnalysis& analysis);
+std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis);
+bool can_schedule_column(const ProgramAnalysis& analysis);
+std::vector<Schedule> choose_column(const ProgramAnalysis& analysis);
+bool can_schedule_row(const ProgramAnalysis& analysis);
+std::vector<Schedule> choose_row(const ProgramAnalysis& analysis);
+
+/// Picks the family: pointwise without reductions; columns where neighbouring rows, not
+/// neighbouring elements of a row, lie next to each other in memory; else rows.
+std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis);
+
+}  // namespace sinter::codegen

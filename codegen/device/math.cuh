@@ -1,0 +1,316 @@
+// What each ScalarOp computes on the GPU; sinter/scalar_op.h has the meanings. float32 functions are
+// within a few units in the last place; where the toolkit's correctly rounded form costs a slow path
+// (division, square root), the hardware's full-range approximation is used (at most 2 ulp).
+#pragma once
+
+#include "scalar.cuh"
+
+SINTER_DEVICE float infinity() {
+#ifdef __CUDACC__
+  return __int_as_float(0x7f800000);
+#else
+  return __builtin_inff();
+#endif
+}
+
+SINTER_DEVICE float not_a_number() {
+#ifdef __CUDACC__
+  return __int_as_float(0x7fc00000);
+#else
+  return __builtin_nanf("");
+#endif
+}
+
+// Unsigned type in which integers of type T are computed, so that they wrap.
+template <class T>
+struct Wrapping {
+  typedef u32 type;
+};
+template <>
+struct Wrapping<i64> {
+  typedef u64 type;
+};
+template <>
+struct Wrapping<u64> {
+  typedef u64 type;
+};
+template <class T>
+SINTER_DEVICE typename Wrapping<T>::type wrapping(T x) {
+  return static_cast<typename Wrapping<T>::type>(x);
+}
+
+// ---- arithmetic
+template <class T>
+SINTER_DEVICE T add(T a, T b) {
+  return static_cast<T>(wrapping(a) + wrapping(b));
+}
+SINTER_DEVICE float add(float a, float b) { return a + b; }
+SINTER_DEVICE double add(double a, double b) { return a + b; }
+
+template <class T>
+SINTER_DEVICE T subtract(T a, T b) {
+  return static_cast<T>(wrapping(a) - wrapping(b));
+}
+SINTER_DEVICE float subtract(float a, float b) { return a - b; }
+SINTER_DEVICE double subtract(double a, double b) { return a - b; }
+
+template <class T>
+SINTER_DEVICE T multiply(T a, T b) {
+  return static_cast<T>(wrapping(a) * wrapping(b));
+}
+SINTER_DEVICE float multiply(float a, float b) { return a * b; }
+SINTER_DEVICE double multiply(double a, double b) { return a * b; }
+
+template <class T>
+SINTER_DEVICE T negate(T a) {
+  return static_cast<T>(wrapping(T(0)) - wrapping(a));
+}
+SINTER_DEVICE float negate(float a) { return -a; }
+SINTER_DEVICE double negate(double a) { return -a; }
+
+/// Truncates; zero for b == 0.
+template <class T>
+SINTER_DEVICE T divide(T a, T b) {
+  if (b == T(0)) return T(0);
+  if (b == static_cast<T>(-1) && static_cast<T>(-1) < T(0)) return negate(a);
+  return static_cast<T>(a / b);
+}
+SINTER_DEVICE float divide(float a, float b) {
+#ifdef __CUDACC__
+  float result;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return a / b;
+#endif
+}
+SINTER_DEVICE double divide(double a, double b) { return a / b; }
+
+/// The remainder of divide, with the dividend's sign.
+template <class T>
+SINTER_DEVICE T remainder_truncated(T a, T b) {
+  if (b == T(0)) return T(0);
+  if (b == static_cast<T>(-1) && static_cast<T>(-1) < T(0)) return T(0);
+  return static_cast<T>(a % b);
+}
+SINTER_DEVICE float remainder_truncated(float a, float b) { return fmodf(a, b); }
+SINTER_DEVICE double remainder_truncated(double a, double b) { return fmod(a, b); }
+
+/// The remainder with the divisor's sign.
+template <class T>
+SINTER_DEVICE T remainder_floored(T a, T b) {
+  const T r = remainder_truncated(a, b);
+  return r != T(0) && (r < T(0)) != (b < T(0)) ? add(r, b) : r;
+}
+
+template <class T>
+SINTER_DEVICE T minimum(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+template <class T>
+SINTER_DEVICE T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+#ifdef __CUDACC__
+SINTER_DEVICE float minimum(float a, float b) {
+  float result;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+SINTER_DEVICE float maximum(float a, float b) {
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+#endif
+
+template <class T>
+SINTER_DEVICE T absolute(T a) {
+  return a < T(0) ? negate(a) : a;
+}
+SINTER_DEVICE float absolute(float a) { return fabsf(a); }
+SINTER_DEVICE double absolute(double a) { return fabs(a); }
+
+/// -1, 0 or 1; NaN stays NaN.
+template <class T>
+SINTER_DEVICE T sign_of(T a) {
+  return a > T(0) ? T(1) : a < T(0) ? static_cast<T>(-1) : a;
+}
+
+template <class T>
+SINTER_DEVICE T power(T base, T exponent) {
+  if (exponent < T(0)) {
+    if (base == T(1)) return T(1);
+    if (base == static_cast<T>(-1)) return exponent % 2 == 0 ? T(1) : static_cast<T>(-1);
+    return T(0);
+  }
+  T result = T(1);
+  for (u64 e = static_cast<u64>(exponent); e != 0; e >>= 1) {
+    if (e & 1) result = multiply(result, base);
+    base = multiply(base, base);
+  }
+  return result;
+}
+SINTER_DEVICE float power(float a, float b) { return powf(a, b); }
+SINTER_DEVICE double power(double a, double b) { return pow(a, b); }
+template <class T>
+SINTER_DEVICE T squared(T a) {
+  return multiply(a, a);
+}
+template <class T>
+SINTER_DEVICE T cubed(T a) {
+  return multiply(multiply(a, a), a);
+}
+
+// ---- rounding: integers stay as they are
+template <class T>
+SINTER_DEVICE T round_down(T a) {
+  return a;
+}
+SINTER_DEVICE float round_down(float a) { return floorf(a); }
+SINTER_DEVICE double round_down(double a) { return floor(a); }
+template <class T>
+SINTER_DEVICE T round_up(T a) {
+  return a;
+}
+SINTER_DEVICE float round_up(float a) { return ceilf(a); }
+SINTER_DEVICE double round_up(double a) { return ceil(a); }
+template <class T>
+SINTER_DEVICE T round_to_even(T a) {
+  return a;
+}
+SINTER_DEVICE float round_to_even(float a) { return rintf(a); }
+SINTER_DEVICE double round_to_even(double a) { return rint(a); }
+
+// ---- functions of floats
+SINTER_DEVICE float square_root(float a) {
+#ifdef __CUDACC__
+  float result;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return sqrtf(a);
+#endif
+}
+SINTER_DEVICE double square_root(double a) { return sqrt(a); }
+
+SINTER_DEVICE float inverse_square_root(float a) {
+#ifdef __CUDACC__
+  float result;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return 1.0f / sqrtf(a);
+#endif
+}
+SINTER_DEVICE double inverse_square_root(double a) { return 1.0 / sqrt(a); }
+
+SINTER_DEVICE float reciprocal(float a) {
+#ifdef __CUDACC__
+  float result;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return 1.0f / a;
+#endif
+}
+SINTER_DEVICE double reciprocal(double a) { return 1.0 / a; }
+
+SINTER_DEVICE float exponential(float a) { return expf(a); }
+SINTER_DEVICE double exponential(double a) { return exp(a); }
+SINTER_DEVICE float logarithm(float a) { return logf(a); }
+SINTER_DEVICE double logarithm(double a) { return log(a); }
+SINTER_DEVICE float error_function(float a) { return erff(a); }
+SINTER_DEVICE double error_function(double a) { return erf(a); }
+SINTER_DEVICE float hyperbolic_tangent(float a) { return tanhf(a); }
+SINTER_DEVICE double hyperbolic_tangent(double a) { return tanh(a); }
+SINTER_DEVICE float sine(float a) { return sinf(a); }
+SINTER_DEVICE double sine(double a) { return sin(a); }
+SINTER_DEVICE float cosine(float a) { return cosf(a); }
+SINTER_DEVICE double cosine(double a) { return cos(a); }
+
+// ---- tests
+template <class T>
+SINTER_DEVICE bool is_nan(T a) {
+  return a != a;
+}
+SINTER_DEVICE bool is_infinite(float a) { return fabsf(a) == infinity(); }
+SINTER_DEVICE bool is_infinite(double a) { return fabs(a) == static_cast<double>(infinity()); }
+
+// ---- casts between compute types
+template <class T>
+SINTER_DEVICE T lowest_value() {
+  return static_cast<T>(-1) > T(0) ? T(0) : static_cast<T>(u64(1) << (8 * sizeof(T) - 1));
+}
+template <class T>
+SINTER_DEVICE T highest_value() {
+  return static_cast<T>(-1) > T(0) ? static_cast<T>(~u64(0))
+                                   : static_cast<T>((u64(1) << (8 * sizeof(T) - 1)) - 1);
+}
+template <>
+SINTER_DEVICE bool lowest_value<bool>() {
+  return false;
+}
+template <>
+SINTER_DEVICE bool highest_value<bool>() {
+  return true;
+}
+template <>
+SINTER_DEVICE float lowest_value<float>() {
+  return -infinity();
+}
+template <>
+SINTER_DEVICE float highest_value<float>() {
+  return infinity();
+}
+template <>
+SINTER_DEVICE double lowest_value<double>() {
+  return -static_cast<double>(infinity());
+}
+template <>
+SINTER_DEVICE double highest_value<double>() {
+  return static_cast<double>(infinity());
+}
+
+template <class To>
+struct Convert {
+  /// Integers wrap.
+  template <class From>
+  SINTER_DEVICE static To of(From x) {
+    return static_cast<To>(x);
+  }
+  /// Floats truncate and saturate; NaN gives zero.
+  template <class From>
+  SINTER_DEVICE static To truncate(From x) {
+    if (!(x > static_cast<From>(lowest_value<To>())))
+      return x != x ? To(0) : lowest_value<To>();
+    return x >= static_cast<From>(highest_value<To>()) ? highest_value<To>() : static_cast<To>(x);
+  }
+  SINTER_DEVICE static To of(float x) { return truncate(x); }
+  SINTER_DEVICE static To of(double x) { return truncate(x); }
+};
+template <>
+struct Convert<bool> {
+  template <class From>
+  SINTER_DEVICE static bool of(From x) {
+    return x != From(0);
+  }
+};
+template <>
+struct Convert<float> {
+  template <class From>
+  SINTER_DEVICE static float of(From x) {
+    return static_cast<float>(x);
+  }
+};
+template <>
+struct Convert<double> {
+  template <class From>
+  SINTER_DEVICE static double of(From x) {
+    return static_cast<double>(x);
+  }
+};
+template <class To, class From>
+SINTER_DEVICE To convert(From x) {
+  return Convert<To>::of(x);
+}
