@@ -14,7 +14,7 @@ namespace sinter::fusion {
 /// What the passes may ask about the target.
 struct TargetTraits {
   bool cuda = false;
-  bool has_conv = false;           // a dedicated convolution exists (CPU: oneDNN)
+  bool has_conv = false;  // a dedicated convolution exists (CPU: oneDNN)
   bool matmul_epilogue_gelu_erf = false;
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
@@ -29,12 +29,12 @@ enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
 struct Decision {
   std::string producer, consumer;  // printable names with origins
   bool fused = false;
-  std::string reason;              // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
+  std::string reason;  // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
 };
 
 struct Context {
   TargetTraits target;
-  bool fuse = true;                // false: --fuse=off, every operator its own kernel
+  bool fuse = true;  // false: --fuse=off, every operator its own kernel
   Precision precision = Precision::kModel;
   std::vector<Decision> decisions;
   std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
@@ -43,14 +43,14 @@ struct Context {
 struct Pass {
   std::string_view name;
   ir::Graph (*run)(const ir::Graph& graph, Context& context);
-  bool only_when_fusing = false;   // left out under --fuse=off
+  bool only_when_fusing = false;  // left out under --fuse=off
 };
 /// Every pass, in order.
 const std::vector<Pass>& pipeline();
 
 struct PipelineOptions {
-  std::set<std::string> disabled;                  // --disable-pass
-  std::string stop_after;                          // --stop-after
+  std::set<std::string> disabled;  // --disable-pass
+  std::string stop_after;          // --stop-after
   /// Called with each pass's name, before and after it.
   std::function<void(std::string_view pass, bool after, const ir::Graph&)> observe;
 };

@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "fusion/passes/passes.h"
+#include "fusion/regions/rebuild.h"
+#include "ir/reference/evaluate.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::GraphBuilder;
+using ir::Node;
+using ir::Tensor;
+using ir::ValueId;
+
+std::int64_t byte_count(const ir::TensorType& type) {
+  return ir::element_count(type.shape).value() * static_cast<std::int64_t>(size_of(type.dtype));
+}
+
+/// True if everything about the node is known: constant inputs, sizes without symbols.
+bool is_known(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
+              std::span<const ValueId> inputs) {
+  if (node.op->kind == ir::OpKind::kFused || inputs.empty()) return false;
+  for (ValueId input : inputs)
+    if (builder.constant_of(input) == nullptr) return false;
+  for (ValueId output : node.outputs)
+    for (const ir::Dim& dim : old.type(output).shape)
+      if (!dim.is_constant()) return false;
+  for (const auto& [name, attr] : node.attrs.values())
+    if (const auto* dims = std::get_if<std::vector<ir::Dim>>(&attr))
+      for (const ir::Dim& dim : *dims)
+        if (!dim.is_constant()) return false;
+  return true;
+}
+
+/// A folded result is stored in the plan: it must not be larger than what it is made from, unless
+/// it is small.
+bool keeps_size(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
+                std::span<const ValueId> inputs) {
+  constexpr std::int64_t kSmallBytes = 1024;
+  std::int64_t before = 0, after = 0;
+  for (ValueId input : inputs) before += byte_count(builder.type(input));
+  for (ValueId output : node.outputs) after += byte_count(old.type(output));
+  return after <= std::max(before, kSmallBytes);
+}
+
+/// Products read a transposed weight as it lies in the model's file: a copy would only cost memory.
+bool is_view_for_product(const ir::Graph& old, const Node& node) {
+  constexpr std::int64_t kLargeBytes = 64 * 1024;
+  if (node.op->name != "Transpose" || byte_count(old.type(node.outputs[0])) < kLargeBytes)
+    return false;
+  const auto& users = old.users(node.outputs[0]);
+  return !users.empty() && std::all_of(users.begin(), users.end(), [&](ir::NodeId user) {
+    return old.node(user).op->name == "MatMul";
+  });
+}
+
+}  // namespace
+
+ir::Graph fold_constants(const ir::Graph& graph, Context&) {
+  return ir::rewrite(
+      graph,
+      [](GraphBuilder& builder, const ir::Graph& old, const Node& node,
+         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+        if (!is_known(builder, old, node, inputs) || !keeps_size(builder, old, node, inputs) ||
+            is_view_for_product(old, node))
+          return std::nullopt;
+        if (node.op->name == "Reshape") {
+          std::vector<std::int64_t> shape;
+          for (const ir::Dim& dim : old.type(node.outputs[0]).shape) shape.push_back(dim.value());
+          return std::vector{
+              builder.constant(builder.constant_of(inputs[0])->reshaped(std::move(shape)))};
+        }
+        std::vector<Tensor> values;
+        for (ValueId input : inputs) values.push_back(*builder.constant_of(input));
+        std::vector<ValueId> results;
+        for (Tensor& result : ir::evaluate_op(*node.op, node.attrs, values))
+          results.push_back(builder.constant(std::move(result)));
+        return results;
+      });
+}
+
+}  // namespace sinter::fusion

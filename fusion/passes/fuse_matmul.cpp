@@ -1,0 +1,116 @@
+#include <array>
+#include <memory>
+#include <set>
+
+#include "fusion/passes/passes.h"
+#include "fusion/regions/epilogue.h"
+#include "fusion/regions/operand.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+class MatmulFuser {
+ public:
+  MatmulFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
+
+  Graph run() {
+    // All operands first: an output view that its reader folds is not stored for.
+    for (const Node& node : graph_.nodes()) {
+      if (node.op->name != "MatMul") continue;
+      std::array<Operand, 2> operands{fold_operand(graph_, node.inputs[0]),
+                                      fold_operand(graph_, node.inputs[1])};
+      for (const Operand& operand : operands) {
+        folded_.insert(operand.values.begin(), operand.values.end());
+        for (NodeId view : operand.nodes)
+          decide(graph_.node(view), node, true, "an access of the product's operand");
+      }
+      operands_.push_back(std::move(operands));
+    }
+    std::vector<Piece> pieces;
+    std::size_t next = 0;
+    for (const Node& node : graph_.nodes()) {
+      if (node.op->name == "MatMul") {
+        pieces.push_back(matmul(node, operands_[next++]));
+      } else if (node.op->name == "Conv") {
+        pieces.push_back(conv(node));
+      }
+    }
+    return rebuild(graph_, pieces);
+  }
+
+ private:
+  void decide(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
+    context_.decisions.push_back({describe(producer), describe(consumer), fused,
+                                  (fused ? "fused: " : "no: ") + std::string(reason)});
+  }
+
+  EpilogueOptions options() {
+    EpilogueOptions options;
+    options.target = context_.target;
+    options.folded_by_reader = [this](ValueId value) { return folded_.count(value) != 0; };
+    options.decide = [this](const Node& producer, const Node& consumer, bool fused,
+                            std::string_view reason) { decide(producer, consumer, fused, reason); };
+    return options;
+  }
+
+  Piece matmul(const Node& node, const std::array<Operand, 2>& operands) {
+    const Epilogue epilogue =
+        match_epilogue(graph_, node, operands[0].alpha * operands[1].alpha, true, options());
+    BodyBuilder body(graph_);
+    std::vector<ValueId> inputs;
+    for (std::size_t i = 0; i < 2; ++i)
+      inputs.push_back(build_operand(body, graph_, operands[i], node.inputs[i]));
+    ValueId result;
+    {
+      ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
+      result = body.builder().add("MatMul", inputs);
+    }
+    body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
+    return finish(body, result, epilogue, "matmul");
+  }
+
+  Piece conv(const Node& node) {
+    const Epilogue epilogue = match_epilogue(graph_, node, 1.0, false, options());
+    BodyBuilder body(graph_);
+    body.copy(node);
+    return finish(body, body.import(node.outputs[0]), epilogue, "conv");
+  }
+
+  /// The epilogue inside the body; reshapes that an activation was moved across follow outside.
+  Piece finish(BodyBuilder& body, ValueId result, const Epilogue& epilogue, std::string family) {
+    result = build_epilogue(body, graph_, result, epilogue);
+    std::vector<ValueId> stored{result};
+    Piece piece = body_piece(std::move(family), body, stored, {epilogue.result});
+    if (epilogue.outer_views.empty()) return piece;
+    piece.emit = [inner = std::move(piece.emit), &graph = graph_, views = epilogue.outer_views](
+                     ir::GraphBuilder& builder, std::span<const ValueId> reads) {
+      std::vector<ValueId> values = inner(builder, reads);
+      for (NodeId view : views) {
+        const Node& node = graph.node(view);
+        ir::GraphBuilder::OriginScope scope(builder, node.origins);
+        values = builder.add_multi(node.op->name, values, node.attrs);
+      }
+      return values;
+    };
+    return piece;
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  std::vector<std::array<Operand, 2>> operands_;
+  std::set<ValueId> folded_;
+};
+
+}  // namespace
+
+Graph fuse_matmul(const Graph& graph, Context& context) {
+  return MatmulFuser(graph, context).run();
+}
+
+}  // namespace sinter::fusion

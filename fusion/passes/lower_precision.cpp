@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "fusion/passes/lowering_policy.h"
+#include "fusion/passes/passes.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::GraphBuilder;
+using ir::Node;
+using ir::OpKind;
+using ir::ValueId;
+
+constexpr DType kWide = DType::kFloat32;
+
+/// Rebuilds a graph with float32 values in a narrower type.
+class Lowering {
+ public:
+  Lowering(const Graph& graph, Context& context, DType narrow)
+      : old_(graph), context_(context), policy_(narrow), builder_(graph.name()) {}
+
+  Graph run() {
+    for (const auto& [symbol, range] : old_.ranges()) builder_.range(symbol, range);
+    mapped_.resize(old_.values().size());
+    for (ValueId input : old_.inputs()) {
+      const ir::Value& info = old_.value(input);
+      map(input) = builder_.input(info.name, info.type);
+      if (info.type.dtype != kWide) continue;
+      ++inputs_;
+      // A state keeps its type from run to run; like any input it is cast where it is read.
+      map(input) = cast(map(input), policy_.narrow());
+    }
+    for (const Node& node : old_.nodes()) {
+      GraphBuilder::OriginScope scope(builder_, node.origins);
+      const auto results = lower(node);
+      for (std::size_t i = 0; i < results.size(); ++i) {
+        map(node.outputs[i]) = results[i];
+        builder_.name(results[i], old_.value(node.outputs[i]).name);
+        if (old_.type(node.outputs[i]).dtype == kWide &&
+            builder_.type(results[i]).dtype == policy_.narrow())
+          ++lowered_;
+      }
+    }
+    for (std::size_t i = 0; i < old_.outputs().size(); ++i) {
+      const ValueId output = old_.outputs()[i];
+      ValueId value =
+          old_.is_constant(output) ? builder_.constant(old_.value(output).constant) : map(output);
+      const DType wanted = old_.type(output).dtype;
+      if (builder_.type(value).dtype != wanted) {
+        ++outputs_;
+        value = cast(value, wanted);
+      }
+      builder_.output(old_.output_names()[i], value);
+    }
+    for (const ir::State& state : old_.states()) builder_.state(state);
+    write_notes();
+    return builder_.finish();
+  }
+
+ private:
+  ValueId& map(ValueId old) { return mapped_[static_cast<std::size_t>(old.index)]; }
+
+  ValueId cast(ValueId value, DType to) {
+    if (builder_.type(value).dtype == to) return value;
+    return builder_.add("Cast", {value}, {{"to", to}});
+  }
+
+  /// A constant in `to`; narrowed under the policy, with a note where it changes a value.
+  ValueId constant(ValueId old, DType to) {
+    const ir::Value& info = old_.value(old);
+    if (info.type.dtype != kWide) return builder_.constant(info.constant, info.name);
+    const auto known = constants_.find({old, to});
+    if (known != constants_.end()) return known->second;
+    // A mask has to survive the cast that follows sooner or later, so it is clamped in float32 too.
+    const bool unchanged = to == kWide && !policy_.is_mask(*info.constant);
+    if (unchanged) return builder_.constant(info.constant, info.name);
+    NarrowedConstant narrowed = policy_.clamp_constant(*info.constant, to);
+    if (narrowed.clamped > 0)
+      notes_.push_back(fmt::format(
+          "clamped: {} value(s) of constant {} ({:g}) to the largest finite {}", narrowed.clamped,
+          constant_name(old), narrowed.example, to_string(policy_.narrow())));
+    if (to != kWide) {
+      ++weights_;
+      weight_bytes_ += static_cast<double>(info.constant->bytes().size());
+    }
+    return constants_[{old, to}] = builder_.constant(std::move(narrowed.tensor), info.name);
+  }
+
+  std::string constant_name(ValueId old) const {
+    if (!old_.value(old).name.empty()) return "'" + old_.value(old).name + "'";
+    const auto& users = old_.users(old);
+    return users.empty() ? "?" : "of '" + describe(old_.node(users[0])) + "'";
+  }
+
+  ValueId operand(ValueId old, DType to) {
+    if (old_.type(old).dtype != kWide) {
+      return old_.is_constant(old) ? constant(old, to) : map(old);
+    }
+    return old_.is_constant(old) ? constant(old, to) : cast(map(old), to);
+  }
+
+  bool has_wide_float(const Node& node) const {
+    const auto is_wide = [&](ValueId value) { return old_.type(value).dtype == kWide; };
+    return std::any_of(node.inputs.begin(), node.inputs.end(), is_wide) ||
+           std::any_of(node.outputs.begin(), node.outputs.end(), is_wide);
+  }
+
+  /// True if an operand that is not a constant is float32 and has stayed so.
+  bool reads_kept(const Node& node) {
+    bool kept = false, narrow = false;
+    for (ValueId input : node.inputs) {
+      if (old_.is_constant(input) || old_.type(input).dtype != kWide) continue;
+      (builder_.type(map(input)).dtype == kWide ? kept : narrow) = true;
+    }
+    return kept && !narrow;
+  }
+
+  std::vector<ValueId> lower(const Node& node) {
+    if (!has_wide_float(node)) return add(node, kWide, node.attrs);
+    const OpKind kind = node.op->kind;
+    if (node.op->name == "Cast") return {lower_cast(node)};
+    if (kind == OpKind::kReduce) return {lower_reduce(node)};
+    if (kind == OpKind::kPointwise || kind == OpKind::kView) {
+      if (reads_kept(node)) {
+        keep(node, "computed from kept values only");
+        return add(node, kWide, node.attrs);
+      }
+      if (const auto reason = policy_.unfit_constant(old_, node)) {
+        keep(node, *reason);
+        auto results = add(node, kWide, node.attrs);
+        for (ValueId& result : results)
+          if (builder_.type(result).dtype == kWide) result = cast(result, policy_.narrow());
+        return results;
+      }
+    }
+    return add(node, policy_.narrow(), node.attrs);
+  }
+
+  std::vector<ValueId> add(const Node& node, DType type, const ir::Attrs& attrs) {
+    std::vector<ValueId> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(operand(input, type));
+    return builder_.add_multi(node.op->name, inputs, attrs, node.body);
+  }
+
+  ValueId lower_cast(const Node& node) {
+    const ValueId old = node.inputs[0];
+    const DType from = old_.type(old).dtype, to = old_.type(node.outputs[0]).dtype;
+    if (to != kWide) {
+      const ValueId value = old_.is_constant(old) ? constant(old, policy_.narrow()) : map(old);
+      return cast(value, to);
+    }
+    // Integers may be counts or positions, which a narrow type would round.
+    if (!is_float(from)) {
+      if (from != DType::kBool) keep(node, "an integer as a float: a narrow type would round it");
+      return cast(operand(old, kWide), from == DType::kBool ? policy_.narrow() : kWide);
+    }
+    return cast(operand(old, policy_.narrow()), policy_.narrow());
+  }
+
+  /// When fusing, widening before a reduction is free and its result, one element a row, is small.
+  /// As a kernel of its own it reads and writes what it is given, accumulating in float32.
+  ValueId lower_reduce(const Node& node) {
+    if (!context_.fuse && !reads_kept(node)) return add(node, policy_.narrow(), node.attrs)[0];
+    keep(node, "the result of a reduction");
+    return add(node, kWide, node.attrs)[0];
+  }
+
+  void keep(const Node& node, const std::string& reason) {
+    auto& kept = kept_[reason];
+    kept.push_back(describe(node));
+  }
+
+  void write_notes() {
+    auto& out = context_.precision_notes;
+    const auto name = to_string(policy_.narrow());
+    out.push_back(
+        fmt::format("{}: {} constant(s) lowered from float32 ({:.1f} MB to {:.1f} MB), "
+                    "{} intermediate value(s) lowered",
+                    name, weights_, weight_bytes_ / 1e6, weight_bytes_ / 2e6, lowered_));
+    out.push_back(
+        fmt::format("{}: {} input(s) and {} output(s) stay float32 and are cast at the "
+                    "border; arithmetic within kernels stays float32",
+                    name, inputs_, outputs_));
+    constexpr std::size_t kShown = 4;
+    for (const auto& [reason, nodes] : kept_) {
+      const std::vector<std::string> shown(
+          nodes.begin(),
+          nodes.begin() + static_cast<std::ptrdiff_t>(std::min(nodes.size(), kShown)));
+      std::string list;
+      for (const std::string& node : shown) list += (list.empty() ? "" : ", ") + node;
+      out.push_back(fmt::format("kept float32: {} node(s), {}: {}{}", nodes.size(), reason, list,
+                                nodes.size() > kShown ? ", ..." : ""));
+    }
+    out.insert(out.end(), notes_.begin(), notes_.end());
+  }
+
+  const Graph& old_;
+  Context& context_;
+  LoweringPolicy policy_;
+  GraphBuilder builder_;
+  std::vector<ValueId> mapped_;
+  std::map<std::pair<ValueId, DType>, ValueId> constants_;
+  std::map<std::string, std::vector<std::string>> kept_;
+  std::vector<std::string> notes_;
+  std::size_t inputs_ = 0, outputs_ = 0, weights_ = 0, lowered_ = 0;
+  double weight_bytes_ = 0;
+};
+
+}  // namespace
+
+Graph lower_precision(const Graph& graph, Context& context) {
+  switch (context.precision) {
+    case Precision::kModel: return graph;
+    case Precision::kTf32:
+      context.precision_notes.push_back(
+          "tf32: float32 products round their operands to 10 bits of mantissa; everything else "
+          "stays float32");
+      return graph;
+    case Precision::kFloat16: return Lowering(graph, context, DType::kFloat16).run();
+    case Precision::kBFloat16: return Lowering(graph, context, DType::kBFloat16).run();
+  }
+  return graph;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,68 @@
+#include "fusion/passes/lowering_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace sinter::fusion {
+namespace {
+
+// Nothing in a trained model is this large but what stands for minus infinity.
+constexpr double kMask = 1e8;
+// Weights are tested element by element; a scalar's underflow matters, a weight's does not.
+constexpr std::int64_t kScalarElements = 1;
+
+}  // namespace
+
+LoweringPolicy::LoweringPolicy(DType narrow)
+    : narrow_(narrow),
+      largest_(narrow == DType::kFloat16 ? 65504.0 : std::ldexp(1.9921875, 127)),
+      smallest_normal_(narrow == DType::kFloat16 ? std::ldexp(1.0, -14) : std::ldexp(1.0, -126)) {}
+
+NarrowedConstant LoweringPolicy::clamp_constant(const ir::Tensor& constant, DType to) const {
+  NarrowedConstant result;
+  const std::size_t size = size_of(to);
+  std::vector<std::byte> bytes(constant.as<float>().size() * size);
+  std::byte* out = bytes.data();
+  for (float element : constant.as<float>()) {
+    double value = element;
+    if (std::isfinite(value) && std::abs(value) > largest_) {
+      result.example = value;
+      ++result.clamped;
+      value = std::copysign(largest_, value);
+    }
+    ir::store_double(to, out, value);
+    out += size;
+  }
+  result.tensor = ir::Tensor(to, constant.shape(), ir::Buffer::take(std::move(bytes)));
+  return result;
+}
+
+bool LoweringPolicy::is_mask(const ir::Tensor& constant) const {
+  const auto values = constant.as<float>();
+  return std::any_of(values.begin(), values.end(), [&](float value) {
+    return std::isfinite(value) && std::abs(value) >= kMask && std::abs(value) > largest_;
+  });
+}
+
+std::optional<std::string> LoweringPolicy::unfit_constant(const ir::Graph& graph,
+                                                          const ir::Node& node) const {
+  for (ir::ValueId input : node.inputs) {
+    const auto& constant = graph.value(input).constant;
+    if (constant == nullptr || constant->dtype() != DType::kFloat32) continue;
+    const bool scalar = constant->element_count() <= kScalarElements;
+    const auto values = constant->as<float>();
+    for (float value : values) {
+      const double size = std::abs(static_cast<double>(value));
+      if (std::isfinite(size) && size > largest_ && size < kMask)
+        return fmt::format("its constant {:g} is beyond the range of {}", value,
+                           to_string(narrow_));
+      if (scalar && size != 0 && size < smallest_normal_)
+        return fmt::format("its constant {:g} is too small for {}", value, to_string(narrow_));
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,29 @@
+// The passes, one file each, named after the pass. pipeline.cpp gives their order.
+#pragma once
+
+#include "fusion/pipeline.h"
+
+namespace sinter::fusion {
+
+/// Evaluates nodes whose inputs are all constant, unless that would make the model larger.
+ir::Graph fold_constants(const ir::Graph& graph, Context& context);
+/// Replaces exporter idioms (patterns/idioms.cpp) by the operators that they spell.
+ir::Graph recognise(const ir::Graph& graph, Context& context);
+/// Lowers float32 values to context.precision; prints the policy into context.precision_notes.
+ir::Graph lower_precision(const ir::Graph& graph, Context& context);
+/// Algebra: fewer nodes that compute the same.
+ir::Graph simplify(const ir::Graph& graph, Context& context);
+/// Replaces composites (when fusing), and convolutions where the target has none.
+ir::Graph decompose(const ir::Graph& graph, Context& context);
+/// Products of one activation with several constant weights become one product and slices of it.
+ir::Graph merge_projections(const ir::Graph& graph, Context& context);
+/// Products and convolutions with their operand views, epilogues and output views.
+ir::Graph fuse_matmul(const ir::Graph& graph, Context& context);
+/// Regions grown both ways from reductions.
+ir::Graph fuse_reductions(const ir::Graph& graph, Context& context);
+/// Regions of the pointwise, view and gather nodes that are left.
+ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context);
+/// Makes every node that is left, but reshapes, a fused node of its own.
+ir::Graph wrap_singletons(const ir::Graph& graph, Context& context);
+
+}  // namespace sinter::fusion

@@ -1,0 +1,218 @@
+#include <array>
+#include <cmath>
+
+#include "fusion/passes/simplify_rules.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Dim;
+using ir::GraphBuilder;
+using ir::Node;
+using ir::Shape;
+using ir::Tensor;
+using ir::ValueId;
+using Result = std::optional<ValueId>;
+
+/// The node with other inputs, of the same result type; nothing if the shape would change.
+Result with_inputs(const Site& site, const std::vector<ValueId>& inputs) {
+  Shape shape;
+  for (ValueId input : inputs) shape = ir::broadcast(shape, site.builder.type(input).shape);
+  if (shape != site.type.shape) return std::nullopt;
+  return site.builder.add(site.node.op->name, inputs, site.node.attrs);
+}
+
+std::vector<ValueId> replaced(const Site& site, std::size_t i, ValueId value) {
+  std::vector<ValueId> inputs(site.inputs.begin(), site.inputs.end());
+  inputs[i] = value;
+  return inputs;
+}
+
+/// A constant of equal elements broadcasts from one; leading ones broadcast anyway.
+Result shrink_constants(const Site& site) {
+  for (std::size_t i = 0; i < site.inputs.size(); ++i) {
+    const Tensor* constant = site.builder.constant_of(site.inputs[i]);
+    if (constant == nullptr || constant->shape().empty()) continue;
+    std::vector<std::int64_t> shape = constant->shape();
+    if (splat_value(*constant)) {
+      const std::size_t size = size_of(constant->dtype());
+      const Tensor scalar(constant->dtype(), {},
+                          ir::Buffer::copy_of(constant->bytes().subspan(0, size)));
+      if (Result result = with_inputs(site, replaced(site, i, site.builder.constant(scalar))))
+        return result;
+    }
+    if (shape[0] != 1) continue;
+    while (!shape.empty() && shape[0] == 1) shape.erase(shape.begin());
+    const ValueId flat = site.builder.constant(constant->reshaped(shape));
+    if (Result result = with_inputs(site, replaced(site, i, flat))) return result;
+  }
+  return std::nullopt;
+}
+
+/// True if `shape` is `inner` with ones in front.
+bool adds_leading_ones(const Shape& inner, const Shape& shape) {
+  if (shape.size() <= inner.size()) return false;
+  const std::size_t more = shape.size() - inner.size();
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (!(shape[d] == (d < more ? Dim(1) : inner[d - more]))) return false;
+  return true;
+}
+
+/// What broadcasting does anyway needs no view.
+Result drop_expands(const Site& site) {
+  for (std::size_t i = 0; i < site.inputs.size(); ++i) {
+    const Node* view = site.input_node(i, "Expand");
+    if (view == nullptr) {
+      view = site.input_node(i, "Reshape");
+      if (view == nullptr ||
+          !adds_leading_ones(site.builder.type(view->inputs[0]).shape, site.input_type(i).shape))
+        continue;
+    }
+    if (Result result = with_inputs(site, replaced(site, i, view->inputs[0]))) return result;
+  }
+  return std::nullopt;
+}
+
+/// x + 0, x - 0, x * 1, x / 1, x ^ 1
+Result neutral(const Site& site) {
+  struct Row {
+    std::string_view op;
+    double value;
+    bool either;
+  };
+  constexpr std::array<Row, 5> rows = {{{"Add", 0, true},
+                                        {"Sub", 0, false},
+                                        {"Mul", 1, true},
+                                        {"Div", 1, false},
+                                        {"Pow", 1, false}}};
+  for (const Row& row : rows) {
+    if (!site.is(row.op)) continue;
+    if (site.constant(1) == row.value) return site.fitted(site.inputs[0]);
+    if (row.either && site.constant(0) == row.value) return site.fitted(site.inputs[1]);
+  }
+  return std::nullopt;
+}
+
+/// --x, !!x
+Result twice(const Site& site) {
+  for (std::string_view op : {"Neg", "Not"})
+    if (site.is(op))
+      if (const Node* inner = site.input_node(0, op)) return inner->inputs[0];
+  return std::nullopt;
+}
+
+/// (x * a) * b = x * (a * b), (x + a) + b = x + (a + b), for floats and one element each.
+Result merge_constants(const Site& site) {
+  const bool mul = site.is("Mul");
+  if ((!mul && !site.is("Add")) || !is_float(site.type.dtype)) return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto outer = site.constant(i);
+    const Node* inner = site.input_node(1 - i, site.node.op->name);
+    if (!outer || inner == nullptr) continue;
+    const std::vector<ValueId> operands = inner->inputs;
+    for (std::size_t j = 0; j < 2; ++j) {
+      const auto own = splat_value(site.builder, operands[j]);
+      if (!own) continue;
+      const Tensor merged = Tensor::scalar(site.type.dtype, mul ? *own * *outer : *own + *outer);
+      if (!std::isfinite(merged.at(0)) || (mul && merged.at(0) == 0)) continue;
+      if (Result result = with_inputs(site, {operands[1 - j], site.builder.constant(merged)}))
+        return result;
+    }
+  }
+  return std::nullopt;
+}
+
+/// x / c = x * (1 / c) where 1 / c is exact.
+Result divide_by_power_of_two(const Site& site) {
+  if (!site.is("Div") || !is_float(site.type.dtype)) return std::nullopt;
+  const auto divisor = site.constant(1);
+  int exponent = 0;
+  if (!divisor || *divisor == 0 || std::abs(std::frexp(*divisor, &exponent)) != 0.5)
+    return std::nullopt;
+  const Tensor factor = Tensor::scalar(site.type.dtype, 1 / *divisor);
+  if (factor.at(0) != 1 / *divisor) return std::nullopt;
+  return with_inputs(site, {site.inputs[0], site.builder.constant(factor)});
+}
+
+/// Powers that have an operator of their own.
+Result power(const Site& site) {
+  if (!site.is("Pow")) return std::nullopt;
+  const auto exponent = site.constant(1);
+  if (!exponent || site.input_type(0).shape != site.type.shape) return std::nullopt;
+  GraphBuilder& b = site.builder;
+  const ValueId x = site.inputs[0];
+  if (*exponent == 2) return b.add("Square", {x});
+  if (*exponent == 3) return b.add("Mul", {b.add("Square", {x}), x});
+  if (!is_float(site.type.dtype)) return std::nullopt;
+  if (*exponent == 0.5) return b.add("Sqrt", {x});
+  if (*exponent == -0.5) return b.add("Rsqrt", {x});
+  if (*exponent == -1) return b.add("Reciprocal", {x});
+  return std::nullopt;
+}
+
+/// True if every value of `from` is one of `to`.
+bool is_lossless(DType from, DType to) {
+  const auto bits = [](DType type) { return 8 * size_of(type); };
+  if (from == to || from == DType::kBool) return true;
+  if (is_float(from)) return is_float(to) && bits(to) > bits(from);
+  if (is_float(to)) {
+    const std::size_t mantissa = to == DType::kFloat64   ? 53
+                                 : to == DType::kFloat32 ? 24
+                                 : to == DType::kFloat16 ? 11
+                                                         : 8;
+    return bits(from) <= mantissa;
+  }
+  if (is_signed_integer(from) == is_signed_integer(to)) return bits(to) >= bits(from);
+  return is_signed_integer(to) && bits(to) > bits(from);
+}
+
+/// A cast to the own type, and casts of casts that lost nothing.
+Result casts(const Site& site) {
+  if (!site.is("Cast")) return std::nullopt;
+  if (site.input_type(0).dtype == site.type.dtype) return site.inputs[0];
+  const Node* inner = site.input_node(0, "Cast");
+  if (inner == nullptr) return std::nullopt;
+  const ValueId source = inner->inputs[0];
+  const DType from = site.builder.type(source).dtype, between = site.input_type(0).dtype;
+  // Any number other than zero is true, whatever it was before.
+  if (!is_lossless(from, between) || between == DType::kBool) return std::nullopt;
+  if (from == site.type.dtype) return source;
+  return site.builder.add("Cast", {source}, {{"to", site.type.dtype}});
+}
+
+/// A selection that is already made.
+Result constant_where(const Site& site) {
+  if (!site.is("Where")) return std::nullopt;
+  if (site.inputs[1] == site.inputs[2]) return site.fitted(site.inputs[1]);
+  const auto condition = site.constant(0);
+  if (!condition) return std::nullopt;
+  return site.fitted(site.inputs[*condition != 0 ? 1 : 2]);
+}
+
+/// Where(!c, a, b) = Where(c, b, a)
+Result negated_where(const Site& site) {
+  if (!site.is("Where")) return std::nullopt;
+  const Node* negation = site.input_node(0, "Not");
+  if (negation == nullptr) return std::nullopt;
+  return with_inputs(site, {negation->inputs[0], site.inputs[2], site.inputs[1]});
+}
+
+constexpr std::array<SimplifyRule, 10> kRules = {{
+    {"neutral", neutral},
+    {"twice", twice},
+    {"casts", casts},
+    {"constant_where", constant_where},
+    {"negated_where", negated_where},
+    {"shrink_constants", shrink_constants},
+    {"drop_expands", drop_expands},
+    {"merge_constants", merge_constants},
+    {"divide_by_power_of_two", divide_by_power_of_two},
+    {"power", power},
+}};
+
+}  // namespace
+
+std::span<const SimplifyRule> pointwise_rules() { return kRules; }
+
+}  // namespace sinter::fusion

@@ -1,0 +1,142 @@
+#include <algorithm>
+#include <array>
+
+#include "fusion/passes/simplify_rules.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Dim;
+using ir::Node;
+using ir::Shape;
+using ir::ValueId;
+using Result = std::optional<ValueId>;
+using Ints = std::vector<std::int64_t>;
+
+/// Views that change nothing.
+Result nothing_to_do(const Site& site) {
+  if (site.node.op->kind != ir::OpKind::kView) return std::nullopt;
+  const bool same_shape = site.inputs.size() == 1 && site.input_type(0).shape == site.type.shape;
+  if (!same_shape) return std::nullopt;
+  const auto zero = [](const Dim& dim) { return dim == Dim(0); };
+  const auto all_zero = [&](const char* attr) {
+    const auto& dims = site.node.attrs.get_dims(attr);
+    return std::all_of(dims.begin(), dims.end(), zero);
+  };
+  if (site.is("Reshape") || site.is("Expand") || site.is("Concat")) return site.inputs[0];
+  if (site.is("Transpose")) {
+    const Ints& perm = site.node.attrs.get_ints("perm");
+    if (std::is_sorted(perm.begin(), perm.end())) return site.inputs[0];
+  }
+  if (site.is("Slice")) {
+    const Ints& steps = site.node.attrs.get_ints("steps");
+    if (all_zero("starts") &&
+        std::all_of(steps.begin(), steps.end(), [](auto s) { return s == 1; }))
+      return site.inputs[0];
+  }
+  if (site.is("Pad") && all_zero("begins") && all_zero("ends")) return site.inputs[0];
+  return std::nullopt;
+}
+
+Result reshape_of_reshape(const Site& site) {
+  if (!site.is("Reshape")) return std::nullopt;
+  const Node* inner = site.input_node(0, "Reshape");
+  if (inner == nullptr) return std::nullopt;
+  return site.builder.add("Reshape", {inner->inputs[0]}, site.node.attrs);
+}
+
+Result expand_of_expand(const Site& site) {
+  if (!site.is("Expand")) return std::nullopt;
+  const Node* inner = site.input_node(0, "Expand");
+  if (inner == nullptr) return std::nullopt;
+  return site.builder.add("Expand", {inner->inputs[0]}, site.node.attrs);
+}
+
+Result transpose_of_transpose(const Site& site) {
+  if (!site.is("Transpose")) return std::nullopt;
+  const Node* inner = site.input_node(0, "Transpose");
+  if (inner == nullptr) return std::nullopt;
+  const Ints& first = inner->attrs.get_ints("perm");
+  Ints perm;
+  for (std::int64_t d : site.node.attrs.get_ints("perm"))
+    perm.push_back(first[static_cast<std::size_t>(d)]);
+  return site.builder.add("Transpose", {inner->inputs[0]}, {{"perm", std::move(perm)}});
+}
+
+/// A transpose that only moves dimensions of one element moves nothing.
+Result transpose_is_reshape(const Site& site) {
+  if (!site.is("Transpose")) return std::nullopt;
+  const Shape& from = site.input_type(0).shape;
+  Ints moved;
+  for (std::int64_t d : site.node.attrs.get_ints("perm"))
+    if (!(from[static_cast<std::size_t>(d)] == Dim(1))) moved.push_back(d);
+  if (!std::is_sorted(moved.begin(), moved.end())) return std::nullopt;
+  return site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
+}
+
+/// An expansion by dimensions of one is a reshape.
+Result expand_is_reshape(const Site& site) {
+  if (!site.is("Expand") ||
+      ir::element_count(site.input_type(0).shape) != ir::element_count(site.type.shape))
+    return std::nullopt;
+  return site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
+}
+
+/// Windows of one element, one after the other, are the tensor itself.
+Result unfold_is_reshape(const Site& site) {
+  if (!site.is("Unfold")) return std::nullopt;
+  const auto all = [&](const char* attr, std::int64_t expected) {
+    const Ints& values = site.node.attrs.get_ints(attr);
+    return std::all_of(values.begin(), values.end(), [&](auto v) { return v == expected; });
+  };
+  if (!all("kernel", 1) || !all("strides", 1) || !all("pads_begin", 0) || !all("pads_end", 0))
+    return std::nullopt;
+  return site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
+}
+
+/// Slices of a slice with forward steps: starts add up, steps multiply.
+Result slice_of_slice(const Site& site) {
+  if (!site.is("Slice")) return std::nullopt;
+  const Node* inner = site.input_node(0, "Slice");
+  if (inner == nullptr) return std::nullopt;
+  auto starts = inner->attrs.get_dims("starts");
+  Ints steps = inner->attrs.get_ints("steps");
+  for (std::size_t d = 0; d < starts.size(); ++d) {
+    const Dim start = site.node.attrs.get_dims("starts")[d];
+    starts[d] = starts[d] + start * Dim(steps[d]);
+    steps[d] *= site.node.attrs.get_ints("steps")[d];
+  }
+  return site.builder.add(
+      "Slice", {inner->inputs[0]},
+      {{"starts", std::move(starts)}, {"steps", std::move(steps)}, {"shape", site.type.shape}});
+}
+
+/// The sum, mean, maximum, minimum or product of one element is that element.
+Result reduce_of_one(const Site& site) {
+  if (site.node.op->kind != ir::OpKind::kReduce || site.is("ReduceSumSquare")) return std::nullopt;
+  const Shape& from = site.input_type(0).shape;
+  for (std::int64_t axis : site.node.attrs.get_ints("axes"))
+    if (!(from[static_cast<std::size_t>(axis)] == Dim(1))) return std::nullopt;
+  return from == site.type.shape
+             ? site.inputs[0]
+             : site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
+}
+
+constexpr std::array<SimplifyRule, 9> kRules = {{
+    {"nothing_to_do", nothing_to_do},
+    {"reshape_of_reshape", reshape_of_reshape},
+    {"expand_of_expand", expand_of_expand},
+    {"transpose_of_transpose", transpose_of_transpose},
+    {"transpose_is_reshape", transpose_is_reshape},
+    {"expand_is_reshape", expand_is_reshape},
+    {"unfold_is_reshape", unfold_is_reshape},
+    {"slice_of_slice", slice_of_slice},
+    {"reduce_of_one", reduce_of_one},
+}};
+
+}  // namespace
+
+std::span<const SimplifyRule> view_rules() { return kRules; }
+
+}  // namespace sinter::fusion

@@ -1,0 +1,51 @@
+#include "fusion/passes/passes.h"
+#include "fusion/regions/rebuild.h"
+#include "sinter/error.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::OpKind;
+
+std::string family_of(const ir::Node& node) {
+  switch (node.op->kind) {
+    case OpKind::kPointwise:
+    case OpKind::kView: return "pointwise";
+    case OpKind::kReduce:
+    case OpKind::kComposite: return "reduction";
+    case OpKind::kIndexed:
+      if (node.op->name == "Gather") return "pointwise";
+      break;
+    case OpKind::kLibrary:
+      if (node.op->name == "MatMul") return "matmul";
+      if (node.op->name == "Conv") return "conv";
+      break;
+    case OpKind::kFused: break;
+  }
+  throw Error(ErrorCode::kUnsupported, "'" + describe(node) + "' has no kernel family");
+}
+
+}  // namespace
+
+ir::Graph wrap_singletons(const ir::Graph& graph, Context&) {
+  std::vector<Piece> pieces;
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op->kind == OpKind::kFused || node.op->name == "Reshape") continue;
+    BodyBuilder body(graph);
+    std::vector<ir::ValueId> results;
+    if (node.op->kind == OpKind::kComposite) {
+      std::vector<ir::ValueId> inputs;
+      for (ir::ValueId input : node.inputs) inputs.push_back(body.import(input));
+      ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
+      results = node.op->composite().decompose(body.builder(), node, inputs);
+      body.origins() = node.origins;
+    } else {
+      body.copy(node);
+      for (ir::ValueId output : node.outputs) results.push_back(body.import(output));
+    }
+    pieces.push_back(body_piece(family_of(node), body, results, node.outputs));
+  }
+  return rebuild(graph, pieces);
+}
+
+}  // namespace sinter::fusion

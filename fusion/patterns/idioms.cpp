@@ -1,0 +1,55 @@
+// The idioms of exporters. Add a row, and a case in tests/fusion/goldens/recognise.
+#include "fusion/patterns/pattern.h"
+
+namespace sinter::fusion {
+
+const std::vector<Idiom>& idioms() {
+  // Larger ones first: a normalisation with its scale and bias before the one without.
+  static const std::vector<Idiom> rows = {
+      // ---- LayerNorm. Variance as the mean of squared deviations, or as jax and TensorFlow write
+      // it, E[x^2] - E[x]^2, with or without a guard against negative rounding errors.
+      {"layer_norm_scale_bias",
+       "(x - RowMean(x)) * Rsqrt(RowMean((x - RowMean(x)) * (x - RowMean(x))) + $eps) * scale + "
+       "bias",
+       "LayerNorm(x, scale, bias)"},
+      {"layer_norm_scale",
+       "(x - RowMean(x)) * Rsqrt(RowMean((x - RowMean(x)) * (x - RowMean(x))) + $eps) * scale",
+       "LayerNorm(x, scale)"},
+      {"layer_norm",
+       "(x - RowMean(x)) * Rsqrt(RowMean((x - RowMean(x)) * (x - RowMean(x))) + $eps)",
+       "LayerNorm(x, 1)"},
+      {"layer_norm_moments_guarded",
+       "(x - RowMean(x)) * Rsqrt(Max(RowMean(x * x) - RowMean(x) * RowMean(x), 0) + $eps) * scale "
+       "+ bias",
+       "LayerNorm(x, scale, bias)"},
+      {"layer_norm_moments",
+       "(x - RowMean(x)) * Rsqrt(RowMean(x * x) - RowMean(x) * RowMean(x) + $eps) * scale + bias",
+       "LayerNorm(x, scale, bias)"},
+
+      // ---- RMSNorm
+      {"rms_norm_scale", "x * Rsqrt(RowMean(x * x) + $eps) * scale", "RmsNorm(x, scale)"},
+      {"rms_norm", "x * Rsqrt(RowMean(x * x) + $eps)", "RmsNorm(x, 1)"},
+
+      // ---- Softmax
+      {"softmax", "Exp(x - RowMax(x)) / RowSum(Exp(x - RowMax(x)))", "Softmax(x)"},
+
+      // ---- GELU
+      {"gelu_erf", "x * 0.5 * (1 + Erf(x * 0.7071067811865476))", "Gelu(x)"},
+      {"gelu_tanh", "x * 0.5 * (1 + Tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))",
+       "GeluTanh(x)"},
+      {"gelu_tanh_factored",
+       "x * 0.5 * (1 + Tanh(0.7978845608028654 * x * (1 + 0.044715 * x * x)))", "GeluTanh(x)"},
+      {"gelu_tanh_expanded",
+       "x * 0.5 * (1 + Tanh(0.7978845608028654 * x + 0.035677408136300125 * x * x * x))",
+       "GeluTanh(x)"},
+
+      // ---- small ones
+      {"silu", "x * Sigmoid(x)", "Silu(x)"},
+      {"sigmoid", "Inverse(1 + Exp(Neg(x)))", "Sigmoid(x)"},
+      {"silu_spelled", "x / (1 + Exp(Neg(x)))", "Silu(x)"},
+      {"square", "x * x", "Square(x)"},
+  };
+  return rows;
+}
+
+}  // namespace sinter::fusion

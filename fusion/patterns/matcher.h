@@ -1,0 +1,75 @@
+// Matching of patterns, element by element.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fusion/patterns/pattern.h"
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// An element of a value: what stands at `index` (one Dim per dimension, over index symbols).
+struct Element {
+  ir::ValueId value;
+  std::vector<ir::Dim> index;
+  friend bool operator==(const Element&, const Element&) = default;
+};
+
+/// What a match found.
+struct Match {
+  /// For a variable, the elements that it stands for: the first is as the graph has it, each
+  /// following one what a view or a float cast before it reads.
+  std::map<std::string, std::vector<Element>> variables;
+  std::map<std::string, double> constants;
+  std::optional<std::vector<std::int64_t>> axes;  // of the reductions, if there are any
+};
+
+/// Matches patterns against the element ($0, $1, ..) of one value. A view is followed to the
+/// element that it reads, so that it does not matter where an exporter put reshapes and expansions;
+/// a reduction matches only if it reduces values of the same shape and is read at its own row.
+class Matcher {
+ public:
+  Matcher(const ir::Graph& graph, ir::ValueId root);
+
+  /// Every way in which the pattern matches; several where operands may be exchanged.
+  std::vector<Match> match(const Pattern& pattern);
+  const std::vector<ir::Dim>& root_index() const { return root_.index; }
+
+ private:
+  using Matches = std::vector<Match>;
+  /// A match with the constant factor (or term) that was found on the way.
+  struct Weighted {
+    Match match;
+    double constant = 0;
+  };
+  using WeightedMatches = std::vector<Weighted>;
+  using Parts = std::vector<const Pattern*>;
+
+  std::vector<Element> chain(const Element& element) const;
+  const ir::Node* node_of(const Element& element) const;
+  Element operand(const ir::Node& node, std::size_t i, const Element& at) const;
+  std::optional<double> number_of(const Element& element) const;
+  bool close(double found, double wanted, const Element& at) const;
+
+  Matches match_at(const Pattern& pattern, const Element& at, const Match& sofar);
+  Matches match_variable(const Pattern& pattern, const Element& at, const Match& sofar);
+  Matches match_call(const Pattern& pattern, const Element& at, const Match& sofar);
+  Matches match_reduce(const Pattern& pattern, const Element& at, const Match& sofar);
+  Matches match_inverse(const Pattern& inner, const Element& at, const Match& sofar);
+  WeightedMatches products(const Parts& parts, const Element& at, bool inverted,
+                           const Match& sofar);
+  WeightedMatches factor(const Pattern& pattern, const Element& at, bool inverted,
+                         const Match& sofar);
+  WeightedMatches sums(const Parts& parts, const Element& at, const Match& sofar);
+
+  const ir::Graph& graph_;
+  ir::Shape shape_;
+  ir::Ranges ranges_;
+  Element root_;
+  int budget_ = 0;  // steps left before a match is given up
+};
+
+}  // namespace sinter::fusion

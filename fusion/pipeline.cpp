@@ -1,0 +1,41 @@
+#include "fusion/pipeline.h"
+
+#include "fusion/passes/passes.h"
+
+namespace sinter::fusion {
+
+const std::vector<Pass>& pipeline() {
+  // recognise sees the model's own spelling; simplify runs after lower_precision to remove the
+  // casts that meet; projections are merged before views are folded into products, since the slices
+  // are views too; reductions pick their neighbours before what is left becomes pointwise regions.
+  static const std::vector<Pass> passes = {
+      {"fold_constants", fold_constants},
+      {"recognise", recognise, true},
+      {"lower_precision", lower_precision},
+      {"simplify", simplify, true},
+      {"decompose", decompose},
+      {"merge_projections", merge_projections, true},
+      {"fuse_matmul", fuse_matmul, true},
+      {"fuse_reductions", fuse_reductions, true},
+      {"fuse_pointwise", fuse_pointwise, true},
+      {"wrap_singletons", wrap_singletons},
+  };
+  return passes;
+}
+
+TargetTraits cpu_traits() {
+  TargetTraits traits;
+  traits.has_conv = true;
+  traits.matmul_epilogue_gelu_erf = true;
+  traits.matmul_epilogue_gelu_tanh = true;
+  return traits;
+}
+
+TargetTraits cuda_traits() {
+  TargetTraits traits;
+  traits.cuda = true;
+  traits.matmul_epilogue_gelu_tanh = true;
+  return traits;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,36 @@
+// What fusing saves: the cost model behind worth_fusing.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "fusion/pipeline.h"
+#include "fusion/regions/region.h"
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// `dim` for a typical shape: every symbol 32, or what is nearest to it in its range.
+double typical(const ir::Dim& dim, const ir::Ranges& ranges);
+/// Bytes of `value` for a typical shape.
+double typical_bytes(const ir::Graph& graph, ir::ValueId value);
+/// Scalar operations for one element of `node`: 0 for views, 1 for an addition, more for what is a
+/// short routine.
+double work_per_element(const ir::Node& node);
+/// "1.5 MB"
+std::string bytes_text(double bytes);
+
+/// How a producer enters a region.
+enum class Entry {
+  kMove,    // nothing else needs it: it is never stored
+  kOutput,  // others need it: the region stores it
+  kCopy,    // others need it: it stays outside and is computed again here
+};
+
+/// Whether taking `node` into `before` (giving `after`) saves time: bytes no longer moved and
+/// launches no longer made, against operations done again because the region runs over more
+/// elements.
+Verdict worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
+                     const TargetTraits& target);
+
+}  // namespace sinter::fusion

@@ -1,0 +1,213 @@
+#include "fusion/regions/epilogue.h"
+
+#include <algorithm>
+
+#include "fusion/regions/operand.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+/// One walk along the readers of a product.
+class EpilogueMatcher {
+ public:
+  EpilogueMatcher(const Graph& graph, const Node& node, bool affine, const EpilogueOptions& options)
+      : graph_(graph), options_(options), affine_(affine), last_(&node) {
+    epilogue_.result = node.outputs[0];
+  }
+
+  Epilogue run(double alpha) {
+    epilogue_.alpha = alpha;
+    while (const Node* reader = only_reader()) {
+      const auto reason = take(*reader);
+      if (!reason.empty()) {
+        if (reader->op->kind != ir::OpKind::kView) options_.decide(*last_, *reader, true, reason);
+        last_ = reader;
+        continue;
+      }
+      if (!refusal_.empty()) options_.decide(*last_, *reader, false, refusal_);
+      break;
+    }
+    settle_views();
+    return std::move(epilogue_);
+  }
+
+ private:
+  const Node* only_reader() const {
+    const auto& users = graph_.users(epilogue_.result);
+    if (graph_.is_output(epilogue_.result) || users.size() != 1) return nullptr;
+    return &graph_.node(users[0]);
+  }
+
+  /// The reason why `reader` is now part of the product, or nothing.
+  std::string take(const Node& reader) {
+    refusal_.clear();
+    const std::string& op = reader.op->name;
+    const ValueId current = epilogue_.result;
+    const ir::TensorType& type = graph_.type(current);
+    const bool open = epilogue_.activation.empty();
+    const bool plain = views_.empty();
+    const bool bare = open && !epilogue_.bias.valid() && !epilogue_.residual.valid();
+    if (op == "Transpose" || op == "Reshape") {
+      views_.push_back(id_of(reader));
+      epilogue_.result = reader.outputs[0];
+      return "the result is stored through it";
+    }
+    if (affine_ && bare) {
+      if (const auto factor = scalar_factor(graph_, reader, current)) {
+        epilogue_.alpha *= *factor;
+        return absorb(reader, "the product's scalar factor");
+      }
+    }
+    if (op == "Add" && affine_ && open && plain && reader.inputs[0] != reader.inputs[1]) {
+      const ValueId other = reader.inputs[reader.inputs[0] == current ? 1 : 0];
+      if (!epilogue_.bias.valid() && is_bias(graph_, other, type.shape)) {
+        if (better_left(reader)) return "";
+        epilogue_.bias = other;
+        return absorb(reader, "the product's bias");
+      }
+      if (!epilogue_.residual.valid() && graph_.type(other) == type) {
+        if (!options_.target.matmul_epilogue_residual)
+          return refuse("this target's products add no residual");
+        epilogue_.residual = other;
+        return absorb(reader, "the product's residual");
+      }
+      return refuse(
+          "the product adds only a bias along its last dimension and a residual of its "
+          "own shape");
+    }
+    if (op == "Relu" || op == "Gelu" || op == "GeluTanh") {
+      if (!has_activation(options_.target, op))
+        return refuse("this target's products do not end with " + op);
+      if (!open) return refuse("the product already ends with " + epilogue_.activation);
+      epilogue_.activation = op;
+      return absorb(reader, "the product's activation");
+    }
+    return refuse("'" + describe(reader) + "' is not part of a product's epilogue");
+  }
+
+  /// A bias whose only reader starts a pointwise kernel anyway costs nothing there, and leaves the
+  /// library a free choice of algorithm.
+  bool better_left(const Node& add) {
+    const auto& users = graph_.users(add.outputs[0]);
+    if (graph_.is_output(add.outputs[0]) || users.size() != 1) return false;
+    const Node& next = graph_.node(users[0]);
+    if (next.op->kind != ir::OpKind::kPointwise || next.inputs.size() != 1 ||
+        has_activation(options_.target, next.op->name))
+      return false;
+    refusal_ = "the bias goes with '" + describe(next) + "', which needs a kernel in any case";
+    return true;
+  }
+
+  std::string absorb(const Node& reader, std::string reason) {
+    epilogue_.absorbed.push_back(id_of(reader));
+    epilogue_.result = reader.outputs[0];
+    committed_ = views_.size();
+    return reason;
+  }
+
+  std::string refuse(std::string reason) {
+    refusal_ = std::move(reason);
+    return "";
+  }
+
+  NodeId id_of(const Node& node) const { return graph_.value(node.outputs[0]).producer; }
+
+  /// What was walked over last are views that nothing followed: only a leading transpose is kept.
+  /// Views under a committed activation have to stay.
+  void settle_views() {
+    while (views_.size() > committed_) {
+      const Node& view = graph_.node(views_.back());
+      const bool keep = views_.size() == 1 && affine_ && view.op->name == "Transpose" &&
+                        !options_.folded_by_reader(view.outputs[0]) &&
+                        stores_matrix(graph_.node(views_.front()));
+      if (keep) break;
+      epilogue_.result = view.inputs[0];
+      views_.pop_back();
+    }
+    for (NodeId id : views_) {
+      const Node& view = graph_.node(id);
+      const bool first = !epilogue_.transpose && epilogue_.outer_views.empty();
+      if (!first || !affine_ || view.op->name != "Transpose" || !stores_matrix(view)) {
+        epilogue_.outer_views.push_back(id);
+        continue;
+      }
+      epilogue_.transpose = id;
+      options_.decide(*graph_.producer(view.inputs[0]), view, true,
+                      "the result is stored through it");
+    }
+  }
+
+  /// A library stores a matrix by rows or by columns: one of the last two dimensions must end last.
+  bool stores_matrix(const Node& transpose) const {
+    const auto& perm = transpose.attrs.get_ints("perm");
+    const auto rank = static_cast<std::int64_t>(perm.size());
+    return perm.back() >= rank - 2;
+  }
+
+  const Graph& graph_;
+  const EpilogueOptions& options_;
+  const bool affine_;
+  const Node* last_;
+  Epilogue epilogue_;
+  std::vector<NodeId> views_;
+  std::size_t committed_ = 0;  // views that an absorbed node lies behind
+  std::string refusal_;
+};
+
+}  // namespace
+
+bool has_activation(const TargetTraits& target, std::string_view op) {
+  if (op == "Relu") return target.matmul_epilogue_relu;
+  if (op == "Gelu") return target.matmul_epilogue_gelu_erf;
+  if (op == "GeluTanh") return target.matmul_epilogue_gelu_tanh;
+  return false;
+}
+
+bool is_bias(const Graph& graph, ValueId value, const ir::Shape& shape) {
+  // A single element would become a literal: that is no vector for a library to add.
+  const ir::Shape& own = graph.type(value).shape;
+  return graph.is_constant(value) && own.size() == 1 && own.back() == shape.back() &&
+         own.back() != Dim(1);
+}
+
+Epilogue match_epilogue(const Graph& graph, const Node& node, double alpha, bool affine,
+                        const EpilogueOptions& options) {
+  return EpilogueMatcher(graph, node, affine, options).run(alpha);
+}
+
+ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
+                       const Epilogue& epilogue) {
+  std::vector<std::string> origins;
+  for (NodeId id : epilogue.absorbed) {
+    const auto& from = graph.node(id).origins;
+    origins.insert(origins.end(), from.begin(), from.end());
+  }
+  ir::GraphBuilder& builder = body.builder();
+  ValueId value = product;
+  {
+    ir::GraphBuilder::OriginScope scope(builder, origins);
+    const DType dtype = builder.type(value).dtype;
+    if (epilogue.alpha != 1)
+      value = builder.add("Mul", {value, builder.scalar(dtype, epilogue.alpha)});
+    if (epilogue.bias.valid()) value = builder.add("Add", {value, body.import(epilogue.bias)});
+    if (epilogue.residual.valid())
+      value = builder.add("Add", {value, body.import(epilogue.residual)});
+    if (!epilogue.activation.empty()) value = builder.add(epilogue.activation, {value});
+  }
+  if (epilogue.transpose) {
+    const Node& node = graph.node(*epilogue.transpose);
+    ir::GraphBuilder::OriginScope scope(builder, node.origins);
+    value = builder.add("Transpose", {value}, node.attrs);
+    origins.insert(origins.end(), node.origins.begin(), node.origins.end());
+  }
+  body.origins().insert(body.origins().end(), origins.begin(), origins.end());
+  return value;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,49 @@
+// What follows a matrix product or a convolution and can be done as its result is stored.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/pipeline.h"
+#include "fusion/regions/rebuild.h"
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// result = views(activation(alpha * product + bias + residual)). Bias and residual add in either
+/// order; both come before the activation.
+struct Epilogue {
+  double alpha = 1;
+  ir::ValueId bias;                     // a constant along the last dimension, or invalid
+  ir::ValueId residual;                 // of the product's shape, or invalid
+  std::string activation;               // operator name, or empty
+  std::vector<ir::NodeId> absorbed;     // nodes that are now part of the product
+  std::optional<ir::NodeId> transpose;  // the result is stored through it
+  std::vector<ir::NodeId> outer_views;  // reshapes that follow the stored result
+  ir::ValueId result;                   // the old value that the whole yields
+};
+
+struct EpilogueOptions {
+  TargetTraits target;
+  /// True for a value that its readers fold into their own access.
+  std::function<bool(ir::ValueId)> folded_by_reader;
+  std::function<void(const ir::Node& producer, const ir::Node& consumer, bool fused,
+                     std::string_view reason)>
+      decide;
+};
+
+/// Follows the single readers of `node`'s result. Without `affine` only an activation is taken.
+Epilogue match_epilogue(const ir::Graph& graph, const ir::Node& node, double alpha, bool affine,
+                        const EpilogueOptions& options);
+/// Adds the epilogue behind `product` in the body; returns what is to be stored.
+ir::ValueId build_epilogue(BodyBuilder& body, const ir::Graph& graph, ir::ValueId product,
+                           const Epilogue& epilogue);
+/// True if the target's products end with activation `op`.
+bool has_activation(const TargetTraits& target, std::string_view op);
+/// True if `value` is a constant vector along the last dimension of `shape`.
+bool is_bias(const ir::Graph& graph, ir::ValueId value, const ir::Shape& shape);
+
+}  // namespace sinter::fusion

@@ -1,0 +1,102 @@
+#include "fusion/regions/operand.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ir/affine.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+bool is_single_view(const Node& node) {
+  return node.op->kind == ir::OpKind::kView && node.inputs.size() == 1 && node.op->name != "Concat";
+}
+
+/// The views among `nodes` in a graph of their own.
+Graph views_only(const Graph& graph, ValueId source, std::span<const NodeId> nodes) {
+  ir::GraphBuilder builder("views");
+  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
+  ValueId value = builder.input("source", graph.type(source));
+  for (NodeId id : nodes) {
+    const Node& node = graph.node(id);
+    if (is_single_view(node)) value = builder.add(node.op->name, {value}, node.attrs);
+  }
+  builder.output("operand", value);
+  return builder.finish();
+}
+
+}  // namespace
+
+std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueId value) {
+  if (!is_float(graph.type(value).dtype) || node.inputs.size() != 2) return std::nullopt;
+  const bool div = node.op->name == "Div";
+  if (!div && node.op->name != "Mul") return std::nullopt;
+  if (div && node.inputs[0] != value) return std::nullopt;
+  const ValueId other = node.inputs[0] == value ? node.inputs[1] : node.inputs[0];
+  const auto& constant = graph.value(other).constant;
+  if (constant == nullptr || constant->element_count() != 1 ||
+      graph.type(node.outputs[0]).shape != graph.type(value).shape)
+    return std::nullopt;
+  const double factor = div ? 1 / constant->at(0) : constant->at(0);
+  return std::isfinite(factor) ? std::optional(factor) : std::nullopt;
+}
+
+bool is_matrix_access(const Graph& graph, ValueId value) {
+  const ir::Shape& shape = graph.type(value).shape;
+  if (shape.size() < 2) return false;
+  const auto access = ir::strided_access(graph, value);
+  if (!access) return false;
+  const std::size_t row = shape.size() - 2, column = shape.size() - 1;
+  const auto fits = [&](std::size_t unit, std::size_t other) {
+    return access->strides[unit] == Dim(1) &&
+           ir::proves_le(shape[unit], access->strides[other], graph.ranges());
+  };
+  if (!fits(column, row) && !fits(row, column)) return false;
+  for (std::size_t d = 0; d < row; ++d)
+    if (!ir::proves_le(Dim(0), access->strides[d], graph.ranges())) return false;
+  return true;
+}
+
+Operand fold_operand(const Graph& graph, ValueId value) {
+  Operand best{value, {}, {}, 1}, next = best;
+  while (true) {
+    const NodeId id = graph.value(next.source).producer;
+    if (!id.valid()) return best;
+    const Node& node = graph.node(id);
+    if (is_single_view(node)) {
+      next.source = node.inputs[0];
+    } else {
+      std::optional<double> factor;
+      for (ValueId input : node.inputs)
+        if (!factor && (factor = scalar_factor(graph, node, input))) next.source = input;
+      if (!factor) return best;
+      next.alpha *= *factor;
+    }
+    next.nodes.insert(next.nodes.begin(), id);
+    next.values.insert(next.values.begin(), node.outputs[0]);
+    const Graph views = views_only(graph, next.source, next.nodes);
+    if (is_matrix_access(views, views.outputs()[0])) best = next;
+  }
+}
+
+ValueId build_operand(BodyBuilder& body, const Graph& graph, const Operand& operand,
+                      ValueId value) {
+  if (operand.nodes.empty()) return body.import(value);
+  ValueId result = body.import(operand.source);
+  for (NodeId id : operand.nodes) {
+    const Node& node = graph.node(id);
+    body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
+    if (!is_single_view(node)) continue;
+    ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
+    result = body.builder().add(node.op->name, {result}, node.attrs);
+  }
+  return result;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,32 @@
+// The operands of matrix products as strided accesses of stored tensors.
+#pragma once
+
+#include <vector>
+
+#include "fusion/regions/rebuild.h"
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// An operand followed back through views, and through products with scalar constants, which become
+/// part of the product's factor.
+struct Operand {
+  ir::ValueId source;
+  std::vector<ir::NodeId> nodes;    // from the source on
+  std::vector<ir::ValueId> values;  // what those nodes make: no longer stored for this reader
+  double alpha = 1;
+};
+
+/// Follows `value` as far back as it stays a matrix that a library can address: one of its last two
+/// dimensions is contiguous and the other's stride is no less than that one's extent.
+Operand fold_operand(const ir::Graph& graph, ir::ValueId value);
+/// The operand inside a body.
+ir::ValueId build_operand(BodyBuilder& body, const ir::Graph& graph, const Operand& operand,
+                          ir::ValueId value);
+/// True if `value`, followed back through all its views within `graph`, is such a matrix.
+bool is_matrix_access(const ir::Graph& graph, ir::ValueId value);
+/// The factor, if `node` multiplies `value` by (or divides it by) a scalar constant.
+std::optional<double> scalar_factor(const ir::Graph& graph, const ir::Node& node,
+                                    ir::ValueId value);
+
+}  // namespace sinter::fusion

@@ -1,0 +1,244 @@
+#include "fusion/regions/partition.h"
+
+#include <algorithm>
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::OpKind;
+using ir::ValueId;
+
+// A kernel's parameters and registers are finite.
+constexpr std::size_t kMaxNodes = 256;
+constexpr std::size_t kMaxLeaves = 48;
+constexpr std::size_t kMaxOutputs = 12;
+
+/// Values that are computed element by element where views and copies are seen through.
+std::size_t stored_leaves(const Region& region) {
+  const auto leaves = region.leaves();
+  return static_cast<std::size_t>(std::count_if(leaves.begin(), leaves.end(), [&](ValueId leaf) {
+    const auto& constant = region.graph().value(leaf).constant;
+    return constant == nullptr || constant->element_count() != 1;
+  }));
+}
+
+}  // namespace
+
+Partition::Partition(const Graph& graph, Context& context)
+    : graph_(graph), context_(context), group_of_(graph.nodes().size(), -1) {}
+
+Verdict Partition::can_fuse(const Region& region, NodeId id) const {
+  const Node& node = graph_.node(id);
+  if (is_grouped(id)) return {false, "'" + describe(node) + "' is already in another kernel"};
+  if (region.nodes().size() >= kMaxNodes) return {false, "the kernel has enough operators"};
+  switch (node.op->kind) {
+    case OpKind::kPointwise:
+    case OpKind::kView: return {true, ""};
+    case OpKind::kReduce:
+      if (!region.axes().empty()) return {true, ""};
+      return {false, "'" + describe(node) + "' is a reduction"};
+    case OpKind::kIndexed:
+      if (node.op->name == "Gather") return {true, ""};
+      return {false, "'" + describe(node) + "' has a kernel of its own"};
+    case OpKind::kFused: return {false, "'" + describe(node) + "' is a kernel of its own"};
+    default: return {false, "'" + describe(node) + "' is a library call"};
+  }
+}
+
+void Partition::decide(NodeId producer, NodeId consumer, bool fused, std::string reason) {
+  Decision& decision = decisions_[{producer, consumer}];
+  if (decision.fused && !fused) return;
+  decision = {describe(graph_.node(producer)), describe(graph_.node(consumer)), fused,
+              (fused ? "fused: " : "no: ") + std::move(reason)};
+}
+
+bool Partition::try_producer(Region& region, ValueId leaf) {
+  const NodeId id = graph_.value(leaf).producer;
+  if (!id.valid()) return false;
+  const Node& node = graph_.node(id);
+  const auto& demand = region.demands().at(leaf);
+  if (node.op->kind == OpKind::kView && !demand.whole) {
+    if (is_grouped(id)) return false;
+    Region trial = region;
+    if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
+        stored_leaves(trial) > kMaxLeaves)
+      return false;
+    region = std::move(trial);
+    return true;
+  }
+  NodeId consumer = id;
+  for (NodeId user : graph_.users(leaf))
+    if (region.holds(user)) consumer = user;
+  const auto refuse = [&](std::string reason) {
+    decide(id, consumer, false, std::move(reason));
+    return false;
+  };
+  if (Verdict v = can_fuse(region, id); !v.ok) return refuse(v.reason);
+  Region moved = region;
+  if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
+  if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
+  const auto accept = [&](Region& next, Entry entry) {
+    const Verdict worth = worth_fusing(region, next, node, entry, context_.target);
+    decide(id, consumer, worth.ok, worth.reason);
+    if (worth.ok) region = std::move(next);
+    return worth.ok;
+  };
+  if (!moved.escapes(leaf)) return accept(moved, Entry::kMove);
+
+  const auto step = region.step_index(graph_.type(leaf).shape);
+  const bool at_step = step && demand.indices == std::vector<Index>{*step};
+  if (at_step && moved.outputs().size() <= kMaxOutputs && !has_circle(moved))
+    return accept(moved, Entry::kOutput);
+  if (node.op->kind == OpKind::kReduce)
+    return refuse("others need '" + describe(node) + "' too, and it is not computed twice");
+  Region copied = region;
+  if (Verdict v = copied.add_producer(id, true); !v.ok) return refuse(v.reason);
+  return accept(copied, Entry::kCopy);
+}
+
+bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
+  const Node& node = graph_.node(user);
+  const auto refuse = [&](std::string reason) {
+    decide(producer, user, false, std::move(reason));
+    return false;
+  };
+  if (Verdict v = can_fuse(region, user); !v.ok) return refuse(v.reason);
+  if (node.op->kind == OpKind::kIndexed)
+    return refuse("'" + describe(node) + "' starts a kernel, it does not continue one");
+  Region trial = region;
+  if (Verdict v = trial.add_result(user); !v.ok) return refuse(v.reason);
+  for (const auto& [value, demand] : region.demands())
+    if (region.owns(value) && trial.demands().at(value).indices.size() != demand.indices.size())
+      return refuse("'" + describe(node) + "' needs other elements than the one at hand");
+  if (trial.nodes().size() > kMaxNodes || stored_leaves(trial) > kMaxLeaves ||
+      trial.outputs().size() > kMaxOutputs)
+    return refuse("the kernel would read or write too many tensors");
+  if (has_circle(trial)) return refuse("a kernel between the two would have to run in the middle");
+  double saved = 0;
+  for (ValueId input : node.inputs)
+    if (region.owns(input))
+      saved += typical_bytes(graph_, input) * (trial.escapes(input) ? 1.0 : 2.0);
+  decide(producer, user, true, "saves " + bytes_text(saved));
+  region = std::move(trial);
+  return true;
+}
+
+bool Partition::try_consumers(Region& region, ValueId value) {
+  std::vector<NodeId> readers;
+  collect_readers(region, value, readers);
+  const NodeId producer = graph_.value(value).producer;
+  for (NodeId reader : readers)
+    if (!region.holds(reader) && try_consumer(region, reader, producer)) return true;
+  return false;
+}
+
+void Partition::grow(Region& region) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    // Consumers first: a producer with all its readers inside need not be stored.
+    for (bool again = true; again;) {
+      again = false;
+      const std::vector<NodeId> nodes(region.nodes().begin(), region.nodes().end());
+      for (NodeId id : nodes)
+        for (ValueId value : graph_.node(id).outputs)
+          if (region.owns(value)) again = try_consumers(region, value) || again;
+      changed = changed || again;
+    }
+    for (bool again = true; again;) {
+      again = false;
+      auto leaves = region.leaves();
+      for (auto leaf = leaves.rbegin(); leaf != leaves.rend(); ++leaf) {
+        const auto producer = graph_.value(*leaf).producer;
+        if (producer.valid() && !region.holds(producer))
+          again = try_producer(region, *leaf) || again;
+      }
+      changed = changed || again;
+    }
+  }
+  region.trim_reshapes();
+}
+
+void Partition::collect_readers(const Region& region, ValueId value,
+                                std::vector<NodeId>& readers) const {
+  for (NodeId user : graph_.users(value)) {
+    const bool copy = region.copies().count(user) != 0;
+    if (region.holds(user) && !copy) continue;
+    if (copy || (graph_.node(user).op->kind == OpKind::kView && !is_grouped(user))) {
+      for (ValueId out : graph_.node(user).outputs) collect_readers(region, out, readers);
+    } else if (std::find(readers.begin(), readers.end(), user) == readers.end()) {
+      readers.push_back(user);
+    }
+  }
+}
+
+bool Partition::has_circle(const Region& region) const {
+  std::vector<NodeId> open;
+  for (NodeId id : region.nodes())
+    if (region.copies().count(id) == 0)
+      for (ValueId out : graph_.node(id).outputs) collect_readers(region, out, open);
+  std::vector<bool> seen(graph_.nodes().size(), false), seen_group(groups_.size(), false);
+  const auto push_users = [&](NodeId id) {
+    for (ValueId out : graph_.node(id).outputs)
+      open.insert(open.end(), graph_.users(out).begin(), graph_.users(out).end());
+  };
+  while (!open.empty()) {
+    const NodeId id = open.back();
+    open.pop_back();
+    if (seen[at(id)]) continue;
+    seen[at(id)] = true;
+    if (region.holds(id)) return true;
+    push_users(id);
+    // A committed region runs as one: whatever enters it may come out anywhere.
+    const int group = group_of_[at(id)];
+    if (group < 0 || seen_group[static_cast<std::size_t>(group)]) continue;
+    seen_group[static_cast<std::size_t>(group)] = true;
+    for (NodeId member : groups_[static_cast<std::size_t>(group)].nodes())
+      if (group_of_[at(member)] == group) push_users(member);
+  }
+  return false;
+}
+
+void Partition::commit(Region region) {
+  for (NodeId id : region.nodes())
+    if (region.copies().count(id) == 0) group_of_[at(id)] = static_cast<int>(groups_.size());
+  groups_.push_back(std::move(region));
+}
+
+Graph Partition::finish() {
+  for (auto& [edge, decision] : decisions_) context_.decisions.push_back(std::move(decision));
+  // What is needed is only known now: a value may have been copied by all that read it.
+  std::vector<bool> needed(graph_.values().size(), false);
+  std::vector<ValueId> open(graph_.outputs());
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    if (needed[static_cast<std::size_t>(value.index)]) continue;
+    needed[static_cast<std::size_t>(value.index)] = true;
+    const NodeId producer = graph_.value(value).producer;
+    if (!producer.valid()) continue;
+    if (const int group = group_of_[at(producer)]; group >= 0) {
+      const auto leaves = groups_[static_cast<std::size_t>(group)].leaves();
+      open.insert(open.end(), leaves.begin(), leaves.end());
+    } else {
+      const auto& inputs = graph_.node(producer).inputs;
+      open.insert(open.end(), inputs.begin(), inputs.end());
+    }
+  }
+  std::vector<Piece> pieces;
+  for (const Region& region : groups_) {
+    std::vector<ValueId> outputs;
+    for (NodeId id : region.nodes())
+      if (region.copies().count(id) == 0)
+        for (ValueId out : graph_.node(id).outputs)
+          if (needed[static_cast<std::size_t>(out.index)]) outputs.push_back(out);
+    if (outputs.empty()) continue;
+    pieces.push_back(fused_piece(graph_, region.axes().empty() ? "pointwise" : "reduction",
+                                 {region.nodes().begin(), region.nodes().end()}, outputs));
+  }
+  return rebuild(graph_, pieces);
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,47 @@
+// Divides a graph into regions: grows them, keeps them free of circles, turns them into nodes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fusion/pipeline.h"
+#include "fusion/regions/cost.h"
+#include "fusion/regions/rebuild.h"
+#include "fusion/regions/region.h"
+
+namespace sinter::fusion {
+
+class Partition {
+ public:
+  Partition(const ir::Graph& graph, Context& context);
+
+  bool is_grouped(ir::NodeId node) const { return group_of_[at(node)] >= 0; }
+  /// Takes in whatever producers and consumers are legal and worth it, until nothing changes.
+  void grow(Region& region);
+  /// Closes a region.
+  void commit(Region region);
+  /// The committed regions as Fused nodes; decisions go to the context.
+  ir::Graph finish();
+
+ private:
+  static std::size_t at(ir::NodeId node) { return static_cast<std::size_t>(node.index); }
+  bool try_producer(Region& region, ir::ValueId leaf);
+  bool try_consumers(Region& region, ir::ValueId value);
+  bool try_consumer(Region& region, ir::NodeId user, ir::NodeId producer);
+  /// Legality of `node` as part of any region; the rest is Region's to say.
+  Verdict can_fuse(const Region& region, ir::NodeId node) const;
+  /// True if something outside lies on a path from the region back into it.
+  bool has_circle(const Region& region) const;
+  void collect_readers(const Region& region, ir::ValueId value,
+                       std::vector<ir::NodeId>& readers) const;
+  void decide(ir::NodeId producer, ir::NodeId consumer, bool fused, std::string reason);
+
+  const ir::Graph& graph_;
+  Context& context_;
+  std::vector<int> group_of_;
+  std::vector<Region> groups_;
+  std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;
+};
+
+}  // namespace sinter::fusion

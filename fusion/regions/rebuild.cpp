@@ -1,0 +1,272 @@
+#include "fusion/regions/rebuild.h"
+
+#include <algorithm>
+#include <set>
+
+#include "sinter/error.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::GraphBuilder;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+void append_unique(std::vector<std::string>& to, const std::vector<std::string>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+  std::sort(to.begin(), to.end());
+  to.erase(std::unique(to.begin(), to.end()), to.end());
+}
+
+/// Emits pieces and nodes on demand, so that each comes after what it reads.
+class Rebuilder {
+ public:
+  Rebuilder(const Graph& graph, std::span<const Piece> pieces)
+      : graph_(graph),
+        pieces_(pieces),
+        builder_(graph.name()),
+        map_(graph.values().size()),
+        piece_of_(graph.values().size(), -1),
+        node_state_(graph.nodes().size(), State::kNew),
+        piece_state_(pieces.size(), State::kNew) {
+    for (std::size_t p = 0; p < pieces.size(); ++p)
+      for (ValueId value : pieces[p].writes) piece_of_[at(value)] = static_cast<int>(p);
+  }
+
+  Graph run() {
+    for (ValueId input : graph_.inputs())
+      map_[at(input)] = builder_.input(graph_.value(input).name, graph_.type(input));
+    for (const auto& [symbol, range] : graph_.ranges()) builder_.range(symbol, range);
+    mark_needed();
+    // Old positions decide the order: it is the order of the model, which keeps lifetimes short.
+    for (std::size_t n = 0; n < graph_.nodes().size(); ++n)
+      for (ValueId out : graph_.nodes()[n].outputs)
+        if (needed_[at(out)]) emit(out);
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
+      builder_.output(graph_.output_names()[i], emit(graph_.outputs()[i]));
+    for (const ir::State& state : graph_.states()) builder_.state(state);
+    return builder_.finish();
+  }
+
+ private:
+  enum class State : char { kNew, kOpen, kDone };
+  static std::size_t at(ValueId value) { return static_cast<std::size_t>(value.index); }
+
+  const std::vector<ValueId>& reads_of(ValueId value) const {
+    static const std::vector<ValueId> none;
+    if (int piece = piece_of_[at(value)]; piece >= 0)
+      return pieces_[static_cast<std::size_t>(piece)].reads;
+    const Node* node = graph_.producer(value);
+    return node != nullptr ? node->inputs : none;
+  }
+
+  void mark_needed() {
+    needed_.assign(graph_.values().size(), false);
+    std::vector<ValueId> open(graph_.outputs());
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      if (needed_[at(value)]) continue;
+      needed_[at(value)] = true;
+      const auto& reads = reads_of(value);
+      open.insert(open.end(), reads.begin(), reads.end());
+    }
+  }
+
+  ValueId emit(ValueId value) {
+    // An explicit stack: depth is the length of the model.
+    std::vector<ValueId> open{value};
+    while (!open.empty()) {
+      const ValueId next = open.back();
+      if (map_[at(next)].valid()) {
+        open.pop_back();
+        continue;
+      }
+      const ir::Value& info = graph_.value(next);
+      if (info.constant != nullptr) {
+        map_[at(next)] = builder_.constant(info.constant, info.name);
+        continue;
+      }
+      State& state = state_of(next);
+      if (state == State::kDone)
+        throw Error(ErrorCode::kInternal, "a fused region depends on its own result");
+      bool ready = true;
+      for (ValueId read : reads_of(next)) {
+        if (map_[at(read)].valid()) continue;
+        if (graph_.value(read).constant == nullptr && state_of(read) == State::kOpen)
+          throw Error(ErrorCode::kInternal, "fused regions depend on each other in a circle");
+        open.push_back(read);
+        ready = false;
+      }
+      if (ready) {
+        make(next);
+        state_of(next) = State::kDone;
+      } else {
+        state = State::kOpen;
+      }
+    }
+    return map_[at(value)];
+  }
+
+  State& state_of(ValueId value) {
+    if (int piece = piece_of_[at(value)]; piece >= 0)
+      return piece_state_[static_cast<std::size_t>(piece)];
+    return node_state_[static_cast<std::size_t>(graph_.value(value).producer.index)];
+  }
+
+  void make(ValueId value) {
+    std::vector<ValueId> reads;
+    for (ValueId read : reads_of(value)) reads.push_back(map_[at(read)]);
+    std::vector<ValueId> results;
+    const std::vector<ValueId>* writes = nullptr;
+    if (int piece = piece_of_[at(value)]; piece >= 0) {
+      const Piece& p = pieces_[static_cast<std::size_t>(piece)];
+      results = p.emit(builder_, reads);
+      writes = &p.writes;
+    } else {
+      const Node& node = *graph_.producer(value);
+      GraphBuilder::OriginScope scope(builder_, node.origins);
+      results = builder_.add_multi(node.op->name, reads, node.attrs, node.body);
+      writes = &node.outputs;
+    }
+    for (std::size_t i = 0; i < writes->size(); ++i) {
+      const ValueId old = (*writes)[i];
+      if (map_[at(old)].valid()) continue;
+      // A node of which a piece writes another output keeps only its own values.
+      if (piece_of_[at(old)] != piece_of_[at(value)]) continue;
+      map_[at(old)] = results[i];
+      if (!graph_.value(old).name.empty()) builder_.name(results[i], graph_.value(old).name);
+    }
+  }
+
+  const Graph& graph_;
+  std::span<const Piece> pieces_;
+  GraphBuilder builder_;
+  std::vector<ValueId> map_;
+  std::vector<int> piece_of_;
+  std::vector<State> node_state_, piece_state_;
+  std::vector<bool> needed_;
+};
+
+}  // namespace
+
+Graph rebuild(const Graph& graph, std::span<const Piece> pieces) {
+  return Rebuilder(graph, pieces).run();
+}
+
+ValueId BodyBuilder::import(ValueId value) {
+  for (const auto& [outer, inner] : known_)
+    if (outer == value) return inner;
+  const ir::Value& info = graph_.value(value);
+  ValueId inner;
+  if (info.constant != nullptr && info.constant->element_count() == 1) {
+    inner = builder_.constant(info.constant);
+  } else {
+    inner = builder_.input("in" + std::to_string(reads_.size()), info.type);
+    reads_.push_back(value);
+  }
+  known_.emplace_back(value, inner);
+  return inner;
+}
+
+void BodyBuilder::bind(ValueId outer, ValueId inner) { known_.emplace_back(outer, inner); }
+
+void BodyBuilder::copy(const Node& node) {
+  std::vector<ValueId> inputs;
+  for (ValueId input : node.inputs) inputs.push_back(import(input));
+  GraphBuilder::OriginScope scope(builder_, node.origins);
+  const auto results = builder_.add_multi(node.op->name, inputs, node.attrs, node.body);
+  for (std::size_t i = 0; i < results.size(); ++i) bind(node.outputs[i], results[i]);
+  append_unique(origins_, node.origins);
+}
+
+Graph BodyBuilder::finish(std::span<const ValueId> outputs) {
+  std::set<std::string> used;
+  const auto note = [&](const ir::TensorType& type) {
+    for (const ir::Dim& dim : type.shape)
+      for (std::string& symbol : dim.symbols()) used.insert(std::move(symbol));
+  };
+  for (const auto& known : known_) note(builder_.type(known.second));
+  for (ValueId output : outputs) note(builder_.type(output));
+  for (const auto& [symbol, range] : graph_.ranges())
+    if (used.count(symbol) != 0) builder_.range(symbol, range);
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    builder_.output("out" + std::to_string(i), outputs[i]);
+  return builder_.finish();
+}
+
+std::vector<ValueId> add_fused(GraphBuilder& builder, const std::string& family,
+                               std::span<const ValueId> inputs, std::shared_ptr<const Graph> body,
+                               std::vector<std::string> origins) {
+  GraphBuilder::OriginScope scope(builder, std::move(origins));
+  return builder.add_multi("Fused", {inputs.begin(), inputs.end()}, {{"family", family}},
+                           std::move(body));
+}
+
+Piece body_piece(std::string family, BodyBuilder& body, std::span<const ValueId> outputs,
+                 std::vector<ValueId> writes) {
+  Piece piece;
+  piece.reads = body.reads();
+  piece.writes = std::move(writes);
+  auto origins = body.origins();
+  piece.emit =
+      [family = std::move(family), graph = std::make_shared<const Graph>(body.finish(outputs)),
+       origins = std::move(origins)](GraphBuilder& builder, std::span<const ValueId> reads) {
+        return add_fused(builder, family, reads, graph, origins);
+      };
+  return piece;
+}
+
+Piece fused_piece(const Graph& graph, std::string family, std::vector<NodeId> nodes,
+                  std::vector<ValueId> outputs) {
+  std::sort(nodes.begin(), nodes.end());
+  std::sort(outputs.begin(), outputs.end());
+  std::set<NodeId> needed;
+  const auto need = [&](ValueId value) {
+    const NodeId producer = graph.value(value).producer;
+    if (std::binary_search(nodes.begin(), nodes.end(), producer)) needed.insert(producer);
+  };
+  for (ValueId output : outputs) need(output);
+  for (auto id = nodes.rbegin(); id != nodes.rend(); ++id)
+    if (needed.count(*id) != 0)
+      for (ValueId input : graph.node(*id).inputs) need(input);
+  BodyBuilder body(graph);
+  for (NodeId id : needed) body.copy(graph.node(id));
+  std::vector<ValueId> inner;
+  for (ValueId output : outputs) inner.push_back(body.import(output));
+  return body_piece(std::move(family), body, inner, std::move(outputs));
+}
+
+std::string describe(const Node& node) {
+  std::string text = node.op->name;
+  if (node.op->kind == ir::OpKind::kFused) text = node.attrs.get_string("family");
+  if (node.origins.empty()) return text;
+  text += " (" + node.origins.front();
+  if (node.origins.size() > 1) text += " +" + std::to_string(node.origins.size() - 1);
+  return text + ")";
+}
+
+std::optional<double> splat_value(const ir::Tensor& tensor) {
+  if (tensor.element_count() < 1) return std::nullopt;
+  const std::size_t size = size_of(tensor.dtype());
+  const auto bytes = tensor.bytes();
+  for (std::size_t at = size; at < bytes.size(); at += size)
+    if (!std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size),
+                    bytes.begin() + static_cast<std::ptrdiff_t>(at)))
+      return std::nullopt;
+  return tensor.at(0);
+}
+
+std::optional<double> splat_value(const Graph& graph, ValueId value) {
+  const auto& constant = graph.value(value).constant;
+  return constant ? splat_value(*constant) : std::nullopt;
+}
+
+std::optional<double> splat_value(const GraphBuilder& builder, ValueId value) {
+  const ir::Tensor* constant = builder.constant_of(value);
+  return constant != nullptr ? splat_value(*constant) : std::nullopt;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,78 @@
+// Graph surgery: replaces sets of nodes by new ones.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// A replacement: `writes` are computed from `reads` by what `emit` adds.
+struct Piece {
+  std::vector<ir::ValueId> reads, writes;  // of the old graph
+  /// Adds nodes and returns one new value for each of `writes`. `reads` are mapped.
+  std::function<std::vector<ir::ValueId>(ir::GraphBuilder& builder,
+                                         std::span<const ir::ValueId> reads)>
+      emit;
+};
+
+/// Copies `graph` with the values that a piece writes taken from it. Old nodes stay near their old
+/// position; those that nothing needs any more disappear. Throws Error(kInternal) if the pieces
+/// depend on each other in a circle.
+ir::Graph rebuild(const ir::Graph& graph, std::span<const Piece> pieces);
+
+/// A piece that turns `nodes` (ids of `graph`, any order) into one Fused node of `family` that
+/// yields `outputs`. Constants of one element move into the body; other values from outside become
+/// inputs, in order of first use.
+Piece fused_piece(const ir::Graph& graph, std::string family, std::vector<ir::NodeId> nodes,
+                  std::vector<ir::ValueId> outputs);
+
+/// Collects what a body needs while it is built by hand: inputs in order of first use.
+class BodyBuilder {
+ public:
+  explicit BodyBuilder(const ir::Graph& graph) : graph_(graph) {}
+
+  /// `value` of the outer graph inside the body: an input, or a constant of one element.
+  ir::ValueId import(ir::ValueId value);
+  /// Copies an outer node; its outputs are then known to import.
+  void copy(const ir::Node& node);
+  /// From now on import(outer) is `inner`.
+  void bind(ir::ValueId outer, ir::ValueId inner);
+  ir::GraphBuilder& builder() { return builder_; }
+  /// The outer values that became inputs.
+  const std::vector<ir::ValueId>& reads() const { return reads_; }
+  std::vector<std::string>& origins() { return origins_; }
+  ir::Graph finish(std::span<const ir::ValueId> outputs);
+
+ private:
+  const ir::Graph& graph_;
+  ir::GraphBuilder builder_{"body"};
+  std::vector<ir::ValueId> reads_;
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> known_;
+  std::vector<std::string> origins_;
+};
+
+/// A piece that yields `writes` by a Fused node of `family` with this body.
+Piece body_piece(std::string family, BodyBuilder& body, std::span<const ir::ValueId> outputs,
+                 std::vector<ir::ValueId> writes);
+
+/// Adds a Fused node.
+std::vector<ir::ValueId> add_fused(ir::GraphBuilder& builder, const std::string& family,
+                                   std::span<const ir::ValueId> inputs,
+                                   std::shared_ptr<const ir::Graph> body,
+                                   std::vector<std::string> origins);
+
+/// "Add (encoder/Add_3)": how messages call a node.
+std::string describe(const ir::Node& node);
+
+/// The value of a constant whose elements are all equal; nothing for anything else.
+std::optional<double> splat_value(const ir::Tensor& tensor);
+std::optional<double> splat_value(const ir::Graph& graph, ir::ValueId value);
+std::optional<double> splat_value(const ir::GraphBuilder& builder, ir::ValueId value);
+
+}  // namespace sinter::fusion

@@ -1,0 +1,243 @@
+#include "fusion/regions/region.h"
+
+#include <algorithm>
+
+#include "fusion/regions/rebuild.h"
+#include "ir/affine.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Dim;
+using ir::Node;
+using ir::NodeId;
+using ir::OpKind;
+using ir::ValueId;
+
+constexpr int kMaxViewDepth = 16;
+constexpr std::size_t kMaxIndices = 8;
+
+/// The element of an operand that broadcasts to the element `index` of a value.
+Index broadcast_index(const ir::Shape& operand, const Index& index) {
+  Index result(operand.size());
+  const std::size_t skip = index.size() - operand.size();
+  for (std::size_t d = 0; d < operand.size(); ++d)
+    result[d] = operand[d] == Dim(1) ? Dim(0) : index[d + skip];
+  return result;
+}
+
+}  // namespace
+
+Region::Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes)
+    : graph_(&graph), space_(std::move(space)), axes_(std::move(axes)), ranges_(graph.ranges()) {
+  identity_ = ir::index_symbols(space_, ranges_);
+  for (std::size_t d = 0; d < space_.size(); ++d)
+    if (space_[d] == Dim(1)) identity_[d] = Dim(0);
+}
+
+bool Region::owns(ValueId value) const {
+  const NodeId producer = graph_->value(value).producer;
+  return producer.valid() && holds(producer) && copies_.count(producer) == 0;
+}
+
+std::optional<Index> Region::step_index(const ir::Shape& shape) const {
+  if (shape == space_) return identity_;
+  if (axes_.empty()) return std::nullopt;
+  Index with_ones = identity_, kept;
+  ir::Shape ones = space_, kept_shape;
+  for (std::int64_t axis : axes_) {
+    with_ones[static_cast<std::size_t>(axis)] = Dim(0);
+    ones[static_cast<std::size_t>(axis)] = Dim(1);
+  }
+  for (std::size_t d = 0; d < space_.size(); ++d) {
+    if (std::find(axes_.begin(), axes_.end(), static_cast<std::int64_t>(d)) != axes_.end())
+      continue;
+    kept.push_back(identity_[d]);
+    kept_shape.push_back(space_[d]);
+  }
+  if (shape == ones) return with_ones;
+  if (shape == kept_shape) return kept;
+  return std::nullopt;
+}
+
+bool Region::leads_here(ValueId value, int depth) const {
+  const NodeId id = graph_->value(value).producer;
+  if (!id.valid() || depth > kMaxViewDepth) return false;
+  if (holds(id)) return true;
+  const Node& node = graph_->node(id);
+  return node.op->kind == OpKind::kView &&
+         std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId input) { return leads_here(input, depth + 1); });
+}
+
+Verdict Region::demand(ValueId value, const Index& index, Access access) {
+  Demand& demand = demands_[value];
+  const bool known =
+      std::find(demand.indices.begin(), demand.indices.end(), index) != demand.indices.end();
+  const bool tightened = (access == Access::kGuarded && !demand.guarded) ||
+                         (access == Access::kWhole && !demand.whole);
+  demand.guarded = demand.guarded || access == Access::kGuarded;
+  demand.whole = demand.whole || access == Access::kWhole;
+  if (!known) demand.indices.push_back(index);
+  if (demand.indices.size() > kMaxIndices)
+    return {false, "too many different elements of one value are needed at once"};
+  const NodeId id = graph_->value(value).producer;
+  if (!id.valid() || (known && !tightened)) return {true, ""};
+  const Node& node = graph_->node(id);
+  if (!holds(id)) {
+    if (demand.whole || node.op->kind != OpKind::kView || !leads_here(value, 0)) return {true, ""};
+    nodes_.insert(id);
+    copies_.insert(id);
+  }
+  return propagate(node, index, access);
+}
+
+Verdict Region::propagate(const Node& node, const Index& index, Access access) {
+  const auto type = [&](ValueId value) -> const ir::TensorType& { return graph_->type(value); };
+  const OpKind kind = node.op->kind;
+  if (access == Access::kWhole || (access == Access::kGuarded && kind != OpKind::kView))
+    return {false, "'" + describe(node) + "' is needed in memory, not element by element"};
+  switch (kind) {
+    case OpKind::kPointwise:
+      for (ValueId input : node.inputs)
+        if (Verdict v = demand(input, broadcast_index(type(input).shape, index), access); !v.ok)
+          return v;
+      return {true, ""};
+    case OpKind::kView: {
+      std::vector<ir::TensorType> types;
+      for (ValueId input : node.inputs) types.push_back(type(input));
+      for (const ir::ViewSource& source :
+           node.op->view().map(node.attrs, types, type(node.outputs[0]), index, ranges_)) {
+        const ValueId input = node.inputs[static_cast<std::size_t>(source.input)];
+        const Access inner = source.guards.empty() ? access : Access::kGuarded;
+        if (Verdict v = demand(input, source.index, inner); !v.ok) return v;
+      }
+      return {true, ""};
+    }
+    case OpKind::kIndexed: {
+      if (node.op->name != "Gather") break;
+      const std::size_t axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
+      const std::size_t rank = type(node.inputs[1]).shape.size();
+      const auto from = index.begin() + static_cast<std::ptrdiff_t>(axis);
+      const Index at(from, from + static_cast<std::ptrdiff_t>(rank));
+      if (Verdict v = demand(node.inputs[1], at, access); !v.ok) return v;
+      // Which row is only known at run time: the data stays outside, at no known index.
+      const Index nowhere(type(node.inputs[0]).shape.size(), Dim(0));
+      return demand(node.inputs[0], nowhere, Access::kWhole);
+    }
+    case OpKind::kReduce: {
+      const ir::Shape& shape = type(node.inputs[0]).shape;
+      if (shape != space_ || node.attrs.get_ints("axes") != axes_)
+        return {false, "'" + describe(node) + "' reduces over other axes or another shape"};
+      const auto row = step_index(type(node.outputs[0]).shape);
+      if (!row || *row != index)
+        return {false, "a result of '" + describe(node) + "' is needed outside its own row"};
+      return demand(node.inputs[0], identity_, access);
+    }
+    default: break;
+  }
+  return {false, "'" + describe(node) + "' (" + std::string(to_string(kind)) +
+                     ") cannot be computed element by element"};
+}
+
+Verdict Region::propagate_all(NodeId id) {
+  const Node& node = graph_->node(id);
+  const Demand own = demands_[node.outputs[0]];
+  const Access access = own.whole     ? Access::kWhole
+                        : own.guarded ? Access::kGuarded
+                                      : Access::kPlain;
+  for (const Index& index : own.indices)
+    if (Verdict v = propagate(node, index, access); !v.ok) return v;
+  return {true, ""};
+}
+
+Verdict Region::add_result(NodeId id) {
+  const Node& node = graph_->node(id);
+  const ir::Shape& shape = graph_->type(node.outputs[0]).shape;
+  const auto index = step_index(shape);
+  if (!index)
+    return {false,
+            "the shapes " + ir::to_string(shape) + " and " + ir::to_string(space_) + " differ"};
+  nodes_.insert(id);
+  auto& indices = demands_[node.outputs[0]].indices;
+  if (std::find(indices.begin(), indices.end(), *index) == indices.end()) indices.push_back(*index);
+  return propagate_all(id);
+}
+
+Verdict Region::add_producer(NodeId id, bool copy) {
+  nodes_.insert(id);
+  if (copy) copies_.insert(id);
+  return propagate_all(id);
+}
+
+std::vector<ValueId> Region::leaves() const {
+  std::vector<ValueId> result;
+  for (const auto& entry : demands_) {
+    const NodeId producer = graph_->value(entry.first).producer;
+    if (!producer.valid() || !holds(producer)) result.push_back(entry.first);
+  }
+  return result;
+}
+
+bool Region::escapes(ValueId value) const {
+  if (graph_->is_output(value)) return true;
+  for (NodeId user : graph_->users(value)) {
+    if (holds(user) && copies_.count(user) == 0) continue;
+    const Node& node = graph_->node(user);
+    if (!holds(user) && node.op->kind != OpKind::kView) return true;
+    for (ValueId out : node.outputs)
+      if (escapes(out)) return true;
+  }
+  return false;
+}
+
+std::vector<ValueId> Region::outputs() const {
+  std::vector<ValueId> result;
+  for (NodeId id : nodes_) {
+    if (copies_.count(id) != 0) continue;
+    for (ValueId out : graph_->node(id).outputs)
+      if (escapes(out)) result.push_back(out);
+  }
+  return result;
+}
+
+void Region::trim_reshapes() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (NodeId id : std::vector<NodeId>(nodes_.begin(), nodes_.end())) {
+      const Node& node = graph_->node(id);
+      if (node.op->name != "Reshape") continue;
+      const NodeId source = graph_->value(node.inputs[0]).producer;
+      if (source.valid() && holds(source)) continue;
+      nodes_.erase(id);
+      copies_.erase(id);
+      const auto& users = graph_->users(node.inputs[0]);
+      if (std::none_of(users.begin(), users.end(), [&](NodeId user) { return holds(user); }))
+        demands_.erase(node.inputs[0]);
+      changed = true;
+    }
+  }
+}
+
+Dim Region::evaluations(ValueId value) const {
+  const auto found = demands_.find(value);
+  if (found == demands_.end()) return Dim(0);
+  Dim total(0);
+  for (const Index& index : found->second.indices) {
+    std::set<std::string> used;
+    for (const Dim& dim : index)
+      for (std::string& symbol : dim.symbols()) used.insert(std::move(symbol));
+    bool per_row = !axes_.empty();
+    for (std::int64_t axis : axes_)
+      per_row = per_row && used.count(ir::index_symbol(static_cast<int>(axis))) == 0;
+    Dim count(1);
+    for (std::size_t d = 0; d < space_.size(); ++d)
+      if (!per_row ||
+          std::find(axes_.begin(), axes_.end(), static_cast<std::int64_t>(d)) == axes_.end())
+        count = count * space_[d];
+    total = total + count;
+  }
+  return total;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,87 @@
+// A region under construction: which nodes it holds, and at which element each of its values is
+// needed for one step of its iteration.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// An answer with its reason, for --explain-fusion.
+struct Verdict {
+  bool ok = false;
+  std::string reason;
+};
+
+using Index = std::vector<ir::Dim>;
+
+/// A region iterates over `space`; its reductions, if any, run over `axes` of it. Legality is
+/// decided by following elements: an output at index ($0, $1, ..) needs its operands at certain
+/// indices, and so on up. A reduction is only right if it is needed at the row that the iteration
+/// is in, and reduces over the whole of `space` along `axes`.
+class Region {
+ public:
+  Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes);
+
+  struct Demand {
+    std::vector<Index> indices;  // different elements that one step needs
+    bool guarded = false;        // read where a view's guard holds: only views may come inside
+    bool whole = false;          // gathered from: must be in memory as it is
+  };
+
+  const ir::Graph& graph() const { return *graph_; }
+  const ir::Shape& space() const { return space_; }
+  const std::vector<std::int64_t>& axes() const { return axes_; }
+  const ir::Ranges& ranges() const { return ranges_; }
+  const std::set<ir::NodeId>& nodes() const { return nodes_; }
+  /// Nodes that are computed again here though they also stay outside.
+  const std::set<ir::NodeId>& copies() const { return copies_; }
+  const std::map<ir::ValueId, Demand>& demands() const { return demands_; }
+  bool holds(ir::NodeId node) const { return nodes_.count(node) != 0; }
+  /// Holds `value`'s producer, and not as a copy.
+  bool owns(ir::ValueId value) const;
+
+  /// The index of a value of `shape` for one step: all of it ($0, $1, ..) if it has the iteration's
+  /// shape, that of the row if it has the kept dimensions' (with ones for the others or without).
+  std::optional<Index> step_index(const ir::Shape& shape) const;
+
+  /// Adds a node whose values are results of the region (a seed, or a consumer of its values).
+  /// Views between it and values of the region come along as copies. On refusal the region is
+  /// spoilt: try on a copy.
+  Verdict add_result(ir::NodeId node);
+  /// Adds the producer of a value that the region reads. As above.
+  Verdict add_producer(ir::NodeId node, bool copy);
+
+  /// Values that the region reads from outside.
+  std::vector<ir::ValueId> leaves() const;
+  /// True if something that is not computed in the region needs `value`; views and copies count
+  /// only if what reads them does.
+  bool escapes(ir::ValueId value) const;
+  /// Owned values that escape.
+  std::vector<ir::ValueId> outputs() const;
+  /// Drops reshapes of what the region reads: outside they are free.
+  void trim_reshapes();
+  /// How often a step's element of `value` is computed over the whole iteration.
+  ir::Dim evaluations(ir::ValueId value) const;
+
+ private:
+  enum class Access { kPlain, kGuarded, kWhole };
+  Verdict demand(ir::ValueId value, const Index& index, Access access);
+  Verdict propagate(const ir::Node& node, const Index& index, Access access);
+  Verdict propagate_all(ir::NodeId node);
+  bool leads_here(ir::ValueId value, int depth) const;
+
+  const ir::Graph* graph_;
+  ir::Shape space_;
+  std::vector<std::int64_t> axes_;
+  ir::Ranges ranges_;
+  Index identity_;
+  std::set<ir::NodeId> nodes_, copies_;
+  std::map<ir::ValueId, Demand> demands_;
+};
+
+}  // namespace sinter::fusion
