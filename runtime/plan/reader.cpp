@@ -114,7 +114,7 @@ std::array<Bytes, kSectionCount> check_sections(Bytes file, const FileHeader& he
 
 /// `file` starts at an address that suits every type in the metadata.
 std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const void> owner,
-                                           const std::string& path = {}) {
+                                           const std::string& path) {
   const FileHeader header = check_header(file);
   const auto sections = check_sections(file, header);
 
@@ -137,7 +137,6 @@ std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const voi
   plan->modules = sections[2];
   plan->sources = sections[3];
   plan->owner = std::move(owner);
-  plan->path = path;
   plan->path = path;
   verify_plan(plan->meta, {sections[1].size(), sections[2].size(), sections[3].size()});
   return plan;

@@ -12,6 +12,8 @@ using Values = std::span<const std::int64_t>;
 
 /// Sizes beyond it cannot be addressed; below it products of two fit a Wide.
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 48;
+/// Addresses within it can be added up in 64 bits.
+constexpr Wide kMaxReach = Wide{1} << 60;
 
 /// Addresses, in elements, that are reached from an offset.
 struct Reach {
@@ -72,7 +74,6 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
       check.stride(gather.stride(), "a gather's stride");
     }
     for (const fb::Guard& guard : access->guards) check.extent(guard.extent(), "a guard's extent");
-    if (!access->guards.empty() || !access->nonaffine.empty()) continue;
     Reach reach(check.values[access->offset]);
     bool unreached = false;
     for (std::size_t d = 0; d < extents.size(); ++d) {
@@ -89,6 +90,12 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
         unreached = true;
       else
         reach.add(check.values[gather.stride()], extent);
+    }
+    // Whether these are inside depends on the index; sums on the way must not overflow.
+    if (!access->guards.empty() || !access->nonaffine.empty()) {
+      if (reach.low < -kMaxReach || reach.high > kMaxReach)
+        check.fail("an access spans too much for these dimensions");
+      continue;
     }
     if (!unreached) check.inside(reach, program.buffers[access->buffer], "an access");
   }
