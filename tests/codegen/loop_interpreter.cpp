@@ -1,0 +1,238 @@
+#include "loop_interpreter.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include <fmt/format.h>
+
+#include "ir/scalar_expr.h"
+
+namespace sinter::test {
+
+using plan::fb::ExprOp;
+using plan::fb::InstrKind;
+
+namespace {
+
+using ir::Scalar;
+
+std::byte* element(Memory& memory, std::uint32_t buffer, DType type, std::int64_t index) {
+  auto& bytes = memory.at(buffer);
+  if (index < 0 || (static_cast<std::size_t>(index) + 1) * size_of(type) > bytes.size())
+    throw std::out_of_range(fmt::format("element {} of buffer {}", index, buffer));
+  return bytes.data() + static_cast<std::size_t>(index) * size_of(type);
+}
+
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+
+class Interpreter {
+ public:
+  Interpreter(const plan::fb::LoopProgramT& program, std::span<const DType> types,
+              std::span<const std::int64_t> expressions, Memory& memory)
+      : program_(program), types_(types), expressions_(expressions), memory_(memory) {
+    for (const std::uint32_t extent : program.extents) extents_.push_back(expressions[extent]);
+    for (std::size_t d = 0; d < extents_.size(); ++d)
+      (d + program.inner_dims < extents_.size() ? rows_ : row_length_) *= extents_[d];
+  }
+
+  void run() {
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      values_.assign(program_.instrs.size(),
+                     std::vector<Scalar>(static_cast<std::size_t>(row_length_)));
+      for (std::size_t i = 0; i < program_.instrs.size(); ++i) {
+        if (program_.instrs[i]->kind == InstrKind::Reduce) {
+          reduce(i);
+          continue;
+        }
+        for (std::int64_t e = 0; e < row_length_; ++e) {
+          locate(row, e);
+          at_ = static_cast<std::size_t>(e);
+          step(i);
+        }
+      }
+    }
+  }
+
+ private:
+  void locate(std::int64_t row, std::int64_t e) {
+    index_.resize(extents_.size());
+    std::int64_t linear = row * row_length_ + e;
+    for (std::size_t d = extents_.size(); d-- > 0;) {
+      index_[d] = linear % extents_[d];
+      linear /= extents_[d];
+    }
+  }
+
+  std::int64_t index_node(std::uint32_t i) const {
+    const auto& node = program_.index_nodes.at(i);
+    if (node.op() == ExprOp::Constant) return expressions_[node.a()];
+    if (node.op() == ExprOp::Symbol) return index_.at(node.a());
+    const std::int64_t a = index_node(node.a()), b = index_node(node.b());
+    switch (node.op()) {
+      case ExprOp::Add: return a + b;
+      case ExprOp::Sub: return a - b;
+      case ExprOp::Mul: return a * b;
+      case ExprOp::FloorDiv: return floor_divide(a, b);
+      case ExprOp::Min: return std::min(a, b);
+      default: return std::max(a, b);
+    }
+  }
+
+  std::int64_t address(const plan::fb::AccessT& access) const {
+    std::int64_t result = expressions_[access.offset];
+    for (std::size_t d = 0; d < extents_.size(); ++d)
+      result += expressions_[access.strides.at(d)] * index_[d];
+    for (const auto& gather : access.gathers) {
+      std::int64_t value = values_[gather.value()][at_].i;
+      const std::int64_t extent = expressions_[gather.extent()];
+      if (value < 0) value += extent;
+      if (value < 0 || value >= extent) throw std::out_of_range("gathered index");
+      result += expressions_[gather.stride()] * value;
+    }
+    for (const std::uint32_t node : access.nonaffine) result += index_node(node);
+    return result;
+  }
+
+  void step(std::size_t i) {
+    const auto& instr = *program_.instrs[i];
+    const auto type = static_cast<DType>(instr.dtype);
+    Scalar& value = values_[i][at_];
+    switch (instr.kind) {
+      case InstrKind::Constant:
+        value.f = instr.constant_float;
+        value.i = instr.constant_int;
+        break;
+      case InstrKind::Index: value.i = index_.at(instr.dim); break;
+      case InstrKind::Size:
+        value.i = expressions_[instr.expression];
+        value.f = static_cast<double>(value.i);
+        break;
+      case InstrKind::Op: {
+        Scalar args[3];
+        for (std::size_t a = 0; a < instr.args.size(); ++a) args[a] = values_[instr.args[a]][at_];
+        const auto op = static_cast<ScalarOp>(instr.op);
+        const auto first = static_cast<DType>(program_.instrs[instr.args[0]]->dtype);
+        value = ir::apply_scalar_op(op, yields_bool(op) ? first : type, first, args);
+        break;
+      }
+      case InstrKind::Load: {
+        const auto& access = *program_.accesses[instr.access];
+        const std::uint32_t buffer = program_.buffers[access.buffer];
+        bool inside = true;
+        for (const auto& guard : access.guards) {
+          const std::int64_t index = index_node(guard.index());
+          inside = inside && index >= 0 && index < expressions_[guard.extent()];
+        }
+        if (!inside) {
+          value.f = access.fill;
+          value.i = static_cast<std::int64_t>(access.fill);
+          break;
+        }
+        const std::byte* p = element(memory_, buffer, types_[buffer], address(access));
+        if (is_float(type))
+          value.f = ir::load_as_double(types_[buffer], p);
+        else
+          value.i = ir::load_as_int(types_[buffer], p);
+        break;
+      }
+      case InstrKind::Store: {
+        const auto& access = *program_.accesses[instr.access];
+        const std::uint32_t buffer = program_.buffers[access.buffer];
+        std::byte* p = element(memory_, buffer, types_[buffer], address(access));
+        const Scalar& result = values_[instr.args[0]][at_];
+        if (is_float(type))
+          ir::store_double(types_[buffer], p, result.f);
+        else
+          ir::store_int(types_[buffer], p, result.i);
+        break;
+      }
+      default: throw std::logic_error("unknown instruction");
+    }
+  }
+
+  void reduce(std::size_t i) {
+    const auto& instr = *program_.instrs[i];
+    const auto type = static_cast<DType>(instr.dtype);
+    constexpr ScalarOp ops[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax, ScalarOp::kMin};
+    const std::vector<Scalar>& elements = values_[instr.args[0]];
+    Scalar sum = elements.at(0);
+    for (std::size_t e = 1; e < elements.size(); ++e) {
+      const Scalar args[2] = {sum, elements[e]};
+      sum = ir::apply_scalar_op(ops[instr.op], type, type, args);
+    }
+    values_[i].assign(elements.size(), sum);
+  }
+
+  const plan::fb::LoopProgramT& program_;
+  std::span<const DType> types_;
+  std::span<const std::int64_t> expressions_;
+  Memory& memory_;
+  std::vector<std::int64_t> extents_, index_;
+  std::int64_t rows_ = 1, row_length_ = 1;
+  std::vector<std::vector<Scalar>> values_;
+  std::size_t at_ = 0;
+};
+
+double activate(plan::fb::Activation activation, double x) {
+  switch (activation) {
+    case plan::fb::Activation::None: return x;
+    case plan::fb::Activation::Relu: return x > 0 ? x : 0;
+    case plan::fb::Activation::GeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case plan::fb::Activation::GeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  }
+  throw std::logic_error("unknown activation");
+}
+
+}  // namespace
+
+void interpret(const plan::fb::LoopProgramT& program, std::span<const DType> types,
+               std::span<const std::int64_t> expressions, Memory& memory) {
+  Interpreter(program, types, expressions, memory).run();
+}
+
+void interpret(const plan::fb::MatmulStepT& step, std::span<const DType> types,
+               std::span<const std::int64_t> expressions, Memory& memory) {
+  std::vector<std::int64_t> batch;
+  std::int64_t batches = 1;
+  for (const std::uint32_t extent : step.batch) {
+    batch.push_back(expressions[extent]);
+    batches *= batch.back();
+  }
+  const auto at = [&](const plan::fb::MatrixT& matrix, std::int64_t b, std::int64_t r,
+                      std::int64_t c) {
+    std::int64_t index = expressions[matrix.offset] + r * expressions[matrix.row_stride] +
+                         c * expressions[matrix.col_stride];
+    for (std::size_t d = batch.size(); d-- > 0;) {
+      index += b % batch[d] * expressions[matrix.batch_strides.at(d)];
+      b /= batch[d];
+    }
+    if (types[matrix.buffer] != static_cast<DType>(matrix.dtype))
+      throw std::logic_error("a matrix of another type than its buffer");
+    return element(memory, matrix.buffer, types[matrix.buffer], index);
+  };
+  for (std::int64_t b = 0; b < batches; ++b) {
+    for (std::int64_t i = 0; i < expressions[step.m]; ++i) {
+      for (std::int64_t j = 0; j < expressions[step.n]; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < expressions[step.k]; ++k)
+          sum += ir::load_as_double(static_cast<DType>(step.a->dtype), at(*step.a, b, i, k)) *
+                 ir::load_as_double(static_cast<DType>(step.b->dtype), at(*step.b, b, k, j));
+        sum *= static_cast<double>(step.alpha);
+        if (step.bias >= 0) {
+          const auto bias = static_cast<std::uint32_t>(step.bias);
+          sum += ir::load_as_double(types[bias], element(memory, bias, types[bias], j));
+        }
+        if (step.residual)
+          sum += ir::load_as_double(static_cast<DType>(step.residual->dtype),
+                                    at(*step.residual, b, i, j));
+        ir::store_double(static_cast<DType>(step.d->dtype), at(*step.d, b, i, j),
+                         activate(step.activation, sum));
+      }
+    }
+  }
+}
+
+}  // namespace sinter::test

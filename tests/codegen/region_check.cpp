@@ -1,0 +1,149 @@
+#include "region_check.h"
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "codegen/lowering/library_lowering.h"
+#include "codegen/lowering/loop_lowering.h"
+#include "ir/reference/evaluate.h"
+
+namespace sinter::test {
+namespace {
+
+struct Buffers {
+  std::vector<std::uint32_t> inputs, outputs;
+  std::vector<DType> types;
+};
+
+Buffers number_buffers(const ir::Graph& body) {
+  Buffers buffers;
+  for (const ir::ValueId value : body.inputs()) {
+    buffers.inputs.push_back(static_cast<std::uint32_t>(buffers.types.size()));
+    buffers.types.push_back(body.type(value).dtype);
+  }
+  for (const ir::ValueId value : body.outputs()) {
+    buffers.outputs.push_back(static_cast<std::uint32_t>(buffers.types.size()));
+    buffers.types.push_back(body.type(value).dtype);
+  }
+  return buffers;
+}
+
+std::vector<std::int64_t> concrete(const ir::Shape& shape, const ir::Bindings& symbols) {
+  std::vector<std::int64_t> result;
+  for (const ir::Dim& dim : shape) result.push_back(dim.evaluate(symbols));
+  return result;
+}
+
+std::string compare(const ir::Tensor& expected, std::span<const std::byte> bytes,
+                    const std::string& name) {
+  const std::size_t size = size_of(expected.dtype());
+  for (std::int64_t i = 0; i < expected.element_count(); ++i) {
+    const std::byte* p = bytes.data() + static_cast<std::size_t>(i) * size;
+    if (!is_float(expected.dtype())) {
+      if (ir::load_as_int(expected.dtype(), p) != expected.at_int(i))
+        return fmt::format("{}[{}] is {}, expected {}", name, i,
+                           ir::load_as_int(expected.dtype(), p), expected.at_int(i));
+      continue;
+    }
+    const double found = ir::load_as_double(expected.dtype(), p), wanted = expected.at(i);
+    const double allowed = size == 2 ? 1e-2 : 1e-5;
+    const bool equal = (std::isnan(found) && std::isnan(wanted)) || found == wanted ||
+                       std::abs(found - wanted) <= allowed * (1 + std::abs(wanted));
+    if (!equal) return fmt::format("{}[{}] is {}, expected {}", name, i, found, wanted);
+  }
+  return {};
+}
+
+using Step = std::function<void(const Buffers&, codegen::ExprTable&, std::function<void()>&,
+                                std::vector<std::int64_t>&, Memory&)>;
+
+std::string check(const ir::Graph& body, const ir::Bindings& symbols, std::uint64_t seed,
+                  const Step& lower_step) {
+  const std::vector<ir::Tensor> inputs = random_inputs(body, symbols, seed);
+  ir::EvaluateOptions wide;
+  wide.keep_wide = true;
+  const std::vector<ir::Tensor> expected = ir::evaluate(body, inputs, wide);
+
+  const Buffers buffers = number_buffers(body);
+  Memory memory;
+  for (const ir::Tensor& input : inputs)
+    memory.emplace_back(input.bytes().begin(), input.bytes().end());
+  // What is not written shows.
+  for (const ir::Tensor& output : expected)
+    memory.emplace_back(output.bytes().size(), std::byte{0xa5});
+
+  codegen::ExprTable exprs(body.ranges());
+  std::function<void()> run;
+  std::vector<std::int64_t> expressions;
+  lower_step(buffers, exprs, run, expressions, memory);
+  plan::fb::PlanT plan;
+  exprs.write(plan);
+  std::vector<std::int64_t> values;
+  for (const auto& symbol : plan.symbols) values.push_back(symbols.at(symbol->name));
+  expressions = plan::evaluate_expressions(plan, values);
+  run();
+
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    std::string difference =
+        compare(expected[k], memory[buffers.outputs[k]], body.output_names()[k]);
+    if (!difference.empty()) return difference;
+  }
+  return {};
+}
+
+}  // namespace
+
+Lowered lower(const ir::Graph& body, codegen::ExprTable& exprs) {
+  const Buffers buffers = number_buffers(body);
+  Lowered result;
+  result.program = codegen::lower_region(body, buffers.inputs, buffers.outputs, exprs);
+  result.listing = codegen::print_loop_program(result.program, exprs);
+  return result;
+}
+
+std::vector<ir::Tensor> random_inputs(const ir::Graph& body, const ir::Bindings& symbols,
+                                      std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<ir::Tensor> inputs;
+  for (const ir::ValueId value : body.inputs()) {
+    const ir::TensorType& type = body.type(value);
+    const std::vector<std::int64_t> shape = concrete(type.shape, symbols);
+    const auto count = static_cast<std::size_t>(
+        std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+    std::vector<double> values(count);
+    for (double& x : values) {
+      const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
+      x = is_float(type.dtype)         ? 4 * unit - 2
+          : type.dtype == DType::kBool ? std::floor(2 * unit)
+                                       : std::floor(6 * unit) - 3;
+    }
+    inputs.push_back(ir::Tensor::from_doubles(type.dtype, shape, values));
+  }
+  return inputs;
+}
+
+std::string check_region(const ir::Graph& body, const ir::Bindings& symbols, std::uint64_t seed) {
+  plan::fb::LoopProgramT program;
+  return check(body, symbols, seed,
+               [&](const Buffers& buffers, codegen::ExprTable& exprs, std::function<void()>& run,
+                   std::vector<std::int64_t>& expressions, Memory& memory) {
+                 program = codegen::lower_region(body, buffers.inputs, buffers.outputs, exprs);
+                 run = [&] { interpret(program, buffers.types, expressions, memory); };
+               });
+}
+
+std::string check_matmul(const ir::Graph& body, const ir::Bindings& symbols, std::uint64_t seed) {
+  plan::fb::MatmulStepT step;
+  return check(body, symbols, seed,
+               [&](const Buffers& buffers, codegen::ExprTable& exprs, std::function<void()>& run,
+                   std::vector<std::int64_t>& expressions, Memory& memory) {
+                 step = codegen::lower_matmul(body, buffers.inputs, buffers.outputs, exprs, false);
+                 run = [&] { interpret(step, buffers.types, expressions, memory); };
+               });
+}
+
+}  // namespace sinter::test

@@ -1,0 +1,30 @@
+// Lowers a graph as if it were a region's body, interprets it and compares with the reference.
+#pragma once
+
+#include <string>
+
+#include "codegen/lowering/expr_table.h"
+#include "ir/graph.h"
+#include "loop_interpreter.h"
+
+namespace sinter::test {
+
+/// Inputs are buffers 0, 1, .. in order, outputs those behind.
+struct Lowered {
+  plan::fb::LoopProgramT program;
+  std::string listing;
+};
+Lowered lower(const ir::Graph& body, codegen::ExprTable& exprs);
+
+/// Random inputs for `body` under `symbols`. Integer inputs are in [-3, 3), floats normal-ish.
+std::vector<ir::Tensor> random_inputs(const ir::Graph& body, const ir::Bindings& symbols,
+                                      std::uint64_t seed);
+
+/// Empty if the region's outputs equal the reference's; else what differs.
+std::string check_region(const ir::Graph& body, const ir::Bindings& symbols,
+                         std::uint64_t seed = 1);
+/// The same for a body of family "matmul".
+std::string check_matmul(const ir::Graph& body, const ir::Bindings& symbols,
+                         std::uint64_t seed = 1);
+
+}  // namespace sinter::test
