@@ -1,0 +1,288 @@
+// Plans for the CPU: loop programs over tiles, products and convolutions through oneDNN.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <variant>
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "runtime/cpu/host_buffer.h"
+#include "runtime/cpu/matmul_dnnl.h"
+#include "runtime/cpu/tile_program.h"
+#include "runtime/executor.h"
+
+namespace sinter::runtime {
+namespace cpu {
+namespace {
+
+using plan::fb::BufferKind;
+using plan::fb::Work;
+
+/// Shapes whose steps are kept ready. Compiling them again takes less than a run of most models.
+constexpr std::size_t kMaxPrepared = 64;
+/// Written before a cold measurement: more than the last-level caches of common CPUs.
+constexpr std::size_t kFlushBytes = std::size_t{256} << 20;
+
+/// Packed weights of a plan, shared by its sessions for as long as one of them lives.
+std::shared_ptr<PackedWeights> packed_weights_of(
+    const std::shared_ptr<const plan::PlanData>& plan) {
+  static std::mutex mutex;
+  static std::map<std::weak_ptr<const plan::PlanData>, std::weak_ptr<PackedWeights>,
+                  std::owner_less<>>
+      all;
+  const std::lock_guard lock(mutex);
+  std::erase_if(all, [](const auto& entry) { return entry.first.expired(); });
+  std::weak_ptr<PackedWeights>& known = all[plan];
+  std::shared_ptr<PackedWeights> weights = known.lock();
+  if (!weights) {
+    weights = std::make_shared<PackedWeights>();
+    known = weights;
+  }
+  return weights;
+}
+
+/// Sets the size of OpenMP's teams for this thread, oneDNN's among them, and restores it.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ~ThreadCount() { omp_set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+struct Copy {
+  std::uint32_t source, target;
+  std::size_t bytes;
+};
+using PreparedStep = std::variant<TileProgram, MatmulDnnl, ConvDnnl, Copy>;
+
+struct Prepared {
+  std::shared_ptr<const BoundShape> shape;
+  std::vector<PreparedStep> steps;
+  std::uint64_t last_use = 0;
+};
+
+class CpuExecutor final : public Executor {
+ public:
+  CpuExecutor(std::shared_ptr<const plan::PlanData> plan, const SessionOptions& options)
+      : plan_(std::move(plan)),
+        meta_(plan_->meta),
+        threads_(options.threads > 0
+                     ? options.threads
+                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+        weights_(packed_weights_of(plan_)),
+        inputs_(meta_.inputs.size()),
+        outputs_(meta_.outputs.size()),
+        given_outputs_(meta_.outputs.size(), nullptr),
+        workspace_(static_cast<std::size_t>(threads_)),
+        addresses_(meta_.buffers.size(), nullptr) {}
+
+  void prepare(const std::shared_ptr<const BoundShape>& shape) override {
+    Prepared* prepared = find(*shape);
+    if (!prepared) {
+      const ThreadCount count(threads_);
+      Prepared fresh{shape, {}, 0};
+      for (const auto& step : meta_.steps)
+        fresh.steps.push_back(
+            with_context("step '" + step->name + "'", [&] { return make_step(*step, *shape); }));
+      reserve(fresh);
+      if (prepared_.size() >= kMaxPrepared)
+        prepared_.erase(std::min_element(
+            prepared_.begin(), prepared_.end(),
+            [](const auto& a, const auto& b) { return a.second.last_use < b.second.last_use; }));
+      prepared = &(prepared_[shape->symbols] = std::move(fresh));
+    }
+    prepared->last_use = ++clock_;
+    account_ = prepared->shape;
+  }
+
+  void set_input(std::size_t index, const TensorView& view) override {
+    const std::size_t bytes = view.byte_count();
+    inputs_[index].reserve(bytes, "input '" + meta_.inputs[index]->name + "'");
+    if (bytes > 0) std::memmove(inputs_[index].data(), view.data, bytes);
+  }
+
+  void set_output(std::size_t index, const TensorView& view) override {
+    given_outputs_[index] = static_cast<std::byte*>(const_cast<void*>(view.data));
+  }
+
+  void run(const std::shared_ptr<const BoundShape>& shape, void*) override {
+    Prepared& prepared = *find(*shape);
+    last_ = &prepared;
+    last_shape_ = prepared.shape;
+    bind_addresses(*prepared.shape);
+    const ThreadCount count(threads_);
+    for (std::size_t i = 0; i < prepared.steps.size(); ++i) run_step(prepared, i);
+  }
+
+  void await() override {}
+
+  TensorView output(std::size_t index) const override {
+    const plan::fb::BindingT& binding = *meta_.outputs[index];
+    return {static_cast<DType>(binding.dtype), last_shape_->output_shapes[index],
+            addresses_[binding.buffer], Memory::kHost};
+  }
+
+  MemoryAccount memory() const override {
+    MemoryAccount account;
+    account.weights = plan_->weights.size() + weights_->bytes();
+    if (account_) {
+      account.arena = account_->layout.arena_bytes;
+      account.arena_without_reuse = account_->layout.unshared_bytes;
+    }
+    for (const HostBuffer& workspace : workspace_) account.workspace += workspace.capacity();
+    for (const HostBuffer& input : inputs_) account.io += input.capacity();
+    for (const HostBuffer& output : outputs_) account.io += output.capacity();
+    return account;
+  }
+
+  std::size_t launches() const override { return meta_.steps.size(); }
+
+  double time_compute(bool cold) override {
+    const ThreadCount count(threads_);
+    bind_addresses(*last_shape_);
+    if (cold) flush_caches();
+    const auto start = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < last_->steps.size(); ++i) run_step(*last_, i);
+    return microseconds_since(start);
+  }
+
+  std::vector<StepTime> profile() override {
+    const ThreadCount count(threads_);
+    bind_addresses(*last_shape_);
+    const auto value = [&](std::uint32_t expression) {
+      return static_cast<std::uint64_t>(last_shape_->expressions[expression]);
+    };
+    std::vector<StepTime> times;
+    for (std::size_t i = 0; i < last_->steps.size(); ++i) {
+      const plan::fb::StepT& step = *meta_.steps[i];
+      const auto start = std::chrono::steady_clock::now();
+      run_step(*last_, i);
+      times.push_back({step.name, microseconds_since(start),
+                       value(step.bytes_read) + value(step.bytes_written), value(step.flops)});
+    }
+    return times;
+  }
+
+ private:
+  Prepared* find(const BoundShape& shape) {
+    const auto found = prepared_.find(shape.symbols);
+    return found == prepared_.end() ? nullptr : &found->second;
+  }
+
+  PreparedStep make_step(const plan::fb::StepT& step, const BoundShape& shape) const {
+    switch (step.work.type) {
+      case Work::LoopStep:
+        return TileProgram(meta_, *step.work.AsLoopStep()->program, shape.expressions, threads_);
+      case Work::MatmulStep: return MatmulDnnl(*plan_, *step.work.AsMatmulStep(), shape, *weights_);
+      case Work::ConvStep: return ConvDnnl(*plan_, *step.work.AsConvStep(), shape, *weights_);
+      case Work::CopyStep: {
+        const plan::fb::CopyStepT& copy = *step.work.AsCopyStep();
+        return Copy{copy.source, copy.target,
+                    static_cast<std::size_t>(shape.expressions[copy.bytes])};
+      }
+      default: throw Error(ErrorCode::kInternal, "a kind of step that the CPU does not run");
+    }
+  }
+
+  /// Memory for everything that a run touches, so that it allocates nothing.
+  void reserve(const Prepared& prepared) {
+    const BoundShape& shape = *prepared.shape;
+    arena_.reserve(shape.layout.arena_bytes, "the arena");
+    std::size_t workspace = 0;
+    for (const PreparedStep& step : prepared.steps)
+      if (const auto* program = std::get_if<TileProgram>(&step))
+        workspace = std::max(workspace, program->workspace_bytes());
+    for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      inputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.inputs[i]->buffer]),
+                         "input '" + meta_.inputs[i]->name + "'");
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      if (!given_outputs_[i])
+        outputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.outputs[i]->buffer]),
+                            "output '" + meta_.outputs[i]->name + "'");
+  }
+
+  void bind_addresses(const BoundShape& shape) {
+    for (std::size_t i = 0; i < meta_.buffers.size(); ++i) {
+      const plan::fb::BufferT& buffer = *meta_.buffers[i];
+      switch (buffer.kind) {
+        case BufferKind::Input: addresses_[i] = inputs_[buffer.binding].data(); break;
+        case BufferKind::Output:
+          if (!given_outputs_[buffer.binding])
+            outputs_[buffer.binding].reserve(shape.bytes_of(buffer), "an output");
+          addresses_[i] = given_outputs_[buffer.binding] ? given_outputs_[buffer.binding]
+                                                         : outputs_[buffer.binding].data();
+          break;
+        case BufferKind::Weight:
+          addresses_[i] = const_cast<std::byte*>(plan_->weights.data() + buffer.weight_offset);
+          break;
+        case BufferKind::Arena: addresses_[i] = arena_.data() + shape.layout.offsets[i]; break;
+      }
+    }
+    workspace_addresses_.clear();
+    for (const HostBuffer& workspace : workspace_) workspace_addresses_.push_back(workspace.data());
+  }
+
+  void run_step(Prepared& prepared, std::size_t index) {
+    try {
+      PreparedStep& step = prepared.steps[index];
+      if (const auto* program = std::get_if<TileProgram>(&step))
+        program->run(addresses_, workspace_addresses_);
+      else if (auto* matmul = std::get_if<MatmulDnnl>(&step))
+        matmul->execute(addresses_);
+      else if (auto* conv = std::get_if<ConvDnnl>(&step))
+        conv->execute(addresses_);
+      else if (const auto& copy = std::get<Copy>(step); copy.bytes > 0)
+        std::memcpy(addresses_[copy.target], addresses_[copy.source], copy.bytes);
+    } catch (Error& error) {
+      error.add_context("step '" + meta_.steps[index]->name + "'");
+      throw;
+    }
+  }
+
+  void flush_caches() {
+    flush_.reserve(kFlushBytes, "emptying the caches");
+    std::memset(flush_.data(), ++flush_value_, kFlushBytes);
+  }
+
+  static double microseconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+        .count();
+  }
+
+  std::shared_ptr<const plan::PlanData> plan_;
+  const plan::fb::PlanT& meta_;
+  int threads_;
+  std::shared_ptr<PackedWeights> weights_;
+  std::vector<HostBuffer> inputs_, outputs_;
+  std::vector<std::byte*> given_outputs_;
+  std::vector<HostBuffer> workspace_;  // by thread
+  HostBuffer arena_, flush_;
+  int flush_value_ = 0;
+  std::vector<std::byte*> addresses_;  // by plan buffer, of the last run
+  std::vector<std::byte*> workspace_addresses_;
+  std::map<std::vector<std::int64_t>, Prepared> prepared_;
+  std::uint64_t clock_ = 0;
+  Prepared* last_ = nullptr;
+  std::shared_ptr<const BoundShape> last_shape_, account_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
+                                            const SessionOptions& options) {
+  return std::make_unique<cpu::CpuExecutor>(std::move(plan), options);
+}
+
+}  // namespace sinter::runtime

@@ -1,0 +1,343 @@
+#include "runtime/cpu/tile_compiler.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "runtime/cpu/tile_compiler.h"
+#include "runtime/cpu/tile_runs.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+using plan::fb::InstrKind;
+using plan::fb::LoopProgramT;
+
+/// Elements of a tile: few enough that a handful of tiles stay in the first-level cache, many
+/// enough to hide the cost of interpreting an instruction.
+constexpr std::int64_t kTileElements = 2048;
+/// Columns of a tile of rows side by side.
+constexpr std::int64_t kAcrossColumns = 128;
+/// Most bytes that values kept between stages may take: a share of the second-level cache.
+constexpr std::int64_t kMaxKeptBytes = 512 << 10;
+/// Values cheaper than this (in arithmetic instructions, loads included) are computed again
+/// instead.
+constexpr int kCheapValue = 3;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+int instruction_cost(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kExp:
+    case ScalarOp::kLog:
+    case ScalarOp::kErf:
+    case ScalarOp::kTanh:
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kPow:
+    case ScalarOp::kMod:
+    case ScalarOp::kFmod: return 10;
+    case ScalarOp::kDiv:
+    case ScalarOp::kSqrt:
+    case ScalarOp::kRsqrt:
+    case ScalarOp::kReciprocal: return 3;
+    default: return 1;
+  }
+}
+
+TileCompiler::TileCompiler(const plan::fb::PlanT& plan, const LoopProgramT& program,
+                           std::span<const std::int64_t> expressions, int threads,
+                           TileProgram& result)
+    : program_(program),
+      expressions_(expressions),
+      threads_(threads),
+      out_(result),
+      loops_(bind_loops(plan, program, expressions)),
+      count_(program.instrs.size()) {}
+
+void TileCompiler::compile() {
+  choose_axes();
+  classify();
+  find_needed();
+  // The first attempt assumes that tiles hold whole rows; its registers tell how large they may be.
+  choose_sizes();
+  if (!out_.schedule_.whole_rows) keep_between_stages_ = false;
+  emit_stages();
+  forward_stores();
+  lay_out();
+  evaluate_uniforms();
+}
+
+void TileCompiler::choose_axes() {
+  const std::size_t rank = loops_.extents.size();
+  TileAxes& axes = out_.axes_;
+  TileSchedule& schedule = out_.schedule_;
+  if (!loops_.has_reductions) {
+    for (std::size_t a = 0; a < rank; ++a) (a + 1 == rank ? axes.x : axes.y).push_back(a);
+  } else {
+    const std::size_t rows = loops_.row_axes;
+    // Side by side pays where memory runs along rows' starts, not along their elements.
+    int along = 0, across = 0;
+    for (const auto& instr : program_.instrs) {
+      if (instr->kind != InstrKind::Load && instr->kind != InstrKind::Store) continue;
+      const auto& steps = loops_.accesses[instr->access].address.coefficients;
+      if (rank > rows && steps[rank - 1] == 1)
+        ++along;
+      else if (rank > rows && rows > 0 && steps[rows - 1] == 1 && steps[rank - 1] != 0)
+        ++across;
+    }
+    schedule.across = across > along && loops_.extents[rows - 1] >= 8;
+    for (std::size_t a = 0; a < rank; ++a) {
+      if (schedule.across)
+        (a >= rows ? axes.y : a + 1 == rows ? axes.x : axes.z).push_back(a);
+      else
+        (a >= rows ? axes.x : axes.y).push_back(a);
+    }
+  }
+  const auto place = [&](const std::vector<std::size_t>& which, char role, std::int64_t& count) {
+    for (std::size_t d = 0; d < which.size(); ++d) {
+      out_.axis_role_[which[d]] = role;
+      out_.axis_position_[which[d]] = static_cast<int>(d);
+      count *= loops_.extents[which[d]];
+    }
+  };
+  out_.axis_role_.assign(rank, 'z');
+  out_.axis_position_.assign(rank, 0);
+  place(axes.z, 'z', schedule.z_count);
+  place(axes.y, 'y', schedule.y_count);
+  place(axes.x, 'x', schedule.x_count);
+  for (const std::size_t a : axes.z) schedule.z_extents.push_back(loops_.extents[a]);
+  out_.extents_ = loops_.extents;
+  for (const BoundAccess& access : loops_.accesses)
+    out_.accesses_.emplace_back(loops_, access, axes);
+}
+
+bool TileCompiler::is_element_axis(std::size_t axis) const {
+  return out_.axis_role_[axis] == (out_.schedule_.across ? 'y' : 'x');
+}
+
+ValueClass TileCompiler::class_of(const BoundAccess& access) const {
+  std::vector<bool> node_is_element(loops_.nodes.size());
+  for (std::size_t i = 0; i < loops_.nodes.size(); ++i) {
+    const BoundNode& node = loops_.nodes[i];
+    if (node.op == plan::fb::ExprOp::Constant) continue;
+    node_is_element[i] = node.op == plan::fb::ExprOp::Symbol
+                             ? is_element_axis(node.a)
+                             : node_is_element[node.a] || node_is_element[node.b];
+  }
+  const auto moves = [&](const LinearIndex& linear) {
+    for (std::size_t a = 0; a < linear.coefficients.size(); ++a)
+      if (linear.coefficients[a] != 0 && is_element_axis(a)) return true;
+    return false;
+  };
+  bool element = moves(access.address);
+  for (const BoundGather& gather : access.gathers)
+    element |= class_[gather.value] == ValueClass::kElement;
+  for (const std::uint32_t node : access.nonlinear) element |= node_is_element[node];
+  for (const BoundGuard& guard : access.guards)
+    element |= guard.linear ? moves(*guard.linear) : node_is_element[guard.node];
+  return element ? ValueClass::kElement : ValueClass::kRow;
+}
+
+/// The class of every value, and the stage from which on it is available.
+void TileCompiler::classify() {
+  class_.assign(count_, ValueClass::kUniform);
+  available_.assign(count_, 0);
+  cost_.assign(count_, 0);
+  out_.types_.resize(count_);
+  for (std::size_t i = 0; i < count_; ++i) {
+    const plan::fb::InstrT& instr = *program_.instrs[i];
+    out_.types_[i] = static_cast<DType>(instr.dtype);
+    for (const std::uint32_t arg : operands_of(i)) {
+      class_[i] = std::max(class_[i], class_[arg]);
+      available_[i] = std::max(available_[i], available_[arg]);
+      cost_[i] = std::min(cost_[i] + cost_[arg], 1000);
+    }
+    switch (instr.kind) {
+      case InstrKind::Load:
+      case InstrKind::Store: {
+        const BoundAccess& access = loops_.accesses[instr.access];
+        class_[i] = std::max(class_[i], class_of(access));
+        cost_[i] += access.is_plain() ? compute_type(access.storage) == access.storage ? 1 : 2 : 5;
+        break;
+      }
+      case InstrKind::Op: cost_[i] += instruction_cost(static_cast<ScalarOp>(instr.op)); break;
+      case InstrKind::Reduce:
+        class_[i] = ValueClass::kRow;
+        cost_[i] = 0;
+        ++available_[i];
+        break;
+      case InstrKind::Index: {
+        const int axis = loops_.axis_of[instr.dim];
+        if (axis >= 0)
+          class_[i] = is_element_axis(static_cast<std::size_t>(axis)) ? ValueClass::kElement
+                                                                      : ValueClass::kRow;
+        cost_[i] = 2;
+        break;
+      }
+      default: break;
+    }
+  }
+}
+
+std::vector<std::uint32_t> TileCompiler::operands_of(std::size_t i) const {
+  const plan::fb::InstrT& instr = *program_.instrs[i];
+  std::vector<std::uint32_t> result = instr.args;
+  if (instr.kind == InstrKind::Load || instr.kind == InstrKind::Store)
+    for (const BoundGather& gather : loops_.accesses[instr.access].gathers)
+      result.push_back(gather.value);
+  return result;
+}
+
+void TileCompiler::find_needed() {
+  needed_.assign(count_, false);
+  for (std::size_t i = count_; i-- > 0;) {
+    needed_[i] = needed_[i] || program_.instrs[i]->kind == InstrKind::Store;
+    if (!needed_[i]) continue;
+    for (const std::uint32_t arg : operands_of(i)) needed_[arg] = true;
+  }
+}
+
+void TileCompiler::choose_sizes() {
+  TileSchedule& s = out_.schedule_;
+  const auto thread_count = static_cast<std::int64_t>(threads_);
+  if (s.across) {
+    s.tile_cols = std::min(s.x_count, kAcrossColumns);
+    const std::int64_t groups = ceil_div(s.x_count, s.tile_cols);
+    // Enough groups for all threads, but not narrower than a cache line or two.
+    if (groups * s.z_count < thread_count)
+      s.tile_cols = std::max<std::int64_t>(
+          std::min<std::int64_t>(s.x_count, 32),
+          ceil_div(
+              ceil_div(s.x_count, ceil_div(thread_count, std::max<std::int64_t>(s.z_count, 1))),
+              16) *
+              16);
+    s.tile_rows = std::clamp<std::int64_t>(kTileElements / std::max<std::int64_t>(s.tile_cols, 1),
+                                           1, std::max<std::int64_t>(s.y_count, 1));
+    s.whole_rows = s.tile_rows >= s.y_count;
+    return;
+  }
+  s.whole_rows = s.x_count <= kTileElements;
+  if (s.whole_rows) {
+    s.tile_cols = s.x_count;
+    s.tile_rows = std::max<std::int64_t>(1, kTileElements / std::max<std::int64_t>(s.x_count, 1));
+    s.tile_rows =
+        std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
+  } else {
+    s.tile_cols = ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), 64) * 64;
+    s.tile_rows = 1;
+  }
+}
+
+TileInstr TileCompiler::translate(std::size_t i) const {
+  const plan::fb::InstrT& instr = *program_.instrs[i];
+  TileInstr result;
+  result.value = static_cast<std::uint32_t>(i);
+  result.value_class = class_[i];
+  result.type = out_.types_[i];
+  for (const std::uint32_t arg : instr.args) result.args[result.arg_count++] = arg;
+  switch (instr.kind) {
+    case InstrKind::Load:
+      result.kind = TileInstr::Kind::kLoad;
+      result.access = instr.access;
+      break;
+    case InstrKind::Store:
+      result.kind = TileInstr::Kind::kStore;
+      result.access = instr.access;
+      break;
+    case InstrKind::Index:
+      result.kind = TileInstr::Kind::kIndex;
+      result.axis = loops_.axis_of[instr.dim];
+      break;
+    case InstrKind::Reduce: result.kind = TileInstr::Kind::kReduce; break;
+    default: {
+      const auto op = static_cast<ScalarOp>(instr.op);
+      const DType operand = out_.types_[instr.args[op == ScalarOp::kSelect ? 1 : 0]];
+      result.kernel = find_op_kernel(op, operand, result.type);
+      if (!result.kernel)
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("'{}' on {} giving {} is not supported on the CPU", to_string(op),
+                                to_string(operand), to_string(result.type)));
+    }
+  }
+  return result;
+}
+
+void TileCompiler::emit_stages() {
+  int last = 0;
+  for (std::size_t i = 0; i < count_; ++i)
+    if (needed_[i]) last = std::max(last, available_[i]);
+  out_.stages_.resize(static_cast<std::size_t>(last) + 1);
+
+  for (std::size_t i = 0; i < count_; ++i) {
+    const InstrKind kind = program_.instrs[i]->kind;
+    if (!needed_[i] || class_[i] != ValueClass::kRow || kind == InstrKind::Reduce) continue;
+    out_.stages_[static_cast<std::size_t>(available_[i])].row.push_back(translate(i));
+  }
+
+  std::vector<bool> computed(count_, false);
+  kept_.assign(count_, false);
+  std::int64_t kept_bytes = 0;
+  const TileSchedule& schedule = out_.schedule_;
+  for (int stage = 0; stage <= last; ++stage) {
+    Stage& out = out_.stages_[static_cast<std::size_t>(stage)];
+    // What this stage's reductions and stores need, from the last instruction to the first.
+    std::vector<bool> wanted(count_, false), resumed(count_, false);
+    for (std::size_t i = count_; i-- > 0;) {
+      const InstrKind kind = program_.instrs[i]->kind;
+      const bool reduce = kind == InstrKind::Reduce && needed_[i] && available_[i] == stage + 1;
+      const bool store =
+          kind == InstrKind::Store && class_[i] == ValueClass::kElement && available_[i] == stage;
+      if (!wanted[i] && !reduce && !store) continue;
+      wanted[i] = true;
+      if (computed[i]) {
+        if (keep_between_stages_) {
+          wanted[i] = false;  // it is still where it was computed
+          continue;
+        }
+        const std::int64_t bytes =
+            static_cast<std::int64_t>(size_of(out_.types_[i])) *
+            (schedule.across ? schedule.y_count * schedule.tile_cols : schedule.x_count);
+        if (kept_[i] || (cost_[i] > kCheapValue && kept_bytes + bytes <= kMaxKeptBytes)) {
+          if (!kept_[i]) kept_bytes += bytes;
+          kept_[i] = resumed[i] = true;
+          continue;
+        }
+      }
+      for (const std::uint32_t arg : operands_of(i))
+        if (class_[arg] == ValueClass::kElement) wanted[arg] = true;
+    }
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (!wanted[i]) continue;
+      TileInstr instr = translate(i);
+      if (resumed[i]) {
+        instr.kind = TileInstr::Kind::kResume;
+        instr.arg_count = 0;
+      }
+      if (instr.kind == TileInstr::Kind::kReduce) {
+        const auto combine = static_cast<Combine>(program_.instrs[i]->op);
+        instr.reduction = static_cast<std::uint32_t>(out_.reductions_.size());
+        out.reductions.push_back(instr.reduction);
+        out_.reductions_.push_back(
+            {find_reduce_kernels(combine, instr.type), static_cast<std::uint32_t>(i), 0, 0});
+      } else {
+        computed[i] = true;
+      }
+      out.body.push_back(instr);
+    }
+  }
+  for (Stage& stage : out_.stages_)
+    for (TileInstr& instr : stage.body)
+      instr.kept = kept_[instr.value] && instr.kind != TileInstr::Kind::kStore &&
+                   instr.kind != TileInstr::Kind::kReduce;
+}
+
+TileProgram::TileProgram(const plan::fb::PlanT& plan, const LoopProgramT& program,
+                         std::span<const std::int64_t> expressions, int threads) {
+  TileCompiler(plan, program, expressions, threads, *this).compile();
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,50 @@
+// Makes a TileProgram: classes, stages, schedule, registers.
+#pragma once
+
+#include <vector>
+
+#include "runtime/cpu/tile_program.h"
+
+namespace sinter::runtime::cpu {
+
+/// The price of one element, in additions.
+int instruction_cost(ScalarOp op);
+
+class TileCompiler {
+ public:
+  TileCompiler(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,
+               std::span<const std::int64_t> expressions, int threads, TileProgram& result);
+  void compile();
+
+ private:
+  void choose_axes();
+  void classify();
+  void find_needed();
+  void choose_sizes();
+  void emit_stages();
+  void forward_stores();
+  void lay_out();
+  void evaluate_uniforms();
+
+  bool is_element_axis(std::size_t axis) const;
+  ValueClass class_of(const BoundAccess& access) const;
+  /// Arguments, and the values that gather an access.
+  std::vector<std::uint32_t> operands_of(std::size_t instr) const;
+  TileInstr translate(std::size_t instr) const;
+
+  const plan::fb::LoopProgramT& program_;
+  std::span<const std::int64_t> expressions_;
+  int threads_;
+  TileProgram& out_;
+  BoundLoops loops_;
+  std::size_t count_;  // instructions of the program
+
+  // By instruction.
+  std::vector<ValueClass> class_;
+  std::vector<int> available_;  // the stage whose body can use it
+  std::vector<int> cost_;       // of computing it from memory
+  std::vector<bool> needed_, kept_;
+  bool keep_between_stages_ = true;  // tiles hold whole rows: values last from stage to stage
+};
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,311 @@
+// Runs tile programs.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+#include <omp.h>
+
+#include "runtime/cpu/tile_program.h"
+#include "runtime/cpu/tile_runs.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+constexpr std::size_t kMaxAxes = 32;
+
+}  // namespace
+
+/// One thread's state while it runs a program.
+class TileProgram::Worker {
+ public:
+  Worker(const TileProgram& program, std::span<std::byte* const> buffers, std::byte* workspace)
+      : p_(program),
+        s_(program.schedule_),
+        buffers_(buffers),
+        workspace_(workspace),
+        views_(reinterpret_cast<View*>(workspace + program.views_offset_)),
+        forwarded_(reinterpret_cast<char*>(workspace + program.forwarded_offset_)) {
+    std::copy(program.uniforms_.begin(), program.uniforms_.end(), views_);
+    std::fill_n(forwarded_, program.uniforms_.size(), 0);
+    tile_.z = z_.data();
+  }
+
+  /// All stages over the given rows; columns [x0, x0 + cols) only, if the program has no
+  /// reductions.
+  void run_along(std::int64_t y0, std::int64_t rows, std::int64_t x0, std::int64_t cols) {
+    tile_.y0 = y0;
+    tile_.rows = rows;
+    later_columns_ = x0 > 0;
+    for (const Stage& stage : p_.stages_) {
+      tile_.x0 = x0;
+      tile_.cols = cols;
+      begin_stage(stage, rows);
+      if (!stage.body.empty()) {
+        for (std::int64_t x = x0; x < x0 + cols; x += s_.tile_cols) {
+          tile_.x0 = x;
+          tile_.cols = std::min(s_.tile_cols, x0 + cols - x);
+          done_ = x;
+          run(stage.body);
+        }
+      }
+      end_stage(stage, rows);
+    }
+  }
+
+  /// All stages over cols rows side by side.
+  void run_across(std::int64_t z, std::int64_t x0, std::int64_t cols) {
+    for (std::size_t d = s_.z_extents.size(); d-- > 0;) {
+      z_[d] = z % s_.z_extents[d];
+      z /= s_.z_extents[d];
+    }
+    tile_.x0 = x0;
+    tile_.cols = cols;
+    for (const Stage& stage : p_.stages_) {
+      tile_.y0 = 0;
+      tile_.rows = 1;
+      begin_stage(stage, cols);
+      if (!stage.body.empty()) {
+        for (std::int64_t y = 0; y < s_.y_count; y += s_.tile_rows) {
+          tile_.y0 = y;
+          tile_.rows = std::min(s_.tile_rows, s_.y_count - y);
+          done_ = y * cols;
+          run(stage.body);
+        }
+      }
+      end_stage(stage, cols);
+    }
+  }
+
+ private:
+  void begin_stage(const Stage& stage, std::int64_t row_values) {
+    run(stage.row);
+    for (const std::uint32_t r : stage.reductions)
+      p_.reductions_[r].kernels.init(workspace_ + p_.reductions_[r].accumulators, row_values);
+  }
+
+  void end_stage(const Stage& stage, std::int64_t row_values) {
+    for (const std::uint32_t r : stage.reductions) {
+      const Reduction& reduction = p_.reductions_[r];
+      std::byte* result = workspace_ + reduction.result;
+      reduction.kernels.finish(workspace_ + reduction.accumulators, result, row_values);
+      views_[reduction.value] = row_view(result);
+    }
+  }
+
+  View row_view(const void* data) const {
+    return s_.across ? View{data, 0, true} : View{data, 1, false};
+  }
+  Domain domain_of(ValueClass value_class) const {
+    if (value_class == ValueClass::kElement) return {true, true};
+    return s_.across ? Domain{false, true} : Domain{true, false};
+  }
+  std::byte* buffer_of(const TileAccess& access) const { return buffers_[access.access().buffer]; }
+  GatherValues gathered() const { return {views_, p_.types_.data()}; }
+
+  /// Where an instruction's result goes in the workspace.
+  std::byte* place_of(const TileInstr& instr) const {
+    std::byte* place = workspace_ + instr.offset;
+    return instr.kept ? place + static_cast<std::size_t>(done_) * size_of(instr.type) : place;
+  }
+
+  void run(const std::vector<TileInstr>& instrs) {
+    for (const TileInstr& instr : instrs) {
+      switch (instr.kind) {
+        case TileInstr::Kind::kLoad: {
+          const TileAccess& access = p_.accesses_[instr.access];
+          const Domain domain = domain_of(instr.value_class);
+          views_[instr.value] =
+              access.load(buffer_of(access), tile_, domain, gathered(), place_of(instr));
+          if (instr.kept) keep(instr);
+          break;
+        }
+        case TileInstr::Kind::kOp: run_op(instr); break;
+        case TileInstr::Kind::kReduce: {
+          const Reduction& reduction = p_.reductions_[instr.reduction];
+          const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
+                                workspace_ + reduction.accumulators};
+          (s_.across ? reduction.kernels.along_columns : reduction.kernels.along_rows)(args);
+          break;
+        }
+        case TileInstr::Kind::kStore: {
+          if (instr.target != TileInstr::kNone && forwarded_[instr.args[0]]) break;
+          // Tiles further along the same rows have the same values of rows.
+          if (instr.value_class == ValueClass::kRow && later_columns_) break;
+          const TileAccess& access = p_.accesses_[instr.access];
+          access.store(buffer_of(access), tile_, domain_of(instr.value_class), gathered(),
+                       views_[instr.args[0]]);
+          break;
+        }
+        case TileInstr::Kind::kIndex: run_index(instr); break;
+        case TileInstr::Kind::kResume:
+          views_[instr.value] = {place_of(instr), tile_.cols, true};
+          break;
+      }
+    }
+  }
+
+  /// A kept load lies where later stages look for it, even if it could be used in its buffer.
+  void keep(const TileInstr& instr) {
+    const View view = views_[instr.value];
+    std::byte* place = place_of(instr);
+    if (view.data == place) return;
+    const std::size_t size = size_of(instr.type);
+    for (std::int64_t r = 0; r < tile_.rows; ++r)
+      load_run(instr.type,
+               static_cast<const std::byte*>(view.data) +
+                   static_cast<std::size_t>(r * view.row_stride) * size,
+               view.per_column ? 1 : 0, place + static_cast<std::size_t>(r * tile_.cols) * size,
+               tile_.cols);
+    views_[instr.value] = {place, tile_.cols, true};
+  }
+
+  void run_op(const TileInstr& instr) {
+    OpArgs args;
+    std::byte* place = place_of(instr);
+    if (instr.value_class == ValueClass::kRow) {
+      // Rows' values lie side by side, whichever way the tile runs.
+      args = {1, s_.across ? tile_.cols : tile_.rows, place, 0, {}};
+      for (std::uint32_t k = 0; k < instr.arg_count; ++k) {
+        const View& view = views_[instr.args[k]];
+        args.args[k] = {view.data, 0, s_.across ? view.per_column : view.row_stride != 0};
+      }
+      instr.kernel(args);
+      views_[instr.value] = row_view(place);
+      return;
+    }
+    args.rows = tile_.rows;
+    args.cols = tile_.cols;
+    args.result = place;
+    args.result_stride = tile_.cols;
+    if (instr.target != TileInstr::kNone) {
+      const TileAccess& access = p_.accesses_[instr.target];
+      std::byte* address = nullptr;
+      std::int64_t stride = 0;
+      forwarded_[instr.value] =
+          access.in_place(buffer_of(access), tile_, {true, true}, address, stride);
+      if (forwarded_[instr.value]) {
+        args.result = address;
+        args.result_stride = stride;
+      }
+    }
+    bool joint = args.result_stride == args.cols;
+    for (std::uint32_t k = 0; k < instr.arg_count; ++k) {
+      const View& view = views_[instr.args[k]];
+      args.args[k] = view;
+      joint &= view.per_column ? view.row_stride == args.cols : view.row_stride == 0;
+    }
+    views_[instr.value] = {args.result, args.result_stride, true};
+    if (joint) {
+      args.cols *= args.rows;
+      args.rows = 1;
+    }
+    instr.kernel(args);
+  }
+
+  void run_index(const TileInstr& instr) {
+    const auto axis = static_cast<std::size_t>(instr.axis);
+    const auto position = static_cast<std::size_t>(p_.axis_position_[axis]);
+    const char role = p_.axis_role_[axis];
+    std::byte* place = place_of(instr);
+    const std::size_t size = size_of(instr.type);
+    // The index along one loop of a joint one: joint / (product of the inner ones) % extent.
+    const auto& loops = role == 'y' ? p_.axes_.y : p_.axes_.x;
+    std::int64_t below = 1;
+    for (std::size_t d = position + 1; role != 'z' && d < loops.size(); ++d)
+      below *= p_.extents_[loops[d]];
+    const auto index_at = [&](std::int64_t joint) { return joint / below % p_.extents_[axis]; };
+    const auto fill = [&](std::byte* to, std::int64_t joint, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i)
+        index_run(instr.type, index_at(joint + i), 0, to + static_cast<std::size_t>(i) * size, 1);
+    };
+    if (instr.value_class == ValueClass::kRow) {
+      const std::int64_t count = s_.across ? tile_.cols : tile_.rows;
+      if (role == 'z')
+        index_run(instr.type, z_[position], 0, place, count);
+      else
+        fill(place, role == 'y' ? tile_.y0 : tile_.x0, count);
+      views_[instr.value] = row_view(place);
+      return;
+    }
+    for (std::int64_t r = 0; r < tile_.rows; ++r) {
+      std::byte* to = place + static_cast<std::size_t>(r * tile_.cols) * size;
+      if (role == 'y')
+        index_run(instr.type, index_at(tile_.y0 + r), 0, to, tile_.cols);
+      else
+        fill(to, tile_.x0, tile_.cols);
+    }
+    views_[instr.value] = {place, tile_.cols, true};
+  }
+
+  const TileProgram& p_;
+  const TileSchedule& s_;
+  std::span<std::byte* const> buffers_;
+  std::byte* workspace_;
+  View* views_;      // by instruction
+  char* forwarded_;  // by instruction: computed where it is stored
+  std::array<std::int64_t, kMaxAxes> z_{};
+  Tile tile_;
+  bool later_columns_ = false;
+  std::int64_t done_ = 0;  // elements of the rows before this tile, for kept values
+};
+
+void TileProgram::run(std::span<std::byte* const> buffers,
+                      std::span<std::byte* const> workspaces) const {
+  const TileSchedule& s = schedule_;
+  const auto groups = [](std::int64_t count, std::int64_t size) {
+    return (count + size - 1) / size;
+  };
+  const bool split_columns = !s.across && reductions_.empty();
+  const std::int64_t outer = s.across ? s.z_count : groups(s.y_count, s.tile_rows);
+  const std::int64_t inner = s.across ? groups(s.x_count, s.tile_cols)
+                             : split_columns
+                                 ? groups(s.x_count, std::max<std::int64_t>(s.tile_cols, 1))
+                                 : 1;
+  const std::int64_t items = outer * inner;
+  if (items == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
+
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  std::atomic<bool> failed{false};
+  const auto work = [&](std::int64_t begin, std::int64_t end, std::byte* workspace) {
+    try {
+      Worker worker(*this, buffers, workspace);
+      for (std::int64_t item = begin; item < end && !failed.load(std::memory_order_relaxed);
+           ++item) {
+        const std::int64_t i = item / inner, j = item % inner;
+        if (s.across) {
+          const std::int64_t x0 = j * s.tile_cols;
+          worker.run_across(i, x0, std::min(s.tile_cols, s.x_count - x0));
+        } else {
+          const std::int64_t y0 = i * s.tile_rows;
+          const std::int64_t rows = std::min(s.tile_rows, s.y_count - y0);
+          const std::int64_t x0 = split_columns ? j * s.tile_cols : 0;
+          worker.run_along(y0, rows, x0,
+                           split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
+        }
+      }
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      if (!failure) failure = std::current_exception();
+      failed = true;
+    }
+  };
+
+  const auto threads = static_cast<int>(std::min(
+      {static_cast<std::int64_t>(threads_), items, static_cast<std::int64_t>(workspaces.size())}));
+  if (threads <= 1) {
+    work(0, items, workspaces[0]);
+  } else {
+#pragma omp parallel num_threads(threads)
+    {
+      // OpenMP may give fewer threads than asked for.
+      const std::int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
+      work(items * me / team, items * (me + 1) / team, workspaces[static_cast<std::size_t>(me)]);
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace sinter::runtime::cpu
