@@ -25,9 +25,10 @@ const std::shared_ptr<const std::vector<Dim::Term>>& no_terms() {
 }
 
 Dim scale(const Dim& a, std::int64_t factor) {
+  if (factor == 0) return 0;
   std::vector<Dim::Term> terms = a.terms();
   for (auto& term : terms) term.coefficient = checked_mul(term.coefficient, factor);
-  return DimBuilder::normalize(std::move(terms));
+  return DimBuilder::from_normal(std::move(terms));
 }
 
 void collect_symbols(const Dim& dim, std::vector<std::string>& names) {
@@ -115,6 +116,7 @@ Dim DimBuilder::normalize(std::vector<Dim::Term> terms) {
     return compare(a.factors, b.factors) < 0;
   });
   std::vector<Dim::Term> merged;
+  merged.reserve(terms.size());
   for (auto& term : terms) {
     if (!merged.empty() && compare(merged.back().factors, term.factors) == 0)
       merged.back().coefficient = checked_add(merged.back().coefficient, term.coefficient);
@@ -122,18 +124,22 @@ Dim DimBuilder::normalize(std::vector<Dim::Term> terms) {
       merged.push_back(std::move(term));
   }
   std::erase_if(merged, [](const Dim::Term& term) { return term.coefficient == 0; });
+  return from_normal(std::move(merged));
+}
+
+Dim DimBuilder::from_normal(std::vector<Dim::Term> terms) {
   Dim dim;
-  if (!merged.empty())
-    dim.terms_ = std::make_shared<const std::vector<Dim::Term>>(std::move(merged));
+  if (!terms.empty()) dim.terms_ = std::make_shared<const std::vector<Dim::Term>>(std::move(terms));
   return dim;
 }
 
 Dim DimBuilder::from_atom(AtomPtr atom) { return from_term({std::move(atom)}, 1); }
 
 Dim DimBuilder::from_term(Dim::Monomial factors, std::int64_t coefficient) {
+  if (coefficient == 0) return 0;
   std::vector<Dim::Term> terms;
   terms.push_back({std::move(factors), coefficient});
-  return normalize(std::move(terms));
+  return from_normal(std::move(terms));
 }
 
 Dim::Dim(std::int64_t value) : terms_(no_terms()) {
@@ -171,9 +177,24 @@ std::optional<std::string> Dim::as_symbol() const {
 Dim operator+(const Dim& a, const Dim& b) {
   if (b.terms().empty()) return a;
   if (a.terms().empty()) return b;
-  std::vector<Dim::Term> terms = a.terms();
-  terms.insert(terms.end(), b.terms().begin(), b.terms().end());
-  return DimBuilder::normalize(std::move(terms));
+  std::vector<Dim::Term> terms;
+  terms.reserve(a.terms().size() + b.terms().size());
+  auto x = a.terms().begin(), y = b.terms().begin();
+  while (x != a.terms().end() && y != b.terms().end()) {
+    const auto order = compare(x->factors, y->factors);
+    if (order < 0) {
+      terms.push_back(*x++);
+    } else if (order > 0) {
+      terms.push_back(*y++);
+    } else {
+      const std::int64_t sum = checked_add(x->coefficient, y->coefficient);
+      if (sum != 0) terms.push_back({x->factors, sum});
+      ++x, ++y;
+    }
+  }
+  terms.insert(terms.end(), x, a.terms().end());
+  terms.insert(terms.end(), y, b.terms().end());
+  return DimBuilder::from_normal(std::move(terms));
 }
 
 Dim operator-(const Dim& a, const Dim& b) { return b.terms().empty() ? a : a + scale(b, -1); }

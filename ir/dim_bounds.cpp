@@ -318,8 +318,9 @@ std::optional<LinearIn> linear_in(const Dim& e, const AtomPtr& atom) {
       coefficient.push_back({*quotient, term.coefficient});
     }
   }
-  return LinearIn{DimBuilder::normalize(std::move(coefficient)),
-                  DimBuilder::normalize(std::move(rest))};
+  // Dividing every term by the same factor keeps their order.
+  return LinearIn{DimBuilder::from_normal(std::move(coefficient)),
+                  DimBuilder::from_normal(std::move(rest))};
 }
 
 Dim replace_factor(const Dim& e, const AtomPtr& atom, const Dim& replacement) {

@@ -129,17 +129,17 @@ std::optional<Dim> merge_nested_division(const Dim& a, const Dim& b, const Facts
 // The one value that floor(r / b) has under `facts`, if it is known to be -1 or 0, or if b is
 // constant and bounds decide it.
 std::optional<std::int64_t> decided_quotient(const Dim& r, const Dim& b, const Facts& facts) {
+  const bool non_negative = proves_non_negative(r, facts);
+  if (non_negative && proves_non_negative(b - Dim(1) - r, facts)) return 0;
   if (b.is_constant()) {
     const auto low = prove_lower_bound(r, facts);
     if (!low) return std::nullopt;
     const std::int64_t quotient = floor_divide(*low, b.value());
+    if (quotient == 0) return std::nullopt;  // tried above
     const Dim last = Dim(quotient) * b + b - Dim(1);
     if (proves_non_negative(last - r, facts)) return quotient;
-    return std::nullopt;
-  }
-  if (proves_non_negative(r, facts)) {
-    if (proves_non_negative(b - Dim(1) - r, facts)) return 0;
-  } else if (proves_non_negative(Dim(-1) - r, facts) && proves_non_negative(r + b, facts)) {
+  } else if (!non_negative && proves_non_negative(Dim(-1) - r, facts) &&
+             proves_non_negative(r + b, facts)) {
     return -1;
   }
   return std::nullopt;

@@ -18,7 +18,10 @@ using AtomPtr = std::shared_ptr<const DimAtom>;
 struct DimBuilder {
   /// Sorts, merges like terms and drops zeros.
   static Dim normalize(std::vector<Dim::Term> terms);
+  /// Takes terms that are sorted, unlike and not zero.
+  static Dim from_normal(std::vector<Dim::Term> terms);
   static Dim from_atom(AtomPtr atom);
+  /// `factors` are sorted.
   static Dim from_term(Dim::Monomial factors, std::int64_t coefficient);
 };
 
