@@ -82,13 +82,9 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
     const auto b_desc = b_is_weight ? dnnl::memory::desc(b.sizes, dnnl::memory::data_type::f32,
                                                          dnnl::memory::format_tag::any)
                                     : b_plain;
-    const dims bias_sizes = [&] {
-      dims sizes(batch.size() + 2, 1);
-      sizes.back() = n;
-      return sizes;
-    }();
-    dims bias_strides(bias_sizes.size(), n);
-    bias_strides.back() = 1;
+    dims bias_sizes(batch.size() + 1, 1), bias_strides(batch.size() + 1, n);
+    bias_sizes.push_back(n);
+    bias_strides.push_back(1);
     const dnnl::memory::desc bias_desc(bias_sizes, dnnl::memory::data_type::f32, bias_strides);
 
     // The primitive computes post_ops(scale * (a b + bias)): with a factor the bias is added after.
