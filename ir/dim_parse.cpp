@@ -34,8 +34,7 @@ class Parser {
     while (true) {
       const std::size_t start = position_;
       try {
-        const Dim term = product();
-        result = negative ? result - term : result + term;
+        result = result + product(negative);
       } catch (const Error& error) {  // overflow, division by zero
         throw DimSyntaxError{start, error.what()};
       }
@@ -79,8 +78,12 @@ class Parser {
     if (!accept(c)) fail(fmt::format("expected '{}'", c));
   }
 
-  Dim product() {
-    Dim result = factor();
+  Dim product(bool negative) {
+    skip_space();
+    // The sign belongs to a leading number, so that -2^63 can be read.
+    const bool number_first =
+        position_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[position_]));
+    Dim result = number_first ? number(negative) : negative ? Dim(0) - factor() : factor();
     while (true) {
       const std::size_t behind = position_;
       if (!accept('*')) {
@@ -102,7 +105,7 @@ class Parser {
       return inner;
     }
     if (c == '"') return Dim::symbol(checked_name(unquote_prefix(text_, position_)));
-    if (std::isdigit(static_cast<unsigned char>(c))) return number();
+    if (std::isdigit(static_cast<unsigned char>(c))) return number(false);
     if (!is_name_start(c)) fail("expected a dimension");
     const std::size_t start = position_;
     while (position_ < text_.size() && is_name_part(text_[position_])) ++position_;
@@ -123,16 +126,14 @@ class Parser {
     return name;
   }
 
-  Dim number() {
+  Dim number(bool negative) {
     std::uint64_t magnitude = 0;
     const char* begin = text_.data() + position_;
     const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), magnitude);
-    constexpr std::uint64_t kLimit = static_cast<std::uint64_t>(INT64_MAX) + 1;
-    if (error != std::errc() || magnitude > kLimit) fail("the number is too large");
+    const std::uint64_t limit = static_cast<std::uint64_t>(INT64_MAX) + (negative ? 1 : 0);
+    if (error != std::errc() || magnitude > limit) fail("the number is too large");
     position_ += static_cast<std::size_t>(end - begin);
-    // 2^63 is only valid as the magnitude of -2^63, which occurs as a lone constant.
-    if (magnitude == kLimit) fail("the number is too large");
-    return static_cast<std::int64_t>(magnitude);
+    return static_cast<std::int64_t>(negative ? 0 - magnitude : magnitude);
   }
 
   std::string_view text_;

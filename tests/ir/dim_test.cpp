@@ -287,8 +287,9 @@ TEST(DimShape, Helpers) {
 }
 
 TEST(DimText, ParsesWhatItPrints) {
-  for (const char* text : {"0", "-7", "B*S + 2", "floordiv(B + 1, 2)", "min(a, max(b, 3)) - 2*b",
-                           "\"batch size\"*2", "$0*S + $1", "-B*B + 12"}) {
+  for (const char* text :
+       {"0", "-7", "B*S + 2", "floordiv(B + 1, 2)", "min(a, max(b, 3)) - 2*b", "\"batch size\"*2",
+        "$0*S + $1", "-B*B + 12", "-9223372036854775808*B - 9223372036854775808"}) {
     const Dim dim = parse_dim(text);
     EXPECT_EQ(parse_dim(dim.to_string()), dim) << text;
   }
