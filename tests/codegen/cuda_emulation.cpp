@@ -1,0 +1,157 @@
+#ifdef SINTER_WITH_CUDA
+#include "cuda_emulation.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace sinter::test {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// A kernel's parameters are pointers and integers; all travel as long.
+std::string wrapper(const plan::fb::KernelStepT& step, const plan::fb::KernelVariantT& variant) {
+  std::string list;
+  for (std::size_t a = 0; a < step.args.size(); ++a)
+    list += fmt::format("{}Argument(a[{}])", a > 0 ? ", " : "", a);
+  return fmt::format(
+      "extern \"C\" const char* launch_{0}(const unsigned* grid, const unsigned* block, const "
+      "long* "
+      "a) {{\n  return emulator::launch([](const long* a) {{ {0}({1}); }}, grid, block, a);\n}}\n",
+      variant.function, list);
+}
+
+/// Memory whose end is followed by a page that traps.
+class GuardedBuffer {
+ public:
+  explicit GuardedBuffer(const std::vector<std::byte>& bytes) : size_(bytes.size()) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    mapped_ = (size_ + 15) / 16 * 16;
+    mapped_ = (mapped_ + page - 1) / page * page + 2 * page;
+    base_ = static_cast<std::byte*>(
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (base_ == MAP_FAILED) throw std::runtime_error("mmap failed");
+    std::byte* end = base_ + mapped_ - page;
+    mprotect(end, page, PROT_NONE);
+    mprotect(base_, page, PROT_NONE);
+    data_ = end - (size_ + 15) / 16 * 16;  // vectors need 16-byte alignment
+    std::memcpy(data_, bytes.data(), size_);
+    std::memset(data_ + size_, 0x5a, slack());
+  }
+  ~GuardedBuffer() { munmap(base_, mapped_); }
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  std::byte* data() { return data_; }
+  void copy_to(std::vector<std::byte>& bytes) const {
+    std::memcpy(bytes.data(), data_, size_);
+    for (std::size_t i = 0; i < slack(); ++i)
+      if (data_[size_ + i] != std::byte{0x5a}) throw std::runtime_error("written past a buffer");
+  }
+
+ private:
+  std::size_t slack() const { return (size_ + 15) / 16 * 16 - size_; }
+  std::byte* base_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0, mapped_ = 0;
+};
+
+}  // namespace
+
+EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels) {
+  std::string pattern = (fs::temp_directory_path() / "sinter-emulated-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+  folder_ = pattern;
+  std::ofstream source(folder_ + "/kernels.cpp");
+  source << "#include \"cuda_emulator.h\"\n"
+            "struct Argument {\n  long value;\n  explicit Argument(long v) : value(v) {}\n"
+            "  template <class T> operator T*() const { return reinterpret_cast<T*>(value); }\n"
+            "  operator int() const { return static_cast<int>(value); }\n"
+            "  operator long long() const { return value; }\n};\n";
+  for (const auto& kernel : kernels) {
+    source << kernel.source;
+    for (const auto& variant : kernel.step.variants) source << wrapper(kernel.step, *variant);
+  }
+  source.close();
+  // Undefined behaviour (an overflowing index, a misaligned vector) traps.
+  const std::string command = fmt::format(
+      "g++ -std=c++17 -O1 -w -shared -fPIC -fno-strict-aliasing "
+      "-fsanitize=undefined -fno-sanitize=float-divide-by-zero,vptr,float-cast-overflow "
+      "-fsanitize-undefined-trap-on-error "
+      "-I{0}/tests/codegen/cuda_emulator -I{0}/codegen/device "
+      "-o {1}/kernels.so {1}/kernels.cpp > {1}/log 2>&1",
+      SINTER_SOURCE_DIR, folder_);
+  if (std::system(command.c_str()) != 0)
+    throw std::runtime_error(
+        fmt::format("{}\n{}", command, read_file(folder_ + "/log").substr(0, 8000)));
+  library_ = dlopen((folder_ + "/kernels.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library_ == nullptr) throw std::runtime_error(dlerror());
+}
+
+EmulatedKernels::~EmulatedKernels() {
+  if (library_ != nullptr) dlclose(library_);
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+void EmulatedKernels::run(const plan::fb::KernelStepT& step, std::size_t variant,
+                          std::span<const std::int64_t> expressions, Memory& memory) const {
+  const plan::fb::KernelVariantT& code = *step.variants[variant];
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers;
+  std::vector<std::uint32_t> indices;
+  std::vector<long> values;
+  for (const auto& arg : step.args) {
+    if (arg.kind() != plan::fb::ArgKind::Buffer) {
+      const std::int64_t value = expressions[arg.index()];
+      if (arg.kind() == plan::fb::ArgKind::Int32 && value != static_cast<std::int32_t>(value))
+        throw std::runtime_error("a 32-bit argument overflows");
+      values.push_back(value);
+      continue;
+    }
+    buffers.push_back(std::make_unique<GuardedBuffer>(memory.at(arg.index())));
+    indices.push_back(arg.index());
+    values.push_back(reinterpret_cast<long>(buffers.back()->data()));
+  }
+  unsigned grid[3], block[3];
+  for (int d = 0; d < 3; ++d) {
+    grid[d] = static_cast<unsigned>(expressions[code.grid[static_cast<std::size_t>(d)]]);
+    block[d] = code.block[static_cast<std::size_t>(d)];
+  }
+  using Launch = const char* (*)(const unsigned*, const unsigned*, const long*);
+  const auto launch =
+      reinterpret_cast<Launch>(dlsym(library_, ("launch_" + code.function).c_str()));
+  if (launch == nullptr) throw std::runtime_error("no function " + code.function);
+  if (const char* error = launch(grid, block, values.data()))
+    throw std::runtime_error(code.function + ": " + error);
+  for (std::size_t b = 0; b < buffers.size(); ++b) buffers[b]->copy_to(memory[indices[b]]);
+}
+
+bool may_run(const plan::fb::KernelVariantT& variant, std::span<const std::int64_t> expressions) {
+  for (const auto& condition : variant.conditions) {
+    const std::int64_t value = expressions[condition.expression()];
+    if (value % static_cast<std::int64_t>(condition.divisor()) != 0 || value > condition.max())
+      return false;
+  }
+  return true;
+}
+
+}  // namespace sinter::test
+#endif

@@ -1,0 +1,38 @@
+// Runs emitted kernels on the CPU (see cuda_emulator/cuda_emulator.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/cuda_kernels.h"
+#include "loop_interpreter.h"
+
+namespace sinter::test {
+
+/// Kernels compiled into one library by the host's compiler.
+class EmulatedKernels {
+ public:
+  /// Compiles; throws std::runtime_error with the compiler's output if that fails.
+  explicit EmulatedKernels(std::span<const codegen::EmittedKernel> kernels);
+  ~EmulatedKernels();
+  EmulatedKernels(const EmulatedKernels&) = delete;
+  EmulatedKernels& operator=(const EmulatedKernels&) = delete;
+
+  /// Runs one variant on `memory` (bytes by plan buffer). Every buffer ends at a page that cannot
+  /// be accessed, so that reading past it crashes. Throws std::runtime_error if barriers or
+  /// shuffles are used wrongly.
+  void run(const plan::fb::KernelStepT& step, std::size_t variant,
+           std::span<const std::int64_t> expressions, Memory& memory) const;
+
+ private:
+  void* library_ = nullptr;
+  std::string folder_;
+};
+
+/// True if all of the variant's conditions hold.
+bool may_run(const plan::fb::KernelVariantT& variant, std::span<const std::int64_t> expressions);
+
+}  // namespace sinter::test
