@@ -251,7 +251,7 @@ TEST(Compile, ReportsProgress) {
 
 TEST(Compile, StatesAndConvolutionsGoThrough) {
   const auto compiled = compile_cpu(R"(
-graph @main(%x: f32[batch, 3, 8], %s: f32[batch, 4, 8]) {
+graph @main(%x: f32[batch, 3, 8], %s: f32[batch, 4, 8]) states {output 0 -> input 1} {
   %w = const f32[4, 3, 3] random(1)
   %b = const f32[4] random(2)
   %y = Fused(%x, %w, %b) {family = "conv"} body (%x, %w, %b) {
@@ -271,6 +271,9 @@ graph @main(%x: f32[batch, 3, 8], %s: f32[batch, 4, 8]) {
   EXPECT_EQ(conv->activation, plan::fb::Activation::Relu);
   EXPECT_EQ(conv->output_shape.size(), 3u);
   EXPECT_GE(conv->bias, 0);
+  ASSERT_EQ(meta.states.size(), 1u);
+  EXPECT_EQ(meta.states[0]->output, 0u);
+  EXPECT_EQ(meta.states[0]->input, 1u);
   EXPECT_NO_THROW(plan::parse_plan(plan::serialize_plan(compiled.parts)));
 }
 
