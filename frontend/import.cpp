@@ -246,8 +246,8 @@ class Importer {
     if (unsupported_.empty()) return;
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("{} of the model's {} nodes {} not supported:\n  {}\n(operators of "
-                            "ai.onnx {} to {} that are listed in frontend/README.md are; exporting "
-                            "with fixed shapes or another opset may avoid the others)",
+                            "ai.onnx {} to {} that 'sinter ops' lists are; exporting with fixed "
+                            "shapes or another opset may avoid the others)",
                             unsupported_.size(), graph_.node_size(),
                             unsupported_.size() == 1 ? "is" : "are",
                             fmt::join(unsupported_, "\n  "), kMinOpset, kMaxOpset));

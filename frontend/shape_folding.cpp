@@ -25,6 +25,8 @@ constexpr std::int64_t kMaxConstantOutput = 1 << 12;
 // to cause it.
 constexpr int kMaxDepth = 64;
 constexpr std::int64_t kMaxIota = 1 << 20;
+// Symbols and functions in one size: squaring a size again and again would grow it without end.
+constexpr int kMaxDimSize = 256;
 
 std::optional<std::vector<std::int64_t>> constant_shape(const ir::Shape& shape) {
   std::vector<std::int64_t> result;
@@ -58,6 +60,23 @@ bool fits(std::int64_t value, DType dtype) {
   if (is_signed_integer(dtype))
     return value >= -(std::int64_t{1} << (bits - 1)) && value < std::int64_t{1} << (bits - 1);
   return value >= 0 && value < std::int64_t{1} << bits;
+}
+
+/// Takes the symbols and functions of `dim` off `budget`; false once that is used up.
+bool spend(const Dim& dim, int& budget) {
+  for (const Dim::Term& term : dim.terms())
+    for (const auto& factor : term.factors) {
+      if (--budget < 0) return false;
+      if (factor->kind != ir::DimAtom::Kind::kSymbol &&
+          (!spend(factor->a, budget) || !spend(factor->b, budget)))
+        return false;
+    }
+  return true;
+}
+
+bool is_small(const Dim& dim) {
+  int budget = kMaxDimSize;
+  return spend(dim, budget);
 }
 
 /// Row-major index -> one index per dimension.
@@ -197,7 +216,7 @@ std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
   --depth_;
   const DType dtype = type.dtype;
   if (result && std::any_of(result->begin(), result->end(), [&](const Dim& dim) {
-        return dim.is_constant() && !fits(dim.value(), dtype);
+        return dim.is_constant() ? !fits(dim.value(), dtype) : !is_small(dim);
       }))
     result.reset();
   contents_[value.index] = result;

@@ -52,7 +52,7 @@ void constant_of_shape(NodeContext& node) {
 /// max(ceil((limit - start) / delta), 0).
 void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
                     const Tensor& delta) {
-  constexpr std::int64_t kMaxElements = std::int64_t{1} << 24;
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 22;
   const DType dtype = start.dtype();
   const auto too_long = [&] {
     node.unsupported(fmt::format("a range of more than {} elements", kMaxElements));

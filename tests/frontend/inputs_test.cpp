@@ -1,0 +1,169 @@
+// Symbols, ranges and shapes of the model's inputs.
+#include <fstream>
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <onnx.pb.h>
+
+#include "tests/frontend/model_builder.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using testing::AllOf;
+using testing::HasSubstr;
+
+ModelBuilder two_inputs() {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"batch", "seq", ""})
+      .input("mask", DType::kFloat32, {"batch", "seq"});
+  model.node("Relu", {"x"}, {"y"}).node("Relu", {"mask"}, {"m"}).output("y").output("m");
+  return model;
+}
+
+Shape input_shape(const ImportedModel& model, std::size_t i) {
+  return model.graph.type(model.graph.inputs()[i]).shape;
+}
+
+TEST(Inputs, NamesStayAndUnnamedDimensionsGetOne) {
+  const auto model = two_inputs().import();
+  EXPECT_EQ(input_shape(model, 0),
+            (Shape{Dim::symbol("batch"), Dim::symbol("seq"), Dim::symbol("x_d2")}));
+  EXPECT_EQ(model.graph.ranges().at("batch"), (ir::Range{1, 65536, nullptr}));
+}
+
+TEST(Inputs, RangesFromOptions) {
+  ImportOptions options;
+  options.ranges["seq"] = ir::Range{1, 512, nullptr};
+  options.ranges["batch"] = ir::Range{8, 8, nullptr};
+  const auto model = two_inputs().import(options);
+  EXPECT_EQ(input_shape(model, 1), (Shape{8, Dim::symbol("seq")}));
+  EXPECT_EQ(model.graph.ranges().at("seq").max, 512);
+  EXPECT_EQ(model.graph.ranges().count("batch"), 0u);
+}
+
+TEST(Inputs, GivenShapesReplaceSymbolsEverywhere) {
+  ImportOptions options;
+  options.input_shapes["x"] = {4, Dim::symbol("tokens"), 16};
+  options.ranges["tokens"] = ir::Range{1, 64, nullptr};
+  const auto model = two_inputs().import(options);
+  EXPECT_EQ(input_shape(model, 0), (Shape{4, Dim::symbol("tokens"), 16}));
+  EXPECT_EQ(input_shape(model, 1), (Shape{4, Dim::symbol("tokens")}));
+}
+
+TEST(Inputs, OptionsThatFitNothing) {
+  const auto error = [](const ImportOptions& options) {
+    return two_inputs().import_error(ErrorCode::kUsage, options);
+  };
+  ImportOptions options;
+  options.input_shapes["ids"] = {1};
+  EXPECT_THAT(error(options), AllOf(HasSubstr("'ids'"), HasSubstr("it has 'x', 'mask'")));
+  options = {};
+  options.input_shapes["x"] = {1, 2};
+  EXPECT_THAT(error(options), AllOf(HasSubstr("[1, 2]"), HasSubstr("[batch, seq, x_d2]")));
+  options = {};
+  options.input_shapes["x"] = {1, 2, 3};
+  options.input_shapes["mask"] = {7, 2};
+  EXPECT_THAT(error(options), AllOf(HasSubstr("'batch'"), HasSubstr("7"), HasSubstr("1")));
+  options = {};
+  options.ranges["sequence"] = ir::Range{1, 2, nullptr};
+  EXPECT_THAT(error(options), AllOf(HasSubstr("'sequence'"), HasSubstr("'batch', 'seq', 'x_d2'")));
+  options = {};
+  options.ranges["seq"] = ir::Range{5, 2, nullptr};
+  EXPECT_THAT(error(options), HasSubstr("the range 5..2 given for dimension 'seq'"));
+}
+
+TEST(Inputs, OptionsThatContradictTheModel) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n", 3}).node("Relu", {"x"}, {"y"}).output("y");
+  ImportOptions options;
+  options.input_shapes["x"] = {2, 4};
+  EXPECT_THAT(model.import_error(ErrorCode::kUsage, options),
+              AllOf(HasSubstr("[2, 4]"), HasSubstr("[n, 3]"), HasSubstr("dimension 1")));
+}
+
+TEST(Inputs, ExpressionsOfNamesAreExpressions) {
+  ModelBuilder model;
+  model.input("past", DType::kFloat32, {"past_length"}).input("now", DType::kFloat32, {"seq"});
+  model.input("mask", DType::kFloat32, {"past_length + seq"});
+  model.node("Concat", {"past", "now"}, {"all"}, {attr("axis", 0)})
+      .node("Mul", {"all", "mask"}, {"y"})
+      .output("y");
+  EXPECT_EQ(input_shape(model.import(), 2),
+            (Shape{Dim::symbol("past_length") + Dim::symbol("seq")}));
+}
+
+TEST(Inputs, NamesThatAreNoSymbols) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"batch-size", "2nd", "batch.size"});
+  model.node("Relu", {"x"}, {"y"}).output("y");
+  const auto imported = model.import();
+  EXPECT_EQ(input_shape(imported, 0),
+            (Shape{Dim::symbol("batch_size"), Dim::symbol("d_2nd"), Dim::symbol("batch_size_2")}));
+  EXPECT_EQ(imported.warnings.size(), 3u);
+}
+
+TEST(Inputs, WithoutShapeNeedOne) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {}).node("Relu", {"x"}, {"y"}).output("y");
+  model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("input 'x' has no shape"));
+  ImportOptions options;
+  options.input_shapes["x"] = {2, 3};
+  EXPECT_EQ(input_shape(model.import(options), 0), (Shape{2, 3}));
+}
+
+TEST(Inputs, ThatAreInitializersAreConstants) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2}).input("w", DType::kFloat32, {2});
+  model.initializer("w", floats({2}, {10, 20})).node("Add", {"x", "w"}, {"y"}).output("y");
+  EXPECT_EQ(model.import().graph.inputs().size(), 1u);
+  EXPECT_EQ(model.run({floats({2}, {1, 2})})[0].to_doubles(), (std::vector<double>{11, 22}));
+}
+
+TEST(Model, CarriesWhatIsKnownOfIt) {
+  auto builder = two_inputs();
+  builder.last_node().clear_name();
+  const auto model = builder.import();
+  EXPECT_EQ(model.node_count, 2u);
+  EXPECT_EQ(model.opset, 17);
+  EXPECT_EQ(model.producer, "test");
+  EXPECT_THAT(model.graph.nodes()[0].origins, testing::ElementsAre("the_Relu"));
+  EXPECT_THAT(model.graph.nodes()[1].origins, testing::ElementsAre("Relu_1"));
+  EXPECT_EQ(model.graph.output_names(), (std::vector<std::string>{"y", "m"}));
+  EXPECT_EQ(two_inputs().import().hash, two_inputs().import().hash);
+  EXPECT_NE(model.hash, two_inputs().import().hash);
+}
+
+TEST(Model, OutputsMayBeInputsOrConstants) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {1}).initializer("c", floats({1}, {7}));
+  model.node("Relu", {"x"}, {"y"}).output("x").output("c").output("y");
+  const auto outputs = model.run({floats({1}, {-1})});
+  EXPECT_EQ(outputs[0].at(0), -1);
+  EXPECT_EQ(outputs[1].at(0), 7);
+  EXPECT_EQ(outputs[2].at(0), 0);
+}
+
+TEST(SupportedOps, ListsVersions) {
+  const auto ops = supported_ops();
+  const auto softmax = std::count_if(ops.begin(), ops.end(),
+                                     [](const SupportedOp& op) { return op.name == "Softmax"; });
+  EXPECT_EQ(softmax, 2);
+  EXPECT_GT(ops.size(), 100u);
+}
+
+TEST(SupportedOps, AreAllInTheReadme) {
+  std::ifstream file(SINTER_SOURCE_DIR "/frontend/README.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  for (const SupportedOp& op : supported_ops()) {
+    const std::regex name("[ ]" + op.name + "(,|\n)");
+    EXPECT_TRUE(std::regex_search(text, name)) << op.name;
+  }
+}
+
+}  // namespace
+}  // namespace sinter::frontend

@@ -1,0 +1,179 @@
+// Shape arithmetic disappears: what is left has symbolic shapes and no integer computation.
+#include "ir/reference/evaluate.h"
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+
+const Dim kBatch = Dim::symbol("batch"), kSeq = Dim::symbol("seq");
+
+ModelBuilder batch_by_seq(int opset = 17) {
+  ModelBuilder model(opset);
+  model.input("x", DType::kFloat32, {"batch", "seq", 384});
+  return model;
+}
+
+std::vector<std::string> op_names(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const auto& node : graph.nodes()) names.push_back(node.op->name);
+  return names;
+}
+
+const Shape& output_shape(const ImportedModel& model) {
+  return model.graph.type(model.graph.outputs()[0]).shape;
+}
+
+TEST(ShapeFolding, SplitsHeadsAsExportersDo) {
+  // x.reshape(x.shape[0], x.shape[1], 12, 32), by Shape, Gather, Unsqueeze and Concat.
+  auto model = batch_by_seq();
+  model.ints("zero", {0}).initializer("i0", int64s({}, {0})).initializer("i1", int64s({}, {1}));
+  model.ints("heads", {12}).ints("width", {32});
+  model.node("Shape", {"x"}, {"shape"})
+      .node("Gather", {"shape", "i0"}, {"b"}, {attr("axis", 0)})
+      .node("Gather", {"shape", "i1"}, {"s"}, {attr("axis", 0)})
+      .node("Unsqueeze", {"b", "zero"}, {"b1"})
+      .node("Unsqueeze", {"s", "zero"}, {"s1"})
+      .node("Concat", {"b1", "s1", "heads", "width"}, {"to"}, {attr("axis", 0)})
+      .node("Reshape", {"x", "to"}, {"y"})
+      .output("y");
+  const auto imported = model.import();
+  EXPECT_THAT(op_names(imported.graph), testing::ElementsAre("Reshape"));
+  EXPECT_EQ(output_shape(imported), (Shape{kBatch, kSeq, 12, 32}));
+}
+
+TEST(ShapeFolding, InfersMinusOneSymbolically) {
+  auto model = batch_by_seq();
+  model.ints("to", {0, -1, 32}).node("Reshape", {"x", "to"}, {"y"}).output("y");
+  EXPECT_EQ(output_shape(model.import()), (Shape{kBatch, kSeq * 12, 32}));
+}
+
+TEST(ShapeFolding, ComputesWithSizes) {
+  // ConstantOfShape(Concat(shape[0] * shape[1], (shape[2] - 4) / 2)), through a cast and a slice.
+  auto model = batch_by_seq();
+  model.ints("a0", {0}).ints("a1", {1}).ints("a2", {2}).ints("a3", {3});
+  model.ints("four", {4}).ints("two", {2});
+  model.node("Shape", {"x"}, {"shape"})
+      .node("Cast", {"shape"}, {"shape32"}, {attr("to", 6)})
+      .node("Cast", {"shape32"}, {"shape64"}, {attr("to", 7)})
+      .node("Slice", {"shape64", "a0", "a2"}, {"first"})
+      .node("ReduceProd", {"first"}, {"rows"}, {attr("keepdims", 1)})
+      .node("Slice", {"shape64", "a2", "a3"}, {"last"})
+      .node("Sub", {"last", "four"}, {"less"})
+      .node("Div", {"less", "two"}, {"half"})
+      .node("Concat", {"rows", "half"}, {"to"}, {attr("axis", 0)})
+      .node("ConstantOfShape", {"to"}, {"y"})
+      .output("y");
+  const auto imported = model.import();
+  EXPECT_EQ(output_shape(imported), (Shape{kBatch * kSeq, 190}));
+  EXPECT_THAT(op_names(imported.graph), testing::ElementsAre("Expand"));
+}
+
+TEST(ShapeFolding, ExpandIdiomWithEqualAndWhere) {
+  // Exporters write expand(-1, seq) as Where(shape == -1, 1, shape).
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"batch", 1}).input("m", DType::kFloat32, {"batch", "seq"});
+  model.ints("a0", {0}).ints("minus", {-1}).ints("ones", {1, 1});
+  model.node("Shape", {"m"}, {"shape"})
+      .node("Equal", {"shape", "minus"}, {"is_minus"})
+      .node("Where", {"is_minus", "ones", "shape"}, {"to"})
+      .node("Expand", {"x", "to"}, {"y"})
+      .output("y");
+  const auto imported = model.import();
+  EXPECT_THAT(op_names(imported.graph), testing::ElementsAre("Expand"));
+  EXPECT_EQ(output_shape(imported), (Shape{kBatch, kSeq}));
+}
+
+TEST(ShapeFolding, SymbolicSliceOfATableLimitsTheDefaultRange) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"seq", 8}).initializer("table", ramp({512, 8}));
+  model.ints("a0", {0}).ints("a1", {1});
+  model.node("Shape", {"x"}, {"shape"})
+      .node("Slice", {"shape", "a0", "a1"}, {"length"})
+      .node("Slice", {"table", "a0", "length", "a0"}, {"rows"})
+      .node("Add", {"x", "rows"}, {"y"})
+      .output("y");
+  const auto imported = model.import();
+  EXPECT_EQ(imported.graph.ranges().at("seq").max, 512);
+  ASSERT_EQ(imported.warnings.size(), 1u);
+  EXPECT_THAT(imported.warnings[0], testing::HasSubstr("'seq' is limited to 1..512"));
+  // A range that the user gives is never narrowed: it is contradicted.
+  ImportOptions options;
+  options.ranges["seq"] = ir::Range{1, 1024, nullptr};
+  const std::string message = model.import_error(ErrorCode::kInvalidModel, options);
+  EXPECT_THAT(message, testing::HasSubstr("importing node 'the_Add' (Add-17)"));
+}
+
+TEST(ShapeFolding, PositionsByRange) {
+  ModelBuilder model;
+  model.input("ids", DType::kInt64, {"batch", "seq"}).initializer("table", ramp({64, 2}));
+  model.initializer("i0", int64s({}, {0})).initializer("i1", int64s({}, {1}));
+  model.node("Shape", {"ids"}, {"shape"})
+      .node("Gather", {"shape", "i1"}, {"s"}, {attr("axis", 0)})
+      .node("Range", {"i0", "s", "i1"}, {"positions"})
+      .node("Gather", {"table", "positions"}, {"y"}, {attr("axis", 0)})
+      .output("y");
+  const auto imported = model.import();
+  EXPECT_EQ(output_shape(imported), (Shape{kSeq, 2}));
+  EXPECT_EQ(imported.graph.ranges().at("seq").max, 64);
+  const auto y = ir::evaluate(imported.graph, std::vector{int64s({1, 3}, {7, 8, 9})});
+  expect_tensor(y[0], {3, 2}, {0, 1, 2, 3, 4, 5});
+}
+
+TEST(ShapeFolding, SizesMayBeUsedAsData) {
+  // The sum over seq divided by its length, which only the shape knows.
+  auto model = batch_by_seq();
+  model.initializer("i1", int64s({}, {1})).ints("axis", {1});
+  model.node("Shape", {"x"}, {"shape"})
+      .node("Gather", {"shape", "i1"}, {"s"}, {attr("axis", 0)})
+      .node("Cast", {"s"}, {"length"}, {attr("to", 1)})
+      .node("ReduceSum", {"x", "axis"}, {"sum"}, {attr("keepdims", 0)})
+      .node("Div", {"sum", "length"}, {"y"})
+      .output("y")
+      .output("shape");
+  const auto imported = model.import();
+  ir::verify(imported.graph);
+  const auto outputs = ir::evaluate(imported.graph, std::vector{ramp({1, 3, 384}, 1, 0)});
+  EXPECT_DOUBLE_EQ(outputs[0].at(0), 1);
+  expect_tensor(outputs[1], {3}, {1, 3, 384});
+}
+
+TEST(ShapeFolding, FloorDivisionAsData) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n"}).ints("two", {2}).ints("one", {1});
+  model.node("Shape", {"x"}, {"n"})
+      .node("Sub", {"n", "one"}, {"less"})
+      .node("Div", {"less", "two"}, {"y"})
+      .output("y");
+  expect_tensor(model.run({ramp({8})})[0], {1}, {3});
+}
+
+TEST(ShapeFolding, SplitsASymbolicDimensionEvenlyOnlyIfItIsKnownToBe) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n"}).node("Split", {"x"}, {"a", "b"}).output("a").output("b");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              testing::HasSubstr("n is not known to be a multiple of 2"));
+}
+
+TEST(ShapeFolding, OverflowingArithmeticIsNotAboutSizes) {
+  // Wraps in int64, as data; it must neither fail nor be folded to something else.
+  ModelBuilder model;
+  model.ints("big", {INT64_MAX}).ints("two", {2}).input("x", DType::kInt64, {1});
+  model.node("Mul", {"big", "two"}, {"wrapped"}).node("Add", {"x", "wrapped"}, {"y"}).output("y");
+  expect_tensor(model.run({int64s({1}, {5})})[0], {1}, {3});
+}
+
+TEST(ShapeFolding, DataDependentShapesAreRefusedByName) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {6}).input("to", DType::kInt64, {2});
+  model.node("Reshape", {"x", "to"}, {"y"}).output("y");
+  const std::string message = model.import_error(ErrorCode::kUnsupported);
+  EXPECT_THAT(message, testing::HasSubstr("'the_Reshape' (Reshape-17) on (f32[6], i64[2])"));
+  EXPECT_THAT(message, testing::HasSubstr("the value of its shape (input 1, 'to') depends on the "
+                                          "data of the model's inputs"));
+}
+
+}  // namespace
+}  // namespace sinter::frontend
