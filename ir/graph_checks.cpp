@@ -22,8 +22,9 @@ std::string describe(const OpDef& op, std::span<const std::string> origins) {
 
 Attrs complete_attrs(const OpDef& op, Attrs attrs) {
   for (const auto& [name, value] : attrs.values()) {
-    const bool known = std::any_of(op.attrs.begin(), op.attrs.end(),
-                                   [&](const AttrSpec& spec) { return spec.name == name; });
+    const bool known =
+        std::any_of(op.attrs.begin(), op.attrs.end(),
+                    [&key = name](const AttrSpec& spec) { return spec.name == key; });
     if (!known) invalid(fmt::format("unknown attribute '{}'", name));
   }
   for (const auto& spec : op.attrs) {

@@ -14,6 +14,9 @@ endfunction()
 
 function(sinter_warnings name)
   target_compile_options(${name} PRIVATE -Wall -Wextra -Werror -Wno-missing-field-initializers)
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang)  # targets may silence warnings that only GCC has
+    target_compile_options(${name} PRIVATE -Wno-unknown-warning-option)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 warns of overlapping copies inside std::string where there are none (GCC bug 105651).
     target_compile_options(${name} PRIVATE -Wno-restrict)
