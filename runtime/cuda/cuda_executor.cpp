@@ -32,7 +32,7 @@ std::string running_on(const Context& context) {
 }  // namespace
 
 std::size_t BoundRun::launches() const {
-  std::size_t count = output_copies.size();
+  std::size_t count = 0;
   for (const BoundStep& step : steps) count += step.launches();
   return count;
 }
@@ -247,14 +247,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   if (tuning_) tuning_->save();
   flush_.release();
 
-  const auto& outputs = meta().outputs;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const fb::BufferT& buffer = *meta().buffers[outputs[i]->buffer];
-    const std::uint64_t bytes = shape->bytes_of(buffer);
-    if ((buffer.kind != fb::BufferKind::Output || buffer.binding != i) && bytes > 0)
-      run->output_copies.push_back({output_address(i), buffers.address[outputs[i]->buffer], bytes});
+  for (std::size_t i = 0; i < meta().outputs.size(); ++i)
     run->outputs.push_back(output_view(i, *shape));
-  }
   run->uploads = in_.copies(input_sizes(*shape));
   if (options_.output_memory == Memory::kHost) run->downloads = out_.copies(output_sizes(*shape));
   // What was timed and cleared for this binding is complete before it can be run on any stream.
@@ -289,8 +283,6 @@ void CudaExecutor::prepare(const std::shared_ptr<const BoundShape>& shape) {
 
 void CudaExecutor::put_compute(const BoundRun& run, CUstream stream) const {
   for (const BoundStep& step : run.steps) step.launch(driver(), stream);
-  for (const CopyLaunch& copy : run.output_copies)
-    driver().memcpy_dtod_async(copy.target, copy.source, copy.bytes, stream);
 }
 
 void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {

@@ -26,7 +26,6 @@ std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
 struct BoundRun {
   std::shared_ptr<const BoundShape> shape;
   std::vector<BoundStep> steps;
-  std::vector<CopyLaunch> output_copies;  // outputs that live in other buffers
   std::vector<RegionCopy> uploads, downloads;
   std::vector<TensorView> outputs;
   // Copies, steps and copies, in one launch; absent without CUDA graphs.

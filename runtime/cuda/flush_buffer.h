@@ -19,7 +19,7 @@ class FlushBuffer {
   void flush(CUstream stream) {
     if (!memory_.address()) {
       constexpr std::uint64_t kTimesL2 = 4;
-      constexpr std::uint64_t kLeast = 32u << 20;
+      constexpr std::uint64_t kLeast = 1u << 20;
       memory_ = graphs::DeviceMemory(context_,
                                      std::max(kLeast, kTimesL2 * context_->properties().l2_bytes));
     }

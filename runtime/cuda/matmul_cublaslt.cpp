@@ -49,7 +49,8 @@ class Layout {
   Layout() = default;
   Layout(std::shared_ptr<const CublasLtHandle> library, const LibraryMatrix& matrix,
          std::int64_t batch)
-      : library_(std::move(library)) {
+      : Layout() {  // from here on an exception runs the destructor
+    library_ = std::move(library);
     const CublasLt& lt = library_->library();
     lt.layout_create(&handle_, data_type(matrix.dtype), static_cast<std::uint64_t>(matrix.rows),
                      static_cast<std::uint64_t>(matrix.cols), matrix.leading);
@@ -78,7 +79,8 @@ class Descriptor {
  public:
   Descriptor(std::shared_ptr<const CublasLtHandle> library, const MatmulProblem& problem,
              CUdeviceptr bias)
-      : library_(std::move(library)) {
+      : Descriptor() {
+    library_ = std::move(library);
     const bool wide = problem.a.dtype == DType::kFloat64;
     const bool tf32 = problem.math == fb::MathMode::Tf32 && problem.a.dtype == DType::kFloat32;
     const cublasComputeType_t compute = wide   ? CUBLAS_COMPUTE_64F
@@ -101,6 +103,7 @@ class Descriptor {
   cublasLtMatmulDesc_t handle() const { return handle_; }
 
  private:
+  Descriptor() = default;
   static cublasOperation_t transposed(const LibraryMatrix& matrix) {
     return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   }

@@ -292,8 +292,10 @@ MatmulProblem bind_matmul(const fb::PlanT& plan, const fb::MatmulStepT& step,
     matrix.transposed = stored != order;
     return matrix;
   };
-  problem.a = operand(first);
-  problem.b = operand(second);
+  if (product.k > 0) {  // else the operands have no elements and no order
+    problem.a = operand(first);
+    problem.b = operand(second);
+  }
   problem.d = to_library(product.matrices[kD], product.shape(kD), order);
   if (problem.has_residual) problem.c = to_library(product.matrices[kC], product.shape(kC), order);
   problem.m = problem.d.rows;

@@ -30,7 +30,7 @@ struct LibraryMatrix {
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;
-  LibraryMatrix a, b, c, d;  // c: the residual, if there is one
+  LibraryMatrix a, b, c, d;  // c: the residual, if there is one; a, b: unless k is 0
   bool swapped = false;      // a is the plan's b
   bool has_residual = false, has_bias = false;
   plan::fb::Activation activation = plan::fb::Activation::None;

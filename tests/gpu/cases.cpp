@@ -1,0 +1,348 @@
+#include "tests/gpu/cases.h"
+
+#include <regex>
+
+#include "ir/text/text.h"
+
+namespace sinter::gpu_test {
+namespace {
+
+std::string unary_text() {
+  std::string text = "graph @main(%x: T[n]) ranges {n: 1..100000} {\n";
+  std::string outputs;
+  const auto add = [&](const std::string& op, const std::string& input) {
+    text += "  %" + op + " = " + op + "(%" + input + ")\n";
+    outputs += (outputs.empty() ? "" : ", ") + ("y_" + op) + " = %" + op;
+  };
+  text += "  %three = const T[] {3}\n  %half = const T[] {0.5}\n  %wide = Mul(%x, %three)\n";
+  text += "  %abs = Abs(%wide)\n  %positive = Add(%abs, %half)\n";
+  for (const char* op : {"Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Exp", "Erf", "Tanh",
+                         "Sin", "Cos", "Sigmoid", "Relu", "Silu", "Gelu", "GeluTanh", "Square"})
+    add(op, "x");
+  for (const char* op : {"Sqrt", "Rsqrt", "Reciprocal", "Log"}) add(op, "positive");
+  return text + "  return " + outputs + "\n}";
+}
+
+const std::vector<ir::Bindings> kVectorSizes = {
+    {{"n", 1}}, {{"n", 7}}, {{"n", 1024}}, {{"n", 100000}}, {{"n", 8}}};
+const std::vector<ir::Bindings> kBatchSizes = {{{"batch", 1}, {"seq", 64}},
+                                               {{"batch", 3}, {"seq", 17}},
+                                               {{"batch", 8}, {"seq", 128}},
+                                               {{"batch", 1}, {"seq", 1}},
+                                               {{"batch", 1}, {"seq", 64}}};
+
+std::vector<Case> make_cases() {
+  return {
+      {"unary", unary_text(), kVectorSizes},
+      {"binary", R"(
+graph @main(%x: T[n], %y: T[n]) ranges {n: 1..100000} {
+  %two = const T[] {2}
+  %p = Add(%y, %two)
+  %a = Add(%x, %y)
+  %s = Sub(%x, %y)
+  %m = Mul(%x, %y)
+  %d = Div(%x, %p)
+  %w = Pow(%p, %x)
+  %lo = Min(%x, %y)
+  %hi = Max(%x, %y)
+  return a = %a, s = %s, m = %m, d = %d, w = %w, lo = %lo, hi = %hi
+})",
+       kVectorSizes},
+      {"logic", R"(
+graph @main(%x: f32[n], %y: f32[n], %b: bool[n]) ranges {n: 1..100000} {
+  %lt = Less(%x, %y)
+  %ge = GreaterOrEqual(%x, %y)
+  %both = And(%lt, %b)
+  %one = Xor(%both, %ge)
+  %not = Not(%one)
+  %w = Where(%not, %x, %y)
+  %f = Cast(%both) {to = f16}
+  return lt = %lt, not = %not, w = %w, f = %f
+})",
+       kVectorSizes, false},
+      {"integers", R"(
+graph @main(%x: i64[n], %y: i32[n]) ranges {n: 1..100000} {
+  %big = const i64[] {4294967296123}
+  %seven = const i32[] {7}
+  %p = Add(%x, %big)
+  %wide = Cast(%y) {to = i64}
+  %q = Mul(%p, %wide)
+  %r = Mod(%y, %seven)
+  %f = Cast(%x) {to = f32}
+  return q = %q, r = %r, f = %f
+})",
+       kVectorSizes, false},
+      {"broadcast", R"(
+graph @main(%x: T[batch, seq, 48], %row: T[48], %col: T[batch, 1, 1], %cell: T[seq, 1])
+  ranges {batch: 1..64, seq: 1..512} {
+  %a = Mul(%x, %row)
+  %b = Add(%a, %col)
+  %c = Sub(%b, %cell)
+  %y = Tanh(%c)
+  return y = %y
+})",
+       kBatchSizes},
+      {"transpose_and_slice", R"(
+graph @main(%x: T[batch, seq, 6, 10]) ranges {batch: 1..64, seq: 1..512} {
+  %t = Transpose(%x) {perm = [0, 2, 1, 3]}
+  %two = const T[] {2}
+  %m = Mul(%t, %two)
+  %s = Slice(%x) {starts = [0, 0, 1, 9], steps = [1, 1, 2, -3], shape = [batch, seq, 3, 3]}
+  %e = Exp(%s)
+  return m = %m, e = %e
+})",
+       kBatchSizes},
+      {"concat_and_pad", R"(
+graph @main(%x: T[batch, seq, 5], %y: T[batch, seq, 3]) ranges {batch: 1..64, seq: 1..512} {
+  %c = Concat(%x, %y) {axis = 2}
+  %p = Pad(%c) {begins = [0, 1, 2], ends = [0, 2, 0], fill = 0.5}
+  %r = Relu(%p)
+  return r = %r
+})",
+       kBatchSizes},
+      {"gather", R"(
+graph @main(%table: T[100, 24], %ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
+  %g = Gather(%table, %ids) {axis = 0}
+  %two = const T[] {2}
+  %y = Mul(%g, %two)
+  return y = %y
+})",
+       kBatchSizes},
+      {"reduce_rows", R"(
+graph @main(%x: T[batch, seq, 384]) ranges {batch: 1..64, seq: 1..512} {
+  %sum = ReduceSum(%x) {axes = [2], keepdims = 1}
+  %mean = ReduceMean(%x) {axes = [2], keepdims = 0}
+  %max = ReduceMax(%x) {axes = [2], keepdims = 0}
+  %min = ReduceMin(%x) {axes = [2], keepdims = 0}
+  %squares = ReduceSumSquare(%x) {axes = [2], keepdims = 0}
+  return sum = %sum, mean = %mean, max = %max, min = %min, squares = %squares
+})",
+       kBatchSizes},
+      {"reduce_other_axes", R"(
+graph @main(%x: T[batch, seq, 40]) ranges {batch: 1..64, seq: 1..512} {
+  %first = ReduceMean(%x) {axes = [0], keepdims = 0}
+  %middle = ReduceMax(%x) {axes = [1], keepdims = 0}
+  %outer = ReduceSum(%x) {axes = [0, 2], keepdims = 1}
+  %all = ReduceMean(%x) {axes = [0, 1, 2], keepdims = 0}
+  return first = %first, middle = %middle, outer = %outer, all = %all
+})",
+       kBatchSizes},
+      {"long_and_short_rows",
+       R"(
+graph @main(%x: T[rows, n]) ranges {rows: 1..10000, n: 1..100000} {
+  %m = ReduceMean(%x) {axes = [1], keepdims = 1}
+  %d = Sub(%x, %m)
+  %s = ReduceMax(%d) {axes = [1], keepdims = 0}
+  return d = %d, s = %s
+})",
+       {{{"rows", 1}, {"n", 100000}},
+        {{"rows", 5}, {"n", 30001}},
+        {{"rows", 3000}, {"n", 3}},
+        {{"rows", 300}, {"n", 1}},
+        {{"rows", 64}, {"n", 4096}}}},
+      {"softmax", R"(
+graph @main(%x: T[batch, 4, seq, seq]) ranges {batch: 1..64, seq: 1..512} {
+  %y = Softmax(%x) {axis = 3}
+  return y = %y
+})",
+       kBatchSizes},
+      {"masked_softmax", R"(
+graph @main(%x: T[batch, 4, seq, seq], %mask: bool[batch, 1, 1, seq])
+  ranges {batch: 1..64, seq: 1..512} {
+  %scale = const T[] {0.125}
+  %low = const T[] {-10000}
+  %s = Mul(%x, %scale)
+  %w = Where(%mask, %s, %low)
+  %y = Softmax(%w) {axis = 3}
+  return y = %y
+})",
+       kBatchSizes},
+      {"layer_norm", R"(
+graph @main(%x: T[batch, seq, 384], %r: T[batch, seq, 384]) ranges {batch: 1..64, seq: 1..512} {
+  %g = const T[384] random(1)
+  %b = const T[384] random(2)
+  %s = Add(%x, %r)
+  %n = LayerNorm(%s, %g, %b) {axis = 2, epsilon = 1e-5}
+  %y = Relu(%n)
+  return y = %y, s = %s
+})",
+       kBatchSizes},
+      {"rms_norm", R"(
+graph @main(%x: T[batch, seq, 100]) ranges {batch: 1..64, seq: 1..512} {
+  %g = const T[100] random(1)
+  %n = RmsNorm(%x, %g) {axis = 2, epsilon = 1e-6}
+  return y = %n
+})",
+       kBatchSizes},
+      {"matmul", R"(
+graph @main(%x: T[batch, seq, 64]) ranges {batch: 1..64, seq: 1..512} {
+  %w = const T[64, 96] random(1)
+  %y = MatMul(%x, %w)
+  return y = %y
+})",
+       kBatchSizes},
+      {"matmul_odd_sizes",
+       R"(
+graph @main(%x: T[seq, 13]) ranges {seq: 1..512} {
+  %w = const T[13, 7] random(1)
+  %v = const T[7, 1] random(2)
+  %h = MatMul(%x, %w)
+  %y = MatMul(%h, %v)
+  return h = %h, y = %y
+})",
+       {{{"seq", 1}}, {{"seq", 3}}, {{"seq", 512}}}},
+      {"matmul_bias", R"(
+graph @main(%x: T[batch, seq, 64]) ranges {batch: 1..64, seq: 1..512} {
+  %w = const T[64, 96] random(1)
+  %b = const T[96] random(2)
+  %p = MatMul(%x, %w)
+  %y = Add(%p, %b)
+  return y = %y
+})",
+       kBatchSizes},
+      {"matmul_bias_relu", R"(
+graph @main(%x: T[batch, seq, 64]) ranges {batch: 1..64, seq: 1..512} {
+  %w = const T[64, 96] random(1)
+  %b = const T[96] random(2)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %y = Relu(%s)
+  return y = %y
+})",
+       kBatchSizes},
+      {"matmul_bias_gelu", R"(
+graph @main(%x: T[batch, seq, 64]) ranges {batch: 1..64, seq: 1..512} {
+  %w = const T[64, 96] random(1)
+  %b = const T[96] random(2)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %y = Gelu(%s)
+  %t = GeluTanh(%s)
+  return y = %y, t = %t
+})",
+       kBatchSizes},
+      {"matmul_bias_gelu_tanh", R"(
+graph @main(%x: T[batch, seq, 64]) ranges {batch: 1..64, seq: 1..512} {
+  %w = const T[64, 96] random(1)
+  %b = const T[96] random(2)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %y = GeluTanh(%s)
+  return y = %y
+})",
+       kBatchSizes},
+      {"matmul_bias_residual", R"(
+graph @main(%x: T[batch, seq, 64], %r: T[batch, seq, 96]) ranges {batch: 1..64, seq: 1..512} {
+  %w = const T[64, 96] random(1)
+  %b = const T[96] random(2)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %y = Add(%s, %r)
+  return y = %y
+})",
+       kBatchSizes},
+      {"matmul_scaled", R"(
+graph @main(%x: T[batch, seq, 64], %y: T[batch, 64, seq]) ranges {batch: 1..64, seq: 1..512} {
+  %scale = const T[] {0.125}
+  %p = MatMul(%x, %y)
+  %s = Mul(%p, %scale)
+  return s = %s
+})",
+       kBatchSizes},
+      {"matmul_transposed", R"(
+graph @main(%x: T[batch, 64, seq], %y: T[batch, 32, 64]) ranges {batch: 1..64, seq: 1..512} {
+  %xt = Transpose(%x) {perm = [0, 2, 1]}
+  %yt = Transpose(%y) {perm = [0, 2, 1]}
+  %p = MatMul(%xt, %yt)
+  %q = Transpose(%p) {perm = [0, 2, 1]}
+  return p = %p, q = %q
+})",
+       kBatchSizes},
+      {"matmul_broadcast_batch", R"(
+graph @main(%x: T[batch, 3, seq, 16], %y: T[3, 16, 24], %z: T[1, 24, 8])
+  ranges {batch: 1..64, seq: 1..512} {
+  %p = MatMul(%x, %y)
+  %q = MatMul(%p, %z)
+  return p = %p, q = %q
+})",
+       kBatchSizes},
+      {"attention", R"(
+graph @main(%x: T[batch, seq, 64], %mask: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
+  %wq = const T[64, 64] random(1)
+  %wk = const T[64, 64] random(2)
+  %wv = const T[64, 64] random(3)
+  %scale = const T[] {0.05}
+  %low = const T[] {-10000}
+  %zero = const i64[] {0}
+  %q0 = MatMul(%x, %wq)
+  %k0 = MatMul(%x, %wk)
+  %v0 = MatMul(%x, %wv)
+  %q1 = Reshape(%q0) {shape = [batch, seq, 4, 16]}
+  %k1 = Reshape(%k0) {shape = [batch, seq, 4, 16]}
+  %v1 = Reshape(%v0) {shape = [batch, seq, 4, 16]}
+  %q = Transpose(%q1) {perm = [0, 2, 1, 3]}
+  %k = Transpose(%k1) {perm = [0, 2, 3, 1]}
+  %v = Transpose(%v1) {perm = [0, 2, 1, 3]}
+  %qk = MatMul(%q, %k)
+  %s = Mul(%qk, %scale)
+  %m0 = Reshape(%mask) {shape = [batch, 1, 1, seq]}
+  %m = GreaterOrEqual(%m0, %zero)
+  %w = Where(%m, %s, %low)
+  %p = Softmax(%w) {axis = 3}
+  %o0 = MatMul(%p, %v)
+  %o1 = Transpose(%o0) {perm = [0, 2, 1, 3]}
+  %o = Reshape(%o1) {shape = [batch, seq, 64]}
+  return o = %o
+})",
+       kBatchSizes},
+      {"encoder_layer", R"(
+graph @main(%ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
+  %table = const T[50, 64] random(1)
+  %w1 = const T[64, 256] random(2)
+  %b1 = const T[256] random(3)
+  %w2 = const T[256, 64] random(4)
+  %b2 = const T[64] random(5)
+  %g = const T[64] random(6)
+  %b = const T[64] random(7)
+  %small = const T[] {0.1}
+  %e = Gather(%table, %ids) {axis = 0}
+  %n = LayerNorm(%e, %g, %b) {axis = 2, epsilon = 1e-5}
+  %s = Mul(%n, %small)
+  %h0 = MatMul(%s, %w1)
+  %h1 = Add(%h0, %b1)
+  %h = Gelu(%h1)
+  %o0 = MatMul(%h, %w2)
+  %o1 = Add(%o0, %b2)
+  %o = Add(%o1, %e)
+  %y = LayerNorm(%o, %g, %b) {axis = 2, epsilon = 1e-5}
+  %mean = ReduceMean(%y) {axes = [1], keepdims = 0}
+  return y = %y, mean = %mean
+})",
+       kBatchSizes},
+      {"convolution",
+       R"(
+graph @main(%x: T[n, 6, 20]) ranges {n: 1..64} {
+  %w = const T[8, 6, 5] random(1)
+  %b = const T[8] random(2)
+  %c = Conv(%x, %w, %b) {strides = [1], dilations = [1], pads_begin = [2], pads_end = [2], group = 1}
+  %y = Relu(%c)
+  return y = %y
+})",
+       {{{"n", 1}}, {{"n", 5}}}},
+  };
+}
+
+}  // namespace
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = make_cases();
+  return all;
+}
+
+ir::Graph graph_of(const Case& test, DType type) {
+  static const std::regex pattern("\\bT\\[");
+  return ir::parse_graph(
+      std::regex_replace(test.text, pattern, std::string(to_string(type)) + "["));
+}
+
+}  // namespace sinter::gpu_test

@@ -1,0 +1,84 @@
+// Finding the driver and cuBLASLt on the machine, and what is said where they are missing.
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "runtime/cuda/device_info.h"
+#include "tests/runtime/cuda_fixture.h"
+
+namespace sinter::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+bool machine_has_driver() {
+  void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle) dlclose(handle);
+  return handle != nullptr;
+}
+
+TEST(CudaLibraryTest, DoctorReportsWithoutThrowing) {
+  const runtime::CudaInfo info = runtime::query_cuda();
+  EXPECT_EQ(info.has_driver, info.driver_problem.empty());
+  EXPECT_EQ(info.has_cublaslt, info.cublaslt_problem.empty());
+  EXPECT_EQ(info.has_cublaslt, info.cublaslt_version >= 120000) << info.cublaslt_version;
+  EXPECT_EQ(info.has_cublaslt, fs::exists(info.cublaslt_path)) << info.cublaslt_path;
+  if (machine_has_driver()) {
+    EXPECT_TRUE(info.has_driver || info.driver_problem.find("GPU") != std::string::npos);
+  } else {
+    EXPECT_THAT(info.driver_problem,
+                AllOf(HasSubstr("no NVIDIA driver: libcuda.so.1 was not found"),
+                      HasSubstr("nvidia.com/drivers"), HasSubstr("--target=cpu")));
+  }
+}
+
+TEST(CudaLibraryTest, ListedFoldersAreSearchedFirst) {
+  const fs::path folder = fs::temp_directory_path();
+  ::setenv("SINTER_CUDA_LIBS", (folder.string() + ":/nowhere:").c_str(), 1);
+  const runtime::LibraryFolders search = runtime::cuda_library_folders();
+  ::unsetenv("SINTER_CUDA_LIBS");
+  ASSERT_EQ(search.first_count, 2u);
+  EXPECT_EQ(search.folders[0], folder.string());
+  EXPECT_EQ(search.folders[1], "/nowhere");
+}
+
+TEST(CudaLibraryTest, WheelsOfAVirtualEnvironmentAreFound) {
+  const fs::path environment =
+      fs::temp_directory_path() / ("sinter_venv_" + std::to_string(::getpid()));
+  const fs::path libraries = environment / "lib/python3.11/site-packages/nvidia/cu13/lib";
+  fs::create_directories(libraries);
+  ::setenv("VIRTUAL_ENV", environment.c_str(), 1);
+  const auto folders = runtime::cuda_library_folders().folders;
+  ::unsetenv("VIRTUAL_ENV");
+  fs::remove_all(environment);
+  EXPECT_NE(std::find(folders.begin(), folders.end(), libraries.string()), folders.end());
+}
+
+TEST(CudaLibraryTest, MissingEntryPointIsNamed) {
+  const Error error = error_of(
+      [] { runtime::CublasLt library([](const char*) -> void* { return nullptr; }, "some.so"); });
+  EXPECT_EQ(error.code(), ErrorCode::kDevice);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("some.so"), HasSubstr("cublasLtCreate")));
+}
+
+TEST_F(CudaTest, LibraryIsLoadedForProductsOnly) {
+  static bool asked;
+  asked = false;
+  const runtime::CudaEnvironment watched{&fake().driver(), [] {
+                                           asked = true;
+                                           return load_fake_cublaslt();
+                                         }};
+  const auto data = chain_plan();
+  const auto made = runtime::make_cuda_executor(watched, data, {});
+  EXPECT_FALSE(asked);
+  EXPECT_EQ(made->memory().workspace, 0u);
+}
+
+}  // namespace
+}  // namespace sinter::testing
