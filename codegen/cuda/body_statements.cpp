@@ -7,11 +7,19 @@ namespace sinter::codegen {
 
 using plan::fb::InstrKind;
 
+void BodyWriter::declare_all(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines)
+    if (line.starts_with("const "))
+      code_.declare(line);
+    else
+      code_.line(line);
+}
+
 void BodyWriter::open_vectors() {
   if (!layout_.loop_header.empty()) {
     if (layout_.unrolled()) code_.line("#pragma unroll");
     code_.open(layout_.loop_header);
-    code_.lines(layout_.loop_lines);
+    declare_all(layout_.loop_lines);
   } else {
     code_.open("");
   }
@@ -119,6 +127,10 @@ std::string BodyWriter::value_expression(std::size_t i) const {
       return index.front() == '(' ? type + index : fmt::format("{}({})", type, index);
     }
     case InstrKind::Size:
+      if (analysis_.exprs().is_constant(instr.expression)) {
+        const std::int64_t size = analysis_.exprs().constant(instr.expression);
+        return print_constant(analysis_.type_of(i), static_cast<double>(size), size);
+      }
       return fmt::format("{}({})", compute_name(analysis_.type_of(i)),
                          args_.expression(instr.expression));
     default: return op_expression(i);

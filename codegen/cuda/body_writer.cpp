@@ -37,8 +37,8 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
 
 void BodyWriter::write() {
   declare_shared();
-  code_.lines(layout_.prologue);
-  if (layout_.loop_header.empty()) code_.lines(layout_.loop_lines);
+  declare_all(layout_.prologue);
+  if (layout_.loop_header.empty()) declare_all(layout_.loop_lines);
   for (int stage = 0; stage <= analysis_.stages(); ++stage) {
     thread_values(stage);
     if (stage == 0) preload();

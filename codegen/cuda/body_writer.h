@@ -47,6 +47,7 @@ class BodyWriter {
   void vector_stores(const InstrSet& needed);
   void combine_reductions(int stage);
 
+  void declare_all(const std::vector<std::string>& lines);
   void open_vectors();
   void close_vectors();
   void open_elements();

@@ -11,18 +11,29 @@ class CodeText {
  public:
   explicit CodeText(int indent = 0) : indent_(indent) {}
   void line(std::string_view text);
+  /// "const TYPE NAME = ...": left out of the text if nothing behind it in its scope uses NAME.
+  void declare(std::string_view text);
   /// "header {", indented from here on. An empty header opens nothing.
   void open(std::string_view header);
   /// Closes what the matching open() opened.
   void close();
-  void lines(const std::vector<std::string>& all) {
-    for (const std::string& text : all) line(text);
-  }
-  const std::string& text() const { return text_; }
+  /// The whole text; ends the outermost scope.
+  std::string text();
 
  private:
-  std::string text_;
-  std::vector<bool> braces_;
+  struct Declaration {
+    std::size_t line = 0;
+    std::string name;
+  };
+  struct Scope {
+    bool brace = true;
+    std::vector<Declaration> declarations;
+  };
+  Scope& declaring_scope();
+  void drop_unused(const Scope& scope);
+
+  std::vector<std::string> lines_;
+  std::vector<Scope> scopes_ = {Scope{}};
   int indent_ = 0;
 };
 

@@ -51,7 +51,7 @@ std::string compare(DType type, const std::vector<std::byte>& actual,
     const double x = ir::load_as_double(type, a), y = ir::load_as_double(type, e);
     if (std::isnan(y) ? std::isnan(x) : x == y) continue;
     // Cancellation leaves errors in proportion to the values that cancelled.
-    if (std::abs(x - y) <= tolerance(type) * (std::abs(y) + 0.1 * scale)) continue;
+    if (std::abs(x - y) <= tolerance(type) * (std::abs(y) + 0.1 * std::max(scale, 1.0))) continue;
     return fmt::format("[{}] is {}, not {}", i, x, y);
   }
   return "";
