@@ -88,7 +88,7 @@ class InputReader {
       if (initializers_.count(input.name()) == 0) add(input, names);
     for (const auto& [name, shape] : options_.input_shapes)
       if (std::none_of(result_.inputs.begin(), result_.inputs.end(),
-                       [&](const GraphInput& input) { return input.name == name; }))
+                       [&key = name](const GraphInput& input) { return input.name == key; }))
         usage(fmt::format(
             "a shape is given for input '{}', but the model has no such input; it has {}", name,
             input_names()));
