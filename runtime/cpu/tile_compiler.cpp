@@ -19,6 +19,7 @@ using plan::fb::LoopProgramT;
 constexpr std::int64_t kTileElements = 2048;
 /// Columns of a tile of rows side by side.
 constexpr std::int64_t kAcrossColumns = 128;
+constexpr std::int64_t kAcrossRows = kTileElements / kAcrossColumns;
 /// Most bytes that values kept between stages may take: a share of the second-level cache.
 constexpr std::int64_t kMaxKeptBytes = 512 << 10;
 /// Values cheaper than this (in arithmetic instructions, loads included) are computed again
@@ -215,8 +216,8 @@ void TileCompiler::choose_sizes() {
               ceil_div(s.x_count, ceil_div(thread_count, std::max<std::int64_t>(s.z_count, 1))),
               16) *
               16);
-    s.tile_rows = std::clamp<std::int64_t>(kTileElements / std::max<std::int64_t>(s.tile_cols, 1),
-                                           1, std::max<std::int64_t>(s.y_count, 1));
+    // Whatever the number of threads, so that sums are formed in the same order.
+    s.tile_rows = std::clamp<std::int64_t>(s.y_count, 1, kAcrossRows);
     s.whole_rows = s.tile_rows >= s.y_count;
     return;
   }

@@ -1,0 +1,355 @@
+// Products and convolutions on the CPU against their definitions.
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "naive_loops.h"
+#include "plan_builder.h"
+
+namespace sinter::testing {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes random_bytes(DType type, std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  Bytes bytes(static_cast<std::size_t>(count) * size_of(type));
+  for (std::int64_t i = 0; i < count; ++i) set_element(type, bytes, i, uniform(random));
+  return bytes;
+}
+
+double activate(fb::Activation activation, double x) {
+  switch (activation) {
+    case fb::Activation::None: return x;
+    case fb::Activation::Relu: return std::max(x, 0.0);
+    case fb::Activation::GeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case fb::Activation::GeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+void expect_close(DType type, const Bytes& expected, const TensorView& actual) {
+  Bytes got(actual.byte_count());
+  std::memcpy(got.data(), actual.data, got.size());
+  const std::int64_t count = actual.element_count();
+  double largest = 1e-30;
+  for (std::int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::abs(element(type, expected, i)));
+  const double tolerance = type == DType::kFloat16    ? 2e-3
+                           : type == DType::kBFloat16 ? 1.6e-2
+                                                      : 5e-6;
+  for (std::int64_t i = 0; i < count; ++i)
+    ASSERT_NEAR(element(type, got, i), element(type, expected, i), tolerance * largest)
+        << "element " << i;
+}
+
+/// Batched products over dense [batch.., rows, cols] tensors, transposed on request.
+struct ProductCase {
+  std::string name;
+  std::int64_t m = 5, n = 7, k = 3;
+  std::vector<std::int64_t> batch;
+  std::vector<bool> b_has_batch;  // empty: all
+  bool a_transposed = false, b_transposed = false, d_transposed = false;
+  bool b_is_weight = true, bias = false, residual = false;
+  float alpha = 1;
+  fb::Activation activation = fb::Activation::None;
+  DType type = DType::kFloat32;
+};
+
+void PrintTo(const ProductCase& product, std::ostream* out) { *out << product.name; }
+
+class CpuProduct : public ::testing::TestWithParam<ProductCase> {};
+
+TEST_P(CpuProduct, AgreesWithTheDefinition) {
+  const ProductCase& c = GetParam();
+  PlanBuilder p;
+  const auto has_batch_b = [&](std::size_t i) { return c.b_has_batch.empty() || c.b_has_batch[i]; };
+  std::int64_t batches = 1;
+  std::vector<Id> a_shape, b_shape, d_shape, batch_ids;
+  std::vector<std::int64_t> a_strides(c.batch.size()), b_strides(c.batch.size()),
+      d_strides(c.batch.size());
+  std::int64_t a_stride = c.m * c.k, b_stride = c.k * c.n, d_stride = c.m * c.n;
+  for (std::size_t i = c.batch.size(); i-- > 0;) {
+    a_strides[i] = a_stride;
+    d_strides[i] = d_stride;
+    b_strides[i] = has_batch_b(i) ? b_stride : 0;
+    a_stride *= c.batch[i];
+    d_stride *= c.batch[i];
+    if (has_batch_b(i)) b_stride *= c.batch[i];
+    batches *= c.batch[i];
+  }
+  const Bytes a = random_bytes(c.type, a_stride, 1), b = random_bytes(c.type, b_stride, 2);
+  const Bytes bias = random_bytes(c.type, c.n, 3), residual = random_bytes(c.type, d_stride, 4);
+  const Id a_id = p.input("a", c.type, {p.constant(a_stride)});
+  const Id b_id = c.b_is_weight ? p.weight_bytes(c.type, b.data(), b.size())
+                                : p.input("b", c.type, {p.constant(b_stride)});
+  const Id d_id = p.output("d", c.type, {p.constant(d_stride)});
+  const auto matrix = [&](Id buffer, std::int64_t rows, std::int64_t cols, bool transposed,
+                          const std::vector<std::int64_t>& strides) {
+    std::vector<Id> batch_strides;
+    for (const std::int64_t s : strides) batch_strides.push_back(p.constant(s));
+    return p.matrix(buffer, p.constant(transposed ? 1 : cols), p.constant(transposed ? rows : 1),
+                    batch_strides);
+  };
+  fb::MatmulStepT work;
+  work.m = p.constant(c.m);
+  work.n = p.constant(c.n);
+  work.k = p.constant(c.k);
+  for (const std::int64_t size : c.batch) work.batch.push_back(p.constant(size));
+  work.a = matrix(a_id, c.m, c.k, c.a_transposed, a_strides);
+  work.b = matrix(b_id, c.k, c.n, c.b_transposed, b_strides);
+  work.d = matrix(d_id, c.m, c.n, c.d_transposed, d_strides);
+  work.alpha = c.alpha;
+  work.activation = c.activation;
+  if (c.bias) work.bias = static_cast<int>(p.weight_bytes(c.type, bias.data(), bias.size()));
+  if (c.residual)
+    work.residual =
+        matrix(p.input("r", c.type, {p.constant(d_stride)}), c.m, c.n, false, d_strides);
+  p.matmul("product", std::move(work));
+
+  Bytes expected(static_cast<std::size_t>(d_stride) * size_of(c.type));
+  const auto at = [](std::int64_t r, std::int64_t col, std::int64_t rows, std::int64_t cols,
+                     bool transposed) { return transposed ? col * rows + r : r * cols + col; };
+  for (std::int64_t index = 0; index < batches; ++index) {
+    std::int64_t rest = index, a0 = 0, b0 = 0, d0 = 0;
+    for (std::size_t i = c.batch.size(); i-- > 0;) {
+      a0 += rest % c.batch[i] * a_strides[i];
+      b0 += rest % c.batch[i] * b_strides[i];
+      d0 += rest % c.batch[i] * d_strides[i];
+      rest /= c.batch[i];
+    }
+    for (std::int64_t r = 0; r < c.m; ++r)
+      for (std::int64_t col = 0; col < c.n; ++col) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < c.k; ++k)
+          sum += element(c.type, a, a0 + at(r, k, c.m, c.k, c.a_transposed)) *
+                 element(c.type, b, b0 + at(k, col, c.k, c.n, c.b_transposed));
+        sum *= c.alpha;
+        if (c.bias) sum += element(c.type, bias, col);
+        if (c.residual) sum += element(c.type, residual, d0 + r * c.n + col);
+        set_element(c.type, expected, d0 + at(r, col, c.m, c.n, c.d_transposed),
+                    activate(c.activation, sum));
+      }
+  }
+
+  const Plan plan = p.build();
+  for (const int threads : {1, 2}) {
+    SessionOptions options;
+    options.threads = threads;
+    Session session(plan, options);
+    session.set_input("a", {c.type, {a_stride}, a.data()});
+    if (!c.b_is_weight) session.set_input("b", {c.type, {b_stride}, b.data()});
+    if (c.residual) session.set_input("r", {c.type, {d_stride}, residual.data()});
+    session.run();
+    expect_close(c.type, expected, session.output("d"));
+    session.run();
+    expect_close(c.type, expected, session.output("d"));
+  }
+}
+
+std::vector<ProductCase> product_cases() {
+  std::vector<ProductCase> cases;
+  const auto add = [&](ProductCase c, std::string name) {
+    c.name = std::move(name);
+    cases.push_back(std::move(c));
+  };
+  const ProductCase large{"", 64, 96, 128};
+  add({}, "small");
+  add(large, "large");
+  for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
+    ProductCase c{"", 17, 33, 40};
+    c.type = type;
+    c.bias = c.residual = true;
+    c.activation = fb::Activation::GeluErf;
+    add(c, std::string(to_string(type)));
+  }
+  for (int bits = 0; bits < 8; ++bits) {
+    ProductCase c{"", 12, 20, 9};
+    c.a_transposed = bits & 1;
+    c.b_transposed = bits & 2;
+    c.d_transposed = bits & 4;
+    c.batch = {3};
+    c.b_is_weight = false;
+    add(c, "transposed_" + std::to_string(bits));
+  }
+  for (int number = 0; number < 4; ++number)
+    for (const float alpha : {1.0F, 0.25F}) {
+      ProductCase c{"", 31, 48, 24};
+      c.activation = static_cast<fb::Activation>(number);
+      c.bias = c.residual = true;
+      c.alpha = alpha;
+      add(c, "epilogue_" + std::to_string(number) + (alpha == 1 ? "" : "_scaled"));
+    }
+  {
+    ProductCase c{"", 10, 11, 12};
+    c.batch = {2, 3};
+    c.b_is_weight = false;
+    add(c, "batched");
+    c.b_has_batch = {false, true};
+    add(c, "broadcast_outer");
+    c.b_has_batch = {true, false};
+    add(c, "broadcast_inner");
+    c.b_has_batch = {false, false};
+    c.b_is_weight = true;
+    add(c, "weight_for_all");
+    c.bias = c.residual = true;
+    c.alpha = 0.125F;
+    add(c, "weight_for_all_epilogue");
+    c.batch = {2, 3, 2, 2, 2};
+    c.b_has_batch = {};
+    add(c, "five_batch_dimensions");
+  }
+  add({"", 1, 64, 64}, "one_row");
+  add({"", 64, 1, 64}, "one_column");
+  add({"", 8, 8, 1}, "one_product");
+  {
+    ProductCase c{"", 4, 5, 0};
+    c.bias = true;
+    c.activation = fb::Activation::Relu;
+    add(c, "no_products");
+    ProductCase none{"", 0, 5, 3};
+    add(none, "no_rows");
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, CpuProduct, ::testing::ValuesIn(product_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+struct ConvCase {
+  std::string name;
+  std::int64_t batch, channels, filters;
+  std::uint64_t group;
+  std::vector<std::int64_t> image, kernel;
+  std::vector<std::uint64_t> strides, dilations, pads_begin, pads_end;
+  bool bias = false;
+  fb::Activation activation = fb::Activation::None;
+  DType type = DType::kFloat32;
+};
+
+void PrintTo(const ConvCase& conv, std::ostream* out) { *out << conv.name; }
+
+class CpuConv : public ::testing::TestWithParam<ConvCase> {};
+
+TEST_P(CpuConv, AgreesWithTheDefinition) {
+  const ConvCase& c = GetParam();
+  const std::size_t spatial = c.image.size();
+  const auto group = static_cast<std::int64_t>(c.group);
+  std::vector<std::int64_t> input{c.batch, c.channels}, weight{c.filters, c.channels / group},
+      output{c.batch, c.filters};
+  for (std::size_t d = 0; d < spatial; ++d) {
+    input.push_back(c.image[d]);
+    weight.push_back(c.kernel[d]);
+    const auto window = static_cast<std::int64_t>(c.dilations[d]) * (c.kernel[d] - 1) + 1;
+    output.push_back(
+        (c.image[d] + static_cast<std::int64_t>(c.pads_begin[d] + c.pads_end[d]) - window) /
+            static_cast<std::int64_t>(c.strides[d]) +
+        1);
+  }
+  const auto count = [](const std::vector<std::int64_t>& shape) {
+    std::int64_t n = 1;
+    for (const std::int64_t dim : shape) n *= dim;
+    return n;
+  };
+  const Bytes x = random_bytes(c.type, count(input), 1), w = random_bytes(c.type, count(weight), 2);
+  const Bytes bias = random_bytes(c.type, c.filters, 3);
+  PlanBuilder p;
+  const auto ids = [&](const std::vector<std::int64_t>& shape) {
+    std::vector<Id> result;
+    for (const std::int64_t dim : shape) result.push_back(p.constant(dim));
+    return result;
+  };
+  fb::ConvStepT work;
+  work.input = p.input("x", c.type, ids(input));
+  work.weight = p.weight_bytes(c.type, w.data(), w.size());
+  work.output = p.output("y", c.type, ids(output));
+  if (c.bias) work.bias = static_cast<int>(p.weight_bytes(c.type, bias.data(), bias.size()));
+  work.input_shape = ids(input);
+  work.weight_shape = ids(weight);
+  work.output_shape = ids(output);
+  work.strides = c.strides;
+  work.dilations = c.dilations;
+  work.pads_begin = c.pads_begin;
+  work.pads_end = c.pads_end;
+  work.group = c.group;
+  work.activation = c.activation;
+  p.conv("conv", std::move(work));
+
+  const auto next = [](std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
+    for (std::size_t d = index.size(); d-- > 0;) {
+      if (++index[d] < shape[d]) return true;
+      index[d] = 0;
+    }
+    return false;
+  };
+  const auto offset = [](const std::vector<std::int64_t>& index,
+                         const std::vector<std::int64_t>& shape) {
+    std::int64_t result = 0;
+    for (std::size_t d = 0; d < index.size(); ++d) result = result * shape[d] + index[d];
+    return result;
+  };
+  Bytes expected(static_cast<std::size_t>(count(output)) * size_of(c.type));
+  std::vector<std::int64_t> at(spatial + 2, 0);
+  do {
+    double sum = c.bias ? element(c.type, bias, at[1]) : 0;
+    std::vector<std::int64_t> tap(spatial + 1, 0);
+    const std::vector<std::int64_t> taps(weight.begin() + 1, weight.end());
+    do {
+      std::vector<std::int64_t> from{at[0], at[1] / (c.filters / group) * weight[1] + tap[0]};
+      bool inside = true;
+      for (std::size_t d = 0; d < spatial; ++d) {
+        from.push_back(at[d + 2] * static_cast<std::int64_t>(c.strides[d]) +
+                       tap[d + 1] * static_cast<std::int64_t>(c.dilations[d]) -
+                       static_cast<std::int64_t>(c.pads_begin[d]));
+        inside &= from.back() >= 0 && from.back() < c.image[d];
+      }
+      if (!inside) continue;
+      std::vector<std::int64_t> weight_at{at[1]};
+      weight_at.insert(weight_at.end(), tap.begin(), tap.end());
+      sum +=
+          element(c.type, x, offset(from, input)) * element(c.type, w, offset(weight_at, weight));
+    } while (next(tap, taps));
+    set_element(c.type, expected, offset(at, output), activate(c.activation, sum));
+  } while (next(at, output));
+
+  SessionOptions options;
+  options.threads = 2;
+  Session session(p.build(), options);
+  session.set_input("x", {c.type, input, x.data()});
+  session.run();
+  expect_close(c.type, expected, session.output("y"));
+  session.run();
+  expect_close(c.type, expected, session.output("y"));
+}
+
+const ConvCase kConvCases[] = {
+    {"one_dimension", 2, 8, 16, 1, {30}, {5}, {1}, {1}, {0}, {0}, true, fb::Activation::GeluErf},
+    {"strided", 1, 4, 6, 1, {31}, {3}, {2}, {1}, {1}, {1}, false, fb::Activation::Relu},
+    {"image", 2, 3, 16, 1, {17, 19}, {3, 3}, {2, 1}, {1, 1}, {1, 0}, {1, 2}, true},
+    {"dilated", 1, 4, 8, 1, {20, 20}, {3, 3}, {1, 1}, {2, 3}, {2, 3}, {2, 3}, true},
+    {"grouped", 1, 8, 16, 4, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"depthwise",
+     2,
+     16,
+     16,
+     16,
+     {9, 9},
+     {3, 3},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     true,
+     fb::Activation::GeluTanh},
+    {"volume", 1, 2, 4, 1, {5, 6, 7}, {2, 3, 2}, {1, 2, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 0}, true},
+    {"pointwise", 1, 32, 64, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, CpuConv, ::testing::ValuesIn(kConvCases),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace sinter::testing
