@@ -20,13 +20,14 @@ class MatmulFuser {
   MatmulFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
 
   Graph run() {
-    // All operands first: an output view that its reader folds is not stored for.
+    // All operands first: what another product reads through its own views has to be stored as it
+    // is.
     for (const Node& node : graph_.nodes()) {
       if (node.op->name != "MatMul") continue;
       std::array<Operand, 2> operands{fold_operand(graph_, node.inputs[0]),
                                       fold_operand(graph_, node.inputs[1])};
       for (const Operand& operand : operands) {
-        folded_.insert(operand.values.begin(), operand.values.end());
+        if (!operand.nodes.empty()) folded_.insert(operand.source);
         for (NodeId view : operand.nodes)
           decide(graph_.node(view), node, true, "an access of the product's operand");
       }
@@ -53,7 +54,7 @@ class MatmulFuser {
   EpilogueOptions options() {
     EpilogueOptions options;
     options.target = context_.target;
-    options.folded_by_reader = [this](ValueId value) { return folded_.count(value) != 0; };
+    options.read_through_views = [this](ValueId value) { return folded_.count(value) != 0; };
     options.decide = [this](const Node& producer, const Node& consumer, bool fused,
                             std::string_view reason) { decide(producer, consumer, fused, reason); };
     return options;
@@ -62,7 +63,7 @@ class MatmulFuser {
   Piece matmul(const Node& node, const std::array<Operand, 2>& operands) {
     const Epilogue epilogue =
         match_epilogue(graph_, node, operands[0].alpha * operands[1].alpha, true, options());
-    BodyBuilder body(graph_);
+    BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     std::vector<ValueId> inputs;
     for (std::size_t i = 0; i < 2; ++i)
       inputs.push_back(build_operand(body, graph_, operands[i], node.inputs[i]));
@@ -77,7 +78,7 @@ class MatmulFuser {
 
   Piece conv(const Node& node) {
     const Epilogue epilogue = match_epilogue(graph_, node, 1.0, false, options());
-    BodyBuilder body(graph_);
+    BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     body.copy(node);
     return finish(body, body.import(node.outputs[0]), epilogue, "conv");
   }

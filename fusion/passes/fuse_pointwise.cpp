@@ -28,7 +28,7 @@ ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context) {
       for (ir::ValueId input : node.inputs) need(input);
       continue;
     }
-    Region region(graph, graph.type(node.outputs[0]).shape, {});
+    Region region = partition.start(graph.type(node.outputs[0]).shape, {});
     region.add_result(id);
     partition.grow(region);
     for (ir::ValueId leaf : region.leaves()) need(leaf);

@@ -9,9 +9,10 @@ ir::Graph fuse_reductions(const ir::Graph& graph, Context& context) {
     const ir::NodeId id{static_cast<std::int32_t>(n)};
     const ir::Node& node = graph.node(id);
     if (node.op->kind != ir::OpKind::kReduce || partition.is_grouped(id)) continue;
-    Region region(graph, graph.type(node.inputs[0]).shape, node.attrs.get_ints("axes"));
+    Region region = partition.start(graph.type(node.inputs[0]).shape, node.attrs.get_ints("axes"));
     region.add_result(id);
     partition.grow(region);
+    partition.fold_stores(region);
     partition.commit(std::move(region));
   }
   return partition.finish();

@@ -66,9 +66,15 @@ class Lowering {
  private:
   ValueId& map(ValueId old) { return mapped_[static_cast<std::size_t>(old.index)]; }
 
+  /// What was cast down and is wanted wide again was never rounded.
   ValueId cast(ValueId value, DType to) {
-    if (builder_.type(value).dtype == to) return value;
-    return builder_.add("Cast", {value}, {{"to", to}});
+    const DType from = builder_.type(value).dtype;
+    if (from == to) return value;
+    if (const auto wide = wide_.find(value); to == kWide && wide != wide_.end())
+      return wide->second;
+    const ValueId result = builder_.add("Cast", {value}, {{"to", to}});
+    if (from == kWide && to == policy_.narrow()) wide_[result] = value;
+    return result;
   }
 
   /// A constant in `to`; narrowed under the policy, with a note where it changes a value.
@@ -205,6 +211,7 @@ class Lowering {
   LoweringPolicy policy_;
   GraphBuilder builder_;
   std::vector<ValueId> mapped_;
+  std::map<ValueId, ValueId> wide_;  // of values that were cast down
   std::map<std::pair<ValueId, DType>, ValueId> constants_;
   std::map<std::string, std::vector<std::string>> kept_;
   std::vector<std::string> notes_;

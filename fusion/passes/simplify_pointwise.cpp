@@ -1,5 +1,6 @@
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "fusion/passes/simplify_rules.h"
 #include "fusion/regions/rebuild.h"
@@ -74,18 +75,21 @@ Result drop_expands(const Site& site) {
   return std::nullopt;
 }
 
-/// x + 0, x - 0, x * 1, x / 1, x ^ 1
+/// x + 0, x - 0, x * 1, x / 1, x ^ 1, max(x, -inf), min(x, inf)
 Result neutral(const Site& site) {
   struct Row {
     std::string_view op;
     double value;
     bool either;
   };
-  constexpr std::array<Row, 5> rows = {{{"Add", 0, true},
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr std::array<Row, 7> rows = {{{"Add", 0, true},
                                         {"Sub", 0, false},
                                         {"Mul", 1, true},
                                         {"Div", 1, false},
-                                        {"Pow", 1, false}}};
+                                        {"Pow", 1, false},
+                                        {"Max", -kInfinity, true},
+                                        {"Min", kInfinity, true}}};
   for (const Row& row : rows) {
     if (!site.is(row.op)) continue;
     if (site.constant(1) == row.value) return site.fitted(site.inputs[0]);

@@ -31,7 +31,8 @@ ir::Graph wrap_singletons(const ir::Graph& graph, Context&) {
   std::vector<Piece> pieces;
   for (const ir::Node& node : graph.nodes()) {
     if (node.op->kind == OpKind::kFused || node.op->name == "Reshape") continue;
-    BodyBuilder body(graph);
+    BodyBuilder body(graph, node.op->kind == OpKind::kLibrary ? BodyBuilder::Literals::kNone
+                                                              : BodyBuilder::Literals::kOneElement);
     std::vector<ir::ValueId> results;
     if (node.op->kind == OpKind::kComposite) {
       std::vector<ir::ValueId> inputs;

@@ -88,7 +88,7 @@ std::string bytes_text(double bytes) {
 }
 
 Verdict worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
-                     const TargetTraits& target) {
+                     std::size_t copies, const TargetTraits& target) {
   const ir::Graph& graph = after.graph();
   const ir::ValueId value = node.outputs[0];
   const double launch = target.cuda ? kLaunchBytesCuda : kLaunchBytesCpu;
@@ -102,13 +102,10 @@ Verdict worth_fusing(const Region& before, const Region& after, const ir::Node& 
   switch (entry) {
     case Entry::kMove: saved = 2 * bytes + launch; break;
     case Entry::kOutput: saved = bytes + launch; break;
-    case Entry::kCopy: {
-      // Its share of what is saved once every reader has its own copy.
-      const double readers =
-          static_cast<double>(std::max<std::size_t>(graph.users(value).size(), 1));
-      saved = bytes - new_leaf_bytes(before, after) + (bytes + launch) / readers;
+    case Entry::kCopy:
+      saved = bytes - new_leaf_bytes(before, after);
+      if (copies > 0) saved += (bytes + launch) / static_cast<double>(copies);
       break;
-    }
   }
   if (saved > again)
     return {true, fmt::format("saves {}{}", bytes_text(saved - again),

@@ -29,8 +29,9 @@ enum class Entry {
 
 /// Whether taking `node` into `before` (giving `after`) saves time: bytes no longer moved and
 /// launches no longer made, against operations done again because the region runs over more
-/// elements.
+/// elements. `copies`: if positive, all that many readers can compute the value themselves, and
+/// once they do it is never stored.
 Verdict worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
-                     const TargetTraits& target);
+                     std::size_t copies, const TargetTraits& target);
 
 }  // namespace sinter::fusion

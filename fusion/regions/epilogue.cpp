@@ -40,7 +40,9 @@ class EpilogueMatcher {
  private:
   const Node* only_reader() const {
     const auto& users = graph_.users(epilogue_.result);
-    if (graph_.is_output(epilogue_.result) || users.size() != 1) return nullptr;
+    if (graph_.is_output(epilogue_.result) || users.size() != 1 ||
+        options_.read_through_views(epilogue_.result))
+      return nullptr;
     return &graph_.node(users[0]);
   }
 
@@ -124,7 +126,6 @@ class EpilogueMatcher {
     while (views_.size() > committed_) {
       const Node& view = graph_.node(views_.back());
       const bool keep = views_.size() == 1 && affine_ && view.op->name == "Transpose" &&
-                        !options_.folded_by_reader(view.outputs[0]) &&
                         stores_matrix(graph_.node(views_.front()));
       if (keep) break;
       epilogue_.result = view.inputs[0];

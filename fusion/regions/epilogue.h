@@ -28,8 +28,9 @@ struct Epilogue {
 
 struct EpilogueOptions {
   TargetTraits target;
-  /// True for a value that its readers fold into their own access.
-  std::function<bool(ir::ValueId)> folded_by_reader;
+  /// True for a value that another product reads through views (or factors) of its own: it has to
+  /// be stored before those.
+  std::function<bool(ir::ValueId)> read_through_views;
   std::function<void(const ir::Node& producer, const ir::Node& consumer, bool fused,
                      std::string_view reason)>
       decide;

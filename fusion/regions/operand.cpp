@@ -31,6 +31,12 @@ Graph views_only(const Graph& graph, ValueId source, std::span<const NodeId> nod
   return builder.finish();
 }
 
+bool batch_is_forward(const ir::StridedAccess& access, std::size_t dims, const Graph& graph) {
+  return std::all_of(access.strides.begin(),
+                     access.strides.begin() + static_cast<std::ptrdiff_t>(dims),
+                     [&](const Dim& s) { return ir::proves_le(Dim(0), s, graph.ranges()); });
+}
+
 }  // namespace
 
 std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueId value) {
@@ -53,18 +59,19 @@ bool is_matrix_access(const Graph& graph, ValueId value) {
   const auto access = ir::strided_access(graph, value);
   if (!access) return false;
   const std::size_t row = shape.size() - 2, column = shape.size() - 1;
+  // A matrix of one row or column may step as it likes, but it has to step.
+  for (const auto& [single, along] : {std::pair(row, column), std::pair(column, row)})
+    if (shape[single] == Dim(1) && ir::proves_le(Dim(1), access->strides[along], graph.ranges()))
+      return batch_is_forward(*access, row, graph);
   const auto fits = [&](std::size_t unit, std::size_t other) {
     return access->strides[unit] == Dim(1) &&
            ir::proves_le(shape[unit], access->strides[other], graph.ranges());
   };
-  if (!fits(column, row) && !fits(row, column)) return false;
-  for (std::size_t d = 0; d < row; ++d)
-    if (!ir::proves_le(Dim(0), access->strides[d], graph.ranges())) return false;
-  return true;
+  return (fits(column, row) || fits(row, column)) && batch_is_forward(*access, row, graph);
 }
 
 Operand fold_operand(const Graph& graph, ValueId value) {
-  Operand best{value, {}, {}, 1}, next = best;
+  Operand best{value, {}, 1}, next = best;
   while (true) {
     const NodeId id = graph.value(next.source).producer;
     if (!id.valid()) return best;
@@ -79,7 +86,6 @@ Operand fold_operand(const Graph& graph, ValueId value) {
       next.alpha *= *factor;
     }
     next.nodes.insert(next.nodes.begin(), id);
-    next.values.insert(next.values.begin(), node.outputs[0]);
     const Graph views = views_only(graph, next.source, next.nodes);
     if (is_matrix_access(views, views.outputs()[0])) best = next;
   }

@@ -12,8 +12,7 @@ namespace sinter::fusion {
 /// part of the product's factor.
 struct Operand {
   ir::ValueId source;
-  std::vector<ir::NodeId> nodes;    // from the source on
-  std::vector<ir::ValueId> values;  // what those nodes make: no longer stored for this reader
+  std::vector<ir::NodeId> nodes;  // from the source on
   double alpha = 1;
 };
 

@@ -28,7 +28,14 @@ std::size_t stored_leaves(const Region& region) {
 }  // namespace
 
 Partition::Partition(const Graph& graph, Context& context)
-    : graph_(graph), context_(context), group_of_(graph.nodes().size(), -1) {}
+    : graph_(graph),
+      context_(context),
+      group_of_(graph.nodes().size(), -1),
+      stored_(graph.values().size(), false) {}
+
+Region Partition::start(ir::Shape space, std::vector<std::int64_t> axes) const {
+  return Region(graph_, std::move(space), std::move(axes), stored_);
+}
 
 Verdict Partition::can_fuse(const Region& region, NodeId id) const {
   const Node& node = graph_.node(id);
@@ -49,8 +56,10 @@ Verdict Partition::can_fuse(const Region& region, NodeId id) const {
 }
 
 void Partition::decide(NodeId producer, NodeId consumer, bool fused, std::string reason) {
+  // A refusal that only says what has become of a node does not replace the one that says why.
   Decision& decision = decisions_[{producer, consumer}];
-  if (decision.fused && !fused) return;
+  const bool taken = !fused && is_grouped(consumer);
+  if ((decision.fused && !fused) || (taken && !decision.reason.empty())) return;
   decision = {describe(graph_.node(producer)), describe(graph_.node(consumer)), fused,
               (fused ? "fused: " : "no: ") + std::move(reason)};
 }
@@ -80,14 +89,23 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
+  const std::size_t copies = copying_readers(region, leaf);
   const auto accept = [&](Region& next, Entry entry) {
-    const Verdict worth = worth_fusing(region, next, node, entry, context_.target);
+    const Verdict worth = worth_fusing(region, next, node, entry, copies, context_.target);
     decide(id, consumer, worth.ok, worth.reason);
     if (worth.ok) region = std::move(next);
     return worth.ok;
   };
   if (!moved.escapes(leaf)) return accept(moved, Entry::kMove);
 
+  // One cheap step that every reader can take itself is not worth storing.
+  if (copies > 0 && node.op->kind == OpKind::kPointwise && node.inputs.size() == 1 &&
+      work_per_element(node) <= 1) {
+    Region copied = region;
+    if (copied.add_producer(id, true).ok &&
+        worth_fusing(region, copied, node, Entry::kCopy, copies, context_.target).ok)
+      return accept(copied, Entry::kCopy);
+  }
   const auto step = region.step_index(graph_.type(leaf).shape);
   const bool at_step = step && demand.indices == std::vector<Index>{*step};
   if (at_step && moved.outputs().size() <= kMaxOutputs && !has_circle(moved))
@@ -97,6 +115,21 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   Region copied = region;
   if (Verdict v = copied.add_producer(id, true); !v.ok) return refuse(v.reason);
   return accept(copied, Entry::kCopy);
+}
+
+std::size_t Partition::copying_readers(const Region& region, ValueId value) const {
+  if (graph_.is_output(value)) return 0;
+  const NodeId producer = graph_.value(value).producer;
+  std::vector<NodeId> readers;
+  collect_readers(region, value, readers);
+  const bool all = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+    const int group = group_of_[at(reader)];
+    if (group >= 0)  // it has taken its copy
+      return groups_[static_cast<std::size_t>(group)].copies().count(producer) != 0;
+    const OpKind kind = graph_.node(reader).op->kind;
+    return kind == OpKind::kPointwise || kind == OpKind::kReduce;
+  });
+  return all ? readers.size() + 1 : 0;
 }
 
 bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
@@ -161,6 +194,40 @@ void Partition::grow(Region& region) {
   region.trim_reshapes();
 }
 
+/// A reader that is yet to become a generated kernel reads through a transpose at no cost.
+bool Partition::only_kernels_read(ValueId value) const {
+  return std::all_of(graph_.users(value).begin(), graph_.users(value).end(), [&](NodeId user) {
+    const Node& node = graph_.node(user);
+    if (node.op->name == "Reshape") return only_kernels_read(node.outputs[0]);
+    return node.op->kind == OpKind::kFused;
+  });
+}
+
+void Partition::fold_stores(Region& region) {
+  for (ValueId output : region.outputs()) {
+    std::vector<NodeId> chain;
+    std::size_t stored = 0;  // up to the last transpose
+    ValueId value = output, last = output;
+    while (!graph_.is_output(value) && graph_.users(value).size() == 1) {
+      const NodeId user = graph_.users(value)[0];
+      const std::string& op = graph_.node(user).op->name;
+      if (region.holds(user) || (op != "Transpose" && op != "Reshape")) break;
+      chain.push_back(user);
+      value = graph_.node(user).outputs[0];
+      if (op == "Transpose") {
+        stored = chain.size();
+        last = value;
+      }
+    }
+    if (stored == 0) continue;
+    if (!only_kernels_read(last)) continue;
+    for (std::size_t i = 0; i < stored; ++i) {
+      region.add_store_view(chain[i]);
+      decide(graph_.value(output).producer, chain[i], true, "the result is stored through it");
+    }
+  }
+}
+
 void Partition::collect_readers(const Region& region, ValueId value,
                                 std::vector<NodeId>& readers) const {
   for (NodeId user : graph_.users(value)) {
@@ -204,6 +271,7 @@ bool Partition::has_circle(const Region& region) const {
 void Partition::commit(Region region) {
   for (NodeId id : region.nodes())
     if (region.copies().count(id) == 0) group_of_[at(id)] = static_cast<int>(groups_.size());
+  for (ValueId leaf : region.leaves()) stored_[static_cast<std::size_t>(leaf.index)] = true;
   groups_.push_back(std::move(region));
 }
 

@@ -16,9 +16,13 @@ class Partition {
  public:
   Partition(const ir::Graph& graph, Context& context);
 
+  /// An empty region over `space`, with reductions over `axes` if there are any.
+  Region start(ir::Shape space, std::vector<std::int64_t> axes) const;
   bool is_grouped(ir::NodeId node) const { return group_of_[at(node)] >= 0; }
   /// Takes in whatever producers and consumers are legal and worth it, until nothing changes.
   void grow(Region& region);
+  /// Stores results of a reduction through a transpose that would else be a kernel of its own.
+  void fold_stores(Region& region);
   /// Closes a region.
   void commit(Region region);
   /// The committed regions as Fused nodes; decisions go to the context.
@@ -29,6 +33,10 @@ class Partition {
   bool try_producer(Region& region, ir::ValueId leaf);
   bool try_consumers(Region& region, ir::ValueId value);
   bool try_consumer(Region& region, ir::NodeId user, ir::NodeId producer);
+  bool only_kernels_read(ir::ValueId value) const;
+  /// How many kernels would compute `value` themselves (this region is one); 0 if some reader
+  /// cannot.
+  std::size_t copying_readers(const Region& region, ir::ValueId value) const;
   /// Legality of `node` as part of any region; the rest is Region's to say.
   Verdict can_fuse(const Region& region, ir::NodeId node) const;
   /// True if something outside lies on a path from the region back into it.
@@ -41,6 +49,7 @@ class Partition {
   Context& context_;
   std::vector<int> group_of_;
   std::vector<Region> groups_;
+  std::vector<bool> stored_;  // values that committed regions read
   std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;
 };
 

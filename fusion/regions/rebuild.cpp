@@ -161,7 +161,8 @@ ValueId BodyBuilder::import(ValueId value) {
     if (outer == value) return inner;
   const ir::Value& info = graph_.value(value);
   ValueId inner;
-  if (info.constant != nullptr && info.constant->element_count() == 1) {
+  if (literals_ == Literals::kOneElement && info.constant != nullptr &&
+      info.constant->element_count() == 1) {
     inner = builder_.constant(info.constant);
   } else {
     inner = builder_.input("in" + std::to_string(reads_.size()), info.type);

@@ -35,9 +35,12 @@ Piece fused_piece(const ir::Graph& graph, std::string family, std::vector<ir::No
 /// Collects what a body needs while it is built by hand: inputs in order of first use.
 class BodyBuilder {
  public:
-  explicit BodyBuilder(const ir::Graph& graph) : graph_(graph) {}
+  /// Which constants become part of the body. Libraries read memory: their operands stay inputs.
+  enum class Literals { kOneElement, kNone };
+  explicit BodyBuilder(const ir::Graph& graph, Literals literals = Literals::kOneElement)
+      : graph_(graph), literals_(literals) {}
 
-  /// `value` of the outer graph inside the body: an input, or a constant of one element.
+  /// `value` of the outer graph inside the body: an input, or a literal.
   ir::ValueId import(ir::ValueId value);
   /// Copies an outer node; its outputs are then known to import.
   void copy(const ir::Node& node);
@@ -51,6 +54,7 @@ class BodyBuilder {
 
  private:
   const ir::Graph& graph_;
+  Literals literals_;
   ir::GraphBuilder builder_{"body"};
   std::vector<ir::ValueId> reads_;
   std::vector<std::pair<ir::ValueId, ir::ValueId>> known_;

@@ -28,8 +28,13 @@ Index broadcast_index(const ir::Shape& operand, const Index& index) {
 
 }  // namespace
 
-Region::Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes)
-    : graph_(&graph), space_(std::move(space)), axes_(std::move(axes)), ranges_(graph.ranges()) {
+Region::Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes,
+               const std::vector<bool>& stored)
+    : graph_(&graph),
+      stored_(&stored),
+      space_(std::move(space)),
+      axes_(std::move(axes)),
+      ranges_(graph.ranges()) {
   identity_ = ir::index_symbols(space_, ranges_);
   for (std::size_t d = 0; d < space_.size(); ++d)
     if (space_[d] == Dim(1)) identity_[d] = Dim(0);
@@ -95,7 +100,7 @@ Verdict Region::demand(ValueId value, const Index& index, Access access) {
 Verdict Region::propagate(const Node& node, const Index& index, Access access) {
   const auto type = [&](ValueId value) -> const ir::TensorType& { return graph_->type(value); };
   const OpKind kind = node.op->kind;
-  if (access == Access::kWhole || (access == Access::kGuarded && kind != OpKind::kView))
+  if (access == Access::kWhole || (access == Access::kGuarded && kind == OpKind::kReduce))
     return {false, "'" + describe(node) + "' is needed in memory, not element by element"};
   switch (kind) {
     case OpKind::kPointwise:
@@ -126,8 +131,7 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
       return demand(node.inputs[0], nowhere, Access::kWhole);
     }
     case OpKind::kReduce: {
-      const ir::Shape& shape = type(node.inputs[0]).shape;
-      if (shape != space_ || node.attrs.get_ints("axes") != axes_)
+      if (!reduces_here(node))
         return {false, "'" + describe(node) + "' reduces over other axes or another shape"};
       const auto row = step_index(type(node.outputs[0]).shape);
       if (!row || *row != index)
@@ -138,6 +142,10 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
   }
   return {false, "'" + describe(node) + "' (" + std::string(to_string(kind)) +
                      ") cannot be computed element by element"};
+}
+
+bool Region::reduces_here(const Node& node) const {
+  return graph_->type(node.inputs[0]).shape == space_ && node.attrs.get_ints("axes") == axes_;
 }
 
 Verdict Region::propagate_all(NodeId id) {
@@ -154,6 +162,8 @@ Verdict Region::propagate_all(NodeId id) {
 Verdict Region::add_result(NodeId id) {
   const Node& node = graph_->node(id);
   const ir::Shape& shape = graph_->type(node.outputs[0]).shape;
+  if (node.op->kind == OpKind::kReduce && !reduces_here(node))
+    return {false, "'" + describe(node) + "' reduces over other axes or another shape"};
   const auto index = step_index(shape);
   if (!index)
     return {false,
@@ -180,7 +190,7 @@ std::vector<ValueId> Region::leaves() const {
 }
 
 bool Region::escapes(ValueId value) const {
-  if (graph_->is_output(value)) return true;
+  if (graph_->is_output(value) || (*stored_)[static_cast<std::size_t>(value.index)]) return true;
   for (NodeId user : graph_->users(value)) {
     if (holds(user) && copies_.count(user) == 0) continue;
     const Node& node = graph_->node(user);

@@ -25,11 +25,13 @@ using Index = std::vector<ir::Dim>;
 /// is in, and reduces over the whole of `space` along `axes`.
 class Region {
  public:
-  Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes);
+  /// `stored[v]`: value v is read by a kernel that is already decided. Must outlive the region.
+  Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes,
+         const std::vector<bool>& stored);
 
   struct Demand {
     std::vector<Index> indices;  // different elements that one step needs
-    bool guarded = false;        // read where a view's guard holds: only views may come inside
+    bool guarded = false;        // read where a view's guard holds: no reduction may come inside
     bool whole = false;          // gathered from: must be in memory as it is
   };
 
@@ -56,6 +58,9 @@ class Region {
   /// Adds the producer of a value that the region reads. As above.
   Verdict add_producer(ir::NodeId node, bool copy);
 
+  /// Adds a view of a result through which the region stores it.
+  void add_store_view(ir::NodeId node) { nodes_.insert(node); }
+
   /// Values that the region reads from outside.
   std::vector<ir::ValueId> leaves() const;
   /// True if something that is not computed in the region needs `value`; views and copies count
@@ -73,9 +78,11 @@ class Region {
   Verdict demand(ir::ValueId value, const Index& index, Access access);
   Verdict propagate(const ir::Node& node, const Index& index, Access access);
   Verdict propagate_all(ir::NodeId node);
+  bool reduces_here(const ir::Node& node) const;
   bool leads_here(ir::ValueId value, int depth) const;
 
   const ir::Graph* graph_;
+  const std::vector<bool>* stored_;
   ir::Shape space_;
   std::vector<std::int64_t> axes_;
   ir::Ranges ranges_;

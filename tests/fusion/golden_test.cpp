@@ -1,0 +1,137 @@
+// Every file of goldens/<pass>/: a graph, a line of dashes, and what the pass makes of it.
+//
+// Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
+// "// precision=fp16", "// print=decisions", "// tolerance=1e-2" (of the results, see below).
+// SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fusion/pipeline.h"
+#include "ir/text/text.h"
+#include "support.h"
+
+namespace sinter::fusion::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kGoldens = fs::path(SINTER_SOURCE_DIR) / "tests/fusion/goldens";
+constexpr std::string_view kSeparator = "----\n";
+
+struct Case {
+  std::string input;  // as written
+  std::string graph;  // without the context lines
+  std::string expected;
+  Context context;
+  bool print_decisions = false;
+  double tolerance = 2e-6;
+};
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void set_option(Case& test, const std::string& key, const std::string& value) {
+  if (key == "target") {
+    ASSERT_TRUE(value == "cuda" || value == "cpu");
+    test.context.target = value == "cuda" ? cuda_traits() : cpu_traits();
+  } else if (key == "fuse") {
+    test.context.fuse = value != "off";
+  } else if (key == "precision") {
+    test.context.precision = value == "fp16"   ? Precision::kFloat16
+                             : value == "bf16" ? Precision::kBFloat16
+                                               : Precision::kTf32;
+  } else if (key == "print") {
+    test.print_decisions = value == "decisions";
+  } else if (key == "tolerance") {
+    test.tolerance = std::stod(value);
+  } else {
+    FAIL() << "unknown option " << key;
+  }
+}
+
+Case read_case(const fs::path& path) {
+  Case test;
+  test.context.target = cpu_traits();
+  const std::string text = read_file(path);
+  const std::size_t split = text.find(kSeparator);
+  test.input = text.substr(0, split);
+  if (split != std::string::npos) test.expected = text.substr(split + kSeparator.size());
+  std::stringstream lines(test.input);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t equals = line.find('=');
+    if (line.rfind("// ", 0) != 0)
+      test.graph += line + "\n";
+    else if (equals != std::string::npos && line.find(' ', 3) == std::string::npos)
+      set_option(test, line.substr(3, equals - 3), line.substr(equals + 1));
+  }
+  return test;
+}
+
+std::vector<fs::path> golden_files() {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kGoldens))
+    if (entry.path().extension() == ".txt") files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+class Golden : public testing::TestWithParam<fs::path> {};
+
+TEST_P(Golden, Matches) {
+  Case test = read_case(GetParam());
+  const std::string pass = GetParam().parent_path().filename();
+  const ir::Graph before = ir::parse_graph(test.graph);
+  const ir::Graph after = pass == "pipeline" ? run_pipeline(before, test.context).graph
+                                             : run_pass(pass, before, test.context);
+  ir::verify(after);
+  std::string found = ir::print(after);
+  for (const std::string& note : test.context.precision_notes) found += "// " + note + "\n";
+  if (test.print_decisions)
+    for (const Decision& d : test.context.decisions)
+      found += "// " + d.producer + " -> " + d.consumer + ": " + d.reason + "\n";
+  expect_equivalent(before, after, test.tolerance);
+  if (pass == "pipeline") expect_fused(after);
+  if (std::getenv("SINTER_UPDATE_GOLDENS") != nullptr) {
+    std::ofstream(GetParam()) << test.input << kSeparator << found;
+    return;
+  }
+  EXPECT_EQ(found, test.expected) << "in " << GetParam() << "; SINTER_UPDATE_GOLDENS=1 rewrites it";
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()),
+                         [](const testing::TestParamInfo<fs::path>& info) {
+                           return info.param.parent_path().filename().string() + "_" +
+                                  info.param.stem().string();
+                         });
+
+/// The same model as two exporters write it fuses to one graph.
+TEST(Spellings, OldAndNewEncoderAreOneFusedGraph) {
+  for (const TargetTraits& target : {cpu_traits(), cuda_traits()}) {
+    std::vector<ir::Graph> results;
+    for (const char* name : {"encoder_new.txt", "encoder_old.txt"}) {
+      Case test = read_case(kGoldens / "pipeline" / name);
+      test.context.target = target;
+      results.push_back(run_pipeline(ir::parse_graph(test.graph), test.context).graph);
+    }
+    EXPECT_TRUE(ir::structurally_equal(results[0], results[1]))
+        << ir::print(results[0]) << ir::print(results[1]);
+  }
+}
+
+/// No pass goes without goldens.
+TEST(Goldens, CoverEveryPass) {
+  for (const Pass& pass : pipeline())
+    EXPECT_TRUE(fs::is_directory(kGoldens / std::string(pass.name))) << pass.name;
+}
+
+}  // namespace
+}  // namespace sinter::fusion::test

@@ -1,0 +1,228 @@
+#include "random_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <random>
+
+namespace sinter::fusion::test {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+using Ints = std::vector<std::int64_t>;
+
+constexpr DType kType = DType::kFloat64;
+
+class Generator {
+ public:
+  explicit Generator(std::uint64_t seed) : random_(seed), builder_("random") {}
+
+  ir::Graph run(int nodes) {
+    const Dim n = Dim::symbol("n");
+    builder_.range("n", {1, 16, nullptr});
+    pool_ = {builder_.input("x", {kType, {n, 4, 6}}),
+             builder_.input("y", {kType, {n, 4, 6}}),
+             builder_.input("z", {kType, {n, 1, 6}}),
+             builder_.input("v", {kType, {6}}),
+             constant({4, 6}),
+             builder_.scalar(kType, 0.5)};
+    ids_ = builder_.input("ids", {DType::kInt64, {n, 4}});
+    for (int i = 0; i < nodes; ++i) step();
+    // The last value, and now and then others: what several read must then be stored as well.
+    builder_.output("last", pool_.back());
+    for (std::size_t i = 6; i + 1 < pool_.size(); ++i)
+      if (below(8) == 0) builder_.output("value" + std::to_string(i), pool_[i]);
+    return builder_.finish();
+  }
+
+ private:
+  std::size_t below(std::size_t n) { return random_() % n; }
+  ValueId pick() {
+    // Mostly recent values: deep graphs rather than flat ones.
+    const std::size_t recent = std::min<std::size_t>(pool_.size(), 4);
+    return below(3) != 0 ? pool_[pool_.size() - 1 - below(recent)] : pool_[below(pool_.size())];
+  }
+  const Shape& shape(ValueId value) { return builder_.type(value).shape; }
+
+  ValueId constant(Ints dims) {
+    std::int64_t count = 1;
+    for (std::int64_t dim : dims) count *= dim;
+    std::vector<double> values(static_cast<std::size_t>(count));
+    for (double& value : values) value = static_cast<double>(below(2001)) / 1000.0 - 1.0;
+    return builder_.constant(ir::Tensor::from_doubles(kType, std::move(dims), values));
+  }
+
+  void add(std::string_view op, std::vector<ValueId> inputs, ir::Attrs attrs = {}) {
+    ValueId value = builder_.add(op, std::move(inputs), std::move(attrs));
+    pool_.push_back(value);
+  }
+
+  void step() {
+    switch (below(14)) {
+      case 0:
+      case 1:
+      case 2: return unary();
+      case 3:
+      case 4:
+      case 5: return binary();
+      case 6: return select();
+      case 7: return reduce();
+      case 8: return transpose();
+      case 9: return reshape();
+      case 10: return slice_or_concat();
+      case 11: return product();
+      case 12: return gather();
+      default: return composite();
+    }
+  }
+
+  void unary() {
+    // Bounded, so that long chains stay within range.
+    constexpr std::array<std::string_view, 8> ops = {"Tanh", "Sigmoid", "Relu", "Sin",
+                                                     "Neg",  "Abs",     "Gelu", "Erf"};
+    add(ops[below(ops.size())], {pick()});
+  }
+
+  /// Another value that broadcasts with `a`, or `a`.
+  ValueId partner(ValueId a) {
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const ValueId b = pick();
+      const Shape &x = shape(a), &y = shape(b);
+      bool fits = true;
+      for (std::size_t i = 1; fits && i <= std::min(x.size(), y.size()); ++i) {
+        const Dim &p = x[x.size() - i], &q = y[y.size() - i];
+        fits = p == q || p == Dim(1) || q == Dim(1);
+      }
+      if (fits) return b;
+    }
+    return a;
+  }
+
+  void binary() {
+    constexpr std::array<std::string_view, 5> ops = {"Add", "Sub", "Mul", "Max", "Min"};
+    const ValueId a = pick();
+    add(ops[below(ops.size())], {a, partner(a)});
+    if (below(3) == 0) add("Tanh", {pool_.back()});
+  }
+
+  void select() {
+    const ValueId a = pick();
+    const ValueId test = builder_.add("Greater", {a, builder_.scalar(kType, 0)});
+    add("Where", {test, a, partner(a)});
+  }
+
+  void reduce() {
+    constexpr std::array<std::string_view, 4> ops = {"ReduceSum", "ReduceMean", "ReduceMax",
+                                                     "ReduceSumSquare"};
+    const ValueId a = pick();
+    if (shape(a).empty()) return;
+    Ints axes{static_cast<std::int64_t>(below(shape(a).size()))};
+    if (below(4) == 0 && shape(a).size() > 1) {
+      axes.resize(shape(a).size());
+      std::iota(axes.begin(), axes.end(), 0);
+      axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(below(axes.size())));
+    }
+    add(ops[below(ops.size())], {a},
+        {{"axes", axes}, {"keepdims", static_cast<std::int64_t>(below(3) != 0)}});
+    if (below(2) == 0) add("Sub", {pool_.back(), partner(pool_.back())});
+  }
+
+  void transpose() {
+    const ValueId a = pick();
+    Ints perm(shape(a).size());
+    std::iota(perm.begin(), perm.end(), 0);
+    std::shuffle(perm.begin(), perm.end(), random_);
+    if (perm.size() > 1) add("Transpose", {a}, {{"perm", perm}});
+  }
+
+  void reshape() {
+    const ValueId a = pick();
+    Shape to = shape(a);
+    const std::size_t at = to.empty() ? 0 : below(to.size());
+    const auto here = to.begin() + static_cast<std::ptrdiff_t>(at);
+    if (!to.empty() && to[at] == Dim(6) && below(2) == 0) {
+      to[at] = Dim(3);
+      to.insert(here, Dim(2));
+    } else if (at + 1 < to.size()) {
+      to[at] = to[at] * to[at + 1];
+      to.erase(here + 1);
+    } else if (to.size() < 5) {
+      to.insert(here, Dim(1));
+    }
+    add("Reshape", {a}, {{"shape", to}});
+  }
+
+  void slice_or_concat() {
+    const ValueId a = pick();
+    const Shape from = shape(a);
+    if (from.empty()) return;
+    const std::size_t axis = below(from.size());
+    if (below(2) == 0) {
+      const ValueId b = below(2) == 0 ? a : builder_.add("Tanh", {a});
+      add("Concat", {a, b}, {{"axis", static_cast<std::int64_t>(axis)}});
+      return;
+    }
+    if (!from[axis].is_constant() || from[axis].value() < 2) return;
+    Shape starts(from.size(), Dim(0)), to = from;
+    Ints steps(from.size(), 1);
+    if (below(2) == 0) {
+      starts[axis] = Dim(1);
+      to[axis] = from[axis] - Dim(1);
+    } else {
+      starts[axis] = from[axis] - Dim(1);
+      steps[axis] = -1;
+    }
+    add("Slice", {a}, {{"starts", starts}, {"steps", steps}, {"shape", to}});
+  }
+
+  void product() {
+    const ValueId a = pick();
+    const Shape from = shape(a);
+    if (from.size() < 2 || !from.back().is_constant()) return;
+    const std::int64_t columns = below(2) == 0 ? 6 : 4;
+    if (below(3) == 0) {
+      Ints perm(from.size());
+      std::iota(perm.begin(), perm.end(), 0);
+      std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+      add("MatMul", {a, builder_.add("Transpose", {a}, {{"perm", perm}})});
+    } else {
+      add("MatMul", {a, constant({from.back().value(), columns})});
+      if (below(2) == 0) add("Add", {pool_.back(), constant({columns})});
+      if (below(3) == 0) add("Mul", {pool_.back(), builder_.scalar(kType, 0.25)});
+      if (below(3) == 0) add("Add", {pool_.back(), partner(pool_.back())});
+    }
+    add(below(2) == 0 ? "Tanh" : "Relu", {pool_.back()});
+  }
+
+  void gather() {
+    const ValueId a = pick();
+    if (shape(a).empty() || !shape(a)[0].is_constant() || shape(a)[0].value() < 2 ||
+        shape(a).size() > 2)
+      return;
+    add("Gather", {a, ids_}, {{"axis", std::int64_t{0}}});
+  }
+
+  void composite() {
+    const ValueId a = pick();
+    if (shape(a).empty() || !shape(a).back().is_constant()) return;
+    const auto axis = static_cast<std::int64_t>(shape(a).size() - 1);
+    if (below(2) == 0)
+      add("Softmax", {a}, {{"axis", axis}});
+    else
+      add("LayerNorm", {a, constant({shape(a).back().value()})},
+          {{"axis", axis}, {"epsilon", 1e-3}});
+  }
+
+  std::mt19937_64 random_;
+  ir::GraphBuilder builder_;
+  std::vector<ValueId> pool_;
+  ValueId ids_;
+};
+
+}  // namespace
+
+ir::Graph random_graph(std::uint64_t seed, int nodes) { return Generator(seed).run(nodes); }
+
+}  // namespace sinter::fusion::test

@@ -1,0 +1,143 @@
+#include "support.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+
+namespace sinter::fusion::test {
+
+using ir::Graph;
+using ir::Node;
+using ir::OpKind;
+using ir::Tensor;
+
+ir::Bindings small_sizes(const Graph& graph) {
+  ir::Bindings sizes;
+  std::int64_t next = 2;
+  const auto add = [&](const std::string& symbol) {
+    if (sizes.count(symbol) != 0) return;
+    const auto range = graph.ranges().find(symbol);
+    const std::int64_t low = range == graph.ranges().end() ? 1 : range->second.min;
+    const std::int64_t high = range == graph.ranges().end() ? 64 : range->second.max;
+    sizes[symbol] = std::clamp(next, low, high);
+    next = next == 2 ? 5 : next + 2;
+  };
+  for (ir::ValueId input : graph.inputs())
+    for (const ir::Dim& dim : graph.type(input).shape)
+      for (const std::string& symbol : dim.symbols()) add(symbol);
+  return sizes;
+}
+
+std::vector<Tensor> random_inputs(const Graph& graph, std::uint64_t seed) {
+  const ir::Bindings sizes = small_sizes(graph);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<Tensor> inputs;
+  for (ir::ValueId input : graph.inputs()) {
+    const ir::TensorType& type = graph.type(input);
+    std::vector<std::int64_t> shape;
+    std::int64_t count = 1;
+    for (const ir::Dim& dim : type.shape) {
+      shape.push_back(dim.evaluate(sizes));
+      count *= shape.back();
+    }
+    std::vector<double> values(static_cast<std::size_t>(count));
+    for (double& value : values)
+      value = is_float(type.dtype) ? normal(random) : static_cast<double>(random() % 2);
+    inputs.push_back(Tensor::from_doubles(type.dtype, shape, values));
+  }
+  return inputs;
+}
+
+double relative_error(const Tensor& found, const Tensor& expected) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (found.dtype() != expected.dtype() || found.shape() != expected.shape()) return kInfinity;
+  double largest = 0, error = 0;
+  for (std::int64_t i = 0; i < found.element_count(); ++i) {
+    const double a = found.at(i), b = expected.at(i);
+    if (std::isnan(a) != std::isnan(b)) return kInfinity;
+    if (std::isnan(a) || a == b) continue;
+    if (std::isinf(a) || std::isinf(b)) return kInfinity;
+    largest = std::max(largest, std::abs(b));
+    error = std::max(error, std::abs(a - b));
+  }
+  return error == 0 ? 0 : error / std::max(largest, 1e-300);
+}
+
+void expect_equivalent(const Graph& before, const Graph& after, double tolerance,
+                       std::uint64_t seed) {
+  ir::verify(after);
+  const auto inputs = random_inputs(before, seed);
+  const ir::EvaluateOptions wide{.keep_wide = true, .on_node = {}};
+  const auto expected = ir::evaluate(before, inputs, wide);
+  const auto found = ir::evaluate(after, inputs, wide);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_LE(relative_error(found[i], expected[i]), tolerance)
+        << "output '" << before.output_names()[i] << "'\nbefore:\n"
+        << ir::print(before) << "\nafter:\n"
+        << ir::print(after);
+}
+
+Graph run_pass(std::string_view name, const Graph& graph, Context& context) {
+  for (const Pass& pass : pipeline())
+    if (pass.name == name) return pass.run(graph, context);
+  ADD_FAILURE() << "no pass '" << name << "'";
+  return graph;
+}
+
+namespace {
+
+void expect_family(const Node& node) {
+  const std::string& family = node.attrs.get_string("family");
+  const Graph& body = *node.body;
+  std::set<std::string> reduced;
+  for (const Node& inner : body.nodes()) {
+    switch (inner.op->kind) {
+      case OpKind::kPointwise: break;
+      case OpKind::kView: break;
+      case OpKind::kReduce: {
+        EXPECT_EQ(family, "reduction");
+        std::string space = ir::to_string(body.type(inner.inputs[0]).shape);
+        for (std::int64_t axis : inner.attrs.get_ints("axes")) space += "/" + std::to_string(axis);
+        reduced.insert(space);
+        break;
+      }
+      case OpKind::kIndexed:
+        EXPECT_EQ(inner.op->name, "Gather");
+        EXPECT_EQ(body.producer(inner.inputs[0]), nullptr) << "gathers from a computed value";
+        break;
+      case OpKind::kLibrary:
+        EXPECT_EQ(family, inner.op->name == "MatMul" ? "matmul" : "conv");
+        break;
+      default: ADD_FAILURE() << inner.op->name << " within a fused node";
+    }
+  }
+  if (family == "reduction") {
+    EXPECT_EQ(reduced.size(), 1u) << "reductions over several spaces in one region";
+  }
+  if (family == "pointwise") {
+    for (ir::ValueId output : body.outputs())
+      EXPECT_EQ(body.type(output).shape, body.type(body.outputs()[0]).shape);
+  }
+}
+
+}  // namespace
+
+void expect_fused(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name == "Reshape") continue;
+    ASSERT_EQ(node.op->kind, OpKind::kFused) << node.op->name << "\n" << ir::print(graph);
+    SCOPED_TRACE(ir::print(*node.body));
+    expect_family(node);
+  }
+}
+
+}  // namespace sinter::fusion::test

@@ -1,0 +1,31 @@
+// What the tests of fusion share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fusion/pipeline.h"
+#include "ir/graph.h"
+#include "ir/tensor.h"
+
+namespace sinter::fusion::test {
+
+/// Every symbol of `graph` as a small size within its range, different ones for different symbols.
+ir::Bindings small_sizes(const ir::Graph& graph);
+/// Seeded inputs of those sizes: normal deviates, integers 0 and 1.
+std::vector<ir::Tensor> random_inputs(const ir::Graph& graph, std::uint64_t seed);
+/// The largest difference of two results, relative to the largest value; infinity if a NaN, a type
+/// or a shape differs.
+double relative_error(const ir::Tensor& found, const ir::Tensor& expected);
+/// EXPECTs that both graphs compute the same from random inputs, and both are valid.
+void expect_equivalent(const ir::Graph& before, const ir::Graph& after, double tolerance,
+                       std::uint64_t seed = 1);
+
+/// Runs the pass called `name` alone.
+ir::Graph run_pass(std::string_view name, const ir::Graph& graph, Context& context);
+
+/// EXPECTs what codegen relies on: fused nodes and reshapes only, families within their contract.
+void expect_fused(const ir::Graph& graph);
+
+}  // namespace sinter::fusion::test
