@@ -9,7 +9,7 @@
 #include <thread>
 
 #ifdef SINTER_WITH_CUDA
-#include "codegen/cuda/nvrtc.h"
+#include "codegen/cuda/nvrtc_info.h"
 #include "graphs/device.h"
 #include "graphs/driver.h"
 #include "runtime/cuda/device_info.h"
