@@ -247,6 +247,13 @@ double Session::time_compute(bool cold) {
   return impl_->executor->time_compute(cold);
 }
 
+TransferTimes Session::time_transfers() {
+  const Impl::Use use(impl_.get());
+  if (!impl_->has_run) throw Error(ErrorCode::kUsage, "time_transfers before the first run");
+  if (impl_->running) impl_->await();
+  return impl_->executor->time_transfers();
+}
+
 std::vector<StepTime> Session::profile() {
   const Impl::Use use(impl_.get());
   if (!impl_->has_run) throw Error(ErrorCode::kUsage, "profile before the first run");

@@ -285,14 +285,22 @@ void CudaExecutor::put_compute(const BoundRun& run, CUstream stream) const {
   for (const BoundStep& step : run.steps) step.launch(driver(), stream);
 }
 
-void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
+void CudaExecutor::put_uploads(const BoundRun& run, CUstream stream) const {
   for (const RegionCopy& copy : run.uploads)
     driver().memcpy_htod_async(in_.device_base() + copy.offset, in_.host_base() + copy.offset,
                                copy.bytes, stream);
-  put_compute(run, stream);
+}
+
+void CudaExecutor::put_downloads(const BoundRun& run, CUstream stream) const {
   for (const RegionCopy& copy : run.downloads)
     driver().memcpy_dtoh_async(out_.host_base() + copy.offset, out_.device_base() + copy.offset,
                                copy.bytes, stream);
+}
+
+void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
+  put_uploads(run, stream);
+  put_compute(run, stream);
+  put_downloads(run, stream);
 }
 
 void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* stream) {

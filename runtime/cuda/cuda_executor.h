@@ -51,6 +51,7 @@ class CudaExecutor final : public Executor {
   MemoryAccount memory() const override;
   std::size_t launches() const override;
   double time_compute(bool cold) override;
+  TransferTimes time_transfers() override;
   std::vector<StepTime> profile() override;
 
  private:
@@ -71,6 +72,8 @@ class CudaExecutor final : public Executor {
   /// After memory has moved: what was bound to its addresses is void.
   void forget_bound();
 
+  void put_uploads(const BoundRun& run, CUstream stream) const;
+  void put_downloads(const BoundRun& run, CUstream stream) const;
   void put_all(const BoundRun& run, CUstream stream) const;
   void put_compute(const BoundRun& run, CUstream stream) const;
   void start_compute(BoundRun& run);

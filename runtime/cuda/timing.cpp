@@ -55,6 +55,21 @@ double CudaExecutor::time_compute(bool cold) {
   return stop.microseconds_since(start);
 }
 
+TransferTimes CudaExecutor::time_transfers() {
+  const Context::Scope scope(*plan_->context());
+  const BoundRun& run = last_run("time_transfers");
+  CUstream stream = stream_.handle();
+  const Event start(plan_->context(), true), middle(plan_->context(), true), stop(plan_->context(), true);
+  flush_.flush(stream);
+  start.record(stream);
+  put_uploads(run, stream);
+  middle.record(stream);
+  put_downloads(run, stream);
+  stop.record(stream);
+  stop.synchronize();
+  return {middle.microseconds_since(start), stop.microseconds_since(middle)};
+}
+
 std::vector<StepTime> CudaExecutor::profile() {
   constexpr int kRepeats = 5;
   // A flush takes at least as long as queueing this many steps with their events.
