@@ -47,7 +47,7 @@ void add_wheel_folders(std::vector<std::string>& folders, const fs::path& enviro
 }
 
 void* open_library(const std::string& path, std::vector<std::string>& tried) {
-  if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;
+  if (void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL)) return handle;
   const char* reason = dlerror();
   tried.push_back(reason ? reason : path);
   return nullptr;

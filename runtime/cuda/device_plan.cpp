@@ -125,6 +125,12 @@ DevicePlan::DevicePlan(const CudaEnvironment& environment,
     library_ = std::make_shared<const CublasLtHandle>(environment.load_cublaslt());
 }
 
+DevicePlan::~DevicePlan() {
+  // The library's handle belongs to the context that was current when it was made.
+  const auto scope = context_->scope_nothrow();
+  library_.reset();
+}
+
 void DevicePlan::load_kernels() {
   const fb::PlanT& plan = plan_->meta;
   const std::size_t architecture = choose_architecture(plan.architectures, context_->properties());

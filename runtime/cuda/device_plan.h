@@ -43,6 +43,8 @@ class DevicePlan {
       const CudaEnvironment& environment, const std::shared_ptr<const plan::PlanData>& plan,
       int device);
 
+  ~DevicePlan();
+
   const plan::PlanData& plan() const { return *plan_; }
   const graphs::ContextPtr& context() const { return context_; }
   /// Null if the plan has no matrix products.

@@ -241,6 +241,20 @@ graph @main(%x: T[batch, seq, 64], %r: T[batch, seq, 96]) ranges {batch: 1..64, 
   return y = %y
 })",
        kBatchSizes},
+      {"matmul_bias_stored_transposed", R"(
+graph @main(%x: T[batch, seq, 64]) ranges {batch: 1..64, seq: 1..512} {
+  %w = const T[64, 96] random(1)
+  %b = const T[96] random(2)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %y = Transpose(%s) {perm = [0, 2, 1]}
+  %h = Reshape(%s) {shape = [batch, seq, 4, 24]}
+  %z = Transpose(%h) {perm = [0, 2, 1, 3]}
+  %q = MatMul(%x, %w)
+  %t = Transpose(%q) {perm = [0, 2, 1]}
+  return y = %y, z = %z, t = %t
+})",
+       kBatchSizes},
       {"matmul_scaled", R"(
 graph @main(%x: T[batch, seq, 64], %y: T[batch, 64, seq]) ranges {batch: 1..64, seq: 1..512} {
   %scale = const T[] {0.125}

@@ -285,7 +285,8 @@ CUresult event_elapsed_time(float* milliseconds, CUevent start, CUevent stop) {
 
 CUresult module_load_data(CUmodule* module, const void* image) {
   ENTER_CONTEXT("cuModuleLoadData");
-  if (std::memcmp(image, "cubin", 5) != 0) return CUDA_ERROR_INVALID_IMAGE;
+  if (std::memcmp(image, "cubin", 5) != 0 && std::memcmp(image, "\177ELF", 4) != 0)
+    return CUDA_ERROR_INVALID_IMAGE;
   ++fake().modules;
   *module = reinterpret_cast<CUmodule>(new FakeModule);
   return CUDA_SUCCESS;

@@ -237,13 +237,13 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
   };
   if (rows(call.a, call.desc.transa) != call.d.rows ||
       cols(call.b, call.desc.transb) != call.d.cols ||
-      cols(call.a, call.desc.transa) != rows(call.b, call.desc.transb) || call.a.type != CUDA_R_32F)
+      cols(call.a, call.desc.transa) != rows(call.b, call.desc.transb))
     return CUBLAS_STATUS_INVALID_VALUE;
   fake().put(reinterpret_cast<CUstream>(stream), CU_GRAPH_NODE_TYPE_KERNEL, [call] {
     ++fake_cublaslt().matmuls;
     fake_cublaslt().algorithms_run.push_back(call.algorithm.id);
     fake().clock += call.algorithm.microseconds;
-    compute(call);
+    if (call.a.type == CUDA_R_32F && call.d.type == CUDA_R_32F) compute(call);
   });
   return CUBLAS_STATUS_SUCCESS;
 }
