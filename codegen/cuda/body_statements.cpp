@@ -53,11 +53,23 @@ std::string BodyWriter::buffer_type_name(std::size_t i) const {
   return storage_name(analysis_.buffer_type(analysis_.access(analysis_.instr(i).access).buffer));
 }
 
-std::string BodyWriter::pointer(std::uint32_t access) const { return pointers_[access]; }
+/// Where in the loop an access is, counted from its pointer: " + i1 * 4".
+std::string BodyWriter::loop_address(std::uint32_t access) const {
+  return index_.address(analysis_.access(access), layout_.thread_dims, false);
+}
 
-std::string BodyWriter::element_index(std::uint32_t access) const {
-  const std::string index = index_.address(analysis_.access(access), layout_.thread_dims, false);
-  return index.empty() ? "0" : index;
+/// The one element that a load or store is about: "p0[i1 * 4]".
+std::string BodyWriter::element(std::size_t i) const {
+  const std::uint32_t a = analysis_.instr(i).access;
+  const auto& access = analysis_.access(a);
+  const bool loop = in_loop(i);
+  const DimSet all = analysis_.outer_dims() | analysis_.inner_dims();
+  std::string place = loop ? loop_address(a)
+                           : index_.address(access, all, true) + index_.address(access, all, false);
+  if (place.empty()) place = " + 0";
+  const bool negative = place.starts_with(" - ");
+  return fmt::format("{}[{}{}]", loop ? pointers_[a] : args_.buffer(access.buffer),
+                     negative ? "-" : "", place.substr(3));
 }
 
 /// The bits that a load reads: an element, or if `whole` a vector.
@@ -65,18 +77,9 @@ std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   const auto& instr = analysis_.instr(i);
   const auto& access = analysis_.access(instr.access);
   const DType type = analysis_.buffer_type(access.buffer);
-  std::string from, place;
-  if (in_loop(i)) {
-    from = pointer(instr.access);
-    place = element_index(instr.access);
-  } else {
-    from = args_.buffer(access.buffer);
-    place = index_.address(access, analysis_.outer_dims() | analysis_.inner_dims(), true);
-    if (place.empty()) place = "0";
-  }
-  std::string value =
-      whole ? fmt::format("load<{}>({}{})", vector(), from, place == "0" ? "" : " + " + place)
-            : fmt::format("{}[{}]", from, place);
+  const std::string value = whole ? fmt::format("load<{}>({}{})", vector(), pointers_[instr.access],
+                                                loop_address(instr.access))
+                                  : element(i);
   const std::string guards = index_.guards(access);
   if (guards.empty()) return value;
   std::string fill =
@@ -168,19 +171,12 @@ std::string BodyWriter::stored_value(std::size_t i) const {
 }
 
 void BodyWriter::store_scalar(std::size_t i) {
-  const auto& instr = analysis_.instr(i);
-  const auto& access = analysis_.access(instr.access);
   const bool loop = in_loop(i);
-  std::string place =
-      loop ? element_index(instr.access)
-           : index_.address(access, analysis_.outer_dims() | analysis_.inner_dims(), true);
-  if (place.empty()) place = "0";
   std::string condition = layout_.live_row;
   if (!loop && !layout_.leader.empty())
     condition += (condition.empty() ? "" : " && ") + layout_.leader;
-  code_.line(fmt::format("{}{}[{}] = narrow<{}>({});",
-                         condition.empty() ? "" : fmt::format("if ({}) ", condition),
-                         loop ? pointer(instr.access) : args_.buffer(access.buffer), place,
+  code_.line(fmt::format("{}{} = narrow<{}>({});",
+                         condition.empty() ? "" : fmt::format("if ({}) ", condition), element(i),
                          buffer_type_name(i), stored_value(i)));
 }
 

@@ -89,7 +89,7 @@ void BodyWriter::declare_pointers(int stage) {
     const std::string start = index_.address(access, layout_.thread_dims, true);
     pointers_[instr.access] = start.empty() ? buffer : fmt::format("p{}", instr.access);
     if (!start.empty())
-      code_.line(fmt::format("{}{}* p{} = {} + {};",
+      code_.line(fmt::format("{}{}* p{} = {}{};",
                              analysis_.is_written(access.buffer) ? "" : "const ",
                              buffer_type_name(i), instr.access, buffer, start));
   }
@@ -261,8 +261,8 @@ void BodyWriter::vector_stores(const InstrSet& needed) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
     if (!needed[i] || instr.kind != InstrKind::Store || !per_element(i) || !is_vector(i)) continue;
-    const std::string index = element_index(instr.access);
-    code_.line(fmt::format("{}store({} + {}, t{});", live, pointer(instr.access), index, i));
+    code_.line(fmt::format("{}store({}{}, t{});", live, pointers_[instr.access],
+                           loop_address(instr.access), i));
   }
 }
 

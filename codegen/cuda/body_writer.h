@@ -58,8 +58,8 @@ class BodyWriter {
   std::string value_expression(std::size_t i) const;
   std::string raw_expression(std::size_t i, bool whole) const;
   std::string widened(std::size_t i, const std::string& raw) const;
-  std::string pointer(std::uint32_t access) const;
-  std::string element_index(std::uint32_t access) const;
+  std::string loop_address(std::uint32_t access) const;
+  std::string element(std::size_t i) const;
   std::string op_expression(std::size_t i) const;
   std::string stored_value(std::size_t i) const;
   std::string buffer_type_name(std::size_t i) const;

@@ -21,9 +21,16 @@ bool uses(const std::string& line, const std::string& name) {
 
 void CodeText::line(std::string_view text) {
   // Preprocessor lines start at the margin, as is the custom.
-  std::string line(text.starts_with('#') ? 0 : static_cast<std::size_t>(indent_) * 2, ' ');
-  line.append(text);
-  lines_.push_back(std::move(line));
+  const std::string indent(text.starts_with('#') ? 0 : static_cast<std::size_t>(indent_) * 2, ' ');
+  const std::size_t then = text.find(" ? "), otherwise = text.rfind(" : ");
+  if (indent.size() + text.size() > 100 && then != text.npos && otherwise != text.npos) {
+    for (const std::string_view part :
+         {text.substr(0, then), text.substr(then, otherwise - then), text.substr(otherwise)})
+      lines_.push_back(indent + std::string(part.data() == text.data() ? "" : "   ") +
+                       std::string(part));
+    return;
+  }
+  lines_.push_back(indent + std::string(text));
 }
 
 CodeText::Scope& CodeText::declaring_scope() {

@@ -93,7 +93,10 @@ std::string IndexPrinter::node(std::uint32_t index, bool wide) const {
   }
   const std::string a = this->node(node.a(), wide), b = this->node(node.b(), wide);
   switch (node.op()) {
-    case ExprOp::Add: return fmt::format("({} + {})", a, b);
+    case ExprOp::Add:
+      if (b.starts_with("(-") && b.find_first_not_of("0123456789", 2) + 1 == b.size())
+        return fmt::format("({} - {})", a, b.substr(2, b.size() - 3));
+      return fmt::format("({} + {})", a, b);
     case ExprOp::Sub: return fmt::format("({} - {})", a, b);
     case ExprOp::Mul: return fmt::format("{} * {}", a, b);
     case ExprOp::Min: return fmt::format("minimum({}, {})", a, b);
@@ -130,12 +133,11 @@ std::string IndexPrinter::address(const plan::fb::AccessT& access, DimSet dims, 
     products.push_back({d, access.strides[d]});
     include(combine(ExprOp::Mul, {0, indices_[d].max}, bounds_of_expression(access.strides[d])));
   }
-  if (inside) include(bounds_of_expression(access.offset));
+  const bool with_offset = has_inside_terms(access, dims) == inside;
+  if (with_offset) include(bounds_of_expression(access.offset));
   const bool wide = !(fits && sum.narrow());
 
   std::vector<std::string> terms;
-  if (inside && analysis_.exprs().dim(access.offset) != ir::Dim(0))
-    terms.push_back(args_.expression(access.offset));
   for (const Product& product : products) {
     const LoopIndex& index = indices_[product.d];
     const std::string text = wide && !index.wide ? fmt::format("i64({})", index.text) : index.text;
@@ -156,7 +158,27 @@ std::string IndexPrinter::address(const plan::fb::AccessT& access, DimSet dims, 
     if (((analysis_.node_dims(n) & ~dims) == 0) != inside) continue;
     terms.push_back(node(n, !node_is_narrow(n)));
   }
-  return fmt::format("{}", fmt::join(terms, " + "));
+  if (with_offset && analysis_.exprs().dim(access.offset) != ir::Dim(0))
+    terms.push_back(args_.expression(access.offset));
+  std::string text;
+  for (const std::string& term : terms)  // "(-32)" is a negative literal
+    text += term.starts_with("(-") && term.find(')') + 1 == term.size()
+                ? " - " + term.substr(2, term.size() - 3)
+                : " + " + term;
+  return text;
+}
+
+bool IndexPrinter::has_inside_terms(const plan::fb::AccessT& access, DimSet dims) const {
+  const DimSet varying = analysis_.outer_dims() | analysis_.inner_dims();
+  for (std::size_t d = 0; d < analysis_.rank(); ++d)
+    if ((varying & dims & dim_bit(d)) != 0 &&
+        analysis_.exprs().dim(access.strides[d]) != ir::Dim(0))
+      return true;
+  for (const auto& gather : access.gathers)
+    if ((analysis_.value(gather.value()).dims & ~dims) == 0) return true;
+  for (std::uint32_t n : access.nonaffine)
+    if ((analysis_.node_dims(n) & ~dims) == 0) return true;
+  return false;
 }
 
 std::string IndexPrinter::guards(const plan::fb::AccessT& access) const {
@@ -165,8 +187,11 @@ std::string IndexPrinter::guards(const plan::fb::AccessT& access) const {
     const bool wide =
         !node_is_narrow(guard.index()) || !bounds_of_expression(guard.extent()).narrow();
     const std::string extent = args_.expression(guard.extent());
-    all.push_back(fmt::format("within({}, {})", node(guard.index(), wide),
-                              wide ? fmt::format("i64({})", extent) : extent));
+    std::string index = node(guard.index(), wide);
+    const ExprOp op = analysis_.program().index_nodes[guard.index()].op();
+    if (op == ExprOp::Add || op == ExprOp::Sub) index = index.substr(1, index.size() - 2);
+    all.push_back(
+        fmt::format("within({}, {})", index, wide ? fmt::format("i64({})", extent) : extent));
   }
   return fmt::format("{}", fmt::join(all, " && "));
 }

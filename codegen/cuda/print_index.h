@@ -31,6 +31,7 @@ class IndexPrinter {
   std::string guards(const plan::fb::AccessT& access) const;
 
  private:
+  bool has_inside_terms(const plan::fb::AccessT& access, DimSet dims) const;
   struct Bounds {
     std::optional<std::int64_t> low, high;
     bool narrow() const { return low && high && *low > INT32_MIN && *high <= INT32_MAX; }

@@ -96,13 +96,16 @@ std::string print_constant(DType type, double float_value, std::int64_t int_valu
     case DType::kBool: return int_value != 0 ? "true" : "false";
     case DType::kInt32:
       return int_value == INT32_MIN ? "i32(-2147483647 - 1)" : int_literal(int_value);
-    case DType::kInt64: return fmt::format("i64({})", int_literal(int_value));
     case DType::kUInt64: return fmt::format("{}ULL", static_cast<std::uint64_t>(int_value));
     case DType::kUInt32: return fmt::format("{}u", static_cast<std::uint32_t>(int_value));
     case DType::kInt8:
     case DType::kInt16:
+    case DType::kInt64:
     case DType::kUInt8:
-    case DType::kUInt16: return fmt::format("{}({})", compute_name(type), int_literal(int_value));
+    case DType::kUInt16: {
+      const std::string literal = int_literal(int_value);
+      return compute_name(type) + (literal.front() == '(' ? literal : "(" + literal + ")");
+    }
     default: return print_float(compute_type(type), float_value);
   }
 }

@@ -133,6 +133,7 @@ bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
     double words;  // registers to spend on elements
   };
   for (const Tier tier : {Tier{32, words}, Tier{32, kWarpRowWords}, Tier{256, kBlockRowWords}}) {
+    if (vectors.vector == 1 && tier.words == words) continue;  // few rows are that short
     int unroll = std::clamp(static_cast<int>(tier.words / words), 1, 16);
     std::int64_t bound = std::int64_t{tier.lanes} * unroll * vectors.vector;
     const bool last = longest && *longest <= bound;

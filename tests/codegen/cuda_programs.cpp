@@ -1,6 +1,8 @@
 #ifdef SINTER_WITH_CUDA
 #include "cuda_programs.h"
 
+#include "codegen/lowering/loop_lowering.h"
+
 namespace sinter::test {
 
 using ir::Dim;
@@ -119,8 +121,21 @@ codegen::KernelRequest ProgramBuilder::request(const std::string& name) const {
   request.program = &program;
   request.name = name;
   request.origins = {"/" + name + " (Test)"};
-  request.buffer_types = types;
+  for (const std::uint32_t buffer : program.buffers) request.buffer_types.push_back(types[buffer]);
   return request;
+}
+
+ProgramBuilder lowered_program(codegen::ExprTable& exprs, const ir::Graph& body) {
+  ProgramBuilder p(exprs, {}, 0);
+  std::vector<std::uint32_t> inputs, outputs;
+  const auto add = [&](ir::ValueId value, std::vector<std::uint32_t>& list) {
+    const ir::TensorType& type = body.type(value);
+    list.push_back(p.buffer(type.dtype, ir::element_count(type.shape)));
+  };
+  for (const auto& input : body.inputs()) add(input, inputs);
+  for (const auto& output : body.outputs()) add(output, outputs);
+  p.program = codegen::lower_region(body, inputs, outputs, exprs);
+  return p;
 }
 
 ProgramBuilder layer_norm(codegen::ExprTable& exprs, const Dim& rows, const Dim& columns,

@@ -11,6 +11,7 @@
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/lowering/expr_table.h"
 #include "ir/dim.h"
+#include "ir/graph.h"
 
 namespace sinter::test {
 
@@ -63,6 +64,9 @@ class ProgramBuilder {
   std::uint32_t add(plan::fb::InstrT instr);
   codegen::ExprTable* exprs_;
 };
+
+/// The lowered body of a region, in graph text.
+ProgramBuilder lowered_program(codegen::ExprTable& exprs, const ir::Graph& body);
 
 /// y = relu(layernorm(x) * scale + bias) + x over rows of `columns`.
 ProgramBuilder layer_norm(codegen::ExprTable& exprs, const ir::Dim& rows, const ir::Dim& columns,

@@ -1,0 +1,261 @@
+// Compilation with NVRTC: needs the CUDA toolkit's library, but no GPU.
+#ifdef SINTER_WITH_CUDA
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+#include <unistd.h>
+
+#include "codegen/cuda/kernel_cache.h"
+#include "codegen/cuda/nvrtc_loader.h"
+#include "cuda_programs.h"
+#include "cuda_random_programs.h"
+
+namespace sinter::test {
+namespace {
+
+namespace fs = std::filesystem;
+using codegen::CompiledKernel;
+using testing::HasSubstr;
+
+const std::vector<std::string> kHopper = {"sm_90"};
+
+std::vector<std::vector<CompiledKernel>> compile(const std::vector<std::string>& sources,
+                                                 const std::vector<std::string>& architectures,
+                                                 const std::string& cache = "") {
+  codegen::NvrtcOptions options;
+  options.cache_dir = cache;
+  codegen::NvrtcStats stats;
+  return codegen::compile_cuda(sources, architectures, options, stats);
+}
+
+std::string copy_source(const std::string& name = "copy") {
+  codegen::ExprTable exprs{ir::Ranges{}};
+  ProgramBuilder p(exprs, {1024}, 0);
+  p.store(p.dense(DType::kFloat16, {0}), p.load(p.dense(DType::kFloat32, {0})));
+  return codegen::emit_cuda(p.request(name), exprs).source;
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string pattern = (fs::temp_directory_path() / "sinter-test-XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    path = pattern;
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string path;
+
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> all;
+    for (const auto& entry : fs::recursive_directory_iterator(path))
+      if (entry.is_regular_file()) all.push_back(entry.path());
+    return all;
+  }
+};
+
+TEST(Nvrtc, CompilesEveryKindOfKernelForEveryArchitecture) {
+  codegen::ExprTable exprs({{"s", {1, 4096, nullptr}}, {"t", {1, INT64_MAX, nullptr}}});
+  const ir::Dim s = ir::Dim::symbol("s"), t = ir::Dim::symbol("t");
+  std::vector<std::string> sources;
+  const auto add = [&](const ProgramBuilder& p) {
+    sources.push_back(
+        codegen::emit_cuda(p.request(fmt::format("kernel_{}", sources.size())), exprs).source);
+  };
+  for (DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    add(layer_norm(exprs, 8192, 4096, type));
+    add(layer_norm(exprs, t, 384, type));
+    add(masked_softmax(exprs, t, ir::Dim(12) * s, s, type));
+  }
+  for (std::uint64_t seed = 0; seed < 16; ++seed) add(random_program(exprs, seed));
+  const auto results = compile(sources, {"sm_80", "sm_90", "sm_100"});
+  ASSERT_EQ(results.size(), sources.size());
+  for (const auto& result : results) {
+    ASSERT_EQ(result.size(), 3u);
+    for (const CompiledKernel& kernel : result) EXPECT_GT(kernel.cubin.size(), 100u);
+    EXPECT_NE(result[0].cubin, result[1].cubin);
+  }
+}
+
+/// Host and device take different branches in device/*.cuh: every operator must compile on both.
+TEST(Nvrtc, CompilesEveryOperatorInEveryType) {
+  codegen::ExprTable exprs{ir::Ranges{}};
+  std::vector<std::string> sources;
+  for (int type_code = 0; type_code < kDTypeCount; ++type_code) {
+    const auto type = static_cast<DType>(type_code);
+    const DType compute = compute_type(type);
+    ProgramBuilder p(exprs, {64}, 0);
+    const auto a = p.load(p.dense(type, {0})), b = p.load(p.dense(type, {0}));
+    const auto c = p.load(p.dense(DType::kBool, {0}));
+    const auto store = [&](std::uint32_t value) {
+      p.store(p.dense(p.type_of(value) == compute ? type : p.type_of(value), {0}), value);
+    };
+    for (int code = 0; code < kScalarOpCount; ++code) {
+      const auto op = static_cast<ScalarOp>(code);
+      const bool logical = op >= ScalarOp::kAnd && op <= ScalarOp::kNot;
+      const bool arithmetic = op <= ScalarOp::kCos || op >= ScalarOp::kIsNan;
+      const bool floats = (op >= ScalarOp::kSqrt && op <= ScalarOp::kCos) ||
+                          op == ScalarOp::kIsNan || op == ScalarOp::kIsInf;
+      if (op == ScalarOp::kCast || logical != (type == DType::kBool && logical) ||
+          (type == DType::kBool && arithmetic) || (floats && !is_float(type)))
+        continue;
+      if (op == ScalarOp::kSelect)
+        store(p.op(op, compute, {c, a, b}));
+      else
+        store(arity_of(op) == 1 ? p.op(op, {a}) : p.op(op, {a, b}));
+    }
+    for (int to = 0; to < kDTypeCount; ++to)
+      store(p.op(ScalarOp::kCast, compute_type(static_cast<DType>(to)), {a}));
+    sources.push_back(
+        codegen::emit_cuda(p.request(fmt::format("operators_{}", to_string(type))), exprs).source);
+    ProgramBuilder r(exprs, {64, 300}, 1);
+    const auto x = r.load(r.dense(type, {0, 1}));
+    for (Combine combine : {Combine::kSum, Combine::kProd, Combine::kMax, Combine::kMin})
+      r.store(r.dense(type, {0}), r.reduce(combine, x));
+    sources.push_back(
+        codegen::emit_cuda(r.request(fmt::format("reductions_{}", to_string(type))), exprs).source);
+  }
+  EXPECT_EQ(compile(sources, kHopper).size(), sources.size());
+}
+
+TEST(Nvrtc, SameSourceGivesSameCode) {
+  EXPECT_EQ(compile({copy_source()}, kHopper)[0][0].cubin,
+            compile({copy_source("other"), copy_source()}, kHopper)[1][0].cubin);
+}
+
+TEST(Nvrtc, EqualSourcesCompileOnce) {
+  std::size_t total = 0;
+  codegen::NvrtcOptions options;
+  options.progress = [&](std::size_t done, std::size_t all) {
+    EXPECT_LE(done, all);
+    total = all;
+  };
+  codegen::NvrtcStats stats;
+  const std::vector<std::string> sources(5, copy_source());
+  const auto results = codegen::compile_cuda(sources, kHopper, options, stats);
+  EXPECT_EQ(total, 1u);
+  EXPECT_EQ(results[4][0].cubin, results[0][0].cubin);
+  EXPECT_GE(stats.version, 12000);
+}
+
+TEST(Nvrtc, UnknownArchitecture) {
+  try {
+    compile({copy_source()}, {"sm_12345"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("'sm_12345' is unknown to NVRTC"));
+    EXPECT_THAT(error.what(), HasSubstr("sm_90"));
+  }
+}
+
+TEST(Nvrtc, FailureLeavesAStandaloneReproducer) {
+  std::string source = copy_source();
+  source.replace(source.find("load<"), 5, "laod<");
+  std::string message;
+  try {
+    compile({copy_source("fine"), source}, kHopper);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    message = error.what();
+  }
+  EXPECT_THAT(message, HasSubstr("laod"));
+  const std::size_t start = message.find("Reproducer: ") + 12;
+  const std::string path = message.substr(start, message.find('\n', start) - start);
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("nvcc -arch=sm_90"));
+  EXPECT_THAT(text.str(), HasSubstr("struct alignas"));  // the device headers are in it
+  EXPECT_THAT(text.str(), testing::Not(HasSubstr(".cuh")));
+  // Mended, it compiles on its own.
+  std::string mended = text.str();
+  for (std::size_t at = 0; (at = mended.find("laod<", at)) != std::string::npos;)
+    mended.replace(at, 5, "load<");
+  EXPECT_NO_THROW(compile({mended}, kHopper));
+  fs::remove(path);
+}
+
+TEST(Nvrtc, MissingLibraryIsNamed) {
+  const Folder empty;
+  try {
+    codegen::load_nvrtc_from({empty.path}, false);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDevice);
+    EXPECT_THAT(error.what(), HasSubstr("libnvrtc.so.13"));
+    EXPECT_THAT(error.what(), HasSubstr(empty.path));
+    EXPECT_THAT(error.what(), HasSubstr("tools/setup --cuda"));
+  }
+}
+
+TEST(Nvrtc, FoundInAFolderAlone) {
+  const fs::path found = codegen::load_nvrtc().path;
+  const codegen::Nvrtc nvrtc = codegen::load_nvrtc_from({found.parent_path().string()}, false);
+  EXPECT_EQ(nvrtc.version, codegen::load_nvrtc().version);
+}
+
+TEST(KernelCache, SecondCompilationIsAHit) {
+  const Folder cache;
+  const auto first = compile({copy_source()}, kHopper, cache.path)[0][0];
+  const auto second = compile({copy_source()}, kHopper, cache.path)[0][0];
+  EXPECT_FALSE(first.from_cache);
+  EXPECT_TRUE(second.from_cache);
+  EXPECT_EQ(first.cubin, second.cubin);
+  EXPECT_EQ(cache.files().size(), 1u);  // and nothing temporary
+}
+
+TEST(KernelCache, OtherSourceOrArchitectureIsAMiss) {
+  const Folder cache;
+  compile({copy_source()}, kHopper, cache.path);
+  EXPECT_FALSE(compile({copy_source()}, {"sm_80"}, cache.path)[0][0].from_cache);
+  EXPECT_FALSE(compile({copy_source("other")}, kHopper, cache.path)[0][0].from_cache);
+  const std::string key = codegen::KernelCache::key("source", "headers", "options", 13000, "sm_90");
+  EXPECT_NE(key, codegen::KernelCache::key("source", "headers2", "options", 13000, "sm_90"));
+  EXPECT_NE(key, codegen::KernelCache::key("source", "headers", "options2", 13000, "sm_90"));
+  EXPECT_NE(key, codegen::KernelCache::key("source", "headers", "options", 12080, "sm_90"));
+  EXPECT_NE(key, codegen::KernelCache::key("sourceh", "eaders", "options", 13000, "sm_90"));
+}
+
+TEST(KernelCache, DamagedEntriesAreCompiledAgain) {
+  const auto damage = [](const fs::path& file, int how) {
+    const auto size = static_cast<std::int64_t>(fs::file_size(file));
+    if (how == 0) fs::resize_file(file, static_cast<std::uintmax_t>(size - 7));
+    if (how == 1) fs::resize_file(file, 0);
+    if (how == 2) fs::resize_file(file, static_cast<std::uintmax_t>(size + 1));
+    if (how < 3) return;
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    const std::int64_t at = how == 3 ? size / 2 : how == 4 ? 3 : 10;
+    bytes.seekg(at);
+    const char old = static_cast<char>(bytes.get());
+    bytes.seekp(at);
+    bytes.put(static_cast<char>(old ^ 0x40));
+  };
+  for (int how = 0; how < 6; ++how) {
+    const Folder cache;
+    const auto whole = compile({copy_source()}, kHopper, cache.path)[0][0];
+    damage(cache.files().at(0), how);
+    const auto again = compile({copy_source()}, kHopper, cache.path)[0][0];
+    EXPECT_FALSE(again.from_cache) << how;
+    EXPECT_EQ(again.cubin, whole.cubin) << how;
+    EXPECT_TRUE(compile({copy_source()}, kHopper, cache.path)[0][0].from_cache) << how;
+  }
+}
+
+TEST(KernelCache, AFolderThatCannotBeMadeCachesNothing) {
+  const Folder folder;
+  std::ofstream(folder.path + "/file") << "in the way";
+  const std::string cache = folder.path + "/file/cache";
+  EXPECT_FALSE(compile({copy_source()}, kHopper, cache)[0][0].from_cache);
+  EXPECT_FALSE(compile({copy_source()}, kHopper, cache)[0][0].from_cache);
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif
