@@ -386,6 +386,22 @@ TEST(LoopLowering, RefusesLargeConstants) {
               HasSubstr("inputs of the region"));
 }
 
+TEST(LoopLowering, RefusesToGatherWhereThePositionDecides) {
+  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[3, 2], %i: i64[4]) {
+      %p = Pad(%x) {begins = [1, 0], ends = [0, 0], fill = 0.0}
+      %a = Gather(%p, %i) {axis = 0}
+      return z = %a
+    })"),
+              testing::AllOf(HasSubstr("Gather"), HasSubstr("computed first")));
+  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[4, 6], %i: i64[4]) {
+      %t = Transpose(%x) {perm = [1, 0]}
+      %r = Reshape(%t) {shape = [24]}
+      %a = Gather(%r, %i) {axis = 0}
+      return z = %a
+    })"),
+              HasSubstr("computed first"));
+}
+
 TEST(LoopLowering, SharesEqualWork) {
   const ir::Graph body = ir::parse_graph(R"(graph @g(%x: f32[4, 8]) {
       %r = Reshape(%x) {shape = [32]}

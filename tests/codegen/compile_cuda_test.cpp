@@ -1,0 +1,135 @@
+// Whole plans for the CUDA target: what compile() adds to the kernels' own tests.
+#ifdef SINTER_WITH_CUDA
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/compile.h"
+#include "ir/text/text.h"
+
+namespace sinter::test {
+namespace {
+
+using testing::HasSubstr;
+
+// Steps 0 and 2 are one kernel on different buffers.
+constexpr const char* kGraph = R"(
+graph @main(%x: f32[batch, 8], %y: f32[batch, 8]) ranges {batch: 1..64} {
+  %w = const f32[8, 8] random(1)
+  %a = Fused(%x, %y) {family = "pointwise"} body (%x, %y) {  # from First
+    %s = Add(%x, %y)
+    %t = Tanh(%s)
+    return t = %t
+  }
+  %b = Fused(%a, %w) {family = "matmul"} body (%a, %w) {
+    %p = MatMul(%a, %w)
+    return p = %p
+  }
+  %c = Fused(%b, %x) {family = "pointwise"} body (%x, %y) {  # from Second
+    %s = Add(%x, %y)
+    %t = Tanh(%s)
+    return t = %t
+  }
+  %d = Fused(%c) {family = "reduction"} body (%x) {
+    %m = ReduceSum(%x) {axes = [1], keepdims = 1}
+    %s = Div(%x, %m)
+    return s = %s
+  }
+  return d = %d
+})";
+
+codegen::CompileOptions options_for(std::vector<std::string> architectures, int threads = 0) {
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = std::move(architectures);
+  options.threads = threads;
+  return options;
+}
+
+TEST(CompileCuda, StepsThatDifferInBuffersShareAKernel) {
+  const auto compiled = codegen::compile(ir::parse_graph(kGraph), options_for({"sm_80", "sm_90"}));
+  const plan::fb::PlanT& meta = compiled.parts.meta;
+  EXPECT_EQ(compiled.stats.kernels, 2u);
+  ASSERT_EQ(meta.steps.size(), 4u);
+  const auto* first = meta.steps[0]->work.AsKernelStep();
+  const auto* second = meta.steps[2]->work.AsKernelStep();
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(first->variants[0]->function, second->variants[0]->function);
+  EXPECT_EQ(first->variants[0]->module_, second->variants[0]->module_);
+  const auto buffers = [](const plan::fb::KernelStepT& step) {
+    std::vector<std::uint32_t> result;
+    for (const auto& arg : step.args)
+      if (arg.kind() == plan::fb::ArgKind::Buffer) result.push_back(arg.index());
+    return result;
+  };
+  EXPECT_THAT(buffers(*first),
+              testing::UnorderedElementsAre(meta.steps[0]->reads[0], meta.steps[0]->reads[1],
+                                            meta.steps[0]->writes[0]));
+  EXPECT_THAT(buffers(*second),
+              testing::UnorderedElementsAre(meta.steps[2]->reads[0], meta.steps[2]->reads[1],
+                                            meta.steps[2]->writes[0]));
+}
+
+TEST(CompileCuda, ModulesAreOrderedByKernelThenArchitecture) {
+  const auto compiled = codegen::compile(ir::parse_graph(kGraph), options_for({"sm_80", "sm_90"}));
+  const auto plan = plan::parse_plan(plan::serialize_plan(compiled.parts));
+  ASSERT_EQ(plan->meta.modules.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto& module = *plan->meta.modules[i];
+    EXPECT_EQ(module.target, i % 2 == 0 ? "sm_80" : "sm_90");
+    EXPECT_EQ(module.name, plan->meta.modules[i / 2 * 2]->name);
+    EXPECT_EQ(module.source_offset, plan->meta.modules[i / 2 * 2]->source_offset);
+    const std::string_view source(
+        reinterpret_cast<const char*>(plan->sources.data()) + module.source_offset,
+        module.source_size);
+    EXPECT_THAT(std::string(source), HasSubstr(module.name));
+    EXPECT_GT(module.size, 0u);
+  }
+  for (const auto& step : plan->meta.steps) {
+    const auto* kernel = step->work.AsKernelStep();
+    if (!kernel) continue;
+    for (const auto& variant : kernel->variants) EXPECT_EQ(variant->module_ % 2, 0u);
+  }
+  // The source of a shared kernel names all that it was made from.
+  const std::string_view first(reinterpret_cast<const char*>(plan->sources.data()),
+                               plan->meta.modules[0]->source_size);
+  EXPECT_THAT(std::string(first), testing::AllOf(HasSubstr("First"), HasSubstr("Second")));
+}
+
+TEST(CompileCuda, TheSameBytesWithAnyThreadsAndCache) {
+  const ir::Graph graph = ir::parse_graph(kGraph);
+  const auto bytes = [&](const codegen::CompileOptions& options) {
+    return plan::serialize_plan(codegen::compile(graph, options).parts);
+  };
+  const auto plain = bytes(options_for({"sm_80", "sm_90"}, 1));
+  EXPECT_TRUE(bytes(options_for({"sm_80", "sm_90"}, 4)) == plain);
+  const std::filesystem::path cache =
+      std::filesystem::path(testing::TempDir()) / "sinter_compile_cuda_cache";
+  std::filesystem::remove_all(cache);
+  auto cached = options_for({"sm_80", "sm_90"}, 2);
+  cached.cache_dir = cache.string();
+  EXPECT_TRUE(bytes(cached) == plain);
+  const auto warm = codegen::compile(graph, cached);
+  EXPECT_EQ(warm.stats.cache_hits, 4u);
+  EXPECT_TRUE(plan::serialize_plan(warm.parts) == plain);
+  std::filesystem::remove_all(cache);
+}
+
+TEST(CompileCuda, NeedsAnArchitecture) {
+  try {
+    codegen::compile(ir::parse_graph(kGraph), options_for({}));
+    FAIL() << "compiled for no GPU";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    EXPECT_THAT(error.what(), HasSubstr("--target=cuda:sm_90"));
+  }
+}
+
+}  // namespace
+}  // namespace sinter::test
+
+#endif
