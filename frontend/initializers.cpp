@@ -110,7 +110,10 @@ std::shared_ptr<const ir::Buffer> normalise_booleans(std::span<const std::byte> 
 std::shared_ptr<const ir::Buffer> to_buffer(std::span<const std::byte> bytes, DType dtype,
                                             std::shared_ptr<const void> owner) {
   if (dtype == DType::kBool) return normalise_booleans(bytes);
-  if (!owner || !is_aligned(bytes, dtype)) return ir::Buffer::copy_of(bytes);
+  // A small constant must not keep a whole model in memory.
+  constexpr std::size_t kSmall = 4096;
+  if (!owner || bytes.size() <= kSmall || !is_aligned(bytes, dtype))
+    return ir::Buffer::copy_of(bytes);
   return ir::Buffer::borrow(bytes, std::move(owner));
 }
 

@@ -70,14 +70,16 @@ void reshape(NodeContext& node) {
   }
   if (inferred) {
     const Dim total = ir::element_count(from);
-    const auto mismatch = [&]() {
-      node.invalid(fmt::format("{} cannot be reshaped to {}: {} elements are not a multiple of {}",
-                               ir::to_string(node.type(x)), ir::to_string(to), total.to_string(),
-                               known.to_string()));
-    };
-    if (known == Dim(0)) mismatch();
-    const auto exact = ir::divide_exactly(total, known);
-    if (!exact) mismatch();
+    const auto exact = known == Dim(0) ? std::nullopt : ir::divide_exactly(total, known);
+    if (!exact) {
+      const bool is_certain = known == Dim(0) || (total.is_constant() && known.is_constant());
+      const std::string why =
+          fmt::format("{} cannot be reshaped to {}: {} elements are not{} a multiple of {}",
+                      ir::to_string(node.type(x)), ir::to_string(to), total.to_string(),
+                      is_certain ? "" : " known to be", known.to_string());
+      if (is_certain) node.invalid(why);
+      node.unsupported(why);
+    }
     to[*inferred] = *exact;
   }
   node.output(node.reshape(x, to));
@@ -108,6 +110,10 @@ void squeeze(NodeContext& node) {
   if (const auto axes = read_axes(node)) {
     for (const std::int64_t axis : node.normalise_axes(*axes, node.rank(x))) {
       const Dim& dim = from[static_cast<std::size_t>(axis)];
+      if (!dim.is_constant())
+        node.unsupported(fmt::format(
+            "dimension {} of {} is not known to be 1; only such dimensions can be squeezed", axis,
+            ir::to_string(node.type(x))));
       if (dim != Dim(1))
         node.invalid(fmt::format("dimension {} of {} is {}; only dimensions of 1 can be squeezed",
                                  axis, ir::to_string(node.type(x)), dim.to_string()));

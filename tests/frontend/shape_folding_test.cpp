@@ -157,6 +157,19 @@ TEST(ShapeFolding, SplitsASymbolicDimensionEvenlyOnlyIfItIsKnownToBe) {
               testing::HasSubstr("n is not known to be a multiple of 2"));
 }
 
+TEST(ShapeFolding, WhatDependsOnASymbolIsUnsupportedNotInvalid) {
+  ModelBuilder reshape;
+  reshape.input("x", DType::kFloat32, {"n", 6}).ints("to", {4, -1});
+  reshape.node("Reshape", {"x", "to"}, {"y"}).output("y");
+  EXPECT_THAT(reshape.import_error(ErrorCode::kUnsupported),
+              testing::HasSubstr("6*n elements are not known to be a multiple of 4"));
+  ModelBuilder squeeze;
+  squeeze.input("x", DType::kFloat32, {"n", 6}).ints("axes", {0});
+  squeeze.node("Squeeze", {"x", "axes"}, {"y"}).output("y");
+  EXPECT_THAT(squeeze.import_error(ErrorCode::kUnsupported),
+              testing::HasSubstr("dimension 0 of f32[n, 6] is not known to be 1"));
+}
+
 TEST(ShapeFolding, OverflowingArithmeticIsNotAboutSizes) {
   // Wraps in int64, as data; it must neither fail nor be folded to something else.
   ModelBuilder model;
