@@ -1,17 +1,46 @@
+#include <algorithm>
+
 #include "fusion/passes/conv_as_matmul.h"
 #include "fusion/passes/passes.h"
 
 namespace sinter::fusion {
+namespace {
+
+using ir::GraphBuilder;
+using ir::ValueId;
+
+// A kernel's parameters are few: more tensors are joined in several steps.
+constexpr std::size_t kMostJoined = 32;
+
+ValueId join_in_steps(GraphBuilder& builder, const ir::Node& concat,
+                      std::span<const ValueId> inputs) {
+  std::vector<ValueId> parts(inputs.begin(), inputs.end());
+  while (parts.size() > 1) {
+    std::vector<ValueId> joined;
+    for (std::size_t i = 0; i < parts.size(); i += kMostJoined) {
+      const auto first = parts.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto count = static_cast<std::ptrdiff_t>(std::min(kMostJoined, parts.size() - i));
+      joined.push_back(count == 1 ? *first
+                                  : builder.add("Concat", {first, first + count}, concat.attrs));
+    }
+    parts = std::move(joined);
+  }
+  return parts[0];
+}
+
+}  // namespace
 
 ir::Graph decompose(const ir::Graph& graph, Context& context) {
   return ir::rewrite(
       graph,
-      [&](ir::GraphBuilder& builder, const ir::Graph& old, const ir::Node& node,
-          std::span<const ir::ValueId> inputs) -> std::optional<std::vector<ir::ValueId>> {
+      [&](GraphBuilder& builder, const ir::Graph& old, const ir::Node& node,
+          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (node.op->kind == ir::OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv" && !context.target.has_conv)
           return std::vector{conv_as_matmul(builder, node, inputs, old.type(node.outputs[0]))};
+        if (node.op->name == "Concat" && inputs.size() > kMostJoined)
+          return std::vector{join_in_steps(builder, node, inputs)};
         return std::nullopt;
       });
 }

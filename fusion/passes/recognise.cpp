@@ -3,6 +3,7 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/matcher.h"
+#include "fusion/patterns/one_hot.h"
 #include "fusion/patterns/pattern.h"
 #include "fusion/regions/rebuild.h"
 
@@ -143,6 +144,7 @@ class Replacement {
 };
 
 std::optional<Piece> recognise_node(const Graph& graph, const Node& node) {
+  if (auto piece = one_hot_product(graph, node)) return piece;
   if (node.op->kind != ir::OpKind::kPointwise || node.op->name == "Cast" ||
       !is_float(graph.type(node.outputs[0]).dtype))
     return std::nullopt;
