@@ -59,7 +59,8 @@ TransferTimes CudaExecutor::time_transfers() {
   const Context::Scope scope(*plan_->context());
   const BoundRun& run = last_run("time_transfers");
   CUstream stream = stream_.handle();
-  const Event start(plan_->context(), true), middle(plan_->context(), true), stop(plan_->context(), true);
+  const Event start(plan_->context(), true), middle(plan_->context(), true),
+      stop(plan_->context(), true);
   flush_.flush(stream);
   start.record(stream);
   put_uploads(run, stream);
