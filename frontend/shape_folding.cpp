@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <numeric>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "frontend/size_arithmetic.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::frontend {
 namespace {
 
 using ir::Dim;
-using ir::Ranges;
 using Contents = std::optional<std::vector<Dim>>;
 
 // Shapes have a handful of elements, tables of indices that models compute from them a few hundred.
@@ -25,8 +24,6 @@ constexpr std::int64_t kMaxConstantOutput = 1 << 12;
 // to cause it.
 constexpr int kMaxDepth = 64;
 constexpr std::int64_t kMaxIota = 1 << 20;
-// Symbols and functions in one size: squaring a size again and again would grow it without end.
-constexpr int kMaxDimSize = 256;
 
 std::optional<std::vector<std::int64_t>> constant_shape(const ir::Shape& shape) {
   std::vector<std::int64_t> result;
@@ -62,23 +59,6 @@ bool fits(std::int64_t value, DType dtype) {
   return value >= 0 && value < std::int64_t{1} << bits;
 }
 
-/// Takes the symbols and functions of `dim` off `budget`; false once that is used up.
-bool spend(const Dim& dim, int& budget) {
-  for (const Dim::Term& term : dim.terms())
-    for (const auto& factor : term.factors) {
-      if (--budget < 0) return false;
-      if (factor->kind != ir::DimAtom::Kind::kSymbol &&
-          (!spend(factor->a, budget) || !spend(factor->b, budget)))
-        return false;
-    }
-  return true;
-}
-
-bool is_small(const Dim& dim) {
-  int budget = kMaxDimSize;
-  return spend(dim, budget);
-}
-
 /// Row-major index -> one index per dimension.
 std::vector<std::int64_t> unravel(std::int64_t linear, const std::vector<std::int64_t>& shape) {
   std::vector<std::int64_t> index(shape.size());
@@ -99,105 +79,6 @@ std::size_t broadcast_offset(const std::vector<std::int64_t>& index,
   return static_cast<std::size_t>(offset);
 }
 
-/// a < b (or a == b), if it is the same for all values of the symbols.
-enum class Comparison { kLess, kEqual };
-std::optional<bool> compare(Comparison comparison, const Dim& a, const Dim& b,
-                            const Ranges& ranges) {
-  const Dim difference = a - b;
-  const auto low = ir::lower_bound(difference, ranges);
-  const auto high = ir::upper_bound(difference, ranges);
-  if (comparison == Comparison::kLess) {
-    if (high && *high < 0) return true;
-    if (low && *low >= 0) return false;
-    return std::nullopt;
-  }
-  if (difference == Dim(0)) return true;
-  if ((low && *low > 0) || (high && *high < 0)) return false;
-  return std::nullopt;
-}
-
-std::optional<Dim> truth(std::optional<bool> value, bool negate = false) {
-  if (!value) return std::nullopt;
-  return Dim(*value != negate ? 1 : 0);
-}
-
-std::optional<Dim> divide(const Dim& a, const Dim& b, const Ranges& ranges) {
-  if (a.is_constant() && b.is_constant()) {
-    if (b.value() == 0 || (a.value() == INT64_MIN && b.value() == -1)) return std::nullopt;
-    return Dim(a.value() / b.value());
-  }
-  // Integer division truncates; that is the floor where nothing is negative.
-  const auto low = ir::lower_bound(a, ranges);
-  const auto divisor = ir::lower_bound(b, ranges);
-  if (low && *low >= 0 && divisor && *divisor >= 1) return ir::floor_div(a, b, ranges);
-  if (b.is_constant() && b.value() != 0) return ir::divide_exactly(a, b);
-  return std::nullopt;
-}
-
-std::optional<Dim> modulo(const Dim& a, const Dim& b, const Ranges& ranges, bool truncated) {
-  const auto divisor = ir::lower_bound(b, ranges);
-  if (!divisor || *divisor < 1) return std::nullopt;
-  if (truncated) {
-    const auto low = ir::lower_bound(a, ranges);
-    if (!low || *low < 0) return std::nullopt;
-  }
-  return ir::mod(a, b, ranges);
-}
-
-std::optional<Dim> power(const Dim& base, const Dim& exponent) {
-  if (!exponent.is_constant() || exponent.value() < 0 || exponent.value() > 8) return std::nullopt;
-  Dim result(1);
-  for (std::int64_t i = 0; i < exponent.value(); ++i) result = result * base;
-  return result;
-}
-
-/// One element of a pointwise operator on sizes; nothing if the operator is not size arithmetic or
-/// its result is not the same expression for all values of the symbols.
-std::optional<Dim> apply(std::string_view op, const std::vector<Dim>& x, DType from, DType to,
-                         const Ranges& ranges) {
-  const auto is_nonzero = [&](const Dim& d) { return compare(Comparison::kEqual, d, 0, ranges); };
-  if (op == "Add") return x[0] + x[1];
-  if (op == "Sub") return x[0] - x[1];
-  if (op == "Mul") return x[0] * x[1];
-  if (op == "Div") return divide(x[0], x[1], ranges);
-  if (op == "Mod") return modulo(x[0], x[1], ranges, false);
-  if (op == "Fmod") return modulo(x[0], x[1], ranges, true);
-  if (op == "Min") return ir::min(x[0], x[1], ranges);
-  if (op == "Max") return ir::max(x[0], x[1], ranges);
-  if (op == "Relu") return ir::max(x[0], 0, ranges);
-  if (op == "Pow") return power(x[0], x[1]);
-  if (op == "Square") return x[0] * x[0];
-  if (op == "Neg") return Dim(0) - x[0];
-  if (op == "Abs") {
-    const auto negative = compare(Comparison::kLess, x[0], 0, ranges);
-    if (!negative) return std::nullopt;
-    return *negative ? Dim(0) - x[0] : x[0];
-  }
-  if (op == "Sign") {
-    if (compare(Comparison::kLess, x[0], 0, ranges) == true) return Dim(-1);
-    if (compare(Comparison::kLess, 0, x[0], ranges) == true) return Dim(1);
-    return std::nullopt;
-  }
-  if (op == "Equal") return truth(compare(Comparison::kEqual, x[0], x[1], ranges));
-  if (op == "NotEqual") return truth(compare(Comparison::kEqual, x[0], x[1], ranges), true);
-  if (op == "Less") return truth(compare(Comparison::kLess, x[0], x[1], ranges));
-  if (op == "Greater") return truth(compare(Comparison::kLess, x[1], x[0], ranges));
-  if (op == "LessOrEqual") return truth(compare(Comparison::kLess, x[1], x[0], ranges), true);
-  if (op == "GreaterOrEqual") return truth(compare(Comparison::kLess, x[0], x[1], ranges), true);
-  if (op == "Not") return Dim(1) - x[0];
-  if (op == "And") return x[0] * x[1];
-  if (op == "Or") return x[0] + x[1] - x[0] * x[1];
-  if (op == "Where") {
-    if (x[0].is_constant()) return x[0].value() != 0 ? x[1] : x[2];
-    return std::nullopt;
-  }
-  if (op == "Cast") {
-    if (to == DType::kBool && from != DType::kBool) return truth(is_nonzero(x[0]), true);
-    return x[0];
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
@@ -216,7 +97,7 @@ std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
   --depth_;
   const DType dtype = type.dtype;
   if (result && std::any_of(result->begin(), result->end(), [&](const Dim& dim) {
-        return dim.is_constant() ? !fits(dim.value(), dtype) : !is_small(dim);
+        return dim.is_constant() ? !fits(dim.value(), dtype) : !is_manageable(dim);
       }))
     result.reset();
   contents_[value.index] = result;
@@ -261,7 +142,8 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node
     std::vector<Dim> operands;
     for (std::size_t k = 0; k < inputs.size(); ++k)
       operands.push_back(inputs[k][broadcast_offset(index, input_shapes[k])]);
-    const auto element = apply(node.op->name, operands, from, type.dtype, builder_.ranges());
+    const auto element =
+        size_arithmetic(node.op->name, operands, from, type.dtype, builder_.ranges());
     if (!element) return std::nullopt;
     result.push_back(*element);
   }
