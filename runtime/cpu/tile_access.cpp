@@ -339,6 +339,17 @@ void TileAccess::for_each_element(const Tile& tile, Domain domain, GatherValues 
   }
 }
 
+bool TileAccess::is_stream(std::int64_t cols) const {
+  return access_.is_plain() && access_.gathers.empty() && x_.linear && x_.step == 1 &&
+         (y_.extents.empty() || (y_.linear && y_.step == cols));
+}
+
+const std::byte* TileAccess::stream_address(const std::byte* buffer, std::int64_t y,
+                                            std::int64_t x) const {
+  return buffer +
+         (access_.address.constant + y * y_.step + x) * static_cast<std::int64_t>(storage_size_);
+}
+
 bool TileAccess::in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
                           std::int64_t& row_stride) const {
   if (compute_ != access_.storage || !access_.is_plain() || !access_.gathers.empty() ||

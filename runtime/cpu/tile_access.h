@@ -58,6 +58,11 @@ class TileAccess {
   bool in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
                 std::int64_t& row_stride) const;
 
+  /// True if rows of `cols` columns follow each other in the buffer without gap or repetition.
+  bool is_stream(std::int64_t cols) const;
+  /// Where element (y, x) of such an access lies. z must have no loops.
+  const std::byte* stream_address(const std::byte* buffer, std::int64_t y, std::int64_t x) const;
+
  private:
   /// Strides over the loops of one role.
   struct Strides {

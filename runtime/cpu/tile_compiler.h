@@ -24,6 +24,7 @@ class TileCompiler {
   void emit_stages();
   void forward_stores();
   void lay_out();
+  void choose_streams(std::size_t instrs);
   void evaluate_uniforms();
 
   bool is_element_axis(std::size_t axis) const;

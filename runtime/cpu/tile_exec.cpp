@@ -38,6 +38,8 @@ class TileProgram::Worker {
     tile_.y0 = y0;
     tile_.rows = rows;
     later_columns_ = x0 > 0;
+    const bool row_done = x0 + cols == s_.x_count;
+    begin_ahead(row_done ? y0 + rows : y0, row_done ? 0 : x0 + cols, rows * cols);
     for (const Stage& stage : p_.stages_) {
       tile_.x0 = x0;
       tile_.cols = cols;
@@ -47,7 +49,7 @@ class TileProgram::Worker {
           tile_.x0 = x;
           tile_.cols = std::min(s_.tile_cols, x0 + cols - x);
           done_ = x;
-          run(stage.body);
+          run_body(stage.body);
         }
       }
       end_stage(stage, rows);
@@ -71,7 +73,7 @@ class TileProgram::Worker {
           tile_.y0 = y;
           tile_.rows = std::min(s_.tile_rows, s_.y_count - y);
           done_ = y * cols;
-          run(stage.body);
+          run_body(stage.body);
         }
       }
       end_stage(stage, cols);
@@ -110,39 +112,74 @@ class TileProgram::Worker {
     return instr.kept ? place + static_cast<std::size_t>(done_) * size_of(instr.type) : place;
   }
 
-  void run(const std::vector<TileInstr>& instrs) {
+  /// The next unit of work will read and write `count` elements from (y, x) on.
+  void begin_ahead(std::int64_t y, std::int64_t x, std::int64_t count) {
+    if (y >= s_.y_count) count = 0;
+    ahead_y_ = y;
+    ahead_x_ = x;
+    ahead_ = 0;
+    ahead_end_ = count;
+    // In steps of at least a line of float32.
+    ahead_step_ = std::max<std::int64_t>(16, (count / p_.unit_instrs_ + 15) / 16 * 16);
+  }
+
+  /// Fetches a part of it, so that memory works while this unit computes.
+  void fetch_ahead() {
+    if (ahead_ >= ahead_end_) return;
+    constexpr std::int64_t kLine = 64;
+    for (const std::uint32_t a : p_.streams_) {
+      const TileAccess& access = p_.accesses_[a];
+      const std::byte* begin =
+          access.stream_address(buffer_of(access), ahead_y_, ahead_x_ + ahead_);
+      const auto size = static_cast<std::int64_t>(size_of(access.access().storage));
+      for (std::int64_t b = 0; b < ahead_step_ * size; b += kLine)
+        __builtin_prefetch(begin + b, 0, 2);
+    }
+    ahead_ += ahead_step_;
+  }
+
+  void run_body(const std::vector<TileInstr>& instrs) {
     for (const TileInstr& instr : instrs) {
-      switch (instr.kind) {
-        case TileInstr::Kind::kLoad: {
-          const TileAccess& access = p_.accesses_[instr.access];
-          const Domain domain = domain_of(instr.value_class);
-          views_[instr.value] =
-              access.load(buffer_of(access), tile_, domain, gathered(), place_of(instr));
-          if (instr.kept) keep(instr);
-          break;
-        }
-        case TileInstr::Kind::kOp: run_op(instr); break;
-        case TileInstr::Kind::kReduce: {
-          const Reduction& reduction = p_.reductions_[instr.reduction];
-          const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
-                                workspace_ + reduction.accumulators};
-          (s_.across ? reduction.kernels.along_columns : reduction.kernels.along_rows)(args);
-          break;
-        }
-        case TileInstr::Kind::kStore: {
-          if (instr.target != TileInstr::kNone && forwarded_[instr.args[0]]) break;
-          // Tiles further along the same rows have the same values of rows.
-          if (instr.value_class == ValueClass::kRow && later_columns_) break;
-          const TileAccess& access = p_.accesses_[instr.access];
-          access.store(buffer_of(access), tile_, domain_of(instr.value_class), gathered(),
-                       views_[instr.args[0]]);
-          break;
-        }
-        case TileInstr::Kind::kIndex: run_index(instr); break;
-        case TileInstr::Kind::kResume:
-          views_[instr.value] = {place_of(instr), tile_.cols, true};
-          break;
+      run_one(instr);
+      fetch_ahead();
+    }
+  }
+
+  void run(const std::vector<TileInstr>& instrs) {
+    for (const TileInstr& instr : instrs) run_one(instr);
+  }
+
+  void run_one(const TileInstr& instr) {
+    switch (instr.kind) {
+      case TileInstr::Kind::kLoad: {
+        const TileAccess& access = p_.accesses_[instr.access];
+        const Domain domain = domain_of(instr.value_class);
+        views_[instr.value] =
+            access.load(buffer_of(access), tile_, domain, gathered(), place_of(instr));
+        if (instr.kept) keep(instr);
+        break;
       }
+      case TileInstr::Kind::kOp: run_op(instr); break;
+      case TileInstr::Kind::kReduce: {
+        const Reduction& reduction = p_.reductions_[instr.reduction];
+        const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
+                              workspace_ + reduction.accumulators};
+        (s_.across ? reduction.kernels.along_columns : reduction.kernels.along_rows)(args);
+        break;
+      }
+      case TileInstr::Kind::kStore: {
+        if (instr.target != TileInstr::kNone && forwarded_[instr.args[0]]) break;
+        // Tiles further along the same rows have the same values of rows.
+        if (instr.value_class == ValueClass::kRow && later_columns_) break;
+        const TileAccess& access = p_.accesses_[instr.access];
+        access.store(buffer_of(access), tile_, domain_of(instr.value_class), gathered(),
+                     views_[instr.args[0]]);
+        break;
+      }
+      case TileInstr::Kind::kIndex: run_index(instr); break;
+      case TileInstr::Kind::kResume:
+        views_[instr.value] = {place_of(instr), tile_.cols, true};
+        break;
     }
   }
 
@@ -248,6 +285,7 @@ class TileProgram::Worker {
   std::array<std::int64_t, kMaxAxes> z_{};
   Tile tile_;
   bool later_columns_ = false;
+  std::int64_t ahead_y_ = 0, ahead_x_ = 0, ahead_ = 0, ahead_end_ = 0, ahead_step_ = 16;
   std::int64_t done_ = 0;  // elements of the rows before this tile, for kept values
 };
 

@@ -101,6 +101,12 @@ void TileCompiler::lay_out() {
   out_.forwarded_offset_ = take(static_cast<std::int64_t>(count_), 1);
   out_.workspace_bytes_ = end;
 
+  const auto operations = std::count_if(order.begin(), order.end(), [](const TileInstr* instr) {
+    return instr->kind == TileInstr::Kind::kOp;
+  });
+  // The hardware's own prefetcher follows a single operation well enough.
+  if (operations > 1) choose_streams(order.size());
+
   double instructions = 1;
   for (const TileInstr* instr : order)
     instructions += instr->kind == TileInstr::Kind::kOp
@@ -110,6 +116,17 @@ void TileCompiler::lay_out() {
                       static_cast<double>(s.x_count) * instructions;
   out_.threads_ =
       static_cast<int>(std::clamp(work / kWorkPerThread, 1.0, static_cast<double>(threads_)));
+}
+
+void TileCompiler::choose_streams(std::size_t instrs) {
+  const TileSchedule& s = out_.schedule_;
+  if (s.across || instrs == 0) return;
+  for (std::uint32_t a = 0; a < out_.accesses_.size(); ++a)
+    if (out_.accesses_[a].is_stream(s.x_count)) out_.streams_.push_back(a);
+  const std::int64_t tiles = !out_.reductions_.empty() && s.tile_cols > 0
+                                 ? (s.x_count + s.tile_cols - 1) / s.tile_cols
+                                 : 1;
+  out_.unit_instrs_ = std::max<std::int64_t>(1, tiles * static_cast<std::int64_t>(instrs));
 }
 
 void TileCompiler::evaluate_uniforms() {

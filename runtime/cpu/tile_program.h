@@ -93,6 +93,8 @@ class TileProgram {
   TileAxes axes_;
   std::vector<std::int64_t> extents_;
   std::size_t workspace_bytes_ = 0;
+  std::vector<std::uint32_t> streams_;  // accesses whose next tile is worth fetching ahead
+  std::int64_t unit_instrs_ = 1;        // instructions run on the elements of one unit of work
   std::size_t views_offset_ = 0, forwarded_offset_ = 0;
   int threads_ = 1;
 };
