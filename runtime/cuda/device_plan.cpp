@@ -1,6 +1,7 @@
 #include "runtime/cuda/device_plan.h"
 
 #include <charconv>
+#include <future>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -119,10 +120,16 @@ DevicePlan::DevicePlan(const CudaEnvironment& environment,
     : plan_(std::move(plan)), context_(Context::retain(*environment.driver, device)) {
   const Context::Scope scope(*context_);
   if (!plan_->meta.modules.empty()) check_driver(plan_->meta, context_->driver());
+  // The library is hundreds of megabytes: it loads while kernels and weights do.
+  std::future<std::shared_ptr<const CublasLtHandle>> library;
+  if (has_matmul(plan_->meta))
+    library = std::async(std::launch::async, [&environment, this] {
+      const Context::Scope here(*context_);
+      return std::make_shared<const CublasLtHandle>(environment.load_cublaslt());
+    });
   load_kernels();
   load_weights();
-  if (has_matmul(plan_->meta))
-    library_ = std::make_shared<const CublasLtHandle>(environment.load_cublaslt());
+  if (library.valid()) library_ = library.get();
 }
 
 DevicePlan::~DevicePlan() {

@@ -20,7 +20,7 @@ namespace sinter::runtime {
 /// Where drivers and libraries come from: the machine, or a test.
 struct CudaEnvironment {
   const graphs::Driver* driver = nullptr;
-  /// Called once per plan and GPU, if the plan has matrix products.
+  /// Called once per plan and GPU, on another thread, if the plan has matrix products.
   std::shared_ptr<const CublasLt> (*load_cublaslt)() = nullptr;
 
   /// Throws Error(kDevice) if there is no driver or no GPU.
