@@ -143,11 +143,20 @@ std::shared_ptr<const PlanData> check_plan(Bytes file, std::shared_ptr<const voi
 }
 
 struct Mapping {
-  void* address = nullptr;
-  std::size_t size = 0;
+  Mapping() = default;
   ~Mapping() {
     if (size > 0) ::munmap(address, size);
   }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  void adopt(void* mapped, std::size_t bytes) {
+    address = mapped;
+    size = bytes;
+  }
+
+  void* address = nullptr;
+  std::size_t size = 0;
 };
 
 struct AlignedBytes {
@@ -179,7 +188,7 @@ std::shared_ptr<Mapping> map_file(const std::string& path) {
     if (address == MAP_FAILED)
       reason = std::strerror(errno);
     else
-      *mapping = {address, static_cast<std::size_t>(status.st_size)};
+      mapping->adopt(address, static_cast<std::size_t>(status.st_size));
   }
   ::close(descriptor);
   if (reason) refuse(reason);
