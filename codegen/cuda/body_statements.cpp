@@ -117,7 +117,8 @@ std::string BodyWriter::value_expression(std::size_t i) const {
   switch (instr.kind) {
     case InstrKind::Load: {
       if (!in_loop(i)) return widened(i, raw_expression(i, false));
-      const std::string k = layout_.unrolled() && is_preloaded(i) ? "[k]" : "";
+      const std::string k = is_preloaded(i) ? raw_subscript(i) : "";
+      if (is_staged(i)) return widened(i, fmt::format("l{}.v[j]", i));
       if (vector() > 1 && per_element(i) && is_vector(i))
         return widened(i, fmt::format("r{}{}.v[j]", i, k));
       if (is_preloaded(i)) return widened(i, fmt::format("r{}{}", i, keep_subscript_));

@@ -19,7 +19,9 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
       inverses_(analysis.instr_count()),
       pointers_(analysis.program().accesses.size()),
       kept_(analysis.instr_count(), false),
-      divides_(analysis.instr_count(), false) {
+      divides_(analysis.instr_count(), false),
+      staged_(analysis.instr_count(), false) {
+  find_staged();
   if (layout.unrolled()) keep_subscript_ += "[k]";
   if (vector() > 1) keep_subscript_ += "[j]";
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
@@ -66,7 +68,28 @@ bool BodyWriter::is_preloaded(std::size_t i) const {
          analysis_.value(i).stage == 0 && !gathers_by_element(i);
 }
 
+/// As many loads as static shared memory holds.
+void BodyWriter::find_staged() {
+  std::size_t room = 40 * 1024;
+  for (std::size_t i = 0; layout_.schedule->staged && i < analysis_.instr_count(); ++i) {
+    if (!is_preloaded(i) || !can_stage(analysis_, *layout_.schedule, i)) continue;
+    const auto& access = analysis_.access(analysis_.instr(i).access);
+    const std::size_t bytes =
+        size_of(analysis_.buffer_type(access.buffer)) *
+        static_cast<std::size_t>(vector() * layout_.schedule->unroll * layout_.schedule->threads());
+    if (bytes > room) continue;
+    room -= bytes;
+    staged_[i] = true;
+  }
+}
+
 void BodyWriter::declare_shared() {
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    if (is_staged(i))
+      code_.line(
+          fmt::format("__shared__ Vec<{}, {}> r{}{}[{}];", buffer_type_name(i), vector(), i,
+                      layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "",
+                      layout_.schedule->threads()));
   if (layout_.scratch == 0) return;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
     if (analysis_.value(i).live && analysis_.instr(i).kind == InstrKind::Reduce)
@@ -120,8 +143,11 @@ void BodyWriter::preload() {
   const std::string n = layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "";
   const std::string k = layout_.unrolled() ? "[k]" : "";
   std::vector<std::size_t> single;
+  bool any_staged = false;
   for (std::size_t i : loads) {
     const std::string type = buffer_type_name(i);
+    any_staged = any_staged || is_staged(i);
+    if (is_staged(i)) continue;
     if (is_vector(i) && !direct)
       code_.line(fmt::format("Vec<{}, {}> r{}{};", type, vector(), i, n));
     else if (!is_vector(i) && (vector() > 1 || !direct))
@@ -130,7 +156,11 @@ void BodyWriter::preload() {
   }
   open_vectors();
   for (std::size_t i : loads) {
-    if (!is_vector(i) && vector() > 1) {
+    if (is_staged(i)) {
+      const std::uint32_t access = analysis_.instr(i).access;
+      code_.line(fmt::format("copy_async(&r{}{}, {}{});", i, raw_subscript(i), pointers_[access],
+                             loop_address(access)));
+    } else if (!is_vector(i) && vector() > 1) {
       single.push_back(i);
     } else if (direct) {
       code_.line(fmt::format("const {} r{} = {};",
@@ -149,6 +179,12 @@ void BodyWriter::preload() {
     close_elements();
   }
   close_vectors();
+  if (any_staged) code_.line("wait_for_copies();");
+}
+
+/// Which of a preloaded load's vectors the loop is at.
+std::string BodyWriter::raw_subscript(std::size_t i) const {
+  return (layout_.unrolled() ? "[k]" : "") + std::string(is_staged(i) ? "[threadIdx.x]" : "");
 }
 
 BodyWriter::InstrSet BodyWriter::needed_in(int stage) const {
@@ -216,6 +252,9 @@ void BodyWriter::vector_part(const InstrSet& needed) {
         store_scalar(i);
       else
         statement(i);
+    } else if (is_staged(i)) {
+      code_.line(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
+                             buffer_type_name(i), vector(), i, raw_subscript(i)));
     } else if (kind == InstrKind::Load && is_vector(i) && !is_preloaded(i)) {
       code_.line(fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
                              raw_expression(i, true)));

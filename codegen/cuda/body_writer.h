@@ -32,9 +32,12 @@ class BodyWriter {
     return layout_.schedule->vector_access[analysis_.instr(i).access];
   }
   bool is_preloaded(std::size_t i) const;
+  bool is_staged(std::size_t i) const { return staged_[i]; }
+  std::string raw_subscript(std::size_t i) const;
   bool gathers_by_element(std::size_t i) const;
   int vector() const { return layout_.schedule->vector; }
 
+  void find_staged();
   void declare_shared();
   void declare_pointers(int stage);
   void thread_values(int stage);
@@ -73,7 +76,7 @@ class BodyWriter {
   std::vector<std::string> names_;     // text of each value where it can be used
   std::vector<std::string> inverses_;  // of values that divide elements: text of the reciprocal
   std::vector<std::string> pointers_;  // of accesses: where a thread's part of the buffer begins
-  InstrSet kept_, divides_;
+  InstrSet kept_, divides_, staged_;
   std::string keep_subscript_;  // "[k][j]"
 };
 

@@ -72,12 +72,30 @@ int rows_per_block(const ProgramAnalysis& analysis, int lanes) {
   return rows;
 }
 
+/// True where the compiler would rather finish the work on one vector than load the next: long
+/// operations before the first reduction, on more than one vector from memory. Such loads are
+/// staged.
+bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
+  int loads = 0;
+  bool is_long = false;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    const ValueInfo& info = analysis.value(i);
+    if (!info.live || info.stage > 0 || (info.dims & analysis.inner_dims()) == 0) continue;
+    if (instr.kind == InstrKind::Op)
+      is_long = is_long || is_long_operation(static_cast<ScalarOp>(instr.op));
+    loads += can_stage(analysis, schedule, i) ? 1 : 0;
+  }
+  return is_long && loads * schedule.unroll > 1;
+}
+
 Schedule lanes_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors, int lanes,
                         int unroll) {
   Schedule schedule = with_vectors(vectors, Family::kRow);
   schedule.threads_x = lanes;
   schedule.unroll = unroll;
   schedule.threads_y = lanes <= 32 ? rows_per_block(analysis, lanes) : 1;
+  schedule.staged = should_stage(analysis, schedule);
   return schedule;
 }
 
@@ -155,7 +173,7 @@ std::string Schedule::to_string() const {
   const char* names[] = {"pointwise", "row", "column"};
   std::string text = fmt::format("{} vector={} ", names[static_cast<int>(family)], vector);
   text += looped() ? std::string("looped") : fmt::format("unroll={}", unroll);
-  return text + fmt::format(" threads={}x{}", threads_x, threads_y);
+  return text + fmt::format(" threads={}x{}{}", threads_x, threads_y, staged ? " staged" : "");
 }
 
 double words_per_element(const ProgramAnalysis& analysis) {
@@ -174,6 +192,38 @@ double words_per_element(const ProgramAnalysis& analysis) {
       words += std::max(1.0, static_cast<double>(size_of(analysis.type_of(i))) / 4);
   }
   return std::max(words, 0.5);
+}
+
+bool is_long_operation(ScalarOp op) {
+  switch (op) {
+    case ScalarOp::kDiv:
+    case ScalarOp::kMod:
+    case ScalarOp::kFmod:
+    case ScalarOp::kPow:
+    case ScalarOp::kExp:
+    case ScalarOp::kLog:
+    case ScalarOp::kErf:
+    case ScalarOp::kTanh:
+    case ScalarOp::kSin:
+    case ScalarOp::kCos: return true;
+    default: return false;
+  }
+}
+
+bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
+  constexpr std::size_t kMostShared =
+      24 * 1024;  // of one array: two blocks' worth in the static 48 KiB
+  const auto& instr = analysis.instr(load);
+  if (instr.kind != InstrKind::Load || schedule.looped() || schedule.vector == 1 ||
+      !schedule.vector_access[instr.access])
+    return false;
+  const auto& access = analysis.access(instr.access);
+  const std::size_t bytes =
+      size_of(analysis.buffer_type(access.buffer)) * static_cast<std::size_t>(schedule.vector);
+  // Rows of their own: what all rows share comes from the cache in no time.
+  return access.guards.empty() && access.gathers.empty() && bytes >= 4 &&
+         (analysis.access_dims(instr.access) & analysis.outer_dims()) != 0 &&
+         bytes * static_cast<std::size_t>(schedule.unroll * schedule.threads()) <= kMostShared;
 }
 
 bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value) {
@@ -204,7 +254,11 @@ std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {
   if (elements.is_constant() &&
       elements.value() / vectors.vector / kPointwiseThreads >= kProcessors * 8 * 4) {
     const double words = words_per_element(analysis) * vectors.vector;
-    schedules[0].unroll = words <= 4 ? 4 : words <= 16 ? 2 : 1;
+    bool is_long = false;  // then threads have enough to do, and their code would grow large
+    for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+      is_long = is_long || (analysis.instr(i).kind == InstrKind::Op &&
+                            is_long_operation(static_cast<ScalarOp>(analysis.instr(i).op)));
+    schedules[0].unroll = is_long ? 1 : words <= 4 ? 4 : words <= 16 ? 2 : 1;
   }
   if (!vectors.conditions.empty())
     schedules.push_back(with_vectors(no_vectors(analysis), Family::kPointwise));

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <sinter/scalar_op.h>
+
 #include "codegen/cuda/program_analysis.h"
 
 namespace sinter::codegen {
@@ -23,6 +25,7 @@ struct Schedule {
   int unroll = 1;       // vectors that a thread holds in registers; 0: it loops and reads again
   int threads_x = 256;  // pointwise, row: see Family; column: rows of a block
   int threads_y = 1;    // row: rows of a block; column: threads that share a row
+  bool staged = false;  // row: what a thread loads ahead waits in shared memory, not in registers
   int vector_dim = -1;  // loop dimension along which vectors lie; -1: no vectors
   std::vector<bool> vector_access;              // accesses that move whole vectors
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
@@ -47,6 +50,13 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim);
 /// True if a thread that holds its elements in registers keeps this one of them (the result of an
 /// operation) from the reduction stage that computes it to a later one that uses it.
 bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value);
+
+/// True if a load can be staged: a whole vector of 4 or more bytes, unconditional, and read by one
+/// row alone.
+bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load);
+
+/// True for operations of many instructions: division, powers, exponentials and the like.
+bool is_long_operation(ScalarOp op);
 
 /// 32-bit words of registers that one element of a row takes while the row's reductions run.
 double words_per_element(const ProgramAnalysis& analysis);

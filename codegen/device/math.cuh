@@ -215,18 +215,94 @@ SINTER_DEVICE float reciprocal(float a) {
 #endif
 }
 SINTER_DEVICE double reciprocal(double a) { return 1.0 / a; }
+/// The same for a that is known to lie far from zero and infinity: one instruction.
+SINTER_DEVICE float reciprocal_of_normal(float a) {
+#ifdef __CUDACC__
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return 1.0f / a;
+#endif
+}
 
 SINTER_DEVICE float exponential(float a) { return expf(a); }
 SINTER_DEVICE double exponential(double a) { return exp(a); }
 SINTER_DEVICE float logarithm(float a) { return logf(a); }
 SINTER_DEVICE double logarithm(double a) { return log(a); }
-SINTER_DEVICE float error_function(float a) { return erff(a); }
+
+// erf and tanh as x * P(x^2) / Q(x^2), fitted for least relative error up to where they are one in
+// float32; 4e-7 relative in all. Branch-free and half as long as the toolkit's.
+SINTER_DEVICE float error_function(float a) {
+  const float x = minimum(maximum(a, -3.9f), 3.9f);
+  const float s = x * x;
+  float p = fmaf(s, 2.06648792e-06f, 0.000285061193f);
+  p = fmaf(p, s, 0.00373828784f);
+  p = fmaf(p, s, 0.0526679046f);
+  p = fmaf(p, s, 0.189665422f);
+  p = fmaf(p, s, 1.12837911f);
+  float q = fmaf(s, 3.82701182e-05f, 0.0011573626f);
+  q = fmaf(q, s, 0.0149141606f);
+  q = fmaf(q, s, 0.113818385f);
+  q = fmaf(q, s, 0.501419365f);
+  q = fmaf(q, s, 1.0f);
+  return x * p * reciprocal_of_normal(q);
+}
 SINTER_DEVICE double error_function(double a) { return erf(a); }
-SINTER_DEVICE float hyperbolic_tangent(float a) { return tanhf(a); }
+SINTER_DEVICE float hyperbolic_tangent(float a) {
+  const float x = minimum(maximum(a, -9.01f), 9.01f);
+  const float s = x * x;
+  float p = fmaf(s, -1.22249407e-11f, 3.0613915e-08f);
+  p = fmaf(p, s, 2.80194508e-05f);
+  p = fmaf(p, s, 0.00386892143f);
+  p = fmaf(p, s, 0.13680388f);
+  p = fmaf(p, s, 1.0f);
+  float q = fmaf(s, 1.28820523e-06f, 0.000393967814f);
+  q = fmaf(q, s, 0.02724801f);
+  q = fmaf(q, s, 0.470137209f);
+  q = fmaf(q, s, 1.0f);
+  return x * p * reciprocal_of_normal(q);
+}
 SINTER_DEVICE double hyperbolic_tangent(double a) { return tanh(a); }
-SINTER_DEVICE float sine(float a) { return sinf(a); }
+
+// Sine and cosine: the argument less the nearest multiple q of pi / 2, then a polynomial on
+// [-pi/4, pi/4] (least-squares fit, 4e-9 relative). pi / 2 in three pieces is exact enough while q
+// has 16 bits: 1.6e-7 relative in all. Larger arguments are rare and take the toolkit's way, which
+// is long and therefore kept out of line.
+#ifdef __CUDACC__
+__device__ __noinline__ float sine_of_large(float a) { return sinf(a); }
+__device__ __noinline__ float cosine_of_large(float a) { return cosf(a); }
+#else
+inline float sine_of_large(float a) { return sinf(a); }
+inline float cosine_of_large(float a) { return cosf(a); }
+#endif
+/// sin(a + quarters * pi / 2).
+SINTER_DEVICE float shifted_sine(float a, int quarters) {
+  const float q = rintf(a * 0.636619772f);
+  float r = fmaf(q, -1.57079637f, a);
+  r = fmaf(q, 4.37113883e-08f, r);
+  r = fmaf(q, 1.71512451e-15f, r);
+  const int quadrant = static_cast<int>(q) + quarters;
+  const float s = r * r;
+  float odd = fmaf(s, -0.000195152796f, 0.0083321603f);
+  odd = fmaf(odd, s, -0.166666552f);
+  odd = fmaf(odd * s, r, r);
+  float even = fmaf(s, 2.44331513e-05f, -0.00138873165f);
+  even = fmaf(even, s, 0.0416666456f);
+  even = fmaf(even, s, -0.5f);
+  even = fmaf(even, s, 1.0f);
+  const float value = (quadrant & 1) != 0 ? even : odd;
+  return (quadrant & 2) != 0 ? -value : value;
+}
+SINTER_DEVICE float sine(float a) {
+  if (!(fabsf(a) < 65536.0f)) return sine_of_large(a);
+  return shifted_sine(a, 0);
+}
 SINTER_DEVICE double sine(double a) { return sin(a); }
-SINTER_DEVICE float cosine(float a) { return cosf(a); }
+SINTER_DEVICE float cosine(float a) {
+  if (!(fabsf(a) < 65536.0f)) return cosine_of_large(a);
+  return shifted_sine(a, 1);
+}
 SINTER_DEVICE double cosine(double a) { return cos(a); }
 
 // ---- tests

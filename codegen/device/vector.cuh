@@ -9,10 +9,79 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
   T v[N];
 };
 
+// Registers that one access fills. Memory is accessed through these alone: copies of a struct of
+// 16-bit elements are sometimes split into several narrower accesses.
+template <int kBytes>
+struct Words;
+template <>
+struct Words<16> {
+  typedef uint4 type;
+};
+template <>
+struct Words<8> {
+  typedef uint2 type;
+};
+template <>
+struct Words<4> {
+  typedef u32 type;
+};
+template <>
+struct Words<2> {
+  typedef u16 type;
+};
+
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> load(const T* p) {
-  return *reinterpret_cast<const Vec<T, N>*>(p);
+  constexpr int kBytes = sizeof(T) * N < 16 ? sizeof(T) * N : 16;
+  typedef typename Words<kBytes>::type Access;
+  Vec<T, N> result;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(T)) * N / kBytes; ++i) {
+    const Access words = reinterpret_cast<const Access*>(p)[i];
+    memcpy(reinterpret_cast<char*>(&result) + i * kBytes, &words, kBytes);
+  }
+  return result;
 }
+
+template <class T, int N>
+SINTER_DEVICE void store(T* p, const Vec<T, N>& x) {
+  constexpr int kBytes = sizeof(T) * N < 16 ? sizeof(T) * N : 16;
+  typedef typename Words<kBytes>::type Access;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(T)) * N / kBytes; ++i) {
+    Access words;
+    memcpy(&words, reinterpret_cast<const char*>(&x) + i * kBytes, kBytes);
+    reinterpret_cast<Access*>(p)[i] = words;
+  }
+}
+
+/// Starts to copy N elements to shared memory. No register waits for them, so a thread can have any
+/// number under way; the compiler cannot put off the request until its data is needed.
+template <class T, int N>
+SINTER_DEVICE void copy_async(Vec<T, N>* shared, const T* p) {
+#ifdef __CUDACC__
+  constexpr int kBytes = sizeof(T) * N < 16 ? sizeof(T) * N : 16;
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(T)) * N / kBytes; ++i) {
+    const u32 to = static_cast<u32>(__cvta_generic_to_shared(shared)) + i * kBytes;
+    const char* from = reinterpret_cast<const char*>(p) + i * kBytes;
+    if (kBytes == 16)  // past the first-level cache: each element is used once
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+    else
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(kBytes)
+                   : "memory");
+  }
+#else
+  *shared = load<N>(p);
+#endif
+}
+/// Waits until this thread's copies have arrived, for itself; others see them after a barrier.
+SINTER_DEVICE void wait_for_copies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> splat(T value) {
   Vec<T, N> result;
@@ -57,5 +126,5 @@ SINTER_PACK_PAIRS(bf16, "cvt.rn.bf16x2.f32")
 /// Rounds N values to T and writes them.
 template <class T, class From, int N>
 SINTER_DEVICE void store(T* p, const From (&x)[N]) {
-  *reinterpret_cast<Vec<T, N>*>(p) = Pack<T>::of(x);
+  store(p, Pack<T>::of(x));
 }

@@ -1,6 +1,8 @@
 // Emitted kernels, run on the host by the emulator, against the interpreter of loop programs.
 #ifdef SINTER_WITH_CUDA
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -119,6 +121,49 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
   for (const char* part : {"row vector=4 unroll", "row vector=4 looped", "row vector=1 looped",
                            "column vector=1 looped", "column vector=1 unroll"})
     EXPECT_TRUE(ran(part)) << part;
+}
+
+/// The functions that device/math.cuh computes itself, over their whole range.
+TEST(CudaEmulation, FunctionsAreAccurate) {
+  std::vector<float> inputs = {0.0f, -0.0f, 1e-38f,   -1e-30f,   1e-8f,    INFINITY, -INFINITY,
+                               NAN,  3e38f, 65535.9f, -65536.0f, 65537.0f, 1e9f,     -7.25e20f};
+  for (float bound : {1e-3f, 0.8f, 4.0f, 12.0f, 100.0f, 60000.0f})
+    for (int i = 0; i < 700; ++i)
+      inputs.push_back(bound * static_cast<float>(std::sin(0.37 * i) * (1 - i / 1400.0)));
+  const auto count = static_cast<std::int64_t>(inputs.size());
+  codegen::ExprTable exprs{ir::Ranges{}};
+  ProgramBuilder p(exprs, {count}, 0);
+  const auto x = p.load(p.dense(DType::kFloat32, {0}));
+  struct Function {
+    ScalarOp op;
+    double (*exact)(double);
+  };
+  const Function functions[] = {{ScalarOp::kErf, std::erf},
+                                {ScalarOp::kTanh, std::tanh},
+                                {ScalarOp::kSin, std::sin},
+                                {ScalarOp::kCos, std::cos}};
+  for (const Function& function : functions)
+    p.store(p.dense(DType::kFloat32, {0}), p.op(function.op, {x}));
+  const codegen::EmittedKernel kernel = codegen::emit_cuda(p.request("functions"), exprs);
+  plan::fb::PlanT plan;
+  exprs.write(plan);
+  const auto values = plan::evaluate_expressions(plan, {});
+  Memory memory(5, std::vector<std::byte>(inputs.size() * sizeof(float)));
+  std::memcpy(memory[0].data(), inputs.data(), memory[0].size());
+  EmulatedKernels(std::span(&kernel, 1)).run(kernel.step, 0, values, memory);
+  for (std::size_t f = 0; f < 4; ++f)
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      float actual = 0;
+      std::memcpy(&actual, memory[f + 1].data() + i * sizeof(float), sizeof(float));
+      const double exact = functions[f].exact(static_cast<double>(inputs[i]));
+      if (std::isnan(exact)) {
+        EXPECT_TRUE(std::isnan(actual)) << to_string(functions[f].op) << " of " << inputs[i];
+        continue;
+      }
+      // Near the zeros of sine and cosine the argument's own rounding weighs more.
+      EXPECT_NEAR(actual, exact, 6e-7 * std::max(std::abs(exact), f < 2 ? 0.0 : 0.1))
+          << to_string(functions[f].op) << " of " << inputs[i];
+    }
 }
 
 // ---- the shapes of real models

@@ -21,6 +21,13 @@ struct EmulatedIndex {
 };
 inline EmulatedIndex threadIdx, blockIdx, blockDim, gridDim;
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+
 namespace emulator {
 
 enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
