@@ -280,7 +280,7 @@ struct MatmulLaunch::Impl {
 
   // Median time of all calls of the product, caches cold; nothing if the library refuses to run it.
   std::optional<double> time(const cublasLtMatmulAlgo_t& candidate, CUdeviceptr target) const {
-    constexpr int kRepeats = 5;
+    constexpr int kRepeats = 9;
     constexpr double kLongMicroseconds = 2000;
     if (!run(candidate, target)) return std::nullopt;  // loads the kernel
     const Event start(context.context, true);
@@ -317,10 +317,12 @@ struct MatmulLaunch::Impl {
       std::memcpy(&algorithm, stored->blob.data(), sizeof(algorithm));
       if (is_usable(algorithm) && (!first_use || run(algorithm, target()))) return;
     }
+    // The library lists its favourite first: a later one must beat it by more than the timer's noise.
+    constexpr double kClearlyFaster = 0.97;
     double best = -1;
     for (const auto& candidate : candidates(aligned)) {
       const auto microseconds = time(candidate.algo, target());
-      if (!microseconds || (best >= 0 && *microseconds >= best)) continue;
+      if (!microseconds || (best >= 0 && *microseconds >= kClearlyFaster * best)) continue;
       best = *microseconds;
       algorithm = candidate.algo;
     }
