@@ -1,12 +1,12 @@
 // What a target implements to run plans. Session checks and binds; executors move and compute.
 #pragma once
 
-#include <sinter/sinter.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include <sinter/sinter.h>
 
 #include "runtime/plan/plan_data.h"
 
@@ -14,8 +14,8 @@ namespace sinter::runtime {
 
 /// A plan with every symbol bound.
 struct BoundShape {
-  std::vector<std::int64_t> symbols;                     // in the order of plan.symbols
-  std::vector<std::int64_t> expressions;                 // values of plan.expressions
+  std::vector<std::int64_t> symbols;      // in the order of plan.symbols
+  std::vector<std::int64_t> expressions;  // values of plan.expressions
   plan::MemoryLayout layout;
   std::vector<std::vector<std::int64_t>> input_shapes;   // by input binding
   std::vector<std::vector<std::int64_t>> output_shapes;  // by output binding
