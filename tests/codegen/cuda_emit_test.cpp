@@ -30,6 +30,8 @@ TEST(CudaEmulation, RandomPrograms) {
     check.add(fmt::format("random_{}", seed), random_program(check.exprs, seed),
               {{{"s", 16}, {"t", 8}}, {{"s", 37}, {"t", 21}}});
   EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(std::any_of(check.schedules_run().begin(), check.schedules_run().end(),
+                          [](const auto& entry) { return entry.first.ends_with("staged"); }));
 }
 
 // ---- every operator in every type it has
