@@ -11,16 +11,28 @@ namespace {
 struct Sum {
   std::uint64_t bytes = 0;
 
+  /// The FlatBuffers verifier aligns a vector's length, not its elements.
+  static void check_alignment(const void* data, std::size_t alignment) {
+    if (reinterpret_cast<std::uintptr_t>(data) % alignment != 0)
+      throw Error(ErrorCode::kInvalidPlan,
+                  "invalid plan: a table of its metadata is misaligned: the file was not made by "
+                  "Sinter's compiler: recompile the model");
+  }
+
   void add(const flatbuffers::String* text) {
     if (text) bytes += text->size();
   }
   template <typename T>
   void add(const flatbuffers::Vector<T>* values) {
-    if (values) bytes += values->size() * sizeof(T);
+    if (!values) return;
+    check_alignment(values->Data(), alignof(T));
+    bytes += values->size() * sizeof(T);
   }
   template <typename T>
   void add(const flatbuffers::Vector<const T*>* structs) {
-    if (structs) bytes += structs->size() * sizeof(T);
+    if (!structs) return;
+    check_alignment(structs->Data(), alignof(T));
+    bytes += structs->size() * sizeof(T);
   }
   template <typename T>
   void add(const flatbuffers::Vector<flatbuffers::Offset<T>>* tables) {

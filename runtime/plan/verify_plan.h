@@ -13,8 +13,8 @@ struct BlobSizes {
   std::uint64_t weights = 0, modules = 0, sources = 0;
 };
 
-/// Throws Error(kInvalidPlan) if unpacking `root` would make more than its bytes hold, as a crafted
-/// file can by letting many tables share one vector.
+/// Throws Error(kInvalidPlan) if a vector is misaligned, or if unpacking `root` would make more
+/// than its bytes hold, as a crafted file can by letting many tables share one vector.
 void verify_packed_size(const fb::Plan& root, std::uint64_t metadata_bytes);
 
 /// Checks every index, enumeration, count and lifetime. After it, all indices may be followed and
