@@ -23,7 +23,7 @@ std::string int_literal(std::int64_t value) {
   if (value == INT64_MIN) return "(-9223372036854775807LL - 1)";
   std::string digits = fmt::format("{}", value < 0 ? -value : value);
   if (value > INT32_MAX || value < -INT32_MAX) digits += "LL";
-  return value < 0 ? "(-" + digits + ")" : digits;
+  return value < 0 ? fmt::format("(-{})", digits) : digits;
 }
 
 Arguments::Arguments(const ProgramAnalysis& analysis) : analysis_(&analysis) {
