@@ -122,7 +122,8 @@ void expect_same_bits(const std::vector<ir::Tensor>& found,
 
 double tolerance_of(DType type) {
   switch (type) {
-    case DType::kFloat16: return 3e-3;
+    // Unfused, every one of a dozen operators rounds to 11 bits, which is 4e-4 each.
+    case DType::kFloat16: return 5e-3;
     case DType::kBFloat16: return 2.5e-2;
     case DType::kFloat64: return 1e-12;
     default: return 2e-5;

@@ -50,8 +50,8 @@ TEST_F(BadInput, UnknownOpset) {
 
 TEST_F(BadInput, AllUnsupportedOperatorsAtOnce) {
   auto model = small_model();
-  node(model.mutable_graph(), "NonZero", "first", {"y"}, "a");
-  node(model.mutable_graph(), "StringNormalizer", "second", {"y"}, "b");
+  node(model.mutable_graph(), "NonZero", "first", {"y"}, "positions");
+  node(model.mutable_graph(), "StringNormalizer", "second", {"y"}, "text");
   expect_refused(save(model), 3, {"NonZero", "first", "StringNormalizer", "second"});
 }
 

@@ -148,7 +148,8 @@ TEST_F(CliTest, CompilesForGpusThatAreNotThere) {
   const auto again = json::parse(
       sinter({"compile", model, "-o", path("g.plan"), "--target=cuda:sm_80,sm_90,sm_100", "--json"})
           .out);
-  EXPECT_EQ(again["kernels_from_cache"], again["kernels"]);
+  // One cached kernel for each architecture.
+  EXPECT_EQ(again["kernels_from_cache"], 3 * again["kernels"].get<int>());
 }
 #endif
 
