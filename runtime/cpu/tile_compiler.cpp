@@ -233,6 +233,20 @@ void TileCompiler::choose_sizes() {
   }
 }
 
+/// True for values that are known to lie in [-1, 1].
+bool TileCompiler::is_small(std::size_t i) const {
+  const plan::fb::InstrT& instr = *program_.instrs[i];
+  if (instr.kind != InstrKind::Op) return false;
+  switch (static_cast<ScalarOp>(instr.op)) {
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kTanh:
+    case ScalarOp::kErf:
+    case ScalarOp::kSign: return true;
+    default: return false;
+  }
+}
+
 TileInstr TileCompiler::translate(std::size_t i) const {
   const plan::fb::InstrT& instr = *program_.instrs[i];
   TileInstr result;
@@ -257,7 +271,8 @@ TileInstr TileCompiler::translate(std::size_t i) const {
     default: {
       const auto op = static_cast<ScalarOp>(instr.op);
       const DType operand = out_.types_[instr.args[op == ScalarOp::kSelect ? 1 : 0]];
-      result.kernel = find_op_kernel(op, operand, result.type);
+      if (is_small(instr.args[0])) result.kernel = find_small_kernel(op, operand);
+      if (!result.kernel) result.kernel = find_op_kernel(op, operand, result.type);
       if (!result.kernel)
         throw Error(ErrorCode::kUnsupported,
                     fmt::format("'{}' on {} giving {} is not supported on the CPU", to_string(op),

@@ -31,6 +31,7 @@ class TileCompiler {
   ValueClass class_of(const BoundAccess& access) const;
   /// Arguments, and the values that gather an access.
   std::vector<std::uint32_t> operands_of(std::size_t instr) const;
+  bool is_small(std::size_t instr) const;
   TileInstr translate(std::size_t instr) const;
 
   const plan::fb::LoopProgramT& program_;

@@ -30,6 +30,9 @@ using OpKernel = void (*)(const OpArgs&);
 /// type `result`; both compute types. Null if `op` is not defined on them.
 OpKernel find_op_kernel(ScalarOp op, DType operand, DType result);
 
+/// A cheaper kernel of `op` for operands in [-1, 1]; null if there is none.
+OpKernel find_small_kernel(ScalarOp op, DType operand);
+
 /// A reduction of rows x cols values into accumulators of kAccumulatorBytes each: one per row, or
 /// one per column. Partial sums within a tile are in the type itself over a fixed number of lanes,
 /// across tiles float32 accumulates in float64; the order depends on the sizes alone.

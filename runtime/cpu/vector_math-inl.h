@@ -18,13 +18,12 @@ namespace sinter::runtime::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// Results below the smallest normal number are zero.
 template <class D, class V = hn::VFromD<D>>
 HWY_INLINE V exp_f32(D d, V x) {
   const hn::RebindToSigned<D> di;
-  // Beyond these bounds the result is infinite or zero; they keep the exponent within two steps.
-  const V clamped = hn::Min(hn::Max(x, hn::Set(d, -105.0f)), hn::Set(d, 89.5f));
-  const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504f)));
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), clamped);
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693145752f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 1.42860677e-6f), r);
   // exp(r) = 1 + r + r^2 p(r) on |r| <= ln(2)/2: 1.9e-9.
   V p = hn::Set(d, 0.0013836834f);
@@ -33,13 +32,12 @@ HWY_INLINE V exp_f32(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.1666642f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.4999999f));
   const V e = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  const auto whole = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(whole);
-  const auto bias = hn::Set(di, 127);
-  const V scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const V scale2 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(whole, half), bias)));
-  const V result = hn::Mul(hn::Mul(e, scale1), scale2);
-  return hn::IfThenElse(hn::Eq(x, x), result, x);
+  // n goes straight into the exponent: within the bounds below e * 2^n is normal. A NaN stays one.
+  const auto shifted = hn::ShiftLeft<23>(hn::ConvertTo(di, n));
+  V y = hn::BitCast(d, hn::Add(hn::BitCast(di, e), shifted));
+  y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365402f)), y);
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.7228317f)),
+                        hn::Set(d, std::numeric_limits<float>::infinity()), y);
 }
 
 template <class D, class V = hn::VFromD<D>>
@@ -110,12 +108,27 @@ HWY_INLINE V tanh_f32(D d, V x) {
   return odd_rational(d, x, 9.02f, p, q);
 }
 
-/// Sine and cosine. Arguments up to kLargest are reduced by multiples of pi in four parts, the
-/// first three of so few bits that their products are exact; larger ones go to the C library.
+/// x - n pi.
+template <class D, class V = hn::VFromD<D>>
+HWY_INLINE V subtract_pi(D d, V n, V x) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64
+  // Fused operations round once: two parts of 24 bits leave 3e-15 n.
+  const V r = hn::NegMulAdd(n, hn::Set(d, 3.14159274f), x);
+  return hn::MulAdd(n, hn::Set(d, 8.74227766e-8f), r);
+#else
+  // The first three of these parts have so few bits that their products are exact.
+  V r = hn::NegMulAdd(n, hn::Set(d, 3.140625f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 0.0009670257568359375f), r);
+  r = hn::NegMulAdd(n, hn::Set(d, 6.277114152908325e-7f), r);
+  return hn::NegMulAdd(n, hn::Set(d, 1.215420125655342e-10f), r);
+#endif
+}
+
+/// Sine and cosine. Arguments up to 39000 are reduced by multiples of pi; larger ones go to the C
+/// library.
 template <bool kSine, class D, class V = hn::VFromD<D>>
 HWY_INLINE V sincos_f32(D d, V x) {
-  constexpr float kLargest = 39000.0f;
-  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, kLargest))))) {
+  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, 39000.0f))))) {
     HWY_ALIGN float lanes[hn::MaxLanes(D())];
     hn::Store(x, d, lanes);
     for (std::size_t i = 0; i < hn::Lanes(d); ++i)
@@ -125,13 +138,13 @@ HWY_INLINE V sincos_f32(D d, V x) {
   const hn::RebindToSigned<D> di;
   // x = k pi + r, or (k + 1/2) pi + r for the cosine, which is then -sin(r) with the sign of k.
   const V turns = hn::Mul(x, hn::Set(d, 0.318309886f));
-  const V half = hn::Set(d, kSine ? 0.0f : 0.5f);
-  const V whole = hn::Round(hn::Sub(turns, half));
-  const V n = hn::Add(whole, half);
-  V r = hn::NegMulAdd(n, hn::Set(d, 3.140625f), x);
-  r = hn::NegMulAdd(n, hn::Set(d, 0.0009670257568359375f), r);
-  r = hn::NegMulAdd(n, hn::Set(d, 6.277114152908325e-7f), r);
-  r = hn::NegMulAdd(n, hn::Set(d, 1.215420125655342e-10f), r);
+  V whole = hn::Round(turns);
+  V n = whole;
+  if constexpr (!kSine) {
+    whole = hn::Round(hn::Sub(turns, hn::Set(d, 0.5f)));
+    n = hn::Add(whole, hn::Set(d, 0.5f));
+  }
+  const V r = subtract_pi(d, n, x);
   // sin(r) = r + r^3 p(r^2) on |r| <= pi/2: 6.2e-9.
   const V u = hn::Mul(r, r);
   V p = hn::Set(d, 2.6054811e-6f);
@@ -140,8 +153,29 @@ HWY_INLINE V sincos_f32(D d, V x) {
   p = hn::MulAdd(p, u, hn::Set(d, -0.1666666f));
   const V y = hn::MulAdd(hn::Mul(p, u), r, r);
   auto sign = hn::ShiftLeft<31>(hn::ConvertTo(di, whole));
-  if (!kSine) sign = hn::Xor(sign, hn::Set(di, std::numeric_limits<std::int32_t>::min()));
+  if constexpr (!kSine) sign = hn::Xor(sign, hn::Set(di, std::numeric_limits<std::int32_t>::min()));
   return hn::BitCast(d, hn::Xor(hn::BitCast(di, y), sign));
+}
+
+/// On |x| <= 1: 2.7e-8.
+template <class D, class V = hn::VFromD<D>>
+HWY_INLINE V sin_small_f32(D d, V x) {
+  const V u = hn::Mul(x, x);
+  V p = hn::Set(d, -0.00019313187f);
+  p = hn::MulAdd(p, u, hn::Set(d, 0.0083302418f));
+  p = hn::MulAdd(p, u, hn::Set(d, -0.16666615f));
+  return hn::MulAdd(hn::Mul(p, u), x, x);
+}
+
+/// On |x| <= 1: 6.0e-10.
+template <class D, class V = hn::VFromD<D>>
+HWY_INLINE V cos_small_f32(D d, V x) {
+  const V u = hn::Mul(x, x);
+  V p = hn::Set(d, 2.4138115e-5f);
+  p = hn::MulAdd(p, u, hn::Set(d, -0.0013883337f));
+  p = hn::MulAdd(p, u, hn::Set(d, 0.041666482f));
+  p = hn::MulAdd(p, u, hn::Set(d, -0.49999997f));
+  return hn::MulAdd(p, u, hn::Set(d, 1.0f));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,6 +1,7 @@
 #include "runtime/cpu/vector_ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 // Between these and the baseline the other targets of Highway add nothing to float32 arithmetic.
@@ -60,6 +61,8 @@ SINTER_UNARY(ErfOp, erf_f32(d, a))
 SINTER_UNARY(TanhOp, tanh_f32(d, a))
 SINTER_UNARY(SinOp, (sincos_f32<true>(d, a)))
 SINTER_UNARY(CosOp, (sincos_f32<false>(d, a)))
+SINTER_UNARY(SmallSinOp, sin_small_f32(d, a))
+SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
 #undef SINTER_UNARY
 #undef SINTER_BINARY
 
@@ -127,6 +130,24 @@ void binary(const OpArgs& t) {
     else
       t.args[1].per_column ? binary_row<Op, false, true>(a, b, out, n)
                            : binary_row<Op, false, false>(a, b, out, n);
+  }
+}
+
+/// Rows are divided by one number each as products with its reciprocal, which costs a quarter: half
+/// a unit in the last place, unless the reciprocal is not a normal number.
+void divide(const OpArgs& t) {
+  if (t.cols == 0) return;
+  if (t.args[1].per_column || !t.args[0].per_column) return binary<DivOp>(t);
+  const auto n = static_cast<std::size_t>(t.cols);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const float* a = static_cast<const float*>(t.args[0].data) + r * t.args[0].row_stride;
+    const float* b = static_cast<const float*>(t.args[1].data) + r * t.args[1].row_stride;
+    float* out = static_cast<float*>(t.result) + r * t.result_stride;
+    const float reciprocal = 1.0f / *b;
+    if (std::isnormal(reciprocal))
+      binary_row<MulOp, true, false>(a, &reciprocal, out, n);
+    else
+      binary_row<DivOp, true, false>(a, b, out, n);
   }
 }
 
@@ -215,7 +236,7 @@ OpKernel find_op(ScalarOp op, bool to_bool) {
     case ScalarOp::kAdd: return binary<AddOp>;
     case ScalarOp::kSub: return binary<SubOp>;
     case ScalarOp::kMul: return binary<MulOp>;
-    case ScalarOp::kDiv: return binary<DivOp>;
+    case ScalarOp::kDiv: return divide;
     case ScalarOp::kMin: return binary<MinOp>;
     case ScalarOp::kMax: return binary<MaxOp>;
     case ScalarOp::kNeg: return unary<NegOp>;
@@ -236,6 +257,12 @@ OpKernel find_op(ScalarOp op, bool to_bool) {
     case ScalarOp::kSelect: return select;
     default: return nullptr;
   }
+}
+
+OpKernel find_small(ScalarOp op) {
+  if (op == ScalarOp::kSin) return unary<SmallSinOp>;
+  if (op == ScalarOp::kCos) return unary<SmallCosOp>;
+  return nullptr;
 }
 
 // ---- reductions
@@ -415,6 +442,7 @@ HWY_AFTER_NAMESPACE();
 namespace sinter::runtime::cpu {
 
 HWY_EXPORT(find_op);
+HWY_EXPORT(find_small);
 HWY_EXPORT(find_reduce);
 HWY_EXPORT(widen_any);
 HWY_EXPORT(narrow_any);
@@ -423,6 +451,10 @@ OpKernel find_vector_kernel(ScalarOp op, DType operand, DType result) {
   if (operand != DType::kFloat32) return nullptr;
   if (result != DType::kFloat32 && result != DType::kBool) return nullptr;
   return HWY_DYNAMIC_DISPATCH(find_op)(op, result == DType::kBool);
+}
+
+OpKernel find_small_kernel(ScalarOp op, DType operand) {
+  return operand == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(find_small)(op) : nullptr;
 }
 
 ReduceKernels find_vector_reduce(Combine combine) {
