@@ -4,6 +4,7 @@
 // not waited for.
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include <math.h>
@@ -32,11 +33,21 @@ namespace emulator {
 
 enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
+/// A copy to shared memory that is under way: it lands when its thread waits for it, no sooner.
+struct PendingCopy {
+  void* to;
+  int bytes;
+  char data[16];
+};
+
 struct Fiber {
   ucontext_t context;
   std::vector<char> stack;
   EmulatedIndex index;
   State state = State::kReady;
+  const void* shown = nullptr;                  // what the other lanes of the warp may read
+  std::deque<std::vector<PendingCopy>> copies;  // groups, oldest first
+  std::vector<PendingCopy> uncommitted;
 };
 
 constexpr unsigned kStackBytes = 256 * 1024;
@@ -45,6 +56,7 @@ inline std::vector<unsigned long long> slots;  // values on their way through a 
 inline ucontext_t scheduler;
 inline unsigned current = 0;
 inline const char* error = nullptr;
+alignas(128) inline unsigned char dynamic_shared[227 * 1024];
 inline void (*kernel)(const long* arguments) = nullptr;
 inline const long* arguments = nullptr;
 
@@ -87,6 +99,8 @@ inline void run_block() {
     fiber.stack.resize(kStackBytes);
     fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
     fiber.state = State::kReady;
+    fiber.copies.clear();
+    fiber.uncommitted.clear();
     getcontext(&fiber.context);
     fiber.context.uc_stack.ss_sp = fiber.stack.data();
     fiber.context.uc_stack.ss_size = fiber.stack.size();
@@ -120,8 +134,9 @@ inline const char* launch(void (*code)(const long*), const unsigned grid[3],
   error = nullptr;
   gridDim = {grid[0], grid[1], grid[2]};
   blockDim = {block[0], block[1], block[2]};
-  for (unsigned x = 0; x < grid[0] && error == nullptr; ++x) {
-    blockIdx = {x, 0, 0};
+  const unsigned blocks = grid[0] * grid[1] * grid[2];
+  for (unsigned b = 0; b < blocks && error == nullptr; ++b) {
+    blockIdx = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
     run_block();
   }
   return error;
@@ -138,6 +153,53 @@ T shuffle(T value, unsigned partner) {
     memcpy(&value, &slots[partner], sizeof(T));
   wait(State::kAtWarpBarrier);
   return value;
+}
+
+/// Every lane of a warp shows a value to the others, for as long as all of them hold the exchange.
+template <class T>
+class WarpExchange {
+ public:
+  explicit WarpExchange(const T& mine) : mine_(mine) {
+    fibers[current].shown = &mine_;
+    wait(State::kAtWarpBarrier);
+  }
+  ~WarpExchange() { wait(State::kAtWarpBarrier); }
+  WarpExchange(const WarpExchange&) = delete;
+  WarpExchange& operator=(const WarpExchange&) = delete;
+
+  const T& operator[](int lane) const {
+    const unsigned thread = current / 32 * 32 + static_cast<unsigned>(lane);
+    if (thread >= slots.size() || fibers[thread].state == State::kDone) {
+      error = "a warp's operation reads from a lane that is not there";
+      return mine_;
+    }
+    return *static_cast<const T*>(fibers[thread].shown);
+  }
+
+ private:
+  T mine_;
+};
+
+/// `from` null: zeros.
+inline void start_copy(void* to, const void* from, int bytes) {
+  PendingCopy copy{to, bytes, {}};
+  const auto unaligned = [&](const void* p) {
+    return reinterpret_cast<unsigned long>(p) % static_cast<unsigned long>(bytes) != 0;
+  };
+  if (unaligned(to) || unaligned(from)) error = "an asynchronous copy is not aligned";
+  if (from != nullptr) memcpy(copy.data, from, static_cast<unsigned long>(bytes));
+  fibers[current].uncommitted.push_back(copy);
+}
+inline void commit_copies() {
+  Fiber& fiber = fibers[current];
+  fiber.copies.push_back(std::move(fiber.uncommitted));
+  fiber.uncommitted.clear();
+}
+inline void wait_for_copies(unsigned groups) {
+  Fiber& fiber = fibers[current];
+  for (; fiber.copies.size() > groups; fiber.copies.pop_front())
+    for (const PendingCopy& copy : fiber.copies.front())
+      memcpy(copy.to, copy.data, static_cast<unsigned long>(copy.bytes));
 }
 
 inline float bits_to_float(unsigned bits) {
@@ -183,6 +245,7 @@ inline unsigned short float_to_bfloat(float value) {
 
 }  // namespace emulator
 
+inline void __syncwarp() { emulator::wait(emulator::State::kAtWarpBarrier); }
 inline void __syncthreads() { emulator::wait(emulator::State::kAtBlockBarrier); }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {

@@ -1,0 +1,183 @@
+// Tensor-core products of a warp (sm_80 and later), fragments from shared memory, and copies to it
+// that hold no registers. A register of a fragment is two neighbouring 16-bit elements, the first
+// one low. On the host (tests/codegen) the lanes of a warp exchange what the hardware would.
+#pragma once
+
+#include "scalar.cuh"
+
+// Dynamic shared memory: the launch decides its size (KernelVariant.shared_bytes).
+#ifdef __CUDACC__
+#define SINTER_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+#else
+#define SINTER_DYNAMIC_SHARED(name) unsigned char* const name = emulator::dynamic_shared
+#endif
+
+// ---- registers of two elements
+/// `low` and `high`, rounded to nearest even.
+template <class T>
+SINTER_DEVICE u32 pack_pair(float low, float high) {
+  return static_cast<u32>(narrow<T>(low).bits) | static_cast<u32>(narrow<T>(high).bits) << 16;
+}
+#ifdef __CUDACC__
+template <>
+SINTER_DEVICE u32 pack_pair<f16>(float low, float high) {
+  u32 pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+template <>
+SINTER_DEVICE u32 pack_pair<bf16>(float low, float high) {
+  u32 pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+#endif
+template <class T>
+SINTER_DEVICE float low_of(u32 pair) {
+  return widen(T{static_cast<u16>(pair)});
+}
+template <class T>
+SINTER_DEVICE float high_of(u32 pair) {
+  return widen(T{static_cast<u16>(pair >> 16)});
+}
+
+// ---- products
+/// d[16][8] += a[16][16] b[16][8] of one warp, T = f16 or bf16, float32 sums. With g = lane / 4 and
+/// t = lane % 4 * 2 a lane holds
+///   a: {A[g][t..t+1], A[g+8][t..t+1], A[g][t+8..t+9], A[g+8][t+8..t+9]}
+///   b: {B[t..t+1][g], B[t+8..t+9][g]}
+///   d: {D[g][t], D[g][t+1], D[g+8][t], D[g+8][t+1]}
+template <class T>
+SINTER_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1);
+
+#ifdef __CUDACC__
+#define SINTER_MMA(T, type)                                                           \
+  template <>                                                                         \
+  SINTER_DEVICE void mma_16x8x16<T>(float(&d)[4], const u32(&a)[4], u32 b0, u32 b1) { \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                        \
+        ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"        \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                              \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));              \
+  }
+SINTER_MMA(f16, "f16")
+SINTER_MMA(bf16, "bf16")
+#undef SINTER_MMA
+#else
+template <class T>
+SINTER_DEVICE void mma_16x8x16(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  struct Operands {
+    u32 a[4], b[2];
+  };
+  const emulator::WarpExchange<Operands> lanes({{a[0], a[1], a[2], a[3]}, {b0, b1}});
+  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
+  for (int i = 0; i < 4; ++i) {
+    const int column = t + i % 2;
+    float sum = 0;
+    for (int k = 0; k < 16; ++k) {
+      const u32 x = lanes[g * 4 + k % 8 / 2].a[i / 2 + k / 8 * 2];
+      const u32 y = lanes[column * 4 + k % 8 / 2].b[k / 8];
+      sum += k % 2 == 0 ? low_of<T>(x) * low_of<T>(y) : high_of<T>(x) * high_of<T>(y);
+    }
+    d[i] += sum;
+  }
+}
+#endif
+
+// ---- fragments from shared memory
+// Matrices of 8 rows of 8 elements (16 bytes, 16-byte aligned). Lane 8 i + r passes the address of
+// row r of matrix i; lane l gets elements [l / 4][l % 4 * 2 ..] of each, or, transposed, elements
+// [l % 4 * 2 ..][l / 4]. So four matrices from one 16x16 tile, its upper half first, then its right
+// side, are an A fragment; two of B[n][k] stored by rows, or of B[k][n] transposed, are b0 and b1.
+#ifdef __CUDACC__
+SINTER_DEVICE u32 shared_address(const void* p) {
+  return static_cast<u32>(__cvta_generic_to_shared(p));
+}
+SINTER_DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+SINTER_DEVICE void load_matrix_x2(u32 (&r)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+SINTER_DEVICE void load_matrix_x4_transposed(u32 (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+SINTER_DEVICE void load_matrix_x2_transposed(u32 (&r)[2], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(r[0]), "=r"(r[1])
+               : "r"(shared_address(row))
+               : "memory");
+}
+#else
+template <int N>
+SINTER_DEVICE void emulated_load_matrix(u32 (&r)[N], const void* row, bool transposed) {
+  const emulator::WarpExchange<const u16*> rows(static_cast<const u16*>(row));
+  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
+  for (int i = 0; i < N; ++i) {
+    const u16 low = transposed ? rows[i * 8 + t][g] : rows[i * 8 + g][t];
+    const u16 high = transposed ? rows[i * 8 + t + 1][g] : rows[i * 8 + g][t + 1];
+    if (reinterpret_cast<unsigned long>(rows[i * 8 + g]) % 16 != 0)
+      emulator::error = "a row of a matrix in shared memory is not 16-byte aligned";
+    r[i] = low | static_cast<u32>(high) << 16;
+  }
+}
+SINTER_DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
+  emulated_load_matrix(r, row, false);
+}
+SINTER_DEVICE void load_matrix_x2(u32 (&r)[2], const void* row) {
+  emulated_load_matrix(r, row, false);
+}
+SINTER_DEVICE void load_matrix_x4_transposed(u32 (&r)[4], const void* row) {
+  emulated_load_matrix(r, row, true);
+}
+SINTER_DEVICE void load_matrix_x2_transposed(u32 (&r)[2], const void* row) {
+  emulated_load_matrix(r, row, true);
+}
+#endif
+
+// ---- copies to shared memory
+/// Starts to copy kBytes (4, 8 or 16; both addresses aligned to it) to shared memory, or zeros if
+/// not `valid`: `from` is then not read, but has to be an address within the buffer.
+template <int kBytes>
+SINTER_DEVICE void start_copy(void* shared, const void* from, bool valid = true) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
+#ifdef __CUDACC__
+  const u32 bytes = valid ? kBytes : 0;
+  if (kBytes == 16)  // past the first-level cache
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+                 "l"(from), "n"(kBytes), "r"(bytes)
+                 : "memory");
+#else
+  emulator::start_copy(shared, valid ? from : nullptr, kBytes);
+#endif
+}
+/// Ends a group of copies: all that this thread has started since the last one.
+SINTER_DEVICE void commit_copies() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  emulator::commit_copies();
+#endif
+}
+/// Waits until all but the latest kGroups groups of this thread have arrived; other threads see
+/// them after a barrier.
+template <int kGroups>
+SINTER_DEVICE void wait_for_groups() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#else
+  emulator::wait_for_copies(kGroups);
+#endif
+}
