@@ -1,20 +1,19 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/cuda/cuda_kernels.h"
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/library_lowering.h"
 #include "codegen/lowering/loop_lowering.h"
 #include "codegen/plan_buffers.h"
 #include "codegen/work.h"
 #include "ir/text/text.h"
-#ifdef SINTER_WITH_CUDA
-#include "codegen/cuda/cuda_kernels.h"
-#endif
 
 namespace sinter::codegen {
 namespace {
@@ -31,12 +30,19 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
   return result;
 }
 
+/// Emits the kernel of a step under a name, with the origins of all that share it and the element
+/// types of its buffers.
+using EmitKernel = std::function<EmittedKernel(
+    const std::string& name, const std::vector<std::string>& origins, std::vector<DType> types)>;
+
 /// Steps whose kernels have one source: they differ in buffers alone.
 struct KernelGroup {
   std::string name;  // of its first step
   std::vector<std::size_t> steps;
-  std::vector<LoopProgramT> programs;  // one for each of steps
+  std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of steps
   std::vector<std::string> origins;
+  /// Writes the kernel for the buffers of the first step.
+  EmitKernel emit;
 };
 
 class Compiler {
@@ -99,7 +105,7 @@ class Compiler {
                program.buffers.end();
       });
       if (options_.cuda) {
-        add_to_group(name, node.origins, std::move(program));
+        add_loop_kernel(name, node.origins, std::move(program));
       } else {
         plan::fb::LoopStepT loop;
         loop.program = std::make_unique<LoopProgramT>(std::move(program));
@@ -142,22 +148,27 @@ class Compiler {
     steps_.push_back(std::move(step));
   }
 
-  /// Puts the step that is about to be added with those that can share its kernel.
+  /// Puts the step that is about to be added with those that can share its kernel: those of one
+  /// signature, which says everything about a kernel but its buffers, and of equal buffer types.
   void add_to_group(const std::string& name, const std::vector<std::string>& origins,
-                    LoopProgramT program) {
-    LoopProgramT local = program;
-    std::string signature;
-    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) {
-      signature += fmt::format("{} ", to_string(buffers_.type(local.buffers[b])));
-      local.buffers[b] = b;
-    }
-    signature += print_loop_program(local, exprs_);
+                    std::string signature, std::vector<std::uint32_t> buffers, EmitKernel emit) {
+    for (const std::uint32_t buffer : buffers)
+      signature += fmt::format(" {}", to_string(buffers_.type(buffer)));
     const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
-    if (added) groups_.push_back({name, {}, {}, {}});
+    if (added) groups_.push_back({name, {}, {}, {}, std::move(emit)});
     KernelGroup& group = groups_[at->second];
     group.steps.push_back(steps_.size());
-    group.programs.push_back(std::move(program));
+    group.buffers.push_back(std::move(buffers));
     group.origins.insert(group.origins.end(), origins.begin(), origins.end());
+  }
+
+  void add_loop_kernel(const std::string& name, const std::vector<std::string>& origins,
+                       LoopProgramT program) {
+    LoopProgramT local = program;
+    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
+    std::vector<std::uint32_t> buffers = program.buffers;
+    add_to_group(name, origins, print_loop_program(local, exprs_), std::move(buffers),
+                 emit_loops(std::move(program)));
   }
 
 #ifdef SINTER_WITH_CUDA
@@ -210,32 +221,36 @@ class Compiler {
 
   /// Writes the kernel of group number `index` and points its steps at it.
   std::string emit(const KernelGroup& group, std::size_t index) {
-    KernelRequest request;
-    request.program = &group.programs[0];
-    request.name = group.name;
-    request.origins = group.origins;
-    std::sort(request.origins.begin(), request.origins.end());
-    request.origins.erase(std::unique(request.origins.begin(), request.origins.end()),
-                          request.origins.end());
-    for (const std::uint32_t buffer : request.program->buffers)
-      request.buffer_types.push_back(buffers_.type(buffer));
-    EmittedKernel kernel = emit_cuda(request, exprs_);
+    std::vector<std::string> origins = group.origins;
+    std::sort(origins.begin(), origins.end());
+    origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
+    const std::vector<std::uint32_t>& first = group.buffers[0];
+    std::vector<DType> types;
+    for (const std::uint32_t buffer : first) types.push_back(buffers_.type(buffer));
+    EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
     for (auto& variant : kernel.step.variants)
       variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
-    const std::vector<std::uint32_t>& first = group.programs[0].buffers;
     for (std::size_t s = 0; s < group.steps.size(); ++s) {
       plan::fb::KernelStepT work = kernel.step;
       for (auto& arg : work.args) {
         if (arg.kind() != plan::fb::ArgKind::Buffer) continue;
         const auto position = std::find(first.begin(), first.end(), arg.index()) - first.begin();
-        arg = plan::fb::KernelArg(arg.kind(),
-                                  group.programs[s].buffers[static_cast<std::size_t>(position)]);
+        arg = plan::fb::KernelArg(arg.kind(), group.buffers[s][static_cast<std::size_t>(position)]);
       }
       steps_[group.steps[s]].work.Set(std::move(work));
     }
     return std::move(kernel.source);
   }
+
+  EmitKernel emit_loops(LoopProgramT program) {
+    return [this, program = std::make_shared<const LoopProgramT>(std::move(program))](
+               const std::string& name, const std::vector<std::string>& origins,
+               std::vector<DType> types) {
+      return emit_cuda({program.get(), name, origins, std::move(types)}, exprs_);
+    };
+  }
 #else
+  EmitKernel emit_loops(const LoopProgramT&) { return {}; }
   void compile_kernels() {
     throw Error(ErrorCode::kUnsupported,
                 "this build of Sinter is CPU-only: build it where a CUDA toolkit is found (or run "
