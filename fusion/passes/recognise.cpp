@@ -34,18 +34,25 @@ const std::vector<ParsedIdiom>& parsed_idioms() {
 /// A match at a node as a replacement, where the operator that it spells can take it.
 class Replacement {
  public:
-  Replacement(const Graph& graph, const Node& root, const Match& match,
-              const std::vector<Dim>& index)
-      : graph_(graph), root_(root), match_(match), index_(index) {}
+  Replacement(const Graph& graph, const Node& root, const Match& match)
+      : graph_(graph), root_(root), match_(match) {}
 
   std::optional<Piece> build(const Pattern& target) {
     const ir::TensorType& type = graph_.type(root_.outputs[0]);
     const ir::OpDef& op = ir::get_op(target.name);
-    const bool has_axis = std::any_of(op.attrs.begin(), op.attrs.end(),
-                                      [](const ir::AttrSpec& a) { return a.name == "axis"; });
+    const auto takes = [&](std::string_view attr) {
+      return std::any_of(op.attrs.begin(), op.attrs.end(),
+                         [&](const ir::AttrSpec& a) { return a.name == attr; });
+    };
+    if (!match_.space) return std::nullopt;
     ir::Attrs attrs;
+    if (takes("axes")) {
+      if (!match_.axes) return std::nullopt;
+      attrs.set("axes", *match_.axes);
+      attrs.set("keepdims", std::int64_t{type.shape.size() == match_.space->shape.size() ? 1 : 0});
+    }
     std::size_t first_axis = 0;
-    if (has_axis) {
+    if (takes("axis")) {
       if (!match_.axes || match_.axes->empty()) return std::nullopt;
       const auto& axes = *match_.axes;
       first_axis = static_cast<std::size_t>(axes.front());
@@ -69,7 +76,8 @@ class Replacement {
         continue;
       }
       const auto& elements = match_.variables.at(arg.name);
-      const auto value = i == 0 ? whole(elements, type) : parameter(elements, type, first_axis);
+      const auto value =
+          i == 0 ? whole(elements, type.dtype) : parameter(elements, type, first_axis);
       if (!value) return std::nullopt;
       numbers.emplace_back(std::nullopt);
       piece.reads.push_back(*value);
@@ -93,13 +101,13 @@ class Replacement {
 
  private:
   /// The value that is the root's operand as a whole, best in the root's own type.
-  std::optional<ValueId> whole(const std::vector<Element>& elements, const ir::TensorType& type) {
+  std::optional<ValueId> whole(const std::vector<Element>& elements, DType type) {
     std::optional<ValueId> result;
     for (const Element& element : elements) {
       const ir::TensorType& own = graph_.type(element.value);
-      if (own.shape != type.shape || element.index != index_) continue;
-      if (!result || own.dtype == type.dtype) result = element.value;
-      if (own.dtype == type.dtype) break;
+      if (own.shape != match_.space->shape || element.index != match_.space->index) continue;
+      if (!result || own.dtype == type) result = element.value;
+      if (own.dtype == type) break;
     }
     return result;
   }
@@ -115,7 +123,7 @@ class Replacement {
       for (std::size_t d = 0; d < shape.size(); ++d)
         fits = fits &&
                (shape[d] == Dim(1) || (d + skip >= first_axis && shape[d] == type.shape[d + skip] &&
-                                       element.index[d] == index_[d + skip]));
+                                       element.index[d] == match_.space->index[d + skip]));
       if (fits) return element.value;
     }
     return std::nullopt;
@@ -140,7 +148,6 @@ class Replacement {
   const Graph& graph_;
   const Node& root_;
   const Match& match_;
-  const std::vector<Dim>& index_;
 };
 
 std::optional<Piece> recognise_node(const Graph& graph, const Node& node) {
@@ -151,9 +158,7 @@ std::optional<Piece> recognise_node(const Graph& graph, const Node& node) {
   Matcher matcher(graph, node.outputs[0]);
   for (const ParsedIdiom& idiom : parsed_idioms())
     for (const Match& match : matcher.match(idiom.pattern))
-      if (auto piece =
-              Replacement(graph, node, match, matcher.root_index()).build(idiom.replacement))
-        return piece;
+      if (auto piece = Replacement(graph, node, match).build(idiom.replacement)) return piece;
   return std::nullopt;
 }
 

@@ -26,6 +26,11 @@ const std::vector<Idiom>& idioms() {
        "(x - RowMean(x)) * Rsqrt(RowMean(x * x) - RowMean(x) * RowMean(x) + $eps) * scale + bias",
        "LayerNorm(x, scale, bias)"},
 
+      // ---- Variance from moments, which cancels where the mean is large, wherever it is used.
+      {"variance_moments_guarded", "Max(RowMean(x * x) - RowMean(x) * RowMean(x), 0)",
+       "Variance(x)"},
+      {"variance_moments", "RowMean(x * x) - RowMean(x) * RowMean(x)", "Variance(x)"},
+
       // ---- RMSNorm
       {"rms_norm_scale", "x * Rsqrt(RowMean(x * x) + $eps) * scale", "RmsNorm(x, scale)"},
       {"rms_norm", "x * Rsqrt(RowMean(x * x) + $eps)", "RmsNorm(x, 1)"},

@@ -24,19 +24,32 @@ std::string_view reduce_of(std::string_view pattern) {
   return "";
 }
 
+/// True if every variable of the pattern is below a reduction.
+bool is_per_row(const Pattern& pattern) {
+  if (pattern.kind == Pattern::Kind::kVariable) return false;
+  if (pattern.kind == Pattern::Kind::kCall && !reduce_of(pattern.name).empty()) return true;
+  bool result = !pattern.args.empty();
+  for (const Pattern& arg : pattern.args)
+    result = result && (arg.kind == Pattern::Kind::kAnyConstant ||
+                        arg.kind == Pattern::Kind::kNumber || is_per_row(arg));
+  return result;
+}
+
 }  // namespace
 
-Matcher::Matcher(const ir::Graph& graph, ValueId root)
-    : graph_(graph), shape_(graph.type(root).shape), ranges_(graph.ranges()) {
+Matcher::Matcher(const ir::Graph& graph, ValueId root) : graph_(graph), ranges_(graph.ranges()) {
+  const ir::Shape& shape = graph.type(root).shape;
   root_.value = root;
-  root_.index = ir::index_symbols(shape_, ranges_);
-  for (std::size_t d = 0; d < shape_.size(); ++d)
-    if (shape_[d] == Dim(1)) root_.index[d] = Dim(0);
+  root_.index = ir::index_symbols(shape, ranges_);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (shape[d] == Dim(1)) root_.index[d] = Dim(0);
 }
 
 std::vector<Match> Matcher::match(const Pattern& pattern) {
   budget_ = kMaxSteps;
-  return match_at(pattern, root_, {});
+  Match start;
+  if (!is_per_row(pattern)) start.space = Space{graph_.type(root_.value).shape, root_.index};
+  return match_at(pattern, root_, start);
 }
 
 const Node* Matcher::node_of(const Element& element) const {
@@ -207,26 +220,53 @@ Matcher::Matches Matcher::match_reduce(const Pattern& pattern, const Element& at
     for (Weighted& found : products({&sum}, end, false, sofar)) {
       Dim count(1);
       for (std::int64_t axis : found.match.axes.value_or(std::vector<std::int64_t>{}))
-        count = count * shape_[static_cast<std::size_t>(axis)];
+        count = count * found.match.space->shape[static_cast<std::size_t>(axis)];
       if (count.is_constant() && close(found.constant * static_cast<double>(count.value()), 1, at))
         result.push_back(std::move(found.match));
     }
     return result;
   }
   const auto& axes = node->attrs.get_ints("axes");
-  if (graph_.type(node->inputs[0]).shape != shape_ || (sofar.axes && *sofar.axes != axes))
+  Match next = sofar;
+  if (!next.space) next.space = space_of(*node, end);
+  if (!next.space || graph_.type(node->inputs[0]).shape != next.space->shape ||
+      (sofar.axes && *sofar.axes != axes))
     return {};
   const bool keepdims = node->attrs.get_int("keepdims") != 0;
   std::size_t position = 0;
-  for (std::size_t d = 0; d < shape_.size(); ++d) {
+  for (std::size_t d = 0; d < next.space->shape.size(); ++d) {
     const bool reduced =
         std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) != axes.end();
-    if (!reduced && !(end.index[position] == root_.index[d])) return {};
+    if (!reduced && !(end.index[position] == next.space->index[d])) return {};
     if (!reduced || keepdims) ++position;
   }
-  Match next = sofar;
   next.axes = axes;
-  return match_at(pattern.args[0], {node->inputs[0], root_.index}, next);
+  return match_at(pattern.args[0], {node->inputs[0], next.space->index}, next);
+}
+
+/// The space of a pattern that is matched at what a row comes to: rows as the root enumerates them.
+std::optional<Space> Matcher::space_of(const Node& reduce, const Element& at) {
+  if (at.index != root_.index || graph_.type(at.value).shape != graph_.type(root_.value).shape)
+    return std::nullopt;
+  Space space{graph_.type(reduce.inputs[0]).shape, {}};
+  const auto& axes = reduce.attrs.get_ints("axes");
+  const bool keepdims = reduce.attrs.get_int("keepdims") != 0;
+  std::size_t position = 0;
+  for (std::size_t d = 0; d < space.shape.size(); ++d) {
+    if (std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(d)) == axes.end()) {
+      space.index.push_back(root_.index[position++]);
+      continue;
+    }
+    position += keepdims ? 1 : 0;
+    // Beyond the symbols of the root's own index.
+    const std::string symbol = ir::index_symbol(static_cast<int>(root_.index.size() + d));
+    ir::Range range;
+    range.min = 0;
+    range.symbolic_max = std::make_shared<const Dim>(space.shape[d] - Dim(1));
+    ranges_.insert_or_assign(symbol, std::move(range));
+    space.index.push_back(space.shape[d] == Dim(1) ? Dim(0) : Dim::symbol(symbol));
+  }
+  return space;
 }
 
 /// A factor of a product, and the constant that comes with it.

@@ -18,6 +18,12 @@ struct Element {
   friend bool operator==(const Element&, const Element&) = default;
 };
 
+/// What reductions run over: their operands' shape, and the index of the element they are seen at.
+struct Space {
+  ir::Shape shape;
+  std::vector<ir::Dim> index;
+};
+
 /// What a match found.
 struct Match {
   /// For a variable, the elements that it stands for: the first is as the graph has it, each
@@ -25,18 +31,20 @@ struct Match {
   std::map<std::string, std::vector<Element>> variables;
   std::map<std::string, double> constants;
   std::optional<std::vector<std::int64_t>> axes;  // of the reductions, if there are any
+  std::optional<Space> space;                     // where the variables are whole
 };
 
 /// Matches patterns against the element ($0, $1, ..) of one value. A view is followed to the
 /// element that it reads, so that it does not matter where an exporter put reshapes and expansions;
-/// a reduction matches only if it reduces values of the same shape and is read at its own row.
+/// a reduction matches only if it reduces values of the same shape and is read at its own row. The
+/// element that is matched lies in that row, or is what the row comes to, if the pattern is per
+/// row.
 class Matcher {
  public:
   Matcher(const ir::Graph& graph, ir::ValueId root);
 
   /// Every way in which the pattern matches; several where operands may be exchanged.
   std::vector<Match> match(const Pattern& pattern);
-  const std::vector<ir::Dim>& root_index() const { return root_.index; }
 
  private:
   using Matches = std::vector<Match>;
@@ -57,6 +65,7 @@ class Matcher {
   Matches match_at(const Pattern& pattern, const Element& at, const Match& sofar);
   Matches match_variable(const Pattern& pattern, const Element& at, const Match& sofar);
   Matches match_call(const Pattern& pattern, const Element& at, const Match& sofar);
+  std::optional<Space> space_of(const ir::Node& reduce, const Element& at);
   Matches match_reduce(const Pattern& pattern, const Element& at, const Match& sofar);
   Matches match_inverse(const Pattern& inner, const Element& at, const Match& sofar);
   WeightedMatches products(const Parts& parts, const Element& at, bool inverted,
@@ -66,7 +75,6 @@ class Matcher {
   WeightedMatches sums(const Parts& parts, const Element& at, const Match& sofar);
 
   const ir::Graph& graph_;
-  ir::Shape shape_;
   ir::Ranges ranges_;
   Element root_;
   int budget_ = 0;  // steps left before a match is given up

@@ -94,6 +94,19 @@ std::vector<ValueId> decompose_softmax(GraphBuilder& b, const Node& node,
   return {b.add("Div", {exp, b.add("ReduceSum", {exp}, axes)})};
 }
 
+std::vector<TensorType> infer_variance(const Attrs& attrs, Types inputs) {
+  require_float(inputs);
+  return infer_reduce(attrs, inputs);
+}
+
+/// Two passes, as for LayerNorm.
+std::vector<ValueId> decompose_variance(GraphBuilder& b, const Node& node,
+                                        std::span<const ValueId> inputs) {
+  const ValueId mean = b.add("ReduceMean", {inputs[0]}, keeping(node.attrs.get_ints("axes")));
+  const ValueId deviation = b.add("Sub", {inputs[0], mean});
+  return {b.add("ReduceMean", {b.add("Square", {deviation})}, node.attrs)};
+}
+
 OpDef composite(const char* name, int min_inputs, int max_inputs, std::vector<AttrSpec> attrs,
                 std::vector<TensorType> (*infer)(const Attrs&, Types), Evaluate evaluate,
                 Decompose decompose) {
@@ -121,6 +134,10 @@ std::vector<OpDef> composite_ops() {
                 decompose_rms_norm),
       composite("Softmax", 1, 1, {axis}, infer_softmax, reference::evaluate_softmax,
                 decompose_softmax),
+      composite("Variance", 1, 1,
+                {{"axes", AttrKind::kInts, std::nullopt},
+                 {"keepdims", AttrKind::kInt, Attr(std::int64_t{1})}},
+                infer_variance, reference::evaluate_variance, decompose_variance),
   };
 }
 

@@ -14,6 +14,7 @@ std::vector<OpDef> reduce_ops();
 std::vector<OpDef> view_ops();
 std::vector<OpDef> indexed_ops();
 std::vector<OpDef> matmul_ops();
+std::vector<OpDef> attention_ops();
 std::vector<OpDef> conv_ops();
 std::vector<OpDef> composite_ops();
 std::vector<OpDef> fused_ops();
@@ -33,6 +34,9 @@ int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
 /// The attribute `name`, a list of `size` integers, none below `least`, or throws.
 const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
                                            std::size_t size, std::int64_t least);
+
+/// The result type of a reduction with attributes "axes" and "keepdims".
+std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorType> inputs);
 
 /// The windows of a convolution or of Unfold over spatial dimensions.
 struct Windows {

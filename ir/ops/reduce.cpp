@@ -20,6 +20,8 @@ constexpr Row kRows[] = {
     {"ReduceProd", Combine::kProd, "x", "x"}, {"ReduceSumSquare", Combine::kSum, "x * x", "x"},
 };
 
+}  // namespace
+
 std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorType> inputs) {
   const TensorType& input = inputs[0];
   if (input.dtype == DType::kBool) invalid("needs numbers, found " + to_string(input));
@@ -43,8 +45,6 @@ std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorT
   }
   return {result};
 }
-
-}  // namespace
 
 std::vector<OpDef> reduce_ops() {
   std::vector<OpDef> ops;

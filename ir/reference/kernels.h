@@ -31,13 +31,25 @@ Tensor evaluate_index_map(const OpDef& op, const Attrs& attrs, std::span<const T
 // OpDef::evaluate of the other operators.
 std::vector<Tensor> evaluate_gather(const Attrs& attrs, std::span<const Tensor> inputs,
                                     std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_take(const Attrs& attrs, std::span<const Tensor> inputs,
+                                  std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_scatter(const Attrs& attrs, std::span<const Tensor> inputs,
+                                     std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_iota(const Attrs& attrs, std::span<const Tensor> inputs,
+                                  std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_size(const Attrs& attrs, std::span<const Tensor> inputs,
+                                  std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
                                     std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,
+                                       std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,
                                   std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_layer_norm(const Attrs& attrs, std::span<const Tensor> inputs,
                                         std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_rms_norm(const Attrs& attrs, std::span<const Tensor> inputs,
+                                      std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_variance(const Attrs& attrs, std::span<const Tensor> inputs,
                                       std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_softmax(const Attrs& attrs, std::span<const Tensor> inputs,
                                      std::span<const TensorType> outputs);

@@ -51,6 +51,29 @@ std::vector<Tensor> evaluate_rms_norm(const Attrs& attrs, std::span<const Tensor
   return normalise(attrs, inputs, outputs[0], false);
 }
 
+/// mean((x - mean)^2) over "axes".
+std::vector<Tensor> evaluate_variance(const Attrs& attrs, std::span<const Tensor> inputs,
+                                      std::span<const TensorType> outputs) {
+  const std::vector<std::int64_t>& shape = inputs[0].shape();
+  const std::vector<double> x = inputs[0].to_doubles();
+  std::vector<std::int64_t> kept = shape;
+  for (const std::int64_t axis : attrs.get_ints("axes")) kept[static_cast<std::size_t>(axis)] = 1;
+  const auto rows = static_cast<std::size_t>(count_of(kept));
+  const double n = static_cast<double>(x.size()) / static_cast<double>(rows);
+  std::vector<double> mean(rows, 0), square(rows, 0);
+  StridedWalk first(shape, broadcast_strides(kept, shape)), second = first;
+  for (const double value : x) {
+    mean[static_cast<std::size_t>(first.offset())] += value / n;
+    first.next();
+  }
+  for (const double value : x) {
+    const auto row = static_cast<std::size_t>(second.offset());
+    square[row] += (value - mean[row]) * (value - mean[row]) / n;
+    second.next();
+  }
+  return {Tensor::from_doubles(outputs[0].dtype, concrete_shape(outputs[0].shape), square)};
+}
+
 /// exp(x - max) / sum(exp(x - max)) along "axis".
 std::vector<Tensor> evaluate_softmax(const Attrs& attrs, std::span<const Tensor> inputs,
                                      std::span<const TensorType> outputs) {

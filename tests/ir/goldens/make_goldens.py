@@ -467,10 +467,80 @@ def composites():
     e = np.exp(wide(x) - np.max(wide(x), axis=1, keepdims=True))
     case("Softmax", [x], e / e.sum(axis=1, keepdims=True), {"axis": 1}, one("Softmax", axis=1),
          note="large and masked")
+    for shape, axes in (((3, 8), [1]), ((2, 5, 4), [1]), ((2, 3, 4), [0, 2]), ((6,), [0])):
+        for dtype in ("f32", "f64", "f16"):
+            for keepdims in (0, 1):
+                x = (normal(shape, "f64") + 5).astype(NAMES[dtype])
+                case("Variance", [x], np.var(wide(x), axis=tuple(axes), keepdims=bool(keepdims)),
+                     {"axes": axes, "keepdims": keepdims})
+
+
+def attention():
+    def softmax(s):
+        e = np.exp(s - np.max(s, axis=-1, keepdims=True))
+        return e / e.sum(axis=-1, keepdims=True)
+
+    def add(q, k, v, scale, mask=None, causal=0, fill=None, guard=0, note="", ort=True):
+        """One case; the scores are spelled out for ONNX Runtime as exporters do."""
+        dtype = name_of(q)
+        kt = np.swapaxes(wide(k), -1, -2)
+        s = wide(q) @ kt * scale
+        rank = k.ndim
+        perm = [*range(rank - 2), rank - 1, rank - 2]
+        chain = [("Transpose", ["x1"], "kt", {"perm": perm}), ("MatMul", ["x0", "kt"], "qk", {}),
+                 ("Mul", ["qk", "scale"], "s0", {})]
+        constants = [("scale", np.array(scale, NAMES[dtype]))]
+        scores = "s0"
+        attrs = {"scale": scale}
+        if mask is not None and mask.dtype == np.bool_:
+            low = -np.inf if fill is None else fill
+            s = np.where(mask, s, low)
+            chain.append(("Where", ["x3", scores, "low"], "s1", {}))
+            constants.append(("low", np.array(low, NAMES[dtype])))
+            scores = "s1"
+            if fill is not None:
+                attrs["fill"] = fill
+        elif mask is not None:
+            s = s + wide(mask)
+            chain.append(("Add", [scores, "x3"], "s1", {}))
+            scores = "s1"
+        if causal:
+            m, n = s.shape[-2:]
+            seen = np.tril(np.ones((m, n), np.bool_), 0 if causal == 1 else n - m)
+            s = np.where(seen, s, -np.inf)
+            chain.append(("Where", ["seen", scores, "hidden"], "s2", {}))
+            constants += [("seen", seen), ("hidden", np.array(-np.inf, NAMES[dtype]))]
+            scores = "s2"
+            attrs["causal"] = causal
+        with np.errstate(all="ignore"):
+            p = softmax(s)
+        if guard:
+            p = np.where(np.isnan(p), 0, p)
+            attrs["guard"] = 1
+        chain += [("Softmax", [scores], "p", {"axis": -1}), ("MatMul", ["p", "x2"], "y", {})]
+        inputs = [q, k, v] + ([] if mask is None else [mask])
+        case("Attention", inputs, p @ wide(v), attrs, chain if ort and not guard else None,
+             constants, note=note)
+
+    for dtype in ("f32", "f64", "f16", "bf16"):
+        q, k, v = (normal(s, dtype) for s in ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 4)))
+        add(q, k, v, 0.25)
+        add(q, k, v, 0.25, bools((2, 1, 1, 7)) | (np.arange(7) == 3))
+        add(q, k, v, 0.5, normal((5, 7), dtype))
+    q, k, v = (normal(s) for s in ((2, 4, 6, 8), (2, 1, 6, 8), (1, 4, 6, 8)))
+    add(q, k, v, 0.125, causal=1, note="broadcast batch")
+    add(q[..., :3, :], k, v, -0.5, bools((1, 4, 3, 1)), causal=2, fill=-1000.0, note="longer keys")
+    add(q, k, v, 1.0, np.zeros((6, 6), np.bool_), fill=-1e4, note="nothing to attend to")
+    hidden = np.ones((6, 6), np.bool_)
+    hidden[2] = False
+    add(q, k, v, 1.0, hidden, note="a row of NaN", ort=False)
+    add(q, k, v, 1.0, hidden, guard=1, note="a guarded row")
+    add(normal((3, 16)), normal((1, 16)), normal((1, 2)), 0.25, note="matrices")
 
 
 def main():
-    for group in (pointwise, reductions, views, convolutions, indexed, products, composites):
+    for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
+                  attention):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
