@@ -20,12 +20,35 @@ void write(std::byte* p, T value) {
 
 }  // namespace
 
+// Compilers differ in whether they know _Float16, so these are integer arithmetic: a half's exponent
+// and mantissa are moved to a float's place, and a product by a power of two mends the bias, which is
+// exact for subnormal numbers too.
 float half_to_float(std::uint16_t bits) {
-  return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+  const std::uint32_t sign = (bits & 0x8000U) << 16, rest = bits & 0x7fffU;
+  std::uint32_t result = 0;
+  if (rest >= 0x7c00U)
+    result = 0x7f800000U | (rest & 0x3ffU) << 13;
+  else
+    result = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, rest << 13) * 0x1p112F);
+  return __builtin_bit_cast(float, sign | result);
 }
 
 std::uint16_t float_to_half(float value) {
-  return __builtin_bit_cast(std::uint16_t, static_cast<_Float16>(value));
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);
+  const std::uint32_t rest = bits & 0x7fffffffU;
+  const auto make = [sign](std::uint32_t magnitude) {
+    return static_cast<std::uint16_t>(sign | magnitude);
+  };
+  if (rest > 0x7f800000U) return make(0x7e00U | (rest >> 13 & 0x3ffU));
+  if (rest >= 0x47800000U) return make(0x7c00U);  // 65536 and more
+  if (rest < 0x38800000U) {
+    // Below 2^-14 halves are multiples of 2^-24: adding 0.5, whose last place that is, rounds there.
+    const float aligned = __builtin_bit_cast(float, rest) + 0.5F;
+    return make(__builtin_bit_cast(std::uint32_t, aligned) - 0x3f000000U);
+  }
+  // To nearest, ties to even; a carry goes into the exponent, and from the largest into infinity.
+  return make((rest - 0x38000000U + 0xfffU + (rest >> 13 & 1U)) >> 13);
 }
 
 std::uint16_t float_to_bfloat(float value) {
