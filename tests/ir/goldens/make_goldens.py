@@ -425,6 +425,63 @@ def indexed():
                      one("Gather", 2, axis=axis))
 
 
+def places():
+    """Take and Scatter, whose index tensors are one for each dimension, and what makes such tensors.
+    With numbers of its own: other cases stay as they are."""
+    draw = np.random.default_rng(20261121)
+
+    def random(shape, dtype):
+        if dtype == "bool":
+            return draw.integers(0, 2, shape).astype(np.bool_)
+        if dtype in FLOATS:
+            return draw.standard_normal(shape).astype(NAMES[dtype])
+        return draw.integers(-9, 10, shape).astype(NAMES[dtype])
+
+    def counting(shape, axis):
+        along = [1] * len(shape)
+        along[axis] = shape[axis]
+        return np.arange(shape[axis], dtype=np.int64).reshape(along)
+
+    for dtype in ("f32", "f16", "i32", "bool"):
+        for shape, taken, axis in (((4, 3), (2, 3), 0), ((2, 3, 5), (2, 3, 4), 2)):
+            data = random(shape, dtype)
+            chosen = draw.integers(-shape[axis], shape[axis], taken)
+            indices = [chosen if d == axis else counting(taken, d) for d in range(len(shape))]
+            case("Take", [data, *indices], data[tuple(indices)],
+                 onnx_nodes=[("GatherElements", ["x0", f"x{axis + 1}"], "y", {"axis": axis})])
+        data = random((3, 4), dtype)
+        rows = draw.integers(-3, 3, (2, 1, 5)).astype(np.int32)
+        columns = draw.integers(0, 4, (3, 1))
+        case("Take", [data, rows, columns], data[rows, columns])
+    combines = {"none": None, "sum": np.add, "prod": np.multiply, "max": np.maximum,
+                "min": np.minimum}
+    onnx_names = {"none": "none", "sum": "add", "prod": "mul", "max": "max", "min": "min"}
+    for combine, ufunc in combines.items():
+        for dtype in ("f32", "f16", "i64", "u8") if ufunc else ("f32", "bf16", "i64", "bool"):
+            shape, axis = (3, 5), 1
+            data, updates = random(shape, dtype), random((3, 4), dtype)
+            # Replacing at one place twice leaves open who wins: then indices differ.
+            chosen = (np.stack([draw.permutation(5)[:4] for _ in range(3)]) - 5 if ufunc is None
+                      else draw.integers(-5, 5, (3, 4)))
+            indices = [counting((3, 4), 0), chosen]
+            y = wide(data).copy()
+            if ufunc is None:
+                y[tuple(indices)] = wide(updates)
+            else:
+                ufunc.at(y, tuple(np.broadcast_arrays(*indices)), wide(updates))
+            case("Scatter", [data, updates, *indices], y, {"combine": combine},
+                 onnx_nodes=[("ScatterElements", ["x0", "x3", "x1"], "y",
+                              {"axis": axis, "reduction": onnx_names[combine]})]
+                 if dtype in ("f32", "i64", "bool") else None)
+    for axis, shape in ((0, (4,)), (1, (2, 3, 2)), (0, (3, 1)), (0, (0, 2))):
+        for dtype in ("i64", "i32", "u8", "f32", "f16"):
+            case("Iota", [], np.broadcast_to(counting(shape, axis), shape),
+                 {"shape": list(shape), "axis": axis, "dtype": dtype}, dtype=dtype)
+    for value in (0, 7, 1000):
+        for dtype in ("i64", "i32", "f64"):
+            case("Size", [], np.array(value), {"value": [value], "dtype": dtype}, dtype=dtype)
+
+
 def products():
     for a, b in (((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)),
                  ((2, 1, 3, 4), (5, 4, 2)), ((3, 4), (2, 2, 4, 1)), ((1, 1), (1, 1)),
@@ -540,7 +597,7 @@ def attention():
 
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
-                  attention):
+                  attention, places):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

@@ -1,0 +1,130 @@
+// Scaled dot-product attention.
+#include <limits>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
+#include "ir/reference/kernels.h"
+
+namespace sinter::ir::ops {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Shape batch_of(const Shape& shape) { return Shape(shape.begin(), shape.end() - 2); }
+
+/// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
+/// [batch..., m, n] -> [batch..., m, dv]; the batch dimensions of q, k and v broadcast.
+std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const TensorType> inputs) {
+  require_same_dtype(inputs.first(3));
+  require_float(inputs);
+  const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
+  if (q.size() < 2 || k.size() < 2 || v.size() < 2)
+    invalid("needs q [.., m, d], k [.., n, d] and v [.., n, dv], found " + list_types(inputs));
+  const Dim &m = q[q.size() - 2], &n = k[k.size() - 2];
+  if (!(q.back() == k.back()) || !(n == v[v.size() - 2]))
+    invalid("q and k differ in their last dimension, or k and v in their last but one: " +
+            list_types(inputs));
+  Shape shape = with_context(list_types(inputs), [&] {
+    return broadcast(broadcast(batch_of(q), batch_of(k)), batch_of(v));
+  });
+  const std::int64_t causal = attrs.get_int("causal");
+  if (causal < 0 || causal > 2)
+    invalid(fmt::format("causal is 0 (no), 1 (from the first key) or 2 (to the last key), not {}",
+                        causal));
+  shape.push_back(m);
+  if (inputs.size() > 3) {
+    if (inputs[3].dtype != DType::kBool && !is_float(inputs[3].dtype))
+      invalid("the mask is bool (true: attend) or is added, found " + list_types(inputs));
+    shape.push_back(n);
+    const Shape masked =
+        with_context(list_types(inputs), [&] { return broadcast(inputs[3].shape, shape); });
+    if (masked != shape)
+      invalid(fmt::format("the mask does not broadcast to the scores {}: {}", to_string(shape),
+                          list_types(inputs)));
+    shape.pop_back();
+  }
+  shape.push_back(v.back());
+  return {{inputs[0].dtype, shape}};
+}
+
+/// 0, 1, .., as a column or a row of the scores: positions `first` to `first + count`.
+ValueId positions(GraphBuilder& b, const Dim& first, const Dim& count, const Dim& length,
+                  bool column) {
+  const auto most = upper_bound(length, b.ranges());
+  if (!most || *most > (std::int64_t{1} << 24))
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("causal attention over {} keys is computed from a table of positions "
+                            "here, which needs a known largest length: give the dimension a range",
+                            length.to_string()));
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(*most));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const ValueId table = b.constant(Tensor::from_ints(DType::kInt32, {*most}, numbers));
+  const ValueId part = b.add("Slice", {table},
+                             {{"starts", std::vector<Dim>{first}},
+                              {"steps", std::vector<std::int64_t>{1}},
+                              {"shape", Shape{count}}});
+  return b.add("Reshape", {part}, {{"shape", column ? Shape{count, 1} : Shape{1, count}}});
+}
+
+/// softmax(mask(scale * q k')) v in single operators.
+std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
+                                         std::span<const ValueId> inputs) {
+  const DType type = b.type(inputs[0]).dtype;
+  const Shape q = b.type(inputs[0]).shape, k = b.type(inputs[1]).shape;
+  std::vector<std::int64_t> perm(k.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  const Dim m = q[q.size() - 2], n = k[k.size() - 2];
+  const ValueId transposed = b.add("Transpose", {inputs[1]}, {{"perm", perm}});
+  ValueId scores = b.add("MatMul", {inputs[0], transposed});
+  if (const double scale = node.attrs.get_float("scale"); scale != 1)
+    scores = b.add("Mul", {scores, b.scalar(type, scale)});
+  if (inputs.size() > 3) {
+    ValueId mask = inputs[3];
+    if (b.type(mask).dtype == DType::kBool) {
+      scores = b.add("Where", {mask, scores, b.scalar(type, node.attrs.get_float("fill"))});
+    } else {
+      if (b.type(mask).dtype != type) mask = b.add("Cast", {mask}, {{"to", Attr(type)}});
+      scores = b.add("Add", {scores, mask});
+    }
+  }
+  if (const std::int64_t causal = node.attrs.get_int("causal"); causal != 0) {
+    const Dim first = causal == 1 ? Dim(0) : n - m;
+    const Dim length = max(causal == 1 ? m : n, n, b.ranges());
+    const ValueId rows = positions(b, first, m, length, true);
+    const ValueId columns = positions(b, Dim(0), n, length, false);
+    const ValueId seen = b.add("GreaterOrEqual", {rows, columns});
+    scores = b.add("Where", {seen, scores, b.scalar(type, -kInfinity)});
+  }
+  const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
+  ValueId weights = b.add("Softmax", {scores}, {{"axis", last}});
+  if (node.attrs.get_int("guard") != 0)
+    weights = b.add("Where", {b.add("IsNan", {weights}), b.scalar(type, 0), weights});
+  return {b.add("MatMul", {weights, inputs[2]})};
+}
+
+}  // namespace
+
+std::vector<OpDef> attention_ops() {
+  OpDef attention;
+  attention.name = "Attention";
+  attention.kind = OpKind::kLibrary;
+  attention.min_inputs = 3;
+  attention.max_inputs = 4;
+  attention.attrs = {
+      {"scale", AttrKind::kFloat, std::nullopt},
+      {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
+      {"fill", AttrKind::kFloat, Attr(-kInfinity)},
+      {"guard", AttrKind::kInt, Attr(std::int64_t{0})},
+  };
+  attention.infer = infer_attention;
+  attention.evaluate = reference::evaluate_attention;
+  attention.detail = CompositeDef{decompose_attention};
+  return {attention};
+}
+
+}  // namespace sinter::ir::ops

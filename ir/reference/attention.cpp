@@ -1,0 +1,82 @@
+// Attention by its formula, in float64.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/reference/kernels.h"
+#include "ir/reference/strided.h"
+
+namespace sinter::ir::reference {
+namespace {
+
+using Ints = std::vector<std::int64_t>;
+
+/// Steps of an operand's matrices, in elements, along the batch dimensions of the result.
+Ints matrix_strides(const Ints& shape, const Ints& batch) {
+  Ints strides = broadcast_strides({shape.begin(), shape.end() - 2}, batch);
+  for (std::int64_t& stride : strides) stride *= shape[shape.size() - 2] * shape.back();
+  return strides;
+}
+
+}  // namespace
+
+/// y = softmax(s) v, where s = scale * q k', replaced by `fill` where a bool mask is false or with
+/// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m). A row
+/// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`, which makes NaN weights 0.
+std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,
+                                       std::span<const TensorType> outputs) {
+  const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
+             &k_shape = inputs[1].shape(), &v_shape = inputs[2].shape();
+  const std::int64_t m = shape[shape.size() - 2], dv = shape.back(), d = q_shape.back(),
+                     n = k_shape[k_shape.size() - 2];
+  const Ints batch(shape.begin(), shape.end() - 2);
+  const std::vector<double> q = inputs[0].to_doubles(), k = inputs[1].to_doubles(),
+                            v = inputs[2].to_doubles();
+  const bool masked = inputs.size() > 3;
+  const bool selects = masked && inputs[3].dtype() == DType::kBool;
+  const std::vector<double> mask = masked ? inputs[3].to_doubles() : std::vector<double>();
+  Ints scores_shape = batch;
+  scores_shape.insert(scores_shape.end(), {m, n});
+  const Ints mask_strides =
+      masked ? broadcast_strides(inputs[3].shape(), scores_shape) : Ints(scores_shape.size(), 0);
+  StridedWalk q_walk(batch, matrix_strides(q_shape, batch)),
+      k_walk(batch, matrix_strides(k_shape, batch)), v_walk(batch, matrix_strides(v_shape, batch)),
+      mask_walk(batch, {mask_strides.begin(), mask_strides.end() - 2});
+  const std::int64_t causal = attrs.get_int("causal");
+  const std::int64_t last_seen = causal == 0 ? n : causal == 1 ? 0 : n - m;  // by the first row
+  std::vector<double> y(static_cast<std::size_t>(count_of(shape)), 0);
+  std::vector<double> s(static_cast<std::size_t>(n));
+  double* out = y.data();
+  for (std::int64_t b = 0; b < count_of(batch); ++b) {
+    for (std::int64_t i = 0; i < m; ++i, out += dv) {
+      const double* row = q.data() + q_walk.offset() + i * d;
+      double most = -std::numeric_limits<double>::infinity();
+      for (std::int64_t j = 0; j < n; ++j) {
+        const double* key = k.data() + k_walk.offset() + j * d;
+        double score = 0;
+        for (std::int64_t c = 0; c < d; ++c) score += row[c] * key[c];
+        score *= attrs.get_float("scale");
+        if (masked) {
+          const double value = mask[static_cast<std::size_t>(
+              mask_walk.offset() + i * mask_strides.end()[-2] + j * mask_strides.back())];
+          score = !selects ? score + value : value != 0 ? score : attrs.get_float("fill");
+        }
+        if (causal != 0 && j > last_seen + i) score = -std::numeric_limits<double>::infinity();
+        s[static_cast<std::size_t>(j)] = score;
+        most = std::max(most, score);
+      }
+      double sum = 0;
+      for (double& score : s) sum += score = std::exp(score - most);
+      for (std::int64_t j = 0; j < n; ++j) {
+        double weight = s[static_cast<std::size_t>(j)] / sum;
+        if (attrs.get_int("guard") != 0 && std::isnan(weight)) weight = 0;
+        const double* value = v.data() + v_walk.offset() + j * dv;
+        for (std::int64_t c = 0; c < dv; ++c) out[c] += weight * value[c];
+      }
+    }
+    q_walk.next(), k_walk.next(), v_walk.next(), mask_walk.next();
+  }
+  return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
+}
+
+}  // namespace sinter::ir::reference
