@@ -194,12 +194,40 @@ Result constant_where(const Site& site) {
   return site.fitted(site.inputs[*condition != 0 ? 1 : 2]);
 }
 
-/// Where(!c, a, b) = Where(c, b, a)
+/// What `value` is the negation of, if it is one: of !c it is c, of x == 0 it is x as a bool.
+Result negated(GraphBuilder& builder, ValueId value) {
+  const Node* node = builder.producer(value);
+  if (node == nullptr) return std::nullopt;
+  if (node->op->name == "Not") return node->inputs[0];
+  if (node->op->name != "Equal") return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ValueId other = node->inputs[1 - i];
+    const Tensor* zero = builder.constant_of(node->inputs[i]);
+    if (zero == nullptr || splat_value(*zero) != 0.0 ||
+        builder.type(other).shape != builder.type(value).shape)
+      continue;
+    return builder.add("Cast", {other}, {{"to", DType::kBool}});
+  }
+  return std::nullopt;
+}
+
+/// Where(!c, a, b) = Where(c, b, a), also where a mask is reshaped or expanded in between.
 Result negated_where(const Site& site) {
   if (!site.is("Where")) return std::nullopt;
-  const Node* negation = site.input_node(0, "Not");
-  if (negation == nullptr) return std::nullopt;
-  return with_inputs(site, {negation->inputs[0], site.inputs[2], site.inputs[1]});
+  std::vector<Node> views;  // copies: adding nodes moves the builder's
+  ValueId base = site.inputs[0];
+  for (const Node* node = site.builder.producer(base);
+       node != nullptr && (node->op->name == "Reshape" || node->op->name == "Transpose" ||
+                           node->op->name == "Expand");
+       node = site.builder.producer(base)) {
+    views.push_back(*node);
+    base = node->inputs[0];
+  }
+  Result condition = negated(site.builder, base);
+  if (!condition) return std::nullopt;
+  for (auto view = views.rbegin(); view != views.rend(); ++view)
+    condition = site.builder.add(view->op->name, {*condition}, view->attrs);
+  return with_inputs(site, {*condition, site.inputs[2], site.inputs[1]});
 }
 
 constexpr std::array<SimplifyRule, 10> kRules = {{

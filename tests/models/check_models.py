@@ -19,6 +19,7 @@ import onnxruntime
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tests" / "perf")]
+import graph_text  # noqa: E402
 import magika_inputs  # noqa: E402
 import minilm_inputs  # noqa: E402
 from common import provenance, write  # noqa: E402
@@ -68,6 +69,11 @@ class Checker:
                                "--quiet", *options], capture_output=True, text=True)
         return max(o["relative_error"] for o in json.loads(done.stdout)["outputs"])
 
+    def fused_graph(self, model):
+        """The text of the graph after the last pass."""
+        return self.sinter("compile", model, f"--target={self.a.target}", f"--precision={self.a.precision}",
+                           "--stop-after=wrap_singletons")
+
     def record(self, what, error, tolerance, note="", ok=True):
         ok = ok and bool(error <= tolerance)
         self.failed += not ok
@@ -106,6 +112,10 @@ def check_minilm(c, tolerance):
         same = bool((a[:, 0] == b[:, 0]).all()) if c.a.precision != "model" else same_order(a, b, singles[1])
         c.record(f"{model} {' '.join(options) or 'fused'}, {len(feeds)} inputs", worst, tolerance,
                  "same ranking" if same else "RANKING DIFFERS", same)
+
+
+    fused = [graph_text.digest(c.fused_graph(CACHE / model)) for model in ("minilm.onnx", "minilm_old.onnx")]
+    c.record("minilm.onnx and minilm_old.onnx, the same fused graph", float(fused[0] != fused[1]), 0, " ".join(fused))
 
 
 def check_magika(c, tolerance):
