@@ -1,0 +1,492 @@
+// Attention of one head: y = softmax(mask(scale * q k')) v for a few rows of queries, without ever
+// storing scores. Keys and values pass through shared memory in tiles; a warp multiplies 16 rows
+// (or 32) at a time on tensor cores and keeps maxima, sums and results of its rows in float32
+// registers, rescaled as the maximum grows (online softmax: Milakov and Gimelshein 2018, Dao et al.
+// 2022).
+#pragma once
+
+#include "mma.cuh"
+#include "reduce.cuh"
+
+struct NoMask {};
+
+/// The constants of a kernel.
+/// kRowWarps warps hold kRowTiles * 16 rows each and share tiles of kKeys keys; kKeyGroups such
+/// groups take turns over the tiles and add up at the end. kVector: elements of one copy of keys
+/// and values, and kPairs: whether two neighbouring elements of q and y are one access; rows begin
+/// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key.
+/// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: weights that are NaN
+/// count as zero.
+template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
+          int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
+          bool kCausal_, bool kGuard_>
+struct AttentionShape {
+  typedef T_ T;
+  typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
+  static constexpr int kHead = kHead_, kValueHead = kValueHead_, kRowWarps = kRowWarps_,
+                       kRowTiles = kRowTiles_, kKeyGroups = kKeyGroups_, kKeys = kKeys_,
+                       kVector = kVector_;
+  static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
+                        kCausal = kCausal_, kGuard = kGuard_;
+  static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
+  static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
+
+  static constexpr int kSteps = (kHead + 15) / 16, kKeyTiles = kKeys / 8,
+                       kOutTiles = kValueHead / 8, kThreads = kRowWarps * 32;
+  // Rows of an odd number of 16-byte units: matrices are then read without bank conflicts.
+  static constexpr int kKeyPitch = (kSteps * 2 | 1) * 8, kValuePitch = (kOutTiles | 1) * 8;
+  static constexpr int kTileBytes = kKeys * (kKeyPitch + kValuePitch) * 2;
+  // What a lane hands over when groups add up: sums of the result, two maxima, two sums per 16
+  // rows.
+  static constexpr int kHandedOver = kRowTiles * (kOutTiles * 4 + 4);
+  static constexpr int kMergeBytes = (kKeyGroups - 1) * kThreads * kHandedOver * 4;
+  static constexpr int kSharedBytes =
+      kKeyGroups * kTileBytes > kMergeBytes ? kKeyGroups* kTileBytes : kMergeBytes;
+  static constexpr int kRows = kRowWarps * kRowTiles * 16;  // of a block
+};
+
+/// One head. Element (r, c) of an operand is at data[r * its stride + c], of the mask at
+/// mask[r * mask_row + c * mask_key]. Scores are scale * q k'.
+template <class Shape>
+struct AttentionProblem {
+  const typename Shape::T *q, *k, *v;
+  typename Shape::T* y;
+  const typename Shape::Mask* mask;
+  i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key;
+  i32 rows, keys, first_row, diagonal;
+  float scale, fill;  // fill in base 2: times log2(e)
+};
+
+constexpr float kLog2E = 1.4426950408889634f;
+
+/// 2^x, within 2 ulp; results below the normal range are zero.
+SINTER_DEVICE float fast_exp2(float x) {
+#ifdef __CUDACC__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return exp2f(x);
+#endif
+}
+
+/// Two neighbouring elements in one register.
+template <bool kPairs, class T>
+SINTER_DEVICE u32 load_pair(const T* p) {
+  if constexpr (kPairs) return *reinterpret_cast<const u32*>(p);
+  return static_cast<u32>(p[0].bits) | static_cast<u32>(p[1].bits) << 16;
+}
+template <bool kPairs, class T>
+SINTER_DEVICE void store_pair(T* p, float low, float high) {
+  const u32 pair = pack_pair<T>(low, high);
+  if constexpr (kPairs) {
+    *reinterpret_cast<u32*>(p) = pair;
+  } else {
+    p[0].bits = static_cast<u16>(pair);
+    p[1].bits = static_cast<u16>(pair >> 16);
+  }
+}
+
+/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each; zeros behind them.
+template <int kRows, int kWidth, int kPitch, int kVector, int kThreads, class T>
+SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i32 count,
+                             int thread) {
+  constexpr int kAcross = kWidth / kVector, kCount = kRows * kAcross;
+#pragma unroll
+  for (int begin = 0; begin < kCount; begin += kThreads) {
+    const int i = begin + thread;
+    if (kCount % kThreads != 0 && i >= kCount) break;
+    const int row = i / kAcross, column = i % kAcross * kVector;
+    const bool valid = first + row < count;
+    const T* source = from + (valid ? first + row : 0) * stride + column;
+    T* to = shared + row * kPitch + column;
+    if constexpr (kVector > 1)
+      start_copy<kVector * 2>(to, source, valid);
+    else
+      *to = valid ? *source : T{0};
+  }
+}
+
+/// A lane's part of the mask over one tile of keys.
+template <class Shape, class Mask = typename Shape::Mask>
+struct MaskTile {  // of floats, added
+  static constexpr bool kHasMask = true;
+  static constexpr int kRows = Shape::kMaskRows ? Shape::kRowTiles * 2 : 1;
+  static constexpr int kColumns = Shape::kMaskKeys ? Shape::kKeyTiles * 2 : 1;
+  Mask values[kRows][kColumns];
+
+  template <class ElementOf>
+  SINTER_DEVICE void load(ElementOf element) {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row)
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) values[row][c] = element(row, c);
+  }
+  /// Finite values stay finite in base 2: a mask of the lowest float is not minus infinity.
+  SINTER_DEVICE float apply(float score, int row, int column, float) const {
+    constexpr float kLowest = -2.3e38f;
+    const float x = widen(values[Shape::kMaskRows ? row : 0][Shape::kMaskKeys ? column : 0]);
+    return score + (x < kLowest && x > -infinity() ? kLowest : x) * kLog2E;
+  }
+};
+template <class Shape>
+struct MaskTile<Shape, b8> {
+  static constexpr bool kHasMask = true;
+  static constexpr int kRows = Shape::kMaskRows ? Shape::kRowTiles * 2 : 1;
+  static constexpr int kColumns = Shape::kMaskKeys ? Shape::kKeyTiles * 2 : 1;
+  u32 bits[kRows];
+
+  template <class ElementOf>
+  SINTER_DEVICE void load(ElementOf element) {
+#pragma unroll
+    for (int row = 0; row < kRows; ++row) {
+      bits[row] = 0;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) bits[row] |= static_cast<u32>(widen(element(row, c))) << c;
+    }
+  }
+  SINTER_DEVICE float apply(float score, int row, int column, float fill) const {
+    const u32 word = bits[Shape::kMaskRows ? row : 0] >> (Shape::kMaskKeys ? column : 0);
+    return (word & 1) != 0 ? score : fill;
+  }
+};
+template <class Shape>
+struct MaskTile<Shape, NoMask> {
+  static constexpr bool kHasMask = false;
+  SINTER_DEVICE float apply(float score, int, int, float) const { return score; }
+};
+
+/// What a warp holds of its rows. A lane has, with g = lane / 4 and t = lane % 4 * 2, of each 16
+/// rows the rows g and g + 8, and of each 8 columns t and t + 1: see mma_16x8x16.
+template <class Shape>
+struct AttentionRows {
+  typedef typename Shape::T T;
+  typedef AttentionProblem<Shape> Problem;
+  static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
+                       kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
+  static constexpr bool kHasMask = MaskTile<Shape>::kHasMask;
+
+  u32 q[kRowTiles][kSteps][4];
+  float y[kRowTiles][kOutTiles][4];             // sums of weights times values
+  float most[kRowTiles][2], sum[kRowTiles][2];  // sum: of this lane's columns
+  i32 row0;                                     // the warp's first
+  int g, t;
+
+  SINTER_DEVICE i32 row_of(int tile, int half) const { return row0 + tile * 16 + half * 8 + g; }
+
+  SINTER_DEVICE void start(const Problem& p, i32 first, int lane) {
+    row0 = first;
+    g = lane / 4;
+    t = lane % 4 * 2;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        most[r][h] = -infinity();
+        sum[r][h] = 0;
+        // Rows behind the last repeat it and are not stored.
+        const i32 row = row_of(r, h);
+        const T* source = p.q + (row < p.rows ? row : p.rows - 1) * p.q_stride + t;
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s) {
+          q[r][s][h] = load_pair<Shape::kPairs>(source + s * 16);
+          q[r][s][h + 2] =
+              s * 16 + 8 < Shape::kHead ? load_pair<Shape::kPairs>(source + s * 16 + 8) : 0;
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kOutTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) y[r][j][e] = 0;
+    }
+  }
+
+  /// s = q k' over a tile of keys in shared memory.
+  SINTER_DEVICE void scores(float (&s)[kRowTiles][kKeyTiles][4], const T* keys, int lane) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[r][j][e] = 0;
+    const T* at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int j = 0; j < kKeyTiles; j += 2) {
+        u32 b[4];
+        load_matrix_x4(b, at + j * 8 * Shape::kKeyPitch + step * 16);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          mma_16x8x16<T>(s[r][j], q[r][step], b[0], b[1]);
+          mma_16x8x16<T>(s[r][j + 1], q[r][step], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  /// Scales and masks; scores are in base 2 afterwards, but for a factor where nothing is added.
+  SINTER_DEVICE void mask(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
+                          const MaskTile<Shape>& mask_tile, i32 key0) const {
+    if (!scaled_late(p)) {
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            s[r][j][e] = mask_tile.apply(s[r][j][e] * (p.scale * kLog2E), r * 2 + e / 2,
+                                         j * 2 + e % 2, p.fill);
+    }
+    const bool whole = key0 + Shape::kKeys <= p.keys &&
+                       (!Shape::kCausal || key0 + Shape::kKeys - 1 <= row0 + p.diagonal);
+    if (whole) return;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        i32 end = p.keys;
+        if (Shape::kCausal) {
+          const i32 seen = row_of(r, e / 2) + p.diagonal + 1;
+          end = seen < end ? seen : end;
+        }
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+          if (key0 + j * 8 + t + e % 2 >= end) s[r][j][e] = -infinity();
+      }
+  }
+
+  /// The factor that turns s into base 2, once its maximum is known: one multiply-add an element.
+  SINTER_DEVICE static bool scaled_late(const Problem& p) { return !kHasMask && p.scale > 0; }
+  SINTER_DEVICE static float unit(const Problem& p) {
+    return scaled_late(p) ? p.scale * kLog2E : 1.0f;
+  }
+  /// What is subtracted in base 2: as long as every score is -inf there is nothing to subtract.
+  SINTER_DEVICE static float base_of(float maximum, float unit) {
+    return maximum == -infinity() ? 0.0f : maximum * unit;
+  }
+
+  /// Scores become weights relative to the greatest score so far; what was summed is rescaled.
+  SINTER_DEVICE void weigh(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4]) {
+    const float factor = unit(p);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float maximum = most[r][h];
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+          maximum = fmaxf(maximum, fmaxf(s[r][j][h * 2], s[r][j][h * 2 + 1]));
+        maximum = fmaxf(maximum, exchange(maximum, 1));
+        maximum = fmaxf(maximum, exchange(maximum, 2));
+        const float base = base_of(maximum, factor);
+        const float shrink = fast_exp2(most[r][h] * factor - base);
+        most[r][h] = maximum;
+        sum[r][h] *= shrink;
+#pragma unroll
+        for (int j = 0; j < kOutTiles; ++j) {
+          y[r][j][h * 2] *= shrink;
+          y[r][j][h * 2 + 1] *= shrink;
+        }
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+          for (int e = h * 2; e < h * 2 + 2; ++e) {
+            s[r][j][e] = fast_exp2(s[r][j][e] * factor - base);
+            sum[r][h] += s[r][j][e];
+          }
+      }
+    }
+  }
+
+  /// y += weights * values. The sums of one product are the left operand of the next, rounded.
+  SINTER_DEVICE void add_values(const float (&s)[kRowTiles][kKeyTiles][4], const T* values,
+                                int lane) {
+    const T* at = values + (lane % 16) * Shape::kValuePitch + lane / 16 * 8;
+#pragma unroll
+    for (int step = 0; step < kKeyTiles / 2; ++step) {
+      u32 weights[kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float* pair = s[r][step * 2 + i / 2] + i % 2 * 2;
+          weights[r][i] = pack_pair<T>(pair[0], pair[1]);
+        }
+#pragma unroll
+      for (int j = 0; j + 1 < kOutTiles; j += 2) {
+        u32 b[4];
+        load_matrix_x4_transposed(b, at + step * 16 * Shape::kValuePitch + j * 8);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          mma_16x8x16<T>(y[r][j], weights[r], b[0], b[1]);
+          mma_16x8x16<T>(y[r][j + 1], weights[r], b[2], b[3]);
+        }
+      }
+      if constexpr (kOutTiles % 2 != 0) {
+        constexpr int j = kOutTiles - 1;
+        u32 b[2];
+        load_matrix_x2_transposed(b, values + (step * 16 + lane % 16) * Shape::kValuePitch + j * 8);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) mma_16x8x16<T>(y[r][j], weights[r], b[0], b[1]);
+      }
+    }
+  }
+
+  /// Walks over what a lane hands over to the first group.
+  template <class Visit>
+  SINTER_DEVICE void hand_over(float* slot, Visit visit) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      constexpr int kEach = kOutTiles * 4 + 4;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float* const part = slot + (r * kEach + h * (kEach / 2)) * Shape::kThreads;
+        visit(r, h, part);
+      }
+    }
+  }
+  SINTER_DEVICE void put(float* slot) {
+    hand_over(slot, [&](int r, int h, float* part) {
+      part[0] = most[r][h];
+      part[Shape::kThreads] = sum[r][h];
+#pragma unroll
+      for (int i = 0; i < kOutTiles * 2; ++i)
+        part[(2 + i) * Shape::kThreads] = y[r][i / 2][h * 2 + i % 2];
+    });
+  }
+  SINTER_DEVICE void take(float* slot, float factor) {
+    hand_over(slot, [&](int r, int h, float* part) {
+      const float maximum = fmaxf(most[r][h], part[0]);
+      const float base = base_of(maximum, factor);
+      const float mine = fast_exp2(most[r][h] * factor - base);
+      const float other = fast_exp2(part[0] * factor - base);
+      most[r][h] = maximum;
+      sum[r][h] = sum[r][h] * mine + part[Shape::kThreads] * other;
+#pragma unroll
+      for (int i = 0; i < kOutTiles * 2; ++i) {
+        float& value = y[r][i / 2][h * 2 + i % 2];
+        value = value * mine + part[(2 + i) * Shape::kThreads] * other;
+      }
+    });
+  }
+
+  SINTER_DEVICE void store(const Problem& p) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float total = sum[r][h];
+        total += exchange(total, 1);
+        total += exchange(total, 2);
+        // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no
+        // keys is zero.
+        float inverse = p.keys > 0 ? divide(1.0f, total) : 0.0f;
+        if (Shape::kGuard && total == 0) inverse = 1;
+        const bool drop = Shape::kGuard && total != total;
+        const i32 row = row_of(r, h);
+        if (row >= p.rows) continue;
+        T* to = p.y + row * p.y_stride + t;
+#pragma unroll
+        for (int j = 0; j < kOutTiles; ++j) {
+          const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
+          store_pair<Shape::kPairs>(to + j * 8, drop ? 0 : low, drop ? 0 : high);
+        }
+      }
+    }
+  }
+};
+
+/// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps.
+template <class Shape>
+SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
+  typedef typename Shape::T T;
+  typedef AttentionRows<Shape> Rows;
+  constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups;
+  SINTER_DYNAMIC_SHARED(shared);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
+  const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
+  T* const keys = reinterpret_cast<T*>(shared + group * Shape::kTileBytes);
+  T* const values = keys + kKeys * Shape::kKeyPitch;
+  // A group's warps wait for each other; one warp alone needs no other group either.
+  const auto barrier = [] {
+    if constexpr (Shape::kRowWarps == 1)
+      __syncwarp();
+    else
+      __syncthreads();
+  };
+  const auto copy_keys = [&](i32 key0) {
+    copy_rows<kKeys, Shape::kHead, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
+        keys, p.k, p.k_stride, key0, p.keys, thread);
+    commit_copies();
+  };
+  const auto copy_values = [&](i32 key0) {
+    copy_rows<kKeys, Shape::kValueHead, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
+        values, p.v, p.v_stride, key0, p.keys, thread);
+    commit_copies();
+  };
+
+  i32 end = p.keys;  // of the keys that some row of the block sees
+  if (Shape::kCausal) {
+    const i32 last = p.first_row + Shape::kRows < p.rows ? p.first_row + Shape::kRows : p.rows;
+    const i32 seen = last + p.diagonal;
+    end = seen < end ? (seen > 0 ? seen : 0) : end;
+  }
+  const i32 rounds = (end + kKeys * kGroups - 1) / (kKeys * kGroups);
+  i32 key0 = group * kKeys;
+  if (rounds > 0) {
+    copy_keys(key0);
+    copy_values(key0);
+  }
+  if constexpr (Shape::kHead % 16 != 0) {  // the last step of 16 reads 8 elements behind the head
+    for (int row = thread; row < kKeys; row += Shape::kThreads)
+#pragma unroll
+      for (int c = 0; c < 8; ++c) keys[row * Shape::kKeyPitch + Shape::kHead + c] = T{0};
+  }
+  Rows rows;
+  rows.start(p, p.first_row + warp * Shape::kRowTiles * 16, lane);
+  const i32 last_seen =
+      Shape::kCausal ? rows.row0 + Shape::kRowTiles * 16 - 1 + p.diagonal : p.keys;
+
+  for (i32 round = 0; round < rounds; ++round, key0 += kKeys * kGroups) {
+    const bool live = key0 < end && key0 <= last_seen;
+    MaskTile<Shape> mask_tile;
+    if constexpr (Rows::kHasMask) {
+      mask_tile.load([&](int row, int column) {
+        const i32 r = rows.row_of(row / 2, row % 2);
+        const i32 c = key0 + column / 2 * 8 + rows.t + column % 2;
+        return p.mask[(r < p.rows ? r : p.rows - 1) * p.mask_row +
+                      (c < p.keys ? c : p.keys - 1) * p.mask_key];
+      });
+    }
+    if (round == 0)
+      wait_for_groups<1>();
+    else
+      wait_for_groups<0>();
+    barrier();  // keys are there; nobody reads the last tile's values any more
+    if (round > 0) copy_values(key0);
+    float s[Shape::kRowTiles][Shape::kKeyTiles][4];
+    if (live) {
+      rows.scores(s, keys, lane);
+      rows.mask(p, s, mask_tile, key0);
+      rows.weigh(p, s);
+    }
+    wait_for_groups<0>();
+    barrier();  // values are there; nobody reads these keys any more
+    if (round + 1 < rounds) copy_keys(key0 + kKeys * kGroups);
+    if (live) rows.add_values(s, values, lane);
+  }
+
+  if constexpr (kGroups > 1) {
+    __syncthreads();
+    float* const slots = reinterpret_cast<float*>(shared) + thread;
+    constexpr int kSlot = Shape::kThreads * Shape::kHandedOver;
+    if (group > 0) rows.put(slots + (group - 1) * kSlot);
+    __syncthreads();
+    if (group > 0) return;
+#pragma unroll
+    for (int other = 0; other < kGroups - 1; ++other)
+      rows.take(slots + other * kSlot, Rows::unit(p));
+  }
+  rows.store(p);
+}
