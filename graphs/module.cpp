@@ -57,6 +57,14 @@ void allow_shared_memory(const Context& context, CUfunction function, std::uint6
                                       static_cast<int>(bytes));
 }
 
+void allow_cluster(const Context& context, CUfunction function, unsigned blocks) {
+  constexpr unsigned kPortable = 8;
+  if (blocks <= kPortable) return;
+  const Context::Scope scope(context);
+  context.driver().func_set_attribute(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+                                      1);
+}
+
 void LaunchConfig::add(const CUlaunchAttribute& attribute) {
   if (attribute_count == kMaxAttributes)
     throw Error(ErrorCode::kInternal, "too many launch attributes");

@@ -35,6 +35,9 @@ class Module {
 /// Raises how much dynamic shared memory `function` may be launched with to at least `bytes`.
 void allow_shared_memory(const Context& context, CUfunction function, std::uint64_t bytes);
 
+/// Allows `function` to be launched in clusters of `blocks`, which above 8 takes leave.
+void allow_cluster(const Context& context, CUfunction function, unsigned blocks);
+
 /// How a kernel is launched. Attributes (programmatic serialisation, clusters) travel with it into
 /// the nodes of a captured graph.
 struct LaunchConfig {

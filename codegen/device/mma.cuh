@@ -9,7 +9,7 @@
 #ifdef __CUDACC__
 #define SINTER_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
 #else
-#define SINTER_DYNAMIC_SHARED(name) unsigned char* const name = emulator::dynamic_shared
+#define SINTER_DYNAMIC_SHARED(name) unsigned char* const name = emulator::dynamic_shared()
 #endif
 
 // ---- registers of two elements

@@ -7,11 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "runtime/cuda/choose_alternative.h"
+
 namespace sinter::runtime {
 namespace {
 
 namespace fb = plan::fb;
-using Work = decltype(BoundStep::work);
+using Works = std::vector<BoundWork>;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidPlan, what); }
 
@@ -32,13 +34,23 @@ struct Binder {
     return v <= condition.max() && (divisor <= 1 || v % divisor == 0);
   }
 
+  bool hold(const std::vector<fb::Condition>& conditions) const {
+    for (const fb::Condition& condition : conditions)
+      if (!holds(condition)) return false;
+    return true;
+  }
+
+  /// Null if no variant takes this shape on this GPU.
+  const fb::KernelVariantT* find_variant(const fb::KernelStepT& kernel) const {
+    for (const auto& variant : kernel.variants)
+      if (hold(variant->conditions) && plan.function(*variant)) return variant.get();
+    return nullptr;
+  }
+
   const fb::KernelVariantT& choose_variant(const fb::KernelStepT& kernel) const {
-    for (const auto& variant : kernel.variants) {
-      bool all = true;
-      for (const fb::Condition& condition : variant->conditions) all = all && holds(condition);
-      if (all) return *variant;
-    }
-    refuse(fmt::format("none of its {} kernel variants takes this shape", kernel.variants.size()));
+    if (const fb::KernelVariantT* variant = find_variant(kernel)) return *variant;
+    refuse(fmt::format("none of its {} kernel variants takes this shape on this GPU",
+                       kernel.variants.size()));
   }
 
   std::uint64_t argument(const fb::KernelArg& arg) const {
@@ -83,25 +95,47 @@ struct Binder {
                            gpu.max_threads_per_block));
     }
     config.shared_bytes = variant.shared_bytes;
+    if (variant.cluster > 1) {
+      if (config.grid[0] % variant.cluster != 0)
+        refuse(fmt::format("its grid of {} blocks is not made of clusters of {}", config.grid[0],
+                           variant.cluster));
+      CUlaunchAttribute cluster{};
+      cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+      cluster.value.clusterDim.x = variant.cluster;
+      cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
+      config.add(cluster);
+    }
+    if (variant.overlaps && gpu.major >= 9) {
+      CUlaunchAttribute early{};
+      early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      early.value.programmaticStreamSerializationAllowed = 1;
+      config.add(early);
+    }
     return config;
   }
 
-  Work bind(const fb::KernelStepT& kernel) const {
+  Works bind(const fb::KernelStepT& kernel) const {
     const fb::KernelVariantT& variant = choose_variant(kernel);
     KernelLaunch launch;
     bool is_empty = false;
     launch.config = configure(variant, is_empty);
-    if (is_empty) return std::monostate{};
+    if (is_empty) return {};
     launch.function = plan.function(variant);
     for (const fb::KernelArg& arg : kernel.args) launch.values.push_back(argument(arg));
     // Not before all values are there: they must not move any more.
     for (std::uint64_t& slot : launch.values) launch.arguments.push_back(&slot);
-    return launch;
+    return one(std::move(launch));
   }
 
-  Work bind(const fb::MatmulStepT& step) const {
+  static Works one(BoundWork work) {
+    Works works;
+    works.push_back(std::move(work));
+    return works;
+  }
+
+  Works bind(const fb::MatmulStepT& step) const {
     const MatmulProblem problem = bind_matmul(plan.plan().meta, step, shape.expressions);
-    if (problem.calls.empty()) return std::monostate{};
+    if (problem.calls.empty()) return {};
     const std::uint32_t result = step.d->buffer;
     if (problem.k == 0) return bind_empty_sum(problem, result);
     MatmulAddresses addresses;
@@ -112,11 +146,11 @@ struct Binder {
     if (step.residual) addresses.c = buffers.address[step.residual->buffer];
     if (step.bias >= 0) addresses.bias = buffers.address[static_cast<std::uint32_t>(step.bias)];
     if (buffers.is_foreign[result]) addresses.foreign_d_bytes = bytes(result);
-    return MatmulLaunch(matmul, problem, addresses);
+    return one(MatmulLaunch(matmul, problem, addresses));
   }
 
   // Products over no elements are zero, which no library call computes.
-  Work bind_empty_sum(const MatmulProblem& problem, std::uint32_t result) const {
+  Works bind_empty_sum(const MatmulProblem& problem, std::uint32_t result) const {
     const bool is_dense = problem.calls.size() == 1 && problem.calls[0].d == 0 &&
                           problem.d.leading == problem.d.rows &&
                           (problem.batch == 1 || problem.d.batch_stride == problem.m * problem.n);
@@ -126,54 +160,120 @@ struct Binder {
           "a matrix product over a dimension of size 0 with a bias, a residual or a strided "
           "result is not supported on the GPU: give that dimension a size of at least 1");
     // The activations that a product may have all map zero to zero.
-    return ZeroFill{buffers.address[result],
-                    static_cast<std::uint64_t>(problem.m * problem.n * problem.batch) *
-                        size_of(problem.d.dtype)};
+    return one(ZeroFill{buffers.address[result],
+                        static_cast<std::uint64_t>(problem.m * problem.n * problem.batch) *
+                            size_of(problem.d.dtype)});
   }
 
-  Work bind(const fb::CopyStepT& copy) const {
+  Works bind(const fb::CopyStepT& copy) const {
     const std::int64_t size = value(copy.bytes);
     if (size < 0 || static_cast<std::uint64_t>(size) > bytes(copy.source) ||
         static_cast<std::uint64_t>(size) > bytes(copy.target))
       refuse(fmt::format("it copies {} bytes from a buffer of {} to one of {}", size,
                          bytes(copy.source), bytes(copy.target)));
-    if (size == 0) return std::monostate{};
-    return CopyLaunch{buffers.address[copy.target], buffers.address[copy.source],
-                      static_cast<std::uint64_t>(size)};
+    if (size == 0) return {};
+    return one(CopyLaunch{buffers.address[copy.target], buffers.address[copy.source],
+                          static_cast<std::uint64_t>(size)});
   }
 
-  Work bind(const fb::StepT& step) const {
-    switch (step.work.type) {
-      case fb::Work::KernelStep: return bind(*step.work.AsKernelStep());
-      case fb::Work::MatmulStep: return bind(*step.work.AsMatmulStep());
-      case fb::Work::CopyStep: return bind(*step.work.AsCopyStep());
+  /// True if every kernel of the alternative has a variant for this shape and GPU.
+  bool can_run(const fb::AlternativeT& alternative) const {
+    if (!hold(alternative.conditions)) return false;
+    for (const auto& part : alternative.parts)
+      if (const fb::KernelStepT* kernel = part->work.AsKernelStep())
+        if (!find_variant(*kernel)) return false;
+    return true;
+  }
+
+  Works bind(const fb::AlternativeT& alternative) const {
+    Works works;
+    for (const auto& part : alternative.parts)
+      for (BoundWork& work : bind(part->work)) works.push_back(std::move(work));
+    return works;
+  }
+
+  /// What distinguishes an alternative in the tuning cache: kernels with their sizes. Products have
+  /// entries of their own.
+  std::string key(const fb::AlternativeT& alternative) const {
+    std::string text = alternative.name;
+    for (const auto& part : alternative.parts) {
+      if (const fb::KernelStepT* kernel = part->work.AsKernelStep()) {
+        const fb::KernelVariantT& variant = *find_variant(*kernel);
+        text += fmt::format(" {}", variant.schedule);
+        for (const std::uint32_t size : variant.grid) text += fmt::format(",{}", value(size));
+        for (const fb::KernelArg& arg : kernel->args)
+          text += arg.kind() == fb::ArgKind::Buffer ? fmt::format(",b{}", bytes(arg.index()))
+                                                    : fmt::format(",{}", value(arg.index()));
+      } else if (const fb::MatmulStepT* product = part->work.AsMatmulStep()) {
+        text += " " + bind_matmul(plan.plan().meta, *product, shape.expressions).key();
+      }
+    }
+    return text;
+  }
+
+  Works bind(const fb::StepT& step, const fb::ChoiceStepT& choice) const {
+    std::vector<const fb::AlternativeT*> able;
+    for (const auto& alternative : choice.alternatives)
+      if (can_run(*alternative)) able.push_back(alternative.get());
+    if (able.empty()) refuse("none of its alternatives takes this shape on this GPU");
+    std::size_t best = 0;
+    if (able.size() > 1 && matmul.tuning) {
+      std::string problem = fmt::format("choice {}", step.name.substr(0, step.name.rfind('_')));
+      for (const fb::AlternativeT* alternative : able) problem += " | " + key(*alternative);
+      std::vector<BufferSize> written;
+      for (const std::uint32_t buffer : step.writes)
+        if (buffers.is_foreign[buffer]) written.push_back({buffer, bytes(buffer)});
+      best = choose_alternative(matmul, problem, able.size(), buffers, written,
+                                [&](std::size_t which, const BufferAddresses& where) {
+                                  const Binder binder{plan, shape, where, matmul};
+                                  return BoundStep{0, binder.bind(*able[which])};
+                                });
+    }
+    return bind(*able[best]);
+  }
+
+  Works bind(const fb::WorkUnion& work) const {
+    switch (work.type) {
+      case fb::Work::KernelStep: return bind(*work.AsKernelStep());
+      case fb::Work::MatmulStep: return bind(*work.AsMatmulStep());
+      case fb::Work::CopyStep: return bind(*work.AsCopyStep());
       case fb::Work::LoopStep:
       case fb::Work::ConvStep:
         refuse("it is made for the CPU: recompile the model with --target=cuda");
       default: refuse("it has no work");
     }
   }
+
+  Works bind(const fb::StepT& step) const {
+    if (const fb::ChoiceStepT* choice = step.work.AsChoiceStep()) return bind(step, *choice);
+    return bind(step.work);
+  }
 };
 
 }  // namespace
 
 void BoundStep::launch(const graphs::Driver& driver, CUstream stream) const {
-  if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
-    graphs::launch(driver, kernel->function, kernel->config, stream,
-                   const_cast<void**>(kernel->arguments.data()));
-  } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
-    product->launch(stream);
-  } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
-    driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
-  } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
-    driver.memset_d8_async(fill->target, 0, fill->bytes, stream);
+  for (const BoundWork& work : works) {
+    if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
+      graphs::launch(driver, kernel->function, kernel->config, stream,
+                     const_cast<void**>(kernel->arguments.data()));
+    } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
+      product->launch(stream);
+    } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
+      driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
+    } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
+      driver.memset_d8_async(fill->target, 0, fill->bytes, stream);
+    }
   }
 }
 
 std::size_t BoundStep::launches() const {
-  if (std::holds_alternative<std::monostate>(work)) return 0;
-  if (const auto* product = std::get_if<MatmulLaunch>(&work)) return product->calls();
-  return 1;
+  std::size_t count = 0;
+  for (const BoundWork& work : works) {
+    const auto* product = std::get_if<MatmulLaunch>(&work);
+    count += product ? product->calls() : 1;
+  }
+  return count;
 }
 
 std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,

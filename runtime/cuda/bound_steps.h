@@ -29,10 +29,12 @@ struct ZeroFill {
   std::uint64_t bytes = 0;
 };
 
-/// One step; without work (monostate) if it has nothing to write for this shape.
+using BoundWork = std::variant<KernelLaunch, MatmulLaunch, CopyLaunch, ZeroFill>;
+
+/// One step: what it launches, in order; nothing if it has nothing to write for this shape.
 struct BoundStep {
   std::size_t index = 0;  // in the plan
-  std::variant<std::monostate, KernelLaunch, MatmulLaunch, CopyLaunch, ZeroFill> work;
+  std::vector<BoundWork> works;
 
   void launch(const graphs::Driver& driver, CUstream stream) const;
   /// Kernels and library calls.
@@ -46,9 +48,9 @@ struct BufferAddresses {
   std::vector<bool> is_foreign;
 };
 
-/// Chooses kernel variants and library algorithms. May time candidates on the context's stream and
-/// write arena and own output buffers doing so: nothing may be in flight. Throws Error naming the
-/// step.
+/// Chooses kernel variants, alternatives and library algorithms. May time candidates on the
+/// context's stream and write arena and own output buffers doing so: nothing may be in flight.
+/// Throws Error naming the step.
 std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
                                   const BufferAddresses& buffers, const MatmulContext& matmul);
 

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "graphs/stream.h"
+#include "runtime/plan/works.h"
 
 namespace sinter::runtime {
 namespace {
@@ -33,9 +34,12 @@ std::optional<Architecture> parse_architecture(std::string_view text) {
 }
 
 bool has_matmul(const fb::PlanT& plan) {
+  bool found = false;
   for (const auto& step : plan.steps)
-    if (step->work.type == fb::Work::MatmulStep) return true;
-  return false;
+    plan::for_each_work(step->work, [&](const fb::WorkUnion& work) {
+      found = found || work.type == fb::Work::MatmulStep;
+    });
+  return found;
 }
 
 // Cubins need a driver of at least their CUDA major version.
@@ -143,39 +147,54 @@ void DevicePlan::load_kernels() {
   const std::size_t architecture = choose_architecture(plan.architectures, context_->properties());
   // Modules that no variant uses are not loaded.
   std::map<std::size_t, std::size_t> module_of;  // plan module -> modules_
-  for (const auto& step : plan.steps) {
-    const fb::KernelStepT* kernel = step->work.AsKernelStep();
-    if (!kernel) continue;
-    for (const auto& variant : kernel->variants) {
-      const std::size_t index = variant->module_ + architecture;
-      if (index >= plan.modules.size())
-        throw Error(ErrorCode::kInvalidPlan,
-                    fmt::format("step '{}' needs kernel module {}, the plan has {}", step->name,
-                                index, plan.modules.size()));
-      const fb::ModuleT& module = *plan.modules[index];
-      if (module.target != plan.architectures[architecture])
-        throw Error(
-            ErrorCode::kInvalidPlan,
-            fmt::format("kernel module '{}' of step '{}' is for {} where {} is expected",
-                        module.name, step->name, module.target, plan.architectures[architecture]));
-      const auto [at, is_new] = module_of.try_emplace(index, modules_.size());
-      if (is_new) {
-        if (module.offset > plan_->modules.size() ||
-            module.size > plan_->modules.size() - module.offset)
-          throw Error(ErrorCode::kInvalidPlan,
-                      fmt::format("kernel module '{}' lies outside the plan", module.name));
-        modules_.emplace_back(context_, plan_->modules.subspan(module.offset, module.size),
-                              module.name.empty() ? variant->function : module.name);
-      }
-      const CUfunction function = modules_[at->second].function(variant->function);
-      // Now, not at launch: the limit belongs to the function, which sessions share.
-      if (variant->shared_bytes > 0)
-        with_context(fmt::format("step '{}'", step->name), [&] {
-          graphs::allow_shared_memory(*context_, function, variant->shared_bytes);
-        });
-      functions_.emplace(variant.get(), function);
-    }
+  for (const auto& step : plan.steps)
+    plan::for_each_work(step->work, [&](const fb::WorkUnion& work) {
+      const fb::KernelStepT* kernel = work.AsKernelStep();
+      if (!kernel) return;
+      for (const auto& variant : kernel->variants)
+        if (can_run(*variant)) load_variant(*step, *variant, architecture, module_of);
+    });
+}
+
+bool DevicePlan::can_run(const fb::KernelVariantT& variant) const {
+  constexpr int kFirstWithClusters = 9;  // compute capability
+  const graphs::DeviceProperties& gpu = context_->properties();
+  return variant.cluster <= 1 ||
+         (gpu.major >= kFirstWithClusters && variant.shared_bytes <= gpu.max_shared_bytes);
+}
+
+void DevicePlan::load_variant(const fb::StepT& step, const fb::KernelVariantT& variant,
+                              std::size_t architecture,
+                              std::map<std::size_t, std::size_t>& module_of) {
+  const fb::PlanT& plan = plan_->meta;
+  const std::size_t index = variant.module_ + architecture;
+  if (index >= plan.modules.size())
+    throw Error(ErrorCode::kInvalidPlan,
+                fmt::format("step '{}' needs kernel module {}, the plan has {}", step.name, index,
+                            plan.modules.size()));
+  const fb::ModuleT& module = *plan.modules[index];
+  if (module.target != plan.architectures[architecture])
+    throw Error(
+        ErrorCode::kInvalidPlan,
+        fmt::format("kernel module '{}' of step '{}' is for {} where {} is expected", module.name,
+                    step.name, module.target, plan.architectures[architecture]));
+  const auto [at, is_new] = module_of.try_emplace(index, modules_.size());
+  if (is_new) {
+    if (module.offset > plan_->modules.size() ||
+        module.size > plan_->modules.size() - module.offset)
+      throw Error(ErrorCode::kInvalidPlan,
+                  fmt::format("kernel module '{}' lies outside the plan", module.name));
+    modules_.emplace_back(context_, plan_->modules.subspan(module.offset, module.size),
+                          module.name.empty() ? variant.function : module.name);
   }
+  const CUfunction function = modules_[at->second].function(variant.function);
+  // Now, not at launch: the limits belong to the function, which sessions share.
+  with_context(fmt::format("step '{}'", step.name), [&] {
+    if (variant.shared_bytes > 0)
+      graphs::allow_shared_memory(*context_, function, variant.shared_bytes);
+    graphs::allow_cluster(*context_, function, variant.cluster);
+  });
+  functions_.emplace(&variant, function);
 }
 
 void DevicePlan::load_weights() {
@@ -192,7 +211,8 @@ void DevicePlan::load_weights() {
 }
 
 CUfunction DevicePlan::function(const fb::KernelVariantT& variant) const {
-  return functions_.at(&variant);
+  const auto found = functions_.find(&variant);
+  return found == functions_.end() ? nullptr : found->second;
 }
 
 }  // namespace sinter::runtime

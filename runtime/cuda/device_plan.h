@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -52,13 +53,18 @@ class DevicePlan {
   CUdeviceptr weights() const { return weights_.address(); }
   std::uint64_t weight_bytes() const { return weights_.size(); }
 
-  /// The function of a kernel variant, allowed to use its shared memory.
+  /// The function of a kernel variant, allowed to use its shared memory and clusters; null if this
+  /// GPU cannot run it.
   CUfunction function(const plan::fb::KernelVariantT& variant) const;
 
  private:
   DevicePlan(const CudaEnvironment& environment, std::shared_ptr<const plan::PlanData> plan,
              int device);
   void load_kernels();
+  bool can_run(const plan::fb::KernelVariantT& variant) const;
+  /// `module_of`: position in modules_ of each of the plan's modules that is loaded already.
+  void load_variant(const plan::fb::StepT& step, const plan::fb::KernelVariantT& variant,
+                    std::size_t architecture, std::map<std::size_t, std::size_t>& module_of);
   void load_weights();
 
   std::shared_ptr<const plan::PlanData> plan_;

@@ -3,6 +3,7 @@
 
 #include "runtime/plan/checker.h"
 #include "runtime/plan/verify_plan.h"
+#include "runtime/plan/works.h"
 
 namespace sinter::plan {
 namespace {
@@ -220,13 +221,15 @@ void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressio
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const fb::StepT& step = *plan.steps[i];
     check.where = fmt::format("step {} '{}'", i, step.name);
-    switch (step.work.type) {
-      case fb::Work::LoopStep: check_loop(check, *step.work.AsLoopStep()->program); break;
-      case fb::Work::MatmulStep: check_matmul(check, *step.work.AsMatmulStep()); break;
-      case fb::Work::ConvStep: check_conv(check, *step.work.AsConvStep()); break;
-      case fb::Work::CopyStep: check_copy(check, *step.work.AsCopyStep()); break;
-      default: break;
-    }
+    for_each_work(step.work, [&](const fb::WorkUnion& work) {
+      switch (work.type) {
+        case fb::Work::LoopStep: check_loop(check, *work.AsLoopStep()->program); break;
+        case fb::Work::MatmulStep: check_matmul(check, *work.AsMatmulStep()); break;
+        case fb::Work::ConvStep: check_conv(check, *work.AsConvStep()); break;
+        case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
+        default: break;
+      }
+    });
   }
 }
 

@@ -79,18 +79,33 @@ struct Sum {
     add(step->origins());
     add(step->reads());
     add(step->writes());
-    if (const fb::KernelStep* kernel = step->work_as_KernelStep()) {
+    add_work(step);
+  }
+  void add(const fb::ChoiceStep* choice) { add(choice->alternatives()); }
+  void add(const fb::Alternative* alternative) {
+    add(alternative->name());
+    add(alternative->conditions());
+    add(alternative->parts());
+  }
+  void add(const fb::Part* part) {
+    bytes += sizeof(std::uint32_t);
+    add_work(part);
+  }
+  /// `owner`: a table with a union of type Work.
+  template <typename Owner>
+  void add_work(const Owner* owner) {
+    if (const fb::KernelStep* kernel = owner->work_as_KernelStep()) {
       add(kernel->variants());
       add(kernel->args());
-    } else if (const fb::LoopStep* loop = step->work_as_LoopStep()) {
+    } else if (const fb::LoopStep* loop = owner->work_as_LoopStep()) {
       add(loop->program());
-    } else if (const fb::MatmulStep* matmul = step->work_as_MatmulStep()) {
+    } else if (const fb::MatmulStep* matmul = owner->work_as_MatmulStep()) {
       add(matmul->batch());
       add(matmul->a());
       add(matmul->b());
       add(matmul->d());
       add(matmul->residual());
-    } else if (const fb::ConvStep* conv = step->work_as_ConvStep()) {
+    } else if (const fb::ConvStep* conv = owner->work_as_ConvStep()) {
       add(conv->input_shape());
       add(conv->weight_shape());
       add(conv->output_shape());
@@ -98,6 +113,8 @@ struct Sum {
       add(conv->dilations());
       add(conv->pads_begin());
       add(conv->pads_end());
+    } else if (const fb::ChoiceStep* choice = owner->work_as_ChoiceStep()) {
+      add(choice);
     }
   }
   void add(const fb::Module* module) {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "runtime/plan/checker.h"
+#include "runtime/plan/loop_values.h"
 
 namespace sinter::plan {
 namespace {
@@ -15,16 +16,21 @@ struct Uses {
 };
 
 constexpr std::uint32_t kMaxThreads = 1024;         // of a CUDA block
+constexpr std::uint32_t kMaxCluster = 16;           // blocks; 8 without asking the driver for more
 constexpr std::uint32_t kMaxSharedBytes = 1 << 20;  // above what any GPU has
 
-void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
-  check.index(variant.module_, check.plan.modules.size(), "a variant's module", "modules");
-  if (variant.function.empty()) check.fail("a kernel variant names no function");
-  for (const fb::Condition& condition : variant.conditions) {
+void verify_conditions(const Checker& check, const std::vector<fb::Condition>& conditions) {
+  for (const fb::Condition& condition : conditions) {
     check.expression(condition.expression(), "a condition's expression");
     if (condition.divisor() == 0 || condition.divisor() > INT64_MAX)
       check.fail("a condition's divisor is {}", condition.divisor());
   }
+}
+
+void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
+  check.index(variant.module_, check.plan.modules.size(), "a variant's module", "modules");
+  if (variant.function.empty()) check.fail("a kernel variant names no function");
+  verify_conditions(check, variant.conditions);
   if (variant.grid.size() != 3 || variant.block.size() != 3)
     check.fail("kernel '{}' has {} grid and {} block dimensions instead of three each",
                variant.function, variant.grid.size(), variant.block.size());
@@ -37,6 +43,9 @@ void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
   if (variant.shared_bytes > kMaxSharedBytes)
     check.fail("kernel '{}' asks for {} bytes of shared memory", variant.function,
                variant.shared_bytes);
+  if (variant.cluster == 0 || variant.cluster > kMaxCluster)
+    check.fail("kernel '{}' has clusters of {} blocks instead of 1 to {}", variant.function,
+               variant.cluster, kMaxCluster);
 }
 
 void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::StepT& step,
@@ -60,7 +69,7 @@ void verify_loop(const Checker& check, const fb::LoopProgramT& program, Uses& us
   for (const std::uint32_t buffer : program.buffers) check.buffer(buffer, "a buffer");
   verify_loop_program(check, program);
   for (const auto& instr : program.instrs) {
-    if (instr->kind != fb::InstrKind::Load && instr->kind != fb::InstrKind::Store) continue;
+    if (!is_memory(instr->kind)) continue;
     const std::uint32_t buffer = program.buffers[program.accesses[instr->access]->buffer];
     (instr->kind == fb::InstrKind::Load ? uses.reads : uses.writes).insert(buffer);
   }
@@ -163,6 +172,12 @@ void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
   }
 }
 
+/// True for arena memory that no other step can see.
+bool lives_in_step_alone(const Checker& check, std::uint32_t index) {
+  const fb::BufferT& buffer = check.buffer(index, "a buffer it writes");
+  return buffer.kind == fb::BufferKind::Arena && buffer.first_step == buffer.last_step;
+}
+
 void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
   check.buffer(work.source, "its source");
   check.buffer(work.target, "its target");
@@ -172,23 +187,59 @@ void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
   uses.writes.insert(work.target);
 }
 
-Uses verify_work(const Checker& check, const fb::StepT& step) {
+Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work);
+
+void verify_choice(const Checker& check, const fb::StepT& step, const fb::ChoiceStepT& choice,
+                   Uses& uses) {
+  if (choice.alternatives.empty()) check.fail("it has no alternative");
+  if (!choice.alternatives.back()->conditions.empty())
+    check.fail("its last alternative '{}' has conditions: some sizes would be left without any",
+               choice.alternatives.back()->name);
+  for (const auto& alternative : choice.alternatives) {
+    verify_conditions(check, alternative->conditions);
+    if (alternative->parts.empty()) check.fail("its alternative '{}' is empty", alternative->name);
+    Buffers written;
+    for (const auto& part : alternative->parts) {
+      const fb::Work kind = part->work.type;
+      if (kind != fb::Work::KernelStep && kind != fb::Work::MatmulStep &&
+          kind != fb::Work::CopyStep)
+        check.fail("its alternative '{}' has a part of kind {}, which cannot be one",
+                   alternative->name, static_cast<int>(kind));
+      const Uses part_uses = verify_work(check, step, part->work);
+      // What an earlier part has written is the step's own.
+      for (const std::uint32_t buffer : part_uses.reads)
+        if (!written.contains(buffer)) uses.reads.insert(buffer);
+      written.insert(part_uses.writes.begin(), part_uses.writes.end());
+    }
+    // Later steps read what this one declares, whichever way it was done; scratch may differ.
+    for (const std::uint32_t buffer : step.writes)
+      if (!written.contains(buffer) && !lives_in_step_alone(check, buffer))
+        check.fail("its alternative '{}' does not write buffer {}", alternative->name, buffer);
+    uses.writes.insert(written.begin(), written.end());
+  }
+}
+
+Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work) {
   Uses uses;
   const bool cuda = check.plan.target == "cuda";
-  if (step.work.type != fb::Work::NONE && !step.work.value) check.fail("its work is missing");
-  switch (step.work.type) {
+  if (work.type != fb::Work::NONE && !work.value) check.fail("its work is missing");
+  switch (work.type) {
     case fb::Work::KernelStep:
       if (!cuda) check.fail("a kernel cannot run on target '{}'", check.plan.target);
-      verify_kernel(check, *step.work.AsKernelStep(), step, uses);
+      verify_kernel(check, *work.AsKernelStep(), step, uses);
       break;
     case fb::Work::LoopStep:
       if (cuda) check.fail("a loop program cannot run on target '{}'", check.plan.target);
-      verify_loop(check, *step.work.AsLoopStep()->program, uses);
+      verify_loop(check, *work.AsLoopStep()->program, uses);
       break;
-    case fb::Work::MatmulStep: verify_matmul(check, *step.work.AsMatmulStep(), uses); break;
-    case fb::Work::ConvStep: verify_conv(check, *step.work.AsConvStep(), uses); break;
-    case fb::Work::CopyStep: verify_copy(check, *step.work.AsCopyStep(), uses); break;
-    default: check.fail("its work has the unknown kind {}", static_cast<int>(step.work.type));
+    case fb::Work::MatmulStep: verify_matmul(check, *work.AsMatmulStep(), uses); break;
+    case fb::Work::ConvStep: verify_conv(check, *work.AsConvStep(), uses); break;
+    case fb::Work::CopyStep: verify_copy(check, *work.AsCopyStep(), uses); break;
+    case fb::Work::ChoiceStep:
+      if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);
+      verify_choice(check, step, *work.AsChoiceStep(), uses);
+      break;
+    default: check.fail("its work has the unknown kind {}", static_cast<int>(work.type));
   }
   return uses;
 }
@@ -211,7 +262,7 @@ void verify_steps(Checker& check) {
     check.expression(step.bytes_read, "the number of bytes it reads");
     check.expression(step.bytes_written, "the number of bytes it writes");
     check.expression(step.flops, "its number of operations");
-    const Uses uses = verify_work(check, step);
+    const Uses uses = verify_work(check, step, step.work);
 
     const Buffers reads(step.reads.begin(), step.reads.end());
     const Buffers writes(step.writes.begin(), step.writes.end());

@@ -34,9 +34,9 @@ std::string wrapper(const plan::fb::KernelStepT& step, const plan::fb::KernelVar
     list += fmt::format("{}Argument(a[{}])", a > 0 ? ", " : "", a);
   return fmt::format(
       "extern \"C\" const char* launch_{0}(const unsigned* grid, const unsigned* block, const "
-      "long* "
-      "a) {{\n  return emulator::launch([](const long* a) {{ {0}({1}); }}, grid, block, a);\n}}\n",
-      variant.function, list);
+      "long* a) {{\n  return emulator::launch([](const long* a) {{ {0}({1}); }}, grid, block, {2}, "
+      "a);\n}}\n",
+      variant.function, list, variant.cluster);
 }
 
 /// Memory whose end is followed by a page that traps.

@@ -1,5 +1,5 @@
 // Generated kernels as host code: what codegen/device/*.cuh and a kernel need of CUDA, so that
-// tests check numbers without a GPU. The threads of a block are fibers of one system thread;
+// tests check numbers without a GPU. The threads of a cluster are fibers of one system thread;
 // barriers and shuffles switch between them. A barrier that some threads never reach is reported,
 // not waited for.
 #pragma once
@@ -31,7 +31,7 @@ struct alignas(8) uint2 {
 
 namespace emulator {
 
-enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+enum class State { kReady, kAtClusterBarrier, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
 /// A copy to shared memory that is under way: it lands when its thread waits for it, no sooner.
 struct PendingCopy {
@@ -43,7 +43,7 @@ struct PendingCopy {
 struct Fiber {
   ucontext_t context;
   std::vector<char> stack;
-  EmulatedIndex index;
+  EmulatedIndex index, block;
   State state = State::kReady;
   const void* shown = nullptr;                  // what the other lanes of the warp may read
   std::deque<std::vector<PendingCopy>> copies;  // groups, oldest first
@@ -56,7 +56,11 @@ inline std::vector<unsigned long long> slots;  // values on their way through a 
 inline ucontext_t scheduler;
 inline unsigned current = 0;
 inline const char* error = nullptr;
-alignas(128) inline unsigned char dynamic_shared[227 * 1024];
+// Dynamic shared memory of each block of a cluster. Static shared memory is one for all of them: a
+// kernel for clusters must not use it.
+constexpr unsigned kMostBlocks = 16, kSharedBytes = 227 * 1024;
+alignas(128) inline unsigned char shared_memory[kMostBlocks][kSharedBytes];
+inline unsigned threads_of_block = 1, blocks_of_cluster = 1;
 inline void (*kernel)(const long* arguments) = nullptr;
 inline const long* arguments = nullptr;
 
@@ -69,6 +73,17 @@ inline void wait(State state) {
 inline void run_fiber() {
   kernel(arguments);
   fibers[current].state = State::kDone;
+}
+
+/// The running thread's block's dynamic shared memory.
+inline unsigned char* dynamic_shared() { return shared_memory[current / threads_of_block]; }
+template <class T>
+T* of_block(T* shared, unsigned rank) {
+  auto* bytes = reinterpret_cast<const unsigned char*>(shared);
+  const long offset = bytes - dynamic_shared();
+  if (offset < 0 || offset >= static_cast<long>(kSharedBytes) || rank >= blocks_of_cluster)
+    error = "an address in another block's shared memory is not in shared memory";
+  return reinterpret_cast<T*>(shared_memory[rank] + offset);
 }
 
 /// Releases the threads [first, last) if all that are not done wait in `state`; reports a barrier
@@ -84,20 +99,27 @@ inline bool release(unsigned first, unsigned last, State state) {
       return false;
   }
   if (!waits) return false;
-  if (done && state == State::kAtBlockBarrier) error = "threads left before a barrier";
+  if (done && state != State::kAtWarpBarrier) error = "threads left before a barrier";
   for (unsigned t = first; t < last; ++t)
     if (fibers[t].state == state) fibers[t].state = State::kReady;
   return true;
 }
 
-inline void run_block() {
-  const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+/// Runs the blocks of a cluster from number `first` on.
+inline void run_cluster(unsigned first) {
+  threads_of_block = blockDim.x * blockDim.y * blockDim.z;
+  const unsigned threads = threads_of_block * blocks_of_cluster;
   if (fibers.size() < threads) fibers.resize(threads);
   slots.assign(threads, 0);
+  // What is read before it is written shows: these bits are no number.
+  for (unsigned b = 0; b < blocks_of_cluster; ++b) memset(shared_memory[b], 0xff, kSharedBytes);
   for (unsigned t = 0; t < threads; ++t) {
     Fiber& fiber = fibers[t];
+    const unsigned at = t % threads_of_block, block = first + t / threads_of_block;
     fiber.stack.resize(kStackBytes);
-    fiber.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+    fiber.index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
+    fiber.block = {block % gridDim.x, block / gridDim.x % gridDim.y,
+                   block / gridDim.x / gridDim.y};
     fiber.state = State::kReady;
     fiber.copies.clear();
     fiber.uncommitted.clear();
@@ -113,12 +135,17 @@ inline void run_block() {
       if (fibers[t].state != State::kReady) continue;
       current = t;
       threadIdx = fibers[t].index;
+      blockIdx = fibers[t].block;
       swapcontext(&scheduler, &fibers[t].context);
       ran = true;
     }
-    for (unsigned warp = 0; warp < threads; warp += 32)
-      ran = release(warp, warp + 32 < threads ? warp + 32 : threads, State::kAtWarpBarrier) || ran;
-    ran = release(0, threads, State::kAtBlockBarrier) || ran;
+    for (unsigned b = 0; b < threads; b += threads_of_block) {
+      const unsigned end = b + threads_of_block;
+      for (unsigned warp = b; warp < end; warp += 32)
+        ran = release(warp, warp + 32 < end ? warp + 32 : end, State::kAtWarpBarrier) || ran;
+      ran = release(b, end, State::kAtBlockBarrier) || ran;
+    }
+    ran = release(0, threads, State::kAtClusterBarrier) || ran;
     if (ran) continue;
     for (unsigned t = 0; t < threads; ++t)
       if (fibers[t].state != State::kDone) error = "threads wait for each other";
@@ -126,19 +153,18 @@ inline void run_block() {
   }
 }
 
-/// Runs a whole grid; returns what went wrong, or null.
+/// Runs a whole grid in clusters of `cluster` blocks along x; returns what went wrong, or null.
 inline const char* launch(void (*code)(const long*), const unsigned grid[3],
-                          const unsigned block[3], const long* values) {
+                          const unsigned block[3], unsigned cluster, const long* values) {
   kernel = code;
   arguments = values;
   error = nullptr;
   gridDim = {grid[0], grid[1], grid[2]};
   blockDim = {block[0], block[1], block[2]};
+  blocks_of_cluster = cluster;
+  if (cluster > kMostBlocks || grid[0] % cluster != 0) return "the grid is not made of clusters";
   const unsigned blocks = grid[0] * grid[1] * grid[2];
-  for (unsigned b = 0; b < blocks && error == nullptr; ++b) {
-    blockIdx = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
-    run_block();
-  }
+  for (unsigned b = 0; b < blocks && error == nullptr; b += cluster) run_cluster(b);
   return error;
 }
 

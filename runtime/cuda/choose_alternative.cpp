@@ -1,0 +1,80 @@
+#include "runtime/cuda/choose_alternative.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "graphs/memory.h"
+#include "graphs/stream.h"
+
+namespace sinter::runtime {
+namespace {
+
+using graphs::Event;
+
+/// Median time of a step, caches cold.
+double time_step(const MatmulContext& context, const BoundStep& step) {
+  constexpr int kRepeats = 9;
+  constexpr double kLongMicroseconds = 2000;
+  const graphs::Driver& driver = context.context->driver();
+  step.launch(driver, context.stream);  // loads what is loaded at first use
+  const Event start(context.context, true);
+  const Event stop(context.context, true);
+  std::vector<double> times;
+  for (int i = 0; i < kRepeats; ++i) {
+    context.flush->flush_if_possible(context.stream);
+    start.record(context.stream);
+    step.launch(driver, context.stream);
+    stop.record(context.stream);
+    stop.synchronize();
+    times.push_back(stop.microseconds_since(start));
+    if (times.back() > kLongMicroseconds) break;  // long enough to be measured once
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+}  // namespace
+
+std::size_t choose_alternative(const MatmulContext& context, const std::string& problem,
+                               std::size_t count, const BufferAddresses& addresses,
+                               std::span<const BufferSize> foreign, const BindAlternative& bind) {
+  if (const auto stored = context.tuning->find(problem); stored && stored->blob[0] < count)
+    return static_cast<std::size_t>(stored->blob[0]);
+  BufferAddresses here = addresses;
+  std::vector<graphs::DeviceMemory> scratch;
+  try {
+    for (const BufferSize& buffer : foreign) {
+      scratch.emplace_back(context.context, buffer.bytes);
+      here.address[buffer.buffer] = scratch.back().address();
+      here.is_foreign[buffer.buffer] = false;
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    return 0;
+  }
+  // Products choose their algorithms first, under the same lock.
+  std::vector<BoundStep> steps;
+  for (std::size_t i = 0; i < count; ++i) steps.push_back(bind(i, here));
+  const std::lock_guard lock(context.tuning->timing_mutex());
+  // Two launches queue behind each other here, but a graph spends about this much between them.
+  constexpr double kBetweenLaunches = 1.0;
+  constexpr double kClearlyFaster = 0.97;
+  std::size_t best = 0;
+  double least = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t launches = steps[i].launches();
+    const double microseconds =
+        time_step(context, steps[i]) +
+        (launches > 1 ? kBetweenLaunches * static_cast<double>(launches - 1) : 0.0);
+    if (i > 0 && microseconds >= kClearlyFaster * least) continue;
+    best = i;
+    least = microseconds;
+  }
+  TunedAlgorithm chosen;
+  chosen.blob[0] = best;
+  chosen.microseconds = least;
+  context.tuning->store(problem, chosen);
+  return best;
+}
+
+}  // namespace sinter::runtime
