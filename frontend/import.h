@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <sinter/error.h>
+
 #include "ir/graph.h"
 
 namespace sinter::frontend {
@@ -18,6 +20,21 @@ struct ImportOptions {
   std::map<std::string, ir::Range> ranges;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
+  /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For
+  /// inputs that shapes depend on (a target shape, axes, a number of repeats).
+  std::map<std::string, ir::Tensor> input_values;
+};
+
+/// The model has nodes that are not supported. Where that is because the value of an input must be
+/// known to compile them, `inputs` names these inputs: see ImportOptions::input_values.
+class UnsupportedModel : public Error {
+ public:
+  UnsupportedModel(std::string message, std::vector<std::string> inputs)
+      : Error(ErrorCode::kUnsupported, std::move(message)), inputs_(std::move(inputs)) {}
+  const std::vector<std::string>& inputs() const noexcept { return inputs_; }
+
+ private:
+  std::vector<std::string> inputs_;
 };
 
 struct ImportedModel {
@@ -30,7 +47,7 @@ struct ImportedModel {
 };
 
 /// Imports the model at `path`. Throws Error(kUsage) if the file cannot be read, kInvalidModel if
-/// it is malformed or contradicts itself, kUnsupported listing every unsupported node at once.
+/// it is malformed or contradicts itself, UnsupportedModel listing every unsupported node at once.
 ImportedModel import_model(const std::string& path, const ImportOptions& options = {});
 
 /// Imports a model from memory. External data is looked for in `folder`; an empty one refuses it.

@@ -79,21 +79,25 @@ class InputReader {
  public:
   InputReader(const onnx::GraphProto& graph, const std::unordered_set<std::string>& initializers,
               const ImportOptions& options, std::vector<std::string>& warnings)
-      : graph_(graph), initializers_(initializers), options_(options), warnings_(warnings) {}
+      : graph_(graph), initializers_(initializers), options_(options), warnings_(warnings) {
+    shapes_ = options.input_shapes;
+    for (const auto& [name, value] : options.input_values)
+      shapes_.insert_or_assign(name, value.type().shape);
+  }
 
   GraphInputs read() {
     const std::set<std::string> names = plain_names(graph_);
     for (const std::string& name : names) symbols_.name_for(name);  // these keep their names
     for (const auto& input : graph_.input())
       if (initializers_.count(input.name()) == 0) add(input, names);
-    for (const auto& [name, shape] : options_.input_shapes)
+    for (const auto& [name, shape] : shapes_)
       if (std::none_of(result_.inputs.begin(), result_.inputs.end(),
                        [&key = name](const GraphInput& input) { return input.name == key; }))
         usage(fmt::format(
-            "a shape is given for input '{}', but the model has no such input; it has {}", name,
+            "a shape or value is given for input '{}', but the model has no such input; it has {}", name,
             input_names()));
     for (GraphInput& input : result_.inputs)
-      if (options_.input_shapes.find(input.name) == options_.input_shapes.end())
+      if (shapes_.find(input.name) == shapes_.end())
         for (Dim& dim : input.type.shape) dim = dim.substitute(replacements_);
     assign_ranges();
     return std::move(result_);
@@ -109,15 +113,20 @@ class InputReader {
     GraphInput input;
     input.name = proto.name();
     input.type.dtype = require_dtype(tensor.elem_type(), fmt::format("input '{}'", proto.name()));
-    const auto given = options_.input_shapes.find(proto.name());
-    if (!tensor.has_shape() && given == options_.input_shapes.end())
+    if (const auto value = options_.input_values.find(proto.name());
+        value != options_.input_values.end() && value->second.dtype() != input.type.dtype)
+      usage(fmt::format("the value given for input '{}' is {}, but the input's elements are {}",
+                        input.name, ir::to_string(value->second.type()),
+                        to_string(input.type.dtype)));
+    const auto given = shapes_.find(proto.name());
+    if (!tensor.has_shape() && given == shapes_.end())
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("input '{}' has no shape in the model, not even a number of "
                               "dimensions: give its shape in the import options",
                               proto.name()));
     for (int i = 0; i < tensor.shape().dim_size(); ++i)
       input.type.shape.push_back(read_dim(tensor.shape().dim(i), proto.name(), i, names));
-    if (given != options_.input_shapes.end()) {
+    if (given != shapes_.end()) {
       if (tensor.has_shape()) match_given(input, given->second);
       input.type.shape = given->second;
     }
@@ -215,6 +224,7 @@ class InputReader {
   const onnx::GraphProto& graph_;
   const std::unordered_set<std::string>& initializers_;
   const ImportOptions& options_;
+  std::map<std::string, ir::Shape> shapes_;  // given ones, those of given values included
   std::vector<std::string>& warnings_;
   SymbolNames symbols_;
   Replacements replacements_;

@@ -11,6 +11,7 @@
 
 #include "ir/text/text.h"
 #include "tools/support/devices.h"
+#include "tools/support/inputs.h"
 
 namespace sinter::tools {
 namespace {
@@ -97,6 +98,8 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
   verb.add_option("--maxShapes", options.shapes.max_shapes, "Greatest shapes: NAME:8x512");
   verb.add_option("--dim", options.shapes.dims,
                   "Range or value of a symbolic dimension: seq=1..512, batch=8");
+  verb.add_option("--constant", options.constants,
+                  "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("-j,--jobs", options.jobs, "Kernels to compile at once; 0 is all cores");
   verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_cache_dir());
@@ -163,10 +166,15 @@ std::string default_cache_dir() {
 }
 
 frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
-  auto model = frontend::import_model(options.model);
+  frontend::ImportOptions values;
+  for (auto& [name, tensor] : read_tensor_files(options.constants))
+    values.input_values.insert_or_assign(name, std::move(tensor));
+  auto model = frontend::import_model(options.model, values);
   const auto& shapes = options.shapes;
   if (shapes.min_shapes.empty() && shapes.max_shapes.empty() && shapes.dims.empty()) return model;
-  return frontend::import_model(options.model, import_options(shapes, model.graph));
+  auto import = import_options(shapes, model.graph);
+  import.input_values = std::move(values.input_values);
+  return frontend::import_model(options.model, import);
 }
 
 PipelineRun run_passes(const BuildOptions& options, const frontend::ImportedModel& model,

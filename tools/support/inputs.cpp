@@ -30,7 +30,9 @@ std::map<std::string, Bounds> parse_ranges(const std::vector<std::string>& texts
   return ranges;
 }
 
-NamedTensors read_files(const std::vector<std::string>& files) {
+}  // namespace
+
+NamedTensors read_tensor_files(const std::vector<std::string>& files) {
   NamedTensors tensors;
   for (const auto& file : files) {
     if (file.ends_with(".npz") && file.find('=') == std::string::npos) {
@@ -48,6 +50,8 @@ NamedTensors read_files(const std::vector<std::string>& files) {
   }
   return tensors;
 }
+
+namespace {
 
 ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape, const Bounds* bounds,
                          std::mt19937_64& generator) {
@@ -83,7 +87,7 @@ void add_input_options(CLI::App& verb, InputOptions& options) {
 
 std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
                                     const InputOptions& options) {
-  const NamedTensors given = read_files(options.files);
+  const NamedTensors given = read_tensor_files(options.files);
   const auto ranges = parse_ranges(options.ranges);
   ShapeMap shapes = parse_shapes(options.shapes);
   std::vector<std::pair<std::string, std::vector<std::string>>> names;

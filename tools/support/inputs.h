@@ -20,6 +20,9 @@ struct InputOptions {
 };
 void add_input_options(CLI::App& verb, InputOptions& options);
 
+/// What FILE.npz, NAME=FILE.npy and NAME=FILE.pb hold. Throws Error(kUsage) for anything else.
+NamedTensors read_tensor_files(const std::vector<std::string>& files);
+
 /// One tensor for each of `inputs`, in their order: from the files where they give one, else
 /// random: floats normal, integers 0 or 1, unless a range says otherwise. Symbolic dimensions that
 /// nothing fixes are 1. Throws Error(kUsage) for unknown names and malformed files.

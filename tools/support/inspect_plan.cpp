@@ -10,6 +10,7 @@
 #include <sinter/sinter.h>
 
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan/works.h"
 #include "tools/support/expressions.h"
 #include "tools/support/shapes.h"
 
@@ -66,11 +67,12 @@ class Inspector {
     std::vector<std::vector<std::string>> rows = {
         {"step", "kind", "read", "written", "flops", "from"}};
     for (const auto& step : meta_.steps) {
-      rows.push_back({step->name, plan::fb::EnumNameWork(step->work.type), text(step->bytes_read),
+      rows.push_back({step->name, ways(step->work), text(step->bytes_read),
                       text(step->bytes_written), text(step->flops),
                       fmt::format("{}", fmt::join(step->origins, ", "))});
       report_["step_list"].push_back({{"name", step->name},
                                       {"kind", plan::fb::EnumNameWork(step->work.type)},
+                                      {"ways", ways(step->work)},
                                       {"bytes_read", text(step->bytes_read)},
                                       {"bytes_written", text(step->bytes_written)},
                                       {"flops", text(step->flops)},
@@ -79,37 +81,61 @@ class Inspector {
     console_.print(format_table(rows));
   }
 
+  std::vector<std::string> conditions_text(
+      const std::vector<plan::fb::Condition>& conditions) const {
+    std::vector<std::string> all;
+    for (const auto& condition : conditions) {
+      const std::string& size = texts_[condition.expression()];
+      if (condition.divisor() > 1)
+        all.push_back(fmt::format("{} % {} == 0", size, condition.divisor()));
+      if (condition.max() != INT64_MAX)
+        all.push_back(fmt::format("{} <= {}", size, condition.max()));
+    }
+    return all;
+  }
+
+  /// "KernelStep", or the alternatives of a choice: "product where m <= 64, or library".
+  std::string ways(const plan::fb::WorkUnion& work) const {
+    const plan::fb::ChoiceStepT* choice = work.AsChoiceStep();
+    if (choice == nullptr) return plan::fb::EnumNameWork(work.type);
+    std::vector<std::string> all;
+    for (const auto& alternative : choice->alternatives) {
+      const auto conditions = conditions_text(alternative->conditions);
+      all.push_back(conditions.empty() ? alternative->name
+                                       : fmt::format("{} where {}", alternative->name,
+                                                     fmt::join(conditions, " and ")));
+    }
+    return fmt::format("{}", fmt::join(all, ", or "));
+  }
+
   void kernels() {
     std::vector<std::vector<std::string>> rows = {
         {"kernel", "block", "grid", "shared", "when", "schedule"}};
-    for (const auto& step : meta_.steps) {
-      const KernelStepT* kernel = step->work.AsKernelStep();
-      if (kernel == nullptr) continue;
-      for (const auto& variant : kernel->variants) {
-        std::vector<std::string> grid, conditions;
-        for (const auto size : variant->grid) grid.push_back(text(size));
-        for (const auto& condition : variant->conditions) {
-          if (condition.divisor() > 1)
-            conditions.push_back(
-                fmt::format("{} % {} == 0", texts_[condition.expression()], condition.divisor()));
-          if (condition.max() != INT64_MAX)
-            conditions.push_back(
-                fmt::format("{} <= {}", texts_[condition.expression()], condition.max()));
+    for (const auto& step : meta_.steps)
+      plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+        const KernelStepT* kernel = work.AsKernelStep();
+        if (kernel == nullptr) return;
+        for (const auto& variant : kernel->variants) {
+          std::vector<std::string> grid;
+          for (const auto size : variant->grid) grid.push_back(text(size));
+          const std::vector<std::string> conditions = conditions_text(variant->conditions);
+          std::string blocks = fmt::format("{}", fmt::join(grid, " x "));
+          if (variant->cluster > 1) blocks += fmt::format(" in clusters of {}", variant->cluster);
+          rows.push_back(
+              {variant->function, fmt::format("{}", fmt::join(variant->block, "x")), blocks,
+               fmt::format("{}", variant->shared_bytes),
+               conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),
+               variant->schedule});
+          report_["kernels"].push_back({{"step", step->name},
+                                        {"function", variant->function},
+                                        {"block", variant->block},
+                                        {"grid", grid},
+                                        {"cluster", variant->cluster},
+                                        {"shared_bytes", variant->shared_bytes},
+                                        {"conditions", conditions},
+                                        {"schedule", variant->schedule}});
         }
-        rows.push_back(
-            {variant->function, fmt::format("{}", fmt::join(variant->block, "x")),
-             fmt::format("{}", fmt::join(grid, " x ")), fmt::format("{}", variant->shared_bytes),
-             conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),
-             variant->schedule});
-        report_["kernels"].push_back({{"step", step->name},
-                                      {"function", variant->function},
-                                      {"block", variant->block},
-                                      {"grid", grid},
-                                      {"shared_bytes", variant->shared_bytes},
-                                      {"conditions", conditions},
-                                      {"schedule", variant->schedule}});
-      }
-    }
+      });
     console_.print(rows.size() == 1 ? "no kernels: the CPU target runs loop programs"
                                     : format_table(rows));
   }
