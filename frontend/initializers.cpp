@@ -186,4 +186,47 @@ ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const voi
   return ir::Tensor(dtype, extent.shape, ir::Buffer::take(std::move(bytes)));
 }
 
+ir::Tensor read_sparse_tensor(const onnx::SparseTensorProto& proto, ExternalData& external) {
+  const ir::Tensor values = read_tensor(proto.values(), nullptr, external);
+  const ir::Tensor indices = read_tensor(proto.indices(), nullptr, external);
+  const auto wrong = [&](const std::string& why) { invalid(proto.values(), why); };
+  const std::vector<std::int64_t> shape(proto.dims().begin(), proto.dims().end());
+  const auto element = static_cast<std::int64_t>(size_of(values.dtype()));
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape) {
+    if (dim < 0) wrong(fmt::format("shape [{}] has a negative dimension", fmt::join(shape, ", ")));
+    if (dim > 0 && count > kMaxDenseBytes / element / dim)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("sparse tensor '{}' of shape [{}] would have more than {} bytes as a "
+                              "dense one; store it dense",
+                              proto.values().name(), fmt::join(shape, ", "), kMaxDenseBytes));
+    count *= dim;
+  }
+  const std::int64_t stored = values.element_count();
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  const bool is_linear = indices.shape() == std::vector<std::int64_t>{stored};
+  if (values.shape().size() != 1 || indices.dtype() != DType::kInt64 ||
+      (!is_linear && indices.shape() != std::vector<std::int64_t>{stored, rank}))
+    wrong(
+        fmt::format("a sparse tensor needs n values and i64[n] or i64[n, {}] indices, found {} "
+                    "and {}",
+                    rank, ir::to_string(values.type()), ir::to_string(indices.type())));
+  std::vector<std::byte> dense(static_cast<std::size_t>(count * element));
+  for (std::int64_t i = 0; i < stored; ++i) {
+    std::int64_t at = is_linear ? indices.at_int(i) : 0;
+    for (std::int64_t d = 0; !is_linear && d < rank; ++d) {
+      const std::int64_t index = indices.at_int(i * rank + d);
+      const std::int64_t extent = shape[static_cast<std::size_t>(d)];
+      if (index < 0 || index >= extent)
+        wrong(fmt::format("index {} is outside dimension {} of size {}", index, d, extent));
+      at = at * extent + index;
+    }
+    if (at < 0 || at >= count)
+      wrong(fmt::format("index {} is outside [{}]", at, fmt::join(shape, ", ")));
+    std::memcpy(dense.data() + at * element, values.bytes().data() + i * element,
+                static_cast<std::size_t>(element));
+  }
+  return ir::Tensor(values.dtype(), shape, ir::Buffer::take(std::move(dense)));
+}
+
 }  // namespace sinter::frontend

@@ -8,6 +8,10 @@
 #include "frontend/external_data.h"
 #include "ir/tensor.h"
 
+namespace onnx {
+class SparseTensorProto;
+}
+
 namespace sinter::frontend {
 
 /// The Sinter type of an ONNX TensorProto.DataType number, or nothing if there is none.
@@ -24,5 +28,11 @@ DType require_dtype(int onnx_type, const std::string& what);
 /// types that Sinter lacks, both naming the tensor.
 ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const void> owner,
                        ExternalData& external);
+
+/// The dense tensor that `proto` stands for: its values at its indices (linear, or one row of
+/// indices for each value) and zeros elsewhere. Throws as read_tensor does, and kUnsupported for
+/// one of more than kMaxDenseBytes: its size in the file says nothing about it.
+ir::Tensor read_sparse_tensor(const onnx::SparseTensorProto& proto, ExternalData& external);
+inline constexpr std::int64_t kMaxDenseBytes = std::int64_t{1} << 28;
 
 }  // namespace sinter::frontend

@@ -45,6 +45,7 @@ std::vector<ir::Dim> NodeContext::sizes(std::size_t i, std::string_view what) co
     invalid(fmt::format("input {} ({}) must be a vector of integers, but is {}", i, what,
                         ir::to_string(type(value))));
   if (auto dims = env_.folder.contents(value)) return *dims;
+  env_.folder.need(value);
   unsupported(fmt::format(
       "the value of its {} (input {}, '{}') depends on the data of the model's inputs; it must "
       "follow from constants and input shapes",
@@ -73,9 +74,11 @@ std::vector<std::int64_t> NodeContext::ints(std::size_t i, std::string_view what
 double NodeContext::scalar(std::size_t i, std::string_view what) const {
   const ir::ValueId value = input(i, what);
   const auto tensor = env_.folder.constant(value);
-  if (!tensor)
+  if (!tensor) {
+    env_.folder.need(value);
     unsupported(fmt::format("the value of its {} (input {}, '{}') is not a constant", what, i,
                             node_.input(static_cast<int>(i))));
+  }
   if (tensor->element_count() != 1)
     invalid(fmt::format("input {} ({}) must have one element, but is {}", i, what,
                         ir::to_string(type(value))));
@@ -97,8 +100,9 @@ const onnx::AttributeProto* NodeContext::find_attr(std::string_view name, int ty
                     "in one",
                     name));
   // Type names as the ONNX specification has them, by number.
-  static constexpr const char* kNames[] = {"UNDEFINED", "FLOAT",  "INT",  "STRING", "TENSOR",
-                                           "GRAPH",     "FLOATS", "INTS", "STRINGS"};
+  static constexpr const char* kNames[] = {"UNDEFINED", "FLOAT",   "INT",    "STRING",
+                                           "TENSOR",    "GRAPH",   "FLOATS", "INTS",
+                                           "STRINGS",   "TENSORS", "GRAPHS", "SPARSE_TENSOR"};
   const int stored = static_cast<int>(found->type());
   if (stored != type)
     invalid(fmt::format("attribute '{}' must have type {}, but has type {}", name, kNames[type],
@@ -145,10 +149,48 @@ std::optional<std::vector<double>> NodeContext::attr_floats(std::string_view nam
   return std::vector<double>(attribute->floats().begin(), attribute->floats().end());
 }
 
+std::optional<std::vector<std::string>> NodeContext::attr_strings(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::STRINGS);
+  if (attribute == nullptr) return std::nullopt;
+  return std::vector<std::string>(attribute->strings().begin(), attribute->strings().end());
+}
+
 std::optional<ir::Tensor> NodeContext::attr_tensor(std::string_view name) const {
   const auto* attribute = find_attr(name, onnx::AttributeProto::TENSOR);
   if (attribute == nullptr) return std::nullopt;
-  return read_tensor(attribute->t(), env_.model, env_.external);
+  return read_tensor(attribute->t(), env_.owner, env_.external);
+}
+
+std::optional<ir::Tensor> NodeContext::attr_sparse_tensor(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::SPARSE_TENSOR);
+  if (attribute == nullptr) return std::nullopt;
+  return read_sparse_tensor(attribute->sparse_tensor(), env_.external);
+}
+
+const onnx::GraphProto& NodeContext::attr_graph(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::GRAPH);
+  if (attribute == nullptr) invalid(fmt::format("attribute '{}' is missing", name));
+  return attribute->g();
+}
+
+std::size_t NodeContext::subgraph_input_count(std::string_view name) const {
+  return static_cast<std::size_t>(attr_graph(name).input_size());
+}
+
+std::size_t NodeContext::subgraph_output_count(std::string_view name) const {
+  return static_cast<std::size_t>(attr_graph(name).output_size());
+}
+
+std::optional<std::vector<ir::ValueId>> NodeContext::subgraph(std::string_view name,
+                                                              std::span<const ir::ValueId> inputs,
+                                                              const std::string& suffix) {
+  const onnx::GraphProto& graph = attr_graph(name);
+  if (static_cast<std::size_t>(graph.input_size()) != inputs.size())
+    invalid(fmt::format("its graph '{}' has {} inputs; it must have {}", name, graph.input_size(),
+                        inputs.size()));
+  auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix);
+  refused_ = refused_ || !outputs;
+  return outputs;
 }
 
 std::vector<std::string> NodeContext::unread_attributes() const {

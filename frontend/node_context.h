@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,7 @@
 
 namespace onnx {
 class AttributeProto;
+class GraphProto;
 class NodeProto;
 class TensorProto;
 }  // namespace onnx
@@ -21,15 +24,30 @@ namespace sinter::frontend {
 
 class ExternalData;
 
+/// Imports the graphs that nodes have as attributes.
+class SubgraphImporter {
+ public:
+  /// Imports `graph` with its inputs defined as `inputs`, and names of the graphs around it as they
+  /// are there; the values of its outputs. `label` tells this copy of the nodes from others.
+  /// Nothing if some of its nodes are not supported: they have been listed.
+  virtual std::optional<std::vector<ir::ValueId>> import_subgraph(
+      const onnx::GraphProto& graph, std::span<const ir::ValueId> inputs,
+      const std::string& label) = 0;
+
+ protected:
+  ~SubgraphImporter() = default;
+};
+
 class NodeContext {
  public:
   struct Environment {
     ir::GraphBuilder& builder;
     ShapeFolder& folder;
     ExternalData& external;
-    std::shared_ptr<const void> model;  // keeps the node's tensors alive
-    std::int64_t opset = 0;
-    std::string label;  // the node's name in messages
+    SubgraphImporter& subgraphs;
+    std::shared_ptr<const void> owner;  // keeps the node's tensors alive
+    std::int64_t opset = 0;             // of ai.onnx
+    std::string label;                  // the node's name in messages
     /// Symbols whose range is Sinter's default: it may be narrowed.
     std::set<std::string, std::less<>>& defaulted;
     std::vector<std::string>& warnings;
@@ -81,7 +99,22 @@ class NodeContext {
   std::string attr_string(std::string_view name, std::optional<std::string> fallback = {}) const;
   std::optional<std::vector<std::int64_t>> attr_ints(std::string_view name) const;
   std::optional<std::vector<double>> attr_floats(std::string_view name) const;
+  std::optional<std::vector<std::string>> attr_strings(std::string_view name) const;
   std::optional<ir::Tensor> attr_tensor(std::string_view name) const;
+  /// The dense form of a sparse tensor.
+  std::optional<ir::Tensor> attr_sparse_tensor(std::string_view name) const;
+
+  /// Number of inputs and outputs of the graph that attribute `name` is.
+  std::size_t subgraph_input_count(std::string_view name) const;
+  std::size_t subgraph_output_count(std::string_view name) const;
+  /// Imports that graph once; see SubgraphImporter. After nothing, return without setting outputs.
+  /// Throws Error(kInvalidModel) if it has another number of inputs.
+  std::optional<std::vector<ir::ValueId>> subgraph(std::string_view name,
+                                                   std::span<const ir::ValueId> inputs,
+                                                   const std::string& suffix = {});
+  /// True once `subgraph` has met unsupported nodes: the outputs need no message of their own.
+  bool is_refused() const { return refused_; }
+
   /// Says that `name` means nothing for inference, so that no warning is given.
   void ignore_attr(std::string_view name) const { read_.emplace(name); }
   /// Attributes of the node that nobody asked for.
@@ -119,12 +152,14 @@ class NodeContext {
 
  private:
   const onnx::AttributeProto* find_attr(std::string_view name, int type) const;
+  const onnx::GraphProto& attr_graph(std::string_view name) const;
 
   const onnx::NodeProto& node_;
   Environment env_;
   std::vector<ir::ValueId> inputs_;
   std::vector<bool> output_is_used_;
   std::vector<ir::ValueId> outputs_;
+  bool refused_ = false;
   mutable std::set<std::string, std::less<>> read_;
 };
 

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 namespace {
@@ -26,8 +28,8 @@ void constant(NodeContext& node) {
   } else if (const auto ints = node.attr_ints("value_ints")) {
     const auto count = static_cast<std::int64_t>(ints->size());
     node.output(node.builder().constant(Tensor::from_ints(DType::kInt64, {count}, *ints)));
-  } else if (node.has_attr("sparse_value")) {
-    node.unsupported("its value is sparse; only dense tensors are supported");
+  } else if (auto sparse = node.attr_sparse_tensor("sparse_value")) {
+    node.output(node.builder().constant(std::move(*sparse)));
   } else if (node.has_attr("value_string") || node.has_attr("value_strings")) {
     node.unsupported("its value is a string; only numbers are supported");
   } else {
@@ -109,12 +111,16 @@ void trilu(NodeContext& node) {
   if (shape.size() < 2)
     node.invalid("input must have at least two dimensions, but is " + ir::to_string(node.type(x)));
   const Dim rows = shape[shape.size() - 2], columns = shape.back();
-  const Dim k = node.has_input(1) ? node.size(1, "k") : Dim(0);
   const bool upper = node.attr_int("upper", 1) != 0;
-  ValueId row = node.reshape(node.folder().iota(rows, DType::kInt64), {rows, 1});
-  if (k != Dim(0)) row = node.add("Add", {row, node.folder().scalar_of(k)});
-  const ValueId column = node.folder().iota(columns, DType::kInt64);
-  const ValueId keep = node.add(upper ? "LessOrEqual" : "GreaterOrEqual", {row, column});
+  Term row = iota(node, rows, 0, 2);
+  const Term column = iota(node, columns, 1, 2);
+  if (node.has_input(1)) {
+    const ValueId k = node.input(1, "k");
+    if (!is_integer(node.dtype(k)) || ir::element_count(node.shape(k)) != Dim(1))
+      node.invalid("k must be one integer, but is " + ir::to_string(node.type(k)));
+    row = row + Term(node, k).cast(DType::kInt64).reshape({});
+  }
+  const ValueId keep = row.with(upper ? "LessOrEqual" : "GreaterOrEqual", column).value();
   node.output(node.add("Where", {keep, x, node.constant(node.dtype(x), 0)}));
 }
 
@@ -151,10 +157,24 @@ void one_hot(NodeContext& node) {
       "Where", {node.add("Equal", {node.reshape(index, spread), positions}), pick(1), pick(0)}));
 }
 
+/// Ones where column = row + k.
+void eye_like(NodeContext& node) {
+  const ValueId x = node.x();
+  const ir::Shape shape = node.shape(x);
+  if (shape.size() != 2)
+    node.invalid("input must be a matrix, but is " + ir::to_string(node.type(x)));
+  const DType dtype = node.has_attr("dtype")
+                          ? require_dtype(static_cast<int>(node.attr_int("dtype")), "the result")
+                          : node.dtype(x);
+  const Term row = iota(node, shape[0], 0, 2), column = iota(node, shape[1], 1, 2);
+  const Term k = row.number(static_cast<double>(node.attr_int("k", 0)));
+  node.output((row + k).with("Equal", column).cast(dtype).value());
+}
+
 constexpr OpRow kRows[] = {
     {"Constant", 1, constant}, {"ConstantOfShape", 9, constant_of_shape},
     {"Range", 11, range},      {"Trilu", 14, trilu},
-    {"OneHot", 9, one_hot},
+    {"OneHot", 9, one_hot},    {"EyeLike", 9, eye_like},
 };
 
 }  // namespace

@@ -21,14 +21,31 @@ void refuse_outputs_from(NodeContext& node, std::size_t first,
   }
 }
 
+/// Mean and 1 / sqrt(variance + epsilon) over dimensions `axis`.. of x, in float32 or wider.
+void output_statistics(NodeContext& node, ValueId x, std::int64_t axis, double epsilon,
+                       std::size_t mean_output, std::size_t deviation_output) {
+  if (!node.output_is_used(mean_output) && !node.output_is_used(deviation_output)) return;
+  std::vector<std::int64_t> axes;
+  for (std::int64_t d = axis; d < node.rank(x); ++d) axes.push_back(d);
+  const ir::Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
+  const DType wide = compute_type(node.dtype(x));
+  const ValueId values = node.cast(x, wide);
+  const ValueId mean = node.add("ReduceMean", {values}, over);
+  const ValueId deviation = node.add("Sub", {values, mean});
+  const ValueId variance = node.add("ReduceMean", {node.add("Square", {deviation})}, over);
+  node.output(mean_output, mean);
+  node.output(deviation_output,
+              node.add("Rsqrt", {node.add("Add", {variance, node.constant(wide, epsilon)})}));
+}
+
 void layer_normalization(NodeContext& node) {
-  refuse_outputs_from(node, 1, {"Mean", "InvStdDev"});
   node.ignore_attr("stash_type");  // statistics are always float32 or wider
   const ValueId x = node.x(), scale = node.input(1, "Scale");
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
   const ValueId bias = node.has_input(2) ? node.input(2, "B") : node.constant(node.dtype(x), 0);
-  node.output(node.add("LayerNorm", {x, scale, bias},
-                       {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}}));
+  const double epsilon = node.attr_float("epsilon", 1e-5f);
+  node.output(node.add("LayerNorm", {x, scale, bias}, {{"axis", axis}, {"epsilon", epsilon}}));
+  output_statistics(node, x, axis, epsilon, 1, 2);
 }
 
 void rms_normalization(NodeContext& node) {
@@ -97,21 +114,73 @@ void instance_normalization(NodeContext& node) {
   node.output(scale_and_shift(node, normalise(node, x, 2), x));
 }
 
-void group_normalization(NodeContext& node) {
-  node.ignore_attr("stash_type");
-  const ValueId x = node.x();
+/// [N, C, ..] as [N, groups, C / groups, ..].
+ValueId in_groups(NodeContext& node, ValueId x) {
   require_channels(node, x);
-  const Shape shape = node.shape(x);
+  Shape shape = node.shape(x);
   const std::int64_t groups = node.attr_int("num_groups");
   const auto channels = groups > 0 ? ir::divide_exactly(shape[1], Dim(groups)) : std::nullopt;
   if (!channels)
     node.invalid(
         fmt::format("{} channels cannot be split into {} groups", shape[1].to_string(), groups));
-  Shape grouped = shape;
-  grouped[1] = *channels;
-  grouped.insert(grouped.begin() + 1, Dim(groups));
-  const ValueId normal = node.reshape(normalise(node, node.reshape(x, grouped), 2), shape);
+  shape[1] = *channels;
+  shape.insert(shape.begin() + 1, Dim(groups));
+  return node.reshape(x, shape);
+}
+
+void group_normalization(NodeContext& node) {
+  node.ignore_attr("stash_type");
+  const ValueId x = node.x();
+  const ValueId normal = node.reshape(normalise(node, in_groups(node, x), 2), node.shape(x));
   node.output(scale_and_shift(node, normal, x));
+}
+
+/// Before opset 21 scale and bias have one value for each group.
+void group_normalization_by_group(NodeContext& node) {
+  const ValueId x = node.x(), grouped = in_groups(node, x);
+  node.output(
+      node.reshape(scale_and_shift(node, normalise(node, grouped, 2), grouped), node.shape(x)));
+}
+
+/// (x - mean) / (sqrt(variance) + 1e-9) over `axes`: the specification's own constant.
+void mean_variance_normalization(NodeContext& node) {
+  const ValueId x = node.x();
+  const auto axes = node.normalise_axes(
+      node.attr_ints("axes").value_or(std::vector<std::int64_t>{0, 2, 3}), node.rank(x));
+  const ir::Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
+  const ValueId deviation = node.add("Sub", {x, node.add("ReduceMean", {x}, over)});
+  const ValueId variance = node.add("ReduceMean", {node.add("Square", {deviation})}, over);
+  const ValueId divisor =
+      node.add("Add", {node.add("Sqrt", {variance}), node.constant(node.dtype(x), 1e-9)});
+  node.output(node.add("Div", {deviation, divisor}));
+}
+
+/// x / (bias + alpha / size * sum of the squares of `size` neighbouring channels)^beta.
+void lrn(NodeContext& node) {
+  const ValueId x = node.x();
+  require_channels(node, x);
+  const Shape shape = node.shape(x);
+  const std::int64_t size = node.attr_int("size");
+  if (size < 1 || size > 1 << 20)
+    node.invalid(fmt::format("attribute 'size' is {}; it must be positive", size));
+  const DType dtype = node.dtype(x);
+  const Shape flat{shape[0], Dim(1), shape[1], ir::element_count({shape.begin() + 2, shape.end()})};
+  const std::vector<std::int64_t> ones{1, 1};
+  const ValueId windows =
+      node.add("Unfold", {node.reshape(node.add("Square", {x}), flat)},
+               {{"kernel", std::vector<std::int64_t>{size, 1}},
+                {"strides", ones},
+                {"dilations", ones},
+                {"pads_begin", std::vector<std::int64_t>{(size - 1) / 2, 0}},
+                {"pads_end", std::vector<std::int64_t>{size - 1 - (size - 1) / 2, 0}}});
+  const ValueId sum =
+      node.add("ReduceSum", {windows},
+               {{"axes", std::vector<std::int64_t>{2, 3}}, {"keepdims", std::int64_t{0}}});
+  const double alpha = node.attr_float("alpha", 1e-4f) / static_cast<double>(size);
+  const ValueId scaled = node.add("Mul", {node.reshape(sum, shape), node.constant(dtype, alpha)});
+  const ValueId base = node.add("Add", {scaled, node.constant(dtype, node.attr_float("bias", 1))});
+  const ValueId beta = node.constant(dtype, node.attr_float("beta", 0.75f));
+  node.output(node.add("Div", {x, node.add("Pow", {base, beta})}));
 }
 
 /// log(softmax(x)) = x - max - log(sum(exp(x - max))), which does not underflow.
@@ -158,7 +227,10 @@ constexpr OpRow kRows[] = {
     {"RMSNormalization", 23, rms_normalization},
     {"BatchNormalization", 7, batch_normalization},
     {"InstanceNormalization", 6, instance_normalization},
+    {"GroupNormalization", 18, group_normalization_by_group},
     {"GroupNormalization", 21, group_normalization},
+    {"MeanVarianceNormalization", 9, mean_variance_normalization},
+    {"LRN", 1, lrn},
     {"Softmax", 1, softmax_flattened},
     {"Softmax", 13, softmax},
     {"LogSoftmax", 1, softmax_flattened},

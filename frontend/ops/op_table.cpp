@@ -10,26 +10,28 @@ const std::vector<OpRow>& all_op_rows() {
     std::vector<OpRow> all;
     for (const auto family :
          {pointwise_ops(), activation_ops(), reduce_ops(), shape_ops(), slice_ops(),
-          generator_ops(), normalization_ops(), matmul_ops(), window_ops()})
+          generator_ops(), normalization_ops(), matmul_ops(), convolution_ops(), pooling_ops(),
+          control_flow_ops(), index_ops(), ranking_ops(), resize_ops(), sampling_ops()})
       all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const OpRow& a, const OpRow& b) {
-      return std::tie(a.name, a.since_version) < std::tie(b.name, b.since_version);
+      return std::tie(a.domain, a.name, a.since_version) <
+             std::tie(b.domain, b.name, b.since_version);
     });
     return all;
   }();
   return rows;
 }
 
-const OpRow* find_op_row(std::string_view name, std::int64_t opset) {
+const OpRow* find_op_row(std::string_view domain, std::string_view name, std::int64_t opset) {
   const OpRow* found = nullptr;
   for (const OpRow& row : all_op_rows())
-    if (row.name == name && row.since_version <= opset) found = &row;
+    if (row.domain == domain && row.name == name && row.since_version <= opset) found = &row;
   return found;
 }
 
-bool is_known_op(std::string_view name) {
+bool is_known_op(std::string_view domain, std::string_view name) {
   return std::any_of(all_op_rows().begin(), all_op_rows().end(),
-                     [&](const OpRow& row) { return row.name == name; });
+                     [&](const OpRow& row) { return row.domain == domain && row.name == name; });
 }
 
 }  // namespace sinter::frontend

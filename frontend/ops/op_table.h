@@ -14,12 +14,15 @@ namespace sinter::frontend {
 /// Imports one node: reads its inputs and attributes and sets its outputs.
 using ImportFunction = void (*)(NodeContext& node);
 
-/// `import` handles `name` (of domain ai.onnx) from `since_version` on, until a row of the same
-/// name with a higher version takes over.
+inline constexpr std::string_view kMicrosoft = "com.microsoft";
+
+/// `import` handles `name` of `domain` ("" is ai.onnx) from `since_version` on, until a row of the
+/// same name with a higher version takes over.
 struct OpRow {
   std::string_view name;
   int since_version = 1;
   ImportFunction import = nullptr;
+  std::string_view domain = {};
 };
 
 /// One family of operators for each file in this folder.
@@ -31,13 +34,19 @@ std::span<const OpRow> slice_ops();
 std::span<const OpRow> generator_ops();
 std::span<const OpRow> normalization_ops();
 std::span<const OpRow> matmul_ops();
-std::span<const OpRow> window_ops();
+std::span<const OpRow> convolution_ops();
+std::span<const OpRow> pooling_ops();
+std::span<const OpRow> control_flow_ops();
+std::span<const OpRow> index_ops();
+std::span<const OpRow> ranking_ops();
+std::span<const OpRow> resize_ops();
+std::span<const OpRow> sampling_ops();
 
 /// All rows of all families, by name and version.
 const std::vector<OpRow>& all_op_rows();
-/// The row for `name` in opset `opset`, or null.
-const OpRow* find_op_row(std::string_view name, std::int64_t opset);
-/// True if the operator is known in some opset.
-bool is_known_op(std::string_view name);
+/// The row for `name` in version `opset` of `domain`, or null.
+const OpRow* find_op_row(std::string_view domain, std::string_view name, std::int64_t opset);
+/// True if the operator is known in some version of `domain`.
+bool is_known_op(std::string_view domain, std::string_view name);
 
 }  // namespace sinter::frontend

@@ -1,0 +1,56 @@
+#include "frontend/ops/way_out.h"
+
+#include <fmt/format.h>
+
+namespace sinter::frontend {
+namespace {
+
+struct Row {
+  std::string_view name, advice;
+};
+
+// Operators that cannot be compiled as they are, and what a model can say instead.
+constexpr Row kRows[] = {
+    {"NonZero",
+     "its output's shape depends on data: keep a mask of fixed shape, and multiply or "
+     "select (Where) by it"},
+    {"Unique",
+     "its output's shape depends on data: take it out of the model and run it before or "
+     "after"},
+    {"Compress",
+     "its output's shape depends on data: keep a mask of fixed shape, or gather with "
+     "indices of fixed number (TopK)"},
+    {"NonMaxSuppression",
+     "export the model without it and suppress after the run, or take a fixed "
+     "number of boxes with TopK"},
+    {"RandomNormal", "pass random numbers in as an input"},
+    {"RandomNormalLike", "pass random numbers in as an input"},
+    {"RandomUniform", "pass random numbers in as an input"},
+    {"RandomUniformLike", "pass random numbers in as an input"},
+    {"Bernoulli", "pass random numbers in as an input"},
+    {"Multinomial", "pass random numbers in as an input"},
+};
+
+constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optional",
+                                           "String",   "Regex", "Tfidf"};
+
+}  // namespace
+
+std::string way_out(std::string_view domain, std::string_view name) {
+  if (!domain.empty())
+    return fmt::format(
+        ": give it a body as a function of the model (domain '{}'), or export with "
+        "operators of ai.onnx",
+        domain);
+  for (const Row& row : kRows)
+    if (row.name == name) return fmt::format(": {}", row.advice);
+  for (const std::string_view prefix : kSequences)
+    if (name.substr(0, prefix.size()) == prefix)
+      return ": sequences, optionals and strings have no tensor form; export the model with "
+             "tensors "
+             "only, and keep such steps outside of it";
+  return ": export with operators that 'sinter ops' lists, or cut the model before it "
+         "(onnx.utils.extract_model)";
+}
+
+}  // namespace sinter::frontend

@@ -1,0 +1,12 @@
+// What to do about an operator that import does not know.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace sinter::frontend {
+
+/// A sentence to append to "the operator is not known", beginning with ": ".
+std::string way_out(std::string_view domain, std::string_view name);
+
+}  // namespace sinter::frontend

@@ -1,0 +1,158 @@
+#include "frontend/ops/windows.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace sinter::frontend {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+std::vector<std::int64_t> read_window_ints(NodeContext& node, const char* name, std::size_t count,
+                                           std::int64_t fallback, std::int64_t least) {
+  auto values = node.attr_ints(name).value_or(std::vector<std::int64_t>(count, fallback));
+  if (values.size() != count)
+    node.invalid(
+        fmt::format("attribute '{}' has {} values; it must have {}", name, values.size(), count));
+  // The upper limit keeps sums and products of a few of them far from overflow.
+  constexpr std::int64_t kMost = 1 << 30;
+  for (const std::int64_t value : values)
+    if (value < least || value > kMost)
+      node.invalid(fmt::format("attribute '{}' has the value {}; it must be in {}..{}", name, value,
+                               least, kMost));
+  return values;
+}
+
+void require_spatial(NodeContext& node, ValueId x) {
+  if (node.rank(x) < 3)
+    node.invalid("input must be [N, C, spatial dimensions..], but is " +
+                 ir::to_string(node.type(x)));
+}
+
+std::vector<std::int64_t> kernel_of_weights(NodeContext& node, ValueId weights) {
+  const Shape shape = node.shape(weights);
+  std::vector<std::int64_t> kernel;
+  for (std::size_t d = 2; d < shape.size(); ++d) {
+    if (!shape[d].is_constant())
+      node.unsupported("the kernel's size is symbolic: " + ir::to_string(node.type(weights)));
+    kernel.push_back(shape[d].value());
+  }
+  const auto given = node.attr_ints("kernel_shape");
+  if (given && *given != kernel)
+    node.invalid(fmt::format("attribute 'kernel_shape' is [{}], but the weights are {}",
+                             fmt::join(*given, ", "), ir::to_string(node.type(weights))));
+  return kernel;
+}
+
+namespace {
+
+/// SAME_UPPER and SAME_LOWER: as many outputs as ceil(input / stride), the padding split evenly
+/// with the odd element at the end or at the beginning.
+void pad_same(NodeContext& node, Windows& w, std::span<const Dim> spatial, bool upper) {
+  const ir::Ranges& ranges = node.builder().ranges();
+  for (std::size_t d = 0; d < spatial.size(); ++d) {
+    const Dim stride(w.strides[d]);
+    const Dim needed =
+        (ir::ceil_div(spatial[d], stride, ranges) - Dim(1)) * stride + Dim(w.reach(d));
+    const Dim total = ir::max(needed - spatial[d], 0, ranges);
+    const Dim half = ir::floor_div(total, 2, ranges);
+    w.pads_begin[d] = upper ? half : total - half;
+    w.pads_end[d] = total - w.pads_begin[d];
+  }
+}
+
+bool all_zero(const std::vector<Dim>& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](const Dim& dim) { return dim == Dim(0); });
+}
+
+std::vector<std::int64_t> zeros(std::size_t count) { return std::vector<std::int64_t>(count, 0); }
+
+}  // namespace
+
+Windows read_windows(NodeContext& node, ValueId x, std::vector<std::int64_t> kernel) {
+  Windows w;
+  const Shape shape = node.shape(x);
+  const std::size_t spatial = shape.size() - 2;
+  w.kernel = std::move(kernel);
+  w.strides = read_window_ints(node, "strides", spatial, 1, 1);
+  w.dilations = read_window_ints(node, "dilations", spatial, 1, 1);
+  const auto pads = read_window_ints(node, "pads", 2 * spatial, 0, 0);
+  const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(spatial);
+  w.pads_begin.assign(pads.begin(), middle);
+  w.pads_end.assign(middle, pads.end());
+  const std::string auto_pad = node.attr_string("auto_pad", "NOTSET");
+  if (auto_pad == "NOTSET") return w;
+  // The specification forbids explicit pads here; those that exporters write are zeros.
+  std::fill(w.pads_begin.begin(), w.pads_begin.end(), Dim(0));
+  std::fill(w.pads_end.begin(), w.pads_end.end(), Dim(0));
+  if (auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER")
+    pad_same(node, w, std::span(shape).subspan(2), auto_pad == "SAME_UPPER");
+  else if (auto_pad != "VALID")
+    node.invalid("attribute 'auto_pad' has the unknown value '" + auto_pad + "'");
+  return w;
+}
+
+ValueId pad_spatial(NodeContext& node, ValueId x, const std::vector<Dim>& begins,
+                    const std::vector<Dim>& ends, double fill) {
+  if (all_zero(begins) && all_zero(ends)) return x;
+  std::vector<Dim> all_begins(2, Dim(0)), all_ends(2, Dim(0));
+  all_begins.insert(all_begins.end(), begins.begin(), begins.end());
+  all_ends.insert(all_ends.end(), ends.begin(), ends.end());
+  return node.add("Pad", {x}, {{"begins", all_begins}, {"ends", all_ends}, {"fill", fill}});
+}
+
+ValueId unfold(NodeContext& node, ValueId x, const Windows& w, double fill) {
+  const auto none = zeros(w.kernel.size());
+  return node.add("Unfold", {pad_spatial(node, x, w.pads_begin, w.pads_end, fill)},
+                  {{"kernel", w.kernel},
+                   {"strides", w.strides},
+                   {"dilations", w.dilations},
+                   {"pads_begin", none},
+                   {"pads_end", none}});
+}
+
+ValueId reduce_windows(NodeContext& node, const char* op, ValueId windows, std::size_t spatial) {
+  std::vector<std::int64_t> axes;
+  for (std::size_t d = 0; d < spatial; ++d) axes.push_back(static_cast<std::int64_t>(2 + d));
+  return node.add(op, {windows}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
+}
+
+ValueId add_conv(NodeContext& node, ValueId x, ValueId weights, ValueId bias, const Windows& w,
+                 std::int64_t group) {
+  std::vector<std::int64_t> begins, ends;
+  for (std::size_t d = 0; d < w.kernel.size(); ++d) {
+    const auto fits = [](const Dim& pad) { return pad.is_constant() && pad.value() >= 0; };
+    if (!fits(w.pads_begin[d]) || !fits(w.pads_end[d])) break;
+    begins.push_back(w.pads_begin[d].value());
+    ends.push_back(w.pads_end[d].value());
+  }
+  // Symbolic padding, or one that cuts off, is a view of its own.
+  if (begins.size() < w.kernel.size()) {
+    x = pad_spatial(node, x, w.pads_begin, w.pads_end, 0);
+    begins = ends = zeros(w.kernel.size());
+  }
+  std::vector<ValueId> inputs{x, weights};
+  if (bias.valid()) inputs.push_back(bias);
+  return node.add("Conv", std::move(inputs),
+                  {{"strides", w.strides},
+                   {"dilations", w.dilations},
+                   {"pads_begin", begins},
+                   {"pads_end", ends},
+                   {"group", group}});
+}
+
+ValueId import_conv(NodeContext& node) {
+  const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
+  require_spatial(node, x);
+  if (node.rank(weights) != node.rank(x))
+    node.invalid(fmt::format("input {} and weights {} must have the same number of dimensions",
+                             ir::to_string(node.type(x)), ir::to_string(node.type(weights))));
+  const Windows w = read_windows(node, x, kernel_of_weights(node, weights));
+  const ValueId bias = node.has_input(2) ? node.input(2, "B") : ValueId{};
+  return add_conv(node, x, weights, bias, w, node.attr_int("group", 1));
+}
+
+}  // namespace sinter::frontend

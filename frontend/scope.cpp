@@ -1,0 +1,287 @@
+#include "frontend/scope.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <onnx.pb.h>
+#include <sinter/error.h>
+
+#include "frontend/initializers.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/way_out.h"
+
+namespace sinter::frontend {
+namespace {
+
+// Functions and graphs that lie in each other. Protobuf itself reads a hundred levels of graphs.
+constexpr std::size_t kMaxCallDepth = 64;
+
+std::string plain_domain(const std::string& domain) {
+  return is_onnx_domain(domain) ? std::string() : domain;
+}
+
+}  // namespace
+
+ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem::path& folder_path,
+                         const onnx::ModelProto& model)
+    : builder(graph_builder),
+      folder(builder),
+      external(folder_path),
+      functions(model),
+      nodes_left_(kMaxAddedNodes + model.graph().node_size()) {}
+
+void ImportState::warn(const std::string& text) {
+  // The copies of a loop's body would all say the same.
+  if (warned_.insert(text).second) warnings.push_back(text);
+}
+
+void ImportState::count_node() {
+  if (--nodes_left_ >= 0) return;
+  throw Error(
+      ErrorCode::kUnsupported,
+      fmt::format("unrolling its loops and inlining its functions adds more than {} nodes to "
+                  "the model: make the loops shorter, or export without them",
+                  kMaxAddedNodes));
+}
+
+void Scope::read_initializers(const onnx::GraphProto& graph) {
+  for (const auto& proto : graph.initializer()) {
+    initializer_names_.insert(proto.name());
+    // A tensor of a type that Sinter lacks may belong to a node that is refused by name, or to
+    // none: it is an error where it is used.
+    if (!dtype_of(proto.data_type())) {
+      unreadable_.emplace(proto.name(), proto.data_type());
+      continue;
+    }
+    ir::Tensor tensor = read_tensor(proto, place_.owner, state_.external);
+    if (proto.data_location() == onnx::TensorProto::EXTERNAL && state_.on_external)
+      state_.on_external(tensor.bytes());
+    initializers_.emplace(proto.name(), std::move(tensor));
+  }
+  for (const auto& proto : graph.sparse_initializer()) {
+    const std::string& name = proto.values().name();
+    initializer_names_.insert(name);
+    if (dtype_of(proto.values().data_type()))
+      initializers_.emplace(name, read_sparse_tensor(proto, state_.external));
+    else
+      unreadable_.emplace(name, proto.values().data_type());
+  }
+}
+
+void Scope::note_declared_types(const onnx::GraphProto& graph) {
+  for (const auto& info : graph.value_info())
+    if (info.type().has_tensor_type()) declared_.emplace(info.name(), &info);
+}
+
+ir::ValueId Scope::find_value(const std::string& name) {
+  if (const auto found = values_.find(name); found != values_.end()) return found->second;
+  const auto initializer = initializers_.find(name);
+  if (initializer != initializers_.end()) {
+    const ir::ValueId value = state_.builder.constant(initializer->second, place_.prefix + name);
+    values_.emplace(name, value);
+    return value;
+  }
+  if (place_.outer != nullptr && unreadable_.count(name) == 0)
+    return place_.outer->find_value(name);
+  return {};
+}
+
+std::optional<int> Scope::unreadable_type(const std::string& name) const {
+  if (const auto found = unreadable_.find(name); found != unreadable_.end()) return found->second;
+  if (values_.count(name) != 0 || place_.outer == nullptr) return std::nullopt;
+  return place_.outer->unreadable_type(name);
+}
+
+void Scope::import_nodes(const Body& body) {
+  const GraphStructure structure = check_structure(body);
+  if (!structure.was_sorted)
+    state_.warn(
+        "the nodes are not in topological order, which ONNX requires; they have been sorted");
+  for (const int index : structure.order) {
+    const onnx::NodeProto& node = *body.nodes[static_cast<std::size_t>(index)];
+    state_.count_node();
+    import_node(node, place_.prefix + node_label(node, index), structure);
+  }
+}
+
+void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
+                        const GraphStructure& structure) {
+  const auto* function = state_.functions.find(node);
+  const std::string domain = plain_domain(node.domain());
+  const std::int64_t version = version_of(domain);
+  const OpRow* row = find_op_row(domain, node.op_type(), version);
+  // What the model itself says that an operator means goes first, but for ONNX's own operators.
+  if (row != nullptr && domain.empty()) function = nullptr;
+  const bool is_known = row != nullptr || function != nullptr;
+  bool inputs_known = true;
+  std::vector<ir::ValueId> inputs;
+  for (const std::string& name : node.input()) {
+    const bool left_out = name.empty() || is_absent(name);
+    inputs.push_back(left_out ? ir::ValueId{} : find_value(name));
+    if (left_out || inputs.back().valid()) continue;
+    inputs_known = false;
+    // Unless the value comes from a node that is refused already, the reason is here.
+    if (const auto type = unreadable_type(name); type && is_known)
+      note_unsupported(node, label,
+                       fmt::format("input '{}' has element type {}", name, onnx_type_name(*type)));
+  }
+  if (!is_known) {
+    note_unsupported(node, label,
+                     is_known_op(domain, node.op_type())
+                         ? fmt::format("the operator does not exist in opset {}", version)
+                         : "the operator is not known" + way_out(domain, node.op_type()));
+    return;
+  }
+  if (!inputs_known) return;
+  if (function != nullptr) return call_function(*function, node, label, inputs, structure);
+
+  std::vector<bool> used;
+  for (const std::string& name : node.output())
+    used.push_back(!name.empty() && structure.used.count(name) != 0);
+  NodeContext context(node,
+                      {state_.builder, state_.folder, state_.external, *this, place_.owner,
+                       version_of(""), label, state_.defaulted, state_.warnings},
+                      std::move(inputs), std::move(used));
+  try {
+    const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
+    row->import(context);
+    if (!context.is_refused()) set_outputs(node, context);
+  } catch (Error& error) {
+    if (error.code() == ErrorCode::kUnsupported) {
+      note_unsupported(node, label, error.what());
+      return;
+    }
+    error.add_context(fmt::format("importing node '{}' ({}-{})", label, node.op_type(), version));
+    throw;
+  }
+  for (const std::string& name : context.unread_attributes())
+    state_.warn(fmt::format("attribute '{}' of node '{}' ({}-{}) is not known and has been ignored",
+                            name, label, node.op_type(), version));
+}
+
+void Scope::call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
+                          const std::string& label, std::span<const ir::ValueId> inputs,
+                          const GraphStructure& structure) {
+  with_context(
+      fmt::format("node '{}' calls function '{}' of '{}'", label, function.name(),
+                  function.domain()),
+      [&] {
+        auto& active = state_.active_functions;
+        if (std::find(active.begin(), active.end(), &function) != active.end())
+          throw Error(ErrorCode::kInvalidModel, "the function calls itself");
+        if (active.size() >= kMaxCallDepth)
+          throw Error(ErrorCode::kUnsupported,
+                      fmt::format("functions call each other more than {} deep", kMaxCallDepth));
+        if (static_cast<int>(inputs.size()) > function.input_size() ||
+            node.output_size() > function.output_size())
+          throw Error(ErrorCode::kInvalidModel,
+                      fmt::format("it has {} inputs and {} outputs, but the node has {} and {}",
+                                  function.input_size(), function.output_size(), inputs.size(),
+                                  node.output_size()));
+        const auto bound = bind_attributes(function, node);
+        Scope inner(state_, {bound, checked_opsets(function, place_.opsets), label + "/", nullptr});
+        for (int i = 0; i < function.input_size(); ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          if (at < inputs.size() && inputs[at].valid())
+            inner.define(function.input(i), inputs[at]);
+          else
+            inner.leave_out(function.input(i));
+        }
+        Body body = body_of(*bound);
+        body.outputs.clear();
+        for (int i = 0; i < node.output_size(); ++i)
+          if (structure.used.count(node.output(i)) != 0) body.outputs.push_back(function.output(i));
+        if (body.outputs.empty()) return;
+        active.push_back(&function);
+        inner.import_nodes(body);
+        active.pop_back();
+        for (int i = 0; i < node.output_size(); ++i) {
+          if (structure.used.count(node.output(i)) == 0) continue;
+          const ir::ValueId value = inner.find_value(function.output(i));
+          if (value.valid()) set_output(node.output(i), value);
+        }
+      });
+}
+
+std::optional<std::vector<ir::ValueId>> Scope::import_subgraph(const onnx::GraphProto& graph,
+                                                               std::span<const ir::ValueId> inputs,
+                                                               const std::string& label) {
+  const std::size_t refused = state_.unsupported.size();
+  Scope inner(state_, {place_.owner, place_.opsets, label + "/", this});
+  inner.note_declared_types(graph);
+  inner.read_initializers(graph);
+  for (int i = 0; i < graph.input_size(); ++i)
+    inner.define(graph.input(i).name(), inputs[static_cast<std::size_t>(i)]);
+  inner.import_nodes(body_of(graph, Body::Kind::kSubgraph));
+  std::vector<ir::ValueId> outputs;
+  for (const auto& output : graph.output()) {
+    outputs.push_back(inner.find_value(output.name()));
+    if (outputs.back().valid()) continue;
+    if (state_.unsupported.size() > refused) return std::nullopt;
+    if (const auto type = inner.unreadable_type(output.name()))
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("output '{}' is a constant of element type {}", output.name(),
+                              onnx_type_name(*type)));
+    return std::nullopt;  // it depends on a node around this graph that is refused
+  }
+  if (state_.unsupported.size() > refused) return std::nullopt;
+  return outputs;
+}
+
+void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
+  for (std::size_t i = 0; i < context.output_count(); ++i) {
+    if (!context.output_is_used(i)) continue;
+    const std::string& name = node.output(static_cast<int>(i));
+    const ir::ValueId value = context.outputs()[i];
+    if (!value.valid())
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("its output {} ('{}') is not supported", i, name));
+    set_output(name, state_.folder.simplified(value));
+  }
+}
+
+void Scope::set_output(const std::string& name, ir::ValueId value) {
+  state_.builder.name(value, place_.prefix + name);
+  values_.emplace(name, value);
+}
+
+std::string Scope::describe_input(const std::string& name) const {
+  if (name.empty()) return "-";
+  if (const auto found = values_.find(name); found != values_.end())
+    return ir::to_string(state_.builder.type(found->second));
+  if (const auto found = initializers_.find(name); found != initializers_.end())
+    return ir::to_string(found->second.type());
+  const auto declared = declared_.find(name);
+  if (declared == declared_.end())
+    return place_.outer != nullptr ? place_.outer->describe_input(name) : "?";
+  const auto& tensor = declared->second->type().tensor_type();
+  std::vector<std::string> dims;
+  for (const auto& dim : tensor.shape().dim())
+    dims.push_back(dim.has_dim_value()       ? std::to_string(dim.dim_value())
+                   : dim.dim_param().empty() ? "?"
+                                             : dim.dim_param());
+  const auto dtype = dtype_of(tensor.elem_type());
+  const std::string type_name =
+      dtype ? std::string(to_string(*dtype)) : onnx_type_name(tensor.elem_type());
+  return tensor.has_shape() ? fmt::format("{}[{}]", type_name, fmt::join(dims, ", "))
+                            : type_name + "[?]";
+}
+
+void Scope::note_unsupported(const onnx::NodeProto& node, const std::string& label,
+                             const std::string& why) {
+  std::vector<std::string> inputs;
+  for (const std::string& name : node.input()) inputs.push_back(describe_input(name));
+  const std::string domain = is_onnx_domain(node.domain()) ? "" : node.domain() + "::";
+  state_.unsupported.push_back(fmt::format("'{}' ({}{}-{}) on ({}): {}", label, domain,
+                                           node.op_type(), version_of(plain_domain(node.domain())),
+                                           fmt::join(inputs, ", "), why));
+}
+
+std::int64_t Scope::version_of(const std::string& domain) const {
+  const auto found = place_.opsets.find(domain);
+  if (found != place_.opsets.end()) return found->second;
+  // Operators of other domains have had one version for as long as exporters have written them.
+  return domain.empty() ? 0 : 1;
+}
+
+}  // namespace sinter::frontend

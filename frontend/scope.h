@@ -1,0 +1,110 @@
+// Imports nodes: of the model's graph, of graphs that are attributes, and of functions.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/external_data.h"
+#include "frontend/functions.h"
+#include "frontend/node_context.h"
+#include "frontend/structure.h"
+
+namespace onnx {
+class GraphProto;
+class NodeProto;
+class ValueInfoProto;
+}  // namespace onnx
+
+namespace sinter::frontend {
+
+/// Nodes that control flow and functions may add to those in the file. Each copy of a loop's body
+/// and each call of a function counts: a small file must not become an endless graph.
+inline constexpr std::int64_t kMaxAddedNodes = 200'000;
+
+/// What the import of one model shares between its scopes.
+struct ImportState {
+  ImportState(ir::GraphBuilder& graph_builder, const std::filesystem::path& folder,
+              const onnx::ModelProto& model);
+
+  void warn(const std::string& text);
+  /// Counts a node that is about to be imported; throws Error(kUnsupported) above the limit.
+  void count_node();
+
+  ir::GraphBuilder& builder;
+  ShapeFolder folder;
+  ExternalData external;
+  FunctionLibrary functions;
+  std::vector<const onnx::FunctionProto*> active_functions;     // outermost first
+  std::set<std::string, std::less<>> defaulted;                 // see NodeContext::Environment
+  std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
+  std::vector<std::string> warnings;
+  std::vector<std::string> unsupported;  // one line for each node that is refused
+
+ private:
+  std::unordered_set<std::string> warned_;
+  std::int64_t nodes_left_ = 0;
+};
+
+/// The names of one body and what they stand for.
+class Scope final : public SubgraphImporter {
+ public:
+  struct Place {
+    std::shared_ptr<const void> owner;  // keeps the body's protos alive
+    Opsets opsets;
+    std::string prefix;      // of the nodes' names: "caller/"
+    Scope* outer = nullptr;  // where names that this body does not define are looked up
+  };
+  Scope(ImportState& state, Place place) : state_(state), place_(std::move(place)) {}
+
+  void define(const std::string& name, ir::ValueId value) { values_[name] = value; }
+  /// Says that `name` is an input that the caller leaves out.
+  void leave_out(const std::string& name) { absent_.insert(name); }
+  void read_initializers(const onnx::GraphProto& graph);
+  bool is_initializer(const std::string& name) const { return initializers_.count(name) != 0; }
+  const std::unordered_set<std::string>& initializer_names() const { return initializer_names_; }
+  /// Shapes that the graph declares, for messages about nodes whose inputs could not be imported.
+  void note_declared_types(const onnx::GraphProto& graph);
+
+  /// Imports every node that `body` has. What is not supported is noted in the state; other errors
+  /// are thrown.
+  void import_nodes(const Body& body);
+
+  /// The value named `name` here or outside, or an invalid id if it depends on an unsupported node.
+  ir::ValueId find_value(const std::string& name);
+  /// The ONNX type of the initializer `name`, if it is one that Sinter lacks.
+  std::optional<int> unreadable_type(const std::string& name) const;
+
+  std::optional<std::vector<ir::ValueId>> import_subgraph(const onnx::GraphProto& graph,
+                                                          std::span<const ir::ValueId> inputs,
+                                                          const std::string& label) override;
+
+ private:
+  void import_node(const onnx::NodeProto& node, const std::string& label,
+                   const GraphStructure& structure);
+  void call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
+                     const std::string& label, std::span<const ir::ValueId> inputs,
+                     const GraphStructure& structure);
+  void set_outputs(const onnx::NodeProto& node, NodeContext& context);
+  void set_output(const std::string& name, ir::ValueId value);
+  bool is_absent(const std::string& name) const { return absent_.count(name) != 0; }
+  std::int64_t version_of(const std::string& domain) const;
+  std::string describe_input(const std::string& name) const;
+  void note_unsupported(const onnx::NodeProto& node, const std::string& label,
+                        const std::string& why);
+
+  ImportState& state_;
+  Place place_;
+  std::unordered_set<std::string> initializer_names_;
+  std::unordered_map<std::string, ir::Tensor> initializers_;
+  std::unordered_map<std::string, int> unreadable_;  // initializers, with their ONNX type
+  std::unordered_map<std::string, ir::ValueId> values_;
+  std::unordered_set<std::string> absent_;
+  std::unordered_map<std::string, const onnx::ValueInfoProto*> declared_;
+};
+
+}  // namespace sinter::frontend

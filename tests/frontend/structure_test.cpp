@@ -1,0 +1,290 @@
+// Functions, control flow and sparse tensors: what is decided, inlined and unrolled at import.
+#include <algorithm>
+
+#include <onnx.pb.h>
+
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Tensor;
+using testing::AllOf;
+using testing::HasSubstr;
+
+onnx::NodeProto& add_node(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,
+                          const std::string& op, const std::vector<std::string>& inputs,
+                          const std::vector<std::string>& outputs) {
+  auto* node = nodes.Add();
+  node->set_op_type(op);
+  for (const auto& input : inputs) node->add_input(input);
+  for (const auto& output : outputs) node->add_output(output);
+  return *node;
+}
+
+void add_int(onnx::NodeProto& node, const std::string& name, std::int64_t value) {
+  auto* attribute = node.add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(onnx::AttributeProto::INT);
+  attribute->set_i(value);
+}
+
+void add_reference(onnx::NodeProto& node, const std::string& name, const std::string& to,
+                   onnx::AttributeProto::AttributeType type) {
+  auto* attribute = node.add_attribute();
+  attribute->set_name(name);
+  attribute->set_ref_attr_name(to);
+  attribute->set_type(type);
+}
+
+onnx::GraphProto& add_graph(onnx::NodeProto& node, const std::string& name) {
+  auto* attribute = node.add_attribute();
+  attribute->set_name(name);
+  attribute->set_type(onnx::AttributeProto::GRAPH);
+  return *attribute->mutable_g();
+}
+
+onnx::FunctionProto& add_function(ModelBuilder& model, const std::string& domain,
+                                  const std::string& name, const std::vector<std::string>& inputs,
+                                  const std::vector<std::string>& outputs, int opset = 17) {
+  auto* function = model.model().add_functions();
+  function->set_domain(domain);
+  function->set_name(name);
+  for (const auto& input : inputs) function->add_input(input);
+  for (const auto& output : outputs) function->add_output(output);
+  function->add_opset_import()->set_version(opset);
+  auto* import = model.model().add_opset_import();
+  import->set_domain(domain);
+  import->set_version(1);
+  return *function;
+}
+
+TEST(Functions, AreInlinedWithTheirAttributes) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2});
+  auto& leaky = add_function(model, "my", "Leaky", {"a"}, {"c"});
+  leaky.add_attribute("slope");
+  add_reference(add_node(*leaky.mutable_node(), "LeakyRelu", {"a"}, {"b"}), "alpha", "slope",
+                onnx::AttributeProto::FLOAT);
+  add_node(*leaky.mutable_node(), "Neg", {"b"}, {"c"});
+  model.node("Leaky", {"x"}, {"y"}, {attr("slope", 0.5f)});
+  model.last_node().set_domain("my");
+  model.node("Leaky", {"y"}, {"z"}, {attr("slope", 0.25f)});
+  model.last_node().set_domain("my");
+  model.last_node().set_name("again");
+  model.output("z");
+  // -leaky(x, 0.5) = {1, -2}; then -leaky(.., 0.25) = {-1, 0.5}.
+  expect_tensor(model.run({floats({2}, {-2, 2})})[0], {2}, {-1, 0.5});
+  const ir::Graph graph = model.import().graph;
+  std::vector<std::string> origins;
+  for (const auto& node : graph.nodes())
+    origins.insert(origins.end(), node.origins.begin(), node.origins.end());
+  EXPECT_THAT(origins, testing::Contains("the_Leaky/Neg_1"));
+  EXPECT_THAT(origins, testing::Contains("again/Neg_1"));
+}
+
+TEST(Functions, NestAndHaveTheirOwnOpset) {
+  // Softmax of opset 11 flattens from axis 1: the function says opset 11, the model 17.
+  ModelBuilder model(17);
+  model.input("x", DType::kFloat32, {1, 2, 2});
+  auto& inner = add_function(model, "my", "Inner", {"a"}, {"b"}, 11);
+  add_node(*inner.mutable_node(), "Softmax", {"a"}, {"b"});
+  auto& outer = add_function(model, "my.other", "Outer", {"x", "left_out"}, {"y"});
+  add_node(*outer.mutable_node(), "Inner", {"x"}, {"t"}).set_domain("my");
+  // Clip takes its bounds or not, as the function's caller gives them.
+  add_node(*outer.mutable_node(), "Clip", {"t", "left_out"}, {"y"});
+  model.node("Outer", {"x"}, {"y"}).output("y");
+  model.last_node().set_domain("my.other");
+  expect_tensor(model.run({floats({1, 2, 2}, {0, 0, 0, 0})})[0], {1, 2, 2},
+                {0.25, 0.25, 0.25, 0.25});
+}
+
+TEST(Functions, MissingAttributesAndCirclesAreErrors) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2});
+  auto& leaky = add_function(model, "my", "Leaky", {"a"}, {"b"});
+  leaky.add_attribute("slope");
+  add_reference(add_node(*leaky.mutable_node(), "LeakyRelu", {"a"}, {"b"}), "alpha", "slope",
+                onnx::AttributeProto::FLOAT);
+  model.node("Leaky", {"x"}, {"y"}).output("y");
+  model.last_node().set_domain("my");
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel),
+              AllOf(HasSubstr("'the_Leaky'"), HasSubstr("attribute 'slope'")));
+  ModelBuilder circle;
+  circle.input("x", DType::kFloat32, {2});
+  auto& self = add_function(circle, "my", "Self", {"a"}, {"b"});
+  add_node(*self.mutable_node(), "Self", {"a"}, {"b"}).set_domain("my");
+  circle.node("Self", {"x"}, {"y"}).output("y");
+  circle.last_node().set_domain("my");
+  EXPECT_THAT(circle.import_error(ErrorCode::kInvalidModel), HasSubstr("calls itself"));
+}
+
+TEST(Functions, UnsupportedNodesInsideAreListedWithTheirPath) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2});
+  auto& function = add_function(model, "my", "Body", {"a"}, {"b"});
+  add_node(*function.mutable_node(), "Frobnicate", {"a"}, {"b"});
+  model.node("Body", {"x"}, {"y"}).output("y");
+  model.last_node().set_domain("my");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              HasSubstr("'the_Body/Frobnicate_0' (Frobnicate-17) on (f32[2])"));
+}
+
+/// y = If(cond): x + x, or neg(x) of the outer graph.
+ModelBuilder if_model(bool constant_condition, std::int64_t condition) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2});
+  if (constant_condition)
+    model.initializer("c", bools({1}, {condition}));
+  else
+    model.input("c", DType::kBool, {1});
+  model.node("Neg", {"x"}, {"neg"});
+  model.node("If", {"c"}, {"y"}).output("y");
+  auto& yes = add_graph(model.last_node(), "then_branch");
+  add_node(*yes.mutable_node(), "Add", {"x", "x"}, {"sum"});
+  yes.add_output()->set_name("sum");
+  auto& no = add_graph(model.last_node(), "else_branch");
+  no.add_output()->set_name("neg");
+  return model;
+}
+
+TEST(If, KnownConditionTakesItsBranch) {
+  const Tensor x = floats({2}, {1, -2});
+  expect_tensor(if_model(true, 1).run({x})[0], {2}, {2, -4});
+  expect_tensor(if_model(true, 0).run({x})[0], {2}, {-1, 2});
+  for (const auto& node : if_model(true, 1).import().graph.nodes()) EXPECT_EQ(node.op->name, "Add");
+}
+
+TEST(If, UnknownConditionSelects) {
+  const Tensor x = floats({2}, {1, -2});
+  const ModelBuilder model = if_model(false, 0);
+  expect_tensor(model.run({x, bools({1}, {1})})[0], {2}, {2, -4});
+  expect_tensor(model.run({x, bools({1}, {0})})[0], {2}, {-1, 2});
+}
+
+TEST(If, UnknownConditionNeedsEqualShapes) {
+  ModelBuilder model = if_model(false, 0);
+  auto& yes = *model.last_node().mutable_attribute(0)->mutable_g();
+  add_int(add_node(*yes.mutable_node(), "Concat", {"x", "sum"}, {"both"}), "axis", 0);
+  yes.mutable_output(0)->set_name("both");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'the_If' (If-17)"), HasSubstr("f32[4] and f32[2]")));
+}
+
+TEST(If, UntakenBranchMayHoldAnything) {
+  ModelBuilder model = if_model(true, 0);
+  auto& yes = *model.last_node().mutable_attribute(0)->mutable_g();
+  yes.mutable_node(0)->set_op_type("Frobnicate");
+  expect_tensor(model.run({floats({2}, {1, -2})})[0], {2}, {-1, 2});
+}
+
+/// Loop(M, cond, x): v = v + x (of the outer graph) + i; scan output v. Goes on while i < `stop`.
+ModelBuilder loop_model(std::int64_t trips, std::int64_t stop) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2}).initializer("M", int64s({}, {trips}));
+  model.initializer("stop", int64s({}, {stop}));
+  model.node("Loop", {"M", "", "x"}, {"last", "all"}).output("last").output("all");
+  auto& body = add_graph(model.last_node(), "body");
+  for (const char* name : {"i", "cond", "v"}) body.add_input()->set_name(name);
+  auto& nodes = *body.mutable_node();
+  add_int(add_node(nodes, "Cast", {"i"}, {"f"}), "to", 1);
+  add_node(nodes, "Add", {"v", "x"}, {"s"});
+  add_node(nodes, "Add", {"s", "f"}, {"next"});
+  add_node(nodes, "Less", {"i", "stop"}, {"more"});
+  add_node(nodes, "Identity", {"next"}, {"scanned"});
+  for (const char* name : {"more", "next", "scanned"}) body.add_output()->set_name(name);
+  return model;
+}
+
+TEST(Loop, UnrollsAndStacks) {
+  const Tensor x = floats({2}, {1, 10});
+  const auto by_count = loop_model(3, 100).run({x});
+  expect_tensor(by_count[0], {2}, {7, 43});
+  expect_tensor(by_count[1], {3, 2}, {2, 20, 4, 31, 7, 43});
+  const auto by_condition = loop_model(100, 1).run({x});
+  expect_tensor(by_condition[0], {2}, {4, 31});
+  const auto never = loop_model(0, 1).run({x});
+  expect_tensor(never[0], {2}, {1, 10});
+  EXPECT_EQ(never[1].shape(), (std::vector<std::int64_t>{0, 2}));
+}
+
+TEST(Loop, BoundAndUnknownCountsAreRefusedByName) {
+  EXPECT_THAT(loop_model(5000, 1 << 20).import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'the_Loop' (Loop-17)"), HasSubstr("more than 1024 iterations")));
+  ModelBuilder runtime = loop_model(3, 100);
+  runtime.graph().mutable_initializer(0)->set_name("unused");
+  runtime.input("M", DType::kInt64, {});
+  EXPECT_THAT(
+      runtime.import_error(ErrorCode::kUnsupported),
+      AllOf(HasSubstr("'the_Loop' (Loop-17)"), HasSubstr("trip count depends on the data")));
+}
+
+TEST(Loop, NestedLoopsDoNotExplode) {
+  ModelBuilder model = loop_model(1000, 1 << 20);
+  auto& body = *model.last_node().mutable_attribute(0)->mutable_g();
+  auto& inner = add_node(*body.mutable_node(), "Loop", {"M", "", "next"}, {"deep", "deeper"});
+  *inner.add_attribute() = model.last_node().attribute(0);
+  body.mutable_output(1)->set_name("deep");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              HasSubstr("adds more than 200000 nodes"));
+}
+
+TEST(Scan, UnrollsInBothDirections) {
+  ModelBuilder model;
+  model.input("s", DType::kFloat32, {}).input("x", DType::kFloat32, {3});
+  model.node("Scan", {"s", "x"}, {"last", "sums"}, {attr("num_scan_inputs", 1)});
+  add_graph(model.last_node(), "body");
+  auto& body = *model.last_node().mutable_attribute(1)->mutable_g();
+  for (const char* name : {"state", "element"}) body.add_input()->set_name(name);
+  add_node(*body.mutable_node(), "Add", {"state", "element"}, {"next"});
+  add_node(*body.mutable_node(), "Identity", {"next"}, {"copy"});
+  for (const char* name : {"next", "copy"}) body.add_output()->set_name(name);
+  model.output("last").output("sums");
+  const std::vector<Tensor> inputs{floats({}, {100}), floats({3}, {1, 2, 3})};
+  const auto forward = model.run(inputs);
+  expect_tensor(forward[0], {}, {106});
+  expect_tensor(forward[1], {3}, {101, 103, 106});
+  for (const char* name : {"scan_input_directions", "scan_output_directions"}) {
+    auto* attribute = model.last_node().add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(onnx::AttributeProto::INTS);
+    attribute->add_ints(1);
+  }
+  expect_tensor(model.run(inputs)[1], {3}, {106, 105, 103});
+}
+
+onnx::SparseTensorProto sparse(const std::string& name, const Tensor& values, const Tensor& indices,
+                               const std::vector<std::int64_t>& dims) {
+  onnx::SparseTensorProto proto;
+  to_proto(values, *proto.mutable_values());
+  proto.mutable_values()->set_name(name);
+  to_proto(indices, *proto.mutable_indices());
+  for (const std::int64_t dim : dims) proto.add_dims(dim);
+  return proto;
+}
+
+TEST(Sparse, InitializersBecomeDense) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2, 3}).node("Add", {"x", "w"}, {"y"}).output("y");
+  *model.graph().add_sparse_initializer() =
+      sparse("w", floats({2}, {5, 7}), int64s({2}, {1, 5}), {2, 3});
+  expect_tensor(model.run({ramp({2, 3})})[0], {2, 3}, {0, 6, 2, 3, 4, 12});
+  *model.graph().mutable_sparse_initializer(0) =
+      sparse("w", floats({2}, {5, 7}), int64s({2, 2}, {0, 1, 1, 2}), {2, 3});
+  expect_tensor(model.run({ramp({2, 3})})[0], {2, 3}, {0, 6, 2, 3, 4, 12});
+}
+
+TEST(Sparse, BadIndicesAndSizesAreErrors) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2, 3}).node("Add", {"x", "w"}, {"y"}).output("y");
+  auto& proto = *model.graph().add_sparse_initializer();
+  proto = sparse("w", floats({1}, {5}), int64s({1}, {6}), {2, 3});
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("index 6 is outside [2, 3]"));
+  proto = sparse("w", floats({1}, {5}), int64s({1, 2}, {0, 3}), {2, 3});
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("outside dimension 1"));
+  proto = sparse("w", floats({1}, {5}), int64s({1}, {0}), {1 << 20, 1 << 20, 1 << 20});
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("store it dense"));
+}
+
+}  // namespace
+}  // namespace sinter::frontend
