@@ -8,10 +8,15 @@
 #include <sinter/error.h>
 
 #include "codegen/cuda/cuda_kernels.h"
+#include "codegen/cuda/emit_attention.h"
+#include "codegen/cuda/product_schedule.h"
+#include "codegen/lowering/attention_lowering.h"
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/library_lowering.h"
 #include "codegen/lowering/loop_lowering.h"
+#include "codegen/lowering/product_lowering.h"
 #include "codegen/plan_buffers.h"
+#include "codegen/product_step.h"
 #include "codegen/work.h"
 #include "ir/text/text.h"
 
@@ -35,13 +40,19 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
 using EmitKernel = std::function<EmittedKernel(
     const std::string& name, const std::vector<std::string>& origins, std::vector<DType> types)>;
 
-/// Steps whose kernels have one source: they differ in buffers alone.
+/// Where a kernel is used: as the work of a step, or as a part of one of its alternatives.
+struct Place {
+  std::size_t step = 0;
+  std::optional<std::pair<std::size_t, std::size_t>> part;  // alternative, part
+};
+
+/// Uses of kernels that have one source: they differ in buffers alone.
 struct KernelGroup {
-  std::string name;  // of its first step
-  std::vector<std::size_t> steps;
-  std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of steps
+  std::string name;  // of its first use
+  std::vector<Place> places;
+  std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of places
   std::vector<std::string> origins;
-  /// Writes the kernel for the buffers of the first step.
+  /// Writes the kernel for the buffers of the first place.
   EmitKernel emit;
 };
 
@@ -96,7 +107,12 @@ class Compiler {
     step.writes = unique(outputs);
     const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
     const std::string& family = node.attrs.get_string("family");
-    if (family == "pointwise" || family == "reduction") {
+    if (family == "scatter") {
+      const ScatteredValues scattered = scattered_values(*node.body);
+      const std::uint32_t data = inputs[scattered.data], result = outputs[scattered.result];
+      if (data != result) add_copy({data, result, 0});
+    }
+    if (family == "pointwise" || family == "reduction" || family == "scatter") {
       LoopProgramT program = lower_region(*node.body, inputs, outputs, exprs_);
       set_work(step, work_of(program, exprs_, size));
       // What a body carries but its outputs do not need is not read.
@@ -105,7 +121,7 @@ class Compiler {
                program.buffers.end();
       });
       if (options_.cuda) {
-        add_loop_kernel(name, node.origins, std::move(program));
+        add_loop_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
       } else {
         plan::fb::LoopStepT loop;
         loop.program = std::make_unique<LoopProgramT>(std::move(program));
@@ -116,6 +132,12 @@ class Compiler {
       auto work = lower_matmul(*node.body, inputs, outputs, exprs_, options_.tf32);
       set_work(step, work_of(work, exprs_, size));
       step.work.Set(std::move(work));
+    } else if (family == "product" && options_.cuda) {
+      add_product(node, name, inputs, outputs, step);
+    } else if (family == "attention" && options_.cuda) {
+      AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
+      set_work(step, work_of(program, exprs_, size));
+      add_attention_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
     } else if (family == "conv" && !options_.cuda) {
       auto work = lower_conv(*node.body, inputs, outputs, exprs_);
       set_work(step, work_of(work, exprs_, size));
@@ -125,6 +147,60 @@ class Compiler {
                                                        result_.parts.meta.target, family));
     }
     steps_.push_back(std::move(step));
+  }
+
+  /// A product and what follows it: by one kernel of our own, by one and another for what follows,
+  /// or by the library and another.
+  void add_product(const Node& node, const std::string& name,
+                   const std::vector<std::uint32_t>& inputs,
+                   const std::vector<std::uint32_t>& outputs, StepT& step) {
+    const ProductStep product(node, inputs, outputs, buffers_, exprs_, options_.tf32);
+    if (product.is_scratch()) step.writes.push_back(product.between());
+    set_work(step, product.work());
+    plan::fb::ChoiceStepT choice;
+    const auto add = [&](std::string title, const std::optional<ProductProgram>& kernel,
+                         const std::string& suffix, bool then_rest) {
+      auto alternative = std::make_unique<plan::fb::AlternativeT>();
+      alternative->name = std::move(title);
+      const auto next_part = [&] {
+        alternative->parts.push_back(std::make_unique<plan::fb::PartT>());
+        return Place{steps_.size(), std::pair(choice.alternatives.size(),
+                                              alternative->parts.size() - 1)};
+      };
+      const Place first = next_part();
+      if (kernel) {
+        if (options_.product.empty()) alternative->conditions = product_limits(*kernel, exprs_);
+        add_product_kernel(name + suffix, node.origins, *kernel, first);
+      } else {
+        alternative->parts[0]->work.Set(plan::fb::MatmulStepT(product.library()));
+      }
+      if (then_rest)
+        add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
+      choice.alternatives.push_back(std::move(alternative));
+    };
+    const bool may_be_ours = options_.product != "library";
+    std::string refusal = may_be_ours ? "" : "the library is asked for";
+    std::optional<ProductProgram> whole, alone;
+    if (may_be_ours) {
+      whole = accept(product.kernel(true, refusal), name, refusal);
+      if (product.rest() && (!whole || product.reduces())) {
+        std::string ignored;
+        alone = accept(product.kernel(false, ignored), name, ignored);
+      }
+    }
+    if (whole) add("product", whole, "", false);
+    const bool forced = whole && may_be_ours && !options_.product.empty();
+    if (alone && !forced) add("product, then the rest", alone, "_alone", true);
+    if (!forced)
+      add(whole ? "library" : "library; no kernel of our own: " + refusal, std::nullopt, "",
+          product.rest().has_value());
+    step.work.Set(std::move(choice));
+  }
+
+  plan::fb::WorkUnion& work_at(const Place& place) {
+    plan::fb::WorkUnion& work = steps_[place.step].work;
+    if (!place.part) return work;
+    return work.AsChoiceStep()->alternatives[place.part->first]->parts[place.part->second]->work;
   }
 
   void set_work(StepT& step, const StepWork& work) {
@@ -151,24 +227,50 @@ class Compiler {
   /// Puts the step that is about to be added with those that can share its kernel: those of one
   /// signature, which says everything about a kernel but its buffers, and of equal buffer types.
   void add_to_group(const std::string& name, const std::vector<std::string>& origins,
-                    std::string signature, std::vector<std::uint32_t> buffers, EmitKernel emit) {
+                    std::string signature, std::vector<std::uint32_t> buffers, EmitKernel emit,
+                    const Place& place) {
     for (const std::uint32_t buffer : buffers)
-      signature += fmt::format(" {}", to_string(buffers_.type(buffer)));
+      signature += fmt::format(
+          " {}@{}", to_string(buffers_.type(buffer)),
+          std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
     const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
     if (added) groups_.push_back({name, {}, {}, {}, std::move(emit)});
     KernelGroup& group = groups_[at->second];
-    group.steps.push_back(steps_.size());
+    group.places.push_back(place);
     group.buffers.push_back(std::move(buffers));
     group.origins.insert(group.origins.end(), origins.begin(), origins.end());
   }
 
   void add_loop_kernel(const std::string& name, const std::vector<std::string>& origins,
-                       LoopProgramT program) {
+                       LoopProgramT program, const Place& place) {
     LoopProgramT local = program;
     for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
     std::vector<std::uint32_t> buffers = program.buffers;
     add_to_group(name, origins, print_loop_program(local, exprs_), std::move(buffers),
-                 emit_loops(std::move(program)));
+                 emit_loops(std::move(program)), place);
+  }
+
+  void add_attention_kernel(const std::string& name, const std::vector<std::string>& origins,
+                            AttentionProgram program, const Place& place) {
+    std::string signature = print_attention(program);
+    std::vector<std::uint32_t> buffers = program.buffers;
+    add_to_group(name, origins, std::move(signature), std::move(buffers),
+                 emit_attentions(std::move(program)), place);
+  }
+
+  /// The product is no buffer of the plan.
+  static std::vector<std::uint32_t> real_buffers(const ProductProgram& product) {
+    std::vector<std::uint32_t> buffers = product.program.buffers;
+    buffers.erase(buffers.begin() + product.product);
+    return buffers;
+  }
+
+  void add_product_kernel(const std::string& name, const std::vector<std::string>& origins,
+                          const ProductProgram& product, const Place& place) {
+    LoopProgramT local = product.program;
+    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
+    add_to_group(name, origins, print_product(product) + print_loop_program(local, exprs_),
+                 real_buffers(product), emit_product(product), place);
   }
 
 #ifdef SINTER_WITH_CUDA
@@ -230,14 +332,14 @@ class Compiler {
     EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
     for (auto& variant : kernel.step.variants)
       variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
-    for (std::size_t s = 0; s < group.steps.size(); ++s) {
+    for (std::size_t s = 0; s < group.places.size(); ++s) {
       plan::fb::KernelStepT work = kernel.step;
       for (auto& arg : work.args) {
         if (arg.kind() != plan::fb::ArgKind::Buffer) continue;
         const auto position = std::find(first.begin(), first.end(), arg.index()) - first.begin();
         arg = plan::fb::KernelArg(arg.kind(), group.buffers[s][static_cast<std::size_t>(position)]);
       }
-      steps_[group.steps[s]].work.Set(std::move(work));
+      work_at(group.places[s]).Set(std::move(work));
     }
     return std::move(kernel.source);
   }
@@ -249,8 +351,53 @@ class Compiler {
       return emit_cuda({program.get(), name, origins, std::move(types)}, exprs_);
     };
   }
+
+  EmitKernel emit_attentions(AttentionProgram program) {
+    return [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
+               const std::string& name, const std::vector<std::string>& origins,
+               const std::vector<DType>&) {
+      return emit_attention(*program, name, origins, exprs_);
+    };
+  }
+
+  KernelRequest product_request(const ProductProgram& product, const std::string& name,
+                                std::vector<std::string> origins, std::vector<DType> types) const {
+    types.insert(types.begin() + product.product, product.type);
+    KernelRequest request{&product.program, name, std::move(origins), std::move(types)};
+    request.product = &product;
+    request.schedule = options_.product;
+    return request;
+  }
+
+  EmitKernel emit_product(const ProductProgram& product) {
+    return [this, shared = std::make_shared<const ProductProgram>(product)](
+               const std::string& name, const std::vector<std::string>& origins,
+               std::vector<DType> types) {
+      return emit_cuda(product_request(*shared, name, origins, std::move(types)), exprs_);
+    };
+  }
+
+  /// The product if some schedule takes it; else `refusal` says why not.
+  std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
+                                       const std::string& name, std::string& refusal) {
+    if (!product) return std::nullopt;
+    std::vector<DType> types;
+    for (const std::uint32_t buffer : real_buffers(*product)) types.push_back(buffers_.type(buffer));
+    if (!can_emit_product(product_request(*product, name, {}, std::move(types)), exprs_, refusal))
+      return std::nullopt;
+    return product;
+  }
 #else
   EmitKernel emit_loops(const LoopProgramT&) { return {}; }
+  EmitKernel emit_attentions(const AttentionProgram&) { return {}; }
+  EmitKernel emit_product(const ProductProgram&) { return {}; }
+  static std::optional<ProductProgram> accept(const std::optional<ProductProgram>&,
+                                              const std::string&, std::string&) {
+    return std::nullopt;
+  }
+  static std::vector<plan::fb::Condition> product_limits(const ProductProgram&, ExprTable&) {
+    return {};
+  }
   void compile_kernels() {
     throw Error(ErrorCode::kUnsupported,
                 "this build of Sinter is CPU-only: build it where a CUDA toolkit is found (or run "

@@ -15,6 +15,9 @@ struct CompileOptions {
   bool cuda = false;
   std::vector<std::string> architectures;  // cuda: "sm_90", ... at least one
   bool tf32 = false;                       // float32 products may use tf32
+  /// How fused products are done, for measuring: empty: every way that may be best; "library"; or
+  /// the schedule of a product kernel ("product 64x32x64 warps=..."), in which all must then be done.
+  std::string product;
   int threads = 0;                         // NVRTC compilations at once; 0: all cores
   std::string cache_dir;                   // kernel cache; empty: none
   /// Called as work proceeds: done of total kernels.

@@ -15,7 +15,8 @@ namespace sinter::codegen {
 
 /// Assigns buffers: inputs first, then outputs, then weights and arena buffers as they are met. A
 /// top-level Reshape is the buffer of its operand. A value that is an output lives in the output's
-/// buffer; equal constants share one.
+/// buffer; equal constants share one. What a Scatter changes and nothing reads any more lives in
+/// the result's buffer from the start.
 class PlanBuffers {
  public:
   /// Throws Error(kUnsupported) for an input with a dimension that is neither a constant nor a
@@ -24,6 +25,10 @@ class PlanBuffers {
 
   /// The buffer of `value`; makes it on first use.
   std::uint32_t of(ir::ValueId value);
+  /// A new arena buffer that no value of the graph has, for what passes within a step.
+  std::uint32_t scratch(const ir::TensorType& type) {
+    return add(plan::fb::BufferKind::Arena, type, 0);
+  }
   BufferSize size(std::uint32_t buffer) const;
   DType type(std::uint32_t buffer) const;
 
@@ -43,6 +48,7 @@ class PlanBuffers {
   std::uint32_t add(plan::fb::BufferKind kind, const ir::TensorType& type, std::uint32_t binding);
   std::uint32_t weight(const std::shared_ptr<const ir::Tensor>& constant);
   ir::ValueId root(ir::ValueId value) const;
+  void share_scattered();
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,
                                               std::uint32_t buffer);
 
@@ -52,6 +58,7 @@ class PlanBuffers {
   std::vector<ir::Dim> bytes_;
   std::vector<bool> used_;
   std::map<ir::ValueId, std::uint32_t> by_value_;  // roots only
+  std::map<ir::ValueId, ir::ValueId> in_place_;    // data of a Scatter -> its result, both roots
   std::multimap<std::uint64_t, std::pair<std::shared_ptr<const ir::Tensor>, std::uint32_t>>
       weights_by_hash_;
   std::vector<plan::PlanParts::Piece> pieces_;

@@ -18,6 +18,7 @@ const std::vector<Pass>& pipeline() {
       {"fuse_matmul", fuse_matmul, true},
       {"fuse_reductions", fuse_reductions, true},
       {"fuse_pointwise", fuse_pointwise, true},
+      {"fuse_products", fuse_products, true},
       {"wrap_singletons", wrap_singletons},
   };
   return passes;
@@ -34,6 +35,7 @@ TargetTraits cpu_traits() {
 TargetTraits cuda_traits() {
   TargetTraits traits;
   traits.cuda = true;
+  traits.product_kernels = true;
   traits.matmul_epilogue_gelu_tanh = true;
   return traits;
 }

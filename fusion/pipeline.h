@@ -19,6 +19,7 @@ struct TargetTraits {
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
   bool matmul_epilogue_residual = true;
+  bool product_kernels = false;  // our own products, which any region may follow
 };
 TargetTraits cpu_traits();
 TargetTraits cuda_traits();

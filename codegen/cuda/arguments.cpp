@@ -28,10 +28,24 @@ std::string int_literal(std::int64_t value) {
 
 Arguments::Arguments(const ProgramAnalysis& analysis) : analysis_(&analysis) {
   std::size_t reads = 0, writes = 0;
+  const ProductProgram* product = analysis.request().product;
   for (std::size_t b = 0; b < analysis.program().buffers.size(); ++b) {
+    if (product && (b == product->a_buffer() || b == product->b_buffer())) {
+      buffer_names_.push_back(b == product->a_buffer() ? "a" : "b");
+      continue;
+    }
+    if (is_hidden(b)) {
+      buffer_names_.emplace_back();
+      continue;
+    }
     const bool written = analysis.is_written(b);
     buffer_names_.push_back(written ? fmt::format("y{}", writes++) : fmt::format("x{}", reads++));
   }
+}
+
+bool Arguments::is_hidden(std::size_t buffer) const {
+  const ProductProgram* product = analysis_->request().product;
+  return product && buffer == product->product;
 }
 
 std::string Arguments::expression(std::uint32_t expression) {
@@ -51,6 +65,7 @@ std::string Arguments::expression(std::uint32_t expression) {
 std::vector<std::string> Arguments::parameters() const {
   std::vector<std::string> all;
   for (std::size_t b = 0; b < buffer_names_.size(); ++b) {
+    if (is_hidden(b)) continue;
     const std::string type = storage_name(analysis_->buffer_type(b));
     const bool read = analysis_->is_read(b), written = analysis_->is_written(b);
     all.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", type,
@@ -72,8 +87,9 @@ std::vector<std::string> Arguments::parameters() const {
 std::vector<plan::fb::KernelArg> Arguments::kernel_args() const {
   using plan::fb::ArgKind;
   std::vector<plan::fb::KernelArg> args;
-  for (std::uint32_t buffer : analysis_->program().buffers)
-    args.emplace_back(ArgKind::Buffer, buffer);
+  const auto& buffers = analysis_->program().buffers;
+  for (std::size_t b = 0; b < buffers.size(); ++b)
+    if (!is_hidden(b)) args.emplace_back(ArgKind::Buffer, buffers[b]);
   for (const Size& size : sizes_)
     args.emplace_back(size.wide ? ArgKind::Int64 : ArgKind::Int32, size.expression);
   return args;

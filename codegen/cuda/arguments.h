@@ -33,6 +33,8 @@ class Arguments {
   std::vector<plan::fb::KernelArg> kernel_args() const;
 
  private:
+  /// A matrix product is read like a buffer, but is none.
+  bool is_hidden(std::size_t buffer) const;
   struct Size {
     std::uint32_t expression = 0;
     std::string name;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/body_writer.h"
+#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
@@ -116,6 +117,8 @@ std::string BodyWriter::value_expression(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
   switch (instr.kind) {
     case InstrKind::Load: {
+      if (i == layout_.product)
+        return vector() > 1 ? "sums[j]" : fmt::format("Tile::sum({})", layout_.product_vector);
       if (!in_loop(i)) return widened(i, raw_expression(i, false));
       const std::string k = is_preloaded(i) ? raw_subscript(i) : "";
       if (is_staged(i)) return widened(i, fmt::format("l{}.v[j]", i));
@@ -176,9 +179,18 @@ void BodyWriter::store_scalar(std::size_t i) {
   std::string condition = layout_.live_row;
   if (!loop && !layout_.leader.empty())
     condition += (condition.empty() ? "" : " && ") + layout_.leader;
+  const auto& instr = analysis_.instr(i);
+  std::string value = stored_value(i);
+  if (instr.kind == InstrKind::Scatter) {
+    const std::string inside = index_.gathered_inside(analysis_.access(instr.access));
+    if (!inside.empty()) condition += (condition.empty() ? "" : " && ") + inside;
+    if (instr.op != plan::kScatterReplaces)
+      value = fmt::format("{}::of(widen({}), {})", combine_name(static_cast<Combine>(instr.op)),
+                          element(i), value);
+  }
   code_.line(fmt::format("{}{} = narrow<{}>({});",
                          condition.empty() ? "" : fmt::format("if ({}) ", condition), element(i),
-                         buffer_type_name(i), stored_value(i)));
+                         buffer_type_name(i), value));
 }
 
 }  // namespace sinter::codegen

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/plan/loop_values.h"
+
 namespace sinter::codegen {
 
 using plan::fb::InstrKind;
@@ -38,15 +40,28 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
 }
 
 void BodyWriter::write() {
-  declare_shared();
+  if (layout_.scratch_offset == 0) declare_shared();
   declare_all(layout_.prologue);
+  if (layout_.scratch_offset != 0) declare_scratch();
+  const bool one_pass = layout_.pass_header.empty();
+  if (!one_pass) {
+    declare_all(layout_.behind_preload);
+    code_.line("#pragma unroll");
+    code_.open(layout_.pass_header);
+  }
+  declare_all(layout_.pass_lines);
   if (layout_.loop_header.empty()) declare_all(layout_.loop_lines);
   for (int stage = 0; stage <= analysis_.stages(); ++stage) {
     thread_values(stage);
-    if (stage == 0) preload();
+    if (stage == 0) {
+      preload();
+      if (one_pass) declare_all(layout_.behind_preload);
+    }
     pass(stage);
     combine_reductions(stage);
   }
+  if (!one_pass) code_.close();
+  declare_all(layout_.epilogue);
 }
 
 bool BodyWriter::per_element(std::size_t i) const {
@@ -63,8 +78,11 @@ bool BodyWriter::gathers_by_element(std::size_t i) const {
 
 /// Loads that are issued before anything waits for one of them.
 bool BodyWriter::is_preloaded(std::size_t i) const {
+  // While a product is computed there is time for loads, as long as one pass takes them all.
+  const bool ahead = analysis_.stages() > 0 || layout_.unrolled() ||
+                     (layout_.product != Layout::kNone && layout_.pass_header.empty());
   return analysis_.instr(i).kind == InstrKind::Load && analysis_.value(i).live &&
-         !layout_.looped() && (analysis_.stages() > 0 || layout_.unrolled()) && per_element(i) &&
+         i != layout_.product && !layout_.looped() && ahead && per_element(i) &&
          analysis_.value(i).stage == 0 && !gathers_by_element(i);
 }
 
@@ -97,11 +115,22 @@ void BodyWriter::declare_shared() {
                              layout_.scratch));
 }
 
+/// Scratch in dynamic shared memory, which blocks of a cluster have at the same place.
+void BodyWriter::declare_scratch() {
+  std::uint32_t offset = layout_.scratch_offset;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    if (!analysis_.value(i).live || analysis_.instr(i).kind != InstrKind::Reduce) continue;
+    code_.line(fmt::format("{0}* const s{1} = reinterpret_cast<{0}*>(shared + {2});",
+                           compute_name(analysis_.type_of(i)), i, offset));
+    offset += static_cast<std::uint32_t>(layout_.scratch) * Layout::kScratchValue;
+  }
+}
+
 void BodyWriter::declare_pointers(int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if ((instr.kind != InstrKind::Load && instr.kind != InstrKind::Store) ||
-        !analysis_.value(i).live || !in_loop(i) || !pointers_[instr.access].empty())
+    if (!plan::is_memory(instr.kind) || !analysis_.value(i).live || !in_loop(i) ||
+        i == layout_.product || !pointers_[instr.access].empty())
       continue;
     const auto& access = analysis_.access(instr.access);
     int ready = 0;
@@ -124,7 +153,7 @@ void BodyWriter::thread_values(int stage) {
     if (!analysis_.value(i).live || in_loop(i) || analysis_.value(i).stage != stage ||
         instr.kind == InstrKind::Reduce)
       continue;
-    if (instr.kind == InstrKind::Store) {
+    if (plan::is_store(instr.kind)) {
       store_scalar(i);
     } else {
       statement(i);
@@ -194,14 +223,14 @@ BodyWriter::InstrSet BodyWriter::needed_in(int stage) const {
     const ValueInfo& info = analysis_.value(i);
     if (!info.live) continue;
     const bool reduces = instr.kind == InstrKind::Reduce && info.stage == stage + 1;
-    const bool stores = instr.kind == InstrKind::Store && in_loop(i) && info.stage == stage;
+    const bool stores = plan::is_store(instr.kind) && in_loop(i) && info.stage == stage;
     if (reduces || stores || (kept_[i] && info.stage == stage)) needed[i] = true;
     if (!needed[i]) continue;
     const auto need = [&](std::uint32_t v) {
       if (in_loop(v) && !(kept_[v] && analysis_.value(v).stage < stage)) needed[v] = true;
     };
     std::for_each(instr.args.begin(), instr.args.end(), need);
-    if ((instr.kind == InstrKind::Load && !is_preloaded(i)) || instr.kind == InstrKind::Store)
+    if ((instr.kind == InstrKind::Load && !is_preloaded(i)) || plan::is_store(instr.kind))
       for (const auto& gather : analysis_.access(instr.access).gathers) need(gather.value());
   }
   return needed;
@@ -248,10 +277,13 @@ void BodyWriter::vector_part(const InstrSet& needed) {
     if (!needed[i]) continue;
     const InstrKind kind = analysis_.instr(i).kind;
     if (!per_element(i) && in_loop(i)) {
-      if (kind == InstrKind::Store)
+      if (plan::is_store(kind))
         store_scalar(i);
       else
         statement(i);
+    } else if (i == layout_.product) {
+      code_.line(fmt::format("float sums[{}];", vector()));
+      code_.line(fmt::format("Tile::sum(sums, {});", layout_.product_vector));
     } else if (is_staged(i)) {
       code_.line(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
                              buffer_type_name(i), vector(), i, raw_subscript(i)));
@@ -275,7 +307,7 @@ void BodyWriter::element_part(const InstrSet& needed, int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
     if (!needed[i] || !per_element(i)) continue;
-    if (instr.kind != InstrKind::Store)
+    if (!plan::is_store(instr.kind))
       statement(i);
     else if (vector() > 1 && is_vector(i))
       code_.line(fmt::format("t{}[j] = {};", i, stored_value(i)));
@@ -321,8 +353,8 @@ void BodyWriter::combine_reductions(int stage) {
     }
     const std::string scratch = layout_.scratch > 0 ? fmt::format(", s{}", i) : "";
     if (!layout_.reduce.empty())
-      sum = fmt::format("{}<{}{}>({}{})", layout_.reduce, combine, layout_.reduce_sizes, sum,
-                        scratch);
+      sum = fmt::format("{}<{}{}>({}{}{})", layout_.reduce, combine, layout_.reduce_sizes, sum,
+                        scratch, layout_.reduce_tail);
     define(i, compute_name(analysis_.type_of(i)), sum);
   }
 }

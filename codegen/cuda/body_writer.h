@@ -39,6 +39,7 @@ class BodyWriter {
 
   void find_staged();
   void declare_shared();
+  void declare_scratch();
   void declare_pointers(int stage);
   void thread_values(int stage);
   void preload();

@@ -11,6 +11,7 @@
 #include <sinter/dtype.h>
 
 #include "codegen/lowering/expr_table.h"
+#include "codegen/lowering/product_lowering.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::codegen {
@@ -20,6 +21,9 @@ struct KernelRequest {
   std::string name;                  // C identifier made of the operators, unique in the plan
   std::vector<std::string> origins;  // ONNX nodes, for the comment
   std::vector<DType> buffer_types;   // element type of each of program->buffers
+  /// The matrix product that the program reads, whose program `program` is; null if there is none.
+  const ProductProgram* product = nullptr;
+  std::string schedule = {};  // of a product: the one to use, for measuring; empty: choose
 };
 
 /// One translation unit with one or more variants of a kernel.
@@ -31,6 +35,9 @@ struct EmittedKernel {
 /// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported) naming the
 /// request if no schedule takes it.
 EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs);
+
+/// Whether a kernel can be made for a request with a product; else `reason` says why not.
+bool can_emit_product(const KernelRequest& request, ExprTable& exprs, std::string& reason);
 
 struct NvrtcOptions {
   int threads = 0;        // 0: all cores

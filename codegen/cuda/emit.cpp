@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/body_writer.h"
 #include "codegen/cuda/cuda_kernels.h"
+#include "codegen/cuda/layout_product.h"
 
 namespace sinter::codegen {
 
@@ -21,9 +22,10 @@ std::string comment_text(std::string_view text) {
   return safe;
 }
 
-std::string conditions_text(const Schedule& schedule, const ExprTable& exprs) {
+std::string conditions_text(const std::vector<plan::fb::Condition>& conditions,
+                            const ExprTable& exprs) {
   std::vector<std::string> all;
-  for (const auto& condition : schedule.conditions) {
+  for (const auto& condition : conditions) {
     const std::string size = exprs.dim(condition.expression()).to_string();
     if (condition.divisor() > 1)
       all.push_back(fmt::format("{} % {} == 0", size, condition.divisor()));
@@ -61,46 +63,102 @@ std::string signature(const std::string& name, const std::vector<std::string>& p
   return text;
 }
 
+/// One compiled form before its text is put together.
+struct Variant {
+  std::vector<plan::fb::Condition> conditions;
+  std::string schedule, body;
+  ir::Dim blocks;
+  std::vector<std::uint32_t> block;
+  int threads = 0, cluster = 1;
+  std::uint32_t shared_bytes = 0;
+  bool has_vectors = false, overlaps = false;
+};
+
+std::string write_body(const ProgramAnalysis& analysis, const Layout& layout, Arguments& args) {
+  CodeText body(1);
+  BodyWriter(analysis, args, layout, body).write();
+  return body.text();
+}
+
+std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& args) {
+  std::vector<Variant> variants;
+  for (const Schedule& schedule : choose_schedules(analysis)) {
+    const Layout layout = make_layout(analysis, schedule, args);
+    Variant variant;
+    variant.conditions = schedule.conditions;
+    variant.schedule = schedule.to_string();
+    variant.body = write_body(analysis, layout, args);
+    variant.blocks = layout.blocks;
+    variant.block = layout.block;
+    variant.threads = schedule.threads();
+    variant.has_vectors = schedule.vector > 1;
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
+std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments& args) {
+  const KernelRequest& request = analysis.request();
+  std::vector<Variant> variants;
+  for (const ProductSchedule& schedule :
+       choose_products(analysis, *request.product, request.schedule)) {
+    const Layout layout = layout_product(analysis, schedule, args);
+    Variant variant;
+    variant.conditions = schedule.conditions;
+    variant.schedule = schedule.to_string();
+    variant.body = write_body(analysis, layout, args);
+    variant.blocks = layout.blocks;
+    variant.block = layout.block;
+    variant.threads = schedule.threads();
+    variant.cluster = schedule.cluster();
+    variant.shared_bytes = product_shared_bytes(analysis, schedule);
+    variant.overlaps = schedule.early;
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
+
 }  // namespace
+
+bool can_emit_product(const KernelRequest& request, ExprTable& exprs, std::string& reason) {
+  const ProgramAnalysis analysis(request, exprs);
+  return can_schedule_product(analysis, *request.product, reason);
+}
 
 EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
   const ProgramAnalysis analysis(request, exprs);
-  const std::vector<Schedule> schedules = choose_schedules(analysis);
   Arguments args(analysis);
+  const std::vector<Variant> variants =
+      request.product ? product_variants(analysis, args) : loop_variants(analysis, args);
   EmittedKernel kernel;
-  std::vector<std::string> bodies;
-  for (std::size_t s = 0; s < schedules.size(); ++s) {
-    const Schedule& schedule = schedules[s];
-    const Layout layout = make_layout(analysis, schedule, args);
-    CodeText body(1);
-    BodyWriter(analysis, args, layout, body).write();
-    bodies.push_back(body.text());
-
-    auto variant = std::make_unique<plan::fb::KernelVariantT>();
-    variant->conditions = schedule.conditions;
-    variant->function = s == 0 ? request.name : fmt::format("{}_v{}", request.name, s);
-    variant->grid = {exprs.intern(layout.blocks), exprs.intern(1), exprs.intern(1)};
-    variant->block = layout.block;
-    variant->schedule = schedule.to_string();
-    kernel.step.variants.push_back(std::move(variant));
-  }
-
   // Parameters are the same for all variants, so they are known only now.
   std::string text = fmt::format("// {}\n", comment_text(request.name));
   for (const std::string& origin : request.origins)
     text += fmt::format("// from {}\n", comment_text(origin));
-  text += analysis.stages() > 0 ? "#include \"reduce.cuh\"\n" : "#include \"math.cuh\"\n";
-  if (std::any_of(schedules.begin(), schedules.end(),
-                  [](const Schedule& schedule) { return schedule.vector > 1; }))
+  if (request.product) text += "#include \"product.cuh\"\n";
+  text += analysis.stages() > 0 || analysis.combines() ? "#include \"reduce.cuh\"\n"
+                                                       : "#include \"math.cuh\"\n";
+  if (std::any_of(variants.begin(), variants.end(),
+                  [](const Variant& variant) { return variant.has_vectors; }))
     text += "#include \"vector.cuh\"\n";
   const std::vector<std::string> parameters = args.parameters();
-  for (std::size_t s = 0; s < schedules.size(); ++s) {
-    const auto& variant = *kernel.step.variants[s];
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const Variant& variant = variants[v];
+    auto result = std::make_unique<plan::fb::KernelVariantT>();
+    result->conditions = variant.conditions;
+    result->function = v == 0 ? request.name : fmt::format("{}_v{}", request.name, v);
+    result->grid = {exprs.intern(variant.blocks), exprs.intern(1), exprs.intern(1)};
+    result->block = variant.block;
+    result->schedule = variant.schedule;
+    result->shared_bytes = variant.shared_bytes;
+    result->cluster = static_cast<std::uint32_t>(variant.cluster);
+    result->overlaps = variant.overlaps;
     text += fmt::format("\n// schedule: {}\n", variant.schedule);
-    if (!schedules[s].conditions.empty())
-      text += fmt::format("// where {}\n", conditions_text(schedules[s], exprs));
+    if (!variant.conditions.empty())
+      text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs));
     text += fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
-                        schedules[s].threads(), signature(variant.function, parameters), bodies[s]);
+                        variant.threads, signature(result->function, parameters), variant.body);
+    kernel.step.variants.push_back(std::move(result));
   }
   kernel.source = std::move(text);
   kernel.step.args = args.kernel_args();

@@ -18,6 +18,9 @@ struct LoopIndex {
 };
 
 struct Layout {
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  static constexpr std::uint32_t kScratchValue = 8;  // bytes for each value of scratch
+
   const Schedule* schedule = nullptr;
   DimSet thread_dims = 0;               // fixed for a thread
   DimSet loop_dims = 0;                 // walked in the loop over a thread's vectors
@@ -29,9 +32,17 @@ struct Layout {
   std::string live_row;                 // holds in threads whose row exists; empty: always
   std::string leader;                   // holds in the thread that writes a row's values
   std::string reduce, reduce_sizes;     // "reduce_block" and ", 8"; empty: one thread has it all
+  std::string reduce_tail;              // further arguments of `reduce`: ", rank"
   std::size_t scratch = 0;              // shared values that each reduction needs
-  ir::Dim blocks;                       // size of the grid
-  std::vector<std::uint32_t> block;     // threads
+  std::uint32_t scratch_offset = 0;     // where they are in dynamic shared memory; 0: static
+  std::string pass_header;              // a loop around all behind the prologue; empty: none
+  std::vector<std::string> pass_lines;  // declares what the loop's passes differ in
+  std::vector<std::string> behind_preload;  // what loads are issued ahead of
+  std::vector<std::string> epilogue;        // behind everything
+  std::size_t product = kNone;       // the load whose value is a matrix product's, not memory's
+  std::string product_vector;        // arguments of Tile::sum for a vector of it
+  ir::Dim blocks;                    // size of the grid
+  std::vector<std::uint32_t> block;  // threads
 
   bool unrolled() const { return schedule->unroll > 1; }
   bool looped() const { return schedule->looped(); }

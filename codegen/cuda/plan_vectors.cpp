@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/schedule.h"
+#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
@@ -87,8 +88,7 @@ int longest_vector(const ProgramAnalysis& analysis, DimSet dim) {
   std::size_t widest = 0, narrowest = 16;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
-    if (!analysis.value(i).live ||
-        (instr.kind != InstrKind::Load && instr.kind != InstrKind::Store) ||
+    if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
         (analysis.access_dims(instr.access) & dim) == 0)
       continue;
     const std::size_t bytes = size_of(analysis.buffer_type(analysis.access(instr.access).buffer));
@@ -102,12 +102,12 @@ int longest_vector(const ProgramAnalysis& analysis, DimSet dim) {
 
 }  // namespace
 
-VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim) {
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most) {
   VectorPlan scalar;
   scalar.vector_access.assign(analysis.program().accesses.size(), false);
   if (dim < 0) return scalar;
   const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
-  for (int v = longest_vector(analysis, bit); v >= 2; v /= 2) {
+  for (int v = std::min(longest_vector(analysis, bit), most); v >= 2; v /= 2) {
     const VectorCheck check(analysis, dim, v);
     VectorPlan plan = scalar;
     plan.vector = v;
@@ -118,12 +118,12 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim) {
     bool stores_whole = true;
     for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
       const auto& instr = analysis.instr(i);
-      if (!analysis.value(i).live ||
-          (instr.kind != InstrKind::Load && instr.kind != InstrKind::Store) ||
+      if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
           (analysis.access_dims(instr.access) & bit) == 0)
         continue;
       std::vector<ir::Dim> sizes;
-      if (check.access(instr.access, sizes)) {
+      // Vectors are stored by plain stores only.
+      if (instr.kind != InstrKind::Scatter && check.access(instr.access, sizes)) {
         for (const ir::Dim& size : sizes) add_condition(size, required);
         plan.vector_access[instr.access] = true;
         ++whole;

@@ -36,7 +36,7 @@ struct Schedule {
   std::string to_string() const;
 };
 
-/// The longest vectors along `dim`, and which accesses then move whole vectors. Conditions are what
+/// The longest vectors (of at most `most` elements) along `dim`, and which accesses then move whole vectors. Conditions are what
 /// sizes must fulfil that are not known; nothing is required of constants that do not fit: then the
 /// vectors are shorter.
 struct VectorPlan {
@@ -45,7 +45,7 @@ struct VectorPlan {
   std::vector<bool> vector_access;
   std::vector<plan::fb::Condition> conditions;
 };
-VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim);
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8);
 
 /// True if a thread that holds its elements in registers keeps this one of them (the result of an
 /// operation) from the reduction stage that computes it to a later one that uses it.
@@ -69,6 +69,9 @@ bool can_schedule_column(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_column(const ProgramAnalysis& analysis);
 bool can_schedule_row(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_row(const ProgramAnalysis& analysis);
+// One thread a row, which takes its elements one after the other.
+bool can_schedule_ordered(const ProgramAnalysis& analysis);
+std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis);
 
 /// Picks the family: pointwise without reductions; columns where neighbouring rows, not
 /// neighbouring elements of a row, lie next to each other in memory; else rows.

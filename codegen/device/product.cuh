@@ -121,12 +121,16 @@ struct ProductTile {
     }
   }
 
-  /// Fills `shared` with the block's sums, to be read by sum(). `kEarly`: the kernel was launched
-  /// before the one in front has ended, and b does not depend on that.
+  SINTER_DEVICE static int count_steps(const Operands& x) {
+    return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
+  }
+
+  /// Starts the first copies. `kEarly`: the kernel was launched before the one in front has ended,
+  /// and b does not depend on that.
   template <bool kEarly>
-  SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
+  SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     T* stages = reinterpret_cast<T*>(shared);
-    const int steps = x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
+    const int steps = count_steps(x);
     if (kEarly) {
 #pragma unroll
       for (int s = 0; s < kStages - 1; ++s)
@@ -141,6 +145,12 @@ struct ProductTile {
       }
       commit_copies();
     }
+  }
+
+  /// Behind begin(): fills `shared` with the block's sums, to be read by sum().
+  SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
+    T* stages = reinterpret_cast<T*>(shared);
+    const int steps = count_steps(x);
     Sums sums = {};
     for (int s = 0; s < steps; ++s) {
       wait_for_groups<kStages - 2>();

@@ -36,15 +36,21 @@ std::string name_stem(const ir::Node& node) {
     if (std::find(words.begin(), words.end(), word) == words.end())
       words.push_back(std::move(word));
   };
-  if (node.body) {
-    const auto& nodes = node.body->nodes();
+  const auto add_all = [&](const ir::Graph& body, const auto& self) -> void {
+    const auto& nodes = body.nodes();
     // Views and casts name a kernel only where there is nothing else.
     const bool any = std::any_of(nodes.begin(), nodes.end(), names_kernel);
-    for (const ir::Node& part : nodes)
-      if (!any || names_kernel(part)) add(part);
-  } else {
+    for (const ir::Node& part : nodes) {
+      if (part.body)
+        self(*part.body, self);
+      else if (!any || names_kernel(part))
+        add(part);
+    }
+  };
+  if (node.body)
+    add_all(*node.body, add_all);
+  else
     add(node);
-  }
   std::string stem;
   for (const std::string& word : words) {
     if (!stem.empty() && stem.size() + 1 + word.size() > kLongest) break;

@@ -66,6 +66,10 @@ class Region {
     }
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       const ValueId value = body.outputs()[k];
+      if (const Node* node = body.producer(value); node && node->op->scatter()) {
+        scatter(*node, outputs[k]);
+        continue;
+      }
       const std::vector<Dim> index = output_index(value);
       const std::uint32_t result = eval(value, index, {});
       build_.store(outputs[k], linearize(index, body.type(value).shape), result);
@@ -102,7 +106,10 @@ class Region {
       case OpKind::kReduce: return reduce(*node, value, index);
       case OpKind::kView: return view(*node, value, index, guards);
       case OpKind::kIndexed:
-        if (node->op->name == "Gather") return gather(*node, index, guards);
+        if (node->op->take()) return take(*node, index, guards);
+        if (const auto* def = node->op->generate())
+          return build_.op(ScalarOp::kCast, compute_type(body_.type(value).dtype),
+                           {build_.index_value(def->value(node->attrs, index))});
         break;
       default: break;
     }
@@ -256,11 +263,9 @@ class Region {
 
   std::uint32_t view(const Node& node, ValueId value, const std::vector<Dim>& index,
                      const Guards& guards) {
-    std::vector<ir::TensorType> types;
-    for (const ValueId input : node.inputs) types.push_back(body_.type(input));
     const ir::ViewDef& def = node.op->view();
     std::vector<ir::ViewSource> sources =
-        def.map(node.attrs, types, body_.type(value), index, build_.ranges());
+        def.map(node.attrs, input_types(node), body_.type(value), index, build_.ranges());
     for (ir::ViewSource& source : sources)
       std::erase_if(source.guards, [&](const auto& guard) {
         const auto low = ir::lower_bound(guard.value, build_.ranges());
@@ -296,17 +301,69 @@ class Region {
     return result ? *result : build_.constant(type, fill);
   }
 
-  std::uint32_t gather(const Node& node, const std::vector<Dim>& index, const Guards& guards) {
-    const auto axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
+  std::uint32_t take(const Node& node, const std::vector<Dim>& index, const Guards& guards) {
+    const auto at =
+        data_index(node, node.op->take()->map(node.attrs, input_types(node), index), guards);
+    return with_context(describe(node), [&] { return eval(node.inputs[0], at, guards); });
+  }
+
+  /// The updates are evaluated before their places, as a load comes before a store.
+  void scatter(const Node& node, std::uint32_t buffer) {
+    const auto index =
+        matching_index(body_.type(node.inputs[1]).shape, space_.shape(), space_.index());
+    if (!index)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("{} in a region over {}: it needs a kernel of its own",
+                              describe(node), ir::to_string(space_.shape())));
+    const ir::ScatterDef& def = *node.op->scatter();
+    const std::uint32_t value = eval(node.inputs[1], *index, {});
+    const auto at = data_index(node, def.map(node.attrs, input_types(node), *index), {});
+    build_.scatter(buffer, linearize(at, body_.type(node.inputs[0]).shape), value,
+                   def.combine(node.attrs));
+  }
+
+  std::vector<ir::TensorType> input_types(const Node& node) const {
+    std::vector<ir::TensorType> types;
+    for (const ValueId input : node.inputs) types.push_back(body_.type(input));
+    return types;
+  }
+
+  /// Positions that follow from the loops become part of the address, others are gathered.
+  std::vector<Dim> data_index(const Node& node, const std::vector<ir::DataIndex>& map,
+                              const Guards& guards) {
     const ir::Shape& data = body_.type(node.inputs[0]).shape;
-    const std::size_t indices_rank = body_.type(node.inputs[1]).shape.size();
-    const auto at = index.begin() + static_cast<std::ptrdiff_t>(axis);
-    const auto behind = at + static_cast<std::ptrdiff_t>(indices_rank);
-    const std::uint32_t position = eval(node.inputs[1], {at, behind}, guards);
-    std::vector<Dim> data_index(index.begin(), at);
-    data_index.push_back(build_.gather(position, data[axis]));
-    data_index.insert(data_index.end(), behind, index.end());
-    return with_context(describe(node), [&] { return eval(node.inputs[0], data_index, guards); });
+    std::vector<Dim> result;
+    for (std::size_t d = 0; d < map.size(); ++d) {
+      if (map[d].input < 0) {
+        result.push_back(map[d].at[0]);
+        continue;
+      }
+      const ValueId input = node.inputs[static_cast<std::size_t>(map[d].input)];
+      if (const auto known = ir::index_of_value(body_, input, map[d].at, build_.ranges()))
+        if (const auto usable = usable_position(*known, data[d])) {
+          result.push_back(*usable);
+          continue;
+        }
+      result.push_back(build_.gather(eval(input, map[d].at, guards), data[d]));
+    }
+    return result;
+  }
+
+  /// `position` in a dimension of `extent` elements, if it is known to lie inside and is linear in
+  /// the loops, perhaps after a split of one.
+  std::optional<Dim> usable_position(Dim position, const Dim& extent) const {
+    if (position.is_constant() && position.value() < 0) position = position + extent;
+    const auto low = ir::lower_bound(position, build_.ranges());
+    if (!low || *low < 0 || !ir::proves_le(position, extent - Dim(1), build_.ranges()))
+      return std::nullopt;
+    const bool linear =
+        std::all_of(position.terms().begin(), position.terms().end(), [](const Dim::Term& term) {
+          return std::all_of(term.factors.begin(), term.factors.end(), [](const auto& atom) {
+            return atom->kind == ir::DimAtom::Kind::kSymbol || !uses_index(dim_of(*atom, {}));
+          });
+        });
+    if (!linear && !space_.find_split(position)) return std::nullopt;
+    return position;
   }
 
   /// The loops' index in the dimensions of output `value`.
@@ -360,7 +417,37 @@ class Region {
   std::optional<std::string> refusal_;
 };
 
+const Node* scatter_of(const Graph& body) {
+  for (const Node& node : body.nodes())
+    if (node.op->scatter()) return &node;
+  return nullptr;
+}
+
+/// Elements of the updates whose index differs in one of the result's dimensions do not meet: an
+/// index tensor that counts along it sends them apart. Which dimensions are not like that.
+std::vector<bool> ordered_dims(const Graph& body, const Node& node, const ExprTable& exprs) {
+  const ir::Shape& shape = body.type(node.inputs[1]).shape;
+  ir::Ranges ranges = exprs.ranges();
+  const std::vector<Dim> index = ir::index_symbols(shape, ranges);
+  std::vector<ir::TensorType> types;
+  for (const ValueId input : node.inputs) types.push_back(body.type(input));
+  std::vector<bool> ordered(shape.size(), true);
+  for (const ir::DataIndex& position : node.op->scatter()->map(node.attrs, types, index)) {
+    const auto known =
+        position.input < 0
+            ? std::optional(position.at[0])
+            : ir::index_of_value(body, node.inputs[static_cast<std::size_t>(position.input)],
+                                 position.at, ranges);
+    for (std::size_t d = 0; known && d < shape.size(); ++d)
+      if (*known == index[d]) ordered[d] = false;
+  }
+  return ordered;
+}
+
 LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
+  if (const Node* node = scatter_of(body))
+    return LoopSpace(body.type(node->inputs[1]).shape, ordered_dims(body, *node, exprs),
+                     exprs.ranges());
   for (const Node& node : body.nodes()) {
     if (node.op->kind != OpKind::kReduce) continue;
     const ir::Shape& shape = body.type(node.inputs[0]).shape;
@@ -370,13 +457,11 @@ LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
   return LoopSpace(shape, std::vector<bool>(shape.size(), false), exprs.ranges());
 }
 
-}  // namespace
-
-plan::fb::LoopProgramT lower_region(const Graph& body, std::span<const std::uint32_t> inputs,
-                                    std::span<const std::uint32_t> outputs, ExprTable& exprs) {
+plan::fb::LoopProgramT lower_over(const Graph& body, std::span<const std::uint32_t> inputs,
+                                  std::span<const std::uint32_t> outputs, ExprTable& exprs,
+                                  LoopSpace space) {
   if (inputs.size() != body.inputs().size() || outputs.size() != body.outputs().size())
     throw Error(ErrorCode::kInternal, "buffers do not match the body of a fused region");
-  LoopSpace space = space_of(body, exprs);
   // Every split removes a division; the bound only guards against expressions that never become
   // linear, which stay non-affine.
   constexpr int kMostSplits = 32;
@@ -389,6 +474,34 @@ plan::fb::LoopProgramT lower_region(const Graph& body, std::span<const std::uint
     }
     space.split(*wanted);
   }
+}
+
+}  // namespace
+
+ScatteredValues scattered_values(const Graph& body) {
+  const Node* node = scatter_of(body);
+  const auto& inputs = body.inputs();
+  const auto& outputs = body.outputs();
+  if (node) {
+    const auto data = std::find(inputs.begin(), inputs.end(), node->inputs[0]);
+    const auto result = std::find(outputs.begin(), outputs.end(), node->outputs[0]);
+    if (data != inputs.end() && result != outputs.end())
+      return {static_cast<std::size_t>(data - inputs.begin()),
+              static_cast<std::size_t>(result - outputs.begin())};
+  }
+  throw Error(ErrorCode::kUnsupported,
+              "a region that scatters must get its data from memory and store its result");
+}
+
+plan::fb::LoopProgramT lower_region(const Graph& body, std::span<const std::uint32_t> inputs,
+                                    std::span<const std::uint32_t> outputs, ExprTable& exprs) {
+  return lower_over(body, inputs, outputs, exprs, space_of(body, exprs));
+}
+
+plan::fb::LoopProgramT lower_region_over(const Graph& body, std::span<const std::uint32_t> inputs,
+                                         std::span<const std::uint32_t> outputs, ExprTable& exprs,
+                                         const ir::Shape& space, const std::vector<bool>& inner) {
+  return lower_over(body, inputs, outputs, exprs, LoopSpace(space, inner, exprs.ranges()));
 }
 
 }  // namespace sinter::codegen

@@ -3,6 +3,7 @@
 
 #include "runtime/binding.h"
 #include "runtime/cuda/cuda_executor.h"
+#include "runtime/plan/works.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/support.h"
 #include "tests/graphs/fake_driver.h"
@@ -53,9 +54,12 @@ TEST_P(Compile, GivesAPlanThatBinds) {
   driver.major = plan.data()->meta.architectures[0][3] - '0';
   driver.minor = plan.data()->meta.architectures[0][4] - '0';
   for (const auto& step : plan.data()->meta.steps)
-    if (const auto* kernel = step->work.AsKernelStep())
+    plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+      const auto* kernel = work.AsKernelStep();
+      if (!kernel) return;
       for (const auto& variant : kernel->variants)
         driver.kernels[variant->function] = {kernel->args.size(), [](const auto&, const auto&) {}};
+    });
   const auto executor = runtime::make_cuda_executor(
       {&driver.driver(), &testing::load_fake_cublaslt}, plan.data(), {});
   runtime::BoundShapeCache shapes(plan.data(), 8);

@@ -1,0 +1,250 @@
+// Matrix products: a block (or the blocks of a cluster) multiplies a tile, its sums wait in shared
+// memory, and the program's body runs over them like over rows of memory.
+#include <fmt/format.h>
+
+#include "codegen/cuda/layout_product.h"
+
+namespace sinter::codegen {
+
+using ir::Dim;
+using plan::fb::InstrKind;
+
+namespace {
+
+constexpr std::uint32_t kScratchAlignment = 16;
+
+/// The instruction that reads the product.
+std::size_t product_load(const ProgramAnalysis& analysis, std::uint32_t buffer) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (instr.kind == InstrKind::Load && analysis.access(instr.access).buffer == buffer) return i;
+  }
+  return Layout::kNone;
+}
+
+class ProductLayout {
+ public:
+  ProductLayout(const ProgramAnalysis& analysis, const ProductSchedule& schedule, Arguments& args)
+      : analysis_(analysis), s_(schedule), args_(args), product_(*analysis.request().product) {}
+
+  Layout make() {
+    layout_.schedule = &s_.body;
+    layout_.thread_dims = analysis_.outer_dims();
+    layout_.loop_dims = analysis_.inner_dims();
+    layout_.indices.resize(analysis_.rank());
+    layout_.product = product_load(analysis_, product_.product);
+    place();
+    multiply();
+    rows();
+    columns();
+    reductions();
+    layout_.blocks = tiles_m_ * tiles_n_ * Dim(s_.cluster());
+    for (const Dim& batch : product_.batch) layout_.blocks = layout_.blocks * batch;
+    layout_.block = {static_cast<std::uint32_t>(s_.threads()), 1, 1};
+    return std::move(layout_);
+  }
+
+ private:
+  void line(std::string text) { layout_.prologue.push_back(std::move(text)); }
+  std::string size(const Dim& dim) { return fmt::format("i32({})", args_.dim(dim)); }
+  bool divides(const Dim& dim, int by) const { return dim.is_constant() && dim.value() % by == 0; }
+
+  /// Which tile the block has.
+  void place() {
+    const auto& ranges = analysis_.exprs().ranges();
+    tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
+    tiles_n_ = ir::ceil_div(product_.n, s_.n * s_.across, ranges);
+    line(fmt::format("typedef ProductTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}> Tile;",
+                     storage_name(product_.type), s_.m, s_.n, s_.k, s_.warps_m, s_.warps_n,
+                     s_.warps_k, s_.stages, s_.splits, product_.rows_are_k, s_.vector_a,
+                     s_.vector_b));
+    line(fmt::format("static_assert(Tile::kSharedBytes == {}, \"what the launch reserves\");",
+                     s_.shared_bytes(product_.rows_are_k)));
+    line("SINTER_DYNAMIC_SHARED(shared);");
+    const int cluster = s_.cluster();
+    line(cluster > 1 ? fmt::format("const u32 rank = blockIdx.x % {};", cluster)
+                     : "const u32 rank = 0;");
+    std::string rest = "blockIdx.x";
+    if (cluster > 1) {
+      line(fmt::format("const u32 tile = blockIdx.x / {};", cluster));
+      rest = "tile";
+    }
+    std::string tile_n = "0";
+    if (tiles_n_ != Dim(1)) {
+      const std::string count = fmt::format("u32({})", args_.dim(tiles_n_));
+      line(fmt::format("const u32 tile_n = {} % {};", rest, count));
+      line(fmt::format("const u32 above = {} / {};", rest, count));
+      tile_n = "tile_n";
+      rest = "above";
+    }
+    std::string tile_m = rest;
+    if (!product_.batch.empty()) {
+      const std::string count = fmt::format("u32({})", args_.dim(tiles_m_));
+      line(fmt::format("const u32 tile_m = {} % {};", rest, count));
+      line(fmt::format("const u32 matrix = {} / {};", rest, count));
+      tile_m = "tile_m";
+      rest = "matrix";
+    }
+    for (std::size_t b = product_.batch.size(); b-- > 0;) {
+      if (b == 0) {
+        line(fmt::format("const u32 b0 = {};", rest));
+        continue;
+      }
+      const std::string count = fmt::format("u32({})", args_.dim(product_.batch[b]));
+      line(fmt::format("const u32 b{} = {} % {};", b, rest, count));
+      line(fmt::format("const u32 left{} = {} / {};", b, rest, count));
+      rest = fmt::format("left{}", b);
+    }
+    line(fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
+    line(s_.across > 1 ? fmt::format("const i32 first_column = i32({} * {} + rank / {}) * {};",
+                                     tile_n, s_.across, s_.splits, s_.n)
+                       : fmt::format("const i32 first_column = i32({}) * {};", tile_n, s_.n));
+  }
+
+  /// "a + 64 + i64(b0) * 128 + ...".
+  std::string start(std::uint32_t buffer, const ProductOperand& operand, const std::string& along,
+                    bool strided) {
+    std::string text = args_.buffer(buffer);
+    if (operand.offset != Dim(0)) text += " + " + args_.dim(operand.offset);
+    for (std::size_t b = 0; b < operand.batch_strides.size(); ++b)
+      if (operand.batch_strides[b] != Dim(0))
+        text += fmt::format(" + i64(b{}) * {}", b, args_.dim(operand.batch_strides[b]));
+    return strided ? fmt::format("{} + i64({}) * {}", text, along, args_.dim(operand.stride))
+                   : fmt::format("{} + {}", text, along);
+  }
+
+  void multiply() {
+    std::string begin = "0", end = size(product_.k);
+    if (s_.splits > 1) {
+      const auto& ranges = analysis_.exprs().ranges();
+      const Dim depth =
+          ir::ceil_div(ir::ceil_div(product_.k, s_.k, ranges), s_.splits, ranges) * Dim(s_.k);
+      line(fmt::format("const i32 begin = i32(rank % {}) * {};", s_.splits, size(depth)));
+      line(fmt::format("const i32 end = minimum(begin + {}, {});", size(depth), end));
+      begin = "begin";
+      end = "end";
+    }
+    line("Tile::Operands operands;");
+    line(
+        fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a, "first_row", true)));
+    line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
+    line(fmt::format("operands.b = {};",
+                     start(product_.b_buffer(), product_.b, "first_column", !product_.rows_are_k)));
+    line(fmt::format("operands.stride_b = {};", args_.dim(product_.b.stride)));
+    line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
+    line(fmt::format("operands.columns = {} - first_column;", size(product_.n)));
+    line(fmt::format("operands.begin = {};", begin));
+    line(fmt::format("operands.end = {};", end));
+    line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early));
+    layout_.behind_preload.push_back("Tile::multiply(shared, operands);");
+    line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
+    // Remote sums and scratch are read until here.
+    if (s_.cluster() > 1) layout_.epilogue.push_back("cluster_barrier();");
+  }
+
+  void rows() {
+    auto& lines = layout_.pass_lines;
+    const int at_once = s_.rows_at_once(), passes = s_.passes();
+    if (passes > 1)
+      layout_.pass_header = fmt::format("for (int pass = 0; pass < {}; ++pass)", passes);
+    std::string group = fmt::format("i32(threadIdx.x / {})", s_.lanes());
+    std::string base;
+    if (s_.splits > 1) base = fmt::format("i32(rank % {})", s_.splits);
+    if (passes > 1) base = base.empty() ? "pass" : fmt::format("(pass * {} + {})", s_.splits, base);
+    lines.push_back(base.empty()
+                        ? fmt::format("const i32 local = {};", group)
+                        : fmt::format("const i32 local = {} * {} + {};", base, at_once, group));
+    std::string live;
+    const auto require = [&](const std::string& condition) {
+      live += (live.empty() ? "" : " && ") + condition;
+    };
+    if (s_.threads() % s_.lanes() != 0) require(fmt::format("{} < {}", group, at_once));
+    if (passes * s_.splits * at_once != s_.m) require(fmt::format("local < {}", s_.m));
+    if (!divides(product_.m, s_.m))
+      require(fmt::format("first_row + local < {}", size(product_.m)));
+    const Dim count = analysis_.size_of_dims(layout_.thread_dims);
+    const bool wide = needs_wide(analysis_, count);
+    const char* type = wide ? "u64" : "u32";
+    std::string row = fmt::format("{}(first_row + local)", type);
+    if (product_.row_step != Dim(1))
+      row += fmt::format(" * {}({})", type, args_.dim(product_.row_step));
+    for (std::size_t b = 0; b < product_.batch.size(); ++b)
+      row += fmt::format(" + {0}(b{1}) * {0}({2})", type, b, args_.dim(product_.batch_rows[b]));
+    if (live.empty()) {
+      lines.push_back("const i32 at = local;");
+      lines.push_back(fmt::format("const {} row = {};", type, row));
+    } else {
+      // Threads without a row follow another one, for shuffles and barriers, and write nothing.
+      lines.push_back(fmt::format("const bool live = {};", live));
+      lines.push_back("const i32 at = live ? local : 0;");
+      lines.push_back(fmt::format("const {} row = live ? {} : 0;", type, row));
+      layout_.live_row = "live";
+    }
+    if (layout_.thread_dims != 0)
+      split_index(analysis_, args_, layout_.thread_dims, "row", wide, layout_, lines);
+    layout_.leader = "lane == 0 && first_column == 0";
+  }
+
+  void columns() {
+    const int vector = s_.body.vector, across = s_.n / vector;
+    auto& lines = layout_.loop_lines;
+    if (layout_.unrolled())
+      layout_.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s_.body.unroll);
+    lines.push_back(layout_.unrolled() ? fmt::format("const u32 slot = lane + k * {};", s_.lanes())
+                                       : "const u32 slot = lane;");
+    lines.push_back(fmt::format("const u32 e = u32(first_column) / {} + slot;", vector));
+    if (s_.lanes() * s_.body.unroll != across) layout_.predicate = fmt::format("slot < {}", across);
+    if (!divides(product_.n, s_.n * s_.across)) {
+      const Dim vectors = count_vectors(analysis_, s_.body, layout_.loop_dims);
+      layout_.predicate +=
+          fmt::format("{}e < u32({})", layout_.predicate.empty() ? "" : " && ", args_.dim(vectors));
+    }
+    split_index(analysis_, args_, layout_.loop_dims, "e", false, layout_, lines);
+    layout_.product_vector = fmt::format("shared, at, slot * {}, rank", vector);
+  }
+
+  void reductions() {
+    if (analysis_.stages() == 0) return;
+    if (s_.across == 1) {
+      if (s_.lanes() > 1) layout_.reduce = "reduce_lanes";
+      layout_.reduce_sizes = fmt::format(", {}", s_.lanes());
+      return;
+    }
+    layout_.reduce = "reduce_tile_row";
+    layout_.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.across, s_.splits);
+    layout_.reduce_tail = ", rank";
+    layout_.scratch = static_cast<std::size_t>(s_.rows_at_once());
+    layout_.scratch_offset =
+        static_cast<std::uint32_t>(s_.shared_bytes(product_.rows_are_k) + kScratchAlignment - 1) /
+        kScratchAlignment * kScratchAlignment;
+  }
+
+  const ProgramAnalysis& analysis_;
+  const ProductSchedule& s_;
+  Arguments& args_;
+  const ProductProgram& product_;
+  Layout layout_;
+  Dim tiles_m_, tiles_n_;
+};
+
+}  // namespace
+
+Layout layout_product(const ProgramAnalysis& analysis, const ProductSchedule& schedule,
+                      Arguments& args) {
+  return ProductLayout(analysis, schedule, args).make();
+}
+
+std::uint32_t product_shared_bytes(const ProgramAnalysis& analysis,
+                                   const ProductSchedule& schedule) {
+  const ProductProgram& product = *analysis.request().product;
+  auto bytes = static_cast<std::uint32_t>(schedule.shared_bytes(product.rows_are_k));
+  if (schedule.across == 1) return bytes;
+  bytes = (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+  std::uint32_t reductions = 0;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    reductions += analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce;
+  return bytes +
+         reductions * static_cast<std::uint32_t>(schedule.rows_at_once()) * Layout::kScratchValue;
+}
+
+}  // namespace sinter::codegen

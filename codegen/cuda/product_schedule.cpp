@@ -1,0 +1,292 @@
+#include "codegen/cuda/product_schedule.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::codegen {
+
+using ir::Dim;
+
+namespace {
+
+constexpr int kMostCluster = 16, kPortableCluster = 8;
+constexpr int kMostSharedBytes = 224 * 1024;
+// Beyond so many operations the library's own pipelines (wgmma) are ahead of mma.sync by more than
+// an epilogue can win back.
+constexpr double kMostFlops = 8e9;
+
+struct Tile {
+  int m, n, k, warps_m, warps_n, warps_k, stages;
+};
+// Small tiles spread few rows over all multiprocessors and keep a whole k in flight; large ones
+// read operands less often.
+constexpr Tile kTiles[] = {
+    {16, 16, 128, 1, 1, 4, 4}, {16, 32, 128, 1, 1, 4, 4}, {16, 64, 128, 1, 2, 2, 4},
+    {16, 128, 64, 1, 4, 1, 4}, {32, 32, 128, 1, 1, 4, 3}, {32, 32, 64, 2, 2, 1, 4},
+    {32, 64, 64, 1, 2, 2, 4},  {32, 128, 64, 1, 4, 1, 4}, {64, 32, 64, 2, 1, 2, 4},
+    {64, 64, 64, 2, 2, 1, 4},  {64, 128, 64, 2, 2, 1, 3}, {128, 64, 64, 2, 2, 1, 3},
+    {128, 128, 32, 2, 2, 1, 4}};
+constexpr int kSplits[] = {1, 2, 4, 8};
+/// Rows of a tile and columns that a block holds of whole rows, where rows are reduced.
+constexpr int kNormRows[] = {16, 32};
+constexpr int kNormAcross[] = {1, 2, 3, 4, 6, 8, 12, 16};
+
+std::optional<std::int64_t> upper(const ProgramAnalysis& analysis, const Dim& dim) {
+  if (dim.is_constant()) return dim.value();
+  return ir::upper_bound(dim, analysis.exprs().ranges());
+}
+
+std::int64_t typical(const ProgramAnalysis& analysis, const Dim& dim) {
+  constexpr std::int64_t kTypical = 512;
+  if (dim.is_constant()) return dim.value();
+  return std::min(upper(analysis, dim).value_or(kTypical), kTypical);
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+int largest_power(int value) {
+  int power = 1;
+  while (power * 2 <= value) power *= 2;
+  return power;
+}
+
+/// The longest copies along rows of an operand, and what sizes must fulfil for that.
+int copy_vector(const ProgramAnalysis& analysis, const ProductOperand& operand, const Dim& length,
+                std::vector<plan::fb::Condition>& conditions) {
+  std::vector<Dim> sizes = {operand.offset, operand.stride, length};
+  sizes.insert(sizes.end(), operand.batch_strides.begin(), operand.batch_strides.end());
+  int vector = 8;
+  for (const Dim& size : sizes)
+    while (vector > 1 && size.is_constant() && size.value() % vector != 0) vector /= 2;
+  for (const Dim& size : sizes)
+    if (!ir::is_multiple_of(size, vector))
+      conditions.emplace_back(analysis.exprs().intern(size), static_cast<std::uint64_t>(vector),
+                              INT64_MAX);
+  return vector;
+}
+
+/// Vectors and lanes of the epilogue for a tile; false if none do.
+bool plan_body(const ProgramAnalysis& analysis, ProductSchedule& schedule) {
+  const bool reduces = analysis.stages() > 0;
+  const int threads = schedule.threads() * schedule.splits;
+  // As many threads as there are, several elements each.
+  const int share = std::max(schedule.m * schedule.n / threads, 1);
+  int most = std::min(8, largest_power(std::max(share, 2)));
+  while (schedule.n % most != 0) most /= 2;
+  const int dim = analysis.last_dim(analysis.inner_dims());
+  const VectorPlan vectors = plan_vectors(analysis, dim, most);
+  Schedule& body = schedule.body;
+  body = {};
+  body.vector = vectors.vector;
+  body.vector_dim = vectors.vector > 1 ? vectors.dim : -1;
+  body.vector_access = vectors.vector_access;
+  const int across = schedule.n / body.vector;
+  int lanes = std::min(across, schedule.threads());
+  if (reduces) {
+    // Rows once only: a reduction's scratch is written once.
+    lanes = std::min({32, largest_power(threads / schedule.m), 2 * largest_power(across)});
+    if (lanes < 1 || threads < schedule.m) return false;
+  } else if (schedule.threads() % lanes != 0) {
+    lanes = largest_power(lanes);
+  }
+  body.threads_x = lanes;
+  body.unroll = static_cast<int>(ceil_div(across, lanes));
+  schedule.conditions.insert(schedule.conditions.end(), vectors.conditions.begin(),
+                             vectors.conditions.end());
+  constexpr int kMostElements = 64;  // of a thread, in registers
+  return body.unroll * body.vector <= kMostElements && (!reduces || schedule.passes() == 1);
+}
+
+/// Completes a schedule; false if the program does not fit it.
+bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
+              ProductSchedule& schedule) {
+  schedule.conditions.clear();
+  schedule.vector_a = copy_vector(analysis, product.a, product.k, schedule.conditions);
+  schedule.vector_b = copy_vector(analysis, product.b, product.rows_are_k ? product.n : product.k,
+                                  schedule.conditions);
+  const bool tiles_fit = schedule.m % (16 * schedule.warps_m) == 0 &&
+                         schedule.n % (8 * schedule.warps_n) == 0 &&
+                         schedule.k % (16 * schedule.warps_k) == 0 && schedule.stages >= 2 &&
+                         schedule.threads() <= 1024;
+  if (!tiles_fit || schedule.cluster() > kMostCluster ||
+      schedule.shared_bytes(product.rows_are_k) > kMostSharedBytes)
+    return false;
+  if (analysis.stages() > 0) {
+    const auto columns = upper(analysis, product.n);
+    if (!columns || *columns > schedule.n * schedule.across) return false;
+  } else if (schedule.across != 1) {
+    return false;
+  }
+  return plan_body(analysis, schedule);
+}
+
+/// Estimated nanoseconds for `m` rows on an H100: what a block waits for, what its multiprocessor
+/// loads and multiplies, and what blocks cost each other. Only the order of schedules matters.
+double estimate(const ProgramAnalysis& analysis, const ProductProgram& product,
+                const ProductSchedule& s, std::int64_t m) {
+  constexpr double kProcessors = 132, kSharedOfProcessor = 227.0 * 1024;
+  constexpr double kLatency = 700, kBytesPerNs = 42, kFlopsPerNs = 3500;
+  constexpr double kStep = 35, kBarrier = 250;
+  const double n = static_cast<double>(typical(analysis, product.n));
+  const double k = static_cast<double>(typical(analysis, product.k));
+  double tiles = static_cast<double>(ceil_div(m, s.m)) *
+                 std::max(1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(n), s.n)));
+  for (const Dim& batch : product.batch) tiles *= static_cast<double>(typical(analysis, batch));
+  const double blocks = tiles * s.splits;
+  const double resident =
+      std::max(1.0, std::min(std::min(kSharedOfProcessor / s.shared_bytes(product.rows_are_k),
+                                      2048.0 / s.threads()),
+                             blocks / kProcessors));
+  const double waves = std::max(
+      1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
+                                        static_cast<std::int64_t>(kProcessors * resident))));
+  const double depth =
+      static_cast<double>(ceil_div(ceil_div(static_cast<std::int64_t>(k), s.k), s.splits)) * s.k;
+  const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
+  const double work = std::max(bytes / kBytesPerNs, flops / kFlopsPerNs) * resident;
+  const double sums = s.m * s.n * 4.0 * (s.warps_k + s.splits) / s.splits / kBytesPerNs / 4;
+  double time = waves * (kLatency + work + depth / s.k * kStep + sums * resident);
+  if (s.cluster() > 1) time += kBarrier * (1 + 0.2 * s.cluster());
+  if (s.cluster() > kPortableCluster) time += kBarrier;
+  time += analysis.stages() * (s.across > 1 ? kBarrier : 20);
+  return time;
+}
+
+std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
+                                        const ProductProgram& product) {
+  std::vector<ProductSchedule> all;
+  const auto add = [&](const Tile& tile, int splits, int across) {
+    ProductSchedule s;
+    s.m = tile.m, s.n = tile.n, s.k = tile.k;
+    s.warps_m = tile.warps_m, s.warps_n = tile.warps_n, s.warps_k = tile.warps_k;
+    s.stages = tile.stages;
+    s.splits = splits;
+    s.across = across;
+    const auto depth = upper(analysis, product.k);
+    if (splits > 1 && depth && ceil_div(*depth, tile.k) < splits) return;
+    if (complete(analysis, product, s)) all.push_back(std::move(s));
+  };
+  if (analysis.stages() == 0) {
+    for (const Tile& tile : kTiles)
+      for (const int splits : kSplits) add(tile, splits, 1);
+    return all;
+  }
+  const auto columns = upper(analysis, product.n);
+  for (const int rows : kNormRows) {
+    for (const int across : kNormAcross) {
+      if (!columns) break;
+      const int n = static_cast<int>(ceil_div(ceil_div(*columns, across), 8) * 8);
+      for (const int splits : kSplits) {
+        add({rows, n, 128, 1, 1, 4, 3}, splits, across);
+        if (n % 16 == 0) add({rows, n, 128, 1, 2, 2, 3}, splits, across);
+        if (n % 32 == 0) add({rows, n, 64, 1, 4, 1, 4}, splits, across);
+      }
+    }
+  }
+  return all;
+}
+
+ProductSchedule parse(const std::string& text) {
+  ProductSchedule s;
+  if (std::sscanf(text.c_str(), "product %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
+                  &s.m, &s.n, &s.k, &s.warps_m, &s.warps_n, &s.warps_k, &s.stages, &s.splits,
+                  &s.across) != 9)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is no schedule of a product: it has the form 'product 64x32x64 "
+                            "warps=2x2x1 stages=4 splits=1 across=1'",
+                            text));
+  for (const int value :
+       {s.m, s.n, s.k, s.warps_m, s.warps_n, s.warps_k, s.stages, s.splits, s.across})
+    if (value < 1 || value > 4096)
+      throw Error(ErrorCode::kUsage, fmt::format("{} in the schedule '{}'", value, text));
+  return s;
+}
+
+}  // namespace
+
+int ProductSchedule::shared_bytes(bool rows_are_k) const {
+  const auto odd_units = [](int elements) { return (elements / 8 | 1) * 8; };
+  const int rows_b = rows_are_k ? k : n, columns_b = rows_are_k ? n : k;
+  const int stage = m * odd_units(k) + rows_b * odd_units(columns_b);
+  return std::max(stages * stage * 2, warps_k * m * (n + 8) * 4);
+}
+
+std::string ProductSchedule::to_string() const {
+  return fmt::format(
+      "product {}x{}x{} warps={}x{}x{} stages={} splits={} across={} copies={},{} vector={} "
+      "lanes={} unroll={}{}",
+      m, n, k, warps_m, warps_n, warps_k, stages, splits, across, vector_a, vector_b, body.vector,
+      lanes(), body.unroll, early ? " early" : "");
+}
+
+std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs) {
+  Dim flops = Dim(2) * product.m * product.n * product.k;
+  for (const Dim& batch : product.batch) flops = flops * batch;
+  const auto limit = static_cast<std::int64_t>(kMostFlops);
+  if (flops.is_constant() && flops.value() <= limit) return {};
+  return {plan::fb::Condition(exprs.intern(flops), 1, limit)};
+}
+
+bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram& product,
+                          std::string& reason) {
+  if (!candidates(analysis, product).empty()) return true;
+  reason = analysis.stages() > 0
+               ? fmt::format("rows of {} elements do not fit a cluster", product.n.to_string())
+               : std::string("no tile takes the product");
+  return false;
+}
+
+std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
+                                             const ProductProgram& product,
+                                             const std::string& forced) {
+  if (!forced.empty()) {
+    ProductSchedule schedule = parse(forced);
+    if (!complete(analysis, product, schedule))
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("the schedule '{}' does not take kernel '{}'", forced,
+                              analysis.request().name));
+    return {std::move(schedule)};
+  }
+  const std::vector<ProductSchedule> all = candidates(analysis, product);
+  if (all.empty())
+    throw Error(ErrorCode::kUnsupported, fmt::format("no schedule takes the product of kernel '{}'",
+                                                     analysis.request().name));
+  constexpr std::int64_t kRows[] = {64, 512, 4096};
+  const auto most = upper(analysis, product.m);
+  std::vector<ProductSchedule> chosen;
+  for (const std::int64_t rows : kRows) {
+    const bool last = (most && *most <= rows) || rows == 4096;
+    const std::int64_t m = most ? std::min(*most, rows) : rows;
+    const auto best = std::min_element(
+        all.begin(), all.end(), [&](const ProductSchedule& x, const ProductSchedule& y) {
+          return estimate(analysis, product, x, m) < estimate(analysis, product, y, m);
+        });
+    ProductSchedule schedule = *best;
+    if (!chosen.empty() && chosen.back().to_string() == schedule.to_string()) chosen.pop_back();
+    if (!last) schedule.conditions.emplace_back(analysis.exprs().intern(product.m), 1, rows);
+    chosen.push_back(std::move(schedule));
+    if (last) break;
+  }
+  // Without clusters, for GPUs that have none.
+  const bool all_clusters = chosen.back().cluster() > 1;
+  if (all_clusters) {
+    const ProductSchedule* plain = nullptr;
+    const std::int64_t m = std::min(most.value_or(kRows[1]), kRows[1]);
+    for (const ProductSchedule& s : all)
+      if (s.cluster() == 1 &&
+          (!plain || estimate(analysis, product, s, m) < estimate(analysis, product, *plain, m)))
+        plain = &s;
+    if (plain) chosen.push_back(*plain);
+  }
+  return chosen;
+}
+
+std::vector<ProductSchedule> all_product_schedules(const ProgramAnalysis& analysis,
+                                                   const ProductProgram& product) {
+  return candidates(analysis, product);
+}
+
+}  // namespace sinter::codegen

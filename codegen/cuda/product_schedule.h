@@ -1,0 +1,55 @@
+// Schedules of matrix products: tiles, warps, blocks that share a tile.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/schedule.h"
+#include "codegen/lowering/product_lowering.h"
+
+namespace sinter::codegen {
+
+/// The integers of one product kernel; see ProductTile in codegen/device/product.cuh.
+struct ProductSchedule {
+  int m = 64, n = 32, k = 64;  // of a tile and of a step
+  int warps_m = 2, warps_n = 2, warps_k = 1;
+  int stages = 4;
+  int splits = 1;                  // blocks of a cluster that share a tile's k
+  int across = 1;                  // tiles of a cluster that make up whole rows, for reductions
+  int vector_a = 8, vector_b = 8;  // elements of a copy
+  bool early = false;              // b is copied before the step in front has ended
+  Schedule body;                   // what a thread of the epilogue does: vector, unroll, lanes
+  std::vector<plan::fb::Condition> conditions;
+
+  int threads() const { return 32 * warps_m * warps_n * warps_k; }
+  int cluster() const { return splits * across; }
+  int lanes() const { return body.threads_x; }              // threads that share a tile's row
+  int rows_at_once() const { return threads() / lanes(); }  // of a block
+  int passes() const { return (m + rows_at_once() * splits - 1) / (rows_at_once() * splits); }
+  /// Dynamic shared memory, without what reductions need: ProductTile::kSharedBytes.
+  int shared_bytes(bool rows_are_k) const;
+  /// "product 64x32x64 warps=2x2x1 stages=4 splits=2 across=1 copies=8,8 vector=4 lanes=8
+  /// unroll=1".
+  std::string to_string() const;
+};
+
+/// Which sizes a product kernel is for: an upper bound on the work, above which the library is
+/// better without trying.
+std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs);
+
+/// True if some schedule takes the program; else `reason` says why not.
+bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram& product,
+                          std::string& reason);
+
+/// The schedules to emit, in the order in which their conditions are tried: for rising numbers of
+/// rows the one with the least estimated time. `forced`, if not empty, is the one schedule to use,
+/// in the form of to_string() up to "across". Throws Error(kUnsupported) if nothing fits.
+std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
+                                             const ProductProgram& product,
+                                             const std::string& forced = {});
+
+/// Schedules that take the product, for measuring: every tile with every number of splits.
+std::vector<ProductSchedule> all_product_schedules(const ProgramAnalysis& analysis,
+                                                   const ProductProgram& product);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,66 @@
+// Matrix products with what follows them: for a kernel of our own and for a library.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/lowering/expr_table.h"
+#include "ir/graph.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::codegen {
+
+/// An operand of a product: element (row, k) or (k, column) of batch (i, j, ..) is at
+/// offset + row * stride + k + sum batch_strides * batch index, in elements; or for a right operand
+/// whose rows are k at offset + k * stride + column + ...
+struct ProductOperand {
+  ir::Dim offset, stride;
+  std::vector<ir::Dim> batch_strides;
+};
+
+/// A product of a[m, k] and b[k, n], batched, and a loop program over its elements that reads it as
+/// buffer number `product`, which is no memory. The row loops of the program count m and the batch,
+/// its element loops n; row m of batch (i, j, ..) is the program's row
+/// m * row_step + sum batch_rows * batch index.
+struct ProductProgram {
+  plan::fb::LoopProgramT program;  // its last two buffers are a and b
+  std::uint32_t product = 0;       // position in program.buffers
+  DType type = DType::kFloat16;    // of a, b and the product's value in the graph
+  ir::Dim m, n, k;
+  std::vector<ir::Dim> batch;
+  ProductOperand a, b;
+  bool rows_are_k = true;  // b[k][n] with n contiguous; else b[n][k]
+  ir::Dim row_step;
+  std::vector<ir::Dim> batch_rows;
+
+  std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
+  std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
+};
+
+/// Everything about the product but buffers and program, for sharing kernels.
+std::string print_product(const ProductProgram& product);
+
+/// The nodes of a region of family "product": a Fused node of family "matmul", and maybe one of
+/// another family that reads its result, perhaps reshaped.
+struct ProductBody {
+  const ir::Node* matmul = nullptr;
+  const ir::Node* rest = nullptr;  // null: the product is all
+};
+/// Throws Error(kInternal) if the body is not of that form.
+ProductBody product_body(const ir::Graph& body);
+
+/// Number of a buffer that a ProductProgram uses for its product.
+inline constexpr std::uint32_t kProductBuffer = 0xffffffffu;
+
+/// The product with everything that follows it in `body`, or with what its matmul holds alone
+/// (`with_rest` false: `outputs` is then the one buffer of the matmul's result). Nothing, with the
+/// reason in `refusal`, where no such kernel can be made.
+std::optional<ProductProgram> lower_product(const ir::Graph& body, bool with_rest,
+                                            std::span<const std::uint32_t> inputs,
+                                            std::span<const std::uint32_t> outputs,
+                                            ExprTable& exprs, std::string& refusal);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,95 @@
+#include "codegen/product_step.h"
+
+#include <algorithm>
+
+#include <sinter/error.h>
+
+#include "codegen/lowering/library_lowering.h"
+#include "codegen/lowering/loop_lowering.h"
+
+namespace sinter::codegen {
+
+using ir::Graph;
+using ir::Node;
+using ir::ValueId;
+
+namespace {
+
+/// What reshapes in `body` lead back to.
+ValueId root_of(const Graph& body, ValueId value) {
+  for (;;) {
+    const Node* node = body.producer(value);
+    if (!node || node->op->name != "Reshape") return value;
+    value = node->inputs[0];
+  }
+}
+
+}  // namespace
+
+ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
+                         std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
+                         bool tf32)
+    : body_(*node.body),
+      nodes_(product_body(*node.body)),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      buffers_(buffers),
+      exprs_(exprs) {
+  const ValueId result = nodes_.matmul->outputs[0];
+  const auto output_of = [&](ValueId value) -> std::optional<std::uint32_t> {
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      if (root_of(body_, body_.outputs()[i]) == value) return outputs_[i];
+    return std::nullopt;
+  };
+  const auto own = output_of(result);
+  is_scratch_ = !own;
+  between_ = own ? *own : buffers_.scratch(body_.type(result));
+  const auto buffer_of = [&](ValueId value) {
+    value = root_of(body_, value);
+    if (value == result) return between_;
+    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), value);
+    if (at == body_.inputs().end())
+      throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
+    return inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
+  };
+  std::vector<std::uint32_t> reads;
+  for (const ValueId input : nodes_.matmul->inputs) reads.push_back(buffer_of(input));
+  const std::uint32_t writes[] = {between_};
+  library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, tf32);
+  if (!nodes_.rest) return;
+  std::vector<std::uint32_t> rest_reads, rest_writes;
+  for (const ValueId input : nodes_.rest->inputs) rest_reads.push_back(buffer_of(input));
+  for (const ValueId output : nodes_.rest->outputs) {
+    const auto buffer = output_of(output);
+    if (!buffer)
+      throw Error(ErrorCode::kInternal, "a product's region computes what nothing reads");
+    rest_writes.push_back(*buffer);
+  }
+  rest_ = lower_region(*nodes_.rest->body, rest_reads, rest_writes, exprs_);
+}
+
+bool ProductStep::reduces() const {
+  return rest_ && std::any_of(rest_->instrs.begin(), rest_->instrs.end(), [](const auto& instr) {
+           return instr->kind == plan::fb::InstrKind::Reduce;
+         });
+}
+
+std::optional<ProductProgram> ProductStep::kernel(bool with_rest, std::string& refusal) const {
+  const std::vector<std::uint32_t> between = {between_};
+  return lower_product(body_, with_rest, inputs_, with_rest ? outputs_ : between, exprs_, refusal);
+}
+
+StepWork ProductStep::work() const {
+  const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
+  StepWork work = work_of(library_, exprs_, size);
+  if (!rest_) return work;
+  const StepWork rest = work_of(*rest_, exprs_, size);
+  const ir::Dim passed = buffers_.size(between_).bytes;
+  work.bytes_read = work.bytes_read + rest.bytes_read - passed;
+  work.bytes_written =
+      work.bytes_written + rest.bytes_written - (is_scratch_ ? passed : ir::Dim(0));
+  work.flops = work.flops + rest.flops;
+  return work;
+}
+
+}  // namespace sinter::codegen

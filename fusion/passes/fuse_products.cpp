@@ -1,0 +1,217 @@
+// Products with the kernel that reads their result. Which of the ways to do such a step is taken
+// (one kernel of our own, or the library's product and then the other kernel) is decided for each
+// shape when a plan is bound; here only what belongs together is brought together.
+#include <algorithm>
+#include <set>
+
+#include "fusion/passes/passes.h"
+#include "fusion/regions/rebuild.h"
+#include "fusion/regions/region.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::OpKind;
+using ir::ValueId;
+
+bool is_family(const Node& node, std::string_view family) {
+  return node.op->kind == OpKind::kFused && node.attrs.get_string("family") == family;
+}
+
+/// A kernel that reads a product, perhaps through reshapes.
+struct Reader {
+  NodeId node;
+  std::vector<NodeId> reshapes;
+  ValueId read;  // what it reads: the product, or the last reshape of it
+};
+
+/// Whether the body of a kernel can follow a product element by element: it needs, for each step
+/// over the elements of input `product`, that one element of it alone.
+Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns) {
+  const ir::Shape& space = body.type(product).shape;
+  std::vector<std::int64_t> axes;
+  for (const Node& node : body.nodes())
+    if (node.op->kind == OpKind::kReduce) axes = node.attrs.get_ints("axes");
+  if (!axes.empty()) {
+    if (axes != std::vector<std::int64_t>{static_cast<std::int64_t>(space.size()) - 1} ||
+        space.back() != columns)
+      return {false, "it reduces other elements than the rows of the product"};
+    if (!columns.is_constant())
+      return {false, "it reduces rows whose length is not known: they may not fit a kernel"};
+  }
+  const std::vector<bool> stored(body.values().size(), false);
+  Region region(body, space, axes, stored);
+  for (ValueId output : body.outputs()) {
+    const Node* node = body.producer(output);
+    // The result is stored through what follows it.
+    while (node && (node->op->name == "Transpose" || node->op->name == "Reshape")) {
+      output = node->inputs[0];
+      node = body.producer(output);
+    }
+    if (!node) return {false, "it stores what it reads"};
+    if (Verdict v = region.add_result(body.value(output).producer); !v.ok) return v;
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (ValueId leaf : region.leaves()) {
+      const NodeId producer = body.value(leaf).producer;
+      if (!producer.valid() || region.demands().at(leaf).whole) continue;
+      if (Verdict v = region.add_producer(producer, false); !v.ok) return v;
+      changed = true;
+      break;
+    }
+  }
+  const auto demand = region.demands().find(product);
+  const auto step = region.step_index(space);
+  if (demand == region.demands().end() || !step) return {false, "it does not read the product"};
+  if (demand->second.whole || demand->second.guarded || demand->second.indices.size() != 1 ||
+      demand->second.indices[0] != *step)
+    return {false, "it reads other elements of the product than the one at hand"};
+  return {true, ""};
+}
+
+class ProductFuser {
+ public:
+  ProductFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
+
+  Graph run() {
+    std::vector<Piece> pieces;
+    for (const Node& node : graph_.nodes())
+      if (is_family(node, "matmul") && is_ours(node)) pieces.push_back(piece(node));
+    return rebuild(graph_, pieces);
+  }
+
+ private:
+  /// Tensor cores multiply 16-bit floats; everything else is the library's.
+  static bool is_ours(const Node& node) {
+    return std::all_of(node.body->nodes().begin(), node.body->nodes().end(), [&](const Node& part) {
+      if (part.op->name != "MatMul") return true;
+      const DType type = node.body->type(part.outputs[0]).dtype;
+      return (type == DType::kFloat16 || type == DType::kBFloat16) &&
+             node.body->type(part.inputs[0]).dtype == type;
+    });
+  }
+
+  Piece piece(const Node& matmul) {
+    const ValueId result = matmul.outputs[0];
+    BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
+    body.copy(matmul);
+    std::vector<ValueId> writes;
+    const std::optional<Reader> reader = choose_reader(matmul);
+    if (!reader || escapes(result, *reader)) writes.push_back(result);
+    if (reader) {
+      taken_.insert(reader->node);
+      for (NodeId reshape : reader->reshapes) body.copy(graph_.node(reshape));
+      const Node& rest = graph_.node(reader->node);
+      body.copy(rest);
+      writes.insert(writes.end(), rest.outputs.begin(), rest.outputs.end());
+    }
+    std::vector<ValueId> stored;
+    for (ValueId value : writes) stored.push_back(body.import(value));
+    return body_piece("product", body, stored, writes);
+  }
+
+  std::optional<Reader> choose_reader(const Node& matmul) {
+    for (const Reader& reader : readers(matmul.outputs[0], {})) {
+      const Node& node = graph_.node(reader.node);
+      const Verdict verdict = may_follow(matmul, reader);
+      context_.decisions.push_back({describe(matmul), describe(node), verdict.ok,
+                                    verdict.ok
+                                        ? "fused: one step, in one kernel where that is faster"
+                                        : "no: " + verdict.reason});
+      if (verdict.ok) return reader;
+    }
+    return std::nullopt;
+  }
+
+  std::vector<Reader> readers(ValueId value, const std::vector<NodeId>& reshapes) const {
+    std::vector<Reader> result;
+    for (NodeId user : graph_.users(value)) {
+      const Node& node = graph_.node(user);
+      if (node.op->name == "Reshape") {
+        std::vector<NodeId> longer = reshapes;
+        longer.push_back(user);
+        for (Reader& reader : readers(node.outputs[0], longer)) result.push_back(std::move(reader));
+      } else if (is_family(node, "pointwise") || is_family(node, "reduction")) {
+        result.push_back({user, reshapes, value});
+      }
+    }
+    return result;
+  }
+
+  Verdict may_follow(const Node& matmul, const Reader& reader) const {
+    const Node& node = graph_.node(reader.node);
+    if (taken_.count(reader.node) != 0)
+      return {false, "'" + describe(node) + "' already follows another product"};
+    for (const Node& part : matmul.body->nodes())
+      if (part.op->name == "Transpose" && matmul.body->producer(matmul.body->outputs()[0]) == &part)
+        return {false, "the product is stored through a transpose"};
+    const auto read = std::count(node.inputs.begin(), node.inputs.end(), reader.read);
+    if (read != 1 || !reads_nothing_else(matmul.outputs[0], reader))
+      return {false, "'" + describe(node) + "' reads the product in two ways"};
+    if (has_detour(matmul.outputs[0], reader))
+      return {false, "a kernel between the two would have to run in the middle"};
+    const auto at = std::find(node.inputs.begin(), node.inputs.end(), reader.read);
+    const ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
+    return follows(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back());
+  }
+
+  /// True unless the reader reads another reshape of the product as well.
+  bool reads_nothing_else(ValueId result, const Reader& reader) const {
+    std::size_t ways = 0;
+    for (const Reader& other : readers(result, {})) ways += other.node == reader.node;
+    return ways == 1;
+  }
+
+  /// True if the reader also waits for something else that waits for the product.
+  bool has_detour(ValueId result, const Reader& reader) const {
+    std::set<NodeId> seen;
+    std::vector<NodeId> open;
+    const auto push_users = [&](ValueId value) {
+      for (NodeId user : graph_.users(value))
+        if (user != reader.node) open.push_back(user);
+    };
+    push_users(result);
+    while (!open.empty()) {
+      const NodeId id = open.back();
+      open.pop_back();
+      if (!seen.insert(id).second) continue;
+      const bool on_the_way =
+          std::find(reader.reshapes.begin(), reader.reshapes.end(), id) != reader.reshapes.end();
+      for (ValueId out : graph_.node(id).outputs) {
+        const auto& users = graph_.users(out);
+        if (!on_the_way && std::find(users.begin(), users.end(), reader.node) != users.end())
+          return true;
+        push_users(out);
+      }
+    }
+    return false;
+  }
+
+  /// True if something else than the reader needs the product.
+  bool escapes(ValueId value, const Reader& reader) const {
+    if (graph_.is_output(value)) return true;
+    return std::any_of(graph_.users(value).begin(), graph_.users(value).end(), [&](NodeId user) {
+      if (user == reader.node) return false;
+      const auto& way = reader.reshapes;
+      if (std::find(way.begin(), way.end(), user) == way.end()) return true;
+      return escapes(graph_.node(user).outputs[0], reader);
+    });
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  std::set<NodeId> taken_;
+};
+
+}  // namespace
+
+Graph fuse_products(const Graph& graph, Context& context) {
+  if (!context.target.product_kernels) return graph;
+  return ProductFuser(graph, context).run();
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,306 @@
+// Product kernels: fused by the passes, emitted with given schedules, run on the emulator and
+// compared with the reference evaluation of their region.
+#ifdef SINTER_WITH_CUDA
+#include <cmath>
+#include <memory>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/cuda/product_schedule.h"
+#include "codegen/lowering/product_lowering.h"
+#include "cuda_emulation.h"
+#include "fusion/pipeline.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+#include "region_check.h"
+
+namespace sinter::test {
+namespace {
+
+using codegen::ProductProgram;
+
+/// The body of the one product region that the passes make of a graph.
+ir::Graph product_region(const std::string& text) {
+  fusion::Context context;
+  context.target = fusion::cuda_traits();
+  const ir::Graph graph = fusion::run_pipeline(ir::parse_graph(text), context).graph;
+  for (const ir::Node& node : graph.nodes())
+    if (node.op->name == "Fused" && node.attrs.get_string("family") == "product") return *node.body;
+  throw std::runtime_error("no product in\n" + ir::print(graph));
+}
+
+/// Kernels of several regions and schedules, compiled together.
+class ProductCheck {
+ public:
+  explicit ProductCheck(ir::Ranges ranges = {}) : exprs(std::move(ranges)) {}
+
+  /// `schedule` empty: those that the compiler chooses.
+  void add(const std::string& name, const std::string& graph, const std::string& schedule,
+           std::vector<ir::Bindings> symbols = {{}}) {
+    auto test = std::make_unique<Case>();
+    test->name = name;
+    test->body = std::make_unique<ir::Graph>(product_region(graph));
+    test->symbols = std::move(symbols);
+    std::vector<std::uint32_t> inputs, outputs;
+    for (const ir::ValueId value : test->body->inputs()) {
+      inputs.push_back(static_cast<std::uint32_t>(inputs.size()));
+      test->types.push_back(test->body->type(value).dtype);
+    }
+    for (const ir::ValueId value : test->body->outputs()) {
+      outputs.push_back(static_cast<std::uint32_t>(test->types.size()));
+      test->types.push_back(test->body->type(value).dtype);
+    }
+    std::string refusal;
+    auto product = codegen::lower_product(*test->body, true, inputs, outputs, exprs, refusal);
+    if (!product) throw std::runtime_error(name + ": " + refusal);
+    test->product = std::move(*product);
+    codegen::KernelRequest request;
+    request.program = &test->product.program;
+    request.product = &test->product;
+    request.name = "kernel_" + name;
+    request.schedule = schedule;
+    for (const std::uint32_t buffer : test->product.program.buffers)
+      request.buffer_types.push_back(buffer == codegen::kProductBuffer ? test->product.type
+                                                                       : test->types[buffer]);
+    kernels.push_back(codegen::emit_cuda(request, exprs));
+    cases_.push_back(std::move(test));
+  }
+
+  /// What went wrong, a line for each.
+  std::string run() {
+    const EmulatedKernels library(kernels);
+    std::string problems;
+    for (std::size_t c = 0; c < cases_.size(); ++c)
+      for (const ir::Bindings& symbols : cases_[c]->symbols)
+        problems += run_case(*cases_[c], kernels[c], library, symbols);
+    return problems;
+  }
+
+  codegen::ExprTable exprs;
+  std::vector<codegen::EmittedKernel> kernels;
+
+ private:
+  struct Case {
+    std::string name;
+    std::unique_ptr<ir::Graph> body;
+    std::vector<ir::Bindings> symbols;
+    std::vector<DType> types;
+    ProductProgram product;
+  };
+
+  std::string run_case(const Case& test, const codegen::EmittedKernel& kernel,
+                       const EmulatedKernels& library, const ir::Bindings& symbols) const {
+    plan::fb::PlanT plan;
+    exprs.write(plan);
+    std::vector<std::int64_t> sizes;
+    for (const auto& symbol : plan.symbols) {
+      const auto bound = symbols.find(symbol->name);
+      sizes.push_back(bound == symbols.end() ? std::max<std::int64_t>(symbol->min, 1)
+                                             : bound->second);
+    }
+    const auto values = plan::evaluate_expressions(plan, sizes);
+    const auto inputs = random_inputs(*test.body, symbols, 3);
+    ir::EvaluateOptions wide;
+    wide.keep_wide = true;
+    const auto expected = ir::evaluate(*test.body, inputs, wide);
+    Memory memory;
+    for (const ir::Tensor& input : inputs)
+      memory.emplace_back(input.bytes().begin(), input.bytes().end());
+    for (const ir::Tensor& output : expected)
+      memory.emplace_back(output.bytes().size(), std::byte{0xa5});
+    std::string problems;
+    bool ran = false;
+    for (std::size_t v = 0; v < kernel.step.variants.size(); ++v) {
+      const auto& variant = *kernel.step.variants[v];
+      if (!may_run(variant, values)) continue;
+      ran = true;
+      Memory found = memory;
+      try {
+        library.run(kernel.step, v, values, found);
+      } catch (const std::exception& error) {
+        problems += fmt::format("{}: {}\n", variant.function, error.what());
+        continue;
+      }
+      for (std::size_t k = 0; k < expected.size(); ++k)
+        problems += compare(expected[k], found[inputs.size() + k],
+                            fmt::format("{} ({}) {}", variant.function, variant.schedule, k));
+    }
+    if (!ran) problems += test.name + ": no variant may run\n";
+    return problems;
+  }
+
+  /// The reference rounds once, like the kernel; the sums' order differs.
+  static std::string compare(const ir::Tensor& expected, const std::vector<std::byte>& bytes,
+                             const std::string& name) {
+    const std::size_t size = size_of(expected.dtype());
+    const double unit = expected.dtype() == DType::kFloat16    ? 1.0 / 1024
+                        : expected.dtype() == DType::kBFloat16 ? 1.0 / 128
+                                                               : 1e-5;
+    for (std::int64_t i = 0; i < expected.element_count(); ++i) {
+      const double found =
+          ir::load_as_double(expected.dtype(), bytes.data() + static_cast<std::size_t>(i) * size);
+      const double wanted = expected.at(i);
+      if (std::abs(found - wanted) <= unit * (std::abs(wanted) + 0.25)) continue;
+      return fmt::format("{}[{}] is {}, not {}\n", name, i, found, wanted);
+    }
+    return "";
+  }
+
+  std::vector<std::unique_ptr<Case>> cases_;
+};
+
+/// y = gelu(x w + bias) + r, in which all is of one type.
+std::string pointwise_graph(const std::string& type, const std::string& m, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {3}], %w: {0}[{3}, {2}], %b: {0}[{2}], %r: {0}[{1}, {2}]) {{\n"
+      "  %0 = MatMul(%x, %w) : {0}[{1}, {2}]\n"
+      "  %1 = Add(%0, %b) : {0}[{1}, {2}]\n"
+      "  %2 = Gelu(%1) : {0}[{1}, {2}]\n"
+      "  %3 = Add(%2, %r) : {0}[{1}, {2}]\n"
+      "  return y = %3\n}}\n",
+      type, m, n, k);
+}
+
+/// The same with weights stored as [n, k].
+std::string transposed_graph(const std::string& type, const std::string& m, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {3}], %w: {0}[{2}, {3}], %r: {0}[{1}, {2}]) {{\n"
+      "  %0 = Transpose(%w) {{perm = [1, 0]}} : {0}[{3}, {2}]\n"
+      "  %1 = MatMul(%x, %0) : {0}[{1}, {2}]\n"
+      "  %2 = Tanh(%1) : {0}[{1}, {2}]\n"
+      "  %3 = Mul(%2, %r) : {0}[{1}, {2}]\n"
+      "  return y = %3\n}}\n",
+      type, m, n, k);
+}
+
+/// Residual and LayerNorm behind a product, with and without the sum as a second output.
+std::string norm_graph(const std::string& m, int n, int k, bool keeps_sum) {
+  return fmt::format(
+      "graph @g(%x: f16[{0}, {2}], %w: f16[{2}, {1}], %b: f16[{1}], %r: f16[{0}, {1}], %s: "
+      "f16[{1}], %t: f16[{1}]) {{\n"
+      "  %0 = MatMul(%x, %w) : f16[{0}, {1}]\n"
+      "  %1 = Add(%0, %b) : f16[{0}, {1}]\n"
+      "  %2 = Add(%1, %r) : f16[{0}, {1}]\n"
+      "  %3 = LayerNorm(%2, %s, %t) {{axis = 1, epsilon = 1e-05}} : f16[{0}, {1}]\n"
+      "  return y = %3{3}\n}}\n",
+      m, n, k, keeps_sum ? ", z = %2" : "");
+}
+
+std::string scheduled(const char* tile, int splits, int across = 1) {
+  return fmt::format("product {} splits={} across={}", tile, splits, across);
+}
+
+TEST(CudaProduct, TilesSplitsAndWarpsOnRaggedSizes) {
+  ProductCheck check;
+  const char* tiles[] = {"16x32x128 warps=1x1x4 stages=4", "16x64x128 warps=1x2x2 stages=3",
+                         "32x24x64 warps=2x1x2 stages=2", "64x32x64 warps=4x1x1 stages=4",
+                         "64x64x32 warps=2x2x1 stages=3"};
+  int number = 0;
+  for (const char* tile : tiles)
+    for (const int splits : {1, 2, 4})
+      check.add(fmt::format("p{}", number++), pointwise_graph("f16", "37", 72, 200),
+                scheduled(tile, splits));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaProduct, LayoutsTypesAndAlignments) {
+  ProductCheck check;
+  const std::string tile = scheduled("32x32x64 warps=2x2x1 stages=3", 2);
+  check.add("bf16", pointwise_graph("bf16", "33", 40, 96), tile);
+  check.add("nk", transposed_graph("f16", "33", 40, 96), tile);
+  check.add("nk_bf16", transposed_graph("bf16", "17", 24, 64), tile);
+  // Rows of 4, 2 and 1 elements' alignment.
+  check.add("four", pointwise_graph("f16", "20", 36, 68), tile);
+  check.add("two", transposed_graph("f16", "20", 34, 66), tile);
+  check.add("odd", pointwise_graph("f16", "19", 37, 45), tile);
+  check.add("odd_nk", transposed_graph("f16", "19", 37, 45), tile);
+  check.add("row", pointwise_graph("f16", "1", 64, 128), tile);
+  check.add("short", pointwise_graph("f16", "3", 16, 8), tile);
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaProduct, ChosenSchedulesTakeSymbolicRows) {
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  check.add("rows", pointwise_graph("f16", "m", 96, 64), "", {{{"m", 1}}, {{"m", 65}}});
+  check.add("norm", norm_graph("m", 48, 64, true), "", {{{"m", 1}}, {{"m", 33}}});
+  EXPECT_EQ(check.run(), "");
+  EXPECT_GE(check.kernels[0].step.variants.size(), 2u);
+  // The last takes every size on every GPU.
+  for (const auto& kernel : check.kernels) {
+    EXPECT_EQ(kernel.step.variants.back()->cluster, 1u);
+    EXPECT_TRUE(kernel.step.variants.back()->conditions.empty());
+  }
+}
+
+TEST(CudaProduct, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
+  ProductCheck check;
+  const auto add = [&](const char* name, const std::string& tile, int splits, int across, int n) {
+    check.add(name, norm_graph("21", n, 72, false), scheduled(tile.c_str(), splits, across));
+  };
+  add("block", "16x72x64 warps=1x1x4 stages=3", 1, 1, 72);
+  add("block_splits", "16x72x64 warps=1x1x4 stages=3", 2, 1, 72);
+  add("cluster", "16x24x64 warps=1x1x4 stages=3", 1, 3, 72);
+  add("cluster_wide", "16x16x128 warps=1x1x4 stages=3", 1, 8, 128);
+  add("cluster_splits", "32x24x32 warps=1x1x2 stages=3", 2, 4, 96);
+  add("ragged", "16x32x64 warps=1x2x2 stages=3", 2, 3, 76);
+  check.add("sum_kept", norm_graph("21", 72, 40, true),
+            scheduled("16x24x64 warps=1x1x4 stages=3", 2, 3));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaProduct, BatchesViewsAndSeveralOutputs) {
+  ProductCheck check({{"b", {1, 64, nullptr}}, {"s", {1, 512, nullptr}}});
+  // Head by head out of one packed tensor, stored head by head.
+  check.add("heads",
+            "graph @g(%x: f16[b, s, 96], %w: f16[b, 4, 24, 40], %m: f16[b, 1, s, 40]) {\n"
+            "  %0 = Reshape(%x) {shape = [b, s, 4, 24]} : f16[b, s, 4, 24]\n"
+            "  %1 = Transpose(%0) {perm = [0, 2, 1, 3]} : f16[b, 4, s, 24]\n"
+            "  %2 = MatMul(%1, %w) : f16[b, 4, s, 40]\n"
+            "  %3 = Sigmoid(%2) : f16[b, 4, s, 40]\n"
+            "  %4 = Add(%3, %m) : f16[b, 4, s, 40]\n"
+            "  return y = %4\n}\n",
+            "", {{{"b", 2}, {"s", 19}}});
+  // A second reader keeps the product too.
+  check.add("two",
+            "graph @g(%x: f16[s, 64], %w: f16[64, 48]) {\n"
+            "  %0 = MatMul(%x, %w) : f16[s, 48]\n"
+            "  %1 = Sigmoid(%0) : f16[s, 48]\n"
+            "  %2 = Mul(%0, %1) : f16[s, 48]\n"
+            "  return y = %2, z = %0\n}\n",
+            "", {{{"s", 21}}});
+  // Stored through a transpose, as attention's operands are.
+  check.add("stored",
+            "graph @g(%x: f16[b, s, 64], %w: f16[64, 48], %v: f16[48]) {\n"
+            "  %0 = MatMul(%x, %w) : f16[b, s, 48]\n"
+            "  %1 = Add(%0, %v) : f16[b, s, 48]\n"
+            "  %2 = Tanh(%1) : f16[b, s, 48]\n"
+            "  %3 = Reshape(%2) {shape = [b, s, 4, 12]} : f16[b, s, 4, 12]\n"
+            "  %4 = Transpose(%3) {perm = [0, 2, 1, 3]} : f16[b, 4, s, 12]\n"
+            "  return y = %4\n}\n",
+            "", {{{"b", 2}, {"s", 9}}});
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaProduct, ForcedSchedulesThatDoNotFitAreRefused) {
+  const auto message = [](const std::string& schedule) {
+    try {
+      ProductCheck check;
+      check.add("p", pointwise_graph("f16", "16", 32, 64), schedule);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(message("product 64x32"), testing::HasSubstr("is no schedule of a product"));
+  EXPECT_THAT(message(scheduled("24x32x64 warps=1x1x1 stages=2", 1)),
+              testing::HasSubstr("does not take kernel 'kernel_p'"));
+  EXPECT_THAT(message(scheduled("16x32x64 warps=1x1x1 stages=2", 32)),
+              testing::HasSubstr("does not take kernel 'kernel_p'"));
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif
