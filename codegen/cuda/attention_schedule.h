@@ -1,0 +1,38 @@
+// Schedules of attention: how a problem is spread over a GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/lowering/attention_lowering.h"
+
+namespace sinter::codegen {
+
+/// The integers that decide a kernel; see AttentionShape in device/attention.cuh.
+struct AttentionSchedule {
+  int row_warps = 1;   // warps that share tiles of keys, each with rows of its own
+  int row_tiles = 1;   // of 16 rows, for each warp
+  int key_groups = 1;  // groups of row_warps that take turns over the tiles of keys
+  int keys = 32;       // of a tile
+  int vector = 8;      // elements of one copy of keys and values
+  bool pairs = true;   // two neighbouring elements of q and y are one access
+  std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
+
+  int rows() const { return row_warps * row_tiles * 16; }  // of a block
+  int threads() const { return row_warps * key_groups * 32; }
+  /// "attention rows=4x16 groups=1 keys=64 vector=8".
+  std::string to_string() const;
+};
+
+/// Dynamic shared memory, as the kernel asserts it.
+std::uint32_t attention_shared_bytes(const AttentionProgram& program,
+                                     const AttentionSchedule& schedule);
+
+/// True if there is a schedule; else `reason` says why not.
+bool can_schedule_attention(const AttentionProgram& program, std::string& reason);
+/// The schedules to emit, in the order in which the runtime tries their conditions; the last has
+/// none.
+std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,17 @@
+// Attention as CUDA kernels.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "codegen/cuda/cuda_kernels.h"
+#include "codegen/lowering/attention_lowering.h"
+
+namespace sinter::codegen {
+
+/// Chooses schedules and writes the kernel: constants and addresses around device/attention.cuh.
+/// Deterministic. Throws Error(kUnsupported) saying why if no schedule takes the problem.
+EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
+                             const std::vector<std::string>& origins, ExprTable& exprs);
+
+}  // namespace sinter::codegen

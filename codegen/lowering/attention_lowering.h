@@ -1,0 +1,53 @@
+// Fused regions of family "attention" as strided problems for one kernel.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/lowering/expr_table.h"
+#include "codegen/work.h"
+#include "ir/graph.h"
+
+namespace sinter::codegen {
+
+/// An operand: element (batch.., row, column) lies at offset + sum batch strides + row and column
+/// strides, in elements. Broadcast dimensions have stride 0.
+struct AttentionOperand {
+  std::uint32_t buffer = 0;  // index into AttentionProgram.buffers
+  DType dtype = DType::kFloat16;
+  ir::Dim offset, row, column;
+  std::vector<ir::Dim> batch;  // one for each of AttentionProgram.batch
+};
+
+/// y = softmax(mask(scale * q k')) v for every index of the batch; ir/ops/attention.cpp has the
+/// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
+/// queries; its columns are keys.
+struct AttentionProgram {
+  std::vector<std::uint32_t> buffers;  // Plan.buffers, each once; y's is the last
+  DType dtype = DType::kFloat16;       // of q, k, v and y
+  std::int64_t head = 0, value_head = 0;
+  ir::Dim rows, keys;
+  std::vector<ir::Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
+  AttentionOperand q, k, v, y;
+  std::optional<AttentionOperand> mask;
+  double scale = 1, fill = 0;
+  int causal = 0;
+  bool guard = false;
+};
+
+/// Lowers a body of family "attention": operand views, Attention, Transposes and Reshapes of its
+/// result. Throws Error(kUnsupported) saying which operand is no strided access with contiguous
+/// columns.
+AttentionProgram lower_attention(const ir::Graph& body, std::span<const std::uint32_t> inputs,
+                                 std::span<const std::uint32_t> outputs, ExprTable& exprs);
+
+/// Every fact but the plan's buffers, readable.
+std::string print_attention(const AttentionProgram& program);
+
+/// Every operand's elements once; a product counts two operations, causal scores count half.
+StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size);
+
+}  // namespace sinter::codegen
