@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/lowering/loop_lowering.h"
+
 namespace sinter::codegen {
 
 using ir::Dim;
@@ -12,6 +14,7 @@ using ir::ValueId;
 using plan::fb::BufferKind;
 
 PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs) : graph_(graph), exprs_(exprs) {
+  share_scattered();
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     const ValueId value = graph.inputs()[i];
     const ir::Value& info = graph.value(value);
@@ -38,10 +41,36 @@ PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs) : graph_(grap
 
 ValueId PlanBuffers::root(ValueId value) const {
   for (;;) {
+    if (const auto moved = in_place_.find(value); moved != in_place_.end()) {
+      value = moved->second;
+      continue;
+    }
     const ir::Node* node = graph_.producer(value);
     if (!node || node->op->name != "Reshape") return value;
     value = node->inputs[0];
   }
+}
+
+void PlanBuffers::share_scattered() {
+  // The last node that reads each root; outputs are read after all.
+  std::map<ValueId, std::size_t> last;
+  for (std::size_t n = 0; n < graph_.nodes().size(); ++n)
+    if (graph_.nodes()[n].op->name != "Reshape")
+      for (const ValueId input : graph_.nodes()[n].inputs) last[root(input)] = n;
+  for (const ValueId output : graph_.outputs()) last[root(output)] = graph_.nodes().size();
+  std::map<ValueId, ValueId> in_place;
+  for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const ir::Node& node = graph_.nodes()[n];
+    if (!node.body || node.attrs.get_string("family") != "scatter") continue;
+    const ScatteredValues scattered = scattered_values(*node.body);
+    const ValueId data = root(node.inputs[scattered.data]);
+    // Others of the node's own reads must not see what it writes.
+    const auto reads = std::count_if(node.inputs.begin(), node.inputs.end(),
+                                     [&](ValueId input) { return root(input) == data; });
+    if (graph_.producer(data) && last[data] == n && reads == 1)
+      in_place.emplace(data, node.outputs[scattered.result]);
+  }
+  in_place_ = std::move(in_place);
 }
 
 std::uint32_t PlanBuffers::add(BufferKind kind, const ir::TensorType& type, std::uint32_t binding) {

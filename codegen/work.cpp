@@ -7,6 +7,8 @@
 #include <sinter/dtype.h>
 #include <sinter/scalar_op.h>
 
+#include "runtime/plan/loop_values.h"
+
 namespace sinter::codegen {
 
 using ir::Dim;
@@ -61,8 +63,7 @@ class Dependence {
   std::vector<bool> of_instr(const plan::fb::InstrT& instr) const {
     std::vector<bool> loops(program_.extents.size());
     if (instr.kind == InstrKind::Index) loops[instr.dim] = true;
-    if (instr.kind == InstrKind::Load || instr.kind == InstrKind::Store)
-      loops = of_access(*program_.accesses[instr.access]);
+    if (plan::is_memory(instr.kind)) loops = of_access(*program_.accesses[instr.access]);
     for (const std::uint32_t arg : instr.args) join(loops, loops_[arg]);
     if (instr.kind == InstrKind::Reduce)
       std::fill(loops.end() - static_cast<std::ptrdiff_t>(program_.inner_dims), loops.end(), false);
@@ -97,11 +98,15 @@ StepWork work_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
     const auto& instr = *program.instrs[i];
     switch (instr.kind) {
       case InstrKind::Load:
-      case InstrKind::Store: {
+      case InstrKind::Store:
+      case InstrKind::Scatter: {
         const auto& access = *program.accesses[instr.access];
         Dim& elements =
             (instr.kind == InstrKind::Load ? read : written)[program.buffers[access.buffer]];
-        elements = elements + dependence.points(dependence.of_access(access));
+        elements =
+            elements + dependence.points(instr.kind == InstrKind::Scatter
+                                             ? std::vector<bool>(program.extents.size(), true)
+                                             : dependence.of_access(access));
         break;
       }
       case InstrKind::Op:

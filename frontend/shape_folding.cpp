@@ -23,7 +23,6 @@ constexpr std::int64_t kMaxConstantOutput = 1 << 12;
 // Results are remembered after every imported node, so deep recursion means a graph that was built
 // to cause it.
 constexpr int kMaxDepth = 64;
-constexpr std::int64_t kMaxIota = 1 << 20;
 
 std::optional<std::vector<std::int64_t>> constant_shape(const ir::Shape& shape) {
   std::vector<std::int64_t> result;
@@ -117,8 +116,7 @@ std::optional<std::vector<Dim>> ShapeFolder::compute(ir::ValueId value) {
     case ir::OpKind::kPointwise: return fold_pointwise(*node, type);
     case ir::OpKind::kView: return fold_view(*node, type);
     case ir::OpKind::kReduce: return fold_reduce(*node, type);
-    case ir::OpKind::kIndexed:
-      return node->op->name == "Gather" ? fold_gather(*node, type) : std::nullopt;
+    case ir::OpKind::kIndexed: return fold_indexed(*node, type);
     default: return std::nullopt;
   }
 }
@@ -191,26 +189,53 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_view(const ir::Node& node,
   return result;
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::fold_gather(const ir::Node& node,
-                                                         const ir::TensorType& type) {
-  const auto data = contents(node.inputs[0]);
-  const auto indices = contents(node.inputs[1]);
-  if (!data || !indices) return std::nullopt;
-  const auto data_shape = *constant_shape(builder_.type(node.inputs[0]).shape);
-  const std::size_t axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
-  std::int64_t inner = 1;
-  for (std::size_t d = axis + 1; d < data_shape.size(); ++d) inner *= data_shape[d];
-  const std::int64_t extent = data_shape[axis];
-  const std::int64_t picked = static_cast<std::int64_t>(indices->size());
+std::optional<std::vector<Dim>> ShapeFolder::fold_indexed(const ir::Node& node,
+                                                          const ir::TensorType& type) {
+  const auto shape = constant_shape(type.shape);
   const std::int64_t count = *small_count(type.shape, kMaxContents);
+  const auto index_of = [&](std::int64_t i) {
+    std::vector<Dim> index;
+    for (const std::int64_t at : unravel(i, *shape)) index.emplace_back(at);
+    return index;
+  };
   std::vector<Dim> result;
+  if (const ir::GenerateDef* def = node.op->generate()) {
+    for (std::int64_t i = 0; i < count; ++i) result.push_back(def->value(node.attrs, index_of(i)));
+    return result;
+  }
+  const ir::TakeDef* take = node.op->take();
+  if (take == nullptr) return std::nullopt;
+  std::vector<std::vector<Dim>> inputs;
+  std::vector<ir::TensorType> types;
+  for (const ir::ValueId input : node.inputs) {
+    auto dims = contents(input);
+    if (!dims) return std::nullopt;
+    inputs.push_back(std::move(*dims));
+    types.push_back(builder_.type(input));
+  }
+  /// The element of an input at `index`; nothing if it is outside, or unknown.
+  const auto element = [&](std::size_t input, std::span<const Dim> index) -> std::optional<Dim> {
+    const auto from = *constant_shape(types[input].shape);
+    std::int64_t offset = 0;
+    for (std::size_t d = 0; d < from.size(); ++d) {
+      if (!index[d].is_constant()) return std::nullopt;
+      const std::int64_t at = index[d].value() < 0 ? index[d].value() + from[d] : index[d].value();
+      if (at < 0 || at >= from[d]) return std::nullopt;
+      offset = offset * from[d] + at;
+    }
+    return inputs[input].at(static_cast<std::size_t>(offset));
+  };
   for (std::int64_t i = 0; i < count; ++i) {
-    const Dim& index = (*indices)[static_cast<std::size_t>(i / inner % picked)];
-    if (!index.is_constant()) return std::nullopt;
-    const std::int64_t at = index.value() < 0 ? index.value() + extent : index.value();
-    if (at < 0 || at >= extent) return std::nullopt;
-    const std::int64_t outer = i / (inner * picked);
-    result.push_back((*data)[static_cast<std::size_t>((outer * extent + at) * inner + i % inner)]);
+    std::vector<Dim> place;
+    for (const ir::DataIndex& at : take->map(node.attrs, types, index_of(i))) {
+      const auto known =
+          at.input < 0 ? at.at[0] : element(static_cast<std::size_t>(at.input), at.at);
+      if (!known) return std::nullopt;
+      place.push_back(*known);
+    }
+    const auto found = element(0, place);
+    if (!found) return std::nullopt;
+    result.push_back(*found);
   }
   return result;
 }
@@ -277,6 +302,20 @@ std::optional<ir::Tensor> ShapeFolder::constant(ir::ValueId value) {
   return result;
 }
 
+void ShapeFolder::need(ir::ValueId value) {
+  std::vector<ir::ValueId> open = {value};
+  std::set<ir::ValueId> seen;
+  while (!open.empty()) {
+    const ir::ValueId next = open.back();
+    open.pop_back();
+    if (!seen.insert(next).second || builder_.constant_of(next) != nullptr) continue;
+    if (const ir::Node* node = builder_.producer(next))
+      open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+    else
+      needed_inputs_.insert(next);
+  }
+}
+
 ir::ValueId ShapeFolder::simplified(ir::ValueId value) {
   if (builder_.constant_of(value) != nullptr) return value;
   const auto dims = contents(value);
@@ -290,46 +329,12 @@ ir::ValueId ShapeFolder::simplified(ir::ValueId value) {
   return builder_.constant(ir::Tensor::from_ints(type.dtype, *constant_shape(type.shape), ints));
 }
 
-ir::ValueId ShapeFolder::atom_value(const ir::DimAtom& atom) {
-  if (atom.kind == ir::DimAtom::Kind::kSymbol) {
-    // A dimension becomes data as the sum of that many ones.
-    const std::int64_t one = 1;
-    const ir::ValueId ones = builder_.add(
-        "Expand", {builder_.constant(ir::Tensor::from_ints(DType::kInt64, {1}, {&one, 1}))},
-        {{"shape", std::vector<Dim>{Dim::symbol(atom.name)}}});
-    return builder_.add("ReduceSum", {ones},
-                        {{"axes", std::vector<std::int64_t>{0}}, {"keepdims", std::int64_t{1}}});
-  }
-  const ir::ValueId a = vector_of(atom.a), b = vector_of(atom.b);
-  switch (atom.kind) {
-    case ir::DimAtom::Kind::kMin: return builder_.add("Min", {a, b});
-    case ir::DimAtom::Kind::kMax: return builder_.add("Max", {a, b});
-    default:
-      // Division truncates; without the remainder it is exact, and so the floor.
-      return builder_.add("Div", {builder_.add("Sub", {a, builder_.add("Mod", {a, b})}), b});
-  }
-}
-
 ir::ValueId ShapeFolder::vector_of(const Dim& dim) {
   if (dim.is_constant()) {
     const std::int64_t value = dim.value();
     return builder_.constant(ir::Tensor::from_ints(DType::kInt64, {1}, {&value, 1}));
   }
-  ir::ValueId sum;
-  for (const Dim::Term& term : dim.terms()) {
-    ir::ValueId product;
-    for (const auto& factor : term.factors) {
-      const ir::ValueId value = atom_value(*factor);
-      product = product.valid() ? builder_.add("Mul", {product, value}) : value;
-    }
-    if (!product.valid())
-      product = vector_of(term.coefficient);
-    else if (term.coefficient != 1)
-      product = builder_.add("Mul", {product, vector_of(term.coefficient)});
-    sum = sum.valid() ? builder_.add("Add", {sum, product}) : product;
-  }
-  contents_[sum.index] = std::vector<Dim>{dim};
-  return sum;
+  return builder_.add("Reshape", {scalar_of(dim)}, {{"shape", std::vector<Dim>{Dim(1)}}});
 }
 
 ir::ValueId ShapeFolder::value_of(const std::vector<Dim>& dims) {
@@ -356,39 +361,20 @@ ir::ValueId ShapeFolder::scalar_of(const Dim& dim) {
     const std::int64_t value = dim.value();
     return builder_.constant(ir::Tensor::from_ints(DType::kInt64, {}, {&value, 1}));
   }
-  const ir::ValueId value =
-      builder_.add("Reshape", {vector_of(dim)}, {{"shape", std::vector<Dim>{}}});
-  contents_[value.index] = std::vector<Dim>{dim};
-  return value;
+  return builder_.add("Size", {}, {{"value", std::vector<Dim>{dim}}});
 }
 
 ir::ValueId ShapeFolder::iota(const Dim& n, DType dtype) {
-  const auto bound = ir::upper_bound(n, builder_.ranges());
-  if (!bound || *bound > kMaxIota)
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("a sequence of {} numbers needs a bound of at most {} on its length{}: "
-                            "give a range for the symbolic dimensions in it",
-                            n.to_string(), kMaxIota,
-                            bound ? fmt::format(", which is up to {}", *bound) : ""));
-  std::vector<double> values(static_cast<std::size_t>(std::max<std::int64_t>(*bound, 0)));
-  std::iota(values.begin(), values.end(), 0.0);
-  const ir::ValueId all = builder_.constant(
-      ir::Tensor::from_doubles(dtype, {static_cast<std::int64_t>(values.size())}, values));
-  if (n.is_constant()) return all;
-  const ir::ValueId part = builder_.add("Slice", {all},
-                                        {{"starts", std::vector<Dim>{Dim(0)}},
-                                         {"steps", std::vector<std::int64_t>{1}},
-                                         {"shape", std::vector<Dim>{n}}});
-  iotas_.emplace(part.index, n);
-  return part;
+  return builder_.add("Iota", {}, {{"shape", std::vector<Dim>{n}}, {"dtype", dtype}});
 }
 
 std::optional<Dim> ShapeFolder::length_of_iota(ir::ValueId value) const {
   for (int step = 0; step < kMaxDepth; ++step) {
-    if (const auto found = iotas_.find(value.index); found != iotas_.end()) return found->second;
     const ir::Node* node = builder_.producer(value);
     if (node == nullptr) break;
     const std::string& op = node->op->name;
+    if (op == "Iota")
+      return node->attrs.get_dims("shape")[static_cast<std::size_t>(node->attrs.get_int("axis"))];
     if (op != "Reshape" && op != "Expand" && op != "Cast") break;
     value = node->inputs[0];
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -24,14 +25,17 @@ class ShapeFolder {
   std::optional<std::vector<ir::Dim>> contents(ir::ValueId value);
   /// The tensor behind `value` if it follows from constants alone and is not large.
   std::optional<ir::Tensor> constant(ir::ValueId value);
+  /// Notes that importing needs what `value` holds, which neither of the above gives.
+  void need(ir::ValueId value);
+  /// The graph inputs that needed values are computed from.
+  const std::set<ir::ValueId>& needed_inputs() const { return needed_inputs_; }
   /// A constant equal to `value` if its contents are known integers, else `value`.
   ir::ValueId simplified(ir::ValueId value);
 
   /// An int64 value that holds `dims`: a vector, or a scalar for `shape` {}.
   ir::ValueId value_of(const std::vector<ir::Dim>& dims);
   ir::ValueId scalar_of(const ir::Dim& dim);
-  /// 0, 1, .., n-1 as a vector of `dtype`. Throws Error(kUnsupported) if `n` has no upper bound
-  /// small enough to hold as a constant.
+  /// 0, 1, .., n-1 as a vector of `dtype`.
   ir::ValueId iota(const ir::Dim& n, DType dtype);
   /// n, if `value` holds the numbers of iota(n), perhaps reshaped, repeated or of another type.
   std::optional<ir::Dim> length_of_iota(ir::ValueId value) const;
@@ -41,15 +45,14 @@ class ShapeFolder {
   std::optional<std::vector<ir::Dim>> fold_pointwise(const ir::Node& node,
                                                      const ir::TensorType& type);
   std::optional<std::vector<ir::Dim>> fold_view(const ir::Node& node, const ir::TensorType& type);
-  std::optional<std::vector<ir::Dim>> fold_gather(const ir::Node& node, const ir::TensorType& type);
+  std::optional<std::vector<ir::Dim>> fold_indexed(const ir::Node& node, const ir::TensorType& type);
   std::optional<std::vector<ir::Dim>> fold_reduce(const ir::Node& node, const ir::TensorType& type);
   ir::ValueId vector_of(const ir::Dim& dim);
-  ir::ValueId atom_value(const ir::DimAtom& atom);
 
   ir::GraphBuilder& builder_;
   std::unordered_map<std::int32_t, std::optional<std::vector<ir::Dim>>> contents_;
   std::unordered_map<std::int32_t, std::optional<ir::Tensor>> constants_;
-  std::unordered_map<std::int32_t, ir::Dim> iotas_;
+  std::set<ir::ValueId> needed_inputs_;
   int depth_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "ir/affine.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -164,6 +165,96 @@ std::vector<Dim> index_symbols(const Shape& shape, Ranges& ranges) {
     symbols.push_back(Dim::symbol(name));
   }
   return symbols;
+}
+
+namespace {
+
+/// One primitive of a scalar expression on Dims; nothing if it is not integer arithmetic, or wraps.
+std::optional<Dim> apply_to_dims(ScalarOp op, std::span<const Dim> args, const Ranges& ranges) {
+  switch (op) {
+    case ScalarOp::kAdd: return args[0] + args[1];
+    case ScalarOp::kSub: return args[0] - args[1];
+    case ScalarOp::kMul: return args[0] * args[1];
+    case ScalarOp::kMin: return min(args[0], args[1], ranges);
+    case ScalarOp::kMax: return max(args[0], args[1], ranges);
+    case ScalarOp::kNeg: return Dim(0) - args[0];
+    case ScalarOp::kDiv:
+    case ScalarOp::kMod: {
+      const auto low = lower_bound(args[0], ranges), divisor = lower_bound(args[1], ranges);
+      if (!divisor || *divisor < 1) return std::nullopt;
+      if (op == ScalarOp::kMod) return mod(args[0], args[1], ranges);
+      if (!low || *low < 0) return std::nullopt;  // truncation is then not the floor
+      return floor_div(args[0], args[1], ranges);
+    }
+    default: return std::nullopt;
+  }
+}
+
+/// Arithmetic in 32 bits or less may wrap; what is known to stay inside does not.
+bool fits_type(const Dim& dim, DType dtype, const Ranges& ranges) {
+  if (dtype == DType::kInt64) return true;
+  const int bits = static_cast<int>(size_of(dtype)) * 8;
+  if (dtype == DType::kBool || bits == 64) return false;
+  const auto low = lower_bound(dim, ranges), high = upper_bound(dim, ranges);
+  const bool is_signed = is_signed_integer(dtype);
+  const std::int64_t most = std::int64_t{1} << (is_signed ? bits - 1 : bits);
+  return low && high && *low >= (is_signed ? -most : 0) && *high < most;
+}
+
+}  // namespace
+
+std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<const Dim> index,
+                                  const Ranges& ranges) {
+  const TensorType& type = graph.type(value);
+  if (!is_integer(type.dtype)) return std::nullopt;
+  if (const auto& constant = graph.value(value).constant)
+    return constant->element_count() == 1 ? std::optional(Dim(constant->at_int(0))) : std::nullopt;
+  const Node* node = graph.producer(value);
+  if (node == nullptr) return std::nullopt;
+  const auto checked = [&](std::optional<Dim> dim) {
+    return dim && fits_type(*dim, type.dtype, ranges) ? dim : std::nullopt;
+  };
+  if (const GenerateDef* def = node->op->generate()) return checked(def->value(node->attrs, index));
+  if (node->op->kind == OpKind::kView) {
+    std::vector<TensorType> types;
+    for (const ValueId input : node->inputs) types.push_back(graph.type(input));
+    const auto sources = node->op->view().map(node->attrs, types, type, index, ranges);
+    if (sources.size() != 1 || !sources[0].guards.empty()) return std::nullopt;
+    return index_of_value(graph, node->inputs[static_cast<std::size_t>(sources[0].input)],
+                          sources[0].index, ranges);
+  }
+  if (node->op->kind != OpKind::kPointwise) return std::nullopt;
+  std::vector<Dim> values;
+  for (const ScalarNode& step : node->op->pointwise().expr.nodes) {
+    std::optional<Dim> result;
+    switch (step.kind) {
+      case ScalarNode::Kind::kOperand: {
+        const ValueId input = node->inputs[static_cast<std::size_t>(step.operand)];
+        const Shape& shape = graph.type(input).shape;
+        std::vector<Dim> at(index.end() - static_cast<std::ptrdiff_t>(shape.size()), index.end());
+        for (std::size_t d = 0; d < shape.size(); ++d)
+          if (shape[d] == Dim(1)) at[d] = Dim(0);
+        result = index_of_value(graph, input, at, ranges);
+        break;
+      }
+      case ScalarNode::Kind::kConstant:
+        if (step.constant == std::floor(step.constant) && std::abs(step.constant) < 1e9)
+          result = Dim(static_cast<std::int64_t>(step.constant));
+        break;
+      case ScalarNode::Kind::kAttr: break;
+      case ScalarNode::Kind::kOp: {
+        std::vector<Dim> args;
+        for (int a = 0; a < arity_of(step.op); ++a)
+          args.push_back(values[static_cast<std::size_t>(step.args[a])]);
+        // A cast of integers: whether the value fits is checked on the result.
+        result = step.op == ScalarOp::kCast ? args[0] : apply_to_dims(step.op, args, ranges);
+        break;
+      }
+    }
+    if (!result || !fits_type(*result, type.dtype, ranges)) return std::nullopt;
+    values.push_back(std::move(*result));
+  }
+  return values.back();
 }
 
 }  // namespace sinter::ir

@@ -44,6 +44,11 @@ struct StridedAccess {
 std::optional<StridedAccess> strided_access(const Graph& graph, ValueId value,
                                             const std::function<bool(const Node&)>& through = {});
 
+/// The number that integer `value` holds at `index`, if it follows from the index alone: what
+/// generators, constants of one element, views and integer arithmetic on them make.
+std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<const Dim> index,
+                                  const Ranges& ranges);
+
 /// Splits `expr` into offset and strides over the given index symbols; nothing if it is not linear
 /// in them.
 struct LinearForm {

@@ -38,9 +38,9 @@ struct PointwiseDef {
   TypeRule rule = TypeRule::kSame;
 };
 
-/// combine over the axes in attribute "axes" (sorted, non-negative); attribute "keepdims" is 0 or 1.
-/// `pre` maps an element before it is combined, `finish` the combined value; both are expressions of
-/// x, finish also of y = the number of combined elements.
+/// combine over the axes in attribute "axes" (sorted, non-negative); attribute "keepdims" is 0
+/// or 1. `pre` maps an element before it is combined, `finish` the combined value; both are
+/// expressions of x, finish also of y = the number of combined elements.
 struct ReduceDef {
   Combine combine = Combine::kSum;
   ScalarExpr pre, finish;
@@ -48,8 +48,8 @@ struct ReduceDef {
 
 /// One source of an output element of a view: input `input` at `index` (one Dim per input
 /// dimension, over the symbols that stand for the output indices), valid where every guard holds
-/// (0 <= guard.value < guard.extent). A view lists its sources in order; guards of different sources
-/// exclude each other. Where none holds the element is `fill`.
+/// (0 <= guard.value < guard.extent). A view lists its sources in order; guards of different
+/// sources exclude each other. Where none holds the element is `fill`.
 struct ViewSource {
   int input = 0;
   std::vector<Dim> index;
@@ -68,6 +68,33 @@ struct ViewDef {
   double fill = 0;
 };
 
+/// Where an operator of kind kIndexed reaches into its data (input 0) along one dimension: at the
+/// number that input `input` holds at index `at`, or, without an input, at `at[0]` itself. Numbers
+/// that inputs hold count from the end if they are negative.
+struct DataIndex {
+  int input = -1;
+  std::vector<Dim> at;
+};
+/// Maps an index (one Dim for each dimension) to one DataIndex for each dimension of the data.
+using DataIndexMap = std::function<std::vector<DataIndex>(
+    const Attrs& attrs, std::span<const TensorType> inputs, std::span<const Dim> index)>;
+
+/// Each element of the output is the element of the data that `map` says.
+struct TakeDef {
+  DataIndexMap map;
+};
+/// The output is the data (input 0), changed at the places to which `map` sends the elements of the
+/// updates (input 1), in row-major order of the updates. `combine` says how an element is changed;
+/// nothing: it is replaced.
+struct ScatterDef {
+  DataIndexMap map;
+  std::function<std::optional<Combine>(const Attrs& attrs)> combine;
+};
+/// No inputs: the element at an index is a number that follows from the index.
+struct GenerateDef {
+  std::function<Dim(const Attrs& attrs, std::span<const Dim> index)> value;
+};
+
 /// Rewrites a node of a composite operator into simpler operators; returns its outputs.
 using Decompose = std::function<std::vector<ValueId>(GraphBuilder& builder, const Node& node,
                                                      std::span<const ValueId> inputs)>;
@@ -82,13 +109,13 @@ struct AttrSpec {
 };
 
 /// Result types for input types; throws Error(kInvalidModel) with the shapes in the message.
-using Infer = std::function<std::vector<TensorType>(const Attrs& attrs,
-                                                    std::span<const TensorType> inputs)>;
+using Infer =
+    std::function<std::vector<TensorType>(const Attrs& attrs, std::span<const TensorType> inputs)>;
 /// Reference evaluation: float64 accumulation, results rounded once to the output type. `outputs`
 /// are the concrete output types. Absent for pointwise, reduce and view operators: they are
 /// evaluated from their definition.
-using Evaluate = std::function<std::vector<Tensor>(const Attrs& attrs, std::span<const Tensor> inputs,
-                                                   std::span<const TensorType> outputs)>;
+using Evaluate = std::function<std::vector<Tensor>(
+    const Attrs& attrs, std::span<const Tensor> inputs, std::span<const TensorType> outputs)>;
 
 struct OpDef {
   std::string name;
@@ -98,12 +125,18 @@ struct OpDef {
   std::vector<AttrSpec> attrs;
   Infer infer;
   Evaluate evaluate;
-  std::variant<std::monostate, PointwiseDef, ReduceDef, ViewDef, CompositeDef> detail;
+  std::variant<std::monostate, PointwiseDef, ReduceDef, ViewDef, TakeDef, ScatterDef, GenerateDef,
+               CompositeDef>
+      detail;
   bool commutative = false;  // the first two inputs may be exchanged
 
   const PointwiseDef& pointwise() const { return std::get<PointwiseDef>(detail); }
   const ReduceDef& reduce() const { return std::get<ReduceDef>(detail); }
   const ViewDef& view() const { return std::get<ViewDef>(detail); }
+  // Of kind kIndexed, one of these; null if it is another.
+  const TakeDef* take() const { return std::get_if<TakeDef>(&detail); }
+  const ScatterDef* scatter() const { return std::get_if<ScatterDef>(&detail); }
+  const GenerateDef* generate() const { return std::get_if<GenerateDef>(&detail); }
   const CompositeDef& composite() const { return std::get<CompositeDef>(detail); }
 };
 

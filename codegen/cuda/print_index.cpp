@@ -181,6 +181,14 @@ bool IndexPrinter::has_inside_terms(const plan::fb::AccessT& access, DimSet dims
   return false;
 }
 
+std::string IndexPrinter::gathered_inside(const plan::fb::AccessT& access) const {
+  std::vector<std::string> all;
+  for (const auto& gather : access.gathers)
+    all.push_back(fmt::format("has_index({}, {})", value_text_(gather.value()),
+                              args_.expression(gather.extent())));
+  return fmt::format("{}", fmt::join(all, " && "));
+}
+
 std::string IndexPrinter::guards(const plan::fb::AccessT& access) const {
   std::vector<std::string> all;
   for (const auto& guard : access.guards) {

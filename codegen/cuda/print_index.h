@@ -27,6 +27,8 @@ class IndexPrinter {
   /// The part of an access's address whose terms vary with nothing outside `dims` (`inside`), or
   /// the rest (not `inside`); empty if zero. The constant offset belongs to the inside.
   std::string address(const plan::fb::AccessT& access, DimSet dims, bool inside) const;
+  /// Whether every gathered index of `access` lies inside its dimension; empty: there is none.
+  std::string gathered_inside(const plan::fb::AccessT& access) const;
   /// All guards, joined by &&; empty if there are none.
   std::string guards(const plan::fb::AccessT& access) const;
 

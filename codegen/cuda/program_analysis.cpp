@@ -6,6 +6,8 @@
 #include <sinter/error.h>
 #include <sinter/scalar_op.h>
 
+#include "runtime/plan/loop_values.h"
+
 namespace sinter::codegen {
 
 using plan::fb::ExprOp;
@@ -49,7 +51,7 @@ void ProgramAnalysis::check() const {
     const auto& instr = *p.instrs[i];
     for (std::uint32_t arg : instr.args)
       if (arg >= i) contradiction(*request_, fmt::format("instruction {} uses a later one", i));
-    const bool memory = instr.kind == InstrKind::Load || instr.kind == InstrKind::Store;
+    const bool memory = plan::is_memory(instr.kind);
     if (memory && instr.access >= p.accesses.size())
       contradiction(*request_, fmt::format("instruction {} has no access", i));
     std::size_t arity = 0;
@@ -57,7 +59,7 @@ void ProgramAnalysis::check() const {
       arity = static_cast<std::size_t>(arity_of(static_cast<ScalarOp>(instr.op)));
     else if (instr.kind == InstrKind::Op)
       contradiction(*request_, fmt::format("instruction {} has unknown operator {}", i, instr.op));
-    else if (instr.kind == InstrKind::Reduce || instr.kind == InstrKind::Store)
+    else if (instr.kind == InstrKind::Reduce || plan::is_store(instr.kind))
       arity = 1;
     if (instr.args.size() != arity)
       contradiction(*request_, fmt::format("instruction {} has {} operands, not {}", i,
@@ -116,7 +118,7 @@ void ProgramAnalysis::find_values() {
       info.dims &= ~inner_;
       stages_ = std::max(stages_, ++info.stage);
     }
-    if (instr.kind != InstrKind::Load && instr.kind != InstrKind::Store) continue;
+    if (!plan::is_memory(instr.kind)) continue;
     const auto& access = *p.accesses[instr.access];
     DimSet& dims = access_dims_[instr.access];
     for (std::size_t d = 0; d < rank(); ++d)
@@ -136,6 +138,11 @@ void ProgramAnalysis::find_values() {
       dims |= node_dims_[guard.index()];
     }
     info.dims |= dims;
+    if (instr.kind == InstrKind::Scatter) {
+      info.dims |= inner_;  // once for each element, even where all go to one place
+      scatters_ = true;
+      combines_ = combines_ || instr.op != plan::kScatterReplaces;
+    }
     (instr.kind == InstrKind::Load ? read_ : written_)[access.buffer] = true;
   }
 }
@@ -143,10 +150,10 @@ void ProgramAnalysis::find_values() {
 void ProgramAnalysis::find_live() {
   for (std::size_t i = instr_count(); i-- > 0;) {
     const auto& instr = this->instr(i);
-    if (instr.kind == InstrKind::Store) values_[i].live = true;
+    if (plan::is_store(instr.kind)) values_[i].live = true;
     if (!values_[i].live) continue;
     for (std::uint32_t arg : instr.args) values_[arg].live = true;
-    if (instr.kind == InstrKind::Load || instr.kind == InstrKind::Store)
+    if (plan::is_memory(instr.kind))
       for (const auto& gather : access(instr.access).gathers) values_[gather.value()].live = true;
   }
   stages_ = 0;

@@ -48,6 +48,10 @@ class ProgramAnalysis {
   DType buffer_type(std::size_t buffer) const { return request_->buffer_types[buffer]; }
   /// Number of reduction stages: values of the last stage have waited for that many.
   int stages() const { return stages_; }
+  /// Something stores to places that gathered indices decide; some such store combines with what is
+  /// there, in the order of a row's elements.
+  bool scatters() const { return scatters_; }
+  bool combines() const { return combines_; }
   bool is_read(std::size_t buffer) const { return read_[buffer]; }
   bool is_written(std::size_t buffer) const { return written_[buffer]; }
 
@@ -65,6 +69,7 @@ class ProgramAnalysis {
   ExprTable* exprs_;
   DimSet outer_ = 0, inner_ = 0;
   int stages_ = 0;
+  bool scatters_ = false, combines_ = false;
   std::vector<ValueInfo> values_;
   std::vector<DimSet> access_dims_, node_dims_;
   std::vector<bool> read_, written_;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "runtime/plan/loop_values.h"
+
 namespace sinter::codegen {
 
 using plan::fb::InstrKind;
@@ -50,9 +52,7 @@ int unit_strides(const ProgramAnalysis& analysis, int dim) {
   int count = 0;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
-    if (!analysis.value(i).live ||
-        (instr.kind != InstrKind::Load && instr.kind != InstrKind::Store))
-      continue;
+    if (!analysis.value(i).live || !plan::is_memory(instr.kind)) continue;
     const DimSet dims = analysis.access_dims(instr.access);
     if ((dims & analysis.inner_dims()) == 0 || (dims & analysis.outer_dims()) == 0) continue;
     const std::uint32_t stride =
@@ -234,7 +234,7 @@ bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value) {
     if (analysis.value(i).stage > info.stage &&
         std::find(user.args.begin(), user.args.end(), value) != user.args.end())
       return true;
-    if (user.kind != InstrKind::Load && user.kind != InstrKind::Store) continue;
+    if (!plan::is_memory(user.kind)) continue;
     for (const auto& gather : analysis.access(user.access).gathers)
       if (gather.value() == value && analysis.value(i).stage > info.stage) return true;
   }
@@ -242,7 +242,7 @@ bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value) {
 }
 
 bool can_schedule_pointwise(const ProgramAnalysis& analysis) {
-  return analysis.program().inner_dims == 0;
+  return analysis.program().inner_dims == 0 || (analysis.scatters() && !analysis.combines());
 }
 
 std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {
@@ -305,8 +305,21 @@ std::vector<Schedule> choose_column(const ProgramAnalysis& analysis) {
   return {schedule};
 }
 
+bool can_schedule_ordered(const ProgramAnalysis& analysis) {
+  return analysis.combines() && analysis.stages() == 0;
+}
+
+std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis) {
+  Schedule schedule = with_vectors(no_vectors(analysis), Family::kRow);
+  schedule.threads_x = 1;
+  schedule.threads_y = kBlockThreads;
+  schedule.unroll = 0;
+  return {schedule};
+}
+
 std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis) {
   if (can_schedule_pointwise(analysis)) return choose_pointwise(analysis);
+  if (can_schedule_ordered(analysis)) return choose_ordered(analysis);
   const int along_rows = unit_strides(analysis, analysis.last_dim(analysis.outer_dims()));
   const int along_elements = unit_strides(analysis, analysis.last_dim(analysis.inner_dims()));
   if (can_schedule_column(analysis) && along_rows > along_elements) return choose_column(analysis);

@@ -115,6 +115,12 @@ SINTER_DEVICE i64 wrap_index(T value, i64 extent) {
   const i64 wrapped = index < 0 ? index + extent : index;
   return static_cast<u64>(wrapped) < static_cast<u64>(extent) ? wrapped : 0;
 }
+/// True where wrap_index yields the element that is meant.
+template <class T>
+SINTER_DEVICE bool has_index(T value, i64 extent) {
+  const i64 index = static_cast<i64>(value);
+  return index >= -extent && index < extent;
+}
 /// True where 0 <= index < extent.
 SINTER_DEVICE bool within(i32 index, i32 extent) {
   return static_cast<u32>(index) < static_cast<u32>(extent);

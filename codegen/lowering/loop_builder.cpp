@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
+#include "runtime/plan/loop_values.h"
+
 namespace sinter::codegen {
 
 using ir::Dim;
@@ -230,6 +232,17 @@ std::uint32_t LoopBuilder::load(std::uint32_t buffer, DType type, const Dim& add
 void LoopBuilder::store(std::uint32_t buffer, const Dim& address, std::uint32_t value) {
   InstrT instr;
   instr.kind = InstrKind::Store;
+  instr.dtype = static_cast<std::uint8_t>(type(value));
+  instr.args = {value};
+  instr.access = access(buffer, address, {}, 0);
+  push(std::move(instr));
+}
+
+void LoopBuilder::scatter(std::uint32_t buffer, const Dim& address, std::uint32_t value,
+                          std::optional<Combine> combine) {
+  InstrT instr;
+  instr.kind = InstrKind::Scatter;
+  instr.op = combine ? static_cast<std::uint8_t>(*combine) : plan::kScatterReplaces;
   instr.dtype = static_cast<std::uint8_t>(type(value));
   instr.args = {value};
   instr.access = access(buffer, address, {}, 0);

@@ -41,6 +41,9 @@ class LoopBuilder {
   std::uint32_t load(std::uint32_t buffer, DType type, const ir::Dim& address,
                      std::span<const ir::ViewSource::Guard> guards, double fill);
   void store(std::uint32_t buffer, const ir::Dim& address, std::uint32_t value);
+  /// Changes what lies at `address` by `value`, or replaces it.
+  void scatter(std::uint32_t buffer, const ir::Dim& address, std::uint32_t value,
+               std::optional<Combine> combine);
 
   /// Registers a gathered index; returns its symbol as a Dim. Equal ones get one symbol.
   ir::Dim gather(std::uint32_t value, const ir::Dim& extent);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "codegen/lowering/loop_lowering.h"
+#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
@@ -44,6 +45,13 @@ class Printer {
       fmt::format_to(out(), "  store {} {} = %{}\n", type, access(instr.access), instr.args[0]);
       return;
     }
+    if (instr.kind == InstrKind::Scatter) {
+      const bool replaces = instr.op == plan::kScatterReplaces;
+      fmt::format_to(out(), "  scatter{} {} {} = %{}\n",
+                     replaces ? "" : fmt::format("_{}", to_string(static_cast<Combine>(instr.op))),
+                     type, access(instr.access), instr.args[0]);
+      return;
+    }
     fmt::format_to(out(), "  %{} = ", i);
     switch (instr.kind) {
       case InstrKind::Load: fmt::format_to(out(), "load {} {}", type, access(instr.access)); break;
@@ -65,7 +73,8 @@ class Printer {
       case InstrKind::Size:
         fmt::format_to(out(), "size {} {}", type, exprs_.dim(instr.expression).to_string());
         break;
-      case InstrKind::Store: break;
+      case InstrKind::Store:
+      case InstrKind::Scatter: break;
     }
     text_ += '\n';
   }

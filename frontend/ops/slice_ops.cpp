@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 namespace {
@@ -192,9 +193,47 @@ void gather(NodeContext& node) {
   node.output(node.add("Gather", {data, indices}, {{"axis", axis}}));
 }
 
+enum class PadMode { kConstant, kEdge, kReflect, kWrap };
+
+/// `x` with dimension `d` extended at both ends by copies of its own elements.
+ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& begin,
+                        const Dim& end, PadMode mode) {
+  const Shape shape = node.shape(x);
+  const Dim& extent = shape[d];
+  const Dim length = begin + extent + end;
+  if (extent == Dim(0)) node.invalid(fmt::format("dimension {} has no elements to pad with", d));
+  ValueId index;
+  if (extent.is_constant() && begin.is_constant() && length.is_constant()) {
+    const std::int64_t n = extent.value(), period = std::max<std::int64_t>(2 * (n - 1), 1);
+    std::vector<std::int64_t> places;
+    for (std::int64_t i = 0; i < length.value(); ++i) {
+      const std::int64_t at = i - begin.value();
+      const auto modulo = [&](std::int64_t by) { return (at % by + by) % by; };
+      places.push_back(mode == PadMode::kEdge ? std::clamp<std::int64_t>(at, 0, n - 1)
+                       : mode == PadMode::kWrap
+                           ? modulo(n)
+                           : std::min(modulo(period), period - modulo(period)));
+      if (n == 1) places.back() = 0;
+    }
+    index = node.builder().constant(ir::Tensor::from_ints(DType::kInt64, {length.value()}, places));
+  } else {
+    const Term at = iota(node, length, 0, 1) - size_of_dim(node, begin);
+    const Term n = size_of_dim(node, extent);
+    if (mode == PadMode::kEdge) {
+      index = clamp(at, 0, n - 1).value();
+    } else if (mode == PadMode::kWrap) {
+      index = at.with("Mod", n).value();
+    } else {
+      const Term period = (n - 1) * 2.0, m = at.with("Mod", period);
+      index = m.with("Min", period - m).value();
+    }
+  }
+  return node.add("Gather", {x, index}, {{"axis", static_cast<std::int64_t>(d)}});
+}
+
 /// Negative pads take elements away, which ir does by slicing.
 void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std::int64_t>& axes,
-         double fill) {
+         PadMode mode, double fill) {
   ValueId x = node.input(0, "data");
   if (pads.size() != 2 * axes.size())
     node.invalid(fmt::format("{} pads are given for {} dimensions; there must be two for each",
@@ -223,16 +262,25 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std:
   }
   x = add_slice(node, x, crop);
   const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
+  if (mode != PadMode::kConstant) {
+    for (std::size_t d = 0; d < rank; ++d)
+      if (!is_zero(begins[d]) || !is_zero(ends[d]))
+        x = pad_by_elements(node, x, d, begins[d], ends[d], mode);
+    return node.output(x);
+  }
   if (!std::all_of(begins.begin(), begins.end(), is_zero) ||
       !std::all_of(ends.begin(), ends.end(), is_zero))
     x = node.add("Pad", {x}, {{"begins", begins}, {"ends", ends}, {"fill", fill}});
   node.output(x);
 }
 
-void require_constant_mode(NodeContext& node) {
+PadMode read_pad_mode(NodeContext& node) {
   const std::string mode = node.attr_string("mode", "constant");
-  if (mode != "constant")
-    node.unsupported("mode '" + mode + "'; only mode 'constant' is supported");
+  if (mode == "constant") return PadMode::kConstant;
+  if (mode == "edge") return PadMode::kEdge;
+  if (mode == "reflect") return PadMode::kReflect;
+  if (mode == "wrap") return PadMode::kWrap;
+  node.invalid("attribute 'mode' must be constant, edge, reflect or wrap, but is '" + mode + "'");
 }
 
 std::vector<std::int64_t> all_axes(NodeContext& node) {
@@ -242,14 +290,14 @@ std::vector<std::int64_t> all_axes(NodeContext& node) {
 }
 
 void pad_attributes(NodeContext& node) {
-  require_constant_mode(node);
+  const PadMode mode = read_pad_mode(node);
   const auto pads = node.attr_ints("pads");
   if (!pads) node.invalid("attribute 'pads' is missing");
-  pad(node, {pads->begin(), pads->end()}, all_axes(node), node.attr_float("value", 0));
+  pad(node, {pads->begin(), pads->end()}, all_axes(node), mode, node.attr_float("value", 0));
 }
 
 void pad_inputs(NodeContext& node) {
-  require_constant_mode(node);
+  const PadMode mode = read_pad_mode(node);
   const double fill = node.has_input(2) ? node.scalar(2, "constant_value") : 0;
   std::vector<std::int64_t> axes = all_axes(node);
   if (node.opset() >= 18 && node.has_input(3)) {
@@ -257,13 +305,55 @@ void pad_inputs(NodeContext& node) {
     for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(node.x()));
     node.normalise_axes(axes, node.rank(node.x()));  // refuses repeated ones
   }
-  pad(node, node.sizes(1, "pads"), axes, fill);
+  pad(node, node.sizes(1, "pads"), axes, mode, fill);
+}
+
+/// The middle of each axis, or each axis in the middle of zeros.
+void center_crop_pad(NodeContext& node) {
+  ValueId x = node.input(0, "input_data");
+  std::vector<std::int64_t> axes = node.attr_ints("axes").value_or(all_axes(node));
+  for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(x));
+  node.normalise_axes(axes, node.rank(x));  // refuses repeated ones
+  const std::vector<Dim> wanted = node.sizes(1, "shape");
+  if (wanted.size() != axes.size())
+    node.invalid(fmt::format("{} sizes are given for {} axes", wanted.size(), axes.size()));
+  const Ranges& ranges = node.builder().ranges();
+  const std::size_t rank = node.shape(x).size();
+  SliceSpec crop(node.shape(x));
+  std::vector<Dim> begins(rank, Dim(0)), ends(rank, Dim(0));
+  bool pads = false;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto d = static_cast<std::size_t>(axes[i]);
+    const Dim spare = crop.shape[d] - wanted[i];
+    const auto least = ir::lower_bound(spare, ranges), most = ir::upper_bound(spare, ranges);
+    if (least && *least >= 0) {
+      crop.starts[d] = ir::floor_div(spare, 2, ranges);
+      crop.shape[d] = wanted[i];
+    } else if (most && *most <= 0) {
+      const Dim missing = Dim(0) - spare;
+      begins[d] = ir::floor_div(missing, 2, ranges);
+      ends[d] = missing - begins[d];
+      pads = true;
+    } else {
+      node.unsupported(fmt::format(
+          "axis {} of {} elements may be smaller or larger than {}: give ranges that decide", d,
+          crop.shape[d].to_string(), wanted[i].to_string()));
+    }
+  }
+  x = add_slice(node, x, crop);
+  if (pads) x = node.add("Pad", {x}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}});
+  node.output(x);
 }
 
 constexpr OpRow kRows[] = {
-    {"Slice", 1, slice_attributes}, {"Slice", 10, slice_inputs}, {"Split", 2, split},
-    {"Concat", 4, concat},          {"Gather", 1, gather},       {"Pad", 2, pad_attributes},
+    {"Slice", 1, slice_attributes},
+    {"Slice", 10, slice_inputs},
+    {"Split", 2, split},
+    {"Concat", 4, concat},
+    {"Gather", 1, gather},
+    {"Pad", 2, pad_attributes},
     {"Pad", 11, pad_inputs},
+    {"CenterCropPad", 18, center_crop_pad},
 };
 
 }  // namespace

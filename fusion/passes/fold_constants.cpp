@@ -16,12 +16,33 @@ std::int64_t byte_count(const ir::TensorType& type) {
   return ir::element_count(type.shape).value() * static_cast<std::int64_t>(size_of(type.dtype));
 }
 
-/// True if everything about the node is known: constant inputs, sizes without symbols.
+bool is_generated(const GraphBuilder& builder, ValueId value) {
+  const Node* node = builder.producer(value);
+  return node != nullptr && node->op->generate() != nullptr;
+}
+
+/// Index arithmetic on what follows from an index: kernels do it, and see through it. Stored
+/// numbers would have to be read.
+bool is_index_arithmetic(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
+                         std::span<const ValueId> inputs) {
+  const auto generated = [&](ValueId input) { return is_generated(builder, input); };
+  if (std::none_of(inputs.begin(), inputs.end(), generated)) return false;
+  return node.op->kind == ir::OpKind::kView ||
+         (node.op->kind == ir::OpKind::kPointwise && is_integer(old.type(node.outputs[0]).dtype) &&
+          std::all_of(inputs.begin(), inputs.end(),
+                      [&](ValueId input) { return is_integer(builder.type(input).dtype); }));
+}
+
+/// True if everything about the node is known: inputs that are constants or generated, sizes
+/// without symbols.
 bool is_known(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
               std::span<const ValueId> inputs) {
   if (node.op->kind == ir::OpKind::kFused || inputs.empty()) return false;
   for (ValueId input : inputs)
-    if (builder.constant_of(input) == nullptr) return false;
+    if (builder.constant_of(input) == nullptr && !is_generated(builder, input)) return false;
+  for (ValueId input : inputs)
+    for (const ir::Dim& dim : builder.type(input).shape)
+      if (!dim.is_constant()) return false;
   for (ValueId output : node.outputs)
     for (const ir::Dim& dim : old.type(output).shape)
       if (!dim.is_constant()) return false;
@@ -62,7 +83,7 @@ ir::Graph fold_constants(const ir::Graph& graph, Context&) {
       [](GraphBuilder& builder, const ir::Graph& old, const Node& node,
          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (!is_known(builder, old, node, inputs) || !keeps_size(builder, old, node, inputs) ||
-            is_view_for_product(old, node))
+            is_view_for_product(old, node) || is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;
         if (node.op->name == "Reshape") {
           std::vector<std::int64_t> shape;
@@ -71,7 +92,12 @@ ir::Graph fold_constants(const ir::Graph& graph, Context&) {
               builder.constant(builder.constant_of(inputs[0])->reshaped(std::move(shape)))};
         }
         std::vector<Tensor> values;
-        for (ValueId input : inputs) values.push_back(*builder.constant_of(input));
+        for (ValueId input : inputs) {
+          const Tensor* constant = builder.constant_of(input);
+          const Node* source = builder.producer(input);
+          values.push_back(constant ? *constant
+                                    : ir::evaluate_op(*source->op, source->attrs, {}).at(0));
+        }
         std::vector<ValueId> results;
         for (Tensor& result : ir::evaluate_op(*node.op, node.attrs, values))
           results.push_back(builder.constant(std::move(result)));

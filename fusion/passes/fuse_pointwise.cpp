@@ -28,7 +28,8 @@ ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context) {
       for (ir::ValueId input : node.inputs) need(input);
       continue;
     }
-    Region region = partition.start(graph.type(node.outputs[0]).shape, {});
+    const ir::ValueId steps = node.op->scatter() ? node.inputs[1] : node.outputs[0];
+    Region region = partition.start(graph.type(steps).shape, {});
     region.add_result(id);
     partition.grow(region);
     for (ir::ValueId leaf : region.leaves()) need(leaf);

@@ -13,9 +13,7 @@ std::string family_of(const ir::Node& node) {
     case OpKind::kView: return "pointwise";
     case OpKind::kReduce:
     case OpKind::kComposite: return "reduction";
-    case OpKind::kIndexed:
-      if (node.op->name == "Gather") return "pointwise";
-      break;
+    case OpKind::kIndexed: return node.op->scatter() ? "scatter" : "pointwise";
     case OpKind::kLibrary:
       if (node.op->name == "MatMul") return "matmul";
       if (node.op->name == "Conv") return "conv";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/affine.h"
+
 namespace sinter::fusion {
 namespace {
 
@@ -16,9 +18,16 @@ const Node* producer_of(const Graph& graph, ValueId value, std::string_view op) 
   return node != nullptr && node->op->name == op ? node : nullptr;
 }
 
-/// 0, 1, 2, .. along the last dimension, all others being one.
+/// 0, 1, 2, .. along the last dimension.
 bool counts_up(const Graph& graph, ValueId value, std::int64_t rows) {
   const auto& constant = graph.value(value).constant;
+  if (constant == nullptr) {
+    const Shape& shape = graph.type(value).shape;
+    ir::Ranges ranges = graph.ranges();
+    const std::vector<Dim> index = ir::index_symbols(shape, ranges);
+    return !shape.empty() && shape.back() == Dim(rows) &&
+           ir::index_of_value(graph, value, index, ranges) == index.back();
+  }
   if (constant == nullptr || !is_integer(constant->dtype()) || constant->shape().empty() ||
       constant->shape().back() != rows || constant->element_count() != rows)
     return false;

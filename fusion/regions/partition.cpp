@@ -48,7 +48,7 @@ Verdict Partition::can_fuse(const Region& region, NodeId id) const {
       if (!region.axes().empty()) return {true, ""};
       return {false, "'" + describe(node) + "' is a reduction"};
     case OpKind::kIndexed:
-      if (node.op->name == "Gather") return {true, ""};
+      if (!node.op->scatter()) return {true, ""};
       return {false, "'" + describe(node) + "' has a kernel of its own"};
     case OpKind::kFused: return {false, "'" + describe(node) + "' is a kernel of its own"};
     default: return {false, "'" + describe(node) + "' is a library call"};
@@ -160,6 +160,8 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
 }
 
 bool Partition::try_consumers(Region& region, ValueId value) {
+  // What a Scatter stores is known when all of its updates are.
+  if (graph_.producer(value)->op->scatter()) return false;
   std::vector<NodeId> readers;
   collect_readers(region, value, readers);
   const NodeId producer = graph_.value(value).producer;
@@ -303,8 +305,12 @@ Graph Partition::finish() {
         for (ValueId out : graph_.node(id).outputs)
           if (needed[static_cast<std::size_t>(out.index)]) outputs.push_back(out);
     if (outputs.empty()) continue;
-    pieces.push_back(fused_piece(graph_, region.axes().empty() ? "pointwise" : "reduction",
-                                 {region.nodes().begin(), region.nodes().end()}, outputs));
+    const bool scatters = std::any_of(region.nodes().begin(), region.nodes().end(), [&](NodeId id) {
+      return graph_.node(id).op->scatter() != nullptr;
+    });
+    const char* family = scatters ? "scatter" : region.axes().empty() ? "pointwise" : "reduction";
+    pieces.push_back(
+        fused_piece(graph_, family, {region.nodes().begin(), region.nodes().end()}, outputs));
   }
   return rebuild(graph_, pieces);
 }

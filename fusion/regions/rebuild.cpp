@@ -164,6 +164,10 @@ ValueId BodyBuilder::import(ValueId value) {
   if (literals_ == Literals::kOneElement && info.constant != nullptr &&
       info.constant->element_count() == 1) {
     inner = builder_.constant(info.constant);
+  } else if (const Node* node = graph_.producer(value);
+             literals_ == Literals::kOneElement && node != nullptr && node->op->generate()) {
+    copy(*node);  // nothing to read: it is made where it is needed
+    return import(value);
   } else {
     inner = builder_.input("in" + std::to_string(reads_.size()), info.type);
     reads_.push_back(value);

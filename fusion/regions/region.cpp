@@ -90,6 +90,12 @@ Verdict Region::demand(ValueId value, const Index& index, Access access) {
   if (!id.valid() || (known && !tightened)) return {true, ""};
   const Node& node = graph_->node(id);
   if (!holds(id)) {
+    // What follows from the index alone is made where it is needed.
+    if (node.op->generate() && access != Access::kWhole) {
+      nodes_.insert(id);
+      copies_.insert(id);
+      return {true, ""};
+    }
     if (demand.whole || node.op->kind != OpKind::kView || !leads_here(value, 0)) return {true, ""};
     nodes_.insert(id);
     copies_.insert(id);
@@ -120,13 +126,19 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
       return {true, ""};
     }
     case OpKind::kIndexed: {
-      if (node.op->name != "Gather") break;
-      const std::size_t axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
-      const std::size_t rank = type(node.inputs[1]).shape.size();
-      const auto from = index.begin() + static_cast<std::ptrdiff_t>(axis);
-      const Index at(from, from + static_cast<std::ptrdiff_t>(rank));
-      if (Verdict v = demand(node.inputs[1], at, access); !v.ok) return v;
-      // Which row is only known at run time: the data stays outside, at no known index.
+      if (node.op->generate()) return {true, ""};
+      std::vector<ir::TensorType> types;
+      for (ValueId input : node.inputs) types.push_back(type(input));
+      const ir::ScatterDef* scatter = node.op->scatter();
+      if (scatter)
+        if (Verdict v = demand(node.inputs[1], index, access); !v.ok) return v;
+      const ir::DataIndexMap& map = scatter ? scatter->map : node.op->take()->map;
+      for (const ir::DataIndex& position : map(node.attrs, types, index)) {
+        if (position.input < 0) continue;
+        const ValueId input = node.inputs[static_cast<std::size_t>(position.input)];
+        if (Verdict v = demand(input, position.at, access); !v.ok) return v;
+      }
+      // Which element is only known at run time: the data stays outside, at no known index.
       const Index nowhere(type(node.inputs[0]).shape.size(), Dim(0));
       return demand(node.inputs[0], nowhere, Access::kWhole);
     }
@@ -164,7 +176,8 @@ Verdict Region::add_result(NodeId id) {
   const ir::Shape& shape = graph_->type(node.outputs[0]).shape;
   if (node.op->kind == OpKind::kReduce && !reduces_here(node))
     return {false, "'" + describe(node) + "' reduces over other axes or another shape"};
-  const auto index = step_index(shape);
+  // A Scatter's steps are the elements of its updates, which are the space.
+  const auto index = node.op->scatter() ? std::optional(identity_) : step_index(shape);
   if (!index)
     return {false,
             "the shapes " + ir::to_string(shape) + " and " + ir::to_string(space_) + " differ"};

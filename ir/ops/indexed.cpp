@@ -1,12 +1,28 @@
-// Operators that read at indices held in tensors.
+// Operators that reach into a tensor at places that other tensors hold, and what makes such places.
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::ir::ops {
 namespace {
 
-/// Gather(data, indices) along "axis", as numpy.take: an index below zero counts from the end.
-std::vector<TensorType> infer_gather(const Attrs& attrs, std::span<const TensorType> inputs) {
+using Types = std::span<const TensorType>;
+
+/// The element of an operand of shape `shape` that broadcasts to the element `index`.
+std::vector<Dim> broadcast_index(const Shape& shape, std::span<const Dim> index) {
+  std::vector<Dim> result;
+  const std::size_t skip = index.size() - shape.size();
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    result.push_back(shape[d] == Dim(1) ? Dim(0) : index[d + skip]);
+  return result;
+}
+
+// ---- Gather(data, indices) along "axis", as numpy.take
+
+std::vector<TensorType> infer_gather(const Attrs& attrs, Types inputs) {
   const Shape &data = inputs[0].shape, &indices = inputs[1].shape;
   if (!is_integer(inputs[1].dtype))
     invalid("indices must be integers, found " + list_types(inputs));
@@ -18,17 +34,143 @@ std::vector<TensorType> infer_gather(const Attrs& attrs, std::span<const TensorT
   return {result};
 }
 
+std::vector<DataIndex> map_gather(const Attrs& attrs, Types inputs, std::span<const Dim> index) {
+  const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
+  const std::size_t indices_rank = inputs[1].shape.size();
+  std::vector<DataIndex> result;
+  for (std::size_t d = 0; d < inputs[0].shape.size(); ++d) {
+    const auto at = index.begin() + static_cast<std::ptrdiff_t>(d);
+    if (d == axis)
+      result.push_back({1, {at, at + static_cast<std::ptrdiff_t>(indices_rank)}});
+    else
+      result.push_back({-1, {d < axis ? index[d] : index[d - 1 + indices_rank]}});
+  }
+  return result;
+}
+
+// ---- Take(data, i0, i1, ..): out[x] = data[i0[x], i1[x], ..], indices broadcast to one shape.
+// ---- Scatter(data, updates, i0, i1, ..): out[i0[x], i1[x], ..] = or op= updates[x], indices
+// broadcast to the shape of the updates.
+
+/// The shape that the index inputs from `first` on broadcast to.
+Shape index_shape(Types inputs, std::size_t first) {
+  const std::size_t rank = inputs[0].shape.size();
+  if (inputs.size() - first != rank || rank == 0)
+    invalid(fmt::format("needs one index tensor for each dimension of {}, found {}",
+                        to_string(inputs[0]), inputs.size() - first));
+  Shape shape;
+  for (std::size_t i = first; i < inputs.size(); ++i) {
+    if (!is_integer(inputs[i].dtype))
+      invalid("indices must be integers, found " + list_types(inputs));
+    shape = broadcast(shape, inputs[i].shape);
+  }
+  return shape;
+}
+
+std::vector<TensorType> infer_take(const Attrs&, Types inputs) {
+  return {{inputs[0].dtype, index_shape(inputs, 1)}};
+}
+
+std::vector<TensorType> infer_scatter(const Attrs& attrs, Types inputs) {
+  const Shape shape = index_shape(inputs, 2);
+  if (inputs[1].dtype != inputs[0].dtype || broadcast(shape, inputs[1].shape) != inputs[1].shape)
+    invalid("updates must be of the data's element type and of the shape of the indices, found " +
+            list_types(inputs));
+  const std::string& combine = attrs.get_string("combine");
+  constexpr std::string_view kNames[] = {"none", "sum", "prod", "max", "min"};
+  if (std::find(std::begin(kNames), std::end(kNames), combine) == std::end(kNames))
+    invalid("combine must be none, sum, prod, max or min, but is " + combine);
+  if (combine != "none" && inputs[0].dtype == DType::kBool)
+    invalid("bool elements can only be replaced, not combined");
+  return {inputs[0]};
+}
+
+std::vector<DataIndex> map_indices(std::size_t first, Types inputs, std::span<const Dim> index) {
+  std::vector<DataIndex> result;
+  for (std::size_t i = first; i < inputs.size(); ++i)
+    result.push_back({static_cast<int>(i), broadcast_index(inputs[i].shape, index)});
+  return result;
+}
+
+std::optional<Combine> scatter_combine(const Attrs& attrs) {
+  for (int c = 0; c < kCombineCount; ++c)
+    if (attrs.get_string("combine") == to_string(static_cast<Combine>(c)))
+      return static_cast<Combine>(c);
+  return std::nullopt;
+}
+
+// ---- Iota: each element is its index along "axis". Size: the number "value".
+
+void require_number(const Attrs& attrs) {
+  if (attrs.get_dtype("dtype") == DType::kBool) invalid("the type must be a number's, not bool");
+}
+
+std::vector<TensorType> infer_iota(const Attrs& attrs, Types) {
+  require_number(attrs);
+  const Shape& shape = attrs.get_dims("shape");
+  axis_attr(attrs, "axis", shape);
+  return {{attrs.get_dtype("dtype"), shape}};
+}
+
+std::vector<TensorType> infer_size(const Attrs& attrs, Types) {
+  require_number(attrs);
+  if (attrs.get_dims("value").size() != 1)
+    invalid(fmt::format("value must be one size, found {}", attrs.get_dims("value").size()));
+  return {{attrs.get_dtype("dtype"), {}}};
+}
+
+OpDef indexed(std::string name, int min_inputs, int max_inputs) {
+  OpDef op;
+  op.name = std::move(name);
+  op.kind = OpKind::kIndexed;
+  op.min_inputs = min_inputs;
+  op.max_inputs = max_inputs;
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> indexed_ops() {
-  OpDef gather;
-  gather.name = "Gather";
-  gather.kind = OpKind::kIndexed;
-  gather.min_inputs = gather.max_inputs = 2;
+  OpDef gather = indexed("Gather", 2, 2);
   gather.attrs = {{"axis", AttrKind::kInt, std::nullopt}};
   gather.infer = infer_gather;
   gather.evaluate = reference::evaluate_gather;
-  return {gather};
+  gather.detail = TakeDef{map_gather};
+
+  OpDef take = indexed("Take", 2, -1);
+  take.infer = infer_take;
+  take.evaluate = reference::evaluate_take;
+  take.detail = TakeDef{[](const Attrs&, Types inputs, std::span<const Dim> index) {
+    return map_indices(1, inputs, index);
+  }};
+
+  OpDef scatter = indexed("Scatter", 3, -1);
+  scatter.attrs = {{"combine", AttrKind::kString, Attr(std::string("none"))}};
+  scatter.infer = infer_scatter;
+  scatter.evaluate = reference::evaluate_scatter;
+  scatter.detail = ScatterDef{[](const Attrs&, Types inputs, std::span<const Dim> index) {
+                                return map_indices(2, inputs, index);
+                              },
+                              scatter_combine};
+
+  OpDef iota = indexed("Iota", 0, 0);
+  iota.attrs = {{"shape", AttrKind::kDims, std::nullopt},
+                {"axis", AttrKind::kInt, Attr(std::int64_t{0})},
+                {"dtype", AttrKind::kDType, Attr(DType::kInt64)}};
+  iota.infer = infer_iota;
+  iota.evaluate = reference::evaluate_iota;
+  iota.detail = GenerateDef{[](const Attrs& attrs, std::span<const Dim> index) {
+    return index[static_cast<std::size_t>(attrs.get_int("axis"))];
+  }};
+
+  OpDef size = indexed("Size", 0, 0);
+  size.attrs = {{"value", AttrKind::kDims, std::nullopt},
+                {"dtype", AttrKind::kDType, Attr(DType::kInt64)}};
+  size.infer = infer_size;
+  size.evaluate = reference::evaluate_size;
+  size.detail = GenerateDef{
+      [](const Attrs& attrs, std::span<const Dim>) { return attrs.get_dims("value").at(0); }};
+  return {gather, take, scatter, iota, size};
 }
 
 }  // namespace sinter::ir::ops

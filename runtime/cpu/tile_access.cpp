@@ -133,24 +133,6 @@ bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const 
                      [&](const BoundGather& g) { return gathered.views[g.value].per_column; });
 }
 
-std::int64_t TileAccess::gathered_offset(GatherValues gathered, std::int64_t row,
-                                         std::int64_t column) const {
-  std::int64_t offset = 0;
-  for (const BoundGather& gather : access_.gathers) {
-    const View& view = gathered.views[gather.value];
-    const DType type = gathered.types[gather.value];
-    const std::int64_t at = row * view.row_stride + (view.per_column ? column : 0);
-    std::int64_t index = read_int(type, view.data, at);
-    if (index < 0 && type != DType::kUInt64) index += gather.extent;
-    if (index < 0 || index >= gather.extent)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("index {} is out of range: the gathered dimension has {} elements",
-                              read_int(type, view.data, at), gather.extent));
-    offset += index * gather.stride;
-  }
-  return offset;
-}
-
 View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
                       GatherValues gathered, void* target) const {
   auto* to = static_cast<std::byte*>(target);
@@ -160,6 +142,10 @@ View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
   if (access_.is_plain() && !by_element) return load_plain(buffer, tile, domain, gathered, to);
   if (linear_guards_ && !by_element) {
     load_guarded(buffer, tile, domain, gathered, to);
+    return dense;
+  }
+  if (access_.is_plain()) {
+    load_gathered(buffer, tile, gathered, domain, to);
     return dense;
   }
   for_each_element(
@@ -337,6 +323,14 @@ void TileAccess::for_each_element(const Tile& tile, Domain domain, GatherValues 
       visit(r, c, address, true);
     }
   }
+}
+
+void TileAccess::find_places(const Tile& tile, GatherValues gathered,
+                              std::span<std::int64_t> places) const {
+  for_each_element(tile, {true, true}, gathered,
+                   [&](std::int64_t row, std::int64_t column, std::int64_t address, bool) {
+                     places[static_cast<std::size_t>(row * tile.cols + column)] = address;
+                   });
 }
 
 bool TileAccess::is_stream(std::int64_t cols) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,11 @@ class TileAccess {
   void store(std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
              const View& value) const;
 
+  /// Writes the elements of `tile` one after the other along columns; `combine` with what is there,
+  /// or in its place. Throws like load.
+  void scatter(std::byte* buffer, const Tile& tile, GatherValues gathered, const View& value,
+               std::optional<Combine> combine) const;
+
   /// Where a result over `domain` may be computed in place: sets address and row stride, and
   /// returns true, if the values are contiguous along columns and stored in the compute type.
   bool in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
@@ -75,6 +81,8 @@ class TileAccess {
   std::int64_t fixed_offset(const Tile& tile) const;
   View load_plain(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                   std::byte* target) const;
+  void load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+                     Domain domain, std::byte* target) const;
   void load_guarded(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
                     std::byte* target) const;
   /// Calls visit(row, column, address, inside) for every element.
@@ -82,6 +90,13 @@ class TileAccess {
   void for_each_element(const Tile& tile, Domain domain, GatherValues gathered,
                         Visit&& visit) const;
   bool gathers_by_element(Domain domain, GatherValues gathered) const;
+  /// Adds to `offsets` what the gathers contribute in `row`, from `column` on.
+  void add_gathered(GatherValues gathered, std::int64_t row, std::span<std::int64_t> offsets,
+                    std::int64_t column) const;
+  std::int64_t row_offset(const Tile& tile, Domain domain, std::int64_t row) const;
+  /// The addresses of all elements of `tile`, one after the other, checked.
+  void find_places(const Tile& tile, GatherValues gathered, std::span<std::int64_t> places) const;
+  [[noreturn]] static void refuse_index(std::int64_t index, std::int64_t extent);
   std::int64_t gathered_offset(GatherValues gathered, std::int64_t row, std::int64_t column) const;
   [[noreturn]] void refuse_address(std::int64_t address) const;
 

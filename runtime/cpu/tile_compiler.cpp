@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "runtime/cpu/tile_compiler.h"
 #include "runtime/cpu/tile_runs.h"
+#include "runtime/plan/loop_values.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -76,21 +76,22 @@ void TileCompiler::choose_axes() {
   const std::size_t rank = loops_.extents.size();
   TileAxes& axes = out_.axes_;
   TileSchedule& schedule = out_.schedule_;
-  if (!loops_.has_reductions) {
+  schedule.ordered = loops_.ordered;
+  if (!loops_.has_reductions && !loops_.ordered) {
     for (std::size_t a = 0; a < rank; ++a) (a + 1 == rank ? axes.x : axes.y).push_back(a);
   } else {
     const std::size_t rows = loops_.row_axes;
     // Side by side pays where memory runs along rows' starts, not along their elements.
     int along = 0, across = 0;
     for (const auto& instr : program_.instrs) {
-      if (instr->kind != InstrKind::Load && instr->kind != InstrKind::Store) continue;
+      if (!plan::is_memory(instr->kind)) continue;
       const auto& steps = loops_.accesses[instr->access].address.coefficients;
       if (rank > rows && steps[rank - 1] == 1)
         ++along;
       else if (rank > rows && rows > 0 && steps[rows - 1] == 1 && steps[rank - 1] != 0)
         ++across;
     }
-    schedule.across = across > along && loops_.extents[rows - 1] >= 8;
+    schedule.across = !loops_.ordered && across > along && loops_.extents[rows - 1] >= 8;
     for (std::size_t a = 0; a < rank; ++a) {
       if (schedule.across)
         (a >= rows ? axes.y : a + 1 == rows ? axes.x : axes.z).push_back(a);
@@ -158,6 +159,7 @@ void TileCompiler::classify() {
       cost_[i] = std::min(cost_[i] + cost_[arg], 1000);
     }
     switch (instr.kind) {
+      case InstrKind::Scatter: class_[i] = ValueClass::kElement; break;
       case InstrKind::Load:
       case InstrKind::Store: {
         const BoundAccess& access = loops_.accesses[instr.access];
@@ -187,7 +189,7 @@ void TileCompiler::classify() {
 std::vector<std::uint32_t> TileCompiler::operands_of(std::size_t i) const {
   const plan::fb::InstrT& instr = *program_.instrs[i];
   std::vector<std::uint32_t> result = instr.args;
-  if (instr.kind == InstrKind::Load || instr.kind == InstrKind::Store)
+  if (plan::is_memory(instr.kind))
     for (const BoundGather& gather : loops_.accesses[instr.access].gathers)
       result.push_back(gather.value);
   return result;
@@ -196,7 +198,7 @@ std::vector<std::uint32_t> TileCompiler::operands_of(std::size_t i) const {
 void TileCompiler::find_needed() {
   needed_.assign(count_, false);
   for (std::size_t i = count_; i-- > 0;) {
-    needed_[i] = needed_[i] || program_.instrs[i]->kind == InstrKind::Store;
+    needed_[i] = needed_[i] || plan::is_store(program_.instrs[i]->kind);
     if (!needed_[i]) continue;
     for (const std::uint32_t arg : operands_of(i)) needed_[arg] = true;
   }
@@ -263,6 +265,11 @@ TileInstr TileCompiler::translate(std::size_t i) const {
       result.kind = TileInstr::Kind::kStore;
       result.access = instr.access;
       break;
+    case InstrKind::Scatter:
+      result.kind = TileInstr::Kind::kScatter;
+      result.access = instr.access;
+      if (instr.op != plan::kScatterReplaces) result.combine = static_cast<Combine>(instr.op);
+      break;
     case InstrKind::Index:
       result.kind = TileInstr::Kind::kIndex;
       result.axis = loops_.axis_of[instr.dim];
@@ -306,7 +313,7 @@ void TileCompiler::emit_stages() {
       const InstrKind kind = program_.instrs[i]->kind;
       const bool reduce = kind == InstrKind::Reduce && needed_[i] && available_[i] == stage + 1;
       const bool store =
-          kind == InstrKind::Store && class_[i] == ValueClass::kElement && available_[i] == stage;
+          plan::is_store(kind) && class_[i] == ValueClass::kElement && available_[i] == stage;
       if (!wanted[i] && !reduce && !store) continue;
       wanted[i] = true;
       if (computed[i]) {
@@ -348,6 +355,7 @@ void TileCompiler::emit_stages() {
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body)
       instr.kept = kept_[instr.value] && instr.kind != TileInstr::Kind::kStore &&
+                   instr.kind != TileInstr::Kind::kScatter &&
                    instr.kind != TileInstr::Kind::kReduce;
 }
 

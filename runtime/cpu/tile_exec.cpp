@@ -176,6 +176,11 @@ class TileProgram::Worker {
                      views_[instr.args[0]]);
         break;
       }
+      case TileInstr::Kind::kScatter: {
+        const TileAccess& access = p_.accesses_[instr.access];
+        access.scatter(buffer_of(access), tile_, gathered(), views_[instr.args[0]], instr.combine);
+        break;
+      }
       case TileInstr::Kind::kIndex: run_index(instr); break;
       case TileInstr::Kind::kResume:
         views_[instr.value] = {place_of(instr), tile_.cols, true};
@@ -295,7 +300,7 @@ void TileProgram::run(std::span<std::byte* const> buffers,
   const auto groups = [](std::int64_t count, std::int64_t size) {
     return (count + size - 1) / size;
   };
-  const bool split_columns = !s.across && reductions_.empty();
+  const bool split_columns = !s.across && !s.ordered && reductions_.empty();
   const std::int64_t outer = s.across ? s.z_count : groups(s.y_count, s.tile_rows);
   const std::int64_t inner = s.across ? groups(s.x_count, s.tile_cols)
                              : split_columns

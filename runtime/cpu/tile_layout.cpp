@@ -85,7 +85,8 @@ void TileCompiler::lay_out() {
       const auto [it, added] = kept.try_emplace(instr.value, 0);
       if (added) it->second = take(s.across ? s.y_count * s.tile_cols : s.x_count, size);
       instr.offset = it->second;
-    } else if (instr.kind != TileInstr::Kind::kStore && instr.kind != TileInstr::Kind::kReduce) {
+    } else if (instr.kind != TileInstr::Kind::kStore && instr.kind != TileInstr::Kind::kScatter &&
+               instr.kind != TileInstr::Kind::kReduce) {
       auto& available = free[size];
       if (available.empty()) {
         instr.offset = take(elements, size);

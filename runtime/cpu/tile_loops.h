@@ -61,6 +61,7 @@ struct BoundLoops {
   std::vector<BoundAccess> accesses;  // as in the program
   std::vector<BoundNode> nodes;       // as in the program
   bool has_reductions = false;
+  bool ordered = false;  // elements of a row happen one after the other: something scatters
 };
 
 /// `expressions` have passed verify_bound.

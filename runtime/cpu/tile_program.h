@@ -25,7 +25,7 @@ namespace sinter::runtime::cpu {
 enum class ValueClass : std::uint8_t { kUniform, kRow, kElement };
 
 struct TileInstr {
-  enum class Kind : std::uint8_t { kLoad, kOp, kReduce, kStore, kIndex, kResume };
+  enum class Kind : std::uint8_t { kLoad, kOp, kReduce, kStore, kScatter, kIndex, kResume };
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   Kind kind = Kind::kOp;
@@ -36,11 +36,12 @@ struct TileInstr {
   std::uint32_t args[3] = {};
   std::uint32_t arg_count = 0;
   OpKernel kernel = nullptr;
-  std::uint32_t access = kNone;  // Load, Store
-  std::uint32_t target = kNone;  // Op: access of the store that the result can be computed into
-  std::uint32_t reduction = 0;   // Reduce
-  int axis = -1;                 // Index
-  std::size_t offset = 0;        // of the result in the workspace
+  std::uint32_t access = kNone;    // Load, Store
+  std::uint32_t target = kNone;    // Op: access of the store that the result can be computed into
+  std::uint32_t reduction = 0;     // Reduce
+  std::optional<Combine> combine;  // Scatter; nothing: replace
+  int axis = -1;                   // Index
+  std::size_t offset = 0;          // of the result in the workspace
 };
 
 struct Reduction {
@@ -57,6 +58,7 @@ struct Stage {
 /// The sizes of tiles and of the space they cover.
 struct TileSchedule {
   bool across = false;
+  bool ordered = false;    // a row's elements belong to one thread, as in BoundLoops
   bool whole_rows = true;  // one tile holds all elements of its rows
   std::int64_t z_count = 1, y_count = 1, x_count = 1;
   std::int64_t tile_rows = 1, tile_cols = 1;

@@ -1,11 +1,24 @@
 // Which values of a loop program are one per row and which one per element.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::plan {
+
+/// Instr.op of a Scatter that replaces.
+inline constexpr std::uint8_t kScatterReplaces = 255;
+
+/// True for instructions that write to memory.
+constexpr bool is_store(fb::InstrKind kind) {
+  return kind == fb::InstrKind::Store || kind == fb::InstrKind::Scatter;
+}
+/// True for those that have an access.
+constexpr bool is_memory(fb::InstrKind kind) {
+  return kind == fb::InstrKind::Load || is_store(kind);
+}
 
 /// For each index node, whether it depends on a loop dimension of the row (the last inner_dims).
 std::vector<bool> index_nodes_per_element(const fb::LoopProgramT& program);

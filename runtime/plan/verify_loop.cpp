@@ -1,4 +1,6 @@
 // Loop programs: SSA order, operand types, accesses, and what is per row.
+#include <algorithm>
+
 #include <sinter/scalar_op.h>
 
 #include "runtime/plan/checker.h"
@@ -107,10 +109,10 @@ void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::si
     check.fail("instruction {} computes in {}, which is a storage type", index, to_string(type));
   for (const std::uint32_t arg : instr.args) {
     check.index(arg, index, "an operand", "instructions before it");
-    if (program.instrs[arg]->kind == fb::InstrKind::Store)
+    if (is_store(program.instrs[arg]->kind))
       check.fail("instruction {} takes the value of a store", index);
   }
-  const bool accesses = instr.kind == fb::InstrKind::Load || instr.kind == fb::InstrKind::Store;
+  const bool accesses = instr.kind == fb::InstrKind::Load || is_store(instr.kind);
   if (accesses) {
     check.index(instr.access, program.accesses.size(), "an access", "accesses");
     const fb::AccessT& access = *program.accesses[instr.access];
@@ -120,7 +122,7 @@ void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::si
                  to_string(stored));
     for (const fb::Gather& gather : access.gathers) {
       check.index(gather.value(), index, "a gathered index", "instructions before it");
-      if (program.instrs[gather.value()]->kind == fb::InstrKind::Store ||
+      if (is_store(program.instrs[gather.value()]->kind) ||
           !is_integer(static_cast<DType>(program.instrs[gather.value()]->dtype)))
         check.fail("instruction {} is addressed by a value that is not an integer", index);
     }
@@ -137,6 +139,12 @@ void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::si
     case fb::InstrKind::Reduce:
       if (instr.op >= kCombineCount) check.fail("reduction {} does not exist", instr.op);
       if (type == DType::kBool) check.fail("instruction {} reduces bool values", index);
+      [[fallthrough]];
+    case fb::InstrKind::Scatter:
+      if (instr.kind == fb::InstrKind::Scatter && instr.op != kScatterReplaces &&
+          (instr.op >= kCombineCount || type == DType::kBool))
+        check.fail("instruction {} combines by {} on {}, which is not defined", index, instr.op,
+                   to_string(type));
       [[fallthrough]];
     case fb::InstrKind::Store:
       if (instr.args.size() != 1)
@@ -178,6 +186,12 @@ void verify_loop_program(const Checker& check, const fb::LoopProgramT& program) 
   for (const auto& access : program.accesses) verify_access(check, program, *access);
   for (std::size_t i = 0; i < program.instrs.size(); ++i) verify_instr(check, program, i);
   verify_stores(check, program);
+  const auto has = [&](fb::InstrKind kind) {
+    return std::any_of(program.instrs.begin(), program.instrs.end(),
+                       [&](const auto& instr) { return instr->kind == kind; });
+  };
+  if (has(fb::InstrKind::Scatter) && has(fb::InstrKind::Reduce))
+    check.fail("it both scatters and reduces");
 }
 
 }  // namespace sinter::plan

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/scalar_expr.h"
+#include "runtime/plan/loop_values.h"
 
 namespace sinter::test {
 
@@ -15,6 +16,9 @@ using plan::fb::InstrKind;
 namespace {
 
 using ir::Scalar;
+
+constexpr ScalarOp kCombineOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax,
+                                    ScalarOp::kMin};
 
 std::byte* element(Memory& memory, std::uint32_t buffer, DType type, std::int64_t index) {
   auto& bytes = memory.at(buffer);
@@ -148,6 +152,26 @@ class Interpreter {
           ir::store_int(types_[buffer], p, result.i);
         break;
       }
+      case InstrKind::Scatter: {
+        const auto& access = *program_.accesses[instr.access];
+        const std::uint32_t buffer = program_.buffers[access.buffer];
+        std::byte* p = element(memory_, buffer, types_[buffer], address(access));
+        Scalar result = values_[instr.args[0]][at_];
+        if (instr.op != plan::kScatterReplaces) {
+          Scalar old;
+          if (is_float(type))
+            old.f = ir::load_as_double(types_[buffer], p);
+          else
+            old.i = ir::load_as_int(types_[buffer], p);
+          const Scalar args[2] = {old, result};
+          result = ir::apply_scalar_op(kCombineOps[instr.op], type, type, args);
+        }
+        if (is_float(type))
+          ir::store_double(types_[buffer], p, result.f);
+        else
+          ir::store_int(types_[buffer], p, result.i);
+        break;
+      }
       default: throw std::logic_error("unknown instruction");
     }
   }
@@ -155,12 +179,11 @@ class Interpreter {
   void reduce(std::size_t i) {
     const auto& instr = *program_.instrs[i];
     const auto type = static_cast<DType>(instr.dtype);
-    constexpr ScalarOp ops[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax, ScalarOp::kMin};
     const std::vector<Scalar>& elements = values_[instr.args[0]];
     Scalar sum = elements.at(0);
     for (std::size_t e = 1; e < elements.size(); ++e) {
       const Scalar args[2] = {sum, elements[e]};
-      sum = ir::apply_scalar_op(ops[instr.op], type, type, args);
+      sum = ir::apply_scalar_op(kCombineOps[instr.op], type, type, args);
     }
     values_[i].assign(elements.size(), sum);
   }

@@ -1,0 +1,336 @@
+// Operators that read from or write to places that tensors hold, on the general Take and Scatter.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/term.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+Term integers(NodeContext& node, std::size_t i, std::string_view what) {
+  const ValueId value = node.input(i, what);
+  if (!is_integer(node.dtype(value)))
+    node.invalid(
+        fmt::format("{} must be integers, but are {}", what, ir::to_string(node.type(value))));
+  return {node, value};
+}
+
+void require_same_rank(NodeContext& node, const Term& a, const Term& b, std::string_view what) {
+  if (a.shape().size() != b.shape().size())
+    node.invalid(fmt::format("{} must have one rank, but are {} and {}", what,
+                             ir::to_string(node.type(a.value())),
+                             ir::to_string(node.type(b.value()))));
+}
+
+/// One index tensor for each dimension of `data` along which `indices` chooses: `indices` itself
+/// along `axis`, where one is along the others.
+std::vector<Term> element_indices(NodeContext& node, const Term& data, const Term& indices,
+                                  std::int64_t axis) {
+  const Shape shape = indices.shape(), from = data.shape();
+  std::vector<Term> result;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (static_cast<std::int64_t>(d) == axis) {
+      result.push_back(indices);
+      continue;
+    }
+    if (shape[d].is_constant() && from[d].is_constant() && shape[d].value() > from[d].value())
+      node.invalid(fmt::format("dimension {} of indices {} is larger than the data's, {}", d,
+                               ir::to_string(shape), ir::to_string(from)));
+    result.push_back(iota(node, shape[d], d, shape.size()));
+  }
+  return result;
+}
+
+void gather_elements(NodeContext& node) {
+  const Term data(node, node.input(0, "data")), indices = integers(node, 1, "indices");
+  require_same_rank(node, data, indices, "data and indices");
+  const auto axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data.value()));
+  node.output(take(data, element_indices(node, data, indices, axis)).value());
+}
+
+/// The last dimension of `indices` [.., m] counts index tuples into `data` from dimension `batch`
+/// on. One index tensor for each dimension of the data, of the rank of `result`.
+std::vector<Term> tuple_indices(NodeContext& node, const Term& data, const Term& indices,
+                                std::size_t batch, const Shape& result) {
+  const Shape from = data.shape(), shape = indices.shape();
+  const std::size_t leading = shape.size() - 1;
+  const auto count = static_cast<std::size_t>(shape.back().value());
+  std::vector<Term> places;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    if (d < batch) {
+      places.push_back(iota(node, from[d], d, result.size()));
+    } else if (d < batch + count) {
+      Shape spread(shape.begin(), shape.end() - 1);
+      spread.resize(result.size(), Dim(1));
+      places.push_back(
+          slice_one(indices, leading, static_cast<std::int64_t>(d - batch)).reshape(spread));
+    } else {
+      places.push_back(iota(node, from[d], leading + d - batch - count, result.size()));
+    }
+  }
+  return places;
+}
+
+/// Number of indices in a tuple; checks that there are so many dimensions.
+std::size_t tuple_size(NodeContext& node, const Term& data, const Term& indices,
+                       std::size_t batch) {
+  const Shape shape = indices.shape();
+  if (shape.empty() || !shape.back().is_constant())
+    node.unsupported("the last dimension of indices must be a known number, but they are " +
+                     ir::to_string(node.type(indices.value())));
+  const std::int64_t count = shape.back().value();
+  if (count < 1 || batch + static_cast<std::size_t>(count) > data.shape().size() ||
+      batch >= shape.size())
+    node.invalid(fmt::format("indices {} hold {} numbers each for {} with {} batch dimensions",
+                             ir::to_string(shape), count, ir::to_string(data.shape()), batch));
+  return static_cast<std::size_t>(count);
+}
+
+void gather_nd(NodeContext& node) {
+  const Term data(node, node.input(0, "data")), indices = integers(node, 1, "indices");
+  const std::int64_t batch_dims = node.opset() >= 12 ? node.attr_int("batch_dims", 0) : 0;
+  if (batch_dims < 0) node.invalid("attribute 'batch_dims' is negative");
+  const auto batch = static_cast<std::size_t>(batch_dims);
+  const std::size_t count = tuple_size(node, data, indices, batch);
+  const Shape from = data.shape(), shape = indices.shape();
+  Shape result(shape.begin(), shape.end() - 1);
+  if (batch == 0 && count == 1) {
+    const ValueId rows = node.reshape(indices.value(), result);
+    return node.output(node.add("Gather", {data.value(), rows}, {{"axis", std::int64_t{0}}}));
+  }
+  result.insert(result.end(), from.begin() + static_cast<std::ptrdiff_t>(batch + count),
+                from.end());
+  node.output(take(data, tuple_indices(node, data, indices, batch, result)).value());
+}
+
+/// The name in ir of attribute "reduction".
+std::string combine_of(NodeContext& node) {
+  const std::string name = node.attr_string("reduction", "none");
+  if (name == "none") return name;
+  if (name == "add") return "sum";
+  if (name == "mul") return "prod";
+  if (name == "max" || name == "min") return name;
+  node.invalid("attribute 'reduction' must be none, add, mul, max or min, but is '" + name + "'");
+}
+
+void add_scatter(NodeContext& node, const Term& data, const Term& updates,
+                 const std::vector<Term>& places, std::string combine) {
+  if (updates.dtype() != data.dtype())
+    node.invalid("data and updates must have one element type, but are " +
+                 ir::to_string(node.type(data.value())) + " and " +
+                 ir::to_string(node.type(updates.value())));
+  std::vector<ValueId> inputs = {data.value(), updates.value()};
+  for (const Term& place : places) inputs.push_back(place.value());
+  node.output(node.add("Scatter", std::move(inputs), {{"combine", std::move(combine)}}));
+}
+
+void scatter_elements(NodeContext& node) {
+  const Term data(node, node.input(0, "data")), indices = integers(node, 1, "indices");
+  const Term updates(node, node.input(2, "updates"));
+  require_same_rank(node, data, indices, "data and indices");
+  if (updates.shape() != indices.shape())
+    node.invalid(fmt::format("indices and updates must have one shape, but are {} and {}",
+                             ir::to_string(indices.shape()), ir::to_string(updates.shape())));
+  const auto axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data.value()));
+  add_scatter(node, data, updates, element_indices(node, data, indices, axis), combine_of(node));
+}
+
+void scatter_nd(NodeContext& node) {
+  const Term data(node, node.input(0, "data")), indices = integers(node, 1, "indices");
+  const Term updates(node, node.input(2, "updates"));
+  const std::size_t count = tuple_size(node, data, indices, 0);
+  const Shape from = data.shape(), shape = indices.shape();
+  Shape expected(shape.begin(), shape.end() - 1);
+  expected.insert(expected.end(), from.begin() + static_cast<std::ptrdiff_t>(count), from.end());
+  if (updates.shape() != expected)
+    node.invalid(fmt::format("updates must be {}, but are {}", ir::to_string(expected),
+                             ir::to_string(updates.shape())));
+  if (expected.empty()) {  // one element: a dimension of one to write it along
+    std::vector<Term> places;
+    for (const Term& place : tuple_indices(node, data, indices, 0, expected))
+      places.push_back(place.reshape({1}));
+    return add_scatter(node, data, updates.reshape({1}), places, combine_of(node));
+  }
+  add_scatter(node, data, updates, tuple_indices(node, data, indices, 0, expected),
+              combine_of(node));
+}
+
+/// Writes update[b, .., t, ..] to cache[b, .., write_indices[b] + t, ..].
+void tensor_scatter(NodeContext& node) {
+  const Term cache(node, node.input(0, "past_cache")), update(node, node.input(1, "update"));
+  require_same_rank(node, cache, update, "past_cache and update");
+  const Shape from = cache.shape(), shape = update.shape();
+  const auto axis = static_cast<std::size_t>(
+      node.normalise_axis(node.attr_int("axis", -2), node.rank(cache.value())));
+  if (axis == 0) node.invalid("axis 0 is the batch");
+  const std::string mode = node.attr_string("mode", "linear");
+  if (mode != "linear" && mode != "circular")
+    node.invalid("attribute 'mode' must be linear or circular, but is '" + mode + "'");
+  std::vector<Term> places;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    Term place = iota(node, shape[d], d, shape.size());
+    if (d == axis) {
+      if (node.has_input(2)) {
+        Shape per_batch(shape.size(), Dim(1));
+        per_batch[0] = shape[0];
+        place = place + integers(node, 2, "write_indices").cast(DType::kInt64).reshape(per_batch);
+      }
+      if (mode == "circular") place = place.with("Mod", size_of_dim(node, from[d]));
+    } else if (shape[d] != from[d]) {
+      node.invalid(fmt::format("past_cache {} and update {} differ in dimension {}",
+                               ir::to_string(from), ir::to_string(shape), d));
+    }
+    places.push_back(place);
+  }
+  add_scatter(node, cache, update, places, "none");
+}
+
+/// The first sequence_lens[b] elements along time in reverse order.
+void reverse_sequence(NodeContext& node) {
+  const Term x(node, node.x()), lengths = integers(node, 1, "sequence_lens");
+  const Shape shape = x.shape();
+  const auto rank = node.rank(x.value());
+  const auto time =
+      static_cast<std::size_t>(node.normalise_axis(node.attr_int("time_axis", 0), rank));
+  const auto batch =
+      static_cast<std::size_t>(node.normalise_axis(node.attr_int("batch_axis", 1), rank));
+  if (time == batch) node.invalid("time_axis and batch_axis are the same");
+  if (lengths.shape() != Shape{shape[batch]})
+    node.invalid(fmt::format("sequence_lens must be {}, but are {}",
+                             ir::to_string(Shape{shape[batch]}), ir::to_string(lengths.shape())));
+  Shape per_batch(shape.size(), Dim(1));
+  per_batch[batch] = shape[batch];
+  const Term length = lengths.cast(DType::kInt64).reshape(per_batch);
+  std::vector<Term> places;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const Term here = iota(node, shape[d], d, shape.size());
+    places.push_back(d == time ? select(here.with("Less", length), length - here - 1, here) : here);
+  }
+  node.output(take(x, places).value());
+}
+
+/// Sums the windows that cover an element: what Unfold spreads out, back together.
+void col2im(NodeContext& node) {
+  const Term x(node, node.x());
+  const std::vector<Dim> image = node.sizes(1, "image_shape");
+  const std::vector<std::int64_t> block = node.ints(2, "block_shape");
+  const std::size_t n = image.size();
+  const auto dilations = node.attr_ints("dilations").value_or(std::vector<std::int64_t>(n, 1));
+  const auto strides = node.attr_ints("strides").value_or(std::vector<std::int64_t>(n, 1));
+  const auto pads = node.attr_ints("pads").value_or(std::vector<std::int64_t>(2 * n, 0));
+  if (x.shape().size() != 3 || n == 0 || block.size() != n || dilations.size() != n ||
+      strides.size() != n || pads.size() != 2 * n)
+    node.invalid(
+        fmt::format("input {}, block_shape, dilations, strides and pads do not fit an "
+                    "image of {} dimensions",
+                    ir::to_string(node.type(x.value())), n));
+  const Shape from = x.shape();
+  Dim taps = 1, windows = 1;
+  Shape apart = {from[0], Dim(0)}, counts;
+  for (std::size_t d = 0; d < n; ++d) {
+    if (block[d] < 1 || strides[d] < 1 || dilations[d] < 1)
+      node.invalid("block_shape, strides and dilations must be at least 1");
+    taps = taps * Dim(block[d]);
+    const Dim room =
+        image[d] + Dim(pads[d]) + Dim(pads[n + d]) - Dim(dilations[d] * (block[d] - 1) + 1);
+    counts.push_back(ir::floor_div(room, strides[d], node.builder().ranges()) + Dim(1));
+    windows = windows * counts.back();
+    apart.emplace_back(block[d]);
+  }
+  const auto channels = ir::divide_exactly(from[1], taps);
+  if (!channels || from[2] != windows)
+    node.invalid(fmt::format("input {} does not hold {} windows of {} elements",
+                             ir::to_string(node.type(x.value())), windows.to_string(),
+                             taps.to_string()));
+  apart[1] = *channels;
+  apart.insert(apart.end(), counts.begin(), counts.end());
+
+  // Over [batch, channels, image.., taps..].
+  const std::size_t rank = 2 + 2 * n;
+  std::vector<Term> places = {iota(node, apart[0], 0, rank), iota(node, apart[1], 1, rank)};
+  std::vector<Term> window;
+  std::optional<Term> inside;
+  for (std::size_t d = 0; d < n; ++d) {
+    const Term tap = iota(node, block[d], 2 + n + d, rank);
+    places.push_back(tap);
+    const Term at = iota(node, image[d], 2 + d, rank) + static_cast<double>(pads[d]) -
+                    tap * static_cast<double>(dilations[d]);
+    const auto stride = static_cast<double>(strides[d]);
+    const Term last = size_of_dim(node, counts[d]) - 1;
+    const Term index = at / stride;  // truncates: below zero does not count
+    Term holds = at.with("GreaterOrEqual", 0).with("And", index.with("LessOrEqual", last));
+    if (strides[d] != 1) holds = holds.with("And", at.with("Mod", stride).with("Equal", 0));
+    inside = inside ? inside->with("And", holds) : holds;
+    window.push_back(clamp(index, 0, last));
+  }
+  places.insert(places.end(), window.begin(), window.end());
+  const Term spread = take(x.reshape(apart), places);
+  std::vector<std::int64_t> axes;
+  for (std::size_t d = 0; d < n; ++d) axes.push_back(static_cast<std::int64_t>(2 + n + d));
+  node.output(node.add("ReduceSum", {select(*inside, spread, spread.number(0)).value()},
+                       {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
+}
+
+/// Elements back to where the maxima of a pooling were: indices count all elements of the result.
+void max_unpool(NodeContext& node) {
+  const Term x(node, node.x()), indices = integers(node, 1, "indices");
+  const Shape from = x.shape();
+  const auto kernel = node.attr_ints("kernel_shape");
+  if (from.size() < 3 || !kernel || kernel->size() + 2 != from.size())
+    node.invalid("kernel_shape must have one value for each spatial dimension of " +
+                 ir::to_string(node.type(x.value())));
+  const std::size_t n = kernel->size();
+  const auto strides = node.attr_ints("strides").value_or(std::vector<std::int64_t>(n, 1));
+  const auto pads = node.attr_ints("pads").value_or(std::vector<std::int64_t>(2 * n, 0));
+  if (strides.size() != n || pads.size() != 2 * n || indices.shape() != from)
+    node.invalid("strides, pads or indices do not fit input " +
+                 ir::to_string(node.type(x.value())));
+  Shape shape = {from[0], from[1]};
+  for (std::size_t d = 0; d < n; ++d)
+    shape.push_back((from[d + 2] - Dim(1)) * Dim(strides[d]) + Dim((*kernel)[d]) - Dim(pads[d]) -
+                    Dim(pads[n + d]));
+  const Dim count = ir::element_count(from), total = ir::element_count(shape);
+  const ValueId zeros = node.expand(node.constant(x.dtype(), 0), {total});
+  ValueId y = node.add(
+      "Scatter", {zeros, node.reshape(x.value(), {count}), node.reshape(indices.value(), {count})});
+  y = node.reshape(y, shape);
+  if (node.has_input(2)) {
+    const std::vector<Dim> wanted = node.sizes(2, "output_shape");
+    if (wanted.size() != shape.size()) node.invalid("output_shape has another rank than the input");
+    std::vector<Dim> begins(shape.size(), Dim(0)), ends;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      ends.push_back(wanted[d] - shape[d]);
+      const auto least = ir::lower_bound(ends[d], node.builder().ranges());
+      if (!least || *least < 0)
+        node.invalid(fmt::format("output_shape {} is smaller than {}", ir::to_string(wanted),
+                                 ir::to_string(shape)));
+    }
+    if (wanted != shape)
+      y = node.add("Pad", {y}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}});
+  }
+  node.output(y);
+}
+
+constexpr OpRow kRows[] = {
+    {"GatherElements", 11, gather_elements},
+    {"GatherND", 11, gather_nd},
+    {"Scatter", 9, scatter_elements},
+    {"ScatterElements", 11, scatter_elements},
+    {"ScatterND", 11, scatter_nd},
+    {"TensorScatter", 24, tensor_scatter},
+    {"ReverseSequence", 10, reverse_sequence},
+    {"Col2Im", 18, col2im},
+    {"MaxUnpool", 9, max_unpool},
+};
+
+}  // namespace
+
+std::span<const OpRow> index_ops() { return kRows; }
+
+}  // namespace sinter::frontend

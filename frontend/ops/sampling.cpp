@@ -1,0 +1,208 @@
+// Images sampled at positions that are data: GridSample, AffineGrid, RoiAlign.
+#include <fmt/format.h>
+
+#include "frontend/ops/interpolate.h"
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+enum class Padding { kZeros, kBorder, kReflection };
+
+/// Reflects `x` at `low` and `high` until it lies between: even stretches of the way from `low` run
+/// forwards, odd ones backwards.
+Term reflect(const Term& x, const Term& low, const Term& high) {
+  const Term range = high - low, way = abs(x - low);
+  const Term turns = floor(way / range);
+  const Term rest = way - turns * range;
+  const Term odd = (turns - floor(turns / 2.0) * 2.0).with("Equal", 1);
+  return select(odd, high - rest, low + rest);
+}
+
+/// One spatial dimension of `extent` elements, of which samples are taken at `x`, in elements.
+std::vector<Tap> grid_taps(NodeContext& node, const std::string& mode, Padding padding,
+                           bool align_corners, const Dim& extent, Term x) {
+  const Term size = size_of_dim(node, extent, x.dtype()), last = size - 1;
+  const Term low = x.number(align_corners ? 0 : -0.5), high = align_corners ? last : size - 0.5;
+  if (mode == "nearest") x = x.apply("Round");
+  const auto outside = [&](const Term& at) {
+    return at.with("Less", low).with("Or", at.with("Greater", high));
+  };
+  if (padding == Padding::kBorder)
+    x = select(outside(x), clamp(x, 0, last), x);
+  else if (padding == Padding::kReflection)
+    x = select(outside(x), reflect(x, low, high), x);
+
+  const auto tap = [&](Term at, std::optional<Term> weight) -> Tap {
+    if (padding == Padding::kReflection) at = select(outside(at), reflect(at, low, high), at);
+    std::optional<Term> inside;
+    if (padding == Padding::kZeros)
+      inside = at.with("GreaterOrEqual", 0).with("And", at.with("LessOrEqual", last));
+    return {clamp(at, 0, last).cast(DType::kInt64), std::move(weight), std::move(inside)};
+  };
+  if (mode == "nearest") return {tap(x, {})};
+  const Term left = floor(x), t = x - left;
+  if (mode == "linear") return {tap(left, 1 - t), tap(left + 1, t)};
+  const auto weights = cubic_weights(t, -0.75);
+  std::vector<Tap> taps;
+  for (int k = 0; k < 4; ++k)
+    taps.push_back(tap(left + (k - 1.0), weights[static_cast<std::size_t>(k)]));
+  return taps;
+}
+
+void grid_sample(NodeContext& node) {
+  const Term x(node, node.input(0, "X")), grid(node, node.input(1, "grid"));
+  const Shape from = x.shape(), at = grid.shape();
+  const std::size_t rank = from.size();
+  if (rank < 3 || at.size() != rank || !is_float(grid.dtype()) || at[0] != from[0] ||
+      at.back() != Dim(static_cast<std::int64_t>(rank) - 2))
+    node.invalid(fmt::format("grid {} does not hold positions in input {}",
+                             ir::to_string(node.type(grid.value())),
+                             ir::to_string(node.type(x.value()))));
+  std::string mode = node.attr_string("mode", node.opset() < 20 ? "bilinear" : "linear");
+  if (mode == "bilinear") mode = "linear";
+  if (mode == "bicubic") mode = "cubic";
+  if (mode != "nearest" && mode != "linear" && mode != "cubic")
+    node.invalid("attribute 'mode' must be nearest, linear or cubic, but is '" + mode + "'");
+  const std::string name = node.attr_string("padding_mode", "zeros");
+  const Padding padding = name == "border"       ? Padding::kBorder
+                          : name == "reflection" ? Padding::kReflection
+                                                 : Padding::kZeros;
+  if (padding == Padding::kZeros && name != "zeros")
+    node.invalid("attribute 'padding_mode' must be zeros, border or reflection, but is '" + name +
+                 "'");
+  if (mode == "cubic" && rank != 4)
+    node.unsupported(fmt::format("mode cubic in {} dimensions; 2 are supported", rank - 2));
+  const bool align_corners = node.attr_int("align_corners", 0) != 0;
+
+  const DType type = is_float(x.dtype()) ? x.dtype() : DType::kFloat32;
+  std::vector<std::vector<Tap>> taps = {{{iota(node, from[0], 0, rank), {}, {}}},
+                                        {{iota(node, from[1], 1, rank), {}, {}}}};
+  for (std::size_t d = 2; d < rank; ++d) {
+    // Positions are given in reverse order of the dimensions, from -1 to 1.
+    Shape per_position(at.begin(), at.end() - 1);
+    per_position.insert(per_position.begin() + 1, Dim(1));
+    const Term n = slice_one(grid, rank - 1, static_cast<std::int64_t>(rank - 1 - d))
+                       .reshape(per_position)
+                       .cast(grid.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
+    const Term size = size_of_dim(node, from[d], n.dtype());
+    const Term position = align_corners ? (n + 1) / 2.0 * (size - 1) : ((n + 1) * size - 1) / 2.0;
+    taps.push_back(grid_taps(node, mode, padding, align_corners, from[d], position));
+  }
+  node.output(interpolate(x, taps, type).cast(x.dtype()).value());
+}
+
+/// Positions of an image's elements from -1 to 1, under an affine map for each batch element.
+void affine_grid(NodeContext& node) {
+  const Term theta(node, node.input(0, "theta"));
+  const std::vector<Dim> size = node.sizes(1, "size");
+  const std::size_t n = size.size() - 2;
+  if (size.size() < 4 || size.size() > 5 ||
+      theta.shape() !=
+          Shape{size[0], Dim(static_cast<std::int64_t>(n)), Dim(static_cast<std::int64_t>(n) + 1)})
+    node.invalid(fmt::format("theta {} does not map an image of {}",
+                             ir::to_string(node.type(theta.value())), ir::to_string(size)));
+  const bool align_corners = node.attr_int("align_corners", 0) != 0;
+  const std::size_t rank = n + 2;  // batch, spatial dimensions, coordinates
+  const auto column = [&](std::size_t i) {
+    Shape shape(rank, Dim(1));
+    shape[0] = size[0];
+    shape.back() = static_cast<std::int64_t>(n);
+    return slice_one(theta, 2, static_cast<std::int64_t>(i)).reshape(shape);
+  };
+  std::optional<Term> sum;
+  for (std::size_t i = 0; i < n; ++i) {  // x runs along the last spatial dimension
+    const Dim& extent = size[size.size() - 1 - i];
+    const Term at = iota(node, extent, n - i, rank, DType::kFloat64);
+    const Term count = size_of_dim(node, extent, DType::kFloat64);
+    const Term position = align_corners ? at * 2.0 / (count - 1) - 1 : (at * 2.0 + 1) / count - 1;
+    const Term part = position.cast(theta.dtype()) * column(i);
+    sum = sum ? *sum + part : part;
+  }
+  node.output((*sum + column(n)).value());
+}
+
+/// Averages (or maxima) of bilinear samples in a grid of bins over each region of interest.
+void roi_align(NodeContext& node) {
+  const Term x(node, node.input(0, "X")), rois(node, node.input(1, "rois"));
+  const Term batch(node, node.input(2, "batch_indices"));
+  const Shape from = x.shape();
+  if (from.size() != 4 || rois.shape().size() != 2 || rois.shape()[1] != Dim(4) ||
+      !is_float(x.dtype()) || !is_integer(batch.dtype()))
+    node.invalid(fmt::format(
+        "input {}, rois {} and batch_indices {} do not fit", ir::to_string(node.type(x.value())),
+        ir::to_string(node.type(rois.value())), ir::to_string(node.type(batch.value()))));
+  const std::string mode = node.attr_string("mode", "avg");
+  if (mode != "avg" && mode != "max")
+    node.invalid("attribute 'mode' must be avg or max, but is '" + mode + "'");
+  const std::int64_t samples = node.attr_int("sampling_ratio", 0);
+  if (samples <= 0)
+    node.unsupported(
+        "sampling_ratio 0 makes the number of samples depend on the regions; export with a fixed "
+        "number, as 2");
+  const bool half_pixel = node.opset() >= 16 && node.attr_string("coordinate_transformation_mode",
+                                                                 "half_pixel") == "half_pixel";
+  const double scale = node.attr_float("spatial_scale", 1);
+  const Dim pooled[2] = {node.attr_int("output_height", 1), node.attr_int("output_width", 1)};
+
+  // Over [regions, channels, bins y, bins x, samples y, samples x].
+  constexpr std::size_t kRank = 6;
+  const Dim regions = rois.shape()[0];
+  const auto per_region = [&](const Term& value) {
+    return value.reshape({regions, 1, 1, 1, 1, 1});
+  };
+  std::vector<std::vector<Tap>> taps = {{{per_region(batch.cast(DType::kInt64)), {}, {}}},
+                                        {{iota(node, from[1], 1, kRank), {}, {}}}};
+  std::optional<Term> outside;
+  for (std::size_t d = 0; d < 2; ++d) {
+    const auto edge = [&](std::int64_t i) {
+      return per_region(slice_one(rois, 1, i).cast(DType::kFloat32)) * scale -
+             (half_pixel ? 0.5 : 0.0);
+    };
+    const Term begin = edge(d == 0 ? 1 : 0), end = edge(d == 0 ? 3 : 2);
+    Term length = end - begin;
+    if (!half_pixel) length = length.with("Max", 1);  // regions turned inside out become small
+    const Term bin = length / static_cast<double>(pooled[d].value());
+    const Term i = iota(node, pooled[d], 2 + d, kRank, DType::kFloat32);
+    const Term s = iota(node, samples, 4 + d, kRank, DType::kFloat32);
+    const Term at = begin + i * bin + (s + 0.5) * bin / static_cast<double>(samples);
+    const Term size = size_of_dim(node, from[2 + d], DType::kFloat32), last = size - 1;
+    const Term off = at.with("Less", -1).with("Or", at.with("Greater", size));
+    outside = outside ? outside->with("Or", off) : off;
+    const Term inner = clamp(at, 0, last), left = floor(inner), t = inner - left;
+    const auto index = [&](const Term& place) { return clamp(place, 0, last).cast(DType::kInt64); };
+    taps.push_back({{index(left), 1 - t, {}}, {index(left + 1), t, {}}});
+  }
+  const DType type = x.dtype();
+  std::optional<Term> value;
+  if (mode == "avg") {
+    value = interpolate(x, taps, type);
+  } else {
+    // ONNX takes the largest of the four weighted neighbours, not of their sum.
+    for (const Tap& y : taps[2])
+      for (const Tap& column : taps[3]) {
+        const Term part = take(x, {taps[0][0].index, taps[1][0].index, y.index, column.index}) *
+                          y.weight->cast(type) * column.weight->cast(type);
+        value = value ? value->with("Max", part) : part;
+      }
+  }
+  value = select(*outside, value->number(0), *value);
+  node.output(node.add(mode == "avg" ? "ReduceMean" : "ReduceMax", {value->value()},
+                       {{"axes", std::vector<std::int64_t>{4, 5}}, {"keepdims", std::int64_t{0}}}));
+}
+
+constexpr OpRow kRows[] = {
+    {"GridSample", 16, grid_sample},
+    {"AffineGrid", 20, affine_grid},
+    {"RoiAlign", 10, roi_align},
+};
+
+}  // namespace
+
+std::span<const OpRow> sampling_ops() { return kRows; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,107 @@
+// Arithmetic on values as formulas: what index computations are written in.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "frontend/node_context.h"
+
+namespace sinter::frontend {
+
+/// A value of the node being imported. Operators broadcast as numpy's; both operands have one
+/// element type, and a number takes that of the other operand.
+class Term {
+ public:
+  Term(NodeContext& node, ir::ValueId value) : node_(&node), value_(value) {}
+
+  ir::ValueId value() const { return value_; }
+  NodeContext& node() const { return *node_; }
+  DType dtype() const { return node_->dtype(value_); }
+  ir::Shape shape() const { return node_->shape(value_); }
+
+  /// The operator `op` of ir on this and `other`.
+  Term with(std::string_view op, const Term& other) const {
+    return {*node_, node_->add(op, {value_, other.value_})};
+  }
+  Term with(std::string_view op, double other) const { return with(op, number(other)); }
+  Term apply(std::string_view op) const { return {*node_, node_->add(op, {value_})}; }
+  Term number(double value) const { return {*node_, node_->constant(dtype(), value)}; }
+  Term cast(DType dtype) const { return {*node_, node_->cast(value_, dtype)}; }
+  Term reshape(const ir::Shape& shape) const { return {*node_, node_->reshape(value_, shape)}; }
+
+  friend Term operator+(const Term& a, const Term& b) { return a.with("Add", b); }
+  friend Term operator-(const Term& a, const Term& b) { return a.with("Sub", b); }
+  friend Term operator*(const Term& a, const Term& b) { return a.with("Mul", b); }
+  friend Term operator/(const Term& a, const Term& b) { return a.with("Div", b); }
+  friend Term operator+(const Term& a, double b) { return b == 0 ? a : a.with("Add", b); }
+  friend Term operator-(const Term& a, double b) { return b == 0 ? a : a.with("Sub", b); }
+  friend Term operator*(const Term& a, double b) { return b == 1 ? a : a.with("Mul", b); }
+  friend Term operator/(const Term& a, double b) { return b == 1 ? a : a.with("Div", b); }
+  friend Term operator-(double a, const Term& b) { return b.number(a) - b; }
+
+ private:
+  NodeContext* node_;
+  ir::ValueId value_;
+};
+
+inline Term floor(const Term& x) { return x.apply("Floor"); }
+inline Term ceil(const Term& x) { return x.apply("Ceil"); }
+inline Term abs(const Term& x) { return x.apply("Abs"); }
+/// `x` with what is below `low` or above `high` moved to there.
+inline Term clamp(const Term& x, const Term& low, const Term& high) {
+  return x.with("Max", low).with("Min", high);
+}
+inline Term clamp(const Term& x, double low, const Term& high) {
+  return clamp(x, x.number(low), high);
+}
+inline Term select(const Term& condition, const Term& yes, const Term& no) {
+  NodeContext& node = condition.node();
+  return {node, node.add("Where", {condition.value(), yes.value(), no.value()})};
+}
+
+/// 0, 1, .. n-1 along dimension `axis` of `rank`, whose other dimensions are one.
+inline Term iota(NodeContext& node, const ir::Dim& n, std::size_t axis, std::size_t rank,
+                 DType dtype = DType::kInt64) {
+  ir::Shape shape(rank, ir::Dim(1));
+  shape[axis] = n;
+  return {node, node.add("Iota", {},
+                         {{"shape", std::move(shape)},
+                          {"axis", static_cast<std::int64_t>(axis)},
+                          {"dtype", dtype}})};
+}
+
+/// A size as a number.
+inline Term size_of_dim(NodeContext& node, const ir::Dim& dim, DType dtype = DType::kInt64) {
+  if (dim.is_constant()) return {node, node.constant(dtype, static_cast<double>(dim.value()))};
+  return {node, node.add("Size", {}, {{"value", std::vector<ir::Dim>{dim}}, {"dtype", dtype}})};
+}
+
+/// The elements of `x` with index `i` along dimension `axis`, which stays with one element.
+inline Term slice_one(const Term& x, std::size_t axis, const ir::Dim& i) {
+  ir::Shape shape = x.shape();
+  std::vector<ir::Dim> starts(shape.size(), ir::Dim(0));
+  std::vector<std::int64_t> steps(shape.size(), 1);
+  starts[axis] = i;
+  shape[axis] = 1;
+  return {x.node(), x.node().add("Slice", {x.value()},
+                                 {{"starts", std::move(starts)},
+                                  {"steps", std::move(steps)},
+                                  {"shape", std::move(shape)}})};
+}
+
+/// data[indices[0], indices[1], ..].
+inline Term take(const Term& data, const std::vector<Term>& indices) {
+  std::vector<ir::ValueId> inputs = {data.value()};
+  for (const Term& index : indices) inputs.push_back(index.value());
+  return {data.node(), data.node().add("Take", std::move(inputs))};
+}
+
+/// The reduction `op` of ir over one dimension, which is dropped.
+inline Term reduce(std::string_view op, const Term& x, std::size_t axis, bool keepdims = false) {
+  return {x.node(),
+          x.node().add(op, {x.value()},
+                       {{"axes", std::vector<std::int64_t>{static_cast<std::int64_t>(axis)}},
+                        {"keepdims", std::int64_t{keepdims}}})};
+}
+
+}  // namespace sinter::frontend
