@@ -4,17 +4,13 @@
 #include <fmt/format.h>
 
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
 namespace {
 
 using ir::Dim;
-using ir::Shape;
 using ir::ValueId;
-
-// Iterations that a loop is unrolled to: enough for the stacks of equal layers and the short
-// sequences that exporters write as loops; a longer one would make a graph that no one wants.
-constexpr std::int64_t kMaxIterations = 1024;
 
 /// What a condition is at compile time, if it is known.
 std::optional<bool> known_condition(NodeContext& node, ValueId condition) {
@@ -55,27 +51,6 @@ void if_then_else(NodeContext& node) {
     }
     node.output(i, a == b ? a : node.add("Where", {flag, a, b}));
   }
-}
-
-/// `values`, all of one type, along a new dimension `axis`. None: an empty tensor of `type`'s
-/// shape.
-ValueId stack(NodeContext& node, std::vector<ValueId> values, const ir::TensorType& type,
-              std::int64_t axis) {
-  Shape one = type.shape;
-  one.insert(one.begin() + axis, Dim(1));
-  if (values.empty()) {
-    one[static_cast<std::size_t>(axis)] = 0;
-    return node.expand(node.constant(type.dtype, 0), one);
-  }
-  for (ValueId& value : values) {
-    if (node.type(value) != type)
-      node.unsupported(
-          fmt::format("its scan output is {} in one iteration and {} in another; it "
-                      "must have one shape",
-                      ir::to_string(type), ir::to_string(node.type(value))));
-    value = node.reshape(value, one);
-  }
-  return values.size() == 1 ? values[0] : node.add("Concat", values, {{"axis", axis}});
 }
 
 std::string iteration_label(std::int64_t i) { return fmt::format("[{}]", i); }
@@ -148,20 +123,6 @@ void loop(NodeContext& node) {
     const ValueId like = i == 0 ? (*shapes)[1 + count + k] : scanned[k].front();
     node.output(count + k, stack(node, scanned[k], node.type(like), 0));
   }
-}
-
-/// Element `at` of `value` along `axis`, without that dimension.
-ValueId element(NodeContext& node, ValueId value, std::int64_t axis, std::int64_t at) {
-  const Shape shape = node.shape(value);
-  std::vector<Dim> starts(shape.size(), Dim(0));
-  Shape one = shape, rest = shape;
-  starts[static_cast<std::size_t>(axis)] = at;
-  one[static_cast<std::size_t>(axis)] = 1;
-  rest.erase(rest.begin() + axis);
-  const ValueId part = node.add(
-      "Slice", {value},
-      {{"starts", starts}, {"steps", std::vector<std::int64_t>(shape.size(), 1)}, {"shape", one}});
-  return node.reshape(part, rest);
 }
 
 std::vector<std::int64_t> per_scan(NodeContext& node, const char* name, std::size_t count) {

@@ -78,6 +78,7 @@ void require_channels(NodeContext& node, ValueId x) {
 /// into one factor and one summand per channel.
 void batch_normalization(NodeContext& node) {
   node.ignore_attr("momentum");
+  node.ignore_attr("is_test");  // of opset 6, which has no other way to say it
   if (node.opset() >= 14 && node.attr_int("training_mode", 0) != 0)
     node.unsupported("training_mode is 1; only inference is supported");
   if (node.opset() < 9 && node.attr_int("spatial", 1) == 0)
@@ -225,7 +226,7 @@ void softmax_flattened(NodeContext& node) {
 constexpr OpRow kRows[] = {
     {"LayerNormalization", 17, layer_normalization},
     {"RMSNormalization", 23, rms_normalization},
-    {"BatchNormalization", 7, batch_normalization},
+    {"BatchNormalization", 6, batch_normalization},
     {"InstanceNormalization", 6, instance_normalization},
     {"GroupNormalization", 18, group_normalization_by_group},
     {"GroupNormalization", 21, group_normalization},

@@ -191,7 +191,7 @@ void lp_normalization(NodeContext& node) {
 
 constexpr OpRow kRows[] = {
     {"MaxPool", 1, max_pool},
-    {"AveragePool", 7, average_pool},
+    {"AveragePool", 1, average_pool},
     {"LpPool", 2, lp_pool},
     {"GlobalLpPool", 2, global_lp_pool},
     {"LpNormalization", 1, lp_normalization},

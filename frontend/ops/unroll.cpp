@@ -1,0 +1,50 @@
+#include "frontend/ops/unroll.h"
+
+#include <fmt/format.h>
+
+namespace sinter::frontend {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+ValueId part(NodeContext& node, ValueId value, std::int64_t axis, const Dim& begin,
+             const Dim& count) {
+  const auto at = static_cast<std::size_t>(axis);
+  Shape shape = node.shape(value);
+  if (begin == Dim(0) && count == shape[at]) return value;
+  std::vector<Dim> starts(shape.size(), Dim(0));
+  starts[at] = begin;
+  shape[at] = count;
+  return node.add("Slice", {value},
+                  {{"starts", starts},
+                   {"steps", std::vector<std::int64_t>(shape.size(), 1)},
+                   {"shape", shape}});
+}
+
+ValueId element(NodeContext& node, ValueId value, std::int64_t axis, std::int64_t at) {
+  Shape rest = node.shape(value);
+  rest.erase(rest.begin() + axis);
+  return node.reshape(part(node, value, axis, at, 1), rest);
+}
+
+ValueId stack(NodeContext& node, std::vector<ValueId> values, const ir::TensorType& type,
+              std::int64_t axis) {
+  Shape one = type.shape;
+  one.insert(one.begin() + axis, Dim(1));
+  if (values.empty()) {
+    one[static_cast<std::size_t>(axis)] = 0;
+    return node.expand(node.constant(type.dtype, 0), one);
+  }
+  for (ValueId& value : values) {
+    if (node.type(value) != type)
+      node.unsupported(
+          fmt::format("a stacked value is {} in one iteration and {} in another; it "
+                      "must have one shape",
+                      ir::to_string(type), ir::to_string(node.type(value))));
+    value = node.reshape(value, one);
+  }
+  return values.size() == 1 ? values[0] : node.add("Concat", values, {{"axis", axis}});
+}
+
+}  // namespace sinter::frontend
