@@ -1,0 +1,328 @@
+// Times product kernels over all their schedules against the library, for the products of small
+// transformers. Needs a GPU; NVRTC compiles the kernels there.
+//
+//   bench_products [--filter TEXT] [--copies N] [--repeats N] [--threads N] > products.json
+//
+// Every figure is the time of one of N products with weights of their own that follow each other in
+// one CUDA graph, as in a model: launches and start-up are in it, copies to and from the host are
+// not. "warm": what the last run left in the L2 cache is there; "cold": the L2 is flushed before
+// the whole graph. Errors are relative to the largest value of the library's result.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sinter/sinter.h>
+#include <unistd.h>
+
+#include "codegen/compile.h"
+#include "codegen/cuda/product_schedule.h"
+#include "fusion/pipeline.h"
+#include "ir/text/text.h"
+#include "runtime/cuda/device_info.h"
+
+namespace sinter::bench {
+namespace {
+
+struct Shape {
+  const char* name;
+  int m, n, k;
+  const char* after;  // "bias", "gelu", "residual", "norm"
+};
+constexpr Shape kShapes[] = {
+    {"minilm_64_qkv", 64, 1152, 384, "bias"},
+    {"minilm_64_out", 64, 384, 384, "norm"},
+    {"minilm_64_out_plain", 64, 384, 384, "residual"},
+    {"minilm_64_fc1", 64, 1536, 384, "gelu"},
+    {"minilm_64_fc2", 64, 384, 1536, "norm"},
+    {"minilm_64_fc2_plain", 64, 384, 1536, "residual"},
+    {"bert_128_qkv", 128, 2304, 768, "bias"},
+    {"bert_128_out", 128, 768, 768, "norm"},
+    {"bert_128_out_plain", 128, 768, 768, "residual"},
+    {"bert_128_fc1", 128, 3072, 768, "gelu"},
+    {"bert_128_fc2", 128, 768, 3072, "norm"},
+    {"bert_128_fc2_plain", 128, 768, 3072, "residual"},
+    {"vit_197_qkv", 197, 2304, 768, "bias"},
+    {"vit_197_out_plain", 197, 768, 768, "residual"},
+    {"vit_197_fc1", 197, 3072, 768, "gelu"},
+    {"vit_197_fc2_plain", 197, 768, 3072, "residual"},
+    {"decode_1_fc1", 1, 3072, 768, "gelu"},
+    {"decode_8_fc1", 8, 3072, 768, "gelu"},
+    {"vit_1576_qkv", 1576, 2304, 768, "bias"},
+    {"vit_1576_fc1", 1576, 3072, 768, "gelu"},
+    {"bert_3072_fc1", 3072, 3072, 768, "gelu"},
+    {"bert_3072_out", 3072, 768, 768, "norm"},
+    {"bert_4096_qkv", 4096, 2304, 768, "bias"},
+};
+
+struct Options {
+  std::string filter;
+  int copies = 12, repeats = 30, threads = 0;
+};
+
+/// `copies` products side by side, each with weights of its own.
+std::string graph_text(const Shape& shape, int copies) {
+  const std::string after = shape.after;
+  const bool has_residual = after == "residual" || after == "norm";
+  std::string inputs, body, outputs;
+  const auto type = [](int a, int b) { return fmt::format("f16[{}, {}]", a, b); };
+  for (int c = 0; c < copies; ++c) {
+    inputs += fmt::format("{}%x{}: {}, %w{}: {}", c == 0 ? "" : ", ", c, type(shape.m, shape.k), c,
+                          type(shape.k, shape.n));
+    if (has_residual) inputs += fmt::format(", %r{}: {}", c, type(shape.m, shape.n));
+    body += fmt::format("  %bias{0} = const f16[{1}] random({0})\n  %p{0} = MatMul(%x{0}, %w{0})\n",
+                        c, shape.n);
+    body += fmt::format("  %b{0} = Add(%p{0}, %bias{0})\n", c);
+    std::string last = "b";
+    if (after == "gelu") {
+      body += fmt::format("  %g{0} = Gelu(%b{0})\n", c);
+      last = "g";
+    }
+    if (has_residual) {
+      body += fmt::format("  %s{0} = Add(%b{0}, %r{0})\n", c);
+      last = "s";
+    }
+    if (after == "norm") {
+      body += fmt::format(
+          "  %scale{0} = const f16[{1}] random({2})\n"
+          "  %shift{0} = const f16[{1}] random({3})\n"
+          "  %n{0} = LayerNorm(%s{0}, %scale{0}, %shift{0}) {{axis = 1, epsilon = 1e-05}}\n",
+          c, shape.n, 1000 + c, 2000 + c);
+      last = "n";
+    }
+    outputs += fmt::format("{}y{} = %{}{}", c == 0 ? "" : ", ", c, last, c);
+  }
+  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+}
+
+ir::Graph fused(const Shape& shape, int copies) {
+  fusion::Context context;
+  context.target = fusion::cuda_traits();
+  return fusion::run_pipeline(ir::parse_graph(graph_text(shape, copies)), context).graph;
+}
+
+/// All schedules that take the shape; of large products those that may be any good.
+std::vector<std::string> schedules_of(const Shape& shape) {
+  const ir::Graph graph = fused(shape, 1);
+  std::vector<std::string> all;
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("family") != "product")
+      continue;
+    std::vector<std::uint32_t> inputs, outputs;
+    std::vector<DType> types;
+    for (const ir::ValueId value : node.body->inputs()) {
+      inputs.push_back(static_cast<std::uint32_t>(types.size()));
+      types.push_back(node.body->type(value).dtype);
+    }
+    for (const ir::ValueId value : node.body->outputs()) {
+      outputs.push_back(static_cast<std::uint32_t>(types.size()));
+      types.push_back(node.body->type(value).dtype);
+    }
+    codegen::ExprTable exprs(node.body->ranges());
+    std::string refusal;
+    const auto product = codegen::lower_product(*node.body, true, inputs, outputs, exprs, refusal);
+    if (!product) throw std::runtime_error(std::string(shape.name) + ": " + refusal);
+    codegen::KernelRequest request;
+    request.program = &product->program;
+    request.product = &*product;
+    request.name = "product";
+    for (const std::uint32_t buffer : product->program.buffers)
+      request.buffer_types.push_back(buffer == codegen::kProductBuffer ? product->type
+                                                                       : types[buffer]);
+    const codegen::ProgramAnalysis analysis(request, exprs);
+    for (const auto& schedule : codegen::all_product_schedules(analysis, *product)) {
+      const std::int64_t blocks = std::int64_t{(shape.m + schedule.m - 1) / schedule.m} *
+                                  ((shape.n + schedule.n - 1) / schedule.n) * schedule.splits;
+      if (blocks > 8192 || (shape.m >= 1024 && schedule.across == 1 && schedule.m < 64)) continue;
+      all.push_back(schedule.to_string());
+    }
+  }
+  return all;
+}
+
+struct Job {
+  const Shape* shape = nullptr;
+  std::string way;  // "library", or a schedule
+};
+
+codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way,
+                              const std::string& architecture, const std::string& cache) {
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = {architecture};
+  options.product = way;
+  options.threads = 1;
+  options.cache_dir = cache;
+  return codegen::compile(graph, options);
+}
+
+std::vector<std::uint16_t> random_halves(std::size_t count, std::uint64_t seed) {
+  // Small multiples of 1/1024 around zero: products of thousands of them stay in range.
+  std::mt19937_64 random(seed);
+  std::vector<std::uint16_t> values(count);
+  for (auto& value : values)
+    value = static_cast<std::uint16_t>((random() & 1) << 15 | (0x2c00 + (random() & 0x7ff)));
+  return values;
+}
+
+double half_value(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const double fraction = bits & 1023;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+struct Result {
+  double warm = 0, cold = 0;
+  std::size_t launches = 0;
+  std::vector<double> output;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Result measure(const Plan& plan, const Options& options, const std::string& tuning) {
+  SessionOptions session_options;
+  session_options.tuning_cache = tuning;
+  Session session(plan, session_options);
+  std::uint64_t seed = 0;
+  for (const BindingInfo& input : plan.inputs()) {
+    std::vector<std::int64_t> shape;
+    std::size_t count = 1;
+    for (const auto& dim : input.shape) {
+      shape.push_back(dim.min);
+      count *= static_cast<std::size_t>(shape.back());
+    }
+    const auto values = random_halves(count, ++seed);
+    session.set_input(input.name, TensorView{DType::kFloat16, shape, values.data(), Memory::kHost});
+  }
+  session.run();
+  Result result;
+  result.launches = session.launches();
+  const TensorView view = session.output(plan.outputs()[0].name);
+  const auto* bits = static_cast<const std::uint16_t*>(view.data);
+  for (std::size_t i = 0; i < view.byte_count() / 2; ++i)
+    result.output.push_back(half_value(bits[i]));
+  std::vector<double> warm, cold;
+  for (int i = 0; i < options.repeats; ++i) {
+    warm.push_back(session.time_compute(false) / options.copies);
+    cold.push_back(session.time_compute(true) / options.copies);
+  }
+  result.warm = median(warm);
+  result.cold = median(cold);
+  return result;
+}
+
+double relative_error(const std::vector<double>& found, const std::vector<double>& expected) {
+  double difference = 0, largest = 1e-30;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (!(std::abs(found[i]) < 1e6)) return 1e9;
+    difference = std::max(difference, std::abs(found[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string key = argv[i];
+    if (key == "--filter") options.filter = argv[i + 1];
+    if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
+    if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
+    if (key == "--threads") options.threads = std::stoi(argv[i + 1]);
+  }
+  return options;
+}
+
+/// Compiles everything once into the kernel cache, in parallel.
+void compile_all(const std::vector<Job>& jobs, const Options& options,
+                 const std::string& architecture, const std::string& cache) {
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t j; (j = next++) < jobs.size();) try {
+        compile(fused(*jobs[j].shape, options.copies), jobs[j].way, architecture, cache);
+      } catch (const Error& error) {
+        fmt::print(stderr, "{} {}: {}\n", jobs[j].shape->name, jobs[j].way, error.what());
+      }
+  };
+  std::vector<std::thread> threads;
+  const unsigned count = options.threads > 0 ? static_cast<unsigned>(options.threads)
+                                             : std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned t = 0; t < count; ++t) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+}
+
+int run(const Options& options) {
+  const runtime::CudaInfo info = runtime::query_cuda();
+  const std::string architecture = info.gpus.empty() ? "sm_90" : info.gpus[0].architecture;
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("bench_products_{}", getpid());
+  const std::string cache = (folder / "kernels").string(), tuning = (folder / "tuning").string();
+  std::filesystem::create_directories(cache);
+  std::filesystem::create_directories(tuning);
+  std::vector<Job> jobs;
+  for (const Shape& shape : kShapes) {
+    if (std::string(shape.name).find(options.filter) == std::string::npos) continue;
+    jobs.push_back({&shape, "library"});
+    for (std::string& schedule : schedules_of(shape)) jobs.push_back({&shape, std::move(schedule)});
+  }
+  fmt::print(stderr, "{} kernels to compile\n", jobs.size());
+  compile_all(jobs, options, architecture, cache);
+  fmt::print(stderr, "compiled\n");
+  nlohmann::ordered_json report = {{"gpu", info.gpus.empty() ? "none" : info.gpus[0].name},
+                                   {"copies", options.copies}};
+  if (info.gpus.empty()) {
+    std::cout << report.dump(1) << "\n";
+    std::filesystem::remove_all(folder);
+    return 0;
+  }
+  std::vector<double> expected;
+  for (const Job& job : jobs) {
+    nlohmann::ordered_json row = {{"shape", job.shape->name}, {"way", job.way}};
+    try {
+      const auto built = compile(fused(*job.shape, options.copies), job.way, architecture, cache);
+      const Plan plan = Plan::from_memory(plan::serialize_plan(built.parts));
+      const Result result = measure(plan, options, tuning);
+      if (job.way == "library") expected = result.output;
+      row["warm_us"] = result.warm;
+      row["cold_us"] = result.cold;
+      row["launches"] = result.launches / static_cast<std::size_t>(options.copies);
+      row["error"] = relative_error(result.output, expected);
+      fmt::print(stderr, "{:20} {:7.2f} {:7.2f} us  error {:.1e}  {}\n", job.shape->name,
+                 result.warm, result.cold, row["error"].get<double>(), job.way);
+    } catch (const Error& error) {
+      row["failed"] = error.what();
+      fmt::print(stderr, "{:20} {}: {}\n", job.shape->name, job.way, error.what());
+    }
+    report["products"].push_back(std::move(row));
+  }
+  std::cout << report.dump(1) << "\n";
+  std::filesystem::remove_all(folder);
+  return 0;
+}
+
+}  // namespace
+}  // namespace sinter::bench
+
+int main(int argc, char** argv) {
+  try {
+    return sinter::bench::run(sinter::bench::parse(argc, argv));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 1;
+  }
+}
