@@ -11,7 +11,8 @@ const std::vector<OpRow>& all_op_rows() {
     for (const auto family :
          {pointwise_ops(), activation_ops(), reduce_ops(), shape_ops(), slice_ops(),
           generator_ops(), normalization_ops(), matmul_ops(), convolution_ops(), pooling_ops(),
-          control_flow_ops(), recurrent_ops(), index_ops(), ranking_ops(), resize_ops(), sampling_ops()})
+          control_flow_ops(), recurrent_ops(), attention_ops(), index_ops(), ranking_ops(),
+          resize_ops(), sampling_ops()})
       all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const OpRow& a, const OpRow& b) {
       return std::tie(a.domain, a.name, a.since_version) <

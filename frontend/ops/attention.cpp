@@ -1,0 +1,163 @@
+// Attention and RotaryEmbedding of opset 23, and FlexAttention.
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "frontend/initializers.h"
+#include "frontend/ops/attention_core.h"
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+double default_scale(NodeContext& node, ValueId q) {
+  const Dim size = node.shape(q).back();
+  if (!size.is_constant())
+    node.unsupported(
+        fmt::format("the size of its heads is the symbolic dimension {}: fix that "
+                    "dimension (--shapes), or give attribute 'scale'",
+                    size.to_string()));
+  return 1 / std::sqrt(static_cast<double>(size.value()));
+}
+
+std::optional<DType> softmax_precision(NodeContext& node) {
+  if (!node.has_attr("softmax_precision")) return std::nullopt;
+  const auto type = static_cast<int>(node.attr_int("softmax_precision"));
+  if (type == 0) return std::nullopt;
+  return require_dtype(type, "attribute 'softmax_precision'");
+}
+
+/// A mask that is shorter than the keys hides the rest of them.
+ValueId padded_mask(NodeContext& node, ValueId mask, const Dim& keys) {
+  const Shape shape = node.shape(mask);
+  if (shape.empty() || shape.back() == keys || shape.back() == Dim(1)) return mask;
+  std::vector<Dim> begins(shape.size(), Dim(0)), ends = begins;
+  ends.back() = keys - shape.back();
+  const bool is_bool = node.dtype(mask) == DType::kBool;
+  return node.add("Pad", {mask},
+                  {{"begins", begins},
+                   {"ends", ends},
+                   {"fill", is_bool ? 0.0 : -std::numeric_limits<double>::infinity()}});
+}
+
+/// True where key j of sample b is one of its first lengths[b]: [batch, 1, 1, keys].
+ValueId within_lengths(NodeContext& node, ValueId lengths, const Dim& keys) {
+  const ValueId positions = positions_from(node, 0, keys);
+  const Dim batch = ir::element_count(node.shape(lengths));
+  const ValueId limit =
+      node.reshape(node.cast(lengths, DType::kInt64), {batch, Dim(1), Dim(1), Dim(1)});
+  return node.add("Less", {positions, limit});
+}
+
+void attention(NodeContext& node) {
+  AttentionForm form;
+  form.q = node.input(0, "Q");
+  form.k = node.input(1, "K");
+  form.v = node.input(2, "V");
+  const bool is_flat = node.rank(form.q) == 3;
+  if (is_flat) {
+    const std::int64_t kv_heads = node.attr_int("kv_num_heads");
+    form.q = split_heads(node, form.q, node.attr_int("q_num_heads"));
+    form.k = split_heads(node, form.k, kv_heads);
+    form.v = split_heads(node, form.v, kv_heads);
+  } else {
+    node.ignore_attr("q_num_heads");
+    node.ignore_attr("kv_num_heads");
+  }
+  if (node.has_input(4) != node.has_input(5))
+    node.invalid("past_key and past_value must be given together");
+  Dim past = 0;
+  if (node.has_input(4)) {
+    const ValueId past_key = node.input(4, "past_key");
+    if (node.rank(past_key) == 4) past = node.shape(past_key)[2];
+    form.k = append_to_cache(node, past_key, form.k);
+    form.v = append_to_cache(node, node.input(5, "past_value"), form.v);
+  }
+  if (node.rank(form.k) != 4)
+    node.invalid("K must have three or four dimensions, but is " +
+                 ir::to_string(node.type(form.k)));
+  const Dim keys = node.shape(form.k)[2];
+  form.scale = node.has_attr("scale") ? node.attr_float("scale") : default_scale(node, form.q);
+  form.softcap = node.attr_float("softcap", 0);
+  form.softmax_type = softmax_precision(node);
+  if (node.has_input(3)) form.masks.push_back(padded_mask(node, node.input(3, "attn_mask"), keys));
+  if (node.has_input(6))
+    form.masks.push_back(within_lengths(node, node.input(6, "nonpad_kv_seqlen"), keys));
+  if (node.attr_int("is_causal", 0) != 0) form.causal_offset = past;
+  const AttentionStages stages = attend(node, form);
+  node.output(0, is_flat ? merge_heads(node, stages.y) : stages.y);
+  node.output(1, form.k);
+  node.output(2, form.v);
+  const std::int64_t mode = node.attr_int("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3)
+    node.invalid(fmt::format("attribute 'qk_matmul_output_mode' is {}, not 0 to 3", mode));
+  const ValueId shown[] = {stages.product, stages.capped, stages.masked, stages.weights};
+  if (node.output_is_used(3)) node.output(3, node.cast(shown[mode], node.dtype(form.q)));
+}
+
+/// Attention with graphs of the model's own between its steps.
+void flex_attention(NodeContext& node) {
+  AttentionForm form;
+  form.q = node.input(0, "Q");
+  form.k = node.input(1, "K");
+  form.v = node.input(2, "V");
+  form.scale = node.has_attr("scale") ? node.attr_float("scale") : default_scale(node, form.q);
+  const DType dtype = node.dtype(form.q);
+  form.softmax_type = softmax_precision(node).value_or(compute_type(dtype));
+  const auto by_graph = [&](const char* name) -> std::function<ValueId(ValueId)> {
+    if (!node.has_attr(name)) return nullptr;
+    return [&node, name](ValueId value) {
+      const auto results = node.subgraph(name, {{value}}, std::string("/") + name);
+      if (!results) return value;  // it has been refused: what is made of it is dropped
+      if (results->size() != 1 || node.type(results->front()) != node.type(value))
+        node.invalid(fmt::format("its graph '{}' must have one output of type {}", name,
+                                 ir::to_string(node.type(value))));
+      return results->front();
+    };
+  };
+  form.change_scores = by_graph("score_mod");
+  form.change_weights = by_graph("prob_mod");
+  node.output(attend(node, form).y);
+}
+
+/// Inputs X, cos_cache, sin_cache, position_ids: with positions the caches are tables, without them
+/// they hold the angles of every token.
+void rotary_embedding(NodeContext& node) {
+  ValueId x = node.input(0, "X"), cos = node.input(1, "cos_cache"),
+          sin = node.input(2, "sin_cache");
+  const bool is_flat = node.rank(x) == 3;
+  const std::int64_t heads = node.attr_int("num_heads", 0);
+  if (is_flat) x = split_heads(node, x, heads);
+  if (node.rank(x) != 4)
+    node.invalid("X must have three or four dimensions, but is " + ir::to_string(node.type(x)));
+  if (node.has_input(3)) {
+    const ValueId positions = node.input(3, "position_ids");
+    cos = rows_at(node, cos, positions);
+    sin = rows_at(node, sin, positions);
+  }
+  const std::int64_t turned = node.attr_int("rotary_embedding_dim", 0);
+  const Dim pairs = node.shape(cos).empty() ? Dim(0) : node.shape(cos).back();
+  const Dim wanted = turned != 0 ? Dim(turned) : node.shape(x)[3];
+  if (Dim(2) * pairs != wanted)
+    node.invalid(fmt::format("cos_cache is {}, which does not hold {} / 2 angles",
+                             ir::to_string(node.type(cos)), wanted.to_string()));
+  const ValueId result = rotate(node, x, cos, sin, node.attr_int("interleaved", 0) != 0);
+  node.output(is_flat ? merge_heads(node, result) : result);
+}
+
+constexpr OpRow kRows[] = {
+    {"Attention", 23, attention},
+    {"FlexAttention", 1, flex_attention, "ai.onnx.preview"},
+    {"RotaryEmbedding", 23, rotary_embedding},
+};
+
+}  // namespace
+
+std::span<const OpRow> attention_ops() { return kRows; }
+
+}  // namespace sinter::frontend

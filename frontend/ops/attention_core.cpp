@@ -1,0 +1,182 @@
+#include "frontend/ops/attention_core.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/unroll.h"
+
+namespace sinter::frontend {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+ValueId split_heads(NodeContext& node, ValueId x, std::int64_t heads) {
+  const Shape shape = node.shape(x);
+  const auto size =
+      heads > 0 && shape.size() == 3 ? ir::divide_exactly(shape[2], Dim(heads)) : std::nullopt;
+  if (!size)
+    node.invalid(fmt::format("{} is not [batch, length, {} heads * size]",
+                             ir::to_string(node.type(x)), heads));
+  return node.transpose(node.reshape(x, {shape[0], shape[1], Dim(heads), *size}), {0, 2, 1, 3});
+}
+
+ValueId merge_heads(NodeContext& node, ValueId x) {
+  const Shape shape = node.shape(x);
+  return node.reshape(node.transpose(x, {0, 2, 1, 3}), {shape[0], shape[2], shape[1] * shape[3]});
+}
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// A mask for scores whose heads are split into groups: [.., heads, m, n] -> [.., heads / group,
+/// group, m, n].
+ValueId grouped_mask(NodeContext& node, ValueId mask, const Dim& group) {
+  Shape shape = node.shape(mask);
+  if (shape.size() < 3) return mask;
+  Dim& heads = shape[shape.size() - 3];
+  const bool is_shared = heads == Dim(1);
+  const Dim inner = is_shared ? Dim(1) : group;
+  if (!is_shared) heads = *ir::divide_exactly(heads, group);
+  shape.insert(shape.end() - 2, inner);
+  return node.reshape(mask, shape);
+}
+
+ValueId apply_mask(NodeContext& node, ValueId scores, ValueId mask) {
+  const DType dtype = node.dtype(scores);
+  if (node.dtype(mask) != DType::kBool) return node.add("Add", {scores, node.cast(mask, dtype)});
+  return node.add("Where", {mask, scores, node.constant(dtype, -kInfinity)});
+}
+
+/// True where row i may see column j: j <= i + offset, and j > i + offset - window if there is one.
+ValueId causal_mask(NodeContext& node, const Dim& offset, const Dim& rows, const Dim& columns,
+                    std::int64_t window) {
+  const ir::Ranges& ranges = node.builder().ranges();
+  const Dim end = offset + rows;
+  const ValueId table = node.folder().iota(ir::max(end, columns, ranges), DType::kInt32);
+  const ValueId row = node.reshape(part(node, table, 0, offset, rows), {rows, Dim(1)});
+  const ValueId column = node.reshape(part(node, table, 0, 0, columns), {Dim(1), columns});
+  const ValueId seen = node.add("GreaterOrEqual", {row, column});
+  if (window <= 0) return seen;
+  const ValueId near = node.add(
+      "Less",
+      {node.add("Sub", {row, column}), node.constant(DType::kInt32, static_cast<double>(window))});
+  return node.add("And", {seen, near});
+}
+
+}  // namespace
+
+AttentionStages attend(NodeContext& node, const AttentionForm& form) {
+  const Shape q_shape = node.shape(form.q), k_shape = node.shape(form.k),
+              v_shape = node.shape(form.v);
+  const auto group = q_shape.size() == 4 && k_shape.size() == 4 && v_shape.size() == 4
+                         ? ir::divide_exactly(q_shape[1], k_shape[1])
+                         : std::nullopt;
+  if (!group || k_shape[1] != v_shape[1] || k_shape[2] != v_shape[2] || q_shape[3] != k_shape[3])
+    node.invalid(fmt::format(
+        "query {}, key {} and value {} do not fit together as [batch, heads, length, size]",
+        ir::to_string(node.type(form.q)), ir::to_string(node.type(form.k)),
+        ir::to_string(node.type(form.v))));
+  const DType dtype = node.dtype(form.q);
+  const Dim rows = q_shape[2], columns = k_shape[2];
+  const bool is_grouped = *group != Dim(1);
+  ValueId q = form.q, k = form.k, v = form.v;
+  if (is_grouped) {
+    // One more dimension, that of the group, along which k and v are broadcast.
+    q = node.reshape(q, {q_shape[0], k_shape[1], *group, rows, q_shape[3]});
+    k = node.reshape(k, {k_shape[0], k_shape[1], Dim(1), columns, k_shape[3]});
+    v = node.reshape(v, {v_shape[0], v_shape[1], Dim(1), columns, v_shape[3]});
+  }
+  const auto ungrouped = [&](ValueId value) {
+    return node.reshape(value, {q_shape[0], q_shape[1], rows, node.shape(value).back()});
+  };
+  const auto changed = [&](ValueId value, const std::function<ValueId(ValueId)>& change) {
+    return change ? node.reshape(change(ungrouped(value)), node.shape(value)) : value;
+  };
+  const std::vector<std::int64_t> swapped =
+      is_grouped ? std::vector<std::int64_t>{0, 1, 2, 4, 3} : std::vector<std::int64_t>{0, 1, 3, 2};
+  AttentionStages stages;
+  ValueId scores = node.add("MatMul", {q, node.transpose(k, swapped)});
+  if (form.scale != 1) scores = node.add("Mul", {scores, node.constant(dtype, form.scale)});
+  stages.product = scores;
+  if (form.softcap > 0) {
+    const ValueId cap = node.constant(dtype, form.softcap);
+    scores = node.add("Mul", {node.add("Tanh", {node.add("Div", {scores, cap})}), cap});
+  }
+  stages.capped = scores;
+  if (form.softmax_type) scores = node.cast(scores, *form.softmax_type);
+  scores = changed(scores, form.change_scores);
+  for (const ValueId mask : form.masks)
+    scores = apply_mask(node, scores, is_grouped ? grouped_mask(node, mask, *group) : mask);
+  if (form.causal_offset)
+    scores = apply_mask(node, scores,
+                        causal_mask(node, *form.causal_offset, rows, columns, form.window));
+  stages.masked = scores;
+  const auto last = node.rank(scores) - 1;
+  ValueId weights = node.add("Softmax", {scores}, {{"axis", last}});
+  stages.weights = weights;
+  weights = node.cast(changed(weights, form.change_weights), dtype);
+  stages.y = node.add("MatMul", {weights, v});
+  if (is_grouped)
+    for (ValueId* stage :
+         {&stages.product, &stages.capped, &stages.masked, &stages.weights, &stages.y})
+      *stage = ungrouped(*stage);
+  return stages;
+}
+
+ValueId rotate(NodeContext& node, ValueId x, ValueId cos, ValueId sin, bool interleaved) {
+  const Shape shape = node.shape(x), angles = node.shape(cos);
+  const Dim pairs = angles.back(), turned = Dim(2) * pairs;
+  const Dim rest = shape[3] - turned;
+  if (node.shape(sin) != angles || angles.size() != 3 || (rest.is_constant() && rest.value() < 0))
+    node.invalid(fmt::format(
+        "cosines {} and sines {} do not fit {}: they must be [batch, length, "
+        "half of the size]",
+        ir::to_string(node.type(cos)), ir::to_string(node.type(sin)), ir::to_string(node.type(x))));
+  const Shape over_heads{angles[0], Dim(1), angles[1], pairs};
+  cos = node.reshape(node.cast(cos, node.dtype(x)), over_heads);
+  sin = node.reshape(node.cast(sin, node.dtype(x)), over_heads);
+  const ValueId moving = part(node, x, 3, 0, turned);
+  ValueId a, b;
+  if (interleaved) {
+    const ValueId split = node.reshape(moving, {shape[0], shape[1], shape[2], pairs, Dim(2)});
+    a = element(node, split, 4, 0);
+    b = element(node, split, 4, 1);
+  } else {
+    a = part(node, moving, 3, 0, pairs);
+    b = part(node, moving, 3, pairs, pairs);
+  }
+  const auto product = [&](ValueId left, ValueId right) { return node.add("Mul", {left, right}); };
+  const ValueId real = node.add("Sub", {product(a, cos), product(b, sin)});
+  const ValueId imaginary = node.add("Add", {product(a, sin), product(b, cos)});
+  ValueId result;
+  if (interleaved) {
+    result = node.reshape(stack(node, {real, imaginary}, node.type(real), 4),
+                          {shape[0], shape[1], shape[2], turned});
+  } else {
+    result = node.add("Concat", {real, imaginary}, {{"axis", std::int64_t{3}}});
+  }
+  if (rest == Dim(0)) return result;
+  return node.add("Concat", {result, part(node, x, 3, turned, rest)}, {{"axis", std::int64_t{3}}});
+}
+
+ValueId rows_at(NodeContext& node, ValueId table, ValueId positions) {
+  if (node.rank(table) != 2)
+    node.invalid("the table of angles must be [positions, pairs], but is " +
+                 ir::to_string(node.type(table)));
+  return node.add("Gather", {table, positions}, {{"axis", std::int64_t{0}}});
+}
+
+ValueId positions_from(NodeContext& node, const Dim& first, const Dim& count) {
+  const ValueId table = node.folder().iota(first + count, DType::kInt64);
+  return node.reshape(part(node, table, 0, first, count), {Dim(1), count});
+}
+
+ValueId append_to_cache(NodeContext& node, ValueId past, ValueId x) {
+  if (!past.valid()) return x;
+  return node.add("Concat", {past, x}, {{"axis", std::int64_t{2}}});
+}
+
+}  // namespace sinter::frontend

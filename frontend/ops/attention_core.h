@@ -1,0 +1,56 @@
+// What every operator of attention comes down to, as compositions.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "frontend/node_context.h"
+
+namespace sinter::frontend {
+
+/// [batch, length, heads * size] -> [batch, heads, length, size]; throws Error(kInvalidModel)
+/// unless `heads` divides the last dimension.
+ir::ValueId split_heads(NodeContext& node, ir::ValueId x, std::int64_t heads);
+/// The inverse of split_heads.
+ir::ValueId merge_heads(NodeContext& node, ir::ValueId x);
+
+/// softmax(mask(cap(scale * q k'))) v. Where q has more heads than k and v, groups of neighbouring
+/// heads of q share one.
+struct AttentionForm {
+  ir::ValueId q, k, v;  // [batch, heads, length, size]; k and v with their own heads and length
+  double scale = 1;
+  double softcap = 0;  // softcap * tanh(scores / softcap), if positive
+  /// Each broadcasts to [batch, heads of q, length of q, length of k]: bool (true: attend), or
+  /// added.
+  std::vector<ir::ValueId> masks;
+  /// Row i sees the keys 0..i + *causal_offset.
+  std::optional<ir::Dim> causal_offset;
+  /// With causal_offset: and only the last `window` of them; 0 for no such limit.
+  std::int64_t window = 0;
+  std::optional<DType> softmax_type;  // that of q unless given
+  /// Rewrite scores and weights, both [batch, heads, length of q, length of k]; may be empty.
+  std::function<ir::ValueId(ir::ValueId)> change_scores, change_weights;
+};
+
+/// Intermediate results, all [batch, heads, length of q, length of k], and the result.
+struct AttentionStages {
+  ir::ValueId product, capped, masked, weights;
+  ir::ValueId y;  // [batch, heads, length of q, size of v]
+};
+AttentionStages attend(NodeContext& node, const AttentionForm& form);
+
+/// Turns pairs of elements of the last dimension of `x` [batch, heads, length, size] by angles
+/// whose cosines and sines are [batch or 1, length, pairs]. The first 2 * pairs elements take part:
+/// the two of a pair are neighbours if `interleaved`, else half of 2 * pairs apart.
+ir::ValueId rotate(NodeContext& node, ir::ValueId x, ir::ValueId cos, ir::ValueId sin,
+                   bool interleaved);
+/// Rows `positions` [batch, length] of a table [positions, pairs].
+ir::ValueId rows_at(NodeContext& node, ir::ValueId table, ir::ValueId positions);
+/// first, first + 1, .. as [1, count].
+ir::ValueId positions_from(NodeContext& node, const ir::Dim& first, const ir::Dim& count);
+
+/// `past` and then `x` along the dimension of length, or `x` if there is no past.
+ir::ValueId append_to_cache(NodeContext& node, ir::ValueId past, ir::ValueId x);
+
+}  // namespace sinter::frontend
