@@ -115,7 +115,16 @@ AttentionStages attend(NodeContext& node, const AttentionForm& form) {
                         causal_mask(node, *form.causal_offset, rows, columns, form.window));
   stages.masked = scores;
   const auto last = node.rank(scores) - 1;
+  if (form.sink.valid()) {
+    Shape column = node.shape(scores);
+    column.back() = 1;
+    const Shape heads =
+        is_grouped ? Shape{k_shape[1], *group, Dim(1), Dim(1)} : Shape{q_shape[1], Dim(1), Dim(1)};
+    const ValueId sink = node.reshape(node.cast(form.sink, node.dtype(scores)), heads);
+    scores = node.add("Concat", {scores, node.expand(sink, column)}, {{"axis", last}});
+  }
   ValueId weights = node.add("Softmax", {scores}, {{"axis", last}});
+  if (form.sink.valid()) weights = part(node, weights, last, 0, columns);
   stages.weights = weights;
   weights = node.cast(changed(weights, form.change_weights), dtype);
   stages.y = node.add("MatMul", {weights, v});

@@ -28,6 +28,8 @@ struct AttentionForm {
   std::optional<ir::Dim> causal_offset;
   /// With causal_offset: and only the last `window` of them; 0 for no such limit.
   std::int64_t window = 0;
+  /// Scores [heads of q] that take part in the softmax of every row but have no value, if valid.
+  ir::ValueId sink;
   std::optional<DType> softmax_type;  // that of q unless given
   /// Rewrite scores and weights, both [batch, heads, length of q, length of k]; may be empty.
   std::function<ir::ValueId(ir::ValueId)> change_scores, change_weights;

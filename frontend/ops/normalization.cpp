@@ -224,7 +224,10 @@ void softmax_flattened(NodeContext& node) {
 }
 
 constexpr OpRow kRows[] = {
-    {"LayerNormalization", 17, layer_normalization},
+    // ONNX Runtime writes the first two into models of older opsets too.
+    {"LayerNormalization", 1, layer_normalization},
+    {"SimplifiedLayerNormalization", 1, rms_normalization},
+    {"SimplifiedLayerNormalization", 1, rms_normalization, kMicrosoft},
     {"RMSNormalization", 23, rms_normalization},
     {"BatchNormalization", 6, batch_normalization},
     {"InstanceNormalization", 6, instance_normalization},

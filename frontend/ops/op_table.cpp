@@ -10,9 +10,9 @@ const std::vector<OpRow>& all_op_rows() {
     std::vector<OpRow> all;
     for (const auto family :
          {pointwise_ops(), activation_ops(), reduce_ops(), shape_ops(), slice_ops(),
-          generator_ops(), normalization_ops(), matmul_ops(), convolution_ops(), pooling_ops(),
-          control_flow_ops(), recurrent_ops(), attention_ops(), index_ops(), ranking_ops(),
-          resize_ops(), sampling_ops()})
+          generator_ops(), normalization_ops(), matmul_ops(), einsum_ops(), quantize_ops(), signal_ops(), convolution_ops(), pooling_ops(),
+          control_flow_ops(), recurrent_ops(), attention_ops(), microsoft_ops(),
+          microsoft_attention_ops(), index_ops(), ranking_ops(), resize_ops(), sampling_ops()})
       all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const OpRow& a, const OpRow& b) {
       return std::tie(a.domain, a.name, a.since_version) <

@@ -210,6 +210,35 @@ TEST(BadGraph, AllUnsupportedNodesAreListedAtOnce) {
   EXPECT_THAT(message, Not(HasSubstr("Relu")));
 }
 
+TEST(BadGraph, EachUnsupportedNodeHasAWayOut) {
+  ModelBuilder model(18);
+  model.input("x", DType::kFloat32, {"n", 4}).input("b", DType::kBool, {}).ints("two", {2});
+  model.node("NonZero", {"x"}, {"a"})
+      .node("SplitToSequence", {"x"}, {"c"})
+      .node("RandomNormalLike", {"x"}, {"d"})
+      .node("Magic", {"x", "two"}, {"e"})
+      .node("RNN", {"x3", "w", "r"}, {"f"})
+      .output("a");
+  model.input("x3", DType::kFloat32, {"steps", 1, 2});
+  model.initializer("w", ramp({1, 3, 2})).initializer("r", ramp({1, 3, 3}));
+  for (const char* output : {"c", "d", "e", "f"}) model.output(output);
+  model.graph().mutable_node(3)->set_domain("com.example");
+  const std::string message = model.import_error(ErrorCode::kUnsupported);
+  EXPECT_THAT(message, HasSubstr("5 of the model's 5 nodes are not supported"));
+  // Each with its name, operator, opset, shapes, and what to do.
+  EXPECT_THAT(message, HasSubstr("'the_NonZero' (NonZero-18) on (f32[n, 4]): "));
+  EXPECT_THAT(message, HasSubstr("keep a mask of fixed shape"));
+  EXPECT_THAT(message, HasSubstr("'the_SplitToSequence' (SplitToSequence-18) on (f32[n, 4]): "));
+  EXPECT_THAT(message, HasSubstr("export the model with tensors only"));
+  EXPECT_THAT(message, HasSubstr("'the_RandomNormalLike' (RandomNormalLike-18) on (f32[n, 4]): "));
+  EXPECT_THAT(message, HasSubstr("pass random numbers in as an input"));
+  EXPECT_THAT(message, HasSubstr("'the_Magic' (com.example::Magic-1) on (f32[n, 4], i64[1]): "));
+  EXPECT_THAT(message, HasSubstr("give it a body as a function of the model"));
+  EXPECT_THAT(message,
+              HasSubstr("'the_RNN' (RNN-18) on (f32[steps, 1, 2], f32[1, 3, 2], f32[1, 3, 3]): "));
+  EXPECT_THAT(message, HasSubstr("compile with that dimension fixed"));
+}
+
 TEST(BadGraph, UnsupportedFormsOfSupportedOperatorsAreListedToo) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {2, 4}).initializer("v", ramp({4}));

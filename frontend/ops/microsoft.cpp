@@ -1,0 +1,267 @@
+// Operators of com.microsoft that ONNX Runtime's optimiser and exporters for it write: fused
+// normalisations, activations and products. They are taken apart again.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/attention_core.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/unroll.h"
+#include "frontend/ops/windows.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::Tensor;
+using ir::ValueId;
+
+// ---- Normalisations
+
+ValueId layer_norm(NodeContext& node, ValueId x, std::size_t gamma, std::size_t beta) {
+  const ValueId shift =
+      node.has_input(beta) ? node.input(beta, "beta") : node.constant(node.dtype(x), 0);
+  return node.add("LayerNorm", {x, node.input(gamma, "gamma"), shift},
+                  {{"axis", node.rank(x) - 1}, {"epsilon", node.attr_float("epsilon", 1e-12f)}});
+}
+
+/// input + skip + bias, which is also output 3.
+ValueId skip_sum(NodeContext& node, std::size_t bias) {
+  const ValueId x = node.input(0, "input");
+  ValueId sum = node.add("Add", {x, node.input(1, "skip")});
+  if (node.shape(sum) != node.shape(x))
+    node.invalid(fmt::format("skip is {}, which does not broadcast to the input's {}",
+                             ir::to_string(node.type(node.input(1, "skip"))),
+                             ir::to_string(node.type(x))));
+  if (node.has_input(bias)) sum = node.add("Add", {sum, node.input(bias, "bias")});
+  node.output(3, sum);
+  return sum;
+}
+
+void skip_layer_normalization(NodeContext& node) {
+  node.output(layer_norm(node, skip_sum(node, 4), 2, 3));
+}
+
+void skip_simplified_layer_normalization(NodeContext& node) {
+  const ValueId sum = skip_sum(node, 3);
+  node.output(
+      node.add("RmsNorm", {sum, node.input(2, "gamma")},
+               {{"axis", node.rank(sum) - 1}, {"epsilon", node.attr_float("epsilon", 1e-12f)}}));
+}
+
+ValueId rows_of(NodeContext& node, std::size_t table, const char* what, ValueId indices) {
+  return node.add("Gather", {node.input(table, what), indices}, {{"axis", std::int64_t{0}}});
+}
+
+/// The sum of word, position and segment embeddings, normalised.
+void embed_layer_normalization(NodeContext& node) {
+  node.ignore_attr("mask_index_type");
+  const ValueId ids = node.input(0, "input_ids");
+  if (node.rank(ids) != 2)
+    node.invalid("input_ids must be [batch, length], but is " + ir::to_string(node.type(ids)));
+  const Dim batch = node.shape(ids)[0], length = node.shape(ids)[1];
+  ValueId positions;
+  if (node.has_input(8)) {
+    positions = rows_of(node, 3, "position_embedding", node.input(8, "position_ids"));
+  } else {
+    const ValueId table = node.input(3, "position_embedding");
+    if (node.rank(table) == 2 && node.shape(table)[0].is_constant())
+      node.limit(length, node.shape(table)[0].value());
+    positions = part(node, table, 0, 0, length);
+  }
+  ValueId sum = node.add("Add", {rows_of(node, 2, "word_embedding", ids), positions});
+  if (node.has_input(1))
+    sum =
+        node.add("Add", {sum, rows_of(node, 4, "segment_embedding", node.input(1, "segment_ids"))});
+  node.output(0, layer_norm(node, sum, 5, 6));
+  node.output(2, sum);
+  if (!node.output_is_used(1)) return;
+  if (!node.has_input(7))
+    return node.output(1, node.expand(node.constant(DType::kInt32, 0), {batch}));
+  const ValueId mask = node.input(7, "mask");
+  const ValueId is_one = node.add("Equal", {mask, node.constant(node.dtype(mask), 1)});
+  node.output(1, node.add("ReduceSum", {node.cast(is_one, DType::kInt32)},
+                          {{"axes", std::vector<std::int64_t>{1}}, {"keepdims", std::int64_t{0}}}));
+}
+
+// ---- Activations
+
+ValueId with_bias(NodeContext& node) {
+  return node.has_input(1) ? node.add("Add", {node.x(), node.input(1, "bias")}) : node.x();
+}
+
+void gelu(NodeContext& node) { node.output(node.add("Gelu", {with_bias(node)})); }
+void fast_gelu(NodeContext& node) { node.output(node.add("GeluTanh", {with_bias(node)})); }
+
+/// x * sigmoid(alpha * x).
+void quick_gelu(NodeContext& node) {
+  const ValueId x = node.x();
+  const ValueId alpha = node.constant(node.dtype(x), node.attr_float("alpha", 1.702f));
+  node.output(node.add("Mul", {x, node.add("Sigmoid", {node.add("Mul", {x, alpha})})}));
+}
+
+// ---- Products
+
+/// Dimension 0 moved in front of the last one, then the last two exchanged, as asked for.
+ValueId turned(NodeContext& node, ValueId x, bool batch, bool matrix) {
+  const auto rank = static_cast<std::size_t>(node.rank(x));
+  if (rank < 2) return x;
+  std::vector<std::int64_t> perm(rank);
+  for (std::size_t d = 0; d < rank; ++d) perm[d] = static_cast<std::int64_t>(d);
+  if (batch) std::rotate(perm.begin(), perm.begin() + 1, perm.end() - 1);
+  if (matrix) std::swap(perm[rank - 1], perm[rank - 2]);
+  return node.transpose(x, perm);
+}
+
+void fused_matmul(NodeContext& node) {
+  const auto operand = [&](std::size_t i, const char* what, const char* batch, const char* matrix) {
+    const ValueId x = node.input(i, what);
+    if (node.rank(x) < 2)
+      node.unsupported(fmt::format("operand {} is {}; write a vector as a matrix", what,
+                                   ir::to_string(node.type(x))));
+    return turned(node, x, node.attr_int(batch, 0) != 0, node.attr_int(matrix, 0) != 0);
+  };
+  const ValueId a = operand(0, "A", "transBatchA", "transA");
+  const ValueId b = operand(1, "B", "transBatchB", "transB");
+  const ValueId product = node.add("MatMul", {a, b});
+  const double alpha = node.attr_float("alpha", 1);
+  node.output(alpha == 1 ? product
+                         : node.add("Mul", {product, node.constant(node.dtype(product), alpha)}));
+}
+
+/// The activation that a fused convolution ends with.
+ValueId conv_activation(NodeContext& node, ValueId x) {
+  const std::string name = node.attr_string("activation", "");
+  const auto parameters = node.attr_floats("activation_params").value_or(std::vector<double>());
+  const auto number = [&](std::size_t i, double fallback) {
+    return node.constant(node.dtype(x), i < parameters.size() ? parameters[i] : fallback);
+  };
+  const auto clamp = [&](ValueId value, ValueId least, ValueId most) {
+    return node.add("Max", {node.add("Min", {value, most}), least});
+  };
+  if (name.empty()) return x;
+  if (name == "Relu" || name == "Tanh" || name == "Sigmoid") return node.add(name, {x});
+  const ValueId zero = node.constant(node.dtype(x), 0), one = node.constant(node.dtype(x), 1);
+  if (name == "LeakyRelu")
+    return node.add("Where",
+                    {node.add("Less", {x, zero}), node.add("Mul", {x, number(0, 0.01)}), x});
+  if (name == "Clip")
+    return clamp(x, number(0, -3.4028234663852886e38), number(1, 3.4028234663852886e38));
+  if (name == "HardSigmoid")
+    return clamp(node.add("Add", {node.add("Mul", {x, number(0, 0.2)}), number(1, 0.5)}), zero,
+                 one);
+  node.unsupported("activation '" + name +
+                   "'; supported are Relu, Tanh, Sigmoid, LeakyRelu, Clip "
+                   "and HardSigmoid: export without fusing activations");
+}
+
+void fused_conv(NodeContext& node) {
+  ValueId y = import_conv(node);
+  if (node.has_input(3)) y = node.add("Add", {y, node.input(3, "Z")});
+  node.output(conv_activation(node, y));
+}
+
+/// Number `i` of a row of `bits`-bit numbers, the first ones in the low bits of each byte.
+int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits) {
+  const std::int64_t bit = i * bits;
+  const int byte = std::to_integer<int>(row[static_cast<std::size_t>(bit / 8)]);
+  return (byte >> (bit % 8)) & ((1 << bits) - 1);
+}
+
+struct BlockedWeights {
+  std::int64_t rows, columns, bits, block, blocks;
+};
+
+const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
+                             std::int64_t elements) {
+  const Tensor* tensor = node.builder().constant_of(node.input(i, what));
+  if (tensor == nullptr)
+    node.unsupported(
+        fmt::format("input {} ({}) is not a constant; quantised weights are unpacked "
+                    "at compile time",
+                    i, what));
+  if (tensor->element_count() != elements)
+    node.invalid(fmt::format("input {} ({}) is {}; it must have {} elements", i, what,
+                             ir::to_string(tensor->type()), elements));
+  return *tensor;
+}
+
+/// (q - zero point) * scale, as [rows, columns] of `dtype`.
+Tensor dequantised(NodeContext& node, const BlockedWeights& w, DType dtype) {
+  const std::int64_t blob = w.block * w.bits / 8;
+  const Tensor& packed = constant_input(node, 1, "B", w.rows * w.blocks * blob);
+  const Tensor& scales = constant_input(node, 2, "scales", w.rows * w.blocks);
+  if (packed.dtype() != DType::kUInt8)
+    node.unsupported("B is " + ir::to_string(packed.type()) + ", not uint8");
+  const std::int64_t zero_bytes = (w.blocks * w.bits + 7) / 8;
+  std::optional<Tensor> zeros;
+  if (node.has_input(3)) {
+    const bool is_packed = node.dtype(node.input(3, "zero_points")) == DType::kUInt8;
+    zeros = constant_input(node, 3, "zero_points", w.rows * (is_packed ? zero_bytes : w.blocks));
+  }
+  const auto zero_point = [&](std::int64_t row, std::int64_t b) -> double {
+    if (!zeros) return static_cast<double>(1 << (w.bits - 1));
+    if (zeros->dtype() != DType::kUInt8) return zeros->at(row * w.blocks + b);
+    const auto bytes = zeros->bytes().subspan(static_cast<std::size_t>(row * zero_bytes),
+                                              static_cast<std::size_t>(zero_bytes));
+    return packed_number(bytes, b, w.bits);
+  };
+  std::vector<std::byte> values(static_cast<std::size_t>(w.rows * w.columns) * size_of(dtype));
+  std::byte* out = values.data();
+  for (std::int64_t row = 0; row < w.rows; ++row) {
+    for (std::int64_t b = 0; b < w.blocks; ++b) {
+      const double scale = scales.at(row * w.blocks + b), zero = zero_point(row, b);
+      const auto bytes = packed.bytes().subspan(
+          static_cast<std::size_t>((row * w.blocks + b) * blob), static_cast<std::size_t>(blob));
+      const std::int64_t end = std::min(w.block, w.columns - b * w.block);
+      for (std::int64_t i = 0; i < end; ++i, out += size_of(dtype))
+        ir::store_double(dtype, out, (packed_number(bytes, i, w.bits) - zero) * scale);
+    }
+  }
+  return Tensor(dtype, {w.rows, w.columns}, ir::Buffer::take(std::move(values)));
+}
+
+/// A [.., K] times the transpose of block-quantised weights [N, K].
+void matmul_nbits(NodeContext& node) {
+  node.ignore_attr("accuracy_level");  // how rough A may become: here it stays as it is
+  const ValueId a = node.input(0, "A");
+  BlockedWeights w{node.attr_int("N"), node.attr_int("K"), node.attr_int("bits", 4),
+                   node.attr_int("block_size", 32), 0};
+  if (node.attr_int("weight_prepacked", 0) != 0)
+    node.unsupported(
+        "its weights are packed for one GPU kernel (weight_prepacked); export with "
+        "weight_prepacked=0");
+  if (node.has_input(4)) node.unsupported("input g_idx reorders columns; export without it");
+  constexpr std::int64_t kMost = 1 << 24;
+  if (w.rows < 1 || w.columns < 1 || w.rows > kMost || w.columns > kMost || w.block < 1 ||
+      w.block > kMost || w.block % 8 != 0)
+    node.invalid(fmt::format("N {}, K {} and block_size {} are not sizes of a matrix", w.rows,
+                             w.columns, w.block));
+  if (w.bits != 2 && w.bits != 4 && w.bits != 8)
+    node.unsupported(fmt::format("weights of {} bits; supported are 2, 4 and 8", w.bits));
+  w.blocks = (w.columns + w.block - 1) / w.block;
+  const ValueId weights = node.builder().constant(dequantised(node, w, node.dtype(a)));
+  ValueId y = node.add("MatMul", {a, node.transpose(weights, {1, 0})});
+  if (node.has_input(5)) y = node.add("Add", {y, node.input(5, "bias")});
+  node.output(y);
+}
+
+constexpr OpRow kRows[] = {
+    {"SkipLayerNormalization", 1, skip_layer_normalization, kMicrosoft},
+    {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, kMicrosoft},
+    {"EmbedLayerNormalization", 1, embed_layer_normalization, kMicrosoft},
+    {"BiasGelu", 1, gelu, kMicrosoft},
+    {"Gelu", 1, gelu, kMicrosoft},
+    {"FastGelu", 1, fast_gelu, kMicrosoft},
+    {"QuickGelu", 1, quick_gelu, kMicrosoft},
+    {"FusedMatMul", 1, fused_matmul, kMicrosoft},
+    {"FusedConv", 1, fused_conv, kMicrosoft},
+    {"MatMulNBits", 1, matmul_nbits, kMicrosoft},
+};
+
+}  // namespace
+
+std::span<const OpRow> microsoft_ops() { return kRows; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Writes the cases of tests/conformance/peer: seeded one-operator models with what ONNX Runtime
+computes for them, in the layout of ONNX's backend tests, for operators that ONNX has no tests of
+(com.microsoft) or few (recurrent layers).
+
+  .venv/bin/python tests/conformance/make_peer_cases.py      rewrites tests/conformance/peer/node
+  tests/conformance/run --data tests/conformance/peer        runs them
+
+A case is a call of `case` below: operator, inputs (initializers where marked Const), attributes.
+"""
+import pathlib
+import shutil
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = pathlib.Path(__file__).parent / "peer" / "node"
+MS = "com.microsoft"
+rng = np.random.default_rng(7)
+
+
+class Const:
+    """An input that is an initializer."""
+
+    def __init__(self, value):
+        self.value = np.asarray(value)
+
+
+def f32(*shape, scale=1.0):
+    return (rng.standard_normal(shape) * scale).astype(np.float32)
+
+
+def ints(low, high, *shape, dtype=np.int64):
+    return rng.integers(low, high, shape).astype(dtype)
+
+
+def case(name, op, inputs, outputs=1, domain="", opset=17, **attributes):
+    """`outputs` is how many, or a list of names in which "" is left out."""
+    names, feeds, initializers, infos = [], {}, [], []
+    for i, value in enumerate(inputs):
+        if value is None:
+            names.append("")
+            continue
+        names.append(f"in{i}")
+        array = value.value if isinstance(value, Const) else value
+        if isinstance(value, Const):
+            initializers.append(numpy_helper.from_array(array, names[-1]))
+        else:
+            feeds[names[-1]] = array
+            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+            infos.append(helper.make_tensor_value_info(names[-1], kind, array.shape))
+    results = [f"out{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
+    node = helper.make_node(op, names, results, name=f"the_{op}", domain=domain, **attributes)
+    kept = [name for name in results if name]
+    graph = helper.make_graph(
+        [node], name, infos,
+        [helper.make_empty_tensor_value_info(name) for name in kept], initializers)
+    imports = [helper.make_opsetid("", opset)]
+    if domain:
+        imports.append(helper.make_opsetid(domain, 1))
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                           providers=["CPUExecutionProvider"])
+    values = session.run(kept, feeds)
+    del graph.output[:]
+    for output, value in zip(kept, values):
+        graph.output.append(helper.make_tensor_value_info(
+            output, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
+    model = helper.make_model(graph, opset_imports=imports, ir_version=8, producer_name="peer")
+    folder = ROOT / f"test_{name}"
+    data = folder / "test_data_set_0"
+    data.mkdir(parents=True)
+    onnx.save(model, folder / "model.onnx")
+    for i, value in enumerate(feeds.values()):
+        (data / f"input_{i}.pb").write_bytes(numpy_helper.from_array(value).SerializeToString())
+    for i, value in enumerate(values):
+        (data / f"output_{i}.pb").write_bytes(numpy_helper.from_array(value).SerializeToString())
+
+
+def recurrent_cases():
+    steps, batch, size, hidden = 4, 3, 2, 3
+
+    def layer(op, gates, directions=1, bias=True, lengths=None, state=False, cell=False,
+              peepholes=False, layout=0):
+        x = f32(batch, steps, size) if layout else f32(steps, batch, size)
+        shape = (batch, directions, hidden) if layout else (directions, batch, hidden)
+        inputs = [x, Const(f32(directions, gates * hidden, size)),
+                  Const(f32(directions, gates * hidden, hidden, scale=0.5)),
+                  Const(f32(directions, 2 * gates * hidden)) if bias else None,
+                  lengths,
+                  f32(*shape) if state else None]
+        if op == "LSTM":
+            inputs.append(f32(*shape) if cell else None)
+            inputs.append(Const(f32(directions, 3 * hidden)) if peepholes else None)
+        while inputs[-1] is None:
+            inputs.pop()
+        return inputs
+
+    lengths = np.array([4, 2, 3], np.int32)
+    both = {"direction": "bidirectional", "hidden_size": hidden}
+    back = {"direction": "reverse", "hidden_size": hidden}
+    plain = {"hidden_size": hidden}
+    case("rnn_bidirectional_lengths", "RNN", layer("RNN", 1, 2, lengths=lengths, state=True), 2,
+         **both, activations=["Tanh", "Relu"])
+    case("rnn_affine_clip", "RNN", layer("RNN", 1), 2, **plain, clip=0.7, activations=["Affine"],
+         activation_alpha=[0.8], activation_beta=[0.1])
+    case("gru_bidirectional", "GRU", layer("GRU", 3, 2, state=True), 2, **both)
+    case("gru_reverse_lengths", "GRU", layer("GRU", 3, lengths=lengths, state=True), 2, **back)
+    case("gru_linear_before_reset", "GRU", layer("GRU", 3, 2, lengths=lengths), 2, **both,
+         linear_before_reset=1)
+    case("gru_activations", "GRU", layer("GRU", 3), 2, **plain, activations=["HardSigmoid", "Softsign"],
+         activation_alpha=[0.3], activation_beta=[0.4])
+    case("lstm_bidirectional_peepholes", "LSTM",
+         layer("LSTM", 4, 2, state=True, cell=True, peepholes=True), 3, **both)
+    case("lstm_reverse_lengths", "LSTM",
+         layer("LSTM", 4, lengths=lengths, state=True, cell=True), 3, **back)
+    case("lstm_input_forget", "LSTM", layer("LSTM", 4), 3, **plain, input_forget=1)
+    case("lstm_no_bias_last_state", "LSTM", layer("LSTM", 4, bias=False), ["", "h", "c"], **plain)
+    case("lstm_clip", "LSTM", layer("LSTM", 4, state=True), 3, **plain, clip=0.3)
+
+
+def convolution_cases():
+    case("conv_transpose_groups_dilations", "ConvTranspose",
+         [f32(1, 4, 3, 4), Const(f32(4, 2, 2, 3)), Const(f32(4))], group=2, dilations=[2, 1],
+         strides=[2, 3], output_padding=[1, 2], pads=[1, 0, 0, 2])
+    case("conv_transpose_1d_same", "ConvTranspose", [f32(2, 2, 5), Const(f32(2, 3, 4))],
+         auto_pad="SAME_UPPER", strides=[2])
+    case("conv_transpose_output_shape", "ConvTranspose",
+         [f32(1, 2, 3, 3), Const(f32(2, 1, 3, 3))], strides=[2, 2], output_shape=[6, 5])
+    case("conv_transpose_cut", "ConvTranspose", [f32(1, 1, 4), Const(f32(1, 1, 2))], pads=[2, 1])
+    case("conv_3d_groups", "Conv", [f32(1, 4, 3, 4, 5), Const(f32(4, 2, 2, 2, 3))], group=2,
+         auto_pad="SAME_LOWER", strides=[1, 2, 2])
+    case("max_pool_indices_columns", "MaxPool", [f32(2, 2, 5, 4)], 2, kernel_shape=[2, 3],
+         strides=[2, 1], pads=[1, 0, 0, 1], storage_order=1)
+    case("max_pool_indices_dilated_ceil", "MaxPool", [f32(1, 2, 7, 6)], 2, kernel_shape=[2, 2],
+         dilations=[2, 1], strides=[2, 2], ceil_mode=1)
+    case("lp_pool_3", "LpPool", [f32(1, 2, 5, 5)], kernel_shape=[3, 2], p=3, strides=[2, 1],
+         pads=[1, 0, 1, 1])
+    case("lp_normalization_1", "LpNormalization", [f32(3, 4)], p=1, axis=0)
+    case("group_normalization_18", "GroupNormalization",
+         [f32(2, 4, 3), Const(f32(2)), Const(f32(2))], opset=18, num_groups=2)
+    case("layer_normalization_statistics", "LayerNormalization",
+         [f32(2, 3, 4), Const(f32(3, 4)), Const(f32(3, 4))], 3, axis=1)
+    case("fused_conv_leaky_sum", "FusedConv",
+         [f32(1, 2, 4, 4), Const(f32(3, 2, 3, 3)), Const(f32(3)), f32(1, 3, 4, 4)], domain=MS,
+         activation="LeakyRelu", activation_params=[0.2], pads=[1, 1, 1, 1])
+    case("fused_conv_clip", "FusedConv", [f32(1, 2, 4), Const(f32(2, 2, 3))], domain=MS,
+         activation="Clip", activation_params=[-0.5, 0.75])
+
+
+def microsoft_cases():
+    batch, length, heads, size = 2, 3, 2, 4
+    width = heads * size
+    x = f32(batch, length, width)
+    gamma, beta, bias = Const(f32(width)), Const(f32(width)), Const(f32(width))
+    case("skip_layer_norm", "SkipLayerNormalization",
+         [x, f32(batch, length, width), gamma, beta, bias], ["y", "", "", "sum"], MS)
+    case("skip_layer_norm_broadcast", "SkipLayerNormalization",
+         [x, f32(1, length, width), gamma], ["y"], MS, epsilon=1e-3)
+    case("skip_simplified_layer_norm", "SkipSimplifiedLayerNormalization",
+         [x, f32(batch, length, width), gamma, bias], ["y", "", "", "sum"], MS)
+    case("simplified_layer_norm", "SimplifiedLayerNormalization", [x, gamma], 1, epsilon=1e-5)
+    table = Const(f32(11, width)), Const(f32(5, width)), Const(f32(2, width))
+    ids, segments = ints(0, 11, batch, length, dtype=np.int32), ints(0, 2, batch, length, dtype=np.int32)
+    mask = np.array([[1, 1, 1], [1, 1, 0]], np.int32)
+    case("embed_layer_norm", "EmbedLayerNormalization",
+         [ids, segments, *table, gamma, beta, mask], 3, MS)
+    case("embed_layer_norm_positions", "EmbedLayerNormalization",
+         [ids, None, table[0], table[1], None, gamma, beta, None,
+          ints(0, 5, batch, length, dtype=np.int32)], 2, MS)
+    # Small ones: far below zero 1 + tanh(..) cancels, here and in the peer.
+    small = f32(batch, length, width, scale=0.5), Const(f32(width, scale=0.5))
+    case("bias_gelu", "BiasGelu", small, 1, MS)
+    case("fast_gelu", "FastGelu", small, 1, MS)
+    case("fast_gelu_alone", "FastGelu", small[:1], 1, MS)
+    case("gelu", "Gelu", [x], 1, MS)
+    case("quick_gelu", "QuickGelu", [x], 1, MS, alpha=1.25)
+    case("fused_matmul", "FusedMatMul", [f32(2, 4, 3), f32(2, 5, 4)], 1, MS, alpha=0.5, transA=1,
+         transB=1)
+    case("fused_matmul_batches", "FusedMatMul", [f32(3, 2, 4), f32(2, 4, 5)], 1, MS, transBatchA=1)
+
+    for bits, block, zero in ((4, 16, True), (4, 32, False), (8, 16, True)):
+        rows, columns = 5, 40
+        blocks = -(-columns // block)
+        packed = ints(0, 256, rows, blocks, block * bits // 8, dtype=np.uint8)
+        zeros = Const(ints(0, 256, rows, -(-blocks * bits // 8), dtype=np.uint8)) if zero else None
+        inputs = [f32(2, 3, columns), Const(packed), Const(np.abs(f32(rows, blocks)) * 0.1), zeros]
+        case(f"matmul_{bits}bits_{block}{'_zero' if zero else ''}", "MatMulNBits",
+             inputs if zero else inputs[:3], 1, MS, K=columns, N=rows, bits=bits, block_size=block)
+
+    cos, sin = Const(f32(8, size // 2)), Const(f32(8, size // 2))
+    positions = ints(0, 8, batch, length)
+    case("rotary", "RotaryEmbedding", [x, positions, cos, sin], 1, MS)
+    case("rotary_interleaved_first", "RotaryEmbedding",
+         [f32(batch, heads, length, size), np.array([2], np.int64), cos, sin], 1, MS, interleaved=1)
+
+    weights, merged = Const(f32(width, 3 * width, scale=0.5)), Const(f32(3 * width))
+    past = f32(2, batch, heads, 2, size)
+    case("attention_mask", "Attention", [x, weights, merged, mask], 1, MS, num_heads=heads)
+    case("attention_lengths", "Attention", [x, weights, merged, np.array([3, 1], np.int32)], 1, MS,
+         num_heads=heads)
+    case("attention_past_causal", "Attention", [x, weights, merged, None, past], 2, MS,
+         num_heads=heads, unidirectional=1)
+    case("attention_mask_3d_bias", "Attention",
+         [x, weights, merged, ints(0, 2, batch, length, length, dtype=np.int32), None,
+          f32(1, heads, length, length)], 1, MS, num_heads=heads, scale=0.3)
+    case("attention_value_size", "Attention",
+         [x, Const(f32(width, 2 * width + 4)), Const(f32(2 * width + 4))], 1, MS, num_heads=heads,
+         qkv_hidden_sizes=[width, width, 4])
+
+    key, value = f32(batch, 5, width), f32(batch, 5, width)
+    case("multi_head", "MultiHeadAttention", [x, key, value], 1, MS, num_heads=heads)
+    case("multi_head_bias_mask", "MultiHeadAttention",
+         [x, key, value, merged, ints(0, 2, batch, 5, dtype=np.int32)], 1, MS, num_heads=heads)
+    case("multi_head_cross_cache", "MultiHeadAttention",
+         [x, f32(batch, heads, 5, size), f32(batch, heads, 5, size)], 1, MS, num_heads=heads)
+    case("multi_head_past", "MultiHeadAttention",
+         [x, f32(batch, length, width), f32(batch, length, width), None, None,
+          f32(1, heads, length, 5), f32(batch, heads, 2, size), f32(batch, heads, 2, size)], 3, MS,
+         num_heads=heads, unidirectional=1)
+
+    heads, kv, size = 4, 2, 16  # the peer wants sizes in multiples of 16
+    cos, sin = Const(f32(8, size // 2)), Const(f32(8, size // 2))
+
+    def group_query(name, length, past_length, totals, packed=False, rotary=False, **attributes):
+        q, k = f32(batch, length, heads * size), f32(batch, length, kv * size)
+        v = f32(batch, length, kv * size)
+        if packed:
+            q, k, v = np.concatenate([q, k, v], 2), None, None
+        inputs = [q, k, v, f32(batch, kv, past_length, size), f32(batch, kv, past_length, size),
+                  np.array(totals, np.int32) - 1, Const(np.array(max(totals), np.int32))]
+        if past_length == 0:
+            inputs[3] = inputs[4] = None
+        if rotary:
+            inputs += [cos, sin]
+            attributes["do_rotary"] = 1
+        case(f"group_query_{name}", "GroupQueryAttention", inputs, 3, MS, num_heads=heads,
+             kv_num_heads=kv, **attributes)
+
+    group_query("prompt", 3, 0, [3, 3])
+    group_query("prompt_rotary", 3, 0, [3, 3], rotary=True)
+    group_query("decode", 1, 4, [5, 5], rotary=True)
+    group_query("decode_packed", 1, 4, [5, 5], packed=True, rotary=True, rotary_interleaved=1)
+    group_query("window_softcap", 1, 5, [6, 6], local_window_size=3, softcap=2.0)
+    group_query("smooth", 3, 0, [3, 3], smooth_softmax=1)
+
+
+if __name__ == "__main__":
+    shutil.rmtree(ROOT, ignore_errors=True)
+    recurrent_cases()
+    convolution_cases()
+    microsoft_cases()
+    print(f"{len(list(ROOT.iterdir()))} cases")
