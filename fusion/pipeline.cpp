@@ -6,15 +6,18 @@ namespace sinter::fusion {
 
 const std::vector<Pass>& pipeline() {
   // recognise sees the model's own spelling; simplify runs after lower_precision to remove the
-  // casts that meet; projections are merged before views are folded into products, since the slices
+  // casts that meet; attention is found while softmax is one node, and takes in its views once the
+  // projections that it reads are slices of one; projections are merged before views are folded into products, since the slices
   // are views too; reductions pick their neighbours before what is left becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},
       {"lower_precision", lower_precision},
       {"simplify", simplify, true},
+      {"recognise_attention", recognise_attention, true},
       {"decompose", decompose},
       {"merge_projections", merge_projections, true},
+      {"fuse_attention", fuse_attention, true},
       {"fuse_matmul", fuse_matmul, true},
       {"fuse_reductions", fuse_reductions, true},
       {"fuse_pointwise", fuse_pointwise, true},
@@ -27,6 +30,7 @@ const std::vector<Pass>& pipeline() {
 TargetTraits cpu_traits() {
   TargetTraits traits;
   traits.has_conv = true;
+  traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;
   return traits;
@@ -35,6 +39,7 @@ TargetTraits cpu_traits() {
 TargetTraits cuda_traits() {
   TargetTraits traits;
   traits.cuda = true;
+  traits.attention = true;
   traits.product_kernels = true;
   traits.matmul_epilogue_gelu_tanh = true;
   return traits;

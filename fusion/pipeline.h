@@ -14,11 +14,13 @@ namespace sinter::fusion {
 /// What the passes may ask about the target.
 struct TargetTraits {
   bool cuda = false;
-  bool has_conv = false;  // a dedicated convolution exists (CPU: oneDNN)
+  bool has_conv = false;  // a dedicated float32 convolution exists (CPU: oneDNN)
+  bool has_integer_matmul = false;
   bool matmul_epilogue_gelu_erf = false;
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
   bool matmul_epilogue_residual = true;
+  bool attention = false;        // one kernel for attention in float16 and bfloat16
   bool product_kernels = false;  // our own products, which any region may follow
 };
 TargetTraits cpu_traits();

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "fusion/passes/passes.h"
+#include "fusion/regions/attention_access.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
@@ -78,6 +79,11 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
         break;
       case ir::OpKind::kReduce: break;
       case ir::OpKind::kLibrary:
+        if (user.op->name == "Attention") {
+          if (!is_strided_rows(graph, value, user.inputs.size() < 4 || user.inputs[3] != value))
+            return false;
+          break;
+        }
         if (user.op->name != "MatMul" || !is_matrix_access(graph, value)) return false;
         break;
       default: return false;

@@ -13,10 +13,14 @@ ir::Graph recognise(const ir::Graph& graph, Context& context);
 ir::Graph lower_precision(const ir::Graph& graph, Context& context);
 /// Algebra: fewer nodes that compute the same.
 ir::Graph simplify(const ir::Graph& graph, Context& context);
-/// Replaces composites (when fusing), and convolutions where the target has none.
+/// Replaces attention that is spelled out by Attention, where the target has a kernel for it.
+ir::Graph recognise_attention(const ir::Graph& graph, Context& context);
+/// Replaces composites (when fusing), and convolutions and attention where the target has none.
 ir::Graph decompose(const ir::Graph& graph, Context& context);
 /// Products of one activation with several constant weights become one product and slices of it.
 ir::Graph merge_projections(const ir::Graph& graph, Context& context);
+/// Attention with its operand views and output views.
+ir::Graph fuse_attention(const ir::Graph& graph, Context& context);
 /// Products and convolutions with their operand views, epilogues and output views.
 ir::Graph fuse_matmul(const ir::Graph& graph, Context& context);
 /// Regions grown both ways from reductions.

@@ -17,6 +17,7 @@ std::string family_of(const ir::Node& node) {
     case OpKind::kLibrary:
       if (node.op->name == "MatMul") return "matmul";
       if (node.op->name == "Conv") return "conv";
+      if (node.op->name == "Attention") return "attention";
       break;
     case OpKind::kFused: break;
   }

@@ -118,7 +118,13 @@ void expect_family(const Node& node) {
         EXPECT_EQ(body.producer(inner.inputs[0]), nullptr) << "gathers from a computed value";
         break;
       case OpKind::kLibrary:
-        EXPECT_EQ(family, inner.op->name == "MatMul" ? "matmul" : "conv");
+        EXPECT_EQ(family, inner.op->name == "MatMul"      ? "matmul"
+                          : inner.op->name == "Attention" ? "attention"
+                                                          : "conv");
+        break;
+      case OpKind::kFused:
+        EXPECT_EQ(family, "product") << "a fused node within another";
+        expect_family(inner);
         break;
       default: ADD_FAILURE() << inner.op->name << " within a fused node";
     }

@@ -1,0 +1,356 @@
+// Attention spelled out: product, scale, masks, softmax, product.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "fusion/passes/passes.h"
+#include "fusion/patterns/causal.h"
+#include "fusion/regions/attention_access.h"
+#include "fusion/regions/operand.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::GraphBuilder;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// An operand whose scalar factors became part of the scale; its views stay.
+struct Factored {
+  ValueId source;
+  std::vector<NodeId> views;  // from the source on
+  double factor = 1;
+};
+
+/// A bool mask, negated if `negated`, or a float one that is added.
+struct Mask {
+  ValueId value;
+  bool negated = false;
+};
+
+ValueId add_views(GraphBuilder& builder, const Graph& graph, ValueId value,
+                  std::span<const NodeId> views) {
+  for (const NodeId id : views) {
+    const Node& view = graph.node(id);
+    GraphBuilder::OriginScope scope(builder, view.origins);
+    value = builder.add(view.op->name, {value}, view.attrs);
+  }
+  return value;
+}
+
+/// The last two dimensions exchanged, as one transpose of what a transpose before it reads.
+ValueId swapped(GraphBuilder& builder, ValueId value) {
+  std::vector<std::int64_t> perm(builder.type(value).shape.size());
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
+  if (const Node* before = builder.producer(value); before && before->op->name == "Transpose") {
+    const std::vector<std::int64_t> first = before->attrs.get_ints("perm");
+    for (std::int64_t& d : perm) d = first[static_cast<std::size_t>(d)];
+    value = before->inputs[0];
+    if (std::is_sorted(perm.begin(), perm.end())) return value;
+  }
+  return builder.add("Transpose", {value}, {{"perm", std::move(perm)}});
+}
+
+/// One walk from the product with the values back to the product with the keys.
+class AttentionMatcher {
+ public:
+  AttentionMatcher(const Graph& graph, Context& context, const Node& product)
+      : graph_(graph), context_(context), product_(product) {}
+
+  std::optional<Piece> match() {
+    const Node* softmax = weights(product_.inputs[0]);
+    if (softmax == nullptr) return std::nullopt;
+    const Node* scores = walk_scores(*softmax);
+    if (scores == nullptr) return refused(*softmax);
+    const Factored q = factored(scores->inputs[0]), k = factored(scores->inputs[1]);
+    scale_ *= q.factor * k.factor;
+    const ValueId v = product_.inputs[1];
+    if (graph_.type(q.source).shape.size() < 2 || graph_.type(k.source).shape.size() < 2)
+      return std::nullopt;
+    // Only the last dimension of k's type matters here, which is the one before the last of k'.
+    std::vector<ir::TensorType> types{graph_.type(scores->inputs[0]),
+                                      graph_.type(scores->inputs[1]), graph_.type(v)};
+    std::swap(types[1].shape[types[1].shape.size() - 1], types[1].shape[types[1].shape.size() - 2]);
+    if (mask_.value.valid()) types.push_back(graph_.type(mask_.value));
+    refusal_ = attention_refusal(context_.target, types);
+    if (!refusal_.empty()) return refused(*softmax);
+    return piece(q, k, v);
+  }
+
+ private:
+  std::optional<Piece> refused(const Node& softmax) {
+    if (!refusal_.empty())
+      context_.decisions.push_back(
+          {describe(softmax), describe(product_), false, "no: " + refusal_});
+    return std::nullopt;
+  }
+
+  const Node* only(ValueId value) {
+    const Node* node = graph_.producer(value);
+    if (node == nullptr) return nullptr;
+    if (graph_.users(value).size() != 1 || graph_.is_output(value)) {
+      refusal_ = "'" + describe(*node) + "' has other readers";
+      return nullptr;
+    }
+    return node;
+  }
+
+  void take(const Node& node) {
+    origins_.insert(origins_.end(), node.origins.begin(), node.origins.end());
+    taken_.push_back(&node);
+  }
+
+  bool is_wide_cast(const Node& node) const {
+    return node.op->name == "Cast" && is_float(graph_.type(node.inputs[0]).dtype) &&
+           is_float(graph_.type(node.outputs[0]).dtype);
+  }
+
+  /// The softmax whose weights `value` is, through casts and a guard against NaN.
+  const Node* weights(ValueId value) {
+    for (const Node* node = only(value); node != nullptr; node = only(value)) {
+      const std::string& op = node->op->name;
+      if (op == "Softmax") {
+        const auto rank = static_cast<std::int64_t>(graph_.type(value).shape.size());
+        if (node->attrs.get_int("axis") != rank - 1) return nullptr;
+        take(*node);
+        return node;
+      }
+      if (is_wide_cast(*node)) {
+        take(*node);
+        value = node->inputs[0];
+      } else if (const auto guarded = guarded_value(*node); guarded && !guard_) {
+        guard_ = true;
+        take(*node);
+        const Node* softmax = graph_.producer(*guarded);
+        if (softmax == nullptr || softmax->op->name != "Softmax" ||
+            graph_.users(*guarded).size() != 2 || graph_.is_output(*guarded))
+          return nullptr;
+        const auto rank = static_cast<std::int64_t>(graph_.type(*guarded).shape.size());
+        if (softmax->attrs.get_int("axis") != rank - 1) return nullptr;
+        take(*softmax);
+        return softmax;
+      } else {
+        return nullptr;
+      }
+    }
+    return nullptr;
+  }
+
+  /// x, if `node` is Where(IsNan(x), 0, x).
+  std::optional<ValueId> guarded_value(const Node& node) const {
+    if (node.op->name != "Where" || splat_value(graph_, node.inputs[1]) != 0.0) return std::nullopt;
+    const Node* test = graph_.producer(node.inputs[0]);
+    if (test == nullptr || test->op->name != "IsNan" || test->inputs[0] != node.inputs[2])
+      return std::nullopt;
+    return node.inputs[2];
+  }
+
+  /// The product with the keys that the softmax reads, through masks and scales.
+  const Node* walk_scores(const Node& softmax) {
+    scores_shape_ = graph_.type(softmax.inputs[0]).shape;
+    ValueId value = softmax.inputs[0];
+    for (const Node* node = only(value); node != nullptr; node = only(value)) {
+      if (graph_.type(value).shape != scores_shape_) return nullptr;
+      if (node->op->name == "MatMul") {
+        take(*node);
+        return node;
+      }
+      const auto next = before(*node);
+      if (!next) return nullptr;
+      take(*node);
+      value = *next;
+    }
+    return nullptr;
+  }
+
+  /// What `node` scales, masks or casts.
+  std::optional<ValueId> before(const Node& node) {
+    if (is_wide_cast(node)) return node.inputs[0];
+    if (node.op->name == "Where") return unscaled(selected(node));
+    if (node.op->name == "Mul" || node.op->name == "Div") {
+      for (const ValueId input : node.inputs) {
+        const auto factor = scalar_factor(graph_, node, input);
+        if (!factor) continue;
+        scale_ *= *factor;
+        scaled_ = true;
+        return input;
+      }
+    }
+    if (node.op->name == "Add") return unscaled(added(node));
+    return std::nullopt;
+  }
+
+  /// What is masked, unless the result of that was scaled.
+  std::optional<ValueId> unscaled(std::optional<ValueId> scores) {
+    if (!scores || !scaled_) return scores;
+    refusal_ = "the masked scores are scaled once more";
+    return std::nullopt;
+  }
+
+  bool is_scores(ValueId value) const {
+    const Node* node = graph_.producer(value);
+    return node != nullptr && graph_.type(value).shape == scores_shape_ &&
+           !graph_.is_constant(value);
+  }
+
+  /// True if walking back from `value` soon meets the product of the scores.
+  bool leads_to_product(ValueId value) const {
+    constexpr int kSteps = 8;
+    for (int step = 0; step < kSteps; ++step) {
+      const Node* node = graph_.producer(value);
+      if (node == nullptr || !is_scores(value)) return false;
+      if (node->op->name == "MatMul") return true;
+      const bool may_pass = is_wide_cast(*node) || node->op->name == "Where" ||
+                            node->op->name == "Add" || node->op->name == "Mul" ||
+                            node->op->name == "Div";
+      if (!may_pass) return false;
+      std::optional<ValueId> next;
+      for (const ValueId input : node->inputs)
+        if (is_scores(input) && is_float(graph_.type(input).dtype)) next = input;
+      if (!next) return false;
+      value = *next;
+    }
+    return false;
+  }
+
+  std::optional<ValueId> selected(const Node& node) {
+    const auto fill_then = splat_value(graph_, node.inputs[1]);
+    const auto fill_else = splat_value(graph_, node.inputs[2]);
+    if (fill_then.has_value() == fill_else.has_value()) return std::nullopt;
+    const bool negated = fill_then.has_value();
+    const double fill = negated ? *fill_then : *fill_else;
+    const ValueId scores = node.inputs[negated ? 2 : 1];
+    if (std::isnan(fill) || graph_.type(scores).shape != scores_shape_) return std::nullopt;
+    if (const int causal = causal_of(graph_, node.inputs[0], scores_shape_, negated);
+        causal != 0 && causal_ == 0 && fill <= kHidden) {
+      causal_ = causal;
+      return scores;
+    }
+    if (mask_.value.valid()) {
+      refusal_ = "the scores have two masks";
+      return std::nullopt;
+    }
+    mask_ = {node.inputs[0], negated};
+    fill_ = fill;
+    return scores;
+  }
+
+  std::optional<ValueId> added(const Node& node) {
+    for (const std::size_t i : {0, 1}) {
+      const ValueId scores = node.inputs[i], other = node.inputs[1 - i];
+      if (!leads_to_product(scores) || scores == other) continue;
+      if (const int causal = causal_of(graph_, other, scores_shape_, false);
+          causal != 0 && causal_ == 0) {
+        causal_ = causal;
+        return scores;
+      }
+      if (mask_.value.valid()) {
+        refusal_ = "the scores have two masks";
+        return std::nullopt;
+      }
+      mask_ = {other, false};
+      return scores;
+    }
+    return std::nullopt;
+  }
+
+  /// Follows an operand of the scores back to its first scalar factor; the views in between stay.
+  Factored factored(ValueId value) const {
+    Factored best{value, {}, 1}, next = best;
+    while (true) {
+      const NodeId id = graph_.value(next.source).producer;
+      if (!id.valid()) return best;
+      const Node& node = graph_.node(id);
+      if (node.op->kind == ir::OpKind::kView && node.inputs.size() == 1) {
+        next.source = node.inputs[0];
+        next.views.insert(next.views.begin(), id);
+        continue;
+      }
+      std::optional<double> factor;
+      for (const ValueId input : node.inputs)
+        if (!factor && (factor = scalar_factor(graph_, node, input))) next.source = input;
+      if (!factor) return best;
+      next.factor *= *factor;
+      best = next;
+    }
+  }
+
+  /// What a mask's views start from: it is negated before them, where it is smallest.
+  FoldedViews mask_source() const {
+    FoldedViews result{mask_.value, {}};
+    while (mask_.negated) {
+      const NodeId id = graph_.value(result.source).producer;
+      if (!id.valid() || graph_.node(id).op->kind != ir::OpKind::kView ||
+          graph_.node(id).inputs.size() != 1 || graph_.node(id).op->name == "Pad")
+        break;
+      result.source = graph_.node(id).inputs[0];
+      result.views.insert(result.views.begin(), id);
+    }
+    return result;
+  }
+
+  Piece piece(const Factored& q, const Factored& k, ValueId v) {
+    take(product_);
+    for (std::size_t i = 0; i + 1 < taken_.size(); ++i)
+      context_.decisions.push_back(
+          {describe(*taken_[i]), describe(product_), true, "fused: a step of attention"});
+    ir::Attrs attrs{{"scale", scale_}, {"causal", std::int64_t{causal_}}};
+    if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
+      attrs.set("fill", fill_);
+    if (guard_) attrs.set("guard", std::int64_t{1});
+    const FoldedViews mask = mask_source();
+    Piece piece;
+    piece.reads = {q.source, k.source, v};
+    if (mask_.value.valid()) piece.reads.push_back(mask.source);
+    piece.writes = product_.outputs;
+    piece.emit = [&graph = graph_, q_views = q.views, k_views = k.views, mask_views = mask.views,
+                  negated = mask_.negated, attrs,
+                  origins = origins_](GraphBuilder& builder, std::span<const ValueId> reads) {
+      std::vector<ValueId> inputs{add_views(builder, graph, reads[0], q_views)};
+      const ValueId keys = add_views(builder, graph, reads[1], k_views);
+      GraphBuilder::OriginScope scope(builder, origins);
+      inputs.push_back(swapped(builder, keys));
+      inputs.push_back(reads[2]);
+      if (reads.size() > 3) {
+        const ValueId source = negated ? builder.add("Not", {reads[3]}) : reads[3];
+        inputs.push_back(add_views(builder, graph, source, mask_views));
+      }
+      return std::vector{builder.add("Attention", inputs, attrs)};
+    };
+    return piece;
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  const Node& product_;
+  ir::Shape scores_shape_;
+  double scale_ = 1, fill_ = -kInfinity;
+  Mask mask_;
+  int causal_ = 0;
+  bool guard_ = false, scaled_ = false;
+  std::string refusal_;
+  std::vector<std::string> origins_;
+  std::vector<const Node*> taken_;
+};
+
+}  // namespace
+
+Graph recognise_attention(const Graph& graph, Context& context) {
+  if (!context.target.attention) return graph;
+  std::vector<Piece> pieces;
+  for (const Node& node : graph.nodes())
+    if (node.op->name == "MatMul")
+      if (auto piece = AttentionMatcher(graph, context, node).match())
+        pieces.push_back(std::move(*piece));
+  return rebuild(graph, pieces);
+}
+
+}  // namespace sinter::fusion
