@@ -94,8 +94,8 @@ class InputReader {
       if (std::none_of(result_.inputs.begin(), result_.inputs.end(),
                        [&key = name](const GraphInput& input) { return input.name == key; }))
         usage(fmt::format(
-            "a shape or value is given for input '{}', but the model has no such input; it has {}", name,
-            input_names()));
+            "a shape or value is given for input '{}', but the model has no such input; it has {}",
+            name, input_names()));
     for (GraphInput& input : result_.inputs)
       if (shapes_.find(input.name) == shapes_.end())
         for (Dim& dim : input.type.shape) dim = dim.substitute(replacements_);
@@ -140,7 +140,8 @@ class InputReader {
       warnings_.push_back(
           fmt::format("dimension {} of input '{}' is {} in the model; taken as symbolic", i, input,
                       dim.dim_value()));
-    const bool is_named = dim.has_dim_param() && !dim.dim_param().empty();
+    // Some exporters write "?" where they know nothing: that is no name that two dimensions share.
+    const bool is_named = dim.has_dim_param() && !dim.dim_param().empty() && dim.dim_param() != "?";
     if (is_named) {
       if (auto expression = as_expression(dim.dim_param(), names)) return *expression;
     }

@@ -17,7 +17,7 @@ class NodeProto;
 namespace sinter::frontend {
 
 /// Versions of the ai.onnx operator set that the importer knows.
-inline constexpr std::int64_t kMinOpset = 6;
+inline constexpr std::int64_t kMinOpset = 1;
 inline constexpr std::int64_t kMaxOpset = 27;
 
 /// True for the two spellings of ONNX's own domain.

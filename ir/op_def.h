@@ -31,6 +31,7 @@ enum class TypeRule {
   kLogical,  // all bool
   kSelect,   // (bool, T, T) -> T
   kCast,     // any -> attribute "to"
+  kBitCast,  // any -> attribute "to" of the same size
 };
 
 struct PointwiseDef {

@@ -190,7 +190,7 @@ class TypeInference {
       return operands_[operand];
     }
     if (is_value(node)) return std::nullopt;
-    if (node.op == ScalarOp::kCast) {
+    if (converts(node.op)) {
       settle_if_open(node.args[0], result_);
       return result_;
     }
@@ -281,6 +281,10 @@ Scalar apply_scalar_op(ScalarOp op, DType type, DType from, const Scalar* args) 
                      : void(result.i = wrap_to(type, args[0].i));
     return result;
   }
+  if (op == ScalarOp::kBitCast) {
+    const auto [f, i] = cast_bits(type, from, args[0].f, args[0].i);
+    return {f, i};
+  }
   const Scalar none, &b = arity_of(op) > 1 ? args[1] : none;
   dispatch_scalar_op(op, [&]<ScalarOp Op>() {
     if (is_float(type)) {
@@ -324,7 +328,7 @@ Scalar evaluate_scalar_expr(const ScalarExpr& expr, std::span<const DType> node_
       const int arity = arity_of(node.op);
       for (int a = 0; a < arity; ++a) args[a] = values[static_cast<std::size_t>(node.args[a])];
       const DType operand_type = node_types[static_cast<std::size_t>(node.args[arity - 1])];
-      const DType type = node.op == ScalarOp::kCast ? node_types[i] : operand_type;
+      const DType type = converts(node.op) ? node_types[i] : operand_type;
       values.push_back(apply_scalar_op(node.op, type, operand_type, args));
     }
   }

@@ -2,6 +2,7 @@
 // doubles; integers and bool are int64 holding a value of their type (uint64 as its bit pattern).
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -15,18 +16,12 @@ namespace sinter::ir {
 template <typename Visit>
 decltype(auto) dispatch_scalar_op(ScalarOp op, Visit&& visit) {
   switch (op) {
-#define X(enumerator, name, arity, number) \
+#define X(enumerator, name, arity, number, operands, work) \
   case ScalarOp::enumerator: return visit.template operator()<ScalarOp::enumerator>();
     SINTER_SCALAR_OPS(X)
 #undef X
   }
   return visit.template operator()<ScalarOp::kAdd>();
-}
-
-/// True for primitives that are defined on floats alone.
-constexpr bool needs_float(ScalarOp op) {
-  return (op >= ScalarOp::kSqrt && op <= ScalarOp::kCos) || op == ScalarOp::kIsNan ||
-         op == ScalarOp::kIsInf;
 }
 
 /// `value` reduced modulo 2^width to the range of integer type `type`; bool: value != 0.
@@ -88,6 +83,12 @@ inline std::int64_t double_to_int(DType to, double value) {
   return static_cast<std::int64_t>(value);
 }
 
+/// A value as a float and as an integer: the one that its type asks for counts.
+struct Scalar64 {
+  double f = 0;
+  std::int64_t i = 0;
+};
+
 /// Arithmetic primitives on floats.
 template <ScalarOp Op>
 double float_value(double a, double b) {
@@ -119,6 +120,10 @@ double float_value(double a, double b) {
   if constexpr (Op == kTanh) return std::tanh(a);
   if constexpr (Op == kSin) return std::sin(a);
   if constexpr (Op == kCos) return std::cos(a);
+  if constexpr (Op == kQuotient) return a / b;
+  if constexpr (Op == kAtan) return std::atan(a);
+  if constexpr (Op == kExpm1) return std::expm1(a);
+  if constexpr (Op == kLog1p) return std::log1p(a);
   return a;
 }
 
@@ -185,6 +190,30 @@ inline std::int64_t int_power(DType type, std::int64_t base, std::int64_t expone
   return static_cast<std::int64_t>(result);
 }
 
+constexpr int bits_of(DType type) { return static_cast<int>(size_of(type)) * 8; }
+
+/// a shifted by b; zero where b is not a position in the type.
+template <bool kLeft>
+std::int64_t shift_int(DType type, std::int64_t a, std::int64_t b) {
+  const auto by = static_cast<std::uint64_t>(b);
+  const auto width = static_cast<unsigned>(bits_of(type));
+  if (by >= width) return 0;
+  std::uint64_t bits = static_cast<std::uint64_t>(a);
+  if (width < 64) bits &= (std::uint64_t{1} << width) - 1;
+  return wrap_to(type, static_cast<std::int64_t>(kLeft ? bits << by : bits >> by));
+}
+
+/// The bits of a value of `from` as a value of `to`, a compute type of the same size.
+inline Scalar64 cast_bits(DType to, DType from, double f, std::int64_t i) {
+  std::uint64_t bits = static_cast<std::uint64_t>(i);
+  if (from == DType::kFloat32) bits = std::bit_cast<std::uint32_t>(static_cast<float>(f));
+  if (from == DType::kFloat64) bits = std::bit_cast<std::uint64_t>(f);
+  if (to == DType::kFloat32)
+    return {static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits))), 0};
+  if (to == DType::kFloat64) return {std::bit_cast<double>(bits), 0};
+  return {0, wrap_to(to, static_cast<std::int64_t>(bits))};
+}
+
 /// Arithmetic primitives on integers: exact in the type's own width, with wraparound.
 template <ScalarOp Op>
 std::int64_t int_value(DType type, std::int64_t a, std::int64_t b) {
@@ -208,6 +237,12 @@ std::int64_t int_value(DType type, std::int64_t a, std::int64_t b) {
   if constexpr (Op == kNeg) return wrapped(0 - ua);
   if constexpr (Op == kAbs) return type != DType::kUInt64 && a < 0 ? wrapped(0 - ua) : a;
   if constexpr (Op == kSign) return a == 0 ? 0 : type != DType::kUInt64 && a < 0 ? -1 : 1;
+  if constexpr (Op == kBitAnd) return a & b;
+  if constexpr (Op == kBitOr) return a | b;
+  if constexpr (Op == kBitXor) return a ^ b;
+  if constexpr (Op == kBitNot) return wrapped(~ua);
+  if constexpr (Op == kShiftLeft) return shift_int<true>(type, a, b);
+  if constexpr (Op == kShiftRight) return shift_int<false>(type, a, b);
   return a;  // floor, ceil and round leave an integer as it is
 }
 

@@ -50,6 +50,16 @@ const char* function_name(ScalarOp op) {
     case ScalarOp::kTanh: return "hyperbolic_tangent";
     case ScalarOp::kSin: return "sine";
     case ScalarOp::kCos: return "cosine";
+    case ScalarOp::kQuotient: return "quotient_to_nearest";
+    case ScalarOp::kAtan: return "arc_tangent";
+    case ScalarOp::kExpm1: return "exponential_minus_one";
+    case ScalarOp::kLog1p: return "logarithm_of_one_plus";
+    case ScalarOp::kBitAnd: return "bits_of_both";
+    case ScalarOp::kBitOr: return "bits_of_either";
+    case ScalarOp::kBitXor: return "bits_of_one";
+    case ScalarOp::kBitNot: return "bits_inverted";
+    case ScalarOp::kShiftLeft: return "shift_left";
+    case ScalarOp::kShiftRight: return "shift_right";
     case ScalarOp::kIsNan: return "is_nan";
     case ScalarOp::kIsInf: return "is_infinite";
     default: return nullptr;
@@ -115,6 +125,8 @@ std::string print_op(ScalarOp op, DType type, DType from, std::span<const Operan
     if (type == from) return args[0].text;
     return fmt::format("convert<{}>({})", compute_name(type), args[0].text);
   }
+  if (op == ScalarOp::kBitCast)
+    return fmt::format("same_bits<{}>({})", compute_name(type), args[0].text);
   if (op == ScalarOp::kSelect)
     return fmt::format("{} ? {} : {}", args[0].text, args[1].text, args[2].text);
   if (op == ScalarOp::kNot) return "!" + args[0].text;

@@ -86,6 +86,9 @@ SINTER_DEVICE float divide(float a, float b) {
 }
 SINTER_DEVICE double divide(double a, double b) { return a / b; }
 
+SINTER_DEVICE float quotient_to_nearest(float a, float b) { return a / b; }
+SINTER_DEVICE double quotient_to_nearest(double a, double b) { return a / b; }
+
 /// The remainder of divide, with the dividend's sign.
 template <class T>
 SINTER_DEVICE T remainder_truncated(T a, T b) {
@@ -231,6 +234,13 @@ SINTER_DEVICE double exponential(double a) { return exp(a); }
 SINTER_DEVICE float logarithm(float a) { return logf(a); }
 SINTER_DEVICE double logarithm(double a) { return log(a); }
 
+SINTER_DEVICE float arc_tangent(float a) { return atanf(a); }
+SINTER_DEVICE double arc_tangent(double a) { return atan(a); }
+SINTER_DEVICE float exponential_minus_one(float a) { return expm1f(a); }
+SINTER_DEVICE double exponential_minus_one(double a) { return expm1(a); }
+SINTER_DEVICE float logarithm_of_one_plus(float a) { return log1pf(a); }
+SINTER_DEVICE double logarithm_of_one_plus(double a) { return log1p(a); }
+
 // erf and tanh as x * P(x^2) / Q(x^2), fitted for least relative error up to where they are one in
 // float32; 4e-7 relative in all. Branch-free and half as long as the toolkit's.
 SINTER_DEVICE float error_function(float a) {
@@ -312,6 +322,54 @@ SINTER_DEVICE bool is_nan(T a) {
 }
 SINTER_DEVICE bool is_infinite(float a) { return fabsf(a) == infinity(); }
 SINTER_DEVICE bool is_infinite(double a) { return fabs(a) == static_cast<double>(infinity()); }
+
+// ---- bits of integers
+template <class T>
+SINTER_DEVICE T bits_of_both(T a, T b) {
+  return static_cast<T>(a & b);
+}
+template <class T>
+SINTER_DEVICE T bits_of_either(T a, T b) {
+  return static_cast<T>(a | b);
+}
+template <class T>
+SINTER_DEVICE T bits_of_one(T a, T b) {
+  return static_cast<T>(a ^ b);
+}
+template <class T>
+SINTER_DEVICE T bits_inverted(T a) {
+  return static_cast<T>(~a);
+}
+/// Zero where b is not a position in T.
+template <class T>
+SINTER_DEVICE T shift_left(T a, T b) {
+  if (static_cast<u64>(static_cast<i64>(b)) >= 8 * sizeof(T)) return T(0);
+  return static_cast<T>(static_cast<u64>(a) << static_cast<int>(b));
+}
+/// Likewise; zeros come in whatever the sign.
+template <class T>
+SINTER_DEVICE T shift_right(T a, T b) {
+  if (static_cast<u64>(static_cast<i64>(b)) >= 8 * sizeof(T)) return T(0);
+  const u64 bits = static_cast<u64>(a) & (~u64(0) >> (64 - 8 * sizeof(T)));
+  return static_cast<T>(bits >> static_cast<int>(b));
+}
+
+/// The bits of `x` as a value of another type of the same size.
+template <class To, class From>
+SINTER_DEVICE To same_bits(From x) {
+  static_assert(sizeof(To) == sizeof(From), "a bit cast between sizes");
+  To result;
+  __builtin_memcpy(&result, &x, sizeof(To));
+  return result;
+}
+template <>
+SINTER_DEVICE bool same_bits<bool, u8>(u8 x) {
+  return x != 0;
+}
+template <>
+SINTER_DEVICE bool same_bits<bool, i8>(i8 x) {
+  return x != 0;
+}
 
 // ---- casts between compute types
 template <class T>

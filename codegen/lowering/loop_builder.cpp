@@ -113,7 +113,7 @@ std::uint32_t LoopBuilder::index_value(const Dim& value) {
 }
 
 std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t> args) {
-  if (op == ScalarOp::kCast) {
+  if (converts(op)) {
     if (this->type(args[0]) == type) return args[0];
   } else if (yields_bool(op)) {
     for (std::size_t i = 1; i < args.size(); ++i)

@@ -37,7 +37,28 @@ void leaky_relu(NodeContext& node) {
 
 void prelu(NodeContext& node) {
   Formula f(node);
-  node.output(f.select(f.is_negative(), f("Mul", f.x(), node.input(1, "slope")), f.x()));
+  ValueId slope = node.input(1, "slope");
+  if (node.opset() < 7 && node.rank(slope) == 1 && node.rank(f.x()) > 1) {  // one for a channel
+    ir::Shape channels(static_cast<std::size_t>(node.rank(f.x())), ir::Dim(1));
+    channels[1] = node.shape(slope)[0];
+    slope = node.reshape(slope, channels);
+  }
+  node.output(f.select(f.is_negative(), f("Mul", f.x(), slope), f.x()));
+}
+
+/// x moved towards zero by `bias` where it is further than `lambd` from zero, else zero. Computed
+/// in floats, as the thresholds are floats whatever the type of x.
+void shrink(NodeContext& node) {
+  const ValueId input = node.x();
+  const DType type = node.dtype(input);
+  const ValueId x = is_float(type) ? input : node.cast(input, DType::kFloat32);
+  const auto number = [&](double value) { return node.constant(node.dtype(x), value); };
+  const double bias = node.attr_float("bias", 0), lambd = node.attr_float("lambd", 0.5);
+  const ValueId right = node.add("Where", {node.add("Greater", {x, number(lambd)}),
+                                           node.add("Sub", {x, number(bias)}), number(0)});
+  const ValueId result = node.add(
+      "Where", {node.add("Less", {x, number(-lambd)}), node.add("Add", {x, number(bias)}), right});
+  node.output(node.cast(result, type));
 }
 
 void thresholded_relu(NodeContext& node) {
@@ -128,7 +149,8 @@ constexpr OpRow kRows[] = {
     {"Sigmoid", 1, same},
     {"Gelu", 20, gelu},
     {"LeakyRelu", 1, leaky_relu},
-    {"PRelu", 7, prelu},
+    {"PRelu", 1, prelu},
+    {"Shrink", 9, shrink},
     {"ThresholdedRelu", 10, thresholded_relu},
     {"HardSigmoid", 1, hard_sigmoid},
     {"HardSwish", 14, hard_swish},

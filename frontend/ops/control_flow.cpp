@@ -133,29 +133,32 @@ std::vector<std::int64_t> per_scan(NodeContext& node, const char* name, std::siz
   return values;
 }
 
-void scan(NodeContext& node) {
-  const std::int64_t scan_inputs = node.attr_int("num_scan_inputs");
-  const auto total = static_cast<std::int64_t>(node.input_count());
-  if (scan_inputs < 1 || scan_inputs > total)
-    node.invalid(fmt::format("num_scan_inputs is {}, but it has {} inputs", scan_inputs, total));
-  const auto states = static_cast<std::size_t>(total - scan_inputs);
-  const auto sequences = static_cast<std::size_t>(scan_inputs);
-  const std::vector<ValueId> inputs = node.all_inputs();
-  const std::size_t body_outputs = node.subgraph_output_count("body");
-  if (body_outputs < states)
-    node.invalid(fmt::format("its body has {} outputs; with {} states it needs as many at least",
-                             body_outputs, states));
-  const std::size_t scan_outputs = body_outputs - states;
-  auto axes = per_scan(node, "scan_input_axes", sequences);
-  const auto directions = per_scan(node, "scan_input_directions", sequences);
-  const auto out_axes = per_scan(node, "scan_output_axes", scan_outputs);
-  const auto out_directions = per_scan(node, "scan_output_directions", scan_outputs);
+/// What a scan works on: values before the first iteration, sequences and the dimensions along
+/// which they are read, and which of them from the end.
+struct ScanInputs {
+  std::vector<ValueId> states, sequences;
+  std::vector<std::int64_t> axes, directions;
+};
 
+ScanInputs read_scan(NodeContext& node, std::vector<ValueId> inputs, const char* directions) {
+  const std::int64_t count = node.attr_int("num_scan_inputs");
+  const auto total = static_cast<std::int64_t>(inputs.size());
+  if (count < 1 || count > total)
+    node.invalid(fmt::format("num_scan_inputs is {}, but it has {} inputs", count, total));
+  const auto first = inputs.begin() + (total - count);
+  ScanInputs scan{{inputs.begin(), first}, {first, inputs.end()}, {}, {}};
+  if (node.subgraph_output_count("body") < scan.states.size())
+    node.invalid(fmt::format("its body has {} outputs; with {} states it needs as many at least",
+                             node.subgraph_output_count("body"), scan.states.size()));
+  scan.directions = per_scan(node, directions, scan.sequences.size());
+  return scan;
+}
+
+/// The length of all sequences: at least 1, and at most kMaxIterations.
+std::int64_t scan_length(NodeContext& node, const ScanInputs& scan) {
   std::optional<Dim> length;
-  for (std::size_t k = 0; k < sequences; ++k) {
-    const ValueId value = inputs[states + k];
-    axes[k] = node.normalise_axis(axes[k], node.rank(value));
-    const Dim extent = node.shape(value)[static_cast<std::size_t>(axes[k])];
+  for (std::size_t k = 0; k < scan.sequences.size(); ++k) {
+    const Dim extent = node.shape(scan.sequences[k])[static_cast<std::size_t>(scan.axes[k])];
     if (length && *length != extent)
       node.invalid(fmt::format("its scan inputs have lengths {} and {}", length->to_string(),
                                extent.to_string()));
@@ -166,38 +169,101 @@ void scan(NodeContext& node) {
         "it scans the symbolic dimension {}; scans are unrolled at compile time: compile with that "
         "dimension fixed (--shapes)",
         length->to_string()));
-  const std::int64_t count = length->value();
-  if (count < 1 || count > kMaxIterations)
+  if (length->value() < 1 || length->value() > kMaxIterations)
     node.unsupported(
         fmt::format("it scans {} elements; it is unrolled at compile time to at least "
                     "1 and at most {}",
-                    count, kMaxIterations));
+                    length->value(), kMaxIterations));
+  return length->value();
+}
 
-  std::vector<ValueId> state(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(states));
-  std::vector<std::vector<ValueId>> scanned(scan_outputs);
+/// Runs the body along the sequences: the last states, and then all elements of each output that is
+/// collected, in the order in which they are made. Nothing after unsupported nodes.
+struct Scanned {
+  std::vector<ValueId> states;
+  std::vector<std::vector<ValueId>> collected;
+};
+std::optional<Scanned> run_scan(NodeContext& node, const ScanInputs& scan,
+                                const std::string& label) {
+  const std::int64_t count = scan_length(node, scan);
+  const auto states = static_cast<std::ptrdiff_t>(scan.states.size());
+  Scanned result{scan.states, {}};
+  result.collected.resize(node.subgraph_output_count("body") - scan.states.size());
   for (std::int64_t i = 0; i < count; ++i) {
-    std::vector<ValueId> arguments = state;
-    for (std::size_t k = 0; k < sequences; ++k)
-      arguments.push_back(
-          element(node, inputs[states + k], axes[k], directions[k] != 0 ? count - 1 - i : i));
-    const auto outputs = node.subgraph("body", arguments, iteration_label(i));
-    if (!outputs) return;
-    state.assign(outputs->begin(), outputs->begin() + static_cast<std::ptrdiff_t>(states));
-    for (std::size_t k = 0; k < scan_outputs; ++k) scanned[k].push_back((*outputs)[states + k]);
+    std::vector<ValueId> arguments = result.states;
+    for (std::size_t k = 0; k < scan.sequences.size(); ++k)
+      arguments.push_back(element(node, scan.sequences[k], scan.axes[k],
+                                  scan.directions[k] != 0 ? count - 1 - i : i));
+    const auto outputs = node.subgraph("body", arguments, label + iteration_label(i));
+    if (!outputs) return std::nullopt;
+    result.states.assign(outputs->begin(), outputs->begin() + states);
+    for (std::size_t k = 0; k < result.collected.size(); ++k)
+      result.collected[k].push_back((*outputs)[scan.states.size() + k]);
   }
-  for (std::size_t k = 0; k < states; ++k) node.output(k, state[k]);
-  for (std::size_t k = 0; k < scan_outputs; ++k) {
-    if (out_directions[k] != 0) std::reverse(scanned[k].begin(), scanned[k].end());
-    const ir::TensorType type = node.type(scanned[k].front());
+  return result;
+}
+
+void scan(NodeContext& node) {
+  ScanInputs inputs = read_scan(node, node.all_inputs(), "scan_input_directions");
+  inputs.axes = per_scan(node, "scan_input_axes", inputs.sequences.size());
+  for (std::size_t k = 0; k < inputs.sequences.size(); ++k)
+    inputs.axes[k] = node.normalise_axis(inputs.axes[k], node.rank(inputs.sequences[k]));
+  const std::size_t states = inputs.states.size();
+  const std::size_t collected = node.subgraph_output_count("body") - states;
+  const auto axes = per_scan(node, "scan_output_axes", collected);
+  const auto directions = per_scan(node, "scan_output_directions", collected);
+  auto result = run_scan(node, inputs, "");
+  if (!result) return;
+  for (std::size_t k = 0; k < states; ++k) node.output(k, result->states[k]);
+  for (std::size_t k = 0; k < collected; ++k) {
+    auto& elements = result->collected[k];
+    if (directions[k] != 0) std::reverse(elements.begin(), elements.end());
+    const ir::TensorType type = node.type(elements.front());
     const auto rank = static_cast<std::int64_t>(type.shape.size());
-    node.output(states + k,
-                stack(node, scanned[k], type, node.normalise_axis(out_axes[k], rank + 1)));
+    node.output(states + k, stack(node, elements, type, node.normalise_axis(axes[k], rank + 1)));
   }
 }
 
-/// Before opset 9 every input has a batch dimension in front, and sequences may differ in length.
+/// Before opset 9 every input has a batch dimension in front of all others, and the sequences lie
+/// along the second one.
 void scan_of_batches(NodeContext& node) {
-  node.unsupported("Scan of opset 8 works on batches; export with opset 9 or later");
+  if (node.has_input(0))
+    node.unsupported(
+        "its sequences have lengths of their own (sequence_lens); export with opset 9 "
+        "or later");
+  std::vector<ValueId> all;
+  for (std::size_t i = 1; i < node.input_count(); ++i) all.push_back(node.input(i, "input"));
+  if (all.empty() || node.rank(all[0]) == 0) node.invalid("it has nothing to scan");
+  const Dim batch = node.shape(all[0])[0];
+  if (!batch.is_constant() || batch.value() < 1 || batch.value() > kMaxIterations)
+    node.unsupported(
+        fmt::format("its batch is {}; the scan of each sample is unrolled at compile "
+                    "time, so it must be known and at most {}",
+                    batch.to_string(), kMaxIterations));
+  std::vector<std::vector<ValueId>> outputs;  // of every sample
+  for (std::int64_t b = 0; b < batch.value(); ++b) {
+    std::vector<ValueId> sample;
+    for (const ValueId value : all) {
+      if (node.rank(value) == 0 || node.shape(value)[0] != batch)
+        node.invalid(fmt::format("input {} has no batch dimension of {}",
+                                 ir::to_string(node.type(value)), batch.to_string()));
+      sample.push_back(element(node, value, 0, b));
+    }
+    ScanInputs inputs = read_scan(node, sample, "directions");
+    inputs.axes.assign(inputs.sequences.size(), 0);
+    for (const ValueId sequence : inputs.sequences)
+      if (node.rank(sequence) == 0) node.invalid("a scan input has one dimension only");
+    const auto result = run_scan(node, inputs, iteration_label(b));
+    if (!result) return;
+    outputs.push_back(result->states);
+    for (const auto& elements : result->collected)
+      outputs.back().push_back(stack(node, elements, node.type(elements.front()), 0));
+  }
+  for (std::size_t k = 0; k < outputs[0].size(); ++k) {
+    std::vector<ValueId> samples;
+    for (const auto& sample : outputs) samples.push_back(sample[k]);
+    node.output(k, stack(node, samples, node.type(samples[0]), 0));
+  }
 }
 
 constexpr OpRow kRows[] = {

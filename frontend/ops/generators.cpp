@@ -87,8 +87,10 @@ void range(NodeContext& node) {
   const auto limit = node.folder().constant(inputs[1]);
   const auto delta = node.folder().constant(inputs[2]);
   if (start && limit && delta) return constant_range(node, *start, *limit, *delta);
-  if (!is_integer(dtype))
+  if (!is_integer(dtype)) {
+    for (std::size_t i = 0; i < 3; ++i) node.scalar(i, "bounds");
     node.unsupported("its bounds are not constants; only integers may be symbolic");
+  }
   const Dim first = node.size(0, "start"), last = node.size(1, "limit");
   const std::vector<std::int64_t> step = node.ints(2, "delta");
   if (step[0] == 0) node.invalid("delta is 0");

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/products.h"
+#include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 namespace {
@@ -10,21 +12,8 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// numpy.matmul: a vector on the left is a row, one on the right a column, and the dimension that
-/// this adds is taken away again.
 void matmul(NodeContext& node) {
-  ValueId a = node.input(0, "A"), b = node.input(1, "B");
-  const std::int64_t rank_a = node.rank(a), rank_b = node.rank(b);
-  if (rank_a == 0 || rank_b == 0)
-    node.invalid(fmt::format("inputs must not be scalars, but are {} and {}",
-                             ir::to_string(node.type(a)), ir::to_string(node.type(b))));
-  if (rank_a == 1) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
-  if (rank_b == 1) b = node.reshape(b, {node.shape(b)[0], Dim(1)});
-  ValueId product = node.add("MatMul", {a, b});
-  Shape shape = node.shape(product);
-  if (rank_b == 1) shape.pop_back();
-  if (rank_a == 1) shape.erase(shape.end() - (rank_b == 1 ? 1 : 2));
-  node.output(node.reshape(product, shape));
+  node.output(multiply_matrices(node, node.input(0, "A"), node.input(1, "B")));
 }
 
 ValueId scaled(NodeContext& node, ValueId x, double factor) {
@@ -41,6 +30,7 @@ void gemm(NodeContext& node) {
   if (node.attr_int("transB", 0) != 0) b = node.transpose(b, {1, 0});
   ValueId result = scaled(node, node.add("MatMul", {a, b}), node.attr_float("alpha", 1));
   const double beta = node.attr_float("beta", 1);
+  node.ignore_attr("broadcast");  // of opset 6: C broadcasts in any case
   if (node.has_input(2)) {
     const ValueId c = node.input(2, "C");
     const Shape shape = node.shape(result);
@@ -52,12 +42,63 @@ void gemm(NodeContext& node) {
   node.output(result);
 }
 
+/// Rows `row`.. and the columns in `columns`, expanded along the first row: sizes are small where
+/// determinants are used, and nothing has to be exchanged.
+Term determinant(const Term& x, std::int64_t row, const std::vector<std::int64_t>& columns) {
+  const std::size_t rank = x.shape().size();
+  std::optional<Term> sum;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    Term entry = slice_one(slice_one(x, rank - 2, row), rank - 1, columns[i]);
+    if (columns.size() > 1) {
+      std::vector<std::int64_t> rest = columns;
+      rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+      entry = entry * determinant(x, row + 1, rest);
+    }
+    sum = !sum ? entry : i % 2 == 0 ? *sum + entry : *sum - entry;
+  }
+  return *sum;
+}
+
+void det(NodeContext& node) {
+  constexpr std::int64_t kLargest = 5;
+  const ValueId x = node.x();
+  Shape shape = node.shape(x);
+  if (shape.size() < 2 || shape[shape.size() - 2] != shape.back())
+    node.invalid("input must be square matrices, but is " + ir::to_string(node.type(x)));
+  if (!shape.back().is_constant() || shape.back().value() > kLargest || shape.back().value() < 1)
+    node.unsupported(
+        fmt::format("determinants of {} x {} matrices; the size must be known and at "
+                    "most {}",
+                    shape.back().to_string(), shape.back().to_string(), kLargest));
+  std::vector<std::int64_t> columns;
+  for (std::int64_t c = 0; c < shape.back().value(); ++c) columns.push_back(c);
+  shape.resize(shape.size() - 2);
+  node.output(determinant(Term(node, x), 0, columns).reshape(shape).value());
+}
+
 constexpr OpRow kRows[] = {
     {"MatMul", 1, matmul},
-    {"Gemm", 7, gemm},
+    {"Gemm", 1, gemm},
+    {"Det", 11, det},
 };
 
 }  // namespace
+
+/// A vector on the left is a row, one on the right a column, and the dimension that this adds is
+/// taken away again.
+ValueId multiply_matrices(NodeContext& node, ValueId a, ValueId b) {
+  const std::int64_t rank_a = node.rank(a), rank_b = node.rank(b);
+  if (rank_a == 0 || rank_b == 0)
+    node.invalid(fmt::format("inputs must not be scalars, but are {} and {}",
+                             ir::to_string(node.type(a)), ir::to_string(node.type(b))));
+  if (rank_a == 1) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
+  if (rank_b == 1) b = node.reshape(b, {node.shape(b)[0], Dim(1)});
+  ValueId product = node.add("MatMul", {a, b});
+  Shape shape = node.shape(product);
+  if (rank_b == 1) shape.pop_back();
+  if (rank_a == 1) shape.erase(shape.end() - (rank_b == 1 ? 1 : 2));
+  return node.reshape(product, shape);
+}
 
 std::span<const OpRow> matmul_ops() { return kRows; }
 

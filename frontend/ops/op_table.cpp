@@ -11,7 +11,7 @@ const std::vector<OpRow>& all_op_rows() {
     for (const auto family :
          {pointwise_ops(), activation_ops(), reduce_ops(), shape_ops(), slice_ops(),
           generator_ops(), normalization_ops(), matmul_ops(), einsum_ops(), quantize_ops(), signal_ops(), convolution_ops(), pooling_ops(),
-          control_flow_ops(), recurrent_ops(), attention_ops(), microsoft_ops(),
+          control_flow_ops(), recurrent_ops(), attention_ops(), state_space_ops(), microsoft_ops(),
           microsoft_attention_ops(), index_ops(), ranking_ops(), resize_ops(), sampling_ops()})
       all.insert(all.end(), family.begin(), family.end());
     std::sort(all.begin(), all.end(), [](const OpRow& a, const OpRow& b) {

@@ -42,6 +42,7 @@ std::span<const OpRow> pooling_ops();
 std::span<const OpRow> control_flow_ops();
 std::span<const OpRow> recurrent_ops();
 std::span<const OpRow> attention_ops();
+std::span<const OpRow> state_space_ops();
 std::span<const OpRow> microsoft_ops();
 std::span<const OpRow> microsoft_attention_ops();
 std::span<const OpRow> index_ops();

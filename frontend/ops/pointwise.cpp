@@ -20,6 +20,25 @@ void same_binary(NodeContext& node) {
   node.output(node.add(node.op_type(), {node.input(0, "A"), node.input(1, "B")}));
 }
 
+/// Before opset 7 broadcasting had to be asked for: attribute 'broadcast' lets B broadcast, from
+/// dimension 'axis' of A on if that is given.
+void binary_with_axis(NodeContext& node) {
+  const ValueId a = node.input(0, "A");
+  ValueId b = node.input(1, "B");
+  node.ignore_attr("consumed_inputs");
+  if (node.attr_int("broadcast", 0) != 0 && node.has_attr("axis")) {
+    const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(a));
+    ir::Shape shape = node.shape(b);
+    const std::int64_t behind = node.rank(a) - axis - node.rank(b);
+    if (behind < 0)
+      node.invalid(fmt::format("B is {}, which does not fit {} from dimension {} on",
+                               ir::to_string(node.type(b)), ir::to_string(node.type(a)), axis));
+    shape.insert(shape.end(), static_cast<std::size_t>(behind), ir::Dim(1));
+    b = node.reshape(b, shape);
+  }
+  node.output(node.add(node.op_type(), {a, b}));
+}
+
 void same_variadic(NodeContext& node) {
   const auto inputs = node.all_inputs();
   ValueId result = inputs[0];
@@ -81,18 +100,35 @@ void pow(NodeContext& node) {
   node.output(node.add("Pow", {base, node.cast(exponent, type)}));
 }
 
+void bit_shift(NodeContext& node) {
+  const std::string direction = node.attr_string("direction");
+  if (direction != "LEFT" && direction != "RIGHT")
+    node.invalid("attribute 'direction' must be LEFT or RIGHT, but is '" + direction + "'");
+  node.output(node.add(direction == "LEFT" ? "ShiftLeft" : "ShiftRight",
+                       {node.input(0, "X"), node.input(1, "Y")}));
+}
+
+DType target_type(NodeContext& node) {
+  const auto to = node.attr_int("to");
+  const bool in_range = to >= 0 && to <= std::numeric_limits<int>::max();
+  return require_dtype(in_range ? static_cast<int>(to) : -1, "the result");
+}
+
+void bit_cast(NodeContext& node) {
+  const DType to = target_type(node);
+  node.output(node.dtype(node.x()) == to ? node.x()
+                                         : node.add("BitCast", {node.x()}, {{"to", to}}));
+}
+
 void where(NodeContext& node) {
   node.output(
       node.add("Where", {node.input(0, "condition"), node.input(1, "X"), node.input(2, "Y")}));
 }
 
 void cast(NodeContext& node) {
-  const auto to = node.attr_int("to");
   node.ignore_attr("saturate");    // only of float8 results
   node.ignore_attr("round_mode");  // only of float8e8m0 results
-  const bool in_range = to >= 0 && to <= std::numeric_limits<int>::max();
-  node.output(
-      node.cast(node.x(), require_dtype(in_range ? static_cast<int>(to) : -1, "the result")));
+  node.output(node.cast(node.x(), target_type(node)));
 }
 
 void cast_like(NodeContext& node) {
@@ -146,6 +182,16 @@ constexpr OpRow kRows[] = {
     {"Sqrt", 1, same_unary}, {"Reciprocal", 1, same_unary}, {"Exp", 1, same_unary},
     {"Log", 1, same_unary}, {"Erf", 9, same_unary}, {"Sin", 7, same_unary},
     {"Cos", 7, same_unary}, {"Tan", 7, tan}, {"Not", 1, same_unary},
+    {"Acos", 7, same_unary}, {"Asin", 7, same_unary}, {"Atan", 7, same_unary},
+    {"Acosh", 9, same_unary}, {"Asinh", 9, same_unary}, {"Atanh", 9, same_unary},
+    {"Cosh", 9, same_unary}, {"Sinh", 9, same_unary},
+    {"BitwiseNot", 18, same_unary}, {"BitwiseAnd", 18, same_binary},
+    {"BitwiseOr", 18, same_binary}, {"BitwiseXor", 18, same_binary},
+    {"BitShift", 11, bit_shift}, {"BitCast", 26, bit_cast},
+    {"Add", 1, binary_with_axis}, {"Sub", 1, binary_with_axis}, {"Mul", 1, binary_with_axis},
+    {"Div", 1, binary_with_axis}, {"Pow", 1, binary_with_axis}, {"And", 1, binary_with_axis},
+    {"Or", 1, binary_with_axis}, {"Xor", 1, binary_with_axis}, {"Equal", 1, binary_with_axis},
+    {"Less", 1, binary_with_axis}, {"Greater", 1, binary_with_axis},
     {"Add", 7, same_binary}, {"Sub", 7, same_binary}, {"Mul", 7, same_binary},
     {"Div", 7, same_binary}, {"Mod", 10, mod}, {"Pow", 7, pow},
     {"And", 7, same_binary}, {"Or", 7, same_binary}, {"Xor", 7, same_binary},

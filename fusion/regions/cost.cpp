@@ -19,25 +19,6 @@ constexpr double kLaunchBytesCpu = 6.4e4;
 // Both kinds of machine do about this many scalar operations in the time of moving one byte.
 constexpr double kOpsPerByte = 8;
 
-double work_of(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kDiv:
-    case ScalarOp::kMod:
-    case ScalarOp::kFmod:
-    case ScalarOp::kSqrt:
-    case ScalarOp::kRsqrt:
-    case ScalarOp::kReciprocal: return 4;
-    case ScalarOp::kPow: return 20;
-    case ScalarOp::kExp:
-    case ScalarOp::kLog:
-    case ScalarOp::kErf:
-    case ScalarOp::kTanh:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos: return 10;
-    default: return 1;
-  }
-}
-
 /// Bytes of leaves that `after` reads and `before` does not.
 double new_leaf_bytes(const Region& before, const Region& after) {
   double bytes = 0;

@@ -10,7 +10,7 @@ namespace {
 /// x [n, c, spatial...], w [m, c / group, kernel...], b [m] -> [n, m, windows...].
 std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorType> inputs) {
   require_same_dtype(inputs);
-  require_float(inputs);
+  if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
   const Shape &x = inputs[0].shape, &w = inputs[1].shape;
   if (x.size() < 3 || w.size() != x.size())
     invalid(

@@ -1,4 +1,5 @@
 // Pointwise operators: one row each, from which everything else follows.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ struct Row {
 
 constexpr TypeRule kSame = TypeRule::kSame, kCompare = TypeRule::kCompare,
                    kLogical = TypeRule::kLogical, kSelect = TypeRule::kSelect,
-                   kCast = TypeRule::kCast;
+                   kCast = TypeRule::kCast, kBitCast = TypeRule::kBitCast;
 constexpr bool kCommutes = true;
 
 // clang-format off
@@ -28,6 +29,7 @@ constexpr Row kRows[] = {
     {"Sub", "x - y"},
     {"Mul", "x * y", kSame, kCommutes},
     {"Div", "x / y"},
+    {"Quotient", "quot(x, y)"},  // rounded to nearest on every target
     {"Mod", "mod(x, y)"},
     {"Fmod", "fmod(x, y)"},
     {"Pow", "pow(x, y)"},
@@ -50,6 +52,18 @@ constexpr Row kRows[] = {
     {"Tanh", "tanh(x)"},
     {"Sin", "sin(x)"},
     {"Cos", "cos(x)"},
+    {"Expm1", "expm1(x)"},
+    {"Log1p", "log1p(x)"},
+    {"Atan", "atan(x)"},
+    // Half-angle forms, exact at both ends of [-1, 1].
+    {"Asin", "2 * atan(x / (1 + sqrt((1 - x) * (1 + x))))"},
+    {"Acos", "2 * atan(sqrt((1 - x) / (1 + x)))"},
+    {"Sinh", "0.5 * (expm1(x) - expm1(-x))"},
+    {"Cosh", "0.5 * (exp(x) + exp(-x))"},
+    // log(x + sqrt(x^2 + 1)) without squares that overflow and sums that cancel.
+    {"Asinh", "sign(x) * log1p(abs(x) + abs(x) / (1 / abs(x) + sqrt(1 + 1 / (x * x))))"},
+    {"Acosh", "log1p((x - 1) + sqrt(x - 1) * sqrt(x + 1))"},
+    {"Atanh", "0.5 * log1p(2 * x / (1 - x))"},
 
     {"Sigmoid", "1 / (1 + exp(-x))"},
     {"Relu", "max(x, 0)"},
@@ -73,8 +87,16 @@ constexpr Row kRows[] = {
     {"Xor", "xor(x, y)", kLogical, kCommutes},
     {"Not", "not(x)", kLogical},
 
+    {"BitwiseAnd", "bitand(x, y)", kSame, kCommutes},
+    {"BitwiseOr", "bitor(x, y)", kSame, kCommutes},
+    {"BitwiseXor", "bitxor(x, y)", kSame, kCommutes},
+    {"BitwiseNot", "bitnot(x)"},
+    {"ShiftLeft", "shl(x, y)"},
+    {"ShiftRight", "shr(x, y)"},
+
     {"Where", "select(x, y, z)", kSelect},
     {"Cast", "cast(x)", kCast},
+    {"BitCast", "bitcast(x)", kBitCast},
 };
 // clang-format on
 
@@ -85,24 +107,26 @@ int count_operands(const ScalarExpr& expr) {
   return count;
 }
 
+bool uses(const ScalarExpr& expr, Operands operands) {
+  return std::any_of(expr.nodes.begin(), expr.nodes.end(), [&](const ScalarNode& node) {
+    return node.kind == ScalarNode::Kind::kOp && operands_of(node.op) == operands;
+  });
+}
+
 /// True if the expression has a meaning on floats alone: it uses a primitive of floats or a
 /// constant that is not an integer.
 bool is_float_only(const ScalarExpr& expr) {
-  for (const ScalarNode& node : expr.nodes) {
-    if (node.kind == ScalarNode::Kind::kOp && needs_float(node.op)) return true;
-    if (node.kind == ScalarNode::Kind::kConstant && node.constant != std::floor(node.constant))
-      return true;
-  }
-  return false;
+  return uses(expr, Operands::kFloats) ||
+         std::any_of(expr.nodes.begin(), expr.nodes.end(), [](const ScalarNode& node) {
+           return node.kind == ScalarNode::Kind::kConstant &&
+                  node.constant != std::floor(node.constant);
+         });
 }
 
 /// True if bool operands make sense: selection and equality, but no arithmetic and no order.
 bool takes_bool(const ScalarExpr& expr) {
-  for (const ScalarNode& node : expr.nodes)
-    if (node.kind == ScalarNode::Kind::kOp && node.op != ScalarOp::kEqual &&
-        node.op != ScalarOp::kNotEqual)
-      return false;
-  return true;
+  return !uses(expr, Operands::kNumbers) && !uses(expr, Operands::kFloats) &&
+         !uses(expr, Operands::kIntegers);
 }
 
 void require_bool(std::span<const TensorType> inputs, std::size_t count) {
@@ -111,8 +135,20 @@ void require_bool(std::span<const TensorType> inputs, std::size_t count) {
       invalid(fmt::format("input {} must be bool, found {}", i, list_types(inputs)));
 }
 
+/// float16 and bfloat16 are not computed in, so that a kernel does not have their bits.
+void require_same_bits(DType from, DType to) {
+  if (compute_type(from) != from || compute_type(to) != to)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("the bits of {} as {} are not supported", sinter::to_string(from),
+                            sinter::to_string(to)));
+  if (size_of(from) != size_of(to))
+    invalid(fmt::format("{} and {} have different sizes", sinter::to_string(from),
+                        sinter::to_string(to)));
+}
+
 Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
-  return [rule, float_only = is_float_only(expr), bools = takes_bool(expr)](
+  return [rule, float_only = is_float_only(expr), bools = takes_bool(expr),
+          ints_only = uses(expr, Operands::kIntegers)](
              const Attrs& attrs, std::span<const TensorType> inputs) -> std::vector<TensorType> {
     TensorType result = inputs.back();
     switch (rule) {
@@ -120,6 +156,8 @@ Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
       case TypeRule::kCompare:
         require_same_dtype(inputs);
         if (float_only) require_float(inputs);
+        if (ints_only && !is_integer(inputs[0].dtype))
+          invalid("needs integers, found " + list_types(inputs));
         if (!bools && inputs[0].dtype == DType::kBool)
           invalid("needs numbers, found " + list_types(inputs));
         if (rule == TypeRule::kCompare) result.dtype = DType::kBool;
@@ -130,6 +168,10 @@ Infer infer_pointwise(TypeRule rule, const ScalarExpr& expr) {
         require_same_dtype(inputs.subspan(1));
         break;
       case TypeRule::kCast: result.dtype = attrs.get_dtype("to"); break;
+      case TypeRule::kBitCast:
+        result.dtype = attrs.get_dtype("to");
+        require_same_bits(inputs[0].dtype, result.dtype);
+        break;
     }
     for (const TensorType& input : inputs) result.shape = broadcast(result.shape, input.shape);
     return {result};
@@ -146,7 +188,8 @@ std::vector<OpDef> pointwise_ops() {
     op.name = row.name;
     op.kind = OpKind::kPointwise;
     op.min_inputs = op.max_inputs = count_operands(def.expr);
-    if (row.rule == TypeRule::kCast) op.attrs = {{"to", AttrKind::kDType, std::nullopt}};
+    if (row.rule == TypeRule::kCast || row.rule == TypeRule::kBitCast)
+      op.attrs = {{"to", AttrKind::kDType, std::nullopt}};
     op.infer = infer_pointwise(row.rule, def.expr);
     op.detail = std::move(def);
     op.commutative = row.commutative;

@@ -28,6 +28,16 @@ void run_select(const Column& condition, const Column& a, const Column& b, Colum
   }
 }
 
+void run_bit_cast(DType from, DType to, const Column& a, Column& out, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const Scalar64 value = cast_bits(to, from, a.floats ? a.f[i] : 0, a.floats ? 0 : a.i[i]);
+    if (out.floats)
+      out.f[i] = value.f;
+    else
+      out.i[i] = value.i;
+  }
+}
+
 template <ScalarOp Op>
 void run_op(DType type, const Column& a, const Column& b, Column& out, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -87,6 +97,8 @@ const Column& ColumnEvaluator::run(std::size_t n) {
     const DType type = types_[static_cast<std::size_t>(node.args[0])];
     if (node.op == ScalarOp::kCast) {
       run_cast(type, types_[i], a, out, n);
+    } else if (node.op == ScalarOp::kBitCast) {
+      run_bit_cast(type, types_[i], a, out, n);
     } else if (node.op == ScalarOp::kSelect) {
       run_select(a, column(node.args[1]), column(node.args[2]), out, n);
     } else {

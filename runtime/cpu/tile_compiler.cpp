@@ -30,25 +30,6 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 }  // namespace
 
-int instruction_cost(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kExp:
-    case ScalarOp::kLog:
-    case ScalarOp::kErf:
-    case ScalarOp::kTanh:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kPow:
-    case ScalarOp::kMod:
-    case ScalarOp::kFmod: return 10;
-    case ScalarOp::kDiv:
-    case ScalarOp::kSqrt:
-    case ScalarOp::kRsqrt:
-    case ScalarOp::kReciprocal: return 3;
-    default: return 1;
-  }
-}
-
 TileCompiler::TileCompiler(const plan::fb::PlanT& plan, const LoopProgramT& program,
                            std::span<const std::int64_t> expressions, int threads,
                            TileProgram& result)
@@ -78,7 +59,12 @@ void TileCompiler::choose_axes() {
   TileSchedule& schedule = out_.schedule_;
   schedule.ordered = loops_.ordered;
   if (!loops_.has_reductions && !loops_.ordered) {
-    for (std::size_t a = 0; a < rank; ++a) (a + 1 == rank ? axes.x : axes.y).push_back(a);
+    // Columns are the last axis, and those before it while it is short.
+    constexpr std::int64_t kFewColumns = 64;
+    std::size_t first = rank;
+    for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;)
+      columns *= loops_.extents[--first];
+    for (std::size_t a = 0; a < rank; ++a) (a >= first ? axes.x : axes.y).push_back(a);
   } else {
     const std::size_t rows = loops_.row_axes;
     // Side by side pays where memory runs along rows' starts, not along their elements.
@@ -167,7 +153,7 @@ void TileCompiler::classify() {
         cost_[i] += access.is_plain() ? compute_type(access.storage) == access.storage ? 1 : 2 : 5;
         break;
       }
-      case InstrKind::Op: cost_[i] += instruction_cost(static_cast<ScalarOp>(instr.op)); break;
+      case InstrKind::Op: cost_[i] += work_of(static_cast<ScalarOp>(instr.op)); break;
       case InstrKind::Reduce:
         class_[i] = ValueClass::kRow;
         cost_[i] = 0;

@@ -7,9 +7,6 @@
 
 namespace sinter::runtime::cpu {
 
-/// The price of one element, in additions.
-int instruction_cost(ScalarOp op);
-
 class TileCompiler {
  public:
   TileCompiler(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,

@@ -111,7 +111,7 @@ void TileCompiler::lay_out() {
   double instructions = 1;
   for (const TileInstr* instr : order)
     instructions += instr->kind == TileInstr::Kind::kOp
-                        ? instruction_cost(static_cast<ScalarOp>(program_.instrs[instr->value]->op))
+                        ? work_of(static_cast<ScalarOp>(program_.instrs[instr->value]->op))
                         : 1;
   const double work = static_cast<double>(s.z_count) * static_cast<double>(s.y_count) *
                       static_cast<double>(s.x_count) * instructions;

@@ -93,6 +93,15 @@ T wrap(T a, T b, char op) {
   return static_cast<T>(op == '+' ? x + y : op == '-' ? x - y : x * y);
 }
 
+/// Zero where b is not a position in T; zeros come in from either side.
+template <typename T>
+T shift(T a, T b, bool left) {
+  using U = std::make_unsigned_t<T>;
+  if (static_cast<std::uint64_t>(static_cast<std::int64_t>(b)) >= 8 * sizeof(T)) return 0;
+  const U bits = static_cast<U>(a);
+  return static_cast<T>(static_cast<U>(left ? static_cast<std::uint64_t>(bits) << b : bits >> b));
+}
+
 template <typename T, ScalarOp Op>
 T arithmetic(T a, T b) {
   using enum ScalarOp;
@@ -109,10 +118,17 @@ T arithmetic(T a, T b) {
     if constexpr (Op == kMin) return std::min(a, b);
     if constexpr (Op == kMax) return std::max(a, b);
   }
-  if constexpr (Op == kDiv) return divide(a, b);
+  if constexpr (Op == kDiv || Op == kQuotient) return divide(a, b);
   if constexpr (Op == kMod) return modulo(a, b);
   if constexpr (Op == kFmod) return remainder(a, b);
   if constexpr (Op == kPow) return power(a, b);
+  if constexpr (std::is_integral_v<T>) {
+    if constexpr (Op == kBitAnd) return a & b;
+    if constexpr (Op == kBitOr) return a | b;
+    if constexpr (Op == kBitXor) return a ^ b;
+    if constexpr (Op == kShiftLeft) return shift(a, b, true);
+    if constexpr (Op == kShiftRight) return shift(a, b, false);
+  }
 }
 
 template <typename T, ScalarOp Op>
@@ -144,6 +160,11 @@ T function(T a) {
     if constexpr (Op == kTanh) return std::tanh(a);
     if constexpr (Op == kSin) return std::sin(a);
     if constexpr (Op == kCos) return std::cos(a);
+    if constexpr (Op == kAtan) return std::atan(a);
+    if constexpr (Op == kExpm1) return std::expm1(a);
+    if constexpr (Op == kLog1p) return std::log1p(a);
+  } else {
+    if constexpr (Op == kBitNot) return static_cast<T>(~a);
   }
   return a;  // floor, ceil and round leave an integer as it is
 }
@@ -225,6 +246,21 @@ OpKernel find_cast(DType to) {
   }
 }
 
+template <typename T>
+void copy_kernel(const OpArgs& t) {
+  map1<T, T>(t, [](T value) { return value; });
+}
+
+/// The same bits, whatever their type.
+OpKernel find_copy(std::size_t size) {
+  switch (size) {
+    case 1: return copy_kernel<std::uint8_t>;
+    case 2: return copy_kernel<std::uint16_t>;
+    case 4: return copy_kernel<std::uint32_t>;
+    default: return copy_kernel<std::uint64_t>;
+  }
+}
+
 // ---- tables
 
 template <typename T>
@@ -266,6 +302,10 @@ OpKernel find_numeric(ScalarOp op) {
       case kTanh: return function_kernel<T, kTanh>;
       case kSin: return function_kernel<T, kSin>;
       case kCos: return function_kernel<T, kCos>;
+      case kQuotient: return arithmetic_kernel<T, kQuotient>;
+      case kAtan: return function_kernel<T, kAtan>;
+      case kExpm1: return function_kernel<T, kExpm1>;
+      case kLog1p: return function_kernel<T, kLog1p>;
       case kIsNan:
         return [](const OpArgs& t) {
           map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isnan(a); });
@@ -274,6 +314,16 @@ OpKernel find_numeric(ScalarOp op) {
         return [](const OpArgs& t) {
           map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isinf(a); });
         };
+      default: break;
+    }
+  } else {
+    switch (op) {
+      case kBitAnd: return arithmetic_kernel<T, kBitAnd>;
+      case kBitOr: return arithmetic_kernel<T, kBitOr>;
+      case kBitXor: return arithmetic_kernel<T, kBitXor>;
+      case kBitNot: return function_kernel<T, kBitNot>;
+      case kShiftLeft: return arithmetic_kernel<T, kShiftLeft>;
+      case kShiftRight: return arithmetic_kernel<T, kShiftRight>;
       default: break;
     }
   }
@@ -372,6 +422,8 @@ ReduceKernels reduce_kernels() {
 }  // namespace
 
 OpKernel find_typed_kernel(ScalarOp op, DType operand, DType result) {
+  if (op == ScalarOp::kBitCast)
+    return result == DType::kBool ? cast_kernel<std::uint8_t, Byte> : find_copy(size_of(result));
   if (op == ScalarOp::kCast) {
     if (operand == DType::kBool) return find_cast<Byte>(result);
     return with_number_type(operand,

@@ -237,6 +237,7 @@ OpKernel find_op(ScalarOp op, bool to_bool) {
     case ScalarOp::kSub: return binary<SubOp>;
     case ScalarOp::kMul: return binary<MulOp>;
     case ScalarOp::kDiv: return divide;
+    case ScalarOp::kQuotient: return binary<DivOp>;
     case ScalarOp::kMin: return binary<MinOp>;
     case ScalarOp::kMax: return binary<MaxOp>;
     case ScalarOp::kNeg: return unary<NegOp>;

@@ -54,23 +54,6 @@ void verify_access(const Checker& check, const fb::LoopProgramT& program,
   }
 }
 
-bool is_float_only(ScalarOp op) {
-  switch (op) {
-    case ScalarOp::kSqrt:
-    case ScalarOp::kRsqrt:
-    case ScalarOp::kReciprocal:
-    case ScalarOp::kExp:
-    case ScalarOp::kLog:
-    case ScalarOp::kErf:
-    case ScalarOp::kTanh:
-    case ScalarOp::kSin:
-    case ScalarOp::kCos:
-    case ScalarOp::kIsNan:
-    case ScalarOp::kIsInf: return true;
-    default: return false;
-  }
-}
-
 void verify_op(const Checker& check, const fb::LoopProgramT& program, const fb::InstrT& instr,
                DType type) {
   if (instr.op >= kScalarOpCount) check.fail("operator {} does not exist", instr.op);
@@ -78,7 +61,10 @@ void verify_op(const Checker& check, const fb::LoopProgramT& program, const fb::
   if (instr.args.size() != static_cast<std::size_t>(arity_of(op)))
     check.fail("'{}' has {} operands instead of {}", to_string(op), instr.args.size(),
                arity_of(op));
-  if (op == ScalarOp::kCast) return;
+  if (op == ScalarOp::kBitCast &&
+      size_of(type) != size_of(static_cast<DType>(program.instrs[instr.args[0]]->dtype)))
+    check.fail("'{}' changes the size of its operand", to_string(op));
+  if (converts(op)) return;
   const auto type_of = [&](std::size_t k) {
     return static_cast<DType>(program.instrs[instr.args[k]]->dtype);
   };
@@ -94,10 +80,7 @@ void verify_op(const Checker& check, const fb::LoopProgramT& program, const fb::
   if (type != expected)
     check.fail("'{}' on {} yields {}, not {}", to_string(op), to_string(operand),
                to_string(expected), to_string(type));
-  const bool logical = op >= ScalarOp::kAnd && op <= ScalarOp::kNot;
-  const bool any = op == ScalarOp::kSelect || op == ScalarOp::kEqual || op == ScalarOp::kNotEqual;
-  if ((logical && operand != DType::kBool) || (is_float_only(op) && !is_float(operand)) ||
-      (!logical && !any && operand == DType::kBool))
+  if (!is_defined_on(op, operand))
     check.fail("'{}' is not defined on {}", to_string(op), to_string(operand));
 }
 

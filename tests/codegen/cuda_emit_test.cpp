@@ -37,13 +37,7 @@ TEST(CudaEmulation, RandomPrograms) {
 // ---- every operator in every type it has
 
 bool applies(ScalarOp op, DType type) {
-  const bool logical = op >= ScalarOp::kAnd && op <= ScalarOp::kNot;
-  const bool equality = op == ScalarOp::kEqual || op == ScalarOp::kNotEqual;
-  if (type == DType::kBool) return logical || equality || op == ScalarOp::kSelect;
-  if (logical || op == ScalarOp::kCast) return false;
-  const bool float_only = (op >= ScalarOp::kSqrt && op <= ScalarOp::kCos) ||
-                          op == ScalarOp::kIsNan || op == ScalarOp::kIsInf;
-  return is_float(type) || !float_only;
+  return !converts(op) && is_defined_on(op, type);
 }
 
 /// All operators on `type`, each stored to an output of its own; casts to every other type.
@@ -66,6 +60,8 @@ ProgramBuilder all_operators(codegen::ExprTable& exprs, DType type, const Dim& e
     const auto target = static_cast<DType>(to);
     if (compute_type(target) != target) continue;
     p.store(p.dense(target, {0}), p.op(ScalarOp::kCast, target, {operands[0]}));
+    if (size_of(target) == size_of(type))
+      p.store(p.dense(target, {0}), p.op(ScalarOp::kBitCast, target, {operands[0]}));
   }
   return p;
 }

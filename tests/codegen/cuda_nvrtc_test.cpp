@@ -97,20 +97,17 @@ TEST(Nvrtc, CompilesEveryOperatorInEveryType) {
     };
     for (int code = 0; code < kScalarOpCount; ++code) {
       const auto op = static_cast<ScalarOp>(code);
-      const bool logical = op >= ScalarOp::kAnd && op <= ScalarOp::kNot;
-      const bool arithmetic = op <= ScalarOp::kCos || op >= ScalarOp::kIsNan;
-      const bool floats = (op >= ScalarOp::kSqrt && op <= ScalarOp::kCos) ||
-                          op == ScalarOp::kIsNan || op == ScalarOp::kIsInf;
-      if (op == ScalarOp::kCast || logical != (type == DType::kBool && logical) ||
-          (type == DType::kBool && arithmetic) || (floats && !is_float(type)))
-        continue;
+      if (converts(op) || !is_defined_on(op, type)) continue;
       if (op == ScalarOp::kSelect)
         store(p.op(op, compute, {c, a, b}));
       else
         store(arity_of(op) == 1 ? p.op(op, {a}) : p.op(op, {a, b}));
     }
-    for (int to = 0; to < kDTypeCount; ++to)
-      store(p.op(ScalarOp::kCast, compute_type(static_cast<DType>(to)), {a}));
+    for (int to = 0; to < kDTypeCount; ++to) {
+      const DType target = compute_type(static_cast<DType>(to));
+      store(p.op(ScalarOp::kCast, target, {a}));
+      if (size_of(target) == size_of(compute)) store(p.op(ScalarOp::kBitCast, target, {a}));
+    }
     sources.push_back(
         codegen::emit_cuda(p.request(fmt::format("operators_{}", to_string(type))), exprs).source);
     ProgramBuilder r(exprs, {64, 300}, 1);

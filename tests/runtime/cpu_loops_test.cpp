@@ -322,8 +322,7 @@ TEST(CpuLoops, IndexAndSelect) {
 TEST(CpuLoops, EveryOperatorOnFloat) {
   for (int number = 0; number < kScalarOpCount; ++number) {
     const auto op = static_cast<ScalarOp>(number);
-    if (op == ScalarOp::kCast || op == ScalarOp::kSelect) continue;
-    if (op >= ScalarOp::kAnd && op <= ScalarOp::kNot) continue;
+    if (converts(op) || op == ScalarOp::kSelect || !is_defined_on(op, DType::kFloat32)) continue;
     for (const DType type : {DType::kFloat32, DType::kFloat64}) {
       SCOPED_TRACE(std::string(to_string(op)) + " " + std::string(to_string(type)));
       PlanBuilder b;
@@ -336,7 +335,7 @@ TEST(CpuLoops, EveryOperatorOnFloat) {
         args.push_back(l.op(ScalarOp::kAdd, {args[0], l.constant(0.7, type)}, type));
       // Where the function has no value everywhere: distances instead of values.
       if (op == ScalarOp::kLog || op == ScalarOp::kSqrt || op == ScalarOp::kRsqrt ||
-          op == ScalarOp::kPow)
+          op == ScalarOp::kLog1p || op == ScalarOp::kPow)
         args[0] = l.op(ScalarOp::kAbs, {args[0]}, type);
       const DType result = yields_bool(op) ? DType::kBool : type;
       l.store(l.access(y, zero, {one}), l.op(op, args, result), result);
@@ -351,7 +350,8 @@ TEST(CpuLoops, EveryOperatorOnIntegers) {
                            DType::kUInt16, DType::kUInt32, DType::kUInt64})
     for (const ScalarOp op : {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kDiv, ScalarOp::kMod,
                               ScalarOp::kFmod, ScalarOp::kMin, ScalarOp::kMax, ScalarOp::kLess,
-                              ScalarOp::kEqual, ScalarOp::kGreaterEqual}) {
+                              ScalarOp::kEqual, ScalarOp::kGreaterEqual, ScalarOp::kBitAnd,
+                              ScalarOp::kBitOr, ScalarOp::kBitXor}) {
       SCOPED_TRACE(std::string(to_string(op)) + " " + std::string(to_string(type)));
       PlanBuilder b;
       const Id n = b.constant(100), one = b.constant(1), zero = b.constant(0),

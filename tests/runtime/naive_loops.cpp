@@ -56,6 +56,10 @@ void write(std::vector<std::byte>& bytes, std::int64_t index, double value) {
   std::memcpy(bytes.data() + static_cast<std::size_t>(index) * sizeof(T), &typed, sizeof(T));
 }
 
+/// Of an unsigned type of at most 32 bits.
+double largest(DType type) { return std::ldexp(1.0, static_cast<int>(size_of(type)) * 8) - 1; }
+std::int64_t as_int(double value) { return static_cast<std::int64_t>(value); }
+
 double apply(ScalarOp op, DType type, double a, double b, double c) {
   const bool integer = !is_float(type);
   switch (op) {
@@ -87,6 +91,13 @@ double apply(ScalarOp op, DType type, double a, double b, double c) {
     case ScalarOp::kTanh: return std::tanh(a);
     case ScalarOp::kSin: return std::sin(a);
     case ScalarOp::kCos: return std::cos(a);
+    case ScalarOp::kQuotient: return a / b;
+    case ScalarOp::kAtan: return std::atan(a);
+    case ScalarOp::kExpm1: return std::expm1(a);
+    case ScalarOp::kLog1p: return std::log1p(a);
+    case ScalarOp::kBitAnd: return static_cast<double>(as_int(a) & as_int(b));
+    case ScalarOp::kBitOr: return static_cast<double>(as_int(a) | as_int(b));
+    case ScalarOp::kBitXor: return static_cast<double>(as_int(a) ^ as_int(b));
     case ScalarOp::kEqual: return a == b;
     case ScalarOp::kNotEqual: return a != b;
     case ScalarOp::kLess: return a < b;
@@ -98,6 +109,11 @@ double apply(ScalarOp op, DType type, double a, double b, double c) {
     case ScalarOp::kXor: return (a != 0) != (b != 0);
     case ScalarOp::kNot: return a == 0;
     case ScalarOp::kSelect: return a != 0 ? b : c;
+    case ScalarOp::kBitNot: return is_signed_integer(type) ? -a - 1 : largest(type) - a;
+    case ScalarOp::kShiftLeft:
+      return std::fmod(std::ldexp(a, static_cast<int>(b)), largest(type) + 1);
+    case ScalarOp::kShiftRight: return std::floor(std::ldexp(a, -static_cast<int>(b)));
+    case ScalarOp::kBitCast:
     case ScalarOp::kCast: return a;
     case ScalarOp::kIsNan: return std::isnan(a);
     case ScalarOp::kIsInf: return std::isinf(a);

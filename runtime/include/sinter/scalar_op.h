@@ -7,65 +7,89 @@
 #include <optional>
 #include <string_view>
 
+#include <sinter/dtype.h>
+
 namespace sinter {
 
-// SINTER_SCALAR_OPS(X): X(enumerator, name in expressions, arity, number in the plan format).
-// Numbers are part of the plan format: only append. Comparisons and kIsNan/kIsInf yield bool; the
-// logical operators take and give bool; kSelect(c, a, b) is c ? a : b; kCast converts to the
-// result's type. kMod has the divisor's sign (ONNX Mod), kFmod the dividend's (C fmod). kRound is to
-// nearest even. Integer division truncates; division by zero yields 0 for integers on every target.
-// kMin and kMax propagate NaN.
-#define SINTER_SCALAR_OPS(X)      \
-  X(kAdd, "add", 2, 0)            \
-  X(kSub, "sub", 2, 1)            \
-  X(kMul, "mul", 2, 2)            \
-  X(kDiv, "div", 2, 3)            \
-  X(kMod, "mod", 2, 4)            \
-  X(kFmod, "fmod", 2, 5)          \
-  X(kPow, "pow", 2, 6)            \
-  X(kMin, "min", 2, 7)            \
-  X(kMax, "max", 2, 8)            \
-  X(kNeg, "neg", 1, 9)            \
-  X(kAbs, "abs", 1, 10)           \
-  X(kSign, "sign", 1, 11)         \
-  X(kFloor, "floor", 1, 12)       \
-  X(kCeil, "ceil", 1, 13)         \
-  X(kRound, "round", 1, 14)       \
-  X(kSqrt, "sqrt", 1, 15)         \
-  X(kRsqrt, "rsqrt", 1, 16)       \
-  X(kReciprocal, "recip", 1, 17)  \
-  X(kExp, "exp", 1, 18)           \
-  X(kLog, "log", 1, 19)           \
-  X(kErf, "erf", 1, 20)           \
-  X(kTanh, "tanh", 1, 21)         \
-  X(kSin, "sin", 1, 22)           \
-  X(kCos, "cos", 1, 23)           \
-  X(kEqual, "eq", 2, 24)          \
-  X(kNotEqual, "ne", 2, 25)       \
-  X(kLess, "lt", 2, 26)           \
-  X(kLessEqual, "le", 2, 27)      \
-  X(kGreater, "gt", 2, 28)        \
-  X(kGreaterEqual, "ge", 2, 29)   \
-  X(kAnd, "and", 2, 30)           \
-  X(kOr, "or", 2, 31)             \
-  X(kXor, "xor", 2, 32)           \
-  X(kNot, "not", 1, 33)           \
-  X(kSelect, "select", 3, 34)     \
-  X(kCast, "cast", 1, 35)         \
-  X(kIsNan, "isnan", 1, 36)       \
-  X(kIsInf, "isinf", 1, 37)
+/// What a primitive's operands may be. The condition of a select is always bool.
+enum class Operands : std::uint8_t { kAny, kNumbers, kFloats, kIntegers, kBools };
+
+// The table: SINTER_SCALAR_OPS(X) expands X(enumerator, name in expressions, arity, number in the
+// plan format, operands, work) for each primitive. `work` is its cost in additions, roughly. Numbers
+// are part of the plan format: only append.
+//
+// Comparisons and kIsNan/kIsInf yield bool; the logical operators take and give bool; kSelect(c, a,
+// b) is c ? a : b; kCast converts to the result's type; kBitCast gives the bits of its operand the
+// result's type, which has the same size. kMod has the divisor's sign (ONNX Mod), kFmod the
+// dividend's (C fmod). kRound is to nearest even. Integer division truncates; division by zero
+// yields 0 for integers on every target. kDiv of floats may be off by two units in the last place
+// where that is faster; kQuotient is rounded to nearest on every target. kMin and kMax propagate
+// NaN. Shifts by the width of the type or more (or by less than 0) give 0; kShiftRight fills with
+// zeros whatever the sign.
+// clang-format off
+#define SINTER_SCALAR_OPS(X)                 \
+  X(kAdd, "add", 2, 0, kNumbers, 1)          \
+  X(kSub, "sub", 2, 1, kNumbers, 1)          \
+  X(kMul, "mul", 2, 2, kNumbers, 1)          \
+  X(kDiv, "div", 2, 3, kNumbers, 4)          \
+  X(kMod, "mod", 2, 4, kNumbers, 4)          \
+  X(kFmod, "fmod", 2, 5, kNumbers, 4)        \
+  X(kPow, "pow", 2, 6, kNumbers, 20)         \
+  X(kMin, "min", 2, 7, kNumbers, 1)          \
+  X(kMax, "max", 2, 8, kNumbers, 1)          \
+  X(kNeg, "neg", 1, 9, kNumbers, 1)          \
+  X(kAbs, "abs", 1, 10, kNumbers, 1)         \
+  X(kSign, "sign", 1, 11, kNumbers, 1)       \
+  X(kFloor, "floor", 1, 12, kNumbers, 1)     \
+  X(kCeil, "ceil", 1, 13, kNumbers, 1)       \
+  X(kRound, "round", 1, 14, kNumbers, 1)     \
+  X(kSqrt, "sqrt", 1, 15, kFloats, 4)        \
+  X(kRsqrt, "rsqrt", 1, 16, kFloats, 4)      \
+  X(kReciprocal, "recip", 1, 17, kFloats, 4) \
+  X(kExp, "exp", 1, 18, kFloats, 10)         \
+  X(kLog, "log", 1, 19, kFloats, 10)         \
+  X(kErf, "erf", 1, 20, kFloats, 10)         \
+  X(kTanh, "tanh", 1, 21, kFloats, 10)       \
+  X(kSin, "sin", 1, 22, kFloats, 10)         \
+  X(kCos, "cos", 1, 23, kFloats, 10)         \
+  X(kEqual, "eq", 2, 24, kAny, 1)            \
+  X(kNotEqual, "ne", 2, 25, kAny, 1)         \
+  X(kLess, "lt", 2, 26, kNumbers, 1)         \
+  X(kLessEqual, "le", 2, 27, kNumbers, 1)    \
+  X(kGreater, "gt", 2, 28, kNumbers, 1)      \
+  X(kGreaterEqual, "ge", 2, 29, kNumbers, 1) \
+  X(kAnd, "and", 2, 30, kBools, 1)           \
+  X(kOr, "or", 2, 31, kBools, 1)             \
+  X(kXor, "xor", 2, 32, kBools, 1)           \
+  X(kNot, "not", 1, 33, kBools, 1)           \
+  X(kSelect, "select", 3, 34, kAny, 1)       \
+  X(kCast, "cast", 1, 35, kAny, 1)           \
+  X(kIsNan, "isnan", 1, 36, kFloats, 1)      \
+  X(kIsInf, "isinf", 1, 37, kFloats, 1)      \
+  X(kAtan, "atan", 1, 38, kFloats, 10)       \
+  X(kExpm1, "expm1", 1, 39, kFloats, 10)     \
+  X(kLog1p, "log1p", 1, 40, kFloats, 10)     \
+  X(kBitAnd, "bitand", 2, 41, kIntegers, 1)  \
+  X(kBitOr, "bitor", 2, 42, kIntegers, 1)    \
+  X(kBitXor, "bitxor", 2, 43, kIntegers, 1)  \
+  X(kBitNot, "bitnot", 1, 44, kIntegers, 1)  \
+  X(kShiftLeft, "shl", 2, 45, kIntegers, 1)  \
+  X(kShiftRight, "shr", 2, 46, kIntegers, 1) \
+  X(kBitCast, "bitcast", 1, 47, kAny, 1)     \
+  X(kQuotient, "quot", 2, 48, kFloats, 8)
+// clang-format on
 
 enum class ScalarOp : std::uint8_t {
-#define X(enumerator, name, arity, number) enumerator = number,
+#define X(enumerator, name, arity, number, operands, work) enumerator = number,
   SINTER_SCALAR_OPS(X)
 #undef X
 };
 
-inline constexpr int kScalarOpCount = 38;
+inline constexpr int kScalarOpCount = 49;
 
 constexpr std::string_view to_string(ScalarOp op) {
   switch (op) {
-#define X(enumerator, name, arity, number) \
+#define X(enumerator, name, arity, number, operands, work) \
   case ScalarOp::enumerator: return name;
     SINTER_SCALAR_OPS(X)
 #undef X
@@ -76,7 +100,7 @@ constexpr std::string_view to_string(ScalarOp op) {
 /// Number of operands.
 constexpr int arity_of(ScalarOp op) {
   switch (op) {
-#define X(enumerator, name, arity, number) \
+#define X(enumerator, name, arity, number, operands, work) \
   case ScalarOp::enumerator: return arity;
     SINTER_SCALAR_OPS(X)
 #undef X
@@ -85,12 +109,48 @@ constexpr int arity_of(ScalarOp op) {
 }
 
 constexpr std::optional<ScalarOp> scalar_op_from_string(std::string_view text) {
-#define X(enumerator, name, arity, number) \
+#define X(enumerator, name, arity, number, operands, work) \
   if (text == name) return ScalarOp::enumerator;
   SINTER_SCALAR_OPS(X)
 #undef X
   return std::nullopt;
 }
+
+/// Cost of one element in additions, roughly.
+constexpr int work_of(ScalarOp op) {
+  switch (op) {
+#define X(enumerator, name, arity, number, operands, work) \
+  case ScalarOp::enumerator: return work;
+    SINTER_SCALAR_OPS(X)
+#undef X
+  }
+  return 1;
+}
+
+constexpr Operands operands_of(ScalarOp op) {
+  switch (op) {
+#define X(enumerator, name, arity, number, operands, work) \
+  case ScalarOp::enumerator: return Operands::operands;
+    SINTER_SCALAR_OPS(X)
+#undef X
+  }
+  return Operands::kAny;
+}
+
+/// True if `op` is defined on operands of `type` (of a select: on its branches).
+constexpr bool is_defined_on(ScalarOp op, DType type) {
+  switch (operands_of(op)) {
+    case Operands::kAny: return true;
+    case Operands::kNumbers: return type != DType::kBool;
+    case Operands::kFloats: return is_float(type);
+    case Operands::kIntegers: return is_integer(type);
+    case Operands::kBools: return type == DType::kBool;
+  }
+  return false;
+}
+
+/// True if the result's type is not that of the operands but the instruction's own.
+constexpr bool converts(ScalarOp op) { return op == ScalarOp::kCast || op == ScalarOp::kBitCast; }
 
 /// True if the result is bool whatever the operands' type.
 constexpr bool yields_bool(ScalarOp op) {

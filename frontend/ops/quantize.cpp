@@ -1,0 +1,245 @@
+// Quantisation, and products and convolutions of quantised values. Formulas are those of the ONNX
+// operator specification: quantised values are round(x / scale) + zero point, saturated.
+#include <fmt/format.h>
+
+#include "frontend/initializers.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/products.h"
+#include "frontend/ops/term.h"
+#include "frontend/ops/windows.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+/// How the elements of a tensor share scales and zero points.
+struct Grouping {
+  std::int64_t axis = 0;
+  std::int64_t block_size = 0;  // 0: one scale for a slice along `axis`, or for all
+};
+
+Grouping read_grouping(NodeContext& node, ValueId x, ValueId scale) {
+  Grouping grouping;
+  const std::int64_t axis = node.attr_int("axis", 1);
+  grouping.block_size = node.attr_int("block_size", 0);
+  if (grouping.block_size < 0) node.invalid("attribute 'block_size' is negative");
+  // Without a dimension to choose, the axis means nothing and is often out of range.
+  if (ir::element_count(node.shape(scale)) != Dim(1) || node.rank(scale) == node.rank(x))
+    grouping.axis = node.rank(x) == 0 ? 0 : node.normalise_axis(axis, node.rank(x));
+  return grouping;
+}
+
+/// `parameter` (a scale or zero point) in a shape that broadcasts to `shape`.
+ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const Grouping& grouping) {
+  const Shape own = node.shape(parameter);
+  if (own.empty() || (own.size() == 1 && own[0] == Dim(1))) return node.reshape(parameter, {});
+  const auto axis = static_cast<std::size_t>(grouping.axis);
+  if (grouping.block_size == 0) {
+    if (own.size() == shape.size()) return parameter;
+    if (own.size() != 1 || own[0] != shape[axis])
+      node.invalid(fmt::format("scales and zero points of shape {} do not fit dimension {} of {}",
+                               ir::to_string(own), axis, ir::to_string(shape)));
+    Shape along(shape.size(), Dim(1));
+    along[axis] = own[0];
+    return node.reshape(parameter, along);
+  }
+  if (own.size() != shape.size())
+    node.invalid(fmt::format("blocks need scales of the input's rank, but they are {} for {}",
+                             ir::to_string(own), ir::to_string(shape)));
+  Shape split = own, repeated = own, merged = own;
+  split.insert(split.begin() + grouping.axis + 1, Dim(1));
+  repeated.insert(repeated.begin() + grouping.axis + 1, Dim(grouping.block_size));
+  merged[axis] = own[axis] * Dim(grouping.block_size);
+  const ValueId all = node.reshape(node.expand(node.reshape(parameter, split), repeated), merged);
+  if (merged[axis] == shape[axis]) return all;
+  merged[axis] = shape[axis];  // the last block may be cut short
+  return node.add("Slice", {all},
+                  {{"starts", std::vector<Dim>(shape.size(), Dim(0))},
+                   {"steps", std::vector<std::int64_t>(shape.size(), 1)},
+                   {"shape", merged}});
+}
+
+/// round(x / scale) + zero point as `to`; x, scale and zero are float32 and broadcast. A conversion
+/// to an integer saturates.
+Term quantized(const Term& x, const Term& scale, const Term& zero, DType to) {
+  return (x.with("Quotient", scale).apply("Round") + zero).cast(to);
+}
+
+Term as_float(NodeContext& node, ValueId value) { return Term(node, value).cast(DType::kFloat32); }
+
+void require_integer(NodeContext& node, DType dtype, const char* what) {
+  if (!is_integer(dtype))
+    node.unsupported(
+        fmt::format("{} of type {}; only integers are supported", what, to_string(dtype)));
+}
+
+void quantize_linear(NodeContext& node) {
+  const ValueId x = node.x(), scale = node.input(1, "y_scale");
+  node.ignore_attr("saturate");   // only of 8-bit floats
+  node.ignore_attr("precision");  // computed in float32 or wider
+  DType to = DType::kUInt8;
+  const std::int64_t stated = node.attr_int("output_dtype", 0);
+  if (node.has_input(2))
+    to = node.dtype(node.input(2, "y_zero_point"));
+  else if (stated != 0)
+    to = require_dtype(static_cast<int>(stated), "the result");
+  require_integer(node, to, "a quantised result");
+  const Grouping grouping = read_grouping(node, x, scale);
+  const Shape shape = node.shape(x);
+  const Term zero =
+      node.has_input(2)
+          ? as_float(node, spread(node, node.input(2, "y_zero_point"), shape, grouping))
+          : Term(node, node.constant(DType::kFloat32, 0));
+  const Term step = as_float(node, spread(node, scale, shape, grouping));
+  node.output(quantized(as_float(node, x), step, zero, to).value());
+}
+
+/// value - zero point, exact.
+Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero) {
+  require_integer(node, node.dtype(value), "a quantised input");
+  const Term exact = Term(node, value).cast(DType::kInt32);
+  return zero ? exact - Term(node, *zero).cast(DType::kInt32) : exact;
+}
+
+void dequantize_linear(NodeContext& node) {
+  const ValueId x = node.x(), scale = node.input(1, "x_scale");
+  const std::int64_t stated = node.attr_int("output_dtype", 0);
+  const DType to =
+      stated == 0 ? node.dtype(scale) : require_dtype(static_cast<int>(stated), "the result");
+  const Grouping grouping = read_grouping(node, x, scale);
+  const Shape shape = node.shape(x);
+  std::optional<ValueId> zero;
+  if (node.has_input(2)) zero = spread(node, node.input(2, "x_zero_point"), shape, grouping);
+  const Term step = as_float(node, spread(node, scale, shape, grouping));
+  node.output((difference(node, x, zero).cast(DType::kFloat32) * step).cast(to).value());
+}
+
+void dynamic_quantize_linear(NodeContext& node) {
+  const Term x(node, node.x());
+  std::vector<std::int64_t> axes;
+  for (std::int64_t axis = 0; axis < node.rank(x.value()); ++axis) axes.push_back(axis);
+  const auto extreme = [&](const char* reduction, const char* with_zero) {
+    const Term value = axes.empty()
+                           ? x
+                           : Term(node, node.add(reduction, {x.value()},
+                                                 {{"axes", axes}, {"keepdims", std::int64_t{0}}}));
+    return value.with(with_zero, 0);
+  };
+  const Term low = extreme("ReduceMin", "Min"), high = extreme("ReduceMax", "Max");
+  const Term scale = (high - low).with("Quotient", 255);
+  // Without a spread there is no scale: all is zero then, and any zero point will do.
+  const Term exact = (0 - low).with("Quotient", scale);
+  const Term zero = exact.apply("Round").cast(DType::kUInt8);
+  node.output(0, quantized(x, scale, zero.cast(DType::kFloat32), DType::kUInt8).value());
+  node.output(1, scale.value());
+  node.output(2, zero.value());
+}
+
+std::optional<ValueId> optional_input(NodeContext& node, std::size_t i) {
+  return node.has_input(i) ? std::optional(node.input(i, "parameter")) : std::nullopt;
+}
+
+/// A parameter of the left (right) matrix of a product: one value, one for each row (column), or of
+/// the matrix's own rank.
+ValueId matrix_parameter(NodeContext& node, ValueId parameter, bool left) {
+  const Shape shape = node.shape(parameter);
+  if (shape.size() != 1) return parameter;
+  if (shape[0] == Dim(1)) return node.reshape(parameter, {});
+  return left ? node.reshape(parameter, {shape[0], Dim(1)}) : parameter;
+}
+
+std::optional<ValueId> matrix_parameter(NodeContext& node, std::optional<ValueId> parameter,
+                                        bool left) {
+  return parameter ? std::optional(matrix_parameter(node, *parameter, left)) : std::nullopt;
+}
+
+Term integer_product(NodeContext& node, ValueId a, std::optional<ValueId> a_zero, ValueId b,
+                     std::optional<ValueId> b_zero) {
+  return {node,
+          multiply_matrices(node, difference(node, a, matrix_parameter(node, a_zero, true)).value(),
+                            difference(node, b, matrix_parameter(node, b_zero, false)).value())};
+}
+
+void matmul_integer(NodeContext& node) {
+  node.output(integer_product(node, node.input(0, "A"), optional_input(node, 2), node.input(1, "B"),
+                              optional_input(node, 3))
+                  .value());
+}
+
+void qlinear_matmul(NodeContext& node) {
+  const Term product = integer_product(node, node.input(0, "a"), node.input(2, "a_zero_point"),
+                                       node.input(3, "b"), node.input(5, "b_zero_point"));
+  const ValueId zero = node.input(7, "y_zero_point");
+  const auto scale = [&](std::size_t i, const char* name, bool left) {
+    return as_float(node, matrix_parameter(node, node.input(i, name), left));
+  };
+  const Term real =
+      product.cast(DType::kFloat32) * (scale(1, "a_scale", true) * scale(4, "b_scale", false));
+  node.output(quantized(real, scale(6, "y_scale", true),
+                        as_float(node, matrix_parameter(node, zero, true)), node.dtype(zero))
+                  .value());
+}
+
+/// A parameter of the weights, one value or one for each output channel, along dimension `axis` of
+/// `rank`.
+ValueId channel_parameter(NodeContext& node, ValueId parameter, std::int64_t rank,
+                          std::size_t axis) {
+  const Shape own = node.shape(parameter);
+  if (own.empty() || (own.size() == 1 && own[0] == Dim(1))) return node.reshape(parameter, {});
+  Shape along(static_cast<std::size_t>(rank), Dim(1));
+  along[axis] = own[0];
+  return node.reshape(parameter, along);
+}
+
+Term integer_convolution(NodeContext& node, ValueId x, std::optional<ValueId> x_zero, ValueId w,
+                         std::optional<ValueId> w_zero, ValueId bias) {
+  require_spatial(node, x);
+  if (w_zero) w_zero = channel_parameter(node, *w_zero, node.rank(w), 0);
+  if (x_zero) x_zero = channel_parameter(node, *x_zero, node.rank(x), 1);
+  const Windows windows = read_windows(node, x, kernel_of_weights(node, w));
+  return {node,
+          add_conv(node, difference(node, x, x_zero).value(), difference(node, w, w_zero).value(),
+                   bias, windows, node.attr_int("group", 1))};
+}
+
+void conv_integer(NodeContext& node) {
+  node.output(integer_convolution(node, node.input(0, "x"), optional_input(node, 2),
+                                  node.input(1, "w"), optional_input(node, 3), {})
+                  .value());
+}
+
+void qlinear_conv(NodeContext& node) {
+  const ValueId x = node.input(0, "x"), zero = node.input(7, "y_zero_point");
+  const Term sum = integer_convolution(node, x, node.input(2, "x_zero_point"), node.input(3, "w"),
+                                       node.input(5, "w_zero_point"),
+                                       node.has_input(8) ? node.input(8, "B") : ValueId{});
+  const Term w_scale =
+      as_float(node, channel_parameter(node, node.input(4, "w_scale"), node.rank(x), 1));
+  const Term x_scale =
+      as_float(node, channel_parameter(node, node.input(1, "x_scale"), node.rank(x), 1));
+  const auto whole = [&](ValueId value) {
+    return as_float(node, channel_parameter(node, value, node.rank(x), 1));
+  };
+  node.output(quantized(sum.cast(DType::kFloat32) * (x_scale * w_scale),
+                        whole(node.input(6, "y_scale")), whole(zero), node.dtype(zero))
+                  .value());
+}
+
+constexpr OpRow kRows[] = {
+    {"QuantizeLinear", 10, quantize_linear},
+    {"DequantizeLinear", 10, dequantize_linear},
+    {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
+    {"MatMulInteger", 10, matmul_integer},
+    {"QLinearMatMul", 10, qlinear_matmul},
+    {"ConvInteger", 10, conv_integer},
+    {"QLinearConv", 10, qlinear_conv},
+};
+
+}  // namespace
+
+std::span<const OpRow> quantize_ops() { return kRows; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,270 @@
+// Windows and transforms of signals, as formulas and as products with constant matrices.
+#include <cmath>
+#include <numbers>
+
+#include <fmt/format.h>
+
+#include "frontend/initializers.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/products.h"
+#include "frontend/ops/term.h"
+#include "frontend/ops/windows.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::Tensor;
+using ir::ValueId;
+
+constexpr double kTwoPi = 2 * std::numbers::pi;
+
+/// a - b cos(2 pi i / n) + c cos(4 pi i / n), n being the size, or one less if not periodic.
+void cosine_window(NodeContext& node, double a, double b, double c) {
+  const Dim size = node.size(0, "size");
+  const DType dtype =
+      require_dtype(static_cast<int>(node.attr_int("output_datatype", 1)), "the result");
+  const bool periodic = node.attr_int("periodic", 1) != 0;
+  const DType compute = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+  const Dim period = ir::max(periodic ? size : size - Dim(1), 1, node.builder().ranges());
+  const Term angle = iota(node, size, 0, 1, compute) * kTwoPi / size_of_dim(node, period, compute);
+  Term window = a - angle.apply("Cos") * b;
+  if (c != 0) window = window + (angle * 2).apply("Cos") * c;
+  node.output(window.cast(dtype).value());
+}
+
+// Coefficients of the ONNX operator specification.
+void hann_window(NodeContext& node) { cosine_window(node, 0.5, 0.5, 0); }
+void hamming_window(NodeContext& node) { cosine_window(node, 25.0 / 46, 21.0 / 46, 0); }
+void blackman_window(NodeContext& node) { cosine_window(node, 0.42, 0.5, 0.08); }
+
+std::int64_t constant_size(NodeContext& node, const Dim& dim, const char* what) {
+  if (!dim.is_constant())
+    node.unsupported(fmt::format("{} {} is symbolic; it must be known", what, dim.to_string()));
+  return dim.value();
+}
+
+/// A matrix of rows x columns values f(row, column).
+template <typename F>
+Term matrix(NodeContext& node, DType dtype, std::int64_t rows, std::int64_t columns, F f) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;
+  if (columns > 0 && rows > kMost / columns)
+    node.unsupported(fmt::format("a transform of length {}", rows));
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(rows * columns));
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c) values.push_back(f(r, c));
+  return {node, node.builder().constant(Tensor::from_doubles(dtype, {rows, columns}, values))};
+}
+
+Term times(const Term& a, const Term& b) {
+  return {a.node(), multiply_matrices(a.node(), a.value(), b.value())};
+}
+
+/// One of the two parts of a complex tensor, whose last dimension is dropped.
+Term part_of(const Term& x, std::int64_t i) {
+  const std::size_t last = x.shape().size() - 1;
+  Shape shape = x.shape();
+  shape.pop_back();
+  return slice_one(x, last, i).reshape(shape);
+}
+
+Term join_parts(const Term& real, const Term& imaginary) {
+  NodeContext& node = real.node();
+  Shape shape = real.shape();
+  shape.emplace_back(1);
+  const auto axis = static_cast<std::int64_t>(shape.size()) - 1;
+  return {node, node.add("Concat", {real.reshape(shape).value(), imaginary.reshape(shape).value()},
+                         {{"axis", axis}})};
+}
+
+/// The discrete Fourier transform of rows [.., n] of real numbers, or of complex ones if
+/// `imaginary` is given, taken as `length` long; `count` frequencies of it. [.., count, 2].
+Term transform(const Term& real, const std::optional<Term>& imaginary, std::int64_t length,
+               std::int64_t count, bool inverse) {
+  NodeContext& node = real.node();
+  const std::int64_t n = real.shape().back().value();
+  const double scale = inverse ? 1.0 / static_cast<double>(length) : 1.0;
+  const double sign = inverse ? -1 : 1;
+  const auto angle = [&](std::int64_t row, std::int64_t column) {
+    return kTwoPi * static_cast<double>(row * column % length) / static_cast<double>(length);
+  };
+  const Term cosine = matrix(node, real.dtype(), n, count, [&](auto row, auto column) {
+    return scale * std::cos(angle(row, column));
+  });
+  const Term sine = matrix(node, real.dtype(), n, count, [&](auto row, auto column) {
+    return sign * scale * std::sin(angle(row, column));
+  });
+  if (!imaginary) return join_parts(times(real, cosine), times(real, sine) * -1);
+  return join_parts(times(real, cosine) + times(*imaginary, sine),
+                    times(*imaginary, cosine) - times(real, sine));
+}
+
+/// The real signal of `length` values whose first frequencies are given: those that are left out
+/// are the conjugates of these. [.., length, 1].
+Term inverse_of_half(const Term& real, const std::optional<Term>& imaginary, std::int64_t length) {
+  NodeContext& node = real.node();
+  const std::int64_t n = real.shape().back().value();
+  const auto entry = [&](std::int64_t k, std::int64_t i, bool sine) {
+    const double angle = kTwoPi * static_cast<double>(k * i % length) / static_cast<double>(length);
+    const double weight = k == 0 || 2 * k == length ? 1 : 2;
+    return weight / static_cast<double>(length) * (sine ? -std::sin(angle) : std::cos(angle));
+  };
+  Term signal = times(real, matrix(node, real.dtype(), n, length,
+                                   [&](auto k, auto i) { return entry(k, i, false); }));
+  if (imaginary)
+    signal = signal + times(*imaginary, matrix(node, real.dtype(), n, length,
+                                               [&](auto k, auto i) { return entry(k, i, true); }));
+  Shape shape = signal.shape();
+  shape.emplace_back(1);
+  return signal.reshape(shape);
+}
+
+/// The first `count` elements of the last dimension, with zeros behind if there are fewer.
+Term first_elements(const Term& x, std::int64_t count) {
+  NodeContext& node = x.node();
+  Shape shape = x.shape();
+  if (shape.back() == Dim(count)) return x;
+  std::vector<Dim> begins(shape.size(), Dim(0)), ends = begins;
+  if (shape.back().value() < count) {
+    ends.back() = Dim(count) - shape.back();
+    return {node,
+            node.add("Pad", {x.value()}, {{"begins", begins}, {"ends", ends}, {"fill", 0.0}})};
+  }
+  shape.back() = count;
+  return {node, node.add("Slice", {x.value()},
+                         {{"starts", begins},
+                          {"steps", std::vector<std::int64_t>(shape.size(), 1)},
+                          {"shape", shape}})};
+}
+
+void check_parts(NodeContext& node, ValueId x) {
+  if (node.rank(x) < 2 || (node.shape(x).back() != Dim(1) && node.shape(x).back() != Dim(2)))
+    node.invalid("input must have a last dimension of 1 (real) or 2 (complex), but is " +
+                 ir::to_string(node.type(x)));
+}
+
+void dft(NodeContext& node) {
+  const ValueId input = node.x();
+  check_parts(node, input);
+  const std::int64_t rank = node.rank(input);
+  std::int64_t axis = node.opset() >= 20 ? -2 : node.attr_int("axis", 1);
+  if (node.opset() >= 20 && node.has_input(2)) axis = node.ints(2, "axis").at(0);
+  axis = node.normalise_axis(axis, rank);
+  if (axis == rank - 1) node.invalid("axis is the last dimension, which holds complex numbers");
+  const bool inverse = node.attr_int("inverse", 0) != 0;
+  const bool onesided = node.attr_int("onesided", 0) != 0;
+  const std::int64_t size =
+      constant_size(node, node.shape(input)[static_cast<std::size_t>(axis)], "the signal's length");
+  std::int64_t length = inverse && onesided ? 2 * (size - 1) : size;
+  if (node.has_input(1)) length = constant_size(node, node.size(1, "dft_length"), "dft_length");
+  if (length < 1) node.invalid(fmt::format("dft_length is {}", length));
+
+  // The axis goes to the end while the transform is a matrix product.
+  const bool complex = node.shape(input).back() == Dim(2);
+  const auto moved = [&](const Term& part) {
+    std::vector<std::int64_t> perm;
+    for (std::int64_t d = 0; d < rank - 1; ++d)
+      if (d != axis) perm.push_back(d);
+    perm.push_back(axis);
+    const Term last(node, node.transpose(part.value(), perm));
+    return first_elements(last, inverse && onesided ? length / 2 + 1 : length);
+  };
+  const Term x(node, input), real = moved(part_of(x, 0));
+  std::optional<Term> imaginary;
+  if (complex) imaginary = moved(part_of(x, 1));
+  const Term result = inverse && onesided ? inverse_of_half(real, imaginary, length)
+                                          : transform(real, imaginary, length,
+                                                      onesided ? length / 2 + 1 : length, inverse);
+  std::vector<std::int64_t> back;
+  for (std::int64_t d = 0; d < rank - 1; ++d)
+    back.push_back(d < axis ? d : d == axis ? rank - 2 : d - 1);
+  back.push_back(rank - 1);
+  node.output(node.transpose(result.value(), back));
+}
+
+/// [batch, length, 1 or 2] -> [batch, frames, frequencies, 2].
+void stft(NodeContext& node) {
+  const ValueId signal = node.x();
+  check_parts(node, signal);
+  if (node.rank(signal) != 3)
+    node.invalid("signal must be [batch, length, 1 or 2], but is " +
+                 ir::to_string(node.type(signal)));
+  const std::int64_t step = constant_size(node, node.size(1, "frame_step"), "frame_step");
+  std::optional<Term> window;
+  if (node.has_input(2)) window = Term(node, node.input(2, "window"));
+  std::int64_t length = 0;
+  if (node.has_input(3))
+    length = constant_size(node, node.size(3, "frame_length"), "frame_length");
+  else if (window && window->shape().size() == 1)
+    length = constant_size(node, window->shape()[0], "the window's length");
+  else
+    length = constant_size(node, node.shape(signal)[1], "the signal's length");
+  if (step < 1 || length < 1)
+    node.invalid(fmt::format("frame_step is {}, frame_length {}", step, length));
+  const bool onesided = node.attr_int("onesided", 1) != 0;
+  Windows windows;
+  windows.kernel = {length};
+  windows.strides = {step};
+  windows.dilations = {1};
+  windows.pads_begin = windows.pads_end = {Dim(0)};
+  // [batch, parts, length of a frame, frames]
+  Term frames(node, unfold(node, node.transpose(signal, {0, 2, 1}), windows, 0));
+  frames = Term(node, node.transpose(frames.value(), {0, 3, 2, 1}));
+  const auto part = [&](std::int64_t i) {
+    const Term values = part_of(frames, i);
+    return window ? values * *window : values;
+  };
+  const Term real = part(0);
+  std::optional<Term> imaginary;
+  if (node.shape(signal)[2] == Dim(2)) imaginary = part(1);
+  node.output(
+      transform(real, imaginary, length, onesided ? length / 2 + 1 : length, false).value());
+}
+
+/// Triangular filters on the mel scale, as the ONNX operator specification has them.
+void mel_weight_matrix(NodeContext& node) {
+  const auto bins = static_cast<std::int64_t>(node.scalar(0, "num_mel_bins"));
+  const auto length = static_cast<std::int64_t>(node.scalar(1, "dft_length"));
+  const double rate = node.scalar(2, "sample_rate");
+  const double low = node.scalar(3, "lower_edge_hertz"), high = node.scalar(4, "upper_edge_hertz");
+  const DType dtype =
+      require_dtype(static_cast<int>(node.attr_int("output_datatype", 1)), "the result");
+  if (bins < 1 || length < 1 || bins > 65536 || length > 1 << 24 || !(rate > 0))
+    node.invalid(
+        fmt::format("{} mel bins of a transform of length {} at a rate of {}", bins, length, rate));
+  const auto to_mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
+  const double mel_step = (to_mel(high) - to_mel(low)) / static_cast<double>(bins + 2);
+  const std::int64_t rows = length / 2 + 1;
+  const auto edge = [&](std::int64_t i) {
+    const double mel = static_cast<double>(i) * mel_step + to_mel(low);
+    const double hertz = 700 * (std::pow(10, mel / 2595) - 1);
+    return static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / rate));
+  };
+  const auto weight = [&](std::int64_t row, std::int64_t bin) -> double {
+    const std::int64_t lower = edge(bin), centre = edge(bin + 1), upper = edge(bin + 2);
+    if (row >= centre && row < upper)
+      return static_cast<double>(upper - row) / static_cast<double>(upper - centre);
+    if (row == centre) return 1;
+    if (row >= lower && row < centre)
+      return static_cast<double>(row - lower) / static_cast<double>(centre - lower);
+    return 0;
+  };
+  node.output(matrix(node, dtype, rows, bins, weight).value());
+}
+
+constexpr OpRow kRows[] = {
+    {"HannWindow", 17, hann_window},
+    {"HammingWindow", 17, hamming_window},
+    {"BlackmanWindow", 17, blackman_window},
+    {"DFT", 17, dft},
+    {"STFT", 17, stft},
+    {"MelWeightMatrix", 17, mel_weight_matrix},
+};
+
+}  // namespace
+
+std::span<const OpRow> signal_ops() { return kRows; }
+
+}  // namespace sinter::frontend
