@@ -164,8 +164,8 @@ class Compiler {
       alternative->name = std::move(title);
       const auto next_part = [&] {
         alternative->parts.push_back(std::make_unique<plan::fb::PartT>());
-        return Place{steps_.size(), std::pair(choice.alternatives.size(),
-                                              alternative->parts.size() - 1)};
+        return Place{steps_.size(),
+                     std::pair(choice.alternatives.size(), alternative->parts.size() - 1)};
       };
       const Place first = next_part();
       if (kernel) {
@@ -174,8 +174,7 @@ class Compiler {
       } else {
         alternative->parts[0]->work.Set(plan::fb::MatmulStepT(product.library()));
       }
-      if (then_rest)
-        add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
+      if (then_rest) add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
       choice.alternatives.push_back(std::move(alternative));
     };
     const bool may_be_ours = options_.product != "library";
@@ -230,9 +229,8 @@ class Compiler {
                     std::string signature, std::vector<std::uint32_t> buffers, EmitKernel emit,
                     const Place& place) {
     for (const std::uint32_t buffer : buffers)
-      signature += fmt::format(
-          " {}@{}", to_string(buffers_.type(buffer)),
-          std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
+      signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
+                               std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
     const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
     if (added) groups_.push_back({name, {}, {}, {}, std::move(emit)});
     KernelGroup& group = groups_[at->second];
@@ -348,16 +346,17 @@ class Compiler {
     return [this, program = std::make_shared<const LoopProgramT>(std::move(program))](
                const std::string& name, const std::vector<std::string>& origins,
                std::vector<DType> types) {
-      return emit_cuda({program.get(), name, origins, std::move(types)}, exprs_);
+      KernelRequest request{program.get(), name, origins, std::move(types)};
+      request.early = options_.early_launch;
+      return emit_cuda(request, exprs_);
     };
   }
 
   EmitKernel emit_attentions(AttentionProgram program) {
-    return [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
-               const std::string& name, const std::vector<std::string>& origins,
-               const std::vector<DType>&) {
-      return emit_attention(*program, name, origins, exprs_);
-    };
+    return
+        [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
+            const std::string& name, const std::vector<std::string>& origins,
+            const std::vector<DType>&) { return emit_attention(*program, name, origins, exprs_, options_.early_launch); };
   }
 
   KernelRequest product_request(const ProductProgram& product, const std::string& name,
@@ -366,6 +365,7 @@ class Compiler {
     KernelRequest request{&product.program, name, std::move(origins), std::move(types)};
     request.product = &product;
     request.schedule = options_.product;
+    request.early = options_.early_launch;
     return request;
   }
 
@@ -381,8 +381,10 @@ class Compiler {
   std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
                                        const std::string& name, std::string& refusal) {
     if (!product) return std::nullopt;
+    product->b_is_weight = buffers_.is_weight(product->program.buffers[product->b_buffer()]);
     std::vector<DType> types;
-    for (const std::uint32_t buffer : real_buffers(*product)) types.push_back(buffers_.type(buffer));
+    for (const std::uint32_t buffer : real_buffers(*product))
+      types.push_back(buffers_.type(buffer));
     if (!can_emit_product(product_request(*product, name, {}, std::move(types)), exprs_, refusal))
       return std::nullopt;
     return product;

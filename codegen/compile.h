@@ -18,6 +18,7 @@ struct CompileOptions {
   /// How fused products are done, for measuring: empty: every way that may be best; "library"; or
   /// the schedule of a product kernel ("product 64x32x64 warps=..."), in which all must then be done.
   std::string product;
+  bool early_launch = false;               // generated kernels start before the one in front ends
   int threads = 0;                         // NVRTC compilations at once; 0: all cores
   std::string cache_dir;                   // kernel cache; empty: none
   /// Called as work proceeds: done of total kernels.

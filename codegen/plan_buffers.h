@@ -31,6 +31,9 @@ class PlanBuffers {
   }
   BufferSize size(std::uint32_t buffer) const;
   DType type(std::uint32_t buffer) const;
+  bool is_weight(std::uint32_t buffer) const {
+    return buffers_[buffer].kind == plan::fb::BufferKind::Weight;
+  }
 
   /// An output that is another output, an input or a constant: copied after all steps.
   struct Copy {

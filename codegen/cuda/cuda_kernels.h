@@ -23,6 +23,8 @@ struct KernelRequest {
   std::vector<DType> buffer_types;   // element type of each of program->buffers
   /// The matrix product that the program reads, whose program `program` is; null if there is none.
   const ProductProgram* product = nullptr;
+  /// Launched before the step in front has ended; waits for it itself (KernelVariant.overlaps).
+  bool early = false;
   std::string schedule = {};  // of a product: the one to use, for measuring; empty: choose
 };
 

@@ -92,6 +92,9 @@ std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& a
     variant.block = layout.block;
     variant.threads = schedule.threads();
     variant.has_vectors = schedule.vector > 1;
+    variant.overlaps = analysis.request().early;
+    if (variant.overlaps)
+      variant.body = "  allow_next_kernel();\n  wait_for_previous_kernel();\n" + variant.body;
     variants.push_back(std::move(variant));
   }
   return variants;
@@ -100,8 +103,8 @@ std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& a
 std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments& args) {
   const KernelRequest& request = analysis.request();
   std::vector<Variant> variants;
-  for (const ProductSchedule& schedule :
-       choose_products(analysis, *request.product, request.schedule)) {
+  for (ProductSchedule schedule : choose_products(analysis, *request.product, request.schedule)) {
+    schedule.early = request.early;
     const Layout layout = layout_product(analysis, schedule, args);
     Variant variant;
     variant.conditions = schedule.conditions;
@@ -136,6 +139,7 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
   for (const std::string& origin : request.origins)
     text += fmt::format("// from {}\n", comment_text(origin));
   if (request.product) text += "#include \"product.cuh\"\n";
+  if (request.early && !request.product) text += "#include \"cluster.cuh\"\n";
   text += analysis.stages() > 0 || analysis.combines() ? "#include \"reduce.cuh\"\n"
                                                        : "#include \"math.cuh\"\n";
   if (std::any_of(variants.begin(), variants.end(),

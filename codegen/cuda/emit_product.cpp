@@ -135,7 +135,9 @@ class ProductLayout {
     line(fmt::format("operands.columns = {} - first_column;", size(product_.n)));
     line(fmt::format("operands.begin = {};", begin));
     line(fmt::format("operands.end = {};", end));
-    line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early));
+    if (s_.early) line("allow_next_kernel();");
+    if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
+    line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early && product_.b_is_weight));
     layout_.behind_preload.push_back("Tile::multiply(shared, operands);");
     line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
     // Remote sums and scratch are read until here.

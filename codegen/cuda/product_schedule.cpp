@@ -18,6 +18,10 @@ constexpr int kMostSharedBytes = 224 * 1024;
 // an epilogue can win back.
 constexpr double kMostFlops = 8e9;
 
+// Rows up to which a schedule is chosen for; the last is for all that are more, and runs on every
+// GPU. Norms of many rows are better computed by a kernel of their own.
+constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
+
 struct Tile {
   int m, n, k, warps_m, warps_n, warps_k, stages;
 };
@@ -66,6 +70,24 @@ int copy_vector(const ProgramAnalysis& analysis, const ProductOperand& operand, 
       conditions.emplace_back(analysis.exprs().intern(size), static_cast<std::uint64_t>(vector),
                               INT64_MAX);
   return vector;
+}
+
+/// Leaves out what follows from another condition: seq * 12 % 8 == 0 from seq % 8 == 0.
+void drop_implied(const ExprTable& exprs, std::vector<plan::fb::Condition>& conditions) {
+  std::vector<plan::fb::Condition> kept;
+  for (std::size_t i = 0; i < conditions.size(); ++i) {
+    const auto follows_from = [&](std::size_t j) {
+      const auto &c = conditions[i], &other = conditions[j];
+      if (i == j || c.divisor() != other.divisor() || c.max() != INT64_MAX) return false;
+      if (c.expression() == other.expression()) return j < i;
+      return ir::divide_exactly(exprs.dim(c.expression()), exprs.dim(other.expression()))
+          .has_value();
+    };
+    bool implied = false;
+    for (std::size_t j = 0; j < conditions.size(); ++j) implied = implied || follows_from(j);
+    if (!implied) kept.push_back(conditions[i]);
+  }
+  conditions = std::move(kept);
 }
 
 /// Vectors and lanes of the epilogue for a tile; false if none do.
@@ -120,7 +142,9 @@ bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
   } else if (schedule.across != 1) {
     return false;
   }
-  return plan_body(analysis, schedule);
+  if (!plan_body(analysis, schedule)) return false;
+  drop_implied(analysis.exprs(), schedule.conditions);
+  return true;
 }
 
 /// Estimated nanoseconds for `m` rows on an H100: what a block waits for, what its multiprocessor
@@ -232,6 +256,11 @@ std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, E
 
 bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram& product,
                           std::string& reason) {
+  const auto least_rows = ir::lower_bound(product.m, analysis.exprs().ranges());
+  if (analysis.stages() > 0 && least_rows && *least_rows > kMostNormRows) {
+    reason = fmt::format("more than {} rows", kMostNormRows);
+    return false;
+  }
   if (!candidates(analysis, product).empty()) return true;
   reason = analysis.stages() > 0
                ? fmt::format("rows of {} elements do not fit a cluster", product.n.to_string())
@@ -254,32 +283,41 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
   if (all.empty())
     throw Error(ErrorCode::kUnsupported, fmt::format("no schedule takes the product of kernel '{}'",
                                                      analysis.request().name));
-  constexpr std::int64_t kRows[] = {64, 512, 4096};
   const auto most = upper(analysis, product.m);
+  const auto least_rows = ir::lower_bound(product.m, analysis.exprs().ranges());
+  const auto best_for = [&](std::int64_t m, bool any_gpu) {
+    const ProductSchedule* best = nullptr;
+    double least = 0;
+    for (const ProductSchedule& s : all) {
+      if (any_gpu && s.cluster() > 1) continue;
+      const double time = estimate(analysis, product, s, m);
+      if (best && time >= least) continue;
+      best = &s;
+      least = time;
+    }
+    return best;
+  };
   std::vector<ProductSchedule> chosen;
-  for (const std::int64_t rows : kRows) {
-    const bool last = (most && *most <= rows) || rows == 4096;
-    const std::int64_t m = most ? std::min(*most, rows) : rows;
-    const auto best = std::min_element(
-        all.begin(), all.end(), [&](const ProductSchedule& x, const ProductSchedule& y) {
-          return estimate(analysis, product, x, m) < estimate(analysis, product, y, m);
-        });
-    ProductSchedule schedule = *best;
+  const auto add = [&](const ProductSchedule& schedule, std::optional<std::int64_t> rows) {
     if (!chosen.empty() && chosen.back().to_string() == schedule.to_string()) chosen.pop_back();
-    if (!last) schedule.conditions.emplace_back(analysis.exprs().intern(product.m), 1, rows);
-    chosen.push_back(std::move(schedule));
-    if (last) break;
-  }
-  // Without clusters, for GPUs that have none.
-  const bool all_clusters = chosen.back().cluster() > 1;
-  if (all_clusters) {
-    const ProductSchedule* plain = nullptr;
-    const std::int64_t m = std::min(most.value_or(kRows[1]), kRows[1]);
-    for (const ProductSchedule& s : all)
-      if (s.cluster() == 1 &&
-          (!plain || estimate(analysis, product, s, m) < estimate(analysis, product, *plain, m)))
-        plain = &s;
-    if (plain) chosen.push_back(*plain);
+    chosen.push_back(schedule);
+    if (rows) chosen.back().conditions.emplace_back(analysis.exprs().intern(product.m), 1, *rows);
+  };
+  const bool norm = analysis.stages() > 0;
+  for (const std::int64_t rows : kRows) {
+    const bool last = rows == std::end(kRows)[-1] || (most && *most <= rows);
+    if (norm && rows > kMostNormRows) break;
+    if (!last && least_rows && *least_rows > rows) continue;
+    const ProductSchedule* best = best_for(most ? std::min(*most, rows) : rows, false);
+    if (!last || norm || best->cluster() == 1) {
+      add(*best, last && !norm ? std::nullopt : std::optional(rows));
+      if (last) break;
+      continue;
+    }
+    // A product of few rows keeps its clusters, and has a kernel for GPUs without.
+    if (rows < std::end(kRows)[-1]) add(*best, rows);
+    if (const ProductSchedule* plain = best_for(rows, true)) add(*plain, std::nullopt);
+    break;
   }
   return chosen;
 }

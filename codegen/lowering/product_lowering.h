@@ -32,7 +32,8 @@ struct ProductProgram {
   ir::Dim m, n, k;
   std::vector<ir::Dim> batch;
   ProductOperand a, b;
-  bool rows_are_k = true;  // b[k][n] with n contiguous; else b[n][k]
+  bool rows_are_k = true;    // b[k][n] with n contiguous; else b[n][k]
+  bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
   ir::Dim row_step;
   std::vector<ir::Dim> batch_rows;
 

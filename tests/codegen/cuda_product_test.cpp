@@ -62,6 +62,7 @@ class ProductCheck {
     request.product = &test->product;
     request.name = "kernel_" + name;
     request.schedule = schedule;
+    request.early = early;
     for (const std::uint32_t buffer : test->product.program.buffers)
       request.buffer_types.push_back(buffer == codegen::kProductBuffer ? test->product.type
                                                                        : test->types[buffer]);
@@ -81,6 +82,7 @@ class ProductCheck {
 
   codegen::ExprTable exprs;
   std::vector<codegen::EmittedKernel> kernels;
+  bool early = false;  // of what is added next
 
  private:
   struct Case {
@@ -228,11 +230,11 @@ TEST(CudaProduct, ChosenSchedulesTakeSymbolicRows) {
   check.add("norm", norm_graph("m", 48, 64, true), "", {{{"m", 1}}, {{"m", 33}}});
   EXPECT_EQ(check.run(), "");
   EXPECT_GE(check.kernels[0].step.variants.size(), 2u);
-  // The last takes every size on every GPU.
-  for (const auto& kernel : check.kernels) {
-    EXPECT_EQ(kernel.step.variants.back()->cluster, 1u);
-    EXPECT_TRUE(kernel.step.variants.back()->conditions.empty());
-  }
+  // The last takes every size on every GPU; norms are for few rows.
+  EXPECT_EQ(check.kernels[0].step.variants.back()->cluster, 1u);
+  EXPECT_TRUE(check.kernels[0].step.variants.back()->conditions.empty());
+  for (const auto& variant : check.kernels[1].step.variants)
+    EXPECT_FALSE(variant->conditions.empty());
 }
 
 TEST(CudaProduct, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
@@ -282,6 +284,37 @@ TEST(CudaProduct, BatchesViewsAndSeveralOutputs) {
             "  return y = %4\n}\n",
             "", {{{"b", 2}, {"s", 9}}});
   EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaProduct, EarlyKernelsWaitBeforeTheyReadOrWrite) {
+  ProductCheck check;
+  check.early = true;
+  const std::string tile = scheduled("32x32x64 warps=2x2x1 stages=3", 2);
+  check.add("early", pointwise_graph("f16", "33", 40, 96), tile);
+  check.add("early_norm", norm_graph("33", 40, 96, false),
+            scheduled("16x24x64 warps=1x1x4 stages=3", 1, 2));
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels) {
+    EXPECT_TRUE(kernel.step.variants[0]->overlaps);
+    const std::size_t wait = kernel.source.find("wait_for_previous_kernel();");
+    ASSERT_NE(wait, std::string::npos);
+    EXPECT_LT(wait, kernel.source.find("Tile::begin"));
+    EXPECT_LT(wait, kernel.source.find("load<"));
+  }
+}
+
+TEST(CudaProduct, CompilesForEveryArchitecture) {
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  check.add("chosen", pointwise_graph("f16", "m", 384, 384), "");
+  check.add("norm", norm_graph("m", 384, 1536, true), "");
+  check.add("wide", transposed_graph("bf16", "m", 128, 256),
+            scheduled("128x128x32 warps=2x4x1 stages=4", 2));
+  std::vector<std::string> sources;
+  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
+  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+  codegen::NvrtcStats stats;
+  for (const auto& compiled : codegen::compile_cuda(sources, architectures, {}, stats))
+    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
 }
 
 TEST(CudaProduct, ForcedSchedulesThatDoNotFitAreRefused) {

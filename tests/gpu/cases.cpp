@@ -31,6 +31,9 @@ const std::vector<ir::Bindings> kBatchSizes = {{{"batch", 1}, {"seq", 64}},
                                                {{"batch", 1}, {"seq", 1}},
                                                {{"batch", 1}, {"seq", 64}}};
 
+const std::vector<ir::Bindings> kRowSizes = {
+    {{"rows", 64}}, {{"rows", 1}}, {{"rows", 197}}, {{"rows", 16}}, {{"rows", 1000}}};
+
 std::vector<Case> make_cases() {
   return {
       {"unary", unary_text(), kVectorSizes},
@@ -309,6 +312,83 @@ graph @main(%x: T[batch, seq, 64], %mask: i64[batch, seq]) ranges {batch: 1..64,
   return o = %o
 })",
        kBatchSizes},
+      // Sizes for which every schedule of the attention kernel runs.
+      {"attention_schedules",
+       R"(
+graph @main(%qkv: T[batch, seq, 384], %keep: bool[batch, seq]) ranges {batch: 1..4096, seq: 1..4096} {
+  %q0 = Slice(%qkv) {starts = [0, 0, 0], steps = [1, 1, 1], shape = [batch, seq, 128]}
+  %k0 = Slice(%qkv) {starts = [0, 0, 128], steps = [1, 1, 1], shape = [batch, seq, 128]}
+  %v0 = Slice(%qkv) {starts = [0, 0, 256], steps = [1, 1, 1], shape = [batch, seq, 128]}
+  %q1 = Reshape(%q0) {shape = [batch, seq, 2, 64]}
+  %k1 = Reshape(%k0) {shape = [batch, seq, 2, 64]}
+  %v1 = Reshape(%v0) {shape = [batch, seq, 2, 64]}
+  %q = Transpose(%q1) {perm = [0, 2, 1, 3]}
+  %k = Transpose(%k1) {perm = [0, 2, 1, 3]}
+  %v = Transpose(%v1) {perm = [0, 2, 1, 3]}
+  %mask = Reshape(%keep) {shape = [batch, 1, 1, seq]}
+  %y = Attention(%q, %k, %v, %mask) {scale = 0.5, fill = -10000}
+  %t = Transpose(%y) {perm = [0, 2, 1, 3]}
+  %o = Reshape(%t) {shape = [batch, seq, 128]}
+  return o = %o
+})",
+       {{{"batch", 1}, {"seq", 1}},
+        {{"batch", 1}, {"seq", 64}},
+        {{"batch", 2}, {"seq", 300}},
+        {{"batch", 1}, {"seq", 1000}},
+        {{"batch", 16}, {"seq", 130}},
+        {{"batch", 64}, {"seq", 130}},
+        {{"batch", 1100}, {"seq", 65}}}},
+      {"attention_causal",
+       R"(
+graph @main(%q: T[batch, 2, seq, 128], %k: T[batch, 2, seq, 128], %v: T[batch, 2, seq, 128],
+            %ck: T[batch, 2, 600, 128], %cv: T[batch, 2, 600, 128])
+  ranges {batch: 1..64, seq: 1..512} {
+  %a = Attention(%q, %k, %v) {scale = 0.25, causal = 1}
+  %b = Attention(%q, %ck, %cv) {scale = 0.25, causal = 2}
+  return a = %a, b = %b
+})",
+       {{{"batch", 1}, {"seq", 1}}, {{"batch", 2}, {"seq", 77}}, {{"batch", 24}, {"seq", 200}}}},
+      {"attention_masks", R"(
+graph @main(%q: T[batch, 3, seq, 40], %k: T[batch, 3, 90, 40], %v: T[batch, 3, 90, 24],
+            %rows: bool[batch, 1, seq, 90], %none: bool[seq, 1], %bias: T[3, seq, 90])
+  ranges {batch: 1..64, seq: 1..512} {
+  %hidden = Xor(%none, %none)
+  %a = Attention(%q, %k, %v, %rows) {scale = 0.5, guard = 1}
+  %b = Attention(%q, %k, %v, %hidden) {scale = 0.5, fill = -1000}
+  %c = Attention(%q, %k, %v, %hidden) {scale = 0.5}
+  %d = Attention(%q, %k, %v, %hidden) {scale = 0.5, guard = 1}
+  %e = Attention(%q, %k, %v, %bias) {scale = -0.5}
+  return a = %a, b = %b, c = %c, d = %d, e = %e
+})",
+       kBatchSizes},
+      {"attention_shared_keys",
+       R"(
+graph @main(%q: T[batch, 8, 1, 64], %k: T[batch, 2, keys, 64], %v: T[batch, 2, keys, 64],
+            %p: T[batch, 8, 5, 64]) ranges {batch: 1..64, keys: 5..4096} {
+  %k1 = Reshape(%k) {shape = [batch, 2, 1, keys, 64]}
+  %k2 = Expand(%k1) {shape = [batch, 2, 4, keys, 64]}
+  %k3 = Reshape(%k2) {shape = [batch, 8, keys, 64]}
+  %v1 = Reshape(%v) {shape = [batch, 2, 1, keys, 64]}
+  %v2 = Expand(%v1) {shape = [batch, 2, 4, keys, 64]}
+  %v3 = Reshape(%v2) {shape = [batch, 8, keys, 64]}
+  %y = Attention(%q, %k3, %v3) {scale = 0.25}
+  %z = Attention(%p, %k3, %v3) {scale = 0.25, causal = 2}
+  return y = %y, z = %z
+})",
+       {{{"batch", 1}, {"keys", 5}},
+        {{"batch", 1}, {"keys", 3000}},
+        {{"batch", 40}, {"keys", 100}}}},
+      {"attention_long_heads_and_odd_rows", R"(
+graph @main(%x: T[batch, seq, 51], %q: T[batch, seq, 256], %k: T[batch, 70, 256],
+            %v: T[batch, 70, 200]) ranges {batch: 1..64, seq: 1..512} {
+  %xq = Slice(%x) {starts = [0, 0, 0], steps = [1, 1, 1], shape = [batch, seq, 16]}
+  %xk = Slice(%x) {starts = [0, 0, 17], steps = [1, 1, 1], shape = [batch, seq, 16]}
+  %xv = Slice(%x) {starts = [0, 0, 34], steps = [1, 1, 1], shape = [batch, seq, 16]}
+  %y = Attention(%xq, %xk, %xv) {scale = 1}
+  %z = Attention(%q, %k, %v) {scale = 0.125}
+  return y = %y, z = %z
+})",
+       kBatchSizes},
       {"encoder_layer", R"(
 graph @main(%ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
   %table = const T[50, 64] random(1)
@@ -333,6 +413,47 @@ graph @main(%ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
   return y = %y, mean = %mean
 })",
        kBatchSizes},
+      {"product_gelu_tiles", R"(
+graph @main(%x: T[rows, 384]) ranges {rows: 1..4096} {
+  %small = const T[] {0.05}
+  %w0 = const T[384, 1536] random(1)
+  %w = Mul(%w0, %small)
+  %b = const T[1536] random(2)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %y = Gelu(%s)
+  return y = %y
+})",
+       kRowSizes},
+      {"product_norm_tiles", R"(
+graph @main(%x: T[rows, 1536], %r: T[rows, 384]) ranges {rows: 1..4096} {
+  %small = const T[] {0.05}
+  %w0 = const T[1536, 384] random(1)
+  %w = Mul(%w0, %small)
+  %b = const T[384] random(2)
+  %g = const T[384] random(3)
+  %h = const T[384] random(4)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %e = Add(%s, %r)
+  %y = LayerNorm(%e, %g, %h) {axis = 1, epsilon = 1e-5}
+  %z = Add(%y, %e)
+  return y = %y, z = %z
+})",
+       kRowSizes},
+      {"product_rows_of_weights", R"(
+graph @main(%x: T[rows, 130], %w: T[50, 130], %v: T[7, 50], %r: T[rows, 7]) ranges {rows: 1..4096} {
+  %small = const T[] {0.05}
+  %wt = Transpose(%w) {perm = [1, 0]}
+  %vt = Transpose(%v) {perm = [1, 0]}
+  %p = MatMul(%x, %wt)
+  %q = Mul(%p, %small)
+  %t = Tanh(%q)
+  %u = MatMul(%t, %vt)
+  %y = Mul(%u, %r)
+  return t = %t, y = %y
+})",
+       kRowSizes},
       {"convolution",
        R"(
 graph @main(%x: T[n, 6, 20]) ranges {n: 1..64} {

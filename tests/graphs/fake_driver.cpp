@@ -314,9 +314,10 @@ CUresult func_get_attribute(int* value, CUfunction_attribute, CUfunction functio
   *value = reinterpret_cast<FakeFunction*>(function)->shared_limit;
   return CUDA_SUCCESS;
 }
-CUresult func_set_attribute(CUfunction function, CUfunction_attribute, int value) {
+CUresult func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) {
   ENTER_CONTEXT("cuFuncSetAttribute");
-  reinterpret_cast<FakeFunction*>(function)->shared_limit = value;
+  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    reinterpret_cast<FakeFunction*>(function)->shared_limit = value;
   return CUDA_SUCCESS;
 }
 CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void** arguments,

@@ -100,6 +100,8 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
                   "Range or value of a symbolic dimension: seq=1..512, batch=8");
   verb.add_option("--constant", options.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
+  verb.add_flag("--early-launch", options.early_launch,
+                "CUDA, sm_90: launch generated kernels before the one in front has ended");
   verb.add_option("-j,--jobs", options.jobs, "Kernels to compile at once; 0 is all cores");
   verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_cache_dir());
@@ -222,6 +224,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.cuda = target.cuda;
   compile.architectures = target.architectures;
   compile.tf32 = options.precision == "tf32";
+  compile.early_launch = options.early_launch;
   compile.threads = options.jobs;
   compile.cache_dir = options.cache_dir == "none" ? ""
                       : options.cache_dir.empty() ? default_cache_dir()
@@ -232,6 +235,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.options = {{"fuse", options.fuse ? "on" : "off"}, {"precision", options.precision}};
   for (const auto& pass : options.disabled_passes)
     compile.options.emplace_back("disable-pass", pass);
+  if (options.early_launch) compile.options.emplace_back("early-launch", "on");
   compile.precision_notes = result.pipeline.context.precision_notes;
   Progress progress(console, "compiling kernels");
   compile.progress = [&progress](std::size_t done, std::size_t total) {

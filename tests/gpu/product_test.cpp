@@ -1,0 +1,97 @@
+// Product kernels with schedules of every kind, each forced, against the reference: tiles, splits
+// of k over clusters, rows over clusters, and both. The choice that a session makes would hide
+// most.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/compile.h"
+#include "ir/text/text.h"
+#include "runtime/plan/plan_data.h"
+#include "tests/gpu/cases.h"
+#include "tests/gpu/support.h"
+
+namespace sinter::gpu_test {
+namespace {
+
+Plan compile_with(const ir::Graph& graph, const std::string& schedule) {
+  fusion::Context context;
+  context.target = fusion::cuda_traits();
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = {architecture()};
+  options.product = schedule;
+  const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
+  return Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts));
+}
+
+ir::Graph gelu_graph(const std::string& type, int rows) {
+  return ir::parse_graph(fmt::format(R"(
+graph @main(%x: {0}[{1}, 384], %w: {0}[384, 768], %b: {0}[768], %r: {0}[{1}, 768]) {{
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %g = Gelu(%s)
+  %y = Add(%g, %r)
+  return y = %y
+}})",
+                                     type, rows));
+}
+
+ir::Graph norm_graph(const std::string& type, int rows) {
+  return ir::parse_graph(fmt::format(R"(
+graph @main(%x: {0}[{1}, 640], %w: {0}[384, 640], %b: {0}[384], %r: {0}[{1}, 384], %g: {0}[384]) {{
+  %t = Transpose(%w) {{perm = [1, 0]}}
+  %p = MatMul(%x, %t)
+  %s = Add(%p, %b)
+  %e = Add(%s, %r)
+  %y = LayerNorm(%e, %g, %b) {{axis = 1, epsilon = 1e-5}}
+  return y = %y, e = %e
+}})",
+                                     type, rows));
+}
+
+void check(const ir::Graph& graph, const std::string& schedule, DType type) {
+  const auto inputs = random_inputs(graph, {});
+  Session session(compile_with(graph, schedule));
+  const auto outputs = run(session, graph, inputs);
+  EXPECT_EQ(session.launches(), 1u);
+  expect_reference(graph, inputs, outputs, tolerance_of(type));
+  for (int repeat = 0; repeat < 3; ++repeat) expect_same_bits(run(session, graph, inputs), outputs);
+}
+
+class Tiles : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Tiles, AgreeWithTheReference) {
+  for (const int splits : {1, 2, 3, 8}) {
+    const std::string schedule = fmt::format("product {} splits={} across=1", GetParam(), splits);
+    SCOPED_TRACE(schedule);
+    for (const int rows : {5, 64, 197}) check(gelu_graph("f16", rows), schedule, DType::kFloat16);
+    check(gelu_graph("bf16", 70), schedule, DType::kBFloat16);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Product, Tiles,
+    ::testing::Values("16x16x128 warps=1x1x4 stages=4", "16x32x128 warps=1x1x4 stages=4",
+                      "16x64x128 warps=1x2x2 stages=4", "32x32x64 warps=2x2x1 stages=4",
+                      "64x32x64 warps=2x1x2 stages=4", "64x64x64 warps=2x2x1 stages=4",
+                      "64x128x64 warps=2x2x1 stages=3", "128x128x32 warps=2x2x1 stages=4"));
+
+class Norms : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Norms, AgreeWithTheReference) {
+  const std::string schedule = fmt::format("product {}", GetParam());
+  for (const int rows : {1, 64, 130}) check(norm_graph("f16", rows), schedule, DType::kFloat16);
+  check(norm_graph("bf16", 33), schedule, DType::kBFloat16);
+}
+
+INSTANTIATE_TEST_SUITE_P(Product, Norms,
+                         ::testing::Values("16x384x64 warps=1x4x1 stages=3 splits=1 across=1",
+                                           "16x384x64 warps=1x4x1 stages=3 splits=4 across=1",
+                                           "16x48x128 warps=1x1x4 stages=3 splits=1 across=8",
+                                           "16x96x64 warps=1x2x2 stages=3 splits=2 across=4",
+                                           "32x64x64 warps=1x2x2 stages=3 splits=1 across=6",
+                                           "16x24x128 warps=1x1x4 stages=3 splits=1 across=16",
+                                           "16x48x128 warps=1x1x4 stages=3 splits=2 across=8"));
+
+}  // namespace
+}  // namespace sinter::gpu_test
