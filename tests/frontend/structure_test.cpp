@@ -152,7 +152,8 @@ TEST(If, KnownConditionTakesItsBranch) {
   const Tensor x = floats({2}, {1, -2});
   expect_tensor(if_model(true, 1).run({x})[0], {2}, {2, -4});
   expect_tensor(if_model(true, 0).run({x})[0], {2}, {-1, 2});
-  for (const auto& node : if_model(true, 1).import().graph.nodes()) EXPECT_EQ(node.op->name, "Add");
+  const ImportedModel imported = if_model(true, 1).import();
+  for (const auto& node : imported.graph.nodes()) EXPECT_EQ(node.op->name, "Add");
 }
 
 TEST(If, UnknownConditionSelects) {

@@ -1,0 +1,153 @@
+// LinearAttention and CausalConvWithState: layers that carry a state from run to run.
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/attention_core.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/unroll.h"
+#include "frontend/ops/windows.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+/// A convolution of each channel by itself that looks at the past only; the state is the last
+/// k - 1 positions.
+void causal_conv_with_state(NodeContext& node) {
+  const ValueId x = node.input(0, "input"), weights = node.input(1, "weight");
+  const Shape shape = node.shape(x);
+  if (node.rank(x) != 3 || node.rank(weights) != 3 || node.shape(weights)[0] != shape[1] ||
+      node.shape(weights)[1] != Dim(1) || !shape[1].is_constant())
+    node.invalid(
+        fmt::format("input {} and weight {} must be [batch, channels, length] and "
+                    "[channels, 1, k]",
+                    ir::to_string(node.type(x)), ir::to_string(node.type(weights))));
+  Windows w;
+  w.kernel = kernel_of_weights(node, weights);
+  w.strides = w.dilations = {1};
+  w.pads_begin = w.pads_end = {Dim(0)};
+  const std::int64_t kept = w.kernel[0] - 1;
+  ValueId padded = x;
+  if (kept > 0) {
+    const Shape state{shape[0], shape[1], Dim(kept)};
+    const ValueId past = node.has_input(3) ? node.input(3, "past_state")
+                                           : node.expand(node.constant(node.dtype(x), 0), state);
+    if (node.shape(past) != state)
+      node.invalid(fmt::format("past_state is {}; it must be {}", ir::to_string(node.type(past)),
+                               ir::to_string(state)));
+    padded = append_to_cache(node, past, x);
+  }
+  const ValueId bias = node.has_input(2) ? node.input(2, "bias") : ValueId{};
+  const ValueId y = add_conv(node, padded, weights, bias, w, shape[1].value());
+  const std::string activation = node.attr_string("activation", "none");
+  if (activation != "none" && activation != "silu" && activation != "swish")
+    node.invalid("attribute 'activation' has the unknown value '" + activation + "'");
+  node.output(0, activation == "none" ? y : node.add("Silu", {y}));
+  if (node.output_is_used(1)) node.output(1, part(node, padded, 2, shape[2], kept));
+}
+
+/// [batch, length, heads * size] as [batch, length, heads, size].
+ValueId by_head(NodeContext& node, ValueId x, std::int64_t heads) {
+  const Shape shape = node.shape(x);
+  const auto size =
+      heads > 0 && shape.size() == 3 ? ir::divide_exactly(shape[2], Dim(heads)) : std::nullopt;
+  if (!size)
+    node.invalid(fmt::format("{} is not [batch, length, {} heads * size]",
+                             ir::to_string(node.type(x)), heads));
+  return node.reshape(x, {shape[0], shape[1], Dim(heads), *size});
+}
+
+/// S' = decay * S + k (v - k S)..: see the specification of LinearAttention. One step after the
+/// other, in float32.
+void linear_attention(NodeContext& node) {
+  node.ignore_attr("chunk_size");  // how to compute, not what
+  const ValueId query = node.input(0, "query");
+  const std::int64_t q_heads = node.attr_int("q_num_heads"), heads = node.attr_int("kv_num_heads");
+  const std::string rule = node.attr_string("update_rule", "gated_delta");
+  const bool is_gated = rule == "gated" || rule == "gated_delta";
+  const bool is_delta = rule == "delta" || rule == "gated_delta";
+  if (!is_gated && !is_delta && rule != "linear")
+    node.invalid("attribute 'update_rule' has the unknown value '" + rule + "'");
+  if (heads < 1 || q_heads < 1 || q_heads % heads != 0)
+    node.invalid(fmt::format("{} heads of queries cannot share {} of keys", q_heads, heads));
+  constexpr DType kWide = DType::kFloat32;
+  const auto wide = [&](std::size_t i, const char* what, std::int64_t count) {
+    return by_head(node, node.cast(node.input(i, what), kWide), count);
+  };
+  const ValueId q = wide(0, "query", q_heads), k = wide(1, "key", heads),
+                v = wide(2, "value", heads);
+  const Shape shape = node.shape(k);
+  const Dim batch = shape[0], key_size = shape[3], value_size = node.shape(v)[3];
+  if (!shape[1].is_constant() || shape[1].value() < 1 || shape[1].value() > kMaxIterations)
+    node.unsupported(
+        fmt::format("its sequence length is {}; it is unrolled at compile time to at "
+                    "least 1 and at most {} steps: fix the dimension (--shapes), and "
+                    "carry the state from run to run",
+                    shape[1].to_string(), kMaxIterations));
+  if (!key_size.is_constant()) node.unsupported("the size of its heads is symbolic: fix it");
+  double scale = node.attr_float("scale", 0);
+  if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(key_size.value()));
+
+  const Shape state_shape{batch, Dim(heads), key_size, value_size};
+  ValueId state = node.has_input(3) ? node.cast(node.input(3, "past_state"), kWide)
+                                    : node.expand(node.constant(kWide, 0), state_shape);
+  if (node.shape(state) != state_shape)
+    node.invalid(fmt::format("past_state is {}; it must be {}", ir::to_string(node.type(state)),
+                             ir::to_string(state_shape)));
+  ValueId decay, beta;
+  if (is_gated) decay = node.add("Exp", {wide(4, "decay", heads)});
+  if (is_delta) {
+    const ValueId rates = node.cast(node.input(5, "beta"), kWide);
+    Shape spread = node.shape(rates);
+    spread.emplace_back(1);
+    beta = node.reshape(rates, spread);
+  }
+  const auto at = [&](ValueId value, std::int64_t t) { return element(node, value, 1, t); };
+  const auto as_column = [&](ValueId value) {  // [batch, heads, size] -> [batch, heads, size, 1]
+    Shape column = node.shape(value);
+    column.emplace_back(1);
+    return node.reshape(value, column);
+  };
+  const auto as_row = [&](ValueId value) {
+    Shape row = node.shape(value);
+    row.insert(row.end() - 1, Dim(1));
+    return node.reshape(value, row);
+  };
+  const Dim group(q_heads / heads);
+  std::vector<ValueId> outputs;
+  for (std::int64_t t = 0; t < shape[1].value(); ++t) {
+    const ValueId key = as_column(at(k, t));
+    ValueId value = as_row(at(v, t));
+    if (is_gated) state = node.add("Mul", {state, as_column(at(decay, t))});
+    if (is_delta) {
+      const ValueId held =
+          node.add("ReduceSum", {node.add("Mul", {state, key})},
+                   {{"axes", std::vector<std::int64_t>{2}}, {"keepdims", std::int64_t{1}}});
+      value = node.add("Mul", {node.add("Sub", {value, held}), as_column(at(beta, t))});
+    }
+    state = node.add("Add", {state, node.add("Mul", {key, value})});
+    const ValueId grouped = node.reshape(at(q, t), {batch, Dim(heads), group, key_size});
+    const ValueId read = node.add("MatMul", {grouped, state});
+    outputs.push_back(node.reshape(read, {batch, Dim(q_heads) * value_size}));
+  }
+  const ValueId all = stack(node, outputs, node.type(outputs[0]), 1);
+  const DType dtype = node.dtype(query);
+  node.output(0, node.cast(node.add("Mul", {all, node.constant(kWide, scale)}), dtype));
+  node.output(
+      1, node.cast(state, node.has_input(3) ? node.dtype(node.input(3, "past_state")) : dtype));
+}
+
+constexpr OpRow kRows[] = {
+    {"CausalConvWithState", 27, causal_conv_with_state},
+    {"LinearAttention", 27, linear_attention},
+};
+
+}  // namespace
+
+std::span<const OpRow> state_space_ops() { return kRows; }
+
+}  // namespace sinter::frontend
