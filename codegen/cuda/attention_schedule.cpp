@@ -54,6 +54,16 @@ class Chooser {
       if (high && *high <= most) continue;
       schedule.conditions.emplace_back(exprs_.intern(size), 1, most);
     }
+    // What an earlier schedule takes under fewer conditions never gets here.
+    const auto holds = [&](const plan::fb::Condition& wanted) {
+      return std::any_of(schedule.conditions.begin(), schedule.conditions.end(),
+                         [&](const plan::fb::Condition& own) {
+                           return own.expression() == wanted.expression() &&
+                                  own.max() <= wanted.max();
+                         });
+    };
+    for (const AttentionSchedule& earlier : schedules_)
+      if (std::all_of(earlier.conditions.begin(), earlier.conditions.end(), holds)) return;
     done_ = schedule.conditions.empty();
     schedules_.push_back(std::move(schedule));
   }

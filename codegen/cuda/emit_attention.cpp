@@ -168,17 +168,20 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
 }  // namespace
 
 EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
-                             const std::vector<std::string>& origins, ExprTable& exprs) {
+                             const std::vector<std::string>& origins, ExprTable& exprs,
+                             bool early) {
   if (std::string reason; !can_schedule_attention(program, reason))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
   const std::vector<AttentionSchedule> schedules = choose_attention(program, exprs);
   Parameters args(program, exprs);
-  const std::string block = BlockText(program, args).write();
+  const std::string wait = early ? "  allow_next_kernel();\n  wait_for_previous_kernel();\n" : "";
+  const std::string block = wait + BlockText(program, args).write();
   Dim heads = 1;
   for (const Dim& extent : program.batch) heads = heads * extent;
   EmittedKernel kernel;
   std::string text = kernel_heading(name, origins) + "#include \"attention.cuh\"\n";
+  if (early) text += "#include \"cluster.cuh\"\n";
   text += fmt::format("\ntemplate <class Shape>\nSINTER_DEVICE void\n{} {{\n{}}}\n",
                       signature_text(name + "_block", args.texts()), block);
   const std::string call =
@@ -193,6 +196,7 @@ EmittedKernel emit_attention(const AttentionProgram& program, const std::string&
     variant->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
     variant->shared_bytes = attention_shared_bytes(program, schedule);
     variant->schedule = schedule.to_string();
+    variant->overlaps = early;
     text += fmt::format("\n// schedule: {}\n", variant->schedule);
     if (!schedule.conditions.empty())
       text += fmt::format("// where {}\n", conditions_text(schedule.conditions, exprs));

@@ -10,8 +10,10 @@
 namespace sinter::codegen {
 
 /// Chooses schedules and writes the kernel: constants and addresses around device/attention.cuh.
-/// Deterministic. Throws Error(kUnsupported) saying why if no schedule takes the problem.
+/// `early`: launched before the step in front has ended (KernelVariant.overlaps). Deterministic.
+/// Throws Error(kUnsupported) saying why if no schedule takes the problem.
 EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
-                             const std::vector<std::string>& origins, ExprTable& exprs);
+                             const std::vector<std::string>& origins, ExprTable& exprs,
+                             bool early = false);
 
 }  // namespace sinter::codegen

@@ -254,6 +254,11 @@ TEST(AttentionKernels, MeanTheirBodies) {
 TEST(AttentionKernels, CompileForEveryArchitecture) {
   std::vector<std::string> sources;
   for (const Case& test : kCases) sources.push_back(emit(test).kernel.source);
+  Emitted early = emit(kCases[0]);
+  early.kernel = codegen::emit_attention(early.program, "early", {}, early.exprs, true);
+  EXPECT_THAT(early.kernel.source, HasSubstr("wait_for_previous_kernel();"));
+  for (const auto& variant : early.kernel.step.variants) EXPECT_TRUE(variant->overlaps);
+  sources.push_back(early.kernel.source);
   codegen::NvrtcStats stats;
   const auto compiled = codegen::compile_cuda(
       sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);

@@ -75,6 +75,28 @@ TEST(Infer, PointwiseBroadcasts) {
                  HasSubstr("[4]"));
 }
 
+TEST(Infer, AttentionBroadcastsBatches) {
+  const Attrs plain = {{"scale", Attr(0.5)}};
+  EXPECT_EQ(infer("Attention",
+                  {f32({kBatch, 4, kSeq, 16}), f32({kBatch, 1, 9, 16}), f32({4, 9, 8}),
+                   boolean({kBatch, 1, 1, 9})},
+                  plain),
+            "f32[batch, 4, seq, 8]");
+  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 8}), f32({9, 8})}, plain),
+                 HasSubstr("q and k differ"), HasSubstr("f32[9, 8]"));
+  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({8, 8})}, plain),
+                 HasSubstr("k and v"));
+  EXPECT_INVALID(infer("Attention", {f32({16}), f32({9, 16}), f32({9, 8})}, plain),
+                 HasSubstr("q [.., m, d]"));
+  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({2, 3, 9})}, plain),
+                 HasSubstr("does not broadcast to the scores [3, 9]"));
+  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), i64({3, 9})}, plain),
+                 HasSubstr("the mask is bool"));
+  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},
+                       {{"scale", Attr(0.5)}, {"causal", Attr(std::int64_t{3})}}),
+                 HasSubstr("causal is 0"));
+}
+
 TEST(Infer, PointwiseChecksTypes) {
   EXPECT_INVALID(infer("Mul", {f32({2}), i64({2})}),
                  HasSubstr("Mul: inputs must share one element type, found f32[2], i64[2]"));
