@@ -1,38 +1,17 @@
 // Loop programs as CUDA translation units: schedules, then text.
 #include <algorithm>
-#include <cctype>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/cuda/body_writer.h"
 #include "codegen/cuda/cuda_kernels.h"
+#include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/layout_product.h"
 
 namespace sinter::codegen {
 
 namespace {
-
-/// Names from a model may hold anything; in a comment they must not end its line.
-std::string comment_text(std::string_view text) {
-  std::string safe;
-  for (char c : text)
-    safe += std::iscntrl(static_cast<unsigned char>(c)) != 0 || c == '\\' ? '?' : c;
-  return safe;
-}
-
-std::string conditions_text(const std::vector<plan::fb::Condition>& conditions,
-                            const ExprTable& exprs) {
-  std::vector<std::string> all;
-  for (const auto& condition : conditions) {
-    const std::string size = exprs.dim(condition.expression()).to_string();
-    if (condition.divisor() > 1)
-      all.push_back(fmt::format("{} % {} == 0", size, condition.divisor()));
-    if (condition.max() != INT64_MAX) all.push_back(fmt::format("{} <= {}", size, condition.max()));
-  }
-  return comment_text(fmt::format("{}", fmt::join(all, ", ")));
-}
 
 Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
   switch (schedule.family) {
@@ -41,26 +20,6 @@ Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Ar
     case Family::kColumn: return layout_column(analysis, schedule, args);
   }
   throw Error(ErrorCode::kInternal, "unknown schedule family");
-}
-
-/// "name(const f16* __restrict__ x0,\n     ...)", broken at 100 columns.
-std::string signature(const std::string& name, const std::vector<std::string>& parameters) {
-  std::string text = name + "(";
-  const std::string indent(text.size(), ' ');
-  std::size_t column = text.size();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const std::string parameter = parameters[i] + (i + 1 < parameters.size() ? "," : ")");
-    if (i > 0 && column + parameter.size() + 1 > 98) {
-      text += "\n" + indent;
-      column = indent.size();
-    } else if (i > 0) {
-      text += " ";
-      ++column;
-    }
-    text += parameter;
-    column += parameter.size();
-  }
-  return text;
 }
 
 /// One compiled form before its text is put together.
@@ -135,9 +94,7 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
       request.product ? product_variants(analysis, args) : loop_variants(analysis, args);
   EmittedKernel kernel;
   // Parameters are the same for all variants, so they are known only now.
-  std::string text = fmt::format("// {}\n", comment_text(request.name));
-  for (const std::string& origin : request.origins)
-    text += fmt::format("// from {}\n", comment_text(origin));
+  std::string text = kernel_heading(request.name, request.origins);
   if (request.product) text += "#include \"product.cuh\"\n";
   if (request.early && !request.product) text += "#include \"cluster.cuh\"\n";
   text += analysis.stages() > 0 || analysis.combines() ? "#include \"reduce.cuh\"\n"
@@ -160,8 +117,9 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
     text += fmt::format("\n// schedule: {}\n", variant.schedule);
     if (!variant.conditions.empty())
       text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs));
-    text += fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
-                        variant.threads, signature(result->function, parameters), variant.body);
+    text +=
+        fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
+                    variant.threads, signature_text(result->function, parameters), variant.body);
     kernel.step.variants.push_back(std::move(result));
   }
   kernel.source = std::move(text);
