@@ -103,6 +103,8 @@ std::string attention_refusal(const TargetTraits& target, std::span<const ir::Te
   const DType type = inputs[0].dtype;
   if (type != DType::kFloat16 && type != DType::kBFloat16)
     return fmt::format("attention kernels take float16 and bfloat16, not {}", to_string(type));
+  if (inputs[1].dtype != type || inputs[2].dtype != type)
+    return "attention kernels take queries, keys and values of one type";
   for (const Dim& head : {inputs[1].shape.back(), inputs[2].shape.back()})
     if (!head.is_constant() || head.value() < 8 || head.value() > kLongestHead ||
         head.value() % 8 != 0)
