@@ -177,24 +177,24 @@ class Compiler {
       if (then_rest) add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
       choice.alternatives.push_back(std::move(alternative));
     };
-    const bool may_be_ours = options_.product != "library";
-    std::string refusal = may_be_ours ? "" : "the library is asked for";
+    const std::string& wish = options_.product;
+    std::string refusal = wish.empty() ? "" : "the compiler was asked for '" + wish + "'";
     std::optional<ProductProgram> whole, alone;
-    if (may_be_ours) {
+    if (wish.empty() || is_schedule(wish))
       whole = accept(product.kernel(true, refusal), name, refusal);
-      if (product.rest() && (!whole || product.reduces())) {
-        std::string ignored;
-        alone = accept(product.kernel(false, ignored), name, ignored);
-      }
+    if (product.rest() && (wish == "alone" || (wish.empty() && (!whole || product.reduces())))) {
+      std::string ignored;
+      alone = accept(product.kernel(false, ignored), name, ignored);
     }
     if (whole) add("product", whole, "", false);
-    const bool forced = whole && may_be_ours && !options_.product.empty();
-    if (alone && !forced) add("product, then the rest", alone, "_alone", true);
-    if (!forced)
+    if (alone) add("product, then the rest", alone, "_alone", true);
+    if (wish.empty() || (!whole && !alone))
       add(whole ? "library" : "library; no kernel of our own: " + refusal, std::nullopt, "",
           product.rest().has_value());
     step.work.Set(std::move(choice));
   }
+
+  static bool is_schedule(const std::string& wish) { return wish.starts_with("product "); }
 
   plan::fb::WorkUnion& work_at(const Place& place) {
     plan::fb::WorkUnion& work = steps_[place.step].work;
@@ -353,10 +353,11 @@ class Compiler {
   }
 
   EmitKernel emit_attentions(AttentionProgram program) {
-    return
-        [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
-            const std::string& name, const std::vector<std::string>& origins,
-            const std::vector<DType>&) { return emit_attention(*program, name, origins, exprs_, options_.early_launch); };
+    return [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
+               const std::string& name, const std::vector<std::string>& origins,
+               const std::vector<DType>&) {
+      return emit_attention(*program, name, origins, exprs_, options_.early_launch);
+    };
   }
 
   KernelRequest product_request(const ProductProgram& product, const std::string& name,
@@ -364,7 +365,7 @@ class Compiler {
     types.insert(types.begin() + product.product, product.type);
     KernelRequest request{&product.program, name, std::move(origins), std::move(types)};
     request.product = &product;
-    request.schedule = options_.product;
+    if (is_schedule(options_.product)) request.schedule = options_.product;
     request.early = options_.early_launch;
     return request;
   }

@@ -15,8 +15,9 @@ struct CompileOptions {
   bool cuda = false;
   std::vector<std::string> architectures;  // cuda: "sm_90", ... at least one
   bool tf32 = false;                       // float32 products may use tf32
-  /// How fused products are done, for measuring: empty: every way that may be best; "library"; or
-  /// the schedule of a product kernel ("product 64x32x64 warps=..."), in which all must then be done.
+  /// How fused products are done, for measuring: empty: every way that may be best; "library";
+  /// "alone": by a kernel of our own and another for what follows; or the schedule of one kernel for
+  /// all ("product 64x32x64 warps=...").
   std::string product;
   bool early_launch = false;               // generated kernels start before the one in front ends
   int threads = 0;                         // NVRTC compilations at once; 0: all cores

@@ -46,7 +46,7 @@ void BodyWriter::write() {
   const bool one_pass = layout_.pass_header.empty();
   if (!one_pass) {
     declare_all(layout_.behind_preload);
-    code_.line("#pragma unroll");
+    code_.line("#pragma unroll 1");  // the body is long: its code would not fit the caches
     code_.open(layout_.pass_header);
   }
   declare_all(layout_.pass_lines);

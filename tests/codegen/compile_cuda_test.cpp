@@ -129,6 +129,94 @@ TEST(CompileCuda, NeedsAnArchitecture) {
   }
 }
 
+// Two layers that differ in buffers alone: products with a norm behind them.
+constexpr const char* kProducts = R"(
+graph @main(%x: f16[rows, 64]) ranges {rows: 1..4096} {
+  %v = const f16[64, 64] random(1)
+  %w = const f16[64, 64] random(2)
+  %a = Fused(%x, %v) {family = "product"} body (%x, %w) {
+    %p = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+      %m = MatMul(%x, %w)
+      return m = %m
+    }
+    %n = Fused(%p, %x) {family = "reduction"} body (%p, %x) {
+      %s = Add(%p, %x)
+      %m = ReduceMean(%s) {axes = [1], keepdims = 1}
+      %d = Sub(%s, %m)
+      return d = %d
+    }
+    return n = %n
+  }
+  %b = Fused(%a, %w) {family = "product"} body (%x, %w) {
+    %p = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+      %m = MatMul(%x, %w)
+      return m = %m
+    }
+    %n = Fused(%p, %x) {family = "reduction"} body (%p, %x) {
+      %s = Add(%p, %x)
+      %m = ReduceMean(%s) {axes = [1], keepdims = 1}
+      %d = Sub(%s, %m)
+      return d = %d
+    }
+    return n = %n
+  }
+  return b = %b
+})";
+
+TEST(CompileCuda, ProductsHaveAlternativesAndShareKernels) {
+  const auto compiled = codegen::compile(ir::parse_graph(kProducts), options_for({"sm_90"}));
+  const auto plan = plan::parse_plan(plan::serialize_plan(compiled.parts));
+  ASSERT_EQ(plan->meta.steps.size(), 2u);
+  EXPECT_EQ(compiled.stats.kernels, 3u);  // the whole, the product alone, the norm alone
+  std::vector<std::string> functions[2];
+  for (std::size_t s = 0; s < 2; ++s) {
+    const plan::fb::StepT& step = *plan->meta.steps[s];
+    const plan::fb::ChoiceStepT* choice = step.work.AsChoiceStep();
+    ASSERT_NE(choice, nullptr);
+    std::vector<std::string> names;
+    for (const auto& alternative : choice->alternatives) names.push_back(alternative->name);
+    EXPECT_THAT(names, testing::ElementsAre("product", "product, then the rest", "library"));
+    EXPECT_EQ(choice->alternatives[0]->parts.size(), 1u);
+    EXPECT_EQ(choice->alternatives[1]->parts.size(), 2u);
+    EXPECT_EQ(choice->alternatives[2]->parts.size(), 2u);
+    EXPECT_FALSE(choice->alternatives[0]->conditions.empty());
+    EXPECT_NE(choice->alternatives[2]->parts[0]->work.AsMatmulStep(), nullptr);
+    // Scratch between the parts is the step's own.
+    ASSERT_EQ(step.writes.size(), 2u);
+    const plan::fb::BufferT& scratch = *plan->meta.buffers[step.writes[1]];
+    EXPECT_EQ(scratch.kind, plan::fb::BufferKind::Arena);
+    EXPECT_EQ(scratch.first_step, s);
+    EXPECT_EQ(scratch.last_step, s);
+    for (const auto& alternative : choice->alternatives)
+      for (const auto& part : alternative->parts)
+        if (const auto* kernel = part->work.AsKernelStep())
+          for (const auto& variant : kernel->variants) functions[s].push_back(variant->function);
+  }
+  EXPECT_EQ(functions[0], functions[1]);
+  // The operands, the residual and the result pass through memory; the sum between them does not.
+  const auto values = plan::evaluate_expressions(plan->meta, std::vector<std::int64_t>{100});
+  const plan::fb::StepT& step = *plan->meta.steps[0];
+  EXPECT_EQ(values[step.bytes_read], 100 * 64 * 2 * 2 + 64 * 64 * 2);
+  EXPECT_EQ(values[step.bytes_written], 100 * 64 * 2);
+}
+
+TEST(CompileCuda, OneWayToDoProductsCanBeAskedFor) {
+  const ir::Graph graph = ir::parse_graph(kProducts);
+  const auto names = [&](const std::string& way) {
+    codegen::CompileOptions options = options_for({"sm_90"});
+    options.product = way;
+    const auto compiled = codegen::compile(graph, options);
+    std::vector<std::string> all;
+    for (const auto& alternative : compiled.parts.meta.steps[0]->work.AsChoiceStep()->alternatives)
+      all.push_back(alternative->name);
+    return all;
+  };
+  EXPECT_THAT(names("library"), testing::ElementsAre(HasSubstr("asked for 'library'")));
+  EXPECT_THAT(names("alone"), testing::ElementsAre("product, then the rest"));
+  EXPECT_THAT(names("product 16x16x64 warps=1x1x2 stages=2 splits=1 across=4"),
+              testing::ElementsAre("product"));
+}
+
 }  // namespace
 }  // namespace sinter::test
 

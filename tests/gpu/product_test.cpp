@@ -93,5 +93,57 @@ INSTANTIATE_TEST_SUITE_P(Product, Norms,
                                            "16x24x128 warps=1x1x4 stages=3 splits=1 across=16",
                                            "16x48x128 warps=1x1x4 stages=3 splits=2 across=8"));
 
+// Every way to do one step, and the one that a session finds to be the fastest.
+TEST(Ways, AgreeWithTheReference) {
+  const ir::Graph graph = norm_graph("f16", 64);
+  const auto inputs = random_inputs(graph, {});
+  for (const char* way : {"library", "alone", ""}) {
+    SCOPED_TRACE(way);
+    Session session(compile_with(graph, way));
+    const auto outputs = run(session, graph, inputs);
+    if (*way != 0) {
+      EXPECT_EQ(session.launches(), 2u);
+    }
+    expect_reference(graph, inputs, outputs, tolerance_of(DType::kFloat16));
+    expect_same_bits(run(session, graph, inputs), outputs);
+  }
+}
+
+// Kernels that start before the one in front has ended see all that it wrote.
+TEST(EarlyLaunch, ChainsOfProductsAgreeWithTheReference) {
+  std::string text = "graph @main(%x: f16[64, 384], %g: f16[384]) {\n";
+  std::string last = "x";
+  for (int i = 0; i < 12; ++i) {
+    text += fmt::format(
+        "  %w{0} = const f16[384, 384] random({0})\n  %p{0} = MatMul(%{1}, %w{0})\n"
+        "  %n{0} = LayerNorm(%p{0}, %g, %g) {{axis = 1, epsilon = 1e-5}}\n",
+        i, last);
+    last = fmt::format("n{}", i);
+  }
+  const ir::Graph graph = ir::parse_graph(text + "  return y = %" + last + "\n}");
+  const auto inputs = random_inputs(graph, {});
+  fusion::Context context;
+  context.target = fusion::cuda_traits();
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = {architecture()};
+  const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
+  for (const char* way : {"", "alone", "library"}) {
+    SCOPED_TRACE(way);
+    options.product = way;
+    std::vector<std::vector<ir::Tensor>> outputs;
+    for (const bool early : {false, true}) {
+      options.early_launch = early;
+      Session session(
+          Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts)));
+      for (int repeat = 0; repeat < 20; ++repeat) outputs.push_back(run(session, graph, inputs));
+    }
+    // A chain of a dozen norms doubles what rounding did before it a few times.
+    expect_reference(graph, inputs, outputs[0], 4 * tolerance_of(DType::kFloat16));
+    if (*way == 0) continue;  // the two plans may choose differently
+    for (const auto& output : outputs) expect_same_bits(output, outputs[0]);
+  }
+}
+
 }  // namespace
 }  // namespace sinter::gpu_test
