@@ -14,7 +14,7 @@ std::string lower_case(std::string_view text) {
 }
 
 bool names_kernel(const ir::Node& node) {
-  return node.op->kind != ir::OpKind::kView && node.op->name != "Cast";
+  return node.op->kind != ir::OpKind::kView && !node.op->generate() && node.op->name != "Cast";
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ std::string name_stem(const ir::Node& node) {
   };
   const auto add_all = [&](const ir::Graph& body, const auto& self) -> void {
     const auto& nodes = body.nodes();
-    // Views and casts name a kernel only where there is nothing else.
+    // Views, casts and generated numbers name a kernel only where there is nothing else.
     const bool any = std::any_of(nodes.begin(), nodes.end(), names_kernel);
     for (const ir::Node& part : nodes) {
       if (part.body)

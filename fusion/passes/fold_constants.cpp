@@ -16,9 +16,18 @@ std::int64_t byte_count(const ir::TensorType& type) {
   return ir::element_count(type.shape).value() * static_cast<std::int64_t>(size_of(type.dtype));
 }
 
+bool is_concrete(const ir::Attrs& attrs) {
+  for (const auto& [name, attr] : attrs.values())
+    if (const auto* dims = std::get_if<std::vector<ir::Dim>>(&attr))
+      for (const ir::Dim& dim : *dims)
+        if (!dim.is_constant()) return false;
+  return true;
+}
+
+/// Made of its index alone, of known sizes.
 bool is_generated(const GraphBuilder& builder, ValueId value) {
   const Node* node = builder.producer(value);
-  return node != nullptr && node->op->generate() != nullptr;
+  return node != nullptr && node->op->generate() != nullptr && is_concrete(node->attrs);
 }
 
 /// Index arithmetic on what follows from an index: kernels do it, and see through it. Stored
@@ -40,17 +49,10 @@ bool is_known(const GraphBuilder& builder, const ir::Graph& old, const Node& nod
   if (node.op->kind == ir::OpKind::kFused || inputs.empty()) return false;
   for (ValueId input : inputs)
     if (builder.constant_of(input) == nullptr && !is_generated(builder, input)) return false;
-  for (ValueId input : inputs)
-    for (const ir::Dim& dim : builder.type(input).shape)
-      if (!dim.is_constant()) return false;
   for (ValueId output : node.outputs)
     for (const ir::Dim& dim : old.type(output).shape)
       if (!dim.is_constant()) return false;
-  for (const auto& [name, attr] : node.attrs.values())
-    if (const auto* dims = std::get_if<std::vector<ir::Dim>>(&attr))
-      for (const ir::Dim& dim : *dims)
-        if (!dim.is_constant()) return false;
-  return true;
+  return is_concrete(node.attrs);
 }
 
 /// A folded result is stored in the plan: it must not be larger than what it is made from, unless
@@ -75,6 +77,24 @@ bool is_view_for_product(const ir::Graph& old, const Node& node) {
   });
 }
 
+/// Constants without elements for the outputs of `node`, if none of them has any.
+std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const ir::Graph& old,
+                                                  const Node& node) {
+  std::vector<Tensor> tensors;
+  for (ValueId output : node.outputs) {
+    std::vector<std::int64_t> shape;
+    for (const ir::Dim& dim : old.type(output).shape) {
+      if (!dim.is_constant()) return std::nullopt;
+      shape.push_back(dim.value());
+    }
+    if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return std::nullopt;
+    tensors.push_back(Tensor::from_ints(old.type(output).dtype, std::move(shape), {}));
+  }
+  std::vector<ValueId> results;
+  for (Tensor& tensor : tensors) results.push_back(builder.constant(std::move(tensor)));
+  return results;
+}
+
 }  // namespace
 
 ir::Graph fold_constants(const ir::Graph& graph, Context&) {
@@ -82,6 +102,7 @@ ir::Graph fold_constants(const ir::Graph& graph, Context&) {
       graph,
       [](GraphBuilder& builder, const ir::Graph& old, const Node& node,
          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+        if (auto empty = empty_outputs(builder, old, node)) return empty;
         if (!is_known(builder, old, node, inputs) || !keeps_size(builder, old, node, inputs) ||
             is_view_for_product(old, node) || is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;

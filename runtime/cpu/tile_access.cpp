@@ -133,12 +133,22 @@ bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const 
                      [&](const BoundGather& g) { return gathered.views[g.value].per_column; });
 }
 
+/// True where columns go in runs that are too short to be worth a call each.
+bool TileAccess::has_short_runs() const {
+  constexpr std::int64_t kShortRun = 16;
+  return !x_.linear && x_.extents.back() < kShortRun;
+}
+
 View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
                       GatherValues gathered, void* target) const {
   auto* to = static_cast<std::byte*>(target);
   const std::int64_t cols = domain.columns ? tile.cols : 1;
   const View dense{target, domain.rows ? cols : 0, domain.columns};
   const bool by_element = gathers_by_element(domain, gathered);
+  if (access_.is_plain() && !by_element && domain.columns && has_short_runs()) {
+    load_gathered(buffer, tile, gathered, domain, to);
+    return dense;
+  }
   if (access_.is_plain() && !by_element) return load_plain(buffer, tile, domain, gathered, to);
   if (linear_guards_ && !by_element) {
     load_guarded(buffer, tile, domain, gathered, to);
@@ -326,7 +336,7 @@ void TileAccess::for_each_element(const Tile& tile, Domain domain, GatherValues 
 }
 
 void TileAccess::find_places(const Tile& tile, GatherValues gathered,
-                              std::span<std::int64_t> places) const {
+                             std::span<std::int64_t> places) const {
   for_each_element(tile, {true, true}, gathered,
                    [&](std::int64_t row, std::int64_t column, std::int64_t address, bool) {
                      places[static_cast<std::size_t>(row * tile.cols + column)] = address;

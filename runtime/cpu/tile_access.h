@@ -90,9 +90,13 @@ class TileAccess {
   void for_each_element(const Tile& tile, Domain domain, GatherValues gathered,
                         Visit&& visit) const;
   bool gathers_by_element(Domain domain, GatherValues gathered) const;
-  /// Adds to `offsets` what the gathers contribute in `row`, from `column` on.
+  /// Adds to `offsets` what the gathers contribute in `row` from `column` on: those that have a
+  /// value for each column, or (then there is one offset) the others.
   void add_gathered(GatherValues gathered, std::int64_t row, std::span<std::int64_t> offsets,
-                    std::int64_t column) const;
+                    std::int64_t column, bool per_column) const;
+  /// What columns x, x + 1, .. add to the address.
+  void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
+  bool has_short_runs() const;
   std::int64_t row_offset(const Tile& tile, Domain domain, std::int64_t row) const;
   /// The addresses of all elements of `tile`, one after the other, checked.
   void find_places(const Tile& tile, GatherValues gathered, std::span<std::int64_t> places) const;

@@ -1,5 +1,6 @@
 // Accesses whose place is decided by values: reading by element, and scattering.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <type_traits>
 
@@ -14,7 +15,9 @@ namespace sinter::runtime::cpu {
 namespace {
 
 /// Elements that are loaded at a time, their offsets on the stack.
-constexpr std::int64_t kPiece = 256;
+constexpr std::int64_t kPiece = 1024;
+/// As many loops as the verifier allows.
+constexpr std::size_t kMaxAxes = 32;
 
 /// The part of an offset that a joint index over several loops makes.
 std::int64_t strided_offset(const std::vector<std::int64_t>& extents,
@@ -110,9 +113,11 @@ std::int64_t TileAccess::gathered_offset(GatherValues gathered, std::int64_t row
 }
 
 void TileAccess::add_gathered(GatherValues gathered, std::int64_t row,
-                              std::span<std::int64_t> offsets, std::int64_t column) const {
+                              std::span<std::int64_t> offsets, std::int64_t column,
+                              bool per_column) const {
   for (const BoundGather& gather : access_.gathers) {
     const View& view = gathered.views[gather.value];
+    if (view.per_column != per_column) continue;
     const DType type = gathered.types[gather.value];
     const std::int64_t start = row * view.row_stride + (view.per_column ? column : 0);
     const std::int64_t step = view.per_column ? 1 : 0;
@@ -138,22 +143,52 @@ std::int64_t TileAccess::row_offset(const Tile& tile, Domain domain, std::int64_
          (domain.rows ? strided_offset(y_.extents, y_.steps, tile.y0 + row) : 0);
 }
 
+void TileAccess::column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const {
+  if (x_.linear) {
+    for (std::size_t i = 0; i < offsets.size(); ++i)
+      offsets[i] = (x + static_cast<std::int64_t>(i)) * x_.step;
+    return;
+  }
+  std::array<std::int64_t, kMaxAxes> index{};
+  std::int64_t offset = 0;
+  for (std::size_t d = x_.extents.size(); d-- > 0;) {
+    index[d] = x % x_.extents[d];
+    x /= x_.extents[d];
+    offset += index[d] * x_.steps[d];
+  }
+  for (std::int64_t& result : offsets) {
+    result = offset;
+    for (std::size_t d = x_.extents.size(); d-- > 0;) {
+      offset += x_.steps[d];
+      if (++index[d] < x_.extents[d]) break;
+      offset -= index[d] * x_.steps[d];
+      index[d] = 0;
+    }
+  }
+}
+
 void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,
                                Domain domain, std::byte* target) const {
   const std::int64_t rows = domain.rows ? tile.rows : 1;
   const std::int64_t cols = domain.columns ? tile.cols : 1;
+  // Often all rows take the same columns.
+  const bool alike =
+      std::all_of(access_.gathers.begin(), access_.gathers.end(), [&](const BoundGather& gather) {
+        const View& view = gathered.views[gather.value];
+        return !view.per_column || view.row_stride == 0;
+      });
   std::int64_t room[kPiece];
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::int64_t start = row_offset(tile, domain, r);
-    for (std::int64_t c = 0; c < cols; c += kPiece) {
-      const std::span offsets(room, static_cast<std::size_t>(std::min(kPiece, cols - c)));
-      for (std::size_t i = 0; i < offsets.size(); ++i) {
-        const std::int64_t x = tile.x0 + c + static_cast<std::int64_t>(i);
-        offsets[i] = start + (x_.linear ? x * x_.step : strided_offset(x_.extents, x_.steps, x));
+  for (std::int64_t c = 0; c < cols; c += kPiece) {
+    const std::span offsets(room, static_cast<std::size_t>(std::min(kPiece, cols - c)));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      if (!alike || r == 0) {
+        column_offsets(tile.x0 + c, offsets);
+        add_gathered(gathered, r, offsets, c, /*per_column=*/true);
       }
-      add_gathered(gathered, r, offsets, c);
-      load_elements(access_.storage, buffer, offsets,
-                    target + static_cast<std::size_t>(r * cols + c) * compute_size_);
+      std::int64_t start = row_offset(tile, domain, r);
+      add_gathered(gathered, r, {&start, 1}, c, /*per_column=*/false);
+      load_elements(access_.storage, buffer + start * static_cast<std::int64_t>(storage_size_),
+                    offsets, target + static_cast<std::size_t>(r * cols + c) * compute_size_);
     }
   }
 }
@@ -165,12 +200,12 @@ void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathe
   std::vector<std::int64_t> places(static_cast<std::size_t>(tile.rows * tile.cols));
   if (access_.is_plain()) {
     for (std::int64_t r = 0; r < tile.rows; ++r) {
-      const std::int64_t start = row_offset(tile, {true, true}, r);
       const std::span row(places.data() + r * tile.cols, static_cast<std::size_t>(tile.cols));
-      for (std::size_t c = 0; c < row.size(); ++c)
-        row[c] =
-            start + strided_offset(x_.extents, x_.steps, tile.x0 + static_cast<std::int64_t>(c));
-      add_gathered(gathered, r, row, 0);
+      std::int64_t start = row_offset(tile, {true, true}, r);
+      add_gathered(gathered, r, {&start, 1}, 0, /*per_column=*/false);
+      column_offsets(tile.x0, row);
+      for (std::int64_t& place : row) place += start;
+      add_gathered(gathered, r, row, 0, /*per_column=*/true);
     }
   } else {
     find_places(tile, gathered, places);

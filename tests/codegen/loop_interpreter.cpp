@@ -1,5 +1,6 @@
 #include "loop_interpreter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -17,8 +18,7 @@ namespace {
 
 using ir::Scalar;
 
-constexpr ScalarOp kCombineOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax,
-                                    ScalarOp::kMin};
+constexpr ScalarOp kCombineOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax, ScalarOp::kMin};
 
 std::byte* element(Memory& memory, std::uint32_t buffer, DType type, std::int64_t index) {
   auto& bytes = memory.at(buffer);
@@ -99,6 +99,14 @@ class Interpreter {
     return result;
   }
 
+  bool gathers_inside(const plan::fb::AccessT& access) const {
+    return std::all_of(access.gathers.begin(), access.gathers.end(), [&](const auto& gather) {
+      const std::int64_t value = values_[gather.value()][at_].i;
+      const std::int64_t extent = expressions_[gather.extent()];
+      return value >= -extent && value < extent;
+    });
+  }
+
   void step(std::size_t i) {
     const auto& instr = *program_.instrs[i];
     const auto type = static_cast<DType>(instr.dtype);
@@ -155,6 +163,7 @@ class Interpreter {
       case InstrKind::Scatter: {
         const auto& access = *program_.accesses[instr.access];
         const std::uint32_t buffer = program_.buffers[access.buffer];
+        if (!gathers_inside(access)) break;  // as on the GPU
         std::byte* p = element(memory_, buffer, types_[buffer], address(access));
         Scalar result = values_[instr.args[0]][at_];
         if (instr.op != plan::kScatterReplaces) {

@@ -1,5 +1,6 @@
 #include "region_check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -58,6 +59,11 @@ std::string compare(const ir::Tensor& expected, std::span<const std::byte> bytes
   return {};
 }
 
+bool scatters(const ir::Graph& body) {
+  return std::any_of(body.nodes().begin(), body.nodes().end(),
+                     [](const ir::Node& node) { return node.op->scatter() != nullptr; });
+}
+
 using Step = std::function<void(const Buffers&, codegen::ExprTable&, std::function<void()>&,
                                 std::vector<std::int64_t>&, Memory&)>;
 
@@ -75,6 +81,11 @@ std::string check(const ir::Graph& body, const ir::Bindings& symbols, std::uint6
   // What is not written shows.
   for (const ir::Tensor& output : expected)
     memory.emplace_back(output.bytes().size(), std::byte{0xa5});
+
+  if (scatters(body)) {  // into a copy of its data
+    const codegen::ScatteredValues values = codegen::scattered_values(body);
+    memory[buffers.outputs[values.result]] = memory[buffers.inputs[values.data]];
+  }
 
   codegen::ExprTable exprs(body.ranges());
   std::function<void()> run;

@@ -161,6 +161,49 @@ TEST_P(Goldens, MatchTheIndexMapsOfViews) {
         golden.expected, golden.label);
 }
 
+/// Row-major index of element `i`.
+std::vector<Dim> index_of(std::int64_t i, const std::vector<std::int64_t>& shape) {
+  std::vector<Dim> index(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; i /= shape[d]) index[d] = i % shape[d];
+  return index;
+}
+
+std::int64_t offset_of(std::span<const Dim> index, const std::vector<std::int64_t>& shape) {
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) offset = offset * shape[d] + index[d].value();
+  return offset;
+}
+
+TEST_P(Goldens, MatchTheMapsOfIndexedOperators) {
+  const OpDef& op = get_op(GetParam());
+  if (op.kind != OpKind::kIndexed || op.scatter()) return;
+  for (const Case& golden : cases()) {
+    std::vector<TensorType> types;
+    for (const Tensor& input : golden.inputs) types.push_back(input.type());
+    for (std::int64_t i = 0; i < golden.expected.element_count(); ++i) {
+      const std::vector<Dim> index = index_of(i, golden.expected.shape());
+      if (op.generate()) {
+        const std::int64_t value = op.generate()->value(golden.attrs, index).value();
+        ASSERT_EQ(static_cast<double>(value), golden.expected.at(i)) << golden.label;
+        continue;
+      }
+      std::vector<Dim> place;
+      for (const DataIndex& at : op.take()->map(golden.attrs, types, index)) {
+        if (at.input < 0) {
+          place.push_back(at.at[0]);
+          continue;
+        }
+        const Tensor& holder = golden.inputs[static_cast<std::size_t>(at.input)];
+        const std::int64_t held = holder.at_int(offset_of(at.at, holder.shape()));
+        place.push_back(held < 0 ? held + golden.inputs[0].shape()[place.size()] : held);
+      }
+      ASSERT_EQ(golden.inputs[0].at(offset_of(place, golden.inputs[0].shape())),
+                golden.expected.at(i))
+          << golden.label << ", element " << i;
+    }
+  }
+}
+
 TEST_P(Goldens, MatchTheDecompositionsOfComposites) {
   const OpDef& op = get_op(GetParam());
   if (!std::holds_alternative<CompositeDef>(op.detail)) return;

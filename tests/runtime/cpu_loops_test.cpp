@@ -251,6 +251,75 @@ TEST(CpuLoops, GathersAlongTheRow) {
   LoopCase(std::move(b)).check();
 }
 
+/// Rows of 9 elements that go to places of 5, so that some meet.
+TEST(CpuLoops, ScattersInOrder) {
+  constexpr std::uint8_t kReplaces = 255;
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kInt64, DType::kUInt8})
+    for (const std::uint8_t op :
+         {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{2}, std::uint8_t{3}, kReplaces}) {
+      SCOPED_TRACE(std::string(to_string(type)) + " " + std::to_string(op));
+      const DType compute = compute_type(type);
+      PlanBuilder b;
+      const Id m = b.constant(300), n = b.constant(9), places = b.constant(5), one = b.constant(1);
+      const Id zero = b.constant(0);
+      const Id ids = b.input("ids", DType::kInt32, {n});
+      const Id x = b.input("x", type, {m, n});
+      const Id y = b.output("y", type, {m, places});
+      LoopBuilder l({m, n}, 1);
+      const Id id = l.load(l.access(ids, zero, {zero, one}), DType::kInt32);
+      const Id value = l.load(l.access(x, zero, {n, one}), compute);
+      const Id access = l.access(y, zero, {places, zero});
+      l.access_at(access).gathers.emplace_back(id, places, one);
+      l.scatter(access, value, op, compute);
+      b.loop("scatter", std::move(l));
+      LoopCase test(std::move(b));
+      for (std::int64_t i = 0; i < 9; ++i)
+        set_element(DType::kInt32, test.buffers()[ids], i, static_cast<double>((i * i) % 10 - 5));
+      for (std::int64_t i = 0; i < 1500; ++i)
+        set_element(type, test.buffers()[y], i, static_cast<double>(i % 7));
+      test.check(1e-5);
+      set_element(DType::kInt32, test.buffers()[ids], 4, 5);
+      EXPECT_THROW(test.run(1), Error);
+    }
+}
+
+/// All of many elements go to one place: the sum of all, in one thread.
+TEST(CpuLoops, ScattersToOnePlace) {
+  PlanBuilder b;
+  const Id n = b.constant(5000), one = b.constant(1), zero = b.constant(0);
+  const Id x = b.input("x", DType::kFloat32, {n});
+  const Id y = b.output("y", DType::kFloat32, {one});
+  LoopBuilder l({n}, 1);
+  l.scatter(l.access(y, zero, {zero}), l.load(l.access(x, zero, {one})), 0);
+  b.loop("total", std::move(l));
+  LoopCase(std::move(b)).check(1e-4);
+}
+
+/// Taking at places that differ by element and by row, and where columns run in pairs.
+TEST(CpuLoops, GathersByElement) {
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kBool}) {
+    PlanBuilder b;
+    const Id m = b.constant(40), n = b.constant(2500), wide = b.constant(30), one = b.constant(1);
+    const Id zero = b.constant(0), two = b.constant(2), half = b.constant(1250);
+    const Id ids = b.input("ids", DType::kInt64, {m, n});
+    const Id x = b.input("x", type, {m, wide});
+    const Id pairs = b.input("pairs", type, {m, half});
+    const Id y = b.output("y", compute_type(type), {m, n});
+    const Id z = b.output("z", compute_type(type), {m, n});
+    LoopBuilder l({m, half, two}, 0);
+    const Id id = l.load(l.access(ids, zero, {n, two, one}), DType::kInt64);
+    const Id taken = l.access(x, zero, {wide, zero, zero});
+    l.access_at(taken).gathers.emplace_back(id, wide, one);
+    l.store(l.access(y, zero, {n, two, one}), l.load(taken, compute_type(type)),
+            compute_type(type));
+    l.store(l.access(z, zero, {n, two, one}),
+            l.load(l.access(pairs, zero, {half, one, zero}), compute_type(type)),
+            compute_type(type));
+    b.loop("take", std::move(l));
+    LoopCase(std::move(b)).check();
+  }
+}
+
 /// A pad of 2 before and 3 after, reversed, plus an index that is not affine.
 TEST(CpuLoops, GuardsFillOutside) {
   for (const bool reduce : {false, true}) {
@@ -348,10 +417,10 @@ TEST(CpuLoops, EveryOperatorOnFloat) {
 TEST(CpuLoops, EveryOperatorOnIntegers) {
   for (const DType type : {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt8,
                            DType::kUInt16, DType::kUInt32, DType::kUInt64})
-    for (const ScalarOp op : {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kDiv, ScalarOp::kMod,
-                              ScalarOp::kFmod, ScalarOp::kMin, ScalarOp::kMax, ScalarOp::kLess,
-                              ScalarOp::kEqual, ScalarOp::kGreaterEqual, ScalarOp::kBitAnd,
-                              ScalarOp::kBitOr, ScalarOp::kBitXor}) {
+    for (const ScalarOp op :
+         {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kDiv, ScalarOp::kMod, ScalarOp::kFmod,
+          ScalarOp::kMin, ScalarOp::kMax, ScalarOp::kLess, ScalarOp::kEqual,
+          ScalarOp::kGreaterEqual, ScalarOp::kBitAnd, ScalarOp::kBitOr, ScalarOp::kBitXor}) {
       SCOPED_TRACE(std::string(to_string(op)) + " " + std::string(to_string(type)));
       PlanBuilder b;
       const Id n = b.constant(100), one = b.constant(1), zero = b.constant(0),

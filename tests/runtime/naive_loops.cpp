@@ -163,6 +163,7 @@ class Interpreter {
 
   void store_all(const Index& index, bool rows) {
     for (const auto& instr : program_.instrs) {
+      if (instr->kind == fb::InstrKind::Scatter && !rows) scatter(*instr, index);
       if (instr->kind != fb::InstrKind::Store || is_row_store(*instr) != rows) continue;
       const Id buffer = buffer_of(*instr);
       const auto at = address(*program_.accesses[instr->access], index);
@@ -170,6 +171,16 @@ class Interpreter {
         set_element(static_cast<DType>(plan_.buffers[buffer]->dtype), buffers_[buffer], *at,
                     value(instr->args[0], index));
     }
+  }
+
+  void scatter(const fb::InstrT& instr, const Index& index) {
+    const Id buffer = buffer_of(instr);
+    const auto type = static_cast<DType>(plan_.buffers[buffer]->dtype);
+    const std::int64_t at = *address(*program_.accesses[instr.access], index);
+    const double old = element(type, buffers_[buffer], at), x = value(instr.args[0], index);
+    constexpr ScalarOp kOps[] = {ScalarOp::kAdd, ScalarOp::kMul, ScalarOp::kMax, ScalarOp::kMin};
+    set_element(type, buffers_[buffer], at,
+                instr.op == 255 ? x : apply(kOps[instr.op], type, old, x, 0));
   }
 
   Id buffer_of(const fb::InstrT& instr) const {

@@ -84,6 +84,16 @@ Id LoopBuilder::store(Id access, Id value, DType type) {
   return add(std::move(instr));
 }
 
+Id LoopBuilder::scatter(Id access, Id value, std::uint8_t op, DType type) {
+  fb::InstrT instr;
+  instr.kind = fb::InstrKind::Scatter;
+  instr.op = op;
+  instr.dtype = static_cast<std::uint8_t>(type);
+  instr.args = {value};
+  instr.access = access;
+  return add(std::move(instr));
+}
+
 PlanBuilder::PlanBuilder() {
   meta.compiler_version = "test";
   meta.target = "cpu";
@@ -192,7 +202,7 @@ void PlanBuilder::loop(const std::string& name, LoopBuilder builder) {
   for (const auto& instr : program.instrs) {
     if (instr->kind == fb::InstrKind::Load)
       reads.push_back(program.buffers[program.accesses[instr->access]->buffer]);
-    if (instr->kind == fb::InstrKind::Store)
+    if (instr->kind == fb::InstrKind::Store || instr->kind == fb::InstrKind::Scatter)
       writes.push_back(program.buffers[program.accesses[instr->access]->buffer]);
   }
   fb::LoopStepT loop;

@@ -33,6 +33,8 @@ class LoopBuilder {
   Id reduce(Combine combine, Id value, DType type = DType::kFloat32);
   Id index(Id dim, DType type = DType::kInt64);
   Id store(Id access, Id value, DType type = DType::kFloat32);
+  /// `op` as in the plan: a Combine, or 255.
+  Id scatter(Id access, Id value, std::uint8_t op, DType type = DType::kFloat32);
 
   fb::LoopProgramT program;
 

@@ -191,6 +191,20 @@ const Case kCases[] = {
     {"loop_index_node",
      [](auto& p) { loop_of(p).index_nodes[0] = fb::IndexNode(fb::ExprOp::Symbol, 2, 0); },
      "an index node's dimension is 2"},
+    {"loop_scatter_op",
+     [](auto& p) {
+       fb::InstrT& store = *loop_of(p).instrs.back();
+       store.kind = fb::InstrKind::Scatter;
+       store.op = 9;
+     },
+     "combines by 9"},
+    {"loop_scatter_and_reduce",
+     [](auto& p) {
+       fb::InstrT& store = *loop_of(p).instrs.back();
+       store.kind = fb::InstrKind::Scatter;
+       store.op = 255;
+     },
+     "both scatters and reduces"},
     {"loop_row_store", [](auto& p) { loop_of(p).accesses[4]->strides[1] = 3; },
      "stores a value per element at an address per row"},
 };
