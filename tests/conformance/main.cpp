@@ -97,9 +97,28 @@ void read_answer(const std::string& text, Result& result) {
   }
 }
 
+/// Finds the GPU, if one is asked for, in a process of its own: the driver does not survive a fork.
+tools::Target find_target(const std::string& text) {
+  std::string found, failure;
+  spread(
+      {1, 1, 60},
+      [&](std::size_t) {
+        try {
+          return tools::resolve_target(text).to_string();
+        } catch (const Error& error) {
+          return fmt::format("!{}", error.what());
+        }
+      },
+      [&](std::size_t, const std::string& answer) { found = answer; },
+      [&](std::size_t, const std::string& why) { failure = why; });
+  if (found.starts_with("!")) failure = found.substr(1);
+  if (!failure.empty()) throw Error(ErrorCode::kDevice, failure);
+  return tools::resolve_target(found);
+}
+
 int run(const Options& given) {
   Options options = given;
-  options.execute.target = tools::resolve_target(options.target);
+  options.execute.target = find_target(options.target);
   auto list = ExpectationList::load(options.list);
   std::vector<Case> cases;
   Report report;
@@ -146,7 +165,8 @@ int run(const Options& given) {
   if (whole) report.stale = list.unmatched(report.target, names);
   report.print(options.verbose);
   if (!options.json.empty())
-    report.save(options.json, options.commit, given.target, options.execute.fuse);
+    report.save(options.json, options.commit, options.execute.target.to_string(),
+                options.execute.fuse);
   return report.as_expected() ? 0 : 1;
 }
 
