@@ -151,10 +151,13 @@ class MatmulLowering {
     step.activation = epilogue.activation;
 
     const DType type = body_.type(a_source.value).dtype;
-    if (type != body_.type(b_source.value).dtype || !is_float(type) || !is_float(out_type.dtype))
+    const bool exact = is_integer(type) && out_type.dtype == type && epilogue.alpha == 1 &&
+                       epilogue.activation == Activation::None;
+    if (type != body_.type(b_source.value).dtype ||
+        !(exact || (is_float(type) && is_float(out_type.dtype))))
       refuse(fmt::format(
-          "a product of {} and {} into {}: both operands must have one type, and "
-          "all types must be floating-point",
+          "a product of {} and {} into {}: both operands must have one type, and all types must be "
+          "floating-point, or all one integer type with nothing but sums behind",
           to_string(type), to_string(body_.type(b_source.value).dtype), to_string(out_type.dtype)));
     if (tf32 && type == DType::kFloat32) step.math = plan::fb::MathMode::Tf32;
     return step;

@@ -16,12 +16,17 @@ using ir::Tensor;
 using ir::ValueId;
 using Result = std::optional<ValueId>;
 
-/// The node with other inputs, of the same result type; nothing if the shape would change.
-Result with_inputs(const Site& site, const std::vector<ValueId>& inputs) {
+/// Operator `op` on `inputs`, of the same result type; nothing if the shape would change.
+Result fitting(const Site& site, std::string_view op, const std::vector<ValueId>& inputs) {
   Shape shape;
   for (ValueId input : inputs) shape = ir::broadcast(shape, site.builder.type(input).shape);
   if (shape != site.type.shape) return std::nullopt;
-  return site.builder.add(site.node.op->name, inputs, site.node.attrs);
+  return site.builder.add(op, inputs, site.node.attrs);
+}
+
+/// Likewise the node itself with other inputs.
+Result with_inputs(const Site& site, const std::vector<ValueId>& inputs) {
+  return fitting(site, site.node.op->name, inputs);
 }
 
 std::vector<ValueId> replaced(const Site& site, std::size_t i, ValueId value) {
@@ -136,7 +141,7 @@ Result divide_by_power_of_two(const Site& site) {
     return std::nullopt;
   const Tensor factor = Tensor::scalar(site.type.dtype, 1 / *divisor);
   if (factor.at(0) != 1 / *divisor) return std::nullopt;
-  return with_inputs(site, {site.inputs[0], site.builder.constant(factor)});
+  return fitting(site, "Mul", {site.inputs[0], site.builder.constant(factor)});
 }
 
 /// Powers that have an operator of their own.

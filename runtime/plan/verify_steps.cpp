@@ -79,8 +79,8 @@ void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t 
                    const char* what) {
   const fb::BufferT& buffer = check.buffer(matrix.buffer, what);
   const DType dtype = check.dtype(matrix.dtype, what);
-  if (buffer.dtype != matrix.dtype || !is_float(dtype))
-    check.fail("{} is of type {} in a buffer of type {}; products are of one float type", what,
+  if (buffer.dtype != matrix.dtype || dtype == DType::kBool)
+    check.fail("{} is of type {} in a buffer of type {}; products are of one type of numbers", what,
                to_string(dtype), to_string(static_cast<DType>(buffer.dtype)));
   check.expression(matrix.offset, what);
   check.expression(matrix.row_stride, what);
