@@ -145,10 +145,10 @@ std::string BodyWriter::value_expression(std::size_t i) const {
 }
 
 void BodyWriter::define(std::size_t i, const std::string& type, const std::string& expression) {
-  code_.line(fmt::format("const {} v{} = {};", type, i, expression));
+  code_.define(fmt::format("const {} v{} = {};", type, i, expression));
   names_[i] = fmt::format("v{}", i);
   if (!divides_[i]) return;
-  code_.line(fmt::format("const float d{0} = reciprocal(v{0});", i));
+  code_.define(fmt::format("const float d{0} = reciprocal(v{0});", i));
   inverses_[i] = fmt::format("d{}", i);
 }
 

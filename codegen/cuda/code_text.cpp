@@ -47,12 +47,16 @@ void CodeText::declare(std::string_view text) {
   line(text);
 }
 
+void CodeText::define(std::string_view text) {
+  if (declaring_scope().definitions.emplace(text).second) line(text);
+}
+
 void CodeText::open(std::string_view header) {
   if (!header.empty()) {
     line(std::string(header) + " {");
     ++indent_;
   }
-  scopes_.push_back({!header.empty(), {}});
+  scopes_.push_back({!header.empty(), {}, {}});
 }
 
 void CodeText::close() {

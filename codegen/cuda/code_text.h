@@ -1,6 +1,7 @@
 // Source text under construction: lines with indentation by braces.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,9 @@ class CodeText {
   void line(std::string_view text);
   /// "const TYPE NAME = ...": left out of the text if nothing behind it in its scope uses NAME.
   void declare(std::string_view text);
+  /// A definition; nothing if the same one stands in this scope already, as where two passes over a
+  /// row need no loops.
+  void define(std::string_view text);
   /// "header {", indented from here on. An empty header opens nothing.
   void open(std::string_view header);
   /// Closes what the matching open() opened.
@@ -28,6 +32,7 @@ class CodeText {
   struct Scope {
     bool brace = true;
     std::vector<Declaration> declarations;
+    std::set<std::string, std::less<>> definitions;
   };
   Scope& declaring_scope();
   void drop_unused(const Scope& scope);

@@ -358,9 +358,12 @@ SINTER_DEVICE T shift_right(T a, T b) {
 template <class To, class From>
 SINTER_DEVICE To same_bits(From x) {
   static_assert(sizeof(To) == sizeof(From), "a bit cast between sizes");
-  To result;
-  __builtin_memcpy(&result, &x, sizeof(To));
-  return result;
+  union {
+    From from;
+    To to;
+  } bits;
+  bits.from = x;
+  return bits.to;
 }
 template <>
 SINTER_DEVICE bool same_bits<bool, u8>(u8 x) {
