@@ -58,7 +58,7 @@ TEST(Registry, CommutativeOperatorsCommute) {
   const Tensor b = Tensor::from_doubles(DType::kInt32, {2}, std::vector<double>{2, 5});
   for (const OpDef* op : all_ops()) {
     if (op->kind != OpKind::kPointwise || op->max_inputs != 2 ||
-        op->pointwise().rule == TypeRule::kLogical)
+        op->pointwise().rule == TypeRule::kLogical || op->name == "Quotient")  // of floats
       continue;
     const Tensor ab[] = {a, b}, ba[] = {b, a};
     const bool commutes = evaluate_op(*op, {}, ab) == evaluate_op(*op, {}, ba);

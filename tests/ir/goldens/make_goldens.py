@@ -270,6 +270,49 @@ def pointwise():
             case("Cast", [x], x, {"to": target}, dtype=target, note="large")
 
 
+def rare_pointwise():
+    """Inverse and hyperbolic functions, bits. Drawn last, so that the cases above keep their seeds."""
+    unit = np.array([-1, -0.999, -0.5, -1e-3, -0.0, 0, 1e-3, 0.5, 0.999, 1], np.float64)
+    wide_range = np.array([-80, -3, -1, -1e-3, -0.0, 0, 1e-3, 0.5, 2, 80], np.float64)
+    functions = {
+        "Asin": (np.arcsin, unit), "Acos": (np.arccos, unit), "Atan": (np.arctan, wide_range),
+        "Sinh": (np.sinh, wide_range), "Cosh": (np.cosh, wide_range),
+        "Asinh": (np.arcsinh, wide_range), "Acosh": (np.arccosh, np.abs(wide_range) + 1),
+        "Atanh": (np.arctanh, unit), "Expm1": (np.expm1, wide_range), "Log1p": (np.log1p, np.abs(wide_range)),
+    }
+    for name, (function, values) in functions.items():
+        known = name not in ("Expm1", "Log1p")
+        for dtype in ("f32", "f64", "f16", "bf16"):
+            x = values.astype(NAMES[dtype])
+            x = x[np.abs(x) < 11] if dtype == "f16" and name in ("Sinh", "Cosh", "Expm1") else x
+            with np.errstate(all="ignore"):
+                case(name, [x], function(wide(x)), onnx_nodes=one(name) if known and dtype == "f32" else None)
+        with np.errstate(all="ignore"):
+            x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30], np.float32)
+            case(name, [x], function(wide(x)), note="special")
+    a, b = normal((3, 4)), positive((4,))
+    case("Quotient", [a, b], wide(a) / wide(b), onnx_nodes=one("Div", 2))
+    for dtype in ("i8", "u8", "i32", "u32", "i64", "u64"):
+        a, b = integers((3, 4), dtype, -100, 100), integers((4,), dtype, -100, 100)
+        for name, function in (("BitwiseAnd", np.bitwise_and), ("BitwiseOr", np.bitwise_or),
+                               ("BitwiseXor", np.bitwise_xor)):
+            case(name, [a, b], function(a, b), onnx_nodes=one(name, 2))
+        case("BitwiseNot", [a], np.bitwise_not(a), onnx_nodes=one("BitwiseNot"))
+        by = integers((4,), dtype, 0, 8)
+        case("ShiftLeft", [a, by], np.left_shift(a, by))
+        filled = np.right_shift(a.view("u" + a.dtype.name), by.view("u" + a.dtype.name)) \
+            if dtype.startswith("i") else np.right_shift(a, by)
+        case("ShiftRight", [a, by], filled.view(a.dtype))
+    a = np.array([1, 255, 128], np.uint8)
+    case("ShiftLeft", [a, np.array([8, 9, 7], np.uint8)], np.array([0, 0, 0], np.uint8), note="wide")
+    case("ShiftRight", [a, np.array([8, 9, 7], np.uint8)], np.array([0, 0, 1], np.uint8), note="wide")
+    for source, target in (("f32", "i32"), ("i32", "f32"), ("f64", "u64"), ("i64", "f64"), ("i8", "u8"),
+                           ("u16", "i16"), ("u32", "f32"), ("bool", "u8")):
+        x = bools((2, 3)) if source == "bool" else \
+            normal((2, 3), source) if source in FLOATS else integers((2, 3), source, -99, 99)
+        case("BitCast", [x], x.view(NAMES[target]), {"to": target}, dtype=target)
+
+
 # ---- reductions
 
 def reductions():
@@ -597,7 +640,7 @@ def attention():
 
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
-                  attention, places):
+                  attention, places, rare_pointwise):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)
