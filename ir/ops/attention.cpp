@@ -51,25 +51,6 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const Tens
   return {{inputs[0].dtype, shape}};
 }
 
-/// 0, 1, .., as a column or a row of the scores: positions `first` to `first + count`.
-ValueId positions(GraphBuilder& b, const Dim& first, const Dim& count, const Dim& length,
-                  bool column) {
-  const auto most = upper_bound(length, b.ranges());
-  if (!most || *most > (std::int64_t{1} << 24))
-    throw Error(ErrorCode::kUnsupported,
-                fmt::format("causal attention over {} keys is computed from a table of positions "
-                            "here, which needs a known largest length: give the dimension a range",
-                            length.to_string()));
-  std::vector<std::int64_t> numbers(static_cast<std::size_t>(*most));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const ValueId table = b.constant(Tensor::from_ints(DType::kInt32, {*most}, numbers));
-  const ValueId part = b.add("Slice", {table},
-                             {{"starts", std::vector<Dim>{first}},
-                              {"steps", std::vector<std::int64_t>{1}},
-                              {"shape", Shape{count}}});
-  return b.add("Reshape", {part}, {{"shape", column ? Shape{count, 1} : Shape{1, count}}});
-}
-
 /// softmax(mask(scale * q k')) v in single operators.
 std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
                                          std::span<const ValueId> inputs) {
@@ -93,10 +74,13 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     }
   }
   if (const std::int64_t causal = node.attrs.get_int("causal"); causal != 0) {
-    const Dim first = causal == 1 ? Dim(0) : n - m;
-    const Dim length = max(causal == 1 ? m : n, n, b.ranges());
-    const ValueId rows = positions(b, first, m, length, true);
-    const ValueId columns = positions(b, Dim(0), n, length, false);
+    const auto positions = [&](Shape shape, std::int64_t axis) {
+      return b.add("Iota", {},
+                   {{"shape", std::move(shape)}, {"axis", axis}, {"dtype", Attr(DType::kInt64)}});
+    };
+    ValueId rows = positions({m, 1}, 0);
+    if (causal == 2) rows = b.add("Add", {rows, b.add("Size", {}, {{"value", Shape{n - m}}})});
+    const ValueId columns = positions({1, n}, 1);
     const ValueId seen = b.add("GreaterOrEqual", {rows, columns});
     scores = b.add("Where", {seen, scores, b.scalar(type, -kInfinity)});
   }
