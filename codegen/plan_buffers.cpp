@@ -18,12 +18,6 @@ PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs) : graph_(grap
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     const ValueId value = graph.inputs()[i];
     const ir::Value& info = graph.value(value);
-    for (const Dim& dim : info.type.shape)
-      if (!dim.is_constant() && !dim.as_symbol())
-        throw Error(ErrorCode::kUnsupported,
-                    fmt::format("input '{}' has shape {}: a dimension of an input must be a number "
-                                "or one symbol; give it with --shapes",
-                                info.name, ir::to_string(info.type.shape)));
     const std::uint32_t buffer = add(BufferKind::Input, info.type, static_cast<std::uint32_t>(i));
     by_value_.emplace(value, buffer);
     inputs_.push_back(binding(info.name, info.type, buffer));
@@ -64,10 +58,14 @@ void PlanBuffers::share_scattered() {
     if (!node.body || node.attrs.get_string("family") != "scatter") continue;
     const ScatteredValues scattered = scattered_values(*node.body);
     const ValueId data = root(node.inputs[scattered.data]);
-    // Others of the node's own reads must not see what it writes.
-    const auto reads = std::count_if(node.inputs.begin(), node.inputs.end(),
-                                     [&](ValueId input) { return root(input) == data; });
-    if (graph_.producer(data) && last[data] == n && reads == 1)
+    // What the node reads beside must not see what it writes.
+    const ValueId inner = node.body->inputs()[scattered.data];
+    const auto& users = node.body->users(inner);
+    const auto& reads = node.body->node(users[0]).inputs;
+    const bool once = users.size() == 1 && std::count(reads.begin(), reads.end(), inner) == 1 &&
+                      std::count_if(node.inputs.begin(), node.inputs.end(),
+                                    [&](ValueId input) { return root(input) == data; }) == 1;
+    if (graph_.producer(data) && last[data] == n && once)
       in_place.emplace(data, node.outputs[scattered.result]);
   }
   in_place_ = std::move(in_place);

@@ -90,6 +90,17 @@ class Importer {
     return result;
   }
 
+  /// The graph of the inputs alone.
+  ir::Graph run_inputs() {
+    Scope scope(state_, {model_, checked_opsets(*model_), "", nullptr});
+    scope.read_initializers(graph_);
+    read_graph_inputs(scope);
+    // A graph has outputs: here they are the inputs, or a number if there are none.
+    for (const auto& [value, name] : inputs_) builder_.output(name, value);
+    if (inputs_.empty()) builder_.output("none", builder_.scalar(DType::kInt64, 0));
+    return builder_.finish();
+  }
+
  private:
   void read_graph_inputs(Scope& scope) {
     GraphInputs inputs = read_inputs(graph_, scope.initializer_names(), options_, state_.warnings);
@@ -181,18 +192,39 @@ ImportedModel import_model(const std::string& path, const ImportOptions& options
                       [&] { return Importer(model, folder_of(path), options).run(file->bytes()); });
 }
 
+ir::Graph import_inputs(const std::string& path, const ImportOptions& options) {
+  const auto file = MappedFile::open(path);
+  const auto model = parse_model(file->bytes(), path);
+  return with_context(fmt::format("model '{}'", path),
+                      [&] { return Importer(model, folder_of(path), options).run_inputs(); });
+}
+
 ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,
                                  const ImportOptions& options) {
   return Importer(parse_model(bytes, "model"), folder, options).run(bytes);
 }
 
 std::vector<SupportedOp> supported_ops() {
+  std::map<std::pair<std::string_view, std::string_view>, std::string_view> families;
+  for (const OpFamily& family : op_families())
+    for (const OpRow& row : family.rows())
+      families.emplace(std::pair(row.domain, row.name), family.title);
   std::vector<SupportedOp> ops;
-  for (const OpRow& row : all_op_rows())
-    ops.push_back({row.domain.empty() ? "ai.onnx" : std::string(row.domain), std::string(row.name),
-                   row.since_version});
+  for (const OpRow& row : all_op_rows()) {
+    SupportedOp op{row.domain.empty() ? "ai.onnx" : std::string(row.domain),
+                   std::string(row.name),
+                   row.since_version,
+                   std::string(families.at({row.domain, row.name})),
+                   std::string(to_string(row.types)),
+                   {}};
+    for (int i = 0; i < kDTypeCount; ++i)
+      if (has_type(row.types, static_cast<DType>(i))) op.dtypes.push_back(static_cast<DType>(i));
+    ops.push_back(std::move(op));
+  }
   return ops;
 }
+
+std::pair<std::int64_t, std::int64_t> supported_opsets() { return {kMinOpset, kMaxOpset}; }
 
 ir::Tensor read_tensor_proto(const std::string& path) {
   const auto file = MappedFile::open(path);

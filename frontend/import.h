@@ -18,6 +18,10 @@ struct ImportOptions {
   /// Ranges of symbolic dimensions by symbol name, where the user gave them; the others get
   /// 1..65536. A range of one number makes the dimension a constant.
   std::map<std::string, ir::Range> ranges;
+  /// What symbolic dimensions are multiples of, by symbol name. Such a symbol then counts these
+  /// multiples: with 32, a dimension 'h' in 32..960 becomes 32*h with h in 1..30. For models whose
+  /// shapes only fit together if a dimension divides by the strides that it goes through.
+  std::map<std::string, std::int64_t> multiples;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
   /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For
@@ -54,12 +58,21 @@ ImportedModel import_model(const std::string& path, const ImportOptions& options
 ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,
                                  const ImportOptions& options = {});
 
+/// A graph of the model's inputs alone, with the ranges of their symbols: what there is to give
+/// shapes for, also of a model that can only be imported once they are given. Throws as import_model.
+ir::Graph import_inputs(const std::string& path, const ImportOptions& options = {});
+
 /// One operator that the importer knows.
 struct SupportedOp {
   std::string domain, name;
-  int since_version = 1;
+  int since_version = 1;       // of this meaning
+  std::string family;          // what the operator is about: "reductions"
+  std::string types;           // "floats": of what it computes on
+  std::vector<DType> dtypes;   // these types, one by one
 };
 std::vector<SupportedOp> supported_ops();
+/// The first and the last version of ai.onnx that models may use.
+std::pair<std::int64_t, std::int64_t> supported_opsets();
 
 /// Reads one serialised TensorProto (ONNX test data, .pb). Throws Error(kInvalidModel).
 ir::Tensor read_tensor_proto(const std::string& path);

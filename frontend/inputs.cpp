@@ -178,6 +178,16 @@ class InputReader {
     }
   }
 
+  /// Of numbers in `range`, the multiples of `step`, counted.
+  static ir::Range in_steps(const std::string& symbol, const ir::Range& range, std::int64_t step) {
+    if (step < 1) usage(fmt::format("dimension '{}' cannot be a multiple of {}", symbol, step));
+    const ir::Range steps{(range.min + step - 1) / step, range.max / step, nullptr};
+    if (steps.min > steps.max)
+      usage(fmt::format("the range {}..{} given for dimension '{}' holds no multiple of {}",
+                        range.min, range.max, symbol, step));
+    return steps;
+  }
+
   void assign_ranges() {
     std::set<std::string> symbols;
     for (const GraphInput& input : result_.inputs)
@@ -193,11 +203,22 @@ class InputReader {
       if (range.min < 0 || range.min > range.max)
         usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",
                           range.min, range.max, symbol));
-      if (range.min == range.max)
-        fixed.emplace(symbol, range.min);
-      else
+      if (const auto step = options_.multiples.find(symbol); step != options_.multiples.end()) {
+        range = in_steps(symbol, range, step->second);
+        fixed.emplace(symbol, Dim::symbol(symbol) * Dim(step->second));
         result_.ranges.emplace(symbol, range);
+      } else if (range.min == range.max) {
+        fixed.emplace(symbol, range.min);
+      } else {
+        result_.ranges.emplace(symbol, range);
+      }
     }
+    for (const auto& [symbol, step] : options_.multiples)
+      if (symbols.count(symbol) == 0)
+        usage(
+            fmt::format("dimension '{}' is said to be a multiple of {}, but the model does not "
+                        "have it",
+                        symbol, step));
     for (const auto& [symbol, range] : options_.ranges) {
       if (symbols.count(symbol) != 0) continue;
       if (replacements_.count(symbol) != 0) {

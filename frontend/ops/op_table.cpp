@@ -5,15 +5,71 @@
 
 namespace sinter::frontend {
 
+namespace {
+
+constexpr OpFamily kFamilies[] = {
+    {"element by element", pointwise_ops, Types::kNumbers},
+    {"activations", activation_ops, Types::kFloats},
+    {"reductions", reduce_ops, Types::kNumbers},
+    {"shapes", shape_ops, Types::kAny},
+    {"parts", slice_ops, Types::kAny},
+    {"places", index_ops, Types::kAny},
+    {"order", ranking_ops, Types::kNumbers},
+    {"between elements", resize_ops, Types::kNumbers},
+    {"samples", sampling_ops, Types::kFloats},
+    {"made from sizes", generator_ops, Types::kAny},
+    {"normalisation", normalization_ops, Types::kFloats},
+    {"products", matmul_ops, Types::kNumbers},
+    {"Einsum", einsum_ops, Types::kNumbers},
+    {"quantised", quantize_ops, Types::kFloats},
+    {"signals", signal_ops, Types::kFloats},
+    {"convolutions", convolution_ops, Types::kFloats},
+    {"deformed convolutions", deform_conv_ops, Types::kFloats},
+    {"pooling", pooling_ops, Types::kFloats},
+    {"recurrent layers", recurrent_ops, Types::kFloats},
+    {"attention", attention_ops, Types::kFloats},
+    {"state spaces", state_space_ops, Types::kFloats},
+    {"control flow", control_flow_ops, Types::kAny},
+    {"com.microsoft", microsoft_ops, Types::kFloats},
+    {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
+};
+
+}  // namespace
+
+std::string_view to_string(Types types) {
+  switch (types) {
+    case Types::kOfFamily: return "";
+    case Types::kAny: return "any";
+    case Types::kNumbers: return "numbers";
+    case Types::kFloats: return "floats";
+    case Types::kIntegers: return "integers";
+    case Types::kBools: return "bool";
+  }
+  return "";
+}
+
+bool has_type(Types types, DType dtype) {
+  switch (types) {
+    case Types::kOfFamily: return false;
+    case Types::kAny: return true;
+    case Types::kNumbers: return dtype != DType::kBool;
+    case Types::kFloats: return is_float(dtype);
+    case Types::kIntegers: return is_integer(dtype);
+    case Types::kBools: return dtype == DType::kBool;
+  }
+  return false;
+}
+
+std::span<const OpFamily> op_families() { return kFamilies; }
+
 const std::vector<OpRow>& all_op_rows() {
   static const std::vector<OpRow> rows = [] {
     std::vector<OpRow> all;
-    for (const auto family :
-         {pointwise_ops(), activation_ops(), reduce_ops(), shape_ops(), slice_ops(),
-          generator_ops(), normalization_ops(), matmul_ops(), einsum_ops(), quantize_ops(), signal_ops(), convolution_ops(), pooling_ops(),
-          control_flow_ops(), recurrent_ops(), attention_ops(), state_space_ops(), microsoft_ops(),
-          microsoft_attention_ops(), index_ops(), ranking_ops(), resize_ops(), sampling_ops()})
-      all.insert(all.end(), family.begin(), family.end());
+    for (const OpFamily& family : kFamilies)
+      for (OpRow row : family.rows()) {
+        if (row.types == Types::kOfFamily) row.types = family.types;
+        all.push_back(row);
+      }
     std::sort(all.begin(), all.end(), [](const OpRow& a, const OpRow& b) {
       return std::tie(a.domain, a.name, a.since_version) <
              std::tie(b.domain, b.name, b.since_version);

@@ -16,6 +16,13 @@ using ImportFunction = void (*)(NodeContext& node);
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft";
 
+/// Element types of what an operator computes on; sizes, indices and masks beside it have types of
+/// their own.
+enum class Types : std::uint8_t { kOfFamily, kAny, kNumbers, kFloats, kIntegers, kBools };
+std::string_view to_string(Types types);
+/// True if `types`, which is not kOfFamily, has `dtype`.
+bool has_type(Types types, DType dtype);
+
 /// `import` handles `name` of `domain` ("" is ai.onnx) from `since_version` on, until a row of the
 /// same name with a higher version takes over.
 struct OpRow {
@@ -23,6 +30,7 @@ struct OpRow {
   int since_version = 1;
   ImportFunction import = nullptr;
   std::string_view domain = {};
+  Types types = Types::kOfFamily;
 };
 
 /// One family of operators for each file in this folder.
@@ -38,6 +46,7 @@ std::span<const OpRow> einsum_ops();
 std::span<const OpRow> quantize_ops();
 std::span<const OpRow> signal_ops();
 std::span<const OpRow> convolution_ops();
+std::span<const OpRow> deform_conv_ops();
 std::span<const OpRow> pooling_ops();
 std::span<const OpRow> control_flow_ops();
 std::span<const OpRow> recurrent_ops();
@@ -49,6 +58,13 @@ std::span<const OpRow> index_ops();
 std::span<const OpRow> ranking_ops();
 std::span<const OpRow> resize_ops();
 std::span<const OpRow> sampling_ops();
+
+struct OpFamily {
+  std::string_view title;
+  std::span<const OpRow> (*rows)() = nullptr;
+  Types types = Types::kFloats;  // of rows that say nothing else
+};
+std::span<const OpFamily> op_families();
 
 /// All rows of all families, by name and version.
 const std::vector<OpRow>& all_op_rows();

@@ -1,8 +1,11 @@
 // Values of the plan's shape expressions.
+#include "runtime/plan/expressions.h"
+
+#include <algorithm>
+#include <set>
+
 #include <fmt/format.h>
 #include <sinter/error.h>
-
-#include "runtime/plan/plan_data.h"
 
 namespace sinter::plan {
 namespace {
@@ -19,6 +22,57 @@ std::string describe_symbols(const fb::PlanT& plan, std::span<const std::int64_t
   return text.empty() ? "constants alone" : text;
 }
 
+/// The value of expression `i` from those of its operands in `values`.
+std::int64_t value_of(const fb::PlanT& plan, std::size_t i, std::span<const std::int64_t> values,
+                      std::span<const std::int64_t> symbols) {
+  const fb::ExprNode& node = plan.expressions[i];
+  bool overflow = false;
+  std::int64_t value = 0;
+  switch (node.op()) {
+    case fb::ExprOp::Constant: value = node.value(); break;
+    case fb::ExprOp::Symbol: value = symbols[node.a()]; break;
+    case fb::ExprOp::Add:
+      overflow = __builtin_add_overflow(values[node.a()], values[node.b()], &value);
+      break;
+    case fb::ExprOp::Sub:
+      overflow = __builtin_sub_overflow(values[node.a()], values[node.b()], &value);
+      break;
+    case fb::ExprOp::Mul:
+      overflow = __builtin_mul_overflow(values[node.a()], values[node.b()], &value);
+      break;
+    case fb::ExprOp::FloorDiv:
+      if (values[node.b()] == 0)
+        throw Error(ErrorCode::kInvalidPlan,
+                    fmt::format("expression {} of the plan divides by zero for {}: recompile the "
+                                "model",
+                                i, describe_symbols(plan, symbols)));
+      overflow = values[node.a()] == INT64_MIN && values[node.b()] == -1;
+      if (!overflow) value = floor_div(values[node.a()], values[node.b()]);
+      break;
+    case fb::ExprOp::Min: value = std::min(values[node.a()], values[node.b()]); break;
+    case fb::ExprOp::Max: value = std::max(values[node.a()], values[node.b()]); break;
+  }
+  if (overflow)
+    throw Error(ErrorCode::kInvalidPlan,
+                fmt::format("expression {} of the plan overflows 64 bits for {}: use smaller "
+                            "dimensions or recompile the model with narrower ranges",
+                            i, describe_symbols(plan, symbols)));
+  return value;
+}
+
+/// For each expression up to `index`, whether `index` depends on it.
+std::vector<bool> needed_for(const fb::PlanT& plan, std::uint32_t index) {
+  std::vector<bool> needed(index + std::size_t{1}, false);
+  needed[index] = true;
+  for (std::size_t i = index + std::size_t{1}; i-- > 0;) {
+    const fb::ExprNode& node = plan.expressions[i];
+    if (!needed[i] || node.op() == fb::ExprOp::Constant || node.op() == fb::ExprOp::Symbol)
+      continue;
+    needed[node.a()] = needed[node.b()] = true;
+  }
+  return needed;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> evaluate_expressions(const fb::PlanT& plan,
@@ -27,42 +81,26 @@ std::vector<std::int64_t> evaluate_expressions(const fb::PlanT& plan,
     throw Error(ErrorCode::kInternal, fmt::format("{} symbol values for the plan's {} symbols",
                                                   symbols.size(), plan.symbols.size()));
   std::vector<std::int64_t> values(plan.expressions.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const fb::ExprNode& node = plan.expressions[i];
-    bool overflow = false;
-    std::int64_t value = 0;
-    switch (node.op()) {
-      case fb::ExprOp::Constant: value = node.value(); break;
-      case fb::ExprOp::Symbol: value = symbols[node.a()]; break;
-      case fb::ExprOp::Add:
-        overflow = __builtin_add_overflow(values[node.a()], values[node.b()], &value);
-        break;
-      case fb::ExprOp::Sub:
-        overflow = __builtin_sub_overflow(values[node.a()], values[node.b()], &value);
-        break;
-      case fb::ExprOp::Mul:
-        overflow = __builtin_mul_overflow(values[node.a()], values[node.b()], &value);
-        break;
-      case fb::ExprOp::FloorDiv:
-        if (values[node.b()] == 0)
-          throw Error(ErrorCode::kInvalidPlan,
-                      fmt::format("expression {} of the plan divides by zero for {}: recompile the "
-                                  "model",
-                                  i, describe_symbols(plan, symbols)));
-        overflow = values[node.a()] == INT64_MIN && values[node.b()] == -1;
-        if (!overflow) value = floor_div(values[node.a()], values[node.b()]);
-        break;
-      case fb::ExprOp::Min: value = std::min(values[node.a()], values[node.b()]); break;
-      case fb::ExprOp::Max: value = std::max(values[node.a()], values[node.b()]); break;
-    }
-    if (overflow)
-      throw Error(ErrorCode::kInvalidPlan,
-                  fmt::format("expression {} of the plan overflows 64 bits for {}: use smaller "
-                              "dimensions or recompile the model with narrower ranges",
-                              i, describe_symbols(plan, symbols)));
-    values[i] = value;
-  }
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_of(plan, i, values, symbols);
   return values;
+}
+
+std::int64_t evaluate_expression(const fb::PlanT& plan, std::uint32_t index,
+                                 std::span<const std::int64_t> symbols) {
+  const std::vector<bool> needed = needed_for(plan, index);
+  std::vector<std::int64_t> values(needed.size());
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    if (needed[i]) values[i] = value_of(plan, i, values, symbols);
+  return values[index];
+}
+
+std::vector<std::uint32_t> symbols_of(const fb::PlanT& plan, std::uint32_t index) {
+  std::set<std::uint32_t> symbols;
+  const std::vector<bool> needed = needed_for(plan, index);
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    if (needed[i] && plan.expressions[i].op() == fb::ExprOp::Symbol)
+      symbols.insert(plan.expressions[i].a());
+  return {symbols.begin(), symbols.end()};
 }
 
 }  // namespace sinter::plan

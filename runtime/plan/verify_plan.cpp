@@ -4,6 +4,7 @@
 #include <set>
 
 #include "runtime/plan/checker.h"
+#include "runtime/plan/expressions.h"
 
 namespace sinter::plan {
 namespace {
@@ -93,8 +94,6 @@ void verify_bindings(Checker& check, const char* what, fb::BufferKind kind,
     if (kind != fb::BufferKind::Input) continue;
     for (const std::uint32_t dim : binding.shape) {
       const fb::ExprNode& node = check.plan.expressions[dim];
-      if (node.op() != fb::ExprOp::Symbol && node.op() != fb::ExprOp::Constant)
-        check.fail("an input's dimension must be a constant or a symbol");
       if (node.op() == fb::ExprOp::Constant && node.value() < 0)
         check.fail("it has the dimension {}", node.value());
     }
@@ -104,14 +103,31 @@ void verify_bindings(Checker& check, const char* what, fb::BufferKind kind,
 
 /// A session finds the symbols' values in the shapes of its inputs.
 void verify_symbols_are_bound(const Checker& check) {
-  std::vector<bool> bound(check.plan.symbols.size(), false);
+  // A session solves dimensions that are expressions one by one, at a cost of the whole table each.
+  constexpr std::size_t kMostExpressions = 256;
+  std::vector<bool> needed(check.plan.expressions.size(), false);
+  std::size_t expressions = 0;
   for (const auto& input : check.plan.inputs)
-    for (const std::uint32_t dim : input->shape)
-      if (check.plan.expressions[dim].op() == fb::ExprOp::Symbol)
-        bound[check.plan.expressions[dim].a()] = true;
+    for (const std::uint32_t dim : input->shape) {
+      const fb::ExprOp op = check.plan.expressions[dim].op();
+      if (op != fb::ExprOp::Symbol && op != fb::ExprOp::Constant) ++expressions;
+      needed[dim] = true;
+    }
+  if (expressions > kMostExpressions)
+    check.fail("{} dimensions of inputs are expressions, more than {}", expressions,
+               kMostExpressions);
+  std::vector<bool> bound(check.plan.symbols.size(), false);
+  for (std::size_t i = needed.size(); i-- > 0;) {
+    const fb::ExprNode& node = check.plan.expressions[i];
+    if (!needed[i] || node.op() == fb::ExprOp::Constant) continue;
+    if (node.op() == fb::ExprOp::Symbol)
+      bound[node.a()] = true;
+    else
+      needed[node.a()] = needed[node.b()] = true;
+  }
   for (std::size_t i = 0; i < bound.size(); ++i)
     if (!bound[i])
-      check.fail("symbol '{}' is no input's dimension, so it can have no value",
+      check.fail("symbol '{}' is in no input's dimension, so it can have no value",
                  check.plan.symbols[i]->name);
 }
 

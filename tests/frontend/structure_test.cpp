@@ -222,9 +222,10 @@ TEST(Loop, BoundAndUnknownCountsAreRefusedByName) {
 
 TEST(Loop, NestedLoopsDoNotExplode) {
   ModelBuilder model = loop_model(1000, 1 << 20);
+  const onnx::AttributeProto original = model.last_node().attribute(0);
   auto& body = *model.last_node().mutable_attribute(0)->mutable_g();
   auto& inner = add_node(*body.mutable_node(), "Loop", {"M", "", "next"}, {"deep", "deeper"});
-  *inner.add_attribute() = model.last_node().attribute(0);
+  *inner.add_attribute() = original;
   body.mutable_output(1)->set_name("deep");
   EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
               HasSubstr("adds more than 200000 nodes"));

@@ -160,6 +160,42 @@ TEST(Session, MissingAndContradictingInputs) {
   session.run();
 }
 
+/// y = 2 x; x [32 * h], m [past + seq], p [past]: as a model whose sizes must be multiples, and one
+/// with a cache, have them.
+Plan with_expressions() {
+  PlanBuilder p;
+  const Id h = p.symbol("h", 1, 4), past = p.symbol("past", 0, 64), seq = p.symbol("seq", 1, 64);
+  const Id rows = p.mul(p.constant(32), h), zero = p.constant(0), one = p.constant(1);
+  const Id x = p.input("x", DType::kFloat32, {rows});
+  p.input("m", DType::kFloat32, {p.expr(fb::ExprOp::Add, past, seq)});
+  p.input("p", DType::kFloat32, {past});
+  const Id y = p.output("y", DType::kFloat32, {rows});
+  LoopBuilder loop({rows}, 1);
+  loop.store(loop.access(y, zero, {one}),
+             loop.op(ScalarOp::kMul, {loop.load(loop.access(x, zero, {one})), loop.constant(2)}));
+  p.loop("double", std::move(loop));
+  return p.build();
+}
+
+TEST(Session, DimensionsThatAreExpressionsAreSolved) {
+  Session session(with_expressions(), one_thread());
+  const auto run = [&](std::int64_t x, std::int64_t m, std::int64_t p) {
+    const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+    set(session, "x", {x}, std::vector<float>(size(x), 3));
+    set(session, "m", {m}, std::vector<float>(size(m)));
+    set(session, "p", {p}, std::vector<float>(size(p)));
+    session.run();
+  };
+  run(64, 5, 2);
+  EXPECT_THAT(session.output("y").shape, ElementsAre(64));
+  EXPECT_THAT(usage_error([&] { run(65, 5, 2); }),
+              HasSubstr("dimension 0 of input 'x' is 65; the plan was compiled for 32 to 128 in "
+                        "steps of 32"));
+  EXPECT_THAT(usage_error([&] { run(160, 5, 2); }), HasSubstr("32 to 128 in steps of 32"));
+  // seq would be 0.
+  EXPECT_THAT(usage_error([&] { run(64, 2, 2); }), HasSubstr("dimension 0 of input 'm' is 2"));
+}
+
 TEST(Session, AsksForARunFirst) {
   Session session(double_and_sum(), one_thread());
   EXPECT_THAT(usage_error([&] { session.output("y"); }), HasSubstr("before a run"));

@@ -97,7 +97,8 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
   verb.add_option("--minShapes", options.shapes.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
   verb.add_option("--maxShapes", options.shapes.max_shapes, "Greatest shapes: NAME:8x512");
   verb.add_option("--dim", options.shapes.dims,
-                  "Range or value of a symbolic dimension: seq=1..512, batch=8");
+                  "Range or value of a symbolic dimension: seq=1..512, batch=8, or multiples only: "
+                  "h=32..960/32");
   verb.add_option("--constant", options.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
   verb.add_flag("--early-launch", options.early_launch,
@@ -171,10 +172,11 @@ frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
   frontend::ImportOptions values;
   for (auto& [name, tensor] : read_tensor_files(options.constants))
     values.input_values.insert_or_assign(name, std::move(tensor));
-  auto model = frontend::import_model(options.model, values);
   const auto& shapes = options.shapes;
-  if (shapes.min_shapes.empty() && shapes.max_shapes.empty() && shapes.dims.empty()) return model;
-  auto import = import_options(shapes, model.graph);
+  if (shapes.min_shapes.empty() && shapes.max_shapes.empty() && shapes.dims.empty())
+    return frontend::import_model(options.model, values);
+  // Some models can be imported with the right shapes only, so the inputs are read first.
+  auto import = import_options(shapes, frontend::import_inputs(options.model, values));
   import.input_values = std::move(values.input_values);
   return frontend::import_model(options.model, import);
 }

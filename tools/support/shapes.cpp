@@ -87,15 +87,24 @@ frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Gr
     const auto equals = text.find('=');
     const auto name = text.substr(0, equals);
     const auto bad = [&] {
-      return Error(ErrorCode::kUsage,
-                   fmt::format("'{}' is no dimension: write NAME=MIN..MAX or NAME=VALUE", text));
+      return Error(
+          ErrorCode::kUsage,
+          fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
+                      "STEP, NAME=MIN..MAX/STEP",
+                      text));
     };
     if (equals == std::string::npos) throw bad();
     if (!model.ranges().contains(name))
       throw Error(ErrorCode::kUsage,
                   fmt::format("the model has no symbolic dimension '{}'{}", name,
                               model.ranges().empty() ? "" : "; see `sinter inspect MODEL`"));
-    const auto value = text.substr(equals + 1);
+    auto value = text.substr(equals + 1);
+    if (const auto slash = value.find('/'); slash != std::string::npos) {
+      const auto step = parse_int(value.substr(slash + 1));
+      if (!step || *step < 1) throw bad();
+      if (*step > 1) result.multiples[name] = *step;
+      value.resize(slash);
+    }
     const auto dots = value.find("..");
     const auto low = parse_int(value.substr(0, dots));
     const auto high = dots == std::string::npos ? low : parse_int(value.substr(dots + 2));
@@ -110,6 +119,20 @@ frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Gr
   return result;
 }
 
+namespace {
+
+/// The value of `symbol` that makes `dim`, which has no other symbols, `size`: if it is linear.
+std::optional<std::int64_t> value_for(const ir::Dim& dim, const std::string& symbol,
+                                      std::int64_t size) {
+  const ir::Dim rest = dim.substitute({{symbol, ir::Dim(0)}});
+  const auto slope = ir::divide_exactly(dim - rest, ir::Dim::symbol(symbol));
+  if (!rest.is_constant() || !slope || !slope->is_constant()) return std::nullopt;
+  const auto value = ir::divide_exactly(ir::Dim(size) - rest, *slope);
+  return value ? std::optional(value->value()) : std::nullopt;
+}
+
+}  // namespace
+
 ShapeMap complete_shapes(
     const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
     const ShapeMap& shapes, std::int64_t fallback) {
@@ -123,7 +146,7 @@ ShapeMap complete_shapes(
                                                  fmt::join(names, ", ")));
     }
   }
-  std::map<std::string, std::int64_t> symbols;
+  ir::Bindings symbols;
   for (const auto& [name, dims] : inputs) {
     const auto given = shapes.find(name);
     if (given == shapes.end()) continue;
@@ -131,8 +154,14 @@ ShapeMap complete_shapes(
       throw Error(ErrorCode::kUsage,
                   fmt::format("input '{}' is [{}], the shape given has rank {}", name,
                               fmt::join(dims, ", "), given->second.size()));
-    for (std::size_t d = 0; d < dims.size(); ++d)
-      if (!parse_int(dims[d])) symbols[dims[d]] = given->second[d];
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      const ir::Dim dim = ir::parse_dim(dims[d]);
+      const auto names = dim.symbols();
+      if (names.size() != 1) continue;
+      // The session says what is wrong if there is no such value.
+      if (const auto value = value_for(dim, names[0], given->second[d]); value && *value >= 0)
+        symbols.emplace(names[0], *value);
+    }
   }
   ShapeMap result;
   for (const auto& [name, dims] : inputs) {
@@ -140,12 +169,12 @@ ShapeMap complete_shapes(
       result[name] = given->second;
       continue;
     }
-    for (const auto& dim : dims) {
-      const auto fixed = parse_int(dim);
-      const auto bound = symbols.find(dim);
-      result[name].push_back(fixed ? *fixed : bound != symbols.end() ? bound->second : fallback);
+    result[name] = {};
+    for (const auto& text : dims) {
+      const ir::Dim dim = ir::parse_dim(text);
+      for (const std::string& symbol : dim.symbols()) symbols.emplace(symbol, fallback);
+      result[name].push_back(dim.evaluate(symbols));
     }
-    if (dims.empty()) result[name] = {};
   }
   return result;
 }

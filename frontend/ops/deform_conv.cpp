@@ -1,0 +1,120 @@
+// DeformConv: a convolution whose windows are sampled at positions that are data.
+#include <fmt/format.h>
+
+#include "frontend/ops/interpolate.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/windows.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+/// The two neighbours of position `x` along a dimension of `extent` elements; what lies outside is
+/// zero.
+std::vector<Tap> neighbours(NodeContext& node, const Term& x, const Dim& extent) {
+  const Term last = size_of_dim(node, extent, x.dtype()) - 1;
+  const Term left = floor(x), t = x - left;
+  const auto tap = [&](const Term& at, const Term& weight) -> Tap {
+    return {clamp(at, 0, last).cast(DType::kInt64), weight,
+            at.with("GreaterOrEqual", 0).with("And", at.with("LessOrEqual", last))};
+  };
+  return {tap(left, 1 - t), tap(left + 1, t)};
+}
+
+/// Windows as [batch, offset group, channel of the group, kernel.., windows..], then a product with
+/// the weights for each group of channels.
+void deform_conv(NodeContext& node) {
+  const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
+  require_spatial(node, x);
+  const Shape shape = node.shape(x), weight_shape = node.shape(weights);
+  const std::size_t spatial = shape.size() - 2;
+  if (weight_shape.size() != shape.size())
+    node.invalid(fmt::format("input {} and weights {} must have the same number of dimensions",
+                             ir::to_string(node.type(x)), ir::to_string(node.type(weights))));
+  const Windows w = read_windows(node, x, kernel_of_weights(node, weights));
+  const std::int64_t group = node.attr_int("group", 1);
+  const std::int64_t offset_group = node.attr_int("offset_group", 1);
+  const auto per_offset =
+      offset_group > 0 ? ir::divide_exactly(shape[1], offset_group) : std::nullopt;
+  if (!per_offset || group < 1 || weight_shape[1] * Dim(group) != shape[1] ||
+      !ir::is_multiple_of(weight_shape[0], group))
+    node.invalid(fmt::format("group {} and offset_group {} do not divide the channels of {} and {}",
+                             group, offset_group, ir::to_string(node.type(x)),
+                             ir::to_string(node.type(weights))));
+  const ValueId offset = node.input(2, "offset");
+  const Shape offset_shape = node.shape(offset);
+  Dim taps = 1, windows = 1;
+  Shape kernel, out;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    kernel.emplace_back(w.kernel[d]);
+    taps = taps * kernel[d];
+    const Dim rest = shape[2 + d] + w.pads_begin[d] + w.pads_end[d] - Dim(w.reach(d));
+    out.push_back(ir::floor_div(rest, w.strides[d], node.builder().ranges()) + Dim(1));
+    windows = windows * out[d];
+  }
+  const auto per_window = [&](const Dim& channels) {
+    Shape expected{shape[0], channels};
+    expected.insert(expected.end(), out.begin(), out.end());
+    return expected;
+  };
+  const Dim coordinates(static_cast<std::int64_t>(spatial));
+  if (offset_shape != per_window(Dim(offset_group) * taps * coordinates))
+    node.invalid(fmt::format("offset is {}, but there are {} windows of {}",
+                             ir::to_string(node.type(offset)), ir::to_string(out),
+                             ir::to_string(kernel)));
+
+  // Dimensions: 0 batch, 1 offset group, 2 channel, then those of the kernel and of the windows.
+  const std::size_t rank = 3 + 2 * spatial;
+  Shape positions{shape[0], Dim(offset_group), Dim(1)};
+  positions.insert(positions.end(), kernel.begin(), kernel.end());
+  Shape split = positions;
+  split.push_back(coordinates);
+  positions.insert(positions.end(), out.begin(), out.end());
+  split.insert(split.end(), out.begin(), out.end());
+  const DType type = compute_type(node.dtype(x));
+  const Term offsets = Term(node, offset).reshape(split).cast(type);
+  Shape grouped{shape[0], Dim(offset_group), *per_offset};
+  grouped.insert(grouped.end(), shape.begin() + 2, shape.end());
+  const Term data = Term(node, x).reshape(grouped);
+  std::vector<std::vector<Tap>> all;
+  for (std::size_t d = 0; d < 3; ++d) all.push_back({{iota(node, grouped[d], d, rank), {}, {}}});
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const Term moved =
+        slice_one(offsets, 3 + spatial, static_cast<std::int64_t>(d)).reshape(positions);
+    const Term tap = iota(node, kernel[d], 3 + d, rank, type) * static_cast<double>(w.dilations[d]);
+    const Term window =
+        iota(node, out[d], 3 + spatial + d, rank, type) * static_cast<double>(w.strides[d]);
+    const Term origin = window + tap - size_of_dim(node, w.pads_begin[d], type);
+    all.push_back(neighbours(node, moved + origin, shape[2 + d]));
+  }
+  Term sampled = interpolate(data, all, type);
+  if (node.has_input(4)) {
+    const ValueId mask = node.input(4, "mask");
+    if (node.shape(mask) != per_window(Dim(offset_group) * taps))
+      node.invalid(fmt::format("mask is {}, but there are {} windows of {}",
+                               ir::to_string(node.type(mask)), ir::to_string(out),
+                               ir::to_string(kernel)));
+    sampled = sampled * Term(node, mask).reshape(positions).cast(type);
+  }
+  const Dim rows = *ir::divide_exactly(weight_shape[0], group), depth = weight_shape[1] * taps;
+  const Term columns = sampled.cast(node.dtype(x)).reshape({shape[0], Dim(group), depth, windows});
+  const Term matrix = Term(node, weights).reshape({Dim(1), Dim(group), rows, depth});
+  Term y = matrix.with("MatMul", columns).reshape(per_window(weight_shape[0]));
+  if (node.has_input(3)) {
+    Shape channels(spatial + 1, Dim(1));
+    channels[0] = weight_shape[0];
+    y = y + Term(node, node.input(3, "B")).reshape(channels);
+  }
+  node.output(y.value());
+}
+
+constexpr OpRow kRows[] = {{"DeformConv", 19, deform_conv}};
+
+}  // namespace
+
+std::span<const OpRow> deform_conv_ops() { return kRows; }
+
+}  // namespace sinter::frontend

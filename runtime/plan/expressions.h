@@ -1,0 +1,20 @@
+// Single shape expressions of a plan.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::plan {
+
+/// The value of expression `index` alone. Symbols that it does not depend on may have any value.
+/// Throws as evaluate_expressions.
+std::int64_t evaluate_expression(const fb::PlanT& plan, std::uint32_t index,
+                                 std::span<const std::int64_t> symbols);
+
+/// Symbols that expression `index` depends on, in order. Operands must lie before their expression.
+std::vector<std::uint32_t> symbols_of(const fb::PlanT& plan, std::uint32_t index);
+
+}  // namespace sinter::plan

@@ -1,0 +1,163 @@
+// Operators that import takes apart. Their values are checked against ONNX Runtime by the cases of
+// tests/conformance/peer; here is what those cannot see: refusals, symbolic sizes, what is built.
+#include <algorithm>
+
+#include <onnx.pb.h>
+
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Tensor;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::vector<std::int64_t> v(std::initializer_list<std::int64_t> values) { return values; }
+
+std::vector<std::string> operators(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const auto& node : graph.nodes()) names.push_back(node.op->name);
+  return names;
+}
+
+ModelBuilder microsoft(const std::string& op, const std::vector<std::string>& inputs,
+                       const std::vector<Attribute>& attributes = {}) {
+  ModelBuilder model;
+  model.node(op, inputs, {"y"}, attributes).output("y");
+  model.last_node().set_domain("com.microsoft");
+  auto* import = model.model().add_opset_import();
+  import->set_domain("com.microsoft");
+  import->set_version(1);
+  return model;
+}
+
+TEST(ConvTranspose, SpreadsAndTurnsTheKernel) {
+  const OneOp op{"ConvTranspose",
+                 {floats({1, 1, 2}, {1, 2}), floats({1, 1, 3}, {1, 10, 100})},
+                 {attr("strides", v({2}))}};
+  expect_tensor(op.run(), {1, 1, 5}, {1, 10, 102, 20, 200});
+}
+
+TEST(ConvTranspose, SymbolicSize) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {1, 1, "n"}).initializer("w", floats({1, 1, 2}, {1, 10}));
+  model.node("ConvTranspose", {"x", "w"}, {"y"},
+             {attr("strides", v({2})), attr("pads", v({1, 0}))});
+  model.output("y");
+  EXPECT_EQ(ir::to_string(model.import().graph.type(model.import().graph.outputs()[0])),
+            "f32[1, 1, 2*n - 1]");
+  expect_tensor(model.run({floats({1, 1, 3}, {1, 2, 3})})[0], {1, 1, 5}, {10, 2, 20, 3, 30});
+}
+
+TEST(Conv, SamePaddingOfASymbolicSize) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {1, 1, "n"}).initializer("w", floats({1, 1, 3}, {1, 10, 100}));
+  model.node("Conv", {"x", "w"}, {"y"}, {attr("strides", v({2})), attr("auto_pad", "SAME_UPPER")});
+  model.output("y");
+  expect_tensor(model.run({ramp({1, 1, 4}, 1)})[0], {1, 1, 2}, {321, 43});
+  expect_tensor(model.run({ramp({1, 1, 5}, 1)})[0], {1, 1, 3}, {210, 432, 54});
+}
+
+TEST(MaxPool, IndicesOfTheFirstLargest) {
+  const OneOp op{"MaxPool",
+                 {floats({1, 2, 4}, {1, 5, 5, 2, 7, 7, 0, 1})},
+                 {attr("kernel_shape", v({2})), attr("strides", v({2}))},
+                 12,
+                 {},
+                 2};
+  const auto outputs = op.run_all();
+  expect_tensor(outputs[0], {1, 2, 2}, {5, 5, 7, 1});
+  expect_tensor(outputs[1], {1, 2, 2}, {1, 2, 4, 7});
+}
+
+TEST(MaxPool, CeilModeOfASymbolicSize) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {1, 1, "n"});
+  model.node("MaxPool", {"x"}, {"y"},
+             {attr("kernel_shape", v({2})), attr("strides", v({2})), attr("ceil_mode", 1)});
+  model.output("y");
+  expect_tensor(model.run({ramp({1, 1, 5})})[0], {1, 1, 3}, {1, 3, 4});
+  expect_tensor(model.run({ramp({1, 1, 4})})[0], {1, 1, 2}, {1, 3});
+}
+
+TEST(Recurrent, ReadsAllStepsInOneProduct) {
+  const OneOp op{"LSTM", {ramp({5, 1, 2}), ramp({1, 12, 2}), ramp({1, 12, 3})}};
+  const ImportedModel imported = op.model().import();
+  const auto names = operators(imported.graph);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "MatMul"), 1 + 5);
+}
+
+TEST(Recurrent, RefusalsSayWhatToDo) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"steps", 1, 2});
+  model.initializer("w", ramp({1, 9, 2})).initializer("r", ramp({1, 9, 3}));
+  model.node("GRU", {"x", "w", "r"}, {"y"}).output("y");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'the_GRU' (GRU-17)"), HasSubstr("symbolic dimension steps"),
+                    HasSubstr("compile with that dimension fixed")));
+  ImportOptions fixed;
+  fixed.ranges["steps"] = {3, 3, nullptr};
+  EXPECT_NO_THROW(model.import(fixed));
+  EXPECT_THAT(
+      (OneOp{"RNN", {ramp({2, 1, 2}), ramp({1, 3, 2}), ramp({1, 3, 3})}, {attr("hidden_size", 4)}})
+          .model()
+          .import_error(ErrorCode::kInvalidModel),
+      HasSubstr("attribute 'hidden_size' is 4"));
+}
+
+TEST(MatMulNBits, RefusesUnknownPacking) {
+  auto model =
+      microsoft("MatMulNBits", {"a", "b", "s"},
+                {attr("K", 16), attr("N", 1), attr("block_size", 16), attr("weight_prepacked", 1)});
+  model.input("a", DType::kFloat32, {1, 16}).initializer("s", floats({1}, {0.5}));
+  model.initializer("b", Tensor::from_ints(DType::kUInt8, {1, 1, 8}, v({0, 0, 0, 0, 0, 0, 0, 0})));
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("com.microsoft::MatMulNBits-1"), HasSubstr("weight_prepacked=0")));
+}
+
+TEST(MatMulNBits, UnpacksLowBitsFirst) {
+  auto model = microsoft("MatMulNBits", {"a", "b", "s"},
+                         {attr("K", 2), attr("N", 1), attr("block_size", 16), attr("bits", 4)});
+  model.input("a", DType::kFloat32, {1, 2}).initializer("s", floats({1}, {0.5}));
+  model.initializer("b",
+                    Tensor::from_ints(DType::kUInt8, {1, 1, 8}, v({0xa9, 0, 0, 0, 0, 0, 0, 0})));
+  // (9 - 8) * 0.5 and (10 - 8) * 0.5.
+  expect_tensor(model.run({floats({1, 2}, {1, 100})})[0], {1, 1}, {100.5});
+}
+
+TEST(MultiHeadAttention, PackedQueriesKeysAndValues) {
+  // One token attends to itself: its value comes out.
+  auto model = microsoft("MultiHeadAttention", {"qkv"}, {attr("num_heads", 2)});
+  model.input("qkv", DType::kFloat32, {1, 1, 2, 3, 2});
+  expect_tensor(model.run({ramp({1, 1, 2, 3, 2})})[0], {1, 1, 4}, {4, 5, 10, 11});
+}
+
+TEST(GroupQueryAttention, MasksBySeqlensGivenAtRunTime) {
+  auto model = microsoft("GroupQueryAttention", {"q", "k", "v", "", "", "last", "total"},
+                         {attr("num_heads", 2), attr("kv_num_heads", 1), attr("scale", 1.0f)});
+  model.input("q", DType::kFloat32, {1, "n", 4}).input("k", DType::kFloat32, {1, "n", 2});
+  model.input("v", DType::kFloat32, {1, "n", 2}).input("last", DType::kInt32, {1});
+  model.initializer("total", Tensor::from_ints(DType::kInt32, {}, v({2})));
+  const Tensor q = floats({1, 2, 4}, {0, 0, 0, 0, 0, 0, 0, 0}), k = ramp({1, 2, 2});
+  const Tensor values = floats({1, 2, 2}, {1, 2, 3, 4});
+  const auto run = [&](std::int64_t last) {
+    return model.run({q, k, values, Tensor::from_ints(DType::kInt32, {1}, v({last}))})[0];
+  };
+  expect_tensor(run(1), {1, 2, 4}, {1, 2, 1, 2, 2, 3, 2, 3});
+  expect_tensor(run(0), {1, 2, 4}, {1, 2, 1, 2, 1, 2, 1, 2});
+}
+
+TEST(Attention, SharesKeysWithoutCopies) {
+  const OneOp op{"Attention",
+                 {ramp({1, 4, 2, 2}), ramp({1, 2, 3, 2}), ramp({1, 2, 3, 2})},
+                 {attr("is_causal", 1)},
+                 23};
+  const ImportedModel imported = op.model().import();
+  const auto names = operators(imported.graph);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "Expand"), 0);
+  EXPECT_EQ(op.run().shape(), v({1, 4, 2, 2}));
+}
+
+}  // namespace
+}  // namespace sinter::frontend
