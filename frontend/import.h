@@ -22,6 +22,9 @@ struct ImportOptions {
   /// multiples: with 32, a dimension 'h' in 32..960 becomes 32*h with h in 1..30. For models whose
   /// shapes only fit together if a dimension divides by the strides that it goes through.
   std::map<std::string, std::int64_t> multiples;
+  /// Symbols that are other symbols under another name ("state_d1" is "batch"): models whose
+  /// exporter named dimensions of equal size differently, or not at all.
+  std::map<std::string, std::string> same;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
   /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For

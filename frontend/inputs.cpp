@@ -188,11 +188,37 @@ class InputReader {
     return steps;
   }
 
-  void assign_ranges() {
+  std::set<std::string> symbols_of_inputs() const {
     std::set<std::string> symbols;
     for (const GraphInput& input : result_.inputs)
       for (const Dim& dim : input.type.shape)
         for (const std::string& symbol : dim.symbols()) symbols.insert(symbol);
+    return symbols;
+  }
+
+  void unite_symbols() {
+    const std::set<std::string> symbols = symbols_of_inputs();
+    Replacements replaced;
+    for (const auto& [symbol, other] : options_.same) {
+      for (const std::string& name : {symbol, other})
+        if (symbols.count(name) == 0)
+          usage(
+              fmt::format("dimension '{}' is said to be '{}', but the model has no dimension '{}'",
+                          symbol, other, name));
+      if (options_.same.count(other) != 0)
+        usage(
+            fmt::format("dimension '{}' is said to be '{}', which is said to be another one: "
+                        "name the last one for both",
+                        symbol, other));
+      replaced.emplace(symbol, Dim::symbol(other));
+    }
+    for (GraphInput& input : result_.inputs)
+      for (Dim& dim : input.type.shape) dim = dim.substitute(replaced);
+  }
+
+  void assign_ranges() {
+    unite_symbols();
+    const std::set<std::string> symbols = symbols_of_inputs();
     Replacements fixed;
     for (const std::string& symbol : symbols) {
       ir::Range range{1, kDefaultMaxDim, nullptr};
@@ -220,7 +246,7 @@ class InputReader {
                         "have it",
                         symbol, step));
     for (const auto& [symbol, range] : options_.ranges) {
-      if (symbols.count(symbol) != 0) continue;
+      if (symbols.count(symbol) != 0 || options_.same.count(symbol) != 0) continue;
       if (replacements_.count(symbol) != 0) {
         warnings_.push_back(fmt::format(
             "the range given for dimension '{}' has no effect: an input's given shape replaces it",

@@ -134,8 +134,10 @@ struct Direction {
 
 void expect_shape(NodeContext& node, std::size_t i, const char* what, const Shape& shape) {
   if (node.shape(node.input(i, what)) != shape)
-    node.invalid(fmt::format("input {} ({}) is {}; it must be {}", i, what,
-                             ir::to_string(node.type(node.input(i, what))), ir::to_string(shape)));
+    node.invalid(
+        fmt::format("input {} ({}) is {}; it must be {} (where two symbolic dimensions are "
+                    "the same, say so: --dim a=b)",
+                    i, what, ir::to_string(node.type(node.input(i, what))), ir::to_string(shape)));
 }
 
 Layer read_layer(NodeContext& node, std::int64_t gates) {

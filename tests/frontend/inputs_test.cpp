@@ -167,6 +167,19 @@ TEST(Inputs, MultiplesCountSteps) {
               testing::HasSubstr("holds no multiple of 2"));
 }
 
+TEST(Inputs, EqualDimensionsOfOtherNames) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"batch", 2}).input("s", DType::kFloat32, {"", 2});
+  model.node("Add", {"x", "s"}, {"y"}).output("y");
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("do not broadcast"));
+  ImportOptions options;
+  options.same["s_d0"] = "batch";
+  const ir::Graph graph = model.import(options).graph;
+  EXPECT_EQ(ir::to_string(graph.type(graph.inputs()[1])), "f32[batch, 2]");
+  options.same["s_d0"] = "none";
+  EXPECT_THAT(model.import_error(ErrorCode::kUsage, options), HasSubstr("no dimension 'none'"));
+}
+
 TEST(SupportedOps, ListsVersions) {
   const auto ops = supported_ops();
   const auto softmax = std::count_if(ops.begin(), ops.end(),

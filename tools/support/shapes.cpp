@@ -90,7 +90,7 @@ frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Gr
       return Error(
           ErrorCode::kUsage,
           fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
-                      "STEP, NAME=MIN..MAX/STEP",
+                      "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal",
                       text));
     };
     if (equals == std::string::npos) throw bad();
@@ -99,6 +99,11 @@ frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Gr
                   fmt::format("the model has no symbolic dimension '{}'{}", name,
                               model.ranges().empty() ? "" : "; see `sinter inspect MODEL`"));
     auto value = text.substr(equals + 1);
+    if (model.ranges().contains(value)) {
+      result.same[name] = value;
+      result.ranges.erase(name);
+      continue;
+    }
     if (const auto slash = value.find('/'); slash != std::string::npos) {
       const auto step = parse_int(value.substr(slash + 1));
       if (!step || *step < 1) throw bad();
