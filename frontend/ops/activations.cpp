@@ -108,25 +108,9 @@ void selu(NodeContext& node) {
       f("Mul", f.select(f.is_negative(), exponential_tail(f, alpha, 1), f.x()), f.c(gamma)));
 }
 
-/// log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(-|x|)).
-ValueId softplus_of(Formula& f) {
-  const ValueId tail = f("Exp", f("Neg", f("Abs", f.x())));
-  return f("Add", f("Relu", f.x()), f("Log", f("Add", tail, f.c(1))));
-}
-
-void softplus(NodeContext& node) {
-  Formula f(node);
-  node.output(softplus_of(f));
-}
-
 void mish(NodeContext& node) {
   Formula f(node);
-  node.output(f("Mul", f.x(), f("Tanh", softplus_of(f))));
-}
-
-void softsign(NodeContext& node) {
-  Formula f(node);
-  node.output(f("Div", f.x(), f("Add", f("Abs", f.x()), f.c(1))));
+  node.output(f("Mul", f.x(), f("Tanh", f("Softplus", f.x()))));
 }
 
 void swish(NodeContext& node) {
@@ -144,21 +128,21 @@ void gelu(NodeContext& node) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Relu", 1, same},
+    {"Relu", 1, same, "", Types::kNumbers},
     {"Tanh", 1, same},
     {"Sigmoid", 1, same},
     {"Gelu", 20, gelu},
     {"LeakyRelu", 1, leaky_relu},
-    {"PRelu", 1, prelu},
-    {"Shrink", 9, shrink},
+    {"PRelu", 1, prelu, "", Types::kNumbers},
+    {"Shrink", 9, shrink, "", Types::kNumbers},
     {"ThresholdedRelu", 10, thresholded_relu},
     {"HardSigmoid", 1, hard_sigmoid},
     {"HardSwish", 14, hard_swish},
     {"Elu", 1, elu},
     {"Celu", 12, celu},
     {"Selu", 1, selu},
-    {"Softplus", 1, softplus},
-    {"Softsign", 1, softsign},
+    {"Softplus", 1, same},
+    {"Softsign", 1, same},
     {"Mish", 18, mish},
     {"Swish", 24, swish},
 };

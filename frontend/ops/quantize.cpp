@@ -230,12 +230,12 @@ void qlinear_conv(NodeContext& node) {
 
 constexpr OpRow kRows[] = {
     {"QuantizeLinear", 10, quantize_linear},
-    {"DequantizeLinear", 10, dequantize_linear},
+    {"DequantizeLinear", 10, dequantize_linear, "", Types::kIntegers},
     {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
-    {"MatMulInteger", 10, matmul_integer},
-    {"QLinearMatMul", 10, qlinear_matmul},
-    {"ConvInteger", 10, conv_integer},
-    {"QLinearConv", 10, qlinear_conv},
+    {"MatMulInteger", 10, matmul_integer, "", Types::kIntegers},
+    {"QLinearMatMul", 10, qlinear_matmul, "", Types::kIntegers},
+    {"ConvInteger", 10, conv_integer, "", Types::kIntegers},
+    {"QLinearConv", 10, qlinear_conv, "", Types::kIntegers},
 };
 
 }  // namespace

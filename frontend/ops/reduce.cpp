@@ -72,6 +72,14 @@ ValueId sum_square(NodeContext& node, ValueId x, const Reduction& over) {
 ValueId l1(NodeContext& node, ValueId x, const Reduction& over) {
   return sum(node, node.add("Abs", {x}), over);
 }
+/// Integers are computed in float64 and truncated.
+template <Reducer reducer>
+ValueId in_floats(NodeContext& node, ValueId x, const Reduction& over) {
+  const DType type = node.dtype(x);
+  if (is_float(type)) return reducer(node, x, over);
+  return node.cast(reducer(node, node.cast(x, DType::kFloat64), over), type);
+}
+
 ValueId l2(NodeContext& node, ValueId x, const Reduction& over) {
   return node.add("Sqrt", {sum_square(node, x, over)});
 }
@@ -127,13 +135,13 @@ constexpr OpRow kRows[] = {
     {"ReduceSumSquare", 18, import_reduction<sum_square, true>},
     {"ReduceL1", 1, import_reduction<l1, false>},
     {"ReduceL1", 18, import_reduction<l1, true>},
-    {"ReduceL2", 1, import_reduction<l2, false>},
-    {"ReduceL2", 18, import_reduction<l2, true>},
-    {"ReduceLogSum", 1, import_reduction<log_sum, false>},
-    {"ReduceLogSum", 18, import_reduction<log_sum, true>},
-    {"ReduceLogSumExp", 1, import_reduction<log_sum_exp, false>},
-    {"ReduceLogSumExp", 18, import_reduction<log_sum_exp, true>},
-    {"GlobalAveragePool", 1, global_pool<mean>},
+    {"ReduceL2", 1, import_reduction<in_floats<l2>, false>},
+    {"ReduceL2", 18, import_reduction<in_floats<l2>, true>},
+    {"ReduceLogSum", 1, import_reduction<in_floats<log_sum>, false>},
+    {"ReduceLogSum", 18, import_reduction<in_floats<log_sum>, true>},
+    {"ReduceLogSumExp", 1, import_reduction<in_floats<log_sum_exp>, false>},
+    {"ReduceLogSumExp", 18, import_reduction<in_floats<log_sum_exp>, true>},
+    {"GlobalAveragePool", 1, global_pool<mean>, "", Types::kFloats},
     {"GlobalMaxPool", 1, global_pool<max>},
 };
 

@@ -231,9 +231,10 @@ ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& 
   return node.add("Gather", {x, index}, {{"axis", static_cast<std::int64_t>(d)}});
 }
 
-/// Negative pads take elements away, which ir does by slicing.
+/// Negative pads take elements away, which ir does by slicing. `computed` is a fill that is not
+/// known.
 void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std::int64_t>& axes,
-         PadMode mode, double fill) {
+         PadMode mode, double fill, ValueId computed = {}) {
   ValueId x = node.input(0, "data");
   if (pads.size() != 2 * axes.size())
     node.invalid(fmt::format("{} pads are given for {} dimensions; there must be two for each",
@@ -269,8 +270,12 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std:
     return node.output(x);
   }
   if (!std::all_of(begins.begin(), begins.end(), is_zero) ||
-      !std::all_of(ends.begin(), ends.end(), is_zero))
-    x = node.add("Pad", {x}, {{"begins", begins}, {"ends", ends}, {"fill", fill}});
+      !std::all_of(ends.begin(), ends.end(), is_zero)) {
+    const ir::Attrs attrs{{"begins", begins}, {"ends", ends}, {"fill", fill}};
+    const ValueId everywhere = node.expand(node.constant(DType::kBool, 1), node.shape(x));
+    x = node.add("Pad", {x}, attrs);
+    if (computed.valid()) x = node.add("Where", {node.add("Pad", {everywhere}, attrs), x, computed});
+  }
   node.output(x);
 }
 
@@ -298,14 +303,25 @@ void pad_attributes(NodeContext& node) {
 
 void pad_inputs(NodeContext& node) {
   const PadMode mode = read_pad_mode(node);
-  const double fill = node.has_input(2) ? node.scalar(2, "constant_value") : 0;
+  double fill = 0;
+  ValueId computed;
+  if (node.has_input(2)) {
+    const ValueId value = node.input(2, "constant_value");
+    if (ir::element_count(node.shape(value)) != Dim(1) || node.dtype(value) != node.dtype(node.x()))
+      node.invalid(fmt::format("constant_value must be one element of the input's type, but is {}",
+                               ir::to_string(node.type(value))));
+    if (const auto known = node.folder().constant(value))
+      fill = known->at(0);
+    else
+      computed = node.reshape(value, {});
+  }
   std::vector<std::int64_t> axes = all_axes(node);
   if (node.opset() >= 18 && node.has_input(3)) {
     axes = node.ints(3, "axes");
     for (std::int64_t& axis : axes) axis = node.normalise_axis(axis, node.rank(node.x()));
     node.normalise_axes(axes, node.rank(node.x()));  // refuses repeated ones
   }
-  pad(node, node.sizes(1, "pads"), axes, mode, fill);
+  pad(node, node.sizes(1, "pads"), axes, mode, fill, computed);
 }
 
 /// The middle of each axis, or each axis in the middle of zeros.

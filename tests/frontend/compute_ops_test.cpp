@@ -47,6 +47,16 @@ TEST(Reduce, NoopKeepsElementsButAppliesTheirFunction) {
   expect_tensor(run("ReduceL1"), {2}, {3, 2});
 }
 
+TEST(Reduce, RootsAndLogarithmsOfIntegersTruncate) {
+  const Tensor x = int64s({3}, {2, 3, 4});
+  const auto run = [&](const char* op) {
+    return OneOp({op, {x}, {attr("keepdims", 0)}, 18}).run();
+  };
+  EXPECT_EQ(run("ReduceL2").to_ints(), v({5}));
+  EXPECT_EQ(run("ReduceLogSum").to_ints(), v({2}));
+  EXPECT_EQ(run("ReduceLogSumExp").to_ints(), v({4}));
+}
+
 TEST(Reduce, LogSumExpDoesNotOverflow) {
   expect_tensor(
       OneOp({"ReduceLogSumExp", {floats({2}, {1000, 1000})}, {attr("keepdims", 0)}, 17}).run(), {},

@@ -180,6 +180,15 @@ TEST(Pad, InputsWithAxesAndFill) {
   expect_tensor(op.run(), {1, 5}, {9, 0, 1, 9, 9});
 }
 
+TEST(Pad, FillThatIsComputed) {
+  const OneOp op{"Pad",
+                 {int64s({2}, {5, 6}), int64s({2}, {1, -1}), int64s({}, {9007199254740993})},
+                 {},
+                 13,
+                 {1}};
+  EXPECT_EQ(op.run().to_ints(), (std::vector<std::int64_t>{9007199254740993, 5}));
+}
+
 TEST(Pad, NegativePadsCrop) {
   const OneOp op{"Pad", {ramp({4}), int64s({2}, {-1, 2})}, {}, 13, {1}};
   expect_tensor(op.run(), {5}, {1, 2, 3, 0, 0});

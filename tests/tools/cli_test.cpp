@@ -1,4 +1,6 @@
 // The command line as a user meets it: what each verb prints, and exit codes.
+#include <fstream>
+
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
@@ -152,6 +154,12 @@ TEST_F(CliTest, CompilesForGpusThatAreNotThere) {
   EXPECT_EQ(again["kernels_from_cache"], 3 * again["kernels"].get<int>());
 }
 #endif
+
+TEST_F(CliTest, OperatorsInTheDocumentationAreThoseOfTheTable) {
+  std::ifstream file(SINTER_SOURCE_DIR "/frontend/OPERATORS.md");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(sinter({"ops", "--markdown"}).out, text) << "tools/update_docs writes it anew";
+}
 
 }  // namespace
 }  // namespace sinter::tests
