@@ -68,6 +68,8 @@ constexpr Row kRows[] = {
     {"Sigmoid", "1 / (1 + exp(-x))"},
     {"Relu", "max(x, 0)"},
     {"Silu", "x / (1 + exp(-x))"},
+    {"Softplus", "max(x, 0) + log1p(exp(-abs(x)))"},  // log(1 + exp(x)) without overflow
+    {"Softsign", "x / (1 + abs(x))"},
     // Hendrycks and Gimpel, "Gaussian error linear units": exact (1 / sqrt(2) inside) and with
     // tanh (sqrt(2 / pi) outside).
     {"Gelu", "0.5 * x * (1 + erf(x * 0.7071067811865476))"},

@@ -74,6 +74,19 @@ HWY_INLINE V log_f32(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), y, x);
 }
 
+/// log(u) + (x - (u - 1)) / u for u = 1 + x rounded: what rounding took away comes back as the
+/// first term of the logarithm's series.
+template <class D, class V = hn::VFromD<D>>
+HWY_INLINE V log1p_f32(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V u = hn::Add(one, x);
+  const V y = log_f32(d, u);
+  const V lost = hn::Div(hn::Sub(x, hn::Sub(u, one)), u);
+  const auto limit =
+      hn::Or(hn::Eq(u, hn::Zero(d)), hn::Eq(u, hn::Set(d, std::numeric_limits<float>::infinity())));
+  return hn::IfThenElse(limit, y, hn::Add(y, lost));
+}
+
 /// x p(x^2) / q(x^2) with the sign of x, at most 1; x is cut at `end`, from where the function is 1
 /// in float32. Coefficients from the lowest power up.
 template <std::size_t kP, std::size_t kQ, class D, class V = hn::VFromD<D>>

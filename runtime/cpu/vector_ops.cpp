@@ -57,6 +57,7 @@ SINTER_UNARY(RsqrtOp, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(a)))
 SINTER_UNARY(ReciprocalOp, hn::Div(hn::Set(d, 1.0f), a))
 SINTER_UNARY(ExpOp, exp_f32(d, a))
 SINTER_UNARY(LogOp, log_f32(d, a))
+SINTER_UNARY(Log1pOp, log1p_f32(d, a))
 SINTER_UNARY(ErfOp, erf_f32(d, a))
 SINTER_UNARY(TanhOp, tanh_f32(d, a))
 SINTER_UNARY(SinOp, (sincos_f32<true>(d, a)))
@@ -251,6 +252,7 @@ OpKernel find_op(ScalarOp op, bool to_bool) {
     case ScalarOp::kReciprocal: return unary<ReciprocalOp>;
     case ScalarOp::kExp: return unary<ExpOp>;
     case ScalarOp::kLog: return unary<LogOp>;
+    case ScalarOp::kLog1p: return unary<Log1pOp>;
     case ScalarOp::kErf: return unary<ErfOp>;
     case ScalarOp::kTanh: return unary<TanhOp>;
     case ScalarOp::kSin: return unary<SinOp>;

@@ -290,6 +290,10 @@ def rare_pointwise():
         with np.errstate(all="ignore"):
             x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30], np.float32)
             case(name, [x], function(wide(x)), note="special")
+    for name, function in (("Softplus", lambda x: np.logaddexp(0, x)), ("Softsign", lambda x: x / (1 + abs(x)))):
+        for dtype in ("f32", "f64", "f16", "bf16"):
+            x = wide_range.astype(NAMES[dtype])
+            case(name, [x], function(wide(x)), onnx_nodes=one(name))
     a, b = normal((3, 4)), positive((4,))
     case("Quotient", [a, b], wide(a) / wide(b), onnx_nodes=one("Div", 2))
     for dtype in ("i8", "u8", "i32", "u32", "i64", "u64"):
