@@ -29,8 +29,22 @@ bool all_equal(const std::vector<std::int64_t>& values, std::int64_t expected) {
 
 }  // namespace
 
-ValueId conv_as_matmul(GraphBuilder& builder, const ir::Node& node, std::span<const ValueId> inputs,
-                       const ir::TensorType& result) {
+ValueId matrix_product(GraphBuilder& builder, const TargetTraits& target, ValueId a, ValueId b) {
+  if (target.has_integer_matmul || !is_integer(builder.type(a).dtype))
+    return builder.add("MatMul", {a, b});
+  const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
+    Shape shape = builder.type(value).shape;
+    shape.insert(shape.end() - from_end, Dim(1));
+    return reshape(builder, value, std::move(shape));
+  };
+  const ValueId products = builder.add("Mul", {with_one(a, 1), with_one(transpose(builder, b), 2)});
+  const auto last = static_cast<std::int64_t>(builder.type(products).shape.size()) - 1;
+  return builder.add("ReduceSum", {products},
+                     {{"axes", std::vector<std::int64_t>{last}}, {"keepdims", std::int64_t{0}}});
+}
+
+ValueId conv_as_matmul(GraphBuilder& builder, const TargetTraits& target, const ir::Node& node,
+                       std::span<const ValueId> inputs, const ir::TensorType& result) {
   const Shape x = builder.type(inputs[0]).shape, w = builder.type(inputs[1]).shape;
   const std::int64_t group = node.attrs.get_int("group");
   const std::int64_t channels = w[0].value() / group;
@@ -56,8 +70,9 @@ ValueId conv_as_matmul(GraphBuilder& builder, const ir::Node& node, std::span<co
   const bool grouped = group != 1;
   const Shape rows = grouped ? Shape{x[0], Dim(group), taps, windows} : Shape{x[0], taps, windows};
   const Shape columns = grouped ? Shape{Dim(group), Dim(channels), taps} : Shape{w[0], taps};
-  ValueId value = builder.add("MatMul", {transpose(builder, reshape(builder, unfolded, rows)),
-                                         transpose(builder, reshape(builder, inputs[1], columns))});
+  const ValueId windows_by_taps = transpose(builder, reshape(builder, unfolded, rows));
+  const ValueId taps_by_channels = transpose(builder, reshape(builder, inputs[1], columns));
+  ValueId value = matrix_product(builder, target, windows_by_taps, taps_by_channels);
   if (inputs.size() > 2) {
     const ValueId bias =
         grouped ? reshape(builder, inputs[2], {Dim(group), Dim(1), Dim(channels)}) : inputs[2];

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "fusion/passes/conv_as_matmul.h"
 #include "fusion/passes/passes.h"
@@ -30,23 +29,6 @@ ValueId join_in_steps(GraphBuilder& builder, const ir::Node& concat,
   return parts[0];
 }
 
-/// [.., m, k] x [.., k, n] as the sum over k of [.., m, 1, k] * [.., 1, n, k].
-ValueId product_as_sum(GraphBuilder& builder, std::span<const ValueId> inputs) {
-  const auto with_one = [&](ValueId value, std::ptrdiff_t from_end) {
-    ir::Shape shape = builder.type(value).shape;
-    shape.insert(shape.end() - from_end, ir::Dim(1));
-    return builder.add("Reshape", {value}, {{"shape", std::move(shape)}});
-  };
-  std::vector<std::int64_t> perm(builder.type(inputs[1]).shape.size());
-  std::iota(perm.begin(), perm.end(), 0);
-  std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
-  const ValueId columns = builder.add("Transpose", {inputs[1]}, {{"perm", std::move(perm)}});
-  const ValueId products = builder.add("Mul", {with_one(inputs[0], 1), with_one(columns, 2)});
-  const auto last = static_cast<std::int64_t>(builder.type(products).shape.size()) - 1;
-  return builder.add("ReduceSum", {products},
-                     {{"axes", std::vector<std::int64_t>{last}}, {"keepdims", std::int64_t{0}}});
-}
-
 bool has_attention(const TargetTraits& target, const ir::Graph& graph, const ir::Node& node) {
   std::vector<ir::TensorType> types;
   for (const ValueId input : node.inputs) types.push_back(graph.type(input));
@@ -66,10 +48,10 @@ ir::Graph decompose(const ir::Graph& graph, Context& context) {
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv" &&
             !(context.target.has_conv && old.type(node.outputs[0]).dtype == DType::kFloat32))
-          return std::vector{conv_as_matmul(builder, node, inputs, old.type(node.outputs[0]))};
-        if (node.op->name == "MatMul" && !context.target.has_integer_matmul &&
-            is_integer(old.type(node.outputs[0]).dtype))
-          return std::vector{product_as_sum(builder, inputs)};
+          return std::vector{
+              conv_as_matmul(builder, context.target, node, inputs, old.type(node.outputs[0]))};
+        if (node.op->name == "MatMul")
+          return std::vector{matrix_product(builder, context.target, inputs[0], inputs[1])};
         if (node.op->name == "Concat" && inputs.size() > kMostJoined)
           return std::vector{join_in_steps(builder, node, inputs)};
         return std::nullopt;

@@ -253,7 +253,8 @@ TEST(MatmulLowering, RefusesWhatALibraryCallCannotDo) {
     })"),
               HasSubstr("strides 8 and 2"));
   EXPECT_THAT(lowering_error(R"(graph @g(%a: i32[3, 4], %b: i32[4, 5]) {
-      %y = MatMul(%a, %b)
+      %p = MatMul(%a, %b)
+      %y = Relu(%p)
       return y = %y
     })"),
               HasSubstr("floating-point"));
