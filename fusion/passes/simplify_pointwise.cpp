@@ -235,7 +235,17 @@ Result negated_where(const Site& site) {
   return with_inputs(site, {*condition, site.inputs[2], site.inputs[1]});
 }
 
-constexpr std::array<SimplifyRule, 10> kRules = {{
+/// Where order is free constants come last, so that spellings that differ in nothing else are equal.
+Result constant_last(const Site& site) {
+  if (!site.node.op->commutative || site.builder.constant_of(site.inputs[0]) == nullptr ||
+      site.builder.constant_of(site.inputs[1]) != nullptr)
+    return std::nullopt;
+  std::vector<ValueId> inputs(site.inputs.begin(), site.inputs.end());
+  std::swap(inputs[0], inputs[1]);
+  return with_inputs(site, inputs);
+}
+
+constexpr std::array<SimplifyRule, 11> kRules = {{
     {"neutral", neutral},
     {"twice", twice},
     {"casts", casts},
@@ -243,6 +253,7 @@ constexpr std::array<SimplifyRule, 10> kRules = {{
     {"negated_where", negated_where},
     {"shrink_constants", shrink_constants},
     {"drop_expands", drop_expands},
+    {"constant_last", constant_last},
     {"merge_constants", merge_constants},
     {"divide_by_power_of_two", divide_by_power_of_two},
     {"power", power},

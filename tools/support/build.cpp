@@ -101,8 +101,12 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
                   "h=32..960/32");
   verb.add_option("--constant", options.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
-  verb.add_flag("--early-launch", options.early_launch,
-                "CUDA, sm_90: launch generated kernels before the one in front has ended");
+  verb.add_option_function<std::string>(
+          "--early-launch",
+          [&options](const std::string& text) { options.early_launch = text == "on"; },
+          "CUDA, sm_90: launch generated kernels before the one in front has ended")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->default_str("on");
   verb.add_option("-j,--jobs", options.jobs, "Kernels to compile at once; 0 is all cores");
   verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_cache_dir());
@@ -237,7 +241,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.options = {{"fuse", options.fuse ? "on" : "off"}, {"precision", options.precision}};
   for (const auto& pass : options.disabled_passes)
     compile.options.emplace_back("disable-pass", pass);
-  if (options.early_launch) compile.options.emplace_back("early-launch", "on");
+  if (target.cuda && !options.early_launch) compile.options.emplace_back("early-launch", "off");
   compile.precision_notes = result.pipeline.context.precision_notes;
   Progress progress(console, "compiling kernels");
   compile.progress = [&progress](std::size_t done, std::size_t total) {

@@ -25,7 +25,7 @@ struct BuildOptions {
   std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;
   bool explain_fusion = false;
-  bool early_launch = false;
+  bool early_launch = true;
   int jobs = 0;
   std::string cache_dir;  // kernel cache; "none" for none
 };
