@@ -16,6 +16,8 @@ using ir::Shape;
 using ir::ValueId;
 
 double default_scale(NodeContext& node, ValueId q) {
+  if (node.rank(q) != 4)
+    node.invalid("Q must have three or four dimensions, but is " + ir::to_string(node.type(q)));
   const Dim size = node.shape(q).back();
   if (!size.is_constant())
     node.unsupported(

@@ -39,7 +39,13 @@ ValueId grouped_mask(NodeContext& node, ValueId mask, const Dim& group) {
   Dim& heads = shape[shape.size() - 3];
   const bool is_shared = heads == Dim(1);
   const Dim inner = is_shared ? Dim(1) : group;
-  if (!is_shared) heads = *ir::divide_exactly(heads, group);
+  if (!is_shared) {
+    const auto groups = ir::divide_exactly(heads, group);
+    if (!groups)
+      node.invalid(fmt::format("mask {} does not have the heads of the queries",
+                               ir::to_string(node.type(mask))));
+    heads = *groups;
+  }
   shape.insert(shape.end() - 2, inner);
   return node.reshape(mask, shape);
 }
@@ -137,9 +143,10 @@ AttentionStages attend(NodeContext& node, const AttentionForm& form) {
 
 ValueId rotate(NodeContext& node, ValueId x, ValueId cos, ValueId sin, bool interleaved) {
   const Shape shape = node.shape(x), angles = node.shape(cos);
-  const Dim pairs = angles.back(), turned = Dim(2) * pairs;
-  const Dim rest = shape[3] - turned;
-  if (node.shape(sin) != angles || angles.size() != 3 || (rest.is_constant() && rest.value() < 0))
+  const Dim pairs = angles.empty() ? Dim(0) : angles.back(), turned = Dim(2) * pairs;
+  const Dim rest = shape.back() - turned;
+  if (node.shape(sin) != angles || angles.size() != 3 || shape.size() != 4 ||
+      (rest.is_constant() && rest.value() < 0))
     node.invalid(fmt::format(
         "cosines {} and sines {} do not fit {}: they must be [batch, length, "
         "half of the size]",

@@ -8,8 +8,19 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
+namespace {
+
+void require_axis(NodeContext& node, ValueId value, std::int64_t axis) {
+  if (axis >= node.rank(value))
+    node.invalid(
+        fmt::format("{} must have more than {} dimensions", ir::to_string(node.type(value)), axis));
+}
+
+}  // namespace
+
 ValueId part(NodeContext& node, ValueId value, std::int64_t axis, const Dim& begin,
              const Dim& count) {
+  require_axis(node, value, axis);
   const auto at = static_cast<std::size_t>(axis);
   Shape shape = node.shape(value);
   if (begin == Dim(0) && count == shape[at]) return value;
@@ -23,6 +34,7 @@ ValueId part(NodeContext& node, ValueId value, std::int64_t axis, const Dim& beg
 }
 
 ValueId element(NodeContext& node, ValueId value, std::int64_t axis, std::int64_t at) {
+  require_axis(node, value, axis);
   Shape rest = node.shape(value);
   rest.erase(rest.begin() + axis);
   return node.reshape(part(node, value, axis, at, 1), rest);

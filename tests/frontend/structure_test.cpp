@@ -288,5 +288,56 @@ TEST(Sparse, BadIndicesAndSizesAreErrors) {
   EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("store it dense"));
 }
 
+/// A model with something of everything above, and of operators that read much from constants.
+std::string nested_model() {
+  ModelBuilder model = loop_model(3, 100);
+  auto& leaky = add_function(model, "my", "Leaky", {"a"}, {"b"});
+  leaky.add_attribute("slope");
+  add_reference(add_node(*leaky.mutable_node(), "LeakyRelu", {"a"}, {"b"}), "alpha", "slope",
+                onnx::AttributeProto::FLOAT);
+  model.node("Leaky", {"last"}, {"f"}, {attr("slope", 0.5f)}).output("f");
+  model.last_node().set_domain("my");
+  model.initializer("c", bools({1}, {1}));
+  model.node("If", {"c"}, {"branch"}).output("branch");
+  auto& yes = add_graph(model.last_node(), "then_branch");
+  add_node(*yes.mutable_node(), "Add", {"f", "last"}, {"sum"});
+  yes.add_output()->set_name("sum");
+  add_graph(model.last_node(), "else_branch").add_output()->set_name("last");
+  *model.graph().add_sparse_initializer() =
+      sparse("s", floats({2}, {5, 7}), int64s({2}, {1, 5}), {1, 2, 3});
+  model.initializer("w", ramp({1, 4, 3})).initializer("r", ramp({1, 4, 1}));
+  model.node("LSTM", {"s", "w", "r"}, {"h"}, {attr("hidden_size", 1)}).output("h");
+  model.node("ConvTranspose", {"s", "k"}, {"t"}, {attr("strides", std::vector<std::int64_t>{2})});
+  model.initializer("k", ramp({2, 1, 2})).output("t");
+  model.initializer("b", Tensor::from_ints(DType::kUInt8, {1, 1, 8}, {{1, 2, 3, 4, 5, 6, 7, 8}}));
+  model.initializer("scale", floats({1}, {0.5}));
+  model.node("MatMulNBits", {"s", "b", "scale"}, {"q"},
+             {attr("K", 3), attr("N", 1), attr("block_size", 16)});
+  model.last_node().set_domain("com.microsoft");
+  model.output("q");
+  return model.bytes();
+}
+
+TEST(Damage, NestedModelsThrowOrImport) {
+  const std::string bytes = nested_model();
+  const auto import = [](const std::string& text) {
+    return import_model_bytes(std::as_bytes(std::span(text)), "");
+  };
+  EXPECT_NO_THROW(import(bytes));
+  std::size_t refused = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    std::string changed = bytes;
+    constexpr unsigned char kFlips[] = {0x01, 0x80, 0xff, 0x04};
+    changed[at] = static_cast<char>(static_cast<unsigned char>(changed[at]) ^ kFlips[at % 4]);
+    try {
+      import(changed);
+    } catch (const Error& error) {
+      EXPECT_NE(error.code(), ErrorCode::kInternal) << at << ": " << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, bytes.size() / 4);
+}
+
 }  // namespace
 }  // namespace sinter::frontend
