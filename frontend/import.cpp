@@ -12,6 +12,7 @@
 
 #include <xxhash.h>
 
+#include "frontend/assumptions.h"
 #include "frontend/initializers.h"
 #include "frontend/inputs.h"
 #include "frontend/model_file.h"
@@ -125,16 +126,20 @@ class Importer {
     std::vector<std::string> needed;
     for (const ir::ValueId input : state_.folder.needed_inputs())
       needed.push_back(inputs_.at(input));
+    const std::string way_out =
+        needed.empty()
+            ? "exporting with fixed shapes or another opset may avoid the others"
+            : fmt::format("to compile for one value of an input, give it: --constant {}=FILE",
+                          fmt::join(needed, "=FILE --constant "));
     throw UnsupportedModel(
         fmt::format("{} of the model's {} nodes {} not supported:\n  {}{}\n(operators of "
-                    "ai.onnx {} to {} that 'sinter ops' lists are; exporting with fixed "
-                    "shapes or another opset may avoid the others)",
+                    "ai.onnx {} to {} that 'sinter ops' lists are; {})",
                     unsupported.size(), graph_.node_size(), unsupported.size() == 1 ? "is" : "are",
                     fmt::join(shown, "\n  "),
                     unsupported.size() > kShown
                         ? fmt::format("\n  and {} more", unsupported.size() - kShown)
                         : "",
-                    kMinOpset, kMaxOpset),
+                    kMinOpset, kMaxOpset, way_out),
         std::move(needed));
   }
 
@@ -183,13 +188,34 @@ class Importer {
   std::map<ir::ValueId, std::string> inputs_;
 };
 
+/// Imports with as few assumptions about the inputs as make the shapes fit.
+ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& model,
+                              const std::filesystem::path& folder, const ImportOptions& options,
+                              std::span<const std::byte> bytes) {
+  constexpr std::size_t kMostAssumptions = 32;
+  ImportOptions assumed = options;
+  std::vector<std::string> notes;
+  for (;;) {
+    try {
+      ImportedModel result = Importer(model, folder, assumed).run(bytes);
+      result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
+      return result;
+    } catch (const ir::DimMismatch& mismatch) {
+      auto note = notes.size() < kMostAssumptions ? assume_equal(mismatch, assumed) : std::nullopt;
+      if (!note) throw;
+      notes.push_back(std::move(*note));
+    }
+  }
+}
+
 }  // namespace
 
 ImportedModel import_model(const std::string& path, const ImportOptions& options) {
   const auto file = MappedFile::open(path);
   const auto model = parse_model(file->bytes(), path);
-  return with_context(fmt::format("model '{}'", path),
-                      [&] { return Importer(model, folder_of(path), options).run(file->bytes()); });
+  return with_context(fmt::format("model '{}'", path), [&] {
+    return import_assuming(model, folder_of(path), options, file->bytes());
+  });
 }
 
 ir::Graph import_inputs(const std::string& path, const ImportOptions& options) {
@@ -201,7 +227,7 @@ ir::Graph import_inputs(const std::string& path, const ImportOptions& options) {
 
 ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,
                                  const ImportOptions& options) {
-  return Importer(parse_model(bytes, "model"), folder, options).run(bytes);
+  return import_assuming(parse_model(bytes, "model"), folder, options, bytes);
 }
 
 std::vector<SupportedOp> supported_ops() {

@@ -73,6 +73,29 @@ TEST(Inputs, OptionsThatFitNothing) {
   EXPECT_THAT(error(options), HasSubstr("the range 5..2 given for dimension 'seq'"));
 }
 
+TEST(Inputs, ValuesThatShapesDependOnAreAskedForAndCompiledIn) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2, 6}).input("half", DType::kInt64, {2});
+  model.ints("two", {2, 2});
+  model.node("Mul", {"half", "two"}, {"shape"}).node("Reshape", {"x", "shape"}, {"y"}).output("y");
+  try {
+    model.import();
+    FAIL() << "a shape that depends on data was imported";
+  } catch (const UnsupportedModel& error) {
+    EXPECT_EQ(error.inputs(), std::vector<std::string>{"half"});
+    EXPECT_THAT(error.what(), HasSubstr("--constant half=FILE"));
+  }
+  ImportOptions options;
+  options.input_values.emplace("half", int64s({2}, {1, 3}));
+  const auto imported = model.import(options);
+  ASSERT_EQ(imported.graph.inputs().size(), 1u);
+  EXPECT_EQ(imported.graph.type(imported.graph.outputs()[0]).shape, (Shape{2, 6}));
+  options.input_values.clear();
+  options.input_values.emplace("half", floats({2}, {1, 3}));
+  EXPECT_THAT(model.import_error(ErrorCode::kUsage, options),
+              AllOf(HasSubstr("'half' is f32[2]"), HasSubstr("elements are i64")));
+}
+
 TEST(Inputs, OptionsThatContradictTheModel) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"n", 3}).node("Relu", {"x"}, {"y"}).output("y");
