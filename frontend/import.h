@@ -53,8 +53,10 @@ struct ImportedModel {
   std::vector<std::string> warnings;
 };
 
-/// Imports the model at `path`. Throws Error(kUsage) if the file cannot be read, kInvalidModel if
-/// it is malformed or contradicts itself, UnsupportedModel listing every unsupported node at once.
+/// Imports the model at `path`. Where its shapes fit only if two dimensions are the same, or if one is
+/// a multiple of a number, the graph takes that for granted and a warning says so. Throws
+/// Error(kUsage) if the file cannot be read, kInvalidModel if it is malformed or contradicts itself,
+/// UnsupportedModel listing every unsupported node at once.
 ImportedModel import_model(const std::string& path, const ImportOptions& options = {});
 
 /// Imports a model from memory. External data is looked for in `folder`; an empty one refuses it.

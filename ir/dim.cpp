@@ -7,6 +7,7 @@
 #include <sinter/error.h>
 
 #include "ir/dim_internal.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::ir {
 namespace {
@@ -308,9 +309,10 @@ Shape broadcast(const Shape& a, const Shape& b) {
     } else if (x == Dim(1)) {
       out = y;
     } else {
-      throw Error(ErrorCode::kInvalidModel,
-                  fmt::format("shapes {} and {} do not broadcast: dimensions {} and {} differ",
-                              to_string(a), to_string(b), x.to_string(), y.to_string()));
+      throw DimMismatch(
+          x, y,
+          fmt::format("shapes {} and {} do not broadcast: dimensions {} and {} differ",
+                      to_string(a), to_string(b), x.to_string(), y.to_string()));
     }
   }
   return result;

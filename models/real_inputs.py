@@ -70,7 +70,7 @@ def recognised(outputs):
     for run in outputs:
         best = next(iter(run.values()))[0].argmax(1)
         texts.append("".join(characters[c] for i, c in enumerate(best) if c and (i == 0 or c != best[i - 1])))
-    return texts
+    return [text.strip() for text in texts]
 
 
 def crops_for_direction():

@@ -1,6 +1,7 @@
 // Matrix products.
 #include <sinter/error.h>
 
+#include "ir/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 
@@ -15,7 +16,9 @@ std::vector<TensorType> infer_matmul(const Attrs&, std::span<const TensorType> i
   if (a.size() < 2 || b.size() < 2)
     invalid("needs two matrices (rank 2 or more), found " + list_types(inputs));
   if (!(a.back() == b[b.size() - 2]))
-    invalid("the last dimension of the first input and the last but one of the second differ: " +
+    throw DimMismatch(
+        a.back(), b[b.size() - 2],
+        "the last dimension of the first input and the last but one of the second differ: " +
             list_types(inputs));
   Shape shape = with_context(list_types(inputs), [&] {
     return broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/dim_mismatch.h"
 #include "ir/ops/ops.h"
 
 namespace sinter::ir::ops {
@@ -174,9 +175,11 @@ std::vector<TensorType> infer_concat(const Attrs& attrs, Types inputs) {
       invalid("inputs must have one rank, found " + list_types(inputs));
     const Dim sum = result.shape[axis] + shape[axis];
     result.shape[axis] = shape[axis] = sum;
-    if (shape != result.shape)
-      invalid(fmt::format("inputs may differ in dimension {} only, found {}", axis,
-                          list_types(inputs)));
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (!(shape[d] == result.shape[d]))
+        throw DimMismatch(shape[d], result.shape[d],
+                          fmt::format("inputs may differ in dimension {} only, found {}", axis,
+                                      list_types(inputs)));
   }
   return {result};
 }

@@ -56,8 +56,8 @@ class Model:
         plan = self.folder / f"{self.key}_{fuse}.plan"
         self.sinter("compile", self.path, "-o", plan, f"--target={self.a.target}", f"--precision={self.a.precision}",
                     f"--fuse={fuse}", "--quiet", *self.entry.get("options", []))
-        steps = json.loads(self.sinter("inspect", plan, "--steps", "--json"))["steps"]
-        return plan, len(steps)
+        steps = json.loads(self.sinter("inspect", plan, "--json"))["steps"]
+        return plan, steps
 
     def run(self, plan, feeds):
         np.savez(self.folder / "in.npz", **feeds)
