@@ -234,7 +234,9 @@ void Partition::collect_readers(const Region& region, ValueId value,
                                 std::vector<NodeId>& readers) const {
   for (NodeId user : graph_.users(value)) {
     const bool copy = region.copies().count(user) != 0;
-    if (region.holds(user) && !copy) continue;
+    const bool reaches = region.reaches_outside(user, value);
+    if (reaches) readers.push_back(user);
+    if (reaches || (region.holds(user) && !copy)) continue;
     if (copy || (graph_.node(user).op->kind == OpKind::kView && !is_grouped(user))) {
       for (ValueId out : graph_.node(user).outputs) collect_readers(region, out, readers);
     } else if (std::find(readers.begin(), readers.end(), user) == readers.end()) {

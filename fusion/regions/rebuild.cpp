@@ -176,11 +176,27 @@ ValueId BodyBuilder::import(ValueId value) {
   return inner;
 }
 
+ValueId BodyBuilder::import_stored(ValueId value) {
+  for (const auto& known : {known_, stored_})
+    for (const auto& [outer, inner] : known)
+      if (outer == value && builder_.producer(inner) == nullptr &&
+          builder_.constant_of(inner) == nullptr)
+        return inner;
+  const ValueId inner =
+      builder_.input("in" + std::to_string(reads_.size()), graph_.value(value).type);
+  reads_.push_back(value);
+  stored_.emplace_back(value, inner);
+  return inner;
+}
+
 void BodyBuilder::bind(ValueId outer, ValueId inner) { known_.emplace_back(outer, inner); }
 
 void BodyBuilder::copy(const Node& node) {
   std::vector<ValueId> inputs;
-  for (ValueId input : node.inputs) inputs.push_back(import(input));
+  // What is reached into at any place must be in memory.
+  const bool reaches = node.op->take() != nullptr || node.op->scatter() != nullptr;
+  for (ValueId input : node.inputs)
+    inputs.push_back(reaches && inputs.empty() ? import_stored(input) : import(input));
   GraphBuilder::OriginScope scope(builder_, node.origins);
   const auto results = builder_.add_multi(node.op->name, inputs, node.attrs, node.body);
   for (std::size_t i = 0; i < results.size(); ++i) bind(node.outputs[i], results[i]);

@@ -42,6 +42,8 @@ class BodyBuilder {
 
   /// `value` of the outer graph inside the body: an input, or a literal.
   ir::ValueId import(ir::ValueId value);
+  /// `value` inside the body as an input, never as a literal.
+  ir::ValueId import_stored(ir::ValueId value);
   /// Copies an outer node; its outputs are then known to import.
   void copy(const ir::Node& node);
   /// From now on import(outer) is `inner`.
@@ -57,7 +59,7 @@ class BodyBuilder {
   Literals literals_;
   ir::GraphBuilder builder_{"body"};
   std::vector<ir::ValueId> reads_;
-  std::vector<std::pair<ir::ValueId, ir::ValueId>> known_;
+  std::vector<std::pair<ir::ValueId, ir::ValueId>> known_, stored_;
   std::vector<std::string> origins_;
 };
 

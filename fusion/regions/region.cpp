@@ -202,9 +202,16 @@ std::vector<ValueId> Region::leaves() const {
   return result;
 }
 
+bool Region::reaches_outside(NodeId user, ValueId value) const {
+  const Node& node = graph_->node(user);
+  return holds(user) && node.op->kind == OpKind::kIndexed && node.inputs[0] == value &&
+         !holds(graph_->value(value).producer);
+}
+
 bool Region::escapes(ValueId value) const {
   if (graph_->is_output(value) || (*stored_)[static_cast<std::size_t>(value.index)]) return true;
   for (NodeId user : graph_->users(value)) {
+    if (reaches_outside(user, value)) return true;
     if (holds(user) && copies_.count(user) == 0) continue;
     const Node& node = graph_->node(user);
     if (!holds(user) && node.op->kind != OpKind::kView) return true;

@@ -63,6 +63,9 @@ class Region {
 
   /// Values that the region reads from outside.
   std::vector<ir::ValueId> leaves() const;
+  /// True if `user`, in the region, reaches into `value`, which a node outside makes: if that makes
+  /// it of what the region computes, the region would have to run before itself.
+  bool reaches_outside(ir::NodeId user, ir::ValueId value) const;
   /// True if something that is not computed in the region needs `value`; views and copies count
   /// only if what reads them does.
   bool escapes(ir::ValueId value) const;

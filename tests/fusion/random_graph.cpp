@@ -60,7 +60,7 @@ class Generator {
   }
 
   void step() {
-    switch (below(14)) {
+    switch (below(15)) {
       case 0:
       case 1:
       case 2: return unary();
@@ -74,6 +74,7 @@ class Generator {
       case 10: return slice_or_concat();
       case 11: return product();
       case 12: return gather();
+      case 13: return take_or_scatter();
       default: return composite();
     }
   }
@@ -202,6 +203,38 @@ class Generator {
         shape(a).size() > 2)
       return;
     add("Gather", {a, ids_}, {{"axis", std::int64_t{0}}});
+  }
+
+  /// Moves elements one further along a dimension, round the end, or changes those there.
+  void take_or_scatter() {
+    const ValueId a = pick();
+    const Shape from = shape(a);
+    if (from.empty()) return;
+    const std::size_t axis = below(from.size());
+    if (!from[axis].is_constant()) return;
+    std::vector<ValueId> places;
+    for (std::size_t d = 0; d < from.size(); ++d) {
+      Shape along(from.size(), Dim(1));
+      along[d] = from[d];
+      ValueId place =
+          builder_.add("Iota", {}, {{"shape", along}, {"axis", static_cast<std::int64_t>(d)}});
+      if (d == axis) {
+        const DType type = DType::kInt64;
+        place = builder_.add("Add", {place, builder_.scalar(type, 1)});
+        const auto extent = static_cast<double>(from[axis].value());
+        place = builder_.add("Mod", {place, builder_.scalar(type, extent)});
+      }
+      places.push_back(place);
+    }
+    const bool takes = below(2) == 0;
+    std::vector<ValueId> inputs = {a};
+    if (!takes) inputs.push_back(builder_.add("Tanh", {a}));
+    inputs.insert(inputs.end(), places.begin(), places.end());
+    constexpr std::array<const char*, 3> combines = {"none", "sum", "max"};
+    if (takes)
+      add("Take", inputs);
+    else
+      add("Scatter", inputs, {{"combine", std::string(combines[below(combines.size())])}});
   }
 
   void composite() {
