@@ -5,8 +5,7 @@
 #include <exception>
 #include <mutex>
 
-#include <omp.h>
-
+#include "runtime/cpu/parallel.h"
 #include "runtime/cpu/tile_program.h"
 #include "runtime/cpu/tile_runs.h"
 
@@ -341,12 +340,9 @@ void TileProgram::run(std::span<std::byte* const> buffers,
   if (threads <= 1) {
     work(0, items, workspaces[0]);
   } else {
-#pragma omp parallel num_threads(threads)
-    {
-      // OpenMP may give fewer threads than asked for.
-      const std::int64_t team = omp_get_num_threads(), me = omp_get_thread_num();
+    run_team(threads, [&](std::int64_t me, std::int64_t team) {
       work(items * me / team, items * (me + 1) / team, workspaces[static_cast<std::size_t>(me)]);
-    }
+    });
   }
   if (failure) std::rethrow_exception(failure);
 }
