@@ -126,14 +126,15 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
     p.add_argument("--precision", default="model")
-    p.add_argument("--models", default="tiny", help="'tiny', 'all', or names with commas")
+    p.add_argument("--models", default="tiny", help="names with commas; 'tiny' and 'all' stand for many")
     p.add_argument("--runs", type=int, default=12, help="inputs of a model at most")
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--out", help="write the results as JSON")
     a = p.parse_args()
     manifest = json.loads((MODELS / "manifest.json").read_text())
     zoo = {k: v for k, v in manifest.items() if "path" in v or k in real_inputs.INPUTS}
-    chosen = {"tiny": [k for k in zoo if "path" in zoo[k]], "all": list(zoo)}.get(a.models) or a.models.split(",")
+    groups = {"tiny": [k for k in zoo if "path" in zoo[k]], "all": list(zoo)}
+    chosen = [key for word in a.models.split(",") for key in groups.get(word, [word])]
     known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
     rows, wrong = [], 0
     for key in chosen:
