@@ -116,10 +116,9 @@ def voice_chunks():
 
 
 def voiced(outputs):
-    """Whether each second holds speech, by the mean of its chunks."""
+    """Whether each second holds speech, by the mean of its chunks: nothing for fewer than four."""
     p = np.array([float(run["output"].reshape(-1)[0]) for run in outputs])
-    seconds = np.array_split(p, 4)
-    return [bool(s.mean() > 0.5) for s in seconds]
+    return [bool(second.mean() > 0.5) for second in np.array_split(p, 4)] if len(p) >= 4 else None
 
 
 def voice_sequence():

@@ -301,14 +301,6 @@ TEST(Compile, NamesWhatItCannotLower) {
     return y = %y
   })"),
               HasSubstr("family 'attention'"));
-  EXPECT_THAT(compile_error(R"(graph @main(%x: f32[2*batch]) {
-    %y = Fused(%x) {family = "pointwise"} body (%x) {
-      %e = Exp(%x)
-      return y = %e
-    }
-    return y = %y
-  })"),
-              HasSubstr("input 'x'"));
 }
 
 constexpr const char* kScatters = R"(

@@ -177,7 +177,10 @@ TEST(Inputs, MultiplesCountSteps) {
               attr("strides", std::vector<std::int64_t>{2}), attr("ceil_mode", 1)});
   model.node("Concat", {"p", "p"}, {"d"}, {attr("axis", 2)});
   model.node("Add", {"d", "x"}, {"y"}).output("y");
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), testing::HasSubstr("do not broadcast"));
+  // Which is assumed, and said.
+  const ImportedModel assumed = model.import();
+  EXPECT_EQ(ir::to_string(assumed.graph.type(assumed.graph.inputs()[0])), "f32[1, 1, 2*h]");
+  EXPECT_THAT(assumed.warnings, testing::Contains(HasSubstr("'h' is taken as a multiple of 2")));
   ImportOptions options;
   options.multiples["h"] = 2;
   options.ranges["h"] = {3, 9, nullptr};
@@ -194,13 +197,29 @@ TEST(Inputs, EqualDimensionsOfOtherNames) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"batch", 2}).input("s", DType::kFloat32, {"", 2});
   model.node("Add", {"x", "s"}, {"y"}).output("y");
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("do not broadcast"));
+  const ImportedModel assumed = model.import();
+  EXPECT_EQ(assumed.graph.type(assumed.graph.inputs()[0]),
+            assumed.graph.type(assumed.graph.inputs()[1]));
+  EXPECT_THAT(assumed.warnings,
+              testing::Contains(HasSubstr("'batch' and 's_d0' are taken as equal")));
   ImportOptions options;
   options.same["s_d0"] = "batch";
   const ir::Graph graph = model.import(options).graph;
   EXPECT_EQ(ir::to_string(graph.type(graph.inputs()[1])), "f32[batch, 2]");
   options.same["s_d0"] = "none";
   EXPECT_THAT(model.import_error(ErrorCode::kUsage, options), HasSubstr("no dimension 'none'"));
+}
+
+TEST(Inputs, NoAssumptionMakesDifferentNumbersEqual) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"batch", 2}).input("s", DType::kFloat32, {"batch", 3});
+  model.node("Add", {"x", "s"}, {"y"}).output("y");
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("do not broadcast"));
+  ModelBuilder longer;
+  longer.input("x", DType::kFloat32, {"batch", 2});
+  longer.node("Concat", {"x", "x"}, {"d"}, {attr("axis", 0)});
+  longer.node("Add", {"d", "x"}, {"y"}).output("y");
+  EXPECT_THAT(longer.import_error(ErrorCode::kInvalidModel), HasSubstr("2*batch"));
 }
 
 TEST(SupportedOps, ListsVersions) {

@@ -114,6 +114,8 @@ def check_minilm(c, tolerance):
                  "same ranking" if same else "RANKING DIFFERS", same)
 
 
+    if c.a.precision != "model":
+        return  # a lowered scale is rounded as each spelling has it
     fused = [graph_text.digest(c.fused_graph(CACHE / model)) for model in ("minilm.onnx", "minilm_old.onnx")]
     c.record("minilm.onnx and minilm_old.onnx, the same fused graph", float(fused[0] != fused[1]), 0, " ".join(fused))
 
