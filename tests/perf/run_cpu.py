@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""The CPU figures: compile times, chains fused against unfused, MiniLM against ONNX Runtime.
+"""The CPU figures: compile times, chains fused against unfused, models against ONNX Runtime.
 
   tests/perf/run_cpu.py --threads 2 --out tests/perf/results/cpu.json
 
 ONNX Runtime and Sinter take turns in one run, with the same model, inputs and number of threads.
 """
 import argparse
+import json
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,8 +17,13 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from common import CACHE, INPUTS, ROOT, minilm_shapes, provenance, sinter_json, write
+from common import CACHE, ROOT, provenance, sinter_json, write
 
+sys.path.insert(0, str(ROOT / "models"))
+import magika_inputs  # noqa: E402
+import real_inputs  # noqa: E402
+
+ZOO = ("magika", "ppocr_det", "ppocr_rec", "silero_vad", "light_resnet50", "minilm")
 CHAINS = ("chain_ln_relu_add", "chain_sin4", "chain_softmax_mask", "chain_bias_gelu_rms")
 
 
@@ -40,30 +47,28 @@ def compile_times(sinter, folder):
             "cuda_sm_90_warm": timed(*gpu, cold=False)}
 
 
-def onnx_runtime(threads):
+def onnx_runtime(model, threads):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(CACHE / "minilm.onnx"), options, providers=["CPUExecutionProvider"])
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
 
 
-def minilm_against_onnx_runtime(sinter, folder, threads, batch, seq=64, turns=5):
-    plan = folder / "minilm.plan"
-    sinter_json(sinter, "compile", CACHE / "minilm.onnx", "-o", plan, "--target=cpu")
-    rng = np.random.default_rng(0)
-    feeds = {"input_ids": rng.integers(0, 30522, (batch, seq)), "attention_mask": np.ones((batch, seq), np.int64),
-             "token_type_ids": np.zeros((batch, seq), np.int64)}
+def against_onnx_runtime(sinter, folder, threads, model, feeds, options=(), turns=5, runs=60):
+    plan = folder / "timed.plan"
+    sinter_json(sinter, "compile", model, "-o", plan, "--target=cpu", *options)
     np.savez(folder / "in.npz", **feeds)
     ours, theirs = [], []
     for _ in range(turns):
         bench = sinter_json(sinter, "bench", plan, "--inputs", folder / "in.npz", f"--threads={threads}",
-                            "--iterations=60", "--duration=3")
+                            f"--iterations={runs}", "--duration=2")
         ours.append(bench["latency_us"]["median"])
-        session = onnx_runtime(threads)  # made anew, so that its threads do not spin beside ours
+        session = onnx_runtime(model, threads)  # made anew, so that its threads do not spin beside ours
         for _ in range(5):
             session.run(None, feeds)
         samples = []
-        for _ in range(60):
+        for _ in range(runs):
             began = time.perf_counter()
             session.run(None, feeds)
             samples.append((time.perf_counter() - began) * 1e6)
@@ -72,6 +77,34 @@ def minilm_against_onnx_runtime(sinter, folder, threads, batch, seq=64, turns=5)
     return {"sinter_us": round(float(np.median(ours)), 1), "onnxruntime_us": round(float(np.median(theirs)), 1),
             "ratio": round(float(np.median(ours) / np.median(theirs)), 3), "turns_sinter_us": ours,
             "turns_onnxruntime_us": theirs}
+
+
+def minilm_feeds(batch, seq=64):
+    rng = np.random.default_rng(0)
+    return {"input_ids": rng.integers(0, 30522, (batch, seq)), "attention_mask": np.ones((batch, seq), np.int64),
+            "token_type_ids": np.zeros((batch, seq), np.int64)}
+
+
+def zoo_feeds(name):
+    """One real input of a model, with the state that it starts from."""
+    if name == "magika":
+        return magika_inputs.encode([ROOT / "README.md"], magika_inputs.config())
+    feeds = real_inputs.INPUTS[name]()[0]
+    return {**feeds, **{key: np.zeros(shape, np.float32) for key, shape in real_inputs.STATE.get(name, {}).values()}}
+
+
+def zoo(sinter, folder, threads):
+    manifest = json.loads((ROOT / "models" / "manifest.json").read_text())
+    rows = {}
+    for name in ZOO:
+        feeds = minilm_feeds(1) if name == "minilm" else zoo_feeds(name)
+        rows[name] = against_onnx_runtime(sinter, folder, threads, CACHE / f"{name}.onnx", feeds,
+                                          manifest[name].get("options", []), turns=3, runs=30)
+        print(f"{name}: {rows[name]['sinter_us']} us, ONNX Runtime {rows[name]['onnxruntime_us']} us, "
+              f"{rows[name]['ratio']}x its time", flush=True)
+    mean = float(np.exp(np.mean([np.log(r["ratio"]) for r in rows.values()])))
+    print(f"geometric mean {mean:.3f}", flush=True)
+    return {"geometric_mean": round(mean, 3), "models": rows}
 
 
 def main():
@@ -98,10 +131,11 @@ def main():
             print(f"{chain}: fused {fused:.0f} us, unfused {unfused:.0f} us, {unfused / fused:.2f}x", flush=True)
         result["minilm_seq64_against_onnxruntime"] = {}
         for batch in (1, 8):
-            row = minilm_against_onnx_runtime(a.sinter, folder, a.threads, batch)
+            row = against_onnx_runtime(a.sinter, folder, a.threads, CACHE / "minilm.onnx", minilm_feeds(batch))
             result["minilm_seq64_against_onnxruntime"][f"batch_{batch}"] = row
             print(f"minilm batch {batch}: {row['sinter_us']} us, ONNX Runtime {row['onnxruntime_us']} us, "
                   f"{row['ratio']}x its time", flush=True)
+        result["models_batch_1_against_onnxruntime"] = zoo(a.sinter, folder, a.threads)
     write(a.out, result)
 
 
