@@ -16,12 +16,12 @@ struct CompileOptions {
   std::vector<std::string> architectures;  // cuda: "sm_90", ... at least one
   bool tf32 = false;                       // float32 products may use tf32
   /// How fused products are done, for measuring: empty: every way that may be best; "library";
-  /// "alone": by a kernel of our own and another for what follows; or the schedule of one kernel for
-  /// all ("product 64x32x64 warps=...").
+  /// "alone": by a kernel of our own and another for what follows; or the schedule of one kernel
+  /// for all ("product 64x32x64 warps=...").
   std::string product;
-  bool early_launch = false;               // generated kernels start before the one in front ends
-  int threads = 0;                         // NVRTC compilations at once; 0: all cores
-  std::string cache_dir;                   // kernel cache; empty: none
+  bool early_launch = false;  // generated kernels start before the one in front ends
+  int threads = 0;            // NVRTC compilations at once; 0: all cores
+  std::string cache_dir;      // kernel cache; empty: none
   /// Called as work proceeds: done of total kernels.
   std::function<void(std::size_t done, std::size_t total)> progress;
   // copied into the manifest:

@@ -53,10 +53,10 @@ struct ImportedModel {
   std::vector<std::string> warnings;
 };
 
-/// Imports the model at `path`. Where its shapes fit only if two dimensions are the same, or if one is
-/// a multiple of a number, the graph takes that for granted and a warning says so. Throws
-/// Error(kUsage) if the file cannot be read, kInvalidModel if it is malformed or contradicts itself,
-/// UnsupportedModel listing every unsupported node at once.
+/// Imports the model at `path`. Where its shapes fit only if two dimensions are the same, or if one
+/// is a multiple of a number, the graph takes that for granted and a warning says so. Throws
+/// Error(kUsage) if the file cannot be read, kInvalidModel if it is malformed or contradicts
+/// itself, UnsupportedModel listing every unsupported node at once.
 ImportedModel import_model(const std::string& path, const ImportOptions& options = {});
 
 /// Imports a model from memory. External data is looked for in `folder`; an empty one refuses it.
@@ -64,16 +64,17 @@ ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::st
                                  const ImportOptions& options = {});
 
 /// A graph of the model's inputs alone, with the ranges of their symbols: what there is to give
-/// shapes for, also of a model that can only be imported once they are given. Throws as import_model.
+/// shapes for, also of a model that can only be imported once they are given. Throws as
+/// import_model.
 ir::Graph import_inputs(const std::string& path, const ImportOptions& options = {});
 
 /// One operator that the importer knows.
 struct SupportedOp {
   std::string domain, name;
-  int since_version = 1;       // of this meaning
-  std::string family;          // what the operator is about: "reductions"
-  std::string types;           // "floats": of what it computes on
-  std::vector<DType> dtypes;   // these types, one by one
+  int since_version = 1;      // of this meaning
+  std::string family;         // what the operator is about: "reductions"
+  std::string types;          // "floats": of what it computes on
+  std::vector<DType> dtypes;  // these types, one by one
 };
 std::vector<SupportedOp> supported_ops();
 /// The first and the last version of ai.onnx that models may use.

@@ -45,7 +45,8 @@ class ShapeFolder {
   std::optional<std::vector<ir::Dim>> fold_pointwise(const ir::Node& node,
                                                      const ir::TensorType& type);
   std::optional<std::vector<ir::Dim>> fold_view(const ir::Node& node, const ir::TensorType& type);
-  std::optional<std::vector<ir::Dim>> fold_indexed(const ir::Node& node, const ir::TensorType& type);
+  std::optional<std::vector<ir::Dim>> fold_indexed(const ir::Node& node,
+                                                   const ir::TensorType& type);
   std::optional<std::vector<ir::Dim>> fold_reduce(const ir::Node& node, const ir::TensorType& type);
   ir::ValueId vector_of(const ir::Dim& dim);
 

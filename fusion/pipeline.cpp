@@ -7,8 +7,9 @@ namespace sinter::fusion {
 const std::vector<Pass>& pipeline() {
   // recognise sees the model's own spelling; simplify runs after lower_precision to remove the
   // casts that meet; attention is found while softmax is one node, and takes in its views once the
-  // projections that it reads are slices of one; projections are merged before views are folded into products, since the slices
-  // are views too; reductions pick their neighbours before what is left becomes pointwise regions.
+  // projections that it reads are slices of one; projections are merged before views are folded
+  // into products, since the slices are views too; reductions pick their neighbours before what is
+  // left becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},

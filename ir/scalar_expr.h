@@ -33,8 +33,8 @@ struct ScalarExpr {
 
 /// Parses "0.5 * x * (1 + erf(x * 0.7071067811865476))". Operands are x, y, z (inputs 0, 1, 2);
 /// @name is an attribute; functions are the names of ScalarOp; infix + - * / and unary minus;
-/// comparisons < <= > >= == !=. cast(e) and bitcast(e) convert to the operator's result type. The text is part of
-/// the program, so a mistake in it throws Error(kInternal).
+/// comparisons < <= > >= == !=. cast(e) and bitcast(e) convert to the operator's result type. The
+/// text is part of the program, so a mistake in it throws Error(kInternal).
 ScalarExpr parse_scalar_expr(std::string_view text);
 
 /// The expression in prefix form: "mul(x, add(1, erf(x)))".
@@ -52,9 +52,9 @@ struct Scalar {
   std::int64_t i = 0;
 };
 
-/// Evaluates one primitive on values of `type` (the operands' type; for kCast and kBitCast `from` is
-/// the operand's and `type` the result's). Floats are computed in double; integers wrap in their own
-/// width.
+/// Evaluates one primitive on values of `type` (the operands' type; for kCast and kBitCast `from`
+/// is the operand's and `type` the result's). Floats are computed in double; integers wrap in their
+/// own width.
 Scalar apply_scalar_op(ScalarOp op, DType type, DType from, const Scalar* args);
 
 /// The value of a kConstant or kAttr node of `type`.

@@ -42,9 +42,10 @@ bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram&
                           std::string& reason);
 
 /// The schedules to emit, in the order in which their conditions are tried: for rising numbers of
-/// rows the one with the least estimated time. The last takes all sizes on every GPU unless rows are
-/// reduced, which one kernel does for few rows only. `forced`, if not empty, is the one schedule to use,
-/// in the form of to_string() up to "across". Throws Error(kUnsupported) if nothing fits.
+/// rows the one with the least estimated time. The last takes all sizes on every GPU unless rows
+/// are reduced, which one kernel does for few rows only. `forced`, if not empty, is the one
+/// schedule to use, in the form of to_string() up to "across". Throws Error(kUnsupported) if
+/// nothing fits.
 std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
                                              const ProductProgram& product,
                                              const std::string& forced = {});

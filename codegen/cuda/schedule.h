@@ -36,9 +36,9 @@ struct Schedule {
   std::string to_string() const;
 };
 
-/// The longest vectors (of at most `most` elements) along `dim`, and which accesses then move whole vectors. Conditions are what
-/// sizes must fulfil that are not known; nothing is required of constants that do not fit: then the
-/// vectors are shorter.
+/// The longest vectors (of at most `most` elements) along `dim`, and which accesses then move whole
+/// vectors. Conditions are what sizes must fulfil that are not known; nothing is required of
+/// constants that do not fit: then the vectors are shorter.
 struct VectorPlan {
   int vector = 1;
   int dim = -1;

@@ -1,6 +1,6 @@
-// What each ScalarOp computes on the GPU; sinter/scalar_op.h has the meanings. float32 functions are
-// within a few units in the last place; where the toolkit's correctly rounded form costs a slow path
-// (division, square root), the hardware's full-range approximation is used (at most 2 ulp).
+// What each ScalarOp computes on the GPU; sinter/scalar_op.h has the meanings. float32 functions
+// are within a few units in the last place; where the toolkit's correctly rounded form costs a slow
+// path (division, square root), the hardware's full-range approximation is used (at most 2 ulp).
 #pragma once
 
 #include "scalar.cuh"
@@ -419,8 +419,7 @@ struct Convert {
   /// Floats truncate and saturate; NaN gives zero.
   template <class From>
   SINTER_DEVICE static To truncate(From x) {
-    if (!(x > static_cast<From>(lowest_value<To>())))
-      return x != x ? To(0) : lowest_value<To>();
+    if (!(x > static_cast<From>(lowest_value<To>()))) return x != x ? To(0) : lowest_value<To>();
     return x >= static_cast<From>(highest_value<To>()) ? highest_value<To>() : static_cast<To>(x);
   }
   SINTER_DEVICE static To of(float x) { return truncate(x); }

@@ -125,8 +125,8 @@ struct ProductTile {
     return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
   }
 
-  /// Starts the first copies. `kEarly`: the kernel was launched before the one in front has ended, on
-  /// which b does not depend: it is fetched before that is waited for.
+  /// Starts the first copies. `kEarly`: the kernel was launched before the one in front has ended,
+  /// on which b does not depend: it is fetched before that is waited for.
   template <bool kEarly>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     T* stages = reinterpret_cast<T*>(shared);

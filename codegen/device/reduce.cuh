@@ -88,8 +88,7 @@ SINTER_DEVICE T reduce_block(T x, T* scratch) {
     return result;
   }
   const int lane = threadIdx.x % 32;
-  return reduce_lanes<Combine, 32>(lane < kWarps ? scratch[lane]
-                                                 : Combine::template identity<T>());
+  return reduce_lanes<Combine, 32>(lane < kWarps ? scratch[lane] : Combine::template identity<T>());
 }
 
 /// Combines over threadIdx.y for each threadIdx.x; every thread gets its column's result. `scratch`

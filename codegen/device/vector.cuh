@@ -102,21 +102,21 @@ struct Pack {
 };
 #ifdef __CUDACC__
 // One instruction rounds two floats into a register.
-#define SINTER_PACK_PAIRS(T, instruction)                                                  \
-  template <>                                                                              \
-  struct Pack<T> {                                                                         \
-    template <int N>                                                                       \
-    SINTER_DEVICE static Vec<T, N> of(const float (&x)[N]) {                               \
-      static_assert(N % 2 == 0, "vectors of 16-bit floats have an even length");           \
-      Vec<T, N> result;                                                                    \
-      _Pragma("unroll") for (int j = 0; j < N; j += 2) {                                   \
-        u32 pair;                                                                          \
-        asm(instruction " %0, %1, %2;" : "=r"(pair) : "f"(x[j + 1]), "f"(x[j]));           \
-        result.v[j].bits = static_cast<u16>(pair);                                         \
-        result.v[j + 1].bits = static_cast<u16>(pair >> 16);                               \
-      }                                                                                    \
-      return result;                                                                       \
-    }                                                                                      \
+#define SINTER_PACK_PAIRS(T, instruction)                                        \
+  template <>                                                                    \
+  struct Pack<T> {                                                               \
+    template <int N>                                                             \
+    SINTER_DEVICE static Vec<T, N> of(const float (&x)[N]) {                     \
+      static_assert(N % 2 == 0, "vectors of 16-bit floats have an even length"); \
+      Vec<T, N> result;                                                          \
+      _Pragma("unroll") for (int j = 0; j < N; j += 2) {                         \
+        u32 pair;                                                                \
+        asm(instruction " %0, %1, %2;" : "=r"(pair) : "f"(x[j + 1]), "f"(x[j])); \
+        result.v[j].bits = static_cast<u16>(pair);                               \
+        result.v[j + 1].bits = static_cast<u16>(pair >> 16);                     \
+      }                                                                          \
+      return result;                                                             \
+    }                                                                            \
   };
 SINTER_PACK_PAIRS(f16, "cvt.rn.f16x2.f32")
 SINTER_PACK_PAIRS(bf16, "cvt.rn.bf16x2.f32")

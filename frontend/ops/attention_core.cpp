@@ -12,14 +12,18 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-ValueId split_heads(NodeContext& node, ValueId x, std::int64_t heads) {
+ValueId by_head(NodeContext& node, ValueId x, std::int64_t heads) {
   const Shape shape = node.shape(x);
   const auto size =
       heads > 0 && shape.size() == 3 ? ir::divide_exactly(shape[2], Dim(heads)) : std::nullopt;
   if (!size)
     node.invalid(fmt::format("{} is not [batch, length, {} heads * size]",
                              ir::to_string(node.type(x)), heads));
-  return node.transpose(node.reshape(x, {shape[0], shape[1], Dim(heads), *size}), {0, 2, 1, 3});
+  return node.reshape(x, {shape[0], shape[1], Dim(heads), *size});
+}
+
+ValueId split_heads(NodeContext& node, ValueId x, std::int64_t heads) {
+  return node.transpose(by_head(node, x, heads), {0, 2, 1, 3});
 }
 
 ValueId merge_heads(NodeContext& node, ValueId x) {

@@ -9,8 +9,10 @@
 
 namespace sinter::frontend {
 
-/// [batch, length, heads * size] -> [batch, heads, length, size]; throws Error(kInvalidModel)
+/// [batch, length, heads * size] -> [batch, length, heads, size]; throws Error(kInvalidModel)
 /// unless `heads` divides the last dimension.
+ir::ValueId by_head(NodeContext& node, ir::ValueId x, std::int64_t heads);
+/// by_head, but [batch, heads, length, size].
 ir::ValueId split_heads(NodeContext& node, ir::ValueId x, std::int64_t heads);
 /// The inverse of split_heads.
 ir::ValueId merge_heads(NodeContext& node, ir::ValueId x);

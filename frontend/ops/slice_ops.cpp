@@ -274,7 +274,8 @@ void pad(NodeContext& node, const std::vector<Dim>& pads, const std::vector<std:
     const ir::Attrs attrs{{"begins", begins}, {"ends", ends}, {"fill", fill}};
     const ValueId everywhere = node.expand(node.constant(DType::kBool, 1), node.shape(x));
     x = node.add("Pad", {x}, attrs);
-    if (computed.valid()) x = node.add("Where", {node.add("Pad", {everywhere}, attrs), x, computed});
+    if (computed.valid())
+      x = node.add("Where", {node.add("Pad", {everywhere}, attrs), x, computed});
   }
   node.output(x);
 }

@@ -50,17 +50,6 @@ void causal_conv_with_state(NodeContext& node) {
   if (node.output_is_used(1)) node.output(1, part(node, padded, 2, shape[2], kept));
 }
 
-/// [batch, length, heads * size] as [batch, length, heads, size].
-ValueId by_head(NodeContext& node, ValueId x, std::int64_t heads) {
-  const Shape shape = node.shape(x);
-  const auto size =
-      heads > 0 && shape.size() == 3 ? ir::divide_exactly(shape[2], Dim(heads)) : std::nullopt;
-  if (!size)
-    node.invalid(fmt::format("{} is not [batch, length, {} heads * size]",
-                             ir::to_string(node.type(x)), heads));
-  return node.reshape(x, {shape[0], shape[1], Dim(heads), *size});
-}
-
 /// S' = decay * S + k (v - k S)..: see the specification of LinearAttention. One step after the
 /// other, in float32.
 void linear_attention(NodeContext& node) {

@@ -222,8 +222,8 @@ Result negated_where(const Site& site) {
   std::vector<Node> views;  // copies: adding nodes moves the builder's
   ValueId base = site.inputs[0];
   for (const Node* node = site.builder.producer(base);
-       node != nullptr && (node->op->name == "Reshape" || node->op->name == "Transpose" ||
-                           node->op->name == "Expand");
+       node != nullptr &&
+       (node->op->name == "Reshape" || node->op->name == "Transpose" || node->op->name == "Expand");
        node = site.builder.producer(base)) {
     views.push_back(*node);
     base = node->inputs[0];
@@ -235,7 +235,8 @@ Result negated_where(const Site& site) {
   return with_inputs(site, {*condition, site.inputs[2], site.inputs[1]});
 }
 
-/// Where order is free constants come last, so that spellings that differ in nothing else are equal.
+/// Where order is free constants come last, so that spellings that differ in nothing else are
+/// equal.
 Result constant_last(const Site& site) {
   if (!site.node.op->commutative || site.builder.constant_of(site.inputs[0]) == nullptr ||
       site.builder.constant_of(site.inputs[1]) != nullptr)

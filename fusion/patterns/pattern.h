@@ -38,9 +38,9 @@ struct Pattern {
 Pattern parse_pattern(std::string_view text);
 
 /// An idiom: where `pattern` matches, `replacement` (an operator of the IR and its operands:
-/// variables or numbers) computes the same. Its attributes "axis", "axes", "keepdims" and "epsilon",
-/// if it has them, come from the reductions' axes, the root's rank and $eps. A pattern whose
-/// variables are all below reductions is matched at what a row comes to.
+/// variables or numbers) computes the same. Its attributes "axis", "axes", "keepdims" and
+/// "epsilon", if it has them, come from the reductions' axes, the root's rank and $eps. A pattern
+/// whose variables are all below reductions is matched at what a row comes to.
 struct Idiom {
   std::string_view name;
   std::string_view pattern;

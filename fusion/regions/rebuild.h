@@ -35,7 +35,8 @@ Piece fused_piece(const ir::Graph& graph, std::string family, std::vector<ir::No
 /// Collects what a body needs while it is built by hand: inputs in order of first use.
 class BodyBuilder {
  public:
-  /// Which constants become part of the body (kOneElement: those, and generators). Libraries read memory: their operands stay inputs.
+  /// Which constants become part of the body (kOneElement: those, and generators). Libraries read
+  /// memory: their operands stay inputs.
   enum class Literals { kOneElement, kNone };
   explicit BodyBuilder(const ir::Graph& graph, Literals literals = Literals::kOneElement)
       : graph_(graph), literals_(literals) {}

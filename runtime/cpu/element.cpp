@@ -20,9 +20,9 @@ void write(std::byte* p, T value) {
 
 }  // namespace
 
-// Compilers differ in whether they know _Float16, so these are integer arithmetic: a half's exponent
-// and mantissa are moved to a float's place, and a product by a power of two mends the bias, which is
-// exact for subnormal numbers too.
+// Compilers differ in whether they know _Float16, so these are integer arithmetic: a half's
+// exponent and mantissa are moved to a float's place, and a product by a power of two mends the
+// bias, which is exact for subnormal numbers too.
 float half_to_float(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000U) << 16, rest = bits & 0x7fffU;
   std::uint32_t result = 0;
@@ -43,7 +43,8 @@ std::uint16_t float_to_half(float value) {
   if (rest > 0x7f800000U) return make(0x7e00U | (rest >> 13 & 0x3ffU));
   if (rest >= 0x47800000U) return make(0x7c00U);  // 65536 and more
   if (rest < 0x38800000U) {
-    // Below 2^-14 halves are multiples of 2^-24: adding 0.5, whose last place that is, rounds there.
+    // Below 2^-14 halves are multiples of 2^-24: adding 0.5, whose last place that is, rounds
+    // there.
     const float aligned = __builtin_bit_cast(float, rest) + 0.5F;
     return make(__builtin_bit_cast(std::uint32_t, aligned) - 0x3f000000U);
   }

@@ -21,4 +21,22 @@ inline float bfloat_to_float(std::uint16_t bits) {
 }
 std::uint16_t float_to_bfloat(float value);
 
+/// Calls visit with a pointer of the C++ type of compute type `type`; bool only replaces.
+template <typename Visit>
+void with_compute_type(DType type, Visit&& visit) {
+  switch (type) {
+    case DType::kInt8: return visit(static_cast<std::int8_t*>(nullptr));
+    case DType::kInt16: return visit(static_cast<std::int16_t*>(nullptr));
+    case DType::kInt32: return visit(static_cast<std::int32_t*>(nullptr));
+    case DType::kInt64: return visit(static_cast<std::int64_t*>(nullptr));
+    case DType::kBool:
+    case DType::kUInt8: return visit(static_cast<std::uint8_t*>(nullptr));
+    case DType::kUInt16: return visit(static_cast<std::uint16_t*>(nullptr));
+    case DType::kUInt32: return visit(static_cast<std::uint32_t*>(nullptr));
+    case DType::kUInt64: return visit(static_cast<std::uint64_t*>(nullptr));
+    case DType::kFloat64: return visit(static_cast<double*>(nullptr));
+    default: return visit(static_cast<float*>(nullptr));
+  }
+}
+
 }  // namespace sinter::runtime::cpu

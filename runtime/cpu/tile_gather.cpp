@@ -70,24 +70,6 @@ T combine_values(Combine combine, T a, T b) {
   return takes_a || a != a ? a : b;
 }
 
-/// Calls visit with a pointer of the C++ type of compute type `type`; bool only replaces.
-template <typename Visit>
-void with_compute_type(DType type, Visit&& visit) {
-  switch (type) {
-    case DType::kInt8: return visit(static_cast<std::int8_t*>(nullptr));
-    case DType::kInt16: return visit(static_cast<std::int16_t*>(nullptr));
-    case DType::kInt32: return visit(static_cast<std::int32_t*>(nullptr));
-    case DType::kInt64: return visit(static_cast<std::int64_t*>(nullptr));
-    case DType::kBool:
-    case DType::kUInt8: return visit(static_cast<std::uint8_t*>(nullptr));
-    case DType::kUInt16: return visit(static_cast<std::uint16_t*>(nullptr));
-    case DType::kUInt32: return visit(static_cast<std::uint32_t*>(nullptr));
-    case DType::kUInt64: return visit(static_cast<std::uint64_t*>(nullptr));
-    case DType::kFloat64: return visit(static_cast<double*>(nullptr));
-    default: return visit(static_cast<float*>(nullptr));
-  }
-}
-
 }  // namespace
 
 void TileAccess::refuse_index(std::int64_t index, std::int64_t extent) {

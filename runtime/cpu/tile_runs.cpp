@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/cpu/element.h"
 #include "runtime/cpu/tile_ops.h"
 
 namespace sinter::runtime::cpu {
@@ -61,24 +62,6 @@ void copy_out(std::size_t size, const std::byte* source, std::int64_t source_ste
   }
 }
 
-/// Calls visit with a pointer of the C++ type of compute type `type`.
-template <typename Visit>
-void with_type(DType type, Visit&& visit) {
-  switch (type) {
-    case DType::kInt8: return visit(static_cast<std::int8_t*>(nullptr));
-    case DType::kInt16: return visit(static_cast<std::int16_t*>(nullptr));
-    case DType::kInt32: return visit(static_cast<std::int32_t*>(nullptr));
-    case DType::kInt64: return visit(static_cast<std::int64_t*>(nullptr));
-    case DType::kBool:
-    case DType::kUInt8: return visit(static_cast<std::uint8_t*>(nullptr));
-    case DType::kUInt16: return visit(static_cast<std::uint16_t*>(nullptr));
-    case DType::kUInt32: return visit(static_cast<std::uint32_t*>(nullptr));
-    case DType::kUInt64: return visit(static_cast<std::uint64_t*>(nullptr));
-    case DType::kFloat64: return visit(static_cast<double*>(nullptr));
-    default: return visit(static_cast<float*>(nullptr));
-  }
-}
-
 }  // namespace
 
 void load_run(DType storage, const std::byte* source, std::int64_t step, std::byte* target,
@@ -113,7 +96,7 @@ void store_run(DType storage, const std::byte* source, std::int64_t source_step,
 }
 
 void fill_run(DType compute, double value, std::byte* target, std::int64_t count) {
-  with_type(compute, [&](auto* type) {
+  with_compute_type(compute, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
     std::fill_n(reinterpret_cast<T*>(target), count, static_cast<T>(value));
   });
@@ -121,7 +104,7 @@ void fill_run(DType compute, double value, std::byte* target, std::int64_t count
 
 std::int64_t read_int(DType type, const void* source, std::int64_t index) {
   std::int64_t result = 0;
-  with_type(type, [&](auto* kind) {
+  with_compute_type(type, [&](auto* kind) {
     using T = std::remove_pointer_t<decltype(kind)>;
     result = static_cast<std::int64_t>(static_cast<const T*>(source)[index]);
   });
@@ -130,7 +113,7 @@ std::int64_t read_int(DType type, const void* source, std::int64_t index) {
 
 void index_run(DType type, std::int64_t first, std::int64_t step, std::byte* target,
                std::int64_t count) {
-  with_type(type, [&](auto* kind) {
+  with_compute_type(type, [&](auto* kind) {
     using T = std::remove_pointer_t<decltype(kind)>;
     T* to = reinterpret_cast<T*>(target);
     for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(first + i * step);

@@ -317,7 +317,8 @@ struct MatmulLaunch::Impl {
       std::memcpy(&algorithm, stored->blob.data(), sizeof(algorithm));
       if (is_usable(algorithm) && (!first_use || run(algorithm, target()))) return;
     }
-    // The library lists its favourite first: a later one must beat it by more than the timer's noise.
+    // The library lists its favourite first: a later one must beat it by more than the timer's
+    // noise.
     constexpr double kClearlyFaster = 0.97;
     double best = -1;
     for (const auto& candidate : candidates(aligned)) {

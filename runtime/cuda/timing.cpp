@@ -41,8 +41,8 @@ double CudaExecutor::time_compute(bool cold) {
   const Event start(plan_->context(), true);
   const Event stop(plan_->context(), true);
   // What goes before keeps the GPU busy while the host queues the timed run: else its launch would
-  // be measured too. The run itself comes first, so that instruction caches hold its kernels as they
-  // do when one model runs again and again; cold: then the data are flushed from the L2.
+  // be measured too. The run itself comes first, so that instruction caches hold its kernels as
+  // they do when one model runs again and again; cold: then the data are flushed from the L2.
   const int runs_before = cold ? 1 : 3;
   for (int i = 0; i < runs_before; ++i) start_compute(run);
   if (cold) flush_.flush(stream);

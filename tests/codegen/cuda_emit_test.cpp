@@ -36,9 +36,7 @@ TEST(CudaEmulation, RandomPrograms) {
 
 // ---- every operator in every type it has
 
-bool applies(ScalarOp op, DType type) {
-  return !converts(op) && is_defined_on(op, type);
-}
+bool applies(ScalarOp op, DType type) { return !converts(op) && is_defined_on(op, type); }
 
 /// All operators on `type`, each stored to an output of its own; casts to every other type.
 ProgramBuilder all_operators(codegen::ExprTable& exprs, DType type, const Dim& elements) {

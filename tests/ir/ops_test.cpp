@@ -88,8 +88,9 @@ TEST(Infer, AttentionBroadcastsBatches) {
                  HasSubstr("k and v"));
   EXPECT_INVALID(infer("Attention", {f32({16}), f32({9, 16}), f32({9, 8})}, plain),
                  HasSubstr("q [.., m, d]"));
-  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({2, 3, 9})}, plain),
-                 HasSubstr("does not broadcast to the scores [3, 9]"));
+  EXPECT_INVALID(
+      infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({2, 3, 9})}, plain),
+      HasSubstr("does not broadcast to the scores [3, 9]"));
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), i64({3, 9})}, plain),
                  HasSubstr("the mask is bool"));
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},

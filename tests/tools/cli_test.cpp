@@ -1,6 +1,5 @@
 // The command line as a user meets it: what each verb prints, and exit codes.
 #include <fstream>
-
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>

@@ -1,12 +1,12 @@
 #include "tools/support/devices.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-#include <sinter/error.h>
-
 #include <chrono>
 #include <dnnl.hpp>
 #include <thread>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sinter/error.h>
 
 #ifdef SINTER_WITH_CUDA
 #include "codegen/cuda/nvrtc_info.h"
@@ -44,21 +44,24 @@ void examine_cuda(std::vector<Finding>& findings) {
                                       : info.driver_problem});
   for (const auto& gpu : info.gpus)
     findings.push_back({fmt::format("GPU {}", gpu.index), true,
-                        fmt::format("{}, {}, {} multiprocessors, {:.0f} GB memory, {:.0f} MB L2", gpu.name,
-                                    gpu.architecture, gpu.multiprocessors,
+                        fmt::format("{}, {}, {} multiprocessors, {:.0f} GB memory, {:.0f} MB L2",
+                                    gpu.name, gpu.architecture, gpu.multiprocessors,
                                     static_cast<double>(gpu.memory_bytes) * 1e-9,
                                     static_cast<double>(gpu.l2_bytes) * 1e-6)});
   if (info.has_driver && info.gpus.empty()) findings.push_back({"GPU", false, "none is visible"});
   const auto nvrtc = codegen::find_nvrtc();
   findings.push_back({"NVRTC (compiles kernels)", nvrtc.found,
-                      nvrtc.found ? fmt::format("{} in {}", cuda_version_text(nvrtc.version), nvrtc.path)
-                                  : nvrtc.problem});
+                      nvrtc.found
+                          ? fmt::format("{} in {}", cuda_version_text(nvrtc.version), nvrtc.path)
+                          : nvrtc.problem});
   findings.push_back({"cuBLASLt (matrix products on the GPU)", info.has_cublaslt,
-                      info.has_cublaslt ? fmt::format("{} in {}", info.cublaslt_version, info.cublaslt_path)
-                                        : info.cublaslt_problem});
+                      info.has_cublaslt
+                          ? fmt::format("{} in {}", info.cublaslt_version, info.cublaslt_path)
+                          : info.cublaslt_problem});
   void* cudnn = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_LOCAL);
-  findings.push_back({"cuDNN (not used yet)", cudnn != nullptr,
-                      cudnn != nullptr ? "libcudnn.so.9" : "libcudnn.so.9 was not found; no plan needs it"});
+  findings.push_back(
+      {"cuDNN (not used yet)", cudnn != nullptr,
+       cudnn != nullptr ? "libcudnn.so.9" : "libcudnn.so.9 was not found; no plan needs it"});
   if (cudnn != nullptr) dlclose(cudnn);
 }
 #endif
@@ -82,7 +85,8 @@ double create_context(const Plan& plan, int device) {
   if (plan.target() == "cuda") {
     const auto start = std::chrono::steady_clock::now();
     static const auto context = graphs::Context::retain(graphs::Driver::system(), device);
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
+        .count();
   }
 #endif
   (void)plan;
@@ -92,17 +96,19 @@ double create_context(const Plan& plan, int device) {
 
 std::vector<Finding> examine_machine() {
   std::vector<Finding> findings;
-  findings.push_back({"processor", true,
-                      fmt::format("{} threads, {}", std::thread::hardware_concurrency(), dnnl_isa())});
+  findings.push_back(
+      {"processor", true,
+       fmt::format("{} threads, {}", std::thread::hardware_concurrency(), dnnl_isa())});
   const auto* dnnl = dnnl_version();
   findings.push_back({"oneDNN (matrix products on the CPU)", true,
                       fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)});
 #ifdef SINTER_WITH_CUDA
   examine_cuda(findings);
 #else
-  findings.push_back({"CUDA target", false,
-                      "this build is CPU-only: install a CUDA toolkit >= 12.8 or run tools/setup --cuda, "
-                      "then build again"});
+  findings.push_back(
+      {"CUDA target", false,
+       "this build is CPU-only: install a CUDA toolkit >= 12.8 or run tools/setup --cuda, "
+       "then build again"});
 #endif
   return findings;
 }

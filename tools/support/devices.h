@@ -1,11 +1,11 @@
 // What this machine has: GPUs, drivers, libraries.
 #pragma once
 
-#include <sinter/sinter.h>
-
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sinter/sinter.h>
 
 namespace sinter::tools {
 

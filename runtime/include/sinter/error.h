@@ -9,13 +9,13 @@
 namespace sinter {
 
 enum class ErrorCode {
-  kUsage,          // a wrong option, input name, type, rank or dimension
-  kUnsupported,    // a valid model that asks for what Sinter does not do
-  kInvalidModel,   // not an ONNX model, or one that contradicts itself
-  kInvalidPlan,    // not a plan, damaged, newer, or made for something else
-  kOutOfMemory,    // host or device memory
-  kDevice,         // a missing or failing GPU, driver or library
-  kInternal,       // a defect of Sinter itself
+  kUsage,         // a wrong option, input name, type, rank or dimension
+  kUnsupported,   // a valid model that asks for what Sinter does not do
+  kInvalidModel,  // not an ONNX model, or one that contradicts itself
+  kInvalidPlan,   // not a plan, damaged, newer, or made for something else
+  kOutOfMemory,   // host or device memory
+  kDevice,        // a missing or failing GPU, driver or library
+  kInternal,      // a defect of Sinter itself
 };
 
 /// Stable lower-case name of `code`, used in JSON output ("invalid_model").
@@ -32,8 +32,8 @@ constexpr std::string_view to_string(ErrorCode code) {
   return "internal";
 }
 
-/// The base of every exception that Sinter throws. The message says what is wrong, names the node or
-/// input, gives what was found and what was expected, and where possible the way out.
+/// The base of every exception that Sinter throws. The message says what is wrong, names the node
+/// or input, gives what was found and what was expected, and where possible the way out.
 class Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}

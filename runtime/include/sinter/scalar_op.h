@@ -15,8 +15,8 @@ namespace sinter {
 enum class Operands : std::uint8_t { kAny, kNumbers, kFloats, kIntegers, kBools };
 
 // The table: SINTER_SCALAR_OPS(X) expands X(enumerator, name in expressions, arity, number in the
-// plan format, operands, work) for each primitive. `work` is its cost in additions, roughly. Numbers
-// are part of the plan format: only append.
+// plan format, operands, work) for each primitive. `work` is its cost in additions, roughly.
+// Numbers are part of the plan format: only append.
 //
 // Comparisons and kIsNan/kIsInf yield bool; the logical operators take and give bool; kSelect(c, a,
 // b) is c ? a : b; kCast converts to the result's type; kBitCast gives the bits of its operand the

@@ -1,9 +1,6 @@
 // Sinter's public API: load a plan, run it. See README.md for an example.
 #pragma once
 
-#include <sinter/dtype.h>
-#include <sinter/error.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,6 +9,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sinter/dtype.h>
+#include <sinter/error.h>
 
 namespace sinter {
 
@@ -70,12 +70,12 @@ struct TensorView {
 };
 
 struct SessionOptions {
-  int device = 0;                  // CUDA device
-  int threads = 0;                 // CPU target: 0 means all cores
-  bool cuda_graphs = true;         // false: launch every step on a stream
-  std::size_t graph_cache = 16;    // most shapes to keep captured
+  int device = 0;                // CUDA device
+  int threads = 0;               // CPU target: 0 means all cores
+  bool cuda_graphs = true;       // false: launch every step on a stream
+  std::size_t graph_cache = 16;  // most shapes to keep captured
   Memory output_memory = Memory::kHost;
-  std::string tuning_cache;        // folder for chosen library algorithms; empty: next to the plan
+  std::string tuning_cache;  // folder for chosen library algorithms; empty: next to the plan
 };
 
 /// An exact account of a session's memory, in bytes.
@@ -120,8 +120,8 @@ class Session {
 
   /// Runs and waits. Throws Error(kUsage) if an input is missing or shapes contradict each other.
   void run();
-  /// Starts on `stream` (a CUstream; null: the session's own) and returns; await() waits. On the CPU
-  /// target this runs to the end.
+  /// Starts on `stream` (a CUstream; null: the session's own) and returns; await() waits. On the
+  /// CPU target this runs to the end.
   void run_async(void* stream = nullptr);
   void await();
 
@@ -133,8 +133,8 @@ class Session {
 
   /// For the shape that was bound last.
   MemoryAccount memory() const;
-  std::size_t launches() const;         // kernels and library calls of one run
-  std::uint64_t bytes_moved() const;    // compulsory traffic of all steps of one run
+  std::size_t launches() const;       // kernels and library calls of one run
+  std::uint64_t bytes_moved() const;  // compulsory traffic of all steps of one run
   /// Device time of one run of what the last run did, in microseconds: inputs and outputs stay on
   /// the device, L2 is overwritten before if `cold`. CPU target: wall time.
   double time_compute(bool cold);

@@ -118,8 +118,7 @@ inline void run_cluster(unsigned first) {
     const unsigned at = t % threads_of_block, block = first + t / threads_of_block;
     fiber.stack.resize(kStackBytes);
     fiber.index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
-    fiber.block = {block % gridDim.x, block / gridDim.x % gridDim.y,
-                   block / gridDim.x / gridDim.y};
+    fiber.block = {block % gridDim.x, block / gridDim.x % gridDim.y, block / gridDim.x / gridDim.y};
     fiber.state = State::kReady;
     fiber.copies.clear();
     fiber.uncommitted.clear();
