@@ -50,9 +50,18 @@ T read(const std::vector<std::byte>& bytes, std::int64_t index) {
   std::memcpy(&value, bytes.data() + static_cast<std::size_t>(index) * sizeof(T), sizeof(T));
   return value;
 }
+/// Integers wrap.
+template <typename T>
+T stored(double value) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+    return value < 0 ? static_cast<T>(static_cast<std::int64_t>(value))
+                     : static_cast<T>(static_cast<std::uint64_t>(value));
+  else
+    return static_cast<T>(value);
+}
 template <typename T>
 void write(std::vector<std::byte>& bytes, std::int64_t index, double value) {
-  const T typed = static_cast<T>(value);
+  const T typed = stored<T>(value);
   std::memcpy(bytes.data() + static_cast<std::size_t>(index) * sizeof(T), &typed, sizeof(T));
 }
 
