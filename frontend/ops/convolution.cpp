@@ -90,6 +90,44 @@ void read_transposed_pads(NodeContext& node, Windows& w, const Shape& shape,
 }
 
 /// A plain convolution with stride 1 over the input with zeros between its elements.
+/// True if the windows of a transposed convolution lie side by side and nothing is cut off.
+bool windows_tile(const Windows& w, const std::vector<std::int64_t>& output_padding) {
+  const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
+  return w.kernel == w.strides &&
+         std::all_of(w.dilations.begin(), w.dilations.end(), [](auto d) { return d == 1; }) &&
+         std::all_of(output_padding.begin(), output_padding.end(), [](auto d) { return d == 0; }) &&
+         std::all_of(w.pads_begin.begin(), w.pads_begin.end(), is_zero) &&
+         std::all_of(w.pads_end.begin(), w.pads_end.end(), is_zero);
+}
+
+/// Windows that lie side by side need no zeros between elements: each element gives its window's
+/// elements as channels, by a convolution with a kernel of ones, and they move to their places.
+ValueId transpose_tiled(NodeContext& node, ValueId x, ValueId weights, const Windows& w) {
+  const Shape shape = node.shape(x), kernel = node.shape(weights);
+  const std::size_t spatial = shape.size() - 2;
+  std::vector<std::int64_t> outputs_first, places{0, 1};
+  Shape split{shape[0], kernel[1]}, merged = split;
+  Dim channels = kernel[1];
+  for (std::size_t d = 1; d < kernel.size(); ++d) outputs_first.push_back(static_cast<int>(d));
+  outputs_first.push_back(0);
+  for (std::size_t d = 0; d < spatial; ++d) {
+    split.push_back(kernel[2 + d]);
+    channels = channels * kernel[2 + d];
+    merged.push_back(shape[2 + d] * kernel[2 + d]);
+    places.push_back(static_cast<std::int64_t>(2 + spatial + d));
+    places.push_back(static_cast<std::int64_t>(2 + d));
+  }
+  split.insert(split.end(), shape.begin() + 2, shape.end());
+  Shape ones{channels, kernel[0]};
+  ones.resize(shape.size(), Dim(1));
+  Windows single = w;
+  std::fill(single.kernel.begin(), single.kernel.end(), 1);
+  std::fill(single.strides.begin(), single.strides.end(), 1);
+  const ValueId product =
+      add_conv(node, x, node.reshape(node.transpose(weights, outputs_first), ones), {}, single, 1);
+  return node.reshape(node.transpose(node.reshape(product, split), places), merged);
+}
+
 void conv_transpose(NodeContext& node) {
   const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
   require_spatial(node, x);
@@ -108,6 +146,14 @@ void conv_transpose(NodeContext& node) {
   w.dilations = read_window_ints(node, "dilations", spatial, 1, 1);
   const auto output_padding = read_window_ints(node, "output_padding", spatial, 0, 0);
   read_transposed_pads(node, w, shape, output_padding);
+  const ValueId bias = node.has_input(2) ? node.input(2, "B") : ValueId{};
+  if (group == 1 && windows_tile(w, output_padding)) {
+    const ValueId tiled = transpose_tiled(node, x, weights, w);
+    if (!bias.valid()) return node.output(tiled);
+    Shape per_channel{node.shape(weights)[1]};
+    per_channel.resize(spatial + 1, Dim(1));
+    return node.output(node.add("Add", {tiled, node.reshape(bias, per_channel)}));
+  }
   for (std::size_t d = 0; d < spatial; ++d) {
     // What the plain convolution pads is what the window reaches over, less what is taken away; the
     // zeros behind the last element are there already.
@@ -117,7 +163,6 @@ void conv_transpose(NodeContext& node) {
   }
   const ValueId spread_x = spread(node, x, w.strides);
   std::fill(w.strides.begin(), w.strides.end(), 1);
-  const ValueId bias = node.has_input(2) ? node.input(2, "B") : ValueId{};
   node.output(add_conv(node, spread_x, turned_weights(node, weights, group), bias, w, group));
 }
 
