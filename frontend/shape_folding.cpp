@@ -124,15 +124,13 @@ std::optional<std::vector<Dim>> ShapeFolder::compute(ir::ValueId value) {
 std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node,
                                                             const ir::TensorType& type) {
   const auto shape = constant_shape(type.shape);
-  std::vector<std::vector<Dim>> inputs;
+  const auto read = contents_of_inputs(node);
+  if (!read) return std::nullopt;
+  const auto& inputs = read->elements;
   std::vector<std::vector<std::int64_t>> input_shapes;
-  for (const ir::ValueId input : node.inputs) {
-    auto dims = contents(input);
-    if (!dims) return std::nullopt;
-    inputs.push_back(std::move(*dims));
-    input_shapes.push_back(*constant_shape(builder_.type(input).shape));
-  }
-  const DType from = builder_.type(node.inputs[0]).dtype;
+  for (const ir::TensorType& input : read->types)
+    input_shapes.push_back(*constant_shape(input.shape));
+  const DType from = read->types[0].dtype;
   std::vector<Dim> result;
   const std::int64_t count = *small_count(type.shape, kMaxContents);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -148,16 +146,23 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node
   return result;
 }
 
-std::optional<std::vector<Dim>> ShapeFolder::fold_view(const ir::Node& node,
-                                                       const ir::TensorType& type) {
-  std::vector<std::vector<Dim>> inputs;
-  std::vector<ir::TensorType> types;
+std::optional<ShapeFolder::InputContents> ShapeFolder::contents_of_inputs(const ir::Node& node) {
+  InputContents result;
   for (const ir::ValueId input : node.inputs) {
     auto dims = contents(input);
     if (!dims) return std::nullopt;
-    inputs.push_back(std::move(*dims));
-    types.push_back(builder_.type(input));
+    result.elements.push_back(std::move(*dims));
+    result.types.push_back(builder_.type(input));
   }
+  return result;
+}
+
+std::optional<std::vector<Dim>> ShapeFolder::fold_view(const ir::Node& node,
+                                                       const ir::TensorType& type) {
+  const auto read = contents_of_inputs(node);
+  if (!read) return std::nullopt;
+  const auto& inputs = read->elements;
+  const auto& types = read->types;
   const ir::ViewDef& view = node.op->view();
   const double fill = node.attrs.has("fill") ? node.attrs.get_float("fill") : view.fill;
   const auto shape = constant_shape(type.shape);
@@ -205,14 +210,10 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_indexed(const ir::Node& node,
   }
   const ir::TakeDef* take = node.op->take();
   if (take == nullptr) return std::nullopt;
-  std::vector<std::vector<Dim>> inputs;
-  std::vector<ir::TensorType> types;
-  for (const ir::ValueId input : node.inputs) {
-    auto dims = contents(input);
-    if (!dims) return std::nullopt;
-    inputs.push_back(std::move(*dims));
-    types.push_back(builder_.type(input));
-  }
+  const auto read = contents_of_inputs(node);
+  if (!read) return std::nullopt;
+  const auto& inputs = read->elements;
+  const auto& types = read->types;
   /// The element of an input at `index`; nothing if it is outside, or unknown.
   const auto element = [&](std::size_t input, std::span<const Dim> index) -> std::optional<Dim> {
     const auto from = *constant_shape(types[input].shape);

@@ -42,6 +42,12 @@ class ShapeFolder {
 
  private:
   std::optional<std::vector<ir::Dim>> compute(ir::ValueId value);
+  struct InputContents {
+    std::vector<std::vector<ir::Dim>> elements;  // of each input
+    std::vector<ir::TensorType> types;
+  };
+  /// What all inputs hold; nothing if one is not known.
+  std::optional<InputContents> contents_of_inputs(const ir::Node& node);
   std::optional<std::vector<ir::Dim>> fold_pointwise(const ir::Node& node,
                                                      const ir::TensorType& type);
   std::optional<std::vector<ir::Dim>> fold_view(const ir::Node& node, const ir::TensorType& type);

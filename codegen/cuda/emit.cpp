@@ -39,19 +39,26 @@ std::string write_body(const ProgramAnalysis& analysis, const Layout& layout, Ar
   return body.text();
 }
 
+/// What every family's variants have.
+template <typename AnySchedule>
+Variant variant_of(const ProgramAnalysis& analysis, const AnySchedule& schedule,
+                   const Layout& layout, Arguments& args) {
+  Variant variant;
+  variant.conditions = schedule.conditions;
+  variant.schedule = schedule.to_string();
+  variant.body = write_body(analysis, layout, args);
+  variant.blocks = layout.blocks;
+  variant.block = layout.block;
+  variant.threads = schedule.threads();
+  variant.overlaps = analysis.request().early;
+  return variant;
+}
+
 std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& args) {
   std::vector<Variant> variants;
   for (const Schedule& schedule : choose_schedules(analysis)) {
-    const Layout layout = make_layout(analysis, schedule, args);
-    Variant variant;
-    variant.conditions = schedule.conditions;
-    variant.schedule = schedule.to_string();
-    variant.body = write_body(analysis, layout, args);
-    variant.blocks = layout.blocks;
-    variant.block = layout.block;
-    variant.threads = schedule.threads();
+    Variant variant = variant_of(analysis, schedule, make_layout(analysis, schedule, args), args);
     variant.has_vectors = schedule.vector > 1;
-    variant.overlaps = analysis.request().early;
     if (variant.overlaps)
       variant.body = "  allow_next_kernel();\n  wait_for_previous_kernel();\n" + variant.body;
     variants.push_back(std::move(variant));
@@ -64,17 +71,10 @@ std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments
   std::vector<Variant> variants;
   for (ProductSchedule schedule : choose_products(analysis, *request.product, request.schedule)) {
     schedule.early = request.early;
-    const Layout layout = layout_product(analysis, schedule, args);
-    Variant variant;
-    variant.conditions = schedule.conditions;
-    variant.schedule = schedule.to_string();
-    variant.body = write_body(analysis, layout, args);
-    variant.blocks = layout.blocks;
-    variant.block = layout.block;
-    variant.threads = schedule.threads();
+    Variant variant =
+        variant_of(analysis, schedule, layout_product(analysis, schedule, args), args);
     variant.cluster = schedule.cluster();
     variant.shared_bytes = product_shared_bytes(analysis, schedule);
-    variant.overlaps = schedule.early;
     variants.push_back(std::move(variant));
   }
   return variants;

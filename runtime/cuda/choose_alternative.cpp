@@ -1,36 +1,20 @@
 #include "runtime/cuda/choose_alternative.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "graphs/memory.h"
-#include "graphs/stream.h"
+#include "runtime/cuda/cold_time.h"
 
 namespace sinter::runtime {
 namespace {
 
-using graphs::Event;
-
 /// Median time of a step, caches cold.
 double time_step(const MatmulContext& context, const BoundStep& step) {
-  constexpr int kRepeats = 9;
-  constexpr double kLongMicroseconds = 2000;
   const graphs::Driver& driver = context.context->driver();
-  step.launch(driver, context.stream);  // loads what is loaded at first use
-  const Event start(context.context, true);
-  const Event stop(context.context, true);
-  std::vector<double> times;
-  for (int i = 0; i < kRepeats; ++i) {
-    context.flush->flush_if_possible(context.stream);
-    start.record(context.stream);
+  return *cold_time(context.context, context.stream, *context.flush, [&] {
     step.launch(driver, context.stream);
-    stop.record(context.stream);
-    stop.synchronize();
-    times.push_back(stop.microseconds_since(start));
-    if (times.back() > kLongMicroseconds) break;  // long enough to be measured once
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+    return true;
+  });
 }
 
 }  // namespace

@@ -7,11 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "runtime/cuda/cold_time.h"
+
 namespace sinter::runtime {
 namespace {
 
 namespace fb = plan::fb;
-using graphs::Event;
 
 cudaDataType_t data_type(DType type) {
   switch (type) {
@@ -280,23 +281,8 @@ struct MatmulLaunch::Impl {
 
   // Median time of all calls of the product, caches cold; nothing if the library refuses to run it.
   std::optional<double> time(const cublasLtMatmulAlgo_t& candidate, CUdeviceptr target) const {
-    constexpr int kRepeats = 9;
-    constexpr double kLongMicroseconds = 2000;
-    if (!run(candidate, target)) return std::nullopt;  // loads the kernel
-    const Event start(context.context, true);
-    const Event stop(context.context, true);
-    std::vector<double> times;
-    for (int i = 0; i < kRepeats; ++i) {
-      context.flush->flush_if_possible(context.stream);
-      start.record(context.stream);
-      if (!run(candidate, target)) return std::nullopt;
-      stop.record(context.stream);
-      stop.synchronize();
-      times.push_back(stop.microseconds_since(start));
-      if (times.back() > kLongMicroseconds) break;  // long enough to be measured once
-    }
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    return cold_time(context.context, context.stream, *context.flush,
+                     [&] { return run(candidate, target); });
   }
 
   void choose() {
