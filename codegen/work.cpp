@@ -149,6 +149,8 @@ StepWork work_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const 
   work.bytes_read = size(step.input).bytes + size(step.weight).bytes;
   if (step.bias >= 0)
     work.bytes_read = work.bytes_read + size(static_cast<std::uint32_t>(step.bias)).bytes;
+  if (step.residual >= 0)
+    work.bytes_read = work.bytes_read + size(static_cast<std::uint32_t>(step.residual)).bytes;
   work.bytes_written = size(step.output).bytes;
   Dim products = shape_count(step.output_shape, exprs);
   for (std::size_t d = 1; d < step.weight_shape.size(); ++d)

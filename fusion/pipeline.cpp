@@ -5,7 +5,8 @@
 namespace sinter::fusion {
 
 const std::vector<Pass>& pipeline() {
-  // recognise sees the model's own spelling; simplify runs after lower_precision to remove the
+  // recognise sees the model's own spelling; scales are folded into weights before those are
+  // rounded to a lower precision; simplify runs after lower_precision to remove the
   // casts that meet; attention is found while softmax is one node, and takes in its views once the
   // projections that it reads are slices of one; projections are merged before views are folded
   // into products, since the slices are views too; reductions pick their neighbours before what is
@@ -13,6 +14,7 @@ const std::vector<Pass>& pipeline() {
   static const std::vector<Pass> passes = {
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},
+      {"fold_scales", fold_scales, true},
       {"lower_precision", lower_precision},
       {"simplify", simplify, true},
       {"recognise_attention", recognise_attention, true},
@@ -31,6 +33,7 @@ const std::vector<Pass>& pipeline() {
 TargetTraits cpu_traits() {
   TargetTraits traits;
   traits.has_conv = true;
+  traits.conv_epilogue_activations = {"Relu", "Gelu", "GeluTanh"};
   traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;

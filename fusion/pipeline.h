@@ -20,6 +20,9 @@ struct TargetTraits {
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
   bool matmul_epilogue_residual = true;
+  // What the convolutions of family "conv" end with: a residual, and activations, by operator.
+  bool conv_epilogue_residual = false;
+  std::set<std::string, std::less<>> conv_epilogue_activations;
   bool attention = false;        // one kernel for attention in float16 and bfloat16
   bool product_kernels = false;  // our own products, which any region may follow
 };

@@ -16,7 +16,9 @@ namespace sinter::codegen {
 plan::fb::MatmulStepT lower_matmul(const ir::Graph& body, std::span<const std::uint32_t> inputs,
                                    std::span<const std::uint32_t> outputs, ExprTable& exprs,
                                    bool tf32);
+/// Lowers a body of family "conv": Conv, then any of: a residual of its shape, an activation whose
+/// parameters are constants of one element. Throws Error(kUnsupported) for anything else.
 plan::fb::ConvStepT lower_conv(const ir::Graph& body, std::span<const std::uint32_t> inputs,
-                               std::span<const std::uint32_t> outputs, ExprTable& exprs);
+                               std::span<const std::uint32_t> outputs, ExprTable& exprs, bool tf32);
 
 }  // namespace sinter::codegen

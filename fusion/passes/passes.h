@@ -9,6 +9,8 @@ namespace sinter::fusion {
 ir::Graph fold_constants(const ir::Graph& graph, Context& context);
 /// Replaces exporter idioms (patterns/idioms.cpp) by the operators that they spell.
 ir::Graph recognise(const ir::Graph& graph, Context& context);
+/// Constant scale and shift behind a product or convolution become part of its weights and bias.
+ir::Graph fold_scales(const ir::Graph& graph, Context& context);
 /// Lowers float32 values to context.precision; prints the policy into context.precision_notes.
 ir::Graph lower_precision(const ir::Graph& graph, Context& context);
 /// Algebra: fewer nodes that compute the same.

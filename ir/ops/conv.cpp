@@ -1,4 +1,6 @@
 // Convolutions.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "ir/ops/ops.h"
@@ -7,16 +9,26 @@
 namespace sinter::ir::ops {
 namespace {
 
-/// x [n, c, spatial...], w [m, c / group, kernel...], b [m] -> [n, m, windows...].
+/// `shape` with its channels second, where they are last in a layout of channels last.
+Shape channels_second(Shape shape, bool channels_last) {
+  if (channels_last) std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
+  return shape;
+}
+
+/// x [n, c, spatial...], w [m, c / group, kernel...], b [m] -> [n, m, windows...]; with
+/// "channels_last" x [n, spatial..., c], w [m, kernel..., c / group] -> [n, windows..., m].
 std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorType> inputs) {
   require_same_dtype(inputs);
   if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
-  const Shape &x = inputs[0].shape, &w = inputs[1].shape;
-  if (x.size() < 3 || w.size() != x.size())
+  if (inputs[0].shape.size() < 3 || inputs[1].shape.size() != inputs[0].shape.size())
     invalid(
         "needs x [batch, channels, spatial...] and w [outputs, channels / group, kernel...] of "
         "one rank, found " +
         list_types(inputs));
+  const std::int64_t layout = attrs.get_int("channels_last");
+  if (layout != 0 && layout != 1) invalid(fmt::format("channels_last is {}, not 0 or 1", layout));
+  const Shape x = channels_second(inputs[0].shape, layout == 1),
+              w = channels_second(inputs[1].shape, layout == 1);
   const std::int64_t group = attrs.get_int("group");
   if (group < 1 || !(x[1] == w[1] * Dim(group)) || !is_multiple_of(w[0], group))
     invalid(fmt::format("group {} does not divide the channels of x and w: {}", group,
@@ -33,6 +45,8 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorTyp
   const Windows windows = windows_attr(attrs, std::move(kernel));
   for (Dim& count : window_counts(windows, std::span(x).subspan(2)))
     result.shape.push_back(std::move(count));
+  if (layout == 1)
+    std::rotate(result.shape.begin() + 1, result.shape.begin() + 2, result.shape.end());
   return {result};
 }
 
@@ -47,6 +61,7 @@ std::vector<OpDef> conv_ops() {
   for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
     conv.attrs.push_back({name, AttrKind::kInts, std::nullopt});
   conv.attrs.push_back({"group", AttrKind::kInt, Attr(std::int64_t{1})});
+  conv.attrs.push_back({"channels_last", AttrKind::kInt, Attr(std::int64_t{0})});
   conv.infer = infer_conv;
   conv.evaluate = reference::evaluate_conv;
   return {conv};

@@ -75,6 +75,12 @@ constexpr Row kRows[] = {
     {"Gelu", "0.5 * x * (1 + erf(x * 0.7071067811865476))"},
     {"GeluTanh", "0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))"},
 
+    // With their parameters as operands: slope and offset, slope, bounds.
+    {"HardSigmoid", "max(min(x * y + z, 1), 0)"},
+    {"HardSwish", "x * max(min(x * y + z, 1), 0)"},
+    {"LeakyRelu", "select(x < 0, x * y, x)"},
+    {"Clip", "min(max(x, y), z)"},  // the upper bound wins where they are the wrong way round
+
     {"Equal", "x == y", kCompare, kCommutes},
     {"NotEqual", "x != y", kCompare, kCommutes},
     {"Less", "x < y", kCompare},

@@ -1,5 +1,6 @@
 // Matrix products and convolutions, in float64 (integer products wrap in their own width).
 #include <Eigen/Core>
+#include <algorithm>
 
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
@@ -34,6 +35,22 @@ std::vector<T> multiply_batches(const std::vector<T>& a, const std::vector<std::
     Eigen::Map<Matrix<T>>(result.data() + i * m * n, m, n).noalias() =
         ConstMatrix<T>(a.data() + from_a.offset(), m, k) *
         ConstMatrix<T>(b.data() + from_b.offset(), k, n);
+  return result;
+}
+
+/// The values of a tensor with its channels second, where they are last (`to_last`: the way back).
+/// `shape` is the tensor's, and becomes that of the result.
+std::vector<double> with_channels_moved(std::vector<double> values,
+                                        std::vector<std::int64_t>& shape, bool to_last) {
+  std::vector<std::int64_t> strides = dense_strides(shape);
+  for (auto* list : {&shape, &strides}) {
+    const auto first = list->begin() + 1;
+    std::rotate(first, to_last ? first + 1 : list->end() - 1, list->end());
+  }
+  std::vector<double> result(values.size());
+  StridedWalk from(shape, strides);
+  for (std::size_t i = 0; i < result.size(); ++i, from.next())
+    result[i] = values[static_cast<std::size_t>(from.offset())];
   return result;
 }
 
@@ -95,12 +112,18 @@ std::vector<Tensor> evaluate_matmul(const Attrs&, std::span<const Tensor> inputs
 
 std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,
                                   std::span<const TensorType> outputs) {
-  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
-  const std::vector<std::int64_t>&x_shape = inputs[0].shape(), &w_shape = inputs[1].shape();
+  std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
+  std::vector<std::int64_t> x_shape = inputs[0].shape(), w_shape = inputs[1].shape();
+  std::vector<double> x = inputs[0].to_doubles(), w = inputs[1].to_doubles();
+  const bool channels_last = attrs.get_int("channels_last") == 1;
+  if (channels_last) {
+    x = with_channels_moved(std::move(x), x_shape, false);
+    w = with_channels_moved(std::move(w), w_shape, false);
+    std::rotate(shape.begin() + 1, shape.end() - 1, shape.end());
+  }
   const ConvShape conv{{x_shape.begin() + 2, x_shape.end()},
                        {shape.begin() + 2, shape.end()},
                        ops::windows_attr(attrs, {w_shape.begin() + 2, w_shape.end()})};
-  const std::vector<double> x = inputs[0].to_doubles(), w = inputs[1].to_doubles();
   const std::int64_t groups = attrs.get_int("group"), channels = w_shape[1];
   const std::int64_t plane = count_of(conv.in), windows = count_of(conv.out);
   const std::int64_t outputs_each = w_shape[0] / groups;
@@ -121,6 +144,7 @@ std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> in
     for (std::size_t i = 0; i < y.size(); ++i)
       y[i] += bias[i / static_cast<std::size_t>(windows) % bias.size()];
   }
+  if (channels_last) y = with_channels_moved(std::move(y), shape, true);
   return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
 }
 

@@ -59,6 +59,10 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const plan::fb::ConvStepT& step,
         fmt::format(
             "a convolution of {} on the CPU: compile with --precision=model from a float32 model",
             to_string(static_cast<DType>(buffers[step.input]->dtype))));
+  if (step.channels_last || step.residual >= 0)
+    throw Error(ErrorCode::kUnsupported,
+                "a convolution with channels last or a residual on the CPU: recompile the model "
+                "with this version of Sinter");
   with_dnnl_errors("convolution", [&] {
     const dims input = dims_of(step.input_shape, shape), output = dims_of(step.output_shape, shape);
     dims weight = dims_of(step.weight_shape, shape);

@@ -1,5 +1,8 @@
 #include "runtime/cpu/dnnl_support.h"
 
+#include <fmt/format.h>
+#include <sinter/error.h>
+
 namespace sinter::runtime::cpu {
 
 using plan::fb::Activation;
@@ -34,7 +37,12 @@ void append_activation(dnnl::post_ops& ops, Activation activation) {
     case Activation::GeluTanh:
       ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_gelu_tanh, 0, 0);
       return;
+    default: break;
   }
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("activation {} as a part of a product or convolution on the CPU: "
+                          "recompile the model with this version of Sinter",
+                          plan::fb::EnumNameActivation(activation)));
 }
 
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,

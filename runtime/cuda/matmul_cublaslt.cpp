@@ -36,7 +36,7 @@ cublasLtEpilogue_t epilogue(const MatmulProblem& problem) {
     // The library's GELU is the tanh approximation.
     case fb::Activation::GeluTanh:
       return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    case fb::Activation::GeluErf: break;
+    default: break;
   }
   throw Error(ErrorCode::kInternal,
               fmt::format("activation {} was fused into a matrix product, but cuBLASLt has no such "
@@ -150,7 +150,8 @@ bool is_deterministic(const CublasLt& library, const cublasLtMatmulAlgo_t& algor
 }
 
 // Algorithms are stored as the words of the library's opaque structure.
-static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(AlgorithmBlob));
+constexpr std::size_t kAlgorithmWords = sizeof(cublasLtMatmulAlgo_t) / sizeof(std::uint64_t);
+static_assert(sizeof(cublasLtMatmulAlgo_t) % sizeof(std::uint64_t) == 0);
 
 // The largest power of two, up to 256, that divides all addresses that a matrix has in the calls.
 std::uint32_t alignment(CUdeviceptr base, const LibraryMatrix& matrix,
@@ -170,25 +171,25 @@ struct Alignments {
 }  // namespace
 
 struct MatmulLaunch::Impl {
-  MatmulContext context;
+  LibraryContext context;
   MatmulProblem problem;
   MatmulAddresses addresses;
   Descriptor descriptor;
   Layout a, b, c, d;
   cublasLtMatmulAlgo_t algorithm{};
 
-  Impl(const MatmulContext& given, const MatmulProblem& bound, const MatmulAddresses& where)
+  Impl(const LibraryContext& given, const MatmulProblem& bound, const MatmulAddresses& where)
       : context(given),
         problem(bound),
         addresses(where),
-        descriptor(given.library, bound, where.bias) {
-    a = Layout(context.library, problem.a, problem.batch);
-    b = Layout(context.library, problem.b, problem.batch);
-    d = Layout(context.library, problem.d, problem.batch);
-    c = Layout(context.library, problem.has_residual ? problem.c : problem.d, problem.batch);
+        descriptor(given.cublaslt, bound, where.bias) {
+    a = Layout(context.cublaslt, problem.a, problem.batch);
+    b = Layout(context.cublaslt, problem.b, problem.batch);
+    d = Layout(context.cublaslt, problem.d, problem.batch);
+    c = Layout(context.cublaslt, problem.has_residual ? problem.c : problem.d, problem.batch);
   }
 
-  const CublasLt& lt() const { return context.library->library(); }
+  const CublasLt& lt() const { return context.cublaslt->library(); }
 
   cublasStatus_t call(const MatmulProblem::Call& offsets, const cublasLtMatmulAlgo_t& which,
                       CUdeviceptr d_base, CUstream stream) const {
@@ -205,7 +206,7 @@ struct MatmulLaunch::Impl {
     void* result = at(d_base, offsets.d, problem.d);
     const void* residual = problem.has_residual ? at(addresses.c, offsets.c, problem.c) : result;
     return lt().matmul.raw(
-        context.library->handle(), descriptor.handle(),
+        context.cublaslt->handle(), descriptor.handle(),
         wide ? static_cast<const void*>(&wide_alpha) : &alpha,
         at(addresses.a, offsets.a, problem.a), a.handle(), at(addresses.b, offsets.b, problem.b),
         b.handle(), wide ? static_cast<const void*>(&wide_beta) : &beta, residual, c.handle(),
@@ -241,7 +242,7 @@ struct MatmulLaunch::Impl {
     std::vector<cublasLtMatmulHeuristicResult_t> results(kMostCandidates);
     int count = 0;
     const cublasStatus_t status = lt().algo_get_heuristic.raw(
-        context.library->handle(), descriptor.handle(), a.handle(), b.handle(), c.handle(),
+        context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(), c.handle(),
         d.handle(), preference.handle(), kMostCandidates, results.data(), &count);
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
       fail(lt(), status, "cublasLtMatmulAlgoGetHeuristic");
@@ -261,7 +262,7 @@ struct MatmulLaunch::Impl {
   bool is_usable(const cublasLtMatmulAlgo_t& stored) const {
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status =
-        lt().algo_check.raw(context.library->handle(), descriptor.handle(), a.handle(), b.handle(),
+        lt().algo_check.raw(context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(),
                             c.handle(), d.handle(), &stored, &result);
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= context.workspace_bytes &&
            is_deterministic(lt(), stored);
@@ -298,8 +299,9 @@ struct MatmulLaunch::Impl {
         scratch = graphs::DeviceMemory(context.context, addresses.foreign_d_bytes);
       return scratch.address();
     };
-    const bool first_use = context.library->is_first_use(key);
-    if (const auto stored = context.tuning->find(key)) {
+    const bool first_use = context.cublaslt->is_first_use(key);
+    if (const auto stored = context.tuning->find(key);
+        stored && stored->blob.size() == kAlgorithmWords) {
       std::memcpy(&algorithm, stored->blob.data(), sizeof(algorithm));
       if (is_usable(algorithm) && (!first_use || run(algorithm, target()))) return;
     }
@@ -317,13 +319,14 @@ struct MatmulLaunch::Impl {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("no algorithm runs for this matrix product in {}", describe()));
     TunedAlgorithm chosen;
+    chosen.blob.resize(kAlgorithmWords);
     std::memcpy(chosen.blob.data(), &algorithm, sizeof(algorithm));
     chosen.microseconds = best;
     context.tuning->store(key, chosen);
   }
 };
 
-MatmulLaunch::MatmulLaunch(const MatmulContext& context, const MatmulProblem& problem,
+MatmulLaunch::MatmulLaunch(const LibraryContext& context, const MatmulProblem& problem,
                            const MatmulAddresses& addresses)
     : impl_(std::make_unique<Impl>(context, problem, addresses)) {
   impl_->choose();
@@ -340,11 +343,5 @@ void MatmulLaunch::launch(CUstream stream) const {
 }
 
 std::size_t MatmulLaunch::calls() const { return impl_->problem.calls.size(); }
-
-std::string tuning_environment(const graphs::Context& context, const CublasLt& library) {
-  const auto& gpu = context.properties();
-  return fmt::format("{} {} {} SMs; driver {}; cuBLASLt {}", gpu.name, gpu.architecture(),
-                     gpu.multiprocessors, context.driver().version(), library.version());
-}
 
 }  // namespace sinter::runtime

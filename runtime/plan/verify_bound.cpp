@@ -163,27 +163,32 @@ void check_conv(const BoundChecker& check, const fb::ConvStepT& work) {
   const auto weight = shape_of(work.weight_shape);
   const auto output = shape_of(work.output_shape);
   const auto group = static_cast<std::int64_t>(work.group);
-  if (output[0] != input[0] || output[1] != weight[0] || weight[0] % group != 0 ||
-      Wide{weight[1]} * group != input[1])
+  const std::size_t channel = work.channels_last ? input.size() - 1 : 1;
+  const std::size_t spatial = work.channels_last ? 1 : 2;
+  if (output[0] != input[0] || output[channel] != weight[0] || weight[0] % group != 0 ||
+      Wide{weight[channel]} * group != input[channel])
     check.fail("input [{}], weight [{}] and output [{}] do not belong together in {} groups",
                fmt::join(input, ", "), fmt::join(weight, ", "), fmt::join(output, ", "), group);
   for (std::size_t d = 0; d + 2 < input.size(); ++d) {
-    const Wide window =
-        Wide{static_cast<std::int64_t>(work.dilations[d])} * (weight[d + 2] - 1) + 1;
-    const Wide room = Wide{input[d + 2]} + static_cast<std::int64_t>(work.pads_begin[d]) +
+    const std::int64_t from = input[d + spatial], taps = weight[d + spatial],
+                       to = output[d + spatial];
+    const Wide window = Wide{static_cast<std::int64_t>(work.dilations[d])} * (taps - 1) + 1;
+    const Wide room = Wide{from} + static_cast<std::int64_t>(work.pads_begin[d]) +
                       static_cast<std::int64_t>(work.pads_end[d]) - window;
     const auto stride = static_cast<std::int64_t>(work.strides[d]);
-    if (weight[d + 2] < 1 || room < 0 || room / stride + 1 != output[d + 2])
+    if (taps < 1 || room < 0 || room / stride + 1 != to)
       check.fail(
           "its output has {} elements along spatial dimension {}, which does not follow from "
           "the input's {} and the weight's {}",
-          output[d + 2], d, input[d + 2], weight[d + 2]);
+          to, d, from, taps);
   }
   check_dense(check, work.input, input, "its input");
   check_dense(check, work.weight, weight, "its weight");
   check_dense(check, work.output, output, "its output");
   if (work.bias >= 0)
     check_dense(check, static_cast<std::uint32_t>(work.bias), {weight[0]}, "the bias");
+  if (work.residual >= 0)
+    check_dense(check, static_cast<std::uint32_t>(work.residual), output, "the residual");
 }
 
 void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {

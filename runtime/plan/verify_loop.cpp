@@ -87,6 +87,7 @@ void verify_op(const Checker& check, const fb::LoopProgramT& program, const fb::
 void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::size_t index) {
   const fb::InstrT& instr = *program.instrs[index];
   check.in_range(instr.kind, fb::InstrKind::MAX, "an instruction's kind");
+  check.in_range(instr.precision, fb::Precision::MAX, "an instruction's precision");
   const DType type = check.dtype(instr.dtype, "an instruction");
   if (compute_type(type) != type)
     check.fail("instruction {} computes in {}, which is a storage type", index, to_string(type));

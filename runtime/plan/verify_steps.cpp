@@ -18,6 +18,7 @@ struct Uses {
 constexpr std::uint32_t kMaxThreads = 1024;         // of a CUDA block
 constexpr std::uint32_t kMaxCluster = 16;           // blocks; 8 without asking the driver for more
 constexpr std::uint32_t kMaxSharedBytes = 1 << 20;  // above what any GPU has
+constexpr std::size_t kMostPackedArgs = 4095;       // 8 bytes each: what a kernel takes in all
 
 void verify_conditions(const Checker& check, const std::vector<fb::Condition>& conditions) {
   for (const fb::Condition& condition : conditions) {
@@ -52,9 +53,13 @@ void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::
                    Uses& uses) {
   if (work.variants.empty()) check.fail("it has no kernel");
   for (const auto& variant : work.variants) verify_variant(check, *variant);
+  if (work.packed && work.args.size() > kMostPackedArgs)
+    check.fail("it packs {} arguments, at most {} fit", work.args.size(), kMostPackedArgs);
   const Buffers written(step.writes.begin(), step.writes.end());
   for (const fb::KernelArg& arg : work.args) {
     check.in_range(arg.kind(), fb::ArgKind::MAX, "an argument's kind");
+    if (work.packed && arg.kind() != fb::ArgKind::Buffer)
+      check.fail("it packs an argument that is no buffer");
     if (arg.kind() != fb::ArgKind::Buffer) {
       check.expression(arg.index(), "an argument's expression");
     } else {
@@ -103,7 +108,7 @@ void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses
   check.expression(work.k, "k");
   check.rank(work.batch.size(), "the batch");
   check.expressions(work.batch, "a batch dimension");
-  check.in_range(work.activation, fb::Activation::MAX, "its activation");
+  check.in_range(work.activation, fb::Activation::GeluTanh, "its activation");
   check.in_range(work.math, fb::MathMode::MAX, "its math mode");
   verify_matrix(check, *work.a, work.batch.size(), "operand a");
   verify_matrix(check, *work.b, work.batch.size(), "operand b");
@@ -152,6 +157,7 @@ void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
   }
   if (work.group == 0 || work.group > kMaxWindow) check.fail("it has {} groups", work.group);
   check.in_range(work.activation, fb::Activation::MAX, "its activation");
+  check.in_range(work.math, fb::MathMode::MAX, "its math mode");
   const fb::BufferT& input = check.buffer(work.input, "its input");
   const fb::BufferT& weight = check.buffer(work.weight, "its weight");
   const fb::BufferT& output = check.buffer(work.output, "its output");
@@ -163,12 +169,13 @@ void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
         to_string(static_cast<DType>(output.dtype)));
   uses.reads.insert({work.input, work.weight});
   uses.writes.insert(work.output);
-  if (work.bias < -1) check.fail("its bias is buffer {}", work.bias);
-  if (work.bias >= 0) {
-    const auto bias = static_cast<std::uint32_t>(work.bias);
-    if (check.buffer(bias, "the bias").dtype != input.dtype)
-      check.fail("the bias is not of the input's type");
-    uses.reads.insert(bias);
+  for (const auto& [index, what] : {std::pair(work.bias, "bias"), {work.residual, "residual"}}) {
+    if (index < -1) check.fail("its {} is buffer {}", what, index);
+    if (index < 0) continue;
+    const auto buffer = static_cast<std::uint32_t>(index);
+    if (check.buffer(buffer, what).dtype != input.dtype)
+      check.fail("the {} is not of the input's type", what);
+    uses.reads.insert(buffer);
   }
 }
 
@@ -202,9 +209,13 @@ void verify_choice(const Checker& check, const fb::StepT& step, const fb::Choice
     for (const auto& part : alternative->parts) {
       const fb::Work kind = part->work.type;
       if (kind != fb::Work::KernelStep && kind != fb::Work::MatmulStep &&
-          kind != fb::Work::CopyStep)
+          kind != fb::Work::ConvStep && kind != fb::Work::CopyStep)
         check.fail("its alternative '{}' has a part of kind {}, which cannot be one",
                    alternative->name, static_cast<int>(kind));
+      if (kind == fb::Work::ConvStep && &alternative == &choice.alternatives.back())
+        check.fail(
+            "its last alternative '{}' needs a library of convolutions, which may be missing",
+            alternative->name);
       const Uses part_uses = verify_work(check, step, part->work);
       // What an earlier part has written is the step's own.
       for (const std::uint32_t buffer : part_uses.reads)
@@ -262,6 +273,8 @@ void verify_steps(Checker& check) {
     check.expression(step.bytes_read, "the number of bytes it reads");
     check.expression(step.bytes_written, "the number of bytes it writes");
     check.expression(step.flops, "its number of operations");
+    if (step.work.type == fb::Work::ConvStep && plan.target == "cuda")
+      check.fail("a convolution on target 'cuda' must be one of a choice's alternatives");
     const Uses uses = verify_work(check, step, step.work);
 
     const Buffers reads(step.reads.begin(), step.reads.end());

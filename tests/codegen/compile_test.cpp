@@ -277,6 +277,31 @@ graph @main(%x: f32[batch, 3, 8], %s: f32[batch, 4, 8]) states {output 0 -> inpu
   EXPECT_NO_THROW(plan::parse_plan(plan::serialize_plan(compiled.parts)));
 }
 
+TEST(Compile, ConvolutionsEndWithAResidualAndAnActivation) {
+  const auto compiled = compile_cpu(R"(
+graph @main(%x: f32[batch, 8, 3], %s: f32[batch, 8, 4]) {
+  %w = const f32[4, 3, 3] random(1)
+  %y = Fused(%x, %w, %s) {family = "conv"} body (%x, %w, %s) {
+    %low = const f32[] {-1}
+    %high = const f32[] {6}
+    %c = Conv(%x, %w) {strides = [1], dilations = [1], pads_begin = [1], pads_end = [1], group = 1, channels_last = 1}
+    %a = Add(%s, %c)
+    %r = Clip(%a, %low, %high)
+    return y = %r
+  }
+  return y = %y
+} )");
+  const plan::fb::PlanT& meta = compiled.parts.meta;
+  const auto* conv = meta.steps[0]->work.AsConvStep();
+  ASSERT_NE(conv, nullptr);
+  EXPECT_TRUE(conv->channels_last);
+  EXPECT_EQ(conv->residual, static_cast<std::int32_t>(meta.inputs[1]->buffer));
+  EXPECT_EQ(conv->activation, plan::fb::Activation::Clip);
+  EXPECT_EQ(conv->activation_a, -1);
+  EXPECT_EQ(conv->activation_b, 6);
+  EXPECT_NO_THROW(plan::parse_plan(plan::serialize_plan(compiled.parts)));
+}
+
 std::string compile_error(const char* text) {
   try {
     compile_cpu(text);

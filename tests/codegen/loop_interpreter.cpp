@@ -214,6 +214,7 @@ double activate(plan::fb::Activation activation, double x) {
     case plan::fb::Activation::GeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case plan::fb::Activation::GeluTanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    default: break;
   }
   throw std::logic_error("unknown activation");
 }

@@ -201,6 +201,15 @@ TEST(Infer, Windows) {
                  HasSubstr("window of 3 does not fit"));
   EXPECT_INVALID(infer("Conv", {x, f32({8, 6, 3})}, attrs(0, 0)),
                  HasSubstr("strides [0] has a value below 1"));
+  Attrs last = attrs(2, 1);
+  last.set("channels_last", Attr(std::int64_t{1}));
+  EXPECT_EQ(infer("Conv", {f32({kBatch, 9, 6}), f32({8, 3, 6}), f32({8})}, last),
+            "f32[batch, 5, 8]");
+  EXPECT_INVALID(infer("Conv", {f32({kBatch, 9, 6}), f32({8, 3, 5})}, last),
+                 HasSubstr("group 1 does not divide the channels"), HasSubstr("f32[8, 3, 5]"));
+  last.set("channels_last", Attr(std::int64_t{2}));
+  EXPECT_INVALID(infer("Conv", {f32({kBatch, 9, 6}), f32({8, 3, 6})}, last),
+                 HasSubstr("channels_last is 2"));
   Attrs unfold = attrs(2, 1);
   unfold.set("kernel", Attr(ints({3})));
   EXPECT_EQ(infer("Unfold", {f32({kBatch, 6, 9})}, unfold), "f32[batch, 6, 3, 5]");

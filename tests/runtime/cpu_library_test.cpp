@@ -27,8 +27,8 @@ double activate(fb::Activation activation, double x) {
     case fb::Activation::GeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case fb::Activation::GeluTanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    default: throw std::logic_error("no definition of this activation");
   }
-  return x;
 }
 
 void expect_close(DType type, const Bytes& expected, const TensorView& actual) {

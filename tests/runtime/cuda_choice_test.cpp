@@ -78,6 +78,22 @@ struct ChoicePlan {
     return result;
   }
 
+  /// y = x, by a kernel of one element.
+  fb::WorkUnion convolution() {
+    const Id one = builder.constant(1);
+    fb::ConvStepT work;
+    work.channels_last = true;
+    work.input = work.weight = x;
+    work.output = y;
+    work.input_shape = work.output_shape = {one, n, one};
+    work.weight_shape = {one, one, one};
+    work.strides = work.dilations = {1};
+    work.pads_begin = work.pads_end = {0};
+    fb::WorkUnion result;
+    result.Set(std::move(work));
+    return result;
+  }
+
   fb::ChoiceStepT& choice() { return *builder.meta.steps[0]->work.AsChoiceStep(); }
 };
 
@@ -212,9 +228,21 @@ const Damage kDamages[] = {
     {"nested",
      [](ChoicePlan& p) { p.choice().alternatives[0]->parts[0]->work.Set(fb::ChoiceStepT{}); },
      "which cannot be one"},
-    {"convolution_part",
-     [](ChoicePlan& p) { p.choice().alternatives[0]->parts[0]->work.Set(fb::ConvStepT{}); },
+    {"loop_part",
+     [](ChoicePlan& p) {
+       fb::LoopStepT loop;
+       loop.program = std::make_unique<fb::LoopProgramT>();
+       p.choice().alternatives[0]->parts[0]->work.Set(std::move(loop));
+     },
      "which cannot be one"},
+    {"convolution_last",
+     [](ChoicePlan& p) {
+       p.choice().alternatives[1]->parts.clear();
+       p.choice().alternatives[1]->parts.push_back(part(p.convolution()));
+     },
+     "its last alternative 'two' needs a library of convolutions"},
+    {"convolution_alone", [](ChoicePlan& p) { p.builder.meta.steps[0]->work = p.convolution(); },
+     "must be one of a choice's alternatives"},
     {"no_part_work", [](ChoicePlan& p) { p.choice().alternatives[0]->parts[0]->work.Reset(); },
      "which cannot be one"},
     {"incomplete", [](ChoicePlan& p) { p.choice().alternatives[1]->parts.pop_back(); },
@@ -243,6 +271,13 @@ const Damage kDamages[] = {
     {"on_cpu", [](ChoicePlan& p) { p.builder.meta.target = "cpu"; },
      "a choice cannot run on target 'cpu'"},
 };
+
+TEST(Choice, TakesAConvolutionFirst) {
+  ChoicePlan plan;
+  plan.choice().alternatives[0]->parts.clear();
+  plan.choice().alternatives[0]->parts.push_back(part(plan.convolution()));
+  EXPECT_NO_THROW(plan.builder.data());
+}
 
 class ChoiceDamage : public ::testing::TestWithParam<Damage> {};
 

@@ -225,6 +225,7 @@ void PlanBuilder::matmul(const std::string& name, fb::MatmulStepT matmul) {
 void PlanBuilder::conv(const std::string& name, fb::ConvStepT conv) {
   std::vector<Id> reads = {conv.input, conv.weight};
   if (conv.bias >= 0) reads.push_back(static_cast<Id>(conv.bias));
+  if (conv.residual >= 0) reads.push_back(static_cast<Id>(conv.residual));
   const Id target = conv.output;
   fb::WorkUnion work;
   work.Set(std::move(conv));

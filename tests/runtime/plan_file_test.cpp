@@ -179,7 +179,7 @@ TEST(PlanFile, NewerVersionSaysWhatToDo) {
   header.version = 7;
   put_header(bytes, header);
   EXPECT_THAT(message_of(bytes),
-              HasSubstr("has format version 7, this library reads version 2: update Sinter or "
+              HasSubstr("has format version 7, this library reads version 3: update Sinter or "
                         "recompile the model"));
 }
 

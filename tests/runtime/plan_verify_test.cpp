@@ -153,13 +153,23 @@ const Case kCases[] = {
      "neither rows nor columns of operand a"},
     {"matmul_batch", [](auto& p) { matmul_of(p).batch = {0}; }, "0 batch strides for 1"},
     {"matmul_bias", [](auto& p) { matmul_of(p).bias = -5; }, "its bias is buffer -5"},
-    {"matmul_activation", [](auto& p) { matmul_of(p).activation = static_cast<fb::Activation>(9); },
-     "its activation is 9"},
+    {"matmul_activation", [](auto& p) { matmul_of(p).activation = fb::Activation::Sigmoid; },
+     "its activation is 4"},
     {"matmul_type", [](auto& p) { matmul_of(p).a->dtype = 9; }, "in a buffer of type f32"},
     {"conv_rank", [](auto& p) { conv_of(p).output_shape.pop_back(); }, "must have the same number"},
     {"conv_strides", [](auto& p) { conv_of(p).strides.clear(); }, "0 strides"},
     {"conv_stride", [](auto& p) { conv_of(p).strides[0] = 0; }, "not a possible stride"},
     {"conv_group", [](auto& p) { conv_of(p).group = 0; }, "it has 0 groups"},
+    {"conv_bias", [](auto& p) { conv_of(p).bias = -2; }, "its bias is buffer -2"},
+    {"conv_residual", [](auto& p) { conv_of(p).residual = -2; }, "its residual is buffer -2"},
+    {"conv_residual_type", [](auto& p) { conv_of(p).residual = 1; },
+     "the residual is not of the input's type"},
+    {"conv_residual_undeclared", [](auto& p) { conv_of(p).residual = 5; },
+     "reads buffer 5 undeclared"},
+    {"conv_activation", [](auto& p) { conv_of(p).activation = static_cast<fb::Activation>(11); },
+     "its activation is 11"},
+    {"conv_math", [](auto& p) { conv_of(p).math = static_cast<fb::MathMode>(2); },
+     "its math mode is 2"},
     {"conv_type", [](auto& p) { conv_of(p).input = 1; }, "all must be one float type"},
     {"copy_self", [](auto& p) { p.steps[3]->work.AsCopyStep()->target = 3; }, "to itself"},
     {"loop_inner", [](auto& p) { loop_of(p).inner_dims = 3; }, "3 of its 2 dimensions"},
@@ -250,6 +260,13 @@ const Case kBoundCases[] = {
     {"matmul_d", [](auto& p) { matmul_of(p).d->offset = matmul_of(p).n; }, "result d reaches"},
     {"conv_output", [](auto& p) { conv_of(p).pads_end = {1}; }, "does not follow from"},
     {"conv_channels", [](auto& p) { conv_of(p).group = 2; }, "do not belong together"},
+    {"conv_layout", [](auto& p) { conv_of(p).channels_last = true; }, "do not belong together"},
+    {"conv_residual",
+     [](auto& p) {
+       conv_of(p).residual = 6;
+       p.steps[2]->reads.push_back(6);
+     },
+     "the residual reaches element 17"},
     {"copy", [](auto& p) { p.steps[3]->work.AsCopyStep()->bytes = p.buffers[0]->bytes; },
      "it copies 144 bytes, but buffer 3 has 72"},
     {"binding", [](auto& p) { p.buffers[0]->bytes = p.buffers[3]->bytes; }, "its shape takes 144"},
@@ -268,6 +285,19 @@ TEST_P(PlanVerifyBound, IsRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Damage, PlanVerifyBound, ::testing::ValuesIn(kBoundCases),
                          [](const auto& info) { return info.param.name; });
+
+TEST(PlanVerifyBound, ChannelsMayBeLast) {
+  PlanBuilder builder = sample();
+  plan::PlanParts parts = builder.parts();
+  fb::ConvStepT& conv = conv_of(parts.meta);
+  conv.channels_last = true;
+  for (auto* shape : {&conv.input_shape, &conv.weight_shape, &conv.output_shape})
+    std::swap((*shape)[1], (*shape)[2]);
+  ASSERT_EQ(message_of(plan::serialize_plan(parts)), "accepted");
+  EXPECT_EQ(bound_message(parts.meta, 9), "accepted");
+  conv.pads_end = {1};
+  EXPECT_THAT(bound_message(parts.meta, 9), HasSubstr("does not follow from"));
+}
 
 TEST(PlanExpressions, OverflowAndDivisionByZeroAreErrors) {
   PlanBuilder b;

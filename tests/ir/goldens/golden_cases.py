@@ -61,7 +61,8 @@ def run_onnx(nodes, inputs, constants=(), opset=20):
     if any(name_of(x) not in ELEM for x in inputs):
         return None
     graph = helper.make_graph(
-        [helper.make_node(op, args, [out], domain=attrs.pop("domain", ""), **attrs)
+        [helper.make_node(op, args, [out] if isinstance(out, str) else out,
+                          domain=attrs.pop("domain", ""), **attrs)
          for op, args, out, attrs in ((o, a, r, dict(t)) for o, a, r, t in nodes)],
         "golden",
         [helper.make_tensor_value_info(f"x{i}", ELEM[name_of(x)], x.shape)

@@ -16,7 +16,8 @@ import pathlib
 import numpy as np
 
 from golden_cases import FLOATS, NAMES, bools, case, cases, integers, name_of, normal, one, wide
-from pointwise_goldens import pointwise, rare_pointwise
+from ordered_goldens import ordered
+from pointwise_goldens import parametric, pointwise, rare_pointwise
 
 
 # ---- reductions
@@ -158,6 +159,38 @@ def convolutions():
                     y = y + wide(b[0]).reshape(1, -1, *[1] * len(windows))
                 case("Conv", [x, w, *b], y, {**attrs, "group": group},
                      one("Conv", 2 + bias, group=group, **onnx_attrs))
+
+
+def channels_last():
+    """With numbers of its own: other cases stay as they are."""
+    draw = np.random.default_rng(20261122)
+
+    def last(x):
+        return np.moveaxis(x, 1, -1)
+
+    for spatial, kernel, strides, dilations, begins, ends in WINDOWS:
+        rank = 2 + len(spatial)
+        attrs = {"strides": list(strides), "dilations": list(dilations),
+                 "pads_begin": list(begins), "pads_end": list(ends)}
+        onnx_attrs = {"strides": list(strides), "dilations": list(dilations),
+                      "pads": list(begins + ends)}
+        for group, outputs, bias, dtype in ((1, 4, True, "f32"), (1, 3, True, "f16"),
+                                            (2, 4, False, "f32"), (4, 8, True, "f64")):
+            x, w = (draw.standard_normal(shape).astype(NAMES[dtype])
+                    for shape in ((2, 4, *spatial), (outputs, 4 // group, *kernel)))
+            b = [draw.standard_normal((outputs,)).astype(NAMES[dtype])] if bias else []
+            columns = unfold(wide(x), kernel, strides, dilations, begins, ends)
+            windows = columns.shape[2 + len(kernel):]
+            columns = columns.reshape(2, group, 4 // group * math.prod(kernel), -1)
+            weights = wide(w).reshape(group, outputs // group, -1)
+            y = np.einsum("gok,ngkp->ngop", weights, columns).reshape(2, outputs, *windows)
+            y = last(y) + (wide(b[0]) if bias else 0)
+            perm = {"perm": [0, rank - 1, *range(1, rank - 1)]}
+            chain = [("Transpose", ["x0"], "x", perm), ("Transpose", ["x1"], "w", perm),
+                     ("Conv", ["x", "w", "x2"][:2 + bias], "t", {**onnx_attrs, "group": group}),
+                     ("Transpose", ["t"], "y", {"perm": [0, *range(2, rank), 1]})]
+            case("Conv", [last(x), last(w), *b], y, {**attrs, "group": group, "channels_last": 1},
+                 chain)
 
 
 # ---- gather, products, composites
@@ -346,7 +379,7 @@ def attention():
 
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
-                  attention, places, rare_pointwise):
+                  attention, places, rare_pointwise, channels_last, parametric, ordered):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

@@ -197,3 +197,35 @@ def rare_pointwise():
         x = bools((2, 3)) if source == "bool" else \
             normal((2, 3), source) if source in FLOATS else integers((2, 3), source, -99, 99)
         case("BitCast", [x], x.view(NAMES[target]), {"to": target}, dtype=target)
+
+
+def parametric():
+    """Activations with parameters, which are operands. Drawn last, with numbers of its own."""
+    draw = np.random.default_rng(20261123)
+    low, high = 0.25, 0.5
+
+    def hard_sigmoid(x, slope, offset):
+        return np.clip(x * slope + offset, 0, 1)
+
+    functions = {
+        "HardSigmoid": (hard_sigmoid, [("HardSigmoid", ["x0"], "y", {"alpha": low, "beta": high})]),
+        "HardSwish": (lambda x, a, b: x * hard_sigmoid(x, a, b),
+                      [("HardSigmoid", ["x0"], "t", {"alpha": low, "beta": high}),
+                       ("Mul", ["x0", "t"], "y", {})]),
+        "LeakyRelu": (lambda x, a: np.where(x < 0, x * a, x),
+                      [("LeakyRelu", ["x0"], "y", {"alpha": low})]),
+        "Clip": (lambda x, a, b: np.minimum(np.maximum(x, a), b), one("Clip", 3)),
+    }
+    special = np.array([0.0, -0.0, 1e30, -1e30, np.nan, 1e-40], np.float32)
+    for name, (function, chain) in functions.items():
+        count = 1 if name == "LeakyRelu" else 2
+        for dtype in ("f32", "f16", "bf16", "f64"):
+            x = (draw.standard_normal((3, 5)) * 3).astype(NAMES[dtype])
+            parameters = [np.array(v, NAMES[dtype]) for v in (low, high)[:count]]
+            case(name, [x, *parameters], function(wide(x), *map(wide, parameters)),
+                 onnx_nodes=chain)
+        parameters = [np.array(v, np.float32) for v in (low, high)[:count]]
+        case(name, [special, *parameters], function(wide(special), *map(wide, parameters)),
+             note="special")
+    case("Clip", [np.arange(-4, 5), np.array(2), np.array(-1)], np.full(9, -1),
+         note="bounds the wrong way round")

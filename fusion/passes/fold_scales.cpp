@@ -1,0 +1,260 @@
+// Scale and shift behind a product with constant weights: BatchNormalization, a bias of its own, a
+// factor of the whole. They become part of the weights and of the bias.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fusion/passes/passes.h"
+#include "fusion/regions/broadcast.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::Tensor;
+using ir::ValueId;
+
+/// A MatMul or Conv with constant weights.
+struct Product {
+  const Node* node = nullptr;
+  std::size_t operand = 1;          // which input the weights are
+  const Node* transpose = nullptr;  // the weights are read through it
+  ValueId weight;                   // the constant
+  std::size_t axis = 0;             // of the constant, that counts the result's channels
+  std::size_t channel = 1;          // dimension of the result
+  std::int64_t channels = 0;
+  bool is_conv() const { return node->op->name == "Conv"; }
+};
+
+/// scale * product + shift, one number for each channel, then `views`.
+struct Affine {
+  std::vector<double> scale, shift;
+  std::vector<NodeId> views;
+  std::vector<std::string> origins;
+  ValueId result;
+  bool worthwhile = false;
+};
+
+bool is_view(const Node& node) {
+  return node.op->name == "Transpose" || node.op->name == "Reshape";
+}
+
+class ScaleFolder {
+ public:
+  ScaleFolder(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
+
+  Graph run() {
+    std::vector<Piece> pieces;
+    for (const Node& node : graph_.nodes()) {
+      const auto product = product_of(node);
+      if (!product) continue;
+      Affine affine = follow(*product);
+      if (!affine.worthwhile) continue;
+      if (auto piece = folded(*product, affine)) pieces.push_back(std::move(*piece));
+    }
+    return rebuild(graph_, pieces);
+  }
+
+ private:
+  bool is_read_once(ValueId value) const {
+    return graph_.users(value).size() == 1 && !graph_.is_output(value);
+  }
+
+  std::optional<Product> product_of(const Node& node) const {
+    const ir::TensorType& type = graph_.type(node.outputs.at(0));
+    if (!is_float(type.dtype)) return std::nullopt;
+    Product product;
+    product.node = &node;
+    if (node.op->name == "Conv") {
+      if (node.inputs.size() > 2 && !graph_.is_constant(node.inputs[2])) return std::nullopt;
+      if (node.attrs.get_int("channels_last") == 1) product.channel = type.shape.size() - 1;
+    } else if (node.op->name == "MatMul") {
+      if (type.shape.size() < 2) return std::nullopt;
+      product.operand = graph_.is_constant(node.inputs[0]) ? 0 : 1;
+      product.axis = product.operand;
+      product.channel = type.shape.size() - 2 + product.operand;
+    } else {
+      return std::nullopt;
+    }
+    product.weight = node.inputs[product.operand];
+    if (!is_read_once(product.weight)) return std::nullopt;
+    if (const Node* view = graph_.producer(product.weight);
+        view != nullptr && view->op->name == "Transpose" && !product.is_conv()) {
+      product.transpose = view;
+      product.weight = view->inputs[0];
+      product.axis = 1 - product.axis;
+      if (!is_read_once(product.weight)) return std::nullopt;
+    }
+    const auto& constant = graph_.value(product.weight).constant;
+    if (constant == nullptr || (!product.is_conv() && constant->shape().size() != 2))
+      return std::nullopt;
+    product.channels = constant->shape()[product.axis];
+    return product;
+  }
+
+  /// One number for each channel of the product, if `value` is that in front of `views`.
+  std::optional<std::vector<double>> per_channel(const Product& product, ValueId value,
+                                                 std::size_t rank,
+                                                 const std::vector<NodeId>& views) const {
+    const Tensor* constant = broadcast_constant(graph_, value);
+    if (constant == nullptr) return std::nullopt;
+    auto seen = with_rank(*constant, rank);
+    for (auto view = views.rbegin(); seen && view != views.rend(); ++view)
+      seen = before_view(graph_, graph_.node(*view), *seen);
+    if (!seen) return std::nullopt;
+    for (std::size_t d = 0; d < seen->shape().size(); ++d)
+      if (d != product.channel && seen->shape()[d] != 1) return std::nullopt;
+    std::vector<double> values = seen->to_doubles();
+    if (values.size() == 1) values.resize(static_cast<std::size_t>(product.channels), values[0]);
+    return values;
+  }
+
+  /// Takes in what reads `affine.result`, if that is a constant scale or shift.
+  bool take(const Product& product, const Node& reader, const std::vector<NodeId>& views,
+            ValueId value, Affine& affine) const {
+    const std::string& op = reader.op->name;
+    const bool scales = op == "Mul" || op == "Div";
+    if (!scales && op != "Add" && op != "Sub") return false;
+    const ir::Shape& shape = graph_.type(value).shape;
+    if (graph_.type(reader.outputs[0]).shape != shape) return false;
+    const bool first = reader.inputs[0] == value;
+    if (!first && op == "Div") return false;
+    const auto numbers = per_channel(product, reader.inputs[first ? 1 : 0], shape.size(), views);
+    if (!numbers) return false;
+    const bool uniform = std::all_of(numbers->begin(), numbers->end(),
+                                     [&](double n) { return n == numbers->front(); });
+    const bool shifted = std::any_of(affine.shift.begin(), affine.shift.end(),
+                                     [](double shift) { return shift != 0; });
+    // Products have a factor and a bias of their own; for what is more they would need a kernel.
+    affine.worthwhile = affine.worthwhile || product.is_conv() || shifted || (scales && !uniform);
+    for (std::size_t c = 0; c < numbers->size(); ++c) {
+      double &scale = affine.scale[c], &shift = affine.shift[c];
+      const double number = (*numbers)[c];
+      if (scales) {
+        scale = op == "Mul" ? scale * number : scale / number;
+        shift = op == "Mul" ? shift * number : shift / number;
+      } else if (op == "Add") {
+        shift += number;
+      } else {
+        scale = first ? scale : -scale;
+        shift = first ? shift - number : number - shift;
+      }
+    }
+    affine.origins.insert(affine.origins.end(), reader.origins.begin(), reader.origins.end());
+    return true;
+  }
+
+  Affine follow(const Product& product) const {
+    Affine affine;
+    affine.scale.assign(static_cast<std::size_t>(product.channels), 1);
+    affine.shift.assign(static_cast<std::size_t>(product.channels), 0);
+    affine.result = product.node->outputs[0];
+    std::vector<NodeId> views;
+    for (ValueId value = affine.result; is_read_once(value);) {
+      const NodeId id = graph_.users(value)[0];
+      const Node& reader = graph_.node(id);
+      if (is_view(reader)) {
+        views.push_back(id);
+      } else if (take(product, reader, views, value, affine)) {
+        affine.views = views;
+        affine.result = reader.outputs[0];
+      } else {
+        break;
+      }
+      value = reader.outputs[0];
+    }
+    return affine;
+  }
+
+  /// The weights times the scale of their channel; nothing if the type cannot hold them as well.
+  static std::optional<Tensor> scaled(const Tensor& weight, std::size_t axis,
+                                      const std::vector<double>& scale) {
+    const double least = weight.dtype() == DType::kFloat16 ? 0x1p-14 : 0x1p-126;
+    const auto& shape = weight.shape();
+    std::size_t inner = 1;
+    for (std::size_t d = axis + 1; d < shape.size(); ++d)
+      inner *= static_cast<std::size_t>(shape[d]);
+    const std::size_t size = size_of(weight.dtype());
+    std::vector<std::byte> bytes(weight.bytes().begin(), weight.bytes().end());
+    std::vector<double> before(scale.size()), after(scale.size());
+    for (std::size_t i = 0; i * size < bytes.size(); ++i) {
+      const std::size_t channel = i / inner % scale.size();
+      std::byte* at = bytes.data() + i * size;
+      const double value = ir::load_as_double(weight.dtype(), at);
+      ir::store_double(weight.dtype(), at, value * scale[channel]);
+      const double stored = std::abs(ir::load_as_double(weight.dtype(), at));
+      if (!std::isfinite(stored)) return std::nullopt;
+      before[channel] = std::max(before[channel], std::abs(value));
+      after[channel] = std::max(after[channel], stored);
+    }
+    for (std::size_t c = 0; c < scale.size(); ++c)
+      if (before[c] >= least && scale[c] != 0 && after[c] < least) return std::nullopt;
+    return Tensor(weight.dtype(), shape, ir::Buffer::take(std::move(bytes)));
+  }
+
+  std::optional<Tensor> shifted_bias(const Product& product, const Affine& affine) const {
+    const Node& node = *product.node;
+    std::vector<double> bias = affine.shift;
+    if (node.inputs.size() > 2) {
+      const std::vector<double> own = graph_.value(node.inputs[2]).constant->to_doubles();
+      for (std::size_t c = 0; c < bias.size(); ++c) bias[c] += own[c] * affine.scale[c];
+    }
+    std::vector<std::int64_t> shape{product.channels};
+    if (!product.is_conv() && product.operand == 0) shape.push_back(1);
+    const Tensor tensor =
+        Tensor::from_doubles(graph_.type(node.outputs[0]).dtype, std::move(shape), bias);
+    for (const double value : tensor.to_doubles())
+      if (!std::isfinite(value)) return std::nullopt;
+    return tensor;
+  }
+
+  std::optional<Piece> folded(const Product& product, const Affine& affine) {
+    const Node& node = *product.node;
+    auto weight = scaled(*graph_.value(product.weight).constant, product.axis, affine.scale);
+    auto bias = shifted_bias(product, affine);
+    if (!weight || !bias) return std::nullopt;
+    const bool has_bias = splat_value(*bias) != 0.0 || node.inputs.size() > 2;
+    Piece piece;
+    piece.reads = {node.inputs[product.is_conv() ? 0 : 1 - product.operand]};
+    piece.writes = {affine.result};
+    context_.decisions.push_back({describe(node), describe(*graph_.producer(affine.result)), true,
+                                  "fused: constant scale and shift go into the weights"});
+    std::vector<std::string> origins = node.origins;
+    origins.insert(origins.end(), affine.origins.begin(), affine.origins.end());
+    piece.emit = [this, product, views = affine.views, weight = std::move(*weight),
+                  bias = std::move(*bias), has_bias,
+                  origins](ir::GraphBuilder& builder, std::span<const ValueId> reads) {
+      ir::GraphBuilder::OriginScope scope(builder, origins);
+      ValueId weights = builder.constant(weight, graph_.value(product.weight).name);
+      if (product.transpose != nullptr)
+        weights = builder.add("Transpose", {weights}, product.transpose->attrs);
+      std::vector<ValueId> inputs{reads[0]};
+      inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(product.operand), weights);
+      if (product.is_conv() && has_bias) inputs.push_back(builder.constant(bias));
+      ValueId value = builder.add(product.node->op->name, inputs, product.node->attrs);
+      if (!product.is_conv() && has_bias)
+        value = builder.add("Add", {value, builder.constant(bias)});
+      for (const NodeId id : views) {
+        const Node& view = graph_.node(id);
+        ir::GraphBuilder::OriginScope own(builder, view.origins);
+        value = builder.add(view.op->name, {value}, view.attrs);
+      }
+      return std::vector{value};
+    };
+    return piece;
+  }
+
+  const Graph& graph_;
+  Context& context_;
+};
+
+}  // namespace
+
+Graph fold_scales(const Graph& graph, Context& context) {
+  return ScaleFolder(graph, context).run();
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,79 @@
+"""Running combinations and ranking. With numbers of its own: other cases stay as they are."""
+
+import numpy as np
+
+from golden_cases import FLOATS, NAMES, case, wide
+
+
+def scans(draw):
+    ufuncs = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
+    for combine, ufunc in ufuncs.items():
+        for dtype in ("f32", "f16", "bf16", "f64", "i32", "i64", "u8", "u32"):
+            for shape, axis in (((3, 7), 1), ((5, 2, 3), 0), ((2, 1, 2), 1), ((0, 4), 1)):
+                for exclusive in (0, 1) if combine in ("sum", "prod") else (0,):
+                    for reverse in (0, 1):
+                        if dtype in FLOATS:
+                            x = draw.standard_normal(shape).astype(NAMES[dtype])
+                        else:
+                            low = 0 if dtype.startswith("u") else -9
+                            x = draw.integers(low, 10, shape).astype(NAMES[dtype])
+                        y = np.flip(wide(x), axis) if reverse else wide(x)
+                        if exclusive:
+                            first = list(shape)
+                            first[axis] = 1
+                            start = np.full(first, combine == "prod", y.dtype)
+                            rest = np.take(y, range(shape[axis] - 1), axis)
+                            y = np.concatenate([start, rest], axis)
+                        y = ufunc.accumulate(y, axis, dtype=y.dtype)
+                        y = np.flip(y, axis) if reverse else y
+                        attrs = {"axis": axis, "combine": combine, "exclusive": exclusive,
+                                 "reverse": reverse}
+                        onnx = [("CumSum", ["x0", "axis"], "y",
+                                 {"exclusive": exclusive, "reverse": reverse})]
+                        narrow = dtype in ("f16", "bf16", "u8")
+                        case("Scan", [x], y, attrs,
+                             None if combine != "sum" or narrow or x.size == 0 else onnx,
+                             [("axis", np.array(axis, np.int64))])
+
+
+def order(x, axis, descending):
+    """Stable, NaN largest: NumPy's own order but for what descends."""
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    n = x.shape[axis]
+    backwards = np.argsort(np.flip(x, axis), axis, kind="stable")
+    return np.flip(n - 1 - backwards, axis)
+
+
+def sorts(draw):
+    for dtype in NAMES:
+        if dtype == "bool":
+            continue
+        for shape, axis, count in (((3, 9), 1, 9), ((2, 12), 1, 4), ((6, 2, 2), 0, 2),
+                                   ((3, 1), 1, 1), ((2, 5), 1, 0)):
+            for descending in (0, 1):
+                # Few different values: ties matter.
+                low = 0 if dtype.startswith("u") else -3
+                x = draw.integers(low, 4, shape).astype(NAMES[dtype])
+                if dtype in FLOATS:
+                    x = np.where(x == 0, -x * (draw.integers(0, 2, shape) * 2 - 1), x / 2)
+                    x = x.astype(NAMES[dtype])
+                y = np.take(order(wide(x), axis, descending), range(count), axis)
+                onnx = [("TopK", ["x0", "k"], ["values", "y"],
+                         {"axis": axis, "largest": descending})]
+                case("ArgSort", [x], y, {"axis": axis, "count": [count], "descending": descending},
+                     dtype="i64",
+                     onnx_nodes=onnx if dtype in ("f32", "f64", "i64", "i32") and count > 0 else None,
+                     constants=[("k", np.array([count], np.int64))])
+    for dtype in FLOATS:
+        x = np.array([[np.nan, 2, -np.inf, np.nan, np.inf, -0.0, 0.0, np.inf]], NAMES[dtype])
+        for descending in (0, 1):
+            case("ArgSort", [x], order(wide(x), 1, descending),
+                 {"axis": 1, "count": [8], "descending": descending}, dtype="i64",
+                 note="infinities, NaN, zeros")
+
+
+def ordered():
+    draw = np.random.default_rng(20261123)
+    scans(draw)
+    sorts(draw)
