@@ -91,6 +91,12 @@ struct ScatterDef {
   DataIndexMap map;
   std::function<std::optional<Combine>(const Attrs& attrs)> combine;
 };
+/// Each element of the output combines the elements of the data (input 0) along attribute "axis" up
+/// to its own place: from the first one on, or with attribute "reverse" from the last; with
+/// "exclusive" without its own, so that the first one's is the combination's identity.
+struct ScanDef {
+  std::function<Combine(const Attrs& attrs)> combine;
+};
 /// No inputs: the element at an index is a number that follows from the index.
 struct GenerateDef {
   std::function<Dim(const Attrs& attrs, std::span<const Dim> index)> value;
@@ -126,8 +132,8 @@ struct OpDef {
   std::vector<AttrSpec> attrs;
   Infer infer;
   Evaluate evaluate;
-  std::variant<std::monostate, PointwiseDef, ReduceDef, ViewDef, TakeDef, ScatterDef, GenerateDef,
-               CompositeDef>
+  std::variant<std::monostate, PointwiseDef, ReduceDef, ViewDef, TakeDef, ScatterDef, ScanDef,
+               GenerateDef, CompositeDef>
       detail;
   bool commutative = false;  // the first two inputs may be exchanged
 
@@ -137,6 +143,7 @@ struct OpDef {
   // Of kind kIndexed, one of these; null if it is another.
   const TakeDef* take() const { return std::get_if<TakeDef>(&detail); }
   const ScatterDef* scatter() const { return std::get_if<ScatterDef>(&detail); }
+  const ScanDef* scan() const { return std::get_if<ScanDef>(&detail); }
   const GenerateDef* generate() const { return std::get_if<GenerateDef>(&detail); }
   const CompositeDef& composite() const { return std::get<CompositeDef>(detail); }
 };

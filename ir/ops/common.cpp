@@ -43,6 +43,15 @@ const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view 
   return values;
 }
 
+std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed) {
+  const std::string& name = attrs.get_string("combine");
+  for (int c = 0; c < kCombineCount; ++c)
+    if (name == to_string(static_cast<Combine>(c))) return static_cast<Combine>(c);
+  if (none_allowed && name == "none") return std::nullopt;
+  invalid(fmt::format("combine must be {}sum, prod, max or min, but is {}",
+                      none_allowed ? "none, " : "", name));
+}
+
 Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel) {
   const std::size_t rank = kernel.size();
   return {std::move(kernel), ints_attr(attrs, "strides", rank, 1),

@@ -76,11 +76,7 @@ std::vector<TensorType> infer_scatter(const Attrs& attrs, Types inputs) {
   if (inputs[1].dtype != inputs[0].dtype || broadcast(shape, inputs[1].shape) != inputs[1].shape)
     invalid("updates must be of the data's element type and of the shape of the indices, found " +
             list_types(inputs));
-  const std::string& combine = attrs.get_string("combine");
-  constexpr std::string_view kNames[] = {"none", "sum", "prod", "max", "min"};
-  if (std::find(std::begin(kNames), std::end(kNames), combine) == std::end(kNames))
-    invalid("combine must be none, sum, prod, max or min, but is " + combine);
-  if (combine != "none" && inputs[0].dtype == DType::kBool)
+  if (combine_attr(attrs, true) && inputs[0].dtype == DType::kBool)
     invalid("bool elements can only be replaced, not combined");
   return {inputs[0]};
 }
@@ -90,13 +86,6 @@ std::vector<DataIndex> map_indices(std::size_t first, Types inputs, std::span<co
   for (std::size_t i = first; i < inputs.size(); ++i)
     result.push_back({static_cast<int>(i), broadcast_index(inputs[i].shape, index)});
   return result;
-}
-
-std::optional<Combine> scatter_combine(const Attrs& attrs) {
-  for (int c = 0; c < kCombineCount; ++c)
-    if (attrs.get_string("combine") == to_string(static_cast<Combine>(c)))
-      return static_cast<Combine>(c);
-  return std::nullopt;
 }
 
 // ---- Iota: each element is its index along "axis". Size: the number "value".
@@ -151,7 +140,7 @@ std::vector<OpDef> indexed_ops() {
   scatter.detail = ScatterDef{[](const Attrs&, Types inputs, std::span<const Dim> index) {
                                 return map_indices(2, inputs, index);
                               },
-                              scatter_combine};
+                              [](const Attrs& attrs) { return combine_attr(attrs, true); }};
 
   OpDef iota = indexed("Iota", 0, 0);
   iota.attrs = {{"shape", AttrKind::kDims, std::nullopt},

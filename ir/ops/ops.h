@@ -13,6 +13,7 @@ std::vector<OpDef> pointwise_ops();
 std::vector<OpDef> reduce_ops();
 std::vector<OpDef> view_ops();
 std::vector<OpDef> indexed_ops();
+std::vector<OpDef> ordered_ops();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> attention_ops();
 std::vector<OpDef> conv_ops();
@@ -34,6 +35,10 @@ int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
 /// The attribute `name`, a list of `size` integers, none below `least`, or throws.
 const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
                                            std::size_t size, std::int64_t least);
+
+/// The attribute "combine" by name; nothing for "none", which only `none_allowed` allows. Throws for
+/// any other.
+std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed);
 
 /// The result type of a reduction with attributes "axes" and "keepdims".
 std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorType> inputs);

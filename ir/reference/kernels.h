@@ -15,6 +15,10 @@ Tensor convert(const Tensor& tensor, DType dtype);
 /// The shape of a type whose dimensions are constants.
 std::vector<std::int64_t> concrete_shape(const Shape& shape);
 
+/// What a combination of no elements is, floats in .f and integers in .i.
+Scalar identity_of(Combine combine, DType type);
+ScalarOp op_of(Combine combine);
+
 /// `types` are the inputs' declared types, `result` the declared result; `output` says where it is
 /// stored. All shapes are concrete.
 Tensor evaluate_pointwise(const PointwiseDef& def, const Attrs& attrs,
@@ -39,6 +43,11 @@ std::vector<Tensor> evaluate_iota(const Attrs& attrs, std::span<const Tensor> in
                                   std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_size(const Attrs& attrs, std::span<const Tensor> inputs,
                                   std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_scan(Combine combine, const Attrs& attrs,
+                                  std::span<const Tensor> inputs,
+                                  std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, std::span<const Tensor> inputs,
+                                      std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
                                     std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,

@@ -7,7 +7,6 @@
 #include "ir/scalar_math.h"
 
 namespace sinter::ir::reference {
-namespace {
 
 Scalar identity_of(Combine combine, DType type) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -29,6 +28,8 @@ ScalarOp op_of(Combine combine) {
   }
   return ScalarOp::kAdd;
 }
+
+namespace {
 
 /// Combines the first n elements of `column` into `total`.
 void accumulate(Combine combine, DType type, const Column& column, std::size_t n, Scalar& total) {

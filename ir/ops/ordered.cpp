@@ -1,0 +1,82 @@
+// Operators in which the order of a row's elements counts: running combinations, and ranking.
+#include <fmt/format.h>
+
+#include "ir/ops/ops.h"
+#include "ir/reference/kernels.h"
+
+namespace sinter::ir::ops {
+namespace {
+
+using Types = std::span<const TensorType>;
+
+bool flag_attr(const Attrs& attrs, std::string_view name) {
+  const std::int64_t value = attrs.get_int(name);
+  if (value != 0 && value != 1) invalid(fmt::format("{} is {}, not 0 or 1", name, value));
+  return value == 1;
+}
+
+void require_numbers(Types inputs) {
+  if (inputs[0].dtype == DType::kBool) invalid("needs numbers, found " + list_types(inputs));
+}
+
+// ---- Scan: see ScanDef.
+
+std::vector<TensorType> infer_scan(const Attrs& attrs, Types inputs) {
+  require_numbers(inputs);
+  axis_attr(attrs, "axis", inputs[0].shape);
+  flag_attr(attrs, "reverse");
+  const Combine combine = *combine_attr(attrs, false);
+  // The identity of the others differs with the type.
+  if (flag_attr(attrs, "exclusive") && combine != Combine::kSum && combine != Combine::kProd)
+    invalid(fmt::format("exclusive is for sum and prod, but combine is {}", to_string(combine)));
+  return {inputs[0]};
+}
+
+// ---- ArgSort: the places of a row's elements in ascending (or descending) order of the elements,
+// the first "count" of them. Equal elements, zeros of either sign among them, stay in the order of
+// their places; NaN counts as larger than all numbers, and one NaN as equal to another.
+
+std::vector<TensorType> infer_arg_sort(const Attrs& attrs, Types inputs) {
+  require_numbers(inputs);
+  const int axis = axis_attr(attrs, "axis", inputs[0].shape);
+  flag_attr(attrs, "descending");
+  const Shape& count = attrs.get_dims("count");
+  if (count.size() != 1) invalid(fmt::format("count must be one size, found {}", count.size()));
+  TensorType result{DType::kInt64, inputs[0].shape};
+  Dim& sorted = result.shape[static_cast<std::size_t>(axis)];
+  const Dim rest = sorted - count[0];
+  if (rest.is_constant() && rest.value() < 0)
+    invalid(fmt::format("count is {}, but dimension {} of {} has fewer elements",
+                        count[0].to_string(), axis, to_string(inputs[0])));
+  sorted = count[0];
+  return {result};
+}
+
+}  // namespace
+
+std::vector<OpDef> ordered_ops() {
+  OpDef scan;
+  scan.name = "Scan";
+  scan.kind = OpKind::kIndexed;
+  scan.attrs = {{"axis", AttrKind::kInt, std::nullopt},
+                {"combine", AttrKind::kString, std::nullopt},
+                {"exclusive", AttrKind::kInt, Attr(std::int64_t{0})},
+                {"reverse", AttrKind::kInt, Attr(std::int64_t{0})}};
+  scan.infer = infer_scan;
+  scan.evaluate = [](const Attrs& attrs, std::span<const Tensor> inputs, Types outputs) {
+    return reference::evaluate_scan(*combine_attr(attrs, false), attrs, inputs, outputs);
+  };
+  scan.detail = ScanDef{[](const Attrs& attrs) { return *combine_attr(attrs, false); }};
+
+  OpDef sort;
+  sort.name = "ArgSort";
+  sort.kind = OpKind::kLibrary;
+  sort.attrs = {{"axis", AttrKind::kInt, std::nullopt},
+                {"count", AttrKind::kDims, std::nullopt},
+                {"descending", AttrKind::kInt, Attr(std::int64_t{0})}};
+  sort.infer = infer_arg_sort;
+  sort.evaluate = reference::evaluate_arg_sort;
+  return {scan, sort};
+}
+
+}  // namespace sinter::ir::ops
