@@ -21,7 +21,7 @@ struct Binder {
   const DevicePlan& plan;
   const BoundShape& shape;
   const BufferAddresses& buffers;
-  const MatmulContext& matmul;
+  const LibraryContext& libraries;
 
   std::int64_t value(std::uint32_t expression) const { return shape.expressions[expression]; }
   std::uint64_t bytes(std::uint32_t buffer) const {
@@ -123,7 +123,10 @@ struct Binder {
     launch.function = plan.function(variant);
     for (const fb::KernelArg& arg : kernel.args) launch.values.push_back(argument(arg));
     // Not before all values are there: they must not move any more.
-    for (std::uint64_t& slot : launch.values) launch.arguments.push_back(&slot);
+    for (std::uint64_t& slot : launch.values) {
+      launch.arguments.push_back(&slot);
+      if (kernel.packed) break;  // one parameter, which begins here
+    }
     return one(std::move(launch));
   }
 
@@ -146,7 +149,24 @@ struct Binder {
     if (step.residual) addresses.c = buffers.address[step.residual->buffer];
     if (step.bias >= 0) addresses.bias = buffers.address[static_cast<std::uint32_t>(step.bias)];
     if (buffers.is_foreign[result]) addresses.foreign_d_bytes = bytes(result);
-    return one(MatmulLaunch(matmul, problem, addresses));
+    return one(MatmulLaunch(libraries, problem, addresses));
+  }
+
+  Works bind(const fb::ConvStepT& step) const {
+    const ConvProblem problem = bind_conv(plan.plan().meta, step, shape.expressions);
+    if (problem.is_empty()) return {};
+    if (!libraries.cudnn) throw Error(ErrorCode::kDevice, plan.cudnn_problem());
+    const auto address_if = [&](std::int32_t buffer) {
+      return buffer >= 0 ? buffers.address[static_cast<std::uint32_t>(buffer)] : 0;
+    };
+    ConvAddresses addresses;
+    addresses.input = buffers.address[step.input];
+    addresses.weight = buffers.address[step.weight];
+    addresses.bias = address_if(step.bias);
+    addresses.residual = address_if(step.residual);
+    addresses.output = buffers.address[step.output];
+    if (buffers.is_foreign[step.output]) addresses.foreign_output_bytes = bytes(step.output);
+    return one(ConvLaunch(libraries, problem, addresses));
   }
 
   // Products over no elements are zero, which no library call computes.
@@ -176,12 +196,18 @@ struct Binder {
                           static_cast<std::uint64_t>(size)});
   }
 
-  /// True if every kernel of the alternative has a variant for this shape and GPU.
-  bool can_run(const fb::AlternativeT& alternative) const {
+  /// True if every kernel of the alternative has a variant for this shape and GPU, and the library
+  /// of every part is there; `why` gets a line if it is not.
+  bool can_run(const fb::AlternativeT& alternative, std::string& why) const {
     if (!hold(alternative.conditions)) return false;
-    for (const auto& part : alternative.parts)
+    for (const auto& part : alternative.parts) {
       if (const fb::KernelStepT* kernel = part->work.AsKernelStep())
         if (!find_variant(*kernel)) return false;
+      if (part->work.type == fb::Work::ConvStep && !libraries.cudnn) {
+        why += fmt::format("\n'{}': {}", alternative.name, plan.cudnn_problem());
+        return false;
+      }
+    }
     return true;
   }
 
@@ -192,8 +218,8 @@ struct Binder {
     return works;
   }
 
-  /// What distinguishes an alternative in the tuning cache: kernels with their sizes. Products have
-  /// entries of their own.
+  /// What distinguishes an alternative in the tuning cache: kernels with their sizes. Products and
+  /// convolutions have entries of their own.
   std::string key(const fb::AlternativeT& alternative) const {
     std::string text = alternative.name;
     for (const auto& part : alternative.parts) {
@@ -206,47 +232,63 @@ struct Binder {
                                                     : fmt::format(",{}", value(arg.index()));
       } else if (const fb::MatmulStepT* product = part->work.AsMatmulStep()) {
         text += " " + bind_matmul(plan.plan().meta, *product, shape.expressions).key();
+      } else if (const fb::ConvStepT* conv = part->work.AsConvStep()) {
+        text += " " + bind_conv(plan.plan().meta, *conv, shape.expressions).key();
       }
     }
     return text;
   }
 
-  Works bind(const fb::StepT& step, const fb::ChoiceStepT& choice) const {
-    std::vector<const fb::AlternativeT*> able;
+  using Alternatives = std::vector<const fb::AlternativeT*>;
+
+  std::size_t fastest(const fb::StepT& step, const Alternatives& able) const {
+    if (able.size() < 2 || !libraries.tuning) return 0;
+    std::string problem = fmt::format("choice {}", step.name.substr(0, step.name.rfind('_')));
+    for (const fb::AlternativeT* alternative : able) problem += " | " + key(*alternative);
+    std::vector<BufferSize> written;
+    for (const std::uint32_t buffer : step.writes)
+      if (buffers.is_foreign[buffer]) written.push_back({buffer, bytes(buffer)});
+    return choose_alternative(libraries, problem, able.size(), buffers, written,
+                              [&](std::size_t which, const BufferAddresses& where) {
+                                const Binder binder{plan, shape, where, libraries};
+                                return BoundStep{0, binder.bind(*able[which]), {}};
+                              });
+  }
+
+  BoundStep bind(const fb::StepT& step, const fb::ChoiceStepT& choice) const {
+    std::string why;
+    Alternatives able;
     for (const auto& alternative : choice.alternatives)
-      if (can_run(*alternative)) able.push_back(alternative.get());
-    if (able.empty()) refuse("none of its alternatives takes this shape on this GPU");
-    std::size_t best = 0;
-    if (able.size() > 1 && matmul.tuning) {
-      std::string problem = fmt::format("choice {}", step.name.substr(0, step.name.rfind('_')));
-      for (const fb::AlternativeT* alternative : able) problem += " | " + key(*alternative);
-      std::vector<BufferSize> written;
-      for (const std::uint32_t buffer : step.writes)
-        if (buffers.is_foreign[buffer]) written.push_back({buffer, bytes(buffer)});
-      best = choose_alternative(matmul, problem, able.size(), buffers, written,
-                                [&](std::size_t which, const BufferAddresses& where) {
-                                  const Binder binder{plan, shape, where, matmul};
-                                  return BoundStep{0, binder.bind(*able[which])};
-                                });
+      if (can_run(*alternative, why)) able.push_back(alternative.get());
+    while (!able.empty()) {
+      const auto best = able.begin() + static_cast<std::ptrdiff_t>(fastest(step, able));
+      try {
+        return {0, bind(**best), (*best)->name};
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kUnsupported) throw;
+        why += fmt::format("\n'{}': {}", (*best)->name, error.what());
+        able.erase(best);
+      }
     }
-    return bind(*able[best]);
+    throw Error(why.empty() ? ErrorCode::kInvalidPlan : ErrorCode::kDevice,
+                "none of its alternatives takes this shape on this machine" + why);
   }
 
   Works bind(const fb::WorkUnion& work) const {
     switch (work.type) {
       case fb::Work::KernelStep: return bind(*work.AsKernelStep());
       case fb::Work::MatmulStep: return bind(*work.AsMatmulStep());
+      case fb::Work::ConvStep: return bind(*work.AsConvStep());
       case fb::Work::CopyStep: return bind(*work.AsCopyStep());
       case fb::Work::LoopStep:
-      case fb::Work::ConvStep:
         refuse("it is made for the CPU: recompile the model with --target=cuda");
       default: refuse("it has no work");
     }
   }
 
-  Works bind(const fb::StepT& step) const {
+  BoundStep bind(const fb::StepT& step) const {
     if (const fb::ChoiceStepT* choice = step.work.AsChoiceStep()) return bind(step, *choice);
-    return bind(step.work);
+    return {0, bind(step.work), {}};
   }
 };
 
@@ -259,6 +301,8 @@ void BoundStep::launch(const graphs::Driver& driver, CUstream stream) const {
                      const_cast<void**>(kernel->arguments.data()));
     } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
       product->launch(stream);
+    } else if (const auto* conv = std::get_if<ConvLaunch>(&work)) {
+      conv->launch(stream);
     } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
       driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
     } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
@@ -276,15 +320,25 @@ std::size_t BoundStep::launches() const {
   return count;
 }
 
+std::string BoundStep::how() const {
+  std::string text = alternative;
+  for (const BoundWork& work : works)
+    if (const auto* conv = std::get_if<ConvLaunch>(&work))
+      text += (text.empty() ? "" : ": ") + conv->describe();
+  return text;
+}
+
 std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, const MatmulContext& matmul) {
-  const Binder binder{plan, shape, buffers, matmul};
+                                  const BufferAddresses& buffers, const LibraryContext& libraries) {
+  const Binder binder{plan, shape, buffers, libraries};
   const auto& steps = plan.plan().meta.steps;
   std::vector<BoundStep> bound;
   bound.reserve(steps.size());
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    bound.push_back({i, with_context(fmt::format("step '{}'", steps[i]->name),
-                                     [&] { return binder.bind(*steps[i]); })});
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    bound.push_back(with_context(fmt::format("step '{}'", steps[i]->name),
+                                 [&] { return binder.bind(*steps[i]); }));
+    bound.back().index = i;
+  }
   return bound;
 }
 

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
 #include "graphs/module.h"
+#include "runtime/cuda/conv_cudnn.h"
 #include "runtime/cuda/device_plan.h"
 #include "runtime/cuda/matmul_cublaslt.h"
 #include "runtime/executor.h"
@@ -29,16 +31,19 @@ struct ZeroFill {
   std::uint64_t bytes = 0;
 };
 
-using BoundWork = std::variant<KernelLaunch, MatmulLaunch, CopyLaunch, ZeroFill>;
+using BoundWork = std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill>;
 
 /// One step: what it launches, in order; nothing if it has nothing to write for this shape.
 struct BoundStep {
   std::size_t index = 0;  // in the plan
   std::vector<BoundWork> works;
+  std::string alternative;  // the one that was taken, of a step that has several
 
   void launch(const graphs::Driver& driver, CUstream stream) const;
   /// Kernels and library calls.
   std::size_t launches() const;
+  /// The alternative and what libraries chose, for people; empty if nothing was chosen.
+  std::string how() const;
 };
 
 /// The device address of every buffer of a plan for one bound shape; `is_foreign` marks those that
@@ -50,8 +55,9 @@ struct BufferAddresses {
 
 /// Chooses kernel variants, alternatives and library algorithms. May time candidates on the
 /// context's stream and write arena and own output buffers doing so: nothing may be in flight.
-/// Throws Error naming the step.
+/// Throws Error naming the step; Error(kDevice) if a step can only be done by a library that is
+/// missing.
 std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, const MatmulContext& matmul);
+                                  const BufferAddresses& buffers, const LibraryContext& libraries);
 
 }  // namespace sinter::runtime

@@ -1,5 +1,6 @@
 #include "runtime/cuda/choose_alternative.h"
 
+#include <optional>
 #include <vector>
 
 #include "graphs/memory.h"
@@ -9,7 +10,7 @@ namespace sinter::runtime {
 namespace {
 
 /// Median time of a step, caches cold.
-double time_step(const MatmulContext& context, const BoundStep& step) {
+double time_step(const LibraryContext& context, const BoundStep& step) {
   const graphs::Driver& driver = context.context->driver();
   return *cold_time(context.context, context.stream, *context.flush, [&] {
     step.launch(driver, context.stream);
@@ -19,10 +20,11 @@ double time_step(const MatmulContext& context, const BoundStep& step) {
 
 }  // namespace
 
-std::size_t choose_alternative(const MatmulContext& context, const std::string& problem,
+std::size_t choose_alternative(const LibraryContext& context, const std::string& problem,
                                std::size_t count, const BufferAddresses& addresses,
                                std::span<const BufferSize> foreign, const BindAlternative& bind) {
-  if (const auto stored = context.tuning->find(problem); stored && stored->blob[0] < count)
+  if (const auto stored = context.tuning->find(problem);
+      stored && stored->blob.size() == 1 && stored->blob[0] < count)
     return static_cast<std::size_t>(stored->blob[0]);
   BufferAddresses here = addresses;
   std::vector<graphs::DeviceMemory> scratch;
@@ -36,29 +38,35 @@ std::size_t choose_alternative(const MatmulContext& context, const std::string& 
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     return 0;
   }
-  // Products choose their algorithms first, under the same lock.
-  std::vector<BoundStep> steps;
-  for (std::size_t i = 0; i < count; ++i) steps.push_back(bind(i, here));
+  // Library calls choose their algorithms first, under the same lock.
+  std::vector<std::optional<BoundStep>> steps(count);
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < count; ++i) try {
+      steps[i].emplace(bind(i, here));
+      if (!best) best = i;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported || (i + 1 == count && !best)) throw;
+    }
   const std::lock_guard lock(context.tuning->timing_mutex());
   // Two launches queue behind each other here, but a graph spends about this much between them.
   constexpr double kBetweenLaunches = 1.0;
   constexpr double kClearlyFaster = 0.97;
-  std::size_t best = 0;
   double least = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t launches = steps[i].launches();
+    if (!steps[i]) continue;
+    const std::size_t launches = steps[i]->launches();
     const double microseconds =
-        time_step(context, steps[i]) +
+        time_step(context, *steps[i]) +
         (launches > 1 ? kBetweenLaunches * static_cast<double>(launches - 1) : 0.0);
-    if (i > 0 && microseconds >= kClearlyFaster * least) continue;
+    if (i != *best && microseconds >= kClearlyFaster * least) continue;
     best = i;
     least = microseconds;
   }
   TunedAlgorithm chosen;
-  chosen.blob[0] = best;
+  chosen.blob = {*best};
   chosen.microseconds = least;
   context.tuning->store(problem, chosen);
-  return best;
+  return *best;
 }
 
 }  // namespace sinter::runtime

@@ -15,15 +15,17 @@ struct BufferSize {
   std::uint64_t bytes = 0;
 };
 
-/// Binds alternative number `which` on the given addresses.
+/// Binds alternative number `which` on the given addresses. Throws Error(kUnsupported) if it cannot
+/// be done here.
 using BindAlternative =
     std::function<BoundStep(std::size_t which, const BufferAddresses& addresses)>;
 
 /// The number of the fastest of `count` alternatives for `problem`: the stored one, else found by
 /// timing each on the context's stream with cold caches, and stored. The first must be beaten by
-/// more than the timer's noise. The user's own buffers `foreign` are replaced by scratch memory
+/// more than the timer's noise. One that cannot be done is left out; if none can, the error of the
+/// last is thrown. The user's own buffers `foreign` are replaced by scratch memory
 /// while timing; without memory for it the first is taken.
-std::size_t choose_alternative(const MatmulContext& context, const std::string& problem,
+std::size_t choose_alternative(const LibraryContext& context, const std::string& problem,
                                std::size_t count, const BufferAddresses& addresses,
                                std::span<const BufferSize> foreign, const BindAlternative& bind);
 

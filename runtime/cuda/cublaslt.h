@@ -8,10 +8,11 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <cublasLt.h>
 #include <sinter/error.h>
+
+#include "runtime/cuda/library_entry.h"
 
 namespace sinter::runtime {
 
@@ -20,31 +21,6 @@ class CublasLt;
 /// Throws Error(kDevice), or kOutOfMemory for CUBLAS_STATUS_ALLOC_FAILED, with the call's name and
 /// the library's text for `status`.
 [[noreturn]] void fail(const CublasLt& library, cublasStatus_t status, std::string_view call);
-
-template <typename Function>
-class CublasEntry;
-
-/// One entry point. Calling it throws on failure; `raw` returns the status instead.
-template <typename... Args>
-class CublasEntry<cublasStatus_t (*)(Args...)> {
- public:
-  CublasEntry() = default;
-  CublasEntry(const CublasLt* library, const char* name, void* address)
-      : library_(library),
-        name_(name),
-        function_(reinterpret_cast<cublasStatus_t (*)(Args...)>(address)) {}
-
-  void operator()(Args... args) const {
-    if (const cublasStatus_t status = function_(args...); status != CUBLAS_STATUS_SUCCESS)
-      fail(*library_, status, name_);
-  }
-  cublasStatus_t raw(Args... args) const noexcept { return function_(args...); }
-
- private:
-  const CublasLt* library_ = nullptr;
-  const char* name_ = "";
-  cublasStatus_t (*function_)(Args...) = nullptr;
-};
 
 // X(member, entry point)
 #define SINTER_CUBLASLT_FUNCTIONS(X)                      \
@@ -73,9 +49,8 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  /// The first library found: in the folders of $SINTER_CUDA_LIBS, on the loader's path, in
-  /// $CUDA_HOME and /usr/local/cuda, then in PyPI wheels in a .venv or .deps next to the binary or
-  /// above it. Loaded once and kept. Throws Error(kDevice) with what was tried and how to get it.
+  /// The first library found (library_search.h), loaded once and kept. Throws Error(kDevice) with
+  /// what was tried and how to get it.
   static std::shared_ptr<const CublasLt> system();
 
   /// The library's version as it reports it: 130000 for 13.0.0.
@@ -83,7 +58,7 @@ class CublasLt {
   const std::string& path() const { return path_; }
   const char* status_name(cublasStatus_t status) const;
 
-#define SINTER_DECLARE_ENTRY(member, symbol) CublasEntry<decltype(&::symbol)> member;
+#define SINTER_DECLARE_ENTRY(member, symbol) LibraryEntry<CublasLt, decltype(&::symbol)> member;
   SINTER_CUBLASLT_FUNCTIONS(SINTER_DECLARE_ENTRY)
 #undef SINTER_DECLARE_ENTRY
 
@@ -92,14 +67,6 @@ class CublasLt {
   std::size_t version_ = 0;
   std::string path_;
 };
-
-/// Folders that may hold CUDA libraries, in the order in which they are searched; the loader's own
-/// path comes after the first `first_count` of them.
-struct LibraryFolders {
-  std::vector<std::string> folders;
-  std::size_t first_count = 0;
-};
-LibraryFolders cuda_library_folders();
 
 /// A cuBLASLt handle of the current context.
 class CublasLtHandle {

@@ -15,7 +15,7 @@ using graphs::Context;
 
 // Kernels access up to 16 bytes at a time from the start of every buffer.
 constexpr std::uint64_t kPointerAlignment = 16;
-// What NVIDIA recommends for cuBLASLt on Hopper.
+// What NVIDIA recommends for cuBLASLt on Hopper; cuDNN's fast engines need less.
 constexpr std::uint64_t kWorkspaceBytes = 32u << 20;
 
 std::string tuning_file(const plan::PlanData& plan, const SessionOptions& options) {
@@ -50,13 +50,14 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       input_pointers_(plan->meta.inputs.size()),
       output_pointers_(plan->meta.outputs.size()),
       cache_(options.graph_cache) {
-  if (!plan_->library()) return;
+  if (!plan_->library() && !plan_->cudnn()) return;
   const Context& context = *plan_->context();
   require_free_memory(context, kWorkspaceBytes,
                       fmt::format("{} of workspace", format_bytes(kWorkspaceBytes)));
   workspace_ = graphs::DeviceMemory(plan_->context(), kWorkspaceBytes);
-  tuning_ = TuningCache::open(tuning_file(*plan, options_),
-                              tuning_environment(context, plan_->library()->library()));
+  tuning_ =
+      TuningCache::open(tuning_file(*plan, options_),
+                        tuning_environment(context, plan_->library().get(), plan_->cudnn().get()));
 }
 
 CudaExecutor::~CudaExecutor() {
@@ -235,15 +236,16 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   auto run = std::make_shared<BoundRun>();
   run->shape = shape;
   const BufferAddresses buffers = addresses(*shape);
-  MatmulContext matmul;
-  matmul.context = plan_->context();
-  matmul.library = plan_->library();
-  matmul.workspace = workspace_.address();
-  matmul.workspace_bytes = workspace_.size();
-  matmul.tuning = tuning_;
-  matmul.stream = stream_.handle();
-  matmul.flush = &flush_;
-  run->steps = bind_steps(*plan_, *shape, buffers, matmul);
+  LibraryContext libraries;
+  libraries.context = plan_->context();
+  libraries.cublaslt = plan_->library();
+  libraries.cudnn = plan_->cudnn();
+  libraries.workspace = workspace_.address();
+  libraries.workspace_bytes = workspace_.size();
+  libraries.tuning = tuning_;
+  libraries.stream = stream_.handle();
+  libraries.flush = &flush_;
+  run->steps = bind_steps(*plan_, *shape, buffers, libraries);
   if (tuning_) tuning_->save();
   flush_.release();
 

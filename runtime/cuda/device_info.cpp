@@ -1,6 +1,7 @@
 #include "runtime/cuda/device_info.h"
 
 #include "graphs/device.h"
+#include "runtime/cuda/conv_cudnn.h"
 #include "runtime/cuda/cublaslt.h"
 
 namespace sinter::runtime {
@@ -24,6 +25,14 @@ CudaInfo query_cuda() {
     info.cublaslt_version = library->version();
   } catch (const Error& error) {
     info.cublaslt_problem = error.what();
+  }
+  try {
+    const CudnnInfo cudnn = describe_cudnn(*load_cudnn());
+    info.has_cudnn = true;
+    info.cudnn_path = cudnn.path;
+    info.cudnn_version = cudnn.version;
+  } catch (const Error& error) {
+    info.cudnn_problem = error.what();
   }
   return info;
 }

@@ -26,10 +26,14 @@ struct CudaInfo {
   std::string cublaslt_problem;
   std::string cublaslt_path;
   std::size_t cublaslt_version = 0;  // as the library reports it: 130000 for 13.0.0
+  bool has_cudnn = false;
+  std::string cudnn_problem;
+  std::string cudnn_path;
+  std::string cudnn_version;  // "9.19.0"
 };
 
-/// Loads the driver and cuBLASLt as a session would. Problems are reported, not thrown; creates no
-/// context on any GPU.
+/// Loads the driver, cuBLASLt and cuDNN as a session would. Problems are reported, not thrown;
+/// creates no context on any GPU.
 CudaInfo query_cuda();
 
 }  // namespace sinter::runtime

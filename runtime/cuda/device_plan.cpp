@@ -33,12 +33,11 @@ std::optional<Architecture> parse_architecture(std::string_view text) {
   return Architecture{number / 10, number % 10, end != text.data() + text.size()};
 }
 
-bool has_matmul(const fb::PlanT& plan) {
+bool has_work(const fb::PlanT& plan, fb::Work kind) {
   bool found = false;
   for (const auto& step : plan.steps)
-    plan::for_each_work(step->work, [&](const fb::WorkUnion& work) {
-      found = found || work.type == fb::Work::MatmulStep;
-    });
+    plan::for_each_work(step->work,
+                        [&](const fb::WorkUnion& work) { found = found || work.type == kind; });
   return found;
 }
 
@@ -56,7 +55,9 @@ void check_driver(const fb::PlanT& plan, const graphs::Driver& driver) {
 
 }  // namespace
 
-CudaEnvironment CudaEnvironment::system() { return {&graphs::Driver::system(), &CublasLt::system}; }
+CudaEnvironment CudaEnvironment::system() {
+  return {&graphs::Driver::system(), &CublasLt::system, &runtime::load_cudnn};
+}
 
 std::string format_bytes(std::uint64_t bytes) {
   constexpr double kKiB = 1024;
@@ -124,22 +125,40 @@ DevicePlan::DevicePlan(const CudaEnvironment& environment,
     : plan_(std::move(plan)), context_(Context::retain(*environment.driver, device)) {
   const Context::Scope scope(*context_);
   if (!plan_->meta.modules.empty()) check_driver(plan_->meta, context_->driver());
-  // The library is hundreds of megabytes: it loads while kernels and weights do.
+  // Libraries are hundreds of megabytes: they load while kernels and weights do.
   std::future<std::shared_ptr<const CublasLtHandle>> library;
-  if (has_matmul(plan_->meta))
+  if (has_work(plan_->meta, fb::Work::MatmulStep))
     library = std::async(std::launch::async, [&environment, this] {
       const Context::Scope here(*context_);
       return std::make_shared<const CublasLtHandle>(environment.load_cublaslt());
     });
+  std::future<void> cudnn;
+  if (has_work(plan_->meta, fb::Work::ConvStep))
+    cudnn = std::async(std::launch::async, [&environment, this] {
+      const Context::Scope here(*context_);
+      load_cudnn(environment);
+    });
   load_kernels();
   load_weights();
   if (library.valid()) library_ = library.get();
+  if (cudnn.valid()) cudnn.get();
+}
+
+// A plan can do without cuDNN, but whoever misses it is told why.
+void DevicePlan::load_cudnn(const CudaEnvironment& environment) {
+  try {
+    cudnn_ = make_cudnn_handle(environment.load_cudnn());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kOutOfMemory) throw;
+    cudnn_problem_ = error.what();
+  }
 }
 
 DevicePlan::~DevicePlan() {
-  // The library's handle belongs to the context that was current when it was made.
+  // Handles of libraries belong to the context that was current when they were made.
   const auto scope = context_->scope_nothrow();
   library_.reset();
+  cudnn_.reset();
 }
 
 void DevicePlan::load_kernels() {

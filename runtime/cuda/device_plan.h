@@ -1,4 +1,4 @@
-// What all sessions of a plan share on one GPU: weights, kernels, the library handle.
+// What all sessions of a plan share on one GPU: weights, kernels, handles of libraries.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "graphs/device.h"
 #include "graphs/memory.h"
 #include "graphs/module.h"
+#include "runtime/cuda/conv_cudnn.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/plan/plan_data.h"
 
@@ -23,6 +24,8 @@ struct CudaEnvironment {
   const graphs::Driver* driver = nullptr;
   /// Called once per plan and GPU, on another thread, if the plan has matrix products.
   std::shared_ptr<const CublasLt> (*load_cublaslt)() = nullptr;
+  /// The same if it has convolutions. Throws Error(kDevice) where there is none.
+  std::shared_ptr<const Cudnn> (*load_cudnn)() = nullptr;
 
   /// Throws Error(kDevice) if there is no driver or no GPU.
   static CudaEnvironment system();
@@ -50,6 +53,10 @@ class DevicePlan {
   const graphs::ContextPtr& context() const { return context_; }
   /// Null if the plan has no matrix products.
   const std::shared_ptr<const CublasLtHandle>& library() const { return library_; }
+  /// Null if the plan has no convolutions, or if cuDNN cannot be used here: `cudnn_problem` says
+  /// why and how to get it.
+  const std::shared_ptr<const CudnnHandle>& cudnn() const { return cudnn_; }
+  const std::string& cudnn_problem() const { return cudnn_problem_; }
   CUdeviceptr weights() const { return weights_.address(); }
   std::uint64_t weight_bytes() const { return weights_.size(); }
 
@@ -60,6 +67,7 @@ class DevicePlan {
  private:
   DevicePlan(const CudaEnvironment& environment, std::shared_ptr<const plan::PlanData> plan,
              int device);
+  void load_cudnn(const CudaEnvironment& environment);
   void load_kernels();
   bool can_run(const plan::fb::KernelVariantT& variant) const;
   /// `module_of`: position in modules_ of each of the plan's modules that is loaded already.
@@ -70,6 +78,8 @@ class DevicePlan {
   std::shared_ptr<const plan::PlanData> plan_;
   graphs::ContextPtr context_;
   std::shared_ptr<const CublasLtHandle> library_;
+  std::shared_ptr<const CudnnHandle> cudnn_;
+  std::string cudnn_problem_;
   graphs::DeviceMemory weights_;
   std::vector<graphs::Module> modules_;
   std::unordered_map<const plan::fb::KernelVariantT*, CUfunction> functions_;

@@ -3,29 +3,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "graphs/device.h"
 #include "graphs/memory.h"
-#include "graphs/stream.h"
 #include "runtime/cuda/cublaslt.h"
-#include "runtime/cuda/flush_buffer.h"
+#include "runtime/cuda/library_context.h"
 #include "runtime/cuda/matmul_problem.h"
-#include "runtime/cuda/tuning_cache.h"
 
 namespace sinter::runtime {
-
-/// What products share in a session.
-struct MatmulContext {
-  graphs::ContextPtr context;
-  std::shared_ptr<const CublasLtHandle> library;
-  CUdeviceptr workspace = 0;
-  std::uint64_t workspace_bytes = 0;
-  std::shared_ptr<TuningCache> tuning;
-  CUstream stream = nullptr;  // for timing candidates
-  FlushBuffer* flush = nullptr;
-};
 
 /// Base addresses of a product's buffers, in the order of the problem: a is the problem's a.
 struct MatmulAddresses {
@@ -43,7 +28,7 @@ class MatmulLaunch {
   /// deterministic algorithms that accumulate in the compute type are considered. Throws
   /// Error(kUnsupported) for types or an epilogue that the library lacks, Error(kInternal) for an
   /// activation that the compiler should not have put here.
-  MatmulLaunch(const MatmulContext& context, const MatmulProblem& problem,
+  MatmulLaunch(const LibraryContext& context, const MatmulProblem& problem,
                const MatmulAddresses& addresses);
   ~MatmulLaunch();
   MatmulLaunch(MatmulLaunch&&) noexcept;
@@ -55,8 +40,5 @@ class MatmulLaunch {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// Names GPU, driver and library: algorithms are used only where they were chosen.
-std::string tuning_environment(const graphs::Context& context, const CublasLt& library);
 
 }  // namespace sinter::runtime

@@ -103,6 +103,7 @@ std::vector<StepTime> CudaExecutor::profile() {
     time.bytes = static_cast<std::uint64_t>(expressions[step.bytes_read]) +
                  static_cast<std::uint64_t>(expressions[step.bytes_written]);
     time.flops = static_cast<std::uint64_t>(expressions[step.flops]);
+    time.how = run.steps[i].how();
     result.push_back(std::move(time));
   }
   return result;

@@ -17,8 +17,9 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kFirstLine = "sinter-tuning 1";
 constexpr std::uintmax_t kMaxFileBytes = 64u << 20;
+constexpr std::size_t kMaxWords = 128;
 
-// FNV-1a: against truncation and stray edits, not against an adversary; cuBLASLt checks every
+// FNV-1a: against truncation and stray edits, not against an adversary; libraries check every
 // algorithm again before it is used.
 std::uint64_t checksum(std::string_view text) {
   std::uint64_t hash = 14695981039346656037ull;
@@ -41,7 +42,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// checksum \t environment \t problem \t blob as 8 hexadecimal words \t microseconds
+// checksum \t environment \t problem \t blob as hexadecimal words \t microseconds
 std::string print_entry(const std::string& environment, const std::string& problem,
                         const TunedAlgorithm& algorithm) {
   std::string blob;
@@ -54,7 +55,8 @@ std::string print_entry(const std::string& environment, const std::string& probl
 
 bool parse_blob(std::string_view text, AlgorithmBlob& blob) {
   const auto words = split(text, ',');
-  if (words.size() != blob.size()) return false;
+  if (words.size() > kMaxWords) return false;
+  blob.resize(words.size());
   for (std::size_t i = 0; i < blob.size(); ++i)
     if (!parse_hex(words[i], blob[i])) return false;
   return true;

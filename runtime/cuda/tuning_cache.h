@@ -1,21 +1,21 @@
 // Library algorithms that were chosen by timing them, kept between runs. No CUDA.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace sinter::runtime {
 
-/// The opaque description of a cuBLASLt algorithm.
-using AlgorithmBlob = std::array<std::uint64_t, 8>;
+/// A library's description of an algorithm, or the number of an alternative: up to 128 words.
+using AlgorithmBlob = std::vector<std::uint64_t>;
 
 struct TunedAlgorithm {
-  AlgorithmBlob blob{};
+  AlgorithmBlob blob;
   double microseconds = 0;
 };
 

@@ -123,7 +123,12 @@ class CudaTest : public ::testing::Test {
     return builder.data();
   }
 
-  static runtime::CudaEnvironment environment() { return {&fake().driver(), &load_fake_cublaslt}; }
+  /// A machine without cuDNN; tests of convolutions say otherwise.
+  virtual runtime::CudaEnvironment environment() const {
+    return {&fake().driver(), &load_fake_cublaslt, []() -> std::shared_ptr<const runtime::Cudnn> {
+              throw Error(ErrorCode::kDevice, "there is no cuDNN in this test");
+            }};
+  }
 
   void open(std::shared_ptr<const plan::PlanData> data, SessionOptions options = {}) {
     executor.reset();

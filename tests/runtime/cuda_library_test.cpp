@@ -1,5 +1,4 @@
-// Finding the driver and cuBLASLt on the machine, and what is said where they are missing.
-#include <algorithm>
+// Finding the driver, cuBLASLt and cuDNN on the machine, and what is said where they are missing.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/cuda/device_info.h"
+#include "runtime/cuda/library_search.h"
 #include "tests/runtime/cuda_fixture.h"
 
 namespace sinter::testing {
@@ -15,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 bool machine_has_driver() {
@@ -29,6 +30,12 @@ TEST(CudaLibraryTest, DoctorReportsWithoutThrowing) {
   EXPECT_EQ(info.has_cublaslt, info.cublaslt_problem.empty());
   EXPECT_EQ(info.has_cublaslt, info.cublaslt_version >= 120000) << info.cublaslt_version;
   EXPECT_EQ(info.has_cublaslt, fs::exists(info.cublaslt_path)) << info.cublaslt_path;
+  EXPECT_EQ(info.has_cudnn, info.cudnn_problem.empty());
+  EXPECT_EQ(info.has_cudnn, !info.cudnn_version.empty());
+  EXPECT_EQ(info.has_cudnn, fs::exists(info.cudnn_path)) << info.cudnn_path;
+  if (!info.has_cudnn) {
+    EXPECT_THAT(info.cudnn_problem, AllOf(HasSubstr("cuDNN"), HasSubstr("tools/setup --cudnn")));
+  }
   if (machine_has_driver()) {
     EXPECT_TRUE(info.has_driver || info.driver_problem.find("GPU") != std::string::npos);
   } else {
@@ -51,13 +58,15 @@ TEST(CudaLibraryTest, ListedFoldersAreSearchedFirst) {
 TEST(CudaLibraryTest, WheelsOfAVirtualEnvironmentAreFound) {
   const fs::path environment =
       fs::temp_directory_path() / ("sinter_venv_" + std::to_string(::getpid()));
-  const fs::path libraries = environment / "lib/python3.11/site-packages/nvidia/cu13/lib";
-  fs::create_directories(libraries);
+  const fs::path wheels = environment / "lib/python3.11/site-packages/nvidia";
+  fs::create_directories(wheels / "cu13/lib");
+  fs::create_directories(wheels / "cudnn/lib");
   ::setenv("VIRTUAL_ENV", environment.c_str(), 1);
   const auto folders = runtime::cuda_library_folders().folders;
   ::unsetenv("VIRTUAL_ENV");
   fs::remove_all(environment);
-  EXPECT_NE(std::find(folders.begin(), folders.end(), libraries.string()), folders.end());
+  EXPECT_THAT(folders, Contains((wheels / "cu13/lib").string()));
+  EXPECT_THAT(folders, Contains((wheels / "cudnn/lib").string()));
 }
 
 TEST(CudaLibraryTest, MissingEntryPointIsNamed) {
@@ -67,12 +76,17 @@ TEST(CudaLibraryTest, MissingEntryPointIsNamed) {
   EXPECT_THAT(error.what(), AllOf(HasSubstr("some.so"), HasSubstr("cublasLtCreate")));
 }
 
-TEST_F(CudaTest, LibraryIsLoadedForProductsOnly) {
+TEST_F(CudaTest, LibrariesAreLoadedForTheirStepsOnly) {
   static bool asked;
   asked = false;
-  const runtime::CudaEnvironment watched{&fake().driver(), [] {
+  const runtime::CudaEnvironment watched{&fake().driver(),
+                                         [] {
                                            asked = true;
                                            return load_fake_cublaslt();
+                                         },
+                                         []() -> std::shared_ptr<const runtime::Cudnn> {
+                                           asked = true;
+                                           throw Error(ErrorCode::kDevice, "none");
                                          }};
   const auto data = chain_plan();
   const auto made = runtime::make_cuda_executor(watched, data, {});

@@ -491,8 +491,7 @@ TEST_F(TuningTest, FolderThatCannotBeWrittenIsTolerated) {
 
 TunedAlgorithm algorithm(std::uint64_t id) {
   TunedAlgorithm result;
-  result.blob[0] = id;
-  result.blob[7] = ~id;
+  result.blob = {id, 0, ~id};
   result.microseconds = 1.5;
   return result;
 }

@@ -47,5 +47,29 @@ if(NOT SINTER_CUDA STREQUAL "OFF")
   endif()
 endif()
 
+# Headers of cuDNN >= 9.8, to build what uses it: the library too is loaded at run time, 9.0 does.
+set(SINTER_WITH_CUDNN OFF)
+if(SINTER_WITH_CUDA)
+  find_path(CUDNN_INCLUDE_DIR cudnn_graph.h
+            HINTS ENV CUDNN_HOME ${CUDA_INCLUDE_DIR}
+                  ${CMAKE_SOURCE_DIR}/.deps/pypi/nvidia/cudnn/include
+            PATH_SUFFIXES include)
+  if(CUDNN_INCLUDE_DIR)
+    file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h cudnn_version_lines
+         REGEX "^#define CUDNN_(MAJOR|MINOR) ")
+    string(REGEX MATCHALL "[0-9]+" CUDNN_VERSION_NUMBERS "${cudnn_version_lines}")
+    list(JOIN CUDNN_VERSION_NUMBERS "." CUDNN_HEADER_VERSION)
+    if(CUDNN_HEADER_VERSION VERSION_GREATER_EQUAL 9.8)
+      set(SINTER_WITH_CUDNN ON)
+    endif()
+  endif()
+  if(SINTER_WITH_CUDNN)
+    message(STATUS "cuDNN: on (headers ${CUDNN_HEADER_VERSION} in ${CUDNN_INCLUDE_DIR})")
+  else()
+    message(STATUS "cuDNN: off, convolutions on the GPU are done by our own kernels alone "
+                   "(no headers >= 9.8 found; tools/setup --cudnn gets them from PyPI)")
+  endif()
+endif()
+
 find_library(ZIP_LIBRARY NAMES zip REQUIRED)
 find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)

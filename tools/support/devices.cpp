@@ -4,7 +4,6 @@
 #include <dnnl.hpp>
 #include <thread>
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sinter/error.h>
 
@@ -58,11 +57,9 @@ void examine_cuda(std::vector<Finding>& findings) {
                       info.has_cublaslt
                           ? fmt::format("{} in {}", info.cublaslt_version, info.cublaslt_path)
                           : info.cublaslt_problem});
-  void* cudnn = dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_LOCAL);
-  findings.push_back(
-      {"cuDNN (not used yet)", cudnn != nullptr,
-       cudnn != nullptr ? "libcudnn.so.9" : "libcudnn.so.9 was not found; no plan needs it"});
-  if (cudnn != nullptr) dlclose(cudnn);
+  findings.push_back({"cuDNN (convolutions on the GPU; not needed)", info.has_cudnn,
+                      info.has_cudnn ? fmt::format("{} in {}", info.cudnn_version, info.cudnn_path)
+                                     : info.cudnn_problem});
 }
 #endif
 

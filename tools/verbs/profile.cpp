@@ -32,19 +32,20 @@ void run(const Options& options, const Console& console) {
   }
   double total = 0;
   for (auto& sample : samples) total += statistics_of(sample).median;
-  std::vector<std::vector<std::string>> rows = {{"step", "us", "share", "GB/s", "GFLOP/s"}};
+  std::vector<std::vector<std::string>> rows = {{"step", "us", "share", "GB/s", "GFLOP/s", "how"}};
   nlohmann::ordered_json report = {{"plan", options.plan}, {"total_us", total}};
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const double median = statistics_of(samples[i]).median;
     const double rate = median > 0 ? 1e-3 / median : 0;
-    rows.push_back({steps[i].name, fmt::format("{:.2f}", median),
-                    fmt::format("{:.1f}%", 100 * median / total),
-                    fmt::format("{:.0f}", static_cast<double>(steps[i].bytes) * rate),
-                    fmt::format("{:.0f}", static_cast<double>(steps[i].flops) * rate)});
+    rows.push_back(
+        {steps[i].name, fmt::format("{:.2f}", median), fmt::format("{:.1f}%", 100 * median / total),
+         fmt::format("{:.0f}", static_cast<double>(steps[i].bytes) * rate),
+         fmt::format("{:.0f}", static_cast<double>(steps[i].flops) * rate), steps[i].how});
     report["steps"].push_back({{"name", steps[i].name},
                                {"us", median},
                                {"bytes", steps[i].bytes},
-                               {"flops", steps[i].flops}});
+                               {"flops", steps[i].flops},
+                               {"how", steps[i].how}});
   }
   console.print(format_table(rows));
   console.print(fmt::format("{:.1f} us in {} steps, each timed alone", total, steps.size()));

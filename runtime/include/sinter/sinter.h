@@ -89,6 +89,7 @@ struct StepTime {
   double microseconds = 0;
   std::uint64_t bytes = 0;
   std::uint64_t flops = 0;
+  std::string how;  // the alternative that was taken, a library's algorithm; empty: no choice
 };
 
 /// Time to move the inputs to the device and the outputs back, in microseconds. Zero on the CPU.

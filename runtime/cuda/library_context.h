@@ -1,0 +1,33 @@
+// What steps that call libraries share in a session.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "graphs/device.h"
+#include "runtime/cuda/flush_buffer.h"
+#include "runtime/cuda/tuning_cache.h"
+
+namespace sinter::runtime {
+
+class CublasLtHandle;
+class CudnnHandle;
+
+struct LibraryContext {
+  graphs::ContextPtr context;
+  std::shared_ptr<const CublasLtHandle> cublaslt;  // null: no step of the plan needs it
+  std::shared_ptr<const CudnnHandle> cudnn;        // null: not needed, or missing
+  CUdeviceptr workspace = 0;                       // one for all: steps run one after the other
+  std::uint64_t workspace_bytes = 0;
+  std::shared_ptr<TuningCache> tuning;  // null without a library
+  CUstream stream = nullptr;            // for timing candidates
+  FlushBuffer* flush = nullptr;
+};
+
+/// Names GPU, driver and the versions of the libraries that the plan uses: algorithms and
+/// alternatives are used only where they were chosen. Null: a library that is not there.
+std::string tuning_environment(const graphs::Context& context, const CublasLtHandle* cublaslt,
+                               const CudnnHandle* cudnn);
+
+}  // namespace sinter::runtime
