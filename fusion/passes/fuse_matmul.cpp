@@ -27,7 +27,7 @@ class MatmulFuser {
       std::array<Operand, 2> operands{fold_operand(graph_, node.inputs[0]),
                                       fold_operand(graph_, node.inputs[1])};
       for (const Operand& operand : operands) {
-        if (!operand.nodes.empty()) folded_.insert(operand.source);
+        if (!operand.nodes.empty()) stored_.insert(operand.source);
         for (NodeId view : operand.nodes)
           decide(graph_.node(view), node, true, "an access of the product's operand");
       }
@@ -54,7 +54,7 @@ class MatmulFuser {
   EpilogueOptions options() {
     EpilogueOptions options;
     options.target = context_.target;
-    options.read_through_views = [this](ValueId value) { return folded_.count(value) != 0; };
+    options.is_stored = [this](ValueId value) { return stored_.count(value) != 0; };
     options.decide = [this](const Node& producer, const Node& consumer, bool fused,
                             std::string_view reason) { decide(producer, consumer, fused, reason); };
     return options;
@@ -63,6 +63,7 @@ class MatmulFuser {
   Piece matmul(const Node& node, const std::array<Operand, 2>& operands) {
     const Epilogue epilogue =
         match_epilogue(graph_, node, operands[0].alpha * operands[1].alpha, true, options());
+    if (epilogue.residual.valid()) stored_.insert(epilogue.residual);
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     std::vector<ValueId> inputs;
     for (std::size_t i = 0; i < 2; ++i)
@@ -105,7 +106,7 @@ class MatmulFuser {
   const Graph& graph_;
   Context& context_;
   std::vector<std::array<Operand, 2>> operands_;
-  std::set<ValueId> folded_;
+  std::set<ValueId> stored_;  // what products read from memory, as operand or as residual
 };
 
 }  // namespace

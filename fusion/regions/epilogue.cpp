@@ -41,7 +41,7 @@ class EpilogueMatcher {
   const Node* only_reader() const {
     const auto& users = graph_.users(epilogue_.result);
     if (graph_.is_output(epilogue_.result) || users.size() != 1 ||
-        options_.read_through_views(epilogue_.result))
+        options_.is_stored(epilogue_.result))
       return nullptr;
     return &graph_.node(users[0]);
   }

@@ -28,9 +28,9 @@ struct Epilogue {
 
 struct EpilogueOptions {
   TargetTraits target;
-  /// True for a value that another product reads through views (or factors) of its own: it has to
-  /// be stored before those.
-  std::function<bool(ir::ValueId)> read_through_views;
+  /// True for a value that another product reads through views (or factors) of its own, or adds as
+  /// its residual: it has to be stored before those.
+  std::function<bool(ir::ValueId)> is_stored;
   std::function<void(const ir::Node& producer, const ir::Node& consumer, bool fused,
                      std::string_view reason)>
       decide;
