@@ -56,14 +56,41 @@ bool is_known(const GraphBuilder& builder, const ir::Graph& old, const Node& nod
 }
 
 /// A folded result is stored in the plan: it must not be larger than what it is made from, unless
-/// it is small.
+/// it is small. What is made of constants alone may be a vector of one number for each channel: a
+/// scale that can only be folded into weights when it is known.
 bool keeps_size(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
                 std::span<const ValueId> inputs) {
-  constexpr std::int64_t kSmallBytes = 1024;
+  constexpr std::int64_t kSmallGenerated = 1024, kSmallConstant = 8 * 1024;
   std::int64_t before = 0, after = 0;
-  for (ValueId input : inputs) before += byte_count(builder.type(input));
+  bool generated = false;
+  for (ValueId input : inputs) {
+    before += byte_count(builder.type(input));
+    generated = generated || builder.constant_of(input) == nullptr;
+  }
   for (ValueId output : node.outputs) after += byte_count(old.type(output));
-  return after <= std::max(before, kSmallBytes);
+  return after <= std::max(before, generated ? kSmallGenerated : kSmallConstant);
+}
+
+/// Values that become the weights of a product or convolution and depend on no input. They are
+/// needed whole, in whatever layout the library wants: computed in every run they would also be
+/// packed in every run.
+std::vector<bool> find_weights(const ir::Graph& graph) {
+  std::vector<bool> constant(graph.values().size(), false), weight(graph.values().size(), false);
+  const auto at = [](ValueId value) { return static_cast<std::size_t>(value.index); };
+  for (std::size_t i = 0; i < graph.values().size(); ++i)
+    constant[i] = graph.values()[i].constant != nullptr;
+  for (const Node& node : graph.nodes()) {
+    const bool known = std::all_of(node.inputs.begin(), node.inputs.end(),
+                                   [&](ValueId input) { return constant[at(input)]; });
+    for (ValueId output : node.outputs) constant[at(output)] = known;
+    if (node.op->name != "MatMul" && node.op->name != "Conv") continue;
+    for (ValueId input : node.inputs) weight[at(input)] = constant[at(input)];
+  }
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node)
+    for (ValueId output : node->outputs)
+      if (weight[at(output)])
+        for (ValueId input : node->inputs) weight[at(input)] = true;
+  return weight;
 }
 
 /// Products read a transposed weight as it lies in the model's file: a copy would only cost memory.
@@ -98,14 +125,17 @@ std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const i
 }  // namespace
 
 ir::Graph fold_constants(const ir::Graph& graph, Context&) {
+  const std::vector<bool> weights = find_weights(graph);
   return ir::rewrite(
       graph,
-      [](GraphBuilder& builder, const ir::Graph& old, const Node& node,
-         std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
+      [&](GraphBuilder& builder, const ir::Graph& old, const Node& node,
+          std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (auto empty = empty_outputs(builder, old, node)) return empty;
-        if (!is_known(builder, old, node, inputs) || !keeps_size(builder, old, node, inputs) ||
-            is_view_for_product(old, node) || is_index_arithmetic(builder, old, node, inputs))
+        if (!is_known(builder, old, node, inputs) || is_view_for_product(old, node) ||
+            is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;
+        const bool is_weight = weights[static_cast<std::size_t>(node.outputs[0].index)];
+        if (!is_weight && !keeps_size(builder, old, node, inputs)) return std::nullopt;
         if (node.op->name == "Reshape") {
           std::vector<std::int64_t> shape;
           for (const ir::Dim& dim : old.type(node.outputs[0]).shape) shape.push_back(dim.value());

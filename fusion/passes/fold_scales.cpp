@@ -35,7 +35,6 @@ struct Affine {
   std::vector<NodeId> views;
   std::vector<std::string> origins;
   ValueId result;
-  bool worthwhile = false;
 };
 
 bool is_view(const Node& node) {
@@ -51,9 +50,9 @@ class ScaleFolder {
     for (const Node& node : graph_.nodes()) {
       const auto product = product_of(node);
       if (!product) continue;
-      Affine affine = follow(*product);
-      if (!affine.worthwhile) continue;
-      if (auto piece = folded(*product, affine)) pieces.push_back(std::move(*piece));
+      const auto affine = follow(*product);
+      if (!affine) continue;
+      if (auto piece = folded(*product, *affine)) pieces.push_back(std::move(*piece));
     }
     return rebuild(graph_, pieces);
   }
@@ -112,24 +111,24 @@ class ScaleFolder {
     return values;
   }
 
-  /// Takes in what reads `affine.result`, if that is a constant scale or shift.
-  bool take(const Product& product, const Node& reader, const std::vector<NodeId>& views,
-            ValueId value, Affine& affine) const {
+  enum class Taken { kNo, kYes, kWorthwhile };
+
+  /// Takes in what reads `value`, `affine` so far, if that is a constant scale or shift.
+  Taken take(const Product& product, const Node& reader, ValueId value, Affine& affine) const {
     const std::string& op = reader.op->name;
     const bool scales = op == "Mul" || op == "Div";
-    if (!scales && op != "Add" && op != "Sub") return false;
+    if (!scales && op != "Add" && op != "Sub") return Taken::kNo;
     const ir::Shape& shape = graph_.type(value).shape;
-    if (graph_.type(reader.outputs[0]).shape != shape) return false;
+    if (graph_.type(reader.outputs[0]).shape != shape) return Taken::kNo;
     const bool first = reader.inputs[0] == value;
-    if (!first && op == "Div") return false;
-    const auto numbers = per_channel(product, reader.inputs[first ? 1 : 0], shape.size(), views);
-    if (!numbers) return false;
+    if (!first && op == "Div") return Taken::kNo;
+    const auto numbers =
+        per_channel(product, reader.inputs[first ? 1 : 0], shape.size(), affine.views);
+    if (!numbers) return Taken::kNo;
     const bool uniform = std::all_of(numbers->begin(), numbers->end(),
                                      [&](double n) { return n == numbers->front(); });
     const bool shifted = std::any_of(affine.shift.begin(), affine.shift.end(),
                                      [](double shift) { return shift != 0; });
-    // Products have a factor and a bias of their own; for what is more they would need a kernel.
-    affine.worthwhile = affine.worthwhile || product.is_conv() || shifted || (scales && !uniform);
     for (std::size_t c = 0; c < numbers->size(); ++c) {
       double &scale = affine.scale[c], &shift = affine.shift[c];
       const double number = (*numbers)[c];
@@ -144,29 +143,30 @@ class ScaleFolder {
       }
     }
     affine.origins.insert(affine.origins.end(), reader.origins.begin(), reader.origins.end());
-    return true;
+    affine.result = reader.outputs[0];
+    // Products have a factor and a bias of their own; for what is more they would need a kernel.
+    return product.is_conv() || (scales ? !uniform : shifted) ? Taken::kWorthwhile : Taken::kYes;
   }
 
-  Affine follow(const Product& product) const {
+  /// All that is worth it; nothing if there is none.
+  std::optional<Affine> follow(const Product& product) const {
     Affine affine;
     affine.scale.assign(static_cast<std::size_t>(product.channels), 1);
     affine.shift.assign(static_cast<std::size_t>(product.channels), 0);
-    affine.result = product.node->outputs[0];
-    std::vector<NodeId> views;
-    for (ValueId value = affine.result; is_read_once(value);) {
+    std::optional<Affine> best;
+    for (ValueId value = product.node->outputs[0]; is_read_once(value);) {
       const NodeId id = graph_.users(value)[0];
       const Node& reader = graph_.node(id);
       if (is_view(reader)) {
-        views.push_back(id);
-      } else if (take(product, reader, views, value, affine)) {
-        affine.views = views;
-        affine.result = reader.outputs[0];
+        affine.views.push_back(id);
       } else {
-        break;
+        const Taken taken = take(product, reader, value, affine);
+        if (taken == Taken::kNo) break;
+        if (taken == Taken::kWorthwhile) best = affine;
       }
       value = reader.outputs[0];
     }
-    return affine;
+    return best;
   }
 
   /// The weights times the scale of their channel; nothing if the type cannot hold them as well.
