@@ -17,6 +17,7 @@
 #include "codegen/lowering/product_lowering.h"
 #include "codegen/plan_buffers.h"
 #include "codegen/product_step.h"
+#include "codegen/product_ways.h"
 #include "codegen/work.h"
 #include "ir/text/text.h"
 
@@ -132,14 +133,14 @@ class Compiler {
       auto work = lower_matmul(*node.body, inputs, outputs, exprs_, options_.tf32);
       set_work(step, work_of(work, exprs_, size));
       step.work.Set(std::move(work));
-    } else if (family == "product" && options_.cuda) {
+    } else if ((family == "product" || family == "conv") && options_.cuda) {
       add_product(node, name, inputs, outputs, step);
     } else if (family == "attention" && options_.cuda) {
       AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
       set_work(step, work_of(program, exprs_, size));
       add_attention_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
-    } else if (family == "conv" && !options_.cuda) {
-      auto work = lower_conv(*node.body, inputs, outputs, exprs_);
+    } else if (family == "conv") {
+      auto work = lower_conv(*node.body, inputs, outputs, exprs_, options_.tf32);
       set_work(step, work_of(work, exprs_, size));
       step.work.Set(std::move(work));
     } else {
@@ -149,8 +150,7 @@ class Compiler {
     steps_.push_back(std::move(step));
   }
 
-  /// A product and what follows it: by one kernel of our own, by one and another for what follows,
-  /// or by the library and another.
+  /// A product or a convolution and what follows it, in every way that may be best.
   void add_product(const Node& node, const std::string& name,
                    const std::vector<std::uint32_t>& inputs,
                    const std::vector<std::uint32_t>& outputs, StepT& step) {
@@ -158,43 +158,32 @@ class Compiler {
     if (product.is_scratch()) step.writes.push_back(product.between());
     set_work(step, product.work());
     plan::fb::ChoiceStepT choice;
-    const auto add = [&](std::string title, const std::optional<ProductProgram>& kernel,
-                         const std::string& suffix, bool then_rest) {
+    const ProductKernels kernels = {
+        [&](auto kernel, std::string& refusal) { return accept(std::move(kernel), name, refusal); },
+        [&](const ProductProgram& kernel) { return product_limits(kernel, exprs_); }};
+    for (ProductWay& way : product_ways(product, options_.product, kernels)) {
       auto alternative = std::make_unique<plan::fb::AlternativeT>();
-      alternative->name = std::move(title);
+      alternative->name = std::move(way.name);
+      alternative->conditions = std::move(way.conditions);
       const auto next_part = [&] {
         alternative->parts.push_back(std::make_unique<plan::fb::PartT>());
         return Place{steps_.size(),
                      std::pair(choice.alternatives.size(), alternative->parts.size() - 1)};
       };
       const Place first = next_part();
-      if (kernel) {
-        if (options_.product.empty()) alternative->conditions = product_limits(*kernel, exprs_);
-        add_product_kernel(name + suffix, node.origins, *kernel, first);
-      } else {
-        alternative->parts[0]->work.Set(plan::fb::MatmulStepT(product.library()));
-      }
-      if (then_rest) add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
+      if (way.kernel)
+        add_product_kernel(name + (way.then_rest ? "_alone" : ""), node.origins, *way.kernel,
+                           first);
+      else if (way.loops)
+        add_loop_kernel(name + "_loops", node.origins, std::move(*way.loops), first);
+      else
+        product.set_library(alternative->parts[0]->work);
+      if (way.then_rest && product.rest())
+        add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
       choice.alternatives.push_back(std::move(alternative));
-    };
-    const std::string& wish = options_.product;
-    std::string refusal = wish.empty() ? "" : "the compiler was asked for '" + wish + "'";
-    std::optional<ProductProgram> whole, alone;
-    if (wish.empty() || is_schedule(wish))
-      whole = accept(product.kernel(true, refusal), name, refusal);
-    if (product.rest() && (wish == "alone" || (wish.empty() && (!whole || product.reduces())))) {
-      std::string ignored;
-      alone = accept(product.kernel(false, ignored), name, ignored);
     }
-    if (whole) add("product", whole, "", false);
-    if (alone) add("product, then the rest", alone, "_alone", true);
-    if (wish.empty() || (!whole && !alone))
-      add(whole ? "library" : "library; no kernel of our own: " + refusal, std::nullopt, "",
-          product.rest().has_value());
     step.work.Set(std::move(choice));
   }
-
-  static bool is_schedule(const std::string& wish) { return wish.starts_with("product "); }
 
   plan::fb::WorkUnion& work_at(const Place& place) {
     plan::fb::WorkUnion& work = steps_[place.step].work;
@@ -381,7 +370,6 @@ class Compiler {
   /// The product if some schedule takes it; else `refusal` says why not.
   std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
                                        const std::string& name, std::string& refusal) {
-    if (!product) return std::nullopt;
     product->b_is_weight = buffers_.is_weight(product->program.buffers[product->b_buffer()]);
     std::vector<DType> types;
     for (const std::uint32_t buffer : real_buffers(*product))

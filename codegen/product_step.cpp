@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/lowering/conv_loops.h"
 #include "codegen/lowering/library_lowering.h"
 #include "codegen/lowering/loop_lowering.h"
 
@@ -29,8 +31,8 @@ ValueId root_of(const Graph& body, ValueId value) {
 ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
                          std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
                          bool tf32)
-    : body_(*node.body),
-      nodes_(product_body(*node.body)),
+    : body_(as_product_body(node)),
+      nodes_(product_body(*body_)),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       buffers_(buffers),
@@ -38,24 +40,27 @@ ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
   const ValueId result = nodes_.matmul->outputs[0];
   const auto output_of = [&](ValueId value) -> std::optional<std::uint32_t> {
     for (std::size_t i = 0; i < outputs_.size(); ++i)
-      if (root_of(body_, body_.outputs()[i]) == value) return outputs_[i];
+      if (root_of(*body_, body_->outputs()[i]) == value) return outputs_[i];
     return std::nullopt;
   };
   const auto own = output_of(result);
   is_scratch_ = !own;
-  between_ = own ? *own : buffers_.scratch(body_.type(result));
+  between_ = own ? *own : buffers_.scratch(body_->type(result));
   const auto buffer_of = [&](ValueId value) {
-    value = root_of(body_, value);
+    value = root_of(*body_, value);
     if (value == result) return between_;
-    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), value);
-    if (at == body_.inputs().end())
+    const auto at = std::find(body_->inputs().begin(), body_->inputs().end(), value);
+    if (at == body_->inputs().end())
       throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
-    return inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
+    return inputs_[static_cast<std::size_t>(at - body_->inputs().begin())];
   };
   std::vector<std::uint32_t> reads;
   for (const ValueId input : nodes_.matmul->inputs) reads.push_back(buffer_of(input));
   const std::uint32_t writes[] = {between_};
-  library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, tf32);
+  if (nodes_.is_conv)
+    lower_conv_library(reads, tf32);
+  else
+    library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, tf32);
   if (!nodes_.rest) return;
   std::vector<std::uint32_t> rest_reads, rest_writes;
   for (const ValueId input : nodes_.rest->inputs) rest_reads.push_back(buffer_of(input));
@@ -68,6 +73,25 @@ ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
   rest_ = lower_region(*nodes_.rest->body, rest_reads, rest_writes, exprs_);
 }
 
+void ProductStep::lower_conv_library(std::span<const std::uint32_t> reads, bool tf32) {
+  const std::uint32_t writes[] = {between_};
+  const DType type = body_->type(nodes_.matmul->outputs[0]).dtype;
+  if (!is_float(type)) {
+    library_refusal_ = fmt::format("cuDNN does not multiply {}", to_string(type));
+    return;
+  }
+  try {
+    library_ = lower_conv(*nodes_.matmul->body, reads, writes, exprs_, tf32);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    library_refusal_ = error.what();
+  }
+}
+
+void ProductStep::set_library(plan::fb::WorkUnion& work) const {
+  std::visit([&](const auto& step) { work.Set(std::decay_t<decltype(step)>(step)); }, library_);
+}
+
 bool ProductStep::reduces() const {
   return rest_ && std::any_of(rest_->instrs.begin(), rest_->instrs.end(), [](const auto& instr) {
            return instr->kind == plan::fb::InstrKind::Reduce;
@@ -76,12 +100,27 @@ bool ProductStep::reduces() const {
 
 std::optional<ProductProgram> ProductStep::kernel(bool with_rest, std::string& refusal) const {
   const std::vector<std::uint32_t> between = {between_};
-  return lower_product(body_, with_rest, inputs_, with_rest ? outputs_ : between, exprs_, refusal);
+  return lower_product(*body_, with_rest, inputs_, with_rest ? outputs_ : between, exprs_, refusal);
+}
+
+std::optional<plan::fb::LoopProgramT> ProductStep::loops(bool with_rest) const {
+  const std::vector<std::uint32_t> between = {between_};
+  if (!with_rest) return lower_conv_loops(*body_, false, inputs_, between, exprs_);
+  if (reduces()) return std::nullopt;
+  try {
+    return lower_conv_loops(*body_, true, inputs_, outputs_, exprs_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    return std::nullopt;
+  }
 }
 
 StepWork ProductStep::work() const {
   const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
-  StepWork work = work_of(library_, exprs_, size);
+  StepWork work =
+      library_refusal_.empty()
+          ? std::visit([&](const auto& step) { return work_of(step, exprs_, size); }, library_)
+          : work_of(*loops(false), exprs_, size);
   if (!rest_) return work;
   const StepWork rest = work_of(*rest_, exprs_, size);
   const ir::Dim passed = buffers_.size(between_).bytes;

@@ -1,9 +1,12 @@
-// The ways to do a region of family "product".
+// The ways to do a region of family "product" or "conv".
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "codegen/lowering/product_lowering.h"
@@ -12,12 +15,12 @@
 
 namespace sinter::codegen {
 
-/// A product region over buffers: the library's product, what follows it as a program of its own,
-/// and both as one kernel.
+/// A product or a convolution and what follows it, over buffers: the library's call, what follows
+/// as a program of its own, both as one kernel.
 class ProductStep {
  public:
-  /// `inputs` and `outputs`: buffers of the node's. Makes a scratch buffer for the product's result
-  /// unless that is an output.
+  /// `node`: of family "product" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
+  /// scratch buffer for the product's result unless that is an output.
   ProductStep(const ir::Node& node, std::vector<std::uint32_t> inputs,
               std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
               bool tf32);
@@ -25,25 +28,34 @@ class ProductStep {
   /// The buffer that the matmul's result lies in if another part reads it.
   std::uint32_t between() const { return between_; }
   bool is_scratch() const { return is_scratch_; }
-  const plan::fb::MatmulStepT& library() const { return library_; }
+  bool is_conv() const { return nodes_.is_conv; }
+  /// Why no library does the product; empty if one does.
+  const std::string& library_refusal() const { return library_refusal_; }
+  /// Makes `work` the library's product.
+  void set_library(plan::fb::WorkUnion& work) const;
   /// What follows the library's product; nothing if it does all.
   const std::optional<plan::fb::LoopProgramT>& rest() const { return rest_; }
   /// True if what follows reduces rows.
   bool reduces() const;
   /// One kernel for all, or for the matmul alone.
   std::optional<ProductProgram> kernel(bool with_rest, std::string& refusal) const;
+  /// A convolution as loops, with all or alone; nothing if all is more than one kernel can do.
+  std::optional<plan::fb::LoopProgramT> loops(bool with_rest) const;
   /// Traffic without what passes within the step.
   StepWork work() const;
 
  private:
-  const ir::Graph& body_;
+  void lower_conv_library(std::span<const std::uint32_t> reads, bool tf32);
+
+  std::shared_ptr<const ir::Graph> body_;
   ProductBody nodes_;
   std::vector<std::uint32_t> inputs_, outputs_;
   PlanBuffers& buffers_;
   ExprTable& exprs_;
   std::uint32_t between_ = 0;
   bool is_scratch_ = false;
-  plan::fb::MatmulStepT library_;
+  std::variant<plan::fb::MatmulStepT, plan::fb::ConvStepT> library_;
+  std::string library_refusal_;
   std::optional<plan::fb::LoopProgramT> rest_;
 };
 

@@ -95,7 +95,8 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
   EmittedKernel kernel;
   // Parameters are the same for all variants, so they are known only now.
   std::string text = kernel_heading(request.name, request.origins);
-  if (request.product) text += "#include \"product.cuh\"\n";
+  if (request.product)
+    text += request.product->windows ? "#include \"windows.cuh\"\n" : "#include \"product.cuh\"\n";
   if (request.early && !request.product) text += "#include \"cluster.cuh\"\n";
   text += analysis.stages() > 0 || analysis.combines() ? "#include \"reduce.cuh\"\n"
                                                        : "#include \"math.cuh\"\n";

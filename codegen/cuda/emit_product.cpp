@@ -1,6 +1,7 @@
 // Matrix products: a block (or the blocks of a cluster) multiplies a tile, its sums wait in shared
 // memory, and the program's body runs over them like over rows of memory.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "codegen/cuda/layout_product.h"
 
@@ -54,10 +55,10 @@ class ProductLayout {
     const auto& ranges = analysis_.exprs().ranges();
     tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
     tiles_n_ = ir::ceil_div(product_.n, s_.n * s_.across, ranges);
-    line(fmt::format("typedef ProductTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}> Tile;",
+    line(fmt::format("typedef ProductTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}> Tile;",
                      storage_name(product_.type), s_.m, s_.n, s_.k, s_.warps_m, s_.warps_n,
                      s_.warps_k, s_.stages, s_.splits, product_.rows_are_k, s_.vector_a,
-                     s_.vector_b));
+                     s_.vector_b, left_operand()));
     line(fmt::format("static_assert(Tile::kSharedBytes == {}, \"what the launch reserves\");",
                      s_.shared_bytes(product_.rows_are_k)));
     line("SINTER_DYNAMIC_SHARED(shared);");
@@ -101,14 +102,44 @@ class ProductLayout {
                        : fmt::format("const i32 first_column = i32({}) * {};", tile_n, s_.n));
   }
 
+  /// How the left operand is read, if not by rows: ", WindowRows<2, i32>".
+  std::string left_operand() const {
+    if (!product_.windows) return "";
+    const ProductWindows& windows = *product_.windows;
+    return fmt::format(", WindowRows<{}, {}>", windows.in.size(),
+                       needs_wide(analysis_, Dim(2) * windows.elements) ? "i64" : "i32");
+  }
+
+  std::string sizes(const ir::Shape& shape) {
+    std::vector<std::string> all;
+    for (const Dim& dim : shape) all.push_back(size(dim));
+    return fmt::format("{{{}}}", fmt::join(all, ", "));
+  }
+
+  /// Where the windows of the tile's rows are.
+  void windows() {
+    const ProductWindows& w = *product_.windows;
+    line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a)));
+    line(fmt::format("operands.windows = {{{}, {}, {}, {},", size(w.channels), size(w.pitch),
+                     sizes(w.in), sizes(w.out)));
+    line(fmt::format("                    {{{}}}, {{{}}}, {{{}}}, {{{}}}}};",
+                     fmt::join(w.kernel, ", "), fmt::join(w.strides, ", "),
+                     fmt::join(w.dilations, ", "), fmt::join(w.pads, ", ")));
+    line(fmt::format("operands.find_windows(first_row, {} - first_row);", size(product_.m)));
+  }
+
   /// "a + 64 + i64(b0) * 128 + ...".
-  std::string start(std::uint32_t buffer, const ProductOperand& operand, const std::string& along,
-                    bool strided) {
+  std::string start(std::uint32_t buffer, const ProductOperand& operand) {
     std::string text = args_.buffer(buffer);
     if (operand.offset != Dim(0)) text += " + " + args_.dim(operand.offset);
     for (std::size_t b = 0; b < operand.batch_strides.size(); ++b)
       if (operand.batch_strides[b] != Dim(0))
         text += fmt::format(" + i64(b{}) * {}", b, args_.dim(operand.batch_strides[b]));
+    return text;
+  }
+  std::string start(std::uint32_t buffer, const ProductOperand& operand, const std::string& along,
+                    bool strided) {
+    const std::string text = start(buffer, operand);
     return strided ? fmt::format("{} + i64({}) * {}", text, along, args_.dim(operand.stride))
                    : fmt::format("{} + {}", text, along);
   }
@@ -125,9 +156,13 @@ class ProductLayout {
       end = "end";
     }
     line("Tile::Operands operands;");
-    line(
-        fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a, "first_row", true)));
-    line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
+    if (product_.windows) {
+      windows();
+    } else {
+      line(fmt::format("operands.a = {};",
+                       start(product_.a_buffer(), product_.a, "first_row", true)));
+      line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
+    }
     line(fmt::format("operands.b = {};",
                      start(product_.b_buffer(), product_.b, "first_column", !product_.rows_are_k)));
     line(fmt::format("operands.stride_b = {};", args_.dim(product_.b.stride)));

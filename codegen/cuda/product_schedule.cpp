@@ -126,7 +126,9 @@ bool plan_body(const ProgramAnalysis& analysis, ProductSchedule& schedule) {
 bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
               ProductSchedule& schedule) {
   schedule.conditions.clear();
-  schedule.vector_a = copy_vector(analysis, product.a, product.k, schedule.conditions);
+  schedule.vector_a =
+      copy_vector(analysis, product.a, product.windows ? product.windows->channels : product.k,
+                  schedule.conditions);
   schedule.vector_b = copy_vector(analysis, product.b, product.rows_are_k ? product.n : product.k,
                                   schedule.conditions);
   const bool tiles_fit = schedule.m % (16 * schedule.warps_m) == 0 &&

@@ -7,14 +7,50 @@
 #include "reduce.cuh"
 #include "vector.cuh"
 
+/// Copies kRows x kColumns elements by kThreads threads; what lies outside [rows) x [columns) becomes
+/// zero.
+template <int kRows, int kColumns, int kStride, int kVector, int kThreads, class T>
+SINTER_DEVICE void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32 columns) {
+  constexpr int kAcross = kColumns / kVector, kCount = kRows * kAcross;
+#pragma unroll
+  for (int first = 0; first < kCount; first += kThreads) {
+    const int i = first + static_cast<int>(threadIdx.x);
+    if (kCount % kThreads != 0 && i >= kCount) break;
+    const int row = i / kAcross, column = i % kAcross * kVector;
+    const bool valid = row < rows && column < columns;
+    T* to = shared + row * kStride + column;
+    const T* source = valid ? from + row * stride + column : from;
+    if constexpr (kVector == 1)
+      *to = valid ? *source : T{0};
+    else
+      start_copy<kVector * 2>(to, source, valid);
+  }
+}
+
+/// A left operand whose rows lie `stride_a` apart; `a` is the tile's first, at k = 0. Others are in
+/// headers of their own (windows.cuh).
+struct DenseRows {
+  template <class T, int kRows, int kColumns, int kStride, int kVector, int kThreads>
+  struct Operand {
+    const T* a;
+    i64 stride_a;
+
+    /// Columns k .. of the rows, zero behind `rows` and from column `end` on.
+    SINTER_DEVICE void copy(T* shared, i32 rows, i32 k, i32 end) const {
+      copy_tile<kRows, kColumns, kStride, kVector, kThreads>(shared, a + (k < end ? k : 0),
+                                                             stride_a, rows, end - k);
+    }
+  };
+};
+
 /// kM x kN sums over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of each the
 /// steps' k; kSplits neighbouring blocks of a cluster share the whole k. All partial sums are added
 /// in one fixed order.
-/// kRowsAreK: b[k][n] with n contiguous; else b[n][k] with k contiguous. a[m][k] has k contiguous.
-/// kVectorA, kVectorB: elements of one copy (8, 4, 2 or 1); rows begin at multiples of it and have
-/// a multiple of it.
+/// kRowsAreK: b[k][n] with n contiguous; else b[n][k] with k contiguous. a[m][k] is read through
+/// Left. kVectorA, kVectorB: elements of one copy (8, 4, 2 or 1); rows begin at multiples of it and
+/// have a multiple of it.
 template <class T, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK, int kStages,
-          int kSplits, bool kRowsAreK, int kVectorA, int kVectorB>
+          int kSplits, bool kRowsAreK, int kVectorA, int kVectorB, class Left = DenseRows>
 struct ProductTile {
   static constexpr int kThreads = 32 * kWarpsM * kWarpsN * kWarpsK;
   static constexpr int kTilesM = kM / kWarpsM / 16, kTilesN = kN / kWarpsN / 8;
@@ -34,47 +70,26 @@ struct ProductTile {
   static constexpr int kSumBytes = kWarpsK * kM * kSumStride * 4;
   static constexpr int kSharedBytes = kStageBytes > kSumBytes ? kStageBytes : kSumBytes;
 
-  /// What a block multiplies: `a` and `b` point at the tile's first row and column, at k = 0.
-  struct Operands {
-    const T* a;
-    i64 stride_a;
+  /// What a block multiplies: `b` points at the tile's first column, at k = 0.
+  struct Operands : Left::template Operand<T, kM, kK, kStrideA, kVectorA, kThreads> {
     const T* b;
     i64 stride_b;
     i32 rows, columns;  // that are left from the tile on; may exceed it
     i32 begin, end;     // of k
   };
 
-  /// Copies kRows x kColumns from `from` on; what lies outside [rows) x [columns) becomes zero.
-  template <int kRows, int kColumns, int kStride, int kVector>
-  SINTER_DEVICE static void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32 columns) {
-    constexpr int kAcross = kColumns / kVector, kCount = kRows * kAcross;
-#pragma unroll
-    for (int first = 0; first < kCount; first += kThreads) {
-      const int i = first + static_cast<int>(threadIdx.x);
-      if (kCount % kThreads != 0 && i >= kCount) break;
-      const int row = i / kAcross, column = i % kAcross * kVector;
-      const bool valid = row < rows && column < columns;
-      T* to = shared + row * kStride + column;
-      const T* source = valid ? from + row * stride + column : from;
-      if constexpr (kVector == 1)
-        *to = valid ? *source : T{0};
-      else
-        start_copy<kVector * 2>(to, source, valid);
-    }
-  }
-
   SINTER_DEVICE static void copy_a(const Operands& x, T* stage, i32 k) {
-    copy_tile<kM, kK, kStrideA, kVectorA>(stage, x.a + (k < x.end ? k : 0), x.stride_a, x.rows,
-                                          x.end - k);
+    x.copy(stage, x.rows, k, x.end);
   }
   SINTER_DEVICE static void copy_b(const Operands& x, T* stage, i32 k) {
     T* shared = stage + kM * kStrideA;
     const i32 at = k < x.end ? k : 0;
     if constexpr (kRowsAreK)
-      copy_tile<kK, kN, kStrideB, kVectorB>(shared, x.b + at * x.stride_b, x.stride_b, x.end - k,
-                                            x.columns);
+      copy_tile<kK, kN, kStrideB, kVectorB, kThreads>(shared, x.b + at * x.stride_b, x.stride_b,
+                                                      x.end - k, x.columns);
     else
-      copy_tile<kN, kK, kStrideB, kVectorB>(shared, x.b + at, x.stride_b, x.columns, x.end - k);
+      copy_tile<kN, kK, kStrideB, kVectorB, kThreads>(shared, x.b + at, x.stride_b, x.columns,
+                                                      x.end - k);
   }
 
   typedef float Sums[kTilesM][kTilesN][4];

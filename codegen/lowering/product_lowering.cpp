@@ -1,7 +1,6 @@
 #include "codegen/lowering/product_lowering.h"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -15,88 +14,9 @@ namespace {
 
 using ir::Dim;
 using ir::Graph;
-using ir::GraphBuilder;
 using ir::Node;
 using ir::ValueId;
 using plan::fb::InstrKind;
-
-const Node& matmul_of(const Graph& matmul_body) {
-  for (const Node& node : matmul_body.nodes())
-    if (node.op->name == "MatMul") return node;
-  throw Error(ErrorCode::kInternal, "a matmul region without a MatMul");
-}
-
-/// Copies what a body's values are made of into another graph, as far as it is needed.
-class Importer {
- public:
-  Importer(GraphBuilder& builder, const Graph& body) : builder_(builder), body_(body) {}
-
-  void bind(ValueId from, ValueId to) { known_[from] = to; }
-
-  ValueId import(ValueId value) {
-    if (const auto known = known_.find(value); known != known_.end()) return known->second;
-    const ir::Value& info = body_.value(value);
-    if (info.constant) return known_[value] = builder_.constant(info.constant);
-    const Node* node = body_.producer(value);
-    if (!node) throw Error(ErrorCode::kInternal, "an input of a region is not bound");
-    std::vector<ValueId> inputs;
-    for (const ValueId input : node->inputs) inputs.push_back(import(input));
-    GraphBuilder::OriginScope scope(builder_, node->origins);
-    const auto results = builder_.add_multi(node->op->name, inputs, node->attrs, node->body);
-    for (std::size_t i = 0; i < results.size(); ++i) known_[node->outputs[i]] = results[i];
-    return known_.at(value);
-  }
-
- private:
-  GraphBuilder& builder_;
-  const Graph& body_;
-  std::map<ValueId, ValueId> known_;
-};
-
-GraphBuilder builder_with_ranges(const char* name, const Graph& body) {
-  GraphBuilder builder(name);
-  for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
-  return builder;
-}
-
-/// The operands' views and the MatMul alone.
-Graph bare_product(const Graph& matmul_body) {
-  GraphBuilder builder = builder_with_ranges("product", matmul_body);
-  Importer importer(builder, matmul_body);
-  for (const ValueId input : matmul_body.inputs())
-    importer.bind(input, builder.input(matmul_body.value(input).name, matmul_body.type(input)));
-  builder.output("product", importer.import(matmul_of(matmul_body).outputs[0]));
-  return builder.finish();
-}
-
-/// What follows the MatMul; input 0 is the product, the others are the region's.
-Graph epilogue(const Graph& body, const ProductBody& nodes, bool with_rest) {
-  const Graph& matmul_body = *nodes.matmul->body;
-  const ValueId product = matmul_of(matmul_body).outputs[0];
-  GraphBuilder builder = builder_with_ranges("epilogue", body);
-  Importer outer(builder, body), matmul(builder, matmul_body);
-  matmul.bind(product, builder.input("product", matmul_body.type(product)));
-  for (const ValueId input : body.inputs())
-    outer.bind(input, builder.input(body.value(input).name, body.type(input)));
-  for (std::size_t i = 0; i < nodes.matmul->inputs.size(); ++i)
-    matmul.bind(matmul_body.inputs()[i], outer.import(nodes.matmul->inputs[i]));
-  const ValueId result = matmul.import(matmul_body.outputs()[0]);
-  outer.bind(nodes.matmul->outputs[0], result);
-  if (!with_rest) {
-    builder.output("out0", result);
-    return builder.finish();
-  }
-  if (nodes.rest) {
-    Importer rest(builder, *nodes.rest->body);
-    for (std::size_t i = 0; i < nodes.rest->inputs.size(); ++i)
-      rest.bind(nodes.rest->body->inputs()[i], outer.import(nodes.rest->inputs[i]));
-    for (std::size_t i = 0; i < nodes.rest->outputs.size(); ++i)
-      outer.bind(nodes.rest->outputs[i], rest.import(nodes.rest->body->outputs()[i]));
-  }
-  for (std::size_t i = 0; i < body.outputs().size(); ++i)
-    builder.output(fmt::format("out{}", i), outer.import(body.outputs()[i]));
-  return builder.finish();
-}
 
 /// True if the program reads the product nowhere but at the element that its loops are at.
 bool reads_own_element(const plan::fb::LoopProgramT& program, std::uint32_t product,
@@ -164,6 +84,54 @@ std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& ex
   return "";
 }
 
+/// The windows of a convolution with channels last, and its weights [outputs, taps * channels] as
+/// the right operand. Groups are a batch. Returns a reason if a kernel cannot take it.
+std::string read_windows(const Graph& conv_body, const Node& conv, ProductProgram& result) {
+  if (conv.attrs.get_int("channels_last") != 1) return "the channels are not the last dimension";
+  const ir::Shape &x = conv_body.type(conv.inputs[0]).shape,
+                  &w = conv_body.type(conv.inputs[1]).shape,
+                  &y = conv_body.type(conv.outputs[0]).shape;
+  const std::int64_t group = conv.attrs.get_int("group");
+  const Dim one = 1;
+  ProductWindows windows;
+  windows.channels = w.back();
+  windows.pitch = x.back();
+  windows.in.assign(x.begin() + 1, x.end() - 1);
+  windows.out.assign(y.begin() + 1, y.end() - 1);
+  for (std::size_t d = 1; d + 1 < w.size(); ++d) windows.kernel.push_back(w[d].value());
+  windows.strides = conv.attrs.get_ints("strides");
+  windows.dilations = conv.attrs.get_ints("dilations");
+  windows.pads = conv.attrs.get_ints("pads_begin");
+  windows.elements = ir::element_count(x);
+  result.k = w.back();
+  for (const std::int64_t taps : windows.kernel) result.k = result.k * Dim(taps);
+  result.m = y[0];
+  for (const Dim& out : windows.out) result.m = result.m * out;
+  result.n = *ir::divide_exactly(w[0], Dim(group));
+  result.a = {Dim(0), windows.pitch, {}};
+  result.b = {Dim(0), result.k, {}};
+  result.rows_are_k = false;
+  result.row_step = Dim(group);
+  if (group > 1) {
+    result.batch = {Dim(group)};
+    result.batch_rows = {one};
+    result.a.batch_strides = {windows.channels};
+    result.b.batch_strides = {result.n * result.k};
+  }
+  result.windows = std::move(windows);
+  return "";
+}
+
+std::string print_windows(const ProductWindows& windows) {
+  std::string text =
+      fmt::format(" windows {} of {}", windows.channels.to_string(), windows.pitch.to_string());
+  for (std::size_t d = 0; d < windows.in.size(); ++d)
+    text += fmt::format(" [{} -> {} kernel {} stride {} dilation {} pad {}]",
+                        windows.in[d].to_string(), windows.out[d].to_string(), windows.kernel[d],
+                        windows.strides[d], windows.dilations[d], windows.pads[d]);
+  return text;
+}
+
 }  // namespace
 
 std::string print_product(const ProductProgram& product) {
@@ -175,26 +143,8 @@ std::string print_product(const ProductProgram& product) {
   for (std::size_t i = 0; i < product.batch.size(); ++i)
     text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
                         product.batch_rows[i].to_string());
+  if (product.windows) text += print_windows(*product.windows);
   return text + "\n";
-}
-
-ProductBody product_body(const Graph& body) {
-  ProductBody result;
-  for (const Node& node : body.nodes()) {
-    if (node.op->name == "Reshape") continue;
-    const bool fused = node.op->kind == ir::OpKind::kFused && node.body;
-    if (fused && !result.matmul && node.attrs.get_string("family") == "matmul") {
-      result.matmul = &node;
-    } else if (fused && result.matmul && !result.rest) {
-      result.rest = &node;
-    } else {
-      throw Error(ErrorCode::kInternal,
-                  "a product's region holds a matmul and at most one region after it, not " +
-                      describe(node));
-    }
-  }
-  if (!result.matmul) throw Error(ErrorCode::kInternal, "a product's region without a matmul");
-  return result;
 }
 
 std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
@@ -202,35 +152,56 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
                                             std::span<const std::uint32_t> outputs,
                                             ExprTable& exprs, std::string& refusal) {
   const ProductBody nodes = product_body(body);
-  const Graph& matmul_body = *nodes.matmul->body;
-  const Node& matmul = matmul_of(matmul_body);
-  const ir::TensorType& type = matmul_body.type(matmul.outputs[0]);
+  const Graph& part = *nodes.matmul->body;
+  const Node& node = product_node(part);
+  const ir::TensorType& type = part.type(node.outputs[0]);
   ProductProgram result;
   result.type = type.dtype;
   if (type.dtype != DType::kFloat16 && type.dtype != DType::kBFloat16) {
-    refusal = fmt::format("products of {} are left to the library", to_string(type.dtype));
+    refusal = fmt::format("tensor cores do not multiply {} as it is", to_string(type.dtype));
     return std::nullopt;
   }
+  const auto buffer_of = [&](ValueId input) {
+    const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
+    if (at == body.inputs().end())
+      throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
+    return inputs[static_cast<std::size_t>(at - body.inputs().begin())];
+  };
   try {
-    const Graph bare = bare_product(matmul_body);
-    std::vector<std::uint32_t> bare_inputs;
-    for (const ValueId input : nodes.matmul->inputs) {
-      const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
-      if (at == body.inputs().end())
-        throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
-      bare_inputs.push_back(inputs[static_cast<std::size_t>(at - body.inputs().begin())]);
+    std::vector<std::uint32_t> reads;
+    for (const ValueId input : nodes.matmul->inputs) reads.push_back(buffer_of(input));
+    std::uint32_t a = 0, b = 0;
+    ir::Shape space = type.shape;
+    if (nodes.is_conv) {
+      refusal = read_windows(part, node, result);
+      const auto operand = [&](std::size_t i) {
+        const auto& own = part.inputs();
+        const auto at = std::find(own.begin(), own.end(), node.inputs[i]);
+        if (at == own.end())
+          throw Error(ErrorCode::kInternal, "a convolution's operand is no input of its region");
+        return reads[static_cast<std::size_t>(at - own.begin())];
+      };
+      a = operand(0);
+      b = operand(1);
+      if (!result.batch.empty()) {
+        space.back() = result.batch[0];
+        space.push_back(result.n);
+      }
+    } else {
+      const std::uint32_t nowhere[] = {kProductBuffer};
+      const auto library = lower_matmul(bare_product(part), reads, nowhere, exprs, false);
+      refusal = read_operands(library, exprs, result);
+      a = library.a->buffer;
+      b = library.b->buffer;
     }
-    const std::uint32_t nowhere[] = {kProductBuffer};
-    const auto library = lower_matmul(bare, bare_inputs, nowhere, exprs, false);
-    refusal = read_operands(library, exprs, result);
     if (!refusal.empty()) return std::nullopt;
 
-    const Graph after = epilogue(body, nodes, with_rest);
+    const Graph after = inline_product(body, nodes, with_rest, {});
     std::vector<std::uint32_t> after_inputs = {kProductBuffer};
     after_inputs.insert(after_inputs.end(), inputs.begin(), inputs.end());
-    std::vector<bool> inner(type.shape.size(), false);
+    std::vector<bool> inner(space.size(), false);
     inner.back() = true;
-    result.program = lower_region_over(after, after_inputs, outputs, exprs, type.shape, inner);
+    result.program = lower_region_over(after, after_inputs, outputs, exprs, space, inner);
     auto& buffers = result.program.buffers;
     result.product = static_cast<std::uint32_t>(
         std::find(buffers.begin(), buffers.end(), kProductBuffer) - buffers.begin());
@@ -238,8 +209,8 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
       refusal = "what follows the product reads other elements than the one at hand";
       return std::nullopt;
     }
-    buffers.push_back(library.a->buffer);
-    buffers.push_back(library.b->buffer);
+    buffers.push_back(a);
+    buffers.push_back(b);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnsupported) throw;
     refusal = error.what();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codegen/lowering/expr_table.h"
+#include "codegen/lowering/product_graph.h"
 #include "ir/graph.h"
 #include "runtime/plan/plan_data.h"
 
@@ -21,6 +22,18 @@ struct ProductOperand {
   std::vector<ir::Dim> batch_strides;
 };
 
+/// The left operand of a convolution: the windows of a channels-last tensor of `positions`. Row
+/// (image, out...) and column (tap..., channel) of the product are element
+///   sum (out * stride + tap * dilation - pad) * (the positions behind) * pitch + channel
+/// of the image, and zero where some position lies outside.
+struct ProductWindows {
+  ir::Dim channels;  // that a window reads of each position
+  ir::Dim pitch;     // elements from one position to the next
+  ir::Shape in, out;
+  std::vector<std::int64_t> kernel, strides, dilations, pads;
+  ir::Dim elements;  // of the whole tensor
+};
+
 /// A product of a[m, k] and b[k, n], batched, and a loop program over its elements that reads it as
 /// buffer number `product`, which is no memory. The row loops of the program count m and the batch,
 /// its element loops n; row m of batch (i, j, ..) is the program's row
@@ -32,7 +45,8 @@ struct ProductProgram {
   ir::Dim m, n, k;
   std::vector<ir::Dim> batch;
   ProductOperand a, b;
-  bool rows_are_k = true;    // b[k][n] with n contiguous; else b[n][k]
+  std::optional<ProductWindows> windows;  // how a is read instead of by its stride
+  bool rows_are_k = true;                 // b[k][n] with n contiguous; else b[n][k]
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
   ir::Dim row_step;
   std::vector<ir::Dim> batch_rows;
@@ -43,15 +57,6 @@ struct ProductProgram {
 
 /// Everything about the product but buffers and program, for sharing kernels.
 std::string print_product(const ProductProgram& product);
-
-/// The nodes of a region of family "product": a Fused node of family "matmul", and maybe one of
-/// another family that reads its result, perhaps reshaped.
-struct ProductBody {
-  const ir::Node* matmul = nullptr;
-  const ir::Node* rest = nullptr;  // null: the product is all
-};
-/// Throws Error(kInternal) if the body is not of that form.
-ProductBody product_body(const ir::Graph& body);
 
 /// Number of a buffer that a ProductProgram uses for its product.
 inline constexpr std::uint32_t kProductBuffer = 0xffffffffu;

@@ -1,158 +1,15 @@
 // Product kernels: fused by the passes, emitted with given schedules, run on the emulator and
 // compared with the reference evaluation of their region.
 #ifdef SINTER_WITH_CUDA
-#include <cmath>
-#include <memory>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "codegen/cuda/product_schedule.h"
-#include "codegen/lowering/product_lowering.h"
-#include "cuda_emulation.h"
-#include "fusion/pipeline.h"
-#include "ir/reference/evaluate.h"
-#include "ir/text/text.h"
-#include "region_check.h"
+#include "product_check.h"
 
 namespace sinter::test {
 namespace {
-
-using codegen::ProductProgram;
-
-/// The body of the one product region that the passes make of a graph.
-ir::Graph product_region(const std::string& text) {
-  fusion::Context context;
-  context.target = fusion::cuda_traits();
-  const ir::Graph graph = fusion::run_pipeline(ir::parse_graph(text), context).graph;
-  for (const ir::Node& node : graph.nodes())
-    if (node.op->name == "Fused" && node.attrs.get_string("family") == "product") return *node.body;
-  throw std::runtime_error("no product in\n" + ir::print(graph));
-}
-
-/// Kernels of several regions and schedules, compiled together.
-class ProductCheck {
- public:
-  explicit ProductCheck(ir::Ranges ranges = {}) : exprs(std::move(ranges)) {}
-
-  /// `schedule` empty: those that the compiler chooses.
-  void add(const std::string& name, const std::string& graph, const std::string& schedule,
-           std::vector<ir::Bindings> symbols = {{}}) {
-    auto test = std::make_unique<Case>();
-    test->name = name;
-    test->body = std::make_unique<ir::Graph>(product_region(graph));
-    test->symbols = std::move(symbols);
-    std::vector<std::uint32_t> inputs, outputs;
-    for (const ir::ValueId value : test->body->inputs()) {
-      inputs.push_back(static_cast<std::uint32_t>(inputs.size()));
-      test->types.push_back(test->body->type(value).dtype);
-    }
-    for (const ir::ValueId value : test->body->outputs()) {
-      outputs.push_back(static_cast<std::uint32_t>(test->types.size()));
-      test->types.push_back(test->body->type(value).dtype);
-    }
-    std::string refusal;
-    auto product = codegen::lower_product(*test->body, true, inputs, outputs, exprs, refusal);
-    if (!product) throw std::runtime_error(name + ": " + refusal);
-    test->product = std::move(*product);
-    codegen::KernelRequest request;
-    request.program = &test->product.program;
-    request.product = &test->product;
-    request.name = "kernel_" + name;
-    request.schedule = schedule;
-    request.early = early;
-    for (const std::uint32_t buffer : test->product.program.buffers)
-      request.buffer_types.push_back(buffer == codegen::kProductBuffer ? test->product.type
-                                                                       : test->types[buffer]);
-    kernels.push_back(codegen::emit_cuda(request, exprs));
-    cases_.push_back(std::move(test));
-  }
-
-  /// What went wrong, a line for each.
-  std::string run() {
-    const EmulatedKernels library(kernels);
-    std::string problems;
-    for (std::size_t c = 0; c < cases_.size(); ++c)
-      for (const ir::Bindings& symbols : cases_[c]->symbols)
-        problems += run_case(*cases_[c], kernels[c], library, symbols);
-    return problems;
-  }
-
-  codegen::ExprTable exprs;
-  std::vector<codegen::EmittedKernel> kernels;
-  bool early = false;  // of what is added next
-
- private:
-  struct Case {
-    std::string name;
-    std::unique_ptr<ir::Graph> body;
-    std::vector<ir::Bindings> symbols;
-    std::vector<DType> types;
-    ProductProgram product;
-  };
-
-  std::string run_case(const Case& test, const codegen::EmittedKernel& kernel,
-                       const EmulatedKernels& library, const ir::Bindings& symbols) const {
-    plan::fb::PlanT plan;
-    exprs.write(plan);
-    std::vector<std::int64_t> sizes;
-    for (const auto& symbol : plan.symbols) {
-      const auto bound = symbols.find(symbol->name);
-      sizes.push_back(bound == symbols.end() ? std::max<std::int64_t>(symbol->min, 1)
-                                             : bound->second);
-    }
-    const auto values = plan::evaluate_expressions(plan, sizes);
-    const auto inputs = random_inputs(*test.body, symbols, 3);
-    ir::EvaluateOptions wide;
-    wide.keep_wide = true;
-    const auto expected = ir::evaluate(*test.body, inputs, wide);
-    Memory memory;
-    for (const ir::Tensor& input : inputs)
-      memory.emplace_back(input.bytes().begin(), input.bytes().end());
-    for (const ir::Tensor& output : expected)
-      memory.emplace_back(output.bytes().size(), std::byte{0xa5});
-    std::string problems;
-    bool ran = false;
-    for (std::size_t v = 0; v < kernel.step.variants.size(); ++v) {
-      const auto& variant = *kernel.step.variants[v];
-      if (!may_run(variant, values)) continue;
-      ran = true;
-      Memory found = memory;
-      try {
-        library.run(kernel.step, v, values, found);
-      } catch (const std::exception& error) {
-        problems += fmt::format("{}: {}\n", variant.function, error.what());
-        continue;
-      }
-      for (std::size_t k = 0; k < expected.size(); ++k)
-        problems += compare(expected[k], found[inputs.size() + k],
-                            fmt::format("{} ({}) {}", variant.function, variant.schedule, k));
-    }
-    if (!ran) problems += test.name + ": no variant may run\n";
-    return problems;
-  }
-
-  /// The reference rounds once, like the kernel; the sums' order differs.
-  static std::string compare(const ir::Tensor& expected, const std::vector<std::byte>& bytes,
-                             const std::string& name) {
-    const std::size_t size = size_of(expected.dtype());
-    const double unit = expected.dtype() == DType::kFloat16    ? 1.0 / 1024
-                        : expected.dtype() == DType::kBFloat16 ? 1.0 / 128
-                                                               : 1e-5;
-    for (std::int64_t i = 0; i < expected.element_count(); ++i) {
-      const double found =
-          ir::load_as_double(expected.dtype(), bytes.data() + static_cast<std::size_t>(i) * size);
-      const double wanted = expected.at(i);
-      if (std::abs(found - wanted) <= unit * (std::abs(wanted) + 0.25)) continue;
-      return fmt::format("{}[{}] is {}, not {}\n", name, i, found, wanted);
-    }
-    return "";
-  }
-
-  std::vector<std::unique_ptr<Case>> cases_;
-};
 
 /// y = gelu(x w + bias) + r, in which all is of one type.
 std::string pointwise_graph(const std::string& type, const std::string& m, int n, int k) {

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/lowering/conv_loops.h"
 #include "codegen/lowering/library_lowering.h"
 #include "codegen/lowering/loop_lowering.h"
 #include "ir/reference/evaluate.h"
@@ -139,10 +140,36 @@ std::vector<ir::Tensor> random_inputs(const ir::Graph& body, const ir::Bindings&
 
 std::string check_region(const ir::Graph& body, const ir::Bindings& symbols, std::uint64_t seed) {
   plan::fb::LoopProgramT program;
+  const std::string whole =
+      check(body, symbols, seed,
+            [&](const Buffers& buffers, codegen::ExprTable& exprs, std::function<void()>& run,
+                std::vector<std::int64_t>& expressions, Memory& memory) {
+              program = codegen::lower_region(body, buffers.inputs, buffers.outputs, exprs);
+              run = [&] { interpret(program, buffers.types, expressions, memory); };
+            });
+  if (!whole.empty()) return whole;
+  std::vector<plan::fb::LoopProgramT> parts;
+  const std::string in_parts =
+      check(body, symbols, seed,
+            [&](const Buffers& buffers, codegen::ExprTable& exprs, std::function<void()>& run,
+                std::vector<std::int64_t>& expressions, Memory& memory) {
+              parts = codegen::lower_region_parts(body, buffers.inputs, buffers.outputs, exprs);
+              run = [&] {
+                for (const auto& part : parts)
+                  interpret(part, buffers.types, expressions, memory);
+              };
+            });
+  return in_parts.empty() ? "" : fmt::format("in {} parts: {}", parts.size(), in_parts);
+}
+
+std::string check_conv_loops(const ir::Graph& body, const ir::Bindings& symbols,
+                             std::uint64_t seed) {
+  plan::fb::LoopProgramT program;
   return check(body, symbols, seed,
                [&](const Buffers& buffers, codegen::ExprTable& exprs, std::function<void()>& run,
                    std::vector<std::int64_t>& expressions, Memory& memory) {
-                 program = codegen::lower_region(body, buffers.inputs, buffers.outputs, exprs);
+                 program =
+                     codegen::lower_conv_loops(body, true, buffers.inputs, buffers.outputs, exprs);
                  run = [&] { interpret(program, buffers.types, expressions, memory); };
                });
 }

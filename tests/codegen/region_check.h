@@ -26,5 +26,8 @@ std::string check_region(const ir::Graph& body, const ir::Bindings& symbols,
 /// The same for a body of family "matmul".
 std::string check_matmul(const ir::Graph& body, const ir::Bindings& symbols,
                          std::uint64_t seed = 1);
+/// The same for a body of family "product" around a convolution, as loops.
+std::string check_conv_loops(const ir::Graph& body, const ir::Bindings& symbols,
+                             std::uint64_t seed = 1);
 
 }  // namespace sinter::test

@@ -1,9 +1,12 @@
-// Times product kernels over all their schedules against the library, for the products of small
-// transformers. Needs a GPU; NVRTC compiles the kernels there.
+// Times product kernels over all their schedules against the library (cuBLASLt; cuDNN for
+// convolutions), for the products of small transformers and the convolutions of vision models.
+// Needs a GPU; NVRTC compiles the kernels there.
 //
-//   bench_products [--filter TEXT] [--copies N] [--repeats N] [--threads N] [--early 1] > FILE.json
+//   bench_products [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
+//                  > FILE.json
 //
-// --early: kernels are launched before the one in front has ended, and wait for it themselves.
+// --filter: names that contain one of the texts. --early: kernels are launched before the one in
+// front has ended, and wait for it themselves.
 //
 // Every figure is the time of one of N products with weights of their own that follow each other in
 // one CUDA graph, as in a model: launches and start-up are in it, copies to and from the host are
@@ -14,12 +17,14 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -68,8 +73,55 @@ constexpr Shape kShapes[] = {
     {"bert_4096_qkv", 4096, 2304, 768, "bias"},
 };
 
+/// A convolution with channels last: `in` x `in` positions, square kernel, the same pads around.
+struct Conv {
+  const char* name;
+  int images, in, channels, outputs, kernel, stride, pad;
+  const char* after;  // "relu", "residual" (and relu), "norm", "none"; all behind a bias
+};
+constexpr Conv kConvs[] = {
+    {"resnet_stem", 1, 224, 3, 64, 7, 2, 3, "relu"},
+    {"resnet_stem4", 1, 224, 4, 64, 7, 2, 3, "relu"},
+    {"resnet_stem8", 1, 224, 8, 64, 7, 2, 3, "relu"},
+    {"resnet_56", 1, 56, 64, 64, 3, 1, 1, "relu"},
+    {"resnet_56_28", 1, 56, 128, 128, 3, 2, 1, "relu"},
+    {"resnet_28", 1, 28, 128, 128, 3, 1, 1, "relu"},
+    {"resnet_28_14", 1, 28, 256, 256, 3, 2, 1, "relu"},
+    {"resnet_14", 1, 14, 256, 256, 3, 1, 1, "relu"},
+    {"resnet_14_7", 1, 14, 512, 512, 3, 2, 1, "relu"},
+    {"resnet_7", 1, 7, 512, 512, 3, 1, 1, "relu"},
+    {"resnet_down_28", 1, 56, 256, 512, 1, 2, 0, "none"},
+    {"resnet_down_14", 1, 28, 512, 1024, 1, 2, 0, "none"},
+    {"resnet_down_7", 1, 14, 1024, 2048, 1, 2, 0, "none"},
+    {"resnet8_stem", 8, 224, 3, 64, 7, 2, 3, "relu"},
+    {"resnet8_stem4", 8, 224, 4, 64, 7, 2, 3, "relu"},
+    {"resnet8_56", 8, 56, 64, 64, 3, 1, 1, "relu"},
+    {"resnet8_56_28", 8, 56, 128, 128, 3, 2, 1, "relu"},
+    {"resnet8_28", 8, 28, 128, 128, 3, 1, 1, "relu"},
+    {"resnet8_28_14", 8, 28, 256, 256, 3, 2, 1, "relu"},
+    {"resnet8_14", 8, 14, 256, 256, 3, 1, 1, "relu"},
+    {"resnet8_14_7", 8, 14, 512, 512, 3, 2, 1, "relu"},
+    {"resnet8_7", 8, 7, 512, 512, 3, 1, 1, "relu"},
+    {"resnet8_down_14", 8, 28, 512, 1024, 1, 2, 0, "none"},
+    {"ocr_160", 1, 160, 64, 64, 3, 1, 1, "relu"},
+    {"ocr_160_fpn", 1, 160, 96, 24, 3, 1, 1, "none"},
+    {"ocr_80", 1, 80, 96, 96, 3, 1, 1, "relu"},
+    {"ocr_40", 1, 40, 192, 192, 3, 1, 1, "relu"},
+    {"convnext_stem", 1, 224, 3, 96, 4, 4, 0, "norm"},
+    {"convnext_56_28", 1, 56, 96, 192, 2, 2, 0, "none"},
+    {"convnext_14_7", 1, 14, 384, 768, 2, 2, 0, "none"},
+    {"convnext8_56_28", 8, 56, 96, 192, 2, 2, 0, "none"},
+};
+
+/// What is timed: products or convolutions side by side, each with weights of its own.
+struct Workload {
+  std::string name;
+  int rows = 0, columns = 0;
+  std::function<std::string(int copies)> text;  // of the graph
+};
+
 struct Options {
-  std::string filter;
+  std::vector<std::string> filter;
   int copies = 12, repeats = 30, threads = 0;
   bool early = false;
 };
@@ -109,14 +161,74 @@ std::string graph_text(const Shape& shape, int copies) {
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
 }
 
-ir::Graph fused(const Shape& shape, int copies) {
+/// The same of convolutions.
+std::string graph_text(const Conv& conv, int copies) {
+  const std::string after = conv.after;
+  const int out = (conv.in + 2 * conv.pad - conv.kernel) / conv.stride + 1;
+  const auto type = [&](int images, int side, int channels) {
+    return fmt::format("f16[{}, {}, {}, {}]", images, side, side, channels);
+  };
+  std::string inputs, body, outputs;
+  for (int c = 0; c < copies; ++c) {
+    inputs +=
+        fmt::format("{}%x{}: {}", c == 0 ? "" : ", ", c, type(conv.images, conv.in, conv.channels));
+    if (after == "residual")
+      inputs += fmt::format(", %r{}: {}", c, type(conv.images, out, conv.outputs));
+    body += fmt::format(
+        "  %w{0} = const {1} random({2})\n  %b{0} = const f16[{3}] random({0})\n"
+        "  %c{0} = Conv(%x{0}, %w{0}, %b{0}) {{strides = [{4}, {4}], dilations = [1, 1], "
+        "pads_begin = [{5}, {5}], pads_end = [{5}, {5}], group = 1, channels_last = 1}}\n",
+        c, type(conv.outputs, conv.kernel, conv.channels), 100 + c, conv.outputs, conv.stride,
+        conv.pad);
+    std::string last = "c";
+    if (after == "residual") {
+      body += fmt::format("  %s{0} = Add(%c{0}, %r{0})\n", c);
+      last = "s";
+    }
+    if (after == "relu" || after == "residual") {
+      body += fmt::format("  %a{0} = Relu(%{1}{0})\n", c, last);
+      last = "a";
+    }
+    if (after == "norm") {
+      body += fmt::format(
+          "  %scale{0} = const f16[{1}] random({2})\n"
+          "  %shift{0} = const f16[{1}] random({3})\n"
+          "  %n{0} = LayerNorm(%c{0}, %scale{0}, %shift{0}) {{axis = 3, epsilon = 1e-05}}\n",
+          c, conv.outputs, 1000 + c, 2000 + c);
+      last = "n";
+    }
+    outputs += fmt::format("{}y{} = %{}{}", c == 0 ? "" : ", ", c, last, c);
+  }
+  return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+}
+
+std::vector<Workload> workloads(const Options& options) {
+  std::vector<Workload> all;
+  for (const Shape& shape : kShapes)
+    all.push_back(
+        {shape.name, shape.m, shape.n, [&shape](int copies) { return graph_text(shape, copies); }});
+  for (const Conv& conv : kConvs) {
+    const int out = (conv.in + 2 * conv.pad - conv.kernel) / conv.stride + 1;
+    all.push_back({conv.name, conv.images * out * out, conv.outputs,
+                   [&conv](int copies) { return graph_text(conv, copies); }});
+  }
+  std::erase_if(all, [&](const Workload& workload) {
+    return !options.filter.empty() &&
+           std::none_of(options.filter.begin(), options.filter.end(), [&](const auto& text) {
+             return workload.name.find(text) != std::string::npos;
+           });
+  });
+  return all;
+}
+
+ir::Graph fused(const Workload& workload, int copies) {
   fusion::Context context;
   context.target = fusion::cuda_traits();
-  return fusion::run_pipeline(ir::parse_graph(graph_text(shape, copies)), context).graph;
+  return fusion::run_pipeline(ir::parse_graph(workload.text(copies)), context).graph;
 }
 
 /// All schedules that take the shape; of large products those that may be any good.
-std::vector<std::string> schedules_of(const Shape& shape) {
+std::vector<std::string> schedules_of(const Workload& shape) {
   const ir::Graph graph = fused(shape, 1);
   std::vector<std::string> all;
   for (const ir::Node& node : graph.nodes()) {
@@ -135,7 +247,7 @@ std::vector<std::string> schedules_of(const Shape& shape) {
     codegen::ExprTable exprs(node.body->ranges());
     std::string refusal;
     const auto product = codegen::lower_product(*node.body, true, inputs, outputs, exprs, refusal);
-    if (!product) throw std::runtime_error(std::string(shape.name) + ": " + refusal);
+    if (!product) throw std::runtime_error(shape.name + ": " + refusal);
     codegen::KernelRequest request;
     request.program = &product->program;
     request.product = &*product;
@@ -145,11 +257,11 @@ std::vector<std::string> schedules_of(const Shape& shape) {
                                                                        : types[buffer]);
     const codegen::ProgramAnalysis analysis(request, exprs);
     for (const auto& schedule : codegen::all_product_schedules(analysis, *product)) {
-      const std::int64_t blocks = std::int64_t{(shape.m + schedule.m - 1) / schedule.m} *
-                                  ((shape.n + schedule.n - 1) / schedule.n) * schedule.splits;
+      const std::int64_t blocks = std::int64_t{(shape.rows + schedule.m - 1) / schedule.m} *
+                                  ((shape.columns + schedule.n - 1) / schedule.n) * schedule.splits;
       // A few blocks leave most of the GPU idle, tiny tiles read large operands too often.
-      const bool few = blocks * schedule.across < 24 && shape.m > 16;
-      if (few || blocks > 4096 || (shape.m >= 1024 && schedule.across == 1 && schedule.m < 64))
+      const bool few = blocks * schedule.across < 24 && shape.rows > 16;
+      if (few || blocks > 4096 || (shape.rows >= 1024 && schedule.across == 1 && schedule.m < 64))
         continue;
       all.push_back(schedule.to_string());
     }
@@ -158,7 +270,7 @@ std::vector<std::string> schedules_of(const Shape& shape) {
 }
 
 struct Job {
-  const Shape* shape = nullptr;
+  const Workload* shape = nullptr;
   std::shared_ptr<const ir::Graph> graph;  // of all copies, fused; one for all ways
   std::string way;                         // "library", or a schedule
 };
@@ -257,7 +369,10 @@ Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i];
-    if (key == "--filter") options.filter = argv[i + 1];
+    if (key == "--filter") {
+      std::istringstream list(argv[i + 1]);
+      for (std::string text; std::getline(list, text, ',');) options.filter.push_back(text);
+    }
     if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
     if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
     if (key == "--early") options.early = std::stoi(argv[i + 1]) != 0;
@@ -293,8 +408,8 @@ int run(const Options& options) {
   std::filesystem::create_directories(cache);
   std::filesystem::create_directories(tuning);
   std::vector<Job> jobs;
-  for (const Shape& shape : kShapes) {
-    if (std::string(shape.name).find(options.filter) == std::string::npos) continue;
+  const std::vector<Workload> all = workloads(options);
+  for (const Workload& shape : all) {
     const auto graph = std::make_shared<const ir::Graph>(fused(shape, options.copies));
     jobs.push_back({&shape, graph, "library"});
     for (std::string& schedule : schedules_of(shape))

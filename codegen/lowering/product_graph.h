@@ -1,0 +1,42 @@
+// Regions of family "product" as graphs of plain operators.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "ir/graph.h"
+
+namespace sinter::codegen {
+
+/// The nodes of a region of family "product": a Fused node of family "matmul" or "conv", and maybe
+/// one of another family that reads its result, perhaps reshaped.
+struct ProductBody {
+  const ir::Node* matmul = nullptr;  // or the convolution
+  const ir::Node* rest = nullptr;    // null: the product is all
+  bool is_conv = false;
+};
+/// Throws Error(kInternal) if the body is not of that form.
+ProductBody product_body(const ir::Graph& body);
+
+/// The body of a region of family "product" that holds nothing but `node`, of family "matmul" or
+/// "conv"; a node of family "product" has its own.
+std::shared_ptr<const ir::Graph> as_product_body(const ir::Node& node);
+
+/// The MatMul or Conv of a body of family "matmul" or "conv".
+const ir::Node& product_node(const ir::Graph& part);
+
+/// The MatMul alone, with its operands' views.
+ir::Graph bare_product(const ir::Graph& part);
+
+/// What stands for the MatMul (or for the Conv without its bias); `operands` are the node's two.
+using MakeProduct =
+    std::function<ir::ValueId(ir::GraphBuilder& builder, std::span<const ir::ValueId> operands)>;
+
+/// `body` without the nodes that wrap its parts, over its own inputs and outputs; without
+/// `with_rest` the output is the matmul's or convolution's. Without `make` the product is an input
+/// in front of the others.
+ir::Graph inline_product(const ir::Graph& body, const ProductBody& nodes, bool with_rest,
+                         const MakeProduct& make);
+
+}  // namespace sinter::codegen

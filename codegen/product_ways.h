@@ -1,0 +1,42 @@
+// Which alternatives the step of a product or a convolution gets.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/product_step.h"
+
+namespace sinter::codegen {
+
+/// One alternative: the product by a kernel of our own, as loops, or by the library, and then what
+/// follows it if the first part does not do that too.
+struct ProductWay {
+  std::string name;
+  std::vector<plan::fb::Condition> conditions;
+  std::optional<ProductProgram> kernel;
+  std::optional<plan::fb::LoopProgramT> loops;
+  bool then_rest = false;
+};
+
+/// What is asked about kernels of our own.
+struct ProductKernels {
+  /// The product if some schedule takes it; else `refusal` says why not.
+  std::function<std::optional<ProductProgram>(std::optional<ProductProgram>, std::string& refusal)>
+      accept;
+  /// Sizes up to which a kernel may beat the library.
+  std::function<std::vector<plan::fb::Condition>(const ProductProgram&)> limits;
+};
+
+/// Best guess first; the last has no conditions. The library of matrix products is always there and
+/// is the last way of theirs. The library of convolutions may be missing where the plan runs: their
+/// last way is a kernel of our own, as loops if nothing else takes all sizes. What stands against a
+/// kernel or a library is in the name of the last. `wish`: CompileOptions::product.
+std::vector<ProductWay> product_ways(const ProductStep& product, const std::string& wish,
+                                     const ProductKernels& kernels);
+
+/// True if `wish` is a schedule of one kernel.
+bool is_schedule(const std::string& wish);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,53 @@
+// Emits product kernels, runs them on the emulator and compares with the reference evaluation of
+// their region.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codegen/lowering/product_lowering.h"
+#include "cuda_emulation.h"
+#include "ir/graph.h"
+
+namespace sinter::test {
+
+/// Kernels of several regions and schedules, compiled together.
+class ProductCheck {
+ public:
+  explicit ProductCheck(ir::Ranges ranges = {}) : exprs(std::move(ranges)) {}
+
+  /// Adds the one product region that the passes make of a graph. `schedule` empty: those that the
+  /// compiler chooses.
+  void add(const std::string& name, const std::string& graph, const std::string& schedule,
+           std::vector<ir::Bindings> symbols = {{}});
+  /// The same for the body of a region of family "product".
+  void add(const std::string& name, ir::Graph body, const std::string& schedule,
+           std::vector<ir::Bindings> symbols = {{}});
+  /// A convolution's region as loops, on the schedules that the compiler chooses.
+  void add_loops(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols = {{}});
+
+  /// Compiles and runs everything; what went wrong, a line for each.
+  std::string run();
+
+  codegen::ExprTable exprs;
+  std::vector<codegen::EmittedKernel> kernels;
+  bool early = false;  // of what is added next
+
+ private:
+  struct Case {
+    std::string name;
+    std::unique_ptr<ir::Graph> body;
+    std::vector<ir::Bindings> symbols;
+    std::vector<DType> types;
+    std::vector<std::uint32_t> inputs, outputs;
+    codegen::ProductProgram product;
+  };
+  Case& add_case(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols);
+  std::string run_case(const Case& test, const codegen::EmittedKernel& kernel,
+                       const EmulatedKernels& library, const ir::Bindings& symbols) const;
+
+  std::vector<std::unique_ptr<Case>> cases_;
+};
+
+}  // namespace sinter::test
