@@ -8,10 +8,11 @@
 #include <variant>
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include "runtime/cpu/host_buffer.h"
 #include "runtime/cpu/matmul_dnnl.h"
+#include "runtime/cpu/parallel.h"
+#include "runtime/cpu/sort.h"
 #include "runtime/cpu/tile_program.h"
 #include "runtime/executor.h"
 
@@ -45,25 +46,11 @@ std::shared_ptr<PackedWeights> packed_weights_of(
   return weights;
 }
 
-/// Sets the size of OpenMP's teams for this thread, oneDNN's among them, and restores it.
-class ThreadCount {
- public:
-  explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {
-    omp_set_num_threads(threads);
-  }
-  ~ThreadCount() { omp_set_num_threads(before_); }
-  ThreadCount(const ThreadCount&) = delete;
-  ThreadCount& operator=(const ThreadCount&) = delete;
-
- private:
-  int before_;
-};
-
 struct Copy {
   std::uint32_t source, target;
   std::size_t bytes;
 };
-using PreparedStep = std::variant<TileProgram, MatmulDnnl, ConvDnnl, Copy>;
+using PreparedStep = std::variant<TileProgram, MatmulDnnl, ConvDnnl, RowSort, Copy>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;
@@ -190,6 +177,7 @@ class CpuExecutor final : public Executor {
         return Copy{copy.source, copy.target,
                     static_cast<std::size_t>(shape.expressions[copy.bytes])};
       }
+      case Work::SortStep: return RowSort(meta_, *step.work.AsSortStep(), shape, threads_);
       default: throw Error(ErrorCode::kInternal, "a kind of step that the CPU does not run");
     }
   }
@@ -202,6 +190,8 @@ class CpuExecutor final : public Executor {
     for (const PreparedStep& step : prepared.steps)
       if (const auto* program = std::get_if<TileProgram>(&step))
         workspace = std::max(workspace, program->workspace_bytes());
+      else if (const auto* sort = std::get_if<RowSort>(&step))
+        workspace = std::max(workspace, sort->workspace_bytes());
     for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       inputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.inputs[i]->buffer]),
@@ -238,6 +228,8 @@ class CpuExecutor final : public Executor {
       PreparedStep& step = prepared.steps[index];
       if (const auto* program = std::get_if<TileProgram>(&step))
         program->run(addresses_, workspace_addresses_);
+      else if (const auto* sort = std::get_if<RowSort>(&step))
+        sort->run(addresses_, workspace_addresses_);
       else if (auto* matmul = std::get_if<MatmulDnnl>(&step))
         matmul->execute(addresses_);
       else if (auto* conv = std::get_if<ConvDnnl>(&step))

@@ -1,7 +1,11 @@
 #include "runtime/cpu/dnnl_support.h"
 
-#include <fmt/format.h>
-#include <sinter/error.h>
+#include <algorithm>
+#include <cmath>
+
+#include <omp.h>
+
+#include "runtime/cpu/parallel.h"
 
 namespace sinter::runtime::cpu {
 
@@ -27,22 +31,34 @@ dnnl::stream& dnnl_stream() {
   return stream;
 }
 
-void append_activation(dnnl::post_ops& ops, Activation activation) {
+bool append_activation(dnnl::post_ops& ops, Activation activation, float a, float b) {
+  using dnnl::algorithm;
+  const auto append = [&](algorithm kind, float alpha = 0, float beta = 0) {
+    ops.append_eltwise(1.0F, kind, alpha, beta);
+    return true;
+  };
   switch (activation) {
-    case Activation::None: return;
-    case Activation::Relu: ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0, 0); return;
-    case Activation::GeluErf:
-      ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_gelu_erf, 0, 0);
-      return;
-    case Activation::GeluTanh:
-      ops.append_eltwise(1.0F, dnnl::algorithm::eltwise_gelu_tanh, 0, 0);
-      return;
-    default: break;
+    case Activation::None: return true;
+    case Activation::Relu: return append(algorithm::eltwise_relu);
+    case Activation::GeluErf: return append(algorithm::eltwise_gelu_erf);
+    case Activation::GeluTanh: return append(algorithm::eltwise_gelu_tanh);
+    case Activation::Sigmoid: return append(algorithm::eltwise_logistic);
+    case Activation::Tanh: return append(algorithm::eltwise_tanh);
+    case Activation::Silu: return append(algorithm::eltwise_swish, 1);
+    case Activation::LeakyRelu: return append(algorithm::eltwise_relu, a);
+    case Activation::Clip: return append(algorithm::eltwise_clip, a, b);
+    case Activation::HardSigmoid:
+      return append(algorithm::eltwise_linear, a, b) && append(algorithm::eltwise_clip, 0, 1);
+    case Activation::HardSwish:  // oneDNN's has these parameters and no others
+      return std::abs(6 * a - 1) < 1e-6F && b == 0.5F && append(algorithm::eltwise_hardswish);
   }
-  throw Error(ErrorCode::kUnsupported,
-              fmt::format("activation {} as a part of a product or convolution on the CPU: "
-                          "recompile the model with this version of Sinter",
-                          plan::fb::EnumNameActivation(activation)));
+  return false;
+}
+
+int threads_for(double multiplications) {
+  constexpr double kPerThread = 256 * 1024;
+  return static_cast<int>(
+      std::clamp(multiplications / kPerThread, 1.0, static_cast<double>(omp_get_max_threads())));
 }
 
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,
@@ -64,14 +80,29 @@ std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::ui
 
 void BoundPrimitive::bind(int argument, const dnnl::memory::desc& layout, std::uint32_t buffer,
                           std::uint64_t byte_offset) {
-  arguments.insert_or_assign(argument, dnnl::memory(layout, dnnl_engine(), DNNL_MEMORY_NONE));
-  addresses.push_back({argument, buffer, byte_offset});
+  dnnl::memory memory(layout, dnnl_engine(), DNNL_MEMORY_NONE);
+  addresses_.push_back({memory.get(), buffer, byte_offset, nullptr});
+  bind(argument, std::move(memory));
+}
+
+void BoundPrimitive::bind(int argument, dnnl::memory memory) {
+  arguments_.push_back({argument, memory.get()});
+  memories_.push_back(std::move(memory));
 }
 
 void BoundPrimitive::execute(std::span<std::byte* const> buffers) {
-  for (const auto& [argument, buffer, byte_offset] : addresses)
-    arguments.at(argument).set_data_handle(buffers[buffer] + byte_offset);
-  primitive.execute(dnnl_stream(), arguments);
+  for (Address& address : addresses_) {
+    std::byte* data = buffers[address.buffer] + address.byte_offset;
+    if (data == address.last) continue;
+    dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(address.memory, data),
+                            "could not set an argument's address");
+    address.last = data;
+  }
+  const ThreadCount count(threads_);
+  dnnl::error::wrap_c_api(
+      dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
+                             static_cast<int>(arguments_.size()), arguments_.data()),
+      "could not execute a primitive");
   dnnl_stream().wait();
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/cpu/dnnl_support.h"
 #include "runtime/cpu/matmul_generic.h"
+#include "runtime/cpu/parallel.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -106,6 +107,10 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
     append_activation(ops, step.activation);
     attributes.set_post_ops(ops);
 
+    double multiplications = static_cast<double>(m) * static_cast<double>(n * k);
+    for (const std::int64_t size : batch) multiplications *= static_cast<double>(size);
+    const int threads = threads_for(multiplications);
+    const ThreadCount count(threads);
     const auto describe = [&](const dnnl::memory::desc& b_layout) {
       const bool native_bias = step.bias >= 0 && !scaled;
       const auto description =
@@ -114,8 +119,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
       return dnnl::matmul::primitive_desc(description, attributes, dnnl_engine());
     };
     const auto chosen = describe(b_desc);
-    auto& bound = impl_->bound.emplace();
-    bound.primitive = dnnl::matmul(chosen);
+    auto& bound = impl_->bound.emplace(dnnl::matmul(chosen), threads);
     const auto bytes = [](std::int64_t elements) {
       return static_cast<std::uint64_t>(elements) * sizeof(float);
     };
@@ -125,7 +129,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
       const auto data = plan.weight(b_buffer, shape.bytes_of(b_buffer));
       const auto entry = pack(weights, step.b->buffer, data.data() + bytes(b.offset), b_plain,
                               chosen.weights_desc());
-      bound.arguments.insert_or_assign(DNNL_ARG_WEIGHTS, entry->memory);
+      bound.bind(DNNL_ARG_WEIGHTS, entry->memory);
     } else {
       bound.bind(DNNL_ARG_WEIGHTS, b_plain, step.b->buffer, bytes(b.offset));
     }

@@ -18,6 +18,20 @@
 
 namespace sinter::runtime::cpu {
 
+/// Sets the size of OpenMP's teams for this thread, oneDNN's among them, and restores it.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ~ThreadCount() { omp_set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
 /// Calls `body(me, team)` on up to `threads` threads at once, 0 <= me < team, and returns when all
 /// have returned. OpenMP may give fewer threads than asked for. `body` must not throw.
 template <typename Body>

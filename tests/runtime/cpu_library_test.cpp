@@ -20,15 +20,23 @@ Bytes random_bytes(DType type, std::int64_t count, unsigned seed) {
   return bytes;
 }
 
-double activate(fb::Activation activation, double x) {
+double activate(fb::Activation activation, double x, double a = 0, double b = 0) {
+  const double hard = std::max(std::min(a * x + b, 1.0), 0.0);
   switch (activation) {
     case fb::Activation::None: return x;
     case fb::Activation::Relu: return std::max(x, 0.0);
     case fb::Activation::GeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
     case fb::Activation::GeluTanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    default: throw std::logic_error("no definition of this activation");
+    case fb::Activation::Sigmoid: return 1 / (1 + std::exp(-x));
+    case fb::Activation::Tanh: return std::tanh(x);
+    case fb::Activation::Silu: return x / (1 + std::exp(-x));
+    case fb::Activation::HardSigmoid: return hard;
+    case fb::Activation::HardSwish: return x * hard;
+    case fb::Activation::LeakyRelu: return x < 0 ? a * x : x;
+    case fb::Activation::Clip: return std::min(std::max(x, a), b);
   }
+  throw std::logic_error("no definition of this activation");
 }
 
 void expect_close(DType type, const Bytes& expected, const TensorView& actual) {
@@ -227,15 +235,32 @@ struct ConvCase {
   std::vector<std::uint64_t> strides, dilations, pads_begin, pads_end;
   bool bias = false;
   fb::Activation activation = fb::Activation::None;
+  float activation_a = 0, activation_b = 0;
+  bool residual = false;
   DType type = DType::kFloat32;
 };
 
 void PrintTo(const ConvCase& conv, std::ostream* out) { *out << conv.name; }
 
-class CpuConv : public ::testing::TestWithParam<ConvCase> {};
+/// `data`, of dense `shape` with channels second, with channels last; `shape` follows.
+Bytes channels_last(DType type, const Bytes& data, std::vector<std::int64_t>& shape) {
+  const std::size_t size = size_of(type);
+  const std::int64_t n = shape[0], c = shape[1],
+                     rest = static_cast<std::int64_t>(data.size() / size) / (n * c);
+  Bytes result(data.size());
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < c; ++j)
+      for (std::int64_t k = 0; k < rest; ++k)
+        std::copy_n(data.data() + static_cast<std::size_t>((i * c + j) * rest + k) * size, size,
+                    result.data() + static_cast<std::size_t>((i * rest + k) * c + j) * size);
+  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  return result;
+}
+
+class CpuConv : public ::testing::TestWithParam<std::tuple<ConvCase, bool>> {};
 
 TEST_P(CpuConv, AgreesWithTheDefinition) {
-  const ConvCase& c = GetParam();
+  const auto& [c, last] = GetParam();
   const std::size_t spatial = c.image.size();
   const auto group = static_cast<std::int64_t>(c.group);
   std::vector<std::int64_t> input{c.batch, c.channels}, weight{c.filters, c.channels / group},
@@ -254,30 +279,9 @@ TEST_P(CpuConv, AgreesWithTheDefinition) {
     for (const std::int64_t dim : shape) n *= dim;
     return n;
   };
-  const Bytes x = random_bytes(c.type, count(input), 1), w = random_bytes(c.type, count(weight), 2);
+  Bytes x = random_bytes(c.type, count(input), 1), w = random_bytes(c.type, count(weight), 2);
   const Bytes bias = random_bytes(c.type, c.filters, 3);
-  PlanBuilder p;
-  const auto ids = [&](const std::vector<std::int64_t>& shape) {
-    std::vector<Id> result;
-    for (const std::int64_t dim : shape) result.push_back(p.constant(dim));
-    return result;
-  };
-  fb::ConvStepT work;
-  work.input = p.input("x", c.type, ids(input));
-  work.weight = p.weight_bytes(c.type, w.data(), w.size());
-  work.output = p.output("y", c.type, ids(output));
-  if (c.bias) work.bias = static_cast<int>(p.weight_bytes(c.type, bias.data(), bias.size()));
-  work.input_shape = ids(input);
-  work.weight_shape = ids(weight);
-  work.output_shape = ids(output);
-  work.strides = c.strides;
-  work.dilations = c.dilations;
-  work.pads_begin = c.pads_begin;
-  work.pads_end = c.pads_end;
-  work.group = c.group;
-  work.activation = c.activation;
-  p.conv("conv", std::move(work));
-
+  Bytes residual = random_bytes(c.type, count(output), 4);
   const auto next = [](std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
     for (std::size_t d = index.size(); d-- > 0;) {
       if (++index[d] < shape[d]) return true;
@@ -312,17 +316,59 @@ TEST_P(CpuConv, AgreesWithTheDefinition) {
       sum +=
           element(c.type, x, offset(from, input)) * element(c.type, w, offset(weight_at, weight));
     } while (next(tap, taps));
-    set_element(c.type, expected, offset(at, output), activate(c.activation, sum));
+    if (c.residual) sum += element(c.type, residual, offset(at, output));
+    set_element(c.type, expected, offset(at, output),
+                activate(c.activation, sum, c.activation_a, c.activation_b));
   } while (next(at, output));
+
+  if (last) {
+    x = channels_last(c.type, x, input);
+    w = channels_last(c.type, w, weight);
+    std::vector<std::int64_t> shape = output;
+    residual = channels_last(c.type, residual, shape);
+    expected = channels_last(c.type, expected, output);
+  }
+  PlanBuilder p;
+  const auto ids = [&](const std::vector<std::int64_t>& shape) {
+    std::vector<Id> result;
+    for (const std::int64_t dim : shape) result.push_back(p.constant(dim));
+    return result;
+  };
+  fb::ConvStepT work;
+  work.input = p.input("x", c.type, ids(input));
+  work.weight = p.weight_bytes(c.type, w.data(), w.size());
+  work.output = p.output("y", c.type, ids(output));
+  if (c.bias) work.bias = static_cast<int>(p.weight_bytes(c.type, bias.data(), bias.size()));
+  work.input_shape = ids(input);
+  work.weight_shape = ids(weight);
+  work.output_shape = ids(output);
+  work.strides = c.strides;
+  work.dilations = c.dilations;
+  work.pads_begin = c.pads_begin;
+  work.pads_end = c.pads_end;
+  work.group = c.group;
+  work.activation = c.activation;
+  work.activation_a = c.activation_a;
+  work.activation_b = c.activation_b;
+  work.channels_last = last;
+  if (c.residual) work.residual = static_cast<int>(p.input("r", c.type, ids(output)));
+  p.conv("conv", std::move(work));
 
   SessionOptions options;
   options.threads = 2;
   Session session(p.build(), options);
   session.set_input("x", {c.type, input, x.data()});
+  if (c.residual) session.set_input("r", {c.type, output, residual.data()});
   session.run();
   expect_close(c.type, expected, session.output("y"));
   session.run();
   expect_close(c.type, expected, session.output("y"));
+}
+
+/// A pointwise convolution that adds a residual and ends with `activation`.
+ConvCase ending(std::string name, fb::Activation activation, float a = 0, float b = 0) {
+  return {std::move(name), 2,      8,      20,   1,          {6, 7}, {1, 1}, {1, 1},
+          {1, 1},          {0, 0}, {0, 0}, true, activation, a,      b,      true};
 }
 
 const ConvCase kConvCases[] = {
@@ -346,10 +392,28 @@ const ConvCase kConvCases[] = {
      fb::Activation::GeluTanh},
     {"volume", 1, 2, 4, 1, {5, 6, 7}, {2, 3, 2}, {1, 2, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 0}, true},
     {"pointwise", 1, 32, 64, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"column", 1, 16, 24, 1, {40, 1}, {5, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"single", 2, 16, 24, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"large", 1, 64, 64, 1, {24, 24}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    ending("residual", fb::Activation::None),
+    ending("relu", fb::Activation::Relu),
+    ending("sigmoid", fb::Activation::Sigmoid),
+    ending("tanh", fb::Activation::Tanh),
+    ending("silu", fb::Activation::Silu),
+    ending("hard_sigmoid", fb::Activation::HardSigmoid, 0.2F, 0.4F),
+    ending("hard_swish", fb::Activation::HardSwish, 1.0F / 6, 0.5F),
+    ending("steep_hard_swish", fb::Activation::HardSwish, 0.3F, 0.5F),
+    ending("shifted_hard_swish", fb::Activation::HardSwish, 0.25F, 0.25F),
+    ending("leaky_relu", fb::Activation::LeakyRelu, 0.1F),
+    ending("clip", fb::Activation::Clip, -0.5F, 0.75F),
 };
 
-INSTANTIATE_TEST_SUITE_P(Cases, CpuConv, ::testing::ValuesIn(kConvCases),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Cases, CpuConv,
+                         ::testing::Combine(::testing::ValuesIn(kConvCases), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name +
+                                  (std::get<1>(info.param) ? "_channels_last" : "");
+                         });
 
 }  // namespace
 }  // namespace sinter::testing
