@@ -65,6 +65,8 @@ class Dependence {
     if (instr.kind == InstrKind::Index) loops[instr.dim] = true;
     if (plan::is_memory(instr.kind)) loops = of_access(*program_.accesses[instr.access]);
     for (const std::uint32_t arg : instr.args) join(loops, loops_[arg]);
+    if (instr.kind == InstrKind::Scan)
+      std::fill(loops.end() - static_cast<std::ptrdiff_t>(program_.inner_dims), loops.end(), true);
     if (instr.kind == InstrKind::Reduce)
       std::fill(loops.end() - static_cast<std::ptrdiff_t>(program_.inner_dims), loops.end(), false);
     return loops;
@@ -114,6 +116,7 @@ StepWork work_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
           work.flops = work.flops + dependence.points(dependence.of(i));
         break;
       case InstrKind::Reduce:
+      case InstrKind::Scan:
         work.flops = work.flops + dependence.points(dependence.of(instr.args[0]));
         break;
       default: break;

@@ -25,13 +25,15 @@ struct KernelRequest {
   const ProductProgram* product = nullptr;
   /// Launched before the step in front has ended; waits for it itself (KernelVariant.overlaps).
   bool early = false;
-  std::string schedule = {};  // of a product: the one to use, for measuring; empty: choose
+  std::string schedule = {};  // the one to use, for measuring; empty: choose
+  bool precise = false;       // no cheaper forms of functions: see approximations.h
 };
 
 /// One translation unit with one or more variants of a kernel.
 struct EmittedKernel {
-  std::string source;          // CUDA text, without the device headers
-  plan::fb::KernelStepT step;  // variants (module not yet set) and args
+  std::string source;                       // CUDA text, without the device headers
+  plan::fb::KernelStepT step;               // variants (module not yet set) and args
+  std::vector<plan::fb::KernelStepT> more;  // what runs after it, of the same source
 };
 
 /// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported) naming the

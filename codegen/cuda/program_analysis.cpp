@@ -59,7 +59,8 @@ void ProgramAnalysis::check() const {
       arity = static_cast<std::size_t>(arity_of(static_cast<ScalarOp>(instr.op)));
     else if (instr.kind == InstrKind::Op)
       contradiction(*request_, fmt::format("instruction {} has unknown operator {}", i, instr.op));
-    else if (instr.kind == InstrKind::Reduce || plan::is_store(instr.kind))
+    else if (instr.kind == InstrKind::Reduce || instr.kind == InstrKind::Scan ||
+             plan::is_store(instr.kind))
       arity = 1;
     if (instr.args.size() != arity)
       contradiction(*request_, fmt::format("instruction {} has {} operands, not {}", i,
@@ -117,6 +118,11 @@ void ProgramAnalysis::find_values() {
     if (instr.kind == InstrKind::Reduce) {
       info.dims &= ~inner_;
       stages_ = std::max(stages_, ++info.stage);
+    }
+    if (instr.kind == InstrKind::Scan) {
+      info.dims |= inner_;
+      stages_ = std::max(stages_, ++info.stage);
+      scans_ = true;
     }
     if (!plan::is_memory(instr.kind)) continue;
     const auto& access = *p.accesses[instr.access];

@@ -15,7 +15,7 @@ constexpr DimSet dim_bit(std::size_t d) { return DimSet{1} << d; }
 
 struct ValueInfo {
   DimSet dims = 0;    // loop dimensions that the value (of a store: its address too) varies with
-  int stage = 0;      // how many reductions, one after the other, must be done before it
+  int stage = 0;      // how many reductions and scans, one after the other, must be done before it
   bool live = false;  // some store needs it
 };
 
@@ -52,6 +52,8 @@ class ProgramAnalysis {
   /// there, in the order of a row's elements.
   bool scatters() const { return scatters_; }
   bool combines() const { return combines_; }
+  /// Something is combined along rows with what it is up to each element.
+  bool scans() const { return scans_; }
   bool is_read(std::size_t buffer) const { return read_[buffer]; }
   bool is_written(std::size_t buffer) const { return written_[buffer]; }
 
@@ -69,7 +71,7 @@ class ProgramAnalysis {
   ExprTable* exprs_;
   DimSet outer_ = 0, inner_ = 0;
   int stages_ = 0;
-  bool scatters_ = false, combines_ = false;
+  bool scatters_ = false, combines_ = false, scans_ = false;
   std::vector<ValueInfo> values_;
   std::vector<DimSet> access_dims_, node_dims_;
   std::vector<bool> read_, written_;

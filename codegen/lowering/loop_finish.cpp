@@ -119,9 +119,9 @@ std::vector<LoopBuilder::Merged> LoopBuilder::merge_loops() const {
 plan::fb::LoopProgramT LoopBuilder::finish() {
   const std::vector<Merged> merged = merge_loops();
   const bool reduces = std::any_of(instrs_.begin(), instrs_.end(), [](const auto& instr) {
-    return instr.kind == InstrKind::Reduce;
+    return instr.kind == InstrKind::Reduce || instr.kind == InstrKind::Scan;
   });
-  // There always is a loop over rows, and with reductions one along the row.
+  // There always is a loop over rows, and with reductions or scans one along the row.
   const bool has_outer =
       std::any_of(merged.begin(), merged.end(), [](const Merged& loop) { return !loop.inner; });
   const bool has_inner =

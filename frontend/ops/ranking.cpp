@@ -1,4 +1,4 @@
-// Which element is the largest, and running sums: reductions over pairs of elements.
+// Which elements are the largest, and running sums.
 #include <algorithm>
 #include <limits>
 
@@ -67,15 +67,20 @@ void hardmax(NodeContext& node) {
   node.output(index.with("Equal", chosen).cast(x.dtype()).reshape(whole).value());
 }
 
-/// `x` with a dimension of one put in front of dimension `axis`.
-Term spread(const Term& x, std::size_t axis) {
-  Shape shape = x.shape();
-  shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(axis), Dim(1));
-  return x.reshape(shape);
+/// The index of the smallest element along `axis`, the first such, where NaN counts as larger than
+/// all numbers.
+Term least_index(NodeContext& node, const Term& x, std::size_t axis) {
+  if (!is_float(x.dtype())) return extreme_index(node, x, axis, false, false);
+  const Term number = select(x.apply("IsNan"), x.number(kInfinity), x);
+  const Term hit = x.with("Equal", reduce("ReduceMin", number, axis, true));
+  const Shape shape = x.shape();
+  const Term index = iota(node, shape[axis], axis, shape.size());
+  const Term none = size_of_dim(node, shape[axis]);
+  const Term first = reduce("ReduceMin", select(hit, index, none), axis, true);
+  return select(first.with("Equal", none), first.number(0), first);  // all are NaN
 }
 
-/// The k largest (smallest) elements in order; of equal ones the first comes first. An element's
-/// rank is how many come before it, so that the work grows with the square of the dimension.
+/// The k largest (smallest) elements in order; of equal ones the first comes first.
 void top_k(NodeContext& node) {
   const Term x(node, node.x());
   const std::size_t axis = read_axis(node, x, -1);
@@ -94,27 +99,15 @@ void top_k(NodeContext& node) {
         fmt::format("k is {}, and dimension {} may be smaller: give it a range of at "
                     "least that",
                     k.to_string(), n.to_string()));
+  const Term key = x.dtype() == DType::kBool ? x.cast(DType::kUInt8) : x;
   std::optional<Term> chosen;
-  if (k == Dim(1)) {
-    chosen = extreme_index(node, x, axis, largest, false);
-  } else {
-    Term key = x;
-    if (is_float(x.dtype()))  // NaN is larger than all numbers
-      key = select(x.apply("IsNan"), x.number(kInfinity), x);
-    else if (x.dtype() == DType::kBool)
-      key = x.cast(DType::kUInt8);
-    const std::size_t rank = shape.size() + 1;
-    // Element i of the axis, which is now dimension `axis`, against each element j behind it.
-    const Term mine = spread(key, axis + 1), other = spread(key, axis);
-    const Term i = iota(node, n, axis, rank), j = iota(node, n, axis + 1, rank);
-    const Term ahead = other.with(largest ? "Greater" : "Less", mine);
-    const Term tied = other.with("Equal", mine).with("And", j.with("Less", i));
-    const Term place =
-        reduce("ReduceSum", ahead.with("Or", tied).cast(DType::kInt32), axis + 1);  // of i
-    const Term wanted = iota(node, k, axis, rank, DType::kInt32);
-    const Term found = spread(place, axis).with("Equal", wanted);
-    chosen = reduce("ReduceMax", select(found, j, j.number(-1)), axis + 1);
-  }
+  if (k == Dim(1))  // a reduction, which fuses
+    chosen = largest ? extreme_index(node, key, axis, true, false) : least_index(node, key, axis);
+  else
+    chosen = Term(node, node.add("ArgSort", {key.value()},
+                                 {{"axis", static_cast<std::int64_t>(axis)},
+                                  {"count", std::vector<Dim>{k}},
+                                  {"descending", std::int64_t{largest}}}));
   Shape result = shape;
   result[axis] = k;
   if (node.output_is_used(0)) {
@@ -126,26 +119,21 @@ void top_k(NodeContext& node) {
   node.output(1, chosen->value());
 }
 
-/// Each element is the sum (product) of those before it and itself. A masked reduction over pairs:
-/// the work grows with the square of the dimension.
-void cumulative(NodeContext& node, std::string_view op, double identity) {
+/// Each element is the sum (product) of those before it and itself.
+void cumulative(NodeContext& node, const char* combine) {
   const Term x(node, node.x());
   const std::vector<std::int64_t> given = node.ints(1, "axis");
   if (given.size() != 1) node.invalid("axis must be one number");
-  const auto axis = static_cast<std::size_t>(node.normalise_axis(given[0], node.rank(x.value())));
-  const bool exclusive = node.attr_int("exclusive", 0) != 0;
-  const bool reverse = node.attr_int("reverse", 0) != 0;
-  const Shape shape = x.shape();
-  const std::size_t rank = shape.size() + 1;
-  const Term i = iota(node, shape[axis], axis, rank), j = iota(node, shape[axis], axis + 1, rank);
-  const char* compare =
-      reverse ? (exclusive ? "Greater" : "GreaterOrEqual") : (exclusive ? "Less" : "LessOrEqual");
-  node.output(reduce(op, select(j.with(compare, i), spread(x, axis), x.number(identity)), axis + 1)
-                  .value());
+  const std::int64_t axis = node.normalise_axis(given[0], node.rank(x.value()));
+  node.output(node.add("Scan", {x.value()},
+                       {{"axis", axis},
+                        {"combine", std::string(combine)},
+                        {"exclusive", std::int64_t{node.attr_int("exclusive", 0) != 0}},
+                        {"reverse", std::int64_t{node.attr_int("reverse", 0) != 0}}}));
 }
 
-void cum_sum(NodeContext& node) { cumulative(node, "ReduceSum", 0); }
-void cum_prod(NodeContext& node) { cumulative(node, "ReduceProd", 1); }
+void cum_sum(NodeContext& node) { cumulative(node, "sum"); }
+void cum_prod(NodeContext& node) { cumulative(node, "prod"); }
 
 constexpr OpRow kRows[] = {
     {"ArgMax", 1, arg_max}, {"ArgMin", 1, arg_min},  {"Hardmax", 1, hardmax},

@@ -131,7 +131,9 @@ class Lowering {
     if (!has_wide_float(node)) return add(node, kWide, node.attrs);
     const OpKind kind = node.op->kind;
     if (node.op->name == "Cast") return {lower_cast(node)};
-    if (kind == OpKind::kReduce) return {lower_reduce(node)};
+    if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};
+    // Only which of the values at hand it is: they are taken as they are.
+    if (node.op->name == "ArgSort" && reads_kept(node)) return add(node, kWide, node.attrs);
     if (kind == OpKind::kPointwise || kind == OpKind::kView) {
       if (reads_kept(node)) {
         keep(node, "computed from kept values only");

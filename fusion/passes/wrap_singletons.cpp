@@ -13,11 +13,13 @@ std::string family_of(const ir::Node& node) {
     case OpKind::kView: return "pointwise";
     case OpKind::kReduce:
     case OpKind::kComposite: return "reduction";
-    case OpKind::kIndexed: return node.op->scatter() ? "scatter" : "pointwise";
+    case OpKind::kIndexed:
+      return node.op->scatter() ? "scatter" : node.op->scan() ? "scan" : "pointwise";
     case OpKind::kLibrary:
       if (node.op->name == "MatMul") return "matmul";
       if (node.op->name == "Conv") return "conv";
       if (node.op->name == "Attention") return "attention";
+      if (node.op->name == "ArgSort") return "sort";
       break;
     case OpKind::kFused: break;
   }

@@ -110,7 +110,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   const bool at_step = step && demand.indices == std::vector<Index>{*step};
   if (at_step && moved.outputs().size() <= kMaxOutputs && !has_circle(moved))
     return accept(moved, Entry::kOutput);
-  if (node.op->kind == OpKind::kReduce)
+  if (node.op->kind == OpKind::kReduce || node.op->scan())
     return refuse("others need '" + describe(node) + "' too, and it is not computed twice");
   Region copied = region;
   if (Verdict v = copied.add_producer(id, true); !v.ok) return refuse(v.reason);
@@ -307,10 +307,11 @@ Graph Partition::finish() {
         for (ValueId out : graph_.node(id).outputs)
           if (needed[static_cast<std::size_t>(out.index)]) outputs.push_back(out);
     if (outputs.empty()) continue;
-    const bool scatters = std::any_of(region.nodes().begin(), region.nodes().end(), [&](NodeId id) {
-      return graph_.node(id).op->scatter() != nullptr;
-    });
-    const char* family = scatters ? "scatter" : region.axes().empty() ? "pointwise" : "reduction";
+    const char* family = region.axes().empty() ? "pointwise" : "reduction";
+    for (NodeId id : region.nodes()) {
+      if (graph_.node(id).op->scatter()) family = "scatter";
+      if (graph_.node(id).op->scan()) family = "scan";
+    }
     pieces.push_back(
         fused_piece(graph_, family, {region.nodes().begin(), region.nodes().end()}, outputs));
   }

@@ -127,6 +127,7 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
     }
     case OpKind::kIndexed: {
       if (node.op->generate()) return {true, ""};
+      if (node.op->scan()) return scan_at(node, index, access);
       std::vector<ir::TensorType> types;
       for (ValueId input : node.inputs) types.push_back(type(input));
       const ir::ScatterDef* scatter = node.op->scatter();
@@ -154,6 +155,26 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
   }
   return {false, "'" + describe(node) + "' (" + std::string(to_string(kind)) +
                      ") cannot be computed element by element"};
+}
+
+/// A running combination is only right if every step of the iteration adds its own element, and all
+/// of a region's run along one axis the same way.
+Verdict Region::scan_at(const Node& node, const Index& index, Access access) {
+  const auto refuse = [&](const char* why) {
+    return Verdict{false, "'" + describe(node) + "' " + why};
+  };
+  if (access != Access::kPlain || graph_->type(node.outputs[0]).shape != space_ ||
+      index != identity_)
+    return refuse("is needed at another element than the one at hand");
+  if (!axes_.empty()) return refuse("runs along rows that are reduced here");
+  for (NodeId other : nodes_) {
+    const Node& held = graph_->node(other);
+    if (held.op->scatter()) return refuse("has an order of its own, as what is scattered has");
+    if (held.op->scan() && (held.attrs.get_int("axis") != node.attrs.get_int("axis") ||
+                            held.attrs.get_int("reverse") != node.attrs.get_int("reverse")))
+      return refuse("runs another way than what is here");
+  }
+  return demand(node.inputs[0], identity_, access);
 }
 
 bool Region::reduces_here(const Node& node) const {
@@ -204,7 +225,7 @@ std::vector<ValueId> Region::leaves() const {
 
 bool Region::reaches_outside(NodeId user, ValueId value) const {
   const Node& node = graph_->node(user);
-  return holds(user) && node.op->kind == OpKind::kIndexed && node.inputs[0] == value &&
+  return holds(user) && (node.op->take() || node.op->scatter()) && node.inputs[0] == value &&
          !holds(graph_->value(value).producer);
 }
 

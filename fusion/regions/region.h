@@ -82,6 +82,7 @@ class Region {
   Verdict propagate(const ir::Node& node, const Index& index, Access access);
   Verdict propagate_all(ir::NodeId node);
   bool reduces_here(const ir::Node& node) const;
+  Verdict scan_at(const ir::Node& node, const Index& index, Access access);
   bool leads_here(ir::ValueId value, int depth) const;
 
   const ir::Graph* graph_;

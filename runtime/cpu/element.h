@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <sinter/dtype.h>
+#include <sinter/scalar_op.h>
 
 namespace sinter::runtime::cpu {
 
@@ -37,6 +39,22 @@ void with_compute_type(DType type, Visit&& visit) {
     case DType::kFloat64: return visit(static_cast<double*>(nullptr));
     default: return visit(static_cast<float*>(nullptr));
   }
+}
+
+/// As reductions combine: integers wrap, NaN wins.
+template <typename T>
+T combine_values(Combine combine, T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    if (combine == Combine::kSum) return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+    if (combine == Combine::kProd)
+      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  } else {
+    if (combine == Combine::kSum) return a + b;
+    if (combine == Combine::kProd) return a * b;
+  }
+  const bool takes_a = combine == Combine::kMax ? a > b : a < b;
+  return takes_a || a != a ? a : b;
 }
 
 }  // namespace sinter::runtime::cpu

@@ -57,8 +57,8 @@ void TileCompiler::choose_axes() {
   const std::size_t rank = loops_.extents.size();
   TileAxes& axes = out_.axes_;
   TileSchedule& schedule = out_.schedule_;
-  schedule.ordered = loops_.ordered;
-  if (!loops_.has_reductions && !loops_.ordered) {
+  schedule.ordered = loops_.ordered || loops_.scans;
+  if (!loops_.has_rows()) {
     // Columns are the last axis, and those before it while it is short.
     constexpr std::int64_t kFewColumns = 64;
     std::size_t first = rank;
@@ -67,7 +67,9 @@ void TileCompiler::choose_axes() {
     for (std::size_t a = 0; a < rank; ++a) (a >= first ? axes.x : axes.y).push_back(a);
   } else {
     const std::size_t rows = loops_.row_axes;
-    // Side by side pays where memory runs along rows' starts, not along their elements.
+    // Side by side pays where memory runs along rows' starts, not along their elements, and where
+    // what runs along a row is only a few elements: the windows of a pooling.
+    constexpr std::int64_t kFewElements = 8;
     int along = 0, across = 0;
     for (const auto& instr : program_.instrs) {
       if (!plan::is_memory(instr->kind)) continue;
@@ -77,10 +79,14 @@ void TileCompiler::choose_axes() {
       else if (rank > rows && rows > 0 && steps[rows - 1] == 1 && steps[rank - 1] != 0)
         ++across;
     }
-    schedule.across = !loops_.ordered && across > along && loops_.extents[rows - 1] >= 8;
+    const bool short_rows = rank > rows && loops_.extents[rank - 1] < kFewElements;
+    std::size_t first = rows;
+    std::int64_t columns = 1;
+    while (first > 0 && columns < kAcrossColumns) columns *= loops_.extents[--first];
+    schedule.across = !schedule.ordered && (across > along || short_rows) && columns >= 8;
     for (std::size_t a = 0; a < rank; ++a) {
       if (schedule.across)
-        (a >= rows ? axes.y : a + 1 == rows ? axes.x : axes.z).push_back(a);
+        (a >= rows ? axes.y : a >= first ? axes.x : axes.z).push_back(a);
       else
         (a >= rows ? axes.x : axes.y).push_back(a);
     }
@@ -146,6 +152,10 @@ void TileCompiler::classify() {
     }
     switch (instr.kind) {
       case InstrKind::Scatter: class_[i] = ValueClass::kElement; break;
+      case InstrKind::Scan:
+        class_[i] = ValueClass::kElement;
+        cost_[i] += 2;
+        break;
       case InstrKind::Load:
       case InstrKind::Store: {
         const BoundAccess& access = loops_.accesses[instr.access];
@@ -194,7 +204,9 @@ void TileCompiler::choose_sizes() {
   TileSchedule& s = out_.schedule_;
   const auto thread_count = static_cast<std::int64_t>(threads_);
   if (s.across) {
-    s.tile_cols = std::min(s.x_count, kAcrossColumns);
+    // Few rows leave room for more columns.
+    const std::int64_t few_rows = std::clamp<std::int64_t>(s.y_count, 1, kAcrossRows);
+    s.tile_cols = std::min(s.x_count, kTileElements / few_rows / 64 * 64);
     const std::int64_t groups = ceil_div(s.x_count, s.tile_cols);
     // Enough groups for all threads, but not narrower than a cache line or two.
     if (groups * s.z_count < thread_count)
@@ -261,6 +273,7 @@ TileInstr TileCompiler::translate(std::size_t i) const {
       result.axis = loops_.axis_of[instr.dim];
       break;
     case InstrKind::Reduce: result.kind = TileInstr::Kind::kReduce; break;
+    case InstrKind::Scan: result.kind = TileInstr::Kind::kScan; break;
     default: {
       const auto op = static_cast<ScalarOp>(instr.op);
       const DType operand = out_.types_[instr.args[op == ScalarOp::kSelect ? 1 : 0]];
@@ -334,6 +347,12 @@ void TileCompiler::emit_stages() {
             {find_reduce_kernels(combine, instr.type), static_cast<std::uint32_t>(i), 0, 0});
       } else {
         computed[i] = true;
+      }
+      if (instr.kind == TileInstr::Kind::kScan) {
+        const plan::fb::InstrT& source = *program_.instrs[i];
+        instr.scan = static_cast<std::uint32_t>(out_.scans_.size());
+        out_.scans_.push_back(
+            {find_scan_kernels(static_cast<Combine>(source.op), instr.type), source.exclusive, 0});
       }
       out.body.push_back(instr);
     }

@@ -84,6 +84,8 @@ class TileProgram::Worker {
     run(stage.row);
     for (const std::uint32_t r : stage.reductions)
       p_.reductions_[r].kernels.init(workspace_ + p_.reductions_[r].accumulators, row_values);
+    for (const RunningScan& scan : p_.scans_)
+      scan.kernels.init(workspace_ + scan.carries, row_values);
   }
 
   void end_stage(const Stage& stage, std::int64_t row_values) {
@@ -178,6 +180,14 @@ class TileProgram::Worker {
       case TileInstr::Kind::kScatter: {
         const TileAccess& access = p_.accesses_[instr.access];
         access.scatter(buffer_of(access), tile_, gathered(), views_[instr.args[0]], instr.combine);
+        break;
+      }
+      case TileInstr::Kind::kScan: {
+        const RunningScan& scan = p_.scans_[instr.scan];
+        const ScanArgs args{tile_.rows, tile_.cols, views_[instr.args[0]], place_of(instr),
+                            workspace_ + scan.carries, scan.exclusive};
+        (s_.across ? scan.kernels.along_columns : scan.kernels.along_rows)(args);
+        views_[instr.value] = {args.result, tile_.cols, true};
         break;
       }
       case TileInstr::Kind::kIndex: run_index(instr); break;

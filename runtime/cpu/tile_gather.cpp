@@ -54,22 +54,6 @@ void load_elements(DType storage, const std::byte* buffer, std::span<const std::
   }
 }
 
-/// As reductions combine: integers wrap, NaN wins.
-template <typename T>
-T combine_values(Combine combine, T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    if (combine == Combine::kSum) return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
-    if (combine == Combine::kProd)
-      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-  } else {
-    if (combine == Combine::kSum) return a + b;
-    if (combine == Combine::kProd) return a * b;
-  }
-  const bool takes_a = combine == Combine::kMax ? a > b : a < b;
-  return takes_a || a != a ? a : b;
-}
-
 }  // namespace
 
 void TileAccess::refuse_index(std::int64_t index, std::int64_t extent) {

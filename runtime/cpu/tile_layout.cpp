@@ -53,6 +53,8 @@ void TileCompiler::lay_out() {
     reduction.result = take(row_values, size_of(out_.types_[reduction.value]));
   }
 
+  for (RunningScan& scan : out_.scans_) scan.carries = take(row_values, kAccumulatorBytes);
+
   std::vector<TileInstr*> order;
   for (Stage& stage : out_.stages_)
     for (TileInstr& instr : stage.body) order.push_back(&instr);

@@ -124,6 +124,7 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
   for (const auto& instr : program.instrs) {
     loops.has_reductions |= instr->kind == plan::fb::InstrKind::Reduce;
     loops.ordered |= instr->kind == plan::fb::InstrKind::Scatter;
+    loops.scans |= instr->kind == plan::fb::InstrKind::Scan;
   }
 
   // Addresses over the program's dimensions.
@@ -175,7 +176,7 @@ BoundLoops bind_loops(const plan::fb::PlanT& plan, const LoopProgramT& program, 
   for (std::size_t d = 0; d < rank; ++d) {
     const std::int64_t extent = values[program.extents[d]];
     if (extent == 1) continue;
-    const bool inner = (loops.has_reductions || loops.ordered) && d >= first_inner;
+    const bool inner = loops.has_rows() && d >= first_inner;
     if (!axes.empty() && axes.back().inner == inner && !axes.back().pinned && !pinned[d]) {
       const std::size_t outer = axes.back().last;
       if (std::all_of(forms.begin(), forms.end(), [&](const LinearIndex* form) {

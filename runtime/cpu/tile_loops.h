@@ -62,6 +62,10 @@ struct BoundLoops {
   std::vector<BoundNode> nodes;       // as in the program
   bool has_reductions = false;
   bool ordered = false;  // elements of a row happen one after the other: something scatters
+  bool scans = false;    // ... or something is combined along rows
+
+  /// Rows are more than a way to walk the elements.
+  bool has_rows() const { return has_reductions || ordered || scans; }
 };
 
 /// `expressions` have passed verify_bound.

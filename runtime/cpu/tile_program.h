@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cpu/scan_ops.h"
 #include "runtime/cpu/tile_access.h"
 #include "runtime/cpu/tile_loops.h"
 #include "runtime/cpu/tile_ops.h"
@@ -25,7 +26,7 @@ namespace sinter::runtime::cpu {
 enum class ValueClass : std::uint8_t { kUniform, kRow, kElement };
 
 struct TileInstr {
-  enum class Kind : std::uint8_t { kLoad, kOp, kReduce, kStore, kScatter, kIndex, kResume };
+  enum class Kind : std::uint8_t { kLoad, kOp, kReduce, kStore, kScatter, kScan, kIndex, kResume };
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   Kind kind = Kind::kOp;
@@ -39,6 +40,7 @@ struct TileInstr {
   std::uint32_t access = kNone;    // Load, Store
   std::uint32_t target = kNone;    // Op: access of the store that the result can be computed into
   std::uint32_t reduction = 0;     // Reduce
+  std::uint32_t scan = 0;          // Scan
   std::optional<Combine> combine;  // Scatter; nothing: replace
   int axis = -1;                   // Index
   std::size_t offset = 0;          // of the result in the workspace
@@ -48,6 +50,13 @@ struct Reduction {
   ReduceKernels kernels;
   std::uint32_t value = 0;                   // instruction of the program
   std::size_t accumulators = 0, result = 0;  // in the workspace
+};
+
+/// A program with one has a single stage, whose tiles come in the order of a row's elements.
+struct RunningScan {
+  ScanKernels kernels;
+  bool exclusive = false;
+  std::size_t carries = 0;  // in the workspace
 };
 
 struct Stage {
@@ -86,6 +95,7 @@ class TileProgram {
   TileSchedule schedule_;
   std::vector<TileAccess> accesses_;
   std::vector<Reduction> reductions_;
+  std::vector<RunningScan> scans_;
   std::vector<Stage> stages_;   // the last one's row part ends the program
   std::vector<View> uniforms_;  // by instruction; null where it is not uniform
   std::vector<std::uint64_t> uniform_values_;

@@ -47,6 +47,7 @@ std::vector<bool> instrs_per_element(const fb::PlanT& plan, const fb::LoopProgra
                                 [&](std::uint32_t arg) { return result[arg]; });
         break;
       case fb::InstrKind::Reduce: result[i] = false; break;
+      case fb::InstrKind::Scan: result[i] = true; break;
       case fb::InstrKind::Scatter:
       case fb::InstrKind::Store:
         result[i] = access_per_element(*program.accesses[instr.access]);

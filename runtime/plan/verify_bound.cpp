@@ -191,6 +191,17 @@ void check_conv(const BoundChecker& check, const fb::ConvStepT& work) {
     check_dense(check, static_cast<std::uint32_t>(work.residual), output, "the residual");
 }
 
+void check_sort(const BoundChecker& check, const fb::SortStepT& work) {
+  const std::int64_t outer = check.extent(work.outer, "the number of rows");
+  const std::int64_t inner = check.extent(work.inner, "the number of rows");
+  const std::int64_t length = check.extent(work.length, "a row's length");
+  const std::int64_t count = check.extent(work.count, "the number of places");
+  if (length > UINT32_MAX) check.fail("its rows have {} elements, at most 2^32 - 1 are", length);
+  if (count > length) check.fail("it finds {} places in rows of {} elements", count, length);
+  check_dense(check, work.input, {outer, length, inner}, "its input");
+  check_dense(check, work.output, {outer, count, inner}, "its output");
+}
+
 void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {
   const std::int64_t bytes = check.values[work.bytes];
   for (const std::uint32_t buffer : {work.source, work.target})
@@ -232,6 +243,7 @@ void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressio
         case fb::Work::MatmulStep: check_matmul(check, *work.AsMatmulStep()); break;
         case fb::Work::ConvStep: check_conv(check, *work.AsConvStep()); break;
         case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
+        case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
         default: break;
       }
     });

@@ -121,6 +121,7 @@ void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::si
       break;
     case fb::InstrKind::Op: verify_op(check, program, instr, type); break;
     case fb::InstrKind::Reduce:
+    case fb::InstrKind::Scan:
       if (instr.op >= kCombineCount) check.fail("reduction {} does not exist", instr.op);
       if (type == DType::kBool) check.fail("instruction {} reduces bool values", index);
       [[fallthrough]];
@@ -174,8 +175,11 @@ void verify_loop_program(const Checker& check, const fb::LoopProgramT& program) 
     return std::any_of(program.instrs.begin(), program.instrs.end(),
                        [&](const auto& instr) { return instr->kind == kind; });
   };
-  if (has(fb::InstrKind::Scatter) && has(fb::InstrKind::Reduce))
-    check.fail("it both scatters and reduces");
+  const bool scans = has(fb::InstrKind::Scan), scatters = has(fb::InstrKind::Scatter);
+  if (scatters && has(fb::InstrKind::Reduce)) check.fail("it both scatters and reduces");
+  if (scans && (scatters || has(fb::InstrKind::Reduce)))
+    check.fail("it scans, and scatters or reduces too");
+  if (scans && program.inner_dims == 0) check.fail("it scans, but has no rows");
 }
 
 }  // namespace sinter::plan

@@ -185,6 +185,17 @@ bool lives_in_step_alone(const Checker& check, std::uint32_t index) {
   return buffer.kind == fb::BufferKind::Arena && buffer.first_step == buffer.last_step;
 }
 
+void verify_sort(const Checker& check, const fb::SortStepT& work, Uses& uses) {
+  const fb::BufferT& input = check.buffer(work.input, "its input");
+  const fb::BufferT& output = check.buffer(work.output, "its output");
+  if (check.dtype(input.dtype, "its input") == DType::kBool) check.fail("it sorts bool elements");
+  if (static_cast<DType>(output.dtype) != DType::kInt64) check.fail("its output is not of type i64");
+  for (const std::uint32_t size : {work.outer, work.length, work.inner, work.count})
+    check.expression(size, "a size");
+  uses.reads.insert(work.input);
+  uses.writes.insert(work.output);
+}
+
 void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
   check.buffer(work.source, "its source");
   check.buffer(work.target, "its target");
@@ -246,6 +257,10 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
     case fb::Work::MatmulStep: verify_matmul(check, *work.AsMatmulStep(), uses); break;
     case fb::Work::ConvStep: verify_conv(check, *work.AsConvStep(), uses); break;
     case fb::Work::CopyStep: verify_copy(check, *work.AsCopyStep(), uses); break;
+    case fb::Work::SortStep:
+      if (cuda) check.fail("a sort cannot run on target '{}'", check.plan.target);
+      verify_sort(check, *work.AsSortStep(), uses);
+      break;
     case fb::Work::ChoiceStep:
       if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);
       verify_choice(check, step, *work.AsChoiceStep(), uses);

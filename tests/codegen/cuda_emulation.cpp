@@ -88,7 +88,13 @@ EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels
             "  operator long long() const { return value; }\n};\n";
   for (const auto& kernel : kernels) {
     source << kernel.source;
-    for (const auto& variant : kernel.step.variants) source << wrapper(kernel.step, *variant);
+    std::set<std::string> wrapped;
+    const auto wrap = [&](const plan::fb::KernelStepT& step) {
+      for (const auto& variant : step.variants)
+        if (wrapped.insert(variant->function).second) source << wrapper(step, *variant);
+    };
+    wrap(kernel.step);
+    for (const auto& step : kernel.more) wrap(step);
   }
   source.close();
   // Undefined behaviour (an overflowing index, a misaligned vector) traps.

@@ -50,6 +50,10 @@ class Interpreter {
           reduce(i);
           continue;
         }
+        if (program_.instrs[i]->kind == InstrKind::Scan) {
+          scan(i);
+          continue;
+        }
         for (std::int64_t e = 0; e < row_length_; ++e) {
           locate(row, e);
           at_ = static_cast<std::size_t>(e);
@@ -182,6 +186,21 @@ class Interpreter {
         break;
       }
       default: throw std::logic_error("unknown instruction");
+    }
+  }
+
+  void scan(std::size_t i) {
+    const auto& instr = *program_.instrs[i];
+    const auto type = static_cast<DType>(instr.dtype);
+    const std::vector<Scalar>& elements = values_[instr.args[0]];
+    // Of sums and products, which alone are exclusive.
+    const double identity = static_cast<Combine>(instr.op) == Combine::kProd ? 1 : 0;
+    Scalar total{identity, static_cast<std::int64_t>(identity)};
+    for (std::size_t e = 0; e < elements.size(); ++e) {
+      const Scalar args[2] = {total, elements[e]};
+      if (instr.exclusive) values_[i][e] = total;
+      total = e == 0 ? elements[e] : ir::apply_scalar_op(kCombineOps[instr.op], type, type, args);
+      if (!instr.exclusive) values_[i][e] = total;
     }
   }
 

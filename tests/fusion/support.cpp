@@ -112,6 +112,10 @@ void expect_family(const Node& node) {
       }
       case OpKind::kIndexed:
         if (inner.op->generate()) break;
+        if (inner.op->scan()) {
+          EXPECT_EQ(family, "scan");
+          break;
+        }
         if (inner.op->scatter()) {
           EXPECT_EQ(family, "scatter");
         }
@@ -120,6 +124,7 @@ void expect_family(const Node& node) {
       case OpKind::kLibrary:
         EXPECT_EQ(family, inner.op->name == "MatMul"      ? "matmul"
                           : inner.op->name == "Attention" ? "attention"
+                          : inner.op->name == "ArgSort"   ? "sort"
                                                           : "conv");
         break;
       case OpKind::kFused:

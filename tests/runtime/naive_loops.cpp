@@ -230,6 +230,33 @@ class Interpreter {
     return result;
   }
 
+  /// The values of a row combined, up to the element `last` or all of them.
+  double combined(const fb::InstrT& instr, const Index& row, const Index& last, bool inclusive) {
+    const auto combine = static_cast<Combine>(instr.op);
+    double result = combine == Combine::kProd  ? 1
+                    : combine == Combine::kMax ? -INFINITY
+                    : combine == Combine::kMin ? INFINITY
+                                               : 0;
+    Index inner = row;
+    bool done = false;
+    walk(inner, rows_, extents_.size(), [&] {
+      const bool is_last = inner == last;
+      if (done || (is_last && !inclusive)) {
+        done = true;
+        return;
+      }
+      done = is_last;
+      const double v = value(instr.args[0], inner);
+      switch (combine) {
+        case Combine::kSum: result += v; break;
+        case Combine::kProd: result *= v; break;
+        case Combine::kMax: result = std::max(result, v); break;
+        case Combine::kMin: result = std::min(result, v); break;
+      }
+    });
+    return result;
+  }
+
   double value(Id id, const Index& index) {
     const fb::InstrT& instr = *program_.instrs[id];
     const auto type = static_cast<DType>(instr.dtype);
@@ -257,23 +284,10 @@ class Interpreter {
       case fb::InstrKind::Reduce: {
         const auto known = reduced_.find(id);
         if (known != reduced_.end()) return known->second;
-        const auto combine = static_cast<Combine>(instr.op);
-        double result = combine == Combine::kProd  ? 1
-                        : combine == Combine::kMax ? -INFINITY
-                        : combine == Combine::kMin ? INFINITY
-                                                   : 0;
-        Index inner = index;
-        walk(inner, rows_, extents_.size(), [&] {
-          const double v = value(instr.args[0], inner);
-          switch (combine) {
-            case Combine::kSum: result += v; break;
-            case Combine::kProd: result *= v; break;
-            case Combine::kMax: result = std::max(result, v); break;
-            case Combine::kMin: result = std::min(result, v); break;
-          }
-        });
-        return reduced_[id] = result;
+        const Index none;
+        return reduced_[id] = combined(instr, index, none, false);
       }
+      case fb::InstrKind::Scan: return combined(instr, index, index, !instr.exclusive);
       default: return 0;
     }
   }

@@ -273,6 +273,15 @@ inline unsigned short float_to_bfloat(float value) {
 inline void __syncwarp() { emulator::wait(emulator::State::kAtWarpBarrier); }
 inline void __syncthreads() { emulator::wait(emulator::State::kAtBlockBarrier); }
 template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned distance) {
+  const unsigned lane = emulator::current % 32;
+  return emulator::shuffle(value, emulator::current - (lane >= distance ? distance : 0));
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return emulator::shuffle(value, emulator::current / 32 * 32 + static_cast<unsigned>(lane));
+}
+template <class T>
 T __shfl_xor_sync(unsigned, T value, int mask) {
   return emulator::shuffle(value, emulator::current ^ static_cast<unsigned>(mask));
 }

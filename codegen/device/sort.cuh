@@ -1,0 +1,189 @@
+// The order of a row's elements: blocks sort pieces of rows in shared memory, then pairs of sorted
+// runs are merged through global memory. What is sorted are entries of a key and a place, no two of
+// which are equal: the result does not depend on the way there, and equal elements stay in order.
+#pragma once
+
+#include "math.cuh"
+
+SINTER_DEVICE u32 bits_of(float x) {
+#ifdef __CUDACC__
+  return __float_as_uint(x);
+#else
+  return emulator::float_to_bits(x);
+#endif
+}
+SINTER_DEVICE u64 bits_of(double x) {
+#ifdef __CUDACC__
+  return static_cast<u64>(__double_as_longlong(x));
+#else
+  u64 bits;
+  memcpy(&bits, &x, sizeof(bits));
+  return bits;
+#endif
+}
+
+// Unsigned keys in the order of the elements. Zeros of either sign are one key, so are all NaNs,
+// which come last.
+SINTER_DEVICE u32 key_of(float x) {
+  if (x != x) return ~0u;
+  const u32 bits = bits_of(x == 0.0f ? 0.0f : x);
+  return (bits >> 31) != 0 ? ~bits : bits | 0x80000000u;
+}
+SINTER_DEVICE u64 key_of(double x) {
+  if (x != x) return ~0ull;
+  const u64 bits = bits_of(x == 0.0 ? 0.0 : x);
+  return (bits >> 63) != 0 ? ~bits : bits | 0x8000000000000000ull;
+}
+SINTER_DEVICE u32 key_of(f16 x) { return key_of(widen(x)); }
+SINTER_DEVICE u32 key_of(bf16 x) { return key_of(widen(x)); }
+SINTER_DEVICE u32 key_of(i32 x) { return static_cast<u32>(x) ^ 0x80000000u; }
+SINTER_DEVICE u32 key_of(i16 x) { return key_of(static_cast<i32>(x)); }
+SINTER_DEVICE u32 key_of(i8 x) { return key_of(static_cast<i32>(x)); }
+SINTER_DEVICE u32 key_of(u32 x) { return x; }
+SINTER_DEVICE u32 key_of(u16 x) { return x; }
+SINTER_DEVICE u32 key_of(u8 x) { return x; }
+SINTER_DEVICE u64 key_of(i64 x) { return static_cast<u64>(x) ^ 0x8000000000000000ull; }
+SINTER_DEVICE u64 key_of(u64 x) { return x; }
+
+/// A key of 32 bits above a place.
+struct Entry32 {
+  typedef u32 Key;
+  u64 bits;
+  SINTER_DEVICE static Entry32 of(u32 key, u32 place) {
+    return Entry32{static_cast<u64>(key) << 32 | place};
+  }
+  SINTER_DEVICE static Entry32 last() { return Entry32{~0ull}; }  // behind all that exist
+  SINTER_DEVICE u32 place() const { return static_cast<u32>(bits); }
+  SINTER_DEVICE bool operator<(Entry32 other) const { return bits < other.bits; }
+};
+struct Entry64 {
+  typedef u64 Key;
+  u64 key, at;
+  SINTER_DEVICE static Entry64 of(u64 key, u32 place) { return Entry64{key, place}; }
+  SINTER_DEVICE static Entry64 last() { return Entry64{~0ull, ~0ull}; }
+  SINTER_DEVICE u32 place() const { return static_cast<u32>(at); }
+  SINTER_DEVICE bool operator<(Entry64 other) const {
+    return key != other.key ? key < other.key : at < other.at;
+  }
+};
+
+/// T: the elements' storage type; Entry: by the size of their keys. kPiece elements, a power of two,
+/// are sorted by kThreads neighbouring threads; a block has kPieces pieces.
+template <class T, class EntryType, bool kIsDescending, int kPieceElements, int kPieceThreads,
+          int kBlockPieces>
+struct SortShape {
+  typedef T Element;
+  typedef EntryType Entry;
+  static constexpr bool kDescending = kIsDescending;
+  static constexpr int kPiece = kPieceElements, kThreads = kPieceThreads, kPieces = kBlockPieces;
+};
+
+/// Rows of `length` elements, `inner` of them interleaved: element e of row r is at
+/// (r / inner * length + e) * inner + r % inner. The places of the first `count` in order go to the
+/// same layout with `count` elements a row.
+struct SortProblem {
+  i64 rows, length, inner, count;
+};
+SINTER_DEVICE i64 least(i64 a, i64 b) { return a < b ? a : b; }
+
+/// The runs of a row in scratch memory lie next to each other, none longer than `count`.
+template <class Shape>
+SINTER_DEVICE i64 run_pitch(const SortProblem& p) {
+  const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
+  return pieces * least(Shape::kPiece, p.count);
+}
+
+SINTER_DEVICE void store_place(const SortProblem& p, i64* y, i64 row, i64 at, u32 place) {
+  y[(row / p.inner * p.count + at) * p.inner + row % p.inner] = place;
+}
+
+/// Sorts every piece of every row. Rows of one piece are then done; of others the first elements of
+/// each piece go to `runs`.
+template <class Shape>
+SINTER_DEVICE void sort_pieces(const SortProblem& p, const typename Shape::Element* x,
+                               typename Shape::Entry* runs, i64* y) {
+  typedef typename Shape::Entry Entry;
+  __shared__ Entry all[Shape::kPieces * Shape::kPiece];
+  const int thread = threadIdx.x % Shape::kThreads;
+  Entry* entries = all + threadIdx.x / Shape::kThreads * Shape::kPiece;
+  const i64 pieces = (p.length + Shape::kPiece - 1) / Shape::kPiece;
+  const i64 piece = i64(blockIdx.x) * Shape::kPieces + threadIdx.x / Shape::kThreads;
+  const i64 row = piece / pieces, first = piece % pieces * Shape::kPiece;
+  const i64 here = row < p.rows ? least(Shape::kPiece, p.length - first) : 0;
+  const typename Shape::Element* from =
+      x + (row / p.inner * p.length + first) * p.inner + row % p.inner;
+  for (int i = thread; i < Shape::kPiece; i += Shape::kThreads) {
+    Entry entry = Entry::last();
+    if (i < here) {
+      const typename Entry::Key key = key_of(from[i * p.inner]);
+      entry = Entry::of(Shape::kDescending ? ~key : key, static_cast<u32>(first + i));
+    }
+    entries[i] = entry;
+  }
+  // A bitonic network. Ascending runs of `size` elements come of runs that ascend and descend in
+  // turn.
+#pragma unroll 1
+  for (int size = 2; size <= Shape::kPiece; size *= 2) {
+#pragma unroll 1
+    for (int distance = size / 2; distance > 0; distance /= 2) {
+      __syncthreads();
+      for (int pair = thread; pair < Shape::kPiece / 2; pair += Shape::kThreads) {
+        const int low = 2 * pair - (pair & (distance - 1)), high = low + distance;
+        const Entry a = entries[low], b = entries[high];
+        if ((b < a) == ((low & size) == 0)) {
+          entries[low] = b;
+          entries[high] = a;
+        }
+      }
+    }
+  }
+  __syncthreads();
+  const i64 kept = least(p.count, here);
+  for (i64 i = thread; i < kept; i += Shape::kThreads) {
+    if (pieces == 1)
+      store_place(p, y, row, i, entries[i].place());
+    else
+      runs[row * run_pitch<Shape>(p) + first / Shape::kPiece * least(Shape::kPiece, p.count) + i] =
+          entries[i];
+  }
+}
+
+/// Merges neighbouring runs, each of `run` elements of the row before it was cut to `count`, and
+/// writes what is the whole row's order as places. A thread makes kEach elements of the result, a
+/// block of kMergeThreads threads a tile.
+constexpr int kMergeThreads = 256, kMergeEach = 4;
+template <class Shape>
+SINTER_DEVICE void merge_runs(const SortProblem& p, const typename Shape::Entry* from,
+                              typename Shape::Entry* to, i64* y, i64 run) {
+  typedef typename Shape::Entry Entry;
+  constexpr i64 kTile = kMergeThreads * kMergeEach;
+  const i64 stored = least(run, p.count), merged = least(2 * run, p.count);
+  const i64 pairs = (p.length + 2 * run - 1) / (2 * run), tiles = (merged + kTile - 1) / kTile;
+  const i64 row = i64(blockIdx.x) / (pairs * tiles), pair = i64(blockIdx.x) / tiles % pairs;
+  const i64 first = i64(blockIdx.x) % tiles * kTile + threadIdx.x * kMergeEach;
+  const i64 begin = pair * 2 * run, pitch = run_pitch<Shape>(p);
+  const i64 a_count = least(stored, p.length - begin);
+  const i64 b_rest = p.length - begin - run, b_count = b_rest > 0 ? least(stored, b_rest) : 0;
+  const i64 last = least(least(first + kMergeEach, a_count + b_count), merged);
+  if (first >= last) return;
+  const Entry* a = from + row * pitch + pair * 2 * stored;
+  const Entry* b = a + stored;
+  // How many of a's elements are among the first `first` of the result.
+  i64 low = first > b_count ? first - b_count : 0, high = least(first, a_count);
+  while (low < high) {
+    const i64 middle = (low + high) / 2;
+    if (b[first - 1 - middle] < a[middle])
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  i64 i = low, j = first - low;
+  for (i64 at = first; at < last; ++at) {
+    const bool from_a = j >= b_count || (i < a_count && a[i] < b[j]);
+    const Entry entry = from_a ? a[i++] : b[j++];
+    if (2 * run >= p.length)
+      store_place(p, y, row, at, entry.place());
+    else
+      to[row * pitch + pair * merged + at] = entry;
+  }
+}

@@ -1,0 +1,146 @@
+#include "runtime/cpu/sort.h"
+
+#include <algorithm>
+#include <bit>
+#include <type_traits>
+
+#include "runtime/cpu/element.h"
+#include "runtime/cpu/parallel.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+// Unsigned keys in the order of the elements. Zeros of either sign are one key, so are all NaNs,
+// which come last.
+template <typename Bits, typename Float>
+Bits float_key(Float x) {
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  if (x != x) return ~Bits{0};
+  const Bits bits = std::bit_cast<Bits>(x == Float(0) ? Float(0) : x);
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
+}
+
+/// A key of 32 bits above a place: half the memory, and one comparison.
+struct Narrow {
+  using Key = std::uint32_t;
+  std::uint64_t bits;
+  static Narrow of(Key key, std::uint32_t place) {
+    return {static_cast<std::uint64_t>(key) << 32 | place};
+  }
+  std::uint32_t place() const { return static_cast<std::uint32_t>(bits); }
+  bool operator<(Narrow other) const { return bits < other.bits; }
+};
+struct Wide {
+  using Key = std::uint64_t;
+  std::uint64_t key, at;
+  static Wide of(Key key, std::uint32_t place) { return {key, place}; }
+  std::uint32_t place() const { return static_cast<std::uint32_t>(at); }
+  bool operator<(const Wide& other) const {
+    return key != other.key ? key < other.key : at < other.at;
+  }
+};
+
+bool is_wide(DType dtype) { return size_of(dtype) == 8; }
+
+/// Fills `entries` from `length` elements that lie `stride` elements apart.
+template <typename Entry, typename T, typename KeyOf>
+void fill(const T* x, std::int64_t stride, std::int64_t length, bool descending, Entry* entries,
+          const KeyOf& key_of) {
+  const typename Entry::Key flip = descending ? ~typename Entry::Key{0} : 0;
+  for (std::int64_t i = 0; i < length; ++i)
+    entries[i] = Entry::of(static_cast<typename Entry::Key>(key_of(x[i * stride])) ^ flip,
+                           static_cast<std::uint32_t>(i));
+}
+
+template <typename Entry>
+void read_entries(DType dtype, const std::byte* input, std::int64_t first, std::int64_t stride,
+                  std::int64_t length, bool descending, Entry* entries) {
+  using Key = typename Entry::Key;
+  const auto read = [&](auto* kind, const auto& key_of) {
+    using T = std::remove_pointer_t<decltype(kind)>;
+    fill(reinterpret_cast<const T*>(input) + first, stride, length, descending, entries, key_of);
+  };
+  if (dtype == DType::kFloat16)
+    return read(static_cast<std::uint16_t*>(nullptr),
+                [](std::uint16_t x) { return float_key<std::uint32_t>(half_to_float(x)); });
+  if (dtype == DType::kBFloat16)
+    return read(static_cast<std::uint16_t*>(nullptr),
+                [](std::uint16_t x) { return float_key<std::uint32_t>(bfloat_to_float(x)); });
+  with_compute_type(dtype, [&](auto* kind) {
+    using T = std::remove_pointer_t<decltype(kind)>;
+    if constexpr (sizeof(T) > sizeof(Key)) {
+      return;  // of another kind of entry
+    } else if constexpr (std::is_floating_point_v<T>) {
+      using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+      read(kind, [](T x) { return float_key<Bits>(x); });
+    } else {
+      // Sign extended, the sign bit turned over.
+      constexpr Key kSign = std::is_signed_v<T> ? Key{1} << (8 * sizeof(Key) - 1) : 0;
+      read(kind, [](T x) { return static_cast<Key>(x) ^ kSign; });
+    }
+  });
+}
+
+}  // namespace
+
+RowSort::RowSort(const plan::fb::PlanT& plan, const plan::fb::SortStepT& step,
+                 const BoundShape& shape, int threads)
+    : input_(step.input),
+      output_(step.output),
+      dtype_(static_cast<DType>(plan.buffers[step.input]->dtype)),
+      length_(shape.expressions[step.length]),
+      inner_(shape.expressions[step.inner]),
+      count_(shape.expressions[step.count]),
+      descending_(step.descending) {
+  rows_ = shape.expressions[step.outer] * inner_;
+  // Less work than this is not worth waking another thread for.
+  constexpr std::int64_t kElementsPerThread = 8192;
+  const std::int64_t worth = std::max<std::int64_t>(1, rows_ * length_ / kElementsPerThread);
+  threads_ = static_cast<int>(std::clamp<std::int64_t>(std::min(worth, rows_), 1, threads));
+}
+
+std::size_t RowSort::workspace_bytes() const {
+  const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
+  return (static_cast<std::size_t>(length_) * size + 63) / 64 * 64;
+}
+
+template <typename Entry>
+void RowSort::sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
+                       std::byte* workspace) const {
+  Entry* entries = reinterpret_cast<Entry*>(workspace);
+  Entry *end = entries + length_, *middle = entries + count_;
+  const std::int64_t outer = row / inner_, column = row % inner_;
+  read_entries(dtype_, input, outer * length_ * inner_ + column, inner_, length_, descending_,
+               entries);
+  constexpr std::int64_t kFew = 16;  // a heap of every kFew-th element or less
+  if (count_ * kFew <= length_) {
+    std::partial_sort(entries, middle, end);
+  } else {
+    if (count_ < length_) std::nth_element(entries, middle, end);
+    std::sort(entries, middle);
+  }
+  std::int64_t* to = output + outer * count_ * inner_ + column;
+  for (std::int64_t i = 0; i < count_; ++i) to[i * inner_] = entries[i].place();
+}
+
+void RowSort::run(std::span<std::byte* const> buffers,
+                  std::span<std::byte* const> workspaces) const {
+  if (rows_ == 0 || count_ == 0) return;
+  const std::byte* input = buffers[input_];
+  auto* output = reinterpret_cast<std::int64_t*>(buffers[output_]);
+  const auto work = [&](std::int64_t begin, std::int64_t end, std::byte* workspace) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      if (is_wide(dtype_))
+        sort_row<Wide>(input, output, row, workspace);
+      else
+        sort_row<Narrow>(input, output, row, workspace);
+    }
+  };
+  const int threads = std::min(threads_, static_cast<int>(workspaces.size()));
+  if (threads == 1) return work(0, rows_, workspaces[0]);
+  run_team(threads, [&](std::int64_t me, std::int64_t team) {
+    work(rows_ * me / team, rows_ * (me + 1) / team, workspaces[static_cast<std::size_t>(me)]);
+  });
+}
+
+}  // namespace sinter::runtime::cpu
