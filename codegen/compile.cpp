@@ -9,12 +9,14 @@
 
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/cuda/emit_attention.h"
+#include "codegen/cuda/emit_sort.h"
 #include "codegen/cuda/product_schedule.h"
 #include "codegen/lowering/attention_lowering.h"
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/library_lowering.h"
 #include "codegen/lowering/loop_lowering.h"
 #include "codegen/lowering/product_lowering.h"
+#include "codegen/lowering/sort_lowering.h"
 #include "codegen/plan_buffers.h"
 #include "codegen/product_step.h"
 #include "codegen/product_ways.h"
@@ -113,22 +115,15 @@ class Compiler {
       const std::uint32_t data = inputs[scattered.data], result = outputs[scattered.result];
       if (data != result) add_copy({data, result, 0});
     }
-    if (family == "pointwise" || family == "reduction" || family == "scatter") {
-      LoopProgramT program = lower_region(*node.body, inputs, outputs, exprs_);
-      set_work(step, work_of(program, exprs_, size));
-      // What a body carries but its outputs do not need is not read.
-      std::erase_if(step.reads, [&](std::uint32_t buffer) {
-        return std::find(program.buffers.begin(), program.buffers.end(), buffer) ==
-               program.buffers.end();
-      });
-      if (options_.cuda) {
-        add_loop_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
-      } else {
-        plan::fb::LoopStepT loop;
-        loop.program = std::make_unique<LoopProgramT>(std::move(program));
-        step.work.Set(std::move(loop));
-        ++result_.stats.kernels;
+    if (family == "pointwise" || family == "reduction" || family == "scatter" ||
+        family == "scan") {
+      if (!options_.cuda) {
+        add_loop_steps(node, inputs, outputs, step);
+        return;
       }
+      LoopProgramT program = lower_region(*node.body, inputs, outputs, exprs_);
+      set_loop_work(step, program);
+      add_loop_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
     } else if (family == "matmul") {
       auto work = lower_matmul(*node.body, inputs, outputs, exprs_, options_.tf32);
       set_work(step, work_of(work, exprs_, size));
@@ -139,6 +134,13 @@ class Compiler {
       AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
       set_work(step, work_of(program, exprs_, size));
       add_attention_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
+    } else if (family == "sort") {
+      const SortProblem problem = lower_sort(*node.body, inputs, outputs);
+      set_work(step, work_of(problem, exprs_));
+      if (options_.cuda)
+        add_sort_kernels(name, node.origins, problem, step);
+      else
+        step.work.Set(sort_step(problem, exprs_));
     } else if (family == "conv") {
       auto work = lower_conv(*node.body, inputs, outputs, exprs_, options_.tf32);
       set_work(step, work_of(work, exprs_, size));
@@ -148,6 +150,31 @@ class Compiler {
                                                        result_.parts.meta.target, family));
     }
     steps_.push_back(std::move(step));
+  }
+
+  /// On the CPU a region that puts sources side by side is a step for each of them.
+  void add_loop_steps(const Node& node, const std::vector<std::uint32_t>& inputs,
+                      const std::vector<std::uint32_t>& outputs, const StepT& all) {
+    for (LoopProgramT& program : lower_region_parts(*node.body, inputs, outputs, exprs_)) {
+      StepT step = all;
+      step.name = fmt::format("{}_{}", name_stem(node), steps_.size());
+      set_loop_work(step, program);
+      plan::fb::LoopStepT loop;
+      loop.program = std::make_unique<LoopProgramT>(std::move(program));
+      step.work.Set(std::move(loop));
+      ++result_.stats.kernels;
+      steps_.push_back(std::move(step));
+    }
+  }
+
+  void set_loop_work(StepT& step, const LoopProgramT& program) {
+    set_work(step,
+             work_of(program, exprs_, [&](std::uint32_t buffer) { return buffers_.size(buffer); }));
+    // What a body carries but its outputs do not need is not read.
+    std::erase_if(step.reads, [&](std::uint32_t buffer) {
+      return std::find(program.buffers.begin(), program.buffers.end(), buffer) ==
+             program.buffers.end();
+    });
   }
 
   /// A product or a convolution and what follows it, in every way that may be best.
@@ -317,16 +344,22 @@ class Compiler {
     std::vector<DType> types;
     for (const std::uint32_t buffer : first) types.push_back(buffers_.type(buffer));
     EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
-    for (auto& variant : kernel.step.variants)
-      variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
-    for (std::size_t s = 0; s < group.places.size(); ++s) {
-      plan::fb::KernelStepT work = kernel.step;
-      for (auto& arg : work.args) {
-        if (arg.kind() != plan::fb::ArgKind::Buffer) continue;
-        const auto position = std::find(first.begin(), first.end(), arg.index()) - first.begin();
-        arg = plan::fb::KernelArg(arg.kind(), group.buffers[s][static_cast<std::size_t>(position)]);
+    for (std::size_t k = 0; k <= kernel.more.size(); ++k) {
+      plan::fb::KernelStepT& step = k == 0 ? kernel.step : kernel.more[k - 1];
+      for (auto& variant : step.variants)
+        variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
+      for (std::size_t s = 0; s < group.places.size(); ++s) {
+        plan::fb::KernelStepT work = step;
+        for (auto& arg : work.args) {
+          if (arg.kind() != plan::fb::ArgKind::Buffer) continue;
+          const auto position = std::find(first.begin(), first.end(), arg.index()) - first.begin();
+          arg =
+              plan::fb::KernelArg(arg.kind(), group.buffers[s][static_cast<std::size_t>(position)]);
+        }
+        Place place = group.places[s];
+        if (k > 0) place.part->second += k;
+        work_at(place).Set(std::move(work));
       }
-      work_at(group.places[s]).Set(std::move(work));
     }
     return std::move(kernel.source);
   }
@@ -337,6 +370,8 @@ class Compiler {
                std::vector<DType> types) {
       KernelRequest request{program.get(), name, origins, std::move(types)};
       request.early = options_.early_launch;
+      request.precise = options_.precise_math;
+      request.schedule = options_.schedule;
       return emit_cuda(request, exprs_);
     };
   }
@@ -349,6 +384,40 @@ class Compiler {
     };
   }
 
+  /// One kernel if no row is longer than what a block sorts, else parts of the only alternative.
+  void add_sort_kernels(const std::string& name, const std::vector<std::string>& origins,
+                        const SortProblem& problem, StepT& step) {
+    const SortSchedule schedule = choose_sort(problem, exprs_);
+    Place place{steps_.size(), {}};
+    std::vector<std::uint32_t> scratch;
+    if (schedule.passes > 0) {
+      const ir::TensorType bytes{DType::kUInt8, {sort_scratch_bytes(problem, schedule, exprs_)}};
+      for (int b = 0; b < std::min(schedule.passes, 2); ++b)
+        scratch.push_back(buffers_.scratch(bytes));
+      step.writes.insert(step.writes.end(), scratch.begin(), scratch.end());
+      auto alternative = std::make_unique<plan::fb::AlternativeT>();
+      alternative->name = "sort";
+      for (int part = 0; part <= schedule.passes; ++part)
+        alternative->parts.push_back(std::make_unique<plan::fb::PartT>());
+      plan::fb::ChoiceStepT choice;
+      choice.alternatives.push_back(std::move(alternative));
+      step.work.Set(std::move(choice));
+      place.part = {0, 0};
+    }
+    std::vector<std::uint32_t> buffers = {problem.input, problem.output};
+    buffers.insert(buffers.end(), scratch.begin(), scratch.end());
+    std::string signature = fmt::format("sort {}", problem.descending);
+    for (const ir::Dim& dim : {problem.outer, problem.length, problem.inner, problem.count})
+      signature += " " + dim.to_string();
+    add_to_group(
+        name, origins, std::move(signature), std::move(buffers),
+        [this, problem, scratch](const std::string& kernel, const std::vector<std::string>& from,
+                                 const std::vector<DType>&) {
+          return emit_sort(problem, scratch, kernel, from, exprs_);
+        },
+        place);
+  }
+
   KernelRequest product_request(const ProductProgram& product, const std::string& name,
                                 std::vector<std::string> origins, std::vector<DType> types) const {
     types.insert(types.begin() + product.product, product.type);
@@ -356,6 +425,7 @@ class Compiler {
     request.product = &product;
     if (is_schedule(options_.product)) request.schedule = options_.product;
     request.early = options_.early_launch;
+    request.precise = options_.precise_math;
     return request;
   }
 
@@ -380,6 +450,8 @@ class Compiler {
   }
 #else
   EmitKernel emit_loops(const LoopProgramT&) { return {}; }
+  void add_sort_kernels(const std::string&, const std::vector<std::string>&, const SortProblem&,
+                        StepT&) {}
   EmitKernel emit_attentions(const AttentionProgram&) { return {}; }
   EmitKernel emit_product(const ProductProgram&) { return {}; }
   static std::optional<ProductProgram> accept(const std::optional<ProductProgram>&,

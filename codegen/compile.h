@@ -19,6 +19,8 @@ struct CompileOptions {
   /// "alone": by a kernel of our own and another for what follows; or the schedule of one kernel
   /// for all ("product 64x32x64 warps=...").
   std::string product;
+  std::string schedule;       // of every generated kernel of rows or elements, for measuring
+  bool precise_math = false;  // no cheaper forms of functions (codegen/cuda/approximations.h)
   bool early_launch = false;  // generated kernels start before the one in front ends
   int threads = 0;            // NVRTC compilations at once; 0: all cores
   std::string cache_dir;      // kernel cache; empty: none

@@ -102,12 +102,19 @@ std::string BodyWriter::op_expression(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
   const auto op = static_cast<ScalarOp>(instr.op);
   std::vector<Operand> operands;
-  for (std::uint32_t arg : instr.args) {
+  for (std::uint32_t arg : math_.operands(i)) {
     Operand operand;
     operand.text = names_[arg];
     if (analysis_.instr(arg).kind == InstrKind::Constant) operand.constant = &analysis_.instr(arg);
     if (in_loop(i)) operand.inverse = inverses_[arg];
     operands.push_back(std::move(operand));
+  }
+  // A division by what divides a whole row is a product already.
+  const bool is_product =
+      op == ScalarOp::kDiv && (operands[1].constant != nullptr || !operands[1].inverse.empty());
+  if (const char* function = is_product ? nullptr : math_.function(i)) {
+    if (operands.size() == 1) return fmt::format("{}({})", function, operands[0].text);
+    return fmt::format("{}({}, {})", function, operands[0].text, operands[1].text);
   }
   const DType from = analysis_.type_of(instr.args[op == ScalarOp::kSelect ? 1 : 0]);
   return print_op(op, analysis_.type_of(i), from, operands);
@@ -152,8 +159,25 @@ void BodyWriter::define(std::size_t i, const std::string& type, const std::strin
   inverses_[i] = fmt::format("d{}", i);
 }
 
+/// The scan's value at the element at hand; q is what has been combined so far.
+void BodyWriter::running_value(std::size_t i) {
+  const auto& instr = analysis_.instr(i);
+  const std::string step =
+      fmt::format("q{0} = {1}::of(q{0}, {2});", i,
+                  combine_name(static_cast<Combine>(instr.op)), names_[instr.args[0]]);
+  if (!instr.exclusive) code_.line(step);
+  if (kept_[i]) {
+    names_[i] = fmt::format("h{}{}", i, keep_subscript_);
+    code_.line(fmt::format("{} = q{};", names_[i], i));
+  } else {
+    define(i, compute_name(analysis_.type_of(i)), fmt::format("q{}", i));
+  }
+  if (instr.exclusive) code_.line(step);
+}
+
 void BodyWriter::statement(std::size_t i) {
   const InstrKind kind = analysis_.instr(i).kind;
+  if (kind == InstrKind::Scan) return running_value(i);
   const std::string expression = value_expression(i);
   if (kind == InstrKind::Constant || kind == InstrKind::Index || kind == InstrKind::Size) {
     names_[i] = expression;

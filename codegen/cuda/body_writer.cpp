@@ -16,6 +16,7 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
       args_(args),
       layout_(layout),
       code_(code),
+      math_(analysis),
       index_(analysis, args, layout, [this](std::uint32_t i) { return names_[i]; }),
       names_(analysis.instr_count()),
       inverses_(analysis.instr_count()),
@@ -28,10 +29,14 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
   if (vector() > 1) keep_subscript_ += "[j]";
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
-    if (!analysis.value(i).live) continue;
+    if (!live(i)) continue;
     const bool computed =
-        instr.kind == InstrKind::Op || (instr.kind == InstrKind::Load && !is_preloaded(i));
-    kept_[i] = !layout.looped() && computed && per_element(i) && keeps_for_later(analysis, i);
+        instr.kind == InstrKind::Op || instr.kind == InstrKind::Scan ||
+        (instr.kind == InstrKind::Load && !is_preloaded(i));
+    const bool late = instr.kind == InstrKind::Load && is_late(analysis, *layout.schedule, i);
+    kept_[i] = !layout.looped() && computed && !late && per_element(i) &&
+               keeps_for_later(analysis, i) &&
+               !(layout.schedule->lean && is_cheap_again(analysis, i));
     if (instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == ScalarOp::kDiv &&
         analysis.type_of(i) == DType::kFloat32 && in_loop(i) && !in_loop(instr.args[1]) &&
         analysis.instr(instr.args[1]).kind != InstrKind::Constant)
@@ -43,6 +48,7 @@ void BodyWriter::write() {
   if (layout_.scratch_offset == 0) declare_shared();
   declare_all(layout_.prologue);
   if (layout_.scratch_offset != 0) declare_scratch();
+  declare_carries();
   const bool one_pass = layout_.pass_header.empty();
   if (!one_pass) {
     declare_all(layout_.behind_preload);
@@ -81,9 +87,9 @@ bool BodyWriter::is_preloaded(std::size_t i) const {
   // While a product is computed there is time for loads, as long as one pass takes them all.
   const bool ahead = analysis_.stages() > 0 || layout_.unrolled() ||
                      (layout_.product != Layout::kNone && layout_.pass_header.empty());
-  return analysis_.instr(i).kind == InstrKind::Load && analysis_.value(i).live &&
-         i != layout_.product && !layout_.looped() && ahead && per_element(i) &&
-         analysis_.value(i).stage == 0 && !gathers_by_element(i);
+  return analysis_.instr(i).kind == InstrKind::Load && live(i) && i != layout_.product &&
+         !layout_.looped() && ahead && per_element(i) && analysis_.value(i).stage == 0 &&
+         !gathers_by_element(i) && !is_late(analysis_, *layout_.schedule, i);
 }
 
 /// As many loads as static shared memory holds.
@@ -110,7 +116,8 @@ void BodyWriter::declare_shared() {
                       layout_.schedule->threads()));
   if (layout_.scratch == 0) return;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
-    if (analysis_.value(i).live && analysis_.instr(i).kind == InstrKind::Reduce)
+    if (live(i) && (analysis_.instr(i).kind == InstrKind::Reduce ||
+                    analysis_.instr(i).kind == InstrKind::Scan))
       code_.line(fmt::format("__shared__ {} s{}[{}];", compute_name(analysis_.type_of(i)), i,
                              layout_.scratch));
 }
@@ -119,7 +126,7 @@ void BodyWriter::declare_shared() {
 void BodyWriter::declare_scratch() {
   std::uint32_t offset = layout_.scratch_offset;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
-    if (!analysis_.value(i).live || analysis_.instr(i).kind != InstrKind::Reduce) continue;
+    if (!live(i) || analysis_.instr(i).kind != InstrKind::Reduce) continue;
     code_.line(fmt::format("{0}* const s{1} = reinterpret_cast<{0}*>(shared + {2});",
                            compute_name(analysis_.type_of(i)), i, offset));
     offset += static_cast<std::uint32_t>(layout_.scratch) * Layout::kScratchValue;
@@ -129,8 +136,8 @@ void BodyWriter::declare_scratch() {
 void BodyWriter::declare_pointers(int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!plan::is_memory(instr.kind) || !analysis_.value(i).live || !in_loop(i) ||
-        i == layout_.product || !pointers_[instr.access].empty())
+    if (!plan::is_memory(instr.kind) || !live(i) || !in_loop(i) || i == layout_.product ||
+        !pointers_[instr.access].empty())
       continue;
     const auto& access = analysis_.access(instr.access);
     int ready = 0;
@@ -150,7 +157,7 @@ void BodyWriter::declare_pointers(int stage) {
 void BodyWriter::thread_values(int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!analysis_.value(i).live || in_loop(i) || analysis_.value(i).stage != stage ||
+    if (!live(i) || in_loop(i) || analysis_.value(i).stage != stage ||
         instr.kind == InstrKind::Reduce)
       continue;
     if (plan::is_store(instr.kind)) {
@@ -221,15 +228,16 @@ BodyWriter::InstrSet BodyWriter::needed_in(int stage) const {
   for (std::size_t i = analysis_.instr_count(); i-- > 0;) {
     const auto& instr = analysis_.instr(i);
     const ValueInfo& info = analysis_.value(i);
-    if (!info.live) continue;
-    const bool reduces = instr.kind == InstrKind::Reduce && info.stage == stage + 1;
+    if (!live(i)) continue;
+    const bool reduces = accumulates_in(i, stage);
     const bool stores = plan::is_store(instr.kind) && in_loop(i) && info.stage == stage;
     if (reduces || stores || (kept_[i] && info.stage == stage)) needed[i] = true;
     if (!needed[i]) continue;
     const auto need = [&](std::uint32_t v) {
       if (in_loop(v) && !(kept_[v] && analysis_.value(v).stage < stage)) needed[v] = true;
     };
-    std::for_each(instr.args.begin(), instr.args.end(), need);
+    const auto& operands = math_.operands(i);
+    std::for_each(operands.begin(), operands.end(), need);
     if ((instr.kind == InstrKind::Load && !is_preloaded(i)) || plan::is_store(instr.kind))
       for (const auto& gather : analysis_.access(instr.access).gathers) need(gather.value());
   }
@@ -241,37 +249,56 @@ void BodyWriter::pass(int stage) {
   if (std::find(needed.begin(), needed.end(), true) == needed.end()) return;
   declare_results(needed, stage);
   open_vectors();
-  vector_part(needed);
+  vector_part(needed, stage);
   element_part(needed, stage);
   vector_stores(needed);
   close_vectors();
+}
+
+/// Whether pass `stage` combines elements into what a reduction or scan then is made of.
+bool BodyWriter::accumulates_in(std::size_t i, int stage) const {
+  const InstrKind kind = analysis_.instr(i).kind;
+  return (kind == InstrKind::Reduce || kind == InstrKind::Scan) &&
+         analysis_.value(i).stage == stage + 1;
+}
+
+std::string BodyWriter::identity(std::size_t i) const {
+  return fmt::format("{}::identity<{}>()",
+                     combine_name(static_cast<Combine>(analysis_.instr(i).op)),
+                     compute_name(analysis_.type_of(i)));
+}
+
+/// What each scan has combined of the row's parts before.
+void BodyWriter::declare_carries() {
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    if (live(i) && analysis_.instr(i).kind == InstrKind::Scan)
+      code_.line(fmt::format("{} c{} = {};", compute_name(analysis_.type_of(i)), i, identity(i)));
 }
 
 void BodyWriter::declare_results(const InstrSet& needed, int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!needed[i]) continue;
     const std::string type = compute_name(analysis_.type_of(i));
-    if (kept_[i])
+    if (kept_[i] && analysis_.value(i).stage == stage)
       code_.line(
           fmt::format("{} h{}{}{};", type, i,
                       layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "",
                       vector() > 1 ? fmt::format("[{}]", vector()) : ""));
-    if (analysis_.instr(i).kind != InstrKind::Reduce || analysis_.value(i).stage != stage + 1)
-      continue;
-    const std::string combine = combine_name(static_cast<Combine>(analysis_.instr(i).op));
-    const std::string identity = fmt::format("{}::identity<{}>()", combine, type);
+    if (analysis_.instr(i).kind == InstrKind::Scan && analysis_.value(i).stage == stage)
+      code_.line(fmt::format("{0} q{1} = b{1};", type, i));
+    if (!accumulates_in(i, stage)) continue;
     if (layout_.looped() && vector() > 1) {  // independent sums: shorter chains, smaller errors
       code_.line(fmt::format("{} a{}[{}];", type, i, vector()));
       open_elements();
-      code_.line(fmt::format("a{}[j] = {};", i, identity));
+      code_.line(fmt::format("a{}[j] = {};", i, identity(i)));
       close_elements();
     } else {
-      code_.line(fmt::format("{} a{} = {};", type, i, identity));
+      code_.line(fmt::format("{} a{} = {};", type, i, identity(i)));
     }
   }
 }
 
-void BodyWriter::vector_part(const InstrSet& needed) {
+void BodyWriter::vector_part(const InstrSet& needed, int stage) {
   if (vector() == 1) return;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!needed[i]) continue;
@@ -287,7 +314,11 @@ void BodyWriter::vector_part(const InstrSet& needed) {
     } else if (is_staged(i)) {
       code_.line(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
                              buffer_type_name(i), vector(), i, raw_subscript(i)));
-    } else if (kind == InstrKind::Load && is_vector(i) && !is_preloaded(i)) {
+    } else if (kind == InstrKind::Load && is_vector(i) && is_preloaded(i)) {
+      // Lean: what passes compute from a vector is computed anew, not held in registers.
+      if (layout_.schedule->lean && stage > 0)
+        code_.line(fmt::format("hold(r{}{});", i, raw_subscript(i)));
+    } else if (kind == InstrKind::Load && is_vector(i)) {
       code_.line(fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
                              raw_expression(i, true)));
     } else if (kind == InstrKind::Store && is_vector(i)) {
@@ -306,7 +337,7 @@ void BodyWriter::element_part(const InstrSet& needed, int stage) {
   open_elements();
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!needed[i] || !per_element(i)) continue;
+    if (!needed[i] || !per_element(i) || accumulates_in(i, stage)) continue;
     if (!plan::is_store(instr.kind))
       statement(i);
     else if (vector() > 1 && is_vector(i))
@@ -316,8 +347,7 @@ void BodyWriter::element_part(const InstrSet& needed, int stage) {
   }
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!needed[i] || instr.kind != InstrKind::Reduce || analysis_.value(i).stage != stage + 1)
-      continue;
+    if (!needed[i] || !accumulates_in(i, stage)) continue;
     const std::string sum = fmt::format("a{}{}", i, layout_.looped() && vector() > 1 ? "[j]" : "");
     code_.line(fmt::format("{0} = {1}::of({0}, {2});", sum,
                            combine_name(static_cast<Combine>(instr.op)), names_[instr.args[0]]));
@@ -340,10 +370,15 @@ void BodyWriter::vector_stores(const InstrSet& needed) {
 void BodyWriter::combine_reductions(int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!analysis_.value(i).live || instr.kind != InstrKind::Reduce ||
-        analysis_.value(i).stage != stage + 1)
-      continue;
+    if (!live(i) || !accumulates_in(i, stage)) continue;
     const std::string combine = combine_name(static_cast<Combine>(instr.op));
+    if (instr.kind == InstrKind::Scan) {
+      code_.line(fmt::format("const {} b{} = {}<{}{}>(a{}, c{}{});",
+                             compute_name(analysis_.type_of(i)), i, layout_.scan, combine,
+                             layout_.scan_sizes, i, i,
+                             layout_.scratch > 0 ? fmt::format(", s{}", i) : ""));
+      continue;
+    }
     std::string sum = fmt::format("a{}", i);
     if (layout_.looped() && vector() > 1) {
       code_.line("#pragma unroll");

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/cuda/approximations.h"
 #include "codegen/cuda/code_text.h"
 #include "codegen/cuda/layout.h"
 #include "codegen/cuda/print_index.h"
@@ -15,6 +16,8 @@ namespace sinter::codegen {
 /// reductions, and reduces what pass p + 1 waits for:
 ///   values of the thread (per row), then a loop over the thread's vectors, within it values of the
 ///   vector, within it a loop over the vector's elements.
+/// A scan is a reduction of the thread's own elements in the pass before, after which what comes
+/// before them is known, and running values from there in its own.
 /// A thread that holds its row in registers loads everything first and keeps between passes what
 /// later ones use; one that loops computes again from memory in every pass.
 class BodyWriter {
@@ -27,6 +30,7 @@ class BodyWriter {
   using InstrSet = std::vector<bool>;
 
   bool in_loop(std::size_t i) const { return (analysis_.value(i).dims & layout_.loop_dims) != 0; }
+  bool live(std::size_t i) const { return math_.is_live(i); }
   bool per_element(std::size_t i) const;
   bool is_vector(std::size_t i) const {
     return layout_.schedule->vector_access[analysis_.instr(i).access];
@@ -46,7 +50,11 @@ class BodyWriter {
   void pass(int stage);
   InstrSet needed_in(int stage) const;
   void declare_results(const InstrSet& needed, int stage);
-  void vector_part(const InstrSet& needed);
+  void declare_carries();
+  bool accumulates_in(std::size_t i, int stage) const;
+  std::string identity(std::size_t i) const;
+  void running_value(std::size_t i);
+  void vector_part(const InstrSet& needed, int stage);
   void element_part(const InstrSet& needed, int stage);
   void vector_stores(const InstrSet& needed);
   void combine_reductions(int stage);
@@ -73,6 +81,7 @@ class BodyWriter {
   Arguments& args_;
   const Layout& layout_;
   CodeText& code_;
+  Approximations math_;
   IndexPrinter index_;
   std::vector<std::string> names_;     // text of each value where it can be used
   std::vector<std::string> inverses_;  // of values that divide elements: text of the reciprocal

@@ -18,6 +18,7 @@ Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Ar
     case Family::kPointwise: return layout_pointwise(analysis, schedule, args);
     case Family::kRow: return layout_row(analysis, schedule, args);
     case Family::kColumn: return layout_column(analysis, schedule, args);
+    case Family::kScan: return layout_scan(analysis, schedule, args);
   }
   throw Error(ErrorCode::kInternal, "unknown schedule family");
 }
@@ -28,7 +29,7 @@ struct Variant {
   std::string schedule, body;
   ir::Dim blocks;
   std::vector<std::uint32_t> block;
-  int threads = 0, cluster = 1;
+  int threads = 0, blocks_at_once = 0, cluster = 1;
   std::uint32_t shared_bytes = 0;
   bool has_vectors = false, overlaps = false;
 };
@@ -57,8 +58,12 @@ Variant variant_of(const ProgramAnalysis& analysis, const AnySchedule& schedule,
 std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& args) {
   std::vector<Variant> variants;
   for (const Schedule& schedule : choose_schedules(analysis)) {
-    Variant variant = variant_of(analysis, schedule, make_layout(analysis, schedule, args), args);
+    const Layout layout = make_layout(analysis, schedule, args);
+    Variant variant = variant_of(analysis, schedule, layout, args);
     variant.has_vectors = schedule.vector > 1;
+    variant.cluster = schedule.cluster;
+    variant.blocks_at_once = schedule.blocks;
+    variant.shared_bytes = row_shared_bytes(analysis, layout);
     if (variant.overlaps)
       variant.body = "  allow_next_kernel();\n  wait_for_previous_kernel();\n" + variant.body;
     variants.push_back(std::move(variant));
@@ -97,9 +102,12 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
   std::string text = kernel_heading(request.name, request.origins);
   if (request.product)
     text += request.product->windows ? "#include \"windows.cuh\"\n" : "#include \"product.cuh\"\n";
-  if (request.early && !request.product) text += "#include \"cluster.cuh\"\n";
-  text += analysis.stages() > 0 || analysis.combines() ? "#include \"reduce.cuh\"\n"
-                                                       : "#include \"math.cuh\"\n";
+  const bool clusters = std::any_of(variants.begin(), variants.end(),
+                                    [](const Variant& variant) { return variant.cluster > 1; });
+  if (!request.product && (request.early || clusters)) text += "#include \"cluster.cuh\"\n";
+  const bool reduces = analysis.stages() > 0 || analysis.combines();
+  text += fmt::format("#include \"{}.cuh\"\n",
+                      analysis.scans() ? "scan" : reduces ? "reduce" : "math");
   if (std::any_of(variants.begin(), variants.end(),
                   [](const Variant& variant) { return variant.has_vectors; }))
     text += "#include \"vector.cuh\"\n";
@@ -118,9 +126,10 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
     text += fmt::format("\n// schedule: {}\n", variant.schedule);
     if (!variant.conditions.empty())
       text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs));
-    text +=
-        fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
-                    variant.threads, signature_text(result->function, parameters), variant.body);
+    text += fmt::format(
+        "extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}}}\n", variant.threads,
+        variant.blocks_at_once > 0 ? fmt::format(", {}", variant.blocks_at_once) : "",
+        signature_text(result->function, parameters), variant.body);
     kernel.step.variants.push_back(std::move(result));
   }
   kernel.source = std::move(text);

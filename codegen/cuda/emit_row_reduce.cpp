@@ -1,11 +1,26 @@
 // Rows whose elements lie next to each other: `threads_x` threads share a row. Up to a warp they
-// reduce by shuffles, and a block holds several rows; beyond that a block is a row. Rows that fit
-// are read once and stay in registers until they are written.
+// reduce by shuffles, and a block holds several rows; beyond that a block is a row, or the blocks
+// of a cluster are. Rows that fit are read once and stay in registers until they are written.
 #include <fmt/format.h>
 
 #include "codegen/cuda/layout.h"
 
 namespace sinter::codegen {
+
+namespace {
+
+constexpr std::uint32_t kClusterScratch = 128;  // offset in dynamic shared memory: not zero
+
+}  // namespace
+
+std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const Layout& layout) {
+  if (layout.scratch_offset == 0) return 0;
+  std::uint32_t bytes = layout.scratch_offset;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    if (analysis.value(i).live && analysis.instr(i).kind == plan::fb::InstrKind::Reduce)
+      bytes += static_cast<std::uint32_t>(layout.scratch) * Layout::kScratchValue;
+  return bytes;
+}
 
 Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
   Layout layout;
@@ -19,8 +34,14 @@ Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arg
   const ir::Dim rows = analysis.size_of_dims(layout.thread_dims);
   const bool wide_rows = needs_wide(analysis, rows);
   const char* row_type = wide_rows ? "u64" : "u32";
-  const std::string block = wide_rows ? "u64(blockIdx.x)" : "blockIdx.x";
+  std::string block = wide_rows ? "u64(blockIdx.x)" : "blockIdx.x";
   auto& prologue = layout.prologue;
+  const int cluster = schedule.cluster;
+  if (cluster > 1) {
+    prologue.push_back("SINTER_DYNAMIC_SHARED(shared);");
+    prologue.push_back(fmt::format("const u32 rank = blockIdx.x % {};", cluster));
+    block += fmt::format(" / {}", cluster);
+  }
   if (!in_warp) {
     prologue.push_back("const i32 lane = threadIdx.x;");
     if (layout.thread_dims != 0)
@@ -52,22 +73,32 @@ Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arg
                                      args.dim(vectors), lanes);
     split_index(analysis, args, layout.loop_dims, "e", wide, layout, layout.loop_lines);
   } else {
-    const std::int64_t bound = std::int64_t{lanes} * schedule.unroll;
+    const std::int64_t of_block = std::int64_t{lanes} * schedule.unroll;
+    const std::int64_t bound = of_block * cluster;
     if (layout.unrolled())
       layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", schedule.unroll);
     const bool exact = vectors.is_constant() && vectors.value() == bound;
     if (!exact || layout.loop_dims != 0)
       layout.loop_lines.push_back(fmt::format(
-          "const u32 e = {}{};", lane, layout.unrolled() ? fmt::format(" + k * {}", lanes) : ""));
+          "const u32 e = {}{}{};", lane, cluster > 1 ? fmt::format(" + rank * {}", of_block) : "",
+          layout.unrolled() ? fmt::format(" + k * {}", lanes) : ""));
     if (!exact) layout.predicate = fmt::format("e < u32({})", args.dim(vectors));
     split_index(analysis, args, layout.loop_dims, "e", false, layout, layout.loop_lines, bound);
   }
 
-  layout.leader = lanes > 1 ? "lane == 0" : "";
+  layout.leader = cluster > 1 ? "lane == 0 && rank == 0" : lanes > 1 ? "lane == 0" : "";
   if (lanes > 1) layout.reduce = in_warp ? "reduce_lanes" : "reduce_block";
   layout.reduce_sizes = fmt::format(", {}", in_warp ? lanes : lanes / 32);
   layout.scratch = in_warp ? 0 : static_cast<std::size_t>(lanes) / 32;
-  layout.blocks = ir::ceil_div(rows, rows_of_block, analysis.exprs().ranges());
+  if (cluster > 1) {
+    layout.reduce = "reduce_cluster";
+    layout.reduce_sizes += fmt::format(", {}", cluster);
+    layout.scratch += 1;  // what the other blocks read
+    layout.scratch_offset = kClusterScratch;
+    // The others may still read what this block has reduced.
+    layout.epilogue.push_back("cluster_barrier();");
+  }
+  layout.blocks = ir::ceil_div(rows, rows_of_block, analysis.exprs().ranges()) * ir::Dim(cluster);
   layout.block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
   return layout;
 }

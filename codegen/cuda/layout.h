@@ -33,7 +33,8 @@ struct Layout {
   std::string leader;                   // holds in the thread that writes a row's values
   std::string reduce, reduce_sizes;     // "reduce_block" and ", 8"; empty: one thread has it all
   std::string reduce_tail;              // further arguments of `reduce`: ", rank"
-  std::size_t scratch = 0;              // shared values that each reduction needs
+  std::string scan, scan_sizes;         // "scan_block" and ", 8"
+  std::size_t scratch = 0;              // shared values that each reduction or scan needs
   std::uint32_t scratch_offset = 0;     // where they are in dynamic shared memory; 0: static
   std::string pass_header;              // a loop around all behind the prologue; empty: none
   std::vector<std::string> pass_lines;  // declares what the loop's passes differ in
@@ -50,6 +51,9 @@ struct Layout {
 
 Layout layout_pointwise(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+/// Dynamic shared memory of a row kernel: what the blocks of a cluster tell each other.
+std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const Layout& layout);
+Layout layout_scan(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 
 /// Number of vectors in the dimensions `dims`, where the schedule's vector dimension counts

@@ -15,6 +15,7 @@ enum class Family {
   kPointwise,  // no reduction: threads along all elements
   kRow,        // `threads_x` threads share a row and reduce by shuffles, then by shared memory
   kColumn,     // threads along rows; `threads_y` of them share one and reduce by shared memory
+  kScan,       // as kRow, but a row is taken part by part, a vector for each thread
 };
 
 /// The integers that decide a kernel. "Vector" is a run of elements along vector_dim that is moved
@@ -25,9 +26,14 @@ struct Schedule {
   int unroll = 1;       // vectors that a thread holds in registers; 0: it loops and reads again
   int threads_x = 256;  // pointwise, row: see Family; column: rows of a block
   int threads_y = 1;    // row: rows of a block; column: threads that share a row
+  int cluster = 1;      // row: blocks that share a row, on neighbouring multiprocessors (sm_90)
+  int blocks = 0;       // of a multiprocessor, at least: bounds a thread's registers; 0: unbounded
   bool staged = false;  // row: what a thread loads ahead waits in shared memory, not in registers
-  int vector_dim = -1;  // loop dimension along which vectors lie; -1: no vectors
-  std::vector<bool> vector_access;              // accesses that move whole vectors
+  /// row: few registers are held from pass to pass: what all rows share is loaded where it is used,
+  /// what is cheap to compute is computed again from what was loaded.
+  bool lean = false;
+  int vector_dim = -1;              // loop dimension along which vectors lie; -1: no vectors
+  std::vector<bool> vector_access;  // accesses that move whole vectors
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
 
   bool looped() const { return unroll == 0; }
@@ -51,6 +57,13 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8);
 /// operation) from the reduction stage that computes it to a later one that uses it.
 bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value);
 
+/// True if a lean schedule computes this value again in each stage that uses it: a few short
+/// operations on what is held anyway, or on one element that takes half a register.
+bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value);
+
+/// True if a load is not issued ahead: a lean schedule's of what all rows share.
+bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load);
+
 /// True if a load can be staged: a whole vector of 4 or more bytes, unconditional, and read by one
 /// row alone.
 bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load);
@@ -59,7 +72,7 @@ bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::s
 bool is_long_operation(ScalarOp op);
 
 /// 32-bit words of registers that one element of a row takes while the row's reductions run.
-double words_per_element(const ProgramAnalysis& analysis);
+double words_per_element(const ProgramAnalysis& analysis, bool lean = false);
 
 // For each family: whether it takes the program, and the schedules to emit, in the order in which
 // the runtime tries their conditions; the last has none.
@@ -69,12 +82,20 @@ bool can_schedule_column(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_column(const ProgramAnalysis& analysis);
 bool can_schedule_row(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_row(const ProgramAnalysis& analysis);
+// Running combinations along rows, whose parts are taken in order.
+bool can_schedule_scan(const ProgramAnalysis& analysis);
+std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis);
 // One thread a row, which takes its elements one after the other.
 bool can_schedule_ordered(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis);
 
-/// Picks the family: pointwise without reductions; columns where neighbouring rows, not
-/// neighbouring elements of a row, lie next to each other in memory; else rows.
+/// The schedule that `text` (Schedule::to_string) describes, for measuring. Throws Error(kUsage) if
+/// it is none, or none for this program.
+Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text);
+
+/// The one that the request asks for; else picks the family: pointwise without reductions; columns
+/// where neighbouring rows, not neighbouring elements of a row, lie next to each other in memory;
+/// else rows.
 std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis);
 
 }  // namespace sinter::codegen

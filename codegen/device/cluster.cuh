@@ -2,7 +2,7 @@
 // (sm_90 and later), and kernels that start before the one in front of them has ended.
 #pragma once
 
-#include "scalar.cuh"
+#include "reduce.cuh"
 
 /// Waits for all threads of all blocks of the cluster; what they wrote to shared memory before is
 /// then visible. As remote memory dies with its block, a block may end only behind a barrier that
@@ -32,6 +32,21 @@ SINTER_DEVICE T* of_block(T* shared, u32 rank) {
 #else
   return emulator::of_block(shared, rank);
 #endif
+}
+
+/// Combines over the kBlocks blocks, of kWarps full warps each, of a cluster, in the order of their
+/// ranks; every thread gets the result. `scratch` holds kWarps + 1 values of dynamic shared memory,
+/// at the same place in every block, and is not used again.
+template <class Combine, int kWarps, int kBlocks, class T>
+SINTER_DEVICE T reduce_cluster(T x, T* scratch) {
+  x = reduce_block<Combine, kWarps>(x, scratch);
+  if (threadIdx.x == 0) scratch[kWarps] = x;
+  cluster_barrier();
+  T result = *of_block(scratch + kWarps, 0);
+#pragma unroll
+  for (int rank = 1; rank < kBlocks; ++rank)
+    result = Combine::of(result, *of_block(scratch + kWarps, rank));
+  return result;
 }
 
 /// Waits until the kernel in front has ended and its memory is visible. A kernel that is launched

@@ -450,3 +450,5 @@ template <class To, class From>
 SINTER_DEVICE To convert(From x) {
   return Convert<To>::of(x);
 }
+
+#include "approximate.cuh"

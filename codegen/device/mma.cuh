@@ -5,13 +5,6 @@
 
 #include "scalar.cuh"
 
-// Dynamic shared memory: the launch decides its size (KernelVariant.shared_bytes).
-#ifdef __CUDACC__
-#define SINTER_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
-#else
-#define SINTER_DYNAMIC_SHARED(name) unsigned char* const name = emulator::dynamic_shared()
-#endif
-
 // ---- registers of two elements
 /// `low` and `high`, rounded to nearest even.
 template <class T>

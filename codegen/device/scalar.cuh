@@ -10,6 +10,13 @@
 #define SINTER_DEVICE inline
 #endif
 
+// Dynamic shared memory: the launch decides its size (KernelVariant.shared_bytes).
+#ifdef __CUDACC__
+#define SINTER_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+#else
+#define SINTER_DYNAMIC_SHARED(name) unsigned char* const name = emulator::dynamic_shared()
+#endif
+
 typedef signed char i8;
 typedef short i16;
 typedef int i32;

@@ -82,6 +82,21 @@ SINTER_DEVICE void wait_for_copies() {
 #endif
 }
 
+/// The compiler forgets what it has computed from `x`: it holds the narrow elements in registers and
+/// widens them again, not what it made of them.
+template <class T, int N>
+SINTER_DEVICE void hold(Vec<T, N>& x) {
+#ifdef __CUDACC__
+  if constexpr (sizeof(x) >= 4) {
+    u32 words[sizeof(x) / 4];
+    memcpy(words, &x, sizeof(x));
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(x) / 4); ++i) asm volatile("" : "+r"(words[i]));
+    memcpy(&x, words, sizeof(x));
+  }
+#endif
+}
+
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> splat(T value) {
   Vec<T, N> result;

@@ -16,6 +16,23 @@ using plan::fb::ExprOp;
 using plan::fb::InstrKind;
 using plan::fb::InstrT;
 
+namespace {
+
+/// What is approximated; of other operations the declared type says nothing, and equal ones are
+/// one.
+bool is_function(ScalarOp op) {
+  return op == ScalarOp::kExp || op == ScalarOp::kErf || op == ScalarOp::kTanh ||
+         op == ScalarOp::kSin || op == ScalarOp::kCos;
+}
+
+plan::fb::Precision precision_of(DType declared) {
+  return declared == DType::kFloat16    ? plan::fb::Precision::Float16
+         : declared == DType::kBFloat16 ? plan::fb::Precision::BFloat16
+                                        : plan::fb::Precision::Full;
+}
+
+}  // namespace
+
 LoopBuilder::LoopBuilder(const LoopSpace& space, ExprTable& exprs)
     : space_(space), exprs_(exprs), ranges_(space.ranges()) {
   for (std::size_t d = 0; d < space.loops().size(); ++d)
@@ -24,9 +41,10 @@ LoopBuilder::LoopBuilder(const LoopSpace& space, ExprTable& exprs)
 
 std::uint32_t LoopBuilder::push(InstrT instr) {
   const std::string key = fmt::format(
-      "{} {} {} {} {} {:x} {} {} {}", static_cast<int>(instr.kind), instr.op, instr.dtype,
+      "{} {} {} {} {} {:x} {} {} {} {} {}", static_cast<int>(instr.kind), instr.op, instr.dtype,
       fmt::join(instr.args, ","), instr.access, std::bit_cast<std::uint64_t>(instr.constant_float),
-      instr.constant_int, instr.dim, instr.expression);
+      instr.constant_int, instr.dim, instr.expression, static_cast<int>(instr.precision),
+      instr.exclusive);
   const auto [at, added] = instr_by_key_.emplace(key, static_cast<std::uint32_t>(instrs_.size()));
   if (added) instrs_.push_back(std::move(instr));
   return at->second;
@@ -113,6 +131,11 @@ std::uint32_t LoopBuilder::index_value(const Dim& value) {
 }
 
 std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t> args) {
+  return this->op(op, type, std::move(args), type);
+}
+
+std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t> args,
+                              DType declared) {
   if (converts(op)) {
     if (this->type(args[0]) == type) return args[0];
   } else if (yields_bool(op)) {
@@ -127,6 +150,7 @@ std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t
   instr.op = static_cast<std::uint8_t>(op);
   instr.dtype = static_cast<std::uint8_t>(yields_bool(op) ? DType::kBool : type);
   instr.args = std::move(args);
+  if (type == DType::kFloat32 && is_function(op)) instr.precision = precision_of(declared);
   return push(std::move(instr));
 }
 
@@ -136,6 +160,16 @@ std::uint32_t LoopBuilder::reduce(Combine combine, std::uint32_t value) {
   instr.op = static_cast<std::uint8_t>(combine);
   instr.dtype = static_cast<std::uint8_t>(type(value));
   instr.args = {value};
+  return push(std::move(instr));
+}
+
+std::uint32_t LoopBuilder::scan(Combine combine, std::uint32_t value, bool exclusive) {
+  InstrT instr;
+  instr.kind = InstrKind::Scan;
+  instr.op = static_cast<std::uint8_t>(combine);
+  instr.dtype = static_cast<std::uint8_t>(type(value));
+  instr.args = {value};
+  instr.exclusive = exclusive;
   return push(std::move(instr));
 }
 

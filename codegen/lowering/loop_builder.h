@@ -32,8 +32,12 @@ class LoopBuilder {
   /// An i64 value of an expression over loop variables.
   std::uint32_t index_value(const ir::Dim& value);
   /// Operands of another type than the operation needs are cast; a cast to the same type is none.
+  /// `declared`: the graph's type for the result, which may round more coarsely.
   std::uint32_t op(ScalarOp op, DType type, std::vector<std::uint32_t> args);
+  std::uint32_t op(ScalarOp op, DType type, std::vector<std::uint32_t> args, DType declared);
   std::uint32_t reduce(Combine combine, std::uint32_t value);
+  /// The running combination of `value` along the row.
+  std::uint32_t scan(Combine combine, std::uint32_t value, bool exclusive);
   /// bool: whether every guard holds.
   std::uint32_t holds(std::span<const ir::ViewSource::Guard> guards);
   /// `address` in elements of plan buffer `buffer`, over loop variables and gathered indices.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -79,6 +81,8 @@ class Region {
   /// Set if the loops as they are do not do; another split may.
   const std::optional<std::string>& refusal() const { return refusal_; }
   LoopBuilder& builder() { return build_; }
+  /// Where along dimensions of the space another source of a view begins.
+  const std::map<std::size_t, std::set<std::int64_t>>& cuts() const { return cuts_; }
 
  private:
   /// `value` at `index`. Loads below it read only where all of `guards` hold.
@@ -107,6 +111,7 @@ class Region {
       case OpKind::kView: return view(*node, value, index, guards);
       case OpKind::kIndexed:
         if (node->op->take()) return take(*node, index, guards);
+        if (node->op->scan()) return scan(*node, value, index);
         if (const auto* def = node->op->generate())
           return build_.op(ScalarOp::kCast, compute_type(body_.type(value).dtype),
                            {build_.index_value(def->value(node->attrs, index))});
@@ -150,13 +155,14 @@ class Region {
           eval(input, {index.end() - static_cast<std::ptrdiff_t>(rank), index.end()}, guards));
       types.push_back(build_.type(operands.back()));
     }
-    return expand(node.op->pointwise().expr, node.attrs, operands, types,
-                  compute_type(body_.type(value).dtype));
+    return expand(node.op->pointwise().expr, node.attrs, operands, types, body_.type(value).dtype);
   }
 
+  /// `declared`: the graph's type for the result.
   std::uint32_t expand(const ir::ScalarExpr& expr, const ir::Attrs& attrs,
                        std::span<const std::uint32_t> operands, std::span<const DType> types,
-                       DType result) {
+                       DType declared) {
+    const DType result = compute_type(declared);
     const std::vector<DType> node_types = ir::infer_scalar_types(expr, types, result);
     std::vector<std::uint32_t> values;
     for (std::size_t i = 0; i < expr.nodes.size(); ++i) {
@@ -179,7 +185,7 @@ class Region {
           std::vector<std::uint32_t> args;
           for (int a = 0; a < arity_of(node.op); ++a)
             args.push_back(values[static_cast<std::size_t>(node.args[a])]);
-          values.push_back(build_.op(node.op, node_types[i], std::move(args)));
+          values.push_back(build_.op(node.op, node_types[i], std::move(args), declared));
           break;
         }
       }
@@ -226,7 +232,8 @@ class Region {
     // Its own row exists whether or not the reader's guards hold.
     const std::uint32_t element = eval(node.inputs[0], operand_index, {});
     const DType types[2] = {build_.type(element), result};
-    const std::uint32_t pre = expand(def.pre, node.attrs, {&element, 1}, {types, 1}, result);
+    const DType declared = body_.type(value).dtype;
+    const std::uint32_t pre = expand(def.pre, node.attrs, {&element, 1}, {types, 1}, declared);
     const std::uint32_t combined = build_.reduce(def.combine, pre);
     std::vector<std::uint32_t> operands = {combined};
     std::vector<DType> operand_types = {result};
@@ -237,7 +244,28 @@ class Region {
       operands.push_back(build_.size(result, ir::element_count(parts.reduced_extents)));
       operand_types.push_back(result);
     }
-    return expand(def.finish, node.attrs, operands, operand_types, result);
+    return expand(def.finish, node.attrs, operands, operand_types, declared);
+  }
+
+  std::uint32_t scan(const Node& node, ValueId value, const std::vector<Dim>& index) {
+    const ir::Shape& shape = body_.type(value).shape;
+    const Combine combine = node.op->scan()->combine(node.attrs);
+    const bool exclusive = node.attrs.get_int("exclusive") != 0;
+    if (shape[static_cast<std::size_t>(node.attrs.get_int("axis"))] == Dim(1))  // no row
+      return exclusive ? build_.constant(compute_type(body_.type(value).dtype),
+                                         combine == Combine::kProd ? 1 : 0)
+                       : eval(node.inputs[0], index, {});
+    const auto own = matching_index(shape, space_.shape(), space_.index());
+    bool here = own.has_value();
+    for (std::size_t d = 0; here && d < shape.size(); ++d)
+      here = shape[d] == Dim(1) ||
+             ir::simplify(index[d] - (*own)[d], build_.ranges()) == Dim(0);
+    if (!here)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("the result of {} is read at another element than its own: it must be "
+                              "stored by a kernel of its own first",
+                              describe(node)));
+    return build_.scan(combine, eval(node.inputs[0], *own, {}), exclusive);
   }
 
   /// Index of the space's dimensions `extents` (with loop indices `index`) as dimensions of
@@ -272,6 +300,17 @@ class Region {
         return low && *low >= 0 &&
                ir::proves_le(guard.value, guard.extent - Dim(1), build_.ranges());
       });
+    std::erase_if(sources, [&](const ir::ViewSource& source) {
+      return std::any_of(source.guards.begin(), source.guards.end(), [&](const auto& guard) {
+        return ir::proves_le(guard.value, Dim(-1), build_.ranges()) ||
+               ir::proves_le(guard.extent, guard.value, build_.ranges());
+      });
+    });
+    const auto whole = std::find_if(sources.begin(), sources.end(),
+                                    [](const auto& source) { return source.guards.empty(); });
+    if (whole != sources.end()) sources.erase(whole + 1, sources.end());
+    if (sources.size() > 1)
+      for (const ir::ViewSource& source : sources) note_cuts(source.guards);
     const double fill = node.attrs.has("fill") ? node.attrs.get_float("fill") : def.fill;
     const DType type = compute_type(body_.type(value).dtype);
 
@@ -299,6 +338,20 @@ class Region {
       result = build_.op(ScalarOp::kSelect, type, {build_.holds(source.guards), inside, otherwise});
     }
     return result ? *result : build_.constant(type, fill);
+  }
+
+  /// The guards of one of several sources hold between two indices of a dimension.
+  void note_cuts(const Guards& guards) {
+    for (const auto& guard : guards) {
+      if (!guard.extent.is_constant()) continue;
+      for (std::size_t d = 0; d < space_.shape().size(); ++d) {
+        const Dim offset = guard.value - space_.index()[d];
+        const Dim& extent = space_.shape()[d];
+        if (space_.is_inner(d) || !offset.is_constant() || !extent.is_constant()) continue;
+        for (const std::int64_t cut : {-offset.value(), guard.extent.value() - offset.value()})
+          if (cut > 0 && cut < extent.value()) cuts_[d].insert(cut);
+      }
+    }
   }
 
   std::uint32_t take(const Node& node, const std::vector<Dim>& index, const Guards& guards) {
@@ -414,6 +467,7 @@ class Region {
   ir::Shape outer_shape_, row_shape_;
   std::vector<Dim> outer_index_, row_index_;
   std::map<std::string, std::uint32_t> known_;
+  std::map<std::size_t, std::set<std::int64_t>> cuts_;
   std::optional<std::string> refusal_;
 };
 
@@ -449,6 +503,16 @@ LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
     return LoopSpace(body.type(node->inputs[1]).shape, ordered_dims(body, *node, exprs),
                      exprs.ranges());
   for (const Node& node : body.nodes()) {
+    const ir::Shape& shape = body.type(node.outputs[0]).shape;
+    if (!node.op->scan()) continue;
+    const auto axis = static_cast<std::size_t>(node.attrs.get_int("axis"));
+    std::vector<bool> inner(shape.size(), false);
+    inner[axis] = true;
+    LoopSpace space(shape, inner, exprs.ranges());
+    if (node.attrs.get_int("reverse") != 0) space.reverse(axis);
+    return space;
+  }
+  for (const Node& node : body.nodes()) {
     if (node.op->kind != OpKind::kReduce) continue;
     const ir::Shape& shape = body.type(node.inputs[0]).shape;
     return LoopSpace(shape, reduce_shape(body, node).reduced, exprs.ranges());
@@ -457,9 +521,11 @@ LoopSpace space_of(const Graph& body, const ExprTable& exprs) {
   return LoopSpace(shape, std::vector<bool>(shape.size(), false), exprs.ranges());
 }
 
+/// `cuts`, if given, receives the cuts of the first attempt, whose loops are the whole dimensions.
 plan::fb::LoopProgramT lower_over(const Graph& body, std::span<const std::uint32_t> inputs,
                                   std::span<const std::uint32_t> outputs, ExprTable& exprs,
-                                  LoopSpace space) {
+                                  LoopSpace space,
+                                  std::map<std::size_t, std::set<std::int64_t>>* cuts = nullptr) {
   if (inputs.size() != body.inputs().size() || outputs.size() != body.outputs().size())
     throw Error(ErrorCode::kInternal, "buffers do not match the body of a fused region");
   // Every split removes a division; the bound only guards against expressions that never become
@@ -467,6 +533,7 @@ plan::fb::LoopProgramT lower_over(const Graph& body, std::span<const std::uint32
   constexpr int kMostSplits = 32;
   for (int attempt = 0;; ++attempt) {
     Region region(body, inputs, outputs, space, exprs);
+    if (cuts && attempt == 0) *cuts = region.cuts();
     const auto& wanted = region.builder().wanted_split();
     if (!wanted || attempt == kMostSplits) {
       if (region.refusal()) throw Error(ErrorCode::kUnsupported, *region.refusal());
@@ -496,6 +563,31 @@ ScatteredValues scattered_values(const Graph& body) {
 plan::fb::LoopProgramT lower_region(const Graph& body, std::span<const std::uint32_t> inputs,
                                     std::span<const std::uint32_t> outputs, ExprTable& exprs) {
   return lower_over(body, inputs, outputs, exprs, space_of(body, exprs));
+}
+
+std::vector<plan::fb::LoopProgramT> lower_region_parts(const Graph& body,
+                                                       std::span<const std::uint32_t> inputs,
+                                                       std::span<const std::uint32_t> outputs,
+                                                       ExprTable& exprs) {
+  // More parts than this cost more in steps than their conditions did.
+  constexpr std::size_t kMostParts = 16;
+  const LoopSpace space = space_of(body, exprs);
+  std::map<std::size_t, std::set<std::int64_t>> cuts;
+  std::vector<plan::fb::LoopProgramT> programs;
+  programs.push_back(lower_over(body, inputs, outputs, exprs, space, &cuts));
+  if (scatter_of(body) || cuts.size() != 1 || cuts.begin()->second.size() >= kMostParts)
+    return programs;
+  programs.clear();
+  auto& [dim, places] = *cuts.begin();
+  places.insert(space.shape()[dim].value());
+  std::int64_t start = 0;
+  for (const std::int64_t end : places) {
+    LoopSpace part = space;
+    part.restrict(dim, start, end - start);
+    programs.push_back(lower_over(body, inputs, outputs, exprs, part));
+    start = end;
+  }
+  return programs;
 }
 
 plan::fb::LoopProgramT lower_region_over(const Graph& body, std::span<const std::uint32_t> inputs,

@@ -63,11 +63,18 @@ class Printer {
         break;
       case InstrKind::Op:
         fmt::format_to(out(), "{} {}", to_string(static_cast<ScalarOp>(instr.op)), type);
+        if (instr.precision != plan::fb::Precision::Full)
+          fmt::format_to(out(), " for {}",
+                         instr.precision == plan::fb::Precision::Float16 ? "f16" : "bf16");
         for (const std::uint32_t arg : instr.args) fmt::format_to(out(), " %{}", arg);
         break;
       case InstrKind::Reduce:
         fmt::format_to(out(), "reduce_{} {} %{}", to_string(static_cast<Combine>(instr.op)), type,
                        instr.args[0]);
+        break;
+      case InstrKind::Scan:
+        fmt::format_to(out(), "scan_{}{} {} %{}", to_string(static_cast<Combine>(instr.op)),
+                       instr.exclusive ? "_exclusive" : "", type, instr.args[0]);
         break;
       case InstrKind::Index: fmt::format_to(out(), "index {} i{}", type, instr.dim); break;
       case InstrKind::Size:

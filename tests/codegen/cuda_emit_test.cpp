@@ -89,6 +89,8 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
                           {{3, 3001}, 1, {0, 1}, "block"},
                           {{2, 70000}, 1, {0, 1}, "looped_vectors"},
                           {{1, 70001}, 1, {0, 1}, "looped"},
+                          {{600, 300}, 1, {0, 1}, "many_in_warp"},
+                          {{530, 2056}, 1, {0, 1}, "many_in_block"},
                           {{70, 37}, 1, {1, 0}, "column"},
                           {{4, 35, 900}, 1, {0, 2, 1}, "column_looped"},
                           {{5, 7, 33}, 2, {1, 0, 2}, "two_inner"}};
@@ -114,8 +116,9 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
         check.schedules_run().begin(), check.schedules_run().end(),
         [&](const auto& entry) { return entry.first.find(part) != std::string::npos; });
   };
-  for (const char* part : {"row vector=4 unroll", "row vector=4 looped", "row vector=1 looped",
-                           "column vector=1 looped", "column vector=1 unroll"})
+  for (const char* part :
+       {"row vector=4 unroll", "row vector=4 looped", "row vector=1 looped",
+        "column vector=1 looped", "column vector=1 unroll", "lean", "cluster="})
     EXPECT_TRUE(ran(part)) << part;
 }
 

@@ -107,6 +107,18 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
           "CUDA, sm_90: launch generated kernels before the one in front has ended")
       ->check(CLI::IsMember({"on", "off"}))
       ->default_str("on");
+  verb.add_option_function<std::string>(
+          "--math",
+          [&options](const std::string& text) { options.precise_math = text == "precise"; },
+          "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
+          "arguments "
+          "are known to be small, or 'precise' ones everywhere")
+      ->check(CLI::IsMember({"short", "precise"}))
+      ->default_str("short");
+  verb.add_option(
+      "--schedule", options.schedule,
+      "CUDA: one schedule for all generated kernels, as `inspect` prints them, to measure "
+      "it: \"row vector=8 unroll=2 threads=32x4\"");
   verb.add_option("-j,--jobs", options.jobs, "Kernels to compile at once; 0 is all cores");
   verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_cache_dir());
@@ -231,6 +243,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.architectures = target.architectures;
   compile.tf32 = options.precision == "tf32";
   compile.early_launch = options.early_launch;
+  compile.precise_math = options.precise_math;
+  compile.schedule = options.schedule;
   compile.threads = options.jobs;
   compile.cache_dir = options.cache_dir == "none" ? ""
                       : options.cache_dir.empty() ? default_cache_dir()
@@ -242,6 +256,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   for (const auto& pass : options.disabled_passes)
     compile.options.emplace_back("disable-pass", pass);
   if (target.cuda && !options.early_launch) compile.options.emplace_back("early-launch", "off");
+  if (target.cuda) compile.options.emplace_back("math", options.precise_math ? "precise" : "short");
+  if (!options.schedule.empty()) compile.options.emplace_back("schedule", options.schedule);
   compile.precision_notes = result.pipeline.context.precision_notes;
   Progress progress(console, "compiling kernels");
   compile.progress = [&progress](std::size_t done, std::size_t total) {

@@ -26,6 +26,8 @@ struct BuildOptions {
   std::string stop_after, dump_ir, dump_dir;
   bool explain_fusion = false;
   bool early_launch = true;
+  bool precise_math = false;
+  std::string schedule;
   int jobs = 0;
   std::string cache_dir;  // kernel cache; "none" for none
 };

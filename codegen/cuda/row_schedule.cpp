@@ -1,0 +1,302 @@
+// How rows are spread over threads, blocks and clusters.
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/cuda/approximations.h"
+#include "codegen/cuda/schedule_parts.h"
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+
+namespace {
+
+// Registers that a thread spends on its elements where few rows are in flight at once: every row is
+// waited for, so it is spread over a block early.
+constexpr double kWarpRowWords = 72, kBlockRowWords = 44, kMostWords = 96;
+// Where many are: as few threads a row as hold it, since rows in flight hide what each waits for.
+constexpr double kLeanWarpWords = 48, kLeanWords = 36;
+// Registers of a thread beside its elements: addresses, sums, what one vector's operations take.
+constexpr int kOtherWords = 48;
+// Fewer rows than this leave most of a large GPU's multiprocessors with little to overlap.
+constexpr std::int64_t kManyRows = kProcessors * 4;
+constexpr int kMostCluster = 8;  // what every GPU with clusters takes
+
+/// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, or less
+/// where so few rows exist that processors would stay idle.
+int rows_per_block(const ProgramAnalysis& analysis, int lanes) {
+  const int fewest = 32 / lanes;
+  int rows = kBlockThreads / lanes;
+  const auto all = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
+  while (all && rows > fewest && *all < kProcessors * rows) rows /= 2;
+  return rows;
+}
+
+/// True where the compiler would rather finish the work on one vector than load the next: long
+/// operations before the first reduction, on more than one vector from memory. Such loads are
+/// staged.
+bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
+  const Approximations math(analysis);
+  int loads = 0;
+  bool is_long = false;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    const ValueInfo& info = analysis.value(i);
+    if (!math.is_live(i) || info.stage > 0 || (info.dims & analysis.inner_dims()) == 0) continue;
+    if (instr.kind == InstrKind::Op && math.function(i) == nullptr)
+      is_long = is_long || is_long_operation(static_cast<ScalarOp>(instr.op));
+    loads += can_stage(analysis, schedule, i) ? 1 : 0;
+  }
+  return is_long && loads * schedule.unroll > 1;
+}
+
+struct RowShape {
+  int lanes = 32, unroll = 1, cluster = 1;
+};
+
+Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+                      const RowShape& shape) {
+  Schedule schedule = with_vectors(vectors, Family::kRow);
+  schedule.threads_x = shape.lanes;
+  schedule.unroll = shape.unroll;
+  schedule.cluster = shape.cluster;
+  schedule.threads_y = shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes) : 1;
+  schedule.staged = should_stage(analysis, schedule);
+  return schedule;
+}
+
+int registers_of(double words) { return ceil_div(kOtherWords + std::llround(words), 8) * 8; }
+
+Schedule looped_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+                    std::int64_t length) {
+  return row_schedule(analysis, vectors, {length >= 8192 ? 1024 : 256, 0, 1});
+}
+
+/// Rows of `length` vectors, held in registers.
+class RowChoice {
+ public:
+  RowChoice(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
+            bool many)
+      : analysis_(analysis), vectors_(vectors), length_(length), lean_(many) {
+    words_ = words_per_element(analysis, lean_) * vectors.vector;
+  }
+
+  /// Nothing if no cluster holds them.
+  std::optional<Schedule> choose() {
+    std::optional<RowShape> shape = in_warp();
+    if (!shape) shape = in_blocks();
+    if (!shape) return std::nullopt;
+    Schedule schedule = row_schedule(analysis_, vectors_, *shape);
+    if (!lean_) return schedule;
+    schedule.lean = vectors_.vector > 1 && !schedule.staged;
+    const int threads = schedule.threads();
+    const auto fit = kRegisters / (threads * registers_of(words_ * shape->unroll));
+    schedule.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, 2048 / threads));
+    return schedule;
+  }
+
+ private:
+  std::optional<RowShape> in_warp() const {
+    if (length_ <= 32) return RowShape{power_of_two_up(std::max<std::int64_t>(length_, 1)), 1, 1};
+    const int unroll = ceil_div(length_, 32);
+    if (unroll == 1 || unroll * words_ <= (lean_ ? kLeanWarpWords : kWarpRowWords))
+      return RowShape{32, unroll, 1};
+    return std::nullopt;
+  }
+
+  /// Least idle lanes first, then the most vectors per thread that leave registers for other
+  /// blocks, then the fewest blocks that wait for each other.
+  std::optional<RowShape> in_blocks() const {
+    std::optional<RowShape> best;
+    double best_cost = 1e30;
+    for (int cluster = 1; cluster <= kMostCluster; cluster *= 2)
+      for (int unroll = 1; unroll <= 16; ++unroll) {
+        const int warps = ceil_div(length_, std::int64_t{32} * unroll * cluster);
+        const double used = unroll * words_;
+        if (warps < 2 || warps > 32 || (unroll > 1 && used > kMostWords)) continue;
+        if (warps * 32 * registers_of(used) > kRegisters) continue;
+        const double cost = cost_of(cluster, unroll, warps);
+        if (cost >= best_cost) continue;
+        best_cost = cost;
+        best = RowShape{32 * warps, unroll, cluster};
+      }
+    return best;
+  }
+
+  double cost_of(int cluster, int unroll, int warps) const {
+    const double used = unroll * words_;
+    const double room = lean_ ? kLeanWords : kBlockRowWords;
+    const double idle =
+        static_cast<double>(warps) * 32 * unroll * cluster / static_cast<double>(length_) - 1;
+    double cost = idle + std::max(0.0, used - room) / room;
+    cost += lean_ ? 0.03 * warps : (warps > 8 ? 0.02 * (warps - 8) : 0) + (unroll == 1 ? 0.1 : 0);
+    // A multiprocessor with one block alone waits whenever that waits.
+    if (2 * warps * 32 * registers_of(used) > kRegisters) cost += 0.5;
+    cost += 0.2 * std::log2(cluster);
+    const auto rows = upper(analysis_, analysis_.size_of_dims(analysis_.outer_dims()));
+    const double blocks = static_cast<double>(rows.value_or(kManyRows)) * cluster;
+    if (blocks < kProcessors && warps * unroll >= 32)
+      cost += 1.5 * (1 - blocks / static_cast<double>(kProcessors));
+    return cost;
+  }
+
+  const ProgramAnalysis& analysis_;
+  const VectorPlan& vectors_;
+  std::int64_t length_;
+  bool lean_;
+  double words_ = 0;
+};
+
+/// Rows of `length` vectors: in registers; where no cluster holds them, or the GPU has none, looped
+/// over.
+void add_rows(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
+              bool many, std::vector<Schedule>& schedules) {
+  const std::optional<Schedule> held = RowChoice(analysis, vectors, length, many).choose();
+  if (held) schedules.push_back(*held);
+  if (!held || held->cluster > 1) schedules.push_back(looped_row(analysis, vectors, length));
+}
+
+/// Schedules for rows of unknown length: each takes rows up to a bound. True if one takes them all.
+bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+               std::vector<Schedule>& schedules) {
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const auto longest = upper(analysis, length);
+  const double words = words_per_element(analysis) * vectors.vector;
+  struct Tier {
+    int lanes;
+    double words;  // registers to spend on elements
+  };
+  for (const Tier tier : {Tier{32, words}, Tier{32, kWarpRowWords}, Tier{256, kBlockRowWords}}) {
+    if (vectors.vector == 1 && tier.words == words) continue;  // few rows are that short
+    int unroll = std::clamp(static_cast<int>(tier.words / words), 1, 16);
+    std::int64_t bound = std::int64_t{tier.lanes} * unroll * vectors.vector;
+    const bool last = longest && *longest <= bound;
+    if (last) {
+      unroll = std::max(1, ceil_div(*longest, std::int64_t{tier.lanes} * vectors.vector));
+      bound = *longest;
+    }
+    Schedule schedule = row_schedule(analysis, vectors, {tier.lanes, unroll, 1});
+    if (!last) limit(schedule, analysis, length, bound);
+    schedules.push_back(std::move(schedule));
+    if (last) return true;
+  }
+  return false;
+}
+
+/// Rows of a known length; how many there are decides how they are spread.
+void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
+               std::vector<Schedule>& schedules) {
+  const ir::Dim rows = analysis.size_of_dims(analysis.outer_dims());
+  const auto most = upper(analysis, rows);
+  const bool can_be_few = !rows.is_constant() || rows.value() < kManyRows;
+  const bool can_be_many = !most || *most >= kManyRows;
+  if (can_be_few) {
+    const std::size_t first = schedules.size();
+    add_rows(analysis, vectors, length, false, schedules);
+    // Those that hold no row in registers have nothing to gain from another.
+    if (!can_be_many || schedules.back().looped()) return;
+    for (std::size_t s = first; s < schedules.size(); ++s)
+      limit(schedules[s], analysis, rows, kManyRows - 1);
+  }
+  add_rows(analysis, vectors, length, true, schedules);
+}
+
+}  // namespace
+
+double words_per_element(const ProgramAnalysis& analysis, bool lean) {
+  const bool reduces = analysis.program().inner_dims > 0;
+  const DimSet elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
+  double words = 0;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    const ValueInfo& info = analysis.value(i);
+    if (!info.live || (info.dims & elements) == 0) continue;
+    const bool is_shared = reduces && (info.dims & analysis.outer_dims()) == 0;
+    if (instr.kind == InstrKind::Load && !(lean && is_shared))
+      words +=
+          static_cast<double>(size_of(analysis.buffer_type(analysis.access(instr.access).buffer))) /
+          4;
+    if (instr.kind == InstrKind::Op && keeps_for_later(analysis, i) &&
+        !(lean && is_cheap_again(analysis, i)))
+      words += std::max(1.0, static_cast<double>(size_of(analysis.type_of(i))) / 4);
+  }
+  return std::max(words, 0.5);
+}
+
+bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
+  return schedule.lean &&
+         (analysis.access_dims(analysis.instr(load).access) & analysis.outer_dims()) == 0;
+}
+
+bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value) {
+  constexpr int kMostOperations = 3;
+  const int stage = analysis.value(value).stage;
+  const auto is_used_later = [&](std::size_t load) {
+    for (std::size_t i = load + 1; i < analysis.instr_count(); ++i) {
+      const auto& args = analysis.instr(i).args;
+      if (analysis.value(i).live && analysis.value(i).stage > stage &&
+          std::find(args.begin(), args.end(), load) != args.end())
+        return true;
+    }
+    return false;
+  };
+  std::vector<std::size_t> rest = {value}, loads;
+  for (int operations = 0; !rest.empty();) {
+    const std::size_t i = rest.back();
+    rest.pop_back();
+    const auto& instr = analysis.instr(i);
+    if ((analysis.value(i).dims & analysis.inner_dims()) == 0) continue;  // of the row
+    if (instr.kind == InstrKind::Load) {
+      const auto& access = analysis.access(instr.access);
+      if (!access.gathers.empty() || !access.guards.empty()) return false;
+      if (!is_used_later(i) && std::find(loads.begin(), loads.end(), i) == loads.end())
+        loads.push_back(i);
+    } else if (instr.kind == InstrKind::Op && ++operations <= kMostOperations &&
+               !is_long_operation(static_cast<ScalarOp>(instr.op))) {
+      rest.insert(rest.end(), instr.args.begin(), instr.args.end());
+    } else {
+      return false;
+    }
+  }
+  std::size_t bytes = 0;
+  for (const std::size_t load : loads)
+    bytes += size_of(analysis.buffer_type(analysis.access(analysis.instr(load).access).buffer));
+  return bytes <= 2;
+}
+
+bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
+  constexpr std::size_t kMostShared =
+      24 * 1024;  // of one array: two blocks' worth in the static 48 KiB
+  const auto& instr = analysis.instr(load);
+  if (instr.kind != InstrKind::Load || schedule.looped() || schedule.vector == 1 ||
+      schedule.cluster > 1 || !schedule.vector_access[instr.access])
+    return false;
+  const auto& access = analysis.access(instr.access);
+  const std::size_t bytes =
+      size_of(analysis.buffer_type(access.buffer)) * static_cast<std::size_t>(schedule.vector);
+  // Rows of their own: what all rows share comes from the cache in no time.
+  return access.guards.empty() && access.gathers.empty() && bytes >= 4 &&
+         (analysis.access_dims(instr.access) & analysis.outer_dims()) != 0 &&
+         bytes * static_cast<std::size_t>(schedule.unroll * schedule.threads()) <= kMostShared;
+}
+
+bool can_schedule_row(const ProgramAnalysis& analysis) { return analysis.program().inner_dims > 0; }
+
+std::vector<Schedule> choose_row(const ProgramAnalysis& analysis) {
+  const int dim = analysis.last_dim(analysis.inner_dims());
+  const VectorPlan vectors = plan_vectors(analysis, dim), scalar = no_vectors(analysis);
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  std::vector<Schedule> schedules;
+  if (length.is_constant()) {
+    add_known(analysis, vectors, length.value() / vectors.vector, schedules);
+    if (!vectors.conditions.empty()) add_known(analysis, scalar, length.value(), schedules);
+    return schedules;
+  }
+  if (vectors.vector > 1 && add_tiers(analysis, vectors, schedules) && vectors.conditions.empty())
+    return schedules;
+  if (!add_tiers(analysis, scalar, schedules))
+    schedules.push_back(row_schedule(analysis, scalar, {256, 0, 1}));
+  return schedules;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,104 @@
+// Schedules as text, and back.
+#include <charconv>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/cuda/schedule_parts.h"
+
+namespace sinter::codegen {
+
+namespace {
+
+constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan"};
+
+[[noreturn]] void refuse(const ProgramAnalysis& analysis, const std::string& text,
+                         const std::string& why) {
+  throw Error(ErrorCode::kUsage,
+              fmt::format("schedule '{}' for kernel '{}': {}", text, analysis.request().name, why));
+}
+
+}  // namespace
+
+std::string Schedule::to_string() const {
+  std::string text = fmt::format("{} vector={} ", kFamilies[static_cast<int>(family)], vector);
+  text += looped() ? std::string("looped") : fmt::format("unroll={}", unroll);
+  text += fmt::format(" threads={}x{}", threads_x, threads_y);
+  if (cluster > 1) text += fmt::format(" cluster={}", cluster);
+  if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  if (staged) text += " staged";
+  if (lean) text += " lean";
+  return text;
+}
+
+Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text) {
+  std::istringstream words(text);
+  std::string family, word;
+  words >> family;
+  Schedule wish;
+  bool known = false;
+  for (int f = 0; f < 4; ++f)
+    if (family == kFamilies[f]) {
+      wish.family = static_cast<Family>(f);
+      known = true;
+    }
+  if (!known) refuse(analysis, text, "it begins with none of pointwise, row, column, scan");
+  while (words >> word) {
+    const std::size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    int numbers[2] = {0, 1};
+    if (equals != word.npos) {
+      const char* end = word.data() + word.size();
+      auto read = std::from_chars(word.data() + equals + 1, end, numbers[0]);
+      if (read.ec == std::errc() && read.ptr != end && *read.ptr == 'x')
+        read = std::from_chars(read.ptr + 1, end, numbers[1]);
+      if (read.ec != std::errc() || read.ptr != end || numbers[0] < 1 || numbers[1] < 1)
+        refuse(analysis, text, fmt::format("'{}' has no number", word));
+    }
+    if (word == "looped")
+      wish.unroll = 0;
+    else if (word == "staged")
+      wish.staged = true;
+    else if (word == "lean")
+      wish.lean = true;
+    else if (key == "vector")
+      wish.vector = numbers[0];
+    else if (key == "unroll")
+      wish.unroll = numbers[0];
+    else if (key == "cluster")
+      wish.cluster = numbers[0];
+    else if (key == "blocks")
+      wish.blocks = numbers[0];
+    else if (key == "threads")
+      wish.threads_x = numbers[0], wish.threads_y = numbers[1];
+    else
+      refuse(analysis, text, fmt::format("'{}' is unknown", word));
+  }
+
+  const bool reduces = analysis.program().inner_dims > 0;
+  if ((wish.family == Family::kPointwise) == reduces)
+    refuse(analysis, text, reduces ? "the kernel reduces rows" : "the kernel reduces nothing");
+  const DimSet dims = reduces ? analysis.inner_dims() : analysis.outer_dims();
+  const int dim = wish.vector > 1 ? analysis.last_dim(dims) : -1;
+  Schedule schedule = with_vectors(plan_vectors(analysis, dim, wish.vector), wish.family);
+  if (schedule.vector != wish.vector || !schedule.conditions.empty())
+    refuse(analysis, text, fmt::format("its vectors are {} long", schedule.vector));
+  schedule.unroll = wish.unroll;
+  schedule.threads_x = wish.threads_x;
+  schedule.threads_y = wish.threads_y;
+  schedule.cluster = wish.cluster;
+  schedule.blocks = wish.blocks;
+  schedule.staged = wish.staged;
+  schedule.lean = wish.lean;
+  if (schedule.threads() > 1024) refuse(analysis, text, "a block has at most 1024 threads");
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const std::int64_t held = std::int64_t{wish.unroll} * wish.vector *
+                            (wish.family == Family::kColumn ? wish.threads_y : wish.threads_x) *
+                            wish.cluster;
+  if (reduces && !wish.looped() && !(length.is_constant() && length.value() <= held))
+    refuse(analysis, text, fmt::format("it holds {} elements of a row", held));
+  return schedule;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,106 @@
+// Cheaper forms of functions: for results that the graph itself rounds to 16 bits, and for arguments
+// whose range is known. codegen/cuda/approximations.cpp decides where they are used and states the
+// bounds, which tests check over all float16 values; `--math precise` uses none of them.
+#pragma once
+
+#include "math.cuh"
+
+/// 2^a; below 2^-126 zero. 2^-22 relative.
+SINTER_DEVICE float power_of_two(float a) {
+#ifdef __CUDACC__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(a));
+  return result;
+#else
+  return exp2f(a) < 1.17549435e-38f ? 0.0f : exp2f(a);
+#endif
+}
+
+// ---- arguments of known range
+/// sin(a) for |a| <= 1.001; 1e-7 relative.
+SINTER_DEVICE float sine_within_one(float a) {
+  const float s = a * a;
+  float p = fmaf(s, -0.000192903695f, 0.00832984783f);
+  p = fmaf(p, s, -0.166665956f);
+  return fmaf(p * s, a, a);
+}
+/// cos(a) for |a| <= 1.001; 5e-7.
+SINTER_DEVICE float cosine_within_one(float a) {
+  const float s = a * a;
+  float p = fmaf(s, -0.00133812f, 0.04163338f);
+  p = fmaf(p, s, -0.49999283f);
+  return fmaf(p, s, 0.99999975f);
+}
+/// a / b for 2^-100 <= |b| <= 2^100; 2 ulp.
+SINTER_DEVICE float divide_by_normal(float a, float b) { return a * reciprocal_of_normal(b); }
+
+// ---- results of 16 bits
+/// sin(a) for |a| <= 1.001; 2^-17 relative.
+SINTER_DEVICE float short_sine_within_one(float a) {
+  const float s = a * a;
+  float p = fmaf(s, 0.00803591404f, -0.166552976f);
+  p = fmaf(p, s, 0.999993384f);
+  return p * a;
+}
+/// sin(pi * (turns + a / pi)), |a| <= 2^20, with half a turn or none in `half`: the argument in
+/// half turns less the nearest integer, which adding 1.5 * 2^23 rounds to. 1 / pi has two pieces:
+/// the first product is exact before the integer is taken off.
+SINTER_DEVICE float short_sine_of_turns(float a, float half) {
+  constexpr float kRound = 12582912.0f;
+  const float t = half == 0.0f ? fmaf(a, 0.318309873f, kRound)
+                               : fmaf(a, 0.318309873f, half) + kRound;
+  float y = fmaf(a, 0.318309873f, half - (t - kRound));
+  y = fmaf(a, 1.28412766e-08f, y);
+  const float s = y * y;
+  float p = fmaf(s, -0.55838865f, 2.5436027f);
+  p = fmaf(p, s, -5.16736746f);
+  p = fmaf(p, s, 3.14158964f);
+  return same_bits<float>(same_bits<u32>(p * y) ^ (same_bits<u32>(t) << 31));
+}
+/// sin(a) for |a| <= 2^20; 2^-17 relative where |sin(a)| > 2^-20.
+SINTER_DEVICE float short_sine(float a) { return short_sine_of_turns(a, 0.0f); }
+/// cos(a), likewise.
+SINTER_DEVICE float short_cosine(float a) { return short_sine_of_turns(a, 0.5f); }
+/// exp(a); 2^-16 relative, below 2^-126 zero.
+SINTER_DEVICE float short_exponential(float a) { return power_of_two(a * 1.44269504f); }
+/// tanh(a) as a * P(a^2) / Q(a^2) up to where it is one in 16 bits; 2^-16 relative.
+SINTER_DEVICE float short_hyperbolic_tangent(float a) {
+  const float x = minimum(maximum(a, -6.0f), 6.0f);
+  const float s = x * x;
+  float p = fmaf(s, 0.0015146041f, 0.114831224f);
+  p = fmaf(p, s, 0.999992728f);
+  float q = fmaf(s, 5.62734385e-05f, 0.0176113285f);
+  q = fmaf(q, s, 0.448114514f);
+  q = fmaf(q, s, 1.0f);
+  return x * p * reciprocal_of_normal(q);
+}
+/// erf(a), the same way; 2^-17 relative.
+SINTER_DEVICE float short_error_function(float a) {
+  const float x = minimum(maximum(a, -3.3f), 3.3f);
+  const float s = x * x;
+  float p = fmaf(s, 0.000744554156f, 0.043125622f);
+  p = fmaf(p, s, 0.154752046f);
+  p = fmaf(p, s, 1.1283772f);
+  float q = fmaf(s, 0.00925417524f, 0.0949509293f);
+  q = fmaf(q, s, 0.470491171f);
+  q = fmaf(q, s, 1.0f);
+  return x * p * reciprocal_of_normal(q);
+}
+/// 1 + erf(a), as gelu has it: 2 to a polynomial, so that the tail keeps its precision, which the sum
+/// would cancel. 2^-16 relative for a >= -4.5, 1e-10 absolute below.
+SINTER_DEVICE float short_one_plus_error_function(float a) {
+  const float x = minimum(absolute(a), 12.0f);
+  float p = fmaf(x, -2.04114950e-05f, 4.88455851e-04f);
+  p = fmaf(p, x, -5.24323619e-03f);
+  p = fmaf(p, x, 3.39844089e-02f);
+  p = fmaf(p, x, -1.52568552e-01f);
+  p = fmaf(p, x, -9.16956690e-01f);
+  p = fmaf(p, x, -1.62810963f);
+  p = fmaf(p, x, 4.55480430e-06f);
+  const float tail = power_of_two(p);
+  return a < 0.0f ? tail : 2.0f - tail;
+}
+/// 1 + tanh(a), as gelu's approximation has it, by its exponential; 2^-16 relative.
+SINTER_DEVICE float short_one_plus_hyperbolic_tangent(float a) {
+  return reciprocal_of_normal(fmaf(0.5f, power_of_two(a * -2.88539008f), 0.5f));
+}
