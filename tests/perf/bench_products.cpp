@@ -77,7 +77,7 @@ constexpr Shape kShapes[] = {
 struct Conv {
   const char* name;
   int images, in, channels, outputs, kernel, stride, pad;
-  const char* after;  // "relu", "residual" (and relu), "norm", "none"; all behind a bias
+  const char* after;  // "relu", "residual" (and relu), "none"; all behind a bias
 };
 constexpr Conv kConvs[] = {
     {"resnet_stem", 1, 224, 3, 64, 7, 2, 3, "relu"},
@@ -88,6 +88,7 @@ constexpr Conv kConvs[] = {
     {"resnet_28", 1, 28, 128, 128, 3, 1, 1, "relu"},
     {"resnet_28_14", 1, 28, 256, 256, 3, 2, 1, "relu"},
     {"resnet_14", 1, 14, 256, 256, 3, 1, 1, "relu"},
+    {"resnet_14_residual", 1, 14, 256, 256, 3, 1, 1, "residual"},
     {"resnet_14_7", 1, 14, 512, 512, 3, 2, 1, "relu"},
     {"resnet_7", 1, 7, 512, 512, 3, 1, 1, "relu"},
     {"resnet_down_28", 1, 56, 256, 512, 1, 2, 0, "none"},
@@ -107,7 +108,7 @@ constexpr Conv kConvs[] = {
     {"ocr_160_fpn", 1, 160, 96, 24, 3, 1, 1, "none"},
     {"ocr_80", 1, 80, 96, 96, 3, 1, 1, "relu"},
     {"ocr_40", 1, 40, 192, 192, 3, 1, 1, "relu"},
-    {"convnext_stem", 1, 224, 3, 96, 4, 4, 0, "norm"},
+    {"convnext_stem", 1, 224, 3, 96, 4, 4, 0, "none"},
     {"convnext_56_28", 1, 56, 96, 192, 2, 2, 0, "none"},
     {"convnext_14_7", 1, 14, 384, 768, 2, 2, 0, "none"},
     {"convnext8_56_28", 8, 56, 96, 192, 2, 2, 0, "none"},
@@ -117,7 +118,7 @@ constexpr Conv kConvs[] = {
 struct Workload {
   std::string name;
   int rows = 0, columns = 0;
-  std::function<std::string(int copies)> text;  // of the graph
+  std::function<ir::Graph(int copies)> graph;  // fused
 };
 
 struct Options {
@@ -161,56 +162,55 @@ std::string graph_text(const Shape& shape, int copies) {
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
 }
 
-/// The same of convolutions.
+/// The same of convolutions, as the passes leave them.
 std::string graph_text(const Conv& conv, int copies) {
   const std::string after = conv.after;
   const int out = (conv.in + 2 * conv.pad - conv.kernel) / conv.stride + 1;
   const auto type = [&](int images, int side, int channels) {
     return fmt::format("f16[{}, {}, {}, {}]", images, side, side, channels);
   };
+  std::string ends = "c", nodes;
+  if (after == "residual") nodes += "      %s = Add(%c, %r)\n", ends = "s";
+  if (after != "none") nodes += fmt::format("      %a = Relu(%{})\n", ends), ends = "a";
+  const std::string parameters = after == "residual" ? "%x, %w, %b, %r" : "%x, %w, %b";
   std::string inputs, body, outputs;
   for (int c = 0; c < copies; ++c) {
     inputs +=
         fmt::format("{}%x{}: {}", c == 0 ? "" : ", ", c, type(conv.images, conv.in, conv.channels));
-    if (after == "residual")
-      inputs += fmt::format(", %r{}: {}", c, type(conv.images, out, conv.outputs));
-    body += fmt::format(
-        "  %w{0} = const {1} random({2})\n  %b{0} = const f16[{3}] random({0})\n"
-        "  %c{0} = Conv(%x{0}, %w{0}, %b{0}) {{strides = [{4}, {4}], dilations = [1, 1], "
-        "pads_begin = [{5}, {5}], pads_end = [{5}, {5}], group = 1, channels_last = 1}}\n",
-        c, type(conv.outputs, conv.kernel, conv.channels), 100 + c, conv.outputs, conv.stride,
-        conv.pad);
-    std::string last = "c";
+    std::string operands = fmt::format("%x{0}, %w{0}, %b{0}", c);
     if (after == "residual") {
-      body += fmt::format("  %s{0} = Add(%c{0}, %r{0})\n", c);
-      last = "s";
+      inputs += fmt::format(", %r{}: {}", c, type(conv.images, out, conv.outputs));
+      operands += fmt::format(", %r{}", c);
     }
-    if (after == "relu" || after == "residual") {
-      body += fmt::format("  %a{0} = Relu(%{1}{0})\n", c, last);
-      last = "a";
-    }
-    if (after == "norm") {
-      body += fmt::format(
-          "  %scale{0} = const f16[{1}] random({2})\n"
-          "  %shift{0} = const f16[{1}] random({3})\n"
-          "  %n{0} = LayerNorm(%c{0}, %scale{0}, %shift{0}) {{axis = 3, epsilon = 1e-05}}\n",
-          c, conv.outputs, 1000 + c, 2000 + c);
-      last = "n";
-    }
-    outputs += fmt::format("{}y{} = %{}{}", c == 0 ? "" : ", ", c, last, c);
+    body += fmt::format("  %w{0} = const {1} random({2})\n  %b{0} = const f16[{3}] random({0})\n",
+                        c, type(conv.outputs, conv.kernel, conv.channels), 100 + c, conv.outputs);
+    body += fmt::format(
+        "  %y{0} = Fused({1}) {{family = \"product\"}} body ({2}) {{\n"
+        "    %f = Fused({2}) {{family = \"conv\"}} body ({2}) {{\n"
+        "      %c = Conv(%x, %w, %b) {{strides = [{3}, {3}], dilations = [1, 1], "
+        "pads_begin = [{4}, {4}], pads_end = [{4}, {4}], group = 1, channels_last = 1}}\n"
+        "{5}      return y = %{6}\n    }}\n    return y = %f\n  }}\n",
+        c, operands, parameters, conv.stride, conv.pad, nodes, ends);
+    outputs += fmt::format("{}y{} = %y{}", c == 0 ? "" : ", ", c, c);
   }
   return fmt::format("graph @main({}) {{\n{}  return {}\n}}", inputs, body, outputs);
+}
+
+ir::Graph fused(const std::string& text) {
+  fusion::Context context;
+  context.target = fusion::cuda_traits();
+  return fusion::run_pipeline(ir::parse_graph(text), context).graph;
 }
 
 std::vector<Workload> workloads(const Options& options) {
   std::vector<Workload> all;
   for (const Shape& shape : kShapes)
-    all.push_back(
-        {shape.name, shape.m, shape.n, [&shape](int copies) { return graph_text(shape, copies); }});
+    all.push_back({shape.name, shape.m, shape.n,
+                   [&shape](int copies) { return fused(graph_text(shape, copies)); }});
   for (const Conv& conv : kConvs) {
     const int out = (conv.in + 2 * conv.pad - conv.kernel) / conv.stride + 1;
     all.push_back({conv.name, conv.images * out * out, conv.outputs,
-                   [&conv](int copies) { return graph_text(conv, copies); }});
+                   [&conv](int copies) { return ir::parse_graph(graph_text(conv, copies)); }});
   }
   std::erase_if(all, [&](const Workload& workload) {
     return !options.filter.empty() &&
@@ -221,15 +221,9 @@ std::vector<Workload> workloads(const Options& options) {
   return all;
 }
 
-ir::Graph fused(const Workload& workload, int copies) {
-  fusion::Context context;
-  context.target = fusion::cuda_traits();
-  return fusion::run_pipeline(ir::parse_graph(workload.text(copies)), context).graph;
-}
-
 /// All schedules that take the shape; of large products those that may be any good.
 std::vector<std::string> schedules_of(const Workload& shape) {
-  const ir::Graph graph = fused(shape, 1);
+  const ir::Graph graph = shape.graph(1);
   std::vector<std::string> all;
   for (const ir::Node& node : graph.nodes()) {
     if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("family") != "product")
@@ -410,7 +404,7 @@ int run(const Options& options) {
   std::vector<Job> jobs;
   const std::vector<Workload> all = workloads(options);
   for (const Workload& shape : all) {
-    const auto graph = std::make_shared<const ir::Graph>(fused(shape, options.copies));
+    const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
     jobs.push_back({&shape, graph, "library"});
     for (std::string& schedule : schedules_of(shape))
       jobs.push_back({&shape, graph, std::move(schedule)});

@@ -1,0 +1,126 @@
+// Which ways the step of a convolution gets on the CUDA target.
+#ifdef SINTER_WITH_CUDA
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/compile.h"
+#include "conv_regions.h"
+#include "ir/graph.h"
+
+namespace sinter::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::StartsWith;
+
+/// A graph with nothing but the region, as family "product" or as "conv" itself.
+ir::Graph graph_of(const ConvCase& conv, const std::string& family, const ir::Ranges& ranges = {}) {
+  const auto region = std::make_shared<const ir::Graph>(
+      family == "conv" ? conv_graph(conv, ranges) : conv_region(conv, ranges));
+  ir::GraphBuilder builder("main");
+  for (const auto& [symbol, range] : ranges) builder.range(symbol, range);
+  std::vector<ir::ValueId> inputs;
+  for (const ir::ValueId input : region->inputs())
+    inputs.push_back(builder.input(region->value(input).name, region->type(input)));
+  builder.output("y", builder.add_multi("Fused", inputs, {{"family", family}}, region)[0]);
+  return builder.finish();
+}
+
+struct Way {
+  std::string name;
+  std::vector<plan::fb::Work> parts;
+  bool limited = false;
+};
+
+std::vector<Way> ways_of(const ir::Graph& graph, const std::string& wish = {}) {
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = {"sm_80"};
+  options.product = wish;
+  const auto compiled = codegen::compile(graph, options);
+  const auto parsed = plan::parse_plan(plan::serialize_plan(compiled.parts));  // verifies
+  EXPECT_EQ(parsed->meta.steps.size(), 1u);
+  std::vector<Way> ways;
+  for (const auto& alternative : parsed->meta.steps[0]->work.AsChoiceStep()->alternatives) {
+    Way way{alternative->name, {}, !alternative->conditions.empty()};
+    for (const auto& part : alternative->parts) way.parts.push_back(part->work.type);
+    ways.push_back(std::move(way));
+  }
+  return ways;
+}
+
+std::vector<std::string> names_of(const std::vector<Way>& ways) {
+  std::vector<std::string> names;
+  for (const Way& way : ways) names.push_back(way.name);
+  return names;
+}
+
+using plan::fb::Work;
+
+TEST(CompileConv, OurProductIsLastWhereTensorCoresTakeIt) {
+  ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
+  conv.residual = true;
+  conv.activation = "Relu";
+  const auto ways = ways_of(graph_of(conv, "product"));
+  EXPECT_THAT(names_of(ways), ElementsAre("cudnn", "product"));
+  EXPECT_THAT(ways[0].parts, ElementsAre(Work::ConvStep));
+  EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep));
+  EXPECT_FALSE(ways[1].limited);
+  conv.rest = "silu";
+  const auto with_rest = ways_of(graph_of(conv, "product"));
+  EXPECT_THAT(names_of(with_rest), ElementsAre("cudnn", "product"));
+  EXPECT_THAT(with_rest[0].parts, ElementsAre(Work::ConvStep, Work::KernelStep));
+}
+
+TEST(CompileConv, NormsAreOneKernelForFewRowsOnly) {
+  ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
+  conv.rest = "norm";
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"))),
+              ElementsAre("product", "cudnn", "product, then the rest"));
+  conv.in = {64, 64};
+  EXPECT_THAT(
+      names_of(ways_of(graph_of(conv, "product"))),
+      ElementsAre("cudnn", StartsWith("product, then the rest; no kernel on tensor cores")));
+}
+
+TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
+  const ir::Ranges ranges = {{"n", {1, 1024, nullptr}}};
+  const ConvCase conv{"conv", ir::Dim::symbol("n"), {56, 56}, 64, 64, {3, 3}, {}, {}, {1, 1},
+                      {1, 1}};
+  const auto ways = ways_of(graph_of(conv, "product", ranges));
+  EXPECT_THAT(names_of(ways), ElementsAre("product", "cudnn", "product"));
+  EXPECT_TRUE(ways[0].limited);
+  EXPECT_FALSE(ways[2].limited);
+}
+
+TEST(CompileConv, LoopsTakeTheRest) {
+  ConvCase conv{"conv", 1, {6, 6}, 8, 12, {3, 3}, {}, {}, {1, 1}, {1, 1}};
+  conv.type = DType::kFloat32;
+  auto ways = ways_of(graph_of(conv, "conv"));
+  EXPECT_THAT(names_of(ways),
+              ElementsAre("cudnn",
+                          "loops; no kernel on tensor cores: tensor cores do not multiply "
+                          "f32 as it is"));
+  conv.rest = "norm";
+  ways = ways_of(graph_of(conv, "product"));
+  EXPECT_THAT(names_of(ways), ElementsAre("cudnn", StartsWith("loops, then the rest;")));
+  EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep, Work::KernelStep));
+  conv.rest = "";
+  conv.type = DType::kInt32;
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "conv"))),
+              ElementsAre(StartsWith("loops; no library: cuDNN does not multiply i32")));
+}
+
+TEST(CompileConv, SchedulesCanBeForced) {
+  const ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
+  const std::string schedule = "product 16x32x64 warps=1x1x4 stages=3 splits=1 across=1";
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"), schedule)), ElementsAre("product"));
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"), "library")),
+              ElementsAre("cudnn", StartsWith("loops")));
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif
