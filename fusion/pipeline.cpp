@@ -19,6 +19,7 @@ const std::vector<Pass>& pipeline() {
       {"simplify", simplify, true},
       {"recognise_attention", recognise_attention, true},
       {"decompose", decompose},
+      {"channels_last", channels_last, true},
       {"merge_projections", merge_projections, true},
       {"fuse_attention", fuse_attention, true},
       {"fuse_matmul", fuse_matmul, true},

@@ -17,6 +17,9 @@ class Formula {
   ValueId c(double value) { return node_.constant(node_.dtype(x_), value); }
   ValueId operator()(const char* op, ValueId a) { return node_.add(op, {a}); }
   ValueId operator()(const char* op, ValueId a, ValueId b) { return node_.add(op, {a, b}); }
+  ValueId operator()(const char* op, ValueId a, ValueId b, ValueId c) {
+    return node_.add(op, {a, b, c});
+  }
   ValueId select(ValueId condition, ValueId a, ValueId b) {
     return node_.add("Where", {condition, a, b});
   }
@@ -31,8 +34,7 @@ void same(NodeContext& node) { node.output(node.add(node.op_type(), {node.x()}))
 
 void leaky_relu(NodeContext& node) {
   Formula f(node);
-  const double alpha = node.attr_float("alpha", 0.01);
-  node.output(f.select(f.is_negative(), f("Mul", f.x(), f.c(alpha)), f.x()));
+  node.output(f("LeakyRelu", f.x(), f.c(node.attr_float("alpha", 0.01))));
 }
 
 void prelu(NodeContext& node) {
@@ -67,19 +69,15 @@ void thresholded_relu(NodeContext& node) {
   node.output(f.select(above, f.x(), f.c(0)));
 }
 
-ValueId hard_sigmoid_of(Formula& f, double alpha, double beta) {
-  const ValueId line = f("Add", f("Mul", f.x(), f.c(alpha)), f.c(beta));
-  return f("Max", f("Min", line, f.c(1)), f.c(0));
-}
-
 void hard_sigmoid(NodeContext& node) {
   Formula f(node);
-  node.output(hard_sigmoid_of(f, node.attr_float("alpha", 0.2), node.attr_float("beta", 0.5)));
+  node.output(f("HardSigmoid", f.x(), f.c(node.attr_float("alpha", 0.2)),
+                f.c(node.attr_float("beta", 0.5))));
 }
 
 void hard_swish(NodeContext& node) {
   Formula f(node);
-  node.output(f("Mul", f.x(), hard_sigmoid_of(f, 1.0 / 6.0, 0.5)));
+  node.output(f("HardSwish", f.x(), f.c(1.0 / 6.0), f.c(0.5)));
 }
 
 /// alpha * (exp(x / scale) - 1).

@@ -137,20 +137,12 @@ ValueId conv_activation(NodeContext& node, ValueId x) {
   const auto number = [&](std::size_t i, double fallback) {
     return node.constant(node.dtype(x), i < parameters.size() ? parameters[i] : fallback);
   };
-  const auto clamp = [&](ValueId value, ValueId least, ValueId most) {
-    return node.add("Max", {node.add("Min", {value, most}), least});
-  };
   if (name.empty()) return x;
   if (name == "Relu" || name == "Tanh" || name == "Sigmoid") return node.add(name, {x});
-  const ValueId zero = node.constant(node.dtype(x), 0), one = node.constant(node.dtype(x), 1);
-  if (name == "LeakyRelu")
-    return node.add("Where",
-                    {node.add("Less", {x, zero}), node.add("Mul", {x, number(0, 0.01)}), x});
+  if (name == "LeakyRelu") return node.add(name, {x, number(0, 0.01)});
   if (name == "Clip")
-    return clamp(x, number(0, -3.4028234663852886e38), number(1, 3.4028234663852886e38));
-  if (name == "HardSigmoid")
-    return clamp(node.add("Add", {node.add("Mul", {x, number(0, 0.2)}), number(1, 0.5)}), zero,
-                 one);
+    return node.add(name, {x, number(0, -3.4028234663852886e38), number(1, 3.4028234663852886e38)});
+  if (name == "HardSigmoid") return node.add(name, {x, number(0, 0.2), number(1, 0.5)});
   node.unsupported("activation '" + name +
                    "'; supported are Relu, Tanh, Sigmoid, LeakyRelu, Clip "
                    "and HardSigmoid: export without fusing activations");

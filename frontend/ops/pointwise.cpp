@@ -144,6 +144,7 @@ void tan(NodeContext& node) {
 
 ValueId clip_to(NodeContext& node, ValueId x, std::optional<ValueId> low,
                 std::optional<ValueId> high) {
+  if (low && high && is_float(node.dtype(x))) return node.add("Clip", {x, *low, *high});
   // In this order the upper bound wins where the bounds are the wrong way round, as ONNX has it.
   if (low) x = node.add("Max", {x, *low});
   if (high) x = node.add("Min", {x, *high});

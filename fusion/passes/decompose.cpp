@@ -29,6 +29,13 @@ ValueId join_in_steps(GraphBuilder& builder, const ir::Node& concat,
   return parts[0];
 }
 
+/// True if the target has a convolution of its own for `node`, in one layout or the other.
+bool has_conv(const Context& context, const ir::Graph& graph, const ir::Node& node) {
+  const DType type = graph.type(node.outputs[0]).dtype;
+  return (context.target.has_conv && type == DType::kFloat32) ||
+         (context.target.conv_channels_last && context.fuse && is_float(type));
+}
+
 bool has_attention(const TargetTraits& target, const ir::Graph& graph, const ir::Node& node) {
   std::vector<ir::TensorType> types;
   for (const ValueId input : node.inputs) types.push_back(graph.type(input));
@@ -46,8 +53,7 @@ ir::Graph decompose(const ir::Graph& graph, Context& context) {
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
-        if (node.op->name == "Conv" &&
-            !(context.target.has_conv && old.type(node.outputs[0]).dtype == DType::kFloat32))
+        if (node.op->name == "Conv" && !has_conv(context, old, node))
           return std::vector{
               conv_as_matmul(builder, context.target, node, inputs, old.type(node.outputs[0]))};
         if (node.op->name == "MatMul")

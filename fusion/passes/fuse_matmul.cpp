@@ -62,7 +62,7 @@ class MatmulFuser {
 
   Piece matmul(const Node& node, const std::array<Operand, 2>& operands) {
     const Epilogue epilogue =
-        match_epilogue(graph_, node, operands[0].alpha * operands[1].alpha, true, options());
+        match_epilogue(graph_, node, operands[0].alpha * operands[1].alpha, options());
     if (epilogue.residual.valid()) stored_.insert(epilogue.residual);
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     std::vector<ValueId> inputs;
@@ -78,7 +78,8 @@ class MatmulFuser {
   }
 
   Piece conv(const Node& node) {
-    const Epilogue epilogue = match_epilogue(graph_, node, 1.0, false, options());
+    const Epilogue epilogue = match_epilogue(graph_, node, 1.0, options());
+    if (epilogue.residual.valid()) stored_.insert(epilogue.residual);
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     body.copy(node);
     return finish(body, body.import(node.outputs[0]), epilogue, "conv");

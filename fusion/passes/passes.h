@@ -19,6 +19,8 @@ ir::Graph simplify(const ir::Graph& graph, Context& context);
 ir::Graph recognise_attention(const ir::Graph& graph, Context& context);
 /// Replaces composites (when fusing), and convolutions and attention where the target has none.
 ir::Graph decompose(const ir::Graph& graph, Context& context);
+/// Brings convolutions, and what is around them, into the layout that the target wants.
+ir::Graph channels_last(const ir::Graph& graph, Context& context);
 /// Products of one activation with several constant weights become one product and slices of it.
 ir::Graph merge_projections(const ir::Graph& graph, Context& context);
 /// Attention with its operand views and output views.

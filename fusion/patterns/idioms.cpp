@@ -53,6 +53,11 @@ const std::vector<Idiom>& idioms() {
       {"sigmoid", "Inverse(1 + Exp(Neg(x)))", "Sigmoid(x)"},
       {"silu_spelled", "x / (1 + Exp(Neg(x)))", "Silu(x)"},
       {"square", "x * x", "Square(x)"},
+      {"hard_swish", "x * HardSigmoid(x, y, z)", "HardSwish(x, y, z)"},
+      {"hard_swish_clipped", "x * Clip(x + 3, 0, 6) * 0.16666666666666666",
+       "HardSwish(x, 0.16666666666666666, 0.5)"},
+      {"hard_sigmoid_clipped", "Clip(x + 3, 0, 6) * 0.16666666666666666",
+       "HardSigmoid(x, 0.16666666666666666, 0.5)"},
   };
   return rows;
 }

@@ -12,45 +12,13 @@ using ir::Shape;
 using ir::Tensor;
 using Ints = std::vector<std::int64_t>;
 
-/// Dimensions `from` to `from_end` of one shape that hold as many elements as `to` to `to_end` of
-/// another.
-struct Run {
-  std::size_t from, from_end, to, to_end;
-};
-
-/// The smallest runs of a reshape; nothing where sizes are too symbolic to tell.
-std::optional<std::vector<Run>> runs_of(const Shape& from, const Shape& to) {
-  std::vector<Run> runs;
-  std::size_t i = 0, j = 0;
-  while (i < from.size() && j < to.size()) {
-    Run run{i, i + 1, j, j + 1};
-    Dim left = from[i], right = to[j];
-    while (!(left == right)) {
-      const bool grow_right = ir::divide_exactly(left, right).has_value();
-      if (grow_right && run.to_end < to.size())
-        right = right * to[run.to_end++];
-      else if (!grow_right && run.from_end < from.size())
-        left = left * from[run.from_end++];
-      else
-        return std::nullopt;
-    }
-    i = run.from_end;
-    j = run.to_end;
-    runs.push_back(run);
-  }
-  // What is left on one side are ones.
-  for (; i < from.size(); ++i) runs.push_back({i, i + 1, j, j});
-  for (; j < to.size(); ++j) runs.push_back({i, i, j, j + 1});
-  return runs;
-}
-
 std::optional<Tensor> before_reshape(const Shape& from, const Shape& to, const Tensor& constant) {
-  const auto runs = runs_of(from, to);
+  const auto runs = reshape_runs(from, to);
   if (!runs) return std::nullopt;
   const Ints& own = constant.shape();
   std::vector<Dim> expanded;
   Ints result;
-  for (const Run& run : *runs) {
+  for (const ReshapeRun& run : *runs) {
     const auto begin = own.begin() + static_cast<std::ptrdiff_t>(run.to);
     const auto end = own.begin() + static_cast<std::ptrdiff_t>(run.to_end);
     const bool broadcasts = std::all_of(begin, end, [](auto dim) { return dim == 1; });
@@ -70,6 +38,31 @@ std::optional<Tensor> before_reshape(const Shape& from, const Shape& to, const T
 }
 
 }  // namespace
+
+std::optional<std::vector<ReshapeRun>> reshape_runs(const Shape& from, const Shape& to) {
+  std::vector<ReshapeRun> runs;
+  std::size_t i = 0, j = 0;
+  while (i < from.size() && j < to.size()) {
+    ReshapeRun run{i, i + 1, j, j + 1};
+    Dim left = from[i], right = to[j];
+    while (!(left == right)) {
+      const bool grow_right = ir::divide_exactly(left, right).has_value();
+      if (grow_right && run.to_end < to.size())
+        right = right * to[run.to_end++];
+      else if (!grow_right && run.from_end < from.size())
+        left = left * from[run.from_end++];
+      else
+        return std::nullopt;
+    }
+    i = run.from_end;
+    j = run.to_end;
+    runs.push_back(run);
+  }
+  // What is left on one side are ones.
+  for (; i < from.size(); ++i) runs.push_back({i, i + 1, j, j});
+  for (; j < to.size(); ++j) runs.push_back({i, i, j, j + 1});
+  return runs;
+}
 
 const Tensor* broadcast_constant(const ir::Graph& graph, ir::ValueId value) {
   const ir::Node* node = graph.producer(value);

@@ -1,11 +1,20 @@
-// Constants that broadcast, in front of views.
+// Reshapes dimension by dimension; constants that broadcast, in front of views.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "ir/graph.h"
 
 namespace sinter::fusion {
+
+/// Dimensions `from` to `from_end` of one shape that hold as many elements as `to` to `to_end` of
+/// another, in row-major order.
+struct ReshapeRun {
+  std::size_t from, from_end, to, to_end;
+};
+/// The smallest runs of a reshape, in order; nothing where sizes are too symbolic to tell.
+std::optional<std::vector<ReshapeRun>> reshape_runs(const ir::Shape& from, const ir::Shape& to);
 
 /// The constant behind `value`, seen through expansions, which broadcasting makes good; or null.
 const ir::Tensor* broadcast_constant(const ir::Graph& graph, ir::ValueId value);

@@ -1,6 +1,7 @@
 #include "fusion/regions/epilogue.h"
 
 #include <algorithm>
+#include <array>
 
 #include "fusion/regions/operand.h"
 
@@ -13,11 +14,16 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
+/// What the libraries of some target end with.
+constexpr std::array<std::string_view, 10> kActivations = {
+    "Relu", "Gelu", "GeluTanh",    "Sigmoid",   "Tanh",
+    "Silu", "Clip", "HardSigmoid", "HardSwish", "LeakyRelu"};
+
 /// One walk along the readers of a product.
 class EpilogueMatcher {
  public:
-  EpilogueMatcher(const Graph& graph, const Node& node, bool affine, const EpilogueOptions& options)
-      : graph_(graph), options_(options), affine_(affine), last_(&node) {
+  EpilogueMatcher(const Graph& graph, const Node& node, const EpilogueOptions& options)
+      : graph_(graph), options_(options), is_conv_(node.op->name == "Conv"), last_(&node) {
     epilogue_.result = node.outputs[0];
   }
 
@@ -60,21 +66,22 @@ class EpilogueMatcher {
       epilogue_.result = reader.outputs[0];
       return "the result is stored through it";
     }
-    if (affine_ && bare) {
+    if (!is_conv_ && bare) {
       if (const auto factor = scalar_factor(graph_, reader, current)) {
         epilogue_.alpha *= *factor;
         return absorb(reader, "the product's scalar factor");
       }
     }
-    if (op == "Add" && affine_ && open && plain && reader.inputs[0] != reader.inputs[1]) {
+    if (op == "Add" && open && plain && reader.inputs[0] != reader.inputs[1]) {
       const ValueId other = reader.inputs[reader.inputs[0] == current ? 1 : 0];
-      if (!epilogue_.bias.valid() && is_bias(graph_, other, type.shape)) {
+      if (!is_conv_ && !epilogue_.bias.valid() && is_bias(graph_, other, type.shape)) {
         if (better_left(reader)) return "";
         epilogue_.bias = other;
         return absorb(reader, "the product's bias");
       }
       if (!epilogue_.residual.valid() && graph_.type(other) == type) {
-        if (!options_.target.matmul_epilogue_residual)
+        if (is_conv_ ? !options_.target.conv_epilogue_residual
+                     : !options_.target.matmul_epilogue_residual)
           return refuse("this target's products add no residual");
         epilogue_.residual = other;
         return absorb(reader, "the product's residual");
@@ -83,14 +90,34 @@ class EpilogueMatcher {
           "the product adds only a bias along its last dimension and a residual of its "
           "own shape");
     }
-    if (op == "Relu" || op == "Gelu" || op == "GeluTanh") {
-      if (!has_activation(options_.target, op))
-        return refuse("this target's products do not end with " + op);
+    if (const auto parameters = activation_parameters(reader, current)) {
       if (!open) return refuse("the product already ends with " + epilogue_.activation);
       epilogue_.activation = op;
+      epilogue_.parameters = *parameters;
       return absorb(reader, "the product's activation");
     }
+    if (std::find(kActivations.begin(), kActivations.end(), op) != kActivations.end())
+      return refuse("this target's products do not end with " + op);
     return refuse("'" + describe(reader) + "' is not part of a product's epilogue");
+  }
+
+  /// The operands of `reader` behind the first, if it is an activation that the product can end
+  /// with.
+  std::optional<std::vector<double>> activation_parameters(const Node& reader,
+                                                           ValueId current) const {
+    const std::string& op = reader.op->name;
+    const bool known = is_conv_ ? options_.target.conv_epilogue_activations.count(op) != 0
+                                : has_activation(options_.target, op);
+    if (!known || reader.inputs[0] != current ||
+        graph_.type(reader.outputs[0]) != graph_.type(current))
+      return std::nullopt;
+    std::vector<double> parameters;
+    for (std::size_t i = 1; i < reader.inputs.size(); ++i) {
+      const auto value = splat_value(graph_, reader.inputs[i]);
+      if (!value) return std::nullopt;
+      parameters.push_back(*value);
+    }
+    return parameters;
   }
 
   /// A bias whose only reader starts a pointwise kernel anyway costs nothing there, and leaves the
@@ -125,7 +152,7 @@ class EpilogueMatcher {
   void settle_views() {
     while (views_.size() > committed_) {
       const Node& view = graph_.node(views_.back());
-      const bool keep = views_.size() == 1 && affine_ && view.op->name == "Transpose" &&
+      const bool keep = views_.size() == 1 && !is_conv_ && view.op->name == "Transpose" &&
                         stores_matrix(graph_.node(views_.front()));
       if (keep) break;
       epilogue_.result = view.inputs[0];
@@ -134,7 +161,7 @@ class EpilogueMatcher {
     for (NodeId id : views_) {
       const Node& view = graph_.node(id);
       const bool first = !epilogue_.transpose && epilogue_.outer_views.empty();
-      if (!first || !affine_ || view.op->name != "Transpose" || !stores_matrix(view)) {
+      if (!first || is_conv_ || view.op->name != "Transpose" || !stores_matrix(view)) {
         epilogue_.outer_views.push_back(id);
         continue;
       }
@@ -156,7 +183,7 @@ class EpilogueMatcher {
 
   const Graph& graph_;
   const EpilogueOptions& options_;
-  const bool affine_;
+  const bool is_conv_;
   const Node* last_;
   Epilogue epilogue_;
   std::vector<NodeId> views_;
@@ -180,9 +207,9 @@ bool is_bias(const Graph& graph, ValueId value, const ir::Shape& shape) {
          own.back() != Dim(1);
 }
 
-Epilogue match_epilogue(const Graph& graph, const Node& node, double alpha, bool affine,
+Epilogue match_epilogue(const Graph& graph, const Node& node, double alpha,
                         const EpilogueOptions& options) {
-  return EpilogueMatcher(graph, node, affine, options).run(alpha);
+  return EpilogueMatcher(graph, node, options).run(alpha);
 }
 
 ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
@@ -202,7 +229,12 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
     if (epilogue.bias.valid()) value = builder.add("Add", {value, body.import(epilogue.bias)});
     if (epilogue.residual.valid())
       value = builder.add("Add", {value, body.import(epilogue.residual)});
-    if (!epilogue.activation.empty()) value = builder.add(epilogue.activation, {value});
+    if (!epilogue.activation.empty()) {
+      std::vector<ValueId> operands{value};
+      for (const double parameter : epilogue.parameters)
+        operands.push_back(builder.scalar(dtype, parameter));
+      value = builder.add(epilogue.activation, operands);
+    }
   }
   if (epilogue.transpose) {
     const Node& node = graph.node(*epilogue.transpose);

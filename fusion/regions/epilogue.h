@@ -14,12 +14,13 @@
 namespace sinter::fusion {
 
 /// result = views(activation(alpha * product + bias + residual)). Bias and residual add in either
-/// order; both come before the activation.
+/// order; both come before the activation. A convolution has its bias as an operand, and no factor.
 struct Epilogue {
   double alpha = 1;
   ir::ValueId bias;                     // a constant along the last dimension, or invalid
   ir::ValueId residual;                 // of the product's shape, or invalid
   std::string activation;               // operator name, or empty
+  std::vector<double> parameters;       // the activation's operands behind the first
   std::vector<ir::NodeId> absorbed;     // nodes that are now part of the product
   std::optional<ir::NodeId> transpose;  // the result is stored through it
   std::vector<ir::NodeId> outer_views;  // reshapes that follow the stored result
@@ -36,8 +37,9 @@ struct EpilogueOptions {
       decide;
 };
 
-/// Follows the single readers of `node`'s result. Without `affine` only an activation is taken.
-Epilogue match_epilogue(const ir::Graph& graph, const ir::Node& node, double alpha, bool affine,
+/// Follows the single readers of the result of `node`, a MatMul or a Conv. `alpha`: the factor of
+/// its operands.
+Epilogue match_epilogue(const ir::Graph& graph, const ir::Node& node, double alpha,
                         const EpilogueOptions& options);
 /// Adds the epilogue behind `product` in the body; returns what is to be stored.
 ir::ValueId build_epilogue(BodyBuilder& body, const ir::Graph& graph, ir::ValueId product,

@@ -59,6 +59,12 @@ Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel) {
           ints_attr(attrs, "pads_end", rank, 0)};
 }
 
+bool channels_last_attr(const Attrs& attrs) {
+  const std::int64_t layout = attrs.get_int("channels_last");
+  if (layout != 0 && layout != 1) invalid(fmt::format("channels_last is {}, not 0 or 1", layout));
+  return layout == 1;
+}
+
 std::vector<Dim> window_counts(const Windows& windows, std::span<const Dim> spatial) {
   std::vector<Dim> counts;
   for (std::size_t d = 0; d < spatial.size(); ++d) {

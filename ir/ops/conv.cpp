@@ -25,10 +25,9 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorTyp
         "needs x [batch, channels, spatial...] and w [outputs, channels / group, kernel...] of "
         "one rank, found " +
         list_types(inputs));
-  const std::int64_t layout = attrs.get_int("channels_last");
-  if (layout != 0 && layout != 1) invalid(fmt::format("channels_last is {}, not 0 or 1", layout));
-  const Shape x = channels_second(inputs[0].shape, layout == 1),
-              w = channels_second(inputs[1].shape, layout == 1);
+  const bool last = channels_last_attr(attrs);
+  const Shape x = channels_second(inputs[0].shape, last),
+              w = channels_second(inputs[1].shape, last);
   const std::int64_t group = attrs.get_int("group");
   if (group < 1 || !(x[1] == w[1] * Dim(group)) || !is_multiple_of(w[0], group))
     invalid(fmt::format("group {} does not divide the channels of x and w: {}", group,
@@ -45,8 +44,7 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorTyp
   const Windows windows = windows_attr(attrs, std::move(kernel));
   for (Dim& count : window_counts(windows, std::span(x).subspan(2)))
     result.shape.push_back(std::move(count));
-  if (layout == 1)
-    std::rotate(result.shape.begin() + 1, result.shape.begin() + 2, result.shape.end());
+  if (last) std::rotate(result.shape.begin() + 1, result.shape.begin() + 2, result.shape.end());
   return {result};
 }
 

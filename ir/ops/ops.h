@@ -49,6 +49,8 @@ struct Windows {
 };
 /// Reads attributes "strides", "dilations", "pads_begin" and "pads_end"; throws if one is wrong.
 Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel);
+/// The attribute "channels_last"; throws unless it is 0 or 1.
+bool channels_last_attr(const Attrs& attrs);
 /// Number of windows along each spatial dimension:
 /// floor((D + begin + end - dilation * (kernel - 1) - 1) / stride) + 1. Throws if a window of known
 /// size is larger than the padded dimension.

@@ -235,17 +235,21 @@ std::vector<ViewSource> map_pad(const Attrs& attrs, Types inputs, const TensorTy
   return {source};
 }
 
-// ---- Unfold
+// ---- Unfold: [n, c, d..] -> [n, c, kernel.., windows..], with "channels_last"
+// [n, d.., c] -> [n, kernel.., windows.., c]
 
 std::vector<TensorType> infer_unfold(const Attrs& attrs, Types inputs) {
   const Shape& in = inputs[0].shape;
   if (in.size() < 3)
     invalid("needs [batch, channels, spatial dimensions...], found " + to_string(inputs[0]));
+  const bool last = channels_last_attr(attrs);
   const Windows windows = windows_attr(attrs, ints_attr(attrs, "kernel", in.size() - 2, 1));
-  TensorType result{inputs[0].dtype, {in[0], in[1]}};
+  TensorType result{inputs[0].dtype, {in[0]}};
+  if (!last) result.shape.push_back(in[1]);
   for (const std::int64_t size : windows.kernel) result.shape.push_back(size);
-  for (Dim& count : window_counts(windows, std::span(in).subspan(2)))
+  for (Dim& count : window_counts(windows, std::span(in).subspan(last ? 1 : 2, in.size() - 2)))
     result.shape.push_back(std::move(count));
+  if (last) result.shape.push_back(in.back());
   return {result};
 }
 
@@ -253,17 +257,21 @@ std::vector<ViewSource> map_unfold(const Attrs& attrs, Types inputs, const Tenso
                                    std::span<const Dim> index, const Ranges&) {
   const std::size_t spatial = inputs[0].shape.size() - 2;
   const Windows windows = windows_attr(attrs, attrs.get_ints("kernel"));
+  const bool last = channels_last_attr(attrs);
+  const std::size_t first = last ? 1 : 2;  // spatial dimension
   ViewSource source;
-  source.index = {at(index, output, 0), at(index, output, 1)};
+  source.index.push_back(at(index, output, 0));
+  if (!last) source.index.push_back(at(index, output, 1));
   for (std::size_t d = 0; d < spatial; ++d) {
-    const Dim tap = at(index, output, 2 + d), window = at(index, output, 2 + spatial + d);
-    const Dim& extent = inputs[0].shape[2 + d];
+    const Dim tap = at(index, output, first + d), window = at(index, output, first + spatial + d);
+    const Dim& extent = inputs[0].shape[first + d];
     source.index.push_back(window * Dim(windows.strides[d]) + tap * Dim(windows.dilations[d]) -
                            Dim(windows.pads_begin[d]));
     if (windows.pads_begin[d] == 0 && windows.pads_end[d] == 0) continue;
-    source.guards.push_back({source.index[2 + d], extent});
-    if (is_one(extent)) source.index[2 + d] = 0;
+    source.guards.push_back({source.index.back(), extent});
+    if (is_one(extent)) source.index.back() = 0;
   }
+  if (last) source.index.push_back(at(index, output, output.shape.size() - 1));
   return {source};
 }
 
@@ -290,7 +298,8 @@ std::vector<OpDef> view_ops() {
       {"Concat", {axis}, infer_concat, map_concat, -1},
       {"Pad", {dims("begins"), dims("ends"), fill}, infer_pad, map_pad},
       {"Unfold",
-       {ints("kernel"), ints("strides"), ints("dilations"), ints("pads_begin"), ints("pads_end")},
+       {ints("kernel"), ints("strides"), ints("dilations"), ints("pads_begin"), ints("pads_end"),
+        AttrSpec{"channels_last", AttrKind::kInt, Attr(std::int64_t{0})}},
        infer_unfold,
        map_unfold},
   };

@@ -1,7 +1,8 @@
 // Every file of goldens/<pass>/: a graph, a line of dashes, and what the pass makes of it.
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
-// "// precision=fp16", "// print=decisions", "// tolerance=1e-2" (of the results, see below).
+// "// precision=fp16", "// channels_last=on", "// print=decisions", "// tolerance=1e-2" (of the
+// results, see below).
 // SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
@@ -49,6 +50,9 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.precision = value == "fp16"   ? Precision::kFloat16
                              : value == "bf16" ? Precision::kBFloat16
                                                : Precision::kTf32;
+  } else if (key == "channels_last") {
+    test.context.target.conv_channels_last = value == "on";
+    test.context.target.conv_epilogue_residual = value == "on";
   } else if (key == "print") {
     test.print_decisions = value == "decisions";
   } else if (key == "tolerance") {

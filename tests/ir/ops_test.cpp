@@ -214,6 +214,8 @@ TEST(Infer, Windows) {
   unfold.set("kernel", Attr(ints({3})));
   EXPECT_EQ(infer("Unfold", {f32({kBatch, 6, 9})}, unfold), "f32[batch, 6, 3, 5]");
   EXPECT_INVALID(infer("Unfold", {f32({6, 9})}, unfold), HasSubstr("spatial dimensions"));
+  unfold.set("channels_last", Attr(std::int64_t{1}));
+  EXPECT_EQ(infer("Unfold", {f32({kBatch, 9, 6})}, unfold), "f32[batch, 3, 5, 6]");
 }
 
 TEST(Infer, Products) {

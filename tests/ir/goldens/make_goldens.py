@@ -191,6 +191,9 @@ def channels_last():
                      ("Transpose", ["t"], "y", {"perm": [0, *range(2, rank), 1]})]
             case("Conv", [last(x), last(w), *b], y, {**attrs, "group": group, "channels_last": 1},
                  chain)
+        x = draw.standard_normal((2, 3, *spatial)).astype(np.float32)
+        y = unfold(x, kernel, strides, dilations, begins, ends)
+        case("Unfold", [last(x)], last(y), {"kernel": list(kernel), **attrs, "channels_last": 1})
 
 
 # ---- gather, products, composites
