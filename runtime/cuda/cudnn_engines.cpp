@@ -176,7 +176,14 @@ class Search {
       if (std::any_of(found_.begin(), found_.end(),
                       [&](const EngineChoice& known) { return known.engine == number; }))
         continue;
-      attempt(why_, [&] { consider(make_engine(target_, graph_, number), {number, {}}); });
+      attempt(why_, [&] {
+        const EngineChoice choice{number, {}};
+        const CudnnDescriptor engine = make_engine(target_, graph_, number);
+        // Compiling it to see whether it suits would take long: a heuristic would have proposed it.
+        if (Notes(engine).is_compiled_now()) return;
+        make_plan(target_, make_config(target_, engine, choice));
+        consider(engine, choice);
+      });
     }
   }
 

@@ -125,9 +125,10 @@ class CudaTest : public ::testing::Test {
 
   /// A machine without cuDNN; tests of convolutions say otherwise.
   virtual runtime::CudaEnvironment environment() const {
-    return {&fake().driver(), &load_fake_cublaslt, []() -> std::shared_ptr<const runtime::Cudnn> {
-              throw Error(ErrorCode::kDevice, "there is no cuDNN in this test");
-            }};
+    return {&fake().driver(), &load_fake_cublaslt, &no_cudnn};
+  }
+  static std::shared_ptr<const runtime::Cudnn> no_cudnn() {
+    throw Error(ErrorCode::kDevice, "there is no cuDNN in this test");
   }
 
   void open(std::shared_ptr<const plan::PlanData> data, SessionOptions options = {}) {
