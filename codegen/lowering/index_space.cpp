@@ -101,7 +101,10 @@ std::vector<Dim> delinearize(Dim linear, const ir::Shape& shape, const ir::Range
 
 LoopSpace::LoopSpace(ir::Shape shape, const std::vector<bool>& inner,
                      const ir::Ranges& graph_ranges)
-    : shape_(std::move(shape)), inner_(inner), graph_ranges_(graph_ranges) {
+    : shape_(std::move(shape)),
+      inner_(inner),
+      graph_ranges_(graph_ranges),
+      starts_(shape_.size(), 0) {
   for (const bool row : {false, true})
     for (std::size_t d = 0; d < shape_.size(); ++d)
       if (inner_[d] == row && shape_[d] != Dim(1)) parts_.push_back({shape_[d], d});
@@ -125,6 +128,24 @@ void LoopSpace::number() {
     // Parts of one dimension lie next to each other, outermost first.
     index_[part.source] = index_[part.source] * part.extent + Dim::symbol(name);
   }
+  for (std::size_t d = 0; d < index_.size(); ++d) index_[d] = index_[d] + Dim(starts_[d]);
+  if (reversed_) index_[*reversed_] = shape_[*reversed_] - Dim(1) - index_[*reversed_];
+}
+
+void LoopSpace::reverse(std::size_t d) {
+  reversed_ = d;
+  number();
+}
+
+void LoopSpace::restrict(std::size_t d, std::int64_t start, std::int64_t extent) {
+  const auto part = std::find_if(parts_.begin(), parts_.end(),
+                                 [&](const Part& part) { return part.source == d; });
+  if (part == parts_.end() || part->extent != shape_[d])
+    throw Error(ErrorCode::kInternal, "a dimension without one whole loop cannot be restricted");
+  starts_[d] = start;
+  part->extent = Dim(extent);
+  if (extent == 1) parts_.erase(part);
+  number();
 }
 
 void LoopSpace::split(const SplitRequest& request) {

@@ -57,6 +57,11 @@ class LoopSpace {
   LoopSpace(ir::Shape shape, const std::vector<bool>& inner, const ir::Ranges& graph_ranges);
 
   void split(const SplitRequest& request);
+  /// Runs over `extent` indices from `start` on along dimension `d`, which is whole until now. Both
+  /// are within the dimension; indices stay those of the whole shape.
+  void restrict(std::size_t d, std::int64_t start, std::int64_t extent);
+  /// The loop over dimension `d` begins at its end.
+  void reverse(std::size_t d);
   const ir::Shape& shape() const { return shape_; }
   const std::vector<LoopDim>& loops() const { return loops_; }
   /// Ranges of the graph's symbols and of the loop variables.
@@ -80,7 +85,9 @@ class LoopSpace {
   ir::Shape shape_;
   std::vector<bool> inner_;
   ir::Ranges graph_ranges_, ranges_;
-  std::vector<Part> parts_;  // in loop order
+  std::vector<Part> parts_;           // in loop order
+  std::vector<std::int64_t> starts_;  // by dimension
+  std::optional<std::size_t> reversed_;
   std::vector<LoopDim> loops_;
   std::vector<ir::Dim> index_;
 };

@@ -1,4 +1,4 @@
-// Fused regions of families "pointwise" and "reduction" as loop programs.
+// Fused regions of families "pointwise", "reduction", "scatter" and "scan" as loop programs.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,19 @@ namespace sinter::codegen {
 
 /// Lowers `body`. `inputs` and `outputs` are the plan buffers of the body's inputs and outputs.
 /// Adjacent loop dimensions that every access walks alike are merged. Views become addresses,
-/// composites must have been decomposed. Row dimensions are those that the body's reductions run
-/// over, moved innermost in their order. Throws Error(kUnsupported) naming the node.
+/// composites must have been decomposed. Row dimensions are those that the body's reductions or
+/// scans run over, moved innermost in their order; what is scanned from the end has its loop begin
+/// there. Throws Error(kUnsupported) naming the node.
 plan::fb::LoopProgramT lower_region(const ir::Graph& body, std::span<const std::uint32_t> inputs,
                                     std::span<const std::uint32_t> outputs, ExprTable& exprs);
+
+/// The same as programs that each compute a part of the elements or rows, so that none of them asks
+/// which source of a concatenation an element comes from. One program where nothing asks that, or
+/// where the sources' sizes are not constant.
+std::vector<plan::fb::LoopProgramT> lower_region_parts(const ir::Graph& body,
+                                                       std::span<const std::uint32_t> inputs,
+                                                       std::span<const std::uint32_t> outputs,
+                                                       ExprTable& exprs);
 
 /// A body with a Scatter is lowered over the loops of its updates; those along which no index
 /// tensor counts, so that two elements may meet, are the row. Other outputs have the updates'

@@ -113,6 +113,14 @@ TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const
   linear_guards_ = !access.guards.empty() && access.nonlinear.empty() &&
                    std::all_of(access.guards.begin(), access.guards.end(),
                                [](const BoundGuard& guard) { return guard.linear.has_value(); });
+  if (!linear_guards_) return;
+  for (const BoundGuard& guard : access.guards) {
+    GuardSteps steps{guard.linear->constant, guard.extent, {}, {}, {}};
+    for (const auto& [of, to] :
+         {std::pair(&axes.z, &steps.z), {&axes.y, &steps.y}, {&axes.x, &steps.x}})
+      for (const std::size_t axis : *of) to->push_back(guard.linear->coefficients[axis]);
+    guard_steps_.push_back(std::move(steps));
+  }
 }
 
 std::int64_t TileAccess::fixed_offset(const Tile& tile) const {
@@ -222,44 +230,61 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
   return {target, domain.rows ? cols : 0, true};
 }
 
+/// One linear form over the loops of one role, as their joint index advances; unlike a Walker it
+/// keeps the index, which other forms share.
+class TileAccess::Odometer {
+ public:
+  Odometer(const std::vector<std::int64_t>& extents, std::int64_t joint) : extents_(extents) {
+    for (std::size_t d = extents.size(); d-- > 0;) {
+      index_[d] = joint % extents[d];
+      joint /= extents[d];
+    }
+  }
+
+  std::int64_t form(const std::int64_t* steps) const {
+    std::int64_t sum = 0;
+    for (std::size_t d = 0; d < extents_.size(); ++d) sum += steps[d] * index_[d];
+    return sum;
+  }
+  /// Elements until the end of the innermost loop.
+  std::int64_t run() const { return extents_.back() - index_[extents_.size() - 1]; }
+  /// At most until the end of the innermost loop.
+  void skip(std::int64_t count) {
+    for (std::size_t d = extents_.size(); d-- > 0;) {
+      index_[d] += count;
+      if (index_[d] < extents_[d]) return;
+      index_[d] = 0;
+      count = 1;
+    }
+  }
+
+ private:
+  const std::vector<std::int64_t>& extents_;
+  std::array<std::int64_t, kMaxAxes> index_;
+};
+
 void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain domain,
                               GatherValues gathered, std::byte* target) const {
   const auto size = static_cast<std::int64_t>(storage_size_);
   const std::int64_t rows = domain.rows ? tile.rows : 1;
   const std::int64_t cols = domain.columns ? tile.cols : 1;
-  const auto index_of = [](std::int64_t joint, const Strides& strides, std::int64_t* index) {
-    for (std::size_t d = strides.extents.size(); d-- > 0;) {
-      index[d] = joint % strides.extents[d];
-      joint /= strides.extents[d];
-    }
-  };
-  std::array<std::int64_t, kMaxAxes> y{}, x{};
-  const std::size_t last = x_.extents.empty() ? 0 : x_.extents.size() - 1;
   const bool has_x = domain.columns && !x_.extents.empty();
+  const std::int64_t x_step = has_x ? x_.steps.back() : 0;
+  const std::int64_t fixed = fixed_offset(tile);
+  Odometer y(y_.extents, domain.rows ? tile.y0 : 0);
+  const Odometer first_x(x_.extents, has_x ? tile.x0 : 0);
   for (std::int64_t r = 0; r < rows; ++r) {
-    if (domain.rows) index_of(tile.y0 + r, y_, y.data());
-    std::int64_t row_offset = fixed_offset(tile);
-    for (std::size_t d = 0; domain.rows && d < y_.steps.size(); ++d)
-      row_offset += y[d] * y_.steps[d];
+    std::int64_t row_offset = fixed + y.form(y_.steps.data());
     if (!access_.gathers.empty()) row_offset += gathered_offset(gathered, r, 0);
+    Odometer x = first_x;
     for (std::int64_t c = 0; c < cols;) {
-      std::int64_t n = cols - c, offset = row_offset;
-      if (has_x) {
-        index_of(tile.x0 + c, x_, x.data());
-        n = std::min(n, x_.extents[last] - x[last]);
-        for (std::size_t d = 0; d < x_.steps.size(); ++d) offset += x[d] * x_.steps[d];
-      }
+      const std::int64_t n = has_x ? std::min(cols - c, x.run()) : cols - c;
+      const std::int64_t offset = row_offset + x.form(x_.steps.data());
       Interval inside{0, n};
-      for (const BoundGuard& guard : access_.guards) {
-        const auto& coefficients = guard.linear->coefficients;
-        std::int64_t base = guard.linear->constant;
-        for (std::size_t d = 0; d < axes_.z.size(); ++d)
-          base += coefficients[axes_.z[d]] * tile.z[d];
-        for (std::size_t d = 0; domain.rows && d < axes_.y.size(); ++d)
-          base += coefficients[axes_.y[d]] * y[d];
-        for (std::size_t d = 0; has_x && d < axes_.x.size(); ++d)
-          base += coefficients[axes_.x[d]] * x[d];
-        const Interval one = valid(base, has_x ? coefficients[axes_.x[last]] : 0, guard.extent, n);
+      for (const GuardSteps& guard : guard_steps_) {
+        std::int64_t base = guard.constant + y.form(guard.y.data()) + x.form(guard.x.data());
+        for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
+        const Interval one = valid(base, has_x ? guard.x.back() : 0, guard.extent, n);
         inside.low = std::max(inside.low, one.low);
         inside.high = std::min(inside.high, one.high);
       }
@@ -267,21 +292,23 @@ void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain 
       inside.low = std::min(inside.low, n);
       inside.high = std::min(inside.high, n);
       std::byte* to = target + static_cast<std::size_t>(r * cols + c) * compute_size_;
-      fill_run(compute_, access_.fill, to, inside.low);
+      if (inside.low > 0) fill_run(compute_, access_.fill, to, inside.low);
       if (inside.high > inside.low) {
-        const std::int64_t step = has_x ? x_.steps[last] : 0;
-        const std::int64_t first = offset + inside.low * step;
-        const std::int64_t final = offset + (inside.high - 1) * step;
+        const std::int64_t first = offset + inside.low * x_step;
+        const std::int64_t final = offset + (inside.high - 1) * x_step;
         if (std::min(first, final) < 0) refuse_address(std::min(first, final));
         if (std::max(first, final) >= access_.count) refuse_address(std::max(first, final));
-        load_run(access_.storage, buffer + first * size, step,
+        load_run(access_.storage, buffer + first * size, x_step,
                  to + static_cast<std::size_t>(inside.low) * compute_size_,
                  inside.high - inside.low);
       }
-      fill_run(compute_, access_.fill, to + static_cast<std::size_t>(inside.high) * compute_size_,
-               n - inside.high);
+      if (inside.high < n)
+        fill_run(compute_, access_.fill, to + static_cast<std::size_t>(inside.high) * compute_size_,
+                 n - inside.high);
       c += n;
+      if (has_x) x.skip(n);
     }
+    if (domain.rows && !y_.extents.empty()) y.skip(1);
   }
 }
 

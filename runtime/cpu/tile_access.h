@@ -77,6 +77,12 @@ class TileAccess {
     bool linear = true;
   };
   class Walker;
+  class Odometer;
+  /// A linear guard over the loops of each role.
+  struct GuardSteps {
+    std::int64_t constant = 0, extent = 0;
+    std::vector<std::int64_t> z, y, x;
+  };
 
   std::int64_t fixed_offset(const Tile& tile) const;
   View load_plain(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
@@ -113,6 +119,7 @@ class TileAccess {
   DType compute_;
   std::size_t storage_size_, compute_size_;
   bool linear_guards_ = false;  // all guards are linear, and nothing else is not
+  std::vector<GuardSteps> guard_steps_;
 };
 
 }  // namespace sinter::runtime::cpu

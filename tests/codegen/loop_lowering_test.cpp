@@ -453,5 +453,44 @@ TEST(LoopLowering, ReshapesOfLoopsBecomeStrides) {
     EXPECT_TRUE(access->nonaffine.empty()) << lowered.listing;
 }
 
+std::vector<std::string> listings_of_parts(const char* text) {
+  const ir::Graph body = ir::parse_graph(text);
+  std::vector<std::uint32_t> inputs, outputs;
+  for (std::uint32_t i = 0; i < body.inputs().size(); ++i) inputs.push_back(i);
+  for (std::uint32_t i = 0; i < body.outputs().size(); ++i)
+    outputs.push_back(static_cast<std::uint32_t>(inputs.size()) + i);
+  ExprTable exprs(body.ranges());
+  std::vector<std::string> listings;
+  for (const auto& program : codegen::lower_region_parts(body, inputs, outputs, exprs))
+    listings.push_back(codegen::print_loop_program(program, exprs));
+  return listings;
+}
+
+TEST(LoopLowering, PartsAskNotWhichSourceAnElementComesFrom) {
+  const auto listings = listings_of_parts(R"(graph @g(%x: f32[2, 3, 8], %y: f32[2, 5, 4]) {
+      %e = Reshape(%y) {shape = [2, 5, 4, 1]}
+      %u = Expand(%e) {shape = [2, 5, 4, 2]}
+      %r = Reshape(%u) {shape = [2, 5, 8]}
+      %c = Concat(%x, %r) {axis = 1}
+      %z = Exp(%c)
+      return z = %z
+    })");
+  ASSERT_EQ(listings.size(), 2u);
+  for (const std::string& listing : listings) {
+    EXPECT_THAT(listing, testing::Not(HasSubstr("select"))) << listing;
+    EXPECT_THAT(listing, testing::Not(HasSubstr(" else "))) << listing;
+  }
+}
+
+TEST(LoopLowering, SourcesOfSymbolicSizeStayTogether) {
+  EXPECT_EQ(listings_of_parts(R"(graph @g(%x: f32[seq, 3], %y: f32[batch, 3]) {
+      %c = Concat(%x, %y) {axis = 0}
+      %z = Neg(%c)
+      return z = %z
+    })")
+                .size(),
+            1u);
+}
+
 }  // namespace
 }  // namespace sinter::test
