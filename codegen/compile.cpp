@@ -155,9 +155,10 @@ class Compiler {
   /// On the CPU a region that puts sources side by side is a step for each of them.
   void add_loop_steps(const Node& node, const std::vector<std::uint32_t>& inputs,
                       const std::vector<std::uint32_t>& outputs, const StepT& all) {
+    const std::size_t first = steps_.size();
     for (LoopProgramT& program : lower_region_parts(*node.body, inputs, outputs, exprs_)) {
       StepT step = all;
-      step.name = fmt::format("{}_{}", name_stem(node), steps_.size());
+      if (steps_.size() > first) step.name = fmt::format("{}_{}", name_stem(node), steps_.size());
       set_loop_work(step, program);
       plan::fb::LoopStepT loop;
       loop.program = std::make_unique<LoopProgramT>(std::move(program));
