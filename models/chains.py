@@ -5,16 +5,19 @@
   chains.py --out build/chains --dtype f16                     sizes of the GPU benchmark
 
 chain_ln_relu_add: x + relu(LayerNorm(x)); chain_sin4: four sines; chain_softmax_mask:
-softmax(x/8 + mask); chain_bias_gelu_rms: RMSNorm(gelu(x + bias) * gate).
+softmax(x/8 + mask); chain_bias_gelu_rms: RMSNorm(gelu(x + bias) * gate). With --many, sum_many: the
+means of that many tensors of different sizes, in one.
 """
 import argparse
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-TYPES = {"f32": (TensorProto.FLOAT, np.float32), "f16": (TensorProto.FLOAT16, np.float16)}
+TYPES = {"f32": (TensorProto.FLOAT, np.float32), "f16": (TensorProto.FLOAT16, np.float16),
+         "bf16": (TensorProto.BFLOAT16, ml_dtypes.bfloat16)}
 
 
 class Chain:
@@ -39,10 +42,12 @@ class Chain:
         self.nodes.append(helper.make_node(kind, list(inputs), [name + "_out"], name=name, **attributes))
         return name + "_out"
 
-    def model(self, output, shape):
-        info = helper.make_tensor_value_info(output, self.proto, shape)
-        graph = helper.make_graph(self.nodes, "chain", self.inputs, [info], self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    def model(self, outputs, shape, opset=20):
+        """The model whose output, or whose outputs (a list), have this shape."""
+        outputs = outputs if isinstance(outputs, list) else [outputs]
+        infos = [helper.make_tensor_value_info(output, self.proto, shape) for output in outputs]
+        graph = helper.make_graph(self.nodes, "chain", self.inputs, infos, self.initializers)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
         onnx.checker.check_model(model)
         return model
 
@@ -82,6 +87,17 @@ def bias_gelu_rms(dtype, rows, cols):
     return c.model(c.op("Mul", c.op("Mul", y, inverse), c.weight("scale", cols, 1.0)), [rows, cols])
 
 
+def sum_many(dtype, count):
+    c = Chain(dtype)
+    sizes = np.random.default_rng(0).integers(256, 65536, count)
+    axes, means = c.constant("axis", np.array([0], np.int64)), []
+    for i, size in enumerate(sizes):
+        wide = c.op("Cast", c.input(f"t{i}", [int(size)]), to=TensorProto.FLOAT)
+        means.append(c.op("Unsqueeze", c.op("ReduceMean", wide, keepdims=0), axes))
+    c.proto = TensorProto.FLOAT  # of the result
+    return c.model(c.op("Concat", *means, axis=0), [count])
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", required=True)
@@ -89,10 +105,13 @@ def main():
     p.add_argument("--rows", type=int, default=8192)
     p.add_argument("--cols", type=int, default=4096)
     p.add_argument("--attention", action="store_true", help="the softmax over 16x12x512x512 instead of rows x cols")
+    p.add_argument("--many", type=int, default=0, help="tensors of sum_many; 0 leaves it out")
     a = p.parse_args()
     folder = Path(a.out)
     folder.mkdir(parents=True, exist_ok=True)
     shapes = ([16, 12, 512, 512], [16, 1, 1, 512]) if a.attention else ([a.rows, a.cols], [1, a.cols])
+    if a.many:
+        onnx.save(sum_many(a.dtype, a.many), folder / f"sum_many_{a.many}.onnx")
     onnx.save(ln_relu_add(a.dtype, a.rows, a.cols), folder / "chain_ln_relu_add.onnx")
     onnx.save(sin4(a.dtype, a.rows, a.cols), folder / "chain_sin4.onnx")
     onnx.save(softmax_mask(a.dtype, *shapes), folder / "chain_softmax_mask.onnx")

@@ -85,6 +85,12 @@ TEST_F(CliTest, JsonIsOneObjectOnStdout) {
   EXPECT_TRUE(json::parse(sinter({"doctor", "--json"}).out).contains("findings"));
 }
 
+TEST_F(CliTest, DeviceIoNeedsAPlanForTheGpu) {
+  const auto bench = sinter({"bench", compile_small(), "--shapes=x:2x8", "--deviceIo"});
+  EXPECT_EQ(bench.code, 2);
+  EXPECT_THAT(bench.err, HasSubstr("--deviceIo needs a plan for the target cuda"));
+}
+
 TEST_F(CliTest, InspectShowsEachView) {
   const auto plan = compile_small();
   EXPECT_THAT(sinter({"inspect", plan}).out, HasSubstr("input x: f32[batch="));

@@ -1,8 +1,10 @@
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "tools/support/device_copies.h"
 #include "tools/support/devices.h"
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
@@ -19,6 +21,7 @@ struct Options {
   double duration = 3;
   int warm_up = 10;
   bool hot = false;
+  bool device_io = false;
 };
 
 std::vector<std::string> row(const std::string& name, const Statistics& s) {
@@ -36,8 +39,24 @@ void run(const Options& options, const Console& console) {
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  Session session(plan, options.session);
-  set_inputs(session, plan, inputs);
+  if (options.device_io && plan.target() != "cuda")
+    throw Error(ErrorCode::kUsage, fmt::format("--deviceIo needs a plan for the target cuda; {} "
+                                               "is for {}",
+                                               options.plan, plan.target()));
+  SessionOptions session_options = options.session;
+  std::optional<DeviceCopies> copies;
+  if (options.device_io) {
+    session_options.output_memory = Memory::kDevice;
+    copies.emplace(session_options.device);
+  }
+  Session session(plan, session_options);
+  if (copies) {
+    const auto bindings = plan.inputs();
+    for (std::size_t i = 0; i < bindings.size(); ++i)
+      session.set_input(bindings[i].name, copies->add(inputs[i]));
+  } else {
+    set_inputs(session, plan, inputs);
+  }
   session.run();
   const double first = seconds() * 1e6;
   for (int i = 0; i < options.warm_up; ++i) session.run();
@@ -86,6 +105,7 @@ void run(const Options& options, const Console& console) {
       format_bytes(static_cast<double>(account.io))));
   console.result({{"plan", options.plan},
                   {"target", plan.target()},
+                  {"device_io", options.device_io},
                   {"shapes", describe_shapes(plan, inputs)},
                   {"host_to_device_us", to_json(h2d)},
                   {"compute_us", to_json(gpu)},
@@ -120,6 +140,8 @@ void add_bench(Cli& cli) {
   verb->add_flag("--hot", options->hot, "Leave the L2 cache as the last run left it");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
+  verb->add_flag("--deviceIo", options->device_io,
+                 "Keep inputs and outputs on the GPU: latency is that of the model alone");
   verb->add_flag("!--no-graph", options->session.cuda_graphs,
                  "Launch step by step, without a CUDA graph");
   verb->callback([options, &console = cli.console] { run(*options, console); });

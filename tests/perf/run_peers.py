@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Sinter against PyTorch on the same weights and inputs in the same run, on one GPU.
+
+  tests/perf/run_peers.py --workloads bert_b1_s128,chain_sin4 --modes eager,reduce-overhead
+  tests/perf/run_peers.py --out tests/perf/results/peers_h200.json
+
+Every workload runs in float16 in both; models are exported in float32 and lowered by the compiler. GPU times are
+taken with events, a cold L2 and a full queue; wall times are of one synchronised call with inputs and
+outputs on the device. The error is Sinter's against PyTorch's float32 result. Needs torch, timm and
+transformers. A run of all takes half an hour, most of it torch.compile: --workloads and --deadline split
+it, and a result file is added to, never overwritten, if it is of the same commit.
+"""
+import argparse
+import json
+import multiprocessing
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from common import ROOT, provenance, sinter_json, write
+
+
+def export_one(job):
+    import torch
+    import torch_workloads
+    name, path = job
+    torch.set_num_threads(2)
+    try:
+        start = time.perf_counter()
+        torch_workloads.export(torch_workloads.WORKLOADS[name], path)
+        return name, None, time.perf_counter() - start
+    except Exception:
+        return name, traceback.format_exc(limit=-3), 0
+
+
+def relative_error(found, expected):
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    if found.shape != expected.shape:
+        return float("inf")
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def run_sinter(sinter, path, workload):
+    plan, inputs, result = path.with_suffix(".plan"), path.with_suffix(".npz"), path.with_suffix(".out.npz")
+    precision = "model" if workload.half else "fp16"
+    start = time.perf_counter()
+    sinter_json(sinter, "compile", path, "-o", plan, "--target=cuda", f"--precision={precision}")
+    compiled = time.perf_counter() - start
+    sinter_json(sinter, "run", plan, "--inputs", inputs, "--outputs", result)
+    bench = sinter_json(sinter, "bench", plan, "--inputs", inputs, "--deviceIo", "--iterations=200", "--duration=2")
+    expected = np.load(path.with_suffix(".expected.npz"))["output"]
+    found = np.load(result)
+    return {"gpu_us": round(bench["compute_us"]["median"], 2), "p10_us": round(bench["compute_us"]["p10"], 2),
+            "p90_us": round(bench["compute_us"]["p90"], 2), "wall_us": round(bench["latency_us"]["median"], 2),
+            "launches": bench["launches"], "bytes_moved": bench["bytes_moved"], "compile_s": round(compiled, 1),
+            "relative_error": relative_error(found[found.files[0]], expected)}
+
+
+def print_row(name, row):
+    ours = row.get("sinter", {})
+    peers = {mode: row[mode] for mode in row if mode != "sinter" and "gpu_us" in row[mode]}
+    text = f"{name:22s}"
+    if "gpu_us" in ours:
+        text += (f" sinter {ours['gpu_us']:8.1f} / {ours['wall_us']:8.1f} us, {ours['launches']} launches, "
+                 f"error {ours['relative_error']:.1e}")
+    else:
+        text += f" sinter {ours}"
+    for mode, times in peers.items():
+        text += f"; {mode} {times['gpu_us']:.1f} / {times['wall_us']:.1f}"
+    if peers and "gpu_us" in ours:
+        text += f"; {min(p['gpu_us'] for p in peers.values()) / ours['gpu_us']:.2f}x"
+    print(text, flush=True)
+
+
+def main():
+    import torch
+    import torch_workloads as peers
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--workloads", default="all", help=", ".join(peers.WORKLOADS))
+    p.add_argument("--modes", default="eager,default,reduce-overhead", help=", ".join(peers.MODES) + "; or none")
+    p.add_argument("--folder", type=Path, help="where the ONNX files go, and are taken from if they are there")
+    p.add_argument("--deadline", type=float, default=540, help="start no new measurement after so many seconds")
+    p.add_argument("--jobs", type=int, default=6, help="exports at a time")
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--out", type=Path)
+    a = p.parse_args()
+    began = time.monotonic()
+    names = list(peers.WORKLOADS) if a.workloads == "all" else a.workloads.split(",")
+    modes = [] if a.modes == "none" else a.modes.split(",")
+    for name in set(names) - set(peers.WORKLOADS):
+        p.error(f"no workload {name}; there are {', '.join(peers.WORKLOADS)}")
+    folder = a.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+
+    missing = [(name, folder / f"{name}.onnx") for name in names if not (folder / f"{name}.expected.npz").exists()]
+    failed = {}
+    with multiprocessing.get_context("spawn").Pool(min(a.jobs, max(1, len(missing)))) as pool:
+        for name, problem, seconds in pool.imap_unordered(export_one, missing):
+            print(f"exported {name} ({seconds:.0f} s)" if problem is None else f"{name}: {problem}", flush=True)
+            if problem:
+                failed[name] = problem.strip().splitlines()[-1]
+
+    result = {**provenance(a.commit), "cuda": torch.version.cuda, "torch": torch.__version__, "workloads": {}}
+    if a.out and a.out.exists():
+        before = json.loads(a.out.read_text())
+        if before["commit"] == result["commit"]:
+            result["workloads"] = before["workloads"]
+    for name in names:
+        row = result["workloads"].setdefault(name, {})
+        try:
+            row["sinter"] = ({"failed": failed[name]} if name in failed else
+                             run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name]))
+        except (SystemExit, Exception) as error:
+            row["sinter"] = {"failed": str(error)}
+        for mode in modes:
+            if time.monotonic() - began > a.deadline:
+                row.setdefault(mode, {"failed": "not run: deadline"})
+                continue
+            try:
+                row[mode] = peers.time_mode(peers.WORKLOADS[name], mode)
+            except Exception as error:
+                row[mode] = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
+        print_row(name, row)
+        if a.out:
+            write(a.out, result)
+
+
+if __name__ == "__main__":
+    main()
