@@ -170,7 +170,6 @@ void verify_loop_program(const Checker& check, const fb::LoopProgramT& program) 
   verify_index_nodes(check, program);
   for (const auto& access : program.accesses) verify_access(check, program, *access);
   for (std::size_t i = 0; i < program.instrs.size(); ++i) verify_instr(check, program, i);
-  verify_stores(check, program);
   const auto has = [&](fb::InstrKind kind) {
     return std::any_of(program.instrs.begin(), program.instrs.end(),
                        [&](const auto& instr) { return instr->kind == kind; });
@@ -180,6 +179,7 @@ void verify_loop_program(const Checker& check, const fb::LoopProgramT& program) 
   if (scans && (scatters || has(fb::InstrKind::Reduce)))
     check.fail("it scans, and scatters or reduces too");
   if (scans && program.inner_dims == 0) check.fail("it scans, but has no rows");
+  verify_stores(check, program);
 }
 
 }  // namespace sinter::plan

@@ -464,6 +464,46 @@ graph @main(%x: T[n, 6, 20]) ranges {n: 1..64} {
   return y = %y
 })",
        {{{"n", 1}}, {{"n", 5}}}},
+      {"running_sums",
+       R"(
+graph @main(%x: T[rows, n], %scale: T[rows, 1]) ranges {rows: 1..4096, n: 1..20000} {
+  %small = const T[] {0.01}
+  %a = Mul(%x, %small)
+  %s = Scan(%a) {axis = 1, combine = "sum"}
+  %t = Mul(%s, %scale)
+  %m = Scan(%x) {axis = 1, combine = "max", reverse = 1}
+  %d = Scan(%x) {axis = 0, combine = "min"}
+  return t = %t, m = %m, d = %d
+})",
+       {{{"rows", 3}, {"n", 1}},
+        {{"rows", 64}, {"n", 1000}},
+        {{"rows", 1}, {"n", 20000}},
+        {{"rows", 700}, {"n", 33}},
+        {{"rows", 64}, {"n", 1000}}}},
+      {"running_products_of_known_sizes", R"(
+graph @main(%x: T[40, 24], %y: T[2, 3000], %z: T[2100, 12]) {
+  %a = Scan(%x) {axis = 1, combine = "prod", exclusive = 1}
+  %b = Scan(%y) {axis = 1, combine = "max"}
+  %c = Scan(%z) {axis = 1, combine = "sum", exclusive = 1, reverse = 1}
+  return a = %a, b = %b, c = %c
+})"},
+      {"order",
+       R"(
+graph @main(%x: T[rows, n], %y: T[rows, 20], %i: i64[n, 3]) ranges {rows: 1..512, n: 9..20000} {
+  %top = ArgSort(%x) {axis = 1, count = [9], descending = 1}
+  %all = ArgSort(%x) {axis = 1, count = [n]}
+  %few = ArgSort(%y) {axis = 1, count = [3], descending = 1}
+  %columns = ArgSort(%i) {axis = 0, count = [n]}
+  %r = Iota() {shape = [rows, 1]}
+  %v = Take(%x, %r, %top)
+  %p = Softmax(%v) {axis = 1}
+  return top = %top, all = %all, few = %few, columns = %columns, p = %p
+})",
+       {{{"rows", 2}, {"n", 9}},
+        {{"rows", 300}, {"n", 100}},
+        {{"rows", 3}, {"n", 2048}},
+        {{"rows", 1}, {"n", 20000}},
+        {{"rows", 5}, {"n", 7001}}}},
   };
 }
 

@@ -295,6 +295,73 @@ TEST(CpuLoops, ScattersToOnePlace) {
   LoopCase(std::move(b)).check(1e-4);
 }
 
+/// Rows of many lengths, shorter and longer than a tile; running values feed further operations.
+TEST(CpuLoops, ScansAlongRows) {
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kInt64, DType::kUInt8})
+    for (const std::int64_t length : {1, 3, 4, 31, 2048, 5003})
+      for (const bool exclusive : {false, true}) {
+        SCOPED_TRACE(std::string(to_string(type)) + " " + std::to_string(length));
+        const DType compute = compute_type(type);
+        PlanBuilder b;
+        const Id m = b.constant(length > 100 ? 3 : 50), n = b.constant(length);
+        const Id one = b.constant(1), zero = b.constant(0);
+        const Id x = b.input("x", type, {m, n});
+        const Id scale = b.input("scale", type, {m});
+        const Id y = b.output("y", compute, {m, n});
+        const Id z = b.output("z", type, {m, n});
+        LoopBuilder l({m, n}, 1);
+        const Id value = l.load(l.access(x, zero, {n, one}), compute);
+        const Id row = l.load(l.access(scale, zero, {one, zero}), compute);
+        const Id sum = l.scan(Combine::kSum, value, exclusive, compute);
+        const Id scaled = l.op(ScalarOp::kMul, {sum, row}, compute);
+        l.store(l.access(y, zero, {n, one}), scaled, compute);
+        l.store(l.access(z, zero, {n, one}), l.scan(Combine::kMax, value, false, compute), compute);
+        b.loop("scan", std::move(l));
+        LoopCase test(std::move(b));
+        EXPECT_TRUE(length < 8 || !test.is_across());
+        test.check(1e-5);
+      }
+}
+
+/// From the end of a row, and of a value that all of its elements share.
+TEST(CpuLoops, ScansBackwardsAndOfRowValues) {
+  PlanBuilder b;
+  const Id m = b.constant(7), n = b.constant(3000), one = b.constant(1), zero = b.constant(0);
+  const Id last = b.constant(2999), back = b.constant(-1);
+  const Id x = b.input("x", DType::kFloat32, {m, n});
+  const Id scale = b.input("scale", DType::kFloat32, {m});
+  const Id y = b.output("y", DType::kFloat32, {m, n});
+  const Id z = b.output("z", DType::kFloat32, {m, n});
+  LoopBuilder l({m, n}, 1);
+  const Id value = l.load(l.access(x, last, {n, back}));
+  l.store(l.access(y, last, {n, back}), l.scan(Combine::kMin, value));
+  const Id row = l.load(l.access(scale, zero, {one, zero}));
+  l.store(l.access(z, zero, {n, one}), l.scan(Combine::kSum, row));
+  b.loop("scan", std::move(l));
+  LoopCase(std::move(b)).check(1e-5);
+}
+
+/// Rows side by side, whose elements are far apart.
+TEST(CpuLoops, ScansDownTheColumns) {
+  for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kInt32})
+    for (const bool exclusive : {false, true}) {
+      const DType compute = compute_type(type);
+      PlanBuilder b;
+      const Id m = b.constant(5), n = b.constant(70), wide = b.constant(300);
+      const Id one = b.constant(1), zero = b.constant(0), plane = b.mul(n, wide);
+      const Id x = b.input("x", type, {m, n, wide});
+      const Id y = b.output("y", type, {m, n, wide});
+      LoopBuilder l({m, wide, n}, 1);
+      const Id sum = l.scan(Combine::kSum, l.load(l.access(x, zero, {plane, one, wide}), compute),
+                            exclusive, compute);
+      l.store(l.access(y, zero, {plane, one, wide}), sum, compute);
+      b.loop("scan", std::move(l));
+      LoopCase test(std::move(b));
+      EXPECT_TRUE(test.is_across());
+      test.check(1e-5);
+    }
+}
+
 /// Taking at places that differ by element and by row, and where columns run in pairs.
 TEST(CpuLoops, GathersByElement) {
   for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kBool}) {

@@ -145,7 +145,7 @@ class Interpreter {
     source_ = &inputs;
     std::vector<std::int64_t> index(extents_.size(), 0);
     walk(index, 0, rows_, [&] {
-      reduced_.clear();
+      combined_.clear();
       walk(index, rows_, extents_.size(), [&] { store_all(index, false); });
       std::fill(index.begin() + static_cast<std::ptrdiff_t>(rows_), index.end(), 0);
       store_all(index, true);
@@ -230,22 +230,16 @@ class Interpreter {
     return result;
   }
 
-  /// The values of a row combined, up to the element `last` or all of them.
-  double combined(const fb::InstrT& instr, const Index& row, const Index& last, bool inclusive) {
+  /// The values of a row combined, before each element and after the last.
+  std::vector<double> running(const fb::InstrT& instr, const Index& row) {
     const auto combine = static_cast<Combine>(instr.op);
     double result = combine == Combine::kProd  ? 1
                     : combine == Combine::kMax ? -INFINITY
                     : combine == Combine::kMin ? INFINITY
                                                : 0;
+    std::vector<double> all = {result};
     Index inner = row;
-    bool done = false;
     walk(inner, rows_, extents_.size(), [&] {
-      const bool is_last = inner == last;
-      if (done || (is_last && !inclusive)) {
-        done = true;
-        return;
-      }
-      done = is_last;
       const double v = value(instr.args[0], inner);
       switch (combine) {
         case Combine::kSum: result += v; break;
@@ -253,8 +247,21 @@ class Interpreter {
         case Combine::kMax: result = std::max(result, v); break;
         case Combine::kMin: result = std::min(result, v); break;
       }
+      all.push_back(result);
     });
-    return result;
+    return all;
+  }
+
+  const std::vector<double>& combined(Id id, const Index& index) {
+    const auto known = combined_.find(id);
+    if (known != combined_.end()) return known->second;
+    return combined_.emplace(id, running(*program_.instrs[id], index)).first->second;
+  }
+
+  std::size_t place_in_row(const Index& index) const {
+    std::int64_t place = 0;
+    for (std::size_t d = rows_; d < extents_.size(); ++d) place = place * extents_[d] + index[d];
+    return static_cast<std::size_t>(place);
   }
 
   double value(Id id, const Index& index) {
@@ -281,13 +288,9 @@ class Interpreter {
         if (op == ScalarOp::kCast && !is_float(type)) return std::trunc(result);
         return type == DType::kFloat32 ? static_cast<double>(static_cast<float>(result)) : result;
       }
-      case fb::InstrKind::Reduce: {
-        const auto known = reduced_.find(id);
-        if (known != reduced_.end()) return known->second;
-        const Index none;
-        return reduced_[id] = combined(instr, index, none, false);
-      }
-      case fb::InstrKind::Scan: return combined(instr, index, index, !instr.exclusive);
+      case fb::InstrKind::Reduce: return combined(id, index).back();
+      case fb::InstrKind::Scan:
+        return combined(id, index)[place_in_row(index) + (instr.exclusive ? 0 : 1)];
       default: return 0;
     }
   }
@@ -299,7 +302,7 @@ class Interpreter {
   const std::vector<std::vector<std::byte>>* source_ = nullptr;
   std::vector<std::int64_t> extents_;
   std::size_t rows_ = 0;
-  std::map<Id, double> reduced_;
+  std::map<Id, std::vector<double>> combined_;  // of the row at hand
 };
 
 }  // namespace

@@ -94,6 +94,16 @@ Id LoopBuilder::scatter(Id access, Id value, std::uint8_t op, DType type) {
   return add(std::move(instr));
 }
 
+Id LoopBuilder::scan(Combine combine, Id value, bool exclusive, DType type) {
+  fb::InstrT instr;
+  instr.kind = fb::InstrKind::Scan;
+  instr.op = static_cast<std::uint8_t>(combine);
+  instr.dtype = static_cast<std::uint8_t>(type);
+  instr.args = {value};
+  instr.exclusive = exclusive;
+  return add(std::move(instr));
+}
+
 PlanBuilder::PlanBuilder() {
   meta.compiler_version = "test";
   meta.target = "cpu";
@@ -230,6 +240,13 @@ void PlanBuilder::conv(const std::string& name, fb::ConvStepT conv) {
   fb::WorkUnion work;
   work.Set(std::move(conv));
   step(name, std::move(reads), {target}, std::move(work));
+}
+
+void PlanBuilder::sort(const std::string& name, fb::SortStepT sort) {
+  const Id source = sort.input, target = sort.output;
+  fb::WorkUnion work;
+  work.Set(std::move(sort));
+  step(name, {source}, {target}, std::move(work));
 }
 
 void PlanBuilder::copy(const std::string& name, Id source, Id target, Id bytes) {

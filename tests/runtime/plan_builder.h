@@ -31,6 +31,7 @@ class LoopBuilder {
   Id constant(double value, DType type = DType::kFloat32);
   Id op(ScalarOp op, std::vector<Id> args, DType type = DType::kFloat32);
   Id reduce(Combine combine, Id value, DType type = DType::kFloat32);
+  Id scan(Combine combine, Id value, bool exclusive = false, DType type = DType::kFloat32);
   Id index(Id dim, DType type = DType::kInt64);
   Id store(Id access, Id value, DType type = DType::kFloat32);
   /// `op` as in the plan: a Combine, or 255.
@@ -67,6 +68,7 @@ class PlanBuilder {
   void loop(const std::string& name, LoopBuilder builder);
   void matmul(const std::string& name, fb::MatmulStepT work);
   void conv(const std::string& name, fb::ConvStepT work);
+  void sort(const std::string& name, fb::SortStepT work);
   void copy(const std::string& name, Id source, Id target, Id bytes);
 
   /// A matrix with the strides of a dense row-major buffer; batch strides as given.

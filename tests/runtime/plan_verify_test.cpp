@@ -59,6 +59,16 @@ PlanBuilder sample() {
   conv.strides = conv.dilations = {1};
   conv.pads_begin = conv.pads_end = {0};
   b.conv("conv", std::move(conv));
+
+  const Id places = b.output("places", DType::kInt64, {batch, two});
+  fb::SortStepT sort;
+  sort.input = x;
+  sort.output = places;
+  sort.outer = batch;
+  sort.length = four;
+  sort.inner = one;
+  sort.count = two;
+  b.sort("sort", std::move(sort));
   b.copy("copy", z, u, b.mul(batch, b.constant(8)));
   return b;
 }
@@ -81,6 +91,7 @@ struct Case {
 
 fb::LoopProgramT& loop_of(fb::PlanT& p) { return *p.steps[1]->work.AsLoopStep()->program; }
 fb::MatmulStepT& matmul_of(fb::PlanT& p) { return *p.steps[0]->work.AsMatmulStep(); }
+fb::SortStepT& sort_of(fb::PlanT& p) { return *p.steps[3]->work.AsSortStep(); }
 fb::ConvStepT& conv_of(fb::PlanT& p) { return *p.steps[2]->work.AsConvStep(); }
 
 const Case kCases[] = {
@@ -116,7 +127,7 @@ const Case kCases[] = {
     {"weight_alignment", [](auto& p) { p.buffers[5]->weight_offset = 8; }, "misaligned or outside"},
     {"weight_size", [](auto& p) { p.buffers[5]->bytes = p.buffers[0]->bytes; },
      "must be a constant"},
-    {"arena_step", [](auto& p) { p.buffers[7]->last_step = 4; }, "its last step is 4"},
+    {"arena_step", [](auto& p) { p.buffers[7]->last_step = 5; }, "its last step is 5"},
     {"arena_order", [](auto& p) { p.buffers[7]->first_step = 2; }, "lives from step 2 to step 1"},
     {"arena_dead", [](auto& p) { p.buffers[7]->last_step = 0; },
      "which lives from step 0 to step 0"},
@@ -171,7 +182,7 @@ const Case kCases[] = {
     {"conv_math", [](auto& p) { conv_of(p).math = static_cast<fb::MathMode>(2); },
      "its math mode is 2"},
     {"conv_type", [](auto& p) { conv_of(p).input = 1; }, "all must be one float type"},
-    {"copy_self", [](auto& p) { p.steps[3]->work.AsCopyStep()->target = 3; }, "to itself"},
+    {"copy_self", [](auto& p) { p.steps[4]->work.AsCopyStep()->target = 3; }, "to itself"},
     {"loop_inner", [](auto& p) { loop_of(p).inner_dims = 3; }, "3 of its 2 dimensions"},
     {"loop_extent", [](auto& p) { loop_of(p).extents[0] = 99999; }, "an extent is 99999"},
     {"loop_buffer", [](auto& p) { loop_of(p).buffers[0] = 99; }, "a buffer is 99"},
@@ -184,8 +195,8 @@ const Case kCases[] = {
      "1 operands instead of 2"},
     {"loop_op", [](auto& p) { loop_of(p).instrs[4]->op = 200; }, "operator 200 does not exist"},
     {"loop_reduce", [](auto& p) { loop_of(p).instrs[6]->op = 9; }, "reduction 9 does not exist"},
-    {"loop_kind", [](auto& p) { loop_of(p).instrs[0]->kind = static_cast<fb::InstrKind>(8); },
-     "an instruction's kind is 8"},
+    {"loop_kind", [](auto& p) { loop_of(p).instrs[0]->kind = static_cast<fb::InstrKind>(9); },
+     "an instruction's kind is 9"},
     {"loop_storage_type", [](auto& p) { loop_of(p).instrs[0]->dtype = 9; }, "is a storage type"},
     {"loop_load_type", [](auto& p) { loop_of(p).instrs[0]->dtype = 12; }, "moves f64 values"},
     {"loop_op_type", [](auto& p) { loop_of(p).instrs[4]->dtype = 0; }, "yields f32, not bool"},
@@ -213,6 +224,32 @@ const Case kCases[] = {
        store.op = 255;
      },
      "both scatters and reduces"},
+    {"loop_scan_op",
+     [](auto& p) {
+       fb::InstrT& sum = *loop_of(p).instrs[6];
+       sum.kind = fb::InstrKind::Scan;
+       sum.op = 4;
+     },
+     "reduction 4 does not exist"},
+    {"loop_scan_and_scatter",
+     [](auto& p) {
+       loop_of(p).instrs[6]->kind = fb::InstrKind::Scan;
+       fb::InstrT& store = *loop_of(p).instrs.back();
+       store.kind = fb::InstrKind::Scatter;
+       store.op = 255;
+     },
+     "it scans, and scatters or reduces too"},
+    {"loop_scan_without_rows",
+     [](auto& p) {
+       fb::InstrT& sum = *loop_of(p).instrs[6];
+       sum.kind = fb::InstrKind::Scan;
+       loop_of(p).inner_dims = 0;
+     },
+     "it scans, but has no rows"},
+    {"sort_input", [](auto& p) { sort_of(p).input = 99; }, "its input is 99"},
+    {"sort_size", [](auto& p) { sort_of(p).count = 999; }, "a size is 999"},
+    {"sort_types", [](auto& p) { sort_of(p).output = sort_of(p).input; }, "is not of type i64"},
+    {"sort_undeclared", [](auto& p) { p.steps[3]->reads.clear(); }, "undeclared"},
     {"loop_row_store", [](auto& p) { loop_of(p).accesses[4]->strides[1] = 3; },
      "stores a value per element at an address per row"},
 };
@@ -246,6 +283,9 @@ std::string bound_message(const fb::PlanT& meta, std::int64_t batch) {
 }
 
 const Case kBoundCases[] = {
+    {"sort_length", [](auto& p) { sort_of(p).length = sort_of(p).outer; }, "its input reaches"},
+    {"sort_count", [](auto& p) { sort_of(p).count = sort_of(p).outer; }, "in rows of 4 elements"},
+    {"sort_output", [](auto& p) { sort_of(p).count = sort_of(p).length; }, "its output reaches"},
     {"loop_offset", [](auto& p) { loop_of(p).accesses[0]->offset = loop_of(p).extents[1]; },
      "reaches element"},
     {"loop_stride", [](auto& p) { loop_of(p).accesses[0]->strides[1] = loop_of(p).extents[1]; },
@@ -267,7 +307,7 @@ const Case kBoundCases[] = {
        p.steps[2]->reads.push_back(6);
      },
      "the residual reaches element 17"},
-    {"copy", [](auto& p) { p.steps[3]->work.AsCopyStep()->bytes = p.buffers[0]->bytes; },
+    {"copy", [](auto& p) { p.steps[4]->work.AsCopyStep()->bytes = p.buffers[0]->bytes; },
      "it copies 144 bytes, but buffer 3 has 72"},
     {"binding", [](auto& p) { p.buffers[0]->bytes = p.buffers[3]->bytes; }, "its shape takes 144"},
 };
