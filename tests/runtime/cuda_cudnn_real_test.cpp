@@ -13,16 +13,16 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// An H200's, as the library writes them.
+// An H200's, as the library describes it (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION).
 constexpr std::string_view kDevice = R"({
   "deviceName": "NVIDIA H200", "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
-  "pciDeviceId": 0, "multiProcessorCount": 132, "warpSize": 32, "regsPerBlock": 65536,
+  "pciDeviceId": 6, "multiProcessorCount": 132, "warpSize": 32, "regsPerBlock": 65536,
   "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
   "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
   "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
   "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "isTccDriver": 0, "supportCoopLaunch": 1,
   "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "l2CacheSize": 62914560,
-  "totalGlobalMem": 150754820096})";
+  "totalGlobalMem": 150109880320})";
 
 class RealCudnn : public ::testing::Test {
  protected:
