@@ -31,10 +31,21 @@ const std::vector<Pass>& pipeline() {
   return passes;
 }
 
+namespace {
+
+std::set<std::string, std::less<>> conv_activations() {
+  return {"Relu", "Gelu", "GeluTanh",  "Sigmoid",     "Tanh",
+          "Silu", "Clip", "LeakyRelu", "HardSigmoid", "HardSwish"};
+}
+
+}  // namespace
+
 TargetTraits cpu_traits() {
   TargetTraits traits;
   traits.has_conv = true;
-  traits.conv_epilogue_activations = {"Relu", "Gelu", "GeluTanh"};
+  traits.conv_channels_last = true;
+  traits.conv_epilogue_residual = true;
+  traits.conv_epilogue_activations = conv_activations();
   traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;
@@ -46,6 +57,10 @@ TargetTraits cuda_traits() {
   traits.cuda = true;
   traits.attention = true;
   traits.product_kernels = true;
+  traits.conv_channels_last = true;
+  traits.conv_any_float = true;
+  traits.conv_epilogue_residual = true;
+  traits.conv_epilogue_activations = conv_activations();
   traits.matmul_epilogue_gelu_tanh = true;
   return traits;
 }

@@ -20,7 +20,8 @@ struct TargetTraits {
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
   bool matmul_epilogue_residual = true;
-  bool conv_channels_last = false;  // convolutions and all around them with channels last
+  // Convolutions and all around them with channels last: of float32, or of any float.
+  bool conv_channels_last = false, conv_any_float = false;
   // What the convolutions of family "conv" end with: a residual, and activations, by operator.
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;

@@ -33,7 +33,7 @@ ValueId join_in_steps(GraphBuilder& builder, const ir::Node& concat,
 bool has_conv(const Context& context, const ir::Graph& graph, const ir::Node& node) {
   const DType type = graph.type(node.outputs[0]).dtype;
   return (context.target.has_conv && type == DType::kFloat32) ||
-         (context.target.conv_channels_last && context.fuse && is_float(type));
+         (context.target.conv_any_float && context.fuse && is_float(type));
 }
 
 bool has_attention(const TargetTraits& target, const ir::Graph& graph, const ir::Node& node) {

@@ -2,7 +2,7 @@
 // factor of the whole. They become part of the weights and of the bias.
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/broadcast.h"
@@ -46,14 +46,25 @@ class ScaleFolder {
   ScaleFolder(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
 
   Graph run() {
-    std::vector<Piece> pieces;
+    struct Site {
+      Product product;
+      Affine affine;
+    };
+    std::vector<Site> sites;
+    std::map<ValueId, std::size_t> readers;  // of weights, that would no longer read them
     for (const Node& node : graph_.nodes()) {
       const auto product = product_of(node);
       if (!product) continue;
-      const auto affine = follow(*product);
-      if (!affine) continue;
-      if (auto piece = folded(*product, *affine)) pieces.push_back(std::move(*piece));
+      if (auto affine = follow(*product)) {
+        sites.push_back({*product, std::move(*affine)});
+        ++readers[product->weight];
+      }
     }
+    std::vector<Piece> pieces;
+    for (const Site& site : sites)
+      // Weights that something else reads too would be stored twice.
+      if (readers[site.product.weight] == graph_.users(site.product.weight).size())
+        if (auto piece = folded(site.product, site.affine)) pieces.push_back(std::move(*piece));
     return rebuild(graph_, pieces);
   }
 
@@ -79,13 +90,12 @@ class ScaleFolder {
       return std::nullopt;
     }
     product.weight = node.inputs[product.operand];
-    if (!is_read_once(product.weight)) return std::nullopt;
     if (const Node* view = graph_.producer(product.weight);
         view != nullptr && view->op->name == "Transpose" && !product.is_conv()) {
       product.transpose = view;
       product.weight = view->inputs[0];
       product.axis = 1 - product.axis;
-      if (!is_read_once(product.weight)) return std::nullopt;
+      if (!is_read_once(view->outputs[0])) return std::nullopt;
     }
     const auto& constant = graph_.value(product.weight).constant;
     if (constant == nullptr || (!product.is_conv() && constant->shape().size() != 2))

@@ -1,4 +1,4 @@
-// Products with the kernel that reads their result. Which of the ways to do such a step is taken
+// Products and convolutions with the kernel that reads their result. Which of the ways to do such a step is taken
 // (one kernel of our own, or the library's product and then the other kernel) is decided for each
 // shape when a plan is bound; here only what belongs together is brought together.
 #include <algorithm>
@@ -20,6 +20,9 @@ using ir::ValueId;
 bool is_family(const Node& node, std::string_view family) {
   return node.op->kind == OpKind::kFused && node.attrs.get_string("family") == family;
 }
+
+/// A product or a convolution: what a kernel of our own may do together with its reader.
+bool is_product(const Node& node) { return is_family(node, "matmul") || is_family(node, "conv"); }
 
 /// A kernel that reads a product, perhaps through reshapes.
 struct Reader {
@@ -80,7 +83,7 @@ class ProductFuser {
   Graph run() {
     std::vector<Piece> pieces;
     for (const Node& node : graph_.nodes())
-      if (is_family(node, "matmul") && is_ours(node)) pieces.push_back(piece(node));
+      if (is_product(node) && is_ours(node)) pieces.push_back(piece(node));
     return rebuild(graph_, pieces);
   }
 
@@ -88,7 +91,7 @@ class ProductFuser {
   /// Tensor cores multiply 16-bit floats; everything else is the library's.
   static bool is_ours(const Node& node) {
     return std::all_of(node.body->nodes().begin(), node.body->nodes().end(), [&](const Node& part) {
-      if (part.op->name != "MatMul") return true;
+      if (part.op->name != "MatMul" && part.op->name != "Conv") return true;
       const DType type = node.body->type(part.outputs[0]).dtype;
       return (type == DType::kFloat16 || type == DType::kBFloat16) &&
              node.body->type(part.inputs[0]).dtype == type;

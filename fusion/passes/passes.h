@@ -31,7 +31,7 @@ ir::Graph fuse_matmul(const ir::Graph& graph, Context& context);
 ir::Graph fuse_reductions(const ir::Graph& graph, Context& context);
 /// Regions of the pointwise, view and gather nodes that are left.
 ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context);
-/// Products with the kernel that reads their result, on targets that have kernels for both.
+/// Products and convolutions with the kernel that reads their result, on targets that have kernels for both.
 ir::Graph fuse_products(const ir::Graph& graph, Context& context);
 /// Makes every node that is left, but reshapes, a fused node of its own.
 ir::Graph wrap_singletons(const ir::Graph& graph, Context& context);

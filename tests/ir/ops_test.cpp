@@ -252,7 +252,9 @@ std::string map_text(std::string_view name, const std::vector<TensorType>& input
   std::vector<ValueId> ids;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     ids.push_back(builder.input("x" + std::to_string(i), inputs[i]));
-  const TensorType output = builder.type(builder.add(name, ids, attrs));
+  const ValueId value = builder.add(name, ids, attrs);
+  attrs = builder.producer(value)->attrs;  // with the defaults
+  const TensorType output = builder.type(value);
   Ranges ranges;
   const std::vector<Dim> index = index_symbols(output.shape, ranges);
   std::string text;
@@ -304,6 +306,14 @@ TEST(IndexMap, Views) {
                       {"pads_begin", Attr(ints({1}))},
                       {"pads_end", Attr(ints({1}))}}),
             "in0[$0, $1, $2 + 2*$3 - 1] if 0 <= $2 + 2*$3 - 1 < seq");
+  EXPECT_EQ(map_text("Unfold", {f32({kBatch, kSeq, 3})},
+                     {{"kernel", Attr(ints({3}))},
+                      {"strides", Attr(ints({2}))},
+                      {"dilations", Attr(ints({1}))},
+                      {"pads_begin", Attr(ints({1}))},
+                      {"pads_end", Attr(ints({1}))},
+                      {"channels_last", Attr(std::int64_t{1})}}),
+            "in0[$0, $1 + 2*$2 - 1, $3] if 0 <= $1 + 2*$2 - 1 < seq");
 }
 
 /// Maps over symbols must be the maps of every size that the symbols can take.
