@@ -83,7 +83,7 @@ void TileCompiler::choose_axes() {
     std::size_t first = rows;
     std::int64_t columns = 1;
     while (first > 0 && columns < kAcrossColumns) columns *= loops_.extents[--first];
-    schedule.across = !schedule.ordered && (across > along || short_rows) && columns >= 8;
+    schedule.across = !loops_.ordered && (across > along || short_rows) && columns >= 8;
     for (std::size_t a = 0; a < rank; ++a) {
       if (schedule.across)
         (a >= rows ? axes.y : a >= first ? axes.x : axes.z).push_back(a);
