@@ -30,9 +30,8 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     if (!live(i)) continue;
-    const bool computed =
-        instr.kind == InstrKind::Op || instr.kind == InstrKind::Scan ||
-        (instr.kind == InstrKind::Load && !is_preloaded(i));
+    const bool computed = instr.kind == InstrKind::Op || instr.kind == InstrKind::Scan ||
+                          (instr.kind == InstrKind::Load && !is_preloaded(i));
     const bool late = instr.kind == InstrKind::Load && is_late(analysis, *layout.schedule, i);
     kept_[i] = !layout.looped() && computed && !late && per_element(i) &&
                keeps_for_later(analysis, i) &&
@@ -199,7 +198,8 @@ void BodyWriter::preload() {
     } else if (!is_vector(i) && vector() > 1) {
       single.push_back(i);
     } else if (direct) {
-      code_.line(fmt::format("const {} r{} = {};",
+      const bool held = is_vector(i) && layout_.schedule->lean;  // and forgotten: not constant
+      code_.line(fmt::format("{}{} r{} = {};", held ? "" : "const ",
                              is_vector(i)
                                  ? fmt::format("Vec<{}, {}>", buffer_type_name(i), vector())
                                  : buffer_type_name(i),

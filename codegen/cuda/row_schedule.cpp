@@ -16,10 +16,12 @@ namespace {
 constexpr double kWarpRowWords = 72, kBlockRowWords = 44, kMostWords = 96;
 // Where many are: as few threads a row as hold it, since rows in flight hide what each waits for.
 constexpr double kLeanWarpWords = 48, kLeanWords = 36;
-// Registers of a thread beside its elements: addresses, sums, what one vector's operations take.
-constexpr int kOtherWords = 48;
-// Fewer rows than this leave most of a large GPU's multiprocessors with little to overlap.
-constexpr std::int64_t kManyRows = kProcessors * 4;
+// Registers of a thread beside its elements: addresses, sums, what one vector's operations take;
+// and the fewest that do.
+constexpr int kOtherWords = 48, kLeastOtherWords = 32;
+// Fewer rows than this leave most of a large GPU's multiprocessors with little to overlap, unless
+// each row is as long as many.
+constexpr std::int64_t kManyRows = kProcessors * 4, kLongRow = 1024;
 constexpr int kMostCluster = 8;  // what every GPU with clusters takes
 
 /// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, or less
@@ -65,7 +67,9 @@ Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors
   return schedule;
 }
 
-int registers_of(double words) { return ceil_div(kOtherWords + std::llround(words), 8) * 8; }
+int registers_of(double words, int others = kOtherWords) {
+  return ceil_div(others + std::llround(words), 8) * 8;
+}
 
 Schedule looped_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
                     std::int64_t length) {
@@ -97,8 +101,16 @@ class RowChoice {
 
  private:
   std::optional<RowShape> in_warp() const {
-    if (length_ <= 32) return RowShape{power_of_two_up(std::max<std::int64_t>(length_, 1)), 1, 1};
+    if (length_ <= 32) {
+      const int lanes = power_of_two_up(std::max<std::int64_t>(length_, 1));
+      // Two vectors a thread, where that leaves a row enough lanes for a whole sector of memory.
+      const int unroll = lean_ && vectors_.vector > 1 && lanes >= 8 ? 2 : 1;
+      return RowShape{lanes / unroll, unroll, 1};
+    }
     const int unroll = ceil_div(length_, 32);
+    // A warp's passes have no barrier between them that would keep the assembler from holding what
+    // 16-bit elements have been widened to.
+    if (lean_ && unroll > 2 && vectors_.vector > 4) return std::nullopt;
     if (unroll == 1 || unroll * words_ <= (lean_ ? kLeanWarpWords : kWarpRowWords))
       return RowShape{32, unroll, 1};
     return std::nullopt;
@@ -114,7 +126,7 @@ class RowChoice {
         const int warps = ceil_div(length_, std::int64_t{32} * unroll * cluster);
         const double used = unroll * words_;
         if (warps < 2 || warps > 32 || (unroll > 1 && used > kMostWords)) continue;
-        if (warps * 32 * registers_of(used) > kRegisters) continue;
+        if (warps * 32 * registers_of(used, kLeastOtherWords) > kRegisters) continue;
         const double cost = cost_of(cluster, unroll, warps);
         if (cost >= best_cost) continue;
         best_cost = cost;
@@ -128,15 +140,17 @@ class RowChoice {
     const double room = lean_ ? kLeanWords : kBlockRowWords;
     const double idle =
         static_cast<double>(warps) * 32 * unroll * cluster / static_cast<double>(length_) - 1;
-    double cost = idle + std::max(0.0, used - room) / room;
-    cost += lean_ ? 0.03 * warps : (warps > 8 ? 0.02 * (warps - 8) : 0) + (unroll == 1 ? 0.1 : 0);
-    // A multiprocessor with one block alone waits whenever that waits.
-    if (2 * warps * 32 * registers_of(used) > kRegisters) cost += 0.5;
-    cost += 0.2 * std::log2(cluster);
+    double cost = idle + (lean_ ? 0.3 : 1.0) * std::max(0.0, used - room) / room;
+    cost += lean_ ? 0.03 * warps : warps > 8 ? 0.02 * (warps - 8) : 0;
+    if (unroll == 1) cost += 0.1;
+    // A multiprocessor with one block alone waits whenever that waits; the blocks of a cluster
+    // always wait for each other.
+    if (2 * warps * 32 * registers_of(used) > kRegisters) cost += 0.2;
+    cost += 0.5 * std::log2(cluster);
     const auto rows = upper(analysis_, analysis_.size_of_dims(analysis_.outer_dims()));
     const double blocks = static_cast<double>(rows.value_or(kManyRows)) * cluster;
     if (blocks < kProcessors && warps * unroll >= 32)
-      cost += 1.5 * (1 - blocks / static_cast<double>(kProcessors));
+      cost += 4 * (1 - blocks / static_cast<double>(kProcessors));
     return cost;
   }
 
@@ -188,8 +202,9 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
                std::vector<Schedule>& schedules) {
   const ir::Dim rows = analysis.size_of_dims(analysis.outer_dims());
   const auto most = upper(analysis, rows);
-  const bool can_be_few = !rows.is_constant() || rows.value() < kManyRows;
-  const bool can_be_many = !most || *most >= kManyRows;
+  const bool is_long = length >= kLongRow && vectors.vector > 1;
+  const bool can_be_few = !is_long && (!rows.is_constant() || rows.value() < kManyRows);
+  const bool can_be_many = is_long || !most || *most >= kManyRows;
   if (can_be_few) {
     const std::size_t first = schedules.size();
     add_rows(analysis, vectors, length, false, schedules);

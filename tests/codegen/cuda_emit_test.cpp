@@ -89,8 +89,6 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
                           {{3, 3001}, 1, {0, 1}, "block"},
                           {{2, 70000}, 1, {0, 1}, "looped_vectors"},
                           {{1, 70001}, 1, {0, 1}, "looped"},
-                          {{600, 300}, 1, {0, 1}, "many_in_warp"},
-                          {{530, 2056}, 1, {0, 1}, "many_in_block"},
                           {{70, 37}, 1, {1, 0}, "column"},
                           {{4, 35, 900}, 1, {0, 2, 1}, "column_looped"},
                           {{5, 7, 33}, 2, {1, 0, 2}, "two_inner"}};
@@ -116,10 +114,36 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
         check.schedules_run().begin(), check.schedules_run().end(),
         [&](const auto& entry) { return entry.first.find(part) != std::string::npos; });
   };
-  for (const char* part :
-       {"row vector=4 unroll", "row vector=4 looped", "row vector=1 looped",
-        "column vector=1 looped", "column vector=1 unroll", "lean", "cluster="})
+  for (const char* part : {"row vector=4 unroll", "row vector=4 looped", "row vector=1 looped",
+                           "column vector=1 looped", "column vector=1 unroll", "cluster="})
     EXPECT_TRUE(ran(part)) << part;
+}
+
+/// Many rows: few registers each, computing again what is cheap.
+TEST(CudaEmulation, ManyRows) {
+  CudaCheck check;
+  for (const DType type : {DType::kFloat16, DType::kFloat32})
+    for (const std::int64_t columns : {24, 64, 256, 300, 1024, 1544}) {
+      check.add(fmt::format("norm_{}_{}", to_string(type), columns),
+                layer_norm(check.exprs, 528, columns, type));
+      if (columns < 300)
+        check.add(fmt::format("softmax_{}_{}", to_string(type), columns),
+                  masked_softmax(check.exprs, 4, 133, columns, type));
+    }
+  EXPECT_EQ(check.run(), "");
+  for (const auto& [schedule, count] : check.schedules_run())
+    EXPECT_TRUE(schedule.find("lean") != std::string::npos) << schedule;
+}
+
+/// One row over the blocks of a cluster.
+TEST(CudaEmulation, RowsOverClusters) {
+  CudaCheck check;
+  check.add("norm", layer_norm(check.exprs, 3, 70000, DType::kFloat16));
+  check.add("softmax", masked_softmax(check.exprs, 1, 2, 30004, DType::kFloat32));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(
+      std::any_of(check.schedules_run().begin(), check.schedules_run().end(),
+                  [](auto& run) { return run.first.find("cluster=") != std::string::npos; }));
 }
 
 /// The functions that device/math.cuh computes itself, over their whole range.
