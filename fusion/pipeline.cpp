@@ -26,6 +26,7 @@ const std::vector<Pass>& pipeline() {
       {"fuse_reductions", fuse_reductions, true},
       {"fuse_pointwise", fuse_pointwise, true},
       {"fuse_products", fuse_products, true},
+      {"fuse_horizontal", fuse_horizontal, true},
       {"wrap_singletons", wrap_singletons},
   };
   return passes;
@@ -57,8 +58,10 @@ TargetTraits cuda_traits() {
   traits.cuda = true;
   traits.attention = true;
   traits.product_kernels = true;
+  traits.horizontal = true;
   traits.conv_channels_last = true;
   traits.conv_any_float = true;
+  traits.conv_as_kernels = true;
   traits.conv_epilogue_residual = true;
   traits.conv_epilogue_activations = conv_activations();
   traits.matmul_epilogue_gelu_tanh = true;

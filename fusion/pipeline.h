@@ -20,12 +20,14 @@ struct TargetTraits {
   bool matmul_epilogue_gelu_tanh = false;
   bool matmul_epilogue_relu = true;
   bool matmul_epilogue_residual = true;
-  // Convolutions and all around them with channels last: of float32, or of any float.
-  bool conv_channels_last = false, conv_any_float = false;
+  // Convolutions and all around them with channels last: of float32, or of any float; and what is
+  // a product or a sum over windows spelled as such, so that kernels of our own take it.
+  bool conv_channels_last = false, conv_any_float = false, conv_as_kernels = false;
   // What the convolutions of family "conv" end with: a residual, and activations, by operator.
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;
   bool attention = false;        // one kernel for attention in float16 and bfloat16
+  bool horizontal = false;       // many small regions in one launch
   bool product_kernels = false;  // our own products, which any region may follow
 };
 TargetTraits cpu_traits();

@@ -26,8 +26,8 @@ using ir::ValueId;
 
 class ChannelsLast {
  public:
-  ChannelsLast(const Graph& graph, bool any_float)
-      : old_(graph), any_float_(any_float), builder_(graph.name()), twins_(old_, builder_) {}
+  ChannelsLast(const Graph& graph, const TargetTraits& target)
+      : old_(graph), target_(target), builder_(graph.name()), twins_(old_, builder_) {}
 
   Graph run() {
     for (const auto& [symbol, range] : old_.ranges()) builder_.range(symbol, range);
@@ -187,19 +187,20 @@ class ChannelsLast {
 
   bool convolution(const Node& node) {
     const DType type = old_.type(node.outputs[0]).dtype;
-    const bool taken = any_float_ ? is_float(type) : type == DType::kFloat32;
+    const bool taken = target_.conv_any_float ? is_float(type) : type == DType::kFloat32;
     if (!taken || node.attrs.get_int("channels_last") != 0) return false;
     const Perm perm = last_perm(rank(node.inputs[0]));
     std::vector<ValueId> inputs{twins_.in(node.inputs[0], perm), twins_.in(node.inputs[1], perm)};
     if (node.inputs.size() > 2) inputs.push_back(twins_.plain(node.inputs[2]));
-    twins_.set(node.outputs[0], add_channels_last_conv(builder_, node, inputs), perm);
+    twins_.set(node.outputs[0],
+               add_channels_last_conv(builder_, node, inputs, target_.conv_as_kernels), perm);
     return true;
   }
 
   std::size_t rank(ValueId value) const { return old_.type(value).shape.size(); }
 
   const Graph& old_;
-  const bool any_float_;
+  const TargetTraits& target_;
   GraphBuilder builder_;
   Twins twins_;
 };
@@ -211,7 +212,7 @@ Graph channels_last(const Graph& graph, Context& context) {
   const bool any = std::any_of(nodes.begin(), nodes.end(),
                                [](const Node& node) { return node.op->name == "Conv"; });
   if (!context.target.conv_channels_last || !any) return graph;
-  return simplify(ChannelsLast(graph, context.target.conv_any_float).run(), context);
+  return simplify(ChannelsLast(graph, context.target).run(), context);
 }
 
 }  // namespace sinter::fusion

@@ -155,7 +155,7 @@ bool all_equal(const Node& node, const char* attr, std::int64_t expected) {
 }  // namespace
 
 ValueId add_channels_last_conv(GraphBuilder& builder, const Node& node,
-                               std::span<const ValueId> inputs) {
+                               std::span<const ValueId> inputs, bool as_kernels) {
   const Shape w = builder.type(inputs[1]).shape;
   const std::size_t spatial = w.size() - 2;
   const std::int64_t group = node.attrs.get_int("group");
@@ -163,14 +163,14 @@ ValueId add_channels_last_conv(GraphBuilder& builder, const Node& node,
   for (std::size_t d = 0; d < spatial; ++d) kernel.push_back(w[d + 1].value());
   const bool single = std::all_of(kernel.begin(), kernel.end(), [](auto k) { return k == 1; });
   ValueId result;
-  if (group == 1 && single && all_equal(node, "strides", 1) && all_equal(node, "pads_begin", 0) &&
-      all_equal(node, "pads_end", 0)) {
+  if (as_kernels && group == 1 && single && all_equal(node, "strides", 1) &&
+      all_equal(node, "pads_begin", 0) && all_equal(node, "pads_end", 0)) {
     const ValueId rows =
         add_view(builder, "Reshape", inputs[1], {{"shape", Shape{w.front(), w.back()}}});
     // As it lies: products read both ways, and along k is the better one.
     const ValueId columns = builder.add("Transpose", {rows}, {{"perm", Perm{1, 0}}});
     result = builder.add("MatMul", {inputs[0], columns});
-  } else if (w.back() == Dim(1) && w.front() == Dim(group)) {
+  } else if (as_kernels && w.back() == Dim(1) && w.front() == Dim(group)) {
     ir::Attrs windows{{"kernel", kernel}, {"channels_last", std::int64_t{1}}};
     for (const char* name : {"strides", "dilations", "pads_begin", "pads_end"})
       windows.set(name, node.attrs.get(name));

@@ -52,6 +52,8 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
                                                : Precision::kTf32;
   } else if (key == "channels_last") {
     test.context.target.conv_channels_last = value == "on";
+    test.context.target.conv_any_float = value == "on";
+    test.context.target.conv_as_kernels = value == "on";
     test.context.target.conv_epilogue_residual = value == "on";
   } else if (key == "print") {
     test.print_decisions = value == "decisions";
