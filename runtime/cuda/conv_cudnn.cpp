@@ -20,7 +20,6 @@ struct ConvLaunch::Impl {
   std::optional<CudnnDescriptor> pack;  // the plan's tensors at the addresses
 
   const std::shared_ptr<const Cudnn>& library() const { return context.cudnn->library(); }
-  CudnnTarget target() const { return {library(), context.cudnn->handle(), nullptr}; }
 
   CudnnDescriptor make_pack(const ConvPlan& of, CUdeviceptr output) const {
     std::vector<std::int64_t> ids;
@@ -63,8 +62,9 @@ struct ConvLaunch::Impl {
 
   /// Throws Error(kUnsupported) if it does not fit the problem or the workspace.
   std::shared_ptr<const ConvPlan> ready(const EngineChoice& choice) const {
-    auto made = context.cudnn->plan(problem.key() + " " + choice.text(), [&] {
-      return std::make_shared<const ConvPlan>(target(), problem, choice);
+    auto made = context.cudnn->plan(problem.key() + " " + choice.text(), [&](cudnnHandle_t handle) {
+      return std::make_shared<const ConvPlan>(CudnnTarget{library(), handle, nullptr}, problem,
+                                              choice);
     });
     if (made->workspace_bytes() > context.workspace_bytes)
       throw Error(ErrorCode::kUnsupported,
@@ -143,7 +143,10 @@ struct ConvLaunch::Impl {
     constexpr double kClearlyFaster = 0.97;
     std::vector<std::string> why;
     double best = -1;
-    for (const EngineChoice& choice : conv_candidates(target(), problem, why)) {
+    const auto candidates = context.cudnn->with([&](cudnnHandle_t handle) {
+      return conv_candidates({library(), handle, nullptr}, problem, why);
+    });
+    for (const EngineChoice& choice : candidates) {
       const auto made = try_ready(choice, why);
       if (!made) continue;
       const CudnnDescriptor where = make_pack(*made, scratch_output(scratch));

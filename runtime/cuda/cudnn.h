@@ -66,7 +66,8 @@ class Cudnn {
 
 class ConvPlan;
 
-/// A cuDNN handle of the current context, and the convolutions that were made ready on it.
+/// A cuDNN handle of the current context, and the convolutions that were made ready on it. Sessions
+/// on any thread share it, which the library allows to one thread at a time.
 class CudnnHandle {
  public:
   explicit CudnnHandle(std::shared_ptr<const Cudnn> library);
@@ -75,20 +76,27 @@ class CudnnHandle {
   CudnnHandle& operator=(const CudnnHandle&) = delete;
 
   const std::shared_ptr<const Cudnn>& library() const { return library_; }
-  cudnnHandle_t handle() const { return handle_; }
 
-  /// Puts an execution plan on `stream`; from any thread, since a handle has one stream at a time.
+  /// Calls `use` with the handle, which nobody else uses meanwhile.
+  template <typename Use>
+  auto with(const Use& use) const {
+    const std::lock_guard lock(mutex_);
+    return use(handle_);
+  }
+  /// Puts an execution plan on `stream`.
   void execute(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t variant_pack,
                CUstream stream) const;
 
-  /// What `make` makes for `key`, kept: making one can take a second, as some engines are compiled.
+  /// What `make` makes for `key` with the handle, kept: making one can take a second, as some
+  /// engines are compiled.
   std::shared_ptr<const ConvPlan> plan(
-      const std::string& key, const std::function<std::shared_ptr<const ConvPlan>()>& make) const;
+      const std::string& key,
+      const std::function<std::shared_ptr<const ConvPlan>(cudnnHandle_t)>& make) const;
 
  private:
   std::shared_ptr<const Cudnn> library_;
   cudnnHandle_t handle_ = nullptr;
-  mutable std::mutex execute_mutex_, plans_mutex_;
+  mutable std::mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<const ConvPlan>> plans_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 namespace fb = plan::fb;
 
-// As many as cuBLASLt is asked for; heuristics order them well enough.
+// As many as cuBLASLt is asked for; heuristics order them well enough: see README.md.
 constexpr std::size_t kMostCandidates = 8;
 // Each costs a run of NVRTC: a fifth of a second, and a second on a slow machine.
 constexpr std::size_t kMostCompiled = 3;

@@ -99,17 +99,18 @@ CudnnHandle::~CudnnHandle() {
 
 void CudnnHandle::execute(cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t variant_pack,
                           CUstream stream) const {
-  const std::lock_guard lock(execute_mutex_);
+  const std::lock_guard lock(mutex_);
   library_->set_stream(handle_, reinterpret_cast<cudaStream_t>(stream));
   library_->execute(handle_, plan, variant_pack);
 }
 
 std::shared_ptr<const ConvPlan> CudnnHandle::plan(
-    const std::string& key, const std::function<std::shared_ptr<const ConvPlan>()>& make) const {
+    const std::string& key,
+    const std::function<std::shared_ptr<const ConvPlan>(cudnnHandle_t)>& make) const {
   constexpr std::size_t kMostPlans = 1024;  // shapes change without end in some services
-  const std::lock_guard lock(plans_mutex_);
+  const std::lock_guard lock(mutex_);
   if (const auto at = plans_.find(key); at != plans_.end()) return at->second;
-  auto made = make();
+  auto made = make(handle_);
   if (plans_.size() >= kMostPlans) plans_.clear();
   return plans_[key] = std::move(made);
 }
