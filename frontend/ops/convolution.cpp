@@ -33,28 +33,69 @@ ValueId spread(NodeContext& node, ValueId x, const std::vector<std::int64_t>& st
   return node.reshape(padded, merged);
 }
 
-/// [C, M / group, kernel..] of a transposed convolution as [M, C / group, kernel..] of a plain one:
-/// the roles of inputs and outputs change, and the kernel turns round.
-ValueId turned_weights(NodeContext& node, ValueId weights, std::int64_t group) {
+std::int64_t taps_of(const Windows& w, std::size_t d) {  // of a phase
+  return (w.kernel[d] + w.strides[d] - 1) / w.strides[d];
+}
+
+/// Weights [C, M / group, kernel..] of a transposed convolution as those of a plain one, whose
+/// channels are the M outputs at each of the strides' phases: [M * strides.., C / group, taps..].
+/// Tap t of phase u is the kernel's t * stride + u, or zero; the roles of inputs and outputs
+/// change, and taps turn round.
+ValueId phase_weights(NodeContext& node, ValueId weights, const Windows& w, std::int64_t group) {
   const Shape shape = node.shape(weights);
-  const Dim per_group = shape[1];
-  const auto channels = ir::divide_exactly(shape[0], Dim(group));
-  Shape grouped{Dim(group), *channels, per_group};
-  std::vector<std::int64_t> perm{0, 2, 1};
-  Shape merged{Dim(group) * per_group, *channels};
-  std::vector<Dim> starts(2, Dim(0));
-  std::vector<std::int64_t> steps(2, 1);
-  for (std::size_t d = 2; d < shape.size(); ++d) {
-    grouped.push_back(shape[d]);
-    perm.push_back(static_cast<std::int64_t>(d) + 1);
-    merged.push_back(shape[d]);
-    starts.push_back(shape[d] - Dim(1));
+  const std::size_t spatial = w.kernel.size();
+  const auto channels = *ir::divide_exactly(shape[0], Dim(group));
+  std::vector<Dim> zeros(spatial, Dim(0)), rest, starts(2, Dim(0));
+  std::vector<std::int64_t> perm{0, 2}, taps, steps(2, 1);
+  Shape split{Dim(group), channels, shape[1]}, merged{Dim(group) * shape[1], channels};
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const std::int64_t count = taps_of(w, d);
+    rest.emplace_back(count * w.strides[d] - w.kernel[d]);
+    split.insert(split.end(), {Dim(count), Dim(w.strides[d])});
+    merged[0] = merged[0] * Dim(w.strides[d]);
+    merged.emplace_back(count);
+    perm.push_back(static_cast<std::int64_t>(4 + 2 * d));
+    taps.push_back(static_cast<std::int64_t>(3 + 2 * d));
+    starts.emplace_back(count - 1);
     steps.push_back(-1);
   }
-  const ValueId merged_weights =
-      node.reshape(node.transpose(node.reshape(weights, grouped), perm), merged);
-  return node.add("Slice", {merged_weights},
-                  {{"starts", starts}, {"steps", steps}, {"shape", merged}});
+  perm.push_back(1);
+  perm.insert(perm.end(), taps.begin(), taps.end());
+  const ValueId padded = pad_spatial(node, weights, zeros, rest, 0);
+  const ValueId phases = node.reshape(node.transpose(node.reshape(padded, split), perm), merged);
+  return node.add("Slice", {phases}, {{"starts", starts}, {"steps", steps}, {"shape", merged}});
+}
+
+/// One element of `bias` for each of an output's phases.
+ValueId phase_bias(NodeContext& node, ValueId bias, const Windows& w) {
+  if (!bias.valid()) return bias;
+  std::int64_t phases = 1;
+  for (const std::int64_t stride : w.strides) phases *= stride;
+  const Dim outputs = node.shape(bias)[0];
+  const ValueId repeated = node.add("Expand", {node.reshape(bias, {outputs, Dim(1)})},
+                                    {{"shape", std::vector<Dim>{outputs, Dim(phases)}}});
+  return node.reshape(repeated, {outputs * Dim(phases)});
+}
+
+/// The phases, which are channels of `x`, side by side: [N, M, places * stride..], of which `shape`
+/// from `starts` on is wanted.
+ValueId interleave(NodeContext& node, ValueId x, const Windows& w, const std::vector<Dim>& starts,
+                   const Shape& shape) {
+  const Shape found = node.shape(x);
+  const std::size_t spatial = w.strides.size();
+  Shape split{shape[0], shape[1]}, merged = split;
+  std::vector<std::int64_t> perm{0, 1}, steps(shape.size(), 1);
+  std::vector<Dim> all_starts(2, Dim(0));
+  for (std::size_t d = 0; d < spatial; ++d) {
+    split.emplace_back(w.strides[d]);
+    merged.push_back(found[2 + d] * Dim(w.strides[d]));
+    perm.push_back(static_cast<std::int64_t>(2 + spatial + d));
+    perm.push_back(static_cast<std::int64_t>(2 + d));
+  }
+  split.insert(split.end(), found.begin() + 2, found.end());
+  all_starts.insert(all_starts.end(), starts.begin(), starts.end());
+  const ValueId whole = node.reshape(node.transpose(node.reshape(x, split), perm), merged);
+  return node.add("Slice", {whole}, {{"starts", all_starts}, {"steps", steps}, {"shape", shape}});
 }
 
 /// The padding that a transposed convolution takes away: it is given, or follows from the size of
@@ -89,45 +130,11 @@ void read_transposed_pads(NodeContext& node, Windows& w, const Shape& shape,
   }
 }
 
-/// A plain convolution with stride 1 over the input with zeros between its elements.
-/// True if the windows of a transposed convolution lie side by side and nothing is cut off.
-bool windows_tile(const Windows& w, const std::vector<std::int64_t>& output_padding) {
-  const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
-  return w.kernel == w.strides &&
-         std::all_of(w.dilations.begin(), w.dilations.end(), [](auto d) { return d == 1; }) &&
-         std::all_of(output_padding.begin(), output_padding.end(), [](auto d) { return d == 0; }) &&
-         std::all_of(w.pads_begin.begin(), w.pads_begin.end(), is_zero) &&
-         std::all_of(w.pads_end.begin(), w.pads_end.end(), is_zero);
-}
-
-/// Windows that lie side by side need no zeros between elements: each element gives its window's
-/// elements as channels, by a convolution with a kernel of ones, and they move to their places.
-ValueId transpose_tiled(NodeContext& node, ValueId x, ValueId weights, const Windows& w) {
-  const Shape shape = node.shape(x), kernel = node.shape(weights);
-  const std::size_t spatial = shape.size() - 2;
-  std::vector<std::int64_t> outputs_first, places{0, 1};
-  Shape split{shape[0], kernel[1]}, merged = split;
-  Dim channels = kernel[1];
-  for (std::size_t d = 1; d < kernel.size(); ++d) outputs_first.push_back(static_cast<int>(d));
-  outputs_first.push_back(0);
-  for (std::size_t d = 0; d < spatial; ++d) {
-    split.push_back(kernel[2 + d]);
-    channels = channels * kernel[2 + d];
-    merged.push_back(shape[2 + d] * kernel[2 + d]);
-    places.push_back(static_cast<std::int64_t>(2 + spatial + d));
-    places.push_back(static_cast<std::int64_t>(2 + d));
-  }
-  split.insert(split.end(), shape.begin() + 2, shape.end());
-  Shape ones{channels, kernel[0]};
-  ones.resize(shape.size(), Dim(1));
-  Windows single = w;
-  std::fill(single.kernel.begin(), single.kernel.end(), 1);
-  std::fill(single.strides.begin(), single.strides.end(), 1);
-  const ValueId product =
-      add_conv(node, x, node.reshape(node.transpose(weights, outputs_first), ones), {}, single, 1);
-  return node.reshape(node.transpose(node.reshape(product, split), places), merged);
-}
-
+/// An output at q (counted before the padding is taken away) adds up the elements i of the input
+/// and taps k with i * stride + k * dilation = q. With dilation 1 that is a plain convolution for
+/// each phase u = q mod stride, over the taps k = t * stride + u and the elements (q - u) / stride
+/// - t: one convolution gives all phases as channels. Dilated taps of a stride do not fall into
+/// phases alike: there the input gets zeros between its elements, and the stride is 1.
 void conv_transpose(NodeContext& node) {
   const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
   require_spatial(node, x);
@@ -147,23 +154,30 @@ void conv_transpose(NodeContext& node) {
   const auto output_padding = read_window_ints(node, "output_padding", spatial, 0, 0);
   read_transposed_pads(node, w, shape, output_padding);
   const ValueId bias = node.has_input(2) ? node.input(2, "B") : ValueId{};
-  if (group == 1 && windows_tile(w, output_padding)) {
-    const ValueId tiled = transpose_tiled(node, x, weights, w);
-    if (!bias.valid()) return node.output(tiled);
-    Shape per_channel{node.shape(weights)[1]};
-    per_channel.resize(spatial + 1, Dim(1));
-    return node.output(node.add("Add", {tiled, node.reshape(bias, per_channel)}));
-  }
+  const ir::Ranges& ranges = node.builder().ranges();
+  Shape result{shape[0], node.shape(weights)[1] * Dim(group)};
+  for (std::size_t d = 0; d < spatial; ++d)
+    result.push_back(Dim(w.strides[d]) * (shape[2 + d] - Dim(1)) +
+                     Dim(output_padding[d] + w.reach(d)) - w.pads_begin[d] - w.pads_end[d]);
+  std::vector<std::int64_t> spread_by(spatial, 1);
+  for (std::size_t d = 0; d < spatial; ++d)
+    if (w.dilations[d] > 1) std::swap(spread_by[d], w.strides[d]);
+  const ValueId from = spread(node, x, spread_by);
+  Windows phases = w;  // of the plain convolution
+  std::vector<Dim> starts;
   for (std::size_t d = 0; d < spatial; ++d) {
-    // What the plain convolution pads is what the window reaches over, less what is taken away; the
-    // zeros behind the last element are there already.
-    const Dim over(w.reach(d) - 1);
-    w.pads_begin[d] = over - w.pads_begin[d];
-    w.pads_end[d] = over - w.pads_end[d] + Dim(output_padding[d] - (w.strides[d] - 1));
+    const Dim stride(w.strides[d]);
+    phases.kernel[d] = taps_of(w, d);
+    phases.strides[d] = 1;
+    const Dim first = ir::floor_div(w.pads_begin[d], stride, ranges);  // place that is wanted
+    const Dim end = ir::ceil_div(w.pads_begin[d] + result[2 + d], stride, ranges);
+    starts.push_back(w.pads_begin[d] - first * stride);
+    phases.pads_begin[d] = Dim(phases.reach(d) - 1) - first;
+    phases.pads_end[d] = end - node.shape(from)[2 + d];
   }
-  const ValueId spread_x = spread(node, x, w.strides);
-  std::fill(w.strides.begin(), w.strides.end(), 1);
-  node.output(add_conv(node, spread_x, turned_weights(node, weights, group), bias, w, group));
+  const ValueId places = add_conv(node, from, phase_weights(node, weights, w, group),
+                                  phase_bias(node, bias, w), phases, group);
+  node.output(interleave(node, places, w, starts, result));
 }
 
 constexpr OpRow kRows[] = {

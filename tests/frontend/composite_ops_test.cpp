@@ -32,7 +32,7 @@ ModelBuilder microsoft(const std::string& op, const std::vector<std::string>& in
   return model;
 }
 
-TEST(ConvTranspose, SpreadsAndTurnsTheKernel) {
+TEST(ConvTranspose, TurnsTheKernel) {
   const OneOp op{"ConvTranspose",
                  {floats({1, 1, 2}, {1, 2}), floats({1, 1, 3}, {1, 10, 100})},
                  {attr("strides", v({2}))}};
@@ -48,6 +48,87 @@ TEST(ConvTranspose, SymbolicSize) {
   EXPECT_EQ(ir::to_string(model.import().graph.type(model.import().graph.outputs()[0])),
             "f32[1, 1, 2*n - 1]");
   expect_tensor(model.run({floats({1, 1, 3}, {1, 2, 3})})[0], {1, 1, 5}, {10, 2, 20, 3, 30});
+}
+
+/// Every contribution put where it belongs, for one sample.
+std::vector<double> transposed_by_hand(const std::vector<double>& x, const std::vector<double>& w,
+                                       std::int64_t n, std::int64_t channels, std::int64_t outputs,
+                                       std::int64_t kernel, std::int64_t group, std::int64_t stride,
+                                       std::int64_t dilation, std::int64_t begin,
+                                       std::int64_t size) {
+  const std::int64_t in = channels / group, out = outputs / group;
+  std::vector<double> y(static_cast<std::size_t>(outputs * size), 0);
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t m = 0; m < out; ++m)
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t k = 0; k < kernel; ++k) {
+          const std::int64_t at = i * stride + k * dilation - begin;
+          if (at < 0 || at >= size) continue;
+          y[static_cast<std::size_t>((c / in * out + m) * size + at)] +=
+              x[static_cast<std::size_t>(c * n + i)] *
+              w[static_cast<std::size_t>((c * out + m) * kernel + k)];
+        }
+  return y;
+}
+
+TEST(ConvTranspose, EveryCombinationAddsUp) {
+  constexpr std::int64_t kChannels = 4, kOutputs = 6;
+  int combinations = 0;
+  for (const std::int64_t n : {1, 4})
+    for (const std::int64_t kernel : {1, 2, 3, 5})
+      for (const std::int64_t stride : {1, 2, 3, 4})
+        for (const std::int64_t dilation : {1, 2, 3})
+          for (const std::int64_t group : {1, 2})
+            for (const auto& [begin, end] : {std::pair{0, 0}, {1, 0}, {2, 1}, {5, 3}})
+              for (std::int64_t more = 0; more < std::max(stride, dilation); more += 2) {
+                const std::int64_t size =
+                    stride * (n - 1) + more + (kernel - 1) * dilation + 1 - begin - end;
+                if (size < 1) continue;
+                ++combinations;
+                std::vector<double> x, w;
+                for (std::int64_t i = 0; i < kChannels * n; ++i)
+                  x.push_back(static_cast<double>(i * 5 % 11) - 4);
+                for (std::int64_t i = 0; i < kChannels * kOutputs / group * kernel; ++i)
+                  w.push_back(static_cast<double>(i * 7 % 13) - 6);
+                const OneOp op{"ConvTranspose",
+                               {floats({1, kChannels, n}, x),
+                                floats({kChannels, kOutputs / group, kernel}, w)},
+                               {attr("strides", v({stride})), attr("dilations", v({dilation})),
+                                attr("pads", v({begin, end})), attr("group", static_cast<int>(group)),
+                                attr("output_padding", v({more}))}};
+                const auto expected = transposed_by_hand(x, w, n, kChannels, kOutputs, kernel,
+                                                         group, stride, dilation, begin, size);
+                expect_tensor(op.run(), {1, kOutputs, size}, expected);
+                if (testing::Test::HasFailure())
+                  FAIL() << "n " << n << " kernel " << kernel << " stride " << stride
+                         << " dilation " << dilation << " group " << group << " pads " << begin
+                         << " " << end << " output padding " << more;
+              }
+  EXPECT_GT(combinations, 500);
+}
+
+TEST(ConvTranspose, NoZerosGoBetweenElementsUnlessDilatedTapsOverlap) {
+  const auto pads_of = [](std::int64_t dilation) {
+    ModelBuilder model;
+    model.input("x", DType::kFloat32, {1, 3, "h", 20})
+        .initializer("w", ramp({3, 5, 4, 4}))
+        .initializer("b", ramp({5}));
+    model.node("ConvTranspose", {"x", "w", "b"}, {"y"},
+               {attr("strides", v({2, 2})), attr("pads", v({1, 1, 1, 1})),
+                attr("dilations", v({dilation, dilation}))});
+    model.output("y");
+    int pads = 0;
+    const auto imported = model.import();
+    for (const auto& node : imported.graph.nodes()) {
+      pads += node.op->name == "Pad" ? 1 : 0;
+      if (node.op->name == "Conv" && dilation == 1) {
+        EXPECT_EQ(ir::to_string(imported.graph.type(node.inputs[1])), "f32[20, 3, 2, 2]");
+      }
+    }
+    return pads;
+  };
+  EXPECT_EQ(pads_of(1), 0);
+  EXPECT_EQ(pads_of(3), 1);
 }
 
 TEST(Conv, SamePaddingOfASymbolicSize) {
