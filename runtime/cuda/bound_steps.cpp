@@ -251,7 +251,7 @@ struct Binder {
     return choose_alternative(libraries, problem, able.size(), buffers, written,
                               [&](std::size_t which, const BufferAddresses& where) {
                                 const Binder binder{plan, shape, where, libraries};
-                                return BoundStep{0, binder.bind(*able[which]), {}};
+                                return BoundStep{0, binder.bind(*able[which]), able[which]->name};
                               });
   }
 

@@ -65,6 +65,7 @@ std::size_t choose_alternative(const LibraryContext& context, const std::string&
   TunedAlgorithm chosen;
   chosen.blob = {*best};
   chosen.microseconds = least;
+  chosen.note = steps[*best]->how();
   context.tuning->store(problem, chosen);
   return *best;
 }

@@ -47,6 +47,11 @@ struct ConvLaunch::Impl {
     return made;
   }
 
+  std::string chosen_text() const {
+    return fmt::format("cuDNN {}, {} bytes of workspace", plan->choice().text(),
+                       plan->workspace_bytes());
+  }
+
   std::string describe() const {
     return fmt::format("cuDNN {} on {}: {}", library()->version(),
                        context.context->properties().name, problem.key());
@@ -160,6 +165,7 @@ struct ConvLaunch::Impl {
     TunedAlgorithm chosen;
     chosen.blob = plan->choice().blob();
     chosen.microseconds = best;
+    chosen.note = chosen_text();
     context.tuning->store(key, chosen);
   }
 };
@@ -177,9 +183,6 @@ ConvLaunch::ConvLaunch(ConvLaunch&&) noexcept = default;
 
 void ConvLaunch::launch(CUstream stream) const { impl_->run(*impl_->plan, *impl_->pack, stream); }
 
-std::string ConvLaunch::describe() const {
-  return fmt::format("cuDNN {}, {} bytes of workspace", impl_->plan->choice().text(),
-                     impl_->plan->workspace_bytes());
-}
+std::string ConvLaunch::describe() const { return impl_->chosen_text(); }
 
 }  // namespace sinter::runtime

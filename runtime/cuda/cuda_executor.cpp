@@ -21,7 +21,7 @@ constexpr std::uint64_t kWorkspaceBytes = 32u << 20;
 std::string tuning_file(const plan::PlanData& plan, const SessionOptions& options) {
   if (!options.tuning_cache.empty())
     return (std::filesystem::path(options.tuning_cache) / "cublaslt.tuning").string();
-  return plan.path.empty() ? std::string() : plan.path + ".tuning";
+  return plan.path.empty() ? std::string() : plan.path + kTuningSuffix;
 }
 
 std::string running_on(const Context& context) {

@@ -149,6 +149,15 @@ bool is_deterministic(const CublasLt& library, const cublasLtMatmulAlgo_t& algor
   return status == CUBLAS_STATUS_SUCCESS && (scheme & ~kReductionSchemes) == 0;
 }
 
+std::string algorithm_text(const CublasLt& library, const cublasLtMatmulAlgo_t& algorithm) {
+  std::uint32_t id = 0, tile = 0;
+  std::size_t written = 0;
+  library.algo_config_get.raw(&algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id), &written);
+  library.algo_config_get.raw(&algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof(tile),
+                              &written);
+  return fmt::format("algorithm {}, tile {}", id, tile);
+}
+
 // Algorithms are stored as the words of the library's opaque structure.
 constexpr std::size_t kAlgorithmWords = sizeof(cublasLtMatmulAlgo_t) / sizeof(std::uint64_t);
 static_assert(sizeof(cublasLtMatmulAlgo_t) % sizeof(std::uint64_t) == 0);
@@ -322,6 +331,7 @@ struct MatmulLaunch::Impl {
     chosen.blob.resize(kAlgorithmWords);
     std::memcpy(chosen.blob.data(), &algorithm, sizeof(algorithm));
     chosen.microseconds = best;
+    chosen.note = "cuBLASLt " + algorithm_text(lt(), algorithm);
     context.tuning->store(key, chosen);
   }
 };

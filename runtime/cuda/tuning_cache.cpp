@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kFirstLine = "sinter-tuning 1";
+constexpr std::string_view kFirstLine = "sinter-tuning 2";
 constexpr std::uintmax_t kMaxFileBytes = 64u << 20;
 constexpr std::size_t kMaxWords = 128;
 
@@ -42,14 +42,21 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-// checksum \t environment \t problem \t blob as hexadecimal words \t microseconds
+// Fields end at tabs, entries at line ends; a plan's names may hold anything.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  return text;
+}
+
+// checksum \t environment \t problem \t blob as hexadecimal words \t microseconds \t note
 std::string print_entry(const std::string& environment, const std::string& problem,
                         const TunedAlgorithm& algorithm) {
   std::string blob;
   for (const std::uint64_t word : algorithm.blob)
     blob += fmt::format("{}{:016x}", blob.empty() ? "" : ",", word);
-  const std::string text =
-      fmt::format("{}\t{}\t{}\t{:.3f}", environment, problem, blob, algorithm.microseconds);
+  const std::string text = fmt::format("{}\t{}\t{}\t{:.3f}\t{}", environment, problem, blob,
+                                       algorithm.microseconds, printable(algorithm.note));
   return fmt::format("{:016x}\t{}", checksum(text), text);
 }
 
@@ -97,14 +104,22 @@ TuningCache::Entries TuningCache::read(const std::string& file) {
     const std::string_view text = std::string_view(line).substr(tab + 1);
     const auto fields = split(text, '\t');
     TunedAlgorithm algorithm;
-    if (checksum(text) != expected || fields.size() != 4 || !parse_blob(fields[2], algorithm.blob))
+    if (checksum(text) != expected || fields.size() != 5 || !parse_blob(fields[2], algorithm.blob))
       continue;
     const auto parsed = std::from_chars(fields[3].data(), fields[3].data() + fields[3].size(),
                                         algorithm.microseconds);
     if (parsed.ec != std::errc()) continue;
+    algorithm.note = fields[4];
     entries[{std::string(fields[0]), std::string(fields[1])}] = algorithm;
   }
   return entries;
+}
+
+std::vector<TunedChoice> read_tuning_file(const std::string& file) {
+  std::vector<TunedChoice> choices;
+  for (auto& [key, algorithm] : TuningCache::read(file))
+    choices.push_back({key.first, key.second, std::move(algorithm)});
+  return choices;
 }
 
 std::optional<TunedAlgorithm> TuningCache::find(const std::string& problem) const {

@@ -17,7 +17,19 @@ using AlgorithmBlob = std::vector<std::uint64_t>;
 struct TunedAlgorithm {
   AlgorithmBlob blob;
   double microseconds = 0;
+  std::string note;  // what it is, for people; printable characters
 };
+
+/// One choice as a file keeps it.
+struct TunedChoice {
+  std::string environment, problem;
+  TunedAlgorithm algorithm;
+};
+/// All that `file` keeps, by environment and problem; empty if it is no tuning file.
+std::vector<TunedChoice> read_tuning_file(const std::string& file);
+
+/// Behind a plan's path: the file that keeps its choices.
+inline constexpr const char* kTuningSuffix = ".tuning";
 
 /// Algorithms by problem, for one environment: GPU, driver and library version. A file may hold
 /// those of several; entries of others are kept but never used. One text line an entry, with a
@@ -45,6 +57,7 @@ class TuningCache {
   // by environment and problem
   using Entries = std::map<std::pair<std::string, std::string>, TunedAlgorithm>;
   static Entries read(const std::string& file);
+  friend std::vector<TunedChoice> read_tuning_file(const std::string& file);
 
   std::string file_, environment_;
   mutable std::mutex mutex_;

@@ -265,7 +265,7 @@ TEST(Sessions, ChosenAlgorithmsAreKept) {
   std::ifstream stream(file);
   std::string line;
   std::getline(stream, line);
-  EXPECT_EQ(line, "sinter-tuning 1");
+  EXPECT_EQ(line, "sinter-tuning 2");
   EXPECT_TRUE(std::getline(stream, line));
 
   // Read from a copy, as a later process would read the file.

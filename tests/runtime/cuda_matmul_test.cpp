@@ -438,7 +438,7 @@ TEST_F(TuningTest, ChosenAlgorithmIsKeptAndUsed) {
   executor->prepare(bound({}));
   EXPECT_EQ(fake_cublaslt().heuristics, 1);
   EXPECT_THAT(text(),
-              AllOf(HasSubstr("sinter-tuning 1"), HasSubstr("Fake GPU"), HasSubstr("m5 n3")));
+              AllOf(HasSubstr("sinter-tuning 2"), HasSubstr("Fake GPU"), HasSubstr("m5 n3")));
 
   // Another session of the process, and algorithm 1 faster now: the choice stands.
   fake_cublaslt().algorithms = {{1, 0, 0, 1}, {2, 0, 0, 20}};
@@ -493,6 +493,7 @@ TunedAlgorithm algorithm(std::uint64_t id) {
   TunedAlgorithm result;
   result.blob = {id, 0, ~id};
   result.microseconds = 1.5;
+  result.note = "a note";
   return result;
 }
 

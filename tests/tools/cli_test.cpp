@@ -152,6 +152,8 @@ TEST_F(CliTest, CompilesForGpusThatAreNotThere) {
   EXPECT_THAT(sinter({"inspect", path("g.plan")}).out, HasSubstr("cuda (sm_80, sm_90, sm_100)"));
   EXPECT_THAT(sinter({"inspect", path("g.plan"), "--source"}).out, HasSubstr("__global__"));
   EXPECT_THAT(sinter({"inspect", path("g.plan"), "--kernels"}).out, HasSubstr("schedule"));
+  EXPECT_THAT(sinter({"inspect", path("g.plan"), "--tuning"}).out,
+              HasSubstr("no session has chosen anything yet"));
   const auto again = json::parse(
       sinter({"compile", model, "-o", path("g.plan"), "--target=cuda:sm_80,sm_90,sm_100", "--json"})
           .out);

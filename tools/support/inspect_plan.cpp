@@ -9,6 +9,9 @@
 #include <sinter/error.h>
 #include <sinter/sinter.h>
 
+#ifdef SINTER_WITH_CUDA
+#include "runtime/cuda/tuning_cache.h"
+#endif
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/works.h"
 #include "tools/support/expressions.h"
@@ -180,6 +183,37 @@ class Inspector {
     report_["arena_bytes_without_reuse"] = layout.unshared_bytes;
   }
 
+  /// What sessions on GPUs have chosen by timing: libraries' algorithms, and ways to do a step.
+  void tuning() {
+#ifdef SINTER_WITH_CUDA
+    const std::string file = plan_.data()->path + runtime::kTuningSuffix;
+    std::string environment;
+    std::vector<std::vector<std::string>> rows;
+    const auto flush = [&] {
+      if (!rows.empty()) console_.print(environment + "\n" + format_table(rows));
+      rows.clear();
+    };
+    report_["tuning"] = nlohmann::ordered_json::array();
+    for (const auto& [where, problem, algorithm] : runtime::read_tuning_file(file)) {
+      if (where != environment) flush();
+      environment = where;
+      if (rows.empty()) rows = {{"problem", "us", "chosen"}};
+      // Behind the bar are the alternatives with their sizes.
+      rows.push_back({problem.substr(0, problem.find(" | ")),
+                      fmt::format("{:.2f}", algorithm.microseconds), algorithm.note});
+      report_["tuning"].push_back({{"environment", where},
+                                   {"problem", problem},
+                                   {"us", algorithm.microseconds},
+                                   {"chosen", algorithm.note}});
+    }
+    flush();
+    if (report_["tuning"].empty())
+      console_.print(fmt::format("no session has chosen anything yet: there is no {}", file));
+#else
+    throw Error(ErrorCode::kUsage, "this build has no CUDA target, which --tuning is about");
+#endif
+  }
+
   const nlohmann::ordered_json& report() const { return report_; }
 
  private:
@@ -255,7 +289,9 @@ void inspect_plan(const std::string& path, const PlanViews& views, const Console
   if (views.memory) inspector.memory();
   if (views.source) inspector.source();
   if (views.graph) inspector.graph();
-  if (!views.steps && !views.kernels && !views.memory && !views.source && !views.graph)
+  if (views.tuning) inspector.tuning();
+  if (!views.steps && !views.kernels && !views.memory && !views.source && !views.graph &&
+      !views.tuning)
     inspector.summary();
   console.result(inspector.report());
 }

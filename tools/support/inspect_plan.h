@@ -8,7 +8,8 @@
 namespace sinter::tools {
 
 struct PlanViews {
-  bool graph = false, steps = false, kernels = false, source = false, memory = false;
+  bool graph = false, steps = false, kernels = false, source = false, memory = false,
+       tuning = false;
   std::string shapes;
 };
 

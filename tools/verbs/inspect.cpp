@@ -129,6 +129,8 @@ void add_inspect(Cli& cli) {
                  "Every kernel with its variants and schedules");
   verb->add_flag("--source", options->views.source, "The generated CUDA text");
   verb->add_flag("--memory", options->views.memory, "The memory plan, for --shapes");
+  verb->add_flag("--tuning", options->views.tuning,
+                 "What was chosen by timing on GPUs, from the file beside the plan");
   verb->add_option("--shapes", options->views.shapes, "Shapes for --memory and --steps: NAME:1x64");
   verb->add_flag("--passes", options->passes, "The names of the passes, in order");
   verb->add_option("--why", options->why, "Why two ONNX nodes did or did not fuse")->expected(2);
