@@ -9,7 +9,6 @@ repository.  The tolerance is the manifest's; similarity rankings and labels mus
 """
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -23,56 +22,31 @@ import graph_text  # noqa: E402
 import magika_inputs  # noqa: E402
 import minilm_inputs  # noqa: E402
 from common import provenance, write  # noqa: E402
+from runs import Sinter, onnx_runtime, relative_error  # noqa: E402
 
 CACHE = ROOT / "models" / "cache"
 
 
-def reference(model):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-
-
-def relative_error(a, b):
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
-
-
 class Checker:
     def __init__(self, arguments, folder):
-        self.a, self.folder = arguments, Path(folder)
+        self.a, self.sinter = arguments, Sinter(arguments.sinter, folder, arguments.target, arguments.precision)
         self.rows, self.failed = [], 0
 
-    def sinter(self, *words):
-        done = subprocess.run([self.a.sinter, *map(str, words)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise SystemExit(f"sinter {' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
-        return done.stdout
-
     def compile(self, model, *options):
-        plan = self.folder / (Path(model).stem + ("_unfused" if "--fuse=off" in options else "") + ".plan")
-        self.sinter("compile", model, "-o", plan, f"--target={self.a.target}", f"--precision={self.a.precision}",
-                    *options)
-        return plan
+        return self.sinter.compile(model, *options, name=Path(model).stem + "".join(options).replace("--", "_"))
 
     def run(self, plan, feeds):
-        np.savez(self.folder / "in.npz", **feeds)
-        self.sinter("run", plan, "--inputs", self.folder / "in.npz", "--outputs", self.folder / "out.npz")
-        with np.load(self.folder / "out.npz") as outputs:
-            return {k: outputs[k] for k in outputs}
+        return self.sinter.run(plan, feeds)
 
     def reference_error(self, model, feeds, *options):
         """Relative error against the float64 reference, by `sinter verify`."""
-        np.savez(self.folder / "in.npz", **feeds)
-        done = subprocess.run([self.a.sinter, "verify", str(model), f"--target={self.a.target}",
-                               f"--precision={self.a.precision}", "--inputs", str(self.folder / "in.npz"), "--json",
-                               "--quiet", *options], capture_output=True, text=True)
-        return max(o["relative_error"] for o in json.loads(done.stdout)["outputs"])
+        result = self.sinter.json("verify", model, *self.sinter.for_target(), "--inputs", self.sinter.save(feeds),
+                                  *options)
+        return max(o["relative_error"] for o in result["outputs"])
 
     def fused_graph(self, model):
         """The text of the graph after the last pass."""
-        return self.sinter("compile", model, f"--target={self.a.target}", f"--precision={self.a.precision}",
-                           "--stop-after=wrap_singletons")
+        return self.sinter.text("compile", model, *self.sinter.for_target(), "--stop-after=wrap_singletons")
 
     def record(self, what, error, tolerance, note="", ok=True):
         ok = ok and bool(error <= tolerance)
@@ -101,7 +75,7 @@ def check_minilm(c, tolerance):
     tokenizer = minilm_inputs.tokenizer()
     batches = [[s] for s in sentences] + [sentences[:8], sentences]
     feeds = [minilm_inputs.encode(b, tokenizer) for b in batches]
-    session = reference(CACHE / "minilm.onnx")
+    session = onnx_runtime(CACHE / "minilm.onnx")
     expected = [session.run(None, f)[0] for f in feeds]
     for model, options in (("minilm.onnx", []), ("minilm_old.onnx", []), ("minilm.onnx", ["--fuse=off"])):
         plan = c.compile(CACHE / model, *options)
@@ -127,7 +101,7 @@ def check_magika(c, tolerance):
     files = files[:: max(1, len(files) // 20)][:20]
     config = magika_inputs.config()
     labels = config["target_labels_space"]
-    session = reference(CACHE / "magika.onnx")
+    session = onnx_runtime(CACHE / "magika.onnx")
     name = session.get_outputs()[0].name
     for options in ([], ["--fuse=off"]):
         plan = c.compile(CACHE / "magika.onnx", *options)

@@ -12,7 +12,6 @@ with its reason; one that is listed and passes fails the check, as does one that
 """
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,46 +23,22 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tests" / "perf")]
 import real_inputs  # noqa: E402
 from common import provenance, write  # noqa: E402
+from runs import Failed, Sinter, onnx_runtime, relative_error  # noqa: E402
 
 MODELS = ROOT / "models"
 KNOWN = Path(__file__).with_name("known_failures.json")
 
 
-def relative_error(a, b):
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    if a.shape != b.shape:
-        return float("inf")
-    scale = np.linalg.norm(b)
-    return float(np.linalg.norm(a - b) / scale) if scale > 0 else float(np.abs(a - b).max(initial=0))
-
-
-class Failed(Exception):
-    pass
-
-
 class Model:
     def __init__(self, key, entry, arguments, folder):
-        self.key, self.entry, self.a, self.folder = key, entry, arguments, Path(folder)
+        self.key, self.entry, self.a = key, entry, arguments
+        self.sinter = Sinter(arguments.sinter, folder, arguments.target, arguments.precision)
         self.path = MODELS / entry["path"] if "path" in entry else MODELS / "cache" / next(iter(entry["builds"]))
 
-    def sinter(self, *words):
-        done = subprocess.run([self.a.sinter, *map(str, words)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Failed(next((line for line in done.stderr.splitlines() if line.startswith("error")), done.stderr))
-        return done.stdout
-
     def compile(self, fuse):
-        plan = self.folder / f"{self.key}_{fuse}.plan"
-        self.sinter("compile", self.path, "-o", plan, f"--target={self.a.target}", f"--precision={self.a.precision}",
-                    f"--fuse={fuse}", "--quiet", *self.entry.get("options", []))
-        steps = json.loads(self.sinter("inspect", plan, "--json"))["steps"]
-        return plan, steps
-
-    def run(self, plan, feeds):
-        np.savez(self.folder / "in.npz", **feeds)
-        self.sinter("run", plan, "--inputs", self.folder / "in.npz", "--outputs", self.folder / "out.npz")
-        with np.load(self.folder / "out.npz") as outputs:
-            return {k: outputs[k] for k in outputs}
+        plan = self.sinter.compile(self.path, f"--fuse={fuse}", *self.entry.get("options", []),
+                                   name=f"{self.key}_{fuse}")
+        return plan, self.sinter.json("inspect", plan)["steps"]
 
     def reference(self):
         """The runs' inputs and expected outputs."""
@@ -72,10 +47,7 @@ class Model:
                 arrays = {k: f[k] for k in f}
             expected = {k.split("/", 1)[1]: v for k, v in arrays.items() if k.startswith("expected/")}
             return [({k: v for k, v in arrays.items() if not k.startswith("expected/")}, expected)]
-        import onnxruntime
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(str(self.path), options, providers=["CPUExecutionProvider"])
+        session = onnx_runtime(self.path)
         names = [o.name for o in session.get_outputs()]
         carried = real_inputs.STATE.get(self.key, {})
         state = {name: np.zeros(shape, np.float32) for name, shape in carried.values()}
@@ -99,7 +71,7 @@ class Model:
             seconds = time.monotonic() - start
             worst, found = 0.0, []
             for feeds, expected in runs:
-                outputs = self.run(plan, feeds)
+                outputs = self.sinter.run(plan, feeds)
                 found.append(outputs)
                 worst = max([worst, *(relative_error(outputs[k], v) for k, v in expected.items())])
             row[f"fuse_{fuse}"] = {"launches": steps, "relative_error": worst, "compile_seconds": round(seconds, 2)}

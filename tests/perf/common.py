@@ -4,9 +4,13 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "models"))
+from runs import Failed, Sinter  # noqa: E402
+
 CACHE = ROOT / "models" / "cache"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -17,10 +21,10 @@ def minilm_shapes(batch, seq):
 
 def sinter_json(binary, *words):
     """The JSON object that a verb prints."""
-    done = subprocess.run([binary, *map(str, words), "--json", "--quiet"], capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"{binary} {' '.join(map(str, words))} (exit code {done.returncode})\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout)
+    try:
+        return Sinter(binary, ".").json(*words)
+    except Failed as error:
+        raise SystemExit(str(error)) from None
 
 
 def output_of(*command):

@@ -18,6 +18,7 @@ import numpy as np
 import onnxruntime
 
 from common import CACHE, ROOT, provenance, sinter_json, write
+from runs import Sinter, onnx_runtime
 
 sys.path.insert(0, str(ROOT / "models"))
 import magika_inputs  # noqa: E402
@@ -47,22 +48,13 @@ def compile_times(sinter, folder):
             "cuda_sm_90_warm": timed(*gpu, cold=False)}
 
 
-def onnx_runtime(model, threads):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-
-
 def against_onnx_runtime(sinter, folder, threads, model, feeds, options=(), turns=5, runs=60):
-    plan = folder / "timed.plan"
-    sinter_json(sinter, "compile", model, "-o", plan, "--target=cpu", *options)
-    np.savez(folder / "in.npz", **feeds)
+    command = Sinter(sinter, folder)
+    plan, inputs = command.compile(model, *options, name="timed"), command.save(feeds)
     ours, theirs = [], []
     for _ in range(turns):
-        bench = sinter_json(sinter, "bench", plan, "--inputs", folder / "in.npz", f"--threads={threads}",
-                            f"--iterations={runs}", "--duration=2")
+        bench = command.json("bench", plan, "--inputs", inputs, f"--threads={threads}", f"--iterations={runs}",
+                             "--duration=2")
         ours.append(bench["latency_us"]["median"])
         session = onnx_runtime(model, threads)  # made anew, so that its threads do not spin beside ours
         for _ in range(5):
