@@ -75,8 +75,9 @@ ir::ValueId add_view(ir::GraphBuilder& builder, std::string_view op, ir::ValueId
 ir::ValueId add_transpose(ir::GraphBuilder& builder, ir::ValueId value, const Perm& perm);
 
 /// The convolution `node` of operands x [n, d.., c], w [m, k.., c / group] and bias if it has one:
-/// a Conv, or, `as_kernels`, a MatMul where windows are single elements, windows times weights and a
-/// sum where each channel is by itself.
+/// a Conv, or, `as_kernels`, what is better: a MatMul where windows are single elements, or lie
+/// side by side in an x that is stored for it anyway; windows times weights and a sum where each
+/// channel is by itself; zeros behind the channels of a 16-bit x that is stored for it anyway.
 ir::ValueId add_channels_last_conv(ir::GraphBuilder& builder, const ir::Node& node,
                                    std::span<const ir::ValueId> inputs, bool as_kernels);
 

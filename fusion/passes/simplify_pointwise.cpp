@@ -35,13 +35,20 @@ std::vector<ValueId> replaced(const Site& site, std::size_t i, ValueId value) {
   return inputs;
 }
 
+/// True if input `i` is what libraries of products add along the columns: a vector.
+bool is_product_bias(const Site& site, std::size_t i) {
+  if (!site.is("Add") || site.input_node(1 - i, "MatMul") == nullptr) return false;
+  const Shape& shape = site.input_type(i).shape;
+  return shape.back() == site.type.shape.back() && ir::element_count(shape) == shape.back();
+}
+
 /// A constant of equal elements broadcasts from one; leading ones broadcast anyway.
 Result shrink_constants(const Site& site) {
   for (std::size_t i = 0; i < site.inputs.size(); ++i) {
     const Tensor* constant = site.builder.constant_of(site.inputs[i]);
     if (constant == nullptr || constant->shape().empty()) continue;
     std::vector<std::int64_t> shape = constant->shape();
-    if (splat_value(*constant)) {
+    if (!is_product_bias(site, i) && splat_value(*constant)) {
       const std::size_t size = size_of(constant->dtype());
       const Tensor scalar(constant->dtype(), {},
                           ir::Buffer::copy_of(constant->bytes().subspan(0, size)));

@@ -19,6 +19,21 @@ constexpr double kLaunchBytesCpu = 6.4e4;
 // Both kinds of machine do about this many scalar operations in the time of moving one byte.
 constexpr double kOpsPerByte = 8;
 
+/// True if `node` works on a product's result element by element, in the kernel of the product where
+/// that is one of our own.
+bool follows_product(const ir::Graph& graph, const ir::Node& node, const TargetTraits& target) {
+  if (!target.product_kernels || node.op->kind != OpKind::kPointwise ||
+      size_of(graph.type(node.outputs[0]).dtype) != 2)
+    return false;
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ir::ValueId input) {
+    const ir::Node* producer = graph.producer(input);
+    if (producer == nullptr || producer->op->kind != OpKind::kFused) return false;
+    const std::string& family = producer->attrs.get_string("family");
+    return (family == "matmul" || family == "conv") && graph.users(input).size() == 1 &&
+           graph.type(input) == graph.type(node.outputs[0]);
+  });
+}
+
 /// Bytes of leaves that `after` reads and `before` does not.
 double new_leaf_bytes(const Region& before, const Region& after) {
   double bytes = 0;
@@ -79,6 +94,9 @@ Verdict worth_fusing(const Region& before, const Region& after, const ir::Node& 
   const double again = work_per_element(node) *
                        std::max(0.0, evaluations - (entry == Entry::kCopy ? 0.0 : elements)) /
                        kOpsPerByte;
+  // No launch and no traffic is saved by what a product does as it stores its result.
+  if (again > 0 && follows_product(graph, node, target))
+    return {false, fmt::format("'{}' goes with the product in front of it", describe(node))};
   double saved = 0;
   switch (entry) {
     case Entry::kMove: saved = 2 * bytes + launch; break;
