@@ -7,6 +7,14 @@
 #include "runtime/cuda/cudnn_engines.h"
 #include "tests/runtime/conv_case.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SINTER_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SINTER_SANITIZED 1
+#endif
+#endif
+
 namespace sinter::testing {
 namespace {
 
@@ -27,6 +35,9 @@ constexpr std::string_view kDevice = R"({
 class RealCudnn : public ::testing::Test {
  protected:
   void SetUp() override {
+#ifdef SINTER_SANITIZED
+    GTEST_SKIP() << "without a driver the library leaks what it has begun";
+#endif
     try {
       library = runtime::load_cudnn();
       device =
