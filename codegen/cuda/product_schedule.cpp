@@ -33,6 +33,12 @@ constexpr Tile kTiles[] = {
     {32, 64, 64, 1, 2, 2, 4},  {32, 128, 64, 1, 4, 1, 4}, {64, 32, 64, 2, 1, 2, 4},
     {64, 64, 64, 2, 2, 1, 4},  {64, 128, 64, 2, 2, 1, 3}, {128, 64, 64, 2, 2, 1, 3},
     {128, 128, 32, 2, 2, 1, 4}};
+// Windows take more instructions to copy: eight warps hide them behind each other.
+constexpr Tile kWindowTiles[] = {
+    {64, 64, 64, 2, 4, 1, 4},  {64, 128, 64, 2, 4, 1, 3},  {128, 64, 64, 4, 2, 1, 3},
+    {128, 64, 64, 4, 2, 1, 4}, {128, 128, 32, 4, 2, 1, 4}, {128, 128, 64, 4, 2, 1, 3},
+    {256, 64, 64, 4, 2, 1, 3}, {64, 32, 64, 2, 2, 2, 4},   {64, 64, 64, 2, 2, 2, 4},
+    {32, 64, 64, 2, 2, 1, 4},  {32, 32, 64, 1, 2, 2, 4},   {32, 64, 64, 1, 2, 4, 4}};
 constexpr int kSplits[] = {1, 2, 4, 8};
 /// Rows of a tile and columns that a block holds of whole rows, where rows are reduced.
 constexpr int kNormRows[] = {16, 32};
@@ -198,6 +204,9 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
   if (analysis.stages() == 0) {
     for (const Tile& tile : kTiles)
       for (const int splits : kSplits) add(tile, splits, 1);
+    for (const Tile& tile : kWindowTiles)
+      for (const int splits : kSplits)
+        if (product.windows) add(tile, splits, 1);
     return all;
   }
   const auto columns = upper(analysis, product.n);
@@ -326,7 +335,12 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
 
 std::vector<ProductSchedule> all_product_schedules(const ProgramAnalysis& analysis,
                                                    const ProductProgram& product) {
-  return candidates(analysis, product);
+  std::vector<ProductSchedule> all = candidates(analysis, product);
+  const std::int64_t rows = typical(analysis, product.m);
+  const auto time = [&](const ProductSchedule& s) { return estimate(analysis, product, s, rows); };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const auto& a, const auto& b) { return time(a) < time(b); });
+  return all;
 }
 
 }  // namespace sinter::codegen

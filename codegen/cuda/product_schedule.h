@@ -50,7 +50,8 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
                                              const ProductProgram& product,
                                              const std::string& forced = {});
 
-/// Schedules that take the product, for measuring: every tile with every number of splits.
+/// Schedules that take the product, for measuring: every tile with every number of splits, by
+/// rising estimates of their time.
 std::vector<ProductSchedule> all_product_schedules(const ProgramAnalysis& analysis,
                                                    const ProductProgram& product);
 

@@ -126,6 +126,21 @@ TEST(CudaConv, ChosenSchedulesTakeSymbolicSizes) {
   EXPECT_TRUE(check.kernels[0].step.variants.back()->conditions.empty());
 }
 
+TEST(CudaConv, TilesOfEightAndSixteenWarps) {
+  ProductCheck check;
+  const char* tiles[] = {"64x64x64 warps=2x4x1 stages=4",  "64x128x64 warps=2x4x1 stages=3",
+                         "128x64x64 warps=4x2x1 stages=3", "128x128x32 warps=4x2x1 stages=4",
+                         "256x64x64 warps=4x2x1 stages=3", "64x32x64 warps=2x2x2 stages=4",
+                         "32x64x64 warps=1x2x4 stages=4"};
+  int number = 0;
+  for (const char* tile : tiles)
+    for (const std::int64_t channels : {16, 4, 3})
+      add(check,
+          {fmt::format("w{}", number++), 2, {9, 11}, channels, 72, {3, 3}, {}, {}, {1, 1}, {1, 1}},
+          scheduled(tile, 1));
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaConv, LoopsOfEveryTypeAndGrouping) {
   ProductCheck check;
   const std::vector<std::int64_t> one = {1, 1};

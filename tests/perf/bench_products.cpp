@@ -3,10 +3,11 @@
 // Needs a GPU; NVRTC compiles the kernels there.
 //
 //   bench_products [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
-//                  > FILE.json
+//                  [--most N] [--way TEXT] > FILE.json
 //
-// --filter: names that contain one of the texts. --early: kernels are launched before the one in
-// front has ended, and wait for it themselves.
+// --filter: names that contain one of the texts. --most: so many schedules of each, those first
+// that are estimated to be fast. --way: schedules that contain the text. --early: kernels are
+// launched before the one in front has ended, and wait for it themselves.
 //
 // Every figure is the time of one of N products with weights of their own that follow each other in
 // one CUDA graph, as in a model: launches and start-up are in it, copies to and from the host are
@@ -123,7 +124,8 @@ struct Workload {
 
 struct Options {
   std::vector<std::string> filter;
-  int copies = 12, repeats = 30, threads = 0;
+  std::string way;
+  int copies = 12, repeats = 30, threads = 0, most = 1000;
   bool early = false;
 };
 
@@ -222,7 +224,7 @@ std::vector<Workload> workloads(const Options& options) {
 }
 
 /// All schedules that take the shape; of large products those that may be any good.
-std::vector<std::string> schedules_of(const Workload& shape) {
+std::vector<std::string> schedules_of(const Workload& shape, std::size_t most) {
   const ir::Graph graph = shape.graph(1);
   std::vector<std::string> all;
   for (const ir::Node& node : graph.nodes()) {
@@ -257,6 +259,7 @@ std::vector<std::string> schedules_of(const Workload& shape) {
       const bool few = blocks * schedule.across < 24 && shape.rows > 16;
       if (few || blocks > 4096 || (shape.rows >= 1024 && schedule.across == 1 && schedule.m < 64))
         continue;
+      if (all.size() == most) break;
       all.push_back(schedule.to_string());
     }
   }
@@ -301,6 +304,7 @@ double half_value(std::uint16_t bits) {
 struct Result {
   double warm = 0, cold = 0;
   std::size_t launches = 0;
+  std::string how;
   std::vector<double> output;
 };
 
@@ -335,6 +339,7 @@ Result measure(const Plan& plan, const Options& options, const std::string& tuni
   session.run();
   Result result;
   result.launches = session.launches();
+  result.how = session.profile().front().how;
   const TensorView view = session.output(plan.outputs()[0].name);
   const auto* bits = static_cast<const std::uint16_t*>(view.data);
   for (std::size_t i = 0; i < view.byte_count() / 2; ++i)
@@ -370,6 +375,8 @@ Options parse(int argc, char** argv) {
     if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
     if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
     if (key == "--early") options.early = std::stoi(argv[i + 1]) != 0;
+    if (key == "--way") options.way = argv[i + 1];
+    if (key == "--most") options.most = std::stoi(argv[i + 1]);
     if (key == "--threads") options.threads = std::stoi(argv[i + 1]);
   }
   return options;
@@ -406,8 +413,9 @@ int run(const Options& options) {
   for (const Workload& shape : all) {
     const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
     jobs.push_back({&shape, graph, "library"});
-    for (std::string& schedule : schedules_of(shape))
-      jobs.push_back({&shape, graph, std::move(schedule)});
+    for (std::string& schedule : schedules_of(shape, static_cast<std::size_t>(options.most)))
+      if (schedule.find(options.way) != std::string::npos)
+        jobs.push_back({&shape, graph, std::move(schedule)});
   }
   fmt::print(stderr, "{} kernels to compile\n", jobs.size());
   compile_all(jobs, options, architecture, cache);
@@ -430,9 +438,11 @@ int run(const Options& options) {
       row["warm_us"] = result.warm;
       row["cold_us"] = result.cold;
       row["launches"] = result.launches / static_cast<std::size_t>(options.copies);
+      if (!result.how.empty()) row["how"] = result.how;
       row["error"] = relative_error(result.output, expected);
       fmt::print(stderr, "{:20} {:7.2f} {:7.2f} us  error {:.1e}  {}\n", job.shape->name,
-                 result.warm, result.cold, row["error"].get<double>(), job.way);
+                 result.warm, result.cold, row["error"].get<double>(),
+                 job.way == "library" ? result.how : job.way);
     } catch (const Error& error) {
       row["failed"] = error.what();
       fmt::print(stderr, "{:20} {}: {}\n", job.shape->name, job.way, error.what());
