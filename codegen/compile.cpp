@@ -9,10 +9,12 @@
 
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/cuda/emit_attention.h"
+#include "codegen/cuda/emit_horizontal.h"
 #include "codegen/cuda/emit_sort.h"
 #include "codegen/cuda/product_schedule.h"
 #include "codegen/lowering/attention_lowering.h"
 #include "codegen/lowering/describe.h"
+#include "codegen/lowering/horizontal_lowering.h"
 #include "codegen/lowering/library_lowering.h"
 #include "codegen/lowering/loop_lowering.h"
 #include "codegen/lowering/product_lowering.h"
@@ -130,6 +132,8 @@ class Compiler {
       step.work.Set(std::move(work));
     } else if ((family == "product" || family == "conv") && options_.cuda) {
       add_product(node, name, inputs, outputs, step);
+    } else if (family == "horizontal" && options_.cuda) {
+      add_horizontal(node, name, inputs, outputs, step);
     } else if (family == "attention" && options_.cuda) {
       AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
       set_work(step, work_of(program, exprs_, size));
@@ -265,6 +269,29 @@ class Compiler {
                  emit_loops(std::move(program)), place);
   }
 
+  /// Many small regions: what they read and write, all at once.
+  void add_horizontal(const Node& node, const std::string& name,
+                      const std::vector<std::uint32_t>& inputs,
+                      const std::vector<std::uint32_t>& outputs, StepT& step) {
+    HorizontalProgram program = lower_horizontal(*node.body, inputs, outputs);
+    StepWork work{0, 0, 0};
+    std::vector<std::uint32_t> buffers;
+    for (const HorizontalPart& part : program.parts)
+      buffers.insert(buffers.end(), part.buffers.begin(), part.buffers.end());
+    buffers = unique(std::move(buffers));
+    for (const std::uint32_t buffer : step.reads)
+      work.bytes_read = work.bytes_read + buffers_.size(buffer).bytes;
+    for (const std::uint32_t buffer : step.writes)
+      work.bytes_written = work.bytes_written + buffers_.size(buffer).bytes;
+    work.flops = program.flops();
+    set_work(step, work);
+    std::erase_if(step.reads, [&](std::uint32_t buffer) {
+      return std::find(buffers.begin(), buffers.end(), buffer) == buffers.end();
+    });
+    add_to_group(name, node.origins, "horizontal " + name, std::move(buffers),
+                 emit_horizontals(std::move(program)), {steps_.size(), {}});
+  }
+
   void add_attention_kernel(const std::string& name, const std::vector<std::string>& origins,
                             AttentionProgram program, const Place& place) {
     std::string signature = print_attention(program);
@@ -377,6 +404,17 @@ class Compiler {
     };
   }
 
+  EmitKernel emit_horizontals(HorizontalProgram program) {
+    return [this, program = std::make_shared<const HorizontalProgram>(std::move(program))](
+               const std::string& name, const std::vector<std::string>& origins,
+               std::vector<DType> types) {
+      KernelRequest request{nullptr, name, origins, std::move(types)};
+      request.early = options_.early_launch;
+      request.precise = options_.precise_math;
+      return emit_horizontal(*program, request, exprs_);
+    };
+  }
+
   EmitKernel emit_attentions(AttentionProgram program) {
     return [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
                const std::string& name, const std::vector<std::string>& origins,
@@ -453,6 +491,7 @@ class Compiler {
   EmitKernel emit_loops(const LoopProgramT&) { return {}; }
   void add_sort_kernels(const std::string&, const std::vector<std::string>&, const SortProblem&,
                         StepT&) {}
+  EmitKernel emit_horizontals(const HorizontalProgram&) { return {}; }
   EmitKernel emit_attentions(const AttentionProgram&) { return {}; }
   EmitKernel emit_product(const ProductProgram&) { return {}; }
   static std::optional<ProductProgram> accept(const std::optional<ProductProgram>&,

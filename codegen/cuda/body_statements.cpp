@@ -17,14 +17,16 @@ void BodyWriter::declare_all(const std::vector<std::string>& lines) {
 }
 
 void BodyWriter::open_vectors() {
-  if (!layout_.loop_header.empty()) {
-    if (layout_.unrolled()) code_.line("#pragma unroll");
-    code_.open(layout_.loop_header);
-    declare_all(layout_.loop_lines);
+  if (!layout_->loop_header.empty()) {
+    if (layout_->unrolled()) code_.line("#pragma unroll");
+    // Several loads under way.
+    if (layout_->looped() && !layout_->is_tail) code_.line("#pragma unroll 4");
+    code_.open(layout_->loop_header);
+    declare_all(layout_->loop_lines);
   } else {
     code_.open("");
   }
-  code_.open(layout_.predicate.empty() ? "" : fmt::format("if ({})", layout_.predicate));
+  code_.open(layout_->predicate.empty() ? "" : fmt::format("if ({})", layout_->predicate));
 }
 
 void BodyWriter::close_vectors() {
@@ -39,14 +41,14 @@ void BodyWriter::open_elements() {
   }
   code_.line("#pragma unroll");
   code_.open(fmt::format("for (int j = 0; j < {}; ++j)", vector()));
-  const auto dim = static_cast<std::size_t>(layout_.schedule->vector_dim);
+  const auto dim = static_cast<std::size_t>(layout_->schedule->vector_dim);
   index_.set_index(dim, fmt::format("(i{} + j)", dim));
 }
 
 void BodyWriter::close_elements() {
   code_.close();
   if (vector() == 1) return;
-  const auto dim = static_cast<std::size_t>(layout_.schedule->vector_dim);
+  const auto dim = static_cast<std::size_t>(layout_->schedule->vector_dim);
   index_.set_index(dim, fmt::format("i{}", dim));
 }
 
@@ -56,7 +58,7 @@ std::string BodyWriter::buffer_type_name(std::size_t i) const {
 
 /// Where in the loop an access is, counted from its pointer: " + i1 * 4".
 std::string BodyWriter::loop_address(std::uint32_t access) const {
-  return index_.address(analysis_.access(access), layout_.thread_dims, false);
+  return index_.address(analysis_.access(access), layout_->thread_dims, false);
 }
 
 /// The one element that a load or store is about: "p0[i1 * 4]".
@@ -124,8 +126,8 @@ std::string BodyWriter::value_expression(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
   switch (instr.kind) {
     case InstrKind::Load: {
-      if (i == layout_.product)
-        return vector() > 1 ? "sums[j]" : fmt::format("Tile::sum({})", layout_.product_vector);
+      if (i == layout_->product)
+        return vector() > 1 ? "sums[j]" : fmt::format("Tile::sum({})", layout_->product_vector);
       if (!in_loop(i)) return widened(i, raw_expression(i, false));
       const std::string k = is_preloaded(i) ? raw_subscript(i) : "";
       if (is_staged(i)) return widened(i, fmt::format("l{}.v[j]", i));
@@ -163,8 +165,8 @@ void BodyWriter::define(std::size_t i, const std::string& type, const std::strin
 void BodyWriter::running_value(std::size_t i) {
   const auto& instr = analysis_.instr(i);
   const std::string step =
-      fmt::format("q{0} = {1}::of(q{0}, {2});", i,
-                  combine_name(static_cast<Combine>(instr.op)), names_[instr.args[0]]);
+      fmt::format("q{0} = {1}::of(q{0}, {2});", i, combine_name(static_cast<Combine>(instr.op)),
+                  names_[instr.args[0]]);
   if (!instr.exclusive) code_.line(step);
   if (kept_[i]) {
     names_[i] = fmt::format("h{}{}", i, keep_subscript_);
@@ -200,9 +202,9 @@ std::string BodyWriter::stored_value(std::size_t i) const {
 
 void BodyWriter::store_scalar(std::size_t i) {
   const bool loop = in_loop(i);
-  std::string condition = layout_.live_row;
-  if (!loop && !layout_.leader.empty())
-    condition += (condition.empty() ? "" : " && ") + layout_.leader;
+  std::string condition = layout_->live_row;
+  if (!loop && !layout_->leader.empty())
+    condition += (condition.empty() ? "" : " && ") + layout_->leader;
   const auto& instr = analysis_.instr(i);
   std::string value = stored_value(i);
   if (instr.kind == InstrKind::Scatter) {

@@ -14,7 +14,7 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
                        CodeText& code)
     : analysis_(analysis),
       args_(args),
-      layout_(layout),
+      layout_(&layout),
       code_(code),
       math_(analysis),
       index_(analysis, args, layout, [this](std::uint32_t i) { return names_[i]; }),
@@ -44,33 +44,33 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
 }
 
 void BodyWriter::write() {
-  if (layout_.scratch_offset == 0) declare_shared();
-  declare_all(layout_.prologue);
-  if (layout_.scratch_offset != 0) declare_scratch();
+  if (layout_->scratch_offset == 0) declare_shared();
+  declare_all(layout_->prologue);
+  if (layout_->scratch_offset != 0) declare_scratch();
   declare_carries();
-  const bool one_pass = layout_.pass_header.empty();
+  const bool one_pass = layout_->pass_header.empty();
   if (!one_pass) {
-    declare_all(layout_.behind_preload);
+    declare_all(layout_->behind_preload);
     code_.line("#pragma unroll 1");  // the body is long: its code would not fit the caches
-    code_.open(layout_.pass_header);
+    code_.open(layout_->pass_header);
   }
-  declare_all(layout_.pass_lines);
-  if (layout_.loop_header.empty()) declare_all(layout_.loop_lines);
+  declare_all(layout_->pass_lines);
+  if (layout_->loop_header.empty()) declare_all(layout_->loop_lines);
   for (int stage = 0; stage <= analysis_.stages(); ++stage) {
     thread_values(stage);
     if (stage == 0) {
       preload();
-      if (one_pass) declare_all(layout_.behind_preload);
+      if (one_pass) declare_all(layout_->behind_preload);
     }
     pass(stage);
     combine_reductions(stage);
   }
   if (!one_pass) code_.close();
-  declare_all(layout_.epilogue);
+  declare_all(layout_->epilogue);
 }
 
 bool BodyWriter::per_element(std::size_t i) const {
-  const int dim = layout_.schedule->vector_dim;
+  const int dim = layout_->schedule->vector_dim;
   return in_loop(i) &&
          (dim < 0 || (analysis_.value(i).dims & dim_bit(static_cast<std::size_t>(dim))) != 0);
 }
@@ -84,22 +84,22 @@ bool BodyWriter::gathers_by_element(std::size_t i) const {
 /// Loads that are issued before anything waits for one of them.
 bool BodyWriter::is_preloaded(std::size_t i) const {
   // While a product is computed there is time for loads, as long as one pass takes them all.
-  const bool ahead = analysis_.stages() > 0 || layout_.unrolled() ||
-                     (layout_.product != Layout::kNone && layout_.pass_header.empty());
-  return analysis_.instr(i).kind == InstrKind::Load && live(i) && i != layout_.product &&
-         !layout_.looped() && ahead && per_element(i) && analysis_.value(i).stage == 0 &&
-         !gathers_by_element(i) && !is_late(analysis_, *layout_.schedule, i);
+  const bool ahead = analysis_.stages() > 0 || layout_->unrolled() ||
+                     (layout_->product != Layout::kNone && layout_->pass_header.empty());
+  return analysis_.instr(i).kind == InstrKind::Load && live(i) && i != layout_->product &&
+         !layout_->looped() && ahead && per_element(i) && analysis_.value(i).stage == 0 &&
+         !gathers_by_element(i) && !is_late(analysis_, *layout_->schedule, i);
 }
 
 /// As many loads as static shared memory holds.
 void BodyWriter::find_staged() {
   std::size_t room = 40 * 1024;
-  for (std::size_t i = 0; layout_.schedule->staged && i < analysis_.instr_count(); ++i) {
-    if (!is_preloaded(i) || !can_stage(analysis_, *layout_.schedule, i)) continue;
+  for (std::size_t i = 0; layout_->schedule->staged && i < analysis_.instr_count(); ++i) {
+    if (!is_preloaded(i) || !can_stage(analysis_, *layout_->schedule, i)) continue;
     const auto& access = analysis_.access(analysis_.instr(i).access);
-    const std::size_t bytes =
-        size_of(analysis_.buffer_type(access.buffer)) *
-        static_cast<std::size_t>(vector() * layout_.schedule->unroll * layout_.schedule->threads());
+    const std::size_t bytes = size_of(analysis_.buffer_type(access.buffer)) *
+                              static_cast<std::size_t>(vector() * layout_->schedule->unroll *
+                                                       layout_->schedule->threads());
     if (bytes > room) continue;
     room -= bytes;
     staged_[i] = true;
@@ -111,31 +111,31 @@ void BodyWriter::declare_shared() {
     if (is_staged(i))
       code_.line(
           fmt::format("__shared__ Vec<{}, {}> r{}{}[{}];", buffer_type_name(i), vector(), i,
-                      layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "",
-                      layout_.schedule->threads()));
-  if (layout_.scratch == 0) return;
+                      layout_->unrolled() ? fmt::format("[{}]", layout_->schedule->unroll) : "",
+                      layout_->schedule->threads()));
+  if (layout_->scratch == 0) return;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
     if (live(i) && (analysis_.instr(i).kind == InstrKind::Reduce ||
                     analysis_.instr(i).kind == InstrKind::Scan))
       code_.line(fmt::format("__shared__ {} s{}[{}];", compute_name(analysis_.type_of(i)), i,
-                             layout_.scratch));
+                             layout_->scratch));
 }
 
 /// Scratch in dynamic shared memory, which blocks of a cluster have at the same place.
 void BodyWriter::declare_scratch() {
-  std::uint32_t offset = layout_.scratch_offset;
+  std::uint32_t offset = layout_->scratch_offset;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!live(i) || analysis_.instr(i).kind != InstrKind::Reduce) continue;
     code_.line(fmt::format("{0}* const s{1} = reinterpret_cast<{0}*>(shared + {2});",
                            compute_name(analysis_.type_of(i)), i, offset));
-    offset += static_cast<std::uint32_t>(layout_.scratch) * Layout::kScratchValue;
+    offset += static_cast<std::uint32_t>(layout_->scratch) * Layout::kScratchValue;
   }
 }
 
 void BodyWriter::declare_pointers(int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!plan::is_memory(instr.kind) || !live(i) || !in_loop(i) || i == layout_.product ||
+    if (!plan::is_memory(instr.kind) || !live(i) || !in_loop(i) || i == layout_->product ||
         !pointers_[instr.access].empty())
       continue;
     const auto& access = analysis_.access(instr.access);
@@ -144,7 +144,7 @@ void BodyWriter::declare_pointers(int stage) {
       if (!in_loop(gather.value())) ready = std::max(ready, analysis_.value(gather.value()).stage);
     if (ready != stage) continue;
     const std::string& buffer = args_.buffer(access.buffer);
-    const std::string start = index_.address(access, layout_.thread_dims, true);
+    const std::string start = index_.address(access, layout_->thread_dims, true);
     pointers_[instr.access] = start.empty() ? buffer : fmt::format("p{}", instr.access);
     if (!start.empty())
       code_.line(fmt::format("{}{}* p{} = {}{};",
@@ -174,9 +174,9 @@ void BodyWriter::preload() {
     if (is_preloaded(i)) loads.push_back(i);
   if (loads.empty()) return;
   // Declared and loaded in one line where nothing stands between.
-  const bool direct = !layout_.unrolled() && layout_.predicate.empty();
-  const std::string n = layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "";
-  const std::string k = layout_.unrolled() ? "[k]" : "";
+  const bool direct = !layout_->unrolled() && layout_->predicate.empty();
+  const std::string n = layout_->unrolled() ? fmt::format("[{}]", layout_->schedule->unroll) : "";
+  const std::string k = layout_->unrolled() ? "[k]" : "";
   std::vector<std::size_t> single;
   bool any_staged = false;
   for (std::size_t i : loads) {
@@ -198,7 +198,7 @@ void BodyWriter::preload() {
     } else if (!is_vector(i) && vector() > 1) {
       single.push_back(i);
     } else if (direct) {
-      const bool held = is_vector(i) && layout_.schedule->lean;  // and forgotten: not constant
+      const bool held = is_vector(i) && layout_->schedule->lean;  // and forgotten: not constant
       code_.line(fmt::format("{}{} r{} = {};", held ? "" : "const ",
                              is_vector(i)
                                  ? fmt::format("Vec<{}, {}>", buffer_type_name(i), vector())
@@ -220,7 +220,7 @@ void BodyWriter::preload() {
 
 /// Which of a preloaded load's vectors the loop is at.
 std::string BodyWriter::raw_subscript(std::size_t i) const {
-  return (layout_.unrolled() ? "[k]" : "") + std::string(is_staged(i) ? "[threadIdx.x]" : "");
+  return (layout_->unrolled() ? "[k]" : "") + std::string(is_staged(i) ? "[threadIdx.x]" : "");
 }
 
 BodyWriter::InstrSet BodyWriter::needed_in(int stage) const {
@@ -248,11 +248,27 @@ void BodyWriter::pass(int stage) {
   const InstrSet needed = needed_in(stage);
   if (std::find(needed.begin(), needed.end(), true) == needed.end()) return;
   declare_results(needed, stage);
+  walk(needed, stage);
+  if (!layout_->tail) return;
+  const Layout* whole = layout_;
+  layout_ = whole->tail.get();
+  walk(needed, stage);
+  layout_ = whole;
+}
+
+void BodyWriter::walk(const InstrSet& needed, int stage) {
   open_vectors();
   vector_part(needed, stage);
   element_part(needed, stage);
   vector_stores(needed);
   close_vectors();
+}
+
+/// A looping thread with vectors has a result for each of their elements; what is left behind the
+/// last whole vector goes to the first.
+std::string BodyWriter::partial_sum(std::size_t i) const {
+  const bool many = layout_->looped() && vector() > 1;
+  return fmt::format("a{}{}", i, many ? "[j]" : layout_->is_tail ? "[0]" : "");
 }
 
 /// Whether pass `stage` combines elements into what a reduction or scan then is made of.
@@ -282,12 +298,12 @@ void BodyWriter::declare_results(const InstrSet& needed, int stage) {
     if (kept_[i] && analysis_.value(i).stage == stage)
       code_.line(
           fmt::format("{} h{}{}{};", type, i,
-                      layout_.unrolled() ? fmt::format("[{}]", layout_.schedule->unroll) : "",
+                      layout_->unrolled() ? fmt::format("[{}]", layout_->schedule->unroll) : "",
                       vector() > 1 ? fmt::format("[{}]", vector()) : ""));
     if (analysis_.instr(i).kind == InstrKind::Scan && analysis_.value(i).stage == stage)
       code_.line(fmt::format("{0} q{1} = b{1};", type, i));
     if (!accumulates_in(i, stage)) continue;
-    if (layout_.looped() && vector() > 1) {  // independent sums: shorter chains, smaller errors
+    if (layout_->looped() && vector() > 1) {  // independent sums: shorter chains, smaller errors
       code_.line(fmt::format("{} a{}[{}];", type, i, vector()));
       open_elements();
       code_.line(fmt::format("a{}[j] = {};", i, identity(i)));
@@ -308,15 +324,15 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
         store_scalar(i);
       else
         statement(i);
-    } else if (i == layout_.product) {
+    } else if (i == layout_->product) {
       code_.line(fmt::format("float sums[{}];", vector()));
-      code_.line(fmt::format("Tile::sum(sums, {});", layout_.product_vector));
+      code_.line(fmt::format("Tile::sum(sums, {});", layout_->product_vector));
     } else if (is_staged(i)) {
       code_.line(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
                              buffer_type_name(i), vector(), i, raw_subscript(i)));
     } else if (kind == InstrKind::Load && is_vector(i) && is_preloaded(i)) {
       // Lean: what passes compute from a vector is computed anew, not held in registers.
-      if (layout_.schedule->lean && stage > 0)
+      if (layout_->schedule->lean && stage > 0)
         code_.line(fmt::format("hold(r{}{});", i, raw_subscript(i)));
     } else if (kind == InstrKind::Load && is_vector(i)) {
       code_.line(fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
@@ -348,7 +364,7 @@ void BodyWriter::element_part(const InstrSet& needed, int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
     if (!needed[i] || !accumulates_in(i, stage)) continue;
-    const std::string sum = fmt::format("a{}{}", i, layout_.looped() && vector() > 1 ? "[j]" : "");
+    const std::string sum = partial_sum(i);
     code_.line(fmt::format("{0} = {1}::of({0}, {2});", sum,
                            combine_name(static_cast<Combine>(instr.op)), names_[instr.args[0]]));
   }
@@ -358,7 +374,7 @@ void BodyWriter::element_part(const InstrSet& needed, int stage) {
 void BodyWriter::vector_stores(const InstrSet& needed) {
   if (vector() == 1) return;
   const std::string live =
-      layout_.live_row.empty() ? "" : fmt::format("if ({}) ", layout_.live_row);
+      layout_->live_row.empty() ? "" : fmt::format("if ({}) ", layout_->live_row);
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
     if (!needed[i] || instr.kind != InstrKind::Store || !per_element(i) || !is_vector(i)) continue;
@@ -374,22 +390,22 @@ void BodyWriter::combine_reductions(int stage) {
     const std::string combine = combine_name(static_cast<Combine>(instr.op));
     if (instr.kind == InstrKind::Scan) {
       code_.line(fmt::format("const {} b{} = {}<{}{}>(a{}, c{}{});",
-                             compute_name(analysis_.type_of(i)), i, layout_.scan, combine,
-                             layout_.scan_sizes, i, i,
-                             layout_.scratch > 0 ? fmt::format(", s{}", i) : ""));
+                             compute_name(analysis_.type_of(i)), i, layout_->scan, combine,
+                             layout_->scan_sizes, i, i,
+                             layout_->scratch > 0 ? fmt::format(", s{}", i) : ""));
       continue;
     }
     std::string sum = fmt::format("a{}", i);
-    if (layout_.looped() && vector() > 1) {
+    if (layout_->looped() && vector() > 1) {
       code_.line("#pragma unroll");
       code_.line(fmt::format("for (int j = 1; j < {0}; ++j) a{1}[0] = {2}::of(a{1}[0], a{1}[j]);",
                              vector(), i, combine));
       sum += "[0]";
     }
-    const std::string scratch = layout_.scratch > 0 ? fmt::format(", s{}", i) : "";
-    if (!layout_.reduce.empty())
-      sum = fmt::format("{}<{}{}>({}{}{})", layout_.reduce, combine, layout_.reduce_sizes, sum,
-                        scratch, layout_.reduce_tail);
+    const std::string scratch = layout_->scratch > 0 ? fmt::format(", s{}", i) : "";
+    if (!layout_->reduce.empty())
+      sum = fmt::format("{}<{}{}>({}{}{})", layout_->reduce, combine, layout_->reduce_sizes, sum,
+                        scratch, layout_->reduce_tail);
     define(i, compute_name(analysis_.type_of(i)), sum);
   }
 }

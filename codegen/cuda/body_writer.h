@@ -29,17 +29,17 @@ class BodyWriter {
  private:
   using InstrSet = std::vector<bool>;
 
-  bool in_loop(std::size_t i) const { return (analysis_.value(i).dims & layout_.loop_dims) != 0; }
+  bool in_loop(std::size_t i) const { return (analysis_.value(i).dims & layout_->loop_dims) != 0; }
   bool live(std::size_t i) const { return math_.is_live(i); }
   bool per_element(std::size_t i) const;
   bool is_vector(std::size_t i) const {
-    return layout_.schedule->vector_access[analysis_.instr(i).access];
+    return layout_->schedule->vector_access[analysis_.instr(i).access];
   }
   bool is_preloaded(std::size_t i) const;
   bool is_staged(std::size_t i) const { return staged_[i]; }
   std::string raw_subscript(std::size_t i) const;
   bool gathers_by_element(std::size_t i) const;
-  int vector() const { return layout_.schedule->vector; }
+  int vector() const { return layout_->schedule->vector; }
 
   void find_staged();
   void declare_shared();
@@ -48,6 +48,8 @@ class BodyWriter {
   void thread_values(int stage);
   void preload();
   void pass(int stage);
+  void walk(const InstrSet& needed, int stage);
+  std::string partial_sum(std::size_t i) const;
   InstrSet needed_in(int stage) const;
   void declare_results(const InstrSet& needed, int stage);
   void declare_carries();
@@ -79,7 +81,7 @@ class BodyWriter {
 
   const ProgramAnalysis& analysis_;
   Arguments& args_;
-  const Layout& layout_;
+  const Layout* layout_;
   CodeText& code_;
   Approximations math_;
   IndexPrinter index_;

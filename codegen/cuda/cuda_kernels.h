@@ -25,8 +25,9 @@ struct KernelRequest {
   const ProductProgram* product = nullptr;
   /// Launched before the step in front has ended; waits for it itself (KernelVariant.overlaps).
   bool early = false;
-  std::string schedule = {};  // the one to use, for measuring; empty: choose
-  bool precise = false;       // no cheaper forms of functions: see approximations.h
+  std::string schedule = {};         // the one to use, for measuring; empty: choose
+  std::string block = "blockIdx.x";  // the text of the block's number
+  bool precise = false;              // no cheaper forms of functions: see approximations.h
 };
 
 /// One translation unit with one or more variants of a kernel.

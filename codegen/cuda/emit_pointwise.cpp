@@ -16,7 +16,7 @@ Layout layout_pointwise(const ProgramAnalysis& analysis, const Schedule& schedul
   const bool wide = needs_wide(analysis, vectors);
   const char* type = wide ? "u64" : "u32";
   const int per_block = schedule.threads() * schedule.unroll;
-  const std::string block = wide ? "u64(blockIdx.x)" : "blockIdx.x";
+  const std::string block = block_text(analysis, wide);
   if (layout.unrolled()) {
     layout.prologue.push_back(
         fmt::format("const {} first = {} * {} + threadIdx.x;", type, block, per_block));

@@ -11,6 +11,29 @@ namespace {
 
 constexpr std::uint32_t kClusterScratch = 128;  // offset in dynamic shared memory: not zero
 
+/// The elements of rows of one dimension that no whole vector has.
+void add_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args,
+              const std::string& lane, Layout& layout) {
+  auto scalar = std::make_shared<Schedule>(schedule);
+  scalar->vector = 1;
+  scalar->vector_dim = -1;
+  scalar->vector_access.assign(schedule.vector_access.size(), false);
+  auto tail = std::make_shared<Layout>(layout);
+  tail->schedule = scalar.get();
+  tail->tail_schedule = scalar;
+  tail->is_tail = true;
+  const ir::Dim length = analysis.size_of_dims(layout.loop_dims);
+  const bool wide = needs_wide(analysis, length);
+  const char* type = wide ? "u64" : "u32";
+  const ir::Dim whole = count_vectors(analysis, schedule, layout.loop_dims);
+  tail->loop_header =
+      fmt::format("for ({0} e = {0}({1}) * {2} + {3}; e < {0}({4}); e += {5})", type,
+                  args.dim(whole), schedule.vector, lane, args.dim(length), schedule.threads_x);
+  tail->loop_lines.clear();
+  split_index(analysis, args, layout.loop_dims, "e", wide, *tail, tail->loop_lines);
+  layout.tail = std::move(tail);
+}
+
 }  // namespace
 
 std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const Layout& layout) {
@@ -34,12 +57,12 @@ Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arg
   const ir::Dim rows = analysis.size_of_dims(layout.thread_dims);
   const bool wide_rows = needs_wide(analysis, rows);
   const char* row_type = wide_rows ? "u64" : "u32";
-  std::string block = wide_rows ? "u64(blockIdx.x)" : "blockIdx.x";
+  std::string block = block_text(analysis, wide_rows);
   auto& prologue = layout.prologue;
   const int cluster = schedule.cluster;
   if (cluster > 1) {
     prologue.push_back("SINTER_DYNAMIC_SHARED(shared);");
-    prologue.push_back(fmt::format("const u32 rank = blockIdx.x % {};", cluster));
+    prologue.push_back(fmt::format("const u32 rank = {} % {};", analysis.request().block, cluster));
     block += fmt::format(" / {}", cluster);
   }
   if (!in_warp) {
@@ -72,6 +95,7 @@ Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arg
     layout.loop_header = fmt::format("for ({0} e = {1}; e < {0}({2}); e += {3})", type, lane,
                                      args.dim(vectors), lanes);
     split_index(analysis, args, layout.loop_dims, "e", wide, layout, layout.loop_lines);
+    if (schedule.tail) add_tail(analysis, schedule, args, lane, layout);
   } else {
     const std::int64_t of_block = std::int64_t{lanes} * schedule.unroll;
     const std::int64_t bound = of_block * cluster;

@@ -28,6 +28,11 @@ ir::Dim count_vectors(const ProgramAnalysis& analysis, const Schedule& schedule,
   return count;
 }
 
+std::string block_text(const ProgramAnalysis& analysis, bool wide) {
+  const std::string& block = analysis.request().block;
+  return wide ? fmt::format("u64({})", block) : block;
+}
+
 bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count) {
   const auto most = upper(analysis, count);
   return !most || *most > INT32_MAX;

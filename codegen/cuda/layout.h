@@ -1,6 +1,7 @@
 // How a schedule's threads walk a program's loops: the text around a kernel's body.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ struct Layout {
   std::vector<std::string> pass_lines;  // declares what the loop's passes differ in
   std::vector<std::string> behind_preload;  // what loads are issued ahead of
   std::vector<std::string> epilogue;        // behind everything
+  std::shared_ptr<const Layout> tail;       // a loop for the elements behind the last whole vector
+  std::shared_ptr<const Schedule> tail_schedule;
+  bool is_tail = false;
   std::size_t product = kNone;       // the load whose value is a matrix product's, not memory's
   std::string product_vector;        // arguments of Tile::sum for a vector of it
   ir::Dim blocks;                    // size of the grid
@@ -59,6 +63,9 @@ Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, 
 /// Number of vectors in the dimensions `dims`, where the schedule's vector dimension counts
 /// vectors.
 ir::Dim count_vectors(const ProgramAnalysis& analysis, const Schedule& schedule, DimSet dims);
+
+/// The block's number as u32 or u64.
+std::string block_text(const ProgramAnalysis& analysis, bool wide);
 
 /// True if values up to `count` need 64 bits.
 bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count);

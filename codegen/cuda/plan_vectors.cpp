@@ -102,7 +102,7 @@ int longest_vector(const ProgramAnalysis& analysis, DimSet dim) {
 
 }  // namespace
 
-VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most) {
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool tails) {
   VectorPlan scalar;
   scalar.vector_access.assign(analysis.program().accesses.size(), false);
   if (dim < 0) return scalar;
@@ -113,7 +113,9 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most) {
     plan.vector = v;
     plan.dim = dim;
     std::vector<ir::Dim> required;
-    if (!check.multiple(analysis.extent(static_cast<std::size_t>(dim)), required)) continue;
+    const ir::Dim& extent = analysis.extent(static_cast<std::size_t>(dim));
+    plan.tail = tails && !ir::is_multiple_of(extent, v);
+    if (!plan.tail && !check.multiple(extent, required)) continue;
     int whole = 0, single = 0;
     bool stores_whole = true;
     for (std::size_t i = 0; i < analysis.instr_count(); ++i) {

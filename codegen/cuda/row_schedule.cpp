@@ -297,6 +297,15 @@ bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::s
 
 bool can_schedule_row(const ProgramAnalysis& analysis) { return analysis.program().inner_dims > 0; }
 
+Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads) {
+  const int dim = analysis.last_dim(analysis.inner_dims());
+  // What is left behind whole vectors needs a row of one dimension.
+  const bool tails = dim >= 0 && analysis.inner_dims() == dim_bit(static_cast<std::size_t>(dim));
+  VectorPlan vectors = plan_vectors(analysis, dim, 8, tails);
+  if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
+  return row_schedule(analysis, vectors, {threads, 0, 1});
+}
+
 std::vector<Schedule> choose_row(const ProgramAnalysis& analysis) {
   const int dim = analysis.last_dim(analysis.inner_dims());
   const VectorPlan vectors = plan_vectors(analysis, dim), scalar = no_vectors(analysis);

@@ -73,6 +73,7 @@ Schedule with_vectors(const VectorPlan& plan, Family family) {
   schedule.vector_dim = plan.vector > 1 ? plan.dim : -1;
   schedule.vector_access = plan.vector_access;
   schedule.conditions = plan.conditions;
+  schedule.tail = plan.tail;
   return schedule;
 }
 

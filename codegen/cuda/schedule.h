@@ -32,8 +32,9 @@ struct Schedule {
   /// row: few registers are held from pass to pass: what all rows share is loaded where it is used,
   /// what is cheap to compute is computed again from what was loaded.
   bool lean = false;
-  int vector_dim = -1;              // loop dimension along which vectors lie; -1: no vectors
-  std::vector<bool> vector_access;  // accesses that move whole vectors
+  bool tail = false;    // row, looped: elements behind the last whole vector are taken one by one
+  int vector_dim = -1;  // loop dimension along which vectors lie; -1: no vectors
+  std::vector<bool> vector_access;              // accesses that move whole vectors
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
 
   bool looped() const { return unroll == 0; }
@@ -47,11 +48,13 @@ struct Schedule {
 /// constants that do not fit: then the vectors are shorter.
 struct VectorPlan {
   int vector = 1;
+  bool tail = false;  // the last vector of a row may not be whole
   int dim = -1;
   std::vector<bool> vector_access;
   std::vector<plan::fb::Condition> conditions;
 };
-VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8);
+/// `tails`: rows need not consist of whole vectors.
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8, bool tails = false);
 
 /// True if a thread that holds its elements in registers keeps this one of them (the result of an
 /// operation) from the reduction stage that computes it to a later one that uses it.
@@ -85,6 +88,8 @@ std::vector<Schedule> choose_row(const ProgramAnalysis& analysis);
 // Running combinations along rows, whose parts are taken in order.
 bool can_schedule_scan(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis);
+/// Rows that a block of `threads` loops over, for a kernel that has other work too: no conditions.
+Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads);
 // One thread a row, which takes its elements one after the other.
 bool can_schedule_ordered(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis);

@@ -27,6 +27,7 @@ std::string Schedule::to_string() const {
   text += fmt::format(" threads={}x{}", threads_x, threads_y);
   if (cluster > 1) text += fmt::format(" cluster={}", cluster);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  if (tail) text += " tail";
   if (staged) text += " staged";
   if (lean) text += " lean";
   return text;

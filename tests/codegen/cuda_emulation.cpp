@@ -30,7 +30,9 @@ std::string read_file(const fs::path& path) {
 /// A kernel's parameters are pointers and integers; all travel as long.
 std::string wrapper(const plan::fb::KernelStepT& step, const plan::fb::KernelVariantT& variant) {
   std::string list;
-  for (std::size_t a = 0; a < step.args.size(); ++a)
+  if (step.packed)
+    list = fmt::format("*reinterpret_cast<const {}_arguments*>(a)", variant.function);
+  for (std::size_t a = 0; !step.packed && a < step.args.size(); ++a)
     list += fmt::format("{}Argument(a[{}])", a > 0 ? ", " : "", a);
   return fmt::format(
       "extern \"C\" const char* launch_{0}(const unsigned* grid, const unsigned* block, const "
