@@ -8,6 +8,7 @@
 #include <sinter/error.h>
 
 #include "runtime/cpu/tile_runs.h"
+#include "runtime/cpu/vector_moves.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -88,6 +89,38 @@ class TileAccess::Walker {
   std::int64_t offset_ = 0;
 };
 
+/// The index over the loops of one role as their joint index advances, for several linear forms.
+class TileAccess::Odometer {
+ public:
+  Odometer(const std::vector<std::int64_t>& extents, std::int64_t joint) : extents_(extents) {
+    for (std::size_t d = extents.size(); d-- > 0;) {
+      index_[d] = joint % extents[d];
+      joint /= extents[d];
+    }
+  }
+
+  std::int64_t form(const std::int64_t* steps) const {
+    std::int64_t sum = 0;
+    for (std::size_t d = 0; d < extents_.size(); ++d) sum += steps[d] * index_[d];
+    return sum;
+  }
+  /// Elements until the end of the innermost loop.
+  std::int64_t run() const { return extents_.back() - index_[extents_.size() - 1]; }
+  /// At most until the end of the innermost loop.
+  void skip(std::int64_t count) {
+    for (std::size_t d = extents_.size(); d-- > 0;) {
+      index_[d] += count;
+      if (index_[d] < extents_[d]) return;
+      index_[d] = 0;
+      count = 1;
+    }
+  }
+
+ private:
+  const std::vector<std::int64_t>& extents_;
+  std::array<std::int64_t, kMaxAxes> index_;
+};
+
 TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const TileAxes& axes)
     : access_(access),
       axes_(axes),
@@ -147,12 +180,45 @@ bool TileAccess::has_short_runs() const {
   return !x_.linear && x_.extents.back() < kShortRun;
 }
 
+/// True where a few rows that lie anywhere become neighbouring elements: an image's channels, last.
+bool TileAccess::is_interleaved(const Tile& tile) const {
+  if (x_.linear || storage_size_ != sizeof(std::uint32_t) || compute_ != access_.storage)
+    return false;
+  const std::int64_t rows = x_.extents.back();
+  return rows >= kLeastStep && rows <= kMostStep && x_.steps[x_.steps.size() - 2] == 1 &&
+         tile.x0 % rows == 0 && tile.cols % rows == 0;
+}
+
+void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
+                                  std::byte* target) const {
+  const auto* from = reinterpret_cast<const std::uint32_t*>(buffer);
+  auto* to = reinterpret_cast<std::uint32_t*>(target);
+  const std::int64_t interleaved = x_.extents.back(), step = x_.steps.back();
+  const std::vector<std::int64_t> extents(x_.extents.begin(), x_.extents.end() - 1);
+  const Odometer first(extents, tile.x0 / interleaved);
+  for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
+    const std::int64_t start = row_offset(tile, domain, r);
+    Odometer x = first;
+    for (std::int64_t c = 0; c < tile.cols;) {
+      const std::int64_t n = std::min(tile.cols - c, x.run() * interleaved) / interleaved;
+      interleave(from + start + x.form(x_.steps.data()), interleaved, step, to, n);
+      to += n * interleaved;
+      c += n * interleaved;
+      x.skip(n);
+    }
+  }
+}
+
 View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
                       GatherValues gathered, void* target) const {
   auto* to = static_cast<std::byte*>(target);
   const std::int64_t cols = domain.columns ? tile.cols : 1;
   const View dense{target, domain.rows ? cols : 0, domain.columns};
   const bool by_element = gathers_by_element(domain, gathered);
+  if (access_.is_plain() && access_.gathers.empty() && domain.columns && is_interleaved(tile)) {
+    load_interleaved(buffer, tile, domain, to);
+    return dense;
+  }
   if (access_.is_plain() && !by_element && domain.columns && has_short_runs()) {
     load_gathered(buffer, tile, gathered, domain, to);
     return dense;
@@ -229,39 +295,6 @@ View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain do
   }
   return {target, domain.rows ? cols : 0, true};
 }
-
-/// One linear form over the loops of one role, as their joint index advances; unlike a Walker it
-/// keeps the index, which other forms share.
-class TileAccess::Odometer {
- public:
-  Odometer(const std::vector<std::int64_t>& extents, std::int64_t joint) : extents_(extents) {
-    for (std::size_t d = extents.size(); d-- > 0;) {
-      index_[d] = joint % extents[d];
-      joint /= extents[d];
-    }
-  }
-
-  std::int64_t form(const std::int64_t* steps) const {
-    std::int64_t sum = 0;
-    for (std::size_t d = 0; d < extents_.size(); ++d) sum += steps[d] * index_[d];
-    return sum;
-  }
-  /// Elements until the end of the innermost loop.
-  std::int64_t run() const { return extents_.back() - index_[extents_.size() - 1]; }
-  /// At most until the end of the innermost loop.
-  void skip(std::int64_t count) {
-    for (std::size_t d = extents_.size(); d-- > 0;) {
-      index_[d] += count;
-      if (index_[d] < extents_[d]) return;
-      index_[d] = 0;
-      count = 1;
-    }
-  }
-
- private:
-  const std::vector<std::int64_t>& extents_;
-  std::array<std::int64_t, kMaxAxes> index_;
-};
 
 void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain domain,
                               GatherValues gathered, std::byte* target) const {

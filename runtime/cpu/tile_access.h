@@ -103,6 +103,9 @@ class TileAccess {
   /// What columns x, x + 1, .. add to the address.
   void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
   bool has_short_runs() const;
+  bool is_interleaved(const Tile& tile) const;
+  void load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
+                        std::byte* target) const;
   std::int64_t row_offset(const Tile& tile, Domain domain, std::int64_t row) const;
   /// The addresses of all elements of `tile`, one after the other, checked.
   void find_places(const Tile& tile, GatherValues gathered, std::span<std::int64_t> places) const;

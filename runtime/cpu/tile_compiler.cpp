@@ -26,6 +26,9 @@ constexpr std::int64_t kMaxKeptBytes = 512 << 10;
 /// instead.
 constexpr int kCheapValue = 3;
 
+/// Tiles of a part of a row: whole vectors, and whole groups of up to four interleaved values.
+constexpr std::int64_t kAligned = 192;
+
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -228,7 +231,8 @@ void TileCompiler::choose_sizes() {
     s.tile_rows =
         std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
   } else {
-    s.tile_cols = ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), 64) * 64;
+    s.tile_cols =
+        ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), kAligned) * kAligned;
     s.tile_rows = 1;
   }
 }

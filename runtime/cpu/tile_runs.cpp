@@ -5,6 +5,7 @@
 
 #include "runtime/cpu/element.h"
 #include "runtime/cpu/tile_ops.h"
+#include "runtime/cpu/vector_moves.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -40,6 +41,9 @@ void copy_in(std::size_t size, const std::byte* source, std::int64_t step, std::
     std::memcpy(target, source, static_cast<std::size_t>(count) * size);
     return;
   }
+  if (size == 4 && step >= kLeastStep && step <= kMostStep)
+    return take_each(reinterpret_cast<const std::uint32_t*>(source), step,
+                     reinterpret_cast<std::uint32_t*>(target), count);
   switch (size) {
     case 1: return strided_load<std::uint8_t>(source, step, target, count);
     case 2: return strided_load<std::uint16_t>(source, step, target, count);
