@@ -58,9 +58,10 @@ std::optional<std::vector<ReshapeRun>> reshape_runs(const Shape& from, const Sha
     j = run.to_end;
     runs.push_back(run);
   }
-  // What is left on one side are ones.
+  // What is left on one side are ones. New ones belong to the dimension that they stand behind.
   for (; i < from.size(); ++i) runs.push_back({i, i + 1, j, j});
-  for (; j < to.size(); ++j) runs.push_back({i, i, j, j + 1});
+  if (runs.empty() && j < to.size()) runs.push_back({0, 0, 0, 0});
+  if (!runs.empty()) runs.back().to_end = to.size();
   return runs;
 }
 
