@@ -60,7 +60,9 @@ class Importer {
         graph_(model_->graph()),
         options_(options),
         builder_(plain_name(graph_.name())),
-        state_(builder_, folder, *model_) {}
+        state_(builder_, folder, *model_) {
+    state_.pad_selections = options.pad_selections;
+  }
 
   ImportedModel run(std::span<const std::byte> bytes) {
     if (!model_->has_graph())

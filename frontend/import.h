@@ -30,6 +30,10 @@ struct ImportOptions {
   /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For
   /// inputs that shapes depend on (a target shape, axes, a number of repeats).
   std::map<std::string, ir::Tensor> input_values;
+  /// NonMaxSuppression gives max_output_boxes_per_class rows for each class of each batch: first
+  /// those that ONNX's would give, in its order, then rows of -1. Otherwise it is refused, because
+  /// the number of its rows depends on data.
+  bool pad_selections = false;
 };
 
 /// The model has nodes that are not supported. Where that is because the value of an input must be

@@ -51,6 +51,7 @@ class NodeContext {
     /// Symbols whose range is Sinter's default: it may be narrowed.
     std::set<std::string, std::less<>>& defaulted;
     std::vector<std::string>& warnings;
+    bool pad_selections = false;  // see ImportOptions
   };
   /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
   /// false for outputs without a name or without a reader.
@@ -61,6 +62,8 @@ class NodeContext {
   std::int64_t opset() const { return env_.opset; }
   ir::GraphBuilder& builder() { return env_.builder; }
   ShapeFolder& folder() { return env_.folder; }
+  /// See ImportOptions::pad_selections.
+  bool pads_selections() const { return env_.pad_selections; }
 
   std::size_t input_count() const { return inputs_.size(); }
   std::size_t output_count() const { return output_is_used_.size(); }

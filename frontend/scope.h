@@ -43,6 +43,7 @@ struct ImportState {
   std::set<std::string, std::less<>> defaulted;                 // see NodeContext::Environment
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
   std::vector<std::string> warnings;
+  bool pad_selections = false;           // see ImportOptions
   std::vector<std::string> unsupported;  // one line for each node that is refused
 
  private:

@@ -15,6 +15,7 @@ constexpr OpFamily kFamilies[] = {
     {"parts", slice_ops, Types::kAny},
     {"places", index_ops, Types::kAny},
     {"order", ranking_ops, Types::kNumbers},
+    {"boxes", suppression_ops, Types::kFloats},
     {"between elements", resize_ops, Types::kNumbers},
     {"samples", sampling_ops, Types::kFloats},
     {"made from sizes", generator_ops, Types::kAny},

@@ -56,6 +56,7 @@ std::span<const OpRow> microsoft_ops();
 std::span<const OpRow> microsoft_attention_ops();
 std::span<const OpRow> index_ops();
 std::span<const OpRow> ranking_ops();
+std::span<const OpRow> suppression_ops();
 std::span<const OpRow> resize_ops();
 std::span<const OpRow> sampling_ops();
 

@@ -20,9 +20,6 @@ constexpr Row kRows[] = {
     {"Compress",
      "its output's shape depends on data: keep a mask of fixed shape, or gather with "
      "indices of fixed number (TopK)"},
-    {"NonMaxSuppression",
-     "export the model without it and suppress after the run, or take a fixed "
-     "number of boxes with TopK"},
     {"RandomNormal", "pass random numbers in as an input"},
     {"RandomNormalLike", "pass random numbers in as an input"},
     {"RandomUniform", "pass random numbers in as an input"},

@@ -72,12 +72,15 @@ struct Scan {
     for (std::int64_t r = 0; r < args.rows; ++r) {
       const T* x = static_cast<const T*>(args.value.data) + r * args.value.row_stride;
       T* y = static_cast<T*>(args.result) + r * args.cols;
-      if (args.exclusive)
+      const auto show = [&] {
+#pragma omp simd
         for (std::int64_t c = 0; c < args.cols; ++c) y[c] = static_cast<T>(carry[c]);
+      };
+      if (args.exclusive) show();
+#pragma omp simd
       for (std::int64_t c = 0; c < args.cols; ++c)
         carry[c] = of(carry[c], static_cast<C>(x[c * step]));
-      if (!args.exclusive)
-        for (std::int64_t c = 0; c < args.cols; ++c) y[c] = static_cast<T>(carry[c]);
+      if (!args.exclusive) show();
     }
   }
 };

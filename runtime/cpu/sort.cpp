@@ -28,6 +28,7 @@ struct Narrow {
     return {static_cast<std::uint64_t>(key) << 32 | place};
   }
   std::uint32_t place() const { return static_cast<std::uint32_t>(bits); }
+  Key key_above() const { return static_cast<Key>(bits >> 32); }
   bool operator<(Narrow other) const { return bits < other.bits; }
 };
 struct Wide {
@@ -35,6 +36,7 @@ struct Wide {
   std::uint64_t key, at;
   static Wide of(Key key, std::uint32_t place) { return {key, place}; }
   std::uint32_t place() const { return static_cast<std::uint32_t>(at); }
+  Key key_above() const { return key; }
   bool operator<(const Wide& other) const {
     return key != other.key ? key < other.key : at < other.at;
   }
@@ -42,23 +44,53 @@ struct Wide {
 
 bool is_wide(DType dtype) { return size_of(dtype) == 8; }
 
-/// Fills `entries` from `length` elements that lie `stride` elements apart.
+/// Entries of `length` elements that lie `stride` elements apart; `few` > 0: the first so many in
+/// order are enough, as a heap. `entries` has room for all.
+struct Row {
+  std::int64_t first = 0, stride = 0, length = 0, few = 0;
+  bool descending = false;
+};
+
 template <typename Entry, typename T, typename KeyOf>
-void fill(const T* x, std::int64_t stride, std::int64_t length, bool descending, Entry* entries,
-          const KeyOf& key_of) {
-  const typename Entry::Key flip = descending ? ~typename Entry::Key{0} : 0;
-  for (std::int64_t i = 0; i < length; ++i)
-    entries[i] = Entry::of(static_cast<typename Entry::Key>(key_of(x[i * stride])) ^ flip,
-                           static_cast<std::uint32_t>(i));
+void fill(const T* x, const Row& row, Entry* entries, const KeyOf& key_of) {
+  using Key = typename Entry::Key;
+  const Key flip = row.descending ? ~Key{0} : 0;
+  const auto key_at = [&](std::int64_t i) {
+    return static_cast<Key>(static_cast<Key>(key_of(x[i * row.stride])) ^ flip);
+  };
+  const std::int64_t whole = row.few > 0 ? row.few : row.length;
+  for (std::int64_t i = 0; i < whole; ++i)
+    entries[i] = Entry::of(key_at(i), static_cast<std::uint32_t>(i));
+  if (row.few == 0) return;
+  // The greatest of the smallest is in front. Most blocks hold none that is smaller, and are left
+  // after their smallest key is known.
+  std::make_heap(entries, entries + row.few);
+  constexpr std::int64_t kBlock = 64;
+  Key keys[kBlock];
+  for (std::int64_t i = row.few; i < row.length; i += kBlock) {
+    const std::int64_t count = std::min(kBlock, row.length - i);
+    Key least = ~Key{0};
+    for (std::int64_t k = 0; k < count; ++k) {
+      keys[k] = key_at(i + k);
+      least = std::min(least, keys[k]);
+    }
+    if (entries[0].key_above() < least) continue;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const Entry entry = Entry::of(keys[k], static_cast<std::uint32_t>(i + k));
+      if (!(entry < entries[0])) continue;
+      std::pop_heap(entries, entries + row.few);
+      entries[row.few - 1] = entry;
+      std::push_heap(entries, entries + row.few);
+    }
+  }
 }
 
 template <typename Entry>
-void read_entries(DType dtype, const std::byte* input, std::int64_t first, std::int64_t stride,
-                  std::int64_t length, bool descending, Entry* entries) {
+void read_entries(DType dtype, const std::byte* input, const Row& row, Entry* entries) {
   using Key = typename Entry::Key;
   const auto read = [&](auto* kind, const auto& key_of) {
     using T = std::remove_pointer_t<decltype(kind)>;
-    fill(reinterpret_cast<const T*>(input) + first, stride, length, descending, entries, key_of);
+    fill(reinterpret_cast<const T*>(input) + row.first, row, entries, key_of);
   };
   if (dtype == DType::kFloat16)
     return read(static_cast<std::uint16_t*>(nullptr),
@@ -108,13 +140,15 @@ template <typename Entry>
 void RowSort::sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
                        std::byte* workspace) const {
   Entry* entries = reinterpret_cast<Entry*>(workspace);
-  Entry *end = entries + length_, *middle = entries + count_;
+  Entry *const end = entries + length_, *const middle = entries + count_;
   const std::int64_t outer = row / inner_, column = row % inner_;
-  read_entries(dtype_, input, outer * length_ * inner_ + column, inner_, length_, descending_,
-               entries);
   constexpr std::int64_t kFew = 16;  // a heap of every kFew-th element or less
-  if (count_ * kFew <= length_) {
-    std::partial_sort(entries, middle, end);
+  const bool few = count_ * kFew <= length_;
+  read_entries(dtype_, input,
+               {outer * length_ * inner_ + column, inner_, length_, few ? count_ : 0, descending_},
+               entries);
+  if (few) {
+    std::sort_heap(entries, middle);
   } else {
     if (count_ < length_) std::nth_element(entries, middle, end);
     std::sort(entries, middle);

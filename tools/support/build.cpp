@@ -101,6 +101,9 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
                   "h=32..960/32");
   verb.add_option("--constant", options.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
+  verb.add_flag("--nms-pad", options.nms_pad,
+                "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
+                "fewer are selected");
   verb.add_option_function<std::string>(
           "--early-launch",
           [&options](const std::string& text) { options.early_launch = text == "on"; },
@@ -186,6 +189,7 @@ std::string default_cache_dir() {
 
 frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
   frontend::ImportOptions values;
+  values.pad_selections = options.nms_pad;
   for (auto& [name, tensor] : read_tensor_files(options.constants))
     values.input_values.insert_or_assign(name, std::move(tensor));
   const auto& shapes = options.shapes;
@@ -194,6 +198,7 @@ frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
   // Some models can be imported with the right shapes only, so the inputs are read first.
   auto import = import_options(shapes, frontend::import_inputs(options.model, values));
   import.input_values = std::move(values.input_values);
+  import.pad_selections = options.nms_pad;
   return frontend::import_model(options.model, import);
 }
 

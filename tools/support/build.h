@@ -21,6 +21,7 @@ struct BuildOptions {
   std::string precision = "model";  // model, fp16, bf16, tf32
   bool fuse = true;
   ShapeOptions shapes;
+  bool nms_pad = false;
   std::vector<std::string> constants;  // inputs fixed to a value: NAME=FILE.npy or NAME=FILE.pb
   std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;

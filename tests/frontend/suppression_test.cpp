@@ -1,0 +1,165 @@
+// NonMaxSuppression with as many rows as it may select, against selecting box by box.
+#include <algorithm>
+#include <random>
+
+#include "ir/reference/evaluate.h"
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Tensor;
+using testing::AllOf;
+using testing::HasSubstr;
+
+struct Problem {
+  std::int64_t batches = 1, classes = 1, boxes = 6, most = 3;
+  double overlap = 0.5;
+  bool has_threshold = true, centred = false;
+  double threshold = 0;
+};
+
+ModelBuilder model_of(const Problem& p, bool constant_bound = true) {
+  ModelBuilder model;
+  model.input("boxes", DType::kFloat32,
+              {static_cast<int>(p.batches), static_cast<int>(p.boxes), 4});
+  model.input(
+      "scores", DType::kFloat32,
+      {static_cast<int>(p.batches), static_cast<int>(p.classes), static_cast<int>(p.boxes)});
+  if (constant_bound)
+    model.ints("most", {p.most});
+  else
+    model.input("most", DType::kInt64, {1});
+  model.initializer("overlap", floats({1}, {p.overlap}));
+  model.initializer("threshold", floats({1}, {p.threshold}));
+  model.node("NonMaxSuppression",
+             {"boxes", "scores", "most", "overlap", p.has_threshold ? "threshold" : ""}, {"y"},
+             {attr("center_point_box", p.centred ? 1 : 0)});
+  model.output("y");
+  return model;
+}
+
+struct Corners {
+  float y0, x0, y1, x1;
+  float area() const { return (x1 - x0) * (y1 - y0); }
+};
+
+bool overlaps(const Corners& a, const Corners& b, double most) {
+  const float width = std::min(a.x1, b.x1) - std::max(a.x0, b.x0);
+  const float height = std::min(a.y1, b.y1) - std::max(a.y0, b.y0);
+  if (width <= 0 || height <= 0 || a.area() <= 0 || b.area() <= 0) return false;
+  return width * height / (a.area() + b.area() - width * height) > static_cast<float>(most);
+}
+
+std::vector<std::int64_t> select_by_hand(const Problem& p, const Tensor& boxes,
+                                         const Tensor& scores) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t b = 0; b < p.batches; ++b)
+    for (std::int64_t c = 0; c < p.classes; ++c) {
+      std::vector<std::int64_t> order;
+      const auto score = [&](std::int64_t i) {
+        return scores.at((b * p.classes + c) * p.boxes + i);
+      };
+      for (std::int64_t i = 0; i < p.boxes; ++i)
+        if (!p.has_threshold || score(i) > static_cast<float>(p.threshold)) order.push_back(i);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::int64_t i, std::int64_t j) { return score(i) > score(j); });
+      const auto corners = [&](std::int64_t i) -> Corners {
+        float v[4];
+        for (std::int64_t k = 0; k < 4; ++k)
+          v[k] = static_cast<float>(boxes.at((b * p.boxes + i) * 4 + k));
+        if (p.centred) return {v[1] - v[3] / 2, v[0] - v[2] / 2, v[1] + v[3] / 2, v[0] + v[2] / 2};
+        return {std::min(v[0], v[2]), std::min(v[1], v[3]), std::max(v[0], v[2]),
+                std::max(v[1], v[3])};
+      };
+      std::vector<std::int64_t> selected;
+      for (const std::int64_t i : order) {
+        if (static_cast<std::int64_t>(selected.size()) == p.most) break;
+        if (std::none_of(selected.begin(), selected.end(), [&](std::int64_t j) {
+              return overlaps(corners(i), corners(j), p.overlap);
+            }))
+          selected.push_back(i);
+      }
+      for (const std::int64_t i : selected) rows.insert(rows.end(), {b, c, i});
+    }
+  rows.resize(static_cast<std::size_t>(p.batches * p.classes * std::min(p.most, p.boxes) * 3), -1);
+  return rows;
+}
+
+TEST(NonMaxSuppression, SelectsAsBoxByBox) {
+  ImportOptions padded;
+  padded.pad_selections = true;
+  std::mt19937 random(3);
+  std::size_t unselected = 0;
+  for (const Problem& p :
+       {Problem{}, Problem{2, 3, 40, 5, 0.3, true, false, 0.4},
+        Problem{1, 4, 30, 8, 0.1, false, true}, Problem{2, 1, 5, 9, 0.6, true, true, 0.2},
+        Problem{3, 2, 25, 1, 0.0, false, false}}) {
+    const auto draw = [&] { return static_cast<double>(random() % 64) / 64; };
+    std::vector<double> boxes, scores;
+    for (std::int64_t i = 0; i < p.batches * p.boxes; ++i) {
+      const double y = draw(), x = draw();
+      // Corners in any order, some boxes without area.
+      for (const double v : {y, x, y + draw() / 2 - 0.1, x + draw() / 2 - 0.1})
+        boxes.push_back(i % 9 == 0 ? y : v);
+    }
+    for (std::int64_t i = 0; i < p.batches * p.classes * p.boxes; ++i)
+      scores.push_back(static_cast<double>(random() % 20) / 20);  // equal ones, too
+    const Tensor b = floats({p.batches, p.boxes, 4}, boxes);
+    const Tensor s = floats({p.batches, p.classes, p.boxes}, scores);
+    const ImportedModel imported = model_of(p).import(padded);
+    const Tensor found = ir::evaluate(imported.graph, std::vector{b, s})[0];
+    const auto expected = select_by_hand(p, b, s);
+    EXPECT_EQ(found.shape(),
+              (std::vector<std::int64_t>{static_cast<std::int64_t>(expected.size()) / 3, 3}));
+    EXPECT_EQ(found.to_ints(), expected);
+    unselected += static_cast<std::size_t>(std::count(expected.begin(), expected.end(), -1));
+  }
+  EXPECT_GT(unselected, 0u);
+}
+
+TEST(NonMaxSuppression, ABoundOfNoneSelectsNothing) {
+  ImportOptions padded;
+  padded.pad_selections = true;
+  Problem p;
+  p.most = 0;
+  const auto imported = model_of(p).import(padded);
+  EXPECT_EQ(ir::to_string(imported.graph.type(imported.graph.outputs()[0])), "i64[0, 3]");
+}
+
+TEST(NonMaxSuppression, IsRefusedWithoutABound) {
+  ImportOptions padded;
+  padded.pad_selections = true;
+  EXPECT_THAT(model_of({}).import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("'the_NonMaxSuppression' (NonMaxSuppression-17) on (f32[1, 6, 4], "
+                              "f32[1, 1, 6], i64[1], f32[1], f32[1]): "),
+                    HasSubstr("compile with --nms-pad")));
+  EXPECT_THAT(model_of({}, false).import_error(ErrorCode::kUnsupported, padded),
+              HasSubstr("its max_output_boxes_per_class (input 2, 'most') is not a constant"));
+  Problem many;
+  many.most = 5000;
+  EXPECT_THAT(model_of(many).import_error(ErrorCode::kUnsupported, padded),
+              HasSubstr("0 to 1024 are supported"));
+}
+
+TEST(DataDependentShapes, AreRefusedWithTheBoundedAlternative) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n", 4}).input("c", DType::kBool, {4});
+  model.node("NonZero", {"x"}, {"a"})
+      .node("Unique", {"x"}, {"b"})
+      .node("Compress", {"x", "c"}, {"d"}, {attr("axis", 1)});
+  for (const char* output : {"a", "b", "d"}) model.output(output);
+  EXPECT_THAT(
+      model.import_error(ErrorCode::kUnsupported),
+      AllOf(HasSubstr("3 of the model's 3 nodes are not supported"),
+            HasSubstr("'the_NonZero' (NonZero-17) on (f32[n, 4]): the operator is not known: its "
+                      "output's shape depends on data: keep a mask of fixed shape"),
+            HasSubstr("'the_Unique' (Unique-17) on (f32[n, 4]): the operator is not known: its "
+                      "output's shape depends on data: take it out of the model"),
+            HasSubstr("'the_Compress' (Compress-17) on (f32[n, 4], bool[4]): the operator is not "
+                      "known: its output's shape depends on data: keep a mask of fixed shape, or "
+                      "gather with indices of fixed number (TopK)")));
+}
+
+}  // namespace
+}  // namespace sinter::frontend
