@@ -60,7 +60,7 @@ class Generator {
   }
 
   void step() {
-    switch (below(15)) {
+    switch (below(17)) {
       case 0:
       case 1:
       case 2: return unary();
@@ -75,6 +75,8 @@ class Generator {
       case 11: return product();
       case 12: return gather();
       case 13: return take_or_scatter();
+      case 14: return convolution();
+      case 15: return pooling();
       default: return composite();
     }
   }
@@ -106,6 +108,58 @@ class Generator {
     const ValueId a = pick();
     add(ops[below(ops.size())], {a, partner(a)});
     if (below(3) == 0) add("Tanh", {pool_.back()});
+  }
+
+  /// Windows over what stands behind batch and channels, if its sizes are known.
+  ir::Attrs windows(const Shape& x, std::int64_t kernel) {
+    const std::size_t spatial = x.size() - 2;
+    Ints strides, pads, dilations(spatial, 1);
+    for (std::size_t d = 0; d < spatial; ++d) {
+      strides.push_back(below(3) == 0 ? 2 : 1);
+      pads.push_back(kernel == 1 ? 0 : 1);
+    }
+    return {
+        {"strides", strides}, {"dilations", dilations}, {"pads_begin", pads}, {"pads_end", pads}};
+  }
+  bool has_windows(ValueId value) {
+    const Shape& x = shape(value);
+    return x.size() > 2 && x.size() < 5 &&
+           std::all_of(x.begin() + 1, x.end(), [](const Dim& dim) { return dim.is_constant(); });
+  }
+
+  void convolution() {
+    const ValueId a = pick();
+    if (!has_windows(a)) return;
+    const Shape x = shape(a);
+    const std::int64_t channels = x[1].value(), kernel = below(2) == 0 ? 1 : 3;
+    const std::int64_t group = below(3) == 0                        ? channels
+                               : channels % 2 == 0 && below(3) == 0 ? 2
+                                                                    : 1;
+    const std::int64_t outputs = group * static_cast<std::int64_t>(1 + below(3));
+    Ints weights{outputs, channels / group};
+    weights.resize(x.size(), kernel);
+    ir::Attrs attrs = windows(x, kernel);
+    attrs.set("group", group);
+    std::vector<ValueId> inputs{a, constant(weights)};
+    if (below(2) == 0) inputs.push_back(constant({outputs}));
+    add("Conv", std::move(inputs), attrs);
+    Ints per_channel(x.size() - 1, 1);
+    per_channel[0] = outputs;
+    if (below(2) == 0) add("Mul", {pool_.back(), constant(per_channel)});
+    if (below(2) == 0) add("Sub", {constant(per_channel), pool_.back()});
+    add("Tanh", {pool_.back()});
+  }
+
+  void pooling() {
+    const ValueId a = pick();
+    if (!has_windows(a)) return;
+    const Shape x = shape(a);
+    ir::Attrs attrs = windows(x, 3);
+    attrs.set("kernel", Ints(x.size() - 2, 3));
+    Ints axes(x.size() - 2);
+    std::iota(axes.begin(), axes.end(), 2);
+    const ValueId unfolded = builder_.add("Unfold", {a}, attrs);
+    add("ReduceMax", {unfolded}, {{"axes", axes}, {"keepdims", std::int64_t{0}}});
   }
 
   void select() {
