@@ -1,11 +1,18 @@
 // What operators that multiply matrices share.
 #pragma once
 
+#include <optional>
+
 #include "frontend/node_context.h"
 
 namespace sinter::frontend {
 
 /// numpy.matmul(a, b).
 ir::ValueId multiply_matrices(NodeContext& node, ir::ValueId a, ir::ValueId b);
+
+/// x * weights, where x is quantised to uint8 as DynamicQuantizeLinear does and weights are [k, n]
+/// of 8 bits, with a scale and perhaps a zero point: one, or one for each column. Float32.
+ir::ValueId multiply_dynamic(NodeContext& node, ir::ValueId x, ir::ValueId weights,
+                             ir::ValueId scale, std::optional<ir::ValueId> zero_point);
 
 }  // namespace sinter::frontend

@@ -117,8 +117,12 @@ void dequantize_linear(NodeContext& node) {
   node.output((difference(node, x, zero).cast(DType::kFloat32) * step).cast(to).value());
 }
 
-void dynamic_quantize_linear(NodeContext& node) {
-  const Term x(node, node.x());
+struct Quantised {
+  Term values, scale, zero;
+};
+
+/// To uint8, so that the whole range of `x` and zero have a value.
+Quantised quantise_dynamically(NodeContext& node, const Term& x) {
   std::vector<std::int64_t> axes;
   for (std::int64_t axis = 0; axis < node.rank(x.value()); ++axis) axes.push_back(axis);
   const auto extreme = [&](const char* reduction, const char* with_zero) {
@@ -133,9 +137,14 @@ void dynamic_quantize_linear(NodeContext& node) {
   // Without a spread there is no scale: all is zero then, and any zero point will do.
   const Term exact = (0 - low).with("Quotient", scale);
   const Term zero = exact.apply("Round").cast(DType::kUInt8);
-  node.output(0, quantized(x, scale, zero.cast(DType::kFloat32), DType::kUInt8).value());
-  node.output(1, scale.value());
-  node.output(2, zero.value());
+  return {quantized(x, scale, zero.cast(DType::kFloat32), DType::kUInt8), scale, zero};
+}
+
+void dynamic_quantize_linear(NodeContext& node) {
+  const Quantised result = quantise_dynamically(node, Term(node, node.x()));
+  node.output(0, result.values.value());
+  node.output(1, result.scale.value());
+  node.output(2, result.zero.value());
 }
 
 std::optional<ValueId> optional_input(NodeContext& node, std::size_t i) {
@@ -227,6 +236,20 @@ void qlinear_conv(NodeContext& node) {
                         whole(node.input(6, "y_scale")), whole(zero), node.dtype(zero))
                   .value());
 }
+
+}  // namespace
+
+ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId scale,
+                         std::optional<ValueId> zero_point) {
+  const Quantised left = quantise_dynamically(node, Term(node, x));
+  const Term product =
+      integer_product(node, left.values.value(), left.zero.value(), weights, zero_point);
+  const Term by = Term(node, matrix_parameter(node, scale, false)) * left.scale;
+  // No value has a spread: its product is zero, as its scale is.
+  return (product.cast(DType::kFloat32) * by).value();
+}
+
+namespace {
 
 constexpr OpRow kRows[] = {
     {"QuantizeLinear", 10, quantize_linear},

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/products.h"
 #include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
@@ -117,6 +118,7 @@ struct Layer {
   std::size_t directions = 1;
   bool starts_backwards = false;
   bool batch_first = false;  // layout 1
+  bool quantised = false;    // weights of 8 bits, whose left operands are quantised as they come
   std::optional<double> clip;
   ValueId x;        // [steps, batch, inputs]
   ValueId lengths;  // [batch, 1], or invalid
@@ -124,8 +126,10 @@ struct Layer {
 
 /// One direction of it.
 struct Direction {
-  ValueId projected;       // [steps, batch, gates * hidden]: the input's part, bias included
-  ValueId recurrent;       // [hidden, gates * hidden]
+  ValueId projected;  // [steps, batch, gates * hidden]: the input's part, bias included
+  ValueId recurrent;  // [hidden, gates * hidden]
+  ValueId scale;      // of `recurrent` if it is quantised: one value, or one for each column
+  std::optional<ValueId> zero_point;
   ValueId recurrent_bias;  // [gates * hidden], or invalid: part of `projected`
   ValueId peepholes;       // [3 * hidden], or invalid
   ValueId h, c;            // states: [batch, hidden]; c of an LSTM only
@@ -140,10 +144,11 @@ void expect_shape(NodeContext& node, std::size_t i, const char* what, const Shap
                     i, what, ir::to_string(node.type(node.input(i, what))), ir::to_string(shape)));
 }
 
-Layer read_layer(NodeContext& node, std::int64_t gates) {
+Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) {
   Layer layer;
+  layer.quantised = quantised;
   layer.gates = gates;
-  layer.batch_first = node.opset() >= 14 && node.attr_int("layout", 0) != 0;
+  layer.batch_first = !quantised && node.opset() >= 14 && node.attr_int("layout", 0) != 0;
   ValueId x = node.input(0, "X");
   const ValueId w = node.input(1, "W"), r = node.input(2, "R");
   if (node.rank(x) != 3 || node.rank(w) != 3 || node.rank(r) != 3)
@@ -160,13 +165,15 @@ Layer read_layer(NodeContext& node, std::int64_t gates) {
   layer.x = x;
   layer.dtype = node.dtype(x);
   layer.batch = shape[1];
-  layer.hidden = node.shape(r)[2];
+  layer.hidden = node.shape(r)[quantised ? 1 : 2];
   if (node.has_attr("hidden_size") && Dim(node.attr_int("hidden_size")) != layer.hidden)
     node.invalid(fmt::format("attribute 'hidden_size' is {}, but R is {}",
                              node.attr_int("hidden_size"), ir::to_string(node.type(r))));
   const Dim rows = Dim(gates) * layer.hidden, count(static_cast<std::int64_t>(layer.directions));
-  expect_shape(node, 1, "W", {count, rows, shape[2]});
-  expect_shape(node, 2, "R", {count, rows, layer.hidden});
+  expect_shape(node, 1, "W",
+               quantised ? Shape{count, shape[2], rows} : Shape{count, rows, shape[2]});
+  expect_shape(node, 2, "R",
+               quantised ? Shape{count, layer.hidden, rows} : Shape{count, rows, layer.hidden});
   if (node.has_input(3)) expect_shape(node, 3, "B", {count, Dim(2) * rows});
   if (!shape[0].is_constant())
     node.unsupported(fmt::format(
@@ -205,6 +212,11 @@ ValueId initial_state(NodeContext& node, const Layer& layer, std::size_t i, cons
                  static_cast<std::int64_t>(d));
 }
 
+/// Parameter `i` of quantised weights: one value for a direction, or one for each column.
+ValueId weight_parameter(NodeContext& node, std::size_t i, const char* what, std::int64_t d) {
+  return element(node, node.input(i, what), 0, d);
+}
+
 /// Weights and states of direction `d`. The input's part of all steps is one product. The recurrent
 /// bias joins it unless `separate_recurrent_bias`.
 Direction read_direction(NodeContext& node, const Layer& layer, std::size_t d,
@@ -212,11 +224,23 @@ Direction read_direction(NodeContext& node, const Layer& layer, std::size_t d,
   const auto at = static_cast<std::int64_t>(d);
   const Dim rows = Dim(layer.gates) * layer.hidden;
   Direction result;
-  const ValueId w = node.transpose(element(node, node.input(1, "W"), 0, at), {1, 0});
-  result.recurrent = node.transpose(element(node, node.input(2, "R"), 0, at), {1, 0});
+  ValueId w = element(node, node.input(1, "W"), 0, at);
+  result.recurrent = element(node, node.input(2, "R"), 0, at);
   const Shape shape = node.shape(layer.x);
   const ValueId flat = node.reshape(layer.x, {shape[0] * shape[1], shape[2]});
-  ValueId product = node.add("MatMul", {flat, w});
+  ValueId product;
+  if (layer.quantised) {
+    const auto zero_point = [&](std::size_t i, const char* what) {
+      return node.has_input(i) ? std::optional(weight_parameter(node, i, what, at)) : std::nullopt;
+    };
+    product = multiply_dynamic(node, flat, w, weight_parameter(node, 8, "W_scale", at),
+                               zero_point(9, "W_zero_point"));
+    result.scale = weight_parameter(node, 10, "R_scale", at);
+    result.zero_point = zero_point(11, "R_zero_point");
+  } else {
+    result.recurrent = node.transpose(result.recurrent, {1, 0});
+    product = node.add("MatMul", {flat, node.transpose(w, {1, 0})});
+  }
   if (node.has_input(3)) {
     const ValueId bias = element(node, node.input(3, "B"), 0, at);
     const ValueId input_bias = part(node, bias, 0, 0, rows);
@@ -250,14 +274,20 @@ ValueId activate(NodeContext& node, const Layer& layer, const Activation& f, Val
 struct States {
   ValueId h, c;
 };
+
+/// h R.
+ValueId recurrent_product(NodeContext& node, const Direction& direction, ValueId h) {
+  if (!direction.scale.valid()) return node.add("MatMul", {h, direction.recurrent});
+  return multiply_dynamic(node, h, direction.recurrent, direction.scale, direction.zero_point);
+}
+
 using Step = States (*)(NodeContext& node, const Layer& layer, const Direction& direction,
                         ValueId projected, const States& before);
 
 /// H' = f(X W + H R + bias).
 States rnn_step(NodeContext& node, const Layer& layer, const Direction& direction,
                 ValueId projected, const States& before) {
-  const ValueId sum =
-      node.add("Add", {projected, node.add("MatMul", {before.h, direction.recurrent})});
+  const ValueId sum = node.add("Add", {projected, recurrent_product(node, direction, before.h)});
   return {activate(node, layer, direction.activations[0], sum), {}};
 }
 
@@ -299,8 +329,7 @@ States lstm_step(NodeContext& node, const Layer& layer, const Direction& directi
                  ValueId projected, const States& before) {
   const auto &f = direction.activations[0], &g = direction.activations[1],
              &h = direction.activations[2];
-  const ValueId gates =
-      node.add("Add", {projected, node.add("MatMul", {before.h, direction.recurrent})});
+  const ValueId gates = node.add("Add", {projected, recurrent_product(node, direction, before.h)});
   const auto with_peephole = [&](std::int64_t i, ValueId c) {
     const ValueId x = gate(node, layer, gates, i);
     if (!direction.peepholes.valid()) return x;
@@ -386,16 +415,22 @@ void gru(NodeContext& node) {
                linear_before_reset ? gru_step<true> : gru_step<false>, linear_before_reset, false);
 }
 
-void lstm(NodeContext& node) {
+void import_lstm(NodeContext& node, bool quantised) {
   const bool input_forget = node.attr_int("input_forget", 0) != 0;
-  import_layer(node, read_layer(node, 4), {"Sigmoid", "Tanh", "Tanh"},
+  import_layer(node, read_layer(node, 4, quantised), {"Sigmoid", "Tanh", "Tanh"},
                input_forget ? lstm_step<true> : lstm_step<false>, false, true);
 }
+
+void lstm(NodeContext& node) { import_lstm(node, false); }
+
+/// All steps of the input are quantised together, and the state of all samples in each step.
+void dynamic_quantize_lstm(NodeContext& node) { import_lstm(node, true); }
 
 constexpr OpRow kRows[] = {
     {"RNN", 1, rnn},
     {"GRU", 3, gru},
     {"LSTM", 1, lstm},
+    {"DynamicQuantizeLSTM", 1, dynamic_quantize_lstm, "com.microsoft"},
 };
 
 }  // namespace

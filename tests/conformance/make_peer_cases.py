@@ -249,9 +249,43 @@ def microsoft_cases():
     group_query("smooth", 3, 0, [3, 3], smooth_softmax=1)
 
 
+def ordered_cases():
+    few = ints(-3, 4, 3, 5, 40).astype(np.float32)  # ties
+    case("top_k_ties", "TopK", [few, Const([11])], 2, axis=-1)
+    case("top_k_ties_smallest", "TopK", [few, Const([5])], 2, axis=1, largest=0)
+    case("top_k_of_many", "TopK", [f32(2, 5000), Const([70])], 2)
+    case("top_k_all_of_int64", "TopK", [ints(-50, 50, 300, 4), Const([300])], 2, axis=0)
+    case("cum_sum_long", "CumSum", [ints(-9, 10, 3, 5000).astype(np.float32), Const(np.array(1))])
+    # Whole numbers: sums are exact in any order.
+    case("cum_sum_columns_reverse", "CumSum", [ints(-9, 10, 70, 300).astype(np.float32), Const(np.array(0))],
+         reverse=1, exclusive=1)
+
+
+def quantised_recurrent_cases():
+    steps, inputs, hidden = 6, 5, 4
+
+    def lstm(name, directions, batch, dtype, per_column, bias, **attributes):
+        low, high = (0, 256) if dtype == np.uint8 else (-127, 128)
+        columns = (directions, 4 * hidden) if per_column else (directions,)
+        w = Const(ints(low, high, directions, inputs, 4 * hidden, dtype=dtype))
+        r = Const(ints(low, high, directions, hidden, 4 * hidden, dtype=dtype))
+        scales = [Const((rng.random(columns) * 0.01 + 0.002).astype(np.float32)) for _ in range(2)]
+        zeros = [Const(np.full(columns, 128 if dtype == np.uint8 else 0, dtype)) for _ in range(2)]
+        case(name, "DynamicQuantizeLSTM",
+             [f32(steps, batch, inputs), w, r, Const(f32(directions, 8 * hidden, scale=0.3)) if bias else None, None,
+              None, None, None, scales[0], zeros[0], scales[1], zeros[1]],
+             3, MS, hidden_size=hidden, direction=["forward", "bidirectional"][directions - 1], **attributes)
+
+    lstm("dynamic_quantize_lstm", 1, 1, np.uint8, False, True)
+    lstm("dynamic_quantize_lstm_both_ways", 2, 1, np.int8, False, False)
+    lstm("dynamic_quantize_lstm_columns", 1, 1, np.int8, True, True)
+
+
 if __name__ == "__main__":
     shutil.rmtree(ROOT, ignore_errors=True)
     recurrent_cases()
     convolution_cases()
     microsoft_cases()
+    ordered_cases()
+    quantised_recurrent_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")
