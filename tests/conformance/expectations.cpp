@@ -111,8 +111,9 @@ void ExpectationList::update(std::string_view target,
   std::erase_if(failures_, [](const Expectation& entry) { return entry.targets.empty(); });
   for (const auto& [test, error] : failures) {
     if (!expected_failure(test, target).empty()) continue;
-    const auto same = std::find_if(failures_.begin(), failures_.end(),
-                                   [&](const auto& entry) { return entry.name == test; });
+    const auto same = std::find_if(
+        failures_.begin(), failures_.end(),
+        [wanted = std::string_view(test)](const auto& entry) { return entry.name == wanted; });
     if (same != failures_.end())
       same->targets.insert(name);
     else
