@@ -11,13 +11,29 @@ namespace sinter::runtime::cpu {
 
 using plan::fb::Activation;
 
-PackedWeights::PackedWeights() = default;
+// Many weights share a chunk, so that small ones lie in large pages too.
+PackedWeights::PackedWeights(std::size_t plan_bytes)
+    : chunk_bytes_(std::clamp<std::size_t>(plan_bytes, 1 << 12, 8 << 20)) {}
+
 PackedWeights::~PackedWeights() = default;
+
+std::byte* PackedWeights::allocate(std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kLine - 1) / kLine * kLine;
+  if (chunks_.empty() || size > chunks_.back().capacity() - used_) {
+    HostBuffer chunk;
+    chunk.reserve(std::max(size, chunk_bytes_), "the weights in oneDNN's layout");
+    chunks_.push_back(std::move(chunk));
+    used_ = 0;
+  }
+  used_ += size;
+  return chunks_.back().data() + (used_ - size);
+}
 
 std::uint64_t PackedWeights::bytes() const {
   const std::lock_guard lock(mutex_);
   std::uint64_t total = 0;
-  for (const auto& [key, entry] : entries_) total += entry->memory.get_desc().get_size();
+  for (const HostBuffer& chunk : chunks_) total += chunk.capacity();
   return total;
 }
 
@@ -71,7 +87,7 @@ std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::ui
   return weights.find_or_make(buffer, layout, [&] {
     auto entry = std::make_shared<PackedWeights::Entry>();
     dnnl::memory source(plain, dnnl_engine(), const_cast<void*>(data));
-    entry->memory = dnnl::memory(wanted, dnnl_engine());
+    entry->memory = dnnl::memory(wanted, dnnl_engine(), weights.allocate(wanted.get_size()));
     dnnl::reorder(source, entry->memory).execute(dnnl_stream(), source, entry->memory);
     dnnl_stream().wait();
     return entry;

@@ -6,7 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <vector>
 
+#include "runtime/cpu/host_buffer.h"
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
 
@@ -19,7 +21,8 @@ class PackedWeights {
   /// Implemented over dnnl::memory; kept out of this header.
   struct Entry;
 
-  PackedWeights();
+  /// `plan_bytes`: of the plan's weights, about as much as is to be packed.
+  explicit PackedWeights(std::size_t plan_bytes);
   ~PackedWeights();
   PackedWeights(const PackedWeights&) = delete;
   PackedWeights& operator=(const PackedWeights&) = delete;
@@ -33,10 +36,15 @@ class PackedWeights {
     if (!entry) entry = make();
     return entry;
   }
+  /// 64-byte aligned memory that lives as long as this. Only for use within `make`.
+  std::byte* allocate(std::size_t bytes);
   /// Bytes of all copies.
   std::uint64_t bytes() const;
 
  private:
+  std::size_t chunk_bytes_;
+  std::vector<HostBuffer> chunks_;
+  std::size_t used_ = 0;  // of the last chunk
   mutable std::mutex mutex_;
   std::map<std::pair<std::uint32_t, std::string>, std::shared_ptr<const Entry>> entries_;
 };
