@@ -40,7 +40,7 @@ std::shared_ptr<PackedWeights> packed_weights_of(
   std::weak_ptr<PackedWeights>& known = all[plan];
   std::shared_ptr<PackedWeights> weights = known.lock();
   if (!weights) {
-    weights = std::make_shared<PackedWeights>();
+    weights = std::make_shared<PackedWeights>(plan->weights.size());
     known = weights;
   }
   return weights;
