@@ -1,10 +1,12 @@
 #ifdef SINTER_WITH_CUDA
 #include "cuda_check.h"
 
-#include <cmath>
+#include <algorithm>
 #include <random>
 
 #include <fmt/format.h>
+
+#include "compare_buffers.h"
 
 namespace sinter::test {
 
@@ -29,32 +31,6 @@ double tolerance(DType type) {
     case DType::kFloat64: return 1e-12;
     default: return 0;
   }
-}
-
-/// Empty if `actual` equals `expected` within the type's tolerance.
-std::string compare(DType type, const std::vector<std::byte>& actual,
-                    const std::vector<std::byte>& expected) {
-  const std::size_t size = size_of(type);
-  double scale = 0;
-  for (std::size_t i = 0; is_float(type) && i < expected.size() / size; ++i) {
-    const double value = std::abs(ir::load_as_double(type, expected.data() + i * size));
-    if (std::isfinite(value)) scale = std::max(scale, value);
-  }
-  for (std::size_t i = 0; i < expected.size() / size; ++i) {
-    const std::byte *a = actual.data() + i * size, *e = expected.data() + i * size;
-    if (!is_float(type)) {
-      if (ir::load_as_int(type, a) != ir::load_as_int(type, e))
-        return fmt::format("[{}] is {}, not {}", i, ir::load_as_int(type, a),
-                           ir::load_as_int(type, e));
-      continue;
-    }
-    const double x = ir::load_as_double(type, a), y = ir::load_as_double(type, e);
-    if (std::isnan(y) ? std::isnan(x) : x == y) continue;
-    // Cancellation leaves errors in proportion to the values that cancelled.
-    if (std::abs(x - y) <= tolerance(type) * (std::abs(y) + 0.1 * std::max(scale, 1.0))) continue;
-    return fmt::format("[{}] is {}, not {}", i, x, y);
-  }
-  return "";
 }
 
 }  // namespace
@@ -124,7 +100,11 @@ std::string CudaCheck::run_case(const Case& test, const codegen::EmittedKernel& 
       continue;
     }
     for (std::size_t b = 0; b < program.types.size(); ++b) {
-      const std::string difference = compare(program.types[b], actual[b], expected[b]);
+      const DType type = program.types[b];
+      // Cancellation leaves errors in proportion to the values that cancelled.
+      const double scale = std::max(largest_magnitude(type, expected[b]), 1.0);
+      const std::string difference =
+          first_difference(type, actual[b], expected[b], {tolerance(type), 0.1 * scale});
       if (!difference.empty())
         problems += fmt::format("{} ({}): buffer {}{}\n", variant.function, variant.schedule, b,
                                 difference);

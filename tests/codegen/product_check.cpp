@@ -2,12 +2,12 @@
 #include "product_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "codegen/lowering/conv_loops.h"
+#include "compare_buffers.h"
 #include "fusion/pipeline.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
@@ -27,20 +27,8 @@ ir::Graph product_region(const std::string& text) {
 }
 
 /// The reference rounds once, like the kernel; the sums' order differs.
-std::string compare(const ir::Tensor& expected, const std::vector<std::byte>& bytes,
-                    const std::string& name) {
-  const std::size_t size = size_of(expected.dtype());
-  const double unit = expected.dtype() == DType::kFloat16    ? 1.0 / 1024
-                      : expected.dtype() == DType::kBFloat16 ? 1.0 / 128
-                                                             : 1e-5;
-  for (std::int64_t i = 0; i < expected.element_count(); ++i) {
-    const double found =
-        ir::load_as_double(expected.dtype(), bytes.data() + static_cast<std::size_t>(i) * size);
-    const double wanted = expected.at(i);
-    if (std::abs(found - wanted) <= unit * (std::abs(wanted) + 0.25)) continue;
-    return fmt::format("{}[{}] is {}, not {}\n", name, i, found, wanted);
-  }
-  return "";
+Allowed allowed(DType type) {
+  return {type == DType::kFloat16 ? 1.0 / 1024 : type == DType::kBFloat16 ? 1.0 / 128 : 1e-5, 0.25};
 }
 
 }  // namespace
@@ -144,9 +132,14 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
       problems += fmt::format("{}: {}\n", variant.function, error.what());
       continue;
     }
-    for (std::size_t k = 0; k < expected.size(); ++k)
-      problems += compare(expected[k], found[inputs.size() + k],
-                          fmt::format("{} ({}) {}", variant.function, variant.schedule, k));
+    for (std::size_t k = 0; k < expected.size(); ++k) {
+      const DType type = expected[k].dtype();
+      const std::string difference =
+          first_difference(type, found[inputs.size() + k], expected[k].bytes(), allowed(type));
+      if (!difference.empty())
+        problems +=
+            fmt::format("{} ({}) {}{}\n", variant.function, variant.schedule, k, difference);
+    }
   }
   if (!ran) problems += test.name + ": no variant may run\n";
   return problems;

@@ -11,6 +11,7 @@
 #include "codegen/lowering/conv_loops.h"
 #include "codegen/lowering/library_lowering.h"
 #include "codegen/lowering/loop_lowering.h"
+#include "compare_buffers.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::test {
@@ -38,26 +39,6 @@ std::vector<std::int64_t> concrete(const ir::Shape& shape, const ir::Bindings& s
   std::vector<std::int64_t> result;
   for (const ir::Dim& dim : shape) result.push_back(dim.evaluate(symbols));
   return result;
-}
-
-std::string compare(const ir::Tensor& expected, std::span<const std::byte> bytes,
-                    const std::string& name) {
-  const std::size_t size = size_of(expected.dtype());
-  for (std::int64_t i = 0; i < expected.element_count(); ++i) {
-    const std::byte* p = bytes.data() + static_cast<std::size_t>(i) * size;
-    if (!is_float(expected.dtype())) {
-      if (ir::load_as_int(expected.dtype(), p) != expected.at_int(i))
-        return fmt::format("{}[{}] is {}, expected {}", name, i,
-                           ir::load_as_int(expected.dtype(), p), expected.at_int(i));
-      continue;
-    }
-    const double found = ir::load_as_double(expected.dtype(), p), wanted = expected.at(i);
-    const double allowed = size == 2 ? 1e-2 : 1e-5;
-    const bool equal = (std::isnan(found) && std::isnan(wanted)) || found == wanted ||
-                       std::abs(found - wanted) <= allowed * (1 + std::abs(wanted));
-    if (!equal) return fmt::format("{}[{}] is {}, expected {}", name, i, found, wanted);
-  }
-  return {};
 }
 
 bool scatters(const ir::Graph& body) {
@@ -100,9 +81,11 @@ std::string check(const ir::Graph& body, const ir::Bindings& symbols, std::uint6
   run();
 
   for (std::size_t k = 0; k < expected.size(); ++k) {
-    std::string difference =
-        compare(expected[k], memory[buffers.outputs[k]], body.output_names()[k]);
-    if (!difference.empty()) return difference;
+    const DType type = expected[k].dtype();
+    const Allowed allowed{size_of(type) == 2 ? 1e-2 : 1e-5, 1};
+    const std::string difference =
+        first_difference(type, memory[buffers.outputs[k]], expected[k].bytes(), allowed);
+    if (!difference.empty()) return body.output_names()[k] + difference;
   }
   return {};
 }
@@ -155,8 +138,7 @@ std::string check_region(const ir::Graph& body, const ir::Bindings& symbols, std
                 std::vector<std::int64_t>& expressions, Memory& memory) {
               parts = codegen::lower_region_parts(body, buffers.inputs, buffers.outputs, exprs);
               run = [&] {
-                for (const auto& part : parts)
-                  interpret(part, buffers.types, expressions, memory);
+                for (const auto& part : parts) interpret(part, buffers.types, expressions, memory);
               };
             });
   return in_parts.empty() ? "" : fmt::format("in {} parts: {}", parts.size(), in_parts);
