@@ -60,7 +60,7 @@ class Generator {
   }
 
   void step() {
-    switch (below(17)) {
+    switch (below(19)) {
       case 0:
       case 1:
       case 2: return unary();
@@ -77,6 +77,8 @@ class Generator {
       case 13: return take_or_scatter();
       case 14: return convolution();
       case 15: return pooling();
+      case 16: return scan();
+      case 17: return rank();
       default: return composite();
     }
   }
@@ -230,6 +232,41 @@ class Generator {
       steps[axis] = -1;
     }
     add("Slice", {a}, {{"starts", starts}, {"steps", steps}, {"shape", to}});
+  }
+
+  void scan() {
+    const ValueId a = pick();
+    if (shape(a).empty()) return;
+    constexpr std::array<const char*, 4> combines = {"sum", "prod", "max", "min"};
+    const std::size_t combine = below(combines.size());
+    add("Scan", {a},
+        {{"axis", static_cast<std::int64_t>(below(shape(a).size()))},
+         {"combine", std::string(combines[combine])},
+         {"exclusive", static_cast<std::int64_t>(combine < 2 ? below(2) : 0)},
+         {"reverse", static_cast<std::int64_t>(below(2))}});
+    add("Tanh", {pool_.back()});
+  }
+
+  /// Values in order: which of two that are nearly equal comes first makes no difference.
+  void rank() {
+    const ValueId a = pick();
+    const Shape from = shape(a);
+    if (from.empty()) return;
+    const std::size_t axis = below(from.size());
+    const ValueId order = builder_.add("ArgSort", {a},
+                                       {{"axis", static_cast<std::int64_t>(axis)},
+                                        {"count", Shape{from[axis]}},
+                                        {"descending", static_cast<std::int64_t>(below(2))}});
+    std::vector<ValueId> inputs = {a};
+    for (std::size_t d = 0; d < from.size(); ++d) {
+      Shape along(from.size(), Dim(1));
+      along[d] = from[d];
+      inputs.push_back(
+          d == axis ? order
+                    : builder_.add("Iota", {},
+                                   {{"shape", along}, {"axis", static_cast<std::int64_t>(d)}}));
+    }
+    add("Take", inputs);
   }
 
   void product() {
