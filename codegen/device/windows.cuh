@@ -87,13 +87,15 @@ struct WindowRows {
       return column;
     }
 
-    /// Element `column` of the window of own row number `own`; null if it lies outside.
-    SINTER_DEVICE const T* find(int own, const Column& column) const {
-      bool valid = column.valid;
+    /// Where element `column` of the window of own row number `own` is; not `valid` if it lies
+    /// outside, and then the tensor's first. No null pointers: they would cost a comparison of 64
+    /// bits and a branch for each copy.
+    SINTER_DEVICE const T* find(int own, const Column& column, bool& valid) const {
+      valid = column.valid;
 #pragma unroll
       for (int d = 0; d < kDims; ++d)
-        valid = valid && within(corner[own][d] + column.shift[d], windows.in[d]);
-      return valid ? a + (origin[own] + column.offset) : nullptr;
+        valid = valid & within(corner[own][d] + column.shift[d], windows.in[d]);
+      return a + (valid ? origin[own] + column.offset : Offset{0});
     }
 
     /// Columns k .. of the rows, zero behind the last row and from column `end` on.
@@ -107,12 +109,13 @@ struct WindowRows {
       for (int i = 0; i < kCopies; ++i) {
         if (!has_copy(i)) break;
         if (i > 0 && !kKeepsColumn) column = find_column(k + column_of(i), end);
-        const T* from = find(i, column);
+        bool valid;
+        const T* from = find(i, column, valid);
         T* to = shared + row_of(i) * kStride + column_of(i);
         if constexpr (kVector == 1)
-          *to = from ? *from : T{0};
+          *to = valid ? *from : T{0};
         else
-          start_copy<kVector * 2>(to, from ? from : a, from != nullptr);
+          start_copy<kVector * 2>(to, from, valid);
       }
     }
 
@@ -126,8 +129,9 @@ struct WindowRows {
         T values[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-          const T* from = find(0, find_column(k + column_of(first + i), end));
-          values[i] = from ? *from : T{0};
+          bool valid;
+          const T* from = find(0, find_column(k + column_of(first + i), end), valid);
+          values[i] = valid ? *from : T{0};
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i)

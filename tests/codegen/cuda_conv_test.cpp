@@ -166,6 +166,23 @@ TEST(CudaConv, LoopsOfEveryTypeAndGrouping) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaConv, FewTilesShareTheirSumsInClusters) {
+  ProductCheck check;
+  const std::vector<std::int64_t> one = {1, 1};
+  add(check, {"deep", 1, {7, 7}, 512, 512, {3, 3}, {}, {}, one, one}, "");
+  add(check, {"middle", 1, {28, 28}, 128, 128, {3, 3}, {}, {}, one, one}, "");
+  add(check, {"large", 8, {56, 56}, 64, 64, {3, 3}, {}, {}, one, one}, "");
+  for (const std::size_t kernel : {0u, 1u}) {
+    const auto& variants = check.kernels[kernel].step.variants;
+    ASSERT_EQ(variants.size(), 2u);
+    EXPECT_GT(variants[0]->cluster, 1u);
+    EXPECT_EQ(variants[1]->cluster, 1u);
+    EXPECT_TRUE(variants[1]->conditions.empty());
+  }
+  ASSERT_EQ(check.kernels[2].step.variants.size(), 1u);
+  EXPECT_EQ(check.kernels[2].step.variants[0]->cluster, 1u);
+}
+
 TEST(CudaConv, CompilesForEveryArchitecture) {
   ProductCheck check;
   const std::vector<std::int64_t> one = {1, 1};
