@@ -23,6 +23,7 @@ const std::vector<Pass>& pipeline() {
       {"merge_projections", merge_projections, true},
       {"fuse_attention", fuse_attention, true},
       {"fuse_matmul", fuse_matmul, true},
+      {"split_reductions", split_reductions, true},
       {"fuse_reductions", fuse_reductions, true},
       {"fuse_pointwise", fuse_pointwise, true},
       {"fuse_products", fuse_products, true},

@@ -18,9 +18,7 @@ void BodyWriter::declare_all(const std::vector<std::string>& lines) {
 
 void BodyWriter::open_vectors() {
   if (!layout_->loop_header.empty()) {
-    if (layout_->unrolled()) code_.line("#pragma unroll");
-    // Several loads under way.
-    if (layout_->looped() && !layout_->is_tail) code_.line("#pragma unroll 4");
+    if (layout_->unrolled() || !layout_->group_header.empty()) code_.line("#pragma unroll");
     code_.open(layout_->loop_header);
     declare_all(layout_->loop_lines);
   } else {

@@ -23,7 +23,8 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
       pointers_(analysis.program().accesses.size()),
       kept_(analysis.instr_count(), false),
       divides_(analysis.instr_count(), false),
-      staged_(analysis.instr_count(), false) {
+      staged_(analysis.instr_count(), false),
+      grouped_(analysis.instr_count(), false) {
   find_staged();
   if (layout.unrolled()) keep_subscript_ += "[k]";
   if (vector() > 1) keep_subscript_ += "[j]";
@@ -83,6 +84,7 @@ bool BodyWriter::gathers_by_element(std::size_t i) const {
 
 /// Loads that are issued before anything waits for one of them.
 bool BodyWriter::is_preloaded(std::size_t i) const {
+  if (grouped_[i]) return true;
   // While a product is computed there is time for loads, as long as one pass takes them all.
   const bool ahead = analysis_.stages() > 0 || layout_->unrolled() ||
                      (layout_->product != Layout::kNone && layout_->pass_header.empty());
@@ -220,7 +222,8 @@ void BodyWriter::preload() {
 
 /// Which of a preloaded load's vectors the loop is at.
 std::string BodyWriter::raw_subscript(std::size_t i) const {
-  return (layout_->unrolled() ? "[k]" : "") + std::string(is_staged(i) ? "[threadIdx.x]" : "");
+  return (layout_->unrolled() || grouped_[i] ? "[k]" : "") +
+         std::string(is_staged(i) ? "[threadIdx.x]" : "");
 }
 
 BodyWriter::InstrSet BodyWriter::needed_in(int stage) const {
@@ -257,11 +260,34 @@ void BodyWriter::pass(int stage) {
 }
 
 void BodyWriter::walk(const InstrSet& needed, int stage) {
+  code_.open(layout_->group_header);
+  load_group(needed);
   open_vectors();
   vector_part(needed, stage);
   element_part(needed, stage);
   vector_stores(needed);
   close_vectors();
+  grouped_.assign(grouped_.size(), false);
+  code_.close();
+}
+
+/// The loads of a looping thread's next vectors, before anything waits for one of them.
+void BodyWriter::load_group(const InstrSet& needed) {
+  if (layout_->group_header.empty()) return;
+  std::vector<std::size_t> loads;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    if (needed[i] && analysis_.instr(i).kind == InstrKind::Load && is_vector(i) && per_element(i) &&
+        !gathers_by_element(i))
+      loads.push_back(i);
+  for (const std::size_t i : loads)
+    code_.line(fmt::format("Vec<{}, {}> r{}[{}];", buffer_type_name(i), vector(), i,
+                           layout_->schedule->ahead));
+  if (loads.empty()) return;
+  open_vectors();
+  for (const std::size_t i : loads)
+    code_.line(fmt::format("r{}[k] = {};", i, raw_expression(i, true)));
+  close_vectors();
+  for (const std::size_t i : loads) grouped_[i] = true;
 }
 
 /// A looping thread with vectors has a result for each of their elements; what is left behind the

@@ -49,6 +49,7 @@ class BodyWriter {
   void preload();
   void pass(int stage);
   void walk(const InstrSet& needed, int stage);
+  void load_group(const InstrSet& needed);
   std::string partial_sum(std::size_t i) const;
   InstrSet needed_in(int stage) const;
   void declare_results(const InstrSet& needed, int stage);
@@ -89,6 +90,7 @@ class BodyWriter {
   std::vector<std::string> inverses_;  // of values that divide elements: text of the reciprocal
   std::vector<std::string> pointers_;  // of accesses: where a thread's part of the buffer begins
   InstrSet kept_, divides_, staged_;
+  InstrSet grouped_;            // loads of the group of vectors that a looping thread is at
   std::string keep_subscript_;  // "[k][j]"
 };
 

@@ -22,6 +22,8 @@ void add_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Argumen
   tail->schedule = scalar.get();
   tail->tail_schedule = scalar;
   tail->is_tail = true;
+  tail->group_header.clear();
+  tail->predicate.clear();
   const ir::Dim length = analysis.size_of_dims(layout.loop_dims);
   const bool wide = needs_wide(analysis, length);
   const char* type = wide ? "u64" : "u32";
@@ -92,8 +94,18 @@ Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arg
   if (schedule.looped()) {
     const bool wide = needs_wide(analysis, vectors);
     const char* type = wide ? "u64" : "u32";
-    layout.loop_header = fmt::format("for ({0} e = {1}; e < {0}({2}); e += {3})", type, lane,
-                                     args.dim(vectors), lanes);
+    const int ahead = schedule.ahead;
+    const std::string loop = "for ({0} {1} = {2}; {1} < {0}({3}); {1} += {4})";
+    if (ahead > 1) {
+      layout.group_header =
+          fmt::format(fmt::runtime(loop), type, "first", lane, args.dim(vectors), lanes * ahead);
+      layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", ahead);
+      layout.loop_lines.push_back(fmt::format("const {} e = first + k * {};", type, lanes));
+      layout.predicate = fmt::format("e < {}({})", type, args.dim(vectors));
+    } else {
+      layout.loop_header =
+          fmt::format(fmt::runtime(loop), type, "e", lane, args.dim(vectors), lanes);
+    }
     split_index(analysis, args, layout.loop_dims, "e", wide, layout, layout.loop_lines);
     if (schedule.tail) add_tail(analysis, schedule, args, lane, layout);
   } else {

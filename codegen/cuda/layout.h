@@ -29,6 +29,7 @@ struct Layout {
   std::vector<std::string> prologue;    // declares the indices in thread_dims
   std::string loop_header;              // empty: one vector, no loop
   std::vector<std::string> loop_lines;  // declares the indices in loop_dims
+  std::string group_header;             // a loop around the loop: its loads are issued first
   std::string predicate;                // holds for vectors that exist; empty: always
   std::string live_row;                 // holds in threads whose row exists; empty: always
   std::string leader;                   // holds in the thread that writes a row's values

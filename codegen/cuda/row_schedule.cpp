@@ -15,7 +15,8 @@ namespace {
 // waited for, so it is spread over a block early.
 constexpr double kWarpRowWords = 72, kBlockRowWords = 44, kMostWords = 96;
 // Where many are: as few threads a row as hold it, since rows in flight hide what each waits for.
-constexpr double kLeanWarpWords = 48, kLeanWords = 36;
+// Arithmetic in 16-bit rows takes long enough for more of a row to wait in registers.
+constexpr double kLeanWarpWords = 48, kLeanWords = 36, kLeanWords16 = 44;
 // Registers of a thread beside its elements: addresses, sums, what one vector's operations take;
 // and the fewest that do.
 constexpr int kOtherWords = 48, kLeastOtherWords = 32;
@@ -52,6 +53,30 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
   return is_long && loads * schedule.unroll > 1;
 }
 
+/// The last pass that uses each value; computing a value again uses what it is made of.
+std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean) {
+  std::vector<int> last(analysis.instr_count(), 0);
+  for (std::size_t u = analysis.instr_count(); u-- > 0;) {
+    if (!analysis.value(u).live) continue;
+    const auto& user = analysis.instr(u);
+    int pass = analysis.value(u).stage - (user.kind == InstrKind::Reduce ? 1 : 0);
+    if (lean && user.kind == InstrKind::Op && is_cheap_again(analysis, u))
+      pass = std::max(pass, last[u]);
+    for (const std::uint32_t arg : user.args) last[arg] = std::max(last[arg], pass);
+  }
+  return last;
+}
+
+/// Whether a lean schedule computes something again.
+bool recomputes(const ProgramAnalysis& analysis) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    if (analysis.instr(i).kind == InstrKind::Op && analysis.value(i).live &&
+        (analysis.value(i).dims & analysis.inner_dims()) != 0 && keeps_for_later(analysis, i) &&
+        is_cheap_again(analysis, i))
+      return true;
+  return false;
+}
+
 struct RowShape {
   int lanes = 32, unroll = 1, cluster = 1;
 };
@@ -64,6 +89,8 @@ Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors
   schedule.cluster = shape.cluster;
   schedule.threads_y = shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes) : 1;
   schedule.staged = should_stage(analysis, schedule);
+  if (schedule.looped() && schedule.vector > 1)
+    schedule.ahead = words_per_element(analysis) * schedule.vector <= 4 ? 4 : 2;
   return schedule;
 }
 
@@ -110,7 +137,7 @@ class RowChoice {
     const int unroll = ceil_div(length_, 32);
     // A warp's passes have no barrier between them that would keep the assembler from holding what
     // 16-bit elements have been widened to.
-    if (lean_ && unroll > 2 && vectors_.vector > 4) return std::nullopt;
+    if (lean_ && unroll > 2 && vectors_.vector > 4 && recomputes(analysis_)) return std::nullopt;
     if (unroll == 1 || unroll * words_ <= (lean_ ? kLeanWarpWords : kWarpRowWords))
       return RowShape{32, unroll, 1};
     return std::nullopt;
@@ -137,11 +164,11 @@ class RowChoice {
 
   double cost_of(int cluster, int unroll, int warps) const {
     const double used = unroll * words_;
-    const double room = lean_ ? kLeanWords : kBlockRowWords;
+    const double room = !lean_ ? kBlockRowWords : vectors_.vector > 4 ? kLeanWords16 : kLeanWords;
     const double idle =
         static_cast<double>(warps) * 32 * unroll * cluster / static_cast<double>(length_) - 1;
     double cost = idle + (lean_ ? 0.3 : 1.0) * std::max(0.0, used - room) / room;
-    cost += lean_ ? 0.03 * warps : warps > 8 ? 0.02 * (warps - 8) : 0;
+    cost += lean_ ? 0.04 * warps : warps > 8 ? 0.02 * (warps - 8) : 0;
     if (unroll == 1) cost += 0.1;
     // A multiprocessor with one block alone waits whenever that waits; the blocks of a cluster
     // always wait for each other.
@@ -221,21 +248,34 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
 double words_per_element(const ProgramAnalysis& analysis, bool lean) {
   const bool reduces = analysis.program().inner_dims > 0;
   const DimSet elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
-  double words = 0;
+  const std::vector<int> last = last_passes(analysis, lean);
+  // What is held behind each pass, and before the first one all that is loaded.
+  std::vector<double> held(static_cast<std::size_t>(analysis.stages()) + 1, 0.0);
+  const auto hold = [&](int from, int to, double words) {
+    for (int pass = from; pass <= to; ++pass) held[static_cast<std::size_t>(pass)] += words;
+  };
+  double all = 0;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     const ValueInfo& info = analysis.value(i);
     if (!info.live || (info.dims & elements) == 0) continue;
-    const bool is_shared = reduces && (info.dims & analysis.outer_dims()) == 0;
-    if (instr.kind == InstrKind::Load && !(lean && is_shared))
-      words +=
+    double words = 0;
+    if (instr.kind == InstrKind::Load) {
+      const bool is_shared = reduces && (info.dims & analysis.outer_dims()) == 0;
+      if (lean && is_shared) continue;
+      words =
           static_cast<double>(size_of(analysis.buffer_type(analysis.access(instr.access).buffer))) /
           4;
-    if (instr.kind == InstrKind::Op && keeps_for_later(analysis, i) &&
-        !(lean && is_cheap_again(analysis, i)))
-      words += std::max(1.0, static_cast<double>(size_of(analysis.type_of(i))) / 4);
+      hold(0, last[i], words);
+    } else if (instr.kind == InstrKind::Op && keeps_for_later(analysis, i) &&
+               !(lean && is_cheap_again(analysis, i))) {
+      words = std::max(1.0, static_cast<double>(size_of(analysis.type_of(i))) / 4);
+      hold(info.stage + 1, last[i], words);
+    }
+    all += words;
   }
-  return std::max(words, 0.5);
+  // Otherwise the compiler is left to share registers; it does not always.
+  return std::max(lean ? *std::max_element(held.begin(), held.end()) : all, 0.5);
 }
 
 bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {

@@ -32,6 +32,7 @@ struct Schedule {
   /// row: few registers are held from pass to pass: what all rows share is loaded where it is used,
   /// what is cheap to compute is computed again from what was loaded.
   bool lean = false;
+  int ahead = 1;        // row, looped: vectors that are loaded at once
   bool tail = false;    // row, looped: elements behind the last whole vector are taken one by one
   int vector_dim = -1;  // loop dimension along which vectors lie; -1: no vectors
   std::vector<bool> vector_access;              // accesses that move whole vectors

@@ -27,6 +27,7 @@ std::string Schedule::to_string() const {
   text += fmt::format(" threads={}x{}", threads_x, threads_y);
   if (cluster > 1) text += fmt::format(" cluster={}", cluster);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (tail) text += " tail";
   if (staged) text += " staged";
   if (lean) text += " lean";
@@ -69,6 +70,8 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
       wish.unroll = numbers[0];
     else if (key == "cluster")
       wish.cluster = numbers[0];
+    else if (key == "ahead")
+      wish.ahead = numbers[0];
     else if (key == "blocks")
       wish.blocks = numbers[0];
     else if (key == "threads")
@@ -90,6 +93,7 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   schedule.threads_y = wish.threads_y;
   schedule.cluster = wish.cluster;
   schedule.blocks = wish.blocks;
+  schedule.ahead = wish.looped() && wish.family == Family::kRow ? wish.ahead : 1;
   schedule.staged = wish.staged;
   schedule.lean = wish.lean;
   if (schedule.threads() > 1024) refuse(analysis, text, "a block has at most 1024 threads");

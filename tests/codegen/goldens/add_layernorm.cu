@@ -91,8 +91,8 @@ add_layernorm(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __res
   }
 }
 
-// schedule: row vector=8 unroll=2 threads=32x4 blocks=5 lean
-extern "C" __global__ void __launch_bounds__(128, 5)
+// schedule: row vector=8 unroll=2 threads=32x4 blocks=8 lean
+extern "C" __global__ void __launch_bounds__(128, 8)
 add_layernorm_v1(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __restrict__ y0,
                  const f16* __restrict__ x2, const f16* __restrict__ x3, f16* __restrict__ y1,
                  i32 n0 /* batch*seq */) {

@@ -14,7 +14,6 @@ mean_pool(const float* __restrict__ x0, float* __restrict__ y0, i32 n0 /* 384*ba
   const i32 i0 = i32(q1);
   const float* p0 = x0 + i0 * n2 + i1;
   float a1 = Sum::identity<float>();
-#pragma unroll 4
   for (u32 e = threadIdx.y; e < u32(n1); e += 16) {
     const i32 i2 = i32(e);
     const float v0 = widen(p0[i2 * 384]);
