@@ -46,14 +46,18 @@ HWY_INLINE void interleave_vectors(D d, const std::uint32_t* source, std::int64_
                                    std::int64_t& i) {
   const auto n = static_cast<std::int64_t>(hn::Lanes(d));
   for (; i + n <= count; i += n) {
-    const auto row = [&](std::int64_t r) { return hn::LoadU(d, source + r * row_step + i); };
     std::uint32_t* to = target + i * rows;
-    if (rows == 2)
-      hn::StoreInterleaved2(row(0), row(1), d, to);
-    else if (rows == 3)
-      hn::StoreInterleaved3(row(0), row(1), row(2), d, to);
+    const std::uint32_t* from = source + i;
+    const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + row_step);
+    if (rows == 2) {
+      hn::StoreInterleaved2(a, b, d, to);
+      continue;
+    }
+    const auto c = hn::LoadU(d, from + 2 * row_step);
+    if (rows == 3)
+      hn::StoreInterleaved3(a, b, c, d, to);
     else
-      hn::StoreInterleaved4(row(0), row(1), row(2), row(3), d, to);
+      hn::StoreInterleaved4(a, b, c, hn::LoadU(d, from + 3 * row_step), d, to);
   }
 }
 

@@ -1,0 +1,86 @@
+// Poolings and images whose channels move last, on the tile executor.
+#include <gtest/gtest.h>
+
+#include "loop_case.h"
+
+namespace sinter::testing {
+namespace {
+
+/// The largest of 3 x 3 elements, two apart in both directions, one row and column beyond the
+/// border; of images with channels second or last.
+TEST(CpuWindows, PoolingsLieSideBySide) {
+  constexpr std::int64_t kHeight = 13, kWidth = 19, kOutHeight = 7, kOutWidth = 10;
+  for (const bool last : {false, true})
+    for (const std::int64_t channels : {1, 3, 40, 150}) {
+      SCOPED_TRACE(::testing::Message() << channels << " channels" << (last ? ", last" : ""));
+      PlanBuilder b;
+      const auto number = [&](std::int64_t value) { return b.constant(value); };
+      const Id n = number(2), c = number(channels), taps = number(3);
+      const Id x = b.input("x", DType::kFloat32, {n, c, number(kHeight), number(kWidth)});
+      const Id y = b.output("y", DType::kFloat32, {n, c, number(kOutHeight), number(kOutWidth)});
+      const Id z = b.output("z", DType::kFloat32, {n, c, number(kOutHeight), number(kOutWidth)});
+      const std::int64_t column = last ? channels : 1, row = kWidth * column,
+                         channel = last ? 1 : kHeight * kWidth, image = kHeight * kWidth * channels;
+      const std::int64_t out_column = last ? channels : 1, out_row = kOutWidth * out_column,
+                         out_channel = last ? 1 : kOutHeight * kOutWidth,
+                         out_image = kOutHeight * kOutWidth * channels;
+      // Loops in the order of the output.
+      const Id h = number(kOutHeight), w = number(kOutWidth);
+      LoopBuilder l(
+          last ? std::vector<Id>{n, h, w, c, taps, taps} : std::vector<Id>{n, c, h, w, taps, taps},
+          2);
+      const auto strides = [&](std::int64_t of_image, std::int64_t of_channel, std::int64_t of_row,
+                               std::int64_t of_column, std::int64_t tap_row,
+                               std::int64_t tap_column) {
+        std::vector<Id> result{number(of_image)};
+        if (!last) result.push_back(number(of_channel));
+        result.insert(result.end(), {number(of_row), number(of_column)});
+        if (last) result.push_back(number(of_channel));
+        result.insert(result.end(), {number(tap_row), number(tap_column)});
+        return result;
+      };
+      const Id from = l.access(x, number(-row - column),
+                               strides(image, channel, 2 * row, 2 * column, row, column));
+      const Id one = l.index_node(fb::ExprOp::Constant, number(1));
+      const Id two = l.index_node(fb::ExprOp::Constant, number(2));
+      const auto position = [&](Id place, Id tap) {
+        const Id start =
+            l.index_node(fb::ExprOp::Mul, l.index_node(fb::ExprOp::Symbol, place), two);
+        const Id sum = l.index_node(fb::ExprOp::Add, start, l.index_node(fb::ExprOp::Symbol, tap));
+        return l.index_node(fb::ExprOp::Sub, sum, one);
+      };
+      const Id first = last ? 1 : 2;
+      l.access_at(from).guards.emplace_back(position(first, 4), number(kHeight));
+      l.access_at(from).guards.emplace_back(position(first + 1, 5), number(kWidth));
+      l.access_at(from).fill = -3;
+      const Id value = l.load(from);
+      const auto to = strides(out_image, out_channel, out_row, out_column, 0, 0);
+      l.store(l.access(y, number(0), to), l.reduce(Combine::kMax, value));
+      l.store(l.access(z, number(0), to), l.reduce(Combine::kSum, value));
+      b.loop("pool", std::move(l));
+      LoopCase test(std::move(b));
+      EXPECT_TRUE(test.is_across());
+      test.check();
+    }
+}
+
+TEST(CpuWindows, ChannelsMoveLast) {
+  for (const std::int64_t channels : {2, 3, 4, 5})
+    for (const std::int64_t width : {7, 100, 3000}) {
+      SCOPED_TRACE(::testing::Message() << channels << " channels, width " << width);
+      PlanBuilder b;
+      const Id h = b.constant(3), w = b.constant(width), c = b.constant(channels);
+      const Id zero = b.constant(0), one = b.constant(1);
+      const Id x = b.input("x", DType::kFloat32, {c, h, w});
+      const Id y = b.output("y", DType::kFloat32, {h, w, c});
+      LoopBuilder l({h, w, c}, 0);
+      const Id value = l.load(l.access(x, zero, {w, one, b.constant(3 * width)}));
+      l.store(l.access(y, zero, {b.constant(width * channels), c, one}),
+              l.op(ScalarOp::kAdd, {value, l.constant(1)}));
+      b.loop("move", std::move(l));
+      LoopCase(std::move(b)).check();
+    }
+}
+
+}  // namespace
+}  // namespace sinter::testing
