@@ -34,7 +34,7 @@ ValueId spread(NodeContext& node, ValueId x, const std::vector<std::int64_t>& st
 }
 
 std::int64_t taps_of(const Windows& w, std::size_t d) {  // of a phase
-  return (w.kernel[d] + w.strides[d] - 1) / w.strides[d];
+  return (w.kernel[d] - 1) / w.strides[d] + 1;
 }
 
 /// Weights [C, M / group, kernel..] of a transposed convolution as those of a plain one, whose
@@ -50,7 +50,7 @@ ValueId phase_weights(NodeContext& node, ValueId weights, const Windows& w, std:
   Shape split{Dim(group), channels, shape[1]}, merged{Dim(group) * shape[1], channels};
   for (std::size_t d = 0; d < spatial; ++d) {
     const std::int64_t count = taps_of(w, d);
-    rest.emplace_back(count * w.strides[d] - w.kernel[d]);
+    rest.push_back(Dim(count) * Dim(w.strides[d]) - Dim(w.kernel[d]));
     split.insert(split.end(), {Dim(count), Dim(w.strides[d])});
     merged[0] = merged[0] * Dim(w.strides[d]);
     merged.emplace_back(count);
@@ -69,12 +69,14 @@ ValueId phase_weights(NodeContext& node, ValueId weights, const Windows& w, std:
 /// One element of `bias` for each of an output's phases.
 ValueId phase_bias(NodeContext& node, ValueId bias, const Windows& w) {
   if (!bias.valid()) return bias;
-  std::int64_t phases = 1;
-  for (const std::int64_t stride : w.strides) phases *= stride;
+  if (node.rank(bias) != 1)
+    node.invalid("the bias must be a vector, but is " + ir::to_string(node.type(bias)));
+  Dim phases = 1;
+  for (const std::int64_t stride : w.strides) phases = phases * Dim(stride);
   const Dim outputs = node.shape(bias)[0];
   const ValueId repeated = node.add("Expand", {node.reshape(bias, {outputs, Dim(1)})},
-                                    {{"shape", std::vector<Dim>{outputs, Dim(phases)}}});
-  return node.reshape(repeated, {outputs * Dim(phases)});
+                                    {{"shape", std::vector<Dim>{outputs, phases}}});
+  return node.reshape(repeated, {outputs * phases});
 }
 
 /// The phases, which are channels of `x`, side by side: [N, M, places * stride..], of which `shape`

@@ -174,6 +174,10 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) 
                quantised ? Shape{count, shape[2], rows} : Shape{count, rows, shape[2]});
   expect_shape(node, 2, "R",
                quantised ? Shape{count, layer.hidden, rows} : Shape{count, rows, layer.hidden});
+  for (const ValueId weights : {w, r})
+    if (quantised && (!is_integer(node.dtype(weights)) || size_of(node.dtype(weights)) != 1))
+      node.invalid("W and R must be of type int8 or uint8, but one is " +
+                   ir::to_string(node.type(weights)));
   if (node.has_input(3)) expect_shape(node, 3, "B", {count, Dim(2) * rows});
   if (!shape[0].is_constant())
     node.unsupported(fmt::format(
@@ -213,8 +217,13 @@ ValueId initial_state(NodeContext& node, const Layer& layer, std::size_t i, cons
 }
 
 /// Parameter `i` of quantised weights: one value for a direction, or one for each column.
-ValueId weight_parameter(NodeContext& node, std::size_t i, const char* what, std::int64_t d) {
-  return element(node, node.input(i, what), 0, d);
+ValueId weight_parameter(NodeContext& node, const Layer& layer, std::size_t i, const char* what,
+                         std::int64_t d) {
+  const ValueId value = node.input(i, what);
+  Shape each{Dim(static_cast<std::int64_t>(layer.directions))};
+  if (node.rank(value) != 1) each.push_back(Dim(layer.gates) * layer.hidden);
+  expect_shape(node, i, what, each);
+  return element(node, value, 0, d);
 }
 
 /// Weights and states of direction `d`. The input's part of all steps is one product. The recurrent
@@ -231,11 +240,12 @@ Direction read_direction(NodeContext& node, const Layer& layer, std::size_t d,
   ValueId product;
   if (layer.quantised) {
     const auto zero_point = [&](std::size_t i, const char* what) {
-      return node.has_input(i) ? std::optional(weight_parameter(node, i, what, at)) : std::nullopt;
+      return node.has_input(i) ? std::optional(weight_parameter(node, layer, i, what, at))
+                               : std::nullopt;
     };
-    product = multiply_dynamic(node, flat, w, weight_parameter(node, 8, "W_scale", at),
+    product = multiply_dynamic(node, flat, w, weight_parameter(node, layer, 8, "W_scale", at),
                                zero_point(9, "W_zero_point"));
-    result.scale = weight_parameter(node, 10, "R_scale", at);
+    result.scale = weight_parameter(node, layer, 10, "R_scale", at);
     result.zero_point = zero_point(11, "R_zero_point");
   } else {
     result.recurrent = node.transpose(result.recurrent, {1, 0});

@@ -15,9 +15,10 @@ namespace {
 template <typename Bits, typename Float>
 Bits float_key(Float x) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
-  if (x != x) return ~Bits{0};
-  const Bits bits = std::bit_cast<Bits>(x == Float(0) ? Float(0) : x);
-  return (bits & kSign) != 0 ? ~bits : bits | kSign;
+  // Without branches: this is most of the work where few are wanted. Adding zero makes -0 to 0.
+  const Bits bits = std::bit_cast<Bits>(x + Float(0));
+  const Bits ordered = bits ^ ((Bits{0} - (bits >> (8 * sizeof(Bits) - 1))) | kSign);
+  return x != x ? ~Bits{0} : ordered;
 }
 
 /// A key of 32 bits above a place: half the memory, and one comparison.
@@ -45,19 +46,15 @@ struct Wide {
 bool is_wide(DType dtype) { return size_of(dtype) == 8; }
 
 /// Entries of `length` elements that lie `stride` elements apart; `few` > 0: the first so many in
-/// order are enough, as a heap. `entries` has room for all.
+/// order are enough, as a heap. `entries` has room for all that is wanted.
 struct Row {
   std::int64_t first = 0, stride = 0, length = 0, few = 0;
   bool descending = false;
 };
 
-template <typename Entry, typename T, typename KeyOf>
-void fill(const T* x, const Row& row, Entry* entries, const KeyOf& key_of) {
+template <typename Entry, typename KeyAt>
+void fill(const Row& row, Entry* entries, const KeyAt& key_at) {
   using Key = typename Entry::Key;
-  const Key flip = row.descending ? ~Key{0} : 0;
-  const auto key_at = [&](std::int64_t i) {
-    return static_cast<Key>(static_cast<Key>(key_of(x[i * row.stride])) ^ flip);
-  };
   const std::int64_t whole = row.few > 0 ? row.few : row.length;
   for (std::int64_t i = 0; i < whole; ++i)
     entries[i] = Entry::of(key_at(i), static_cast<std::uint32_t>(i));
@@ -70,6 +67,7 @@ void fill(const T* x, const Row& row, Entry* entries, const KeyOf& key_of) {
   for (std::int64_t i = row.few; i < row.length; i += kBlock) {
     const std::int64_t count = std::min(kBlock, row.length - i);
     Key least = ~Key{0};
+#pragma omp simd reduction(min : least)
     for (std::int64_t k = 0; k < count; ++k) {
       keys[k] = key_at(i + k);
       least = std::min(least, keys[k]);
@@ -90,7 +88,16 @@ void read_entries(DType dtype, const std::byte* input, const Row& row, Entry* en
   using Key = typename Entry::Key;
   const auto read = [&](auto* kind, const auto& key_of) {
     using T = std::remove_pointer_t<decltype(kind)>;
-    fill(reinterpret_cast<const T*>(input) + row.first, row, entries, key_of);
+    const T* x = reinterpret_cast<const T*>(input) + row.first;
+    const Key flip = row.descending ? ~Key{0} : 0;
+    const auto key = [&](T value) {
+      return static_cast<Key>(static_cast<Key>(key_of(value)) ^ flip);
+    };
+    // Neighbours are read as vectors.
+    if (row.stride == 1)
+      fill(row, entries, [&](std::int64_t i) { return key(x[i]); });
+    else
+      fill(row, entries, [&](std::int64_t i) { return key(x[i * row.stride]); });
   };
   if (dtype == DType::kFloat16)
     return read(static_cast<std::uint16_t*>(nullptr),
@@ -133,23 +140,24 @@ RowSort::RowSort(const plan::fb::PlanT& plan, const plan::fb::SortStepT& step,
 
 std::size_t RowSort::workspace_bytes() const {
   const std::size_t size = is_wide(dtype_) ? sizeof(Wide) : sizeof(Narrow);
-  return (static_cast<std::size_t>(length_) * size + 63) / 64 * 64;
+  const std::int64_t entries = wants_few() ? count_ : length_;
+  return (static_cast<std::size_t>(entries) * size + 63) / 64 * 64;
 }
 
 template <typename Entry>
 void RowSort::sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
                        std::byte* workspace) const {
   Entry* entries = reinterpret_cast<Entry*>(workspace);
-  Entry *const end = entries + length_, *const middle = entries + count_;
   const std::int64_t outer = row / inner_, column = row % inner_;
-  constexpr std::int64_t kFew = 16;  // a heap of every kFew-th element or less
-  const bool few = count_ * kFew <= length_;
-  read_entries(dtype_, input,
-               {outer * length_ * inner_ + column, inner_, length_, few ? count_ : 0, descending_},
-               entries);
-  if (few) {
+  read_entries(
+      dtype_, input,
+      {outer * length_ * inner_ + column, inner_, length_, wants_few() ? count_ : 0, descending_},
+      entries);
+  Entry* const middle = entries + count_;
+  if (wants_few()) {
     std::sort_heap(entries, middle);
   } else {
+    Entry* const end = entries + length_;
     if (count_ < length_) std::nth_element(entries, middle, end);
     std::sort(entries, middle);
   }

@@ -22,6 +22,8 @@ class RowSort {
   void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
 
  private:
+  /// So few that a heap of them is kept, not all elements.
+  bool wants_few() const { return count_ * 16 <= length_; }
   template <typename Entry>
   void sort_row(const std::byte* input, std::int64_t* output, std::int64_t row,
                 std::byte* workspace) const;

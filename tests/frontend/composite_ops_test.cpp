@@ -90,12 +90,13 @@ TEST(ConvTranspose, EveryCombinationAddsUp) {
                   x.push_back(static_cast<double>(i * 5 % 11) - 4);
                 for (std::int64_t i = 0; i < kChannels * kOutputs / group * kernel; ++i)
                   w.push_back(static_cast<double>(i * 7 % 13) - 6);
-                const OneOp op{"ConvTranspose",
-                               {floats({1, kChannels, n}, x),
-                                floats({kChannels, kOutputs / group, kernel}, w)},
-                               {attr("strides", v({stride})), attr("dilations", v({dilation})),
-                                attr("pads", v({begin, end})), attr("group", static_cast<int>(group)),
-                                attr("output_padding", v({more}))}};
+                const OneOp op{
+                    "ConvTranspose",
+                    {floats({1, kChannels, n}, x),
+                     floats({kChannels, kOutputs / group, kernel}, w)},
+                    {attr("strides", v({stride})), attr("dilations", v({dilation})),
+                     attr("pads", v({begin, end})), attr("group", static_cast<int>(group)),
+                     attr("output_padding", v({more}))}};
                 const auto expected = transposed_by_hand(x, w, n, kChannels, kOutputs, kernel,
                                                          group, stride, dilation, begin, size);
                 expect_tensor(op.run(), {1, kOutputs, size}, expected);
@@ -129,6 +130,32 @@ TEST(ConvTranspose, NoZerosGoBetweenElementsUnlessDilatedTapsOverlap) {
   };
   EXPECT_EQ(pads_of(1), 0);
   EXPECT_EQ(pads_of(3), 1);
+}
+
+TEST(ConvTranspose, ABiasIsAVector) {
+  EXPECT_THAT(OneOp({"ConvTranspose",
+                     {floats({1, 1, 2}, {1, 2}), floats({1, 1, 3}, {1, 10, 100}), floats({}, {1})}})
+                  .model()
+                  .import_error(ErrorCode::kInvalidModel),
+              HasSubstr("the bias must be a vector"));
+}
+
+TEST(DynamicQuantizeLSTM, RefusesWhatHasNoScale) {
+  const auto lstm = [](ir::Tensor weights, const ir::Tensor& scale) {
+    ModelBuilder model = microsoft("DynamicQuantizeLSTM",
+                                   {"x", "w", "r", "", "", "", "", "", "ws", "wz", "rs", "rz"},
+                                   {attr("hidden_size", 1)});
+    model.input("x", DType::kFloat32, {2, 1, 1}).initializer("w", weights);
+    model.initializer("r", weights).initializer("ws", scale).initializer("rs", scale);
+    const ir::Tensor zero = ir::Tensor::from_ints(DType::kUInt8, {1}, {{128}});
+    model.initializer("wz", zero).initializer("rz", zero);
+    return model;
+  };
+  const ir::Tensor bytes = ir::Tensor::from_ints(DType::kUInt8, {1, 1, 4}, {{1, 2, 3, 4}});
+  EXPECT_THAT(lstm(bytes, floats({}, {0.5})).import_error(ErrorCode::kInvalidModel),
+              HasSubstr("(W_scale) is f32[]; it must be [1, 4]"));
+  EXPECT_THAT(lstm(ramp({1, 1, 4}), floats({1}, {0.5})).import_error(ErrorCode::kInvalidModel),
+              HasSubstr("W and R must be of type int8 or uint8"));
 }
 
 TEST(Conv, SamePaddingOfASymbolicSize) {
