@@ -53,6 +53,41 @@ TEST_F(CliTest, CompileRunAndVerify) {
   EXPECT_EQ(verify.code, 0) << verify.out << verify.err;
 }
 
+TEST_F(CliTest, SelectionsArePaddedOnRequest) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(17);
+  auto* graph = model.mutable_graph();
+  graph->set_name("selection");
+  value(graph->add_input(), "boxes", {"1", "3", "4"});
+  value(graph->add_input(), "scores", {"1", "1", "3"});
+  auto* most = graph->add_initializer();
+  most->set_name("most");
+  most->set_data_type(onnx::TensorProto::INT64);
+  most->add_int64_data(2);
+  node(graph, "NonMaxSuppression", "select", {"boxes", "scores", "most"}, "y");
+  graph->add_output()->set_name("y");
+  save(model);
+  const auto refused = sinter({"compile", path("model.onnx"), "--target=cpu"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_THAT(refused.err, HasSubstr("compile with --nms-pad"));
+  const auto compiled = sinter(
+      {"compile", path("model.onnx"), "-o", path("model.plan"), "--target=cpu", "--nms-pad"});
+  EXPECT_EQ(compiled.code, 0) << compiled.err;
+  // The first two boxes are one: its second copy is not selected, and the third is elsewhere.
+  const std::vector<float> boxes = {0, 0, 1, 1, 0, 0, 1, 1, 5, 5, 6, 6};
+  const std::vector<float> scores = {0.5F, 0.75F, 0.25F};
+  tools::write_npz(path("in.npz"),
+                   {{"boxes", ir::Tensor::of<float>(DType::kFloat32, {1, 3, 4}, boxes)},
+                    {"scores", ir::Tensor::of<float>(DType::kFloat32, {1, 1, 3}, scores)}});
+  const auto run =
+      sinter({"run", path("model.plan"), "--inputs", path("in.npz"), "--outputs", path("out.npz")});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(tools::read_npz(path("out.npz")).at(0).second.to_ints(),
+            (std::vector<std::int64_t>{0, 0, 1, 0, 0, 2}));
+  EXPECT_THAT(sinter({"inspect", path("model.plan")}).out, HasSubstr("nms-pad=on"));
+}
+
 TEST_F(CliTest, InputsFromNumpyFiles) {
   const auto plan = compile_small();
   const std::vector<float> values(16, 0.25F);

@@ -263,6 +263,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   if (target.cuda && !options.early_launch) compile.options.emplace_back("early-launch", "off");
   if (target.cuda) compile.options.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) compile.options.emplace_back("schedule", options.schedule);
+  if (options.nms_pad) compile.options.emplace_back("nms-pad", "on");
   compile.precision_notes = result.pipeline.context.precision_notes;
   Progress progress(console, "compiling kernels");
   compile.progress = [&progress](std::size_t done, std::size_t total) {
