@@ -399,7 +399,7 @@ class Compiler {
       KernelRequest request{program.get(), name, origins, std::move(types)};
       request.early = options_.early_launch;
       request.precise = options_.precise_math;
-      request.schedule = options_.schedule;
+      if (!is_attention_schedule()) request.schedule = options_.schedule;
       return emit_cuda(request, exprs_);
     };
   }
@@ -415,11 +415,14 @@ class Compiler {
     };
   }
 
+  bool is_attention_schedule() const { return options_.schedule.starts_with("attention "); }
+
   EmitKernel emit_attentions(AttentionProgram program) {
     return [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
                const std::string& name, const std::vector<std::string>& origins,
                const std::vector<DType>&) {
-      return emit_attention(*program, name, origins, exprs_, options_.early_launch);
+      return emit_attention(*program, name, origins, exprs_, options_.early_launch,
+                            is_attention_schedule() ? options_.schedule : std::string());
     };
   }
 

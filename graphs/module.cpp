@@ -33,9 +33,18 @@ Module::Module(Module&& other) noexcept
       handle_(std::exchange(other.handle_, nullptr)) {}
 
 CUfunction Module::function(const std::string& name) const {
+  if (const CUfunction function = find(name)) return function;
+  throw Error(ErrorCode::kDevice,
+              fmt::format("kernel module '{}' has no function '{}'", name_, name));
+}
+
+CUfunction Module::find(const std::string& name) const {
   return with_context(fmt::format("function '{}' of kernel module '{}'", name, name_), [&] {
     const Context::Scope scope(*context_);
     CUfunction function = nullptr;
+    if (context_->driver().module_get_function.raw(&function, handle_, name.c_str()) ==
+        CUDA_ERROR_NOT_FOUND)
+      return static_cast<CUfunction>(nullptr);
     context_->driver().module_get_function(&function, handle_, name.c_str());
     if (context_->driver().func_load) context_->driver().func_load(function);
     return function;

@@ -25,6 +25,8 @@ class Module {
   /// Throws Error(kDevice) if the module has no such function. The function's code is on the device
   /// on return: nothing is left to be loaded lazily while a graph is captured.
   CUfunction function(const std::string& name) const;
+  /// The same, but null if the module has no such function.
+  CUfunction find(const std::string& name) const;
 
  private:
   ContextPtr context_;

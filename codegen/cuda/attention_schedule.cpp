@@ -1,8 +1,10 @@
 #include "codegen/cuda/attention_schedule.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include <fmt/format.h>
+#include <sinter/error.h>
 
 namespace sinter::codegen {
 namespace {
@@ -10,7 +12,7 @@ namespace {
 using ir::Dim;
 
 // Blocks may use this much on every architecture from sm_80 on (sm_86 has 99 KB).
-constexpr std::uint32_t kMostShared = 96 * 1024;
+constexpr std::uint32_t kMostShared = 96 * 1024, kMostSharedOfSm90 = 227 * 1024;
 constexpr std::int64_t kLongestHead = 256;
 // Multiprocessors of the GPUs that this is for: sm_80 has 108, sm_90 132, sm_100 148.
 constexpr std::int64_t kMultiprocessors = 132;
@@ -24,6 +26,19 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands) {
                            std::all_of(operand->batch.begin(), operand->batch.end(), fits)))
       vector /= 2;
   return vector;
+}
+
+/// Whether warpgroups can do it: tiles of whole blocks of 64 columns, masks that fit a few
+/// registers.
+bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  const auto fits = [](std::int64_t head) { return head == 64 || head == 128; };
+  const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
+  return fits(program.head) && fits(program.value_head) && known && schedule.vector == 8 &&
+         schedule.pairs && schedule.row_tiles == 1 && schedule.key_groups == 1 &&
+         schedule.splits == 1 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+         (!program.mask || program.mask->dtype == DType::kBool) &&
+         attention_shared_bytes(program, schedule) <=
+             kMostSharedOfSm90 / static_cast<std::uint32_t>(schedule.blocks_at_once());
 }
 
 /// Adds schedules with what sizes have to be for them; leaves out those that never apply.
@@ -41,12 +56,33 @@ class Chooser {
     if (done_) return;
     schedule.vector = base_.vector;
     schedule.pairs = base_.pairs;
+    if (schedule.by_warpgroups()) {
+      if (fits_warpgroups(program_, schedule)) add_on(some_gpus_, std::move(schedule), limits);
+      return;
+    }
     while (attention_shared_bytes(program_, schedule) > kMostShared) {
       if (schedule.key_groups > 1)
         schedule.key_groups /= 2;
       else
         schedule.keys /= 2;
     }
+    add_on(schedule.splits > 1 ? some_gpus_ : any_gpu_, std::move(schedule), limits);
+  }
+
+  /// Blocks if each has `rows` rows.
+  Dim blocks(int rows) const { return heads_ * ir::ceil_div(program_.rows, rows, exprs_.ranges()); }
+  const AttentionSchedule& base() const { return base_; }
+  std::vector<AttentionSchedule> take() { return std::move(schedules_); }
+
+ private:
+  /// What schedules before take: on some GPUs (with clusters, with warpgroups), or on all.
+  struct Earlier {
+    std::vector<std::vector<plan::fb::Condition>> conditions;
+    bool takes_all = false;
+  };
+
+  void add_on(Earlier& earlier, AttentionSchedule schedule, const Limits& limits) {
+    if (earlier.takes_all) return;
     for (const auto& [size, most] : limits) {
       const auto low = ir::lower_bound(size, exprs_.ranges());
       const auto high = ir::upper_bound(size, exprs_.ranges());
@@ -62,21 +98,19 @@ class Chooser {
                                   own.max() <= wanted.max();
                          });
     };
-    for (const AttentionSchedule& earlier : schedules_)
-      if (std::all_of(earlier.conditions.begin(), earlier.conditions.end(), holds)) return;
-    done_ = schedule.conditions.empty();
+    for (const auto& conditions : earlier.conditions)
+      if (std::all_of(conditions.begin(), conditions.end(), holds)) return;
+    earlier.takes_all = schedule.conditions.empty();
+    earlier.conditions.push_back(schedule.conditions);
+    done_ = any_gpu_.takes_all;
     schedules_.push_back(std::move(schedule));
   }
 
-  /// Blocks if each has `rows` rows.
-  Dim blocks(int rows) const { return heads_ * ir::ceil_div(program_.rows, rows, exprs_.ranges()); }
-  std::vector<AttentionSchedule> take() { return std::move(schedules_); }
-
- private:
   const AttentionProgram& program_;
   ExprTable& exprs_;
   Dim heads_ = 1;
   AttentionSchedule base_;
+  Earlier any_gpu_, some_gpus_;
   bool done_ = false;
   std::vector<AttentionSchedule> schedules_;
 };
@@ -84,12 +118,22 @@ class Chooser {
 }  // namespace
 
 std::string AttentionSchedule::to_string() const {
-  return fmt::format("attention rows={}x{} groups={} keys={} vector={}{}", row_warps,
-                     row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
+  std::string text = fmt::format("attention rows={}x{} groups={} keys={} vector={}{}", row_warps,
+                                 row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
+  if (splits > 1) text += fmt::format(" splits={}", splits);
+  if (stages > 0) text += fmt::format(" stages={}", stages);
+  if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  return text;
 }
 
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule) {
+  if (schedule.by_warpgroups()) {
+    const std::int64_t elements =
+        schedule.rows() * program.head +
+        schedule.stages * schedule.keys * (program.head + program.value_head);
+    return static_cast<std::uint32_t>(1024 + elements * 2 + (2 + 4 * schedule.stages) * 16);
+  }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
   const std::int64_t tile = schedule.keys * ((steps * 2 | 1) + (out_tiles | 1)) * 8 * 2;
   const std::int64_t merge = std::int64_t{schedule.key_groups - 1} * schedule.row_warps * 32 *
@@ -114,24 +158,134 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
   return true;
 }
 
-std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs) {
+namespace {
+
+AttentionSchedule parse(const std::string& text) {
+  AttentionSchedule result;
+  std::istringstream words(text);
+  const auto refuse = [&] {
+    throw Error(ErrorCode::kUnsupported, fmt::format("'{}' is no schedule of attention", text));
+  };
+  std::string word;
+  words >> word;
+  if (word != "attention") refuse();
+  while (words >> word) {
+    const std::size_t at = word.find('=');
+    if (at == std::string::npos) continue;  // "single" follows from the program
+    const std::string name = word.substr(0, at);
+    int first = 0, second = 0;
+    char times = 0;
+    std::istringstream value(word.substr(at + 1));
+    value >> first;
+    if (name == "rows") {
+      value >> times >> second;
+      if (times != 'x' || second < 16 || second > 64 || second % 16 != 0) refuse();
+      result.row_tiles = second / 16;
+    }
+    if (!value || first < 1 || first > 4096) refuse();
+    int* const field = name == "rows"     ? &result.row_warps
+                       : name == "groups" ? &result.key_groups
+                       : name == "keys"   ? &result.keys
+                       : name == "vector" ? &result.vector
+                       : name == "splits" ? &result.splits
+                       : name == "stages" ? &result.stages
+                       : name == "blocks" ? &result.blocks
+                                          : nullptr;
+    if (field == nullptr) refuse();
+    *field = first;
+  }
+  return result;
+}
+
+/// True if a kernel can be made of it: powers of two up to what the template takes.
+bool takes(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  if (schedule.by_warpgroups()) return fits_warpgroups(program, schedule);
+  return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
+         schedule.row_tiles <= 2 && schedule.splits <= 8 &&
+         (schedule.splits == 1 || schedule.key_groups > 1) && schedule.blocks == 0 &&
+         attention_shared_bytes(program, schedule) <= kMostShared;
+}
+
+}  // namespace
+
+std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
+                                                const std::string& forced) {
   Chooser chooser(program, exprs);
+  if (!forced.empty()) {
+    AttentionSchedule schedule = parse(forced);
+    schedule.vector = std::min(schedule.vector, chooser.base().vector);
+    schedule.pairs = chooser.base().pairs;
+    if (!takes(program, schedule))
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("the schedule '{}' does not take this attention", forced));
+    return {std::move(schedule)};
+  }
   const std::int64_t longest = std::max(program.head, program.value_head);
-  // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
-  // possible are under way and the chain of products is short.
   const Dim sixteens = chooser.blocks(16), blocks = chooser.blocks(64);
   constexpr std::int64_t kFew = 2 * kMultiprocessors;
-  chooser.add({1, 1, 2, 32}, {{sixteens, kFew}, {program.keys, 64}});
-  chooser.add({1, 1, 4, 32}, {{sixteens, kFew}, {program.keys, 512}});
-  chooser.add({1, 1, 8, 32}, {{sixteens, kFew}});
+  const auto by_warps = [](int row_warps, int row_tiles, int key_groups, int keys, int splits = 1) {
+    AttentionSchedule schedule;
+    schedule.row_warps = row_warps;
+    schedule.row_tiles = row_tiles;
+    schedule.key_groups = key_groups;
+    schedule.keys = keys;
+    schedule.splits = splits;
+    return schedule;
+  };
+  // By warpgroups: `groups` of 64 rows.
+  const auto by_groups = [](int groups, int keys, int stages, int most_blocks) {
+    AttentionSchedule schedule;
+    schedule.row_warps = 4 * groups;
+    schedule.keys = keys;
+    schedule.stages = stages;
+    schedule.blocks = most_blocks;
+    return schedule;
+  };
+  // A few queries, as in decoding: every 16 get a block, or a cluster where keys are many.
+  const std::pair<Dim, std::int64_t> few_rows{program.rows, 32};
+  chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, kFew}, {program.keys, 64}});
+  chooser.add(by_warps(1, 1, 4, 32), {few_rows, {sixteens, kFew}, {program.keys, 512}});
+  for (const int splits : {8, 2})
+    chooser.add(by_warps(1, 1, 8, 32, splits), {few_rows, {sixteens, kFew / splits}});
+  chooser.add(by_warps(1, 1, 8, 32), {few_rows, {sixteens, kFew}});
+  // Warpgroups, as an H200 measured them: 64 rows a block, two blocks on a multiprocessor, where
+  // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
+  // take items in turns unless rows are causal and long: then whoever is done first takes the next.
+  constexpr std::int64_t kNoLimit = INT64_MAX;
+  const std::int64_t in_turns = program.causal == 0 ? 8192 : longest <= 64 ? 8192 : 1024;
+  const auto add_groups = [&](int groups, int keys, int stages, std::int64_t most_items,
+                              std::int64_t most_keys) {
+    Chooser::Limits limits;
+    if (most_items != kNoLimit) limits.emplace_back(blocks, most_items);
+    Chooser::Limits short_limits = limits;
+    if (most_keys != kNoLimit) limits.emplace_back(program.keys, most_keys);
+    short_limits.emplace_back(program.keys, std::min(most_keys, in_turns));
+    const int at_once = groups == 1 ? 2 : 1;
+    chooser.add(by_groups(groups, keys, stages, kMultiprocessors * at_once), short_limits);
+    if (most_keys > in_turns) chooser.add(by_groups(groups, keys, stages, 0), limits);
+  };
+  if (longest <= 64) {
+    add_groups(1, 128, 2, 576, 1024);
+    if (program.causal != 0) add_groups(1, 128, 2, 384, 2048);
+    add_groups(2, 128, 2, kNoLimit, 1024);
+    add_groups(3, 96, 3, kNoLimit, kNoLimit);
+  } else {
+    add_groups(1, 64, 2, 576, 512);
+    add_groups(2, 128, 2, kNoLimit, kNoLimit);
+  }
+  // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
+  // possible are under way and the chain of products is short.
+  chooser.add(by_warps(1, 1, 2, 32), {{sixteens, kFew}, {program.keys, 64}});
+  chooser.add(by_warps(1, 1, 4, 32), {{sixteens, kFew}, {program.keys, 512}});
+  chooser.add(by_warps(1, 1, 8, 32), {{sixteens, kFew}});
   // Less than a block of four warps for each multiprocessor: two groups of them share out the keys.
-  chooser.add({4, 1, 2, 32}, {{blocks, kMultiprocessors}});
+  chooser.add(by_warps(4, 1, 2, 32), {{blocks, kMultiprocessors}});
   // Registers: 32 rows a warp halve what is read from shared memory, but hold twice the result.
   if (longest <= 128) {
-    chooser.add({4, 1, 1, 64}, {{blocks, 16 * kMultiprocessors}});
-    chooser.add({4, 2, 1, longest <= 64 ? 64 : 32}, {});
+    chooser.add(by_warps(4, 1, 1, 64), {{blocks, 16 * kMultiprocessors}});
+    chooser.add(by_warps(4, 2, 1, longest <= 64 ? 64 : 32), {});
   } else {
-    chooser.add({4, 1, 1, 32}, {});
+    chooser.add(by_warps(4, 1, 1, 32), {});
   }
   return chooser.take();
 }

@@ -79,10 +79,10 @@ double in_base_2(double score) {
   return std::isinf(score) ? score : std::clamp(score / std::log(2.0), -most, most);
 }
 
-/// What all variants share: which rows of which head a block has, and where the operands lie.
-class BlockText {
+/// What all variants share: which rows of which head an item is, and where the operands lie.
+class ProblemText {
  public:
-  BlockText(const AttentionProgram& program, Parameters& args) : p_(program), args_(args) {}
+  ProblemText(const AttentionProgram& program, Parameters& args) : p_(program), args_(args) {}
 
   std::string write() {
     line("AttentionProblem<Shape> p;");
@@ -99,20 +99,28 @@ class BlockText {
     line(p_.causal == 2 ? "p.diagonal = p.keys - p.rows;" : "p.diagonal = 0;");
     line(fmt::format("p.scale = {};", float_literal(p_.scale)));
     line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
-    line("attend(p);");
+    line("return p;");
     return std::move(text_);
   }
 
  private:
   void line(const std::string& text) { text_ += "  " + text + "\n"; }
 
-  /// Causal rows at the end see the most keys: they go first.
+  /// Rows that see many keys go first where they differ.
   void place() {
     line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
-    line(fmt::format("p.first_row = ({}blockIdx.x % tiles) * Shape::kRows;",
-                     p_.causal != 0 ? "tiles - 1 - " : ""));
-    if (!p_.batch.empty())
-      line(fmt::format("{}u32 head = blockIdx.x / tiles;", p_.batch.size() > 1 ? "" : "const "));
+    const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
+    if (p_.causal != 0) {
+      Dim heads = 1;
+      for (const Dim& extent : p_.batch) heads = heads * extent;
+      line(fmt::format("const auto place = causal_item<Shape>(item, tiles, u32({}), p.keys);",
+                       args_.dim(heads)));
+      line("p.first_row = place.tile * Shape::kRows;");
+      if (!p_.batch.empty()) line(fmt::format("{} = place.head;", head));
+    } else {
+      line("p.first_row = (item % tiles) * Shape::kRows;");
+      if (!p_.batch.empty()) line(fmt::format("{} = item / tiles;", head));
+    }
     for (std::size_t axis = p_.batch.size(); axis-- > 1;) {
       const std::string extent = args_.dim(p_.batch[axis]);
       line(fmt::format("const i64 b{} = head % u32({});", axis, extent));
@@ -159,55 +167,136 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                                part("mask keys", p.mask && p.mask->column != Dim(0)));
   text += indent +
           fmt::format("{}, {}> Shape;\n", part("causal", p.causal != 0), part("guard", p.guard));
+  const std::string owner =
+      s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>", s.stages) : "Shape";
   return text + fmt::format(
-                    "  static_assert(Shape::kSharedBytes == {}, \"what the launch "
+                    "  static_assert({}::kSharedBytes == {}, \"what the launch "
                     "reserves\");\n",
-                    attention_shared_bytes(p, s));
+                    owner, attention_shared_bytes(p, s));
 }
+
+/// The translation unit: what an item is, then a function for each schedule, which variants that
+/// differ in their grids alone share.
+class Emitter {
+ public:
+  Emitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs, bool early)
+      : p_(program), name_(name), exprs_(exprs), early_(early), args_(program, exprs) {}
+
+  EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced) {
+    const std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, forced);
+    // All parameters are known before the first signature is written.
+    const std::string problem = ProblemText(p_, args_).write();
+    bool by_warpgroups = false;
+    for (const AttentionSchedule& schedule : schedules) {
+      items_.push_back(ir::ceil_div(p_.rows, schedule.rows(), exprs_.ranges()) * heads());
+      counts_.push_back(schedule.by_warpgroups() ? args_.dim(items_.back()) : "");
+      by_warpgroups = by_warpgroups || schedule.by_warpgroups();
+    }
+    EmittedKernel kernel;
+    kernel.source = kernel_heading(name_, origins);
+    if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
+    kernel.source += "#include \"attention.cuh\"\n";
+    if (by_warpgroups) kernel.source += "#include \"attention_groups.cuh\"\n";
+    std::vector<std::string> parameters = args_.texts();
+    parameters.insert(parameters.begin(), "u32 item");
+    kernel.source += fmt::format(
+        "\ntemplate <class Shape>\nSINTER_DEVICE AttentionProblem<Shape>\n{} {{\n{}}}\n",
+        signature_text(name_ + "_problem", parameters), problem);
+    std::vector<std::string> functions;  // each with the text that says when it runs
+    std::map<std::string, std::size_t> known;
+    std::vector<std::string> notes;
+    std::vector<std::size_t> first;  // schedule of each function
+    for (std::size_t s = 0; s < schedules.size(); ++s) {
+      AttentionSchedule code = schedules[s];
+      code.blocks = 0;
+      const auto [at, is_new] = known.try_emplace(code.to_string(), functions.size());
+      if (is_new) {
+        functions.push_back(s == 0 ? name_ : fmt::format("{}_v{}", name_, functions.size()));
+        notes.emplace_back();
+        first.push_back(s);
+      }
+      kernel.step.variants.push_back(variant(schedules[s], items_[s], functions[at->second]));
+      notes[at->second] += note(*kernel.step.variants.back());
+    }
+    for (std::size_t f = 0; f < functions.size(); ++f)
+      kernel.source +=
+          "\n" + notes[f] + function(functions[f], schedules[first[f]], counts_[first[f]]);
+    kernel.step.args = args_.args();
+    return kernel;
+  }
+
+ private:
+  Dim heads() const {
+    Dim heads = 1;
+    for (const Dim& extent : p_.batch) heads = heads * extent;
+    return heads;
+  }
+
+  std::unique_ptr<plan::fb::KernelVariantT> variant(const AttentionSchedule& schedule,
+                                                    const Dim& items, const std::string& function) {
+    auto result = std::make_unique<plan::fb::KernelVariantT>();
+    const Dim blocks =
+        schedule.blocks > 0 ? ir::min(items, schedule.blocks, exprs_.ranges()) : items;
+    result->conditions = schedule.conditions;
+    result->function = function;
+    result->grid = {exprs_.intern(blocks * Dim(schedule.splits)), exprs_.intern(1),
+                    exprs_.intern(1)};
+    result->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
+    result->shared_bytes = attention_shared_bytes(p_, schedule);
+    result->schedule = schedule.to_string();
+    result->cluster = static_cast<std::uint32_t>(schedule.splits);
+    result->overlaps = early_;
+    return result;
+  }
+
+  std::string note(const plan::fb::KernelVariantT& variant) const {
+    std::string text = fmt::format("// schedule: {}\n", variant.schedule);
+    if (!variant.conditions.empty())
+      text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs_));
+    return text;
+  }
+
+  std::string problem_of(const std::string& item) const {
+    return fmt::format("{}_problem<Shape>({}, {})", name_, item, fmt::join(args_.names(), ", "));
+  }
+
+  std::string function(const std::string& name, const AttentionSchedule& schedule,
+                       const std::string& items) const {
+    const int at_once = schedule.blocks_at_once();
+    std::string text =
+        fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
+                    schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
+                    signature_text(name, args_.texts()), shape_text(p_, schedule));
+    if (early_) text += "  allow_next_kernel();\n  wait_for_previous_kernel();\n";
+    if (schedule.by_warpgroups())
+      return fmt::format(
+          "#ifdef SINTER_WARPGROUPS\n{}  attend_in_groups<Shape, {}>(u32({}), [&](u32 item) {{\n"
+          "    return {};\n  }});\n}}\n#endif\n",
+          text, schedule.stages, items, problem_of("item"));
+    if (schedule.splits > 1)
+      return text + fmt::format("  attend<Shape, {}>({});\n}}\n", schedule.splits,
+                                problem_of(fmt::format("blockIdx.x / {}", schedule.splits)));
+    return text + fmt::format("  attend({});\n}}\n", problem_of("blockIdx.x"));
+  }
+
+  const AttentionProgram& p_;
+  const std::string& name_;
+  ExprTable& exprs_;
+  bool early_;
+  Parameters args_;
+  std::vector<Dim> items_;           // of each schedule
+  std::vector<std::string> counts_;  // their numbers as text, where a kernel asks for them
+};
 
 }  // namespace
 
 EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
-                             const std::vector<std::string>& origins, ExprTable& exprs,
-                             bool early) {
+                             const std::vector<std::string>& origins, ExprTable& exprs, bool early,
+                             const std::string& schedule) {
   if (std::string reason; !can_schedule_attention(program, reason))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
-  const std::vector<AttentionSchedule> schedules = choose_attention(program, exprs);
-  Parameters args(program, exprs);
-  const std::string wait = early ? "  allow_next_kernel();\n  wait_for_previous_kernel();\n" : "";
-  const std::string block = wait + BlockText(program, args).write();
-  Dim heads = 1;
-  for (const Dim& extent : program.batch) heads = heads * extent;
-  EmittedKernel kernel;
-  std::string text = kernel_heading(name, origins) + "#include \"attention.cuh\"\n";
-  if (early) text += "#include \"cluster.cuh\"\n";
-  text += fmt::format("\ntemplate <class Shape>\nSINTER_DEVICE void\n{} {{\n{}}}\n",
-                      signature_text(name + "_block", args.texts()), block);
-  const std::string call =
-      fmt::format("  {}_block<Shape>({});\n", name, fmt::join(args.names(), ", "));
-  for (std::size_t s = 0; s < schedules.size(); ++s) {
-    const AttentionSchedule& schedule = schedules[s];
-    auto variant = std::make_unique<plan::fb::KernelVariantT>();
-    variant->conditions = schedule.conditions;
-    variant->function = s == 0 ? name : fmt::format("{}_v{}", name, s);
-    const Dim tiles = ir::ceil_div(program.rows, schedule.rows(), exprs.ranges());
-    variant->grid = {exprs.intern(tiles * heads), exprs.intern(1), exprs.intern(1)};
-    variant->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
-    variant->shared_bytes = attention_shared_bytes(program, schedule);
-    variant->schedule = schedule.to_string();
-    variant->overlaps = early;
-    text += fmt::format("\n// schedule: {}\n", variant->schedule);
-    if (!schedule.conditions.empty())
-      text += fmt::format("// where {}\n", conditions_text(schedule.conditions, exprs));
-    text += fmt::format("extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
-                        schedule.threads(), signature_text(variant->function, args.texts()),
-                        shape_text(program, schedule) + call);
-    kernel.step.variants.push_back(std::move(variant));
-  }
-  kernel.source = std::move(text);
-  kernel.step.args = args.args();
-  return kernel;
+  return Emitter(program, name, exprs, early).emit(origins, schedule);
 }
 
 }  // namespace sinter::codegen

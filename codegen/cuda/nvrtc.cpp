@@ -16,6 +16,7 @@
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/cuda/embedded_device_headers.h"
 #include "codegen/cuda/kernel_cache.h"
+#include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/nvrtc_loader.h"
 
 namespace sinter::codegen {
@@ -168,7 +169,9 @@ void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
     return;
   }
   Program program(nvrtc, *job.source);
-  const nvrtcResult result = program.compile(*job.architecture);
+  const bool exact = job.source->find(kExactTarget) != std::string::npos;
+  const nvrtcResult result = program.compile(
+      exact && *job.architecture == "sm_90" ? "sm_90a" : *job.architecture);
   if (result == NVRTC_ERROR_COMPILATION) {
     const std::string log = program.log();
     const std::string path = write_reproducer(*job.source, *job.architecture, log);

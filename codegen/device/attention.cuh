@@ -5,8 +5,8 @@
 // 2022).
 #pragma once
 
+#include "cluster.cuh"
 #include "mma.cuh"
-#include "reduce.cuh"
 
 struct NoMask {};
 
@@ -174,7 +174,7 @@ struct AttentionRows {
 
   SINTER_DEVICE i32 row_of(int tile, int half) const { return row0 + tile * 16 + half * 8 + g; }
 
-  SINTER_DEVICE void start(const Problem& p, i32 first, int lane) {
+  SINTER_DEVICE void clear(i32 first, int lane) {
     row0 = first;
     g = lane / 4;
     t = lane % 4 * 2;
@@ -184,6 +184,19 @@ struct AttentionRows {
       for (int h = 0; h < 2; ++h) {
         most[r][h] = -infinity();
         sum[r][h] = 0;
+      }
+#pragma unroll
+      for (int j = 0; j < kOutTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) y[r][j][e] = 0;
+    }
+  }
+
+  SINTER_DEVICE void load_queries(const Problem& p) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
         // Rows behind the last repeat it and are not stored.
         const i32 row = row_of(r, h);
         const T* source = p.q + (row < p.rows ? row : p.rows - 1) * p.q_stride + t;
@@ -194,10 +207,6 @@ struct AttentionRows {
               s * 16 + 8 < Shape::kHead ? load_pair<Shape::kPairs>(source + s * 16 + 8) : 0;
         }
       }
-#pragma unroll
-      for (int j = 0; j < kOutTiles; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) y[r][j][e] = 0;
     }
   }
 
@@ -266,8 +275,9 @@ struct AttentionRows {
     return maximum == -infinity() ? 0.0f : maximum * unit;
   }
 
-  /// Scores become weights relative to the greatest score so far; what was summed is rescaled.
-  SINTER_DEVICE void weigh(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4]) {
+  /// Scores become weights relative to the greatest score so far; what was summed has to shrink.
+  SINTER_DEVICE void weigh(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
+                           float (&shrink)[kRowTiles][2]) {
     const float factor = unit(p);
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
@@ -280,14 +290,9 @@ struct AttentionRows {
         maximum = fmaxf(maximum, exchange(maximum, 1));
         maximum = fmaxf(maximum, exchange(maximum, 2));
         const float base = base_of(maximum, factor);
-        const float shrink = fast_exp2(most[r][h] * factor - base);
+        shrink[r][h] = fast_exp2(most[r][h] * factor - base);
         most[r][h] = maximum;
-        sum[r][h] *= shrink;
-#pragma unroll
-        for (int j = 0; j < kOutTiles; ++j) {
-          y[r][j][h * 2] *= shrink;
-          y[r][j][h * 2 + 1] *= shrink;
-        }
+        sum[r][h] *= shrink[r][h];
 #pragma unroll
         for (int j = 0; j < kKeyTiles; ++j)
 #pragma unroll
@@ -298,8 +303,27 @@ struct AttentionRows {
       }
     }
   }
+  /// Nothing to do while the maxima stay, which they mostly do.
+  SINTER_DEVICE void rescale(const float (&shrink)[kRowTiles][2]) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int j = 0; j < kOutTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) y[r][j][e] *= shrink[r][e / 2];
+  }
 
-  /// y += weights * values. The sums of one product are the left operand of the next, rounded.
+  /// The sums of one product are the left operand of the next, rounded: of 16 keys.
+  SINTER_DEVICE static void pack_weights(u32 (&weights)[4], const float (&s)[kKeyTiles][4],
+                                         int step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = s[step * 2 + i / 2] + i % 2 * 2;
+      weights[i] = pack_pair<T>(pair[0], pair[1]);
+    }
+  }
+
+  /// y += weights * values.
   SINTER_DEVICE void add_values(const float (&s)[kRowTiles][kKeyTiles][4], const T* values,
                                 int lane) {
     const T* at = values + (lane % 16) * Shape::kValuePitch + lane / 16 * 8;
@@ -307,12 +331,7 @@ struct AttentionRows {
     for (int step = 0; step < kKeyTiles / 2; ++step) {
       u32 weights[kRowTiles][4];
 #pragma unroll
-      for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float* pair = s[r][step * 2 + i / 2] + i % 2 * 2;
-          weights[r][i] = pack_pair<T>(pair[0], pair[1]);
-        }
+      for (int r = 0; r < kRowTiles; ++r) pack_weights(weights[r], s[r], step);
 #pragma unroll
       for (int j = 0; j + 1 < kOutTiles; j += 2) {
         u32 b[4];
@@ -397,13 +416,41 @@ struct AttentionRows {
   }
 };
 
-/// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps.
+/// Which rows of which head an item is where rows see the keys in front of them: those that see the
+/// most come first, of as many heads as the L2 cache holds the keys and values of, then of others.
+struct CausalItem {
+  u32 head, tile;
+};
 template <class Shape>
+SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
+  constexpr u32 kCached = 24u << 20;
+  const u64 bytes = static_cast<u64>(keys) * (Shape::kHead + Shape::kValueHead) * 2;
+  u32 near = bytes < kCached ? kCached / static_cast<u32>(bytes > 0 ? bytes : 1) : 1;
+  near = near < heads ? near : heads;
+  const u32 first = item / (near * tiles) * near, rest = item - first * tiles;
+  const u32 count = heads - first < near ? heads - first : near;
+  return {first + rest % count, tiles - 1 - rest / count};
+}
+
+/// The end of the keys that some row of the block sees.
+template <class Shape>
+SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
+  if (!Shape::kCausal) return p.keys;
+  const i32 last = p.first_row + Shape::kRows < p.rows ? p.first_row + Shape::kRows : p.rows;
+  const i32 seen = last + p.diagonal;
+  return seen < p.keys ? (seen > 0 ? seen : 0) : p.keys;
+}
+
+/// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
+/// or by a cluster of kSplits such blocks that share out the keys.
+template <class Shape, int kSplits = 1>
 SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
   typedef typename Shape::T T;
   typedef AttentionRows<Shape> Rows;
-  constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups;
+  constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplits;
+  static_assert(kSplits == 1 || kGroups > 1, "blocks hand over where groups do");
   SINTER_DYNAMIC_SHARED(shared);
+  const int split = kSplits > 1 ? blockIdx.x % kSplits : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
   const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
   T* const keys = reinterpret_cast<T*>(shared + group * Shape::kTileBytes);
@@ -426,14 +473,9 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
     commit_copies();
   };
 
-  i32 end = p.keys;  // of the keys that some row of the block sees
-  if (Shape::kCausal) {
-    const i32 last = p.first_row + Shape::kRows < p.rows ? p.first_row + Shape::kRows : p.rows;
-    const i32 seen = last + p.diagonal;
-    end = seen < end ? (seen > 0 ? seen : 0) : end;
-  }
-  const i32 rounds = (end + kKeys * kGroups - 1) / (kKeys * kGroups);
-  i32 key0 = group * kKeys;
+  const i32 end = end_of_keys(p);
+  const i32 rounds = (end + kKeys * kTurns - 1) / (kKeys * kTurns);
+  i32 key0 = (split * kGroups + group) * kKeys;
   if (rounds > 0) {
     copy_keys(key0);
     copy_values(key0);
@@ -444,11 +486,12 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
       for (int c = 0; c < 8; ++c) keys[row * Shape::kKeyPitch + Shape::kHead + c] = T{0};
   }
   Rows rows;
-  rows.start(p, p.first_row + warp * Shape::kRowTiles * 16, lane);
+  rows.clear(p.first_row + warp * Shape::kRowTiles * 16, lane);
+  rows.load_queries(p);
   const i32 last_seen =
       Shape::kCausal ? rows.row0 + Shape::kRowTiles * 16 - 1 + p.diagonal : p.keys;
 
-  for (i32 round = 0; round < rounds; ++round, key0 += kKeys * kGroups) {
+  for (i32 round = 0; round < rounds; ++round, key0 += kKeys * kTurns) {
     const bool live = key0 < end && key0 <= last_seen;
     MaskTile<Shape> mask_tile;
     if constexpr (Rows::kHasMask) {
@@ -469,11 +512,13 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
     if (live) {
       rows.scores(s, keys, lane);
       rows.mask(p, s, mask_tile, key0);
-      rows.weigh(p, s);
+      float shrink[Shape::kRowTiles][2];
+      rows.weigh(p, s, shrink);
+      rows.rescale(shrink);
     }
     wait_for_groups<0>();
     barrier();  // values are there; nobody reads these keys any more
-    if (round + 1 < rounds) copy_keys(key0 + kKeys * kGroups);
+    if (round + 1 < rounds) copy_keys(key0 + kKeys * kTurns);
     if (live) rows.add_values(s, values, lane);
   }
 
@@ -483,10 +528,20 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
     constexpr int kSlot = Shape::kThreads * Shape::kHandedOver;
     if (group > 0) rows.put(slots + (group - 1) * kSlot);
     __syncthreads();
-    if (group > 0) return;
+    if (group == 0)
 #pragma unroll
-    for (int other = 0; other < kGroups - 1; ++other)
-      rows.take(slots + other * kSlot, Rows::unit(p));
+      for (int other = 0; other < kGroups - 1; ++other)
+        rows.take(slots + other * kSlot, Rows::unit(p));
+    if constexpr (kSplits > 1) {
+      __syncthreads();
+      if (group == 0 && split > 0) rows.put(slots);
+      cluster_barrier();
+      if (group == 0 && split == 0)
+#pragma unroll
+        for (int other = 1; other < kSplits; ++other)
+          rows.take(of_block(slots, other), Rows::unit(p));
+      cluster_barrier();  // shared memory dies with its block
+    }
   }
-  rows.store(p);
+  if (group == 0 && split == 0) rows.store(p);
 }

@@ -171,7 +171,9 @@ void DevicePlan::load_kernels() {
       const fb::KernelStepT* kernel = work.AsKernelStep();
       if (!kernel) return;
       for (const auto& variant : kernel->variants)
-        if (can_run(*variant)) load_variant(*step, *variant, architecture, module_of);
+        if (can_run(*variant))
+          load_variant(*step, *variant, variant == kernel->variants.back(), architecture,
+                       module_of);
     });
 }
 
@@ -183,7 +185,7 @@ bool DevicePlan::can_run(const fb::KernelVariantT& variant) const {
 }
 
 void DevicePlan::load_variant(const fb::StepT& step, const fb::KernelVariantT& variant,
-                              std::size_t architecture,
+                              bool is_last, std::size_t architecture,
                               std::map<std::size_t, std::size_t>& module_of) {
   const fb::PlanT& plan = plan_->meta;
   const std::size_t index = variant.module_ + architecture;
@@ -206,7 +208,10 @@ void DevicePlan::load_variant(const fb::StepT& step, const fb::KernelVariantT& v
     modules_.emplace_back(context_, plan_->modules.subspan(module.offset, module.size),
                           module.name.empty() ? variant.function : module.name);
   }
-  const CUfunction function = modules_[at->second].function(variant.function);
+  // Code for one GPU alone is missing in the modules of others: the variant is not for them.
+  const CUfunction function = is_last ? modules_[at->second].function(variant.function)
+                                      : modules_[at->second].find(variant.function);
+  if (function == nullptr) return;
   // Now, not at launch: the limits belong to the function, which sessions share.
   with_context(fmt::format("step '{}'", step.name), [&] {
     if (variant.shared_bytes > 0)

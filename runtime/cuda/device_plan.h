@@ -71,8 +71,10 @@ class DevicePlan {
   void load_kernels();
   bool can_run(const plan::fb::KernelVariantT& variant) const;
   /// `module_of`: position in modules_ of each of the plan's modules that is loaded already.
+  /// A variant that is not `is_last` is left out if the module for this GPU has no such function.
   void load_variant(const plan::fb::StepT& step, const plan::fb::KernelVariantT& variant,
-                    std::size_t architecture, std::map<std::size_t, std::size_t>& module_of);
+                    bool is_last, std::size_t architecture,
+                    std::map<std::size_t, std::size_t>& module_of);
   void load_weights();
 
   std::shared_ptr<const plan::PlanData> plan_;

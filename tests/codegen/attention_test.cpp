@@ -26,6 +26,7 @@ struct Case {
   const char* name;
   const char* text;  // inputs named none.. are zero: a mask that lets nothing through
   std::vector<ir::Bindings> sizes = {{}};
+  const char* schedule = "";  // empty: as chosen
   friend void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
 };
 
@@ -149,6 +150,55 @@ const Case kCases[] = {
       %y = Attention(%q, %k, %v) {scale = 0.0625}
       return y = %y
     })"},
+    {"one_query_behind_a_long_cache",
+     R"(graph @g(%q: f16[3, 1, 64], %k: f16[3, keys, 64], %v: f16[3, keys, 64])
+          ranges {keys: 1..65536} {
+      %y = Attention(%q, %k, %v) {scale = 0.125, causal = 2}
+      return y = %y
+    })",
+     {{{"keys", 30}}, {{"keys", 600}}, {{"keys", 2100}}}},
+    {"heads_of_64",
+     R"(graph @g(%q: f16[2, seq, 64], %k: f16[2, seq, 64], %v: f16[2, seq, 64])
+          ranges {seq: 1..65536} {
+      %y = Attention(%q, %k, %v) {scale = 0.125}
+      return y = %y
+    })",
+     {{{"seq", 100}}, {{"seq", 390}}}},
+    {"causal_heads_of_128",
+     R"(graph @g(%q: bf16[2, rows, 128], %k: bf16[2, keys, 128], %v: bf16[2, keys, 128])
+          ranges {rows: 1..65536, keys: 1..65536} {
+      %y = Attention(%q, %k, %v) {scale = 0.0883, causal = 2}
+      return y = %y
+    })",
+     {{{"rows", 130}, {"keys", 270}}, {{"rows", 200}, {"keys", 64}}}},
+    {"keys_wider_than_values_masked",
+     R"(graph @g(%q: f16[2, 90, 128], %k: f16[2, 150, 128], %v: f16[2, 150, 64],
+                 %mask: bool[90, 150]) {
+      %y = Attention(%q, %k, %v, %mask) {scale = 0.0883, fill = -10000}
+      return y = %y
+    })"},
+    // Few blocks take many items: places in rings and phases of barriers go on.
+    {"items_in_turns",
+     R"(graph @g(%q: f16[5, 150, 64], %k: f16[5, 140, 64], %v: f16[5, 140, 64]) {
+      %y = Attention(%q, %k, %v) {scale = 0.125, causal = 1}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=4x16 groups=1 keys=64 vector=8 stages=2 blocks=3"},
+    {"items_of_wide_blocks_in_turns",
+     R"(graph @g(%q: f16[5, 150, 64], %k: f16[5, 240, 64], %v: f16[5, 240, 64]) {
+      %y = Attention(%q, %k, %v) {scale = 0.125}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=12x16 groups=1 keys=96 vector=8 stages=3 blocks=2"},
+    {"no_stage_to_spare",
+     R"(graph @g(%q: f16[3, 70, 128], %k: f16[3, 260, 128], %v: f16[3, 260, 128]) {
+      %y = Attention(%q, %k, %v) {scale = 0.0883}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=8x16 groups=1 keys=128 vector=8 stages=1 blocks=2"},
 };
 
 std::vector<std::uint32_t> numbers(std::size_t first, std::size_t count) {
@@ -173,7 +223,8 @@ Emitted emit(const Case& test) {
   const ir::Graph body = ir::parse_graph(test.text);
   codegen::ExprTable exprs(body.ranges());
   codegen::AttentionProgram program = lower(body, exprs);
-  auto kernel = codegen::emit_attention(program, test.name, {"layer/attention"}, exprs);
+  auto kernel =
+      codegen::emit_attention(program, test.name, {"layer/attention"}, exprs, false, test.schedule);
   return {body, std::move(exprs), std::move(program), std::move(kernel)};
 }
 
@@ -245,7 +296,10 @@ TEST(AttentionKernels, MeanTheirBodies) {
   // Every form of the kernel has been seen.
   for (const char* part :
        {"rows=1x16 groups=2", "groups=4", "groups=8", "rows=4x16 groups=2",
-        "rows=4x16 groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single"})
+        "rows=4x16 groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single",
+        "groups=8 keys=32 vector=8 splits=8", "rows=4x16 groups=1 keys=128 vector=8 stages=2",
+        "rows=8x16 groups=1 keys=128 vector=8 stages=2 blocks=132",
+        "rows=12x16 groups=1 keys=96 vector=8 stages=3"})
     EXPECT_TRUE(std::any_of(schedules.begin(), schedules.end(), [&](const std::string& text) {
       return text.find(part) != text.npos;
     })) << part;
@@ -267,11 +321,42 @@ TEST(AttentionKernels, CompileForEveryArchitecture) {
     for (const auto& variant : kernel) EXPECT_GT(variant.cubin.size(), 1000u);
 }
 
+/// What only some GPUs run is followed by a form that all run.
+TEST(AttentionKernels, EndWithAFormForEveryGpu) {
+  for (const Case& test : kCases) {
+    if (*test.schedule != 0) continue;
+    const auto& variants = emit(test).kernel.step.variants;
+    const auto& last = *variants.back();
+    EXPECT_TRUE(last.conditions.empty()) << test.name;
+    EXPECT_EQ(last.cluster, 1u) << test.name;
+    EXPECT_EQ(last.schedule.find("stages"), std::string::npos) << test.name;
+  }
+}
+
+TEST(AttentionKernels, RefuseSchedulesThatDoNotTakeThem) {
+  const auto refusal_of = [](const char* schedule) -> std::string {
+    const ir::Graph body = ir::parse_graph(kCases[1].text);
+    codegen::ExprTable exprs(body.ranges());
+    try {
+      codegen::emit_attention(lower(body, exprs), "attention", {}, exprs, false, schedule);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal_of("row vector=8"), HasSubstr("is no schedule of attention"));
+  EXPECT_THAT(refusal_of("attention rows=4"), HasSubstr("is no schedule of attention"));
+  EXPECT_THAT(refusal_of("attention rows=8x16 groups=1 keys=128 vector=8 stages=2"),
+              HasSubstr("does not take"));
+}
+
 TEST(AttentionKernels, FitIntoSharedMemory) {
   for (const Case& test : kCases)
     for (const auto& variant : emit(test).kernel.step.variants) {
-      EXPECT_LE(variant->shared_bytes, 96u * 1024) << test.name << " " << variant->schedule;
-      EXPECT_LE(variant->block[0], 256u);
+      const bool exact = variant->schedule.find("stages") != std::string::npos;
+      EXPECT_LE(variant->shared_bytes, (exact ? 227u : 96u) * 1024)
+          << test.name << " " << variant->schedule;
+      EXPECT_LE(variant->block[0], exact ? 512u : 256u);
     }
 }
 

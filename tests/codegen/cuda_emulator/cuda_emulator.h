@@ -71,6 +71,18 @@ inline void wait(State state) {
   swapcontext(&fiber.context, &scheduler);
 }
 
+/// Lets other threads run until something holds, which some thread has to see to.
+template <class Test>
+void wait_until(Test holds) {
+  for (long turns = 0; !holds(); ++turns) {
+    if (turns > 1000000) {
+      error = "a thread waits for what does not happen";
+      return;
+    }
+    wait(State::kReady);
+  }
+}
+
 inline void run_fiber() {
   kernel(arguments);
   fibers[current].state = State::kDone;

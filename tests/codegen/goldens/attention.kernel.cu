@@ -10,16 +10,16 @@ attention f16 batch [batch, 2] rows seq keys seq head 16 values 16 scale 0.25 fi
 #include "attention.cuh"
 
 template <class Shape>
-SINTER_DEVICE void
-packed_heads_and_key_mask_block(const f16* __restrict__ x0, const b8* __restrict__ x1,
-                                f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
-                                i64 n2 /* 32*seq */) {
+SINTER_DEVICE AttentionProblem<Shape>
+packed_heads_and_key_mask_problem(u32 item, const f16* __restrict__ x0, const b8* __restrict__ x1,
+                                  f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
+                                  i64 n2 /* 32*seq */) {
   AttentionProblem<Shape> p;
   p.rows = i32(n0);
   p.keys = i32(n0);
   const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;
-  p.first_row = (blockIdx.x % tiles) * Shape::kRows;
-  u32 head = blockIdx.x / tiles;
+  p.first_row = (item % tiles) * Shape::kRows;
+  u32 head = item / tiles;
   const i64 b1 = head % u32(2);
   head /= u32(2);
   const i64 b0 = head;
@@ -37,9 +37,11 @@ packed_heads_and_key_mask_block(const f16* __restrict__ x0, const b8* __restrict
   p.diagonal = 0;
   p.scale = 0.25f;
   p.fill = -14426.95f;
-  attend(p);
+  return p;
 }
 
+// schedule: attention rows=1x16 groups=2 keys=32 vector=8
+// where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 64
 // schedule: attention rows=1x16 groups=2 keys=32 vector=8
 // where 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 64
 extern "C" __global__ void __launch_bounds__(64)
@@ -52,26 +54,26 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
                          /*mask rows*/ false, /*mask keys*/ true,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
-  packed_heads_and_key_mask_block<Shape>(x0, x1, y, n0, n1, n2);
+  attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=4 keys=32 vector=8
-// where 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 512
-extern "C" __global__ void __launch_bounds__(128)
+// schedule: attention rows=1x16 groups=8 keys=32 vector=8 splits=8
+// where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 33
+extern "C" __global__ void __launch_bounds__(256)
 packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
+                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::kSharedBytes == 12288, "what the launch reserves");
-  packed_heads_and_key_mask_block<Shape>(x0, x1, y, n0, n1, n2);
+  static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
+  attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=8 keys=32 vector=8
-// where 2*batch*floordiv(seq + 15, 16) <= 264
+// schedule: attention rows=1x16 groups=8 keys=32 vector=8 splits=2
+// where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 132
 extern "C" __global__ void __launch_bounds__(256)
 packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
@@ -82,13 +84,43 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*mask rows*/ false, /*mask keys*/ true,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
-  packed_heads_and_key_mask_block<Shape>(x0, x1, y, n0, n1, n2);
+  attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
+}
+
+// schedule: attention rows=1x16 groups=4 keys=32 vector=8
+// where 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 512
+extern "C" __global__ void __launch_bounds__(128)
+packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ x1,
+                             f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
+                             i64 n2 /* 32*seq */) {
+  typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
+                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
+                         /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*causal*/ false, /*guard*/ false> Shape;
+  static_assert(Shape::kSharedBytes == 12288, "what the launch reserves");
+  attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
+}
+
+// schedule: attention rows=1x16 groups=8 keys=32 vector=8
+// where 2*batch*floordiv(seq + 15, 16) <= 264
+extern "C" __global__ void __launch_bounds__(256)
+packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ x1,
+                             f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
+                             i64 n2 /* 32*seq */) {
+  typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
+                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
+                         /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*causal*/ false, /*guard*/ false> Shape;
+  static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
+  attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
 // schedule: attention rows=4x16 groups=2 keys=32 vector=8
 // where 2*batch*floordiv(seq + 63, 64) <= 132
 extern "C" __global__ void __launch_bounds__(256)
-packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
@@ -97,13 +129,13 @@ packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*mask rows*/ false, /*mask keys*/ true,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
-  packed_heads_and_key_mask_block<Shape>(x0, x1, y, n0, n1, n2);
+  attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
 // schedule: attention rows=4x16 groups=1 keys=64 vector=8
 // where 2*batch*floordiv(seq + 63, 64) <= 2112
 extern "C" __global__ void __launch_bounds__(128)
-packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
@@ -112,12 +144,12 @@ packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*mask rows*/ false, /*mask keys*/ true,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
-  packed_heads_and_key_mask_block<Shape>(x0, x1, y, n0, n1, n2);
+  attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
 // schedule: attention rows=4x32 groups=1 keys=64 vector=8
 extern "C" __global__ void __launch_bounds__(128)
-packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ x1,
+packed_heads_and_key_mask_v7(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
@@ -126,5 +158,5 @@ packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*mask rows*/ false, /*mask keys*/ true,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
-  packed_heads_and_key_mask_block<Shape>(x0, x1, y, n0, n1, n2);
+  attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }

@@ -1,0 +1,272 @@
+// Attention by warpgroups (sm_90a): four warps copy queries, keys and values into tiles of shared
+// memory, and groups of four multiply 64 rows each. While a group weighs the scores of one tile,
+// its product of the tile before with its values is under way, and another group has the tensor
+// cores (Shah et al. 2024). Blocks take one item, which is some rows of one head, after the other:
+// the next one's tiles arrive while the last one's result is stored.
+#pragma once
+
+#include "attention.cuh"
+#include "warpgroup.cuh"
+
+#ifdef SINTER_WARPGROUPS
+
+/// What a block of attend_in_groups has in shared memory: a tile of queries, kStages of keys, as
+/// many of values, and their barriers. Shape has kRowTiles = 1 and whole groups of row warps.
+template <class Shape, int kStages_>
+struct AttentionRings {
+  typedef typename Shape::T T;
+  static constexpr int kStages = kStages_;
+  static constexpr int kQueryTile = Shape::kRows * Shape::kHead,
+                       kKeyTile = Shape::kKeys * Shape::kHead,
+                       kValueTile = Shape::kKeys * Shape::kValueHead;
+  static constexpr int kTileBytes = (kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
+  // Tiles begin at multiples of 1024 bytes.
+  static constexpr int kSharedBytes = 1024 + kTileBytes + (2 + 4 * kStages) * 16;
+  static constexpr int kThreads = Shape::kThreads + 128;
+  // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply. Two
+  // blocks of one group fit a multiprocessor.
+  static constexpr int kGroups = Shape::kRowWarps / 4, kBlocks = kGroups == 1 ? 2 : 1;
+  static constexpr int kCopying = kGroups == 3 ? 32 : 40;
+  static constexpr int kMultiplying = kGroups == 3 ? 160 : kGroups == 2 ? 232 : 216;
+  static_assert(Shape::kRowTiles == 1 && Shape::kKeyGroups == 1 && Shape::kRowWarps % 4 == 0 &&
+                    Shape::kHead % 64 == 0 && Shape::kValueHead % 64 == 0 && Shape::kVector == 8,
+                "whole tiles for whole warpgroups");
+
+  T *queries, *keys, *values;
+  Turnstile *full_queries, *free_queries, *full_keys, *free_keys, *full_values, *free_values;
+
+  SINTER_DEVICE explicit AttentionRings(unsigned char* shared) {
+    const auto address = reinterpret_cast<u64>(shared);
+    queries = reinterpret_cast<T*>(shared + (1024 - address % 1024) % 1024);
+    keys = queries + kQueryTile;
+    values = keys + kStages * kKeyTile;
+    full_queries = reinterpret_cast<Turnstile*>(values + kStages * kValueTile);
+    free_queries = full_queries + 1;
+    full_keys = free_queries + 1;
+    free_keys = full_keys + kStages;
+    full_values = free_keys + kStages;
+    free_values = full_values + kStages;
+    if (threadIdx.x == 0) {
+      full_queries->start(128);
+      free_queries->start(Shape::kRowWarps);
+      for (int stage = 0; stage < kStages; ++stage) {
+        full_keys[stage].start(128);
+        full_values[stage].start(128);
+        free_keys[stage].start(Shape::kRowWarps);
+        free_values[stage].start(Shape::kRowWarps);
+      }
+    }
+    __syncthreads();
+  }
+};
+
+/// A place in a ring, and which turn of its barriers is waited for.
+template <int kStages>
+struct RingPlace {
+  int stage = 0;
+  u32 phase = 0;
+
+  SINTER_DEVICE RingPlace next() const {
+    return stage + 1 < kStages ? RingPlace{stage + 1, phase} : RingPlace{0, phase ^ 1};
+  }
+};
+
+/// Calls visit(item) for the block's items. Those of odd turns go to the blocks in the reverse
+/// order, so that whoever had the longest gets the shortest.
+template <class Visit>
+SINTER_DEVICE void visit_items(u32 items, Visit visit) {
+  for (u32 begin = 0, turn = 0; begin < items; begin += gridDim.x, ++turn) {
+    const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
+    if (item < items) visit(item);
+  }
+}
+
+/// What the warps that copy do: a tile goes out as soon as its place is free, and is announced when
+/// it has arrived, which is one copy later unless there is nothing to do meanwhile.
+struct TileCopies {
+  Turnstile* pending = nullptr;
+
+  SINTER_DEVICE void announce() {
+    show_to_products();
+    pending->arrive();
+    pending = nullptr;
+  }
+  SINTER_DEVICE void finish() {
+    if (pending == nullptr) return;
+    wait_for_groups<0>();
+    announce();
+  }
+  SINTER_DEVICE void make_room(Turnstile& place, u32 phase) {
+    if (place.has_turned(phase)) return;
+    finish();
+    place.wait(phase);
+  }
+  SINTER_DEVICE void started(Turnstile& full) {
+    commit_copies();
+    if (pending != nullptr) {
+      wait_for_groups<1>();
+      announce();
+    }
+    pending = &full;
+  }
+};
+
+template <class Shape, int kStages, class ProblemOf>
+SINTER_DEVICE void copy_tiles(const AttentionRings<Shape, kStages>& rings, u32 items,
+                              ProblemOf problem_of) {
+  typedef AttentionRings<Shape, kStages> Rings;
+  constexpr int kKeys = Shape::kKeys;
+  const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
+  TileCopies copies;
+  RingPlace<kStages> at{0, 1};  // the first time around all places are free
+  u32 query_phase = 1;
+  visit_items(items, [&](u32 item) {
+    const AttentionProblem<Shape> p = problem_of(item);
+    const i32 end = end_of_keys(p);
+    copies.make_room(*rings.free_queries, query_phase);
+    copy_tile_rows<Shape::kRows, Shape::kHead, 128>(rings.queries, p.q, p.q_stride, p.first_row,
+                                                    p.rows, thread);
+    copies.started(*rings.full_queries);
+    query_phase ^= 1;
+    for (i32 key0 = 0; key0 < end; key0 += kKeys, at = at.next()) {
+      copies.make_room(rings.free_keys[at.stage], at.phase);
+      copy_tile_rows<kKeys, Shape::kHead, 128>(rings.keys + at.stage * Rings::kKeyTile, p.k,
+                                               p.k_stride, key0, p.keys, thread);
+      copies.started(rings.full_keys[at.stage]);
+      copies.make_room(rings.free_values[at.stage], at.phase);
+      copy_tile_rows<kKeys, Shape::kValueHead, 128>(rings.values + at.stage * Rings::kValueTile,
+                                                    p.v, p.v_stride, key0, p.keys, thread);
+      copies.started(rings.full_values[at.stage]);
+    }
+  });
+  copies.finish();
+}
+
+/// What a warp that multiplies does.
+template <class Shape, int kStages>
+struct GroupRows {
+  typedef AttentionRings<Shape, kStages> Rings;
+  typedef AttentionRows<Shape> Rows;
+  typedef AttentionProblem<Shape> Problem;
+  static constexpr int kKeys = Shape::kKeys, kGroups = Rings::kGroups;
+
+  const Rings& rings;
+  int lane, warp;
+  RingPlace<kStages> at;  // the tile whose values come next
+  u32 query_phase = 0;
+  Rows rows;
+  float s[1][Shape::kKeyTiles][4], shrink[1][2];
+  u32 weights[kKeys / 16][4];
+
+  SINTER_DEVICE void release(Turnstile& place) const {
+    if (lane == 0) place.arrive();
+  }
+  SINTER_DEVICE void load_queries() {
+    rings.full_queries->wait(query_phase);
+    query_phase ^= 1;
+#pragma unroll
+    for (int step = 0; step < Shape::kSteps; ++step)
+      load_matrix_x4(rows.q[0][step],
+                     rings.queries + place_in_tile<Shape::kRows>(warp * 16 + lane % 16,
+                                                                 step * 16 + lane / 16 * 8));
+    release(*rings.free_queries);
+  }
+  SINTER_DEVICE void start_scores(RingPlace<kStages> place) {
+    order_products();
+#pragma unroll
+    for (int step = 0; step < Shape::kSteps; ++step)
+      start_product<kKeys, false>(s[0], rows.q[0][step], rings.keys + place.stage * Rings::kKeyTile,
+                                  step * 16, step > 0);
+    commit_products();
+  }
+  SINTER_DEVICE void start_values() {
+    rings.full_values[at.stage].wait(at.phase);
+    order_products();
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; ++step)
+      start_product<kKeys, true>(rows.y[0], weights[step],
+                                 rings.values + at.stage * Rings::kValueTile, step * 16, true);
+    commit_products();
+  }
+  template <int kUnderWay>
+  SINTER_DEVICE void finish_scores(RingPlace<kStages> place) {
+    wait_for_products<kUnderWay>();
+    settle(s[0]);
+    release(rings.free_keys[place.stage]);
+  }
+  SINTER_DEVICE void finish_values() {
+    wait_for_products<0>();
+    settle(rows.y[0]);
+    settle(weights);
+    release(rings.free_values[at.stage]);
+  }
+  SINTER_DEVICE void weigh(const Problem& p, i32 key0) {
+    MaskTile<Shape> mask_tile;
+    if constexpr (Rows::kHasMask) {
+      mask_tile.load([&](int row, int column) {
+        const i32 r = rows.row_of(row / 2, row % 2);
+        const i32 c = key0 + column / 2 * 8 + rows.t + column % 2;
+        return p.mask[(r < p.rows ? r : p.rows - 1) * p.mask_row +
+                      (c < p.keys ? c : p.keys - 1) * p.mask_key];
+      });
+    }
+    rows.mask(p, s, mask_tile, key0);
+    rows.weigh(p, s, shrink);
+  }
+  SINTER_DEVICE void pack() {
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; ++step) Rows::pack_weights(weights[step], s[0], step);
+  }
+
+  SINTER_DEVICE void attend(const Problem& p) {
+    const i32 end = end_of_keys(p);
+    rows.clear(p.first_row + warp * 16, lane);
+    load_queries();
+    if (end > 0) {
+      rings.full_keys[at.stage].wait(at.phase);
+      start_scores(at);
+      finish_scores<0>(at);
+      weigh(p, 0);
+      pack();
+      for (i32 key0 = kKeys; key0 < end; key0 += kKeys) {
+        const RingPlace<kStages> next = at.next();
+        rings.full_keys[next.stage].wait(next.phase);
+        if constexpr (kGroups > 1) take_turn(warp / 4);
+        start_scores(next);
+        start_values();
+        if constexpr (kGroups > 1) give_turn((warp / 4 + 1) % kGroups);
+        finish_scores<1>(next);
+        weigh(p, key0);
+        finish_values();
+        rows.rescale(shrink);
+        pack();
+        at = next;
+      }
+      start_values();
+      finish_values();
+      at = at.next();
+    }
+    rows.store(p);
+  }
+};
+
+/// `items` pieces of work by blocks of Rings::kThreads threads, any number of blocks. problem_of(i)
+/// is the problem of an item, which is rows [first_row, first_row + kRows) of one head.
+template <class Shape, int kStages, class ProblemOf>
+SINTER_DEVICE void attend_in_groups(u32 items, ProblemOf problem_of) {
+  typedef AttentionRings<Shape, kStages> Rings;
+  SINTER_DYNAMIC_SHARED(shared);
+  const Rings rings(shared);
+  const int warp = threadIdx.x / 32;
+  if (warp >= Shape::kRowWarps) {
+    set_registers<Rings::kCopying, false>();
+    copy_tiles(rings, items, problem_of);
+  } else {
+    set_registers<Rings::kMultiplying, true>();
+    if (Rings::kGroups > 1 && warp / 4 == Rings::kGroups - 1) give_turn(0);
+    GroupRows<Shape, kStages> rows{rings, static_cast<int>(threadIdx.x % 32), warp};
+    visit_items(items, [&](u32 item) { rows.attend(problem_of(item)); });
+  }
+}
+
+#endif  // SINTER_WARPGROUPS

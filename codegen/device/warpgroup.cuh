@@ -1,0 +1,271 @@
+// Products of a warpgroup, four warps that begin at a multiple of four, whose right operand lies in
+// shared memory (wgmma: sm_90a alone), and barriers in shared memory that some threads wait at and
+// others arrive at. On the host (tests/codegen) a product is done when it is started.
+#pragma once
+
+#include "mma.cuh"
+
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define SINTER_WARPGROUPS 1
+#endif
+
+#ifdef SINTER_WARPGROUPS
+
+// ---- tiles
+/// Where element (row, column) of a tile of kRows rows is: blocks of 64 columns follow each other,
+/// a row of one is 128 bytes, whose units of 16 are exchanged so that eight rows fill all banks
+/// (swizzle of 128 bytes). A tile begins at a multiple of 1024 bytes; kRows % 8 == 0.
+template <int kRows>
+SINTER_DEVICE int place_in_tile(int row, int column) {
+  return column / 64 * (kRows * 64) + row * 64 + (column / 8 % 8 ^ row % 8) * 8 + column % 8;
+}
+
+/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each, to a tile; zeros
+/// behind them. All addresses are multiples of 16 bytes.
+template <int kRows, int kWidth, int kThreads, class T>
+SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first, i32 count,
+                                  int thread) {
+  constexpr int kAcross = kWidth / 8, kAtOnce = kThreads / kAcross;
+  static_assert(kThreads % kAcross == 0 && kAtOnce % 8 == 0 && kRows % kAtOnce == 0,
+                "a thread's rows all have the same place among eight");
+  const int row = thread / kAcross, column = thread % kAcross * 8;
+  T* const to = tile + place_in_tile<kRows>(row, column);
+  const T* const source = from + (first + row) * stride + column;
+  const i64 step = kAtOnce * stride;
+#pragma unroll
+  for (int i = 0; i < kRows / kAtOnce; ++i) {
+    const bool valid = first + row + i * kAtOnce < count;
+    start_copy<16>(to + i * kAtOnce * 64, valid ? source + i * step : from, valid);
+  }
+}
+
+// ---- products
+#ifdef __CUDACC__
+/// What the hardware is told about a tile: its address, the distance of its blocks of 64 columns
+/// (read where columns are not summed over), that of groups of eight rows, and the swizzle.
+SINTER_DEVICE unsigned long long describe_tile(const void* at, u32 block_bytes) {
+  return static_cast<unsigned long long>((shared_address(at) & 0x3ffff) >> 4) |
+         static_cast<unsigned long long>(block_bytes >> 4) << 16 |
+         static_cast<unsigned long long>(1024 >> 4) << 32 | 1ull << 62;
+}
+
+#define SINTER_TILE(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
+#define SINTER_TILES_8(j)                                                                         \
+  SINTER_TILE(j), SINTER_TILE(j + 1), SINTER_TILE(j + 2), SINTER_TILE(j + 3), SINTER_TILE(j + 4), \
+      SINTER_TILE(j + 5), SINTER_TILE(j + 6), SINTER_TILE(j + 7)
+#define SINTER_REGISTERS_32                                                               \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
+  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SINTER_REGISTERS_48 \
+  SINTER_REGISTERS_32       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define SINTER_REGISTERS_64 \
+  SINTER_REGISTERS_48       \
+  ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SINTER_WGMMA(T, type, n, registers, tiles, a0, a1, a2, a3, at, keep, order)                \
+  template <bool kRowsAreK>                                                                        \
+  SINTER_DEVICE void warpgroup_product(T, float(&d)[n / 8][4], const u32(&a)[4],                   \
+                                       unsigned long long b, bool add) {                           \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                          \
+                 ", 0;\n"                                                                          \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" registers    \
+                 "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " at ", p, 1, 1, " order ";\n}"             \
+                 : tiles                                                                           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), \
+                   "n"(kRowsAreK ? 1 : 0));                                                        \
+  }
+#define SINTER_WGMMA_64(T, type)                                                                \
+  SINTER_WGMMA(T, type, 64, SINTER_REGISTERS_32, SINTER_TILES_8(0), "%32", "%33", "%34", "%35", \
+               "%36", "%37", "%38")
+#define SINTER_COMMA ,
+#define SINTER_WGMMA_96(T, type)                                                         \
+  SINTER_WGMMA(T, type, 96, SINTER_REGISTERS_48,                                         \
+               SINTER_TILES_8(0) SINTER_COMMA SINTER_TILE(8) SINTER_COMMA SINTER_TILE(9) \
+                   SINTER_COMMA SINTER_TILE(10) SINTER_COMMA SINTER_TILE(11),            \
+               "%48", "%49", "%50", "%51", "%52", "%53", "%54")
+#define SINTER_WGMMA_128(T, type)                                                            \
+  SINTER_WGMMA(T, type, 128, SINTER_REGISTERS_64,                                            \
+               SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8), "%64", "%65", "%66", "%67", \
+               "%68", "%69", "%70")
+SINTER_WGMMA_64(f16, "f16")
+SINTER_WGMMA_64(bf16, "bf16")
+SINTER_WGMMA_96(f16, "f16")
+SINTER_WGMMA_96(bf16, "bf16")
+SINTER_WGMMA_128(f16, "f16")
+SINTER_WGMMA_128(bf16, "bf16")
+#undef SINTER_WGMMA_128
+#undef SINTER_WGMMA_96
+#undef SINTER_COMMA
+#undef SINTER_WGMMA_64
+#undef SINTER_WGMMA
+#undef SINTER_REGISTERS_64
+#undef SINTER_REGISTERS_48
+#undef SINTER_REGISTERS_32
+#undef SINTER_TILES_8
+#undef SINTER_TILE
+#endif
+
+/// Starts d[64][kN] = (add ? d : 0) + a[64][16] b[16][kN] of a warpgroup; a and d as in
+/// mma_16x8x16, warp w having rows 16 w and following. kRowsAreK: b[k][n] is element
+/// (first + k, n) of the tile; else element (n, first + k), n < kTileRows. Neither registers nor
+/// tile may be touched before wait_for_products.
+template <int kTileRows, bool kRowsAreK, class T, int kTiles>
+SINTER_DEVICE void start_product(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile, int first,
+                                 bool add) {
+  static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
+#ifdef __CUDACC__
+  const T* const at =
+      kRowsAreK ? tile + first * 64 : tile + first / 64 * (kTileRows * 64) + first % 64;
+  warpgroup_product<kRowsAreK>(T{}, d, a, describe_tile(at, kTileRows * 128), add);
+#else
+  struct Operand {
+    u32 a[4];
+  };
+  const Operand mine{{a[0], a[1], a[2], a[3]}};
+  const emulator::WarpExchange<Operand> lanes(mine);
+  const int g = emulator::current % 32 / 4, t = emulator::current % 4 * 2;
+  for (int j = 0; j < kTiles; ++j)
+    for (int i = 0; i < 4; ++i) {
+      const int column = j * 8 + t + i % 2;
+      float sum = add ? d[j][i] : 0;
+      for (int k = 0; k < 16; ++k) {
+        const u32 pair = lanes[g * 4 + k % 8 / 2].a[i / 2 + k / 8 * 2];
+        const T b = tile[kRowsAreK ? place_in_tile<kTileRows>(first + k, column)
+                                   : place_in_tile<kTileRows>(column, first + k)];
+        sum += (k % 2 == 0 ? low_of<T>(pair) : high_of<T>(pair)) * widen(b);
+      }
+      d[j][i] = sum;
+    }
+#endif
+}
+
+/// Before the first product, and before one that reads or adds to registers written since the last.
+SINTER_DEVICE void order_products() {
+#ifdef __CUDACC__
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+/// Ends a group of products: all that were started since the last one.
+SINTER_DEVICE void commit_products() {
+#ifdef __CUDACC__
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+/// Waits until all but the latest kGroups groups are done; registers of those that are done pass
+/// through `settle` before they are read or written.
+template <int kGroups>
+SINTER_DEVICE void wait_for_products() {
+#ifdef __CUDACC__
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
+#endif
+}
+template <int kCount>
+SINTER_DEVICE void settle(float (&d)[kCount][4]) {
+#ifdef __CUDACC__
+#pragma unroll
+  for (int j = 0; j < kCount; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(d[j][e])::"memory");
+#endif
+}
+template <int kCount>
+SINTER_DEVICE void settle(u32 (&a)[kCount][4]) {
+#ifdef __CUDACC__
+#pragma unroll
+  for (int j = 0; j < kCount; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) asm volatile("" : "+r"(a[j][e])::"memory");
+#endif
+}
+
+/// Registers that each thread of a warpgroup has from now on; the kernel is bound to one block.
+template <int kCount, bool kMore>
+SINTER_DEVICE void set_registers() {
+#ifdef __CUDACC__
+  if constexpr (kMore)
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+  else
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+#endif
+}
+
+// ---- turns of two warpgroups or more, by the hardware's barriers 1 and following
+/// Waits until the warpgroup in front has given the turn to `group`.
+SINTER_DEVICE void take_turn(int group) {
+#ifdef __CUDACC__
+  asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory");
+#endif
+}
+SINTER_DEVICE void give_turn(int group) {
+#ifdef __CUDACC__
+  asm volatile("bar.arrive %0, 256;" ::"r"(group + 1) : "memory");
+#endif
+}
+
+// ---- barriers in shared memory
+/// Turns over (its phase, 0 or 1, changes) when `count` threads have arrived.
+struct Turnstile {
+#ifdef __CUDACC__
+  unsigned long long word;
+#else
+  u32 count, left;
+  u32 phase, unused;
+#endif
+
+  /// By one thread, in front of a __syncthreads().
+  SINTER_DEVICE void start(u32 count_) {
+#ifdef __CUDACC__
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(count_)
+                 : "memory");
+#else
+    count = left = count_;
+    phase = 0;
+#endif
+  }
+  /// What this thread has written before is visible to who waits.
+  SINTER_DEVICE void arrive() {
+#ifdef __CUDACC__
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+#else
+    if (--left == 0) {
+      phase ^= 1;
+      left = count;
+    }
+#endif
+  }
+  /// True if phase `of` has ended: before any has, that of phase 1.
+  SINTER_DEVICE bool has_turned(u32 of) {
+#ifdef __CUDACC__
+    u32 done;
+    asm volatile(
+        "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(done)
+        : "r"(shared_address(this)), "r"(of)
+        : "memory");
+    return done != 0;
+#else
+    return phase != of;
+#endif
+  }
+  SINTER_DEVICE void wait(u32 of) {
+#ifdef __CUDACC__
+    asm volatile(
+        "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+        "@!p bra AGAIN;\n}" ::"r"(shared_address(this)),
+        "r"(of)
+        : "memory");
+#else
+    emulator::wait_until([&] { return phase != of; });
+#endif
+  }
+};
+/// What this thread has copied or stored to shared memory is seen by products that are started
+/// after a barrier.
+SINTER_DEVICE void show_to_products() {
+#ifdef __CUDACC__
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#endif  // SINTER_WARPGROUPS
