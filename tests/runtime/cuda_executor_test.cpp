@@ -111,6 +111,19 @@ TEST_F(CudaTest, EmptyShapeLaunchesNothing) {
   EXPECT_THAT(output(), ElementsAre(4));
 }
 
+TEST_F(CudaTest, PackedArgumentsAreBuffers) {
+  CudaPlanBuilder builder;
+  const Id n = builder.symbol("n");
+  const Id x = builder.input("x", DType::kFloat32, {n});
+  const Id y = builder.output("y", DType::kFloat32, {n});
+  fb::KernelStepT work;
+  work.packed = true;
+  work.variants.push_back(CudaPlanBuilder::variant("add_one", n, {}, builder.constant(1)));
+  builder.kernel("only", std::move(work), {x}, {y}, {{fb::ArgKind::Int64, n}});
+  EXPECT_THAT([&] { builder.data(); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("packs an argument that is no buffer")));
+}
+
 TEST_F(CudaTest, ConditionsChooseTheVariant) {
   CudaPlanBuilder builder;
   const Id n = builder.symbol("n");
