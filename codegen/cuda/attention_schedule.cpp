@@ -33,9 +33,10 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands) {
 bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
   const auto fits = [](std::int64_t head) { return head == 64 || head == 128; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
-  return fits(program.head) && fits(program.value_head) && known && schedule.vector == 8 &&
-         schedule.pairs && schedule.row_tiles == 1 && schedule.key_groups == 1 &&
-         schedule.splits == 1 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+  return fits(program.head) && fits(program.value_head) && known &&
+         common_vector({&program.q, &program.k, &program.v, &program.y}) == 8 &&
+         schedule.row_tiles == 1 && schedule.key_groups == 1 && schedule.splits == 1 &&
+         schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
          (!program.mask || program.mask->dtype == DType::kBool) &&
          attention_shared_bytes(program, schedule) <=
              kMostSharedOfSm90 / static_cast<std::uint32_t>(schedule.blocks_at_once());
@@ -271,6 +272,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     add_groups(3, 96, 3, kNoLimit, kNoLimit);
   } else {
     add_groups(1, 64, 2, 576, 512);
+    if (program.causal != 0) add_groups(1, 64, 2, kFew, 1024);
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
   }
   // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as

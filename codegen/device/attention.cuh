@@ -303,7 +303,6 @@ struct AttentionRows {
       }
     }
   }
-  /// Nothing to do while the maxima stay, which they mostly do.
   SINTER_DEVICE void rescale(const float (&shrink)[kRowTiles][2]) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
@@ -390,19 +389,24 @@ struct AttentionRows {
     });
   }
 
-  SINTER_DEVICE void store(const Problem& p) {
+  /// What makes weights of the sums of a row's; `drop`: the row's are zero.
+  SINTER_DEVICE float inverse_of(const Problem& p, float total, bool& drop) const {
+    total += exchange(total, 1);
+    total += exchange(total, 2);
+    drop = Shape::kGuard && total != total;
+    // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no keys
+    // is zero.
+    if (Shape::kGuard && total == 0) return 1;
+    return p.keys > 0 ? divide(1.0f, total) : 0.0f;
+  }
+
+  SINTER_DEVICE void store(const Problem& p) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        float total = sum[r][h];
-        total += exchange(total, 1);
-        total += exchange(total, 2);
-        // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no
-        // keys is zero.
-        float inverse = p.keys > 0 ? divide(1.0f, total) : 0.0f;
-        if (Shape::kGuard && total == 0) inverse = 1;
-        const bool drop = Shape::kGuard && total != total;
+        bool drop;
+        const float inverse = inverse_of(p, sum[r][h], drop);
         const i32 row = row_of(r, h);
         if (row >= p.rows) continue;
         T* to = p.y + row * p.y_stride + t;
@@ -410,6 +414,42 @@ struct AttentionRows {
         for (int j = 0; j < kOutTiles; ++j) {
           const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
           store_pair<Shape::kPairs>(to + j * 8, drop ? 0 : low, drop ? 0 : high);
+        }
+      }
+    }
+  }
+
+  /// The same where rows of y begin at multiples of 16 bytes: the four lanes of a row exchange what
+  /// they have of four tiles, so that each stores one whole.
+  SINTER_DEVICE void store_tiles(const Problem& p) const {
+    static_assert(kOutTiles % 4 == 0, "four lanes exchange four tiles");
+    const int own = t / 2;
+    const auto swap = [](u32& kept, u32& given, bool upper, int distance) {
+      const u32 got = exchange(upper ? kept : given, distance);
+      (upper ? kept : given) = got;
+    };
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        bool drop;
+        const float inverse = inverse_of(p, sum[r][h], drop);
+        const i32 row = row_of(r, h);
+#pragma unroll
+        for (int j = 0; j < kOutTiles; j += 4) {
+          u32 part[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float* pair = y[r][j + i] + h * 2;
+            part[i] = drop ? 0 : pack_pair<T>(pair[0] * inverse, pair[1] * inverse);
+          }
+          swap(part[0], part[1], own % 2 != 0, 1);
+          swap(part[2], part[3], own % 2 != 0, 1);
+          swap(part[0], part[2], own / 2 != 0, 2);
+          swap(part[1], part[3], own / 2 != 0, 2);
+          if (row < p.rows)
+            *reinterpret_cast<uint4*>(p.y + row * p.y_stride + (j + own) * 8) =
+                uint4{part[0], part[1], part[2], part[3]};
         }
       }
     }

@@ -82,64 +82,34 @@ SINTER_DEVICE void visit_items(u32 items, Visit visit) {
 }
 
 /// What the warps that copy do: a tile goes out as soon as its place is free, and is announced when
-/// it has arrived, which is one copy later unless there is nothing to do meanwhile.
-struct TileCopies {
-  Turnstile* pending = nullptr;
-
-  SINTER_DEVICE void announce() {
-    show_to_products();
-    pending->arrive();
-    pending = nullptr;
-  }
-  SINTER_DEVICE void finish() {
-    if (pending == nullptr) return;
-    wait_for_groups<0>();
-    announce();
-  }
-  SINTER_DEVICE void make_room(Turnstile& place, u32 phase) {
-    if (place.has_turned(phase)) return;
-    finish();
-    place.wait(phase);
-  }
-  SINTER_DEVICE void started(Turnstile& full) {
-    commit_copies();
-    if (pending != nullptr) {
-      wait_for_groups<1>();
-      announce();
-    }
-    pending = &full;
-  }
-};
-
+/// it has arrived, without anybody waiting for that here.
 template <class Shape, int kStages, class ProblemOf>
 SINTER_DEVICE void copy_tiles(const AttentionRings<Shape, kStages>& rings, u32 items,
                               ProblemOf problem_of) {
   typedef AttentionRings<Shape, kStages> Rings;
   constexpr int kKeys = Shape::kKeys;
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
-  TileCopies copies;
   RingPlace<kStages> at{0, 1};  // the first time around all places are free
   u32 query_phase = 1;
   visit_items(items, [&](u32 item) {
     const AttentionProblem<Shape> p = problem_of(item);
     const i32 end = end_of_keys(p);
-    copies.make_room(*rings.free_queries, query_phase);
+    rings.free_queries->wait(query_phase);
     copy_tile_rows<Shape::kRows, Shape::kHead, 128>(rings.queries, p.q, p.q_stride, p.first_row,
                                                     p.rows, thread);
-    copies.started(*rings.full_queries);
+    rings.full_queries->arrive_with_copies();
     query_phase ^= 1;
     for (i32 key0 = 0; key0 < end; key0 += kKeys, at = at.next()) {
-      copies.make_room(rings.free_keys[at.stage], at.phase);
+      rings.free_keys[at.stage].wait(at.phase);
       copy_tile_rows<kKeys, Shape::kHead, 128>(rings.keys + at.stage * Rings::kKeyTile, p.k,
                                                p.k_stride, key0, p.keys, thread);
-      copies.started(rings.full_keys[at.stage]);
-      copies.make_room(rings.free_values[at.stage], at.phase);
+      rings.full_keys[at.stage].arrive_with_copies();
+      rings.free_values[at.stage].wait(at.phase);
       copy_tile_rows<kKeys, Shape::kValueHead, 128>(rings.values + at.stage * Rings::kValueTile,
                                                     p.v, p.v_stride, key0, p.keys, thread);
-      copies.started(rings.full_values[at.stage]);
+      rings.full_values[at.stage].arrive_with_copies();
     }
   });
-  copies.finish();
 }
 
 /// What a warp that multiplies does.
@@ -172,6 +142,7 @@ struct GroupRows {
     release(*rings.free_queries);
   }
   SINTER_DEVICE void start_scores(RingPlace<kStages> place) {
+    show_to_products();
     order_products();
 #pragma unroll
     for (int step = 0; step < Shape::kSteps; ++step)
@@ -181,6 +152,7 @@ struct GroupRows {
   }
   SINTER_DEVICE void start_values() {
     rings.full_values[at.stage].wait(at.phase);
+    show_to_products();
     order_products();
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step)
@@ -246,7 +218,7 @@ struct GroupRows {
       finish_values();
       at = at.next();
     }
-    rows.store(p);
+    rows.store_tiles(p);
   }
 };
 

@@ -30,12 +30,15 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
                 "a thread's rows all have the same place among eight");
   const int row = thread / kAcross, column = thread % kAcross * 8;
   T* const to = tile + place_in_tile<kRows>(row, column);
-  const T* const source = from + (first + row) * stride + column;
+  // Carried from copy to copy: these threads have few registers.
+  const T* source = from + (first + row) * stride + column;
+  i32 left = count - first - row;
   const i64 step = kAtOnce * stride;
 #pragma unroll
   for (int i = 0; i < kRows / kAtOnce; ++i) {
-    const bool valid = first + row + i * kAtOnce < count;
-    start_copy<16>(to + i * kAtOnce * 64, valid ? source + i * step : from, valid);
+    start_copy<16>(to + i * kAtOnce * 64, left > 0 ? source : from, left > 0);
+    source += step;
+    left -= kAtOnce;
   }
 }
 
@@ -233,21 +236,18 @@ struct Turnstile {
     }
 #endif
   }
-  /// True if phase `of` has ended: before any has, that of phase 1.
-  SINTER_DEVICE bool has_turned(u32 of) {
+  /// Arrives when all copies that this thread has started (start_copy) have.
+  SINTER_DEVICE void arrive_with_copies() {
 #ifdef __CUDACC__
-    u32 done;
-    asm volatile(
-        "{\n.reg .pred p;\nmbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n}"
-        : "=r"(done)
-        : "r"(shared_address(this)), "r"(of)
-        : "memory");
-    return done != 0;
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(this))
+                 : "memory");
 #else
-    return phase != of;
+    commit_copies();
+    wait_for_groups<0>();
+    arrive();
 #endif
   }
+  /// Returns when phase `of` has ended: before any has, that of phase 1.
   SINTER_DEVICE void wait(u32 of) {
 #ifdef __CUDACC__
     asm volatile(
@@ -260,8 +260,7 @@ struct Turnstile {
 #endif
   }
 };
-/// What this thread has copied or stored to shared memory is seen by products that are started
-/// after a barrier.
+/// What this thread has seen to arrive in shared memory is seen by the products that it starts.
 SINTER_DEVICE void show_to_products() {
 #ifdef __CUDACC__
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

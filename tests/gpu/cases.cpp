@@ -338,6 +338,27 @@ graph @main(%qkv: T[batch, seq, 384], %keep: bool[batch, seq]) ranges {batch: 1.
         {{"batch", 16}, {"seq", 130}},
         {{"batch", 64}, {"seq", 130}},
         {{"batch", 1100}, {"seq", 65}}}},
+      // Heads that warpgroups take: rows and keys of part tiles, blocks with one item and with many.
+      {"attention_by_warpgroups",
+       R"(
+graph @main(%q: T[batch, 2, seq, 64], %k: T[batch, 2, seq, 64], %v: T[batch, 2, seq, 64],
+            %wq: T[batch, 2, seq, 128], %wk: T[batch, 2, keys, 128], %wv: T[batch, 2, keys, 128],
+            %n: T[batch, 2, keys, 64], %mask: bool[batch, 1, seq, seq])
+  ranges {batch: 1..4096, seq: 1..4096, keys: 1..4096} {
+  %a = Attention(%q, %k, %v) {scale = 0.25}
+  %b = Attention(%q, %k, %v) {scale = 0.25, causal = 1}
+  %c = Attention(%wq, %wk, %wv) {scale = 0.125}
+  %d = Attention(%wq, %wk, %wv) {scale = 0.125, causal = 2}
+  %e = Attention(%q, %k, %v, %mask) {scale = 0.25, guard = 1}
+  %f = Attention(%wq, %wk, %n) {scale = 0.125}
+  %g = Attention(%q, %n, %n) {scale = 0.125, causal = 2}
+  return a = %a, b = %b, c = %c, d = %d, e = %e, f = %f, g = %g
+})",
+       {{{"batch", 1}, {"seq", 40}, {"keys", 1}},
+        {{"batch", 1}, {"seq", 200}, {"keys", 777}},
+        {{"batch", 1}, {"seq", 130}, {"keys", 1200}},
+        {{"batch", 70}, {"seq", 65}, {"keys", 65}},
+        {{"batch", 300}, {"seq", 33}, {"keys", 130}}}},
       {"attention_causal",
        R"(
 graph @main(%q: T[batch, 2, seq, 128], %k: T[batch, 2, seq, 128], %v: T[batch, 2, seq, 128],
@@ -377,6 +398,7 @@ graph @main(%q: T[batch, 8, 1, 64], %k: T[batch, 2, keys, 64], %v: T[batch, 2, k
 })",
        {{{"batch", 1}, {"keys", 5}},
         {{"batch", 1}, {"keys", 3000}},
+        {{"batch", 30}, {"keys", 700}},
         {{"batch", 40}, {"keys", 100}}}},
       {"attention_long_heads_and_odd_rows", R"(
 graph @main(%x: T[batch, seq, 51], %q: T[batch, seq, 256], %k: T[batch, 70, 256],

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Attention alone on a GPU, against torch's scaled_dot_product_attention with each of its backends.
+
+  tests/perf/run_attention.py --out tests/perf/results/attention_h200.json
+  tests/perf/run_attention.py --filter h64_s512 --schedule "attention rows=8x16 groups=1 keys=128 vector=8 stages=2"
+
+Plans are compiled from models of one Attention of opset 23. Times are GPU microseconds with a cold L2, of
+the work alone: Sinter's by `bench --deviceIo`, torch's by events. Errors are against float64, of one head,
+relative to its norm and absolute.
+"""
+import argparse
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from common import ROOT, provenance, write
+from runs import Failed, Sinter
+
+HEADS = {128: (12, 128), 256: (12, 48), 512: (12, 48, 128), 1024: (12, 48, 128), 2048: (12, 48), 4096: (12, 48),
+         8192: (12,), 16384: (12,)}
+BFLOAT = ((512, 48), (1024, 128), (4096, 12))  # (length, heads) that are measured in bfloat16 too
+DECODING = ((12, 12, 1024), (12, 12, 16384), (32, 8, 4096), (96, 96, 2048))  # heads, heads of keys, keys
+EXACT = 2048  # the longest rows that are checked
+
+
+@dataclass
+class Point:
+    heads: int
+    rows: int
+    keys: int
+    width: int
+    causal: bool = False
+    dtype: str = "f16"
+    key_heads: int = 0
+
+    def __post_init__(self):
+        self.key_heads = self.key_heads or self.heads
+
+    @property
+    def name(self):
+        rows = f"s{self.rows}" if self.rows == self.keys else f"q{self.rows}_k{self.keys}"
+        heads = f"{self.heads}" if self.heads == self.key_heads else f"{self.heads}of{self.key_heads}"
+        return f"{self.dtype}_bh{heads}_{rows}_h{self.width}{'_causal' if self.causal else ''}"
+
+    @property
+    def flops(self):
+        return 4 * self.heads * self.rows * self.keys * self.width // (2 if self.causal else 1)
+
+    @property
+    def shapes(self):
+        return ((1, self.heads, self.rows, self.width),) + ((1, self.key_heads, self.keys, self.width),) * 2
+
+    def save(self, path):
+        kind = {"f16": TensorProto.FLOAT16, "bf16": TensorProto.BFLOAT16}[self.dtype]
+        values = [helper.make_tensor_value_info(n, kind, s) for n, s in zip("qkv", self.shapes)]
+        node = helper.make_node("Attention", ["q", "k", "v"], ["y"], is_causal=int(self.causal))
+        graph = helper.make_graph([node], "attention", values,
+                                  [helper.make_tensor_value_info("y", kind, self.shapes[0])])
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
+
+
+def points():
+    for rows, all_heads in HEADS.items():
+        for heads in all_heads:
+            for width in (64, 128):
+                for causal in (False, True):
+                    for dtype in ("f16", "bf16") if (rows, heads) in BFLOAT else ("f16",):
+                        yield Point(heads, rows, rows, width, causal, dtype)
+    for heads, key_heads, keys in DECODING:
+        for width in (64, 128):
+            yield Point(heads, 1, keys, width, key_heads=key_heads)
+
+
+def tensors(point):
+    import torch
+    torch.manual_seed(0)
+    dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[point.dtype]
+    return [torch.randn(shape, device="cuda", dtype=torch.float32).to(dtype) for shape in point.shapes]
+
+
+def torch_times(point, seconds):
+    """Microseconds by backend; what a backend says if it does not take the problem."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.functional import scaled_dot_product_attention
+
+    from torch_workloads import measure
+    backends = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+    if point.flops < 5e9:
+        backends["efficient"] = SDPBackend.EFFICIENT_ATTENTION
+    q, k, v = tensors(point)
+    result = {}
+    for name, backend in backends.items():
+        grouped = point.key_heads != point.heads
+
+        def call():
+            return scaled_dot_product_attention(q, k, v, is_causal=point.causal, enable_gqa=grouped)
+        try:
+            with torch.inference_mode(), sdpa_kernel(backend):
+                result[name] = measure(call, seconds)["gpu_us"]
+        except RuntimeError as error:
+            result[name] = str(error).splitlines()[0][:80]
+    return result
+
+
+def error(sinter, plan, point):
+    """Of the last head, against float64: (relative to the norm, largest)."""
+    import torch
+    q, k, v = tensors(point)
+    found = sinter.run(plan, {n: t.cpu().numpy() for n, t in zip("qkv", (q, k, v))})["y"]
+    q, k, v = (t[0, -1].double() for t in (q, k, v))
+    scores = q @ k.T * point.width ** -0.5
+    if point.causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -float("inf"))
+    expected = (scores.softmax(-1) @ v).cpu().numpy()
+    difference = np.asarray(found, np.float64)[0, -1] - expected
+    return float(np.linalg.norm(difference) / np.linalg.norm(expected)), float(np.abs(difference).max())
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--filter", default="", help="names that contain one of these texts, separated by commas")
+    p.add_argument("--schedule", help="the one schedule of the kernel, as `inspect` prints them")
+    p.add_argument("--target", default="cuda:sm_90")
+    p.add_argument("--seconds", type=float, default=0.1, help="about so long for each time of torch's")
+    p.add_argument("--plans", help="folder where plans lie or are put; compiles only what is missing")
+    p.add_argument("--compile-only", action="store_true", help="make the plans and stop: this needs no GPU")
+    p.add_argument("--jobs", type=int, default=8, help="plans to compile at once")
+    p.add_argument("--out", default=str(ROOT / "tests" / "perf" / "results" / "attention_h200.json"))
+    a = p.parse_args()
+    chosen = [x for x in points() if any(text in x.name for text in a.filter.split(","))]
+    options = [f"--schedule={a.schedule}"] if a.schedule else []
+    with tempfile.TemporaryDirectory() as tmp:
+        folder = Path(a.plans or tmp)
+        folder.mkdir(parents=True, exist_ok=True)
+        sinter = Sinter(a.sinter, folder, target=a.target)
+
+        def compiled(point):
+            plan = folder / f"{point.name}.plan"
+            if not plan.exists():
+                path = folder / f"{point.name}.onnx"
+                point.save(path)
+                sinter.compile(path, *options)
+            return plan
+        with ThreadPoolExecutor(a.jobs) as pool:
+            plans = list(pool.map(compiled, chosen))
+        if a.compile_only:
+            return
+        result = {**provenance(a.commit), "schedule": a.schedule, "points": {}}
+        for point, plan in zip(chosen, plans):
+            bench = sinter.json("bench", plan, "--deviceIo", "--iterations=60", "--duration=0.3", "--warmUp=3")
+            row = {"sinter_us": bench["compute_us"]["median"], "torch_us": torch_times(point, a.seconds)}
+            times = {n: t for n, t in row["torch_us"].items() if not isinstance(t, str)}
+            best = min(times, key=times.get)
+            row.update(best=best, ratio=round(times[best] / row["sinter_us"], 3),
+                       tflops=round(point.flops / row["sinter_us"] * 1e-6, 1))
+            if point.dtype == "f16" and point.rows <= EXACT and point.heads <= 12:
+                try:
+                    row["error"], row["largest_error"] = error(sinter, plan, point)
+                except Failed as refused:
+                    row["error"] = str(refused)
+            result["points"][point.name] = row
+            print(f"{point.name}: {row['sinter_us']:.1f} us, {row['tflops']} TFLOP/s, {best} {times[best]:.1f} us, "
+                  f"{row['ratio']}x, error {row.get('error')}", flush=True)
+    write(a.out, result)
+
+
+if __name__ == "__main__":
+    main()
