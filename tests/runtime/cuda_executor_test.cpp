@@ -124,6 +124,30 @@ TEST_F(CudaTest, PackedArgumentsAreBuffers) {
               ::testing::ThrowsMessage<Error>(HasSubstr("packs an argument that is no buffer")));
 }
 
+// Code for one GPU alone: the module for this one has no such function, and the next variant runs.
+TEST_F(CudaTest, VariantsForOtherGpusAreLeftOut) {
+  for (const bool is_last : {false, true}) {
+    CudaPlanBuilder builder;
+    const Id n = builder.symbol("n");
+    const Id x = builder.input("x", DType::kFloat32, {n});
+    const Id y = builder.output("y", DType::kFloat32, {n});
+    const Id one = builder.constant(1);
+    fb::KernelStepT work;
+    work.variants.push_back(CudaPlanBuilder::variant("elsewhere", one, {}, one));
+    if (!is_last) work.variants.push_back(CudaPlanBuilder::variant("add_one", one, {}, one));
+    builder.kernel("choice", std::move(work), {x}, {y}, {{fb::ArgKind::Int64, n}});
+    if (is_last) {
+      const Error error = error_of([&] { open(builder.data()); });
+      EXPECT_THAT(error.what(), HasSubstr("has no function 'elsewhere'"));
+      continue;
+    }
+    open(builder.data());
+    set_input(0, std::vector<float>(3), {3});
+    run({3});
+    EXPECT_THAT(fake().launched, ElementsAre("add_one"));
+  }
+}
+
 TEST_F(CudaTest, ConditionsChooseTheVariant) {
   CudaPlanBuilder builder;
   const Id n = builder.symbol("n");
