@@ -40,6 +40,11 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
 // nothing, so that variants, grids, arguments and products are checked.
 class Compile : public ::testing::TestWithParam<Setting> {};
 
+/// Convolutions must bind without the library, too.
+std::shared_ptr<const runtime::Cudnn> no_cudnn() {
+  throw Error(ErrorCode::kDevice, "cuDNN is left out of this test");
+}
+
 TEST_P(Compile, GivesAPlanThatBinds) {
   const Setting& param = GetParam();
   const ir::Graph graph = graph_of(*param.test, param.type);
@@ -61,7 +66,7 @@ TEST_P(Compile, GivesAPlanThatBinds) {
         driver.kernels[variant->function] = {kernel->args.size(), [](const auto&, const auto&) {}};
     });
   const auto executor = runtime::make_cuda_executor(
-      {&driver.driver(), &testing::load_fake_cublaslt}, plan.data(), {});
+      {&driver.driver(), &testing::load_fake_cublaslt, &no_cudnn}, plan.data(), {});
   runtime::BoundShapeCache shapes(plan.data(), 8);
   for (const ir::Bindings& sizes : param.test->sizes) {
     std::vector<std::int64_t> symbols;
