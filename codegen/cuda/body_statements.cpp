@@ -175,6 +175,12 @@ void BodyWriter::running_value(std::size_t i) {
   if (instr.exclusive) code_.line(step);
 }
 
+std::string BodyWriter::kept_name(std::size_t i) const {
+  if (layout_->schedule->family != Family::kWindow)
+    return fmt::format("h{}{}", i, keep_subscript_);
+  return fmt::format("h{}{}{}", i, slot_, vector() > 1 && per_element(i) ? "[j]" : "");
+}
+
 void BodyWriter::statement(std::size_t i) {
   const InstrKind kind = analysis_.instr(i).kind;
   if (kind == InstrKind::Scan) return running_value(i);
@@ -182,7 +188,7 @@ void BodyWriter::statement(std::size_t i) {
   if (kind == InstrKind::Constant || kind == InstrKind::Index || kind == InstrKind::Size) {
     names_[i] = expression;
   } else if (kept_[i]) {
-    names_[i] = fmt::format("h{}{}", i, keep_subscript_);
+    names_[i] = kept_name(i);
     code_.line(fmt::format("{} = {};", names_[i], expression));
   } else {
     define(i, compute_name(analysis_.type_of(i)), expression);

@@ -45,6 +45,7 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
 }
 
 void BodyWriter::write() {
+  if (layout_->schedule->family == Family::kWindow) return write_windows();
   if (layout_->scratch_offset == 0) declare_shared();
   declare_all(layout_->prologue);
   if (layout_->scratch_offset != 0) declare_scratch();
@@ -293,6 +294,9 @@ void BodyWriter::load_group(const InstrSet& needed) {
 /// A looping thread with vectors has a result for each of their elements; what is left behind the
 /// last whole vector goes to the first.
 std::string BodyWriter::partial_sum(std::size_t i) const {
+  if (layout_->schedule->family == Family::kWindow)
+    return fmt::format("a{}{}{}", i, layout_->schedule->tile > 1 ? "[t]" : "",
+                       vector() > 1 ? "[j]" : "");
   const bool many = layout_->looped() && vector() > 1;
   return fmt::format("a{}{}", i, many ? "[j]" : layout_->is_tail ? "[0]" : "");
 }

@@ -62,6 +62,17 @@ class BodyWriter {
   void vector_stores(const InstrSet& needed);
   void combine_reductions(int stage);
 
+  // Family window.
+  void write_windows();
+  void reduce_windows();
+  void store_windows();
+  void keep(const InstrSet& values, std::int64_t slots);
+  void walk_kept(const InstrSet& values, const std::string& subscript);
+  InstrSet needed_for(const InstrSet& values) const;
+  void open_tile();
+  void close_tile();
+  std::string kept_name(std::size_t i) const;
+
   void declare_all(const std::vector<std::string>& lines);
   void open_vectors();
   void close_vectors();
@@ -92,6 +103,8 @@ class BodyWriter {
   InstrSet kept_, divides_, staged_;
   InstrSet grouped_;            // loads of the group of vectors that a looping thread is at
   std::string keep_subscript_;  // "[k][j]"
+  std::string slot_;            // family window: "[s]"
+  InstrSet done_;               // family window: what has a name already
 };
 
 }  // namespace sinter::codegen

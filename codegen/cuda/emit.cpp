@@ -18,6 +18,7 @@ Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Ar
     case Family::kPointwise: return layout_pointwise(analysis, schedule, args);
     case Family::kRow: return layout_row(analysis, schedule, args);
     case Family::kColumn: return layout_column(analysis, schedule, args);
+    case Family::kWindow: return layout_window(analysis, schedule, args);
     case Family::kScan: return layout_scan(analysis, schedule, args);
   }
   throw Error(ErrorCode::kInternal, "unknown schedule family");

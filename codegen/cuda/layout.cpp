@@ -15,6 +15,8 @@ std::optional<std::int64_t> upper(const ProgramAnalysis& analysis, const ir::Dim
 
 ir::Dim vectors_of_dim(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t d) {
   const ir::Dim& extent = analysis.extent(d);
+  if (schedule.tile > 1 && static_cast<int>(d) == schedule.overlap.tile_dim)
+    return ir::ceil_div(extent, schedule.tile, analysis.exprs().ranges());
   return static_cast<int>(d) == schedule.vector_dim ? ir::floor_div(extent, schedule.vector)
                                                     : extent;
 }
@@ -46,7 +48,10 @@ void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
   for (std::size_t d = analysis.rank(); d-- > 0;) {
     if ((dims & dim_bit(d)) == 0) continue;
     const bool outermost = (dims & (dim_bit(d) - 1)) == 0;
-    const int step = static_cast<int>(d) == schedule.vector_dim ? schedule.vector : 1;
+    const bool tiled = schedule.tile > 1 && static_cast<int>(d) == schedule.overlap.tile_dim;
+    const int step = tiled                                        ? schedule.tile
+                     : static_cast<int>(d) == schedule.vector_dim ? schedule.vector
+                                                                  : 1;
     LoopIndex& index = layout.indices[d];
     index.text = fmt::format("i{}", d);
     index.max = upper(analysis, analysis.extent(d));

@@ -179,7 +179,9 @@ std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis) {
   if (can_schedule_ordered(analysis)) return choose_ordered(analysis);
   const int along_rows = unit_strides(analysis, analysis.last_dim(analysis.outer_dims()));
   const int along_elements = unit_strides(analysis, analysis.last_dim(analysis.inner_dims()));
-  if (can_schedule_column(analysis) && along_rows > along_elements) return choose_column(analysis);
+  if (can_schedule_column(analysis) && along_rows > along_elements)
+    return can_schedule_window(analysis) && fills_windows(analysis) ? choose_window(analysis)
+                                                                    : choose_column(analysis);
   if (can_schedule_row(analysis)) return choose_row(analysis);
   throw Error(ErrorCode::kUnsupported,
               fmt::format("kernel '{}': no schedule takes its loops", analysis.request().name));

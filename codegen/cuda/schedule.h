@@ -16,6 +16,20 @@ enum class Family {
   kRow,        // `threads_x` threads share a row and reduce by shuffles, then by shared memory
   kColumn,     // threads along rows; `threads_y` of them share one and reduce by shared memory
   kScan,       // as kRow, but a row is taken part by part, a vector for each thread
+  kWindow,     // a thread reduces whole rows: a vector of them, `tile` such side by side
+};
+
+/// Values that several rows of a tile have in common, as windows have that overlap: what varies
+/// with rows along `tile_dim` and elements along `window_dim` only as
+/// row * row_step + element * element_step does. One of the steps is 1.
+struct Overlap {
+  int tile_dim = -1, window_dim = -1;  // an outer and an inner loop dimension; -1: none
+  std::int64_t row_step = 1, element_step = 1;
+  std::vector<bool> shared;  // which values
+  /// Different sums for `tile` rows of `window` elements.
+  std::int64_t slots(std::int64_t tile, std::int64_t window) const {
+    return row_step * (tile - 1) + element_step * (window - 1) + 1;
+  }
 };
 
 /// The integers that decide a kernel. "Vector" is a run of elements along vector_dim that is moved
@@ -34,8 +48,11 @@ struct Schedule {
   bool lean = false;
   int ahead = 1;        // row, looped: vectors that are loaded at once
   bool tail = false;    // row, looped: elements behind the last whole vector are taken one by one
-  int vector_dim = -1;  // loop dimension along which vectors lie; -1: no vectors
-  std::vector<bool> vector_access;              // accesses that move whole vectors
+  int tile = 1;         // window: neighbouring rows of a thread, along overlap.tile_dim
+  bool rolled = false;  // window: only the loop over overlap.window_dim is unrolled
+  Overlap overlap;
+  int vector_dim = -1;              // loop dimension along which vectors lie; -1: no vectors
+  std::vector<bool> vector_access;  // accesses that move whole vectors
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
 
   bool looped() const { return unroll == 0; }
@@ -86,6 +103,13 @@ bool can_schedule_column(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_column(const ProgramAnalysis& analysis);
 bool can_schedule_row(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_row(const ProgramAnalysis& analysis);
+// Short rows of constant length next to each other: windows with channels last.
+bool can_schedule_window(const ProgramAnalysis& analysis);
+/// True if there are so many rows that no two threads need share one.
+bool fills_windows(const ProgramAnalysis& analysis);
+std::vector<Schedule> choose_window(const ProgramAnalysis& analysis);
+/// Throws Error(kUsage) if no schedule of that vector and tile takes the program.
+Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, int threads);
 // Running combinations along rows, whose parts are taken in order.
 bool can_schedule_scan(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis);

@@ -11,7 +11,7 @@ namespace sinter::codegen {
 
 namespace {
 
-constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan"};
+constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan", "window"};
 
 [[noreturn]] void refuse(const ProgramAnalysis& analysis, const std::string& text,
                          const std::string& why) {
@@ -27,6 +27,8 @@ std::string Schedule::to_string() const {
   text += fmt::format(" threads={}x{}", threads_x, threads_y);
   if (cluster > 1) text += fmt::format(" cluster={}", cluster);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  if (tile > 1) text += fmt::format(" tile={}", tile);
+  if (rolled) text += " rolled";
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (tail) text += " tail";
   if (staged) text += " staged";
@@ -40,12 +42,12 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   words >> family;
   Schedule wish;
   bool known = false;
-  for (int f = 0; f < 4; ++f)
+  for (int f = 0; f < 5; ++f)
     if (family == kFamilies[f]) {
       wish.family = static_cast<Family>(f);
       known = true;
     }
-  if (!known) refuse(analysis, text, "it begins with none of pointwise, row, column, scan");
+  if (!known) refuse(analysis, text, "it begins with none of pointwise, row, column, scan, window");
   while (words >> word) {
     const std::size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
@@ -72,6 +74,10 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
       wish.cluster = numbers[0];
     else if (key == "ahead")
       wish.ahead = numbers[0];
+    else if (key == "tile")
+      wish.tile = numbers[0];
+    else if (word == "rolled")
+      wish.rolled = true;  // what a tile takes decides
     else if (key == "blocks")
       wish.blocks = numbers[0];
     else if (key == "threads")
@@ -83,6 +89,8 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   const bool reduces = analysis.program().inner_dims > 0;
   if ((wish.family == Family::kPointwise) == reduces)
     refuse(analysis, text, reduces ? "the kernel reduces rows" : "the kernel reduces nothing");
+  if (wish.family == Family::kWindow)
+    return window_schedule(analysis, wish.vector, wish.tile, wish.threads());
   const DimSet dims = reduces ? analysis.inner_dims() : analysis.outer_dims();
   const int dim = wish.vector > 1 ? analysis.last_dim(dims) : -1;
   Schedule schedule = with_vectors(plan_vectors(analysis, dim, wish.vector), wish.family);

@@ -57,7 +57,7 @@ class ChannelsLast {
     const std::string& op = node.op->name;
     if (op == "Conv") return convolution(node);
     const auto perm = wanted(node);
-    if (!perm) return false;
+    if (!perm) return op == "Transpose" && channels_moved(node);
     switch (node.op->kind) {
       case OpKind::kPointwise: return elementwise(node, *perm);
       case OpKind::kReduce: return reduction(node, *perm);
@@ -126,6 +126,16 @@ class ChannelsLast {
   bool transpose(const Node& node, const Perm& perm) {
     twins_.set(node.outputs[0], twins_.in(node.inputs[0], perm),
                permuted(inverse(node.attrs.get_ints("perm")), perm));
+    return true;
+  }
+
+  /// A value with channels last whose channels are moved to the front is the twin of the result:
+  /// what comes between it and the next convolution need not be done on the other layout.
+  bool channels_moved(const Node& node) {
+    const Perm layout = inverse(node.attrs.get_ints("perm"));
+    if (layout.size() < 3 || layout != last_perm(layout.size()) || twins_.is_static(node.inputs[0]))
+      return false;
+    twins_.set(node.outputs[0], twins_.plain(node.inputs[0]), layout);
     return true;
   }
 

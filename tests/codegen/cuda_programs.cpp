@@ -121,6 +121,7 @@ codegen::KernelRequest ProgramBuilder::request(const std::string& name) const {
   request.program = &program;
   request.name = name;
   request.origins = {"/" + name + " (Test)"};
+  request.schedule = schedule;
   for (const std::uint32_t buffer : program.buffers) request.buffer_types.push_back(types[buffer]);
   return request;
 }
