@@ -86,6 +86,11 @@ std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   std::string fill =
       print_constant(compute_type(type), access.fill, static_cast<std::int64_t>(access.fill));
   fill = fmt::format("narrow<{}>({})", storage_name(type), fill);
+  if (layout_->schedule->family == Family::kWindow && in_loop(i))
+    // Terms are added to the pointer one by one: constant ones become the instruction's offset.
+    return fmt::format("load_if<{}>({}, {}{}, {}){}", whole ? vector() : 1, guards,
+                       pointers_[instr.access], loop_address(instr.access), fill,
+                       whole ? "" : ".v[0]");
   if (whole) fill = fmt::format("splat<{}>({})", vector(), fill);
   return fmt::format("{} ? {} : {}", guards, value, fill);
 }
@@ -176,8 +181,7 @@ void BodyWriter::running_value(std::size_t i) {
 }
 
 std::string BodyWriter::kept_name(std::size_t i) const {
-  if (layout_->schedule->family != Family::kWindow)
-    return fmt::format("h{}{}", i, keep_subscript_);
+  if (layout_->schedule->family != Family::kWindow) return fmt::format("h{}{}", i, keep_subscript_);
   return fmt::format("h{}{}{}", i, slot_, vector() > 1 && per_element(i) ? "[j]" : "");
 }
 

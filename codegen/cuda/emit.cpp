@@ -61,7 +61,7 @@ std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& a
   for (const Schedule& schedule : choose_schedules(analysis)) {
     const Layout layout = make_layout(analysis, schedule, args);
     Variant variant = variant_of(analysis, schedule, layout, args);
-    variant.has_vectors = schedule.vector > 1;
+    variant.has_vectors = schedule.vector > 1 || schedule.family == Family::kWindow;
     variant.cluster = schedule.cluster;
     variant.blocks_at_once = schedule.blocks;
     variant.shared_bytes = row_shared_bytes(analysis, layout);
@@ -107,8 +107,9 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
                                     [](const Variant& variant) { return variant.cluster > 1; });
   if (!request.product && (request.early || clusters)) text += "#include \"cluster.cuh\"\n";
   const bool reduces = analysis.stages() > 0 || analysis.combines();
-  text += fmt::format("#include \"{}.cuh\"\n",
-                      analysis.scans() ? "scan" : reduces ? "reduce" : "math");
+  text += fmt::format("#include \"{}.cuh\"\n", analysis.scans() ? "scan"
+                                               : reduces        ? "reduce"
+                                                                : "math");
   if (std::any_of(variants.begin(), variants.end(),
                   [](const Variant& variant) { return variant.has_vectors; }))
     text += "#include \"vector.cuh\"\n";

@@ -29,6 +29,10 @@ template <>
 struct Words<2> {
   typedef u16 type;
 };
+template <>
+struct Words<1> {
+  typedef u8 type;
+};
 
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> load(const T* p) {
@@ -82,8 +86,8 @@ SINTER_DEVICE void wait_for_copies() {
 #endif
 }
 
-/// The compiler forgets what it has computed from `x`: it holds the narrow elements in registers and
-/// widens them again, not what it made of them.
+/// The compiler forgets what it has computed from `x`: it holds the narrow elements in registers
+/// and widens them again, not what it made of them.
 template <class T, int N>
 SINTER_DEVICE void hold(Vec<T, N>& x) {
 #ifdef __CUDACC__
@@ -103,6 +107,48 @@ SINTER_DEVICE Vec<T, N> splat(T value) {
 #pragma unroll
   for (int j = 0; j < N; ++j) result.v[j] = value;
   return result;
+}
+
+/// N elements from `p`, or `fill` where not `guard`: then nothing is read. One predicated access;
+/// of `guard ? load : fill` compilers make branches, behind which one load waits for another.
+template <int N, class T>
+SINTER_DEVICE Vec<T, N> load_if(bool guard, const T* p, T fill) {
+#ifdef __CUDACC__
+  constexpr int kBytes = sizeof(T) * N < 16 ? sizeof(T) * N : 16;
+  if constexpr (kBytes > 1) {
+    typedef typename Words<kBytes>::type Access;
+    Vec<T, N> result = splat<N>(fill);
+    const u32 reads = guard;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(T)) * N / kBytes; ++i) {
+      const Access* from = reinterpret_cast<const Access*>(p) + i;
+      Access words;
+      memcpy(&words, reinterpret_cast<const char*>(&result) + i * kBytes, kBytes);
+      // Volatile, as no load may move up in front of the wait for the kernel before.
+      if constexpr (kBytes == 16)
+        asm volatile(
+            "{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+            : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w)
+            : "l"(from), "r"(reads));
+      else if constexpr (kBytes == 8)
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %3, 0; @p ld.global.v2.u32 {%0, %1}, [%2]; }"
+                     : "+r"(words.x), "+r"(words.y)
+                     : "l"(from), "r"(reads));
+      else if constexpr (kBytes == 4)
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.u32 %0, [%1]; }"
+                     : "+r"(words)
+                     : "l"(from), "r"(reads));
+      else
+        asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.u16 %0, [%1]; }"
+                     : "+h"(words)
+                     : "l"(from), "r"(reads));
+      memcpy(reinterpret_cast<char*>(&result) + i * kBytes, &words, kBytes);
+    }
+    return result;
+  }
+#endif
+  if (!guard) return splat<N>(fill);
+  return load<N>(p);
 }
 
 template <class T>
