@@ -246,6 +246,13 @@ Schedule tiled(const ProgramAnalysis& analysis, const VectorPlan& vectors, const
   return schedule;
 }
 
+/// What sizes are judged by: the least, as a batch of one is what has too few threads.
+std::int64_t least(const ProgramAnalysis& analysis, const ir::Dim& dim) {
+  if (dim.is_constant()) return dim.value();
+  return std::max<std::int64_t>(
+      analysis.exprs().lower_bound(analysis.exprs().intern(dim)).value_or(1), 1);
+}
+
 bool can_tile(const ProgramAnalysis& analysis, const Overlap& overlap, int tile) {
   if (tile == 1) return true;
   if (overlap.tile_dim < 0) return false;
@@ -279,15 +286,14 @@ bool can_schedule_window(const ProgramAnalysis& analysis) {
 }
 
 bool fills_windows(const ProgramAnalysis& analysis) {
-  const auto rows = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
-  return rows && *rows >= kFewestThreads;
+  return least(analysis, analysis.size_of_dims(analysis.outer_dims())) >= kFewestThreads;
 }
 
 std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
   const Overlap overlap = find_overlap(analysis);
   const int channels = analysis.last_dim(analysis.outer_dims());
   std::optional<Schedule> best;
-  double least = 0;
+  double shortest = 0;
   for (const int most : {8, 4, 2, 1}) {
     const VectorPlan vectors = plan_vectors(analysis, channels, most);
     if (vectors.vector != most) continue;
@@ -295,12 +301,12 @@ std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
       if (!can_tile(analysis, overlap, tile)) continue;
       const Estimate thread = estimate(analysis, overlap, most, tile);
       if (thread.words > kWords && tile * most > 1) continue;
-      const auto threads = upper(analysis, count_threads(analysis, overlap, most, tile));
+      const std::int64_t threads = least(analysis, count_threads(analysis, overlap, most, tile));
       // A processor needs two warps for each of its four schedulers to hide what instructions take.
-      const double warps = static_cast<double>(*threads) / (32.0 * 4 * kProcessors);
+      const double warps = static_cast<double>(threads) / (32.0 * 4 * kProcessors);
       const double time = thread.instructions * std::max(warps, 2.0);
-      if (best && time >= least) continue;
-      least = time;
+      if (best && time >= shortest) continue;
+      shortest = time;
       best = tiled(analysis, vectors, overlap, tile, kThreads);
     }
   }
