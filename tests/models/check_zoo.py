@@ -7,8 +7,8 @@
 
 A tiny model is compared with the outputs that PyTorch gave, a fetched one with ONNX Runtime on real
 inputs (models/real_inputs.py); what its outputs say, such as a recognised text, must be right too. The
-tolerance is the manifest's. Models that do not run stand in tests/models/known_failures.json, each
-with its reason; one that is listed and passes fails the check, as does one that is not and fails.
+tolerance is the manifest's. Models that do not run on a target, or at a precision of it ("cuda fp16"), stand in
+tests/models/known_failures.json, each with its reason; one that is listed and passes fails the check, as does one that is not and fails.
 """
 import argparse
 import json
@@ -110,7 +110,8 @@ def main():
     known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
     rows, wrong = [], 0
     for key in chosen:
-        reason = known.get(key, {}).get(a.target)
+        reasons = known.get(key, {})
+        reason = reasons.get(a.target) or reasons.get(f"{a.target} {a.precision}")
         try:
             with tempfile.TemporaryDirectory() as folder:
                 row = Model(key, zoo[key], a, folder).check()
