@@ -25,7 +25,7 @@ function(sinter_warnings name)
     target_compile_options(${name} PRIVATE -Werror)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)  # targets may silence warnings that only GCC has
-    target_compile_options(${name} PRIVATE -Wno-unknown-warning-option)
+    target_compile_options(${name} PRIVATE -Wno-unknown-warning-option -Wno-pass-failed)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 warns of overlaps and overflows inside std::string where there are none (GCC bug 105651).
