@@ -117,8 +117,7 @@ class Compiler {
       const std::uint32_t data = inputs[scattered.data], result = outputs[scattered.result];
       if (data != result) add_copy({data, result, 0});
     }
-    if (family == "pointwise" || family == "reduction" || family == "scatter" ||
-        family == "scan") {
+    if (family == "pointwise" || family == "reduction" || family == "scatter" || family == "scan") {
       if (!options_.cuda) {
         add_loop_steps(node, inputs, outputs, step);
         return;

@@ -17,8 +17,7 @@ Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, 
   const ir::Dim rows = analysis.size_of_dims(layout.thread_dims);
   const bool wide_rows = needs_wide(analysis, rows);
   const char* row_type = wide_rows ? "u64" : "u32";
-  const std::string row =
-      fmt::format("{} * {} + threadIdx.x", block_text(analysis, wide_rows), x);
+  const std::string row = fmt::format("{} * {} + threadIdx.x", block_text(analysis, wide_rows), x);
   if (rows.is_constant() && rows.value() % x == 0) {
     layout.prologue.push_back(fmt::format("const {} row = {};", row_type, row));
   } else {  // threads without a row repeat row 0, as the barriers need them, and write nothing

@@ -170,8 +170,8 @@ void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
   }
   Program program(nvrtc, *job.source);
   const bool exact = job.source->find(kExactTarget) != std::string::npos;
-  const nvrtcResult result = program.compile(
-      exact && *job.architecture == "sm_90" ? "sm_90a" : *job.architecture);
+  const nvrtcResult result =
+      program.compile(exact && *job.architecture == "sm_90" ? "sm_90a" : *job.architecture);
   if (result == NVRTC_ERROR_COMPILATION) {
     const std::string log = program.log();
     const std::string path = write_reproducer(*job.source, *job.architecture, log);

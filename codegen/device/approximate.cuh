@@ -1,6 +1,6 @@
-// Cheaper forms of functions: for results that the graph itself rounds to 16 bits, and for arguments
-// whose range is known. codegen/cuda/approximations.cpp decides where they are used and states the
-// bounds, which tests check over all float16 values; `--math precise` uses none of them.
+// Cheaper forms of functions: for results that the graph itself rounds to 16 bits, and for
+// arguments whose range is known. codegen/cuda/approximations.cpp decides where they are used and
+// states the bounds, which tests check over all float16 values; `--math precise` uses none of them.
 #pragma once
 
 #include "math.cuh"
@@ -47,8 +47,8 @@ SINTER_DEVICE float short_sine_within_one(float a) {
 /// the first product is exact before the integer is taken off.
 SINTER_DEVICE float short_sine_of_turns(float a, float half) {
   constexpr float kRound = 12582912.0f;
-  const float t = half == 0.0f ? fmaf(a, 0.318309873f, kRound)
-                               : fmaf(a, 0.318309873f, half) + kRound;
+  const float t =
+      half == 0.0f ? fmaf(a, 0.318309873f, kRound) : fmaf(a, 0.318309873f, half) + kRound;
   float y = fmaf(a, 0.318309873f, half - (t - kRound));
   y = fmaf(a, 1.28412766e-08f, y);
   const float s = y * y;
@@ -86,8 +86,8 @@ SINTER_DEVICE float short_error_function(float a) {
   q = fmaf(q, s, 1.0f);
   return x * p * reciprocal_of_normal(q);
 }
-/// 1 + erf(a), as gelu has it: 2 to a polynomial, so that the tail keeps its precision, which the sum
-/// would cancel. 2^-16 relative for a >= -4.5, 1e-10 absolute below.
+/// 1 + erf(a), as gelu has it: 2 to a polynomial, so that the tail keeps its precision, which the
+/// sum would cancel. 2^-16 relative for a >= -4.5, 1e-10 absolute below.
 SINTER_DEVICE float short_one_plus_error_function(float a) {
   const float x = minimum(absolute(a), 12.0f);
   float p = fmaf(x, -2.04114950e-05f, 4.88455851e-04f);

@@ -7,8 +7,8 @@
 #include "reduce.cuh"
 #include "vector.cuh"
 
-/// Copies kRows x kColumns elements by kThreads threads; what lies outside [rows) x [columns) becomes
-/// zero.
+/// Copies kRows x kColumns elements by kThreads threads; what lies outside [rows) x [columns)
+/// becomes zero.
 template <int kRows, int kColumns, int kStride, int kVector, int kThreads, class T>
 SINTER_DEVICE void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32 columns) {
   constexpr int kAcross = kColumns / kVector, kCount = kRows * kAcross;

@@ -52,7 +52,8 @@ SINTER_DEVICE T scan_group(T x) {
 }
 
 // What comes before a thread's elements in its row: `carry`, which every thread has, and the `x` of
-// all threads in front of it. `carry` then includes the `x` of all threads, for the row's next part.
+// all threads in front of it. `carry` then includes the `x` of all threads, for the row's next
+// part.
 
 /// One thread has the row for itself.
 template <class Combine, class T>

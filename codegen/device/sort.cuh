@@ -67,8 +67,8 @@ struct Entry64 {
   }
 };
 
-/// T: the elements' storage type; Entry: by the size of their keys. kPiece elements, a power of two,
-/// are sorted by kThreads neighbouring threads; a block has kPieces pieces.
+/// T: the elements' storage type; Entry: by the size of their keys. kPiece elements, a power of
+/// two, are sorted by kThreads neighbouring threads; a block has kPieces pieces.
 template <class T, class EntryType, bool kIsDescending, int kPieceElements, int kPieceThreads,
           int kBlockPieces>
 struct SortShape {

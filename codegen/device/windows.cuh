@@ -20,8 +20,9 @@ struct WindowRows {
   struct Operand {
     static constexpr int kAcross = kColumns / kVector, kCount = kRows * kAcross;
     static constexpr int kCopies = (kCount + kThreads - 1) / kThreads;
-    // Where a window lies is found once, not with each copy: a thread keeps it for each of its rows.
-    // Narrow copies are many; their threads stay in one row (or few), wide ones take rows in turn.
+    // Where a window lies is found once, not with each copy: a thread keeps it for each of its
+    // rows. Narrow copies are many; their threads stay in one row (or few), wide ones take rows in
+    // turn.
     static constexpr bool kKeepsRow = kVector == 1 && kThreads % kRows == 0;
     static constexpr int kOwnRows = kKeepsRow ? 1 : kCopies;
     static constexpr bool kKeepsColumn = !kKeepsRow && kThreads % kAcross == 0;

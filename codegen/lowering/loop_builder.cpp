@@ -40,11 +40,11 @@ LoopBuilder::LoopBuilder(const LoopSpace& space, ExprTable& exprs)
 }
 
 std::uint32_t LoopBuilder::push(InstrT instr) {
-  const std::string key = fmt::format(
-      "{} {} {} {} {} {:x} {} {} {} {} {}", static_cast<int>(instr.kind), instr.op, instr.dtype,
-      fmt::join(instr.args, ","), instr.access, std::bit_cast<std::uint64_t>(instr.constant_float),
-      instr.constant_int, instr.dim, instr.expression, static_cast<int>(instr.precision),
-      instr.exclusive);
+  const std::string key =
+      fmt::format("{} {} {} {} {} {:x} {} {} {} {} {}", static_cast<int>(instr.kind), instr.op,
+                  instr.dtype, fmt::join(instr.args, ","), instr.access,
+                  std::bit_cast<std::uint64_t>(instr.constant_float), instr.constant_int, instr.dim,
+                  instr.expression, static_cast<int>(instr.precision), instr.exclusive);
   const auto [at, added] = instr_by_key_.emplace(key, static_cast<std::uint32_t>(instrs_.size()));
   if (added) instrs_.push_back(std::move(instr));
   return at->second;

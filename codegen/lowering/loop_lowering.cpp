@@ -258,13 +258,13 @@ class Region {
     const auto own = matching_index(shape, space_.shape(), space_.index());
     bool here = own.has_value();
     for (std::size_t d = 0; here && d < shape.size(); ++d)
-      here = shape[d] == Dim(1) ||
-             ir::simplify(index[d] - (*own)[d], build_.ranges()) == Dim(0);
+      here = shape[d] == Dim(1) || ir::simplify(index[d] - (*own)[d], build_.ranges()) == Dim(0);
     if (!here)
-      throw Error(ErrorCode::kUnsupported,
-                  fmt::format("the result of {} is read at another element than its own: it must be "
-                              "stored by a kernel of its own first",
-                              describe(node)));
+      throw Error(
+          ErrorCode::kUnsupported,
+          fmt::format("the result of {} is read at another element than its own: it must be "
+                      "stored by a kernel of its own first",
+                      describe(node)));
     return build_.scan(combine, eval(node.inputs[0], *own, {}), exclusive);
   }
 

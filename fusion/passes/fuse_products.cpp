@@ -1,6 +1,6 @@
-// Products and convolutions with the kernel that reads their result. Which of the ways to do such a step is taken
-// (one kernel of our own, or the library's product and then the other kernel) is decided for each
-// shape when a plan is bound; here only what belongs together is brought together.
+// Products and convolutions with the kernel that reads their result. Which of the ways to do such a
+// step is taken (one kernel of our own, or the library's product and then the other kernel) is
+// decided for each shape when a plan is bound; here only what belongs together is brought together.
 #include <algorithm>
 #include <set>
 

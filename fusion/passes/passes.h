@@ -31,7 +31,8 @@ ir::Graph fuse_matmul(const ir::Graph& graph, Context& context);
 ir::Graph fuse_reductions(const ir::Graph& graph, Context& context);
 /// Regions of the pointwise, view and gather nodes that are left.
 ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context);
-/// Products and convolutions with the kernel that reads their result, on targets that have kernels for both.
+/// Products and convolutions with the kernel that reads their result, on targets that have kernels
+/// for both.
 ir::Graph fuse_products(const ir::Graph& graph, Context& context);
 /// Reductions of few long rows become two, of parts and of their results (CUDA).
 ir::Graph split_reductions(const ir::Graph& graph, Context& context);

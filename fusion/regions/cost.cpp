@@ -19,8 +19,8 @@ constexpr double kLaunchBytesCpu = 6.4e4;
 // Both kinds of machine do about this many scalar operations in the time of moving one byte.
 constexpr double kOpsPerByte = 8;
 
-/// True if `node` works on a product's result element by element, in the kernel of the product where
-/// that is one of our own.
+/// True if `node` works on a product's result element by element, in the kernel of the product
+/// where that is one of our own.
 bool follows_product(const ir::Graph& graph, const ir::Node& node, const TargetTraits& target) {
   if (!target.product_kernels || node.op->kind != OpKind::kPointwise ||
       size_of(graph.type(node.outputs[0]).dtype) != 2)

@@ -36,8 +36,8 @@ int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
 const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
                                            std::size_t size, std::int64_t least);
 
-/// The attribute "combine" by name; nothing for "none", which only `none_allowed` allows. Throws for
-/// any other.
+/// The attribute "combine" by name; nothing for "none", which only `none_allowed` allows. Throws
+/// for any other.
 std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed);
 
 /// The result type of a reduction with attributes "axes" and "keepdims".

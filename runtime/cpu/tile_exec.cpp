@@ -184,8 +184,12 @@ class TileProgram::Worker {
       }
       case TileInstr::Kind::kScan: {
         const RunningScan& scan = p_.scans_[instr.scan];
-        const ScanArgs args{tile_.rows, tile_.cols, views_[instr.args[0]], place_of(instr),
-                            workspace_ + scan.carries, scan.exclusive};
+        const ScanArgs args{tile_.rows,
+                            tile_.cols,
+                            views_[instr.args[0]],
+                            place_of(instr),
+                            workspace_ + scan.carries,
+                            scan.exclusive};
         (s_.across ? scan.kernels.along_columns : scan.kernels.along_rows)(args);
         views_[instr.value] = {args.result, tile_.cols, true};
         break;

@@ -189,7 +189,8 @@ void verify_sort(const Checker& check, const fb::SortStepT& work, Uses& uses) {
   const fb::BufferT& input = check.buffer(work.input, "its input");
   const fb::BufferT& output = check.buffer(work.output, "its output");
   if (check.dtype(input.dtype, "its input") == DType::kBool) check.fail("it sorts bool elements");
-  if (static_cast<DType>(output.dtype) != DType::kInt64) check.fail("its output is not of type i64");
+  if (static_cast<DType>(output.dtype) != DType::kInt64)
+    check.fail("its output is not of type i64");
   for (const std::uint32_t size : {work.outer, work.length, work.inner, work.count})
     check.expression(size, "a size");
   uses.reads.insert(work.input);

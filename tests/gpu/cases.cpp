@@ -338,7 +338,8 @@ graph @main(%qkv: T[batch, seq, 384], %keep: bool[batch, seq]) ranges {batch: 1.
         {{"batch", 16}, {"seq", 130}},
         {{"batch", 64}, {"seq", 130}},
         {{"batch", 1100}, {"seq", 65}}}},
-      // Heads that warpgroups take: rows and keys of part tiles, blocks with one item and with many.
+      // Heads that warpgroups take: rows and keys of part tiles, blocks with one item and with
+      // many.
       {"attention_by_warpgroups",
        R"(
 graph @main(%q: T[batch, 2, seq, 64], %k: T[batch, 2, seq, 64], %v: T[batch, 2, seq, 64],

@@ -93,8 +93,11 @@ TEST_P(CpuSort, IsStable) {
 }
 
 TEST(CpuSortTypes, BoolHasNoOrder) {
-  EXPECT_THAT([] { sort_plan({DType::kBool, 1, 4, 1, 2}, false); },
-              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("it sorts bool elements")));
+  EXPECT_THAT(
+      [] {
+        sort_plan({DType::kBool, 1, 4, 1, 2}, false);
+      },
+      ::testing::ThrowsMessage<Error>(::testing::HasSubstr("it sorts bool elements")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuSort,
