@@ -94,12 +94,14 @@ class HorizontalFuser {
     if (bytes > kMostBytes) return false;
     for (const Node& part : node.body->nodes()) {
       if (part.op->kind != OpKind::kReduce) continue;
+      // What is reduced may be made inside the region, of a size that no operand shows.
+      const ir::TensorType& type = node.body->type(part.inputs[0]);
+      const auto all = constant_elements(type);
+      if (!all) return false;
       std::int64_t reduced = 1;
-      const ir::Shape& shape = node.body->type(part.inputs[0]).shape;
       for (const std::int64_t axis : part.attrs.get_ints("axes"))
-        reduced *= shape[static_cast<std::size_t>(axis)].value();
-      const std::int64_t all = *constant_elements(node.body->type(part.inputs[0]));
-      return reduced >= kShortestRow && all / reduced <= kMostRows;
+        reduced *= type.shape[static_cast<std::size_t>(axis)].value();
+      return reduced >= kShortestRow && *all / reduced <= kMostRows;
     }
     return false;
   }
