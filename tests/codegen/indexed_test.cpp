@@ -122,15 +122,7 @@ TEST_P(Indexed, MatchesTheReference) {
 INSTANTIATE_TEST_SUITE_P(Regions, Indexed, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-std::string listing_of(const char* name) {
-  for (const Case& test : kCases)
-    if (std::string_view(test.name) == name) {
-      const ir::Graph body = ir::parse_graph(test.text);
-      codegen::ExprTable exprs(body.ranges());
-      return lower(body, exprs).listing;
-    }
-  return "";
-}
+std::string listing_of(std::string_view name) { return listing_in(kCases, name); }
 
 TEST(Indexed, WhatCountsIsAnAddress) {
   // Only the chosen dimension is gathered; rows and columns are strides.

@@ -113,15 +113,7 @@ TEST_P(Scans, MatchTheReference) {
 INSTANTIATE_TEST_SUITE_P(Regions, Scans, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-std::string listing_of(const char* name) {
-  for (const Case& test : kCases)
-    if (std::string_view(test.name) == name) {
-      const ir::Graph body = ir::parse_graph(test.text);
-      codegen::ExprTable exprs(body.ranges());
-      return lower(body, exprs).listing;
-    }
-  return "";
-}
+std::string listing_of(std::string_view name) { return listing_in(kCases, name); }
 
 TEST(Scan, TheAxisIsTheRow) {
   EXPECT_THAT(listing_of("down_the_columns"), HasSubstr("loops (i0 < 130) row (i1 < 19)"));

@@ -13,6 +13,7 @@
 #include "codegen/lowering/loop_lowering.h"
 #include "compare_buffers.h"
 #include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
 
 namespace sinter::test {
 namespace {
@@ -98,6 +99,12 @@ Lowered lower(const ir::Graph& body, codegen::ExprTable& exprs) {
   result.program = codegen::lower_region(body, buffers.inputs, buffers.outputs, exprs);
   result.listing = codegen::print_loop_program(result.program, exprs);
   return result;
+}
+
+std::string listing_of_text(const char* text) {
+  const ir::Graph body = ir::parse_graph(text);
+  codegen::ExprTable exprs(body.ranges());
+  return lower(body, exprs).listing;
 }
 
 std::vector<ir::Tensor> random_inputs(const ir::Graph& body, const ir::Bindings& symbols,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "codegen/lowering/expr_table.h"
 #include "ir/graph.h"
@@ -15,6 +16,15 @@ struct Lowered {
   std::string listing;
 };
 Lowered lower(const ir::Graph& body, codegen::ExprTable& exprs);
+/// The listing of a region's body in the text form.
+std::string listing_of_text(const char* text);
+/// The same of the one of `cases`, which have `name` and `text`, that is called `name`.
+template <typename Cases>
+std::string listing_in(const Cases& cases, std::string_view name) {
+  for (const auto& test : cases)
+    if (test.name == name) return listing_of_text(test.text);
+  return "";
+}
 
 /// Random inputs for `body` under `symbols`. Integer inputs are in [-3, 3), floats normal-ish.
 std::vector<ir::Tensor> random_inputs(const ir::Graph& body, const ir::Bindings& symbols,
