@@ -4,6 +4,8 @@
   tests/perf/run_sweep.py --out tests/perf/results/sweep_h200.json
   tests/perf/run_sweep.py --operators layer_norm,softmax --types f16 --deadline 300
   tests/perf/run_sweep.py --plot tests/perf/results/sweep_h200.json --picture sweep.svg     needs matplotlib
+  CUDA_VISIBLE_DEVICES=2 tests/perf/run_sweep.py --part 2/4 --out part2.json                one of four GPUs
+  tests/perf/run_sweep.py --merge part0.json part1.json part2.json part3.json --out tests/perf/results/sweep_h200.json
 
 A point is an operator, a type, rows and columns. GPU times are medians with a cold L2 and a full queue.
 'share' is the bytes that a point must move over its time, as a share of the copy rate read in the same run.
@@ -162,6 +164,18 @@ def summarise(rows):
             "least_large_share": min(large, default=None)}
 
 
+def merge(paths):
+    """One result of the parts that several GPUs measured in the same run; 'share' is of each part's own copy rate."""
+    parts = [json.loads(Path(path).read_text()) for path in paths]
+    result = {**parts[0], "copy_TBps": [p["copy_TBps"] for p in parts],
+              "points": [row for p in parts for row in p["points"]]}
+    order = {point[:4]: i for i, point in enumerate(points(OPERATORS, SIZES))}
+    result["points"].sort(key=lambda r: order[r["operator"], r["type"], r["rows"], r["columns"]])
+    result["summary"] = summarise(result["points"])
+    print(result["summary"])
+    return result
+
+
 def plot(path, picture):
     import matplotlib
     matplotlib.use("svg")
@@ -199,14 +213,19 @@ def main():
     p.add_argument("--jobs", type=int, default=min(12, os.cpu_count()))
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", type=Path)
+    p.add_argument("--part", default="0/1", metavar="I/N", help="every Nth point, from the Ith on")
+    p.add_argument("--merge", nargs="+", type=Path, metavar="PART", help="join results of parts instead of measuring")
     p.add_argument("--plot", type=Path, metavar="RESULTS", help="draw these results instead of measuring")
     p.add_argument("--picture", type=Path, default=Path("sweep.svg"))
     a = p.parse_args()
     if a.plot:
         return plot(a.plot, a.picture)
+    if a.merge:
+        return write(a.out, merge(a.merge))
     import torch
     began = time.monotonic()
-    todo = list(points(a.operators.split(","), a.types.split(",")))
+    part, parts = map(int, a.part.split("/"))
+    todo = list(points(a.operators.split(","), a.types.split(",")))[part::parts]
     copy = copy_rate()
     print(f"{len(todo)} points, copy {copy:.2f} TB/s", flush=True)
     folder = Path(tempfile.mkdtemp())
