@@ -11,6 +11,7 @@
 
 #include "ir/text/text.h"
 #include "tools/support/devices.h"
+#include "tools/support/graph_file.h"
 #include "tools/support/inputs.h"
 
 namespace sinter::tools {
@@ -188,6 +189,16 @@ std::string default_cache_dir() {
 }
 
 frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
+  if (is_graph_file(options.model)) {
+    const auto& shapes = options.shapes;
+    if (!shapes.min_shapes.empty() || !shapes.max_shapes.empty() || !shapes.dims.empty() ||
+        !options.constants.empty())
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is Graph text, which states its own ranges and constants: "
+                              "--dim, --minShapes, --maxShapes and --constant are for ONNX files",
+                              options.model));
+    return read_graph_file(options.model);
+  }
   frontend::ImportOptions values;
   values.pad_selections = options.nms_pad;
   for (auto& [name, tensor] : read_tensor_files(options.constants))
@@ -216,6 +227,12 @@ PipelineRun run_passes(const BuildOptions& options, const frontend::ImportedMode
   pipeline.observe = [&dump](std::string_view pass, bool after, const ir::Graph& graph) {
     dump(pass, after, graph);
   };
+  if (is_fused(model.graph)) {
+    // Only a text can be that. The passes expect single operators.
+    console.note("the graph is fused: it is compiled as it stands, without passes");
+    run.graph = model.graph;
+    return run;
+  }
   auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
   run.graph = std::move(result.graph);
   run.times = std::move(result.times);
@@ -270,6 +287,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
     progress.update(done, total);
   };
   start = std::chrono::steady_clock::now();
+  if (options.tune) options.tune(result.pipeline.graph, target, compile);
   result.plan = codegen::compile(result.pipeline.graph, compile);
   result.times.codegen_ms = milliseconds_since(start);
   return result;

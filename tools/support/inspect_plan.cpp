@@ -59,6 +59,13 @@ class Inspector {
                                  manifest.model_hash, manifest.nodes_imported,
                                  fmt::join(options, ", ")));
       for (const auto& note : manifest.precision_notes) console_.print("precision: " + note);
+      for (const auto& output : manifest.measured) {
+        console_.print(fmt::format("measured: output {}, relative error {:.2e}", output->output,
+                                   output->relative_error));
+        report_["measured"].push_back(
+            {{"output", output->output}, {"relative_error", output->relative_error}});
+      }
+      report_["precision_notes"] = manifest.precision_notes;
     }
     bindings("input", plan_.inputs());
     bindings("output", plan_.outputs());

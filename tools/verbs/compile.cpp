@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "ir/text/text.h"
-#include "tools/support/build.h"
+#include "tools/support/accuracy.h"
 #include "tools/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -13,6 +13,8 @@ namespace {
 struct Options {
   BuildOptions build;
   std::string output;
+  bool verify = false;
+  AccuracyOptions accuracy;
 };
 
 nlohmann::ordered_json summary(const BuildResult& result, const std::string& path,
@@ -44,19 +46,50 @@ void explain(const std::vector<fusion::Decision>& decisions, const Console& cons
                               decision.producer, decision.consumer, decision.reason));
 }
 
-void run(const Options& options, const Console& console) {
+/// Measures the plan's errors and records them in its manifest, with what they were measured on.
+Accuracy record_accuracy(const Options& options, BuildResult& result, const Console& console) {
+  Accuracy accuracy = with_context("--verify runs the plan", [&] {
+    return measure_accuracy(result, options.build, options.accuracy, console);
+  });
+  auto& manifest = *result.plan.parts.meta.manifest;
+  for (const auto& output : accuracy.outputs) {
+    auto entry = std::make_unique<plan::fb::OutputErrorT>();
+    entry->output = output.name;
+    entry->relative_error = output.relative_error;
+    manifest.measured.push_back(std::move(entry));
+  }
+  auto entry = std::make_unique<plan::fb::OptionT>();
+  entry->key = "verify";
+  entry->value = fmt::format("{}, {}", accuracy.source, accuracy.shapes);
+  manifest.options.push_back(std::move(entry));
+  return accuracy;
+}
+
+int run(const Options& options, const Console& console) {
   if (!options.build.stop_after.empty()) {
     const auto target = resolve_target(options.build.target);
     const auto model = import_with_shapes(options.build);
     const auto passes = run_passes(options.build, model, target, console);
     console.print(ir::print(passes.graph));
     console.result({{"graph", ir::print(passes.graph)}});
-    return;
+    return 0;
   }
   std::string path = options.output;
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
-  const auto result = build_plan(options.build, console);
+  auto result = build_plan(options.build, console);
+  nlohmann::ordered_json measured;
+  if (options.verify) {
+    const auto accuracy = record_accuracy(options, result, console);
+    measured = to_json(accuracy);
+    console.print(fmt::format("against the reference, {}, {}", accuracy.source, accuracy.shapes));
+    console.print(format_accuracy(accuracy, "--max-error"));
+    if (!accuracy.ok()) {
+      console.note(fmt::format("the error is above --max-error: {} was not written", path));
+      console.result({{"plan", nullptr}, {"measured", measured}});
+      return 1;
+    }
+  }
   plan::write_plan(result.plan.parts, path);
   const auto bytes = std::filesystem::file_size(path);
   if (options.build.explain_fusion) explain(result.pipeline.context.decisions, console);
@@ -70,7 +103,10 @@ void run(const Options& options, const Console& console) {
   console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
                             result.times.import_ms, result.times.passes_ms,
                             result.times.codegen_ms));
-  console.result(summary(result, path, bytes));
+  auto report = summary(result, path, bytes);
+  if (options.verify) report["measured"] = measured;
+  console.result(report);
+  return 0;
 }
 
 }  // namespace
@@ -78,11 +114,24 @@ void run(const Options& options, const Console& console) {
 void add_compile(Cli& cli) {
   auto options = std::make_shared<Options>();
   auto* verb = cli.app.add_subcommand("compile", "Compile an ONNX model into a plan");
-  verb->add_option("model", options->build.model, "ONNX file")->required();
+  verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
   verb->add_option("-o,--output", options->output,
                    "Plan file (default: the model's name with .plan)");
   add_build_options(*verb, options->build, true);
-  verb->callback([options, &console = cli.console] { run(*options, console); });
+  auto* verify = verb->add_flag("--verify", options->verify,
+                                "Run the plan once and record its error against the float64 "
+                                "reference; above --max-error no plan is written");
+  verb->add_option("--max-error", options->accuracy.bound,
+                   "Most relative error of an output; by default as `verify --tolerance`");
+  add_input_options(*verb, options->accuracy.inputs);
+  verb->add_option("--device", options->accuracy.session.device, "CUDA device of --verify")
+      ->capture_default_str();
+  for (const auto* name :
+       {"--max-error", "--inputs", "--shapes", "--input-range", "--seed", "--device"})
+    verb->get_option(name)->needs(verify);
+  verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
+    exit_code = run(*options, console);
+  });
 }
 
 }  // namespace sinter::tools

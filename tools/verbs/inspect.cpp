@@ -6,6 +6,7 @@
 
 #include "ir/text/text.h"
 #include "tools/support/build.h"
+#include "tools/support/graph_file.h"
 #include "tools/support/inspect_plan.h"
 #include "tools/verbs/verbs.h"
 
@@ -13,7 +14,7 @@ namespace sinter::tools {
 namespace {
 
 struct Options {
-  BuildOptions build;  // build.model is the file, plan or ONNX
+  BuildOptions build;  // build.model is the file: plan, ONNX or Graph text
   PlanViews views;
   bool passes = false;
   std::vector<std::string> why;
@@ -75,10 +76,13 @@ void inspect_model(const Options& options, const Console& console) {
     report["graph"] = text;
     console.print(text);
   } else {
-    console.print(fmt::format("{}: opset {}, {} nodes ({} after import), written by {}",
-                              options.build.model, model.opset, model.node_count,
-                              model.graph.nodes().size(),
-                              model.producer.empty() ? "an unnamed exporter" : model.producer));
+    const std::string source =
+        is_graph_file(options.build.model)
+            ? "Graph text"
+            : fmt::format("opset {}, {} nodes, written by {}", model.opset, model.node_count,
+                          model.producer.empty() ? "an unnamed exporter" : model.producer);
+    console.print(fmt::format("{}: {}; {} nodes in the graph", options.build.model, source,
+                              model.graph.nodes().size()));
     const auto line = [&](const char* what, const std::string& name, const ir::TensorType& type) {
       console.print(fmt::format("{} {}: {}", what, name, ir::to_string(type)));
       report[fmt::format("{}s", what)].push_back({{"name", name}, {"type", ir::to_string(type)}});
@@ -105,7 +109,7 @@ void run(const Options& options, const Console& console) {
     return;
   }
   if (options.build.model.empty())
-    throw Error(ErrorCode::kUsage, "name a plan or an ONNX file, or ask for --passes");
+    throw Error(ErrorCode::kUsage, "name a plan, an ONNX file or Graph text, or ask for --passes");
   if (is_plan_file(options.build.model)) {
     if (!options.why.empty())
       throw Error(ErrorCode::kUsage,
@@ -121,7 +125,7 @@ void run(const Options& options, const Console& console) {
 void add_inspect(Cli& cli) {
   auto options = std::make_shared<Options>();
   auto* verb = cli.app.add_subcommand("inspect", "Show what is in a plan or a model");
-  verb->add_option("file", options->build.model, "Plan or ONNX file");
+  verb->add_option("file", options->build.model, "Plan, ONNX file or Graph text");
   verb->add_flag("--graph", options->views.graph,
                  "The graph as text (of a plan: after the passes)");
   verb->add_flag("--steps", options->views.steps, "Every step with its traffic and ONNX origins");
