@@ -32,12 +32,13 @@ HWY_INLINE V exp_f32(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.1666642f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.4999999f));
   const V e = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  // n goes straight into the exponent: within the bounds below e * 2^n is normal. A NaN stays one.
+  // n goes straight into the exponent: within the bounds below e * 2^n is normal. What becomes of
+  // a NaN as an integer is not defined: the last line takes it from x.
   const auto shifted = hn::ShiftLeft<23>(hn::ConvertTo(di, n));
   V y = hn::BitCast(d, hn::Add(hn::BitCast(di, e), shifted));
   y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365402f)), y);
-  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.7228317f)),
-                        hn::Set(d, std::numeric_limits<float>::infinity()), y);
+  return hn::IfThenElse(hn::Le(x, hn::Set(d, 88.7228317f)), y,
+                        hn::Add(x, hn::Set(d, std::numeric_limits<float>::infinity())));
 }
 
 template <class D, class V = hn::VFromD<D>>
