@@ -85,33 +85,20 @@ std::string CudaCheck::run_case(const Case& test, const codegen::EmittedKernel& 
   }
   Memory expected = memory;
   interpret(program.program, program.types, values, expected);
-  std::string problems;
-  bool ran = false;
-  for (std::size_t v = 0; v < kernel.step.variants.size(); ++v) {
-    const auto& variant = *kernel.step.variants[v];
-    if (!may_run(variant, values)) continue;
-    ran = true;
-    ++schedules_run_[variant.schedule];
-    Memory actual = memory;
-    try {
-      library.run(kernel.step, v, values, actual);
-    } catch (const std::exception& error) {
-      problems += fmt::format("{}: {}\n", variant.function, error.what());
-      continue;
-    }
-    for (std::size_t b = 0; b < program.types.size(); ++b) {
-      const DType type = program.types[b];
-      // Cancellation leaves errors in proportion to the values that cancelled.
-      const double scale = std::max(largest_magnitude(type, expected[b]), 1.0);
-      const std::string difference =
-          first_difference(type, actual[b], expected[b], {tolerance(type), 0.1 * scale});
-      if (!difference.empty())
-        problems += fmt::format("{} ({}): buffer {}{}\n", variant.function, variant.schedule, b,
-                                difference);
-    }
-  }
-  if (!ran) problems += fmt::format("{}: no variant may run\n", test.name);
-  return problems;
+  return run_variants(test.name, library, kernel.step, values, memory,
+                      [&](const plan::fb::KernelVariantT& variant, const Memory& actual) {
+                        ++schedules_run_[variant.schedule];
+                        std::string problems;
+                        for (std::size_t b = 0; b < program.types.size(); ++b) {
+                          const DType type = program.types[b];
+                          // Cancellation leaves errors in proportion to the values that cancelled.
+                          const double scale = std::max(largest_magnitude(type, expected[b]), 1.0);
+                          problems += problem_in(variant, b,
+                                                 first_difference(type, actual[b], expected[b],
+                                                                  {tolerance(type), 0.1 * scale}));
+                        }
+                        return problems;
+                      });
 }
 
 }  // namespace sinter::test

@@ -161,5 +161,34 @@ bool may_run(const plan::fb::KernelVariantT& variant, std::span<const std::int64
   return true;
 }
 
+std::string run_variants(const std::string& name, const EmulatedKernels& library,
+                         const plan::fb::KernelStepT& step,
+                         std::span<const std::int64_t> expressions, const Memory& memory,
+                         const CheckVariant& check) {
+  std::string problems;
+  bool ran = false;
+  for (std::size_t v = 0; v < step.variants.size(); ++v) {
+    const auto& variant = *step.variants[v];
+    if (!may_run(variant, expressions)) continue;
+    ran = true;
+    Memory found = memory;
+    try {
+      library.run(step, v, expressions, found);
+    } catch (const std::exception& error) {
+      problems += fmt::format("{}: {}\n", variant.function, error.what());
+      continue;
+    }
+    problems += check(variant, found);
+  }
+  if (!ran) problems += fmt::format("{}: no variant may run\n", name);
+  return problems;
+}
+
+std::string problem_in(const plan::fb::KernelVariantT& variant, std::size_t which,
+                       const std::string& difference) {
+  if (difference.empty()) return "";
+  return fmt::format("{} ({}): {}{}\n", variant.function, variant.schedule, which, difference);
+}
+
 }  // namespace sinter::test
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,5 +35,17 @@ class EmulatedKernels {
 
 /// True if all of the variant's conditions hold.
 bool may_run(const plan::fb::KernelVariantT& variant, std::span<const std::int64_t> expressions);
+
+/// What is wrong with the memory that a variant left behind, a line each; empty if nothing is.
+using CheckVariant = std::function<std::string(const plan::fb::KernelVariantT&, const Memory&)>;
+/// Runs every variant that may run, each on a copy of `memory`, and returns all problems; that none
+/// may run is one.
+std::string run_variants(const std::string& name, const EmulatedKernels& library,
+                         const plan::fb::KernelStepT& step,
+                         std::span<const std::int64_t> expressions, const Memory& memory,
+                         const CheckVariant& check);
+/// A line that says what `first_difference` found in result `which`; empty if it found nothing.
+std::string problem_in(const plan::fb::KernelVariantT& variant, std::size_t which,
+                       const std::string& difference);
 
 }  // namespace sinter::test

@@ -119,30 +119,18 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
     memory.emplace_back(input.bytes().begin(), input.bytes().end());
   for (const ir::Tensor& output : expected)
     memory.emplace_back(output.bytes().size(), std::byte{0xa5});
-  std::string problems;
-  bool ran = false;
-  for (std::size_t v = 0; v < kernel.step.variants.size(); ++v) {
-    const auto& variant = *kernel.step.variants[v];
-    if (!may_run(variant, values)) continue;
-    ran = true;
-    Memory found = memory;
-    try {
-      library.run(kernel.step, v, values, found);
-    } catch (const std::exception& error) {
-      problems += fmt::format("{}: {}\n", variant.function, error.what());
-      continue;
-    }
-    for (std::size_t k = 0; k < expected.size(); ++k) {
-      const DType type = expected[k].dtype();
-      const std::string difference =
-          first_difference(type, found[inputs.size() + k], expected[k].bytes(), allowed(type));
-      if (!difference.empty())
-        problems +=
-            fmt::format("{} ({}) {}{}\n", variant.function, variant.schedule, k, difference);
-    }
-  }
-  if (!ran) problems += test.name + ": no variant may run\n";
-  return problems;
+  return run_variants(
+      test.name, library, kernel.step, values, memory,
+      [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
+        std::string problems;
+        for (std::size_t k = 0; k < expected.size(); ++k) {
+          const DType type = expected[k].dtype();
+          problems += problem_in(
+              variant, k,
+              first_difference(type, found[inputs.size() + k], expected[k].bytes(), allowed(type)));
+        }
+        return problems;
+      });
 }
 
 }  // namespace sinter::test
