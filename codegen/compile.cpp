@@ -226,6 +226,7 @@ class Compiler {
     step.bytes_read = exprs_.intern(work.bytes_read);
     step.bytes_written = exprs_.intern(work.bytes_written);
     step.flops = exprs_.intern(work.flops);
+    step.arithmetic = work.arithmetic;
   }
 
   void add_copy(const PlanBuffers::Copy& copy) {

@@ -91,6 +91,14 @@ Dim shape_count(const std::vector<std::uint32_t>& shape, const ExprTable& exprs)
 
 }  // namespace
 
+plan::fb::Arithmetic product_arithmetic(DType operands, plan::fb::MathMode math) {
+  using plan::fb::Arithmetic;
+  if (operands == DType::kFloat64) return Arithmetic::Double;
+  if (operands == DType::kFloat32)
+    return math == plan::fb::MathMode::Tf32 ? Arithmetic::Tf32 : Arithmetic::Single;
+  return is_float(operands) ? Arithmetic::Half : Arithmetic::Int8;
+}
+
 StepWork work_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
                  const SizeOf& size) {
   const Dependence dependence(program, exprs);
@@ -144,6 +152,7 @@ StepWork work_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
     work.bytes_read = work.bytes_read + size(static_cast<std::uint32_t>(step.bias)).bytes;
   work.bytes_written = elements(*step.d, m * n);
   work.flops = Dim(2) * m * n * k * shape_count(step.batch, exprs);
+  work.arithmetic = product_arithmetic(static_cast<DType>(step.a->dtype), step.math);
   return work;
 }
 
@@ -159,6 +168,10 @@ StepWork work_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const 
   for (std::size_t d = 1; d < step.weight_shape.size(); ++d)
     products = products * exprs.dim(step.weight_shape[d]);
   work.flops = Dim(2) * products;
+  const std::size_t element = size(step.input).element_size;
+  work.arithmetic = product_arithmetic(
+      element == 2 ? DType::kFloat16 : (element == 8 ? DType::kFloat64 : DType::kFloat32),
+      step.math);
   return work;
 }
 

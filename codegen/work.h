@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include <sinter/dtype.h>
+
 #include "codegen/lowering/expr_table.h"
 #include "ir/dim.h"
 #include "runtime/plan/plan_data.h"
@@ -12,6 +14,7 @@ namespace sinter::codegen {
 /// Compulsory traffic in bytes (each element of each buffer once) and floating-point operations.
 struct StepWork {
   ir::Dim bytes_read, bytes_written, flops;
+  plan::fb::Arithmetic arithmetic = plan::fb::Arithmetic::Scalar;  // what most of flops are
 };
 
 /// What the accounting asks about a plan buffer.
@@ -20,6 +23,9 @@ struct BufferSize {
   std::size_t element_size = 1;
 };
 using SizeOf = std::function<BufferSize(std::uint32_t buffer)>;
+
+/// The arithmetic of products with operands of type `operands`.
+plan::fb::Arithmetic product_arithmetic(DType operands, plan::fb::MathMode math);
 
 StepWork work_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs, const SizeOf& size);
 StepWork work_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, const SizeOf& size);

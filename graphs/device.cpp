@@ -30,6 +30,9 @@ DeviceProperties read_properties(const Driver& driver, int index, CUdevice devic
       0, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)));
   properties.max_threads_per_block = static_cast<std::uint64_t>(
       std::max(0, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)));
+  properties.threads_per_multiprocessor = static_cast<std::uint64_t>(
+      std::max(0, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)));
+  properties.clock_hz = 1e3 * attribute(driver, device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
   std::size_t total = 0;
   driver.device_total_mem(&total, device);
   properties.memory_bytes = total;

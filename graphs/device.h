@@ -20,6 +20,8 @@ struct DeviceProperties {
   std::uint64_t l2_bytes = 0;
   std::uint64_t max_shared_bytes = 0;  // per block, with opt-in
   std::uint64_t max_threads_per_block = 0;
+  std::uint64_t threads_per_multiprocessor = 0;  // resident at once
+  double clock_hz = 0;                           // highest of the multiprocessors
 
   /// "sm_90".
   std::string architecture() const;

@@ -1,5 +1,6 @@
 #include "graphs/module.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -78,6 +79,30 @@ void LaunchConfig::add(const CUlaunchAttribute& attribute) {
   if (attribute_count == kMaxAttributes)
     throw Error(ErrorCode::kInternal, "too many launch attributes");
   attributes[attribute_count++] = attribute;
+}
+
+KernelResources resources_of(const Context& context, CUfunction function,
+                             const LaunchConfig& config) {
+  const Context::Scope scope(context);
+  const auto attribute = [&](CUfunction_attribute which) {
+    int value = 0;
+    context.driver().func_get_attribute(&value, which, function);
+    return static_cast<unsigned>(std::max(value, 0));
+  };
+  KernelResources resources;
+  resources.registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
+  resources.local_bytes = attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
+  resources.shared_bytes = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES) + config.shared_bytes;
+  const unsigned threads = config.block[0] * config.block[1] * config.block[2];
+  int blocks = 0;
+  context.driver().occupancy_max_active_blocks(&blocks, function, static_cast<int>(threads),
+                                               config.shared_bytes);
+  resources.resident_blocks = static_cast<unsigned>(std::max(blocks, 0));
+  const std::uint64_t room = context.properties().threads_per_multiprocessor;
+  if (room > 0)
+    resources.occupancy = static_cast<double>(resources.resident_blocks) *
+                          static_cast<double>(threads) / static_cast<double>(room);
+  return resources;
 }
 
 void launch(const Driver& driver, CUfunction function, const LaunchConfig& config, CUstream stream,

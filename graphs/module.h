@@ -54,6 +54,17 @@ struct LaunchConfig {
   void add(const CUlaunchAttribute& attribute);
 };
 
+/// What a launch of a kernel takes of a multiprocessor, as the driver counts it.
+struct KernelResources {
+  unsigned registers = 0;        // of a thread
+  unsigned local_bytes = 0;      // of a thread: spilled registers, and arrays in memory
+  unsigned shared_bytes = 0;     // of a block, static and dynamic
+  unsigned resident_blocks = 0;  // on a multiprocessor at once
+  double occupancy = 0;          // their threads over those that a multiprocessor holds
+};
+KernelResources resources_of(const Context& context, CUfunction function,
+                             const LaunchConfig& config);
+
 /// `arguments` has one pointer for each parameter, to its value.
 void launch(const Driver& driver, CUfunction function, const LaunchConfig& config, CUstream stream,
             void** arguments);

@@ -47,6 +47,7 @@ class Executor {
   virtual double time_compute(bool cold) = 0;
   virtual TransferTimes time_transfers() { return {}; }
   virtual std::vector<StepTime> profile() = 0;
+  virtual MachineRates measure_rates() = 0;
 };
 
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,

@@ -261,4 +261,10 @@ std::vector<StepTime> Session::profile() {
   return impl_->executor->profile();
 }
 
+MachineRates Session::measure_rates() {
+  const Impl::Use use(impl_.get());
+  if (impl_->running) impl_->await();
+  return impl_->executor->measure_rates();
+}
+
 }  // namespace sinter

@@ -328,6 +328,7 @@ StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const 
   work.bytes_written = bytes(program.y, program.rows, value_head);
   work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys * (head + value_head);
   for (const Dim& extent : program.batch) work.flops = work.flops * extent;
+  work.arithmetic = product_arithmetic(program.dtype, plan::fb::MathMode::Default);
   return work;
 }
 

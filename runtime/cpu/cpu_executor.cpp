@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cpu/host_buffer.h"
+#include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/matmul_dnnl.h"
 #include "runtime/cpu/parallel.h"
 #include "runtime/cpu/sort.h"
@@ -149,18 +150,34 @@ class CpuExecutor final : public Executor {
     const auto value = [&](std::uint32_t expression) {
       return static_cast<std::uint64_t>(last_shape_->expressions[expression]);
     };
+    flush_caches();
     std::vector<StepTime> times;
     for (std::size_t i = 0; i < last_->steps.size(); ++i) {
       const plan::fb::StepT& step = *meta_.steps[i];
       const auto start = std::chrono::steady_clock::now();
       run_step(*last_, i);
-      times.push_back({step.name, microseconds_since(start),
-                       value(step.bytes_read) + value(step.bytes_written), value(step.flops)});
+      StepTime time;
+      time.name = step.name;
+      time.microseconds = microseconds_since(start);
+      time.bytes = value(step.bytes_read) + value(step.bytes_written);
+      time.flops = value(step.flops);
+      time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
+      time.origins = step.origins;
+      time.parts.push_back({kind_of(last_->steps[i]), time.microseconds, 1, std::nullopt});
+      times.push_back(std::move(time));
     }
     return times;
   }
 
+  MachineRates measure_rates() override { return measure_machine(threads_); }
+
  private:
+  static std::string kind_of(const PreparedStep& step) {
+    if (std::holds_alternative<TileProgram>(step)) return "loops";
+    if (std::holds_alternative<RowSort>(step)) return "sort";
+    return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
+  }
+
   Prepared* find(const BoundShape& shape) {
     const auto found = prepared_.find(shape.symbols);
     return found == prepared_.end() ? nullptr : &found->second;

@@ -117,6 +117,7 @@ struct Binder {
   Works bind(const fb::KernelStepT& kernel) const {
     const fb::KernelVariantT& variant = choose_variant(kernel);
     KernelLaunch launch;
+    launch.variant = &variant;
     bool is_empty = false;
     launch.config = configure(variant, is_empty);
     if (is_empty) return {};
@@ -294,29 +295,33 @@ struct Binder {
 
 }  // namespace
 
-void BoundStep::launch(const graphs::Driver& driver, CUstream stream) const {
-  for (const BoundWork& work : works) {
-    if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
-      graphs::launch(driver, kernel->function, kernel->config, stream,
-                     const_cast<void**>(kernel->arguments.data()));
-    } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
-      product->launch(stream);
-    } else if (const auto* conv = std::get_if<ConvLaunch>(&work)) {
-      conv->launch(stream);
-    } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
-      driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
-    } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
-      driver.memset_d8_async(fill->target, 0, fill->bytes, stream);
-    }
+void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream) {
+  if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
+    graphs::launch(driver, kernel->function, kernel->config, stream,
+                   const_cast<void**>(kernel->arguments.data()));
+  } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
+    product->launch(stream);
+  } else if (const auto* conv = std::get_if<ConvLaunch>(&work)) {
+    conv->launch(stream);
+  } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
+    driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
+  } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
+    driver.memset_d8_async(fill->target, 0, fill->bytes, stream);
   }
+}
+
+std::size_t launches_of(const BoundWork& work) {
+  const auto* product = std::get_if<MatmulLaunch>(&work);
+  return product ? product->calls() : 1;
+}
+
+void BoundStep::launch(const graphs::Driver& driver, CUstream stream) const {
+  for (const BoundWork& work : works) runtime::launch(work, driver, stream);
 }
 
 std::size_t BoundStep::launches() const {
   std::size_t count = 0;
-  for (const BoundWork& work : works) {
-    const auto* product = std::get_if<MatmulLaunch>(&work);
-    count += product ? product->calls() : 1;
-  }
+  for (const BoundWork& work : works) count += launches_of(work);
   return count;
 }
 

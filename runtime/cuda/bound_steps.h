@@ -17,6 +17,7 @@
 namespace sinter::runtime {
 
 struct KernelLaunch {
+  const plan::fb::KernelVariantT* variant = nullptr;  // the plan's
   CUfunction function = nullptr;
   graphs::LaunchConfig config;
   std::vector<std::uint64_t> values;  // of the parameters
@@ -32,6 +33,9 @@ struct ZeroFill {
 };
 
 using BoundWork = std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill>;
+void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream);
+/// Kernels, library calls or copies.
+std::size_t launches_of(const BoundWork& work);
 
 /// One step: what it launches, in order; nothing if it has nothing to write for this shape.
 struct BoundStep {

@@ -53,6 +53,7 @@ class CudaExecutor final : public Executor {
   double time_compute(bool cold) override;
   TransferTimes time_transfers() override;
   std::vector<StepTime> profile() override;
+  MachineRates measure_rates() override;
 
  private:
   const plan::fb::PlanT& meta() const { return plan_->plan().meta; }

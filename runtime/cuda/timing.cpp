@@ -1,7 +1,10 @@
 // Measurements of bound runs: compute alone, and step by step.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "runtime/cuda/cuda_executor.h"
+#include "runtime/cuda/peak_rates.h"
 
 namespace sinter::runtime {
 namespace {
@@ -12,6 +15,44 @@ using graphs::Event;
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+
+/// A part of a profile without its time.
+PartTime describe(const Context& context, const BoundWork& work) {
+  PartTime part;
+  part.launches = launches_of(work);
+  if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
+    const graphs::LaunchConfig& config = kernel->config;
+    const graphs::KernelResources resources =
+        graphs::resources_of(context, kernel->function, config);
+    KernelUse use;
+    use.blocks = std::uint64_t{config.grid[0]} * config.grid[1] * config.grid[2];
+    use.threads = config.block[0] * config.block[1] * config.block[2];
+    use.registers = resources.registers;
+    use.spilled_bytes = resources.local_bytes;
+    use.shared_bytes = resources.shared_bytes;
+    use.resident_blocks = resources.resident_blocks;
+    use.occupancy = resources.occupancy;
+    use.schedule = kernel->variant->schedule;
+    part.name = kernel->variant->function;
+    part.kernel = std::move(use);
+  } else {
+    part.name = std::holds_alternative<MatmulLaunch>(work) ? "cuBLASLt"
+                : std::holds_alternative<ConvLaunch>(work) ? "cuDNN"
+                : std::holds_alternative<CopyLaunch>(work) ? "copy"
+                                                           : "fill";
+  }
+  return part;
+}
+
+/// Two buffers so large that a copy of one to the other finds nothing of it in the L2.
+std::pair<graphs::DeviceMemory, graphs::DeviceMemory> copy_buffers(
+    const graphs::ContextPtr& context) {
+  constexpr std::uint64_t kTimesL2 = 16, kLeast = 16u << 20;
+  std::uint64_t bytes = std::max(kLeast, kTimesL2 * context->properties().l2_bytes);
+  while (bytes > kLeast && 2 * bytes > context->memory().free_bytes) bytes /= 2;
+  graphs::DeviceMemory source(context, bytes);
+  return {std::move(source), graphs::DeviceMemory(context, bytes)};
 }
 
 }  // namespace
@@ -71,42 +112,102 @@ TransferTimes CudaExecutor::time_transfers() {
 
 std::vector<StepTime> CudaExecutor::profile() {
   constexpr int kRepeats = 5;
-  // A flush takes at least as long as queueing this many steps with their events.
-  constexpr std::size_t kStepsPerFlush = 6;
+  // A flush takes at least as long as queueing this many parts with their events.
+  constexpr std::size_t kPartsPerFlush = 6;
   const Context::Scope scope(*plan_->context());
   BoundRun& run = last_run("profile");
   CUstream stream = stream_.handle();
+  std::vector<const BoundWork*> works;
+  for (const BoundStep& step : run.steps)
+    for (const BoundWork& work : step.works) works.push_back(&work);
 
+  // Between the last two events is nothing: what a part's event costs.
+  const std::size_t count = works.size();
   std::vector<Event> events;
-  for (std::size_t i = 0; i <= run.steps.size(); ++i) events.emplace_back(plan_->context(), true);
-  std::vector<std::vector<double>> times(run.steps.size());
+  for (std::size_t i = 0; i < count + 2; ++i) events.emplace_back(plan_->context(), true);
+  std::vector<std::vector<double>> times(count);
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     put_compute(run, stream);
-    for (std::size_t i = 0; i <= run.steps.size() / kStepsPerFlush; ++i) flush_.flush(stream);
+    for (std::size_t i = 0; i <= count / kPartsPerFlush; ++i) flush_.flush(stream);
     events[0].record(stream);
-    for (std::size_t i = 0; i < run.steps.size(); ++i) {
-      run.steps[i].launch(driver(), stream);
+    for (std::size_t i = 0; i < count; ++i) {
+      launch(*works[i], driver(), stream);
       events[i + 1].record(stream);
     }
+    events.back().record(stream);
     events.back().synchronize();
-    for (std::size_t i = 0; i < run.steps.size(); ++i)
-      times[i].push_back(events[i + 1].microseconds_since(events[i]));
+    const double timer = events[count + 1].microseconds_since(events[count]);
+    for (std::size_t i = 0; i < count; ++i)
+      times[i].push_back(std::max(0.0, events[i + 1].microseconds_since(events[i]) - timer));
   }
 
   std::vector<StepTime> result;
   const auto& expressions = run.shape->expressions;
-  for (std::size_t i = 0; i < run.steps.size(); ++i) {
-    const auto& step = *meta().steps[run.steps[i].index];
+  std::size_t next = 0;
+  for (const BoundStep& bound : run.steps) {
+    const auto& step = *meta().steps[bound.index];
     StepTime time;
     time.name = step.name;
-    time.microseconds = run.steps[i].launches() > 0 ? median(times[i]) : 0;
     time.bytes = static_cast<std::uint64_t>(expressions[step.bytes_read]) +
                  static_cast<std::uint64_t>(expressions[step.bytes_written]);
     time.flops = static_cast<std::uint64_t>(expressions[step.flops]);
-    time.how = run.steps[i].how();
+    time.how = bound.how();
+    time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
+    time.origins = step.origins;
+    for (const BoundWork& work : bound.works) {
+      time.parts.push_back(describe(*plan_->context(), work));
+      time.parts.back().microseconds = median(times[next++]);
+      time.microseconds += time.parts.back().microseconds;
+    }
     result.push_back(std::move(time));
   }
   return result;
+}
+
+MachineRates CudaExecutor::measure_rates() {
+  constexpr int kRepeats = 7;
+  const Context::Scope scope(*plan_->context());
+  if (in_flight_) await();
+  const graphs::DeviceProperties& gpu = plan_->context()->properties();
+  CUstream stream = stream_.handle();
+  MachineRates rates;
+  rates.machine = gpu.name;
+  rates.operations_per_second = peak_rates(gpu);
+  rates.operations_from =
+      fmt::format("stated for {}: {} multiprocessors at {:.2f} GHz, dense tensor cores",
+                  gpu.architecture(), gpu.multiprocessors, gpu.clock_hz * 1e-9);
+  rates.timing =
+      "stream run: an event behind each kernel or library call, less what an event alone takes; "
+      "caches cold before the first";
+
+  const auto sizes = copy_buffers(plan_->context());
+  const Event start(plan_->context(), true), middle(plan_->context(), true),
+      stop(plan_->context(), true);
+  std::vector<double> copies, empties;
+  for (int repeat = 0; repeat <= kRepeats; ++repeat) {
+    start.record(stream);
+    driver().memcpy_dtod_async(sizes.second.address(), sizes.first.address(), sizes.first.size(),
+                               stream);
+    stop.record(stream);
+    stop.synchronize();
+    if (repeat > 0) copies.push_back(stop.microseconds_since(start));
+    // A copy in front keeps the GPU busy while the host queues what is timed.
+    driver().memcpy_dtod_async(sizes.second.address(), sizes.first.address(), sizes.first.size(),
+                               stream);
+    start.record(stream);
+    driver().memset_d8_async(sizes.first.address(), 0, 1, stream);
+    middle.record(stream);
+    stop.record(stream);
+    stop.synchronize();
+    if (repeat > 0)
+      empties.push_back(
+          std::max(0.0, middle.microseconds_since(start) - stop.microseconds_since(middle)));
+  }
+  rates.copy_bytes = 2 * sizes.first.size();
+  if (const double microseconds = median(copies); microseconds > 0)
+    rates.copy_bytes_per_second = static_cast<double>(rates.copy_bytes) / microseconds * 1e6;
+  rates.empty_step_microseconds = median(empties);
+  return rates;
 }
 
 }  // namespace sinter::runtime

@@ -289,6 +289,7 @@ void verify_steps(Checker& check) {
     check.expression(step.bytes_read, "the number of bytes it reads");
     check.expression(step.bytes_written, "the number of bytes it writes");
     check.expression(step.flops, "its number of operations");
+    check.in_range(step.arithmetic, fb::Arithmetic::MAX, "its arithmetic");
     if (step.work.type == fb::Work::ConvStep && plan.target == "cuda")
       check.fail("a convolution on target 'cuda' must be one of a choice's alternatives");
     const Uses uses = verify_work(check, step, step.work);

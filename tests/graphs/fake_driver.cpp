@@ -1,5 +1,6 @@
 #include "tests/graphs/fake_driver.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -98,6 +99,8 @@ CUresult device_get_attribute(int* value, CUdevice_attribute which, CUdevice) {
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = fake().l2_bytes; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232448; break;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = 2048; break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1000000; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
@@ -168,7 +171,11 @@ bool is_device_range(CUdeviceptr address, std::size_t bytes) {
   return address + bytes <= at->first + at->second;
 }
 CUresult copy(CUstream stream, void* target, const void* source, std::size_t bytes) {
-  fake().put(stream, CU_GRAPH_NODE_TYPE_MEMCPY, [=] { std::memcpy(target, source, bytes); });
+  fake().put(stream, CU_GRAPH_NODE_TYPE_MEMCPY, [=] {
+    std::memcpy(target, source, bytes);
+    fake().clock +=
+        fake().copy_microseconds_per_megabyte * static_cast<double>(bytes) / (1024.0 * 1024.0);
+  });
   return CUDA_SUCCESS;
 }
 CUresult memcpy_htod(CUdeviceptr target, const void* source, std::size_t bytes, CUstream stream) {
@@ -190,8 +197,10 @@ CUresult memcpy_dtod(CUdeviceptr target, CUdeviceptr source, std::size_t bytes, 
 CUresult memset_d8(CUdeviceptr target, unsigned char value, std::size_t bytes, CUstream stream) {
   ENTER_CONTEXT("cuMemsetD8Async");
   if (!is_device_range(target, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  fake().put(stream, CU_GRAPH_NODE_TYPE_MEMSET,
-             [=] { std::memset(reinterpret_cast<void*>(target), value, bytes); });
+  fake().put(stream, CU_GRAPH_NODE_TYPE_MEMSET, [=] {
+    std::memset(reinterpret_cast<void*>(target), value, bytes);
+    fake().clock += fake().fill_time;
+  });
   return CUDA_SUCCESS;
 }
 CUresult pointer_get_attribute(void* value, CUpointer_attribute which, CUdeviceptr address) {
@@ -267,7 +276,7 @@ CUresult event_destroy(CUevent event) {
 }
 CUresult event_record(CUevent event, CUstream) {
   ENTER_CONTEXT("cuEventRecord");
-  reinterpret_cast<FakeEvent*>(event)->time = fake().clock;
+  reinterpret_cast<FakeEvent*>(event)->time = fake().clock += fake().event_time;
   return CUDA_SUCCESS;
 }
 CUresult event_synchronize(CUevent) {
@@ -309,9 +318,24 @@ CUresult func_load(CUfunction) {
   ENTER_CONTEXT("cuFuncLoad");
   return CUDA_SUCCESS;
 }
-CUresult func_get_attribute(int* value, CUfunction_attribute, CUfunction function) {
+CUresult func_get_attribute(int* value, CUfunction_attribute which, CUfunction function) {
   ENTER_CONTEXT("cuFuncGetAttribute");
-  *value = reinterpret_cast<FakeFunction*>(function)->shared_limit;
+  const auto& fn = *reinterpret_cast<FakeFunction*>(function);
+  const FakeKernel& kernel = fake().kernels.at(fn.name);
+  switch (which) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = fn.shared_limit; break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = kernel.registers; break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = kernel.local_bytes; break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = kernel.static_shared_bytes; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+// Registers are what limits blocks here, besides threads.
+CUresult occupancy_max_active_blocks(int* blocks, CUfunction function, int threads, std::size_t) {
+  ENTER_CONTEXT("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  const FakeKernel& kernel = fake().kernels.at(reinterpret_cast<FakeFunction*>(function)->name);
+  *blocks = std::min(2048 / threads, 65536 / (threads * kernel.registers));
   return CUDA_SUCCESS;
 }
 CUresult func_set_attribute(CUfunction function, CUfunction_attribute attribute, int value) {
@@ -440,6 +464,7 @@ const std::map<std::string_view, void*>& table() {
       entry("cuFuncLoad", func_load),
       entry("cuFuncGetAttribute", func_get_attribute),
       entry("cuFuncSetAttribute", func_set_attribute),
+      entry("cuOccupancyMaxActiveBlocksPerMultiprocessor", occupancy_max_active_blocks),
       entry("cuLaunchKernelEx", launch_kernel),
       entry("cuGraphInstantiateWithFlags", graph_instantiate),
       entry("cuGraphDestroy", graph_destroy),
@@ -473,7 +498,7 @@ void FakeDriver::reset() {
   calls.clear();
   launched.clear();
   configs.clear();
-  clock = 0;
+  clock = event_time = fill_time = copy_microseconds_per_megabyte = 0;
   for (const auto& [address, bytes] : device_memory) std::free(reinterpret_cast<void*>(address));
   for (void* data : pinned) std::free(data);
   device_memory.clear();

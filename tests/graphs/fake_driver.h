@@ -22,6 +22,7 @@ namespace sinter::testing {
 struct FakeKernel {
   std::size_t parameters = 0;
   std::function<void(const CUlaunchConfig&, const std::vector<std::uint64_t>&)> body;
+  int registers = 32, local_bytes = 0, static_shared_bytes = 0;
 };
 
 class FakeDriver {
@@ -47,6 +48,8 @@ class FakeDriver {
   std::vector<std::string> launched;  // kernels that ran, in order
   std::vector<CUlaunchConfig> configs;
   double clock = 0;  // microseconds of the fake GPU
+  // What work takes, besides the 10 us of a kernel.
+  double event_time = 0, fill_time = 0, copy_microseconds_per_megabyte = 0;
 
   // What is alive.
   std::map<CUdeviceptr, std::uint64_t> device_memory;

@@ -164,6 +164,24 @@ TEST_F(GraphsTest, SharedMemoryIsRaisedAndLimited) {
               HasSubstr("232448"));
 }
 
+TEST_F(GraphsTest, ResourcesOfALaunch) {
+  fake().kernels["add_one"].registers = 64;
+  fake().kernels["add_one"].local_bytes = 40;
+  fake().kernels["add_one"].static_shared_bytes = 1024;
+  const auto context = Context::retain(fake().driver(), 0);
+  const Module module = load_module(context);
+  LaunchConfig config;
+  config.block = {64, 4, 1};
+  config.shared_bytes = 512;
+  const KernelResources resources = resources_of(*context, module.function("add_one"), config);
+  EXPECT_EQ(resources.registers, 64u);
+  EXPECT_EQ(resources.local_bytes, 40u);
+  EXPECT_EQ(resources.shared_bytes, 1536u);
+  // 65,536 registers for blocks of 256 threads; a multiprocessor could hold 2048 threads.
+  EXPECT_EQ(resources.resident_blocks, 4u);
+  EXPECT_DOUBLE_EQ(resources.occupancy, 0.5);
+}
+
 TEST_F(GraphsTest, LaunchAttributesAreBounded) {
   LaunchConfig config;
   for (std::size_t i = 0; i < LaunchConfig::kMaxAttributes; ++i) config.add({});

@@ -152,6 +152,8 @@ const Case kCases[] = {
     {"kernel_on_cpu", [](auto& p) { p.steps[0]->work.Set(fb::KernelStepT{}); },
      "a kernel cannot run on target 'cpu'"},
     {"step_expression", [](auto& p) { p.steps[0]->flops = 99999; }, "its number of operations"},
+    {"step_arithmetic", [](auto& p) { p.steps[0]->arithmetic = fb::Arithmetic(77); },
+     "its arithmetic"},
     {"undeclared_read", [](auto& p) { p.steps[1]->reads = {7}; }, "undeclared"},
     {"undeclared_write", [](auto& p) { p.steps[1]->writes.clear(); }, "writes buffer 2 undeclared"},
     {"reads_buffer", [](auto& p) { p.steps[1]->reads.push_back(99); }, "a buffer it uses is 99"},

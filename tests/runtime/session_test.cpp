@@ -251,10 +251,28 @@ TEST(Session, Profiles) {
   ASSERT_EQ(times.size(), 2u);
   EXPECT_EQ(times[0].name, "double");
   EXPECT_EQ(times[0].bytes, 16u);
+  EXPECT_EQ(times[0].arithmetic, "Scalar");
+  ASSERT_EQ(times[0].parts.size(), 1u);
+  EXPECT_EQ(times[0].parts[0].name, "loops");
+  EXPECT_EQ(times[0].parts[0].launches, 1u);
+  EXPECT_FALSE(times[0].parts[0].kernel);
+  EXPECT_EQ(times[0].parts[0].microseconds, times[0].microseconds);
   EXPECT_GT(times[1].microseconds, 0);
   EXPECT_GT(session.time_compute(false), 0);
   EXPECT_GT(session.time_compute(true), 0);
   EXPECT_THAT(session.output("y").as<float>(), ElementsAre(2, 4));
+}
+
+TEST(Session, MeasuresTheMachine) {
+  Session session(double_and_sum(), one_thread());
+  const MachineRates rates = session.measure_rates();
+  EXPECT_THAT(rates.machine, HasSubstr("1 thread"));
+  EXPECT_GT(rates.copy_bytes_per_second, 0);
+  EXPECT_GT(rates.copy_bytes, 0u);
+  for (const auto* arithmetic : {"Scalar", "Single", "Half", "Double", "Int8"})
+    EXPECT_GT(rates.operations_per_second.at(arithmetic), 0) << arithmetic;
+  EXPECT_THAT(rates.operations_from, HasSubstr("measured"));
+  EXPECT_THAT(rates.timing, HasSubstr("wall time"));
 }
 
 TEST(Session, ImpossibleSizesAreOutOfMemory) {

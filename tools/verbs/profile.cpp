@@ -1,10 +1,8 @@
-#include <map>
 #include <memory>
-
-#include <fmt/format.h>
 
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
+#include "tools/support/profile_report.h"
 #include "tools/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -23,32 +21,24 @@ void run(const Options& options, const Console& console) {
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
   session.run();
-  std::vector<StepTime> steps;
-  std::vector<std::vector<double>> samples;
+  const MachineRates rates = session.measure_rates();
+  std::vector<std::vector<StepTime>> rounds;
+  std::vector<double> whole;
+  Progress progress(console, "measuring");
   for (int round = 0; round < options.rounds; ++round) {
-    steps = session.profile();
-    samples.resize(steps.size());
-    for (std::size_t i = 0; i < steps.size(); ++i) samples[i].push_back(steps[i].microseconds);
+    rounds.push_back(session.profile());
+    whole.push_back(session.time_compute(true));
+    progress.update(static_cast<std::size_t>(round) + 1, static_cast<std::size_t>(options.rounds));
   }
-  double total = 0;
-  for (auto& sample : samples) total += statistics_of(sample).median;
-  std::vector<std::vector<std::string>> rows = {{"step", "us", "share", "GB/s", "GFLOP/s", "how"}};
-  nlohmann::ordered_json report = {{"plan", options.plan}, {"total_us", total}};
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const double median = statistics_of(samples[i]).median;
-    const double rate = median > 0 ? 1e-3 / median : 0;
-    rows.push_back(
-        {steps[i].name, fmt::format("{:.2f}", median), fmt::format("{:.1f}%", 100 * median / total),
-         fmt::format("{:.0f}", static_cast<double>(steps[i].bytes) * rate),
-         fmt::format("{:.0f}", static_cast<double>(steps[i].flops) * rate), steps[i].how});
-    report["steps"].push_back({{"name", steps[i].name},
-                               {"us", median},
-                               {"bytes", steps[i].bytes},
-                               {"flops", steps[i].flops},
-                               {"how", steps[i].how}});
-  }
-  console.print(format_table(rows));
-  console.print(fmt::format("{:.1f} us in {} steps, each timed alone", total, steps.size()));
+  const ProfileReport profile =
+      make_report(median_of(rounds), rates, statistics_of(std::move(whole)).median);
+  console.print(profile_table(profile));
+  for (const auto& line : profile_summary(profile)) console.print(line);
+  nlohmann::ordered_json report = {{"plan", options.plan},
+                                   {"target", plan.target()},
+                                   {"shapes", describe_shapes(plan, inputs)},
+                                   {"rounds", options.rounds}};
+  report.update(to_json(profile));
   console.result(report);
 }
 
@@ -56,7 +46,8 @@ void run(const Options& options, const Console& console) {
 
 void add_profile(Cli& cli) {
   auto options = std::make_shared<Options>();
-  auto* verb = cli.app.add_subcommand("profile", "Time every step of a plan");
+  auto* verb = cli.app.add_subcommand(
+      "profile", "Where the time of a plan goes: every step against what the machine can do");
   verb->add_option("plan", options->plan, "Plan file")->required();
   add_input_options(*verb, options->inputs);
   verb->add_option("--rounds", options->rounds, "Rounds; medians are printed")
