@@ -29,10 +29,11 @@ struct Factored {
   double factor = 1;
 };
 
-/// A bool mask, negated if `negated`, or a float one that is added.
+/// A bool mask, negated if `negated`, or a float one that is added; behind `views` of it.
 struct Mask {
   ValueId value;
   bool negated = false;
+  std::vector<NodeId> views = {};  // from the value on
 };
 
 ValueId add_views(GraphBuilder& builder, const Graph& graph, ValueId value,
@@ -43,6 +44,15 @@ ValueId add_views(GraphBuilder& builder, const Graph& graph, ValueId value,
     value = builder.add(view.op->name, {value}, view.attrs);
   }
   return value;
+}
+
+/// The lowest finite value of a float type.
+double lowest(DType type) {
+  if (type == DType::kFloat16) return -65504;
+  constexpr double kLowestBFloat = -0x1.FEp127;
+  return type == DType::kBFloat16  ? kLowestBFloat
+         : type == DType::kFloat32 ? std::numeric_limits<float>::lowest()
+                                   : std::numeric_limits<double>::lowest();
 }
 
 /// The last two dimensions exchanged, as one transpose of what a transpose before it reads.
@@ -243,6 +253,32 @@ class AttentionMatcher {
     return scores;
   }
 
+  /// The bool mask of which `value` is made, 0 where it attends and elsewhere the lowest value of
+  /// its type, beside which a score is lost: adding that is to replace the score.
+  bool take_lowest(ValueId value) {
+    Mask mask;
+    const Node* node = graph_.producer(value);
+    while (node != nullptr && node->op->kind == ir::OpKind::kView && node->inputs.size() == 1 &&
+           node->op->name != "Pad") {
+      mask.views.insert(mask.views.begin(), graph_.value(value).producer);
+      value = node->inputs[0];
+      node = graph_.producer(value);
+    }
+    if (node == nullptr || node->op->name != "Where") return false;
+    const auto then = splat_value(graph_, node->inputs[1]);
+    const auto otherwise = splat_value(graph_, node->inputs[2]);
+    if (!then || !otherwise || (*then != 0.0 && *otherwise != 0.0)) return false;
+    mask.negated = *then != 0.0;
+    const double low = mask.negated ? *then : *otherwise;
+    const ir::TensorType& type = graph_.type(value);
+    if (!(low <= lowest(type.dtype))) return false;
+    mask.value = node->inputs[0];
+    if (!mask.views.empty() && graph_.type(mask.value).shape != type.shape) return false;
+    mask_ = std::move(mask);
+    fill_ = low;
+    return true;
+  }
+
   std::optional<ValueId> added(const Node& node) {
     for (const std::size_t i : {0, 1}) {
       const ValueId scores = node.inputs[i], other = node.inputs[1 - i];
@@ -256,7 +292,7 @@ class AttentionMatcher {
         refusal_ = "the scores have two masks";
         return std::nullopt;
       }
-      mask_ = {other, false};
+      if (!take_lowest(other)) mask_ = {other, false};
       return scores;
     }
     return std::nullopt;
@@ -285,7 +321,7 @@ class AttentionMatcher {
 
   /// What a mask's views start from: it is negated before them, where it is smallest.
   FoldedViews mask_source() const {
-    FoldedViews result{mask_.value, {}};
+    FoldedViews result{mask_.value, mask_.views};
     while (mask_.negated) {
       const NodeId id = graph_.value(result.source).producer;
       if (!id.valid() || graph_.node(id).op->kind != ir::OpKind::kView ||

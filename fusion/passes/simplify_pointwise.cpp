@@ -87,7 +87,7 @@ Result drop_expands(const Site& site) {
   return std::nullopt;
 }
 
-/// x + 0, x - 0, x * 1, x / 1, x ^ 1, max(x, -inf), min(x, inf)
+/// x + 0, x - 0, x * 1, x / 1, x ^ 1, max(x, -inf), min(x, inf), x and true, x or false
 Result neutral(const Site& site) {
   struct Row {
     std::string_view op;
@@ -95,13 +95,15 @@ Result neutral(const Site& site) {
     bool either;
   };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr std::array<Row, 7> rows = {{{"Add", 0, true},
+  constexpr std::array<Row, 9> rows = {{{"Add", 0, true},
                                         {"Sub", 0, false},
                                         {"Mul", 1, true},
                                         {"Div", 1, false},
                                         {"Pow", 1, false},
                                         {"Max", -kInfinity, true},
-                                        {"Min", kInfinity, true}}};
+                                        {"Min", kInfinity, true},
+                                        {"And", 1, true},
+                                        {"Or", 0, true}}};
   for (const Row& row : rows) {
     if (!site.is(row.op)) continue;
     if (site.constant(1) == row.value) return site.fitted(site.inputs[0]);

@@ -123,7 +123,75 @@ Result reduce_of_one(const Site& site) {
              : site.builder.add("Reshape", {site.inputs[0]}, {{"shape", site.type.shape}});
 }
 
-constexpr std::array<SimplifyRule, 9> kRules = {{
+/// Index tensor of a Take along one dimension: start + step * x[axis], x being the place in the
+/// result; axis < 0: `start` everywhere.
+struct Walk {
+  std::int64_t start = 0, step = 1;
+  int axis = -1;
+};
+
+/// What a constant index is, as dimensions of a result of `rank`; nothing if it is no such walk.
+std::optional<Walk> walk_of(const ir::Tensor& index, std::size_t rank) {
+  const Ints& shape = index.shape();
+  const std::int64_t count = index.element_count();
+  if (count == 0) return std::nullopt;
+  const auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(index.at(i)); };
+  Walk walk{at(0)};
+  std::int64_t stride = 1, extent = 1;  // of the axis
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    const std::int64_t below = stride;
+    stride *= shape[d];
+    if (shape[d] == 1 || at(below) == walk.start) continue;
+    if (walk.axis >= 0) return std::nullopt;
+    walk = {walk.start, at(below) - walk.start, static_cast<int>(d + rank - shape.size())};
+    extent = shape[d];
+  }
+  if (walk.axis >= 0) {
+    stride = 1;
+    for (std::size_t d = static_cast<std::size_t>(walk.axis) + shape.size() - rank + 1;
+         d < shape.size(); ++d)
+      stride *= shape[d];
+  }
+  for (std::int64_t i = 0; i < count; ++i)
+    if (at(i) != walk.start + (walk.axis < 0 ? 0 : walk.step * (i / stride % extent)))
+      return std::nullopt;
+  return walk;
+}
+
+/// Elements picked by constants that count along one dimension each are a slice, as masks of a
+/// batch and its positions are.
+Result take_is_slice(const Site& site) {
+  if (!site.is("Take")) return std::nullopt;
+  const Shape& from = site.input_type(0).shape;
+  const Shape& to = site.type.shape;
+  std::vector<Dim> starts, extents;
+  Ints steps;
+  Shape aligned(to.size(), Dim(1));
+  int last_axis = -1;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    const ir::Tensor* index = site.builder.constant_of(site.inputs[d + 1]);
+    if (index == nullptr || !from[d].is_constant()) return std::nullopt;
+    const auto walk = walk_of(*index, to.size());
+    if (!walk || walk->step < 1) return std::nullopt;
+    Dim extent = 1;
+    if (walk->axis >= 0) {
+      if (walk->axis <= last_axis) return std::nullopt;
+      last_axis = walk->axis;
+      extent = to[static_cast<std::size_t>(walk->axis)];
+      aligned[static_cast<std::size_t>(walk->axis)] = extent;
+    }
+    const std::int64_t last = walk->start + walk->step * (extent.value() - 1);
+    if (walk->start < 0 || last >= from[d].value()) return std::nullopt;
+    starts.push_back(Dim(walk->start));
+    steps.push_back(walk->step);
+    extents.push_back(extent);
+  }
+  const ValueId part = site.builder.add("Slice", {site.inputs[0]},
+                                        {{"starts", starts}, {"steps", steps}, {"shape", extents}});
+  return site.fitted(site.builder.add("Reshape", {part}, {{"shape", aligned}}));
+}
+
+constexpr std::array<SimplifyRule, 10> kRules = {{
     {"nothing_to_do", nothing_to_do},
     {"reshape_of_reshape", reshape_of_reshape},
     {"expand_of_expand", expand_of_expand},
@@ -133,6 +201,7 @@ constexpr std::array<SimplifyRule, 9> kRules = {{
     {"unfold_is_reshape", unfold_is_reshape},
     {"slice_of_slice", slice_of_slice},
     {"reduce_of_one", reduce_of_one},
+    {"take_is_slice", take_is_slice},
 }};
 
 }  // namespace
