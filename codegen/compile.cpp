@@ -288,7 +288,8 @@ class Compiler {
     std::erase_if(step.reads, [&](std::uint32_t buffer) {
       return std::find(buffers.begin(), buffers.end(), buffer) == buffers.end();
     });
-    add_to_group(name, node.origins, "horizontal " + name, std::move(buffers),
+    std::string signature = print_horizontal(program);
+    add_to_group(name, node.origins, std::move(signature), std::move(buffers),
                  emit_horizontals(std::move(program)), {steps_.size(), {}});
   }
 

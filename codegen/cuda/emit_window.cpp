@@ -20,8 +20,8 @@ Layout layout_window(const ProgramAnalysis& analysis, const Schedule& schedule, 
 
   const ir::Dim rows = count_vectors(analysis, schedule, analysis.outer_dims());
   auto& prologue = layout.prologue;
-  prologue.push_back(
-      fmt::format("const u32 row = blockIdx.x * {} + threadIdx.x;", schedule.threads()));
+  prologue.push_back(fmt::format("const u32 row = {} * {} + threadIdx.x;",
+                                 block_text(analysis, false), schedule.threads()));
   if (!rows.is_constant() || rows.value() % schedule.threads() != 0)
     prologue.push_back(fmt::format("if (row >= u32({})) return;", args.dim(rows)));
   split_index(analysis, args, analysis.outer_dims(), "row", false, layout, prologue);

@@ -115,6 +115,11 @@ bool can_schedule_scan(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis);
 /// Rows that a block of `threads` loops over, for a kernel that has other work too: no conditions.
 Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads);
+/// For a kernel whose blocks of `threads` do the work of several programs: this one's. Throws
+/// Error(kUnsupported) for scans and scatters.
+std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads);
+/// 32-bit words of registers that a thread's elements take.
+double held_words(const ProgramAnalysis& analysis, const Schedule& schedule);
 // One thread a row, which takes its elements one after the other.
 bool can_schedule_ordered(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis);

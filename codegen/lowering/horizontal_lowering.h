@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,26 +15,31 @@
 
 namespace sinter::codegen {
 
-/// Regions that differ in their sizes and buffers alone have one program, over symbols for sizes.
+/// Regions that differ in their sizes and buffers alone have one program, over symbols for the
+/// sizes in which they differ; rows of few different lengths, a program for each.
 struct HorizontalKind {
   plan::fb::LoopProgramT program;  // its buffers are numbered from 0
   std::vector<DType> types;        // of its buffers
 };
 struct HorizontalPart {
   std::size_t kind = 0;
-  std::vector<std::uint32_t> buffers;  // the plan's, for each of the kind's
-  ir::Bindings sizes;                  // of the kind's symbols
+  std::vector<std::uint32_t> buffers;                 // the plan's, for each of the kind's
+  std::map<std::string, ir::Dim, std::less<>> sizes;  // of the kind's symbols, over the plan's
 };
 struct HorizontalProgram {
   std::shared_ptr<ExprTable> exprs;  // of the kinds
   std::vector<HorizontalKind> kinds;
   std::vector<HorizontalPart> parts;
 
-  std::int64_t flops() const;
+  ir::Dim flops() const;
 };
 
-/// `body`: fused regions that do not depend on each other, reshapes of their results, and
-/// concatenations of them along an outermost axis, which are made by the regions' own stores.
+/// Everything about a program but which buffers of the plan it works on.
+std::string print_horizontal(const HorizontalProgram& program);
+
+/// `body`: fused regions of families "pointwise" and "reduction" that do not depend on each other,
+/// reshapes of their results, and concatenations of nothing but results along an outermost axis,
+/// which are made by the regions' own stores. Sizes may be symbolic.
 /// `inputs`, `outputs`: the plan's buffers. Throws Error(kUnsupported) for anything else.
 HorizontalProgram lower_horizontal(const ir::Graph& body, std::span<const std::uint32_t> inputs,
                                    std::span<const std::uint32_t> outputs);

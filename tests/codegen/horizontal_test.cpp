@@ -9,9 +9,11 @@
 #include <sinter/error.h>
 
 #include "codegen/cuda/emit_horizontal.h"
+#include "compare_buffers.h"
 #include "cuda_emulation.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
+#include "random_body.h"
 #include "region_check.h"
 
 namespace sinter::test {
@@ -31,22 +33,26 @@ std::string member(std::size_t k, const std::string& result, const std::string& 
       k, result, reduction, axis);
 }
 
+struct Emitted {
+  std::string source;
+  bool packed = false;
+};
+
 /// Runs the body's kernel on random inputs; what differs from the reference, or nothing.
-std::string difference(const std::string& text, std::string* source = nullptr) {
-  const ir::Graph body = ir::parse_graph(text);
+std::string difference(const ir::Graph& body, const ir::Bindings& symbols = {},
+                       Emitted* emitted = nullptr, std::uint64_t seed = 3) {
   std::vector<std::uint32_t> inputs, outputs;
   for (std::uint32_t b = 0; b < body.inputs().size(); ++b) inputs.push_back(b);
   for (std::uint32_t b = 0; b < body.outputs().size(); ++b)
     outputs.push_back(static_cast<std::uint32_t>(inputs.size()) + b);
   const codegen::HorizontalProgram program = codegen::lower_horizontal(body, inputs, outputs);
-  codegen::ExprTable exprs{ir::Ranges{}};
+  codegen::ExprTable exprs{body.ranges()};
   codegen::KernelRequest request{nullptr, "many", {}, {}};
   request.early = true;
   const codegen::EmittedKernel kernel = codegen::emit_horizontal(program, request, exprs);
-  if (source) *source = kernel.source;
-  EXPECT_TRUE(kernel.step.packed);
+  if (emitted) *emitted = {kernel.source, kernel.step.packed};
 
-  const std::vector<ir::Tensor> values = random_inputs(body, {}, 3);
+  const std::vector<ir::Tensor> values = random_inputs(body, symbols, seed);
   const std::vector<ir::Tensor> expected = ir::evaluate(body, values);
   Memory memory;
   for (const ir::Tensor& value : values)
@@ -55,16 +61,20 @@ std::string difference(const std::string& text, std::string* source = nullptr) {
     memory.emplace_back(value.bytes().size(), std::byte{0xa5});
   plan::fb::PlanT plan;
   exprs.write(plan);
-  const auto expressions = plan::evaluate_expressions(plan, {});
+  std::vector<std::int64_t> sizes;
+  for (const auto& symbol : plan.symbols) sizes.push_back(symbols.at(symbol->name));
+  const auto expressions = plan::evaluate_expressions(plan, sizes);
   EmulatedKernels(std::span(&kernel, 1)).run(kernel.step, 0, expressions, memory);
-  for (std::size_t k = 0; k < expected.size(); ++k)
-    for (std::int64_t i = 0; i < expected[k].element_count(); ++i) {
-      const double actual = ir::load_as_double(
-          expected[k].dtype(), memory[outputs[k]].data() + static_cast<std::size_t>(i) * 4);
-      if (std::abs(actual - expected[k].at(i)) > 2e-5 * (1 + std::abs(expected[k].at(i))))
-        return fmt::format("output {} [{}] is {}, not {}", k, i, actual, expected[k].at(i));
-    }
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    const double rounding = size_of(expected[k].dtype()) == 2 ? 1e-3 : 2e-5;
+    const std::string found =
+        first_difference(expected[k].dtype(), memory[outputs[k]], expected[k].bytes(), {rounding});
+    if (!found.empty()) return fmt::format("output {} {}", k, found);
+  }
   return "";
+}
+std::string difference(const std::string& text, Emitted* emitted = nullptr) {
+  return difference(ir::parse_graph(text), {}, emitted);
 }
 
 TEST(Horizontal, PartsOfManySizesShareOneFunction) {
@@ -83,12 +93,13 @@ TEST(Horizontal, PartsOfManySizesShareOneFunction) {
       "  %all = Fused(%s1, %c, %s5) {family = \"pointwise\"} : f32[5] body @body(%a, %b, %c) {\n"
       "    %0 = Concat(%b, %a, %c) {axis = 0}\n    return out0 = %0\n  }\n"
       "  return y = %all, z = %r2\n}\n";
-  std::string source;
-  EXPECT_EQ(difference(text, &source), "");
-  EXPECT_THAT(source, HasSubstr("many_0("));
-  EXPECT_THAT(source, Not(HasSubstr("many_1(")));
-  // The longest first.
-  EXPECT_THAT(source, HasSubstr("many_parts[6] = {\n    {0, 0, {625, 5001"));
+  Emitted kernel;
+  EXPECT_EQ(difference(text, &kernel), "");
+  EXPECT_THAT(kernel.source, HasSubstr("many_0("));
+  EXPECT_THAT(kernel.source, Not(HasSubstr("many_1(")));
+  // Few parts are in the text, the longest first.
+  EXPECT_FALSE(kernel.packed);
+  EXPECT_THAT(kernel.source, HasSubstr("many_part part = {u32(0), {625, 5001"));
 }
 
 TEST(Horizontal, SeveralKindsAndRows) {
@@ -97,10 +108,133 @@ TEST(Horizontal, SeveralKindsAndRows) {
   text += member(0, "f32[]", "ReduceMax", 0) + member(1, "f32[3]", "ReduceSum", 1) +
           member(2, "f32[2]", "ReduceSum", 0) + member(3, "f32[]", "ReduceMax", 0) +
           "  return a = %r0, b = %r1, c = %r2, d = %r3\n}\n";
-  std::string source;
-  EXPECT_EQ(difference(text, &source), "");
-  EXPECT_THAT(source, HasSubstr("many_part_of["));
-  EXPECT_THAT(source, HasSubstr("if (part.kind == 2)"));
+  Emitted kernel;
+  EXPECT_EQ(difference(text, &kernel), "");
+  EXPECT_THAT(kernel.source, HasSubstr("many_3("));
+  EXPECT_THAT(kernel.source, HasSubstr("else if (blockIdx.x < u32("));
+}
+
+/// Parts that are too many for the text stand in a table; their blocks are found in a list, or, if
+/// there are many, by halving.
+TEST(Horizontal, ManyPartsAreATable) {
+  for (const std::int64_t rows : {1, 5, 9000}) {
+    std::string text = "graph @body(", members, results;
+    for (std::size_t k = 0; k < 20; ++k) {
+      const std::int64_t length = 2 + static_cast<std::int64_t>(k) % 3;
+      text += fmt::format("{}%x{}: f32[{}, {}]", k > 0 ? ", " : "", k, rows, length);
+      members += member(k, fmt::format("f32[{}]", rows), k % 2 ? "ReduceMax" : "ReduceSum", 1);
+      results += fmt::format("{}y{} = %r{}", k > 0 ? ", " : "", k, k);
+    }
+    Emitted kernel;
+    EXPECT_EQ(difference(text + ") {\n" + members + "  return " + results + "\n}\n", &kernel), "");
+    EXPECT_TRUE(kernel.packed);
+    EXPECT_THAT(kernel.source, HasSubstr("many_parts[20] = {"));
+    EXPECT_THAT(kernel.source, rows == 5 ? HasSubstr("(part.function == 5)") : HasSubstr("block"));
+  }
+}
+
+/// The norms of queries and keys: rows of equal length, more of one than of the other.
+constexpr const char* kNorms =
+    "graph @body(%q: f16[batch, seq, 8, 64], %k: f16[batch, seq, 2, 64], %a: f16[64], %b: f16[64]) "
+    "ranges {batch: 1..8, seq: 1..4096} {\n"
+    "  %0 = Fused(%q, %a) {family = \"reduction\"} : f16[batch, seq, 8, 64] body @body(%x, %s) "
+    "ranges {batch: 1..8, seq: 1..4096} {\n"
+    "    %0 = Cast(%x) {to = f32}\n    %1 = Square(%0)\n"
+    "    %2 = ReduceMean(%1) {axes = [3], keepdims = 1}\n    %3 = Rsqrt(%2)\n"
+    "    %4 = Mul(%0, %3)\n    %5 = Cast(%s) {to = f32}\n    %6 = Mul(%4, %5)\n"
+    "    %7 = Cast(%6) {to = f16}\n    return y = %7\n  }\n"
+    "  %1 = Fused(%k, %b) {family = \"reduction\"} : f16[batch, seq, 2, 64] body @body(%x, %s) "
+    "ranges {batch: 1..8, seq: 1..4096} {\n"
+    "    %0 = Cast(%x) {to = f32}\n    %1 = Square(%0)\n"
+    "    %2 = ReduceMean(%1) {axes = [3], keepdims = 1}\n    %3 = Rsqrt(%2)\n"
+    "    %4 = Mul(%0, %3)\n    %5 = Cast(%s) {to = f32}\n    %6 = Mul(%4, %5)\n"
+    "    %7 = Cast(%6) {to = f16}\n    return y = %7\n  }\n"
+    "  return q = %0, k = %1\n}\n";
+
+TEST(Horizontal, NormsOfSymbolicSizeAreOneFunction) {
+  const ir::Graph body = ir::parse_graph(kNorms);
+  Emitted kernel;
+  EXPECT_EQ(difference(body, {{"batch", 2}, {"seq", 5}}, &kernel), "");
+  EXPECT_EQ(difference(body, {{"batch", 1}, {"seq", 1}}), "");
+  EXPECT_FALSE(kernel.packed);
+  EXPECT_THAT(kernel.source, Not(HasSubstr("many_1(")));
+  // Rows are as long as ever, so that threads hold them in registers.
+  EXPECT_THAT(kernel.source, HasSubstr("// schedule: row vector=8 unroll="));
+}
+
+TEST(Horizontal, UpdatesOfManySizes) {
+  std::string text = "graph @body(", members, results;
+  for (std::size_t k = 0; k < 24; ++k) {
+    const std::size_t size = k % 2 ? 8 * (k + 60) : 500 + k;
+    text += fmt::format("{0}%p{1}: f32[{2}], %g{1}: f32[{2}]", k > 0 ? ", " : "", k, size);
+    members += fmt::format(
+        "  %u{0} = Fused(%p{0}, %g{0}) {{family = \"pointwise\"}} : f32[{1}] body @body(%p, %g) "
+        "{{\n"
+        "    %0 = const f32[] {{0.01}}\n    %1 = Mul(%g, %0)\n    %2 = Sub(%p, %1)\n"
+        "    return y = %2\n  }}\n",
+        k, size);
+    results += fmt::format("{}y{} = %u{}", k > 0 ? ", " : "", k, k);
+  }
+  Emitted kernel;
+  EXPECT_EQ(difference(text + ") {\n" + members + "  return " + results + "\n}\n", &kernel), "");
+  // Those whose sizes vectors divide, and the others.
+  EXPECT_THAT(kernel.source, HasSubstr("// schedule: pointwise vector=4"));
+  EXPECT_THAT(kernel.source, HasSubstr("// schedule: pointwise vector=1"));
+}
+
+/// A region that puts the inputs side by side is one among others; one that does so with results is
+/// made by their stores.
+TEST(Horizontal, ConcatenationOfInputsIsAMember) {
+  EXPECT_EQ(
+      difference("graph @body(%a: f32[3], %b: f32[4], %c: f32[7]) {\n"
+                 "  %0 = Fused(%a, %b) {family = \"pointwise\"} : f32[7] body @body(%a, %b) {\n"
+                 "    %0 = Concat(%b, %a) {axis = 0}\n    return y = %0\n  }\n"
+                 "  %1 = Fused(%c) {family = \"pointwise\"} : f32[7] body @body(%c) {\n"
+                 "    %0 = Exp(%c)\n    return y = %0\n  }\n"
+                 "  %2 = Fused(%1, %0) {family = \"pointwise\"} : f32[14] body @body(%a, %b) {\n"
+                 "    %0 = Concat(%b, %a) {axis = 0}\n    return y = %0\n  }\n"
+                 "  return y = %2\n}\n"),
+      "");
+}
+
+/// Some bodies of all kinds, each over inputs of its own, as one region.
+ir::Graph random_horizontal(std::uint64_t seed, bool constant) {
+  ir::GraphBuilder builder("body");
+  if (!constant) {
+    builder.range("batch", {1, 8, nullptr});
+    builder.range("seq", {1, 8, nullptr});
+  }
+  const std::size_t count = constant ? 2 + 3 * (seed % 7) : 2 + seed % 5;
+  for (std::size_t m = 0; m < count; ++m) {
+    // Some bodies twice.
+    const std::uint64_t own = seed * 100 + (m % 4 == 3 ? m - 1 : m);
+    const bool reduces = own % 2 == 0;
+    auto body = std::make_shared<const ir::Graph>(reduces ? RandomBody(own, constant).reduction()
+                                                          : RandomBody(own, constant).pointwise());
+    std::vector<ir::ValueId> inputs;
+    for (const ir::ValueId input : body->inputs())
+      inputs.push_back(builder.input(fmt::format("x{}_{}", m, inputs.size()), body->type(input)));
+    const auto results = builder.add_multi(
+        "Fused", inputs, {{"family", std::string(reduces ? "reduction" : "pointwise")}}, body);
+    for (std::size_t k = 0; k < results.size(); ++k)
+      builder.output(fmt::format("y{}_{}", m, k), results[k]);
+  }
+  return builder.finish();
+}
+
+TEST(Horizontal, RandomRegions) {
+  for (std::uint64_t seed = 0; seed < 12 && !HasFailure(); ++seed) {
+    const bool constant = seed % 2 == 0;
+    const ir::Graph body = random_horizontal(seed, constant);
+    const ir::Bindings symbols = constant ? ir::Bindings() : ir::Bindings{{"batch", 2}, {"seq", 3}};
+    std::string found;
+    try {
+      found = difference(body, symbols, nullptr, seed);
+    } catch (const std::exception& error) {
+      found = error.what();
+    }
+    EXPECT_EQ(found, "") << "seed " << seed << "\n" << ir::print(body);
+  }
 }
 
 /// Sizes in attributes cannot be symbols: such regions are kinds of their own.
