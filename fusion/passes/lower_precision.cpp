@@ -28,6 +28,8 @@ class Lowering {
   Graph run() {
     for (const auto& [symbol, range] : old_.ranges()) builder_.range(symbol, range);
     mapped_.resize(old_.values().size());
+    // Unfused each of these nodes would be a kernel that reads and writes float32.
+    if (context_.fuse) feeds_exponentials_ = feeds_exponentials(old_);
     for (ValueId input : old_.inputs()) {
       const ir::Value& info = old_.value(input);
       map(input) = builder_.input(info.name, info.type);
@@ -77,15 +79,16 @@ class Lowering {
     return result;
   }
 
-  /// A constant in `to`; narrowed under the policy, with a note where it changes a value.
-  ValueId constant(ValueId old, DType to) {
+  /// A constant in `to`; narrowed under the policy, with a note where it changes a value. `stays`:
+  /// what is computed from it is never narrowed.
+  ValueId constant(ValueId old, DType to, bool stays = false) {
     const ir::Value& info = old_.value(old);
     if (info.type.dtype != kWide) return builder_.constant(info.constant, info.name);
+    // A mask has to survive the cast that follows sooner or later, so it is clamped in float32 too.
+    const bool unchanged = to == kWide && (stays || !policy_.is_mask(*info.constant));
+    if (unchanged) return builder_.constant(info.constant, info.name);
     const auto known = constants_.find({old, to});
     if (known != constants_.end()) return known->second;
-    // A mask has to survive the cast that follows sooner or later, so it is clamped in float32 too.
-    const bool unchanged = to == kWide && !policy_.is_mask(*info.constant);
-    if (unchanged) return builder_.constant(info.constant, info.name);
     NarrowedConstant narrowed = policy_.clamp_constant(*info.constant, to);
     if (narrowed.clamped > 0)
       notes_.push_back(fmt::format(
@@ -104,11 +107,15 @@ class Lowering {
     return users.empty() ? "?" : "of '" + describe(old_.node(users[0])) + "'";
   }
 
-  ValueId operand(ValueId old, DType to) {
-    if (old_.type(old).dtype != kWide) {
-      return old_.is_constant(old) ? constant(old, to) : map(old);
-    }
-    return old_.is_constant(old) ? constant(old, to) : cast(map(old), to);
+  ValueId operand(ValueId old, DType to, bool stays = false) {
+    if (old_.is_constant(old)) return constant(old, to, stays);
+    return old_.type(old).dtype != kWide ? map(old) : cast(map(old), to);
+  }
+
+  bool feeds_exponentials_at(const Node& node) const {
+    if (feeds_exponentials_.empty()) return false;
+    const ir::NodeId id = old_.value(node.outputs[0]).producer;
+    return feeds_exponentials_[static_cast<std::size_t>(id.index)];
   }
 
   bool has_wide_float(const Node& node) const {
@@ -130,6 +137,7 @@ class Lowering {
   std::vector<ValueId> lower(const Node& node) {
     if (!has_wide_float(node)) return add(node, kWide, node.attrs);
     const OpKind kind = node.op->kind;
+    if (feeds_exponentials_at(node)) return {lower_logits(node)};
     if (node.op->name == "Cast") return {lower_cast(node)};
     if (kind == OpKind::kReduce || node.op->scan()) return {lower_reduce(node)};
     // Only which of the values at hand it is: they are taken as they are.
@@ -137,6 +145,10 @@ class Lowering {
     if (kind == OpKind::kPointwise || kind == OpKind::kView) {
       if (reads_kept(node)) {
         keep(node, "computed from kept values only");
+        return add(node, kWide, node.attrs);
+      }
+      if (const auto reason = policy_.overflow_reason(old_, node)) {
+        keep(node, *reason);
         return add(node, kWide, node.attrs);
       }
       if (const auto reason = policy_.unfit_constant(old_, node)) {
@@ -150,9 +162,20 @@ class Lowering {
     return add(node, policy_.narrow(), node.attrs);
   }
 
-  std::vector<ValueId> add(const Node& node, DType type, const ir::Attrs& attrs) {
+  /// A product multiplies narrow operands and stores what it summed up, in float32.
+  ValueId lower_logits(const Node& node) {
+    if (node.op->name == "MatMul") {
+      keep(node, "an exponential reads the product");
+      return cast(add(node, policy_.narrow(), node.attrs)[0], kWide);
+    }
+    keep(node, "an exponential, or what it reads");
+    return add(node, kWide, node.attrs, true)[0];
+  }
+
+  std::vector<ValueId> add(const Node& node, DType type, const ir::Attrs& attrs,
+                           bool stays = false) {
     std::vector<ValueId> inputs;
-    for (ValueId input : node.inputs) inputs.push_back(operand(input, type));
+    for (ValueId input : node.inputs) inputs.push_back(operand(input, type, stays));
     return builder_.add_multi(node.op->name, inputs, attrs, node.body);
   }
 
@@ -213,7 +236,8 @@ class Lowering {
   LoweringPolicy policy_;
   GraphBuilder builder_;
   std::vector<ValueId> mapped_;
-  std::map<ValueId, ValueId> wide_;  // of values that were cast down
+  std::vector<bool> feeds_exponentials_;  // by node; empty: none does
+  std::map<ValueId, ValueId> wide_;       // of values that were cast down
   std::map<std::pair<ValueId, DType>, ValueId> constants_;
   std::map<std::string, std::vector<std::string>> kept_;
   std::vector<std::string> notes_;

@@ -1,9 +1,11 @@
 #include "fusion/passes/lowering_policy.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -27,6 +29,21 @@ std::optional<std::uint16_t> narrow_bits(DType narrow, float value) {
   if (size < 0x38800000 || size >= 0x47000000) return std::nullopt;
   const std::uint32_t rounded = (size + 0xfff + ((size >> 13) & 1)) >> 13;
   return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | (rounded - (112u << 10)));
+}
+
+/// True for x^e whose size may be much larger than that of x.
+bool is_growing_power(const ir::Graph& graph, const ir::Node& node) {
+  if (node.op->name == "Square") return true;
+  if (node.op->name == "Mul") return node.inputs[0] == node.inputs[1];
+  if (node.op->name != "Pow") return false;
+  const auto& exponent = graph.value(node.inputs[1]).constant;
+  return exponent == nullptr || exponent->element_count() != 1 || exponent->at(0) < 0 ||
+         exponent->at(0) > 1;
+}
+
+bool is_exponential(const ir::Node& node) {
+  constexpr std::array<std::string_view, 4> kNames = {"Exp", "Expm1", "Sinh", "Cosh"};
+  return std::find(kNames.begin(), kNames.end(), node.op->name) != kNames.end();
 }
 
 }  // namespace
@@ -68,6 +85,14 @@ bool LoweringPolicy::is_mask(const ir::Tensor& constant) const {
   });
 }
 
+std::optional<std::string> LoweringPolicy::overflow_reason(const ir::Graph& graph,
+                                                           const ir::Node& node) const {
+  if (narrow_ != DType::kFloat16) return std::nullopt;
+  if (is_growing_power(graph, node)) return "a power may be beyond the range of f16";
+  if (is_exponential(node)) return "an exponential may be beyond the range of f16";
+  return std::nullopt;
+}
+
 std::optional<std::string> LoweringPolicy::unfit_constant(const ir::Graph& graph,
                                                           const ir::Node& node) const {
   for (ir::ValueId input : node.inputs) {
@@ -85,6 +110,28 @@ std::optional<std::string> LoweringPolicy::unfit_constant(const ir::Graph& graph
     }
   }
   return std::nullopt;
+}
+
+std::vector<bool> feeds_exponentials(const ir::Graph& graph) {
+  const auto& nodes = graph.nodes();
+  // Those that read float32 too: a product only stores it.
+  std::vector<bool> feeds(nodes.size(), false), reads(nodes.size(), false);
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    const ir::Node& node = nodes[i];
+    if (node.outputs.size() != 1 || graph.type(node.outputs[0]).dtype != DType::kFloat32) continue;
+    const auto& users = graph.users(node.outputs[0]);
+    const auto wide = [&](ir::NodeId user) { return reads[static_cast<std::size_t>(user.index)]; };
+    const ir::OpKind kind = node.op->kind;
+    if (node.op->name == "Softmax" || node.op->name == "Exp") {
+      reads[i] = true;
+    } else if (kind == ir::OpKind::kPointwise || kind == ir::OpKind::kView ||
+               kind == ir::OpKind::kReduce) {
+      reads[i] = !users.empty() && std::all_of(users.begin(), users.end(), wide);
+    }
+    feeds[i] =
+        reads[i] || (node.op->name == "MatMul" && std::any_of(users.begin(), users.end(), wide));
+  }
+  return feeds;
 }
 
 }  // namespace sinter::fusion

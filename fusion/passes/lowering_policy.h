@@ -4,16 +4,23 @@
 //   weights, activations, products            narrow
 //   results of reductions, and what is        float32 (when fusing, where it costs nothing)
 //   computed from them alone
+//   what an exponential (or Softmax) reads:   float32 (when fusing): a rounded argument is a wrong
+//   logits, masks, the product that made      factor of the result, and large logits overflow
+//   them
+//   powers and exponentials                   float32 where the narrow type has less range: their
+//                                             sums are what normalisation divides by
 //   integers made floats, and what is         float32: counts and positions must not be rounded
 //   computed from them alone
 //   integers, bool, float64                   as they are
-//   constants beyond the narrow range         masks (1e8 and more): clamped; others: the node that
-//                                             reads them is computed in float32
+//   constants beyond the narrow range         masks (1e8 and more): as they are where what reads
+//                                             them stays float32, else clamped; others: the node
+//                                             that reads them is computed in float32
 //   scalar constants that would underflow     the node that reads them is computed in float32
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ir/graph.h"
 
@@ -34,6 +41,9 @@ class LoweringPolicy {
   NarrowedConstant clamp_constant(const ir::Tensor& constant, DType to) const;
   /// True if a value stands for minus (or plus) infinity.
   bool is_mask(const ir::Tensor& constant) const;
+  /// Why the result of pointwise `node` may be beyond the narrow type though its operands are not,
+  /// or nothing. bfloat16 has float32's range.
+  std::optional<std::string> overflow_reason(const ir::Graph& graph, const ir::Node& node) const;
   /// Why `node` must not read one of its float32 constants in the narrow type, or nothing.
   std::optional<std::string> unfit_constant(const ir::Graph& graph, const ir::Node& node) const;
 
@@ -41,5 +51,10 @@ class LoweringPolicy {
   DType narrow_;
   double largest_, smallest_normal_;
 };
+
+/// By node: true if it computes float32 that nothing but exponentials depends on: what Exp and
+/// Softmax read, back through pointwise operators, views and reductions, to the products that made
+/// it (of which others may read the result too), and these exponentials themselves.
+std::vector<bool> feeds_exponentials(const ir::Graph& graph);
 
 }  // namespace sinter::fusion

@@ -72,6 +72,12 @@ class EpilogueMatcher {
         return absorb(reader, "the product's scalar factor");
       }
     }
+    if (!is_conv_ && bare && plain && widens(reader)) {
+      epilogue_.widened = true;
+      return absorb(reader, "the product is stored as it was summed up");
+    }
+    // Libraries differ in what they add to such a product.
+    if (epilogue_.widened) return refuse("a product of 16-bit floats into float32 ends there");
     if (op == "Add" && open && plain && reader.inputs[0] != reader.inputs[1]) {
       const ValueId other = reader.inputs[reader.inputs[0] == current ? 1 : 0];
       if (!is_conv_ && !epilogue_.bias.valid() && is_bias(graph_, other, type.shape)) {
@@ -99,6 +105,12 @@ class EpilogueMatcher {
     if (std::find(kActivations.begin(), kActivations.end(), op) != kActivations.end())
       return refuse("this target's products do not end with " + op);
     return refuse("'" + describe(reader) + "' is not part of a product's epilogue");
+  }
+
+  bool widens(const Node& reader) const {
+    const DType from = graph_.type(reader.inputs[0]).dtype;
+    return reader.op->name == "Cast" && graph_.type(reader.outputs[0]).dtype == DType::kFloat32 &&
+           (from == DType::kFloat16 || from == DType::kBFloat16);
   }
 
   /// The operands of `reader` behind the first, if it is an activation that the product can end
@@ -223,6 +235,7 @@ ValueId build_epilogue(BodyBuilder& body, const Graph& graph, ValueId product,
   ValueId value = product;
   {
     ir::GraphBuilder::OriginScope scope(builder, origins);
+    if (epilogue.widened) value = builder.add("Cast", {value}, {{"to", DType::kFloat32}});
     const DType dtype = builder.type(value).dtype;
     if (epilogue.alpha != 1)
       value = builder.add("Mul", {value, builder.scalar(dtype, epilogue.alpha)});

@@ -15,8 +15,10 @@ namespace sinter::fusion {
 
 /// result = views(activation(alpha * product + bias + residual)). Bias and residual add in either
 /// order; both come before the activation. A convolution has its bias as an operand, and no factor.
+/// A product of 16-bit floats that is wanted in float32 is stored so, with no more than a factor.
 struct Epilogue {
   double alpha = 1;
+  bool widened = false;
   ir::ValueId bias;                     // a constant along the last dimension, or invalid
   ir::ValueId residual;                 // of the product's shape, or invalid
   std::string activation;               // operator name, or empty

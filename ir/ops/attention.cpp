@@ -51,26 +51,29 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const Tens
   return {{inputs[0].dtype, shape}};
 }
 
-/// softmax(mask(scale * q k')) v in single operators.
+/// softmax(mask(scale * q k')) v in single operators. Scores are in the type that they are computed
+/// in: 16 bits would round what the exponential reads, and large ones are beyond float16.
 std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
                                          std::span<const ValueId> inputs) {
-  const DType type = b.type(inputs[0]).dtype;
+  const DType type = b.type(inputs[0]).dtype, wide = compute_type(type);
+  const auto as = [&](ValueId value, DType to) {
+    return b.type(value).dtype == to ? value : b.add("Cast", {value}, {{"to", Attr(to)}});
+  };
   const Shape q = b.type(inputs[0]).shape, k = b.type(inputs[1]).shape;
   std::vector<std::int64_t> perm(k.size());
   std::iota(perm.begin(), perm.end(), 0);
   std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
   const Dim m = q[q.size() - 2], n = k[k.size() - 2];
   const ValueId transposed = b.add("Transpose", {inputs[1]}, {{"perm", perm}});
-  ValueId scores = b.add("MatMul", {inputs[0], transposed});
+  ValueId scores = as(b.add("MatMul", {inputs[0], transposed}), wide);
   if (const double scale = node.attrs.get_float("scale"); scale != 1)
-    scores = b.add("Mul", {scores, b.scalar(type, scale)});
+    scores = b.add("Mul", {scores, b.scalar(wide, scale)});
   if (inputs.size() > 3) {
     ValueId mask = inputs[3];
     if (b.type(mask).dtype == DType::kBool) {
-      scores = b.add("Where", {mask, scores, b.scalar(type, node.attrs.get_float("fill"))});
+      scores = b.add("Where", {mask, scores, b.scalar(wide, node.attrs.get_float("fill"))});
     } else {
-      if (b.type(mask).dtype != type) mask = b.add("Cast", {mask}, {{"to", Attr(type)}});
-      scores = b.add("Add", {scores, mask});
+      scores = b.add("Add", {scores, as(mask, wide)});
     }
   }
   if (const std::int64_t causal = node.attrs.get_int("causal"); causal != 0) {
@@ -82,13 +85,13 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
     if (causal == 2) rows = b.add("Add", {rows, b.add("Size", {}, {{"value", Shape{n - m}}})});
     const ValueId columns = positions({1, n}, 1);
     const ValueId seen = b.add("GreaterOrEqual", {rows, columns});
-    scores = b.add("Where", {seen, scores, b.scalar(type, -kInfinity)});
+    scores = b.add("Where", {seen, scores, b.scalar(wide, -kInfinity)});
   }
   const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
   ValueId weights = b.add("Softmax", {scores}, {{"axis", last}});
   if (node.attrs.get_int("guard") != 0)
-    weights = b.add("Where", {b.add("IsNan", {weights}), b.scalar(type, 0), weights});
-  return {b.add("MatMul", {weights, inputs[2]})};
+    weights = b.add("Where", {b.add("IsNan", {weights}), b.scalar(wide, 0), weights});
+  return {b.add("MatMul", {as(weights, type), inputs[2]})};
 }
 
 }  // namespace

@@ -54,44 +54,55 @@ Attrs normalised_axes(const GraphBuilder& b, const Node& node, ValueId x) {
   return keeping(std::move(axes));
 }
 
-/// 1 / sqrt(variance + epsilon). A 16-bit type may be too narrow for epsilon (1e-12 is zero in
-/// float16), so the sum is taken in float32; inside a region these casts cost nothing.
+/// `value` in `type`. Inside a region a cast to the type that is computed in costs nothing.
+ValueId as(GraphBuilder& b, ValueId value, DType type) {
+  return b.type(value).dtype == type ? value : b.add("Cast", {value}, {{"to", Attr(type)}});
+}
+
+/// `value` in the type that it is computed in. Statistics of a 16-bit type must not be rounded to
+/// it where a kernel ends: a square soon is beyond float16, and so is a sum.
+ValueId widened(GraphBuilder& b, ValueId value) {
+  return as(b, value, compute_type(b.type(value).dtype));
+}
+
+/// 1 / sqrt(variance + epsilon).
 ValueId inverse_deviation(GraphBuilder& b, const Node& node, ValueId variance) {
-  const DType type = b.type(variance).dtype, wide = compute_type(type);
-  const auto cast = [&](ValueId value, DType to) {
-    return wide == type ? value : b.add("Cast", {value}, {{"to", Attr(to)}});
-  };
-  const ValueId epsilon = b.scalar(wide, node.attrs.get_float("epsilon"));
-  return cast(b.add("Rsqrt", {b.add("Add", {cast(variance, wide), epsilon})}), type);
+  const ValueId epsilon = b.scalar(b.type(variance).dtype, node.attrs.get_float("epsilon"));
+  return b.add("Rsqrt", {b.add("Add", {variance, epsilon})});
 }
 
 /// Two passes: the mean, then the mean of the squared deviations from it, which does not cancel.
 std::vector<ValueId> decompose_layer_norm(GraphBuilder& b, const Node& node,
                                           std::span<const ValueId> inputs) {
   const Attrs axes = normalised_axes(b, node, inputs[0]);
-  const ValueId mean = b.add("ReduceMean", {inputs[0]}, axes);
-  const ValueId deviation = b.add("Sub", {inputs[0], mean});
+  const ValueId x = widened(b, inputs[0]);
+  const ValueId deviation = b.add("Sub", {x, b.add("ReduceMean", {x}, axes)});
   const ValueId variance = b.add("ReduceMean", {b.add("Square", {deviation})}, axes);
   const ValueId normal = b.add("Mul", {deviation, inverse_deviation(b, node, variance)});
-  const ValueId scaled = b.add("Mul", {normal, inputs[1]});
-  return {inputs.size() > 2 ? b.add("Add", {scaled, inputs[2]}) : scaled};
+  const ValueId scaled = b.add("Mul", {normal, widened(b, inputs[1])});
+  const ValueId result = inputs.size() > 2 ? b.add("Add", {scaled, widened(b, inputs[2])}) : scaled;
+  return {as(b, result, b.type(inputs[0]).dtype)};
 }
 
 std::vector<ValueId> decompose_rms_norm(GraphBuilder& b, const Node& node,
                                         std::span<const ValueId> inputs) {
   const Attrs axes = normalised_axes(b, node, inputs[0]);
-  const ValueId square = b.add("ReduceMean", {b.add("Square", {inputs[0]})}, axes);
-  const ValueId normal = b.add("Mul", {inputs[0], inverse_deviation(b, node, square)});
-  return {b.add("Mul", {normal, inputs[1]})};
+  const ValueId x = widened(b, inputs[0]);
+  const ValueId square = b.add("ReduceMean", {b.add("Square", {x})}, axes);
+  const ValueId normal = b.add("Mul", {x, inverse_deviation(b, node, square)});
+  const ValueId scaled = b.add("Mul", {normal, widened(b, inputs[1])});
+  return {as(b, scaled, b.type(inputs[0]).dtype)};
 }
 
-/// The maximum is subtracted first, so that no exponential overflows.
+/// The maximum is subtracted first, so that no exponential overflows. The exponential itself is at
+/// most one and need not be more precise than the type.
 std::vector<ValueId> decompose_softmax(GraphBuilder& b, const Node& node,
                                        std::span<const ValueId> inputs) {
   const Attrs axes = keeping({node.attrs.get_int("axis")});
   const ValueId max = b.add("ReduceMax", {inputs[0]}, axes);
-  const ValueId exp = b.add("Exp", {b.add("Sub", {inputs[0], max})});
-  return {b.add("Div", {exp, b.add("ReduceSum", {exp}, axes)})};
+  const ValueId exp = widened(b, b.add("Exp", {b.add("Sub", {inputs[0], max})}));
+  const ValueId weights = b.add("Div", {exp, b.add("ReduceSum", {exp}, axes)});
+  return {as(b, weights, b.type(inputs[0]).dtype)};
 }
 
 std::vector<TensorType> infer_variance(const Attrs& attrs, Types inputs) {
@@ -102,9 +113,10 @@ std::vector<TensorType> infer_variance(const Attrs& attrs, Types inputs) {
 /// Two passes, as for LayerNorm.
 std::vector<ValueId> decompose_variance(GraphBuilder& b, const Node& node,
                                         std::span<const ValueId> inputs) {
-  const ValueId mean = b.add("ReduceMean", {inputs[0]}, keeping(node.attrs.get_ints("axes")));
-  const ValueId deviation = b.add("Sub", {inputs[0], mean});
-  return {b.add("ReduceMean", {b.add("Square", {deviation})}, node.attrs)};
+  const ValueId x = widened(b, inputs[0]);
+  const ValueId mean = b.add("ReduceMean", {x}, keeping(node.attrs.get_ints("axes")));
+  const ValueId square = b.add("Square", {b.add("Sub", {x, mean})});
+  return {as(b, b.add("ReduceMean", {square}, node.attrs), b.type(inputs[0]).dtype)};
 }
 
 OpDef composite(const char* name, int min_inputs, int max_inputs, std::vector<AttrSpec> attrs,
