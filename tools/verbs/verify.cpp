@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tools/support/accuracy.h"
+#include "tools/support/verify_regions.h"
 #include "tools/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -11,10 +12,16 @@ namespace {
 struct Options {
   BuildOptions build;
   AccuracyOptions accuracy;
+  bool per_node = false, bisect = false;
+  std::string reduce;
 };
 
 int run(const Options& options, const Console& console) {
   const auto built = build_plan(options.build, console);
+  if (options.per_node) return verify_regions(built, options.build, options.accuracy, console);
+  if (options.bisect) return bisect(built, options.build, options.accuracy, console);
+  if (!options.reduce.empty())
+    return reduce_failure(built, options.build, options.accuracy, options.reduce, console);
   const auto accuracy = measure_accuracy(built, options.build, options.accuracy, console);
   console.print(fmt::format("{} for {} against the reference, {}", options.build.model,
                             built.target.to_string(), accuracy.shapes));
@@ -40,6 +47,18 @@ void add_verify(Cli& cli) {
       "--tolerance", options->accuracy.bound,
       "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 4e-2 "
       "for bf16, 3e-3 for tf32; on CUDA at least 2e-4 for float16 outputs, 1e-3 for bfloat16");
+  auto* per_node =
+      verb->add_flag("--per-node", options->per_node,
+                     "Each fused region on the inputs that the reference gives it, worst first; by "
+                     "default four times what rounding brings: 2e-3 for float16, 1.6e-2 for "
+                     "bfloat16, 2e-5 for float32");
+  auto* bisect = verb->add_flag("--bisect", options->bisect,
+                                "The first pass that changes what is computed, else the first "
+                                "region above its bound as errors propagate");
+  auto* reduce = verb->add_option("--reduce", options->reduce,
+                                  "Write the smallest Graph text that still fails to this file");
+  per_node->excludes(bisect)->excludes(reduce);
+  bisect->excludes(reduce);
   verb->add_option("--runs", options->accuracy.runs, "Runs whose results must have the same bits")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
