@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/cuda/schedule_choice.h"
 #include "ir/graph.h"
 #include "runtime/plan/plan_data.h"
 
@@ -15,15 +16,22 @@ struct CompileOptions {
   bool cuda = false;
   std::vector<std::string> architectures;  // cuda: "sm_90", ... at least one
   bool tf32 = false;                       // float32 products may use tf32
+  /// False: kernels are not compiled. Steps, traffic and memory are those of the plan, which nothing
+  /// can run: for what a model would cost.
+  bool code = true;
   /// How fused products are done, for measuring: empty: every way that may be best; "library";
   /// "alone": by a kernel of our own and another for what follows; or the schedule of one kernel
   /// for all ("product 64x32x64 warps=...").
   std::string product;
-  std::string schedule;       // of every generated kernel of rows or elements, for measuring
-  bool precise_math = false;  // no cheaper forms of functions (codegen/cuda/approximations.h)
-  bool early_launch = false;  // generated kernels start before the one in front ends
-  int threads = 0;            // NVRTC compilations at once; 0: all cores
-  std::string cache_dir;      // kernel cache; empty: none
+  std::string schedule;  // of every generated kernel of rows or elements, for measuring
+  /// Schedules in place of the rules', by KernelInfo::key. Those that are no candidates, and those
+  /// of other kernels, change nothing.
+  std::map<std::string, ChosenSchedules> schedules;
+  bool list_candidates = false;  // fill VariantInfo::candidates
+  bool precise_math = false;     // no cheaper forms of functions (codegen/cuda/approximations.h)
+  bool early_launch = false;     // generated kernels start before the one in front ends
+  int threads = 0;               // NVRTC compilations at once; 0: all cores
+  std::string cache_dir;         // kernel cache; empty: none
   /// Called as work proceeds: done of total kernels.
   std::function<void(std::size_t done, std::size_t total)> progress;
   // copied into the manifest:
@@ -34,6 +42,37 @@ struct CompileOptions {
   std::vector<std::string> precision_notes;
 };
 
+/// A size that a variant of a kernel needs.
+struct SizeCondition {
+  ir::Dim size;
+  std::int64_t divisor = 1, max = INT64_MAX;
+  bool holds(const ir::Bindings& symbols) const {
+    const std::int64_t value = size.evaluate(symbols);
+    return value % divisor == 0 && value <= max;
+  }
+};
+
+/// One of the variants that the rules make of a kernel; the first whose conditions hold is run.
+struct VariantInfo {
+  std::vector<SizeCondition> conditions;
+  std::vector<std::string> candidates;  // schedules that it can have, the rule's own first
+  std::string refused;                  // CompileOptions::schedules has it, but it is no candidate
+};
+
+/// A generated kernel that has a choice of schedules.
+struct KernelInfo {
+  std::string name;
+  /// Says everything that schedules depend on: program, types, ranges of sizes, options.
+  std::string key;
+  std::size_t node = 0;  // of the graph: the first that uses it
+  std::size_t uses = 0;
+  /// How CompileOptions::product makes this kernel, and no other way to do the step, from that
+  /// node: empty: the step is this kernel alone; "product": by a schedule.
+  std::string way;
+  ir::Dim bytes, flops;  // of the first step that uses it
+  std::vector<VariantInfo> variants;
+};
+
 struct CompileStats {
   std::size_t kernels = 0, cache_hits = 0;
   double nvrtc_seconds = 0;
@@ -42,6 +81,7 @@ struct CompileStats {
 struct CompiledPlan {
   plan::PlanParts parts;
   CompileStats stats;
+  std::vector<KernelInfo> kernels;
 };
 
 /// Throws Error(kUnsupported) naming a node that no lowering takes, Error(kDevice) if NVRTC is

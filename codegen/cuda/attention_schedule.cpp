@@ -28,8 +28,19 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands) {
   return vector;
 }
 
-/// Whether warpgroups can do it: tiles of whole blocks of 64 columns, masks that fit a few
-/// registers.
+/// Registers that a lane needs at least: scores, their weights, the result, queries, and the mask.
+int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  constexpr int kOthers = 40;
+  int mask = 0;
+  if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
+    mask = schedule.keys / 4 * (program.mask->row == Dim(0) ? 1 : 2) *
+           static_cast<int>(size_of(program.mask->dtype)) / 4;
+  const int heads = static_cast<int>(program.value_head / 2 + program.head / 4);
+  return schedule.keys / 2 + schedule.keys / 4 + heads + mask + kOthers;
+}
+
+/// Whether warpgroups can do it: tiles of whole blocks of 64 columns, in the registers of
+/// AttentionRings::kMultiplying.
 bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
   const auto fits = [](std::int64_t head) { return head == 64 || head == 128; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
@@ -37,7 +48,9 @@ bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& s
          common_vector({&program.q, &program.k, &program.v, &program.y}) == 8 &&
          schedule.row_tiles == 1 && schedule.key_groups == 1 && schedule.splits == 1 &&
          schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
-         (!program.mask || program.mask->dtype == DType::kBool) &&
+         registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
+                                                        : schedule.row_warps == 8 ? 232
+                                                                                  : 216) &&
          attention_shared_bytes(program, schedule) <=
              kMostSharedOfSm90 / static_cast<std::uint32_t>(schedule.blocks_at_once());
 }
@@ -140,6 +153,11 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
   const std::int64_t merge = std::int64_t{schedule.key_groups - 1} * schedule.row_warps * 32 *
                              schedule.row_tiles * (out_tiles * 4 + 4) * 4;
   return static_cast<std::uint32_t>(std::max(schedule.key_groups * tile, merge));
+}
+
+bool mask_in_pairs(const AttentionProgram& program) {
+  return program.mask && program.mask->column == Dim(1) && ir::is_multiple_of(program.keys, 2) &&
+         common_vector({&*program.mask}) > 1;
 }
 
 bool can_schedule_attention(const AttentionProgram& program, std::string& reason) {
@@ -270,10 +288,14 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     if (program.causal != 0) add_groups(1, 128, 2, 384, 2048);
     add_groups(2, 128, 2, kNoLimit, 1024);
     add_groups(3, 96, 3, kNoLimit, kNoLimit);
+    // Where a mask takes too many registers for that:
+    add_groups(2, 128, 2, kNoLimit, kNoLimit);
+    add_groups(2, 64, 3, kNoLimit, kNoLimit);
   } else {
     add_groups(1, 64, 2, 576, 512);
     if (program.causal != 0) add_groups(1, 64, 2, kFew, 1024);
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
+    add_groups(2, 64, 3, kNoLimit, kNoLimit);
   }
   // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
   // possible are under way and the chain of products is short.
@@ -290,6 +312,33 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     chooser.add(by_warps(4, 1, 1, 32), {});
   }
   return chooser.take();
+}
+
+std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
+                                                       ExprTable& exprs) {
+  const AttentionSchedule base = Chooser(program, exprs).base();
+  std::vector<AttentionSchedule> all;
+  const auto add = [&](const AttentionSchedule& schedule) {
+    if (takes(program, schedule)) all.push_back(schedule);
+  };
+  for (const int keys : {16, 32, 64, 96, 128}) {
+    AttentionSchedule schedule = base;
+    schedule.keys = keys;
+    for (schedule.row_tiles = 1; schedule.row_tiles <= 2; ++schedule.row_tiles)
+      for (schedule.row_warps = 1; schedule.row_warps <= 8; schedule.row_warps *= 2)
+        for (schedule.key_groups = 1; schedule.key_groups <= 8; schedule.key_groups *= 2)
+          for (schedule.splits = 1; schedule.splits <= 8; schedule.splits *= 2) add(schedule);
+    schedule = base;
+    schedule.keys = keys;
+    for (schedule.row_warps = 4; schedule.row_warps <= 12; schedule.row_warps += 4)
+      for (schedule.stages = 2; schedule.stages <= 3; ++schedule.stages)
+        for (const std::int64_t blocks :
+             {std::int64_t{0}, schedule.blocks_at_once() * kMultiprocessors}) {
+          schedule.blocks = static_cast<int>(blocks);
+          add(schedule);
+        }
+  }
+  return all;
 }
 
 }  // namespace sinter::codegen

@@ -37,6 +37,9 @@ struct AttentionSchedule {
 std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule);
 
+/// Whether two neighbouring keys of the mask are one aligned access.
+bool mask_in_pairs(const AttentionProgram& program);
+
 /// True if there is a schedule; else `reason` says why not.
 bool can_schedule_attention(const AttentionProgram& program, std::string& reason);
 /// The schedules to emit, in the order in which the runtime tries their conditions; the last has
@@ -44,5 +47,9 @@ bool can_schedule_attention(const AttentionProgram& program, std::string& reason
 /// to_string(), the one to measure; throws Error(kUnsupported) if it does not take the program.
 std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
                                                 const std::string& forced = {});
+
+/// Schedules that take all sizes of the program, for measuring, in a fixed order.
+std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
+                                                       ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -10,6 +10,7 @@
 
 #include <sinter/dtype.h>
 
+#include "codegen/cuda/schedule_choice.h"
 #include "codegen/lowering/expr_table.h"
 #include "codegen/lowering/product_lowering.h"
 #include "runtime/plan/plan_data.h"
@@ -28,6 +29,7 @@ struct KernelRequest {
   std::string schedule = {};         // the one to use, for measuring; empty: choose
   std::string block = "blockIdx.x";  // the text of the block's number
   bool precise = false;              // no cheaper forms of functions: see approximations.h
+  ScheduleWish wish = {};            // what takes the place of the rule's schedules
 };
 
 /// One translation unit with one or more variants of a kernel.
@@ -35,6 +37,7 @@ struct EmittedKernel {
   std::string source;                       // CUDA text, without the device headers
   plan::fb::KernelStepT step;               // variants (module not yet set) and args
   std::vector<plan::fb::KernelStepT> more;  // what runs after it, of the same source
+  std::vector<VariantChoice> choices;       // the rule's variants; empty: nothing can be chosen
 };
 
 /// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported) naming the

@@ -12,6 +12,7 @@
 #include "codegen/cuda/arguments.h"
 #include "codegen/cuda/attention_schedule.h"
 #include "codegen/cuda/kernel_text.h"
+#include "codegen/cuda/schedule_candidates.h"
 
 namespace sinter::codegen {
 namespace {
@@ -163,8 +164,9 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
                                part("row tiles", s.row_tiles), part("groups", s.key_groups));
   text += indent + fmt::format("{}, {}, {},\n", part("keys", s.keys), part("vector", s.vector),
                                part("pairs", s.pairs));
-  text += indent + fmt::format("{}, {},\n", part("mask rows", p.mask && p.mask->row != Dim(0)),
-                               part("mask keys", p.mask && p.mask->column != Dim(0)));
+  text += indent + fmt::format("{}, {}, {},\n", part("mask rows", p.mask && p.mask->row != Dim(0)),
+                               part("mask keys", p.mask && p.mask->column != Dim(0)),
+                               part("mask pairs", mask_in_pairs(p)));
   text += indent +
           fmt::format("{}, {}> Shape;\n", part("causal", p.causal != 0), part("guard", p.guard));
   const std::string owner =
@@ -182,8 +184,18 @@ class Emitter {
   Emitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs, bool early)
       : p_(program), name_(name), exprs_(exprs), early_(early), args_(program, exprs) {}
 
-  EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced) {
-    const std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, forced);
+  EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced,
+                     const ScheduleWish& wish) {
+    EmittedKernel kernel;
+    std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, forced);
+    std::vector<std::string> chosen_by(schedules.size(), kChosenByUser);
+    if (forced.empty())
+      chosen_by = apply_wish(
+          wish, schedules, kernel.choices,
+          [&](const AttentionSchedule& rule) {
+            return attention_candidates(p_, exprs_, rule, wish.clusters);
+          },
+          [](const AttentionSchedule& s) { return s.splits == 1 && !s.by_warpgroups(); });
     // All parameters are known before the first signature is written.
     const std::string problem = ProblemText(p_, args_).write();
     bool by_warpgroups = false;
@@ -192,7 +204,6 @@ class Emitter {
       counts_.push_back(schedule.by_warpgroups() ? args_.dim(items_.back()) : "");
       by_warpgroups = by_warpgroups || schedule.by_warpgroups();
     }
-    EmittedKernel kernel;
     kernel.source = kernel_heading(name_, origins);
     if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
     kernel.source += "#include \"attention.cuh\"\n";
@@ -216,6 +227,7 @@ class Emitter {
         first.push_back(s);
       }
       kernel.step.variants.push_back(variant(schedules[s], items_[s], functions[at->second]));
+      kernel.step.variants.back()->chosen_by = chosen_by[s];
       notes[at->second] += note(*kernel.step.variants.back());
     }
     for (std::size_t f = 0; f < functions.size(); ++f)
@@ -292,11 +304,11 @@ class Emitter {
 
 EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
                              const std::vector<std::string>& origins, ExprTable& exprs, bool early,
-                             const std::string& schedule) {
+                             const std::string& schedule, const ScheduleWish& wish) {
   if (std::string reason; !can_schedule_attention(program, reason))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
-  return Emitter(program, name, exprs, early).emit(origins, schedule);
+  return Emitter(program, name, exprs, early).emit(origins, schedule, wish);
 }
 
 }  // namespace sinter::codegen

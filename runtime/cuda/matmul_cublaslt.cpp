@@ -240,7 +240,8 @@ struct MatmulLaunch::Impl {
   }
 
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Alignments& aligned) const {
-    constexpr int kMostCandidates = 8;
+    constexpr int kMostCandidates = 8, kThorough = 32;
+    const int most = context.thorough ? kThorough : kMostCandidates;
     Preference preference(lt());
     preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, context.workspace_bytes);
     preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
@@ -248,11 +249,11 @@ struct MatmulLaunch::Impl {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.b);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d);
-    std::vector<cublasLtMatmulHeuristicResult_t> results(kMostCandidates);
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
     int count = 0;
     const cublasStatus_t status = lt().algo_get_heuristic.raw(
         context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(), c.handle(),
-        d.handle(), preference.handle(), kMostCandidates, results.data(), &count);
+        d.handle(), preference.handle(), most, results.data(), &count);
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
       fail(lt(), status, "cublasLtMatmulAlgoGetHeuristic");
     results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(std::max(count, 0))
@@ -309,7 +310,7 @@ struct MatmulLaunch::Impl {
       return scratch.address();
     };
     const bool first_use = context.cublaslt->is_first_use(key);
-    if (const auto stored = context.tuning->find(key);
+    if (const auto stored = context.tuning->find(key, context.thorough);
         stored && stored->blob.size() == kAlgorithmWords) {
       std::memcpy(&algorithm, stored->blob.data(), sizeof(algorithm));
       if (is_usable(algorithm) && (!first_use || run(algorithm, target()))) return;
@@ -317,9 +318,11 @@ struct MatmulLaunch::Impl {
     // The library lists its favourite first: a later one must beat it by more than the timer's
     // noise.
     constexpr double kClearlyFaster = 0.97;
-    double best = -1;
-    for (const auto& candidate : candidates(aligned)) {
+    double best = -1, favourite = -1;
+    const auto all = candidates(aligned);
+    for (const auto& candidate : all) {
       const auto microseconds = time(candidate.algo, target());
+      if (microseconds && favourite < 0) favourite = *microseconds;
       if (!microseconds || (best >= 0 && *microseconds >= kClearlyFaster * best)) continue;
       best = *microseconds;
       algorithm = candidate.algo;
@@ -331,8 +334,9 @@ struct MatmulLaunch::Impl {
     chosen.blob.resize(kAlgorithmWords);
     std::memcpy(chosen.blob.data(), &algorithm, sizeof(algorithm));
     chosen.microseconds = best;
-    chosen.note = "cuBLASLt " + algorithm_text(lt(), algorithm);
-    context.tuning->store(key, chosen);
+    chosen.note = fmt::format("cuBLASLt {}; its first of {}: {:.2f} us",
+                              algorithm_text(lt(), algorithm), all.size(), favourite);
+    context.tuning->store(key, chosen, context.thorough);
   }
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <sinter/error.h>
 #include <unistd.h>
 
 namespace sinter::runtime {
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFirstLine = "sinter-tuning 2";
 constexpr std::uintmax_t kMaxFileBytes = 64u << 20;
 constexpr std::size_t kMaxWords = 128;
+constexpr const char* kThorough = " (thorough)";
 
 // FNV-1a: against truncation and stray edits, not against an adversary; libraries check every
 // algorithm again before it is used.
@@ -61,11 +63,31 @@ std::string print_entry(const std::string& environment, const std::string& probl
 }
 
 bool parse_blob(std::string_view text, AlgorithmBlob& blob) {
+  blob.clear();
+  if (text.empty()) return true;
   const auto words = split(text, ',');
   if (words.size() > kMaxWords) return false;
   blob.resize(words.size());
   for (std::size_t i = 0; i < blob.size(); ++i)
     if (!parse_hex(words[i], blob[i])) return false;
+  return true;
+}
+
+bool parse_entry(std::string_view line, TunedChoice& choice) {
+  const std::size_t tab = line.find('\t');
+  std::uint64_t expected = 0;
+  if (tab == std::string_view::npos || !parse_hex(line.substr(0, tab), expected)) return false;
+  const std::string_view text = line.substr(tab + 1);
+  const auto fields = split(text, '\t');
+  TunedAlgorithm& algorithm = choice.algorithm;
+  if (checksum(text) != expected || fields.size() != 5 || !parse_blob(fields[2], algorithm.blob))
+    return false;
+  const char* end = fields[3].data() + fields[3].size();
+  const auto parsed = std::from_chars(fields[3].data(), end, algorithm.microseconds);
+  if (parsed.ec != std::errc()) return false;
+  choice.environment = fields[0];
+  choice.problem = fields[1];
+  algorithm.note = fields[4];
   return true;
 }
 
@@ -96,23 +118,46 @@ TuningCache::Entries TuningCache::read(const std::string& file) {
   std::ifstream stream(file);
   std::string line;
   if (!std::getline(stream, line) || line != kFirstLine) return entries;
-  while (std::getline(stream, line)) {
-    const std::size_t tab = line.find('\t');
-    std::uint64_t expected = 0;
-    if (tab == std::string::npos || !parse_hex(std::string_view(line).substr(0, tab), expected))
-      continue;
-    const std::string_view text = std::string_view(line).substr(tab + 1);
-    const auto fields = split(text, '\t');
-    TunedAlgorithm algorithm;
-    if (checksum(text) != expected || fields.size() != 5 || !parse_blob(fields[2], algorithm.blob))
-      continue;
-    const auto parsed = std::from_chars(fields[3].data(), fields[3].data() + fields[3].size(),
-                                        algorithm.microseconds);
-    if (parsed.ec != std::errc()) continue;
-    algorithm.note = fields[4];
-    entries[{std::string(fields[0]), std::string(fields[1])}] = algorithm;
-  }
+  TunedChoice choice;
+  while (std::getline(stream, line))
+    if (parse_entry(line, choice)) entries[{choice.environment, choice.problem}] = choice.algorithm;
   return entries;
+}
+
+std::vector<TunedChoice> check_tuning_file(const std::string& file) {
+  std::error_code error;
+  std::ifstream stream(file);
+  if (!stream || !fs::is_regular_file(file, error))
+    throw Error(ErrorCode::kUsage, fmt::format("tuning cache '{}' cannot be read", file));
+  const auto refuse = [&](std::size_t number, const std::string& why) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("tuning cache '{}', line {}: {}", file, number, why));
+  };
+  std::string line;
+  if (fs::file_size(file, error) > kMaxFileBytes || !std::getline(stream, line) ||
+      line != kFirstLine)
+    refuse(1, fmt::format("the file does not begin with '{}': it is none, or another version's",
+                          kFirstLine));
+  TuningCache::Entries entries;
+  TunedChoice choice;
+  for (std::size_t number = 2; std::getline(stream, line); ++number) {
+    if (!parse_entry(line, choice))
+      refuse(number,
+             "malformed, or edited since it was written (its checksum is another): delete "
+             "the line, or tune again");
+    entries[{choice.environment, choice.problem}] = choice.algorithm;
+  }
+  std::vector<TunedChoice> choices;
+  for (auto& [key, algorithm] : entries)
+    choices.push_back({key.first, key.second, std::move(algorithm)});
+  return choices;
+}
+
+bool copy_tuning_file(const std::string& from, const std::string& to) {
+  TuningCache::Entries entries = TuningCache::read(from);
+  if (entries.empty()) return true;
+  for (auto& [key, algorithm] : TuningCache::read(to)) entries.try_emplace(key, algorithm);
+  return TuningCache::write(to, entries);
 }
 
 std::vector<TunedChoice> read_tuning_file(const std::string& file) {
@@ -135,20 +180,33 @@ void TuningCache::store(const std::string& problem, const TunedAlgorithm& algori
   dirty_ = true;
 }
 
+std::optional<TunedAlgorithm> TuningCache::find(const std::string& problem, bool thorough) const {
+  auto found = find(problem + kThorough);
+  return found || thorough ? found : find(problem);
+}
+
+void TuningCache::store(const std::string& problem, const TunedAlgorithm& algorithm,
+                        bool thorough) {
+  store(thorough ? problem + kThorough : problem, algorithm);
+}
+
 bool TuningCache::save() {
   const std::lock_guard lock(mutex_);
   if (!dirty_) return true;
   dirty_ = false;
   if (file_.empty()) return true;
   for (auto& [key, algorithm] : read(file_)) entries_.try_emplace(key, algorithm);
+  return write(file_, entries_);
+}
 
+bool TuningCache::write(const std::string& file, const Entries& entries) {
   std::error_code error;
-  fs::create_directories(fs::path(file_).parent_path(), error);
-  const std::string temporary = fmt::format("{}.{}.tmp", file_, ::getpid());
+  fs::create_directories(fs::path(file).parent_path(), error);
+  const std::string temporary = fmt::format("{}.{}.tmp", file, ::getpid());
   {
     std::ofstream stream(temporary, std::ios::trunc);
     stream << kFirstLine << '\n';
-    for (const auto& [key, algorithm] : entries_)
+    for (const auto& [key, algorithm] : entries)
       stream << print_entry(key.first, key.second, algorithm) << '\n';
     stream.close();
     if (!stream) {
@@ -156,7 +214,7 @@ bool TuningCache::save() {
       return false;
     }
   }
-  fs::rename(temporary, file_, error);
+  fs::rename(temporary, file, error);
   if (!error) return true;
   std::error_code ignored;
   fs::remove(temporary, ignored);

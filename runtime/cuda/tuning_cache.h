@@ -1,4 +1,5 @@
-// Library algorithms that were chosen by timing them, kept between runs. No CUDA.
+// What was chosen by timing it, kept between runs: libraries' algorithms, ways to do a step, and
+// schedules of generated kernels, which the compiler reads. No CUDA.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace sinter::runtime {
 
-/// A library's description of an algorithm, or the number of an alternative: up to 128 words.
+/// A library's description of an algorithm, or the number of an alternative: up to 128 words. None
+/// for a schedule, which is text: the note.
 using AlgorithmBlob = std::vector<std::uint64_t>;
 
 struct TunedAlgorithm {
@@ -28,6 +30,12 @@ struct TunedChoice {
 /// All that `file` keeps, by environment and problem; empty if it is no tuning file.
 std::vector<TunedChoice> read_tuning_file(const std::string& file);
 
+/// The same from a file that a user named: throws Error(kUsage) naming the file, and the line that
+/// is malformed.
+std::vector<TunedChoice> check_tuning_file(const std::string& file);
+/// Adds all entries of `from` to `to`, where they win. False if `to` cannot be written.
+bool copy_tuning_file(const std::string& from, const std::string& to);
+
 /// Behind a plan's path: the file that keeps its choices.
 inline constexpr const char* kTuningSuffix = ".tuning";
 
@@ -43,6 +51,10 @@ class TuningCache {
 
   std::optional<TunedAlgorithm> find(const std::string& problem) const;
   void store(const std::string& problem, const TunedAlgorithm& algorithm);
+  /// The same for what may be chosen among few candidates at first use or among many (`thorough`):
+  /// two entries. Who wants the first takes the second where there is one.
+  std::optional<TunedAlgorithm> find(const std::string& problem, bool thorough) const;
+  void store(const std::string& problem, const TunedAlgorithm& algorithm, bool thorough);
   /// Writes the file if something was stored since, keeping what other processes wrote meanwhile,
   /// through a temporary file that is renamed. False if the file cannot be written: what was chosen
   /// then lives as long as the process.
@@ -51,17 +63,22 @@ class TuningCache {
   /// Held while algorithms are timed: two searches at once would disturb each other and might
   /// choose differently for one problem.
   std::mutex& timing_mutex() { return timing_mutex_; }
+  /// Held while a run is bound: sessions that bind the same steps must not choose differently.
+  std::mutex& binding_mutex() { return binding_mutex_; }
 
  private:
   TuningCache(std::string file, std::string environment);
   // by environment and problem
   using Entries = std::map<std::pair<std::string, std::string>, TunedAlgorithm>;
   static Entries read(const std::string& file);
+  static bool write(const std::string& file, const Entries& entries);
   friend std::vector<TunedChoice> read_tuning_file(const std::string& file);
+  friend std::vector<TunedChoice> check_tuning_file(const std::string& file);
+  friend bool copy_tuning_file(const std::string& from, const std::string& to);
 
   std::string file_, environment_;
   mutable std::mutex mutex_;
-  std::mutex timing_mutex_;
+  std::mutex timing_mutex_, binding_mutex_;
   Entries entries_;
   bool dirty_ = false;
 };

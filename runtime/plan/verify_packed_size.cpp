@@ -70,6 +70,7 @@ struct Sum {
     add(variant->grid());
     add(variant->block());
     add(variant->schedule());
+    add(variant->chosen_by());
   }
   void add(const fb::Matrix* matrix) {
     if (matrix) add(matrix->batch_strides());

@@ -518,6 +518,62 @@ TEST_F(TuningTest, FileHoldsSeveralEnvironments) {
   EXPECT_EQ(TuningCache::open(file, "gpu one"), first);
 }
 
+TEST_F(TuningTest, ThoroughSessionsTimeMoreAndAreBelieved) {
+  const Case test = plain_case();
+  fake_cublaslt().algorithms.clear();
+  for (int id = 1; id <= 20; ++id)
+    fake_cublaslt().algorithms.push_back({id, 0, 0, id == 16 ? 5.0 : id == 3 ? 20.0 : 30.0});
+  const auto runs_algorithm = [&](bool thorough) {
+    options.thorough_tuning = thorough;
+    open(plan_of(test), options);
+    set_inputs(test);
+    run({});
+    check(test);
+    return fake_cublaslt().algorithms_run.back();
+  };
+  EXPECT_EQ(runs_algorithm(false), 3);
+  EXPECT_EQ(runs_algorithm(true), 16);
+  EXPECT_EQ(fake_cublaslt().heuristics, 2);
+  EXPECT_EQ(runs_algorithm(false), 16);
+  EXPECT_EQ(fake_cublaslt().heuristics, 2);
+  EXPECT_THAT(text(), HasSubstr("first of 20"));
+}
+
+TEST_F(TuningTest, FilesThatUsersNameAreChecked) {
+  const auto message = [&] {
+    try {
+      runtime::check_tuning_file(file);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message(), HasSubstr("cannot be read"));
+  const auto cache = TuningCache::open(file, "gpu");
+  cache->store("p", algorithm(1));
+  TunedAlgorithm schedule;
+  schedule.note = "row vector=8 | of a kernel";
+  cache->store("q", schedule);
+  ASSERT_TRUE(cache->save());
+  const auto entries = runtime::check_tuning_file(file);
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_TRUE(entries[1].algorithm.blob.empty());
+  EXPECT_EQ(entries[1].algorithm.note, schedule.note);
+
+  const std::string other = file + ".other";
+  TuningCache::open(other, "gpu")->store("r", algorithm(3));
+  ASSERT_TRUE(TuningCache::open(other, "gpu")->save());
+  ASSERT_TRUE(runtime::copy_tuning_file(file, other));
+  EXPECT_EQ(runtime::check_tuning_file(other).size(), 3u);
+  EXPECT_TRUE(runtime::copy_tuning_file(file + ".none", other));
+
+  std::ofstream(file, std::ios::app) << "something else\n";
+  EXPECT_THAT(message(), AllOf(HasSubstr(file + "', line 4"), HasSubstr("malformed")));
+  std::ofstream(file) << "sinter-tuning 1\n";
+  EXPECT_THAT(message(), AllOf(HasSubstr("line 1"), HasSubstr("sinter-tuning 2")));
+}
+
 TEST_F(TuningTest, DamagedLinesAndFilesAreIgnored) {
   const auto cache = TuningCache::open(file, "gpu");
   cache->store("p", algorithm(1));

@@ -188,7 +188,7 @@ TEST_F(CliTest, CompilesForGpusThatAreNotThere) {
   EXPECT_THAT(sinter({"inspect", path("g.plan"), "--source"}).out, HasSubstr("__global__"));
   EXPECT_THAT(sinter({"inspect", path("g.plan"), "--kernels"}).out, HasSubstr("schedule"));
   EXPECT_THAT(sinter({"inspect", path("g.plan"), "--tuning"}).out,
-              HasSubstr("no session has chosen anything yet"));
+              HasSubstr("nothing has been chosen by timing yet"));
   const auto again = json::parse(
       sinter({"compile", model, "-o", path("g.plan"), "--target=cuda:sm_80,sm_90,sm_100", "--json"})
           .out);

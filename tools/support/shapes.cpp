@@ -184,4 +184,38 @@ ShapeMap complete_shapes(
   return result;
 }
 
+ir::Bindings typical_sizes(const ir::Graph& model, const ShapeMap& shapes) {
+  constexpr std::int64_t kTypical = 512;
+  ir::Bindings sizes;
+  for (const auto& [name, shape] : shapes) {
+    const ir::Value* input = nullptr;
+    for (const auto id : model.inputs())
+      if (model.value(id).name == name) input = &model.value(id);
+    if (input == nullptr || input->type.shape.size() != shape.size())
+      throw Error(ErrorCode::kUsage,
+                  input == nullptr ? fmt::format("the model has no input '{}'", name)
+                                   : fmt::format("input '{}' is {}, the shape given has rank {}",
+                                                 name, ir::to_string(input->type), shape.size()));
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const ir::Dim& dim = input->type.shape[d];
+      const auto symbols = dim.symbols();
+      const auto value = symbols.size() == 1 ? value_for(dim, symbols[0], shape[d]) : std::nullopt;
+      if (value) sizes.emplace(symbols[0], *value);
+      if (symbols.size() <= 1 && dim.evaluate(sizes) != shape[d])
+        throw Error(ErrorCode::kUsage, fmt::format("dimension {} of input '{}' is {}, {} was given",
+                                                   d, name, dim.to_string(), shape[d]));
+    }
+  }
+  for (const auto& [symbol, range] : model.ranges()) {
+    const std::int64_t usual = range.max == INT64_MAX
+                                   ? std::max<std::int64_t>(range.min, 1)
+                                   : std::max(range.min, std::min(range.max, kTypical));
+    const auto at = sizes.emplace(symbol, usual).first;
+    if (at->second < range.min || at->second > range.max)
+      throw Error(ErrorCode::kUsage, fmt::format("dimension '{}' is {} there; its range is {}..{}",
+                                                 symbol, at->second, range.min, range.max));
+  }
+  return sizes;
+}
+
 }  // namespace sinter::tools

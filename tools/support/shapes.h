@@ -33,4 +33,9 @@ ShapeMap complete_shapes(
     const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
     const ShapeMap& shapes, std::int64_t fallback);
 
+/// Values of the graph's symbols for typical inputs: what `shapes` say, else the greatest value
+/// that its range allows, at most 512, or one where it is unbounded. Throws Error(kUsage) for a
+/// name, a rank or a dimension that `model` has not.
+ir::Bindings typical_sizes(const ir::Graph& model, const ShapeMap& shapes);
+
 }  // namespace sinter::tools
