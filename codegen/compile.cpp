@@ -11,6 +11,7 @@
 #include "codegen/cuda/emit_attention.h"
 #include "codegen/cuda/emit_horizontal.h"
 #include "codegen/cuda/emit_sort.h"
+#include "codegen/cuda/kernel_groups.h"
 #include "codegen/cuda/product_schedule.h"
 #include "codegen/lowering/attention_lowering.h"
 #include "codegen/lowering/describe.h"
@@ -40,27 +41,6 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
   return result;
 }
 
-/// Emits the kernel of a step under a name, with the origins of all that share it and the element
-/// types of its buffers.
-using EmitKernel = std::function<EmittedKernel(
-    const std::string& name, const std::vector<std::string>& origins, std::vector<DType> types)>;
-
-/// Where a kernel is used: as the work of a step, or as a part of one of its alternatives.
-struct Place {
-  std::size_t step = 0;
-  std::optional<std::pair<std::size_t, std::size_t>> part;  // alternative, part
-};
-
-/// Uses of kernels that have one source: they differ in buffers alone.
-struct KernelGroup {
-  std::string name;  // of its first use
-  std::vector<Place> places;
-  std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of places
-  std::vector<std::string> origins;
-  /// Writes the kernel for the buffers of the first place.
-  EmitKernel emit;
-};
-
 class Compiler {
  public:
   Compiler(const Graph& graph, const CompileOptions& options)
@@ -70,8 +50,10 @@ class Compiler {
     plan::fb::PlanT& plan = result_.parts.meta;
     plan.compiler_version = SINTER_VERSION;
     plan.target = options_.cuda ? "cuda" : "cpu";
-    for (const Node& node : graph_.nodes()) {
+    for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
+      const Node& node = graph_.nodes()[n];
       if (node.op->name == "Reshape") continue;  // the same buffer under another shape
+      node_ = n;
       const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
       with_context(fmt::format("lowering '{}' ({})", name, describe(node)),
                    [&] { add_step(node, name); });
@@ -80,7 +62,7 @@ class Compiler {
         options_.progress(nodes_done_, graph_.nodes().size());
     }
     for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
-    if (options_.cuda) compile_kernels();
+    if (options_.cuda && options_.code) compile_kernels();
     set_lifetimes();
     buffers_.write(result_.parts);
     for (StepT& step : steps_) plan.steps.push_back(std::make_unique<StepT>(std::move(step)));
@@ -253,7 +235,7 @@ class Compiler {
       signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
                                std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
     const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
-    if (added) groups_.push_back({name, {}, {}, {}, std::move(emit)});
+    if (added) groups_.push_back({name, at->first, node_, {}, {}, {}, std::move(emit)});
     KernelGroup& group = groups_[at->second];
     group.places.push_back(place);
     group.buffers.push_back(std::move(buffers));
@@ -339,29 +321,8 @@ class Compiler {
     result_.stats.cache_hits = stats.cache_hits;
     result_.stats.nvrtc_seconds = stats.seconds;
     plan.cuda_version = static_cast<std::uint32_t>(stats.version);
-    std::uint64_t code_end = 0, source_end = 0;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const auto source = std::make_shared<const std::string>(std::move(sources[g]));
-      result_.parts.sources.push_back(
-          {source_end, std::as_bytes(std::span(source->data(), source->size())), source});
-      for (std::size_t a = 0; a < options_.architectures.size(); ++a) {
-        const auto code =
-            std::make_shared<const std::vector<std::byte>>(std::move(compiled[g][a].cubin));
-        constexpr std::uint64_t kCodeAlignment = 64;
-        code_end = (code_end + kCodeAlignment - 1) / kCodeAlignment * kCodeAlignment;
-        auto module = std::make_unique<plan::fb::ModuleT>();
-        module->target = options_.architectures[a];
-        module->offset = code_end;
-        module->size = code->size();
-        module->source_offset = source_end;
-        module->source_size = source->size();
-        module->name = groups_[g].name;
-        result_.parts.modules.push_back({code_end, *code, code});
-        plan.modules.push_back(std::move(module));
-        code_end += code->size();
-      }
-      source_end += source->size();
-    }
+    add_modules(result_.parts, groups_, std::move(sources), std::move(compiled),
+                options_.architectures);
   }
 
   /// Writes the kernel of group number `index` and points its steps at it.
@@ -372,7 +333,16 @@ class Compiler {
     const std::vector<std::uint32_t>& first = group.buffers[0];
     std::vector<DType> types;
     for (const std::uint32_t buffer : first) types.push_back(buffers_.type(buffer));
+    std::string key = kernel_key(group, graph_.ranges(), options_);
+    const auto chosen = options_.schedules.find(key);
+    wish_.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
+    wish_.list = options_.list_candidates;
+    wish_.clusters = have_clusters(options_.architectures);
     EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
+    if (auto info = kernel_info(group, steps_[group.places[0].step], kernel.choices, exprs_)) {
+      info->key = std::move(key);
+      result_.kernels.push_back(std::move(*info));
+    }
     for (std::size_t k = 0; k <= kernel.more.size(); ++k) {
       plan::fb::KernelStepT& step = k == 0 ? kernel.step : kernel.more[k - 1];
       for (auto& variant : step.variants)
@@ -401,6 +371,7 @@ class Compiler {
       request.early = options_.early_launch;
       request.precise = options_.precise_math;
       if (!is_attention_schedule()) request.schedule = options_.schedule;
+      request.wish = wish_;
       return emit_cuda(request, exprs_);
     };
   }
@@ -423,7 +394,7 @@ class Compiler {
                const std::string& name, const std::vector<std::string>& origins,
                const std::vector<DType>&) {
       return emit_attention(*program, name, origins, exprs_, options_.early_launch,
-                            is_attention_schedule() ? options_.schedule : std::string());
+                            is_attention_schedule() ? options_.schedule : std::string(), wish_);
     };
   }
 
@@ -476,7 +447,9 @@ class Compiler {
     return [this, shared = std::make_shared<const ProductProgram>(product)](
                const std::string& name, const std::vector<std::string>& origins,
                std::vector<DType> types) {
-      return emit_cuda(product_request(*shared, name, origins, std::move(types)), exprs_);
+      KernelRequest request = product_request(*shared, name, origins, std::move(types));
+      request.wish = wish_;
+      return emit_cuda(request, exprs_);
     };
   }
 
@@ -540,6 +513,8 @@ class Compiler {
   std::vector<StepT> steps_;
   std::vector<KernelGroup> groups_;
   std::map<std::string, std::size_t> group_by_signature_;
+  ScheduleWish wish_;     // of the kernel that is being emitted
+  std::size_t node_ = 0;  // that is being lowered
   std::size_t nodes_done_ = 0;
   CompiledPlan result_;
 };

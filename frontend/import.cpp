@@ -90,6 +90,7 @@ class Importer {
     result.producer = model_->producer_name();
     if (!model_->producer_version().empty()) result.producer += " " + model_->producer_version();
     result.warnings = std::move(state_.warnings);
+    result.nodes = std::move(state_.nodes);
     return result;
   }
 

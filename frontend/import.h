@@ -48,6 +48,12 @@ class UnsupportedModel : public Error {
   std::vector<std::string> inputs_;
 };
 
+/// A node as the model has it; those of functions and branches have their caller's name in front.
+struct ModelNode {
+  std::string name;  // as origins have it: the node's own, or made of operator and position
+  std::string op;
+};
+
 struct ImportedModel {
   ir::Graph graph;
   std::uint64_t hash = 0;      // XXH3 of the model's bytes and of its external data
@@ -55,6 +61,7 @@ struct ImportedModel {
   std::int64_t opset = 0;
   std::string producer;
   std::vector<std::string> warnings;
+  std::vector<ModelNode> nodes;  // all that were looked at, in order; a loop's once for each trip
 };
 
 /// Imports the model at `path`. Where its shapes fit only if two dimensions are the same, or if one

@@ -35,7 +35,8 @@ void ImportState::warn(const std::string& text) {
   if (warned_.insert(text).second) warnings.push_back(text);
 }
 
-void ImportState::count_node() {
+void ImportState::note_node(std::string label, const std::string& op) {
+  nodes.push_back({std::move(label), op});
   if (--nodes_left_ >= 0) return;
   throw Error(
       ErrorCode::kUnsupported,
@@ -99,8 +100,9 @@ void Scope::import_nodes(const Body& body) {
         "the nodes are not in topological order, which ONNX requires; they have been sorted");
   for (const int index : structure.order) {
     const onnx::NodeProto& node = *body.nodes[static_cast<std::size_t>(index)];
-    state_.count_node();
-    import_node(node, place_.prefix + node_label(node, index), structure);
+    const std::string label = place_.prefix + node_label(node, index);
+    state_.note_node(label, node.op_type());
+    import_node(node, label, structure);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "frontend/external_data.h"
 #include "frontend/functions.h"
+#include "frontend/import.h"
 #include "frontend/node_context.h"
 #include "frontend/structure.h"
 
@@ -32,8 +33,8 @@ struct ImportState {
               const onnx::ModelProto& model);
 
   void warn(const std::string& text);
-  /// Counts a node that is about to be imported; throws Error(kUnsupported) above the limit.
-  void count_node();
+  /// Notes a node that is about to be imported; throws Error(kUnsupported) above the limit.
+  void note_node(std::string label, const std::string& op);
 
   ir::GraphBuilder& builder;
   ShapeFolder folder;
@@ -43,6 +44,7 @@ struct ImportState {
   std::set<std::string, std::less<>> defaulted;                 // see NodeContext::Environment
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
   std::vector<std::string> warnings;
+  std::vector<ModelNode> nodes;
   bool pad_selections = false;           // see ImportOptions
   std::vector<std::string> unsupported;  // one line for each node that is refused
 

@@ -32,8 +32,11 @@ PipelineResult run_pipeline(const ir::Graph& graph, Context& context,
       if (options.observe) options.observe(pass.name, false, result.graph);
       const auto start = std::chrono::steady_clock::now();
       const std::size_t before = result.graph.nodes().size();
+      const std::size_t decided = context.decisions.size();
       result.graph = with_context(fmt::format("in pass '{}'", name),
                                   [&] { return pass.run(result.graph, context); });
+      for (std::size_t i = decided; i < context.decisions.size(); ++i)
+        context.decisions[i].pass = name;
       const std::chrono::duration<double, std::milli> spent =
           std::chrono::steady_clock::now() - start;
       with_context(fmt::format("after pass '{}'", name), [&] { ir::verify(result.graph); });

@@ -35,11 +35,16 @@ TargetTraits cuda_traits();
 
 enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
 
-/// One decision about fusing two nodes, for --explain-fusion.
+/// One decision about fusing two nodes, for --explain-fusion and --why.
 struct Decision {
   std::string producer, consumer;  // printable names with origins
   bool fused = false;
   std::string reason;  // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
+  std::vector<std::string> producer_origins, consumer_origins;  // ONNX nodes
+  std::string pass;                                             // the driver notes it
+  // What the cost model was asked about, for a typical shape; nothing if only legality decided:
+  // bytes that are not moved if the two are one, launches not made, scalar operations repeated.
+  double bytes = 0, launches = 0, operations = 0;
 };
 
 struct Context {

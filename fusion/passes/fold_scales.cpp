@@ -230,8 +230,8 @@ class ScaleFolder {
     Piece piece;
     piece.reads = {node.inputs[product.is_conv() ? 0 : 1 - product.operand]};
     piece.writes = {affine.result};
-    context_.decisions.push_back({describe(node), describe(*graph_.producer(affine.result)), true,
-                                  "fused: constant scale and shift go into the weights"});
+    context_.decisions.push_back(decision(node, *graph_.producer(affine.result), true,
+                                          "constant scale and shift go into the weights"));
     std::vector<std::string> origins = node.origins;
     origins.insert(origins.end(), affine.origins.begin(), affine.origins.end());
     piece.emit = [this, product, views = affine.views, weight = std::move(*weight),

@@ -31,14 +31,14 @@ class AttentionFuser {
       const FoldedViews folded = fold_views(graph_, node.inputs[i], i < 3);
       ValueId value = body.import(folded.source);
       for (const NodeId view : folded.views) {
-        decide(graph_.node(view), node, true, "fused: an access of the attention's operand");
+        decide(graph_.node(view), node, true, "an access of the attention's operand");
         value = add_view(body, view, value);
       }
       const Node* left = graph_.producer(folded.source);
       if (left != nullptr && left->op->kind == ir::OpKind::kView && left->op->name != "Reshape")
         decide(*left, node, false,
-               i < 3 ? "no: its rows would not be strided with contiguous columns"
-                     : "no: the mask would not be strided");
+               i < 3 ? "its rows would not be strided with contiguous columns"
+                     : "the mask would not be strided");
       inputs.push_back(value);
     }
     body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
@@ -49,7 +49,7 @@ class AttentionFuser {
     }
     ValueId stored = node.outputs[0];
     for (const NodeId view : stored_views(graph_, stored)) {
-      decide(node, graph_.node(view), true, "fused: the result is stored through it");
+      decide(node, graph_.node(view), true, "the result is stored through it");
       result = add_view(body, view, result);
       stored = graph_.node(view).outputs[0];
     }
@@ -63,9 +63,8 @@ class AttentionFuser {
     return body.builder().add(view.op->name, {value}, view.attrs);
   }
 
-  void decide(const Node& producer, const Node& consumer, bool fused, std::string reason) {
-    context_.decisions.push_back(
-        {describe(producer), describe(consumer), fused, std::move(reason)});
+  void decide(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
+    context_.decisions.push_back(decision(producer, consumer, fused, reason));
   }
 
   const Graph& graph_;

@@ -47,8 +47,7 @@ class MatmulFuser {
 
  private:
   void decide(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
-    context_.decisions.push_back({describe(producer), describe(consumer), fused,
-                                  (fused ? "fused: " : "no: ") + std::string(reason)});
+    context_.decisions.push_back(decision(producer, consumer, fused, reason));
   }
 
   EpilogueOptions options() {

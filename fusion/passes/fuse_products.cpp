@@ -121,10 +121,9 @@ class ProductFuser {
     for (const Reader& reader : readers(matmul.outputs[0], {})) {
       const Node& node = graph_.node(reader.node);
       const Verdict verdict = may_follow(matmul, reader);
-      context_.decisions.push_back({describe(matmul), describe(node), verdict.ok,
-                                    verdict.ok
-                                        ? "fused: one step, in one kernel where that is faster"
-                                        : "no: " + verdict.reason});
+      context_.decisions.push_back(
+          decision(matmul, node, verdict.ok,
+                   verdict.ok ? "one step, in one kernel where that is faster" : verdict.reason));
       if (verdict.ok) return reader;
     }
     return std::nullopt;

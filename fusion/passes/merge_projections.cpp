@@ -183,8 +183,8 @@ Graph merge_projections(const Graph& graph, Context& context) {
   for (auto& [activation, parts] : by_activation) {
     if (parts.size() < 2) continue;
     for (std::size_t i = 1; i < parts.size(); ++i)
-      context.decisions.push_back({describe(*parts[0].matmul), describe(*parts[i].matmul), true,
-                                   "fused: products of one activation, weights side by side"});
+      context.decisions.push_back(decision(*parts[0].matmul, *parts[i].matmul, true,
+                                           "products of one activation, weights side by side"));
     pieces.push_back(merged(graph, std::move(parts)));
   }
   return rebuild(graph, pieces);

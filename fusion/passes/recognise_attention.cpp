@@ -98,8 +98,7 @@ class AttentionMatcher {
  private:
   std::optional<Piece> refused(const Node& softmax) {
     if (!refusal_.empty())
-      context_.decisions.push_back(
-          {describe(softmax), describe(product_), false, "no: " + refusal_});
+      context_.decisions.push_back(decision(softmax, product_, false, refusal_));
     return std::nullopt;
   }
 
@@ -336,8 +335,7 @@ class AttentionMatcher {
   Piece piece(const Factored& q, const Factored& k, ValueId v) {
     take(product_);
     for (std::size_t i = 0; i + 1 < taken_.size(); ++i)
-      context_.decisions.push_back(
-          {describe(*taken_[i]), describe(product_), true, "fused: a step of attention"});
+      context_.decisions.push_back(decision(*taken_[i], product_, true, "a step of attention"));
     ir::Attrs attrs{{"scale", scale_}, {"causal", std::int64_t{causal_}}};
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);

@@ -83,37 +83,52 @@ std::string bytes_text(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
-Verdict worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
-                     std::size_t copies, const TargetTraits& target) {
+Worth worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
+                   std::size_t copies, const TargetTraits& target) {
   const ir::Graph& graph = after.graph();
   const ir::ValueId value = node.outputs[0];
   const double launch = target.cuda ? kLaunchBytesCuda : kLaunchBytesCpu;
   const double bytes = typical_bytes(graph, value);
   const double elements = bytes / static_cast<double>(size_of(graph.type(value).dtype));
   const double evaluations = typical(after.evaluations(value), graph.ranges());
-  const double again = work_per_element(node) *
-                       std::max(0.0, evaluations - (entry == Entry::kCopy ? 0.0 : elements)) /
-                       kOpsPerByte;
-  // No launch and no traffic is saved by what a product does as it stores its result.
-  if (again > 0 && follows_product(graph, node, target))
-    return {false, fmt::format("'{}' goes with the product in front of it", describe(node))};
-  double saved = 0;
+  Worth worth;
+  worth.operations = work_per_element(node) *
+                     std::max(0.0, evaluations - (entry == Entry::kCopy ? 0.0 : elements));
+  const double again = worth.operations / kOpsPerByte;
   switch (entry) {
-    case Entry::kMove: saved = 2 * bytes + launch; break;
-    case Entry::kOutput: saved = bytes + launch; break;
+    case Entry::kMove:
+      worth.bytes = 2 * bytes;
+      worth.launches = 1;
+      break;
+    case Entry::kOutput:
+      worth.bytes = bytes;
+      worth.launches = 1;
+      break;
     case Entry::kCopy:
-      saved = bytes - new_leaf_bytes(before, after);
-      if (copies > 0) saved += (bytes + launch) / static_cast<double>(copies);
+      worth.bytes = bytes - new_leaf_bytes(before, after);
+      if (copies > 0) {
+        worth.bytes += bytes / static_cast<double>(copies);
+        worth.launches = 1 / static_cast<double>(copies);
+      }
       break;
   }
-  if (saved > again)
-    return {true, fmt::format("saves {}{}", bytes_text(saved - again),
-                              entry == Entry::kCopy     ? ", computed again here"
-                              : entry == Entry::kOutput ? ", stored from here"
-                                                        : "")};
-  return {false, fmt::format("computing '{}' again for each reader costs more ({} worth of time) "
-                             "than it saves ({})",
-                             describe(node), bytes_text(again), bytes_text(std::max(saved, 0.0)))};
+  // No launch and no traffic is saved by what a product does as it stores its result.
+  if (again > 0 && follows_product(graph, node, target)) {
+    worth.reason = fmt::format("'{}' goes with the product in front of it", describe(node));
+    return worth;
+  }
+  const double saved = worth.bytes + worth.launches * launch;
+  worth.ok = saved > again;
+  worth.reason = worth.ok
+                     ? fmt::format("saves {}{}", bytes_text(saved - again),
+                                   entry == Entry::kCopy     ? ", computed again here"
+                                   : entry == Entry::kOutput ? ", stored from here"
+                                                             : "")
+                     : fmt::format(
+                           "computing '{}' again for each reader costs more ({} worth of time) "
+                           "than it saves ({})",
+                           describe(node), bytes_text(again), bytes_text(std::max(saved, 0.0)));
+  return worth;
 }
 
 }  // namespace sinter::fusion

@@ -27,11 +27,20 @@ enum class Entry {
   kCopy,    // others need it: it stays outside and is computed again here
 };
 
+/// A verdict with the figures behind it, for a typical shape.
+struct Worth {
+  bool ok = false;
+  std::string reason;
+  double bytes = 0;       // no longer moved
+  double launches = 0;    // no longer made
+  double operations = 0;  // scalar operations done again
+};
+
 /// Whether taking `node` into `before` (giving `after`) saves time: bytes no longer moved and
 /// launches no longer made, against operations done again because the region runs over more
 /// elements. `copies`: if positive, all that many readers can compute the value themselves, and
 /// once they do it is never stored.
-Verdict worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
-                     std::size_t copies, const TargetTraits& target);
+Worth worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
+                   std::size_t copies, const TargetTraits& target);
 
 }  // namespace sinter::fusion

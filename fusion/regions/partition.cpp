@@ -55,13 +55,15 @@ Verdict Partition::can_fuse(const Region& region, NodeId id) const {
   }
 }
 
-void Partition::decide(NodeId producer, NodeId consumer, bool fused, std::string reason) {
+void Partition::decide(NodeId producer, NodeId consumer, const Worth& worth) {
   // A refusal that only says what has become of a node does not replace the one that says why.
-  Decision& decision = decisions_[{producer, consumer}];
-  const bool taken = !fused && is_grouped(consumer);
-  if ((decision.fused && !fused) || (taken && !decision.reason.empty())) return;
-  decision = {describe(graph_.node(producer)), describe(graph_.node(consumer)), fused,
-              (fused ? "fused: " : "no: ") + std::move(reason)};
+  Decision& known = decisions_[{producer, consumer}];
+  const bool taken = !worth.ok && is_grouped(consumer);
+  if ((known.fused && !worth.ok) || (taken && !known.reason.empty())) return;
+  known = decision(graph_.node(producer), graph_.node(consumer), worth.ok, worth.reason);
+  known.bytes = worth.bytes;
+  known.launches = worth.launches;
+  known.operations = worth.operations;
 }
 
 bool Partition::try_producer(Region& region, ValueId leaf) {
@@ -82,7 +84,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   for (NodeId user : graph_.users(leaf))
     if (region.holds(user)) consumer = user;
   const auto refuse = [&](std::string reason) {
-    decide(id, consumer, false, std::move(reason));
+    decide(id, consumer, {false, std::move(reason)});
     return false;
   };
   if (Verdict v = can_fuse(region, id); !v.ok) return refuse(v.reason);
@@ -91,8 +93,8 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
   const std::size_t copies = copying_readers(region, leaf);
   const auto accept = [&](Region& next, Entry entry) {
-    const Verdict worth = worth_fusing(region, next, node, entry, copies, context_.target);
-    decide(id, consumer, worth.ok, worth.reason);
+    const Worth worth = worth_fusing(region, next, node, entry, copies, context_.target);
+    decide(id, consumer, worth);
     if (worth.ok) region = std::move(next);
     return worth.ok;
   };
@@ -135,7 +137,7 @@ std::size_t Partition::copying_readers(const Region& region, ValueId value) cons
 bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
   const Node& node = graph_.node(user);
   const auto refuse = [&](std::string reason) {
-    decide(producer, user, false, std::move(reason));
+    decide(producer, user, {false, std::move(reason)});
     return false;
   };
   if (Verdict v = can_fuse(region, user); !v.ok) return refuse(v.reason);
@@ -154,7 +156,7 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
   for (ValueId input : node.inputs)
     if (region.owns(input))
       saved += typical_bytes(graph_, input) * (trial.escapes(input) ? 1.0 : 2.0);
-  decide(producer, user, true, "saves " + bytes_text(saved));
+  decide(producer, user, {true, "saves " + bytes_text(saved), saved, 1});
   region = std::move(trial);
   return true;
 }
@@ -225,7 +227,7 @@ void Partition::fold_stores(Region& region) {
     if (!only_kernels_read(last)) continue;
     for (std::size_t i = 0; i < stored; ++i) {
       region.add_store_view(chain[i]);
-      decide(graph_.value(output).producer, chain[i], true, "the result is stored through it");
+      decide(graph_.value(output).producer, chain[i], {true, "the result is stored through it"});
     }
   }
 }

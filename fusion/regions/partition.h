@@ -43,7 +43,7 @@ class Partition {
   bool has_circle(const Region& region) const;
   void collect_readers(const Region& region, ir::ValueId value,
                        std::vector<ir::NodeId>& readers) const;
-  void decide(ir::NodeId producer, ir::NodeId consumer, bool fused, std::string reason);
+  void decide(ir::NodeId producer, ir::NodeId consumer, const Worth& worth);
 
   const ir::Graph& graph_;
   Context& context_;

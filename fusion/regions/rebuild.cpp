@@ -269,6 +269,17 @@ std::string describe(const Node& node) {
   return text + ")";
 }
 
+Decision decision(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
+  Decision result;
+  result.producer = describe(producer);
+  result.consumer = describe(consumer);
+  result.fused = fused;
+  result.reason = (fused ? "fused: " : "no: ") + std::string(reason);
+  result.producer_origins = producer.origins;
+  result.consumer_origins = consumer.origins;
+  return result;
+}
+
 std::optional<double> splat_value(const ir::Tensor& tensor) {
   if (tensor.element_count() < 1) return std::nullopt;
   const std::size_t size = size_of(tensor.dtype());

@@ -6,8 +6,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "fusion/pipeline.h"
 #include "ir/graph.h"
 
 namespace sinter::fusion {
@@ -76,6 +78,10 @@ std::vector<ir::ValueId> add_fused(ir::GraphBuilder& builder, const std::string&
 
 /// "Add (encoder/Add_3)": how messages call a node.
 std::string describe(const ir::Node& node);
+
+/// The record of a decision about two nodes; "fused: " or "no: " comes in front of `reason`.
+Decision decision(const ir::Node& producer, const ir::Node& consumer, bool fused,
+                  std::string_view reason);
 
 /// The value of a constant whose elements are all equal; nothing for anything else.
 std::optional<double> splat_value(const ir::Tensor& tensor);

@@ -127,11 +127,7 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
   verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_cache_dir());
   if (!with_passes) return;
-  verb.add_option_function<std::string>(
-          "--fuse", [&options](const std::string& text) { options.fuse = text == "on"; },
-          "on, or off: every operator its own kernel")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->default_str("on");
+  add_fuse_option(verb, options);
   verb.add_option("--disable-pass", options.disabled_passes,
                   "Leave a pass out (see `inspect --passes`)");
   verb.add_option("--stop-after", options.stop_after, "Stop after this pass and print the graph");
@@ -139,6 +135,14 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
   verb.add_option("--dump-dir", options.dump_dir, "Write what --dump-ir asks for into this folder");
   verb.add_flag("--explain-fusion", options.explain_fusion,
                 "Say of every pair why it fused or not");
+}
+
+void add_fuse_option(CLI::App& verb, BuildOptions& options) {
+  verb.add_option_function<std::string>(
+          "--fuse", [&options](const std::string& text) { options.fuse = text == "on"; },
+          "on, or off: every operator its own kernel")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->default_str("on");
 }
 
 std::string Target::to_string() const {
@@ -213,8 +217,10 @@ frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
   return frontend::import_model(options.model, import);
 }
 
-PipelineRun run_passes(const BuildOptions& options, const frontend::ImportedModel& model,
-                       const Target& target, const Console& console) {
+PipelineRun run_passes(
+    const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
+    const Console& console,
+    const std::function<void(std::string_view pass, const ir::Graph& graph)>& after) {
   PipelineRun run;
   run.context.target = target.cuda ? fusion::cuda_traits() : fusion::cpu_traits();
   run.context.fuse = options.fuse;
@@ -224,8 +230,9 @@ PipelineRun run_passes(const BuildOptions& options, const frontend::ImportedMode
   fusion::PipelineOptions pipeline;
   pipeline.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
   pipeline.stop_after = options.stop_after;
-  pipeline.observe = [&dump](std::string_view pass, bool after, const ir::Graph& graph) {
-    dump(pass, after, graph);
+  pipeline.observe = [&](std::string_view pass, bool is_after, const ir::Graph& graph) {
+    dump(pass, is_after, graph);
+    if (is_after && after) after(pass, graph);
   };
   if (is_fused(model.graph)) {
     // Only a text can be that. The passes expect single operators.
@@ -267,6 +274,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.early_launch = options.early_launch;
   compile.precise_math = options.precise_math;
   compile.schedule = options.schedule;
+  compile.code = options.code;
   compile.threads = options.jobs;
   compile.cache_dir = options.cache_dir == "none" ? ""
                       : options.cache_dir.empty() ? default_cache_dir()
@@ -289,6 +297,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   start = std::chrono::steady_clock::now();
   if (options.tune) options.tune(result.pipeline.graph, target, compile);
   result.plan = codegen::compile(result.pipeline.graph, compile);
+  result.compile = std::move(compile);
+  result.compile.progress = nullptr;
   result.times.codegen_ms = milliseconds_since(start);
   return result;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,11 @@
 
 namespace sinter::tools {
 
+struct Target {
+  bool cuda = false;
+  std::vector<std::string> architectures;
+  std::string to_string() const;
+};
 struct BuildOptions {
   std::string model;
   std::string target = "auto";      // auto, cpu, cuda, cuda:sm_90,sm_80
@@ -29,6 +35,9 @@ struct BuildOptions {
   bool early_launch = true;
   bool precise_math = false;
   std::string schedule;
+  /// Called with what the passes made before code is generated: may choose schedules.
+  std::function<void(const ir::Graph& graph, const Target& target, codegen::CompileOptions&)> tune;
+  bool code = true;  // false: no kernels are compiled, for looking at the plan's steps
   int jobs = 0;
   std::string cache_dir;  // kernel cache; "none" for none
 };
@@ -37,11 +46,9 @@ struct BuildOptions {
 /// too.
 void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes);
 
-struct Target {
-  bool cuda = false;
-  std::vector<std::string> architectures;
-  std::string to_string() const;
-};
+/// Adds --fuse, which with_passes has, too.
+void add_fuse_option(CLI::App& verb, BuildOptions& options);
+
 /// Resolves --target: "auto" is the GPU that is found, else the CPU; "cuda" is the GPU's own
 /// architecture. Throws Error(kUsage) or Error(kDevice) saying what to write instead.
 Target resolve_target(const std::string& text);
@@ -62,14 +69,18 @@ struct BuildResult {
   frontend::ImportedModel model;
   Target target;
   PipelineRun pipeline;
+  codegen::CompileOptions compile;  // that the plan was compiled with
   codegen::CompiledPlan plan;
   BuildTimes times;
 };
 
 frontend::ImportedModel import_with_shapes(const BuildOptions& options);
-/// Runs the passes, printing what --dump-ir asks for (on stderr, or into files of --dump-dir).
-PipelineRun run_passes(const BuildOptions& options, const frontend::ImportedModel& model,
-                       const Target& target, const Console& console);
+/// Runs the passes, printing what --dump-ir asks for (on stderr, or into files of --dump-dir), and
+/// calls `after` with the result of each.
+PipelineRun run_passes(
+    const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
+    const Console& console,
+    const std::function<void(std::string_view pass, const ir::Graph& graph)>& after = {});
 BuildResult build_plan(const BuildOptions& options, const Console& console);
 /// The same without import: `model` and `target` are given.
 BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,

@@ -1,7 +1,7 @@
 #include "tools/support/inspect_plan.h"
 
 #include <fstream>
-#include <optional>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/works.h"
 #include "tools/support/expressions.h"
-#include "tools/support/shapes.h"
+#include "tools/support/step_list.h"
 
 namespace sinter::tools {
 namespace {
@@ -30,7 +30,7 @@ class Inspector {
  public:
   Inspector(const Plan& plan, const PlanViews& views, const Console& console)
       : plan_(plan), meta_(plan.data()->meta), console_(console), texts_(expression_texts(meta_)) {
-    if (!views.shapes.empty() || meta_.symbols.empty()) bind(views.shapes);
+    if (!views.shapes.empty() || meta_.symbols.empty()) values_ = bind_shapes(meta_, views.shapes);
   }
 
   void summary() {
@@ -73,54 +73,11 @@ class Inspector {
                                format_bytes(static_cast<double>(plan_.weight_bytes()))));
   }
 
-  void steps() {
-    std::vector<std::vector<std::string>> rows = {
-        {"step", "kind", "read", "written", "flops", "from"}};
-    for (const auto& step : meta_.steps) {
-      rows.push_back({step->name, ways(step->work), text(step->bytes_read),
-                      text(step->bytes_written), text(step->flops),
-                      fmt::format("{}", fmt::join(step->origins, ", "))});
-      report_["step_list"].push_back({{"name", step->name},
-                                      {"kind", plan::fb::EnumNameWork(step->work.type)},
-                                      {"ways", ways(step->work)},
-                                      {"bytes_read", text(step->bytes_read)},
-                                      {"bytes_written", text(step->bytes_written)},
-                                      {"flops", text(step->flops)},
-                                      {"origins", step->origins}});
-    }
-    console_.print(format_table(rows));
-  }
-
-  std::vector<std::string> conditions_text(
-      const std::vector<plan::fb::Condition>& conditions) const {
-    std::vector<std::string> all;
-    for (const auto& condition : conditions) {
-      const std::string& size = texts_[condition.expression()];
-      if (condition.divisor() > 1)
-        all.push_back(fmt::format("{} % {} == 0", size, condition.divisor()));
-      if (condition.max() != INT64_MAX)
-        all.push_back(fmt::format("{} <= {}", size, condition.max()));
-    }
-    return all;
-  }
-
-  /// "KernelStep", or the alternatives of a choice: "product where m <= 64, or library".
-  std::string ways(const plan::fb::WorkUnion& work) const {
-    const plan::fb::ChoiceStepT* choice = work.AsChoiceStep();
-    if (choice == nullptr) return plan::fb::EnumNameWork(work.type);
-    std::vector<std::string> all;
-    for (const auto& alternative : choice->alternatives) {
-      const auto conditions = conditions_text(alternative->conditions);
-      all.push_back(conditions.empty() ? alternative->name
-                                       : fmt::format("{} where {}", alternative->name,
-                                                     fmt::join(conditions, " and ")));
-    }
-    return fmt::format("{}", fmt::join(all, ", or "));
-  }
+  void steps() { list_steps(meta_, values_, console_, report_); }
 
   void kernels() {
     std::vector<std::vector<std::string>> rows = {
-        {"kernel", "block", "grid", "shared", "when", "schedule"}};
+        {"kernel", "block", "grid", "shared", "when", "schedule", "by"}};
     for (const auto& step : meta_.steps)
       plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
         const KernelStepT* kernel = work.AsKernelStep();
@@ -128,14 +85,14 @@ class Inspector {
         for (const auto& variant : kernel->variants) {
           std::vector<std::string> grid;
           for (const auto size : variant->grid) grid.push_back(text(size));
-          const std::vector<std::string> conditions = conditions_text(variant->conditions);
+          const std::vector<std::string> conditions = conditions_text(variant->conditions, texts_);
           std::string blocks = fmt::format("{}", fmt::join(grid, " x "));
           if (variant->cluster > 1) blocks += fmt::format(" in clusters of {}", variant->cluster);
           rows.push_back(
               {variant->function, fmt::format("{}", fmt::join(variant->block, "x")), blocks,
                fmt::format("{}", variant->shared_bytes),
                conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),
-               variant->schedule});
+               variant->schedule, chosen_by(*variant)});
           report_["kernels"].push_back({{"step", step->name},
                                         {"function", variant->function},
                                         {"block", variant->block},
@@ -143,22 +100,39 @@ class Inspector {
                                         {"cluster", variant->cluster},
                                         {"shared_bytes", variant->shared_bytes},
                                         {"conditions", conditions},
-                                        {"schedule", variant->schedule}});
+                                        {"schedule", variant->schedule},
+                                        {"chosen_by", chosen_by(*variant)}});
         }
       });
     console_.print(rows.size() == 1 ? "no kernels: the CPU target runs loop programs"
                                     : format_table(rows));
   }
 
+  static std::string chosen_by(const plan::fb::KernelVariantT& variant) {
+    return variant.chosen_by.empty() ? "rule" : variant.chosen_by;
+  }
+
   void source() {
+    std::map<std::uint32_t, std::set<std::string>> schedules;  // by the kernels' first modules
+    for (const auto& step : meta_.steps)
+      plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+        if (const KernelStepT* kernel = work.AsKernelStep())
+          for (const auto& variant : kernel->variants)
+            if (!variant->schedule.empty())
+              schedules[variant->module_].insert(fmt::format(
+                  "// {}: {}, by {}", variant->function, variant->schedule, chosen_by(*variant)));
+      });
     std::set<std::uint64_t> seen;
     const auto sources = plan_.data()->sources;
-    for (const auto& module : meta_.modules) {
+    for (std::uint32_t m = 0; m < meta_.modules.size(); ++m) {
+      const auto& module = meta_.modules[m];
       if (!seen.insert(module->source_offset).second) continue;
+      for (const std::string& line : schedules[m]) console_.print(line);
       const std::string body(reinterpret_cast<const char*>(sources.data()) + module->source_offset,
                              module->source_size);
       console_.print(body);
-      report_["sources"].push_back({{"name", module->name}, {"source", body}});
+      report_["sources"].push_back(
+          {{"name", module->name}, {"source", body}, {"schedules", schedules[m]}});
     }
     if (meta_.modules.empty()) console_.print("no CUDA text: this plan is for the CPU");
   }
@@ -190,7 +164,8 @@ class Inspector {
     report_["arena_bytes_without_reuse"] = layout.unshared_bytes;
   }
 
-  /// What sessions on GPUs have chosen by timing: libraries' algorithms, and ways to do a step.
+  /// What was chosen by timing on GPUs: libraries' algorithms and ways to do a step, by sessions,
+  /// and schedules of kernels, by the compiler.
   void tuning() {
 #ifdef SINTER_WITH_CUDA
     const std::string file = plan_.data()->path + runtime::kTuningSuffix;
@@ -205,8 +180,10 @@ class Inspector {
       if (where != environment) flush();
       environment = where;
       if (rows.empty()) rows = {{"problem", "us", "chosen"}};
-      // Behind the bar are the alternatives with their sizes.
-      rows.push_back({problem.substr(0, problem.find(" | ")),
+      // Behind the bar are the alternatives with their sizes; in front of a kernel's name a hash.
+      rows.push_back({algorithm.blob.empty()
+                          ? problem.substr(std::min(problem.find(' ') + 1, problem.size()))
+                          : problem.substr(0, problem.find(" | ")),
                       fmt::format("{:.2f}", algorithm.microseconds), algorithm.note});
       report_["tuning"].push_back({{"environment", where},
                                    {"problem", problem},
@@ -215,7 +192,7 @@ class Inspector {
     }
     flush();
     if (report_["tuning"].empty())
-      console_.print(fmt::format("no session has chosen anything yet: there is no {}", file));
+      console_.print(fmt::format("nothing has been chosen by timing yet: there is no {}", file));
 #else
     throw Error(ErrorCode::kUsage, "this build has no CUDA target, which --tuning is about");
 #endif
@@ -239,35 +216,6 @@ class Inspector {
       console_.print(fmt::format("{} {}: {}", what, info.name, type));
       report_[fmt::format("{}s", what)].push_back({{"name", info.name}, {"type", type}});
     }
-  }
-
-  void bind(const std::string& shapes_text) {
-    const auto shapes = parse_shapes(shapes_text);
-    std::vector<std::optional<std::int64_t>> symbols(meta_.symbols.size());
-    for (const auto& [name, shape] : shapes) {
-      bool known = false;
-      for (const auto& input : meta_.inputs) {
-        if (input->name != name) continue;
-        known = true;
-        if (input->shape.size() != shape.size())
-          throw Error(ErrorCode::kUsage,
-                      fmt::format("input '{}' has rank {}, the shape given has rank {}", name,
-                                  input->shape.size(), shape.size()));
-        for (std::size_t d = 0; d < shape.size(); ++d) {
-          const auto& node = meta_.expressions[input->shape[d]];
-          if (node.op() == plan::fb::ExprOp::Symbol) symbols[node.a()] = shape[d];
-        }
-      }
-      if (!known) throw Error(ErrorCode::kUsage, fmt::format("the plan has no input '{}'", name));
-    }
-    std::vector<std::int64_t> values;
-    for (std::size_t i = 0; i < symbols.size(); ++i) {
-      if (!symbols[i])
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("--shapes does not say what '{}' is", meta_.symbols[i]->name));
-      values.push_back(*symbols[i]);
-    }
-    values_ = plan::evaluate_expressions(meta_, values);
   }
 
   const Plan& plan_;

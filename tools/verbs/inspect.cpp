@@ -8,6 +8,8 @@
 #include "tools/support/build.h"
 #include "tools/support/graph_file.h"
 #include "tools/support/inspect_plan.h"
+#include "tools/support/step_list.h"
+#include "tools/support/why.h"
 #include "tools/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -31,39 +33,34 @@ void print_passes(const Console& console) {
   console.result({{"passes", report}});
 }
 
-/// Decisions whose two sides contain the two texts.
-void print_why(const Options& options, const PipelineRun& run, const Console& console) {
-  nlohmann::ordered_json report = nlohmann::ordered_json::array();
-  const auto contains = [](const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-  };
-  for (const auto& decision : run.context.decisions) {
-    const auto& a = options.why[0];
-    const auto& b = options.why[1];
-    if (!(contains(decision.producer, a) && contains(decision.consumer, b)) &&
-        !(contains(decision.producer, b) && contains(decision.consumer, a)))
-      continue;
-    console.print(
-        fmt::format("{} -> {}\n  {}", decision.producer, decision.consumer, decision.reason));
-    report.push_back({{"producer", decision.producer},
-                      {"consumer", decision.consumer},
-                      {"fused", decision.fused},
-                      {"reason", decision.reason}});
-  }
-  if (report.empty())
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("no decision was made about '{}' and '{}': one does not read the other; "
-                    "names are those of the ONNX nodes (`sinter inspect MODEL --graph`)",
-                    options.why[0], options.why[1]));
-  console.result({{"decisions", report}});
+/// The steps that the model would have; no kernel is compiled.
+void show_steps(const Options& options, const frontend::ImportedModel& model,
+                const Console& console) {
+  auto build = options.build;
+  build.code = false;
+  const auto result = build_plan(build, model, resolve_target(build.target), console);
+  const auto& plan = result.plan.parts.meta;
+  nlohmann::ordered_json report = {{"model", build.model},
+                                   {"target", result.target.to_string()},
+                                   {"precision", build.precision},
+                                   {"fuse", build.fuse ? "on" : "off"},
+                                   {"shapes", options.views.shapes}};
+  std::vector<std::int64_t> values;
+  if (!options.views.shapes.empty() || plan.symbols.empty())
+    values = bind_shapes(plan, options.views.shapes);
+  list_steps(plan, values, console, report);
+  console.result(report);
 }
 
 void inspect_model(const Options& options, const Console& console) {
   const auto model = import_with_shapes(options.build);
   if (!options.why.empty()) {
     const auto target = resolve_target(options.build.target);
-    print_why(options, run_passes(options.build, model, target, console), console);
+    explain_why(options.build, model, target, options.why[0], options.why[1], console);
+    return;
+  }
+  if (options.views.steps) {
+    show_steps(options, model, console);
     return;
   }
   nlohmann::ordered_json report = {{"model", options.build.model},
@@ -128,7 +125,10 @@ void add_inspect(Cli& cli) {
   verb->add_option("file", options->build.model, "Plan, ONNX file or Graph text");
   verb->add_flag("--graph", options->views.graph,
                  "The graph as text (of a plan: after the passes)");
-  verb->add_flag("--steps", options->views.steps, "Every step with its traffic and ONNX origins");
+  verb->add_flag(
+      "--steps", options->views.steps,
+      "Every step with its launches, traffic and ONNX origins; of a model: as compiled for "
+      "--target, without kernels");
   verb->add_flag("--kernels", options->views.kernels,
                  "Every kernel with its variants and schedules");
   verb->add_flag("--source", options->views.source, "The generated CUDA text");
@@ -137,8 +137,11 @@ void add_inspect(Cli& cli) {
                  "What was chosen by timing on GPUs, from the file beside the plan");
   verb->add_option("--shapes", options->views.shapes, "Shapes for --memory and --steps: NAME:1x64");
   verb->add_flag("--passes", options->passes, "The names of the passes, in order");
-  verb->add_option("--why", options->why, "Why two ONNX nodes did or did not fuse")->expected(2);
+  verb->add_option("--why", options->why,
+                   "Why two ONNX nodes are or are not in one kernel, and what that saves")
+      ->expected(2);
   add_build_options(*verb, options->build, false);
+  add_fuse_option(*verb, options->build);
   verb->callback([options, &console = cli.console] { run(*options, console); });
 }
 

@@ -1,0 +1,421 @@
+#include "fusion/explain.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "fusion/regions/cost.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+using Nodes = std::set<NodeId>;
+using Names = std::set<std::string>;
+
+bool contains(const std::vector<std::string>& all, const std::string& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
+}
+
+bool meet(const std::vector<std::string>& origins, const Names& names) {
+  return std::any_of(origins.begin(), origins.end(),
+                     [&](const std::string& origin) { return names.count(origin) != 0; });
+}
+
+Names names_of(const Node& node) { return {node.origins.begin(), node.origins.end()}; }
+
+bool is_kernel(const Node& node) { return node.op->kind == ir::OpKind::kFused; }
+bool is_alias(const Node& node) { return node.op->name == "Reshape"; }
+const std::string& family(const Node& node) { return node.attrs.get_string("family"); }
+
+/// True if `kernel` computes something of `name` from data. Parts that depend on constants alone
+/// (casts of weights, which several nodes share) are in kernels of nodes that only share them.
+bool computes(const Graph& graph, const Node& kernel, const std::string& name) {
+  const Graph& body = *kernel.body;
+  std::vector<bool> is_data(body.values().size(), false);
+  const auto flag = [&](ValueId value) { return is_data[static_cast<std::size_t>(value.index)]; };
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i)
+    is_data[static_cast<std::size_t>(body.inputs()[i].index)] =
+        !graph.is_constant(kernel.inputs[i]);
+  bool found = false;
+  for (const Node& node : body.nodes()) {
+    if (!std::any_of(node.inputs.begin(), node.inputs.end(), flag)) continue;
+    for (const ValueId output : node.outputs)
+      is_data[static_cast<std::size_t>(output.index)] = true;
+    found = found || contains(node.origins, name);
+  }
+  return found;
+}
+
+Nodes nodes_from(const Graph& graph, const std::string& name) {
+  Nodes nodes;
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n)
+    if (contains(graph.nodes()[n].origins, name)) nodes.insert({static_cast<std::int32_t>(n)});
+  return nodes;
+}
+
+/// Nodes that read `value`, aliases seen through.
+std::vector<NodeId> readers_of(const Graph& graph, ValueId value) {
+  std::vector<NodeId> readers;
+  for (const NodeId user : graph.users(value)) {
+    if (!is_alias(graph.node(user))) {
+      readers.push_back(user);
+      continue;
+    }
+    const auto more = readers_of(graph, graph.node(user).outputs[0]);
+    readers.insert(readers.end(), more.begin(), more.end());
+  }
+  return readers;
+}
+
+/// True if the value or an alias of it is an output of the graph.
+bool leaves_graph(const Graph& graph, ValueId value) {
+  if (graph.is_output(value)) return true;
+  return std::any_of(graph.users(value).begin(), graph.users(value).end(), [&](NodeId user) {
+    return is_alias(graph.node(user)) && leaves_graph(graph, graph.node(user).outputs[0]);
+  });
+}
+
+/// Everything that depends on `nodes`, or that they depend on, themselves included.
+Nodes reach(const Graph& graph, const Nodes& nodes, bool forward) {
+  Nodes seen = nodes;
+  std::vector<NodeId> open(nodes.begin(), nodes.end());
+  const auto visit = [&](NodeId next) {
+    if (next.valid() && seen.insert(next).second) open.push_back(next);
+  };
+  while (!open.empty()) {
+    const Node& node = graph.node(open.back());
+    open.pop_back();
+    if (forward) {
+      for (const ValueId output : node.outputs)
+        for (const NodeId user : graph.users(output)) visit(user);
+    } else {
+      for (const ValueId input : node.inputs) visit(graph.value(input).producer);
+    }
+  }
+  return seen;
+}
+
+/// Nodes on ways from `from` to `to`, these included; empty if there is no way.
+Nodes between(const Graph& graph, const Nodes& from, const Nodes& to) {
+  const Nodes behind = reach(graph, from, true), before = reach(graph, to, false);
+  Nodes both;
+  std::set_intersection(behind.begin(), behind.end(), before.begin(), before.end(),
+                        std::inserter(both, both.end()));
+  return both;
+}
+
+/// What an unfused model would move between `way`'s nodes, and `kernel` does not.
+double saved_on(const Graph& graph, const Nodes& way, const Names& kernel, Precision precision) {
+  const bool lowered = precision == Precision::kFloat16 || precision == Precision::kBFloat16;
+  double saved = 0;
+  for (const NodeId id : way) {
+    const Node& node = graph.node(id);
+    if (is_alias(node)) continue;
+    for (const ValueId value : node.outputs) {
+      const bool halved = lowered && graph.type(value).dtype == DType::kFloat32;
+      const double bytes = typical_bytes(graph, value) * (halved ? 0.5 : 1.0);
+      std::size_t inside = 0;
+      bool is_stored = leaves_graph(graph, value);
+      for (const NodeId reader : readers_of(graph, value)) {
+        inside += way.count(reader);
+        is_stored = is_stored || !meet(graph.node(reader).origins, kernel);
+      }
+      if (inside > 0) saved += bytes * (static_cast<double>(inside) + (is_stored ? 0.0 : 1.0));
+    }
+  }
+  return saved;
+}
+
+/// Bytes of what both kernels (or parts of one) read from memory.
+double read_by_both(const Graph& graph, const Nodes& a, const Nodes& b) {
+  const auto sources = [&](const Nodes& nodes) {
+    std::set<ValueId> values;
+    for (const NodeId id : nodes)
+      for (ValueId input : graph.node(id).inputs) {
+        while (graph.producer(input) && is_alias(*graph.producer(input)))
+          input = graph.producer(input)->inputs[0];
+        values.insert(input);
+      }
+    return values;
+  };
+  const auto of_a = sources(a), of_b = sources(b);
+  double bytes = 0;
+  for (const ValueId value : of_a)
+    if (of_b.count(value) != 0) bytes += typical_bytes(graph, value);
+  return bytes;
+}
+
+/// The same for two nodes within a kernel. Constants do not count: in merged products each has its
+/// own part of them.
+double read_by_both(const Graph& graph, const Node& kernel, const std::string& a,
+                    const std::string& b) {
+  const Graph& body = *kernel.body;
+  const auto reads = [&](const std::string& name) {
+    std::set<ValueId> values;
+    for (const NodeId id : reach(body, nodes_from(body, name), false))
+      values.insert(body.node(id).inputs.begin(), body.node(id).inputs.end());
+    return values;
+  };
+  const auto of_a = reads(a), of_b = reads(b);
+  double bytes = 0;
+  for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
+    const ValueId inner = body.inputs()[i];
+    if (!graph.is_constant(kernel.inputs[i]) && of_a.count(inner) != 0 && of_b.count(inner) != 0)
+      bytes += typical_bytes(body, inner);
+  }
+  return bytes;
+}
+
+/// A shortest way over kernels from one of `from` to one of `to`; empty if there is none.
+std::vector<NodeId> shortest_way(const Graph& graph, const std::vector<NodeId>& from,
+                                 const std::vector<NodeId>& to) {
+  std::map<NodeId, NodeId> reached;  // from where
+  std::vector<NodeId> open;
+  for (const NodeId id : from)
+    if (reached.emplace(id, NodeId{}).second) open.push_back(id);
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    if (std::find(to.begin(), to.end(), open[i]) != to.end()) {
+      std::vector<NodeId> way;
+      for (NodeId at = open[i]; at.valid(); at = reached.at(at)) way.insert(way.begin(), at);
+      return way;
+    }
+    for (const ValueId output : graph.node(open[i]).outputs)
+      for (const NodeId reader : readers_of(graph, output))
+        if (reached.emplace(reader, open[i]).second) open.push_back(reader);
+  }
+  return {};
+}
+
+/// Names of the parts of a kernel that store (or read) the values at a boundary.
+Names ends(const Node& kernel, const std::set<std::size_t>& places, bool stores) {
+  Names names;
+  const Graph& body = *kernel.body;
+  for (const std::size_t place : places) {
+    if (stores) {
+      if (const Node* node = body.producer(body.outputs()[place]))
+        names.insert(node->origins.begin(), node->origins.end());
+    } else {
+      for (const NodeId reader : readers_of(body, body.inputs()[place]))
+        names.insert(body.node(reader).origins.begin(), body.node(reader).origins.end());
+    }
+  }
+  return names;
+}
+
+std::string reason_of(const Node& from, const Node& to) {
+  const auto is_one_of = [](const Node& node, std::initializer_list<std::string_view> families) {
+    return std::find(families.begin(), families.end(), family(node)) != families.end();
+  };
+  if (is_one_of(to, {"matmul", "conv", "product", "attention"}))
+    return "products, convolutions and attention read their operands from memory: of what makes "
+           "these they take in views alone";
+  if (is_one_of(from, {"matmul", "conv", "product"}))
+    return "of what reads a product it takes in bias, residual, activation and a transpose, and on "
+           "a GPU in 16 bits one kernel that needs the element or row at hand";
+  if (is_one_of(from, {"attention"})) return "attention takes in views of its result alone";
+  if (is_one_of(from, {"scatter"}))
+    return "what a scatter stores is known when all of its updates are";
+  if (is_one_of(from, {"horizontal"}) || is_one_of(to, {"horizontal"}))
+    return "small kernels share a launch only with others that wait for as many kernels";
+  if (is_one_of(from, {"sort"}) || is_one_of(to, {"sort"})) return "a sort is a kernel of its own";
+  return "no pass has tried to bring them together: both were in kernels already";
+}
+
+Boundary boundary_at(const Graph& graph, const Context& context, NodeId from, NodeId to) {
+  Boundary result;
+  result.from = from;
+  result.to = to;
+  const Node &producer = graph.node(from), &consumer = graph.node(to);
+  std::set<std::size_t> stores, reads;
+  for (std::size_t o = 0; o < producer.outputs.size(); ++o) {
+    const ValueId value = producer.outputs[o];
+    const auto readers = readers_of(graph, value);
+    if (std::find(readers.begin(), readers.end(), to) == readers.end()) continue;
+    const double bytes = typical_bytes(graph, value);
+    result.values.push_back(graph.type(value));
+    result.read_bytes += bytes;
+    if (!leaves_graph(graph, value) &&
+        std::all_of(readers.begin(), readers.end(), [&](NodeId reader) { return reader == to; }))
+      result.stored_bytes += bytes;
+    stores.insert(o);
+    for (std::size_t i = 0; i < consumer.inputs.size(); ++i) {
+      ValueId read = consumer.inputs[i];
+      while (read != value && graph.producer(read) && is_alias(*graph.producer(read)))
+        read = graph.producer(read)->inputs[0];
+      if (read == value) reads.insert(i);
+    }
+  }
+  // Best are decisions about the very nodes that store and read; else any about the two kernels.
+  const auto refusals = [&](const Names& left, const Names& right) {
+    std::vector<Decision> found;
+    for (const Decision& decision : context.decisions)
+      if (!decision.fused && meet(decision.producer_origins, left) &&
+          meet(decision.consumer_origins, right))
+        found.push_back(decision);
+    return found;
+  };
+  result.decisions = refusals(ends(producer, stores, true), ends(consumer, reads, false));
+  if (result.decisions.empty()) result.decisions = refusals(names_of(producer), names_of(consumer));
+  const auto is_region = [](const Node& node) {
+    return family(node) == "pointwise" || family(node) == "reduction";
+  };
+  if (result.decisions.empty() || !is_region(producer) || !is_region(consumer))
+    result.reason = reason_of(producer, consumer);
+  return result;
+}
+
+void explain_shared(const Graph& imported, const Graph& last, const Context& context,
+                    Explanation& result) {
+  Names kernel;
+  for (const NodeId id : result.shared) kernel.merge(names_of(last.node(id)));
+  const Nodes of_a = nodes_from(imported, result.a.name),
+              of_b = nodes_from(imported, result.b.name);
+  Nodes way = between(imported, of_a, of_b);
+  if (way.empty()) {
+    way = between(imported, of_b, of_a);
+    result.from_b_to_a = !way.empty();
+  }
+  result.side_by_side = way.empty();
+  if (result.side_by_side) {
+    result.bytes = read_by_both(last, last.node(result.shared[0]), result.a.name, result.b.name);
+    result.launches = 1;
+    way = of_a;
+    way.insert(of_b.begin(), of_b.end());
+  } else {
+    result.bytes = saved_on(imported, way, kernel, context.precision);
+    const auto kernels = std::count_if(way.begin(), way.end(),
+                                       [&](NodeId id) { return !is_alias(imported.node(id)); });
+    result.launches = static_cast<double>(std::max<std::ptrdiff_t>(kernels - 1, 0));
+  }
+  Names names;
+  for (const NodeId id : way) names.merge(names_of(imported.node(id)));
+  for (const std::string& name : names)
+    if (name != result.a.name && name != result.b.name && kernel.count(name) != 0)
+      result.between.push_back(name);
+  for (const Decision& decision : context.decisions) {
+    if (!decision.fused || !meet(decision.producer_origins, names) ||
+        !meet(decision.consumer_origins, names))
+      continue;
+    result.operations += decision.operations;
+    // Within what one ONNX node was decomposed into there is nothing to tell.
+    if (decision.producer_origins != decision.consumer_origins)
+      result.decisions.push_back(decision);
+  }
+}
+
+/// Edits that make one of the other, case ignored.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const bool same = std::tolower(static_cast<unsigned char>(a[i])) ==
+                        std::tolower(static_cast<unsigned char>(b[j]));
+      const std::size_t replaced = diagonal + (same ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+Trace::Trace(std::vector<std::string> names, const Graph& imported) {
+  for (std::string& name : names) lives_.push_back({std::move(name), {}, {}, {}});
+  after("import", imported);
+}
+
+void Trace::after(std::string_view pass, const Graph& graph) {
+  for (NodeLife& life : lives_) {
+    if (!life.gone_in.empty()) continue;
+    Names kinds;
+    life.kernels.clear();
+    const Nodes all = nodes_from(graph, life.name);
+    Nodes nodes;
+    std::copy_if(all.begin(), all.end(), std::inserter(nodes, nodes.end()), [&](NodeId id) {
+      return !is_kernel(graph.node(id)) || computes(graph, graph.node(id), life.name);
+    });
+    for (const NodeId id : nodes.empty() ? all : nodes) {
+      const Node& node = graph.node(id);
+      kinds.insert(is_kernel(node) ? fmt::format("a kernel of family {}", family(node))
+                                   : node.op->name);
+      if (is_kernel(node)) life.kernels.push_back(id);
+    }
+    const std::string became = fmt::format("{}", fmt::join(kinds, " and "));
+    if (became.empty())
+      life.gone_in = pass;
+    else if (life.changes.empty() || life.changes.back().became != became)
+      life.changes.push_back({std::string(pass), became});
+  }
+}
+
+Explanation explain(const Graph& imported, const Graph& last, const Context& context,
+                    const NodeLife& a, const NodeLife& b) {
+  Explanation result;
+  result.a = a;
+  result.b = b;
+  if (a.kernels.empty() || b.kernels.empty()) {
+    result.relation = Relation::kNoKernel;
+    return result;
+  }
+  std::set_intersection(a.kernels.begin(), a.kernels.end(), b.kernels.begin(), b.kernels.end(),
+                        std::back_inserter(result.shared));
+  if (!result.shared.empty()) {
+    result.relation = Relation::kOneKernel;
+    explain_shared(imported, last, context, result);
+    return result;
+  }
+  std::vector<NodeId> way = shortest_way(last, a.kernels, b.kernels);
+  if (way.empty()) {
+    way = shortest_way(last, b.kernels, a.kernels);
+    result.from_b_to_a = !way.empty();
+  }
+  if (way.empty()) {
+    result.relation = Relation::kUnrelated;
+    result.bytes = read_by_both(last, {a.kernels.begin(), a.kernels.end()},
+                                {b.kernels.begin(), b.kernels.end()});
+    result.launches = 1;
+    return result;
+  }
+  result.relation = Relation::kSeparate;
+  for (std::size_t i = 0; i + 1 < way.size(); ++i) {
+    result.boundaries.push_back(boundary_at(last, context, way[i], way[i + 1]));
+    const Boundary& boundary = result.boundaries.back();
+    result.bytes += boundary.read_bytes + boundary.stored_bytes;
+    result.launches += 1;
+    for (const Decision& decision : boundary.decisions) result.operations += decision.operations;
+  }
+  return result;
+}
+
+std::vector<std::string> near_matches(const std::string& name,
+                                      const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 5;
+  std::vector<std::pair<std::size_t, std::string>> found;
+  for (const std::string& known : std::set<std::string>(names.begin(), names.end())) {
+    const bool is_part = name.size() > 1 && known.find(name) != std::string::npos;
+    const std::size_t edits = is_part ? 0 : distance(name, known);
+    if (is_part || edits <= std::max<std::size_t>(2, name.size() / 4))
+      found.emplace_back(edits, known);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& x, const auto& y) { return x.first < y.first; });
+  if (found.size() > kMost) found.resize(kMost);
+  std::vector<std::string> best;
+  for (auto& [edits, known] : found) best.push_back(std::move(known));
+  return best;
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,78 @@
+// Why two ONNX nodes are or are not in one kernel, with what that costs or saves.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/pipeline.h"
+
+namespace sinter::fusion {
+
+/// What became of an ONNX node, pass by pass.
+struct NodeLife {
+  struct Change {
+    std::string pass;    // "import" for the first
+    std::string became;  // "LayerNorm", "Add and MatMul", "a pointwise kernel"
+  };
+  std::string name;
+  std::vector<Change> changes;
+  std::string gone_in;  // the pass behind which nothing comes from it; empty: something does
+  std::vector<ir::NodeId> kernels;  // of the last graph, where something of it is computed
+};
+
+/// Follows nodes by their names in origins: told of each graph as passes make it.
+class Trace {
+ public:
+  Trace(std::vector<std::string> names, const ir::Graph& imported);
+  void after(std::string_view pass, const ir::Graph& graph);
+  /// In the order of the names.
+  const std::vector<NodeLife>& lives() const { return lives_; }
+
+ private:
+  std::vector<NodeLife> lives_;
+};
+
+enum class Relation {
+  kOneKernel,
+  kSeparate,   // data flow from one to the other through memory
+  kUnrelated,  // no data flow between them
+  kNoKernel,   // one of them is computed by no kernel
+};
+
+/// Between two kernels, one of which reads what the other stores.
+struct Boundary {
+  ir::NodeId from, to;
+  std::vector<ir::TensorType> values;
+  double read_bytes = 0;            // by `to`
+  double stored_bytes = 0;          // of this by `from` for `to` alone
+  std::vector<Decision> decisions;  // refusals that made it; the next best reason if there are none
+  std::string reason;               // where no pass has tried, or a library or template ends: why
+};
+
+/// Bytes are those of a typical shape (symbols count as 32, within their range).
+struct Explanation {
+  Relation relation = Relation::kUnrelated;
+  NodeLife a, b;
+  bool from_b_to_a = false;          // which way data flow
+  bool side_by_side = false;         // kOneKernel: no data flow between them
+  std::vector<ir::NodeId> shared;    // kOneKernel: the kernels that compute something of both
+  std::vector<std::string> between;  // kOneKernel: ONNX nodes on the way, which are in it too
+  std::vector<Boundary> boundaries;  // kSeparate: on a shortest way from kernel to kernel
+  std::vector<Decision> decisions;   // kOneKernel: that brought them and what is between together
+  /// What is saved, or (unless kOneKernel) what one kernel of all on the way would save: bytes
+  /// stored and read in between, or read by both where nothing flows between them; and launches.
+  double bytes = 0;
+  double launches = 0;
+  double operations = 0;  // scalar operations repeated for it, as far as a decision was about them
+};
+
+/// `imported` and `last` are the graphs before the first and behind the last pass.
+Explanation explain(const ir::Graph& imported, const ir::Graph& last, const Context& context,
+                    const NodeLife& a, const NodeLife& b);
+
+/// Those of `names` that look most like `name`, best first, at most five.
+std::vector<std::string> near_matches(const std::string& name,
+                                      const std::vector<std::string>& names);
+
+}  // namespace sinter::fusion
