@@ -86,7 +86,9 @@ std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   std::string fill =
       print_constant(compute_type(type), access.fill, static_cast<std::int64_t>(access.fill));
   fill = fmt::format("narrow<{}>({})", storage_name(type), fill);
-  if (layout_->schedule->family == Family::kWindow && in_loop(i))
+  const Family family = layout_->schedule->family;
+  if (in_loop(i) &&
+      (family == Family::kWindow || family == Family::kPointwise || family == Family::kTranspose))
     // Terms are added to the pointer one by one: constant ones become the instruction's offset.
     return fmt::format("load_if<{}>({}, {}{}, {}){}", whole ? vector() : 1, guards,
                        pointers_[instr.access], loop_address(instr.access), fill,
@@ -132,6 +134,10 @@ std::string BodyWriter::value_expression(std::size_t i) const {
       if (i == layout_->product)
         return vector() > 1 ? "sums[j]" : fmt::format("Tile::sum({})", layout_->product_vector);
       if (!in_loop(i)) return widened(i, raw_expression(i, false));
+      if (is_turned(i))
+        return widened(i, vector() > 1
+                              ? fmt::format("c{}[j * {}]", i, layout_->schedule->turn.height)
+                              : fmt::format("*m{}.at(x, y)", i));
       const std::string k = is_preloaded(i) ? raw_subscript(i) : "";
       if (is_staged(i)) return widened(i, fmt::format("l{}.v[j]", i));
       if (vector() > 1 && per_element(i) && is_vector(i))
@@ -181,7 +187,8 @@ void BodyWriter::running_value(std::size_t i) {
 }
 
 std::string BodyWriter::kept_name(std::size_t i) const {
-  if (layout_->schedule->family != Family::kWindow) return fmt::format("h{}{}", i, keep_subscript_);
+  if (layout_->schedule->family != Family::kWindow && !is_row_vector(i))
+    return fmt::format("h{}{}", i, keep_subscript_);
   return fmt::format("h{}{}{}", i, slot_, vector() > 1 && per_element(i) ? "[j]" : "");
 }
 
@@ -208,11 +215,16 @@ std::string BodyWriter::stored_value(std::size_t i) const {
   return fmt::format("convert<{}>({})", compute_name(type), value);
 }
 
-void BodyWriter::store_scalar(std::size_t i) {
-  const bool loop = in_loop(i);
+/// Holds in the threads that store `i`; empty: in all.
+std::string BodyWriter::writes(std::size_t i) const {
   std::string condition = layout_->live_row;
-  if (!loop && !layout_->leader.empty())
+  if ((!in_loop(i) || is_row_vector(i)) && !layout_->leader.empty())
     condition += (condition.empty() ? "" : " && ") + layout_->leader;
+  return condition;
+}
+
+void BodyWriter::store_scalar(std::size_t i) {
+  std::string condition = writes(i);
   const auto& instr = analysis_.instr(i);
   std::string value = stored_value(i);
   if (instr.kind == InstrKind::Scatter) {

@@ -24,7 +24,8 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
       kept_(analysis.instr_count(), false),
       divides_(analysis.instr_count(), false),
       staged_(analysis.instr_count(), false),
-      grouped_(analysis.instr_count(), false) {
+      grouped_(analysis.instr_count(), false),
+      uniform_(uniform_in_vectors(analysis, layout.schedule->vector_dim, layout.schedule->vector)) {
   find_staged();
   if (layout.unrolled()) keep_subscript_ += "[k]";
   if (vector() > 1) keep_subscript_ += "[j]";
@@ -34,9 +35,9 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
     const bool computed = instr.kind == InstrKind::Op || instr.kind == InstrKind::Scan ||
                           (instr.kind == InstrKind::Load && !is_preloaded(i));
     const bool late = instr.kind == InstrKind::Load && is_late(analysis, *layout.schedule, i);
-    kept_[i] = !layout.looped() && computed && !late && per_element(i) &&
+    kept_[i] = !layout.looped() && computed && !late && per_element(i) && !is_row_vector(i) &&
                keeps_for_later(analysis, i) &&
-               !(layout.schedule->lean && is_cheap_again(analysis, i));
+               !(layout.schedule->lean && is_cheap_again(analysis, i, layout.schedule->again));
     if (instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == ScalarOp::kDiv &&
         analysis.type_of(i) == DType::kFloat32 && in_loop(i) && !in_loop(instr.args[1]) &&
         analysis.instr(instr.args[1]).kind != InstrKind::Constant)
@@ -63,9 +64,12 @@ void BodyWriter::write() {
     if (stage == 0) {
       preload();
       if (one_pass) declare_all(layout_->behind_preload);
+      if (layout_->turned) fill_tiles();
     }
+    if (has_row_vectors()) row_vectors(stage);
     pass(stage);
     combine_reductions(stage);
+    if (layout_->turned) empty_tiles();
   }
   if (!one_pass) code_.close();
   declare_all(layout_->epilogue);
@@ -73,8 +77,14 @@ void BodyWriter::write() {
 
 bool BodyWriter::per_element(std::size_t i) const {
   const int dim = layout_->schedule->vector_dim;
-  return in_loop(i) &&
+  return in_loop(i) && !(vector() > 1 && uniform_[i]) &&
          (dim < 0 || (analysis_.value(i).dims & dim_bit(static_cast<std::size_t>(dim))) != 0);
+}
+
+/// What differs between the rows of a thread's vector, not between their elements.
+bool BodyWriter::is_row_vector(std::size_t i) const {
+  return has_row_vectors() && in_loop(i) && analysis_.instr(i).kind != InstrKind::Index &&
+         (analysis_.value(i).dims & analysis_.inner_dims()) == 0;
 }
 
 bool BodyWriter::gathers_by_element(std::size_t i) const {
@@ -90,8 +100,9 @@ bool BodyWriter::is_preloaded(std::size_t i) const {
   const bool ahead = analysis_.stages() > 0 || layout_->unrolled() ||
                      (layout_->product != Layout::kNone && layout_->pass_header.empty());
   return analysis_.instr(i).kind == InstrKind::Load && live(i) && i != layout_->product &&
-         !layout_->looped() && ahead && per_element(i) && analysis_.value(i).stage == 0 &&
-         !gathers_by_element(i) && !is_late(analysis_, *layout_->schedule, i);
+         !is_turned(i) && !is_row_vector(i) && !layout_->looped() && ahead && per_element(i) &&
+         analysis_.value(i).stage == 0 && !gathers_by_element(i) &&
+         !is_late(analysis_, *layout_->schedule, i);
 }
 
 /// As many loads as static shared memory holds.
@@ -110,6 +121,7 @@ void BodyWriter::find_staged() {
 }
 
 void BodyWriter::declare_shared() {
+  if (layout_->turned) declare_tiles();
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
     if (is_staged(i))
       code_.line(
@@ -234,11 +246,14 @@ BodyWriter::InstrSet BodyWriter::needed_in(int stage) const {
     const ValueInfo& info = analysis_.value(i);
     if (!live(i)) continue;
     const bool reduces = accumulates_in(i, stage);
-    const bool stores = plan::is_store(instr.kind) && in_loop(i) && info.stage == stage;
-    if (reduces || stores || (kept_[i] && info.stage == stage)) needed[i] = true;
+    const bool stores =
+        plan::is_store(instr.kind) && in_loop(i) && info.stage == stage && !is_row_vector(i);
+    const bool keeps = kept_[i] && !is_row_vector(i) && info.stage == stage;
+    if (reduces || stores || keeps) needed[i] = true;
     if (!needed[i]) continue;
     const auto need = [&](std::uint32_t v) {
-      if (in_loop(v) && !(kept_[v] && analysis_.value(v).stage < stage)) needed[v] = true;
+      if (in_loop(v) && !is_row_vector(v) && !(kept_[v] && analysis_.value(v).stage < stage))
+        needed[v] = true;
     };
     const auto& operands = math_.operands(i);
     std::for_each(operands.begin(), operands.end(), need);
@@ -297,7 +312,7 @@ std::string BodyWriter::partial_sum(std::size_t i) const {
   if (layout_->schedule->family == Family::kWindow)
     return fmt::format("a{}{}{}", i, layout_->schedule->tile > 1 ? "[t]" : "",
                        vector() > 1 ? "[j]" : "");
-  const bool many = layout_->looped() && vector() > 1;
+  const bool many = (layout_->looped() || has_row_vectors()) && vector() > 1;
   return fmt::format("a{}{}", i, many ? "[j]" : layout_->is_tail ? "[0]" : "");
 }
 
@@ -333,7 +348,8 @@ void BodyWriter::declare_results(const InstrSet& needed, int stage) {
     if (analysis_.instr(i).kind == InstrKind::Scan && analysis_.value(i).stage == stage)
       code_.line(fmt::format("{0} q{1} = b{1};", type, i));
     if (!accumulates_in(i, stage)) continue;
-    if (layout_->looped() && vector() > 1) {  // independent sums: shorter chains, smaller errors
+    if (has_row_vectors() ||
+        (layout_->looped() && vector() > 1)) {  // independent sums: shorter chains, smaller errors
       code_.line(fmt::format("{} a{}[{}];", type, i, vector()));
       open_elements();
       code_.line(fmt::format("a{}[j] = {};", i, identity(i)));
@@ -349,7 +365,7 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!needed[i]) continue;
     const InstrKind kind = analysis_.instr(i).kind;
-    if (!per_element(i) && in_loop(i)) {
+    if (kind == InstrKind::Index || (!per_element(i) && in_loop(i))) {
       if (plan::is_store(kind))
         store_scalar(i);
       else
@@ -357,6 +373,8 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
     } else if (i == layout_->product) {
       code_.line(fmt::format("float sums[{}];", vector()));
       code_.line(fmt::format("Tile::sum(sums, {});", layout_->product_vector));
+    } else if (kind == InstrKind::Load && is_turned(i)) {
+      code_.line(fmt::format("const {0}* const c{1} = m{1}.at(x, y);", buffer_type_name(i), i));
     } else if (is_staged(i)) {
       code_.line(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
                              buffer_type_name(i), vector(), i, raw_subscript(i)));
@@ -367,7 +385,7 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
     } else if (kind == InstrKind::Load && is_vector(i)) {
       code_.line(fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
                              raw_expression(i, true)));
-    } else if (kind == InstrKind::Store && is_vector(i)) {
+    } else if (kind == InstrKind::Store && (is_vector(i) || is_turned(i))) {
       const auto& access = analysis_.access(analysis_.instr(i).access);
       code_.line(fmt::format("{} t{}[{}];", compute_name(analysis_.buffer_type(access.buffer)), i,
                              vector()));
@@ -386,8 +404,11 @@ void BodyWriter::element_part(const InstrSet& needed, int stage) {
     if (!needed[i] || !per_element(i) || accumulates_in(i, stage)) continue;
     if (!plan::is_store(instr.kind))
       statement(i);
-    else if (vector() > 1 && is_vector(i))
+    else if (vector() > 1 && (is_vector(i) || is_turned(i)))
       code_.line(fmt::format("t{}[j] = {};", i, stored_value(i)));
+    else if (is_turned(i))
+      code_.line(fmt::format("m{}.put(y, x, splat<1>(narrow<{}>({})));", i, buffer_type_name(i),
+                             stored_value(i)));
     else
       store_scalar(i);
   }
@@ -403,11 +424,14 @@ void BodyWriter::element_part(const InstrSet& needed, int stage) {
 
 void BodyWriter::vector_stores(const InstrSet& needed) {
   if (vector() == 1) return;
-  const std::string live =
-      layout_->live_row.empty() ? "" : fmt::format("if ({}) ", layout_->live_row);
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!needed[i] || instr.kind != InstrKind::Store || !per_element(i) || !is_vector(i)) continue;
+    if (!needed[i] || instr.kind != InstrKind::Store || !per_element(i)) continue;
+    if (is_turned(i))
+      code_.line(fmt::format("m{}.put(y, x, Pack<{}>::of(t{}));", i, buffer_type_name(i), i));
+    if (!is_vector(i)) continue;
+    const std::string condition = writes(i);
+    const std::string live = condition.empty() ? "" : fmt::format("if ({}) ", condition);
     code_.line(fmt::format("{}store({}{}, t{});", live, pointers_[instr.access],
                            loop_address(instr.access), i));
   }
@@ -426,6 +450,13 @@ void BodyWriter::combine_reductions(int stage) {
       continue;
     }
     std::string sum = fmt::format("a{}", i);
+    if (has_row_vectors()) {
+      if (!layout_->reduce.empty())
+        code_.line(fmt::format("{}<{}{}>({}, s{});", layout_->reduce, combine,
+                               layout_->reduce_sizes, sum, i));
+      names_[i] = sum + (in_loop(i) ? "[j]" : "[0]");
+      continue;
+    }
     if (layout_->looped() && vector() > 1) {
       code_.line("#pragma unroll");
       code_.line(fmt::format("for (int j = 1; j < {0}; ++j) a{1}[0] = {2}::of(a{1}[0], a{1}[j]);",

@@ -37,6 +37,14 @@ class BodyWriter {
   }
   bool is_preloaded(std::size_t i) const;
   bool is_staged(std::size_t i) const { return staged_[i]; }
+  bool is_turned(std::size_t i) const {
+    return layout_->turned != nullptr && layout_->schedule->turn.values[i];
+  }
+  /// Family column with vectors: a thread takes a vector of neighbouring rows.
+  bool has_row_vectors() const {
+    return layout_->schedule->family == Family::kColumn && vector() > 1;
+  }
+  bool is_row_vector(std::size_t i) const;
   std::string raw_subscript(std::size_t i) const;
   bool gathers_by_element(std::size_t i) const;
   int vector() const { return layout_->schedule->vector; }
@@ -47,6 +55,10 @@ class BodyWriter {
   void declare_pointers(int stage);
   void thread_values(int stage);
   void preload();
+  void declare_tiles();
+  void fill_tiles();
+  void empty_tiles();
+  void row_vectors(int stage);
   void pass(int stage);
   void walk(const InstrSet& needed, int stage);
   void load_group(const InstrSet& needed);
@@ -81,6 +93,7 @@ class BodyWriter {
 
   void statement(std::size_t i);
   void store_scalar(std::size_t i);
+  std::string writes(std::size_t i) const;
   std::string value_expression(std::size_t i) const;
   std::string raw_expression(std::size_t i, bool whole) const;
   std::string widened(std::size_t i, const std::string& raw) const;
@@ -102,6 +115,7 @@ class BodyWriter {
   std::vector<std::string> pointers_;  // of accesses: where a thread's part of the buffer begins
   InstrSet kept_, divides_, staged_;
   InstrSet grouped_;            // loads of the group of vectors that a looping thread is at
+  InstrSet uniform_;            // of all elements of a vector the same
   std::string keep_subscript_;  // "[k][j]"
   std::string slot_;            // family window: "[s]"
   InstrSet done_;               // family window: what has a name already

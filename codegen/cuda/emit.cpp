@@ -8,6 +8,7 @@
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/layout_product.h"
+#include "codegen/cuda/schedule_candidates.h"
 
 namespace sinter::codegen {
 
@@ -20,6 +21,7 @@ Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Ar
     case Family::kColumn: return layout_column(analysis, schedule, args);
     case Family::kWindow: return layout_window(analysis, schedule, args);
     case Family::kScan: return layout_scan(analysis, schedule, args);
+    case Family::kTranspose: return layout_transpose(analysis, schedule, args);
   }
   throw Error(ErrorCode::kInternal, "unknown schedule family");
 }
@@ -27,12 +29,12 @@ Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Ar
 /// One compiled form before its text is put together.
 struct Variant {
   std::vector<plan::fb::Condition> conditions;
-  std::string schedule, body;
+  std::string schedule, chosen_by, body;
   ir::Dim blocks;
   std::vector<std::uint32_t> block;
   int threads = 0, blocks_at_once = 0, cluster = 1;
   std::uint32_t shared_bytes = 0;
-  bool has_vectors = false, overlaps = false;
+  bool has_vectors = false, turns = false, overlaps = false;
 };
 
 std::string write_body(const ProgramAnalysis& analysis, const Layout& layout, Arguments& args) {
@@ -56,15 +58,40 @@ Variant variant_of(const ProgramAnalysis& analysis, const AnySchedule& schedule,
   return variant;
 }
 
-std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& args) {
+/// Who chose each schedule, once the request's wish is applied; nothing can be chosen where one is
+/// forced.
+template <typename AnySchedule, typename CandidatesOf>
+std::vector<std::string> choose_variants(const KernelRequest& request,
+                                         std::vector<AnySchedule>& schedules,
+                                         std::vector<VariantChoice>& choices,
+                                         const CandidatesOf& candidates_of,
+                                         int (*blocks_together)(const AnySchedule&)) {
+  if (!request.schedule.empty()) return std::vector<std::string>(schedules.size(), kChosenByUser);
+  return apply_wish(request.wish, schedules, choices, candidates_of,
+                    [&](const AnySchedule& schedule) { return blocks_together(schedule) == 1; });
+}
+
+std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& args,
+                                   std::vector<VariantChoice>& choices) {
   std::vector<Variant> variants;
-  for (const Schedule& schedule : choose_schedules(analysis)) {
+  std::vector<Schedule> schedules = choose_schedules(analysis);
+  const std::vector<std::string> chosen_by = choose_variants<Schedule>(
+      analysis.request(), schedules, choices,
+      [&](const Schedule& rule) {
+        return schedule_candidates(analysis, rule, analysis.request().wish.clusters);
+      },
+      [](const Schedule& schedule) { return schedule.cluster; });
+  for (const Schedule& schedule : schedules) {
     const Layout layout = make_layout(analysis, schedule, args);
     Variant variant = variant_of(analysis, schedule, layout, args);
-    variant.has_vectors = schedule.vector > 1 || schedule.family == Family::kWindow;
+    // Guarded loads are those of a vector, if of one element.
+    variant.has_vectors = schedule.vector > 1 || schedule.family == Family::kWindow ||
+                          variant.body.find("load_if<") != std::string::npos;
+    variant.turns = schedule.family == Family::kTranspose;
     variant.cluster = schedule.cluster;
     variant.blocks_at_once = schedule.blocks;
     variant.shared_bytes = row_shared_bytes(analysis, layout);
+    variant.chosen_by = chosen_by[variants.size()];
     if (variant.overlaps)
       variant.body = "  allow_next_kernel();\n  wait_for_previous_kernel();\n" + variant.body;
     variants.push_back(std::move(variant));
@@ -72,15 +99,25 @@ std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& a
   return variants;
 }
 
-std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments& args) {
+std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments& args,
+                                      std::vector<VariantChoice>& choices) {
   const KernelRequest& request = analysis.request();
   std::vector<Variant> variants;
-  for (ProductSchedule schedule : choose_products(analysis, *request.product, request.schedule)) {
-    schedule.early = request.early;
+  std::vector<ProductSchedule> schedules =
+      choose_products(analysis, *request.product, request.schedule);
+  for (ProductSchedule& schedule : schedules) schedule.early = request.early;
+  const std::vector<std::string> chosen_by = choose_variants<ProductSchedule>(
+      request, schedules, choices,
+      [&](const ProductSchedule& rule) {
+        return product_candidates(analysis, *request.product, rule, request.wish.clusters);
+      },
+      [](const ProductSchedule& schedule) { return schedule.cluster(); });
+  for (const ProductSchedule& schedule : schedules) {
     Variant variant =
         variant_of(analysis, schedule, layout_product(analysis, schedule, args), args);
     variant.cluster = schedule.cluster();
     variant.shared_bytes = product_shared_bytes(analysis, schedule);
+    variant.chosen_by = chosen_by[variants.size()];
     variants.push_back(std::move(variant));
   }
   return variants;
@@ -96,9 +133,10 @@ bool can_emit_product(const KernelRequest& request, ExprTable& exprs, std::strin
 EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
   const ProgramAnalysis analysis(request, exprs);
   Arguments args(analysis);
-  const std::vector<Variant> variants =
-      request.product ? product_variants(analysis, args) : loop_variants(analysis, args);
   EmittedKernel kernel;
+  const std::vector<Variant> variants = request.product
+                                            ? product_variants(analysis, args, kernel.choices)
+                                            : loop_variants(analysis, args, kernel.choices);
   // Parameters are the same for all variants, so they are known only now.
   std::string text = kernel_heading(request.name, request.origins);
   if (request.product)
@@ -113,6 +151,9 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
   if (std::any_of(variants.begin(), variants.end(),
                   [](const Variant& variant) { return variant.has_vectors; }))
     text += "#include \"vector.cuh\"\n";
+  if (std::any_of(variants.begin(), variants.end(),
+                  [](const Variant& variant) { return variant.turns; }))
+    text += "#include \"turn.cuh\"\n";
   const std::vector<std::string> parameters = args.parameters();
   for (std::size_t v = 0; v < variants.size(); ++v) {
     const Variant& variant = variants[v];
@@ -122,6 +163,7 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
     result->grid = {exprs.intern(variant.blocks), exprs.intern(1), exprs.intern(1)};
     result->block = variant.block;
     result->schedule = variant.schedule;
+    result->chosen_by = variant.chosen_by;
     result->shared_bytes = variant.shared_bytes;
     result->cluster = static_cast<std::uint32_t>(variant.cluster);
     result->overlaps = variant.overlaps;

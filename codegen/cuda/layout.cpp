@@ -4,14 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "codegen/cuda/schedule_parts.h"
+
 namespace sinter::codegen {
 
 namespace {
-
-std::optional<std::int64_t> upper(const ProgramAnalysis& analysis, const ir::Dim& dim) {
-  if (dim.is_constant()) return dim.value();
-  return ir::upper_bound(dim, analysis.exprs().ranges());
-}
 
 ir::Dim vectors_of_dim(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t d) {
   const ir::Dim& extent = analysis.extent(d);

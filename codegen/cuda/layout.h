@@ -45,6 +45,8 @@ struct Layout {
   std::shared_ptr<const Layout> tail;       // a loop for the elements behind the last whole vector
   std::shared_ptr<const Schedule> tail_schedule;
   bool is_tail = false;
+  std::shared_ptr<const Layout> turned;  // family transpose: how a block's loads fill its tiles
+  std::shared_ptr<const Schedule> turned_schedule;
   std::size_t product = kNone;       // the load whose value is a matrix product's, not memory's
   std::string product_vector;        // arguments of Tile::sum for a vector of it
   ir::Dim blocks;                    // size of the grid
@@ -60,6 +62,7 @@ Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arg
 std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const Layout& layout);
 Layout layout_scan(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 Layout layout_window(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+Layout layout_transpose(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 
 /// Number of vectors in the dimensions `dims`, where the schedule's vector dimension counts

@@ -84,12 +84,12 @@ void add_condition(const ir::Dim& size, std::vector<ir::Dim>& required) {
 }
 
 /// 16 bytes of the widest type; of narrower ones at least 4 elements where that still is a vector.
-int longest_vector(const ProgramAnalysis& analysis, DimSet dim) {
+int longest_vector(const ProgramAnalysis& analysis, DimSet dim, const std::vector<bool>* among) {
   std::size_t widest = 0, narrowest = 16;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
-        (analysis.access_dims(instr.access) & dim) == 0)
+        (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & dim) == 0)
       continue;
     const std::size_t bytes = size_of(analysis.buffer_type(analysis.access(instr.access).buffer));
     widest = std::max(widest, bytes);
@@ -102,12 +102,13 @@ int longest_vector(const ProgramAnalysis& analysis, DimSet dim) {
 
 }  // namespace
 
-VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool tails) {
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool tails,
+                        const std::vector<bool>* among) {
   VectorPlan scalar;
   scalar.vector_access.assign(analysis.program().accesses.size(), false);
   if (dim < 0) return scalar;
   const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
-  for (int v = std::min(longest_vector(analysis, bit), most); v >= 2; v /= 2) {
+  for (int v = std::min(longest_vector(analysis, bit, among), most); v >= 2; v /= 2) {
     const VectorCheck check(analysis, dim, v);
     VectorPlan plan = scalar;
     plan.vector = v;
@@ -121,7 +122,7 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
     for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
       const auto& instr = analysis.instr(i);
       if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
-          (analysis.access_dims(instr.access) & bit) == 0)
+          (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & bit) == 0)
         continue;
       std::vector<ir::Dim> sizes;
       // Vectors are stored by plain stores only.
@@ -141,6 +142,58 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
     return plan;
   }
   return scalar;
+}
+
+std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector) {
+  const std::size_t count = analysis.instr_count();
+  std::vector<bool> uniform(count, false), aligned(count, false), sums(count, false);
+  if (dim < 0 || vector == 1) return uniform;
+  const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
+  const auto fixed = [&](std::uint32_t v) {
+    const auto& instr = analysis.instr(v);
+    if (instr.kind == InstrKind::Constant) return instr.constant_int % vector == 0;
+    return instr.kind == InstrKind::Size &&
+           ir::is_multiple_of(analysis.exprs().dim(instr.expression), vector);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& instr = analysis.instr(i);
+    if (instr.kind == InstrKind::Index) aligned[i] = static_cast<int>(instr.dim) == dim;
+    if (instr.kind != InstrKind::Op || instr.args.empty()) continue;
+    const std::uint32_t a = instr.args.front(), b = instr.args.back();
+    switch (static_cast<ScalarOp>(instr.op)) {
+      case ScalarOp::kAdd: sums[i] = (aligned[a] && fixed(b)) || (fixed(a) && aligned[b]); break;
+      case ScalarOp::kSub: sums[i] = aligned[a] && fixed(b); break;
+      case ScalarOp::kLess:
+      case ScalarOp::kGreaterEqual: uniform[i] = aligned[a] && fixed(b); break;
+      case ScalarOp::kGreater:
+      case ScalarOp::kLessEqual: uniform[i] = fixed(a) && aligned[b]; break;
+      case ScalarOp::kAnd:
+      case ScalarOp::kOr:
+      case ScalarOp::kNot:
+        uniform[i] = (analysis.value(i).dims & bit) != 0 &&
+                     std::all_of(instr.args.begin(), instr.args.end(), [&](std::uint32_t v) {
+                       return uniform[v] || (analysis.value(v).dims & bit) == 0;
+                     });
+        break;
+      default: break;
+    }
+    aligned[i] = sums[i];
+  }
+  // A sum that nothing else uses is needed of a vector's first element alone.
+  for (std::size_t i = count; i-- > 0;) {
+    if (!sums[i]) continue;
+    uniform[i] = true;
+    for (std::size_t user = i + 1; user < count && uniform[i]; ++user) {
+      const auto& instr = analysis.instr(user);
+      if (!analysis.value(user).live) continue;
+      if (std::find(instr.args.begin(), instr.args.end(), i) != instr.args.end())
+        uniform[i] = uniform[user];
+      if (plan::is_memory(instr.kind))
+        for (const auto& gather : analysis.access(instr.access).gathers)
+          uniform[i] = uniform[i] && gather.value() != i;
+    }
+  }
+  return uniform;
 }
 
 }  // namespace sinter::codegen

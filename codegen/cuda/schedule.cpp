@@ -14,8 +14,6 @@ using plan::fb::InstrKind;
 namespace {
 
 constexpr int kPointwiseThreads = 256;
-// Of a column kernel's thread, 32-bit words.
-constexpr double kColumnWords = 44;
 
 }  // namespace
 
@@ -138,27 +136,6 @@ std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-bool can_schedule_column(const ProgramAnalysis& analysis) {
-  return analysis.program().inner_dims > 0 && analysis.outer_dims() != 0;
-}
-
-std::vector<Schedule> choose_column(const ProgramAnalysis& analysis) {
-  Schedule schedule = with_vectors(no_vectors(analysis), Family::kColumn);
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
-  schedule.unroll = 0;
-  schedule.threads_x = 32;
-  schedule.threads_y = 16;
-  if (length.is_constant()) {
-    const std::int64_t n = std::max<std::int64_t>(length.value(), 1);
-    schedule.threads_y = std::min(16, power_of_two_up((n + 3) / 4));
-    schedule.threads_x = std::max(32, kBlockThreads / schedule.threads_y);
-    const int each = ceil_div(n, schedule.threads_y);
-    if (each * words_per_element(analysis) <= kColumnWords) schedule.unroll = each;
-    if (n >= 2048) schedule.threads_y = 32;
-  }
-  return {schedule};
-}
-
 bool can_schedule_ordered(const ProgramAnalysis& analysis) {
   return analysis.combines() && analysis.stages() == 0;
 }
@@ -174,6 +151,7 @@ std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis) {
 std::vector<Schedule> choose_schedules(const ProgramAnalysis& analysis) {
   if (!analysis.request().schedule.empty())
     return {parse_schedule(analysis, analysis.request().schedule)};
+  if (can_schedule_transpose(analysis)) return choose_transpose(analysis);
   if (can_schedule_pointwise(analysis)) return choose_pointwise(analysis);
   if (can_schedule_scan(analysis)) return choose_scan(analysis);
   if (can_schedule_ordered(analysis)) return choose_ordered(analysis);

@@ -17,6 +17,8 @@ enum class Family {
   kColumn,     // threads along rows; `threads_y` of them share one and reduce by shared memory
   kScan,       // as kRow, but a row is taken part by part, a vector for each thread
   kWindow,     // a thread reduces whole rows: a vector of them, `tile` such side by side
+  kTranspose,  // no reduction: tiles, whose loads along another dimension pass through shared
+               // memory
 };
 
 /// Values that several rows of a tile have in common, as windows have that overlap: what varies
@@ -30,6 +32,16 @@ struct Overlap {
   std::int64_t slots(std::int64_t tile, std::int64_t window) const {
     return row_step * (tile - 1) + element_step * (window - 1) + 1;
   }
+};
+
+/// Accesses whose neighbours lie along `from` while most of what a kernel stores lies along `to`: a
+/// block passes them through shared memory, tile by tile, in vectors along `from`.
+struct Turn {
+  int from = -1, to = -1;    // loop dimensions
+  int vector = 1;            // elements along `from` that one load moves
+  int width = 0;             // of a tile, along `to`: powers of two
+  int height = 0;            // along `from`
+  std::vector<bool> values;  // which loads and stores
 };
 
 /// The integers that decide a kernel. "Vector" is a run of elements along vector_dim that is moved
@@ -46,11 +58,13 @@ struct Schedule {
   /// row: few registers are held from pass to pass: what all rows share is loaded where it is used,
   /// what is cheap to compute is computed again from what was loaded.
   bool lean = false;
+  bool again = false;   // row, lean: results of long operations too are computed again
   int ahead = 1;        // row, looped: vectors that are loaded at once
   bool tail = false;    // row, looped: elements behind the last whole vector are taken one by one
   int tile = 1;         // window: neighbouring rows of a thread, along overlap.tile_dim
   bool rolled = false;  // window: only the loop over overlap.window_dim is unrolled
   Overlap overlap;
+  Turn turn;                        // transpose
   int vector_dim = -1;              // loop dimension along which vectors lie; -1: no vectors
   std::vector<bool> vector_access;  // accesses that move whole vectors
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
@@ -71,16 +85,23 @@ struct VectorPlan {
   std::vector<bool> vector_access;
   std::vector<plan::fb::Condition> conditions;
 };
-/// `tails`: rows need not consist of whole vectors.
-VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8, bool tails = false);
+/// `tails`: rows need not consist of whole vectors. `among`: of these instructions alone; null: of
+/// all.
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8, bool tails = false,
+                        const std::vector<bool>* among = nullptr);
+
+/// Values that vary along `dim` but not within its vectors: whether an index lies before what is a
+/// multiple of the vector. Sums that these alone use count as well, with a vector's first index.
+std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector);
 
 /// True if a thread that holds its elements in registers keeps this one of them (the result of an
 /// operation) from the reduction stage that computes it to a later one that uses it.
 bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value);
 
 /// True if a lean schedule computes this value again in each stage that uses it: a few short
-/// operations on what is held anyway, or on one element that takes half a register.
-bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value);
+/// operations on what is held anyway, or on one element that takes half a register. `again`: long
+/// operations too.
+bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again = false);
 
 /// True if a load is not issued ahead: a lean schedule's of what all rows share.
 bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load);
@@ -93,12 +114,17 @@ bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::s
 bool is_long_operation(ScalarOp op);
 
 /// 32-bit words of registers that one element of a row takes while the row's reductions run.
-double words_per_element(const ProgramAnalysis& analysis, bool lean = false);
+double words_per_element(const ProgramAnalysis& analysis, bool lean = false, bool again = false);
 
 // For each family: whether it takes the program, and the schedules to emit, in the order in which
 // the runtime tries their conditions; the last has none.
 bool can_schedule_pointwise(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis);
+// Tiles through shared memory, where some loads run along another dimension than the stores.
+bool can_schedule_transpose(const ProgramAnalysis& analysis);
+std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis);
+/// What `wish` says about vectors, tile and threads. Throws Error(kUsage) if they do not fit.
+Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& wish);
 bool can_schedule_column(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_column(const ProgramAnalysis& analysis);
 bool can_schedule_row(const ProgramAnalysis& analysis);

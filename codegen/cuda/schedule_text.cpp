@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/cuda/schedule_parts.h"
@@ -11,7 +12,7 @@ namespace sinter::codegen {
 
 namespace {
 
-constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan", "window"};
+constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan", "window", "transpose"};
 
 [[noreturn]] void refuse(const ProgramAnalysis& analysis, const std::string& text,
                          const std::string& why) {
@@ -22,17 +23,21 @@ constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan", "wind
 }  // namespace
 
 std::string Schedule::to_string() const {
-  std::string text = fmt::format("{} vector={} ", kFamilies[static_cast<int>(family)], vector);
+  const bool turns = family == Family::kTranspose;
+  std::string text = fmt::format("{} vector={}{} ", kFamilies[static_cast<int>(family)], vector,
+                                 turns ? fmt::format("x{}", turn.vector) : "");
   text += looped() ? std::string("looped") : fmt::format("unroll={}", unroll);
   text += fmt::format(" threads={}x{}", threads_x, threads_y);
   if (cluster > 1) text += fmt::format(" cluster={}", cluster);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
   if (tile > 1) text += fmt::format(" tile={}", tile);
+  if (turns) text += fmt::format(" tile={}x{}", turn.width, turn.height);
   if (rolled) text += " rolled";
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (tail) text += " tail";
   if (staged) text += " staged";
   if (lean) text += " lean";
+  if (again) text += " again";
   return text;
 }
 
@@ -42,12 +47,13 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   words >> family;
   Schedule wish;
   bool known = false;
-  for (int f = 0; f < 5; ++f)
+  for (std::size_t f = 0; f < std::size(kFamilies); ++f)
     if (family == kFamilies[f]) {
       wish.family = static_cast<Family>(f);
       known = true;
     }
-  if (!known) refuse(analysis, text, "it begins with none of pointwise, row, column, scan, window");
+  if (!known)
+    refuse(analysis, text, fmt::format("it begins with none of {}", fmt::join(kFamilies, ", ")));
   while (words >> word) {
     const std::size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
@@ -66,8 +72,10 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
       wish.staged = true;
     else if (word == "lean")
       wish.lean = true;
+    else if (word == "again")
+      wish.again = true;
     else if (key == "vector")
-      wish.vector = numbers[0];
+      wish.vector = numbers[0], wish.turn.vector = numbers[1];
     else if (key == "unroll")
       wish.unroll = numbers[0];
     else if (key == "cluster")
@@ -75,7 +83,7 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
     else if (key == "ahead")
       wish.ahead = numbers[0];
     else if (key == "tile")
-      wish.tile = numbers[0];
+      wish.tile = wish.turn.width = numbers[0], wish.turn.height = numbers[1];
     else if (word == "rolled")
       wish.rolled = true;  // what a tile takes decides
     else if (key == "blocks")
@@ -87,11 +95,13 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   }
 
   const bool reduces = analysis.program().inner_dims > 0;
-  if ((wish.family == Family::kPointwise) == reduces)
+  if ((wish.family == Family::kPointwise || wish.family == Family::kTranspose) == reduces)
     refuse(analysis, text, reduces ? "the kernel reduces rows" : "the kernel reduces nothing");
   if (wish.family == Family::kWindow)
     return window_schedule(analysis, wish.vector, wish.tile, wish.threads());
-  const DimSet dims = reduces ? analysis.inner_dims() : analysis.outer_dims();
+  if (wish.family == Family::kTranspose) return transpose_schedule(analysis, wish);
+  const bool along_rows = reduces && wish.family != Family::kColumn;
+  const DimSet dims = along_rows ? analysis.inner_dims() : analysis.outer_dims();
   const int dim = wish.vector > 1 ? analysis.last_dim(dims) : -1;
   Schedule schedule = with_vectors(plan_vectors(analysis, dim, wish.vector), wish.family);
   if (schedule.vector != wish.vector || !schedule.conditions.empty())
@@ -101,14 +111,16 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   schedule.threads_y = wish.threads_y;
   schedule.cluster = wish.cluster;
   schedule.blocks = wish.blocks;
-  schedule.ahead = wish.looped() && wish.family == Family::kRow ? wish.ahead : 1;
+  const bool groups = wish.family == Family::kRow || wish.family == Family::kColumn;
+  schedule.ahead = wish.looped() && groups ? wish.ahead : 1;
   schedule.staged = wish.staged;
   schedule.lean = wish.lean;
+  schedule.again = wish.again;
   if (schedule.threads() > 1024) refuse(analysis, text, "a block has at most 1024 threads");
   const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
-  const std::int64_t held = std::int64_t{wish.unroll} * wish.vector *
-                            (wish.family == Family::kColumn ? wish.threads_y : wish.threads_x) *
-                            wish.cluster;
+  const std::int64_t held =
+      std::int64_t{wish.unroll} * wish.cluster *
+      (along_rows ? std::int64_t{wish.vector} * wish.threads_x : std::int64_t{wish.threads_y});
   if (reduces && !wish.looped() && !(length.is_constant() && length.value() <= held))
     refuse(analysis, text, fmt::format("it holds {} elements of a row", held));
   return schedule;

@@ -102,3 +102,35 @@ SINTER_DEVICE T reduce_column(T x, T* scratch) {
   for (int y = 1; y < kY; ++y) result = Combine::of(result, scratch[y * kX + threadIdx.x]);
   return result;
 }
+
+/// The same for each of N columns that a thread has; their sums replace its own. `scratch` holds
+/// kX * kY * N values and is not used again before a barrier.
+template <class Combine, int kX, int kY, class T, int N>
+SINTER_DEVICE void reduce_columns(T (&x)[N], T* scratch) {
+  constexpr bool kShuffles = kX < 32 && kX * kY % 32 == 0;  // of a column's threads in one warp
+  constexpr int kRows = kShuffles ? kX * kY / 32 : kY;
+  constexpr int kColumns = kX * N;
+  const int thread = threadIdx.y * kX + threadIdx.x;
+  if (kShuffles) {
+#pragma unroll
+    for (int mask = kX; mask < 32; mask *= 2)
+#pragma unroll
+      for (int j = 0; j < N; ++j) x[j] = Combine::of(x[j], exchange(x[j], mask));
+    if (kRows == 1) return;
+  }
+  const int row = kShuffles ? thread / 32 : threadIdx.y;
+  if (!kShuffles || thread % 32 < kX) {
+#pragma unroll
+    for (int j = 0; j < N; ++j) scratch[(row * N + j) * kX + threadIdx.x] = x[j];
+  }
+  __syncthreads();
+  for (int column = thread; column < kColumns; column += kX * kY) {
+    T result = scratch[column];
+#pragma unroll
+    for (int y = 1; y < kRows; ++y) result = Combine::of(result, scratch[y * kColumns + column]);
+    scratch[column] = result;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < N; ++j) x[j] = scratch[j * kX + threadIdx.x];
+}

@@ -17,8 +17,9 @@ using ir::ValueId;
 // bytes a second launch costs more than it saves.
 constexpr std::int64_t kParts = 528, kMostRows = 16, kShortestPart = 2048;
 constexpr std::int64_t kLeastBytes = 4 << 20;
-// Rows whose elements are far apart are done side by side, so many to a block.
-constexpr std::int64_t kColumns = 32, kShortestColumn = 128;
+// Rows whose elements are far apart are done side by side: a cache line of them in a block at
+// least.
+constexpr std::int64_t kLine = 128, kMostLines = 66, kShortestColumn = 128;
 constexpr std::int64_t kFewestParts = 8;  // fewer are not worth it
 
 struct Kind {
@@ -57,8 +58,10 @@ std::optional<Split> find_split(const ir::TensorType& type, const std::vector<st
   const bool columns = kept > 1 && !axes.empty() &&
                        axes.back() + 1 < static_cast<std::int64_t>(type.shape.size()) &&
                        type.shape.back() != Dim(1);
-  const std::int64_t rows = columns ? (kept + kColumns - 1) / kColumns : kept;
-  if (kept == 0 || rows > kMostRows || bytes < kLeastBytes) return std::nullopt;
+  const std::int64_t side_by_side = kLine / static_cast<std::int64_t>(size_of(type.dtype));
+  const std::int64_t rows = columns ? (kept + side_by_side - 1) / side_by_side : kept;
+  if (kept == 0 || rows > (columns ? kMostLines : kMostRows) || bytes < kLeastBytes)
+    return std::nullopt;
   const std::int64_t most =
       std::min(kParts / rows, reduced / (columns ? kShortestColumn : kShortestPart));
   Split best;  // the outermost of equals

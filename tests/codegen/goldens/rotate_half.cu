@@ -17,12 +17,11 @@ rotate_half(const float* __restrict__ x0, const float* __restrict__ x1,
   if (flat < u64(n0)) {
     const Vec<float, 4> r0 = load<4>(x0 + i0 * n2 + i1 * 64 + i64(i2));
     const Vec<float, 4> r1 = load<4>(x1 + i1 * 64 + i64(i2));
-    const Vec<float, 4> r4 = within(i2 - 32, 32)
-        ? load<4>(x0 + i0 * n2 + i1 * 64 + i64(i2) - 32)
-        : splat<4>(narrow<float>(0.0f));
-    const Vec<float, 4> r11 = within(i2, 32)
-        ? load<4>(x0 + i0 * n2 + i1 * 64 + i64(i2) + 32)
-        : splat<4>(narrow<float>(0.0f));
+    const Vec<float, 4> r4 = load_if<4>(within(i2 - 32, 32), x0 + i0 * n2 + i1 * 64 + i64(i2) - 32, narrow<float>(0.0f));
+    const i64 v7 = add(i64(i2), i64(-32));
+    const bool v9 = v7 >= i64(0);
+    const Vec<float, 4> r11 = load_if<4>(within(i2, 32), x0 + i0 * n2 + i1 * 64 + i64(i2) + 32, narrow<float>(0.0f));
+    const bool v14 = i64(i2) < i64(32);
     const Vec<float, 4> r16 = load<4>(x2 + i1 * 64 + i64(i2));
     float t19[4];
 #pragma unroll
@@ -31,12 +30,9 @@ rotate_half(const float* __restrict__ x0, const float* __restrict__ x1,
       const float v1 = widen(r1.v[j]);
       const float v2 = v0 * v1;
       const float v4 = widen(r4.v[j]);
-      const i64 v7 = add(i64(i2 + j), i64(-32));
-      const bool v9 = v7 >= i64(0);
       const float v10 = v9 ? v4 : 0.0f;
       const float v11 = widen(r11.v[j]);
       const float v12 = negate(v11);
-      const bool v14 = i64(i2 + j) < i64(32);
       const float v15 = v14 ? v12 : v10;
       const float v16 = widen(r16.v[j]);
       const float v17 = v15 * v16;
