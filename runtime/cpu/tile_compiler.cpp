@@ -52,6 +52,7 @@ void TileCompiler::compile() {
   if (!out_.schedule_.whole_rows) keep_between_stages_ = false;
   emit_stages();
   forward_stores();
+  join_chains();
   lay_out();
   evaluate_uniforms();
 }

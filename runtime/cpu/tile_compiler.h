@@ -20,6 +20,8 @@ class TileCompiler {
   void choose_sizes();
   void emit_stages();
   void forward_stores();
+  void join_chains();
+  void join_chains(Stage& stage, const std::vector<int>& readers);
   void lay_out();
   void choose_streams(std::size_t instrs);
   void evaluate_uniforms();
@@ -28,6 +30,8 @@ class TileCompiler {
   ValueClass class_of(const BoundAccess& access) const;
   /// Arguments, and the values that gather an access.
   std::vector<std::uint32_t> operands_of(std::size_t instr) const;
+  /// What an instruction of a stage reads, in the workspace or elsewhere.
+  std::vector<std::uint32_t> operands_of(const TileInstr& instr) const;
   bool is_small(std::size_t instr) const;
   TileInstr translate(std::size_t instr) const;
 
@@ -44,6 +48,9 @@ class TileCompiler {
   std::vector<int> cost_;       // of computing it from memory
   std::vector<bool> needed_, kept_;
   bool keep_between_stages_ = true;  // tiles hold whole rows: values last from stage to stage
+
+  int operations_ = 0;  // Ops on elements, and their work beyond one instruction each
+  double work_ = 0;
 };
 
 }  // namespace sinter::runtime::cpu

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 #include "runtime/cpu/parallel.h"
 #include "runtime/cpu/tile_program.h"
@@ -161,6 +162,7 @@ class TileProgram::Worker {
         break;
       }
       case TileInstr::Kind::kOp: run_op(instr); break;
+      case TileInstr::Kind::kChain: run_chain_of(instr); break;
       case TileInstr::Kind::kReduce: {
         const Reduction& reduction = p_.reductions_[instr.reduction];
         const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
@@ -232,31 +234,63 @@ class TileProgram::Worker {
     }
     args.rows = tile_.rows;
     args.cols = tile_.cols;
-    args.result = place;
-    args.result_stride = tile_.cols;
-    if (instr.target != TileInstr::kNone) {
-      const TileAccess& access = p_.accesses_[instr.target];
-      std::byte* address = nullptr;
-      std::int64_t stride = 0;
-      forwarded_[instr.value] =
-          access.in_place(buffer_of(access), tile_, {true, true}, address, stride);
-      if (forwarded_[instr.value]) {
-        args.result = address;
-        args.result_stride = stride;
-      }
-    }
+    const auto [result, stride] = result_of(instr, place);
+    args.result = result;
+    args.result_stride = stride;
     bool joint = args.result_stride == args.cols;
     for (std::uint32_t k = 0; k < instr.arg_count; ++k) {
-      const View& view = views_[instr.args[k]];
-      args.args[k] = view;
-      joint &= view.per_column ? view.row_stride == args.cols : view.row_stride == 0;
+      args.args[k] = views_[instr.args[k]];
+      joint &= is_joint(args.args[k]);
     }
-    views_[instr.value] = {args.result, args.result_stride, true};
     if (joint) {
       args.cols *= args.rows;
       args.rows = 1;
     }
     instr.kernel(args);
+  }
+
+  void run_chain_of(const TileInstr& instr) {
+    const Chain& chain = p_.chains_[instr.chain];
+    const View start = views_[chain.start];
+    const auto [result, stride] = result_of(instr, place_of(instr));
+    bool joint = stride == tile_.cols && is_joint(start);
+    std::array<ChainLink, kMaxChain> links;
+    for (std::size_t k = 0; k < chain.steps.size(); ++k) {
+      const Chain::Step& step = chain.steps[k];
+      links[k].kernels = step.kernels;
+      links[k].other = step.other == TileInstr::kNone ? View{} : views_[step.other];
+      joint &= is_joint(links[k].other);
+    }
+    run_chain({joint ? 1 : tile_.rows,
+               joint ? tile_.rows * tile_.cols : tile_.cols,
+               reinterpret_cast<float*>(result),
+               stride,
+               start,
+               {links.data(), chain.steps.size()}});
+  }
+
+  /// True if the rows of a tile follow each other as one would.
+  bool is_joint(const View& view) const {
+    return view.per_column ? view.row_stride == tile_.cols : view.row_stride == 0;
+  }
+
+  /// Where a result of elements goes, and its stride: into the memory of a later store, or `place`.
+  std::pair<std::byte*, std::int64_t> result_of(const TileInstr& instr, std::byte* place) {
+    std::byte* result = place;
+    std::int64_t stride = tile_.cols;
+    if (instr.target != TileInstr::kNone) {
+      const TileAccess& access = p_.accesses_[instr.target];
+      std::byte* address = nullptr;
+      std::int64_t row = 0;
+      forwarded_[instr.value] =
+          access.in_place(buffer_of(access), tile_, {true, true}, address, row);
+      if (forwarded_[instr.value]) {
+        result = address;
+        stride = row;
+      }
+    }
+    views_[instr.value] = {result, stride, true};
+    return {result, stride};
   }
 
   void run_index(const TileInstr& instr) {

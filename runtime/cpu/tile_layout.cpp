@@ -60,7 +60,7 @@ void TileCompiler::lay_out() {
     for (TileInstr& instr : stage.body) order.push_back(&instr);
   std::vector<std::size_t> definition(count_, SIZE_MAX), last_use(order.size(), 0);
   for (std::size_t p = 0; p < order.size(); ++p) {
-    for (const std::uint32_t arg : operands_of(order[p]->value))
+    for (const std::uint32_t arg : operands_of(*order[p]))
       if (definition[arg] != SIZE_MAX && order[p]->kind != TileInstr::Kind::kResume)
         last_use[definition[arg]] = p;
     definition[order[p]->value] = p;
@@ -82,7 +82,9 @@ void TileCompiler::lay_out() {
         if (!order[d]->kept && order[d]->kind != TileInstr::Kind::kReduce)
           free[size_of(order[d]->type)].push_back(order[d]->offset);
     };
-    if (instr.kind == TileInstr::Kind::kOp) release();
+    const bool in_place =
+        instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kChain;
+    if (in_place) release();
     if (instr.kept) {
       const auto [it, added] = kept.try_emplace(instr.value, 0);
       if (added) it->second = take(s.across ? s.y_count * s.tile_cols : s.x_count, size);
@@ -98,23 +100,16 @@ void TileCompiler::lay_out() {
       }
       if (last_use[p] == p) available.push_back(instr.offset);
     }
-    if (instr.kind != TileInstr::Kind::kOp) release();
+    if (!in_place) release();
   }
   out_.views_offset_ = take(static_cast<std::int64_t>(count_), sizeof(View));
   out_.forwarded_offset_ = take(static_cast<std::int64_t>(count_), 1);
   out_.workspace_bytes_ = end;
 
-  const auto operations = std::count_if(order.begin(), order.end(), [](const TileInstr* instr) {
-    return instr->kind == TileInstr::Kind::kOp;
-  });
   // The hardware's own prefetcher follows a single operation well enough.
-  if (operations > 1) choose_streams(order.size());
+  if (operations_ > 1) choose_streams(order.size());
 
-  double instructions = 1;
-  for (const TileInstr* instr : order)
-    instructions += instr->kind == TileInstr::Kind::kOp
-                        ? work_of(static_cast<ScalarOp>(program_.instrs[instr->value]->op))
-                        : 1;
+  const double instructions = static_cast<double>(order.size()) + work_;
   const double work = static_cast<double>(s.z_count) * static_cast<double>(s.y_count) *
                       static_cast<double>(s.x_count) * instructions;
   out_.threads_ =

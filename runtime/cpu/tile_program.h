@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cpu/chain_ops.h"
 #include "runtime/cpu/scan_ops.h"
 #include "runtime/cpu/tile_access.h"
 #include "runtime/cpu/tile_loops.h"
@@ -26,7 +27,17 @@ namespace sinter::runtime::cpu {
 enum class ValueClass : std::uint8_t { kUniform, kRow, kElement };
 
 struct TileInstr {
-  enum class Kind : std::uint8_t { kLoad, kOp, kReduce, kStore, kScatter, kScan, kIndex, kResume };
+  enum class Kind : std::uint8_t {
+    kLoad,
+    kOp,
+    kChain,
+    kReduce,
+    kStore,
+    kScatter,
+    kScan,
+    kIndex,
+    kResume
+  };
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   Kind kind = Kind::kOp;
@@ -38,12 +49,23 @@ struct TileInstr {
   std::uint32_t arg_count = 0;
   OpKernel kernel = nullptr;
   std::uint32_t access = kNone;    // Load, Store
-  std::uint32_t target = kNone;    // Op: access of the store that the result can be computed into
+  std::uint32_t target = kNone;    // Op, Chain: access of the store that the result can go into
+  std::uint32_t chain = 0;         // Chain
   std::uint32_t reduction = 0;     // Reduce
   std::uint32_t scan = 0;          // Scan
   std::optional<Combine> combine;  // Scatter; nothing: replace
   int axis = -1;                   // Index
   std::size_t offset = 0;          // of the result in the workspace
+};
+
+/// Operators of one stage, each of which alone reads the one before it, computed as the last.
+struct Chain {
+  struct Step {
+    ChainKernels kernels;
+    std::uint32_t other = TileInstr::kNone;  // instruction of the program
+  };
+  std::uint32_t start = 0;  // instruction of the program
+  std::vector<Step> steps;
 };
 
 struct Reduction {
@@ -96,6 +118,7 @@ class TileProgram {
   std::vector<TileAccess> accesses_;
   std::vector<Reduction> reductions_;
   std::vector<RunningScan> scans_;
+  std::vector<Chain> chains_;
   std::vector<Stage> stages_;   // the last one's row part ends the program
   std::vector<View> uniforms_;  // by instruction; null where it is not uniform
   std::vector<std::uint64_t> uniform_values_;

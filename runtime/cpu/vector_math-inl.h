@@ -139,16 +139,10 @@ HWY_INLINE V subtract_pi(D d, V n, V x) {
 }
 
 /// Sine and cosine. Arguments up to 39000 are reduced by multiples of pi; larger ones go to the C
-/// library.
+/// library, each by itself: no result depends on what stands beside it.
 template <bool kSine, class D, class V = hn::VFromD<D>>
 HWY_INLINE V sincos_f32(D d, V x) {
-  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, 39000.0f))))) {
-    HWY_ALIGN float lanes[hn::MaxLanes(D())];
-    hn::Store(x, d, lanes);
-    for (std::size_t i = 0; i < hn::Lanes(d); ++i)
-      lanes[i] = kSine ? std::sin(lanes[i]) : std::cos(lanes[i]);
-    return hn::Load(d, lanes);
-  }
+  constexpr float kMost = 39000.0f;
   const hn::RebindToSigned<D> di;
   // x = k pi + r, or (k + 1/2) pi + r for the cosine, which is then -sin(r) with the sign of k.
   const V turns = hn::Mul(x, hn::Set(d, 0.318309886f));
@@ -168,7 +162,16 @@ HWY_INLINE V sincos_f32(D d, V x) {
   const V y = hn::MulAdd(hn::Mul(p, u), r, r);
   auto sign = hn::ShiftLeft<31>(hn::ConvertTo(di, whole));
   if constexpr (!kSine) sign = hn::Xor(sign, hn::Set(di, std::numeric_limits<std::int32_t>::min()));
-  return hn::BitCast(d, hn::Xor(hn::BitCast(di, y), sign));
+  const V reduced = hn::BitCast(d, hn::Xor(hn::BitCast(di, y), sign));
+  if (HWY_LIKELY(hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, kMost))))) return reduced;
+  HWY_ALIGN float arguments[hn::MaxLanes(D())];
+  HWY_ALIGN float results[hn::MaxLanes(D())];
+  hn::Store(x, d, arguments);
+  hn::Store(reduced, d, results);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i)
+    if (!(std::abs(arguments[i]) <= kMost))
+      results[i] = kSine ? std::sin(arguments[i]) : std::cos(arguments[i]);
+  return hn::Load(d, results);
 }
 
 /// On |x| <= 1: 2.7e-8.

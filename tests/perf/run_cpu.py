@@ -2,8 +2,12 @@
 """The CPU figures: compile times, chains fused against unfused, models against ONNX Runtime.
 
   tests/perf/run_cpu.py --threads 2 --out tests/perf/results/cpu.json
+  tests/perf/run_cpu.py --only chains
 
-ONNX Runtime and Sinter take turns in one run, with the same model, inputs and number of threads.
+ONNX Runtime and Sinter take turns in one run, with the same model, inputs and number of threads. Chains are also
+measured against a copy of as many bytes: the faster of NumPy's, by as many threads, and of a plan of one operator
+(Neg). Of every round the median is taken, of all rounds the median and the best: other work on the machine only
+ever adds to a time.
 """
 import argparse
 import json
@@ -11,10 +15,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 
 from common import CACHE, ROOT, provenance, sinter_json, write
@@ -71,6 +77,103 @@ def against_onnx_runtime(sinter, folder, threads, model, feeds, options=(), turn
             "turns_onnxruntime_us": theirs}
 
 
+def median_us(function, runs):
+    samples = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        function()
+        samples.append((time.perf_counter() - began) * 1e6)
+    return float(np.median(samples))
+
+
+def copier(array, threads):
+    """A function that copies `array` by that many threads, which wait for their turn in between."""
+    target = np.empty_like(array)
+    parts = list(zip(np.array_split(target, threads), np.array_split(array, threads)))
+    start, done = threading.Barrier(threads), threading.Barrier(threads)
+
+    def work(part):
+        while True:
+            start.wait()
+            np.copyto(*part)
+            done.wait()
+
+    for part in parts[1:]:
+        threading.Thread(target=work, args=(part,), daemon=True).start()
+
+    def copy():
+        start.wait()
+        np.copyto(*parts[0])
+        done.wait()
+    return copy
+
+
+def bound_onnx_runtime(model, threads, feeds):
+    """A function that runs the model with inputs and outputs bound once, as ours are."""
+    session = onnx_runtime(model, threads)
+    binding = session.io_binding()
+    for name, array in feeds.items():
+        binding.bind_cpu_input(name, array)
+    for output in session.get_outputs():
+        binding.bind_ortvalue_output(output.name, onnxruntime.OrtValue.ortvalue_from_shape_and_type(
+            output.shape, np.float32))
+    return lambda: session.run_with_iobinding(binding)
+
+
+def chains(sinter, folder, threads, rows=1024, cols=4096, rounds=9, runs=40):
+    subprocess.run([sys.executable, ROOT / "models" / "chains.py", "--out", folder / "chains", "--dtype=f32",
+                    f"--rows={rows}", f"--cols={cols}"], check=True)
+    copy_model = folder / "copy.onnx"
+    infos = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [rows, cols]) for n in ("x", "y")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Neg", ["x"], ["y"])], "copy", infos[:1], infos[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9), copy_model)
+    command, rng = Sinter(sinter, folder), np.random.default_rng(0)
+    array = rng.standard_normal((rows, cols)).astype(np.float32)
+    copy, copy_plan = copier(array, threads), command.compile(copy_model)
+    models, times = {c: folder / "chains" / f"{c}.onnx" for c in CHAINS}, {}
+    plans = {c: command.compile(model) for c, model in models.items()}
+
+    def ours(plan):
+        bench = command.json("bench", plan, f"--threads={threads}", f"--iterations={runs}", "--duration=0.1")
+        return bench["compute_us"]["median"]
+
+    for _ in range(rounds):
+        times.setdefault("numpy", []).append(median_us(copy, runs))
+        times.setdefault("plan", []).append(ours(copy_plan))
+        for chain in CHAINS:
+            times.setdefault(chain, []).append(ours(plans[chain]))
+            shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim]
+                      for i in onnx.load(models[chain]).graph.input}
+            feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+            theirs = bound_onnx_runtime(models[chain], threads, feeds)
+            median_us(theirs, 3)
+            times.setdefault(chain + " onnxruntime", []).append(median_us(theirs, runs))
+            del theirs
+    best = {name: min(samples) for name, samples in times.items()}
+    middle = {name: float(np.median(samples)) for name, samples in times.items()}
+    copied = 2 * array.nbytes
+    result = {"bytes_of_a_copy": copied, "rounds": rounds}
+    for which, figures in (("median", middle), ("best", best)):
+        result[f"copy_GBps_{which}"] = {name: round(copied / figures[name] / 1e3, 1) for name in ("numpy", "plan")}
+    for chain in CHAINS:
+        moved = sum(int(np.prod([d.dim_value for d in v.type.tensor_type.shape.dim])) * 4
+                    for v in (*(graph := onnx.load(models[chain]).graph).input, *graph.output))
+        row = {}
+        for which, figures in (("median", middle), ("best", best)):
+            copy_us = min(figures["numpy"], figures["plan"]) * moved / copied
+            row[which] = {"sinter_us": round(figures[chain], 1),
+                          "onnxruntime_us": round(figures[chain + " onnxruntime"], 1),
+                          "ratio": round(figures[chain] / figures[chain + " onnxruntime"], 3),
+                          "share_of_copy_bandwidth": round(copy_us / figures[chain], 3)}
+            print(f"{chain}, {which}: {row[which]}", flush=True)
+        r = sinter_json(sinter, "compare", models[chain], "--target=cpu", f"--threads={threads}", "--rounds=40")
+        fused, unfused = (r["variants"][v]["compute_us"]["median"] for v in ("fused", "unfused"))
+        row |= {"bytes": moved, "unfused_over_fused": round(unfused / fused, 2),
+                "agree_within": r["fused_against_unfused_error"]}
+        result[chain] = row
+    return result
+
+
 def minilm_feeds(batch, seq=64):
     rng = np.random.default_rng(0)
     return {"input_ids": rng.integers(0, 30522, (batch, seq)), "attention_mask": np.ones((batch, seq), np.int64),
@@ -103,24 +206,18 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--only", choices=["chains"], help="measure nothing else")
     p.add_argument("--out", default=str(ROOT / "tests" / "perf" / "results" / "cpu.json"))
     a = p.parse_args()
     result = {**provenance(), "threads": a.threads, "onnxruntime": onnxruntime.__version__}
     with tempfile.TemporaryDirectory() as tmp:
         folder = Path(tmp)
-        result["compile_seconds"] = compile_times(a.sinter, folder)
-        print("compile seconds", result["compile_seconds"], flush=True)
-        subprocess.run([ROOT / ".venv" / "bin" / "python", ROOT / "models" / "chains.py", "--out", folder / "chains",
-                        "--dtype=f32", "--rows=1024", "--cols=4096"], check=True)
-        result["chains_1024x4096_f32"] = {}
-        for chain in CHAINS:
-            r = sinter_json(a.sinter, "compare", folder / "chains" / f"{chain}.onnx", "--target=cpu",
-                            f"--threads={a.threads}", "--rounds=40")
-            fused, unfused = (r["variants"][v]["compute_us"]["median"] for v in ("fused", "unfused"))
-            result["chains_1024x4096_f32"][chain] = {"fused_us": fused, "unfused_us": unfused,
-                                                     "speed_up": round(unfused / fused, 2),
-                                                     "agree_within": r["fused_against_unfused_error"]}
-            print(f"{chain}: fused {fused:.0f} us, unfused {unfused:.0f} us, {unfused / fused:.2f}x", flush=True)
+        if a.only != "chains":
+            result["compile_seconds"] = compile_times(a.sinter, folder)
+            print("compile seconds", result["compile_seconds"], flush=True)
+        result["chains_1024x4096_f32"] = chains(a.sinter, folder, a.threads)
+        if a.only == "chains":
+            return write(a.out, result)
         result["minilm_seq64_against_onnxruntime"] = {}
         for batch in (1, 8):
             row = against_onnx_runtime(a.sinter, folder, a.threads, CACHE / "minilm.onnx", minilm_feeds(batch))
