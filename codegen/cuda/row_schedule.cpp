@@ -54,13 +54,13 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
 }
 
 /// The last pass that uses each value; computing a value again uses what it is made of.
-std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean) {
+std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean, bool again) {
   std::vector<int> last(analysis.instr_count(), 0);
   for (std::size_t u = analysis.instr_count(); u-- > 0;) {
     if (!analysis.value(u).live) continue;
     const auto& user = analysis.instr(u);
     int pass = analysis.value(u).stage - (user.kind == InstrKind::Reduce ? 1 : 0);
-    if (lean && user.kind == InstrKind::Op && is_cheap_again(analysis, u))
+    if (lean && user.kind == InstrKind::Op && is_cheap_again(analysis, u, again))
       pass = std::max(pass, last[u]);
     for (const std::uint32_t arg : user.args) last[arg] = std::max(last[arg], pass);
   }
@@ -245,10 +245,10 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
 
 }  // namespace
 
-double words_per_element(const ProgramAnalysis& analysis, bool lean) {
+double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again) {
   const bool reduces = analysis.program().inner_dims > 0;
   const DimSet elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
-  const std::vector<int> last = last_passes(analysis, lean);
+  const std::vector<int> last = last_passes(analysis, lean, again);
   // What is held behind each pass, and before the first one all that is loaded.
   std::vector<double> held(static_cast<std::size_t>(analysis.stages()) + 1, 0.0);
   const auto hold = [&](int from, int to, double words) {
@@ -268,7 +268,7 @@ double words_per_element(const ProgramAnalysis& analysis, bool lean) {
           4;
       hold(0, last[i], words);
     } else if (instr.kind == InstrKind::Op && keeps_for_later(analysis, i) &&
-               !(lean && is_cheap_again(analysis, i))) {
+               !(lean && is_cheap_again(analysis, i, again))) {
       words = std::max(1.0, static_cast<double>(size_of(analysis.type_of(i))) / 4);
       hold(info.stage + 1, last[i], words);
     }
@@ -283,7 +283,7 @@ bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::siz
          (analysis.access_dims(analysis.instr(load).access) & analysis.outer_dims()) == 0;
 }
 
-bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value) {
+bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again) {
   constexpr int kMostOperations = 3;
   const int stage = analysis.value(value).stage;
   const auto is_used_later = [&](std::size_t load) {
@@ -307,7 +307,7 @@ bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value) {
       if (!is_used_later(i) && std::find(loads.begin(), loads.end(), i) == loads.end())
         loads.push_back(i);
     } else if (instr.kind == InstrKind::Op && ++operations <= kMostOperations &&
-               !is_long_operation(static_cast<ScalarOp>(instr.op))) {
+               (again || !is_long_operation(static_cast<ScalarOp>(instr.op)))) {
       rest.insert(rest.end(), instr.args.begin(), instr.args.end());
     } else {
       return false;
