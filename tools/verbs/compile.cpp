@@ -5,6 +5,7 @@
 
 #include "ir/text/text.h"
 #include "tools/support/accuracy.h"
+#include "tools/support/tuning.h"
 #include "tools/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -15,6 +16,7 @@ struct Options {
   std::string output;
   bool verify = false;
   AccuracyOptions accuracy;
+  TuningOptions tuning;
 };
 
 nlohmann::ordered_json summary(const BuildResult& result, const std::string& path,
@@ -77,7 +79,15 @@ int run(const Options& options, const Console& console) {
   std::string path = options.output;
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
-  auto result = build_plan(options.build, console);
+  std::optional<Tuning> tuning;
+  BuildOptions build = options.build;
+  if (options.tuning.is_asked_for()) {
+    tuning.emplace(options.tuning, path, console);
+    build.tune = [&](const auto& graph, const auto& target, auto& compile) {
+      tuning->choose(options.build.target, graph, target, compile);
+    };
+  }
+  auto result = build_plan(build, console);
   nlohmann::ordered_json measured;
   if (options.verify) {
     const auto accuracy = record_accuracy(options, result, console);
@@ -105,6 +115,10 @@ int run(const Options& options, const Console& console) {
                             result.times.codegen_ms));
   auto report = summary(result, path, bytes);
   if (options.verify) report["measured"] = measured;
+  if (tuning) {
+    tuning->finish(result.plan);
+    report["tuning"] = tuning->report();
+  }
   console.result(report);
   return 0;
 }
@@ -129,6 +143,7 @@ void add_compile(Cli& cli) {
   for (const auto* name :
        {"--max-error", "--inputs", "--shapes", "--input-range", "--seed", "--device"})
     verb->get_option(name)->needs(verify);
+  add_tuning_options(*verb, options->tuning);
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run(*options, console);
   });
