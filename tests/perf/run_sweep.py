@@ -35,7 +35,9 @@ SIZES = {"f32": 4, "f16": 2, "bf16": 2}
 MODES = ("eager", "default", "reduce-overhead")
 # name: tensors of rows x columns that are read, and written
 OPERATORS = {"layer_norm": (1, 1), "rms_norm": (1, 1), "softmax": (1, 1), "log_softmax": (1, 1), "gelu_gate": (2, 1),
-             "add_layer_norm": (2, 2), "transpose_scale": (1, 1), "concat_silu": (2, 2)}
+             "add_layer_norm": (2, 2), "transpose_scale": (1, 1), "concat_silu": (2, 2),
+             "column_mean": (1, 0), "argmax": (1, 0)}
+ONLY_ASKED = ("column_mean", "argmax")  # not among those that the figures are about
 
 
 def points(operators, types):
@@ -51,6 +53,7 @@ def points(operators, types):
 
 def onnx_model(name, dtype, rows, columns):
     import chains
+    import onnx
     c = chains.Chain(dtype)
     x = c.input("x", [rows, columns])
     if name in ("gelu_gate", "add_layer_norm", "concat_silu"):
@@ -73,6 +76,12 @@ def onnx_model(name, dtype, rows, columns):
     if name == "transpose_scale":
         return c.model(c.op("Mul", c.op("Transpose", x, perm=[1, 0]), c.constant("factor", np.array(0.5, c.numpy))),
                        [columns, rows])
+    if name == "column_mean":
+        return c.model(c.op("ReduceMean", x, c.constant("axes", np.array([0])), keepdims=0), [columns])
+    if name == "argmax":
+        model = c.model(c.op("ArgMax", x, axis=1, keepdims=0), [rows])
+        model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+        return model
     both = c.op("Concat", x, y, axis=1)
     return c.model(c.op("Mul", both, c.op("Sigmoid", both)), [rows, 2 * columns])
 
@@ -95,7 +104,9 @@ def torch_function(name, columns, dtype):
             "gelu_gate": lambda x, y: F.gelu(x) * y,
             "add_layer_norm": add_layer_norm,
             "transpose_scale": lambda x: (x.t() * 0.5).contiguous(),
-            "concat_silu": lambda x, y: F.silu(torch.cat((x, y), 1))}[name]
+            "concat_silu": lambda x, y: F.silu(torch.cat((x, y), 1)),
+            "column_mean": lambda x: x.mean(0),
+            "argmax": lambda x: x.argmax(1)}[name]
 
 
 def torch_call(point, mode):
@@ -205,7 +216,8 @@ def plot(path, picture):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
-    p.add_argument("--operators", default=",".join(OPERATORS))
+    p.add_argument("--operators", default=",".join(name for name in OPERATORS if name not in ONLY_ASKED),
+                   help=f"also {', '.join(ONLY_ASKED)} (default: %(default)s)")
     p.add_argument("--types", default=",".join(SIZES))
     p.add_argument("--modes", default=",".join(MODES))
     p.add_argument("--deadline", type=float, default=540, help="start no new measurement after so many seconds")
