@@ -6,7 +6,8 @@
 
 Every workload runs in float16 in both; models are exported in float32 and lowered by the compiler. GPU times are
 taken with events, a cold L2 and a full queue; wall times are of one synchronised call with inputs and
-outputs on the device. The error is Sinter's against PyTorch's float32 result. Needs torch, timm and
+outputs on the device. Errors are Sinter's against PyTorch's float32 result, ||a - b|| / ||b||, the largest of
+all outputs; with --errors fp16,bf16 in each of these precisions, against their bounds. Needs torch, timm and
 transformers. A run of all takes half an hour, most of it torch.compile: --workloads and --deadline split
 it, and a result file is added to, never overwritten, if it is of the same commit.
 """
@@ -36,6 +37,10 @@ def export_one(job):
         return name, traceback.format_exc(limit=-3), 0
 
 
+# Most relative error of a model's output against float32.
+ERROR_BOUNDS = {"fp16": 5e-3, "bf16": 3e-2}
+
+
 def relative_error(found, expected):
     found, expected = found.astype(np.float64), expected.astype(np.float64)
     if found.shape != expected.shape:
@@ -43,20 +48,48 @@ def relative_error(found, expected):
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
-def run_sinter(sinter, path, workload):
-    plan, inputs, result = path.with_suffix(".plan"), path.with_suffix(".npz"), path.with_suffix(".out.npz")
-    precision = "model" if workload.half else "fp16"
-    start = time.perf_counter()
+def compile_plan(sinter, path, precision):
+    plan = path.with_suffix(f".{precision}.plan")
     sinter_json(sinter, "compile", path, "-o", plan, "--target=cuda", f"--precision={precision}")
+    return plan
+
+
+def error_of(sinter, path, plan):
+    """The largest error of the plan's outputs against PyTorch's in float32."""
+    result = path.with_suffix(".out.npz")
+    sinter_json(sinter, "run", plan, "--inputs", path.with_suffix(".npz"), "--outputs", result)
+    expected, found = np.load(path.with_suffix(".expected.npz")), np.load(result)
+    if len(expected.files) != len(found.files):
+        raise SystemExit(f"{path.stem}: {len(found.files)} outputs, PyTorch has {len(expected.files)}")
+    return max(relative_error(found[a], expected[b]) for a, b in zip(found.files, expected.files))
+
+
+def errors_of(sinter, path, workload, precisions):
+    """By precision; a workload that is exported in float16 has no other."""
+    errors = {}
+    for precision in precisions:
+        if workload.half and precision != "fp16":
+            continue
+        error = error_of(sinter, path, compile_plan(sinter, path, "model" if workload.half else precision))
+        errors[precision] = {"relative_error": error, "bound": ERROR_BOUNDS[precision],
+                             "ok": bool(error <= ERROR_BOUNDS[precision])}
+    return errors
+
+
+def run_sinter(sinter, path, workload, precisions):
+    start = time.perf_counter()
+    plan = compile_plan(sinter, path, "model" if workload.half else "fp16")
     compiled = time.perf_counter() - start
-    sinter_json(sinter, "run", plan, "--inputs", inputs, "--outputs", result)
-    bench = sinter_json(sinter, "bench", plan, "--inputs", inputs, "--deviceIo", "--iterations=200", "--duration=2")
-    expected = np.load(path.with_suffix(".expected.npz"))["output"]
-    found = np.load(result)
-    return {"gpu_us": round(bench["compute_us"]["median"], 2), "p10_us": round(bench["compute_us"]["p10"], 2),
-            "p90_us": round(bench["compute_us"]["p90"], 2), "wall_us": round(bench["latency_us"]["median"], 2),
-            "launches": bench["launches"], "bytes_moved": bench["bytes_moved"], "compile_s": round(compiled, 1),
-            "relative_error": relative_error(found[found.files[0]], expected)}
+    error = error_of(sinter, path, plan)
+    bench = sinter_json(sinter, "bench", plan, "--inputs", path.with_suffix(".npz"), "--deviceIo", "--iterations=200",
+                        "--duration=2")
+    row = {"gpu_us": round(bench["compute_us"]["median"], 2), "p10_us": round(bench["compute_us"]["p10"], 2),
+           "p90_us": round(bench["compute_us"]["p90"], 2), "wall_us": round(bench["latency_us"]["median"], 2),
+           "launches": bench["launches"], "bytes_moved": bench["bytes_moved"], "compile_s": round(compiled, 1),
+           "relative_error": error}
+    if precisions:
+        row["errors"] = errors_of(sinter, path, workload, precisions)
+    return row
 
 
 def print_row(name, row):
@@ -66,6 +99,8 @@ def print_row(name, row):
     if "gpu_us" in ours:
         text += (f" sinter {ours['gpu_us']:8.1f} / {ours['wall_us']:8.1f} us, {ours['launches']} launches, "
                  f"error {ours['relative_error']:.1e}")
+        for precision, e in ours.get("errors", {}).items():
+            text += f", {precision} {e['relative_error']:.1e}{'' if e['ok'] else ' ABOVE ' + format(e['bound'], '.0e')}"
     else:
         text += f" sinter {ours}"
     for mode, times in peers.items():
@@ -82,6 +117,7 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--workloads", default="all", help=", ".join(peers.WORKLOADS))
     p.add_argument("--modes", default="eager,default,reduce-overhead", help=", ".join(peers.MODES) + "; or none")
+    p.add_argument("--errors", default="", help="measure errors in these precisions too: fp16,bf16")
     p.add_argument("--folder", type=Path, help="where the ONNX files go, and are taken from if they are there")
     p.add_argument("--deadline", type=float, default=540, help="start no new measurement after so many seconds")
     p.add_argument("--jobs", type=int, default=6, help="exports at a time")
@@ -91,6 +127,9 @@ def main():
     began = time.monotonic()
     names = list(peers.WORKLOADS) if a.workloads == "all" else a.workloads.split(",")
     modes = [] if a.modes == "none" else a.modes.split(",")
+    precisions = [precision for precision in a.errors.split(",") if precision]
+    for precision in set(precisions) - set(ERROR_BOUNDS):
+        p.error(f"no bound for {precision}; there are {', '.join(ERROR_BOUNDS)}")
     for name in set(names) - set(peers.WORKLOADS):
         p.error(f"no workload {name}; there are {', '.join(peers.WORKLOADS)}")
     folder = a.folder or Path(tempfile.mkdtemp())
@@ -113,7 +152,7 @@ def main():
         row = result["workloads"].setdefault(name, {})
         try:
             row["sinter"] = ({"failed": failed[name]} if name in failed else
-                             run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name]))
+                             run_sinter(a.sinter, folder / f"{name}.onnx", peers.WORKLOADS[name], precisions))
         except (SystemExit, Exception) as error:
             row["sinter"] = {"failed": str(error)}
         for mode in modes:
