@@ -270,7 +270,8 @@ Boundary boundary_at(const Graph& graph, const Context& context, NodeId from, No
     return family(node) == "pointwise" || family(node) == "reduction";
   };
   if (result.decisions.empty() || !is_region(producer) || !is_region(consumer))
-    result.reason = reason_of(producer, consumer);
+    result.reason = context.fuse ? reason_of(producer, consumer)
+                                 : "without fusing every operator is a kernel of its own";
   return result;
 }
 
@@ -377,10 +378,17 @@ Explanation explain(const Graph& imported, const Graph& last, const Context& con
     explain_shared(imported, last, context, result);
     return result;
   }
-  std::vector<NodeId> way = shortest_way(last, a.kernels, b.kernels);
+  // A node in several kernels may be in front of and behind the other: the model's order counts.
+  result.from_b_to_a =
+      !between(imported, nodes_from(imported, b.name), nodes_from(imported, a.name)).empty();
+  const auto way_from = [&](bool from_b) {
+    return from_b ? shortest_way(last, b.kernels, a.kernels)
+                  : shortest_way(last, a.kernels, b.kernels);
+  };
+  std::vector<NodeId> way = way_from(result.from_b_to_a);
   if (way.empty()) {
-    way = shortest_way(last, b.kernels, a.kernels);
-    result.from_b_to_a = !way.empty();
+    way = way_from(!result.from_b_to_a);
+    result.from_b_to_a = !way.empty() && !result.from_b_to_a;
   }
   if (way.empty()) {
     result.relation = Relation::kUnrelated;

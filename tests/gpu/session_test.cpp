@@ -292,7 +292,23 @@ TEST(Sessions, TimesAreThere) {
     const auto profile = session.profile();
     EXPECT_EQ(profile.size(), plan.step_count());
     double sum = 0;
-    for (const StepTime& step : profile) sum += step.microseconds;
+    for (const StepTime& step : profile) {
+      sum += step.microseconds;
+      double parts = 0;
+      for (const PartTime& part : step.parts) {
+        parts += part.microseconds;
+        EXPECT_GT(part.launches, 0u);
+        if (!part.kernel) continue;
+        EXPECT_GT(part.kernel->registers, 0u) << part.name;
+        EXPECT_GT(part.kernel->resident_blocks, 0u) << part.name;
+        EXPECT_GT(part.kernel->occupancy, 0) << part.name;
+        EXPECT_LE(part.kernel->occupancy, 1) << part.name;
+      }
+      EXPECT_NEAR(parts, step.microseconds, 1e-6) << step.name;
+    }
+    const MachineRates rates = session.measure_rates();
+    EXPECT_GT(rates.copy_bytes_per_second, 0);
+    EXPECT_GT(rates.operations_per_second.at("Half"), rates.operations_per_second.at("Single"));
     EXPECT_GT(sum, 0);
     expect_same_bits(run(session, graph, inputs), expected);
     EXPECT_GT(session.launches(), 0u);

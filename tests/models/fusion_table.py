@@ -85,12 +85,17 @@ def mean_ratio(rows, what):
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
+def size(count):
+    megabytes = count / 1e6
+    return f"{megabytes:,.0f}" if megabytes >= 100 else f"{megabytes:.3g}"
+
+
 def cells(row):
     if "why" in row:
         return ["", row["why"].replace("|", "\\|")[:80]]
     off, on = row["unfused"], row["fused"]
     return [f"{off['launches']:,} → {on['launches']:,} ({off['launches'] / on['launches']:.1f}×)",
-            f"{off['bytes'] / 1e6:,.1f} → {on['bytes'] / 1e6:,.1f} ({off['bytes'] / on['bytes']:.1f}×)"]
+            f"{size(off['bytes'])} → {size(on['bytes'])} ({off['bytes'] / on['bytes']:.1f}×)"]
 
 
 def write_table(results):
