@@ -5,21 +5,21 @@
 // 2022).
 #pragma once
 
+#include "attention_mask.cuh"
 #include "cluster.cuh"
 #include "mma.cuh"
-
-struct NoMask {};
 
 /// The constants of a kernel.
 /// kRowWarps warps hold kRowTiles * 16 rows each and share tiles of kKeys keys; kKeyGroups such
 /// groups take turns over the tiles and add up at the end. kVector: elements of one copy of keys
 /// and values, and kPairs: whether two neighbouring elements of q and y are one access; rows begin
-/// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key.
+/// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key;
+/// kMaskPairs: whether two neighbours of its keys are one access.
 /// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: weights that are NaN
 /// count as zero.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
-          bool kCausal_, bool kGuard_>
+          bool kMaskPairs_, bool kCausal_, bool kGuard_>
 struct AttentionShape {
   typedef T_ T;
   typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
@@ -27,7 +27,7 @@ struct AttentionShape {
                        kRowTiles = kRowTiles_, kKeyGroups = kKeyGroups_, kKeys = kKeys_,
                        kVector = kVector_;
   static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
-                        kCausal = kCausal_, kGuard = kGuard_;
+                        kMaskPairs = kMaskPairs_, kCausal = kCausal_, kGuard = kGuard_;
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
 
@@ -56,8 +56,6 @@ struct AttentionProblem {
   i32 rows, keys, first_row, diagonal;
   float scale, fill;  // fill in base 2: times log2(e)
 };
-
-constexpr float kLog2E = 1.4426950408889634f;
 
 /// 2^x, within 2 ulp; results below the normal range are zero.
 SINTER_DEVICE float fast_exp2(float x) {
@@ -107,55 +105,6 @@ SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i3
   }
 }
 
-/// A lane's part of the mask over one tile of keys.
-template <class Shape, class Mask = typename Shape::Mask>
-struct MaskTile {  // of floats, added
-  static constexpr bool kHasMask = true;
-  static constexpr int kRows = Shape::kMaskRows ? Shape::kRowTiles * 2 : 1;
-  static constexpr int kColumns = Shape::kMaskKeys ? Shape::kKeyTiles * 2 : 1;
-  Mask values[kRows][kColumns];
-
-  template <class ElementOf>
-  SINTER_DEVICE void load(ElementOf element) {
-#pragma unroll
-    for (int row = 0; row < kRows; ++row)
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) values[row][c] = element(row, c);
-  }
-  /// Finite values stay finite in base 2: a mask of the lowest float is not minus infinity.
-  SINTER_DEVICE float apply(float score, int row, int column, float) const {
-    constexpr float kLowest = -2.3e38f;
-    const float x = widen(values[Shape::kMaskRows ? row : 0][Shape::kMaskKeys ? column : 0]);
-    return score + (x < kLowest && x > -infinity() ? kLowest : x) * kLog2E;
-  }
-};
-template <class Shape>
-struct MaskTile<Shape, b8> {
-  static constexpr bool kHasMask = true;
-  static constexpr int kRows = Shape::kMaskRows ? Shape::kRowTiles * 2 : 1;
-  static constexpr int kColumns = Shape::kMaskKeys ? Shape::kKeyTiles * 2 : 1;
-  u32 bits[kRows];
-
-  template <class ElementOf>
-  SINTER_DEVICE void load(ElementOf element) {
-#pragma unroll
-    for (int row = 0; row < kRows; ++row) {
-      bits[row] = 0;
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) bits[row] |= static_cast<u32>(widen(element(row, c))) << c;
-    }
-  }
-  SINTER_DEVICE float apply(float score, int row, int column, float fill) const {
-    const u32 word = bits[Shape::kMaskRows ? row : 0] >> (Shape::kMaskKeys ? column : 0);
-    return (word & 1) != 0 ? score : fill;
-  }
-};
-template <class Shape>
-struct MaskTile<Shape, NoMask> {
-  static constexpr bool kHasMask = false;
-  SINTER_DEVICE float apply(float score, int, int, float) const { return score; }
-};
-
 /// What a warp holds of its rows. A lane has, with g = lane / 4 and t = lane % 4 * 2, of each 16
 /// rows the rows g and g + 8, and of each 8 columns t and t + 1: see mma_16x8x16.
 template <class Shape>
@@ -165,6 +114,7 @@ struct AttentionRows {
   static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
                        kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
   static constexpr bool kHasMask = MaskTile<Shape>::kHasMask;
+  static constexpr float kLarge = 1e6f;  // of what replaces a score, in base 2
 
   u32 q[kRowTiles][kSteps][4];
   float y[kRowTiles][kOutTiles][4];             // sums of weights times values
@@ -234,18 +184,22 @@ struct AttentionRows {
     }
   }
 
+  SINTER_DEVICE void load_mask(const Problem& p, MaskTile<Shape>& mask_tile, i32 key0) const {
+    mask_tile.load(p, key0, t, [&](int tile, int half) { return row_of(tile, half); });
+  }
+
   /// Scales and masks; scores are in base 2 afterwards, but for a factor where nothing is added.
   SINTER_DEVICE void mask(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
                           const MaskTile<Shape>& mask_tile, i32 key0) const {
-    if (!scaled_late(p)) {
+    if (!scaled_late(p) || !mask_tile.lets_all_through()) {
+      const float factor = scaled_late(p) ? 1.0f : p.scale * kLog2E, fill = fill_of(p);
 #pragma unroll
       for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
         for (int j = 0; j < kKeyTiles; ++j)
 #pragma unroll
           for (int e = 0; e < 4; ++e)
-            s[r][j][e] = mask_tile.apply(s[r][j][e] * (p.scale * kLog2E), r * 2 + e / 2,
-                                         j * 2 + e % 2, p.fill);
+            s[r][j][e] = mask_tile.apply(s[r][j][e] * factor, r * 2 + e / 2, j * 2 + e % 2, fill);
     }
     const bool whole = key0 + Shape::kKeys <= p.keys &&
                        (!Shape::kCausal || key0 + Shape::kKeys - 1 <= row0 + p.diagonal);
@@ -266,7 +220,16 @@ struct AttentionRows {
   }
 
   /// The factor that turns s into base 2, once its maximum is known: one multiply-add an element.
-  SINTER_DEVICE static bool scaled_late(const Problem& p) { return !kHasMask && p.scale > 0; }
+  SINTER_DEVICE static bool scaled_late(const Problem& p) {
+    if (kHasMask && (p.fill > kLarge || p.scale < 1e-6f || p.scale > 1e6f)) return false;
+    return !MaskTile<Shape>::kAdds && p.scale > 0;
+  }
+  /// What replaces a score, in the scores' unit. A large one that rounded when it is scaled would
+  /// be far from itself: a power of two does not.
+  SINTER_DEVICE static float fill_of(const Problem& p) {
+    if (!kHasMask || !scaled_late(p) || p.fill == -infinity()) return p.fill;
+    return p.fill < -kLarge ? -0x1p100f : p.fill / unit(p);
+  }
   SINTER_DEVICE static float unit(const Problem& p) {
     return scaled_late(p) ? p.scale * kLog2E : 1.0f;
   }
@@ -534,14 +497,7 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
   for (i32 round = 0; round < rounds; ++round, key0 += kKeys * kTurns) {
     const bool live = key0 < end && key0 <= last_seen;
     MaskTile<Shape> mask_tile;
-    if constexpr (Rows::kHasMask) {
-      mask_tile.load([&](int row, int column) {
-        const i32 r = rows.row_of(row / 2, row % 2);
-        const i32 c = key0 + column / 2 * 8 + rows.t + column % 2;
-        return p.mask[(r < p.rows ? r : p.rows - 1) * p.mask_row +
-                      (c < p.keys ? c : p.keys - 1) * p.mask_key];
-      });
-    }
+    rows.load_mask(p, mask_tile, key0);
     if (round == 0)
       wait_for_groups<1>();
     else

@@ -127,6 +127,7 @@ struct GroupRows {
   Rows rows;
   float s[1][Shape::kKeyTiles][4], shrink[1][2];
   u32 weights[kKeys / 16][4];
+  MaskTile<Shape> mask_tile;
 
   SINTER_DEVICE void release(Turnstile& place) const {
     if (lane == 0) place.arrive();
@@ -173,15 +174,6 @@ struct GroupRows {
     release(rings.free_values[at.stage]);
   }
   SINTER_DEVICE void weigh(const Problem& p, i32 key0) {
-    MaskTile<Shape> mask_tile;
-    if constexpr (Rows::kHasMask) {
-      mask_tile.load([&](int row, int column) {
-        const i32 r = rows.row_of(row / 2, row % 2);
-        const i32 c = key0 + column / 2 * 8 + rows.t + column % 2;
-        return p.mask[(r < p.rows ? r : p.rows - 1) * p.mask_row +
-                      (c < p.keys ? c : p.keys - 1) * p.mask_key];
-      });
-    }
     rows.mask(p, s, mask_tile, key0);
     rows.weigh(p, s, shrink);
   }
@@ -197,6 +189,7 @@ struct GroupRows {
     if (end > 0) {
       rings.full_keys[at.stage].wait(at.phase);
       start_scores(at);
+      rows.load_mask(p, mask_tile, 0);
       finish_scores<0>(at);
       weigh(p, 0);
       pack();
@@ -207,6 +200,7 @@ struct GroupRows {
         start_scores(next);
         start_values();
         if constexpr (kGroups > 1) give_turn((warp / 4 + 1) % kGroups);
+        rows.load_mask(p, mask_tile, key0);
         finish_scores<1>(next);
         weigh(p, key0);
         finish_values();

@@ -297,7 +297,8 @@ class AttentionMatcher {
     return std::nullopt;
   }
 
-  /// Follows an operand of the scores back to its first scalar factor; the views in between stay.
+  /// Follows an operand of the scores back to its first scalar factor, also of a wider type; the
+  /// views in between stay.
   Factored factored(ValueId value) const {
     Factored best{value, {}, 1}, next = best;
     while (true) {
@@ -309,13 +310,22 @@ class AttentionMatcher {
         next.views.insert(next.views.begin(), id);
         continue;
       }
+      if (is_wide_cast(node)) {
+        next.source = node.inputs[0];
+        if (next.factor != best.factor && same_type(next.source, value)) best = next;
+        continue;
+      }
       std::optional<double> factor;
       for (const ValueId input : node.inputs)
         if (!factor && (factor = scalar_factor(graph_, node, input))) next.source = input;
       if (!factor) return best;
       next.factor *= *factor;
-      best = next;
+      if (same_type(next.source, value)) best = next;
     }
+  }
+
+  bool same_type(ValueId a, ValueId b) const {
+    return graph_.type(a).dtype == graph_.type(b).dtype;
   }
 
   /// What a mask's views start from: it is negated before them, where it is smallest.

@@ -177,6 +177,43 @@ const Case kCases[] = {
       %y = Attention(%q, %k, %v, %mask) {scale = 0.0883, fill = -10000}
       return y = %y
     })"},
+    {"added_mask_of_keys_by_groups",
+     R"(graph @g(%q: f16[2, 2, 70, 64], %k: f16[2, 2, 2*pairs, 64], %v: f16[2, 2, 2*pairs, 64],
+                 %bias: f16[2, 1, 1, 2*pairs]) ranges {pairs: 1..32768} {
+      %y = Attention(%q, %k, %v, %bias) {scale = 0.125}
+      return y = %y
+    })",
+     {{{"pairs", 65}}, {{"pairs", 128}}}},
+    {"added_mask_by_groups",
+     R"(graph @g(%q: bf16[2, rows, 64], %k: bf16[2, keys, 64], %v: bf16[2, keys, 64],
+                 %bias: f32[2, rows, keys]) ranges {rows: 1..65536, keys: 1..65536} {
+      %y = Attention(%q, %k, %v, %bias) {scale = 0.125}
+      return y = %y
+    })",
+     {{{"rows", 70}, {"keys", 201}}}},
+    {"added_mask_of_wide_heads_by_groups",
+     R"(graph @g(%q: f16[2, 90, 128], %k: f16[2, 200, 128], %v: f16[2, 200, 128],
+                 %bias: f16[90, 200]) {
+      %y = Attention(%q, %k, %v, %bias) {scale = 0.0883, causal = 1}
+      return y = %y
+    })"},
+    {"added_lowest_by_groups",
+     R"(graph @g(%q: f16[2, 90, 64], %k: f16[2, 140, 64], %v: f16[2, 140, 64], %low: f32[140]) {
+      %y = Attention(%q, %k, %v, %low) {scale = 0.125}
+      return y = %y
+    })"},
+    {"hidden_keys_by_groups",
+     R"(graph @g(%q: f16[2, 2, 70, 64], %k: f16[2, 2, 300, 64], %v: f16[2, 2, 300, 64],
+                 %mask: bool[2, 1, 1, 300]) {
+      %y = Attention(%q, %k, %v, %mask) {scale = 0.125, fill = -3.4028235e38, guard = 1}
+      return y = %y
+    })"},
+    {"all_keys_hidden_by_groups",
+     R"(graph @g(%q: f16[2, 70, 64], %k: f16[2, 300, 64], %v: f16[2, 300, 64],
+                 %none: bool[2, 1, 300]) {
+      %y = Attention(%q, %k, %v, %none) {scale = 0.13, fill = -3.4028235e38}
+      return y = %y
+    })"},
     // Few blocks take many items: places in rings and phases of barriers go on.
     {"items_in_turns",
      R"(graph @g(%q: f16[5, 150, 64], %k: f16[5, 140, 64], %v: f16[5, 140, 64]) {

@@ -284,6 +284,12 @@ inline unsigned short float_to_bfloat(float value) {
 }  // namespace emulator
 
 inline void __syncwarp() { emulator::wait(emulator::State::kAtWarpBarrier); }
+inline unsigned __ballot_sync(unsigned, bool value) {
+  const emulator::WarpExchange<bool> lanes(value);
+  unsigned bits = 0;
+  for (int lane = 0; lane < 32; ++lane) bits |= static_cast<unsigned>(lanes[lane]) << lane;
+  return bits;
+}
 inline void __syncthreads() { emulator::wait(emulator::State::kAtBlockBarrier); }
 template <class T>
 T __shfl_up_sync(unsigned, T value, unsigned distance) {

@@ -51,7 +51,7 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 2,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
@@ -66,7 +66,7 @@ packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ 
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
   attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
@@ -81,7 +81,7 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
   attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
@@ -96,7 +96,7 @@ packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ 
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 12288, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
@@ -111,7 +111,7 @@ packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ 
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
@@ -126,7 +126,7 @@ packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ 
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 4, /*row tiles*/ 1, /*groups*/ 2,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
@@ -141,7 +141,7 @@ packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ 
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 4, /*row tiles*/ 1, /*groups*/ 1,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
@@ -155,7 +155,7 @@ packed_heads_and_key_mask_v7(const f16* __restrict__ x0, const b8* __restrict__ 
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 4, /*row tiles*/ 2, /*groups*/ 1,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
-                         /*mask rows*/ false, /*mask keys*/ true,
+                         /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
