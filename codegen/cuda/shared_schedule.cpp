@@ -11,7 +11,7 @@ namespace sinter::codegen {
 namespace {
 
 // Registers for a row's elements: other functions of the kernel need theirs too.
-constexpr double kHeldWords = 64, kColumnWords = 44;
+constexpr double kHeldWords = 64, kColumnWords = 48;
 
 /// Neighbouring rows, not a row's elements, lie next to each other.
 bool lies_in_columns(const ProgramAnalysis& analysis) {

@@ -118,7 +118,7 @@ class Lowering {
  public:
   Lowering(const Graph& body, std::span<const std::uint32_t> inputs,
            std::span<const std::uint32_t> outputs)
-      : body_(body), places_(body.values().size()) {
+      : body_(body), ranges_(body.ranges()), places_(body.values().size()) {
     for (std::size_t k = 0; k < inputs.size(); ++k) place(body.inputs()[k]) = Place{inputs[k], 0};
     for (std::size_t k = 0; k < outputs.size(); ++k)
       place(body.outputs()[k]) = Place{outputs[k], 0};
@@ -129,6 +129,9 @@ class Lowering {
     for (const Node& node : body_.nodes())
       if (node.op->name != "Reshape" && !concatenates_results(node))
         members_.push_back(member_of(node));
+    // A region may hold symbols that none of its operands shows.
+    for (const Member& member : members_)
+      ranges_.insert(member.node->body->ranges().begin(), member.node->body->ranges().end());
     std::vector<std::vector<std::size_t>> kinds = group();
     bool regroup = false;
     for (const auto& kind : kinds) {
@@ -142,7 +145,7 @@ class Lowering {
       for (const auto& kind : kinds) fix_sizes(kind);
     }
     // The largest of each size bounds index arithmetic, so all are known before the first program.
-    ir::Ranges ranges = body_.ranges();
+    ir::Ranges ranges = ranges_;
     for (const auto& kind : kinds) add_ranges(kind, ranges);
     program_.exprs = std::make_shared<ExprTable>(std::move(ranges));
     program_.parts.resize(members_.size());
@@ -230,7 +233,7 @@ class Lowering {
   bool lowers(const std::vector<std::size_t>& kind) const {
     const Member& first = members_[kind.front()];
     if (first.shape.sizes.empty()) return true;
-    ir::Ranges ranges = body_.ranges();
+    ir::Ranges ranges = ranges_;
     add_ranges(kind, ranges);
     ExprTable exprs(std::move(ranges));
     std::vector<std::uint32_t> inputs(first.node->inputs.size()), outputs;
@@ -287,8 +290,8 @@ class Lowering {
 
   void add_range(const std::string& name, const Dim& size, std::int64_t least,
                  ir::Ranges& ranges) const {
-    const auto low = ir::lower_bound(size, body_.ranges());
-    const auto high = ir::upper_bound(size, body_.ranges());
+    const auto low = ir::lower_bound(size, ranges_);
+    const auto high = ir::upper_bound(size, ranges_);
     ir::Range range;
     range.min = low.value_or(least);
     range.max = high.value_or(INT64_MAX);
@@ -353,6 +356,7 @@ class Lowering {
   }
 
   const Graph& body_;
+  ir::Ranges ranges_;  // of the plan's symbols
   std::vector<std::optional<Place>> places_;
   std::vector<Member> members_;
   HorizontalProgram program_;

@@ -1,13 +1,15 @@
-// Many small regions that do not depend on each other, in one launch: a kernel that reduces a few
-// thousand elements is over before the next one has been started. Regions of one level (as many
-// kernels lie on the longest way to each) are independent by construction, and bringing them
-// together makes no circle. A concatenation of their results along the outermost axis is made by
-// their stores.
+// Small regions that do not depend on each other, in one launch: a kernel over a few thousand
+// elements is over before the next one has been started. Regions of one level (as many kernels lie
+// on the longest way to each) are independent by construction, and bringing them together makes no
+// circle. A concatenation of their results along the outermost axis is made by their stores.
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "fusion/passes/passes.h"
+#include "fusion/regions/cost.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -19,21 +21,37 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-// Fewer are not worth a table; larger ones fill the GPU themselves; each row takes a block.
-constexpr std::size_t kFewest = 4, kMostBuffers = 4000;
-constexpr std::int64_t kMostBytes = 1 << 20, kMostRows = 16, kShortestRow = 128;
-
-std::optional<std::int64_t> constant_elements(const ir::TensorType& type) {
-  std::int64_t count = 1;
-  for (const ir::Dim& dim : type.shape) {
-    if (!dim.is_constant()) return std::nullopt;
-    count *= dim.value();
-  }
-  return count;
-}
+// What one kernel holds. The arguments of many parts are one structure of buffers, and their sizes
+// stand in a table; few parts may have sizes that are known only at run time.
+constexpr std::size_t kMostBuffers = 4000, kMostSymbolicParts = 16, kMostSymbolicBuffers = 128;
+// Different bodies are functions of one kernel, all of which get the registers that one needs.
+constexpr std::size_t kMostBodies = 8, kMostOperators = 96;
+// More rows than a GPU has multiprocessors keep it busy as they are; fewer are shared by blocks.
+constexpr double kManyRows = 132;
+// Alone, rows that lie across memory are taken by neighbouring threads and transposes go through
+// tiles; among others neither is, which matters little for short rows, few rows and small
+// transposes.
+constexpr double kShortRow = 32, kFewRows = 1024, kSmallTranspose = 1e6;
 
 bool is_fused(const Node& node, std::string_view family) {
   return node.op->kind == OpKind::kFused && node.attrs.get_string("family") == family;
+}
+
+bool is_constant(const ir::TensorType& type) {
+  return std::all_of(type.shape.begin(), type.shape.end(),
+                     [](const ir::Dim& dim) { return dim.is_constant(); });
+}
+
+/// The region without its sizes: those with equal ones are (nearly always) one function.
+std::string body_text(const Graph& body) {
+  std::string text;
+  for (const Node& node : body.nodes()) {
+    text += node.op->name;
+    for (const ValueId input : node.inputs) text += fmt::format(" {}", input.index);
+    const ir::TensorType& type = body.type(node.outputs[0]);
+    text += fmt::format(":{}{}\n", to_string(type.dtype), type.shape.size());
+  }
+  return text;
 }
 
 /// A region that only puts its inputs, each once, behind each other in memory.
@@ -57,6 +75,37 @@ bool only_concatenates(const Node& node) {
   return true;
 }
 
+/// A region that may go with others.
+struct Candidate {
+  NodeId id;
+  KernelLoad load;
+  std::string body;  // body_text
+  std::size_t operators = 0, buffers = 0;
+  bool is_constant = true;
+};
+
+/// What a kernel for several candidates has to hold.
+struct Group {
+  std::vector<Candidate> members;
+  std::set<std::string> bodies;
+  std::size_t operators = 0, buffers = 0;
+  bool is_constant = true;
+
+  bool takes(const Candidate& next) const {
+    const std::size_t most = is_constant && next.is_constant ? kMostBuffers : kMostSymbolicBuffers;
+    if (buffers + next.buffers > most) return false;
+    if (!(is_constant && next.is_constant) && members.size() >= kMostSymbolicParts) return false;
+    return bodies.contains(next.body) ||
+           (bodies.size() < kMostBodies && operators + next.operators <= kMostOperators);
+  }
+  void add(Candidate next) {
+    if (bodies.insert(next.body).second) operators += next.operators;
+    buffers += next.buffers;
+    is_constant = is_constant && next.is_constant;
+    members.push_back(std::move(next));
+  }
+};
+
 class HorizontalFuser {
  public:
   HorizontalFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
@@ -72,56 +121,185 @@ class HorizontalFuser {
       if (node.op->name != "Reshape") ++here;
       for (const ValueId output : node.outputs)
         level[static_cast<std::size_t>(output.index)] = here;
-      if (is_small(node)) by_level[here].push_back(NodeId{static_cast<std::int32_t>(n)});
+      if (is_fused(node, "reduction") || is_fused(node, "pointwise"))
+        by_level[here].push_back(NodeId{static_cast<std::int32_t>(n)});
     }
-    std::vector<Piece> pieces;
-    for (const auto& [unused, members] : by_level) add_groups(members, pieces);
-    return rebuild(graph_, pieces);
+    for (const auto& [unused, nodes] : by_level) add_groups(nodes);
+    return rebuild(graph_, pieces_);
   }
 
  private:
-  /// A reduction of few rows of known length, none of which fills the GPU.
-  bool is_small(const Node& node) const {
-    if (!is_fused(node, "reduction")) return false;
-    std::int64_t bytes = 0;
+  double bytes_of(const ir::TensorType& type) const {
+    double bytes = static_cast<double>(size_of(type.dtype));
+    for (const ir::Dim& dim : type.shape) bytes *= typical(dim, graph_.ranges());
+    return bytes;
+  }
+
+  /// Bytes that a region reads of an input: of one that is sliced or gathered from, what results.
+  double bytes_read(const Graph& body, ValueId input) const {
+    double read = 0;
+    const double all = bytes_of(body.type(input));
+    for (const NodeId id : body.users(input)) {
+      const Node& user = body.node(id);
+      const bool picks = user.op->kind == OpKind::kView || user.op->name == "Take";
+      read += picks && user.inputs[0] == input ? bytes_of(body.type(user.outputs[0])) : all;
+    }
+    return std::min(read, all);
+  }
+
+  KernelLoad load_of(const Node& node) const {
+    const Graph& body = *node.body;
+    KernelLoad load;
+    for (const ValueId input : body.inputs()) load.bytes += bytes_read(body, input);
+    for (const ValueId output : body.outputs()) load.bytes += bytes_of(body.type(output));
+    for (const Node& part : body.nodes()) {
+      if (part.op->kind != OpKind::kReduce) continue;
+      // What is reduced may be made inside the region, of a size that no operand shows.
+      const ir::TensorType& type = body.type(part.inputs[0]);
+      double elements = 1, length = 1;
+      for (const ir::Dim& dim : type.shape) elements *= typical_size(dim);
+      for (const std::int64_t axis : part.attrs.get_ints("axes"))
+        length *= typical_size(type.shape[static_cast<std::size_t>(axis)]);
+      const double rows = elements / std::max(length, 1.0);
+      if (rows < kManyRows)
+        load.row_bytes = std::max(load.row_bytes, load.bytes / std::max(rows, 1.0));
+    }
+    return load;
+  }
+
+  double typical_size(const ir::Dim& dim) const { return typical(dim, graph_.ranges()); }
+
+  /// Why `part` of a region should not share a kernel whose blocks take all regions alike; empty if
+  /// nothing stands against it.
+  std::string needs_own_schedule(const Graph& body, const Node& part,
+                                 const Candidate& found) const {
+    const ir::Shape& shape = part.inputs.empty() ? ir::Shape() : body.type(part.inputs[0]).shape;
+    const auto last = static_cast<std::int64_t>(shape.size()) - 1;
+    if (last < 0) return "";
+    if (part.op->name == "Transpose") {
+      const auto& perm = part.attrs.get_ints("perm");
+      const bool moves = perm.back() != last && shape.back() != ir::Dim(1);
+      if (moves && (!found.is_constant || found.load.bytes > kSmallTranspose))
+        return "it transposes more than a little, by tiles of its own";
+    }
+    if (part.op->kind != OpKind::kReduce) return "";
+    double rows = 1, length = 1;
+    bool across = shape.back() != ir::Dim(1), is_known = true;
+    const auto& axes = part.attrs.get_ints("axes");
+    for (std::int64_t d = 0; d <= last; ++d) {
+      const ir::Dim& dim = shape[static_cast<std::size_t>(d)];
+      const bool is_reduced = std::find(axes.begin(), axes.end(), d) != axes.end();
+      (is_reduced ? length : rows) *= typical_size(dim);
+      is_known = is_known && (dim.is_constant() || !is_reduced);
+      across = across && !(is_reduced && d == last);
+    }
+    if (!across || (is_known && length <= kShortRow) || (found.is_constant && rows <= kFewRows))
+      return "";
+    return "its rows lie across memory, where neighbouring threads of a kernel of its own take "
+           "them";
+  }
+
+  /// Nothing, and `refusal`, for a region that no kernel takes together with others.
+  std::optional<Candidate> candidate(NodeId id, std::string& refusal) const {
+    const Node& node = graph_.node(id);
+    Candidate found{id,
+                    load_of(node),
+                    body_text(*node.body),
+                    node.body->nodes().size(),
+                    node.inputs.size() + node.outputs.size(),
+                    true};
     for (const auto* list : {&node.inputs, &node.outputs})
       for (const ValueId value : *list) {
         const ir::TensorType& type = graph_.type(value);
-        const auto elements = constant_elements(type);
-        if (!elements || *elements == 0) return false;
-        bytes += *elements * static_cast<std::int64_t>(size_of(type.dtype));
+        found.is_constant = found.is_constant && is_constant(type);
+        if (std::find(type.shape.begin(), type.shape.end(), ir::Dim(0)) != type.shape.end()) {
+          refusal = "it is empty";
+          return std::nullopt;
+        }
       }
-    if (bytes > kMostBytes) return false;
+    for (const Node& part : node.body->nodes())
+      for (const ValueId output : part.outputs)
+        found.is_constant = found.is_constant && is_constant(node.body->type(output));
     for (const Node& part : node.body->nodes()) {
-      if (part.op->kind != OpKind::kReduce) continue;
-      // What is reduced may be made inside the region, of a size that no operand shows.
-      const ir::TensorType& type = node.body->type(part.inputs[0]);
-      const auto all = constant_elements(type);
-      if (!all) return false;
-      std::int64_t reduced = 1;
-      for (const std::int64_t axis : part.attrs.get_ints("axes"))
-        reduced *= type.shape[static_cast<std::size_t>(axis)].value();
-      return reduced >= kShortestRow && *all / reduced <= kMostRows;
+      refusal = needs_own_schedule(*node.body, part, found);
+      if (!refusal.empty()) return std::nullopt;
     }
-    return false;
+    if (found.operators > kMostOperators) {
+      refusal = fmt::format("it has {} operators, too many for a kernel of several regions",
+                            found.operators);
+      return std::nullopt;
+    }
+    if (!found.is_constant && found.buffers > kMostSymbolicBuffers) {
+      refusal = "it has too many buffers for a kernel of symbolic size";
+      return std::nullopt;
+    }
+    return found;
   }
 
-  void add_groups(const std::vector<NodeId>& members, std::vector<Piece>& pieces) {
-    std::vector<NodeId> group;
-    std::size_t buffers = 0;
-    const auto close = [&] {
-      if (group.size() >= kFewest) pieces.push_back(piece(group));
-      group.clear();
-      buffers = 0;
-    };
-    for (const NodeId id : members) {
-      const Node& node = graph_.node(id);
-      const std::size_t more = node.inputs.size() + node.outputs.size();
-      if (buffers + more > kMostBuffers) close();
-      group.push_back(id);
-      buffers += more;
+  void record(NodeId one, NodeId other, bool fused, const std::string& reason) {
+    context_.decisions.push_back(decision(graph_.node(one), graph_.node(other), fused, reason));
+    context_.decisions.back().launches = 1;
+  }
+
+  /// Groups among the regions of one level.
+  void add_groups(const std::vector<NodeId>& nodes) {
+    std::vector<Candidate> candidates;
+    const auto neighbour = [&](NodeId id) { return id == nodes[0] ? nodes[1] : nodes[0]; };
+    for (const NodeId id : nodes) {
+      if (taken_.contains(id) || nodes.size() < 2) continue;
+      std::string refusal;
+      auto found = candidate(id, refusal);
+      if (found)
+        if (const Verdict worth = worth_joining(found->load, nodes.size(), context_.target);
+            !worth.ok) {
+          refusal = worth.reason;
+          found.reset();
+        }
+      if (found)
+        candidates.push_back(std::move(*found));
+      else
+        record(id, neighbour(id), false, refusal);
     }
-    close();
+    // Those of one body next to each other; few of symbolic size do not break up many others.
+    std::map<std::string, std::size_t> order;
+    for (const Candidate& found : candidates) order.emplace(found.body, order.size());
+    const bool apart = candidates.size() > kMostSymbolicParts;
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [&](const Candidate& a, const Candidate& b) {
+                       if (apart && a.is_constant != b.is_constant) return a.is_constant;
+                       return order.at(a.body) < order.at(b.body);
+                     });
+    Group group;
+    for (Candidate& next : candidates) {
+      if (!group.members.empty() &&
+          (!group.takes(next) || (apart && group.is_constant != next.is_constant))) {
+        close(group);
+        group = Group();
+      }
+      group.add(std::move(next));
+    }
+    close(group);
+  }
+
+  /// Leaves out rows that are too long for so few members.
+  void close(const Group& group) {
+    std::vector<Candidate> members = group.members;
+    while (members.size() > 1) {
+      const auto longest = std::max_element(members.begin(), members.end(),
+                                            [](const Candidate& a, const Candidate& b) {
+                                              return a.load.row_bytes < b.load.row_bytes;
+                                            });
+      const Verdict worth = worth_joining(longest->load, members.size() - 1, context_.target);
+      if (worth.ok) break;
+      const NodeId out = longest->id;
+      members.erase(longest);
+      record(out, members[0].id, false, worth.reason);
+    }
+    if (members.size() < 2) return;
+    std::vector<NodeId> ids;
+    for (const Candidate& member : members) ids.push_back(member.id);
+    std::sort(ids.begin(), ids.end());
+    pieces_.push_back(piece(ids));
   }
 
   /// The kernel that reads a result, alone, perhaps through reshapes; none if there are several.
@@ -175,6 +353,7 @@ class HorizontalFuser {
         }
         joined.insert(node.inputs.begin(), node.inputs.end());
         body.copy(node);
+        taken_.insert(id);
         results.insert(node.outputs[0]);
         changed = true;
       }
@@ -182,9 +361,8 @@ class HorizontalFuser {
     std::vector<ValueId> writes;
     for (const ValueId value : results)
       if (!joined.contains(value)) writes.push_back(value);
-    context_.decisions.push_back(
-        {describe(graph_.node(group.front())), describe(graph_.node(group.back())), true,
-         "fused: " + std::to_string(group.size()) + " small kernels in one launch"});
+    for (std::size_t k = 1; k < group.size(); ++k)
+      record(group[0], group[k], true, fmt::format("{} small kernels in one launch", group.size()));
     std::vector<ValueId> stored;
     for (const ValueId value : writes) stored.push_back(body.import(value));
     return body_piece("horizontal", body, stored, writes);
@@ -192,6 +370,8 @@ class HorizontalFuser {
 
   const Graph& graph_;
   Context& context_;
+  std::vector<Piece> pieces_;
+  std::set<NodeId> taken_;  // concatenations that are part of a piece
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ constexpr std::int64_t kTypicalSymbol = 32;
 // a loop nest in every thread takes some 3 us at 20 GB/s.
 constexpr double kLaunchBytesCuda = 5e6;
 constexpr double kLaunchBytesCpu = 6.4e4;
+// A block by itself moves bytes at about this share of the rate of a whole GPU.
+constexpr double kBlockShare = 0.01;
 // Both kinds of machine do about this many scalar operations in the time of moving one byte.
 constexpr double kOpsPerByte = 8;
 
@@ -41,6 +43,10 @@ double new_leaf_bytes(const Region& before, const Region& after) {
     if (before.demands().count(leaf) == 0 || before.owns(leaf))
       bytes += typical_bytes(after.graph(), leaf);
   return bytes;
+}
+
+double launch_bytes(const TargetTraits& target) {
+  return target.cuda ? kLaunchBytesCuda : kLaunchBytesCpu;
 }
 
 }  // namespace
@@ -87,7 +93,7 @@ Worth worth_fusing(const Region& before, const Region& after, const ir::Node& no
                    std::size_t copies, const TargetTraits& target) {
   const ir::Graph& graph = after.graph();
   const ir::ValueId value = node.outputs[0];
-  const double launch = target.cuda ? kLaunchBytesCuda : kLaunchBytesCpu;
+  const double launch = launch_bytes(target);
   const double bytes = typical_bytes(graph, value);
   const double elements = bytes / static_cast<double>(size_of(graph.type(value).dtype));
   const double evaluations = typical(after.evaluations(value), graph.ranges());
@@ -129,6 +135,18 @@ Worth worth_fusing(const Region& before, const Region& after, const ir::Node& no
                            "than it saves ({})",
                            describe(node), bytes_text(again), bytes_text(std::max(saved, 0.0)));
   return worth;
+}
+
+Verdict worth_joining(const KernelLoad& load, std::size_t others, const TargetTraits& target) {
+  const double launch = launch_bytes(target);
+  if (load.bytes > launch)
+    return {false, fmt::format("it moves {} by itself, more than a launch is worth ({})",
+                               bytes_text(load.bytes), bytes_text(launch))};
+  if (load.row_bytes / kBlockShare > launch * static_cast<double>(others))
+    return {false,
+            fmt::format("a block alone would take longer for its rows of {} than {} launch{}",
+                        bytes_text(load.row_bytes), others, others == 1 ? "" : "es")};
+  return {true, fmt::format("{} launch{} saved", others, others == 1 ? "" : "es")};
 }
 
 }  // namespace sinter::fusion

@@ -43,4 +43,13 @@ struct Worth {
 Worth worth_fusing(const Region& before, const Region& after, const ir::Node& node, Entry entry,
                    std::size_t copies, const TargetTraits& target);
 
+/// What a kernel does by itself, for a typical shape.
+struct KernelLoad {
+  double bytes = 0;      // read and written
+  double row_bytes = 0;  // of the rows that blocks alone would work on; 0: blocks are independent
+};
+/// Whether a kernel and `others` more, all of which are ready at once, take less time as one
+/// launch: launches saved against rows that a block alone takes longer for than the whole GPU.
+Verdict worth_joining(const KernelLoad& load, std::size_t others, const TargetTraits& target);
+
 }  // namespace sinter::fusion
