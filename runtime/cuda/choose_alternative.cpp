@@ -1,6 +1,8 @@
 #include "runtime/cuda/choose_alternative.h"
 
+#include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "graphs/memory.h"
@@ -23,7 +25,10 @@ double time_step(const LibraryContext& context, const BoundStep& step) {
 std::size_t choose_alternative(const LibraryContext& context, const std::string& problem,
                                std::size_t count, const BufferAddresses& addresses,
                                std::span<const BufferSize> foreign, const BindAlternative& bind) {
-  if (const auto stored = context.tuning->find(problem);
+  if (context.taken)
+    if (const auto found = context.taken->find(problem); found != context.taken->end())
+      return found->second;
+  if (const auto stored = context.tuning->find(problem, context.thorough);
       stored && stored->blob.size() == 1 && stored->blob[0] < count)
     return static_cast<std::size_t>(stored->blob[0]);
   BufferAddresses here = addresses;
@@ -52,21 +57,27 @@ std::size_t choose_alternative(const LibraryContext& context, const std::string&
   constexpr double kBetweenLaunches = 1.0;
   constexpr double kClearlyFaster = 0.97;
   double least = 0;
+  TimedChoice timed{problem, std::vector<double>(count, std::numeric_limits<double>::infinity()),
+                    std::vector<std::string>(count)};
   for (std::size_t i = 0; i < count; ++i) {
     if (!steps[i]) continue;
     const std::size_t launches = steps[i]->launches();
     const double microseconds =
         time_step(context, *steps[i]) +
         (launches > 1 ? kBetweenLaunches * static_cast<double>(launches - 1) : 0.0);
+    timed.microseconds[i] = microseconds;
+    timed.how[i] = steps[i]->how();
     if (i != *best && microseconds >= kClearlyFaster * least) continue;
     best = i;
     least = microseconds;
   }
+  timed.taken = *best;
   TunedAlgorithm chosen;
   chosen.blob = {*best};
   chosen.microseconds = least;
-  chosen.note = steps[*best]->how();
-  context.tuning->store(problem, chosen);
+  chosen.note = timed.how[*best];
+  context.tuning->store(problem, chosen, context.thorough);
+  if (context.timed) context.timed->push_back(std::move(timed));
   return *best;
 }
 

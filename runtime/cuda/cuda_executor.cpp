@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -245,8 +246,16 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   libraries.tuning = tuning_;
   libraries.stream = stream_.handle();
   libraries.flush = &flush_;
+  libraries.thorough = options_.thorough_tuning;
+  std::unique_lock<std::mutex> lock;
+  if (tuning_) lock = std::unique_lock(tuning_->binding_mutex());
+  std::vector<TimedChoice> timed;
+  libraries.timed = &timed;
   run->steps = bind_steps(*plan_, *shape, buffers, libraries);
+  if (options_.cuda_graphs && !timed.empty() && choose_in_graph(*shape, buffers, libraries, timed))
+    run->steps = bind_steps(*plan_, *shape, buffers, libraries);
   if (tuning_) tuning_->save();
+  if (lock) lock.unlock();
   flush_.release();
 
   for (std::size_t i = 0; i < meta().outputs.size(); ++i)

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "graphs/device.h"
 #include "runtime/cuda/flush_buffer.h"
@@ -14,6 +16,17 @@ namespace sinter::runtime {
 class CublasLtHandle;
 class CudnnHandle;
 
+/// By problem: the number of the alternative that is taken.
+using TakenAlternatives = std::map<std::string, std::size_t>;
+
+/// A step's alternatives, timed one by one.
+struct TimedChoice {
+  std::string problem;
+  std::vector<double> microseconds;  // of each; infinite: it cannot be done here
+  std::vector<std::string> how;      // of each, for people
+  std::size_t taken = 0;
+};
+
 struct LibraryContext {
   graphs::ContextPtr context;
   std::shared_ptr<const CublasLtHandle> cublaslt;  // null: no step of the plan needs it
@@ -23,6 +36,9 @@ struct LibraryContext {
   std::shared_ptr<TuningCache> tuning;  // null without a library
   CUstream stream = nullptr;            // for timing candidates
   FlushBuffer* flush = nullptr;
+  const TakenAlternatives* taken = nullptr;   // to take, whatever is stored; others are chosen
+  std::vector<TimedChoice>* timed = nullptr;  // gets the choices that were timed, not found
+  bool thorough = false;                      // SessionOptions::thorough_tuning
 };
 
 /// Names GPU, driver and the versions of the libraries that the plan uses: algorithms and

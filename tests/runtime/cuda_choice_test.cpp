@@ -104,6 +104,8 @@ class ChoiceTest : public CudaTest {
     fake().kernels["both"] = {3, [this](const CUlaunchConfig& config, const auto& v) {
                                 attributes = config.numAttrs;
                                 fake().clock += cost;
+                                if (fake_cublaslt().matmuls != matmuls) fake().clock += graph_cost;
+                                matmuls = fake_cublaslt().matmuls;
                                 for (std::uint64_t i = 0; i < v[2]; ++i)
                                   reinterpret_cast<float*>(v[1])[i] =
                                       2 * (reinterpret_cast<const float*>(v[0])[i] + 1);
@@ -120,7 +122,9 @@ class ChoiceTest : public CudaTest {
   }
 
   unsigned attributes = 0;
-  double cost = 0;  // of "both", in microseconds beyond those of any launch
+  double cost = 0;        // of "both", in microseconds beyond those of any launch
+  double graph_cost = 0;  // more of it where the product has run since the last time
+  int matmuls = 0;
 };
 
 TEST_F(ChoiceTest, TheFirstWhoseConditionsHoldRuns) {
@@ -178,6 +182,25 @@ TEST_F(ChoiceTest, TheFastestIsFoundByTimingAndKept) {
   run_with(8);
   EXPECT_THAT(fake().launched, ElementsAre("both"));
   fs::remove_all(folder);
+}
+
+// What was chosen without a file is kept for the process: every test has sizes of its own.
+TEST_F(ChoiceTest, WhatIsFasterInTheWholeGraphIsTaken) {
+  graph_cost = 1000;
+  cost = 0.8;  // alone it is the faster one: two launches count as a microsecond more
+  open(ChoicePlan(true).builder.data());
+  run_with(11);
+  EXPECT_THAT(fake().launched, ElementsAre("add_one", "double"));
+}
+
+TEST_F(ChoiceTest, WithoutAGraphStepsAreTimedAlone) {
+  graph_cost = 1000;
+  cost = 0.8;
+  SessionOptions options;
+  options.cuda_graphs = false;
+  open(ChoicePlan(true).builder.data(), options);
+  run_with(12);
+  EXPECT_THAT(fake().launched, ElementsAre("both"));
 }
 
 TEST_F(ChoiceTest, TimingDoesNotWriteTheUsersMemory) {

@@ -1,0 +1,19 @@
+// Alternatives that were chosen one step at a time, tried again in their places. No CUDA.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "runtime/cuda/library_context.h"
+
+namespace sinter::runtime {
+
+/// Kernels that start early overlap with their neighbours, and a step timed alone waits for none:
+/// the sum of the fastest steps need not be the fastest graph. Tries every alternative of every
+/// problem that was not far behind alone, one problem after the other, and keeps what makes the
+/// whole faster by more than the timer's noise. `time`: microseconds of all steps with these
+/// alternatives. Returns the alternatives to take, of all problems in `timed`.
+TakenAlternatives refine_choices(std::span<const TimedChoice> timed,
+                                 const std::function<double(const TakenAlternatives&)>& time);
+
+}  // namespace sinter::runtime
