@@ -278,7 +278,7 @@ class HorizontalText {
     std::vector<std::string> sizes, buffers;
     for (const ir::Dim& size : work.sizes) sizes.push_back(of_type(size));
     for (const std::uint32_t buffer : work.buffers)
-      buffers.push_back(fmt::format("b{}", numbers_.at(buffer)));
+      buffers.push_back(fmt::format("buffer{}", numbers_.at(buffer)));
     return fmt::format("{{u32({}), {{{}}}, {{{}}}}}", size_text(first), fmt::join(sizes, ", "),
                        fmt::join(buffers, ", "));
   }
@@ -307,7 +307,7 @@ class HorizontalText {
       text += "\n";
     }
     for (std::size_t b = 0; b < buffers_.size(); ++b)
-      parameters_.push_back(fmt::format("void* b{}", b));
+      parameters_.push_back(fmt::format("void* buffer{}", b));
     parameters_.insert(parameters_.end(), size_parameters_.begin(), size_parameters_.end());
     return text;
   }
