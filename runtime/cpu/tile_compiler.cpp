@@ -23,8 +23,8 @@ constexpr std::int64_t kAcrossRows = kTileElements / kAcrossColumns;
 /// Most bytes that values kept between stages may take: a share of the second-level cache.
 constexpr std::int64_t kMaxKeptBytes = 512 << 10;
 /// Values cheaper than this (in arithmetic instructions, loads included) are computed again
-/// instead.
-constexpr int kCheapValue = 3;
+/// instead: most of them in registers.
+constexpr int kCheapValue = 5;
 
 /// Tiles of a part of a row: whole vectors, and whole groups of up to four interleaved values.
 constexpr std::int64_t kAligned = 192;
@@ -183,6 +183,7 @@ void TileCompiler::classify() {
       }
       default: break;
     }
+    if (class_[i] != ValueClass::kElement) cost_[i] = 0;  // once a row, or once at all
   }
 }
 
