@@ -32,12 +32,14 @@ bool reads_again(const ProgramAnalysis& analysis) {
   return false;
 }
 
+/// Of what is moved for each element.
 int widest_element(const ProgramAnalysis& analysis, int dim) {
   std::size_t bytes = 1;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     if (analysis.value(i).live && plan::is_memory(instr.kind) &&
-        (analysis.access_dims(instr.access) & dim_bit(static_cast<std::size_t>(dim))) != 0)
+        (analysis.access_dims(instr.access) & dim_bit(static_cast<std::size_t>(dim))) != 0 &&
+        (analysis.access_dims(instr.access) & analysis.inner_dims()) != 0)
       bytes = std::max(bytes, size_of(analysis.buffer_type(analysis.access(instr.access).buffer)));
   }
   return static_cast<int>(bytes);

@@ -84,12 +84,15 @@ void add_condition(const ir::Dim& size, std::vector<ir::Dim>& required) {
 }
 
 /// 16 bytes of the widest type; of narrower ones at least 4 elements where that still is a vector.
+/// Of rows side by side, what each of their elements moves counts, not what a row does once.
 int longest_vector(const ProgramAnalysis& analysis, DimSet dim, const std::vector<bool>* among) {
   std::size_t widest = 0, narrowest = 16;
+  const bool rows = (analysis.outer_dims() & dim) != 0 && analysis.inner_dims() != 0;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
-        (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & dim) == 0)
+        (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & dim) == 0 ||
+        (rows && (analysis.access_dims(instr.access) & analysis.inner_dims()) == 0))
       continue;
     const std::size_t bytes = size_of(analysis.buffer_type(analysis.access(instr.access).buffer));
     widest = std::max(widest, bytes);
