@@ -112,7 +112,8 @@ class Check:
             except Failed as error:
                 if len(seeds) == 1:
                     return {seeds[0]: str(error)}
-                return self.alone(seeds, str(error))
+                middle = len(seeds) // 2
+                return self.apart([seeds[:middle], seeds[middle:]], str(error))
             found, wide, rounded = (self.read(folder / f"{name}.npz", regions)
                                     for name in ("outputs", "reference", "rounded"))
             problems = {} if report["same_bits"] else dict.fromkeys(seeds, "two runs differ")
@@ -123,16 +124,16 @@ class Check:
                     if wrong:
                         problems[region.seed] = f"ONNX Runtime: {wrong}"
         if problems and len(seeds) > 1:
-            return self.alone(sorted(problems), problems)
+            return self.apart([[seed] for seed in sorted(problems)], problems)
         return problems
 
-    def alone(self, seeds, before):
-        """The problems of seeds that had some in company."""
+    def apart(self, parts, before):
+        """The problems of parts of a batch that had some as a whole."""
         problems = {}
-        for seed in seeds:
-            problems |= self.batch([seed])
+        for seeds in parts:
+            problems |= self.batch(seeds)
         if not problems:
-            problems = {seeds[0]: f"fails only in one model with others: {before}"}
+            problems = {parts[0][0]: f"fails only in one model with others: {before}"}
         return problems
 
     @staticmethod
@@ -177,6 +178,7 @@ def main():
     p.add_argument("--seed", type=int, default=1, help="the first seed")
     p.add_argument("--count", type=int, default=1)
     p.add_argument("--batch", type=int, default=10, help="seeds in a model")
+    p.add_argument("--seconds", type=float, default=1e9, help="begin no other model after this time")
     p.add_argument("--jobs", type=int, default=os.cpu_count(), help="models at once")
     p.add_argument("--keep", help="write the (last) model here")
     p.add_argument("--out", help="write a summary as JSON here")
@@ -185,20 +187,27 @@ def main():
     check = Check(a.sinter, a.target, a.option, a.target == "cpu")
     ends = a.seed + a.count
     batches = [list(range(s, min(s + a.batch, ends))) for s in range(a.seed, ends, a.batch)]
-    failures, began = {}, time.monotonic()
+    failures, count, began = {}, 0, time.monotonic()
+
+    def run(seeds):
+        return check.batch(seeds, a.keep) if time.monotonic() - began < a.seconds else None
+
     with ThreadPoolExecutor(a.jobs) as pool:
-        for problems in pool.map(lambda seeds: check.batch(seeds, a.keep), batches):
+        for seeds, problems in zip(batches, pool.map(run, batches)):
+            if problems is None:
+                break
+            count += len(seeds)
             for seed, problem in problems.items():
                 print(f"seed {seed}: {problem}", flush=True)
             failures |= problems
     left_out = float(np.mean(check.skipped)) if check.skipped else 0.0
-    print(f"{a.count - len(failures)} of {a.count} regions from seed {a.seed} agree with the reference on {a.target}; "
+    print(f"{count - len(failures)} of {count} regions from seed {a.seed} agree with the reference on {a.target}; "
           f"{left_out:.1%} of the elements not asked for, {check.opinions} regions compared with ONNX Runtime")
     if a.out:
-        Path(a.out).write_text(json.dumps({"target": a.target, "first_seed": a.seed, "count": a.count,
+        Path(a.out).write_text(json.dumps({"target": a.target, "first_seed": a.seed, "count": count,
                                            "seconds": round(time.monotonic() - began, 1),
                                            "not_asked_for": round(left_out, 4), "failures": failures}, indent=1) + "\n")
-    return 1 if failures else 0
+    return 1 if failures or count == 0 else 0
 
 
 if __name__ == "__main__":
