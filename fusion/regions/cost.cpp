@@ -45,6 +45,13 @@ double new_leaf_bytes(const Region& before, const Region& after) {
   return bytes;
 }
 
+/// True for a cast from a 16-bit float to float32: what every load of one is anyway.
+bool is_widening(const ir::Graph& graph, const ir::Node& node) {
+  const DType from = node.inputs.empty() ? DType::kFloat32 : graph.type(node.inputs[0]).dtype;
+  return node.op->name == "Cast" && graph.type(node.outputs[0]).dtype == DType::kFloat32 &&
+         (from == DType::kFloat16 || from == DType::kBFloat16);
+}
+
 double launch_bytes(const TargetTraits& target) {
   return target.cuda ? kLaunchBytesCuda : kLaunchBytesCpu;
 }
@@ -98,7 +105,7 @@ Worth worth_fusing(const Region& before, const Region& after, const ir::Node& no
   const double elements = bytes / static_cast<double>(size_of(graph.type(value).dtype));
   const double evaluations = typical(after.evaluations(value), graph.ranges());
   Worth worth;
-  worth.operations = work_per_element(node) *
+  worth.operations = (is_widening(graph, node) ? 0 : work_per_element(node)) *
                      std::max(0.0, evaluations - (entry == Entry::kCopy ? 0.0 : elements));
   const double again = worth.operations / kOpsPerByte;
   switch (entry) {
