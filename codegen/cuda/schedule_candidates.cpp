@@ -251,23 +251,25 @@ class LoopNeighbours {
 
   void tiles() {
     const bool same = rule_.family == Family::kTranspose;
-    Schedule wish = same ? rule_ : choose_transpose(analysis_)[0];
-    const Schedule usual = wish;
-    for (const int vector : {8, 4, 2, 1})
-      for (wish.turn.vector = 8; wish.turn.vector >= 1; wish.turn.vector /= 2)
-        for (const int width : {16, 32, 64, 128})
-          for (const int height : {16, 32, 64, 128})
-            for (const int threads : {64, 128, 256, 512}) try {
-                if (width * height > kMostVectors * threads * std::min(vector, wish.turn.vector))
-                  continue;
-                wish.vector = vector;
+    const Schedule usual = same ? rule_ : choose_transpose(analysis_)[0];
+    const auto near = [](int value) { return std::vector<int>{value, value / 2, value * 2}; };
+    Schedule wish = usual;
+    wish.threads_y = 1;
+    for (wish.vector = usual.vector; 2 * wish.vector >= usual.vector && wish.vector >= 1;
+         wish.vector /= 2)
+      for (const int turned : {usual.turn.vector, usual.turn.vector / 2})
+        for (const int width : near(usual.turn.width))
+          for (const int height : near(usual.turn.height))
+            for (const int threads : {128, 256, 512}) try {
+                const int shortest = std::min(wish.vector, turned);
+                if (shortest < 1 || width * height > kMostVectors * threads * shortest) continue;
+                wish.turn.vector = turned;
                 wish.turn.width = width;
                 wish.turn.height = height;
                 wish.threads_x = threads;
-                wish.threads_y = 1;
                 Schedule s = transpose_schedule(analysis_, wish);
-                const double distance = steps_between(vector, usual.vector) +
-                                        steps_between(s.turn.vector, usual.turn.vector) +
+                const double distance = steps_between(s.vector, usual.vector) +
+                                        steps_between(turned, usual.turn.vector) +
                                         steps_between(width, usual.turn.width) +
                                         steps_between(height, usual.turn.height) +
                                         steps_between(threads, usual.threads());

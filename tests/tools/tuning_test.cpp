@@ -238,6 +238,18 @@ TEST_F(TuningTest, NeedsAGpu) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("--tune"), HasSubstr("--tuning-cache")));
 }
 
+TEST_F(TuningTest, OptionsThatContradict) {
+  const auto compile = [&](const std::string& option) {
+    return sinter({"compile", model(), "-o", path("a.plan"), "--target=cuda:sm_90", option});
+  };
+  EXPECT_EQ(compile("--optShapes=x:1x8").code, 2);  // without --tune
+  EXPECT_EQ(compile("--tune=0").code, 2);
+  const auto forced = sinter({"compile", model(), "-o", path("a.plan"), "--target=cuda:sm_90",
+                              "--tune=1", "--schedule=row vector=4"});
+  EXPECT_EQ(forced.code, 2);
+  EXPECT_THAT(forced.err, HasSubstr("--schedule"));
+}
+
 TEST(RegionGraph, IsTheNodeWithWhatItReads) {
   const ir::Graph graph = ir::parse_graph(R"(
 graph @main(%x: f32[batch, 8], %y: f32[batch, 8]) ranges {batch: 1..64} {

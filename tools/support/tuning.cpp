@@ -37,7 +37,7 @@ void add_tuning_options(CLI::App& verb, TuningOptions& options) {
       "--tune", options.seconds,
       "CUDA: choose schedules of generated kernels by timing candidates on this machine's GPU for "
       "so many seconds, then algorithms of libraries");
-  tune->check(CLI::PositiveNumber)->type_name("SECONDS");
+  tune->check(CLI::PositiveNumber)->type_name("SECONDS")->excludes("--schedule");
   verb.add_option("--tuning-cache", options.file,
                   "File that keeps what was tuned (default with --tune: the plan's name with "
                   ".tuning behind it); without --tune schedules are taken from it");

@@ -19,6 +19,7 @@ struct TuningOptions {
   int device = 0;
   bool is_asked_for() const { return seconds > 0 || !file.empty(); }
 };
+/// Behind add_build_options.
 void add_tuning_options(CLI::App& verb, TuningOptions& options);
 
 class Tuning {
