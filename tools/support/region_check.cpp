@@ -205,7 +205,8 @@ ir::Attrs with_sizes(const ir::Attrs& attrs, const OtherSizes& sizes) {
 Graph with_sizes(const Graph& graph, const std::vector<ir::TensorType>& inputs,
                  const OtherSizes& sizes) {
   GraphBuilder builder(graph.name());
-  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
+  if (sizes.ranges)
+    for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
   std::map<ValueId, ValueId> known;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     known[graph.inputs()[i]] = builder.input(graph.value(graph.inputs()[i]).name, inputs[i]);
@@ -246,7 +247,7 @@ Graph specialised(const Graph& graph, const ir::Bindings& numbers) {
     inputs.push_back(graph.type(input));
     for (ir::Dim& dim : inputs.back().shape) dim = number(dim);
   }
-  return with_sizes(graph, inputs, {number, nullptr});
+  return with_sizes(graph, inputs, {number, nullptr, false});
 }
 
 }  // namespace sinter::tools

@@ -63,6 +63,7 @@ RegionCheck check_regions(const ir::Graph& fused, std::span<const ir::Tensor> in
 struct OtherSizes {
   std::function<ir::Dim(const ir::Dim&)> dim;
   std::function<ir::Tensor(const ir::Tensor&)> constant;  // empty: as they are
+  bool ranges = true;                                     // keep those of symbols
 };
 ir::Graph with_sizes(const ir::Graph& graph, const std::vector<ir::TensorType>& inputs,
                      const OtherSizes& sizes);

@@ -328,8 +328,8 @@ int bisect(const BuildResult& built, const BuildOptions& build, const AccuracyOp
 int reduce_failure(const BuildResult& built, const BuildOptions& build,
                    const AccuracyOptions& options, const std::string& path,
                    const Console& console) {
-  auto inputs = inputs_of(built, options);
-  ir::Graph graph = built.pipeline.graph;
+  const auto inputs = inputs_of(built, options);
+  const ir::Graph& graph = built.pipeline.graph;
   RegionInputs mode = RegionInputs::kReference;
   auto check = check_regions(graph, inputs, mode, region_options(built, options), options.session);
   if (check.ok()) {
@@ -347,13 +347,17 @@ int reduce_failure(const BuildResult& built, const BuildOptions& build,
   const Judge judge(built, build, options, mode, region->error, console);
   // Single operators can be taken apart; where the passes would make something else of them, the
   // region stays whole.
+  // Numbers for symbols come first: an operand's size may not tell them.
   std::vector<TestCase> starts;
-  if (mode == RegionInputs::kReference) {
-    if (check.specialised) graph = specialised(graph, ir::bind_symbols(graph, inputs));
-    starts.push_back(region_alone(graph, inputs, region->node));
-    starts.insert(starts.begin(), {flattened(starts[0].graph), starts[0].inputs});
-  } else {
-    starts.push_back(up_to(graph, inputs, region->node));
+  const ir::Graph numbers = specialised(graph, ir::bind_symbols(graph, inputs));
+  for (const ir::Graph* from : {&numbers, &graph}) {
+    if (mode == RegionInputs::kPropagated) {
+      starts.push_back(up_to(*from, inputs, region->node));
+      continue;
+    }
+    TestCase whole = region_alone(*from, inputs, region->node);
+    starts.push_back({flattened(whole.graph), whole.inputs});
+    starts.push_back(std::move(whole));
   }
   const auto start = std::find_if(starts.begin(), starts.end(),
                                   [&](const TestCase& test) { return judge.fails(test); });
