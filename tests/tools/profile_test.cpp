@@ -57,6 +57,7 @@ TEST(ProfileReport, StepsAreBoundByWhatTakesLongest) {
   EXPECT_EQ(report.steps[1].bound, Bound::kMemory);
   EXPECT_DOUBLE_EQ(report.steps[1].bandwidth(), 8e11);
   EXPECT_EQ(report.steps[2].bound, Bound::kLaunch);
+  EXPECT_DOUBLE_EQ(report.steps[2].share_of_bound(), 2.0 / 3);
 }
 
 TEST(ProfileReport, SumsAddUp) {

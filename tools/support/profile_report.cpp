@@ -88,7 +88,8 @@ double StepProfile::operations_per_second() const {
 }
 
 double StepProfile::share_of_bound() const {
-  return time.microseconds > 0 ? std::max(memory_us, compute_us) / time.microseconds : 0;
+  const double least = std::max({memory_us, compute_us, launch_us});
+  return time.microseconds > 0 ? least / time.microseconds : 0;
 }
 
 std::vector<StepTime> median_of(const std::vector<std::vector<StepTime>>& rounds) {
@@ -111,11 +112,12 @@ ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates
   report.whole_us = whole_us;
   for (StepTime& time : steps) {
     StepProfile step;
+    step.launch_us = rates.empty_step_microseconds;
     if (rates.copy_bytes_per_second > 0)
       step.memory_us = static_cast<double>(time.bytes) / rates.copy_bytes_per_second * 1e6;
     if (const double operations = operation_rate(rates, time.arithmetic); operations > 0)
       step.compute_us = static_cast<double>(time.flops) / operations * 1e6;
-    if (std::max(step.memory_us, step.compute_us) >= rates.empty_step_microseconds)
+    if (std::max(step.memory_us, step.compute_us) >= step.launch_us)
       step.bound = step.memory_us >= step.compute_us ? Bound::kMemory : Bound::kCompute;
     step.time = std::move(time);
     report.steps_us += step.time.microseconds;
@@ -191,14 +193,14 @@ std::vector<std::string> profile_summary(const ProfileReport& report) {
     return fmt::format("{} {} in {} step{}", what, format_time(time), count, count == 1 ? "" : "s");
   };
   std::vector<std::string> lines;
-  lines.push_back(
-      fmt::format("{}, {}, {}; {}", sum("memory-bound", Bound::kMemory, report.memory_us),
-                  sum("compute-bound", Bound::kCompute, report.compute_us),
-                  sum("bound by launches", Bound::kLaunch, report.launch_us),
-                  report.overlap_us > 0
-                      ? fmt::format("no gaps: the run is {} shorter than its steps one by one",
-                                    format_time(report.overlap_us))
-                      : fmt::format("gaps {}", format_time(report.gaps_us))));
+  lines.push_back(fmt::format(
+      "{}, {}, {}; {}", sum("memory-bound", Bound::kMemory, report.memory_us),
+      sum("compute-bound", Bound::kCompute, report.compute_us),
+      sum("bound by launches", Bound::kLaunch, report.launch_us),
+      report.overlap_us > 0
+          ? fmt::format("no gaps: the run is {} shorter than its steps one by one",
+                        format_time(report.overlap_us))
+          : fmt::format("gaps {}, the run's own launch among them", format_time(report.gaps_us))));
   lines.push_back(fmt::format(
       "whole run {}, steps one by one {}; {} launches, {} moved, {:.2f} "
       "GFLOP",
@@ -216,7 +218,7 @@ std::vector<std::string> profile_summary(const ProfileReport& report) {
       fmt::format("GFLOP/s: {} ({})", fmt::join(operations, ", "), rates.operations_from));
   lines.push_back(
       "a step is bound by what takes longest at these rates: its bytes, its operations, or, where "
-      "both take less than an empty step, its launch");
+      "both take less than an empty step, its launch; 'of bound' is that least time over its own");
   return lines;
 }
 
@@ -258,6 +260,7 @@ nlohmann::ordered_json to_json(const ProfileReport& report) {
          {"bound", to_string(step.bound)},
          {"least_memory_us", step.memory_us},
          {"least_compute_us", step.compute_us},
+         {"least_launch_us", step.launch_us},
          {"share_of_bound", step.share_of_bound()},
          {"launches", step.launches()},
          {"how", time.how},

@@ -13,7 +13,7 @@ namespace sinter::tools {
 enum class Bound {
   kMemory,   // at full rate its bytes take longer than its operations
   kCompute,  // the other way round
-  kLaunch,   // at full rate both take less time than a step that does nothing
+  kLaunch,   // at full rate both take less time than a step that does nothing: fixed costs decide
 };
 std::string_view to_string(Bound bound);
 
@@ -22,6 +22,7 @@ struct StepProfile {
   Bound bound = Bound::kLaunch;
   // Least times in microseconds: bytes at the copy rate, operations at their rate; 0: not known.
   double memory_us = 0, compute_us = 0;
+  double launch_us = 0;  // an empty step
 
   std::size_t launches() const;
   /// Bytes per second.
@@ -38,7 +39,8 @@ struct ProfileReport {
   double whole_us = 0;                                  // of the run as it is replayed
   double steps_us = 0;                                  // sum of the steps
   double memory_us = 0, compute_us = 0, launch_us = 0;  // steps_us by what they are bound by
-  double gaps_us = 0;     // whole_us less steps_us, where that is positive: nothing runs
+  double gaps_us = 0;     // whole_us less steps_us, where that is positive: nothing runs. On a GPU
+                          // the launch of the graph is in it.
   double overlap_us = 0;  // where it is negative: steps run side by side or start early
   std::size_t launches = 0;
   std::uint64_t bytes = 0, flops = 0;
