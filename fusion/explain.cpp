@@ -303,15 +303,20 @@ void explain_shared(const Graph& imported, const Graph& last, const Context& con
   for (const std::string& name : names)
     if (name != result.a.name && name != result.b.name && kernel.count(name) != 0)
       result.between.push_back(name);
-  for (const Decision& decision : context.decisions) {
-    if (!decision.fused || !meet(decision.producer_origins, names) ||
-        !meet(decision.consumer_origins, names))
-      continue;
-    result.operations += decision.operations;
-    // Within what one ONNX node was decomposed into there is nothing to tell.
-    if (decision.producer_origins != decision.consumer_origins)
-      result.decisions.push_back(decision);
-  }
+  const auto take_decisions = [&](const Names& producers, const Names& consumers) {
+    for (const Decision& decision : context.decisions) {
+      if (!decision.fused || !meet(decision.producer_origins, producers) ||
+          !meet(decision.consumer_origins, consumers))
+        continue;
+      result.operations += decision.operations;
+      // Within what one ONNX node was decomposed into there is nothing to tell.
+      if (decision.producer_origins != decision.consumer_origins)
+        result.decisions.push_back(decision);
+    }
+  };
+  take_decisions(names, names);
+  // What becomes one operator with others was decided with the last of these.
+  if (result.decisions.empty()) take_decisions(names, kernel);
 }
 
 /// Edits that make one of the other, case ignored.

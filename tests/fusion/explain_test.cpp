@@ -237,6 +237,36 @@ TEST(Explain, PartsOfOneProduct) {
   EXPECT_THAT(why.decisions, Contains(testing::Field(&Decision::pass, "fuse_matmul")));
 }
 
+TEST(Explain, PartsOfARecognisedOperator) {
+  Model m;
+  const ValueId x = m.input("x", {1000});
+  m.builder.output("y", m.add("gate", "Mul", {x, m.add("squash", "Sigmoid", {x})}));
+  const Explanation why = m.why("squash", "gate");
+  EXPECT_EQ(why.relation, Relation::kOneKernel);
+  for (const NodeLife* life : {&why.a, &why.b}) {
+    ASSERT_GE(life->changes.size(), 2u);
+    EXPECT_EQ(life->changes[1].pass, "recognise");
+    EXPECT_EQ(life->changes[1].became, "Silu");
+  }
+  EXPECT_DOUBLE_EQ(why.bytes, 2 * 4000);
+}
+
+TEST(Explain, PartsOfAttention) {
+  Model m;
+  const auto f16 = DType::kFloat16;
+  const ValueId scores = m.add(
+      "scores", "MatMul", {m.input("q", {2, 3, 32, 64}, f16), m.input("k", {2, 3, 64, 48}, f16)});
+  const ValueId weights = m.add("weights", "Softmax", {scores}, {{"axis", std::int64_t{3}}});
+  m.builder.output("y", m.add("values", "MatMul", {weights, m.input("v", {2, 3, 48, 64}, f16)}));
+  const Explanation why = m.why("scores", "weights");
+  EXPECT_EQ(why.relation, Relation::kOneKernel);
+  EXPECT_THAT(why.a.changes,
+              Contains(testing::Field(&NodeLife::Change::pass, "recognise_attention")));
+  EXPECT_THAT(why.a.changes.back().became, HasSubstr("a kernel of family attention"));
+  EXPECT_DOUBLE_EQ(why.bytes, 2 * 2 * 3 * 32 * 48 * 2);
+  EXPECT_THAT(why.decisions, Contains(testing::Field(&Decision::pass, "recognise_attention")));
+}
+
 TEST(Explain, HorizontalKernelsShareALaunch) {
   Model m;
   std::vector<ValueId> means;
