@@ -266,6 +266,19 @@ graph @main(%x: T[batch, seq, 64], %y: T[batch, 64, seq]) ranges {batch: 1..64, 
   return s = %s
 })",
        kBatchSizes},
+      // Stored as it was summed up: 16-bit operands, a float32 result.
+      {"matmul_into_float32",
+       R"(
+graph @main(%x: T[rows, 256]) ranges {rows: 1..4096} {
+  %w = const T[256, 192] random(7)
+  %z = MatMul(%x, %w)
+  %k = const T[] {0.125}
+  %s = Mul(%z, %k)
+  %c = Cast(%s) {to = f32}
+  %p = Softmax(%c) {axis = 1}
+  return c = %c, p = %p
+})",
+       kRowSizes},
       {"matmul_transposed", R"(
 graph @main(%x: T[batch, 64, seq], %y: T[batch, 32, 64]) ranges {batch: 1..64, seq: 1..512} {
   %xt = Transpose(%x) {perm = [0, 2, 1]}

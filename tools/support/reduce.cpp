@@ -277,23 +277,32 @@ class Reducer {
     return attempt(cut);
   }
 
+  /// The smallest first: two sizes that have become one can no longer be told apart.
   bool smaller_dimensions() {
-    std::set<std::int64_t, std::greater<>> sizes;
-    for (const ir::Value& value : test_.graph.values())
-      for (const Dim& dim : value.type.shape)
-        if (dim.is_constant() && dim.value() > 1) sizes.insert(dim.value());
     bool changed = false;
-    for (const std::int64_t size : sizes) changed |= smaller(size);
+    for (std::int64_t size = 1; (size = next_size(size)) > 0;) changed |= smaller(size);
     return changed;
   }
 
+  /// The smallest size of any dimension above `size`, or 0.
+  std::int64_t next_size(std::int64_t size) const {
+    std::int64_t next = 0;
+    for (const ir::Value& value : test_.graph.values())
+      for (const Dim& dim : value.type.shape)
+        if (dim.is_constant() && dim.value() > size && (next == 0 || dim.value() < next))
+          next = dim.value();
+    return next;
+  }
+
   bool smaller(std::int64_t size) {
-    for (std::int64_t to = 1; to < size; to *= 2)
+    for (std::int64_t to = 1; to < size; to *= 2) {
+      if (to > 1 && next_size(to - 1) == to) continue;
       for (const bool multiples : {false, true}) {
         Edit shrink = edit();
         shrink.resize = {size, to, multiples};
         if (attempt(shrink)) return true;
       }
+    }
     return false;
   }
 
