@@ -19,7 +19,6 @@ void BodyWriter::row_vectors(int stage) {
     own[i] = live(i) && analysis_.value(i).stage == stage && in_loop(i) &&
              analysis_.instr(i).kind != InstrKind::Reduce &&
              (analysis_.value(i).dims & analysis_.inner_dims()) == 0;
-  if (std::find(own.begin(), own.end(), true) == own.end()) return;
   for (std::size_t i = 0; i < count; ++i) {
     if (!live(i) || own[i]) continue;
     const auto use = [&](std::uint32_t v) { kept[v] = kept[v] || (own[v] && is_row_vector(v)); };
@@ -30,11 +29,17 @@ void BodyWriter::row_vectors(int stage) {
         use(gather.value());
   }
   keep(kept, 0);
-  code_.open("");
   vector_part(own, stage);
   element_part(own, stage);
   vector_stores(own);
-  code_.close();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!divides_[i] || !is_row_vector(i) || analysis_.value(i).stage != stage) continue;
+    code_.line(fmt::format("float d{}[{}];", i, vector()));
+    inverses_[i] = fmt::format("d{}[j]", i);
+    open_elements();
+    code_.line(fmt::format("{} = reciprocal({});", inverses_[i], names_[i]));
+    close_elements();
+  }
 }
 
 }  // namespace sinter::codegen
