@@ -35,7 +35,7 @@ SINTER_DEVICE float cosine_within_one(float a) {
 SINTER_DEVICE float divide_by_normal(float a, float b) { return a * reciprocal_of_normal(b); }
 
 // ---- results of 16 bits
-/// sin(a) for |a| <= 1.001; 2^-17 relative.
+/// sin(a) for |a| <= 1.001; 2^-17.2 relative.
 SINTER_DEVICE float short_sine_within_one(float a) {
   const float s = a * a;
   float p = fmaf(s, 0.00803591404f, -0.166552976f);
@@ -57,13 +57,13 @@ SINTER_DEVICE float short_sine_of_turns(float a, float half) {
   p = fmaf(p, s, 3.14158964f);
   return same_bits<float>(same_bits<u32>(p * y) ^ (same_bits<u32>(t) << 31));
 }
-/// sin(a) for |a| <= 2^20; 2^-17 relative where |sin(a)| > 2^-20.
+/// sin(a) for |a| <= 2^20; 2^-18 relative, at its zeros other than 0 2^-29 absolute.
 SINTER_DEVICE float short_sine(float a) { return short_sine_of_turns(a, 0.0f); }
-/// cos(a), likewise.
+/// cos(a), likewise; 2^-16.9 relative.
 SINTER_DEVICE float short_cosine(float a) { return short_sine_of_turns(a, 0.5f); }
-/// exp(a); 2^-16 relative, below 2^-126 zero.
+/// exp(a); 2^-17 relative, below 2^-126 zero.
 SINTER_DEVICE float short_exponential(float a) { return power_of_two(a * 1.44269504f); }
-/// tanh(a) as a * P(a^2) / Q(a^2) up to where it is one in 16 bits; 2^-16 relative.
+/// tanh(a) as a * P(a^2) / Q(a^2) up to where it is one in 16 bits; 2^-15.6 relative.
 SINTER_DEVICE float short_hyperbolic_tangent(float a) {
   const float x = minimum(maximum(a, -6.0f), 6.0f);
   const float s = x * x;
@@ -74,7 +74,7 @@ SINTER_DEVICE float short_hyperbolic_tangent(float a) {
   q = fmaf(q, s, 1.0f);
   return x * p * reciprocal_of_normal(q);
 }
-/// erf(a), the same way; 2^-17 relative.
+/// erf(a), the same way; 2^-18 relative.
 SINTER_DEVICE float short_error_function(float a) {
   const float x = minimum(maximum(a, -3.3f), 3.3f);
   const float s = x * x;
@@ -87,7 +87,7 @@ SINTER_DEVICE float short_error_function(float a) {
   return x * p * reciprocal_of_normal(q);
 }
 /// 1 + erf(a), as gelu has it: 2 to a polynomial, so that the tail keeps its precision, which the
-/// sum would cancel. 2^-16 relative for a >= -4.5, 1e-10 absolute below.
+/// sum would cancel. 2^-17 relative for a >= -4.5, 1e-10 absolute below.
 SINTER_DEVICE float short_one_plus_error_function(float a) {
   const float x = minimum(absolute(a), 12.0f);
   float p = fmaf(x, -2.04114950e-05f, 4.88455851e-04f);
@@ -100,7 +100,7 @@ SINTER_DEVICE float short_one_plus_error_function(float a) {
   const float tail = power_of_two(p);
   return a < 0.0f ? tail : 2.0f - tail;
 }
-/// 1 + tanh(a), as gelu's approximation has it, by its exponential; 2^-16 relative.
+/// 1 + tanh(a), as gelu's approximation has it, by its exponential; 2^-20 relative.
 SINTER_DEVICE float short_one_plus_hyperbolic_tangent(float a) {
   return reciprocal_of_normal(fmaf(0.5f, power_of_two(a * -2.88539008f), 0.5f));
 }

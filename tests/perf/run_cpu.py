@@ -6,8 +6,8 @@
 
 ONNX Runtime and Sinter take turns in one run, with the same model, inputs and number of threads. Chains are also
 measured against a copy of as many bytes: the faster of NumPy's, by as many threads, and of a plan of one operator
-(Neg). Of every round the median is taken, of all rounds the median and the best: other work on the machine only
-ever adds to a time.
+(Neg). Recorded are the median of the rounds' medians and the best run of all: what else runs on the machine only ever
+adds to a time.
 """
 import argparse
 import json
@@ -77,13 +77,14 @@ def against_onnx_runtime(sinter, folder, threads, model, feeds, options=(), turn
             "turns_onnxruntime_us": theirs}
 
 
-def median_us(function, runs):
+def time_us(function, runs):
+    """Median and least."""
     samples = []
     for _ in range(runs):
         began = time.perf_counter()
         function()
         samples.append((time.perf_counter() - began) * 1e6)
-    return float(np.median(samples))
+    return float(np.median(samples)), min(samples)
 
 
 def copier(array, threads):
@@ -134,11 +135,11 @@ def chains(sinter, folder, threads, rows=1024, cols=4096, rounds=9, runs=40):
     plans = {c: command.compile(model) for c, model in models.items()}
 
     def ours(plan):
-        bench = command.json("bench", plan, f"--threads={threads}", f"--iterations={runs}", "--duration=0.1")
-        return bench["compute_us"]["median"]
+        bench = command.json("bench", plan, f"--threads={threads}", f"--iterations={runs}", "--duration=2")
+        return bench["compute_us"]["median"], bench["compute_us"]["min"]
 
     for _ in range(rounds):
-        times.setdefault("numpy", []).append(median_us(copy, runs))
+        times.setdefault("numpy", []).append(time_us(copy, runs))
         times.setdefault("plan", []).append(ours(copy_plan))
         for chain in CHAINS:
             times.setdefault(chain, []).append(ours(plans[chain]))
@@ -146,18 +147,19 @@ def chains(sinter, folder, threads, rows=1024, cols=4096, rounds=9, runs=40):
                       for i in onnx.load(models[chain]).graph.input}
             feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
             theirs = bound_onnx_runtime(models[chain], threads, feeds)
-            median_us(theirs, 3)
-            times.setdefault(chain + " onnxruntime", []).append(median_us(theirs, runs))
+            time_us(theirs, 3)
+            times.setdefault(chain + " onnxruntime", []).append(time_us(theirs, runs))
             del theirs
-    best = {name: min(samples) for name, samples in times.items()}
-    middle = {name: float(np.median(samples)) for name, samples in times.items()}
+    middle = {name: float(np.median([m for m, _ in samples])) for name, samples in times.items()}
+    best = {name: min(least for _, least in samples) for name, samples in times.items()}
     copied = 2 * array.nbytes
     result = {"bytes_of_a_copy": copied, "rounds": rounds}
     for which, figures in (("median", middle), ("best", best)):
         result[f"copy_GBps_{which}"] = {name: round(copied / figures[name] / 1e3, 1) for name in ("numpy", "plan")}
     for chain in CHAINS:
+        graph = onnx.load(models[chain]).graph
         moved = sum(int(np.prod([d.dim_value for d in v.type.tensor_type.shape.dim])) * 4
-                    for v in (*(graph := onnx.load(models[chain]).graph).input, *graph.output))
+                    for v in (*graph.input, *graph.output))
         row = {}
         for which, figures in (("median", middle), ("best", best)):
             copy_us = min(figures["numpy"], figures["plan"]) * moved / copied
