@@ -71,8 +71,4 @@ struct Explanation {
 Explanation explain(const ir::Graph& imported, const ir::Graph& last, const Context& context,
                     const NodeLife& a, const NodeLife& b);
 
-/// Those of `names` that look most like `name`, best first, at most five.
-std::vector<std::string> near_matches(const std::string& name,
-                                      const std::vector<std::string>& names);
-
 }  // namespace sinter::fusion

@@ -283,15 +283,5 @@ TEST(Explain, HorizontalKernelsShareALaunch) {
   EXPECT_DOUBLE_EQ(why.launches, 1);
 }
 
-TEST(NearMatches, AreTheLikeliestFirst) {
-  const std::vector<std::string> names = {"encoder/layer.0/Add_1", "encoder/layer.0/Add_2",
-                                          "encoder/layer.1/MatMul", "Softmax_7", "zz"};
-  EXPECT_THAT(near_matches("Add_2", names), ElementsAre("encoder/layer.0/Add_2"));
-  EXPECT_THAT(near_matches("softmax_7", names), ElementsAre("Softmax_7"));
-  EXPECT_THAT(near_matches("encoder/layer.0/Add_3", names),
-              ElementsAre("encoder/layer.0/Add_1", "encoder/layer.0/Add_2"));
-  EXPECT_THAT(near_matches("nothing like it", names), IsEmpty());
-}
-
 }  // namespace
 }  // namespace sinter::fusion::test

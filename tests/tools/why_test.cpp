@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/tools/cli_fixture.h"
+#include "tools/support/near_matches.h"
 
 namespace sinter::tests {
 namespace {
@@ -78,6 +79,16 @@ TEST_F(WhyTest, UnknownNamesHaveNearMatches) {
   EXPECT_THAT(far.err, AllOf(HasSubstr("no node 'something else entirely'"),
                              Not(HasSubstr("did you mean"))));
   EXPECT_THAT(why("bias", "bias").err, HasSubstr("both are 'bias'"));
+}
+
+TEST(NearMatches, AreTheLikeliestFirst) {
+  const std::vector<std::string> names = {"encoder/layer.0/Add_1", "encoder/layer.0/Add_2",
+                                          "encoder/layer.1/MatMul", "Softmax_7", "zz"};
+  EXPECT_THAT(tools::near_matches("Add_2", names), testing::ElementsAre("encoder/layer.0/Add_2"));
+  EXPECT_THAT(tools::near_matches("softmax_7", names), testing::ElementsAre("Softmax_7"));
+  EXPECT_THAT(tools::near_matches("encoder/layer.0/Add_3", names),
+              testing::ElementsAre("encoder/layer.0/Add_1", "encoder/layer.0/Add_2"));
+  EXPECT_THAT(tools::near_matches("nothing like it", names), testing::IsEmpty());
 }
 
 TEST_F(WhyTest, NodesThatWereFolded) {

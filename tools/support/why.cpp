@@ -10,6 +10,7 @@
 #include "fusion/explain.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/text/text.h"
+#include "tools/support/near_matches.h"
 
 namespace sinter::tools {
 namespace {
@@ -37,7 +38,7 @@ void check_name(const std::string& name, const std::map<std::string, std::string
   if (known.contains(name)) return;
   std::vector<std::string> names;
   for (const auto& [each, op] : known) names.push_back(each);
-  const auto near = fusion::near_matches(name, names);
+  const auto near = near_matches(name, names);
   throw Error(
       ErrorCode::kUsage,
       fmt::format(
