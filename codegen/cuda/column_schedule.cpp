@@ -10,9 +10,8 @@ using plan::fb::InstrKind;
 
 namespace {
 
-constexpr double kWords = 44;       // of a thread's registers, for the elements that it holds
-constexpr double kBlockWords = 36;  // where a row's threads are most of a block
-constexpr int kThreads = 256, kMostThreads = 512, kScratchBytes = 40 * 1024;
+constexpr double kWords = 44;  // of a thread's registers, for the elements that it holds
+constexpr int kThreads = 256, kLeastThreads = 128, kMostThreads = 512, kScratchBytes = 40 * 1024;
 // Bytes of neighbouring threads: a cache line, and the least that memory moves at its full speed.
 constexpr int kLine = 128, kLeastLine = 64;
 // Threads, with loads ahead, that keep the memory of a large GPU busy.
@@ -98,20 +97,21 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
   return schedule;
 }
 
-/// Threads that hold what they read for later passes, if so many as a block may have can.
+/// Threads that hold what they read for later passes, if so many as a block may have can: as it was
+/// read (lean), from which each pass computes again what it needs.
 std::optional<Schedule> held(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                              const Sizes& sizes) {
   if (!analysis.size_of_dims(analysis.inner_dims()).is_constant()) return std::nullopt;
-  const double words = words_per_element(analysis) * vectors.vector;
+  const double words = words_per_element(analysis, true, true) * vectors.vector;
   Schedule schedule = with_vectors(vectors, Family::kColumn);
+  schedule.lean = schedule.again = true;
   for (const int line : {kLine, kLeastLine})
     for (schedule.threads_y = 1; schedule.threads_y < 2 * sizes.length; schedule.threads_y *= 2) {
       schedule.threads_x = std::max(1, line / bytes);
       schedule.unroll = ceil_div(sizes.length, schedule.threads_y);
       if (schedule.threads() > kMostThreads) break;
-      while (schedule.threads() < 128 && schedule.threads_x < 32) schedule.threads_x *= 2;
-      if (schedule.unroll * words <= (schedule.threads() > 128 ? kBlockWords : kWords))
-        return schedule;
+      while (schedule.threads() < kLeastThreads && schedule.threads_x < 32) schedule.threads_x *= 2;
+      if (schedule.unroll * words <= kWords) return schedule;
     }
   return std::nullopt;
 }
