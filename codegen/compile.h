@@ -16,8 +16,8 @@ struct CompileOptions {
   bool cuda = false;
   std::vector<std::string> architectures;  // cuda: "sm_90", ... at least one
   bool tf32 = false;                       // float32 products may use tf32
-  /// False: kernels are not compiled. Steps, traffic and memory are those of the plan, which nothing
-  /// can run: for what a model would cost.
+  /// False: kernels are not compiled. Steps, traffic and memory are those of the plan, which
+  /// nothing can run: for what a model would cost.
   bool code = true;
   /// How fused products are done, for measuring: empty: every way that may be best; "library";
   /// "alone": by a kernel of our own and another for what follows; or the schedule of one kernel

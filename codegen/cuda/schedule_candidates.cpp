@@ -15,7 +15,7 @@ using plan::fb::InstrKind;
 namespace {
 
 // Of a kernel: compiling takes most of the time, and neighbours far from the rule's rarely win.
-constexpr std::size_t kMostCandidates = 32;
+constexpr std::size_t kMostCandidates = 48;
 constexpr int kMostThreads = 1024, kMostCluster = 8, kMostUnroll = 32;
 constexpr double kMostWords = 160;                // of a thread's elements, in registers
 constexpr std::size_t kStaticShared = 40 * 1024;  // leaves room for what reductions need

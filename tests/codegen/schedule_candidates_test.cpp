@@ -23,7 +23,7 @@ namespace {
 using codegen::VariantChoice;
 using testing::HasSubstr;
 
-constexpr std::size_t kMost = 32;
+constexpr std::size_t kMost = 48;
 
 std::vector<VariantChoice> candidates_of(const ProgramBuilder& program, codegen::ExprTable& exprs,
                                          bool clusters) {
@@ -96,7 +96,7 @@ TEST(ScheduleCandidates, AreBoundedDistinctAndTheSameEveryTime) {
 }
 
 TEST(ScheduleCandidates, Compile) {
-  constexpr std::size_t kStride = 5;  // of each list: all of them take minutes
+  constexpr std::size_t kStride = 7;  // of each list: all of them take minutes
   for (const bool clusters : {false, true}) {
     Programs programs;
     std::vector<std::string> sources;
@@ -124,7 +124,7 @@ TEST(ScheduleCandidates, Compile) {
 }
 
 TEST(ScheduleCandidates, ComputeWhatTheRulesDo) {
-  constexpr std::size_t kStride = 5;  // of each list: the emulator runs one thread after the other
+  constexpr std::size_t kStride = 7;  // of each list: the emulator runs one thread after the other
   const ir::Dim seq = ir::Dim::symbol("seq");
   CudaCheck check({{"seq", {1, 300, nullptr}}});
   const auto add = [&](const std::string& name, const ProgramBuilder& program,

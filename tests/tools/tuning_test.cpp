@@ -19,6 +19,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int kRuleUs = 100;
+// A kernel that has been begun tries a few candidates, and no more in so many seconds.
+constexpr double kBrief = 1e-3;
 
 /// Schedules that were opened, in order; that number `favourite` takes `favourite_us`, others 100.
 struct FakeGpu {
@@ -32,7 +34,10 @@ struct FakeGpu {
     Reading open(const codegen::CompiledPlan& plan, const std::string& schedule) override {
       // The plan has that schedule, and nothing else to run.
       EXPECT_EQ(plan.parts.meta.steps.size(), 1u);
-      EXPECT_EQ(plan.parts.meta.steps[0]->work.AsKernelStep()->variants[0]->schedule, schedule);
+      std::vector<std::string> schedules;
+      for (const auto& variant : plan.parts.meta.steps[0]->work.AsKernelStep()->variants)
+        schedules.push_back(variant->schedule);
+      EXPECT_THAT(schedules, testing::Contains(schedule));
       gpu.opened.push_back(schedule);
       const double us = gpu.opened.size() - 1 == gpu.favourite ? gpu.favourite_us : kRuleUs;
       return [us] { return us; };
@@ -66,12 +71,14 @@ class TuningTest : public CliTest {
   }
 
   /// compile --tune, with `gpu` as the machine.
-  BuildResult tune(FakeGpu& gpu, const std::string& plan, double seconds = 60,
-                   const std::string& target = "cuda:sm_90", const std::string& file = "") {
+  BuildResult tune(FakeGpu& gpu, const std::string& plan, double seconds = kBrief,
+                   const std::string& target = "cuda:sm_90", const std::string& file = "",
+                   const std::string& shapes = "") {
     const Console console{.quiet = true};
     TuningOptions options;
     options.seconds = seconds;
     options.file = file;
+    options.shapes = shapes;
     BuildOptions build;
     build.model = model();
     build.target = target;
@@ -139,6 +146,17 @@ TEST_F(TuningTest, ALittleFasterIsNotEnough) {
   EXPECT_TRUE(idle.opened.empty());
 }
 
+TEST_F(TuningTest, VariantsAreTunedAtSizesThatRunThem) {
+  FakeGpu few, many;
+  tune(few, path("a.plan"), kBrief, "cuda:sm_90", "", "x:1x8");
+  const auto result = tune(many, path("a.plan"), kBrief, "cuda:sm_90", "", "x:9999x8");
+  ASSERT_GT(many.opened.size(), many.favourite);
+  const auto& variants = result.plan.parts.meta.steps[0]->work.AsKernelStep()->variants;
+  ASSERT_EQ(variants.size(), 2u);
+  EXPECT_EQ(variants[0]->schedule, few.opened[2]);
+  EXPECT_EQ(variants[1]->schedule, many.opened[2]);
+}
+
 TEST_F(TuningTest, WithoutTimeTheRulesStay) {
   FakeGpu gpu;
   const auto result = tune(gpu, path("a.plan"), 1e-9);
@@ -171,8 +189,8 @@ TEST_F(TuningTest, AFileOfSeveralGpus) {
   FakeGpu first, second;
   second.name = "Another GPU";
   second.favourite = 3;
-  tune(first, path("a.plan"), 60, "cuda:sm_90", file);
-  tune(second, path("b.plan"), 60, "cuda:sm_90", file);
+  tune(first, path("a.plan"), kBrief, "cuda:sm_90", file);
+  tune(second, path("b.plan"), kBrief, "cuda:sm_90", file);
   const auto compile = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"compile", model(), "-o", path("c.plan"), "--tuning-cache", file});
     return sinter(more);

@@ -216,16 +216,16 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& graph,
                                       const codegen::CompileOptions& compile,
                                       const TuningMachine& machine, const TuneOptions& options,
                                       const Console& console) {
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(options.seconds));
   codegen::CompileOptions listing = compile;
   listing.list_candidates = true;
   const auto kernels = codegen::compile(graph, listing).kernels;
   std::vector<std::pair<double, const codegen::KernelInfo*>> order;
   double rest = 0;
   for (const codegen::KernelInfo& kernel : kernels) {
-    if (compile.schedules.contains(kernel.key) ||
-        kernel.variants[variant_at(kernel, options.sizes)].candidates.size() < 2)
+    const std::size_t variant = variant_at(kernel, options.sizes);
+    const auto known = compile.schedules.find(kernel.key);
+    if ((known != compile.schedules.end() && known->second.contains(variant)) ||
+        kernel.variants[variant].candidates.size() < 2)
       continue;
     order.emplace_back(estimate_us(kernel, options.sizes) * static_cast<double>(kernel.uses),
                        &kernel);
@@ -233,6 +233,8 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& graph,
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(options.seconds));
   Progress progress(console, "tuning kernels");
   std::vector<TunedKernel> results;
   for (const auto& [weight, kernel] : order) {

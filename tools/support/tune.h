@@ -56,7 +56,7 @@ inline constexpr double kTuningMargin = 0.02;
 /// Times candidates for the variants that kernels of `graph` (which the passes have finished with)
 /// run at the given sizes, each beside the rule's choice, interleaved. Kernels that are thought to
 /// take longest come first and get time in proportion. `compile`: how the plan will be compiled,
-/// for the machine's architecture alone; kernels that its `schedules` has are left as they are.
+/// for the machine's architecture alone; variants that its `schedules` has are left as they are.
 std::vector<TunedKernel> tune_kernels(const ir::Graph& graph,
                                       const codegen::CompileOptions& compile,
                                       const TuningMachine& machine, const TuneOptions& options,
