@@ -93,12 +93,13 @@ class Region:
                     self.dims[symbols[d]] = (max(1, sizes[d] // self.pick([1, 2, 7])), sizes[d] * self.pick([1, 2, 5]))
         return tuple(sizes), tuple(symbols)
 
-    def input(self, type, sizes, symbols):
+    def input(self, type, sizes, symbols, plain=False):
         name = f"{self.prefix}x{len(self.inputs)}"
         self.inputs.append(helper.make_tensor_value_info(name, TYPES[type][0],
                                                          [s or n for n, s in zip(sizes, symbols)]))
         self.types.add(type)
-        self.feeds[name] = self.numbers(type, sizes)
+        self.feeds[name] = self.random.standard_normal(sizes).astype(TYPES[type][1]) if plain else \
+            self.numbers(type, sizes)
         return Value(name, type, sizes, symbols)
 
     def numbers(self, type, sizes):
@@ -312,7 +313,8 @@ class Region:
         last = x.symbols[-1] == "" and x.sizes[-1] > 1
         if length and norm < 0.4 and last:
             kind = self.pick(["LayerNormalization", "RMSNormalization"])
-            weights = [self.input(x.type, x.sizes[-1:], ("",)) for _ in range(2 if kind[0] == "L" else 1)]
+            # Finite ones: an infinite weight of what is nearly zero is a NaN where that is rounded to zero.
+            weights = [self.input(x.type, x.sizes[-1:], ("",), plain=True) for _ in range(2 if kind[0] == "L" else 1)]
             return self.op(kind, x, *weights, axis=-1, epsilon=1e-2)
         kinds = ["ReduceMean", "ReduceMax", "ReduceMin", "ReduceMean", "ReduceL2", "ReduceLogSumExp", "ReduceSum"]
         kind = self.pick(kinds) if length else "ReduceSum"
