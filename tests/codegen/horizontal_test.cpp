@@ -197,6 +197,38 @@ TEST(Horizontal, ConcatenationOfInputsIsAMember) {
       "");
 }
 
+/// Poolings in both layouts next to an activation and a norm of the same image.
+TEST(Horizontal, Branches) {
+  const auto pool = [](const char* layout, const char* shape, const char* windows, const char* axes,
+                       const char* reduction) {
+    return fmt::format(
+        "Fused(%{0}) {{family = \"reduction\"}} : f16[{1}] body @body(%x) {{\n"
+        "    %0 = Cast(%x) {{to = f32}}\n"
+        "    %1 = Unfold(%0) {{channels_last = {2}, dilations = [1, 1], kernel = [3, 3], "
+        "pads_begin = "
+        "[1, 1], pads_end = [1, 1], strides = [1, 1]}} : f32[{3}]\n"
+        "    %2 = {5}(%1) {{axes = [{4}], keepdims = 0}}\n    %3 = Cast(%2) {{to = f16}}\n"
+        "    return y = %3\n  }}\n",
+        layout, shape, layout[0] == 'l' ? 1 : 0, windows, axes, reduction);
+  };
+  std::string text =
+      "graph @body(%first: f16[1, 8, 6, 10], %last: f16[1, 6, 10, 8], %flat: f16[8, 60], %scale: "
+      "f16[60]) {\n  %0 = ";
+  text += pool("first", "1, 8, 6, 10", "1, 8, 3, 3, 6, 10", "2, 3", "ReduceMean") +
+          "  %1 = " + pool("last", "1, 6, 10, 8", "1, 3, 3, 6, 10, 8", "1, 2", "ReduceMax");
+  text +=
+      "  %2 = Fused(%last) {family = \"pointwise\"} : f16[1, 6, 10, 8] body @body(%x) {\n"
+      "    %0 = Sigmoid(%x)\n    return y = %0\n  }\n"
+      "  %3 = Fused(%flat, %scale) {family = \"reduction\"} : f16[8, 60] body @body(%x, %s) {\n"
+      "    %0 = Cast(%x) {to = f32}\n    %1 = ReduceMean(%0) {axes = [1], keepdims = 1}\n"
+      "    %2 = Sub(%0, %1)\n    %3 = Cast(%s) {to = f32}\n    %4 = Mul(%2, %3)\n"
+      "    %5 = Cast(%4) {to = f16}\n    return y = %5\n  }\n"
+      "  return a = %0, b = %1, c = %2, d = %3\n}\n";
+  Emitted kernel;
+  EXPECT_EQ(difference(text, &kernel), "");
+  EXPECT_THAT(kernel.source, HasSubstr("// schedule: window "));
+}
+
 /// Some bodies of all kinds, each over inputs of its own, as one region.
 ir::Graph random_horizontal(std::uint64_t seed, bool constant) {
   ir::GraphBuilder builder("body");
@@ -223,7 +255,7 @@ ir::Graph random_horizontal(std::uint64_t seed, bool constant) {
 }
 
 TEST(Horizontal, RandomRegions) {
-  for (std::uint64_t seed = 0; seed < 12 && !HasFailure(); ++seed) {
+  for (std::uint64_t seed = 0; seed < 8 && !HasFailure(); ++seed) {
     const bool constant = seed % 2 == 0;
     const ir::Graph body = random_horizontal(seed, constant);
     const ir::Bindings symbols = constant ? ir::Bindings() : ir::Bindings{{"batch", 2}, {"seq", 3}};
@@ -251,6 +283,39 @@ TEST(Horizontal, SizesInAttributes) {
         "    return out0 = %1\n  }}\n",
         k, 15 + 5 * k);
   EXPECT_EQ(difference(text + "  return a = %r0, b = %r1\n}\n"), "");
+}
+
+/// What one kernel can do for several steps is the same text.
+TEST(Horizontal, TextTellsBuffersApartButNotWhichTheyAre) {
+  const auto text = [](const char* sizes, std::vector<std::uint32_t> inputs) {
+    std::string body = fmt::format("graph @body({}) {{\n", fmt::format(fmt::runtime(sizes), 0, 1));
+    body += member(0, "f32[]", "ReduceMax", 0) + member(1, "f32[]", "ReduceMax", 0) +
+            "  return a = %r0, b = %r1\n}\n";
+    const std::uint32_t outputs[] = {8, 9};
+    return codegen::print_horizontal(
+        codegen::lower_horizontal(ir::parse_graph(body), inputs, outputs));
+  };
+  const char* sizes = "%x{}: f32[300], %x{}: f32[400]";
+  EXPECT_EQ(text(sizes, {0, 1}), text(sizes, {5, 2}));
+  EXPECT_NE(text(sizes, {0, 1}), text(sizes, {5, 5}));
+  EXPECT_NE(text(sizes, {0, 1}), text("%x{}: f32[300], %x{}: f32[500]", {0, 1}));
+}
+
+TEST(Horizontal, TooManySymbolicPartsAreRefused) {
+  std::string text = "graph @body(", members, results;
+  for (std::size_t k = 0; k < 17; ++k) {
+    text += fmt::format("{}%x{}: f32[n]", k > 0 ? ", " : "", k);
+    members += member(k, "f32[]", "ReduceMax", 0);
+    results += fmt::format("{}y{} = %r{}", k > 0 ? ", " : "", k, k);
+  }
+  const ir::Graph body =
+      ir::parse_graph(text + ") {\n" + members + "  return " + results + "\n}\n");
+  try {
+    difference(body, {{"n", 5}});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("17 parts, more than the 16 that may be of symbolic size"));
+  }
 }
 
 TEST(Horizontal, WhatIsNoRegionIsRefused) {

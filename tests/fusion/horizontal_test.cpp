@@ -1,0 +1,66 @@
+// How many regions go into one launch.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "fusion/pipeline.h"
+#include "ir/text/text.h"
+#include "support.h"
+
+namespace sinter::fusion::test {
+namespace {
+
+/// `count` regions of one level, over inputs of `size`(k) elements each.
+ir::Graph regions(std::size_t count, const std::function<std::string(std::size_t)>& size,
+                  const std::function<std::string(std::size_t)>& op) {
+  std::string text = "graph @main(", nodes, results;
+  for (std::size_t k = 0; k < count; ++k) {
+    const char* comma = k > 0 ? ", " : "";
+    text += fmt::format("{}%x{}: f32[{}]", comma, k, size(k));
+    nodes += fmt::format(
+        "  %y{0} = Fused(%x{0}) {{family = \"pointwise\"}} : f32[{1}] body @body(%x) {{\n"
+        "    %0 = {2}(%x)\n    return y = %0\n  }}\n",
+        k, size(k), op(k));
+    results += fmt::format("{}y{} = %y{}", comma, k, k);
+  }
+  return ir::parse_graph(text + ") {\n" + nodes + "  return " + results + "\n}\n");
+}
+
+/// The number of regions in each node of the result; 0 for one that stayed alone.
+std::vector<std::size_t> sizes_of_groups(const ir::Graph& graph) {
+  Context context;
+  context.target = cuda_traits();
+  const ir::Graph fused = run_pass("fuse_horizontal", graph, context);
+  expect_equivalent(graph, fused, 0);
+  std::vector<std::size_t> sizes;
+  for (const ir::Node& node : fused.nodes())
+    sizes.push_back(node.attrs.get_string("family") == "horizontal" ? node.body->nodes().size()
+                                                                    : 0);
+  return sizes;
+}
+
+std::string exp(std::size_t) { return "Exp"; }
+
+TEST(Horizontal, ConstantSizesAreATableOfAnyLength) {
+  const auto size = [](std::size_t k) { return std::to_string(10 + k); };
+  EXPECT_EQ(sizes_of_groups(regions(1000, size, exp)), std::vector<std::size_t>{1000});
+}
+
+TEST(Horizontal, SymbolicSizesAreArguments) {
+  const auto size = [](std::size_t k) { return k % 2 ? "n" : "n, 3"; };
+  EXPECT_EQ(sizes_of_groups(regions(20, size, exp)), (std::vector<std::size_t>{16, 4}));
+}
+
+TEST(Horizontal, FewSymbolicSizesDoNotBreakUpATable) {
+  const auto size = [](std::size_t k) { return k == 7 || k == 40 ? "n" : std::to_string(10 + k); };
+  EXPECT_EQ(sizes_of_groups(regions(60, size, exp)), (std::vector<std::size_t>{58, 2}));
+}
+
+TEST(Horizontal, DifferentBodiesAreLimited) {
+  const char* ops[] = {"Exp", "Neg", "Abs", "Tanh", "Relu", "Sqrt", "Floor", "Ceil", "Sin", "Cos"};
+  const auto size = [](std::size_t k) { return std::to_string(10 + k); };
+  EXPECT_EQ(sizes_of_groups(regions(20, size, [&](std::size_t k) { return ops[k % 10]; })),
+            (std::vector<std::size_t>{16, 4}));
+}
+
+}  // namespace
+}  // namespace sinter::fusion::test
