@@ -39,7 +39,8 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
                keeps_for_later(analysis, i) &&
                !(layout.schedule->lean && is_cheap_again(analysis, i, layout.schedule->again));
     if (instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == ScalarOp::kDiv &&
-        analysis.type_of(i) == DType::kFloat32 && in_loop(i) && !in_loop(instr.args[1]) &&
+        analysis.type_of(i) == DType::kFloat32 && in_loop(i) &&
+        (!in_loop(instr.args[1]) || (is_row_vector(instr.args[1]) && !is_row_vector(i))) &&
         analysis.instr(instr.args[1]).kind != InstrKind::Constant)
       divides_[instr.args[1]] = true;
   }
@@ -139,12 +140,16 @@ void BodyWriter::declare_shared() {
 /// Scratch in dynamic shared memory, which blocks of a cluster have at the same place.
 void BodyWriter::declare_scratch() {
   std::uint32_t offset = layout_->scratch_offset;
+  const bool sends = layout_->reduce == "reduce_cluster";
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!live(i) || analysis_.instr(i).kind != InstrKind::Reduce) continue;
     code_.line(fmt::format("{0}* const s{1} = reinterpret_cast<{0}*>(shared + {2});",
                            compute_name(analysis_.type_of(i)), i, offset));
+    if (sends)
+      code_.line(fmt::format("expect_results<{}>(s{});", layout_->reduce_sizes.substr(2), i));
     offset += static_cast<std::uint32_t>(layout_->scratch) * Layout::kScratchValue;
   }
+  if (sends) code_.line("cluster_arrive();");
 }
 
 void BodyWriter::declare_pointers(int stage) {
@@ -231,6 +236,7 @@ void BodyWriter::preload() {
   }
   close_vectors();
   if (any_staged) code_.line("wait_for_copies();");
+  if (layout_->schedule->lean && holds_all()) code_.line("const u32 zero = unknown_zero();");
 }
 
 /// Which of a preloaded load's vectors the loop is at.
@@ -276,6 +282,7 @@ void BodyWriter::pass(int stage) {
 }
 
 void BodyWriter::walk(const InstrSet& needed, int stage) {
+  hold_all(needed, stage);
   code_.open(layout_->group_header);
   load_group(needed);
   open_vectors();
@@ -285,6 +292,19 @@ void BodyWriter::walk(const InstrSet& needed, int stage) {
   close_vectors();
   grouped_.assign(grouped_.size(), false);
   code_.close();
+}
+
+/// Lean: what passes compute from a vector is computed anew, not held in registers.
+bool BodyWriter::is_held(std::size_t i, int stage) const {
+  return layout_->schedule->lean && stage > 0 && analysis_.instr(i).kind == InstrKind::Load &&
+         is_vector(i) && is_preloaded(i) && !is_staged(i);
+}
+
+/// Passes of a warp have no barrier between them: its vectors are held all at once.
+void BodyWriter::hold_all(const InstrSet& needed, int stage) {
+  if (!holds_all()) return;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    if (needed[i] && is_held(i, stage)) code_.line(fmt::format("hold(r{}, zero);", i));
 }
 
 /// The loads of a looping thread's next vectors, before anything waits for one of them.
@@ -379,8 +399,7 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
       code_.line(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
                              buffer_type_name(i), vector(), i, raw_subscript(i)));
     } else if (kind == InstrKind::Load && is_vector(i) && is_preloaded(i)) {
-      // Lean: what passes compute from a vector is computed anew, not held in registers.
-      if (layout_->schedule->lean && stage > 0)
+      if (is_held(i, stage) && !holds_all())
         code_.line(fmt::format("hold(r{}{});", i, raw_subscript(i)));
     } else if (kind == InstrKind::Load && is_vector(i)) {
       code_.line(fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,

@@ -61,6 +61,11 @@ class BodyWriter {
   void row_vectors(int stage);
   void pass(int stage);
   void walk(const InstrSet& needed, int stage);
+  bool is_held(std::size_t i, int stage) const;
+  bool holds_all() const {
+    return layout_->schedule->threads_x <= 32 && layout_->schedule->unroll > 2;
+  }
+  void hold_all(const InstrSet& needed, int stage);
   void load_group(const InstrSet& needed);
   std::string partial_sum(std::size_t i) const;
   InstrSet needed_in(int stage) const;

@@ -129,10 +129,10 @@ Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arg
   if (cluster > 1) {
     layout.reduce = "reduce_cluster";
     layout.reduce_sizes += fmt::format(", {}", cluster);
-    layout.scratch += 1;  // what the other blocks read
+    layout.reduce_tail = ", rank";
+    layout.scratch += static_cast<std::size_t>(cluster) + 1;  // of all blocks, and their arrival
     layout.scratch_offset = kClusterScratch;
-    // The others may still read what this block has reduced.
-    layout.epilogue.push_back("cluster_barrier();");
+    layout.behind_preload.push_back("cluster_wait();");
   }
   layout.blocks = ir::ceil_div(rows, rows_of_block, analysis.exprs().ranges()) * ir::Dim(cluster);
   layout.block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};

@@ -11,19 +11,22 @@ using plan::fb::InstrKind;
 
 namespace {
 
-// Registers that a thread spends on its elements where few rows are in flight at once: every row is
-// waited for, so it is spread over a block early.
+// Registers that a thread spends on its elements at most, and where sizes are not known.
 constexpr double kWarpRowWords = 72, kBlockRowWords = 44, kMostWords = 96;
 // Where many are: as few threads a row as hold it, since rows in flight hide what each waits for.
 // Arithmetic in 16-bit rows takes long enough for more of a row to wait in registers.
-constexpr double kLeanWarpWords = 48, kLeanWords = 36, kLeanWords16 = 44;
+// Where long operations are done again, more threads hide them.
+constexpr double kLeanWarpWords = 48, kLeanWords = 36, kLeanWords16 = 44, kAgainWords = 32;
 // Registers of a thread beside its elements: addresses, sums, what one vector's operations take;
 // and the fewest that do.
 constexpr int kOtherWords = 48, kLeastOtherWords = 32;
-// Fewer rows than this leave most of a large GPU's multiprocessors with little to overlap, unless
-// each row is as long as many.
-constexpr std::int64_t kManyRows = kProcessors * 4, kLongRow = 1024;
+// Fewer rows than this leave most of a large GPU's multiprocessors with little to overlap.
+constexpr std::int64_t kManyRows = kProcessors * 4;
 constexpr int kMostCluster = 8;  // what every GPU with clusters takes
+// Vectors that a GPU's threads hold at once if each has two: fewer long rows are few.
+constexpr std::int64_t kVectorsAtOnce = kProcessors * 2048 * 2;
+// Vectors of a thread in passes that no barrier separates and that compute again: `hold` costs.
+constexpr int kMostHeld = 4;
 
 /// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, or less
 /// where so few rows exist that processors would stay idle.
@@ -106,10 +109,17 @@ Schedule looped_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
 /// Rows of `length` vectors, held in registers.
 class RowChoice {
  public:
+  /// `many` rows share a multiprocessor; else each is waited for. What `again` and `lean` are, see
+  /// Schedule.
   RowChoice(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
-            bool many)
-      : analysis_(analysis), vectors_(vectors), length_(length), lean_(many) {
-    words_ = words_per_element(analysis, lean_) * vectors.vector;
+            bool many, bool lean, bool again)
+      : analysis_(analysis),
+        vectors_(vectors),
+        length_(length),
+        many_(many),
+        lean_(lean),
+        again_(again) {
+    words_ = words_per_element(analysis, lean_, again_) * vectors.vector;
   }
 
   /// Nothing if no cluster holds them.
@@ -120,8 +130,9 @@ class RowChoice {
     Schedule schedule = row_schedule(analysis_, vectors_, *shape);
     if (!lean_) return schedule;
     schedule.lean = vectors_.vector > 1 && !schedule.staged;
+    schedule.again = schedule.lean && again_;
     const int threads = schedule.threads();
-    const auto fit = kRegisters / (threads * registers_of(words_ * shape->unroll));
+    const auto fit = kRegisters / (threads * registers(*shape));
     schedule.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, 2048 / threads));
     return schedule;
   }
@@ -131,20 +142,18 @@ class RowChoice {
     if (length_ <= 32) {
       const int lanes = power_of_two_up(std::max<std::int64_t>(length_, 1));
       // Two vectors a thread, where that leaves a row enough lanes for a whole sector of memory.
-      const int unroll = lean_ && vectors_.vector > 1 && lanes >= 8 ? 2 : 1;
+      const int unroll = many_ && vectors_.vector > 1 && lanes >= 8 ? 2 : 1;
       return RowShape{lanes / unroll, unroll, 1};
     }
+    if (!many_) return std::nullopt;
     const int unroll = ceil_div(length_, 32);
-    // A warp's passes have no barrier between them that would keep the assembler from holding what
-    // 16-bit elements have been widened to.
-    if (lean_ && unroll > 2 && vectors_.vector > 4 && recomputes(analysis_)) return std::nullopt;
-    if (unroll == 1 || unroll * words_ <= (lean_ ? kLeanWarpWords : kWarpRowWords))
-      return RowShape{32, unroll, 1};
+    if (unroll > kMostHeld && vectors_.vector > 4 && recomputes(analysis_)) return std::nullopt;
+    if (unroll * words_ <= kLeanWarpWords) return RowShape{32, unroll, 1};
     return std::nullopt;
   }
 
-  /// Least idle lanes first, then the most vectors per thread that leave registers for other
-  /// blocks, then the fewest blocks that wait for each other.
+  /// Many rows: least idle lanes first, then the most vectors per thread that leave registers for
+  /// other blocks, then the fewest blocks that wait for each other. Few: what takes least time.
   std::optional<RowShape> in_blocks() const {
     std::optional<RowShape> best;
     double best_cost = 1e30;
@@ -154,7 +163,8 @@ class RowChoice {
         const double used = unroll * words_;
         if (warps < 2 || warps > 32 || (unroll > 1 && used > kMostWords)) continue;
         if (warps * 32 * registers_of(used, kLeastOtherWords) > kRegisters) continue;
-        const double cost = cost_of(cluster, unroll, warps);
+        const double cost =
+            many_ ? cost_of(cluster, unroll, warps) : time_of(cluster, unroll, warps);
         if (cost >= best_cost) continue;
         best_cost = cost;
         best = RowShape{32 * warps, unroll, cluster};
@@ -162,37 +172,60 @@ class RowChoice {
     return best;
   }
 
+  int registers(const RowShape& shape) const {
+    return registers_of(words_ * shape.unroll, again_ ? kLeastOtherWords : kOtherWords);
+  }
+
   double cost_of(int cluster, int unroll, int warps) const {
     const double used = unroll * words_;
-    const double room = !lean_ ? kBlockRowWords : vectors_.vector > 4 ? kLeanWords16 : kLeanWords;
+    const double room = again_ ? kAgainWords : vectors_.vector > 4 ? kLeanWords16 : kLeanWords;
     const double idle =
         static_cast<double>(warps) * 32 * unroll * cluster / static_cast<double>(length_) - 1;
-    double cost = idle + (lean_ ? 0.3 : 1.0) * std::max(0.0, used - room) / room;
-    cost += lean_ ? 0.04 * warps : warps > 8 ? 0.02 * (warps - 8) : 0;
+    double cost = idle + (again_ ? 0.6 : 0.3) * std::max(0.0, used - room) / room + 0.04 * warps;
     if (unroll == 1) cost += 0.1;
     // A multiprocessor with one block alone waits whenever that waits; the blocks of a cluster
     // always wait for each other.
-    if (2 * warps * 32 * registers_of(used) > kRegisters) cost += 0.2;
-    cost += 0.5 * std::log2(cluster);
-    const auto rows = upper(analysis_, analysis_.size_of_dims(analysis_.outer_dims()));
-    const double blocks = static_cast<double>(rows.value_or(kManyRows)) * cluster;
-    if (blocks < kProcessors && warps * unroll >= 32)
-      cost += 4 * (1 - blocks / static_cast<double>(kProcessors));
-    return cost;
+    if (2 * warps * 32 * registers({warps * 32, unroll, cluster}) > kRegisters) cost += 0.2;
+    return cost + 0.5 * std::log2(cluster);
+  }
+
+  /// Microseconds, about, between a row's first load and its last store, as an H200 measured them:
+  /// a thread's vectors follow each other, its warps meet, so do a cluster's blocks, and a
+  /// multiprocessor by itself loads some 70 GB/s.
+  static double time_of(int cluster, int unroll, int warps) {
+    return 0.3 * std::log2(unroll) + 0.15 * std::log2(warps) + (cluster > 1 ? 0.9 : 0.0) +
+           warps * 32 * unroll * 16 / 70e3;
   }
 
   const ProgramAnalysis& analysis_;
   const VectorPlan& vectors_;
   std::int64_t length_;
-  bool lean_;
+  bool many_, lean_, again_;
   double words_ = 0;
 };
+
+/// Rows held in registers, if a cluster holds them.
+std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+                                 std::int64_t length, bool many) {
+  const auto choose = [&](bool lean, bool again) {
+    return RowChoice(analysis, vectors, length, many, lean, again).choose();
+  };
+  std::optional<Schedule> held = choose(many, false);
+  if (held && held->cluster == 1) return held;
+  // Where rows are long there must be little to hold.
+  for (const bool again : {false, true}) {
+    if (many && !again) continue;
+    const std::optional<Schedule> other = choose(true, again);
+    if (other && (!held || other->cluster < held->cluster)) held = other;
+  }
+  return held;
+}
 
 /// Rows of `length` vectors: in registers; where no cluster holds them, or the GPU has none, looped
 /// over.
 void add_rows(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
               bool many, std::vector<Schedule>& schedules) {
-  const std::optional<Schedule> held = RowChoice(analysis, vectors, length, many).choose();
+  const std::optional<Schedule> held = held_row(analysis, vectors, length, many);
   if (held) schedules.push_back(*held);
   if (!held || held->cluster > 1) schedules.push_back(looped_row(analysis, vectors, length));
 }
@@ -229,16 +262,17 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
                std::vector<Schedule>& schedules) {
   const ir::Dim rows = analysis.size_of_dims(analysis.outer_dims());
   const auto most = upper(analysis, rows);
-  const bool is_long = length >= kLongRow && vectors.vector > 1;
-  const bool can_be_few = !is_long && (!rows.is_constant() || rows.value() < kManyRows);
-  const bool can_be_many = is_long || !most || *most >= kManyRows;
+  const std::int64_t many =
+      std::clamp<std::int64_t>(kVectorsAtOnce / std::max<std::int64_t>(length, 1), 1, kManyRows);
+  const bool can_be_few = !rows.is_constant() || rows.value() < many;
+  const bool can_be_many = !most || *most >= many;
   if (can_be_few) {
     const std::size_t first = schedules.size();
     add_rows(analysis, vectors, length, false, schedules);
     // Those that hold no row in registers have nothing to gain from another.
     if (!can_be_many || schedules.back().looped()) return;
     for (std::size_t s = first; s < schedules.size(); ++s)
-      limit(schedules[s], analysis, rows, kManyRows - 1);
+      limit(schedules[s], analysis, rows, many - 1);
   }
   add_rows(analysis, vectors, length, true, schedules);
 }

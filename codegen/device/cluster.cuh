@@ -34,18 +34,98 @@ SINTER_DEVICE T* of_block(T* shared, u32 rank) {
 #endif
 }
 
+/// The two halves of a barrier that says that all blocks of the cluster run: before they do, nothing
+/// is written to their shared memory.
+SINTER_DEVICE void cluster_arrive() {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+SINTER_DEVICE void cluster_wait() {
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+#else
+  emulator::wait(emulator::State::kAtClusterBarrier);
+#endif
+}
+
+/// Behind a reduction's values in shared memory: where their arrival is counted.
+template <int kWarps, int kBlocks, class T>
+SINTER_DEVICE u32 arrivals_of(T* scratch) {
+#ifdef __CUDACC__
+  return static_cast<u32>(__cvta_generic_to_shared(scratch)) + 8 * (kWarps + kBlocks);
+#else
+  return 0;
+#endif
+}
+
+/// Gets `scratch` ready for reduce_cluster, in front of cluster_arrive.
+template <int kWarps, int kBlocks, class T>
+SINTER_DEVICE void expect_results(T* scratch) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  if (threadIdx.x != 0 || sizeof(T) < 4) return;
+  const u32 arrivals = arrivals_of<kWarps, kBlocks>(scratch);
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], 1;\n"
+      "fence.mbarrier_init.release.cluster;\n"
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(arrivals),
+      "n"(kBlocks * sizeof(T))
+      : "memory");
+#endif
+}
+
 /// Combines over the kBlocks blocks, of kWarps full warps each, of a cluster, in the order of their
-/// ranks; every thread gets the result. `scratch` holds kWarps + 1 values of dynamic shared memory,
-/// at the same place in every block, and is not used again.
+/// ranks; every thread gets the result. Each block sends its own to all, who wait for nothing else:
+/// a barrier would wait for stores to memory too. `scratch` has room for kWarps + kBlocks + 1 values
+/// of 8 bytes in dynamic shared memory, at the same place in every block, and is used once.
 template <class Combine, int kWarps, int kBlocks, class T>
-SINTER_DEVICE T reduce_cluster(T x, T* scratch) {
+SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
   x = reduce_block<Combine, kWarps>(x, scratch);
-  if (threadIdx.x == 0) scratch[kWarps] = x;
-  cluster_barrier();
-  T result = *of_block(scratch + kWarps, 0);
+  T* const results = scratch + kWarps;
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  if constexpr (sizeof(T) >= 4) {
+    const u32 arrivals = arrivals_of<kWarps, kBlocks>(scratch);
+    if (threadIdx.x < kBlocks) {
+      const u32 slot = static_cast<u32>(__cvta_generic_to_shared(results + rank));
+      u32 there, counted;
+      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(slot), "r"(threadIdx.x));
+      asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counted) : "r"(arrivals), "r"(threadIdx.x));
+      if constexpr (sizeof(T) == 4) {
+        u32 bits;
+        memcpy(&bits, &x, 4);
+        asm volatile(
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
+            "r"(bits), "r"(counted)
+            : "memory");
+      } else {
+        u64 bits;
+        memcpy(&bits, &x, 8);
+        asm volatile(
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there),
+            "l"(bits), "r"(counted)
+            : "memory");
+      }
+    }
+    u32 done = 0;
+    while (done == 0)
+      asm volatile(
+          "{ .reg .pred p;\n"
+          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+          "selp.u32 %0, 1, 0, p; }"
+          : "=r"(done)
+          : "r"(arrivals)
+          : "memory");
+  } else
+#endif
+  {
+    if (threadIdx.x < kBlocks) *of_block(results + rank, threadIdx.x) = x;
+    cluster_barrier();
+  }
+  T result = results[0];
 #pragma unroll
-  for (int rank = 1; rank < kBlocks; ++rank)
-    result = Combine::of(result, *of_block(scratch + kWarps, rank));
+  for (int block = 1; block < kBlocks; ++block) result = Combine::of(result, results[block]);
   return result;
 }
 
