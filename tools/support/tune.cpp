@@ -78,7 +78,8 @@ class KernelTuner {
     if (first.empty()) return std::move(result_);  // `problem` says why
     rule_ = std::move(first[0]);
     result_.problem.clear();
-    const std::size_t batch = static_cast<std::size_t>(jobs());
+    constexpr std::size_t kFewest = 4;
+    const std::size_t batch = std::max(jobs(), kFewest);
     for (std::size_t at = 1; at < all.size() && (at == 1 || Clock::now() < deadline_); at += batch)
       try_batch({all.begin() + static_cast<std::ptrdiff_t>(at),
                  all.begin() + static_cast<std::ptrdiff_t>(std::min(at + batch, all.size()))});
@@ -87,10 +88,9 @@ class KernelTuner {
   }
 
  private:
-  int jobs() const {
-    constexpr int kFewest = 4;
-    const int cores = static_cast<int>(std::thread::hardware_concurrency());
-    return std::max(options_.jobs > 0 ? options_.jobs : cores, kFewest);
+  std::size_t jobs() const {
+    const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    return options_.jobs > 0 ? static_cast<std::size_t>(options_.jobs) : cores;
   }
 
   /// Compiles a plan for each schedule, in parallel, and opens them. Those that cannot be are left
@@ -107,7 +107,7 @@ class KernelTuner {
         }
     };
     std::vector<std::thread> threads;
-    const auto wanted = std::min(static_cast<std::size_t>(jobs()), schedules.size());
+    const std::size_t wanted = std::min(jobs(), schedules.size());
     for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
     work();
     for (std::thread& thread : threads) thread.join();
