@@ -45,7 +45,7 @@ void add_verify(Cli& cli) {
   add_input_options(*verb, options->accuracy.inputs);
   verb->add_option(
       "--tolerance", options->accuracy.bound,
-      "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 4e-2 "
+      "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 3e-2 "
       "for bf16, 3e-3 for tf32; on CUDA at least 2e-4 for float16 outputs, 1e-3 for bfloat16");
   auto* per_node =
       verb->add_flag("--per-node", options->per_node,
