@@ -1,5 +1,6 @@
 // Tiles through shared memory: which loads need them, and how large they are.
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -17,7 +18,8 @@ constexpr int kThreads = 256;
 constexpr int kSharedBytes = 40 * 1024;  // static, of all tiles of a block
 // Below so many elements, a warp's loads share cache lines anyway: of a dimension, and of a tile.
 constexpr std::int64_t kLeastExtent = 8, kLeastTile = 1024;
-constexpr int kSide = 64;                 // of a large tile
+// Of a large tile: elements along the stores, and bytes of a run of loads.
+constexpr int kSide = 64, kRunBytes = 256;
 constexpr std::int64_t kLarge = 1 << 20;  // where no bound is known
 
 std::int64_t extent_of(const ProgramAnalysis& analysis, int dim) {
@@ -89,35 +91,46 @@ VectorPlan plan_turned(const ProgramAnalysis& analysis, const Turn& turn, int mo
   return no_vectors(analysis);
 }
 
-/// Bytes that an element of each tile takes, all tiles of a block together.
-int bytes_of_tiles(const ProgramAnalysis& analysis, const Turn& turn) {
-  std::size_t bytes = 0;
+std::vector<int> turned_sizes(const ProgramAnalysis& analysis, const Turn& turn) {
+  std::vector<int> sizes;
   for (std::size_t i = 0; i < turn.values.size(); ++i)
     if (turn.values[i])
-      bytes += size_of(analysis.buffer_type(analysis.access(analysis.instr(i).access).buffer));
-  return static_cast<int>(bytes);
+      sizes.push_back(static_cast<int>(
+          size_of(analysis.buffer_type(analysis.access(analysis.instr(i).access).buffer))));
+  return sizes;
 }
 
-/// As far as sizes are unknown they count as large: tiles of 64 x 64, longer where the other side
-/// is short, smaller while they would leave multiprocessors idle.
+int widest_turned(const ProgramAnalysis& analysis, const Turn& turn) {
+  const std::vector<int> sizes = turned_sizes(analysis, turn);
+  return *std::max_element(sizes.begin(), sizes.end());
+}
+
+/// Bytes that an element of each tile takes, all tiles of a block together.
+int bytes_of_tiles(const ProgramAnalysis& analysis, const Turn& turn) {
+  const std::vector<int> sizes = turned_sizes(analysis, turn);
+  return std::accumulate(sizes.begin(), sizes.end(), 0);
+}
+
+/// As far as sizes are unknown they count as large. Tiles are longer where their other side is
+/// short, smaller while they would leave multiprocessors idle.
 void choose_tile(const ProgramAnalysis& analysis, Schedule& schedule) {
   Turn& turn = schedule.turn;
   const std::int64_t along = extent_of(analysis, turn.to), across = extent_of(analysis, turn.from);
   const auto fit = [](std::int64_t extent, int most) {
     return extent >= most ? most : power_of_two_up(extent);
   };
+  const int area =
+      kSide * std::clamp(kRunBytes / widest_turned(analysis, turn), kSide / 2, 2 * kSide);
   turn.width = std::max(fit(along, kSide), schedule.vector);
-  turn.height = std::max(fit(across, kSide * kSide / turn.width), turn.vector);
-  turn.width = std::max(fit(along, kSide * kSide / turn.height), schedule.vector);
-  turn.width = std::min(turn.width, 256);
-  turn.height = std::min(turn.height, 256);
+  turn.height = std::max(fit(across, std::min(area / turn.width, 4 * kSide)), turn.vector);
+  turn.width = std::max(fit(along, std::min(area / turn.height, 4 * kSide)), schedule.vector);
   const std::int64_t elements =
       upper(analysis, analysis.size_of_dims(analysis.outer_dims())).value_or(INT64_MAX);
   const auto too_large = [&] {
-    const int area = turn.width * turn.height;
-    return area * bytes_of_tiles(analysis, turn) > kSharedBytes ||
-           (area > 1024 && elements / area < 2 * kProcessors) ||
-           area / std::min(schedule.vector, turn.vector) > kThreads * 8;
+    const int size = turn.width * turn.height;
+    return size * bytes_of_tiles(analysis, turn) > kSharedBytes ||
+           (size > 1024 && elements / size < 2 * kProcessors) ||
+           size / std::min(schedule.vector, turn.vector) > kThreads * 8;
   };
   while (turn.width * turn.height > 256 && too_large())
     (turn.width >= turn.height ? turn.width : turn.height) /= 2;
