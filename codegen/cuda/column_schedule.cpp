@@ -10,7 +10,7 @@ using plan::fb::InstrKind;
 
 namespace {
 
-constexpr double kWords = 44;  // of a thread's registers, for the elements that it holds
+constexpr double kWords = 48;  // of a thread's registers, for the elements that it holds
 constexpr int kThreads = 256, kLeastThreads = 128, kMostThreads = 512, kScratchBytes = 40 * 1024;
 // Bytes of neighbouring threads: a cache line, and the least that memory moves at its full speed.
 constexpr int kLine = 128, kLeastLine = 64;
@@ -76,17 +76,19 @@ struct Sizes {
 };
 
 /// Threads loop over vectors of rows: as few rows a block as a cache line holds where they are few,
-/// and then as many threads for each as it takes to fill the GPU.
+/// and then as many threads for each as it takes to fill the GPU. So it is too where they are read
+/// `again`.
 Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
-                const Sizes& sizes) {
+                const Sizes& sizes, bool again) {
   Schedule schedule = with_vectors(vectors, Family::kColumn);
   schedule.unroll = 0;
   schedule.ahead = kAhead;
   schedule.threads_x = 32;
   const auto blocks = [&] { return sizes.rows / vectors.vector / schedule.threads_x; };
-  while (schedule.threads_x * bytes > kLine && blocks() < 2 * kProcessors) schedule.threads_x /= 2;
-  schedule.threads_y = kThreads / schedule.threads_x;
-  while (schedule.threads() < kMostThreads && blocks() * schedule.threads() < kEnough)
+  while (schedule.threads_x * bytes > kLine && (again || blocks() < 2 * kProcessors))
+    schedule.threads_x /= 2;
+  schedule.threads_y = (again ? kMostThreads : kThreads) / schedule.threads_x;
+  while (schedule.threads() < 1024 && blocks() * schedule.threads() < kEnough)
     schedule.threads_y *= 2;
   const int most = power_of_two_up(ceil_div(sizes.length, kAhead));
   schedule.threads_y = std::min(schedule.threads_y, most);
@@ -97,19 +99,19 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
   return schedule;
 }
 
-/// Threads that hold what they read for later passes, if so many as a block may have can: as it was
-/// read (lean), from which each pass computes again what it needs.
+/// Threads that hold what they read for later passes, if `most` of a block can. Lean: as it was
+/// read, from which each pass computes again what it needs.
 std::optional<Schedule> held(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
-                             const Sizes& sizes) {
+                             const Sizes& sizes, bool lean, int most) {
   if (!analysis.size_of_dims(analysis.inner_dims()).is_constant()) return std::nullopt;
-  const double words = words_per_element(analysis, true, true) * vectors.vector;
+  const double words = words_per_element(analysis, lean, lean) * vectors.vector;
   Schedule schedule = with_vectors(vectors, Family::kColumn);
-  schedule.lean = schedule.again = true;
+  schedule.lean = schedule.again = lean;
   for (const int line : {kLine, kLeastLine})
     for (schedule.threads_y = 1; schedule.threads_y < 2 * sizes.length; schedule.threads_y *= 2) {
       schedule.threads_x = std::max(1, line / bytes);
       schedule.unroll = ceil_div(sizes.length, schedule.threads_y);
-      if (schedule.threads() > kMostThreads) break;
+      if (schedule.threads() > most) break;
       while (schedule.threads() < kLeastThreads && schedule.threads_x < 32) schedule.threads_x *= 2;
       if (schedule.unroll * words <= kWords) return schedule;
     }
@@ -121,28 +123,40 @@ bool fits_shared(const ProgramAnalysis& analysis, const Schedule& schedule) {
          schedule.threads() * schedule.vector * bytes_of_results(analysis) <= kScratchBytes;
 }
 
-/// The longest vectors, unless elements that are read again stay in registers with shorter ones.
+/// What is read once: the longest vectors. What is read again stays in registers: as it was read
+/// where few threads can hold a row, else computed, with short vectors, whose sums leave more
+/// registers. If that is too much the blocks' rows should at least stay in the L2 cache.
 std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   const int dim = analysis.last_dim(analysis.outer_dims());
   const Sizes sizes = {
       upper(analysis, analysis.size_of_dims(analysis.outer_dims())).value_or(kLarge),
       std::max<std::int64_t>(
           upper(analysis, analysis.size_of_dims(analysis.inner_dims())).value_or(kLarge), 1)};
-  const bool again = reads_again(analysis);
-  std::optional<Schedule> best;
+  std::vector<VectorPlan> plans;
   for (int most = 8; most > 1; most /= 2) {
-    const VectorPlan vectors = plan_vectors(analysis, dim, most);
-    if (vectors.vector != most) continue;
-    const int bytes = most * widest_element(analysis, dim);
-    if (again) {
-      const std::optional<Schedule> schedule = held(analysis, vectors, bytes, sizes);
+    VectorPlan plan = plan_vectors(analysis, dim, most);
+    if (plan.vector == most) plans.push_back(std::move(plan));
+  }
+  if (plans.empty()) return std::nullopt;
+  const auto bytes = [&](const VectorPlan& plan) {
+    return plan.vector * widest_element(analysis, dim);
+  };
+  const bool again = reads_again(analysis);
+  if (again) {
+    for (const VectorPlan& plan : plans) {
+      const auto schedule = held(analysis, plan, bytes(plan), sizes, true, kLeastThreads);
       if (schedule && fits_shared(analysis, *schedule)) return schedule;
     }
-    const Schedule schedule = looped(analysis, vectors, bytes, sizes);
-    if (!best && fits_shared(analysis, schedule)) best = schedule;
-    if (best && !again) break;
+    for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
+      const auto schedule = held(analysis, *plan, bytes(*plan), sizes, false, kMostThreads);
+      if (schedule && fits_shared(analysis, *schedule)) return schedule;
+    }
   }
-  return best;
+  for (const VectorPlan& plan : plans) {
+    const Schedule schedule = looped(analysis, plan, bytes(plan), sizes, again);
+    if (fits_shared(analysis, schedule)) return schedule;
+  }
+  return std::nullopt;
 }
 
 }  // namespace

@@ -34,9 +34,9 @@ int unit_strides(const ProgramAnalysis& analysis, int dim) {
 
 namespace {
 
-/// Vectors of a thread of a large tensor. What only moves is fastest with one: enough threads are
-/// in flight. Arithmetic on several at once overlaps with their loads; long code would grow too
-/// large.
+/// Vectors of a thread of a large tensor. What mostly moves is fastest with one: enough threads are
+/// in flight. Arithmetic on several of one input at once overlaps with their loads; long code would
+/// grow too large.
 int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
   constexpr int kFewOperations = 8, kManyOperations = 40, kLong = 20, kShort = 6;
   const Approximations math(analysis);
@@ -48,7 +48,7 @@ int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors)
   }
   if (operations <= kFewOperations || operations > kManyOperations) return 1;
   const double words = words_per_element(analysis) * vectors.vector;
-  return words <= 4 ? 4 : words <= 16 ? 2 : 1;
+  return words <= 4 ? 4 : 1;
 }
 
 }  // namespace
