@@ -105,6 +105,17 @@ std::string BodyWriter::widened(std::size_t i, const std::string& raw) const {
   return fmt::format("convert<{}>({})", compute_name(analysis_.type_of(i)), value);
 }
 
+/// True for x - max(x) where x is a product: contracted into one operation, the product would not
+/// be the one whose rounded value the greatest is, and a softmax of large values not end at zero.
+bool BodyWriter::must_not_contract(std::size_t i) const {
+  const auto& instr = analysis_.instr(i);
+  if (static_cast<ScalarOp>(instr.op) != ScalarOp::kSub || analysis_.type_of(i) != DType::kFloat32)
+    return false;
+  const auto &value = analysis_.instr(instr.args[0]), &bound = analysis_.instr(instr.args[1]);
+  return value.kind == InstrKind::Op && static_cast<ScalarOp>(value.op) == ScalarOp::kMul &&
+         bound.kind == InstrKind::Reduce && bound.args[0] == instr.args[0];
+}
+
 std::string BodyWriter::op_expression(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
   const auto op = static_cast<ScalarOp>(instr.op);
@@ -123,6 +134,8 @@ std::string BodyWriter::op_expression(std::size_t i) const {
     if (operands.size() == 1) return fmt::format("{}({})", function, operands[0].text);
     return fmt::format("{}({}, {})", function, operands[0].text, operands[1].text);
   }
+  if (must_not_contract(i))
+    return fmt::format("difference({}, {})", operands[0].text, operands[1].text);
   const DType from = analysis_.type_of(instr.args[op == ScalarOp::kSelect ? 1 : 0]);
   return print_op(op, analysis_.type_of(i), from, operands);
 }

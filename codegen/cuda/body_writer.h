@@ -105,6 +105,7 @@ class BodyWriter {
   std::string loop_address(std::uint32_t access) const;
   std::string element(std::size_t i) const;
   std::string op_expression(std::size_t i) const;
+  bool must_not_contract(std::size_t i) const;
   std::string stored_value(std::size_t i) const;
   std::string buffer_type_name(std::size_t i) const;
   void define(std::size_t i, const std::string& type, const std::string& expression);

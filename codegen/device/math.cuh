@@ -53,6 +53,14 @@ SINTER_DEVICE T subtract(T a, T b) {
 }
 SINTER_DEVICE float subtract(float a, float b) { return a - b; }
 SINTER_DEVICE double subtract(double a, double b) { return a - b; }
+/// a - b of a as it was rounded: never one operation with the product that a is.
+SINTER_DEVICE float difference(float a, float b) {
+#ifdef __CUDACC__
+  return __fsub_rn(a, b);
+#else
+  return a - b;
+#endif
+}
 
 template <class T>
 SINTER_DEVICE T multiply(T a, T b) {
