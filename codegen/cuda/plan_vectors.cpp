@@ -147,10 +147,15 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool
   return scalar;
 }
 
-std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector) {
+namespace {
+
+/// `apart`: sums that are needed of every element. Those that turn out to be are added; false if
+/// there were any, and what read them as uniform has to be thought over.
+bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vector<bool>& apart,
+                  std::vector<bool>& uniform) {
   const std::size_t count = analysis.instr_count();
-  std::vector<bool> uniform(count, false), aligned(count, false), sums(count, false);
-  if (dim < 0 || vector == 1) return uniform;
+  std::vector<bool> aligned(count, false), sums(count, false);
+  uniform.assign(count, false);
   const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
   const auto fixed = [&](std::uint32_t v) {
     const auto& instr = analysis.instr(v);
@@ -180,6 +185,7 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
         break;
       default: break;
     }
+    sums[i] = sums[i] && !apart[i];
     aligned[i] = sums[i];
   }
   // A sum that nothing else uses is needed of a vector's first element alone.
@@ -196,6 +202,21 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
           uniform[i] = uniform[i] && gather.value() != i;
     }
   }
+  bool settled = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!sums[i] || uniform[i]) continue;
+    apart[i] = true;
+    settled = false;
+  }
+  return settled;
+}
+
+}  // namespace
+
+std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector) {
+  std::vector<bool> uniform(analysis.instr_count(), false), apart = uniform;
+  if (dim < 0 || vector == 1) return uniform;
+  while (!find_uniform(analysis, dim, vector, apart, uniform)) continue;
   return uniform;
 }
 
