@@ -11,12 +11,17 @@ namespace sinter::codegen {
 namespace {
 
 // Registers for a row's elements: other functions of the kernel need theirs too.
+constexpr std::int64_t kShortWindow = 32;
 constexpr double kHeldWords = 64, kColumnWords = 48;
 
-/// Neighbouring rows, not a row's elements, lie next to each other.
+/// Neighbouring rows, not a row's elements, lie next to each other; of windows both do, and their
+/// rows are too short for several threads.
 bool lies_in_columns(const ProgramAnalysis& analysis) {
-  return unit_strides(analysis, analysis.last_dim(analysis.outer_dims())) >
-         unit_strides(analysis, analysis.last_dim(analysis.inner_dims()));
+  const int along_rows = unit_strides(analysis, analysis.last_dim(analysis.outer_dims()));
+  const int along_elements = unit_strides(analysis, analysis.last_dim(analysis.inner_dims()));
+  if (along_rows != along_elements) return along_rows > along_elements;
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  return along_rows > 0 && length.is_constant() && length.value() <= kShortWindow;
 }
 
 /// A thread a row, all of whose elements it loads at once; nothing if they are too many.
@@ -65,6 +70,19 @@ std::vector<Schedule> choose_rows(const ProgramAnalysis& analysis, int threads) 
   return schedules;
 }
 
+/// Parts whose sizes vectors do not divide take the rest of theirs element by element.
+std::vector<Schedule> choose_elements(const ProgramAnalysis& analysis) {
+  std::vector<Schedule> schedules = choose_pointwise(analysis);
+  const int dim = analysis.last_dim(analysis.outer_dims());
+  if (dim < 0 || analysis.outer_dims() != dim_bit(static_cast<std::size_t>(dim))) return schedules;
+  const VectorPlan vectors = plan_vectors(analysis, dim, 8, true);
+  if (!vectors.tail || vectors.vector == 1) return schedules;
+  schedules = {with_vectors(vectors, Family::kPointwise)};
+  if (!vectors.conditions.empty())
+    schedules.push_back(with_vectors(no_vectors(analysis), Family::kPointwise));
+  return schedules;
+}
+
 }  // namespace
 
 double held_words(const ProgramAnalysis& analysis, const Schedule& schedule) {
@@ -81,7 +99,7 @@ std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads
     return choose_rows(analysis, threads);
   std::vector<Schedule> schedules;
   if (analysis.program().inner_dims == 0) {
-    schedules = choose_pointwise(analysis);
+    schedules = choose_elements(analysis);
   } else if (can_schedule_window(analysis)) {
     schedules = choose_window(analysis);
   } else {
