@@ -203,6 +203,17 @@ TEST(Approximations, WithinOneAreAsExactAsTheGeneralForms) {
   }
 }
 
+/// As one operation with the product, x - max(x) is not zero for the greatest x.
+TEST(Approximations, ProductsAreNotContractedWithTheirGreatest) {
+  codegen::ExprTable exprs{ir::Ranges{}};
+  ProgramBuilder p(exprs, {4, 16}, 1);
+  const auto x = p.load(p.dense(DType::kFloat32, {0, 1}));
+  const auto scaled = p.op(ScalarOp::kMul, {x, p.load(p.dense(DType::kFloat32, {0}))});
+  const auto below = p.op(ScalarOp::kSub, {scaled, p.reduce(Combine::kMax, scaled)});
+  p.store(p.dense(DType::kFloat32, {0, 1}), p.op(ScalarOp::kExp, {below}));
+  EXPECT_THAT(codegen::emit_cuda(p.request("softmax"), exprs).source, HasSubstr("difference("));
+}
+
 TEST(ValueRanges, FollowOperators) {
   codegen::ExprTable exprs{ir::Ranges{}};
   ProgramBuilder p(exprs, {4, 16}, 1);

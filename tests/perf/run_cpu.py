@@ -166,7 +166,8 @@ def chains(sinter, folder, threads, rows=1024, cols=4096, rounds=9, runs=40):
             row[which] = {"sinter_us": round(figures[chain], 1),
                           "onnxruntime_us": round(figures[chain + " onnxruntime"], 1),
                           "ratio": round(figures[chain] / figures[chain + " onnxruntime"], 3),
-                          "share_of_copy_bandwidth": round(copy_us / figures[chain], 3)}
+                          "share_of_copy_bandwidth": round(copy_us / figures[chain], 3),
+                          "copy_us": round(copy_us, 1)}
             print(f"{chain}, {which}: {row[which]}", flush=True)
         r = sinter_json(sinter, "compare", models[chain], "--target=cpu", f"--threads={threads}", "--rounds=40")
         fused, unfused = (r["variants"][v]["compute_us"]["median"] for v in ("fused", "unfused"))
