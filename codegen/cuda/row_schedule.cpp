@@ -27,12 +27,14 @@ constexpr int kMostCluster = 8;  // what every GPU with clusters takes
 constexpr std::int64_t kVectorsAtOnce = kProcessors * 2048 * 2;
 // Vectors of a thread in passes that no barrier separates and that compute again: `hold` costs.
 constexpr int kMostHeld = 4;
+constexpr int kHalfBlockElements = 32;  // of a thread
 
-/// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, or less
-/// where so few rows exist that processors would stay idle.
-int rows_per_block(const ProgramAnalysis& analysis, int lanes) {
+/// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, half as
+/// many where a thread holds many elements, or less where so few rows exist that processors would
+/// stay idle.
+int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
   const int fewest = 32 / lanes;
-  int rows = kBlockThreads / lanes;
+  int rows = kBlockThreads / lanes / (held >= kHalfBlockElements ? 2 : 1);
   const auto all = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
   while (all && rows > fewest && *all < kProcessors * rows) rows /= 2;
   return rows;
@@ -90,7 +92,8 @@ Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors
   schedule.threads_x = shape.lanes;
   schedule.unroll = shape.unroll;
   schedule.cluster = shape.cluster;
-  schedule.threads_y = shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes) : 1;
+  schedule.threads_y =
+      shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, shape.unroll * schedule.vector) : 1;
   schedule.staged = should_stage(analysis, schedule);
   if (schedule.looped() && schedule.vector > 1)
     schedule.ahead = words_per_element(analysis) * schedule.vector <= 4 ? 4 : 2;
@@ -141,8 +144,8 @@ class RowChoice {
   std::optional<RowShape> in_warp() const {
     if (length_ <= 32) {
       const int lanes = power_of_two_up(std::max<std::int64_t>(length_, 1));
-      // Two vectors a thread, where that leaves a row enough lanes for a whole sector of memory.
-      const int unroll = many_ && vectors_.vector > 1 && lanes >= 8 ? 2 : 1;
+      // Two vectors a thread, where that leaves a row eight lanes.
+      const int unroll = many_ && vectors_.vector > 1 && lanes >= 16 ? 2 : 1;
       return RowShape{lanes / unroll, unroll, 1};
     }
     if (!many_) return std::nullopt;
@@ -191,10 +194,11 @@ class RowChoice {
 
   /// Microseconds, about, between a row's first load and its last store, as an H200 measured them:
   /// a thread's vectors follow each other, its warps meet, so do a cluster's blocks, and a
-  /// multiprocessor by itself loads some 70 GB/s.
+  /// multiprocessor by itself moves some 35 bytes/ns in and as many out.
   static double time_of(int cluster, int unroll, int warps) {
-    return 0.3 * std::log2(unroll) + 0.15 * std::log2(warps) + (cluster > 1 ? 0.9 : 0.0) +
-           warps * 32 * unroll * 16 / 70e3;
+    const double vectors = std::log2(unroll), joined = std::log2(warps);
+    return 0.3 * vectors + 0.1 * std::max(0.0, vectors - 1) +
+           (cluster > 1 ? 0.65 + 0.35 * joined : 0.15 * joined) + warps * 32 * unroll * 16 / 35e3;
   }
 
   const ProgramAnalysis& analysis_;
@@ -216,7 +220,9 @@ std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPl
   for (const bool again : {false, true}) {
     if (many && !again) continue;
     const std::optional<Schedule> other = choose(true, again);
-    if (other && (!held || other->cluster < held->cluster)) held = other;
+    if (other && (!held || other->cluster < held->cluster ||
+                  (other->cluster == held->cluster && many && other->blocks > held->blocks)))
+      held = other;
   }
   return held;
 }
