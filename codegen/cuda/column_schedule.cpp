@@ -144,6 +144,7 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   const bool again = reads_again(analysis);
   if (again) {
     for (const VectorPlan& plan : plans) {
+      if (widest_element(analysis, dim) > 2) break;  // as large as what is computed
       const auto schedule = held(analysis, plan, bytes(plan), sizes, true, kLeastThreads);
       if (schedule && fits_shared(analysis, *schedule)) return schedule;
     }
