@@ -17,6 +17,11 @@ constexpr std::int64_t kLongestHead = 256;
 // Multiprocessors of the GPUs that this is for: sm_80 has 108, sm_90 132, sm_100 148.
 constexpr std::int64_t kMultiprocessors = 132;
 
+/// What its blocks may use: clusters and warpgroups are for GPUs with more.
+std::uint32_t most_shared(const AttentionSchedule& schedule) {
+  return schedule.splits > 1 || schedule.by_warpgroups() ? kMostSharedOfSm90 : kMostShared;
+}
+
 /// The most elements (8, 4, 2 or 1) of which every row of the operands starts at a multiple.
 int common_vector(std::initializer_list<const AttentionOperand*> operands) {
   int vector = 8;
@@ -52,7 +57,7 @@ bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& s
                                                         : schedule.row_warps == 8 ? 232
                                                                                   : 216) &&
          attention_shared_bytes(program, schedule) <=
-             kMostSharedOfSm90 / static_cast<std::uint32_t>(schedule.blocks_at_once());
+             most_shared(schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
 }
 
 /// Adds schedules with what sizes have to be for them; leaves out those that never apply.
@@ -74,7 +79,7 @@ class Chooser {
       if (fits_warpgroups(program_, schedule)) add_on(some_gpus_, std::move(schedule), limits);
       return;
     }
-    while (attention_shared_bytes(program_, schedule) > kMostShared) {
+    while (attention_shared_bytes(program_, schedule) > most_shared(schedule)) {
       if (schedule.key_groups > 1)
         schedule.key_groups /= 2;
       else
@@ -222,7 +227,7 @@ bool takes(const AttentionProgram& program, const AttentionSchedule& schedule) {
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
          schedule.row_tiles <= 2 && schedule.splits <= 8 &&
          (schedule.splits == 1 || schedule.key_groups > 1) && schedule.blocks == 0 &&
-         attention_shared_bytes(program, schedule) <= kMostShared;
+         attention_shared_bytes(program, schedule) <= most_shared(schedule);
 }
 
 }  // namespace
@@ -264,8 +269,12 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   const std::pair<Dim, std::int64_t> few_rows{program.rows, 32};
   chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, kFew}, {program.keys, 64}});
   chooser.add(by_warps(1, 1, 4, 32), {few_rows, {sixteens, kFew}, {program.keys, 512}});
-  for (const int splits : {8, 2})
-    chooser.add(by_warps(1, 1, 8, 32, splits), {few_rows, {sixteens, kFew / splits}});
+  const bool wide = longest > 64;
+  constexpr std::int64_t kShort = 4096;
+  if (!wide)
+    chooser.add(by_warps(1, 1, 4, 64, 8), {few_rows, {sixteens, kFew / 8}, {program.keys, kShort}});
+  chooser.add(by_warps(1, 1, wide ? 4 : 8, 64, 8), {few_rows, {sixteens, kFew / 8}});
+  chooser.add(by_warps(1, 1, 8, wide ? 32 : 64, 2), {few_rows, {sixteens, kFew / 2}});
   chooser.add(by_warps(1, 1, 8, 32), {few_rows, {sixteens, kFew}});
   // Warpgroups, as an H200 measured them: 64 rows a block, two blocks on a multiprocessor, where
   // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
@@ -285,6 +294,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   };
   if (longest <= 64) {
     add_groups(1, 128, 2, 576, 1024);
+    add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, 128);
     if (program.causal != 0) add_groups(1, 128, 2, 384, 2048);
     add_groups(2, 128, 2, kNoLimit, 1024);
     add_groups(3, 96, 3, kNoLimit, kNoLimit);

@@ -164,6 +164,13 @@ const Case kCases[] = {
       return y = %y
     })",
      {{{"seq", 100}}, {{"seq", 390}}}},
+    {"scores_that_grow",
+     R"(graph @g(%q: f16[2, seq, 64], %k: f16[2, seq, 64], %v: f16[2, seq, 64])
+          ranges {seq: 1..65536} {
+      %y = Attention(%q, %k, %v) {scale = 3}
+      return y = %y
+    })",
+     {{{"seq", 390}}}},
     {"causal_heads_of_128",
      R"(graph @g(%q: bf16[2, rows, 128], %k: bf16[2, keys, 128], %v: bf16[2, keys, 128])
           ranges {rows: 1..65536, keys: 1..65536} {
@@ -334,7 +341,7 @@ TEST(AttentionKernels, MeanTheirBodies) {
   for (const char* part :
        {"rows=1x16 groups=2", "groups=4", "groups=8", "rows=4x16 groups=2",
         "rows=4x16 groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single",
-        "groups=8 keys=32 vector=8 splits=8", "rows=4x16 groups=1 keys=128 vector=8 stages=2",
+        "groups=4 keys=64 vector=8 splits=8", "rows=4x16 groups=1 keys=128 vector=8 stages=2",
         "rows=8x16 groups=1 keys=128 vector=8 stages=2 blocks=132",
         "rows=12x16 groups=1 keys=96 vector=8 stages=3"})
     EXPECT_TRUE(std::any_of(schedules.begin(), schedules.end(), [&](const std::string& text) {
@@ -395,7 +402,7 @@ TEST(AttentionKernels, FitIntoSharedMemory) {
   for (const Case& test : kCases)
     for (const auto& variant : emit(test).kernel.step.variants) {
       const bool exact = variant->schedule.find("stages") != std::string::npos;
-      EXPECT_LE(variant->shared_bytes, (exact ? 227u : 96u) * 1024)
+      EXPECT_LE(variant->shared_bytes, (exact || variant->cluster > 1 ? 227u : 96u) * 1024)
           << test.name << " " << variant->schedule;
       EXPECT_LE(variant->block[0], exact ? 512u : 256u);
     }

@@ -57,22 +57,22 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=8 keys=32 vector=8 splits=8
+// schedule: attention rows=1x16 groups=4 keys=64 vector=8 splits=8
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 33
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(128)
 packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
-                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
-                         /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
+                         /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
+                         /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
   static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
   attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=8 keys=32 vector=8 splits=2
+// schedule: attention rows=1x16 groups=8 keys=64 vector=8 splits=2
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 132
 extern "C" __global__ void __launch_bounds__(256)
 packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -80,10 +80,10 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
                              i64 n2 /* 32*seq */) {
   typedef AttentionShape<f16, b8, /*head*/ 16, /*values*/ 16,
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
-                         /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
+                         /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::kSharedBytes == 24576, "what the launch reserves");
+  static_assert(Shape::kSharedBytes == 49152, "what the launch reserves");
   attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
 }
 
