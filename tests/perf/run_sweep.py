@@ -8,10 +8,13 @@
   tests/perf/run_sweep.py --merge part0.json part1.json part2.json part3.json --out tests/perf/results/sweep_h200.json
 
 A point is an operator, a type, rows and columns. GPU times are medians with a cold L2 and a full queue.
-'share' is the bytes that a point must move over its time, as a share of the copy rate read in the same run.
+'share' is the bytes that a point must move over its time, as a share of the rate of a copy of 4 GB read in the same
+run; 'of_copy', for points of 128 MB and more, the time of a copy that moves the same bytes over the point's time:
+starting and ending cost a copy of 128 MB an eighth of its time, too.
 PyTorch's kernels are compiled by several processes first, so that measuring finds them in its cache.
 """
 import argparse
+import functools
 import json
 import math
 import multiprocessing
@@ -31,6 +34,7 @@ sys.path.insert(0, str(ROOT / "models"))
 ROWS = (1, 32, 1024, 8192, 65536)
 COLUMNS = (64, 1024, 4096, 32768, 262144)
 MOST_BYTES = 1 << 30
+LARGE_BYTES = 128e6
 SIZES = {"f32": 4, "f16": 2, "bf16": 2}
 MODES = ("eager", "default", "reduce-overhead")
 # name: tensors of rows x columns that are read, and written
@@ -143,13 +147,20 @@ def measure_torch(point, mode, seconds):
         return f"{type(error).__name__}: {str(error)[:200]}"
 
 
-def copy_rate():
-    """Bytes read and written per second of a large copy, in TB/s."""
+@functools.cache
+def copy_time(size):
+    """Microseconds of a copy that reads and writes `size` bytes in all."""
     import torch
     from torch_workloads import measure
-    x = torch.randn(1 << 30, device="cuda").half()
+    x = torch.randn(size // 4, device="cuda").half()
     y = torch.empty_like(x)
-    return 2 * x.numel() * 2 / measure(lambda: y.copy_(x))["gpu_us"] * 1e-6
+    return measure(lambda: y.copy_(x))["gpu_us"]
+
+
+def copy_rate():
+    """Bytes read and written per second of a large copy, in TB/s."""
+    size = 1 << 32
+    return size / copy_time(size) * 1e-6
 
 
 def compile_plan(sinter, folder, point):
@@ -167,12 +178,15 @@ def geometric_mean(values):
 def summarise(rows):
     compared = [r for r in rows if "sinter_us" in r and "best_torch_us" in r]
     ratios = [r["best_torch_us"] / r["sinter_us"] for r in compared]
-    large = [r["share"] for r in rows if r["bytes"] >= 128e6 and "share" in r]
+    large = [r for r in rows if r["bytes"] >= LARGE_BYTES and "share" in r]
+
+    def reach(key):
+        return {f"at_90_percent_{key}": sum(r[key] >= 0.9 for r in large) / max(1, len(large)),
+                f"least_{key}": min((r[key] for r in large), default=None)}
     return {"points": len(rows), "compared": len(compared),
             "not_slower": sum(r >= 0.98 for r in ratios) / max(1, len(ratios)),
             "geometric_mean": geometric_mean(ratios),
-            "large_points": len(large), "large_at_90_percent": sum(s >= 0.9 for s in large) / max(1, len(large)),
-            "least_large_share": min(large, default=None)}
+            "large_points": len(large), **reach("share"), **reach("of_copy")}
 
 
 def merge(paths):
@@ -262,6 +276,8 @@ def main():
                                 "--warmUp=3")
             row["sinter_us"] = round(bench["compute_us"]["median"], 2)
             row["share"] = round(size / row["sinter_us"] * 1e-6 / copy, 3)
+            if size >= LARGE_BYTES:
+                row["of_copy"] = round(copy_time(size) / row["sinter_us"], 3)
         for mode in a.modes.split(","):
             row[mode] = measure_torch(point, mode, a.seconds)
         times = [row[mode] for mode in a.modes.split(",") if isinstance(row[mode], float)]
