@@ -114,12 +114,36 @@ SINTER_DEVICE T remainder_floored(T a, T b) {
   return r != T(0) && (r < T(0)) != (b < T(0)) ? add(r, b) : r;
 }
 
+/// x, which ptxas does not see through. That of CUDA 13.0 makes one instruction of two minima or
+/// maxima of 32-bit integers and loses the sign of an operand that is a negation: max(max(a, -b),
+/// -c) compares b (sm_90; wrong on an H200).
+template <class T>
+SINTER_DEVICE T opaque(T x) {
+  return x;
+}
+#ifdef __CUDACC__
+SINTER_DEVICE i32 opaque(i32 x) {
+  i32 result;
+  asm("vsub.s32.s32.s32 %0, %1, %2;" : "=r"(result) : "r"(x), "r"(0));
+  return result;
+}
+SINTER_DEVICE u32 opaque(u32 x) {
+  u32 result;
+  asm("vsub.u32.u32.u32 %0, %1, %2;" : "=r"(result) : "r"(x), "r"(0));
+  return result;
+}
+#endif
+
 template <class T>
 SINTER_DEVICE T minimum(T a, T b) {
+  a = opaque(a);
+  b = opaque(b);
   return a < b || a != a ? a : b;
 }
 template <class T>
 SINTER_DEVICE T maximum(T a, T b) {
+  a = opaque(a);
+  b = opaque(b);
   return a > b || a != a ? a : b;
 }
 #ifdef __CUDACC__

@@ -130,6 +130,20 @@ graph @main(%x: T[batch, seq, 40]) ranges {batch: 1..64, seq: 1..512} {
   return first = %first, middle = %middle, outer = %outer, all = %all
 })",
        kBatchSizes},
+      // ptxas 13.0 loses negations in chains of integer maxima (codegen/device/math.cuh).
+      {"negated_integers",
+       R"(
+graph @main(%x: i32[rows, 11], %y: i32[11, rows]) ranges {rows: 1..512} {
+  %p = Neg(%x)
+  %most = ReduceMax(%p) {axes = [1], keepdims = 1}
+  %a = Sub(%p, %most)
+  %q = Neg(%y)
+  %least = ReduceMin(%q) {axes = [0], keepdims = 1}
+  %b = Sub(%q, %least)
+  return a = %a, b = %b
+})",
+       {{{"rows", 1}}, {{"rows", 2}}, {{"rows", 40}}},
+       false},
       {"long_and_short_rows",
        R"(
 graph @main(%x: T[rows, n]) ranges {rows: 1..10000, n: 1..100000} {
