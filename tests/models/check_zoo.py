@@ -63,7 +63,8 @@ class Model:
         row = {"model": self.key, "target": self.a.target, "precision": self.a.precision}
         tolerance = self.entry["tolerance"]["f16" if self.a.precision in ("fp16", "bf16") else "f32"]
         runs = self.reference()
-        if len(runs) > self.a.runs:  # evenly spread; each carries the reference's state
+        all_run = len(runs) <= self.a.runs
+        if not all_run:  # evenly spread; each carries the reference's state
             runs = [runs[i] for i in np.linspace(0, len(runs) - 1, self.a.runs).astype(int)]
         for fuse in ("on", "off"):
             start = time.monotonic()
@@ -77,11 +78,11 @@ class Model:
             row[f"fuse_{fuse}"] = {"launches": steps, "relative_error": worst, "compile_seconds": round(seconds, 2)}
             if not worst <= tolerance:
                 raise Failed(f"relative error {worst:.2e} with --fuse={fuse}, at most {tolerance:.0e}")
-            self.check_meaning(found, [expected for _, expected in runs])
+            self.check_meaning(found, [expected for _, expected in runs], all_run)
         row["tolerance"] = tolerance
         return row
 
-    def check_meaning(self, found, expected):
+    def check_meaning(self, found, expected, all_run):
         meaning = real_inputs.MEANING.get(self.key)
         if meaning is None:
             return
@@ -89,7 +90,7 @@ class Model:
         if says != should:
             raise Failed(f"says {str(says)[:200]}, ONNX Runtime {str(should)[:200]}")
         wanted = real_inputs.EXPECTED.get(self.key)
-        if wanted is not None and says is not None and says != wanted:
+        if all_run and wanted is not None and says is not None and says != wanted:
             raise Failed(f"says {str(says)[:200]}, should say {wanted}")
 
 
