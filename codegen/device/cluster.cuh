@@ -34,8 +34,8 @@ SINTER_DEVICE T* of_block(T* shared, u32 rank) {
 #endif
 }
 
-/// The two halves of a barrier that says that all blocks of the cluster run: before they do, nothing
-/// is written to their shared memory.
+/// The two halves of a barrier that says that all blocks of the cluster run: before they do,
+/// nothing is written to their shared memory.
 SINTER_DEVICE void cluster_arrive() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -78,8 +78,8 @@ SINTER_DEVICE void expect_results(T* scratch) {
 
 /// Combines over the kBlocks blocks, of kWarps full warps each, of a cluster, in the order of their
 /// ranks; every thread gets the result. Each block sends its own to all, who wait for nothing else:
-/// a barrier would wait for stores to memory too. `scratch` has room for kWarps + kBlocks + 1 values
-/// of 8 bytes in dynamic shared memory, at the same place in every block, and is used once.
+/// a barrier would wait for stores to memory too. `scratch` has room for kWarps + kBlocks + 1
+/// values of 8 bytes in dynamic shared memory, at the same place in every block, and is used once.
 template <class Combine, int kWarps, int kBlocks, class T>
 SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
   x = reduce_block<Combine, kWarps>(x, scratch);
@@ -96,14 +96,16 @@ SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
         u32 bits;
         memcpy(&bits, &x, 4);
         asm volatile(
-            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                there),
             "r"(bits), "r"(counted)
             : "memory");
       } else {
         u64 bits;
         memcpy(&bits, &x, 8);
         asm volatile(
-            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there),
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(
+                there),
             "l"(bits), "r"(counted)
             : "memory");
       }

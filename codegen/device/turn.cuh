@@ -22,9 +22,7 @@ struct TurnedTile {
     return x * kRuns + ((y / N ^ x / kRun * kStep) & (kRuns - 1));
   }
   /// `y` is a multiple of N.
-  SINTER_DEVICE void put(u32 x, u32 y, const Vec<T, N>& run) {
-    store(v[run_of(x, y)].v, run);
-  }
+  SINTER_DEVICE void put(u32 x, u32 y, const Vec<T, N>& run) { store(v[run_of(x, y)].v, run); }
   /// Element (x, y), where x is a multiple of kRun; (x + j, y) is j * kY further, if j < kRun.
   SINTER_DEVICE const T* at(u32 x, u32 y) const { return &v[run_of(x, y)].v[y % N]; }
   /// What kRun neighbours along x have at y, from such an x on.

@@ -77,8 +77,8 @@ class CudaExecutor final : public Executor {
   void put_downloads(const BoundRun& run, CUstream stream) const;
   void put_all(const BoundRun& run, CUstream stream) const;
   void put_compute(const BoundRun& run, CUstream stream) const;
-  /// Tries the alternatives of `timed` in a graph of all steps; stores what is faster there. False if
-  /// that is what was taken.
+  /// Tries the alternatives of `timed` in a graph of all steps; stores what is faster there. False
+  /// if that is what was taken.
   bool choose_in_graph(const BoundShape& shape, BufferAddresses buffers, LibraryContext libraries,
                        const std::vector<TimedChoice>& timed);
   void start_compute(BoundRun& run);

@@ -52,9 +52,9 @@ class ProgramBuilder {
 
   plan::fb::LoopProgramT program;
   std::vector<ir::Dim> extents;
-  std::vector<DType> types;       // of buffers; plan buffers are numbered alike
-  std::vector<ir::Dim> elements;  // of buffers
-  std::string schedule;           // the one to use; empty: choose
+  std::vector<DType> types;              // of buffers; plan buffers are numbered alike
+  std::vector<ir::Dim> elements;         // of buffers
+  std::string schedule;                  // the one to use; empty: choose
   codegen::ChosenSchedules chosen = {};  // in place of the rule's
   /// Integer inputs are drawn from [low, high); of buffers not named here from [-3, 3).
   struct Range {

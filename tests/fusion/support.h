@@ -15,9 +15,9 @@ namespace sinter::fusion::test {
 ir::Bindings small_sizes(const ir::Graph& graph);
 /// Seeded inputs of those sizes: normal deviates, integers 0 and 1.
 std::vector<ir::Tensor> random_inputs(const ir::Graph& graph, std::uint64_t seed);
-/// The largest difference of two results, relative to the largest value but at least to a thousandth,
-/// as a result that cancels as a whole is rounding errors of larger values; infinity if a NaN, a type
-/// or a shape differs.
+/// The largest difference of two results, relative to the largest value but at least to a
+/// thousandth, as a result that cancels as a whole is rounding errors of larger values; infinity if
+/// a NaN, a type or a shape differs.
 double relative_error(const ir::Tensor& found, const ir::Tensor& expected);
 /// EXPECTs that both graphs compute the same from random inputs, and both are valid.
 void expect_equivalent(const ir::Graph& before, const ir::Graph& after, double tolerance,
