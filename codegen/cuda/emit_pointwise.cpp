@@ -11,16 +11,7 @@ namespace {
 /// The elements of the only dimension that no whole vector has: one for each of the first threads.
 void add_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args, bool wide,
               const ir::Dim& vectors, Layout& layout) {
-  auto scalar = std::make_shared<Schedule>(schedule);
-  scalar->vector = 1;
-  scalar->unroll = 0;  // nothing is loaded ahead
-  scalar->vector_dim = -1;
-  scalar->vector_access.assign(schedule.vector_access.size(), false);
-  auto tail = std::make_shared<Layout>(layout);
-  tail->schedule = scalar.get();
-  tail->tail_schedule = scalar;
-  tail->is_tail = true;
-  tail->predicate.clear();
+  const auto tail = make_tail(layout, schedule, 0);  // nothing is loaded ahead
   const char* type = wide ? "u64" : "u32";
   const ir::Dim length = analysis.size_of_dims(layout.loop_dims);
   tail->loop_lines = {fmt::format("const {0} e = {0}({1}) * {2} + flat;", type, args.dim(vectors),
@@ -28,7 +19,7 @@ void add_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Argumen
   tail->loop_header = fmt::format("if (flat < {0}({1}) - {0}({2}) * {3})", type, args.dim(length),
                                   args.dim(vectors), schedule.vector);
   split_index(analysis, args, layout.loop_dims, "e", wide, *tail, tail->loop_lines);
-  layout.tail = std::move(tail);
+  layout.tail = tail;
 }
 
 }  // namespace

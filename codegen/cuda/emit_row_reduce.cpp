@@ -14,16 +14,7 @@ constexpr std::uint32_t kClusterScratch = 128;  // offset in dynamic shared memo
 /// The elements of rows of one dimension that no whole vector has.
 void add_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args,
               const std::string& lane, Layout& layout) {
-  auto scalar = std::make_shared<Schedule>(schedule);
-  scalar->vector = 1;
-  scalar->vector_dim = -1;
-  scalar->vector_access.assign(schedule.vector_access.size(), false);
-  auto tail = std::make_shared<Layout>(layout);
-  tail->schedule = scalar.get();
-  tail->tail_schedule = scalar;
-  tail->is_tail = true;
-  tail->group_header.clear();
-  tail->predicate.clear();
+  const auto tail = make_tail(layout, schedule, schedule.unroll);
   const ir::Dim length = analysis.size_of_dims(layout.loop_dims);
   const bool wide = needs_wide(analysis, length);
   const char* type = wide ? "u64" : "u32";
@@ -31,9 +22,8 @@ void add_tail(const ProgramAnalysis& analysis, const Schedule& schedule, Argumen
   tail->loop_header =
       fmt::format("for ({0} e = {0}({1}) * {2} + {3}; e < {0}({4}); e += {5})", type,
                   args.dim(whole), schedule.vector, lane, args.dim(length), schedule.threads_x);
-  tail->loop_lines.clear();
   split_index(analysis, args, layout.loop_dims, "e", wide, *tail, tail->loop_lines);
-  layout.tail = std::move(tail);
+  layout.tail = tail;
 }
 
 }  // namespace

@@ -37,6 +37,22 @@ bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count) {
   return !most || *most > INT32_MAX;
 }
 
+std::shared_ptr<Layout> make_tail(const Layout& layout, const Schedule& schedule, int unroll) {
+  auto scalar = std::make_shared<Schedule>(schedule);
+  scalar->vector = 1;
+  scalar->unroll = unroll;
+  scalar->vector_dim = -1;
+  scalar->vector_access.assign(schedule.vector_access.size(), false);
+  auto tail = std::make_shared<Layout>(layout);
+  tail->schedule = scalar.get();
+  tail->tail_schedule = std::move(scalar);
+  tail->is_tail = true;
+  tail->group_header.clear();
+  tail->predicate.clear();
+  tail->loop_lines.clear();
+  return tail;
+}
+
 void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
                  const std::string& flat, bool wide, Layout& layout,
                  std::vector<std::string>& lines, std::optional<std::int64_t> bound) {

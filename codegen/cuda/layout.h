@@ -75,6 +75,10 @@ std::string block_text(const ProgramAnalysis& analysis, bool wide);
 /// True if values up to `count` need 64 bits.
 bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count);
 
+/// `layout` for elements that no whole vector of `schedule` has, one at a time, `unroll` of them
+/// loaded ahead; its loop is still to be written.
+std::shared_ptr<Layout> make_tail(const Layout& layout, const Schedule& schedule, int unroll);
+
 /// Splits the number `flat` (u32, or u64 if `wide`) into the indices of `dims`: sets their
 /// layout.indices and appends their declarations to `lines`. `bound`: flat is below it, if known.
 void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,

@@ -113,6 +113,10 @@ class CudaTest : public ::testing::Test {
   /// y[n] = 2 * (x[n] + 1) through an arena buffer.
   static std::shared_ptr<const plan::PlanData> chain_plan(std::vector<std::string> architectures = {
                                                               "sm_90"}) {
+    return chain_builder(std::move(architectures)).data();
+  }
+  /// The same, to be changed first.
+  static CudaPlanBuilder chain_builder(std::vector<std::string> architectures = {"sm_90"}) {
     CudaPlanBuilder builder(std::move(architectures));
     const Id n = builder.symbol("n");
     const Id x = builder.input("x", DType::kFloat32, {n});
@@ -120,7 +124,7 @@ class CudaTest : public ::testing::Test {
     const Id y = builder.output("y", DType::kFloat32, {n});
     builder.kernel("first", "add_one", {x}, {t}, {{fb::ArgKind::Int64, n}});
     builder.kernel("second", "double", {t}, {y}, {{fb::ArgKind::Int64, n}});
-    return builder.data();
+    return builder;
   }
 
   /// A machine without cuDNN; tests of convolutions say otherwise.

@@ -20,13 +20,7 @@ TEST_F(ProfileTest, StepsSayTimeWorkAndKernel) {
   fake().kernels["double"].registers = 128;
   fake().kernels["double"].local_bytes = 24;
   fake().kernels["double"].static_shared_bytes = 256;
-  CudaPlanBuilder builder;
-  const Id n = builder.symbol("n");
-  const Id x = builder.input("x", DType::kFloat32, {n});
-  const Id t = builder.arena(DType::kFloat32, {n});
-  const Id y = builder.output("y", DType::kFloat32, {n});
-  builder.kernel("first", "add_one", {x}, {t}, {{fb::ArgKind::Int64, n}});
-  builder.kernel("second", "double", {t}, {y}, {{fb::ArgKind::Int64, n}});
+  CudaPlanBuilder builder = chain_builder();
   fb::StepT& second = *builder.meta.steps[1];
   second.origins = {"scale", "shift"};
   second.arithmetic = fb::Arithmetic::Half;
