@@ -165,7 +165,7 @@ struct Costs {
   double split;  // for each further block that shares a tile and is resident at once
 };
 // Fitted to the times of 520 schedules for ten products of BERT-base and ViT-B/16 (128 and 197
-// rows), and of MiniLM's, in graphs on an H200: those chosen take 8 % longer than the best in the
+// rows), and of MiniLM's, in graphs on an H200: those chosen take 7 % longer than the best in the
 // mean.
 constexpr Costs kDenseCosts = {3000, 36.5, 733, 2530, 132, 403, 0.57, 0.28, 0};
 // Fitted to the times of 28 convolutions (ResNet-50, a text detector, ConvNeXt; batch 1 and 8) on

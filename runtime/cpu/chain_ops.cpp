@@ -3,8 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-// As in vector_ops.cpp.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include "runtime/cpu/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/chain_ops.cpp"
 #include <hwy/foreach_target.h>

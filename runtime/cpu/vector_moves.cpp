@@ -1,7 +1,6 @@
 #include "runtime/cpu/vector_moves.h"
 
-// As for arithmetic: between these and the baseline the other targets of Highway add nothing.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include "runtime/cpu/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/vector_moves.cpp"
 #include <hwy/foreach_target.h>

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-// Between these and the baseline the other targets of Highway add nothing to float32 arithmetic.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL)
+#include "runtime/cpu/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/vector_ops.cpp"
 #include <hwy/foreach_target.h>
