@@ -17,6 +17,9 @@ class Workload:
     make: Callable[[], nn.Module]
     inputs: Callable[[], dict]  # name -> float32 or integer tensor on the host
     half: bool = False          # exported in float16; else in float32, to be lowered by the compiler
+    outputs: tuple = ("output",)
+    caches: tuple = ()          # inputs that the module changes in place if it holds them
+    large: bool = False         # made on the GPU where there is one
 
 
 class LnReluAdd(nn.Module):
@@ -95,6 +98,120 @@ def many():
     return {f"t{i}": torch.randn(int(n)) for i, n in enumerate(sizes)}
 
 
+@dataclass(frozen=True)
+class DecoderSize:
+    width: int
+    heads: int
+    kv_heads: int
+    head: int
+    inner: int
+    layers: int
+    vocabulary: int
+    context: int = 1024
+
+
+def rms_norm(x, weight):
+    wide = x.float()
+    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)).to(x.dtype) * weight
+
+
+def rotate(x, cos, sin):
+    low, high = x.chunk(2, -1)
+    return x * cos + torch.cat((-high, low), -1) * sin
+
+
+class DecoderLayer(nn.Module):
+    """One position of a Llama layer; its key and value are put into caches of a fixed length."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+        def linear(inputs, outputs):
+            return nn.Linear(inputs, outputs, bias=False)
+        queries, keys = size.heads * size.head, size.kv_heads * size.head
+        self.before_attention = nn.Parameter(torch.ones(size.width))
+        self.q, self.k, self.v = linear(size.width, queries), linear(size.width, keys), linear(size.width, keys)
+        self.out = linear(queries, size.width)
+        self.before_mlp = nn.Parameter(torch.ones(size.width))
+        self.gate, self.up = linear(size.width, size.inner), linear(size.width, size.inner)
+        self.down = linear(size.inner, size.width)
+
+    def forward(self, x, position, angles, seen, keys, values):
+        batch = x.shape[0]
+
+        def by_head(y):
+            return y.view(batch, 1, -1, self.size.head).transpose(1, 2)
+        y = rms_norm(x, self.before_attention)
+        q, k = rotate(by_head(self.q(y)), *angles), rotate(by_head(self.k(y)), *angles)
+        v = by_head(self.v(y))
+        # In place where PyTorch runs it; an exported graph has no such thing.
+        put = torch.Tensor.index_copy if torch.compiler.is_exporting() else torch.Tensor.index_copy_
+        keys, values = put(keys, 2, position, k), put(values, 2, position, v)
+        shared = self.size.heads // self.size.kv_heads
+        y = F.scaled_dot_product_attention(q, keys.repeat_interleave(shared, 1), values.repeat_interleave(shared, 1),
+                                           attn_mask=seen)
+        x = x + self.out(y.transpose(1, 2).reshape(batch, 1, -1))
+        y = rms_norm(x, self.before_mlp)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y)), keys, values
+
+
+class DecodeStep(nn.Module):
+    """Token and position -> logits; the caches are inputs and outputs where it is exported."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+        self.embedding = nn.Embedding(size.vocabulary, size.width)
+        self.layers = nn.ModuleList(DecoderLayer(size) for _ in range(size.layers))
+        self.norm = nn.Parameter(torch.ones(size.width))
+        self.head = nn.Linear(size.width, size.vocabulary, bias=False)
+        frequencies = 500000.0 ** -(torch.arange(0, size.head, 2) / size.head)
+        angles = torch.outer(torch.arange(size.context).float(), frequencies).repeat(1, 2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def keep_caches(self, caches):
+        """Holds the caches, so that a call changes them in place."""
+        for i, cache in enumerate(caches):
+            self.register_buffer(f"cache{i}", cache, persistent=False)
+
+    def forward(self, token, position, *caches):
+        kept = not caches
+        if kept:
+            caches = [getattr(self, f"cache{i}") for i in range(2 * len(self.layers))]
+        x = self.embedding(token)
+        angles = self.cos[position].to(x.dtype), self.sin[position].to(x.dtype)
+        seen = (torch.arange(self.size.context, device=x.device) <= position)[None, None, None]
+        changed = []
+        for i, layer in enumerate(self.layers):
+            x, *pair = layer(x, position, angles, seen, caches[2 * i], caches[2 * i + 1])
+            changed += pair
+        logits = self.head(rms_norm(x, self.norm))
+        return logits if kept else (logits, *changed)
+
+
+LLAMA_1B = DecoderSize(width=2048, heads=32, kv_heads=8, head=64, inner=8192, layers=16, vocabulary=128256)
+LLAMA_8B = DecoderSize(width=4096, heads=32, kv_heads=8, head=128, inner=14336, layers=32, vocabulary=128256)
+LLAMA_TINY = DecoderSize(width=128, heads=4, kv_heads=2, head=32, inner=256, layers=2, vocabulary=192, context=64)
+
+
+def cache_names(size):
+    return [f"{which}_{i}" for i in range(size.layers) for which in ("key", "value")]
+
+
+def decode_step(size, batch, position=777):
+    """The caches are the last inputs, "key_0" .., and the outputs behind "logits", "key_0_next" .."""
+    def inputs():
+        result = {"token": torch.randint(0, size.vocabulary, (batch, 1)), "position": torch.tensor([position])}
+        for name in cache_names(size):
+            result[name] = torch.randn(batch, size.kv_heads, size.context, size.head)
+        return result
+    outputs = ["logits"] + [name + "_next" for name in cache_names(size)]
+    return Workload(lambda: DecodeStep(size), inputs, half=True, outputs=outputs, caches=cache_names(size),
+                    large=size.width > 1024)
+
+
 WORKLOADS = {
     "chain_ln_relu_add": Workload(LnReluAdd, normal(x=(ROWS, COLUMNS)), half=True),
     "chain_sin4": Workload(Sin4, normal(x=(ROWS, COLUMNS)), half=True),
@@ -110,6 +227,10 @@ WORKLOADS = {
     "resnet50_b1": vision("resnet50", 1),
     "resnet50_b8": vision("resnet50", 8),
     "convnext_t_b1": vision("convnext_tiny", 1),
+    "llama_tiny_decode": decode_step(LLAMA_TINY, 2, position=37),
+    "llama1b_decode_b1": decode_step(LLAMA_1B, 1),
+    "llama1b_decode_b8": decode_step(LLAMA_1B, 8),
+    "llama8b_decode_b1": decode_step(LLAMA_8B, 1),
 }
 
 MODES = {
@@ -117,14 +238,17 @@ MODES = {
     "default": lambda module: torch.compile(module, fullgraph=True),
     "reduce-overhead": lambda module: torch.compile(module, fullgraph=True, mode="reduce-overhead"),
     "max-autotune": lambda module: torch.compile(module, fullgraph=True, mode="max-autotune"),
+    # CUDA graphs, and products of one row as fused passes.
+    "gpt-fast": lambda module: torch.compile(module, fullgraph=True, options={"triton.cudagraphs": True,
+                                                                              "coordinate_descent_tuning": True}),
 }
 
 
 def seeded(workload):
     """The module with reproducible weights, in eval mode, and its inputs."""
     torch.manual_seed(SEED)
-    module = workload.make().eval()
-    return module, workload.inputs()
+    with torch.device("cuda" if workload.large and torch.cuda.is_available() else "cpu"):
+        return workload.make().eval(), workload.inputs()
 
 
 def lowered(tensor, dtype=torch.float16):
@@ -161,6 +285,8 @@ def time_mode(workload, mode):
     torch._dynamo.reset()
     module, inputs = seeded(workload)
     module = module.to("cuda", torch.float16)
+    if workload.caches:
+        module.keep_caches([lowered(inputs.pop(name)) for name in workload.caches])
     arguments = [lowered(t) for t in inputs.values()]
     with torch.inference_mode():
         start = time.perf_counter()
@@ -174,16 +300,18 @@ def time_mode(workload, mode):
 
 
 def export(workload, path):
-    """Writes `path` and beside it the inputs (.npz) and PyTorch's float32 output (.expected.npz)."""
+    """Writes `path` and beside it the inputs (.npz) and PyTorch's float32 outputs (.expected.npz)."""
     module, inputs = seeded(workload)
     with torch.no_grad():
-        expected = module(*inputs.values())
+        expected = module(*(t.clone() for t in inputs.values()))
     if workload.half:
         module = module.half()
         inputs = {name: t.half() if t.is_floating_point() else t for name, t in inputs.items()}
     arguments = tuple(inputs.values())
     program = torch.onnx.export(module, arguments, dynamo=True, opset_version=20, verbose=False,
-                                input_names=list(inputs), output_names=["output"])
+                                input_names=list(inputs), output_names=list(workload.outputs))
     program.save(str(path), external_data=True)
-    np.savez(path.with_suffix(".npz"), **{k: v.numpy() for k, v in inputs.items()})
-    np.savez(path.with_suffix(".expected.npz"), output=expected.numpy())
+    np.savez(path.with_suffix(".npz"), **{k: v.cpu().numpy() for k, v in inputs.items()})
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    np.savez(path.with_suffix(".expected.npz"),
+             **{name: value.cpu().numpy() for name, value in zip(workload.outputs, expected)})
