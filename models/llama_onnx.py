@@ -1,0 +1,230 @@
+"""A Llama-style decoder as ONNX (opset 24), in two forms.
+
+'generate': input_ids [1, sequence] at the positions `position`, `position` + 1, .. of caches of `capacity` keys and
+values for each layer; the logits of the last token, and the caches with the new keys and values in their places
+(TensorScatter). Prefill (many tokens) and decoding (one) are the same graph.
+'score': input_ids [1, sequence] without caches; for each token but the first what it costs, -log p(token | before).
+
+Weights are named as in Hugging Face's checkpoints. Linear layers whose weights are Blocks keep them, spelled
+'dequantize' (DequantizeLinear of blocks, a minimum added) or 'nbits' (com.microsoft.MatMulNBits).
+"""
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from onnx_writer import Writer
+
+OPSET = 24
+
+
+@dataclass
+class Config:
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int
+    positions: int
+    theta: float = 10000.0
+    epsilon: float = 1e-5
+
+    @property
+    def head_size(self):
+        return self.hidden // self.heads
+
+
+@dataclass
+class Blocks:
+    """Weights [rows, columns] as q * scale + minimum, scale and minimum (or none) of each block along the columns.
+
+    q: uint8 of 4 bits, or int8; scale and minimum: float32 [rows, blocks].
+    """
+    q: np.ndarray
+    scale: np.ndarray
+    minimum: np.ndarray | None
+
+    @property
+    def block(self):
+        return self.q.shape[1] // self.scale.shape[1]
+
+    def __getitem__(self, rows):
+        return Blocks(self.q[rows], self.scale[rows], None if self.minimum is None else self.minimum[rows])
+
+    def values(self):
+        spread = lambda x: np.repeat(x, self.block, axis=1)
+        values = self.q.astype(np.float32) * spread(self.scale)
+        return values if self.minimum is None else values + spread(self.minimum)
+
+    def packed(self):
+        """Two numbers a byte, the first one in the low half."""
+        return (self.q[:, 0::2] | self.q[:, 1::2] << 4).tobytes()
+
+    def as_zero_points(self):
+        """scale and zero with (q - zero) * scale for q * scale + minimum: float32, so rounded. A block of one value
+        has no scale in GGUF; its numbers are 0."""
+        flat = self.scale == 0
+        if self.q.reshape(*self.scale.shape, self.block)[flat].any():
+            raise ValueError("numbers other than 0 in a block without a scale")
+        scale = np.where(flat, self.minimum, self.scale).astype(np.float32)
+        zero = np.divide(-self.minimum, scale, out=np.zeros_like(scale), where=scale != 0)
+        return scale, zero
+
+
+class Decoder:
+    def __init__(self, config, weights, form="generate", blocks="dequantize"):
+        self.c, self.weights, self.form, self.blocks = config, weights, form, blocks
+        self.w = Writer(OPSET)
+
+    # ------------------------------------------------------------ weights
+    def vector(self, name):
+        return self.w.constant(name, self.weights[name])
+
+    def dequantised(self, name, blocks):
+        """[rows, columns] from its blocks: exactly what GGUF means, with one rounding."""
+        w, (rows, columns) = self.w, blocks.q.shape
+        scale = w.constant(name + "_scale", blocks.scale)
+        if blocks.q.dtype == np.int8:
+            q = w.constant(name + "_q", blocks.q)
+        else:
+            q = w.packed(name + "_q", TensorProto.UINT4, [rows, columns], blocks.packed())
+        y = w.op("DequantizeLinear", q, scale, axis=1, block_size=blocks.block)
+        if blocks.minimum is None:
+            return y
+        y = w.op("Reshape", y, w.ints(rows, -1, blocks.block))
+        y = w.op("Add", y, w.constant(name + "_minimum", blocks.minimum[..., None]))
+        return w.op("Reshape", y, w.ints(rows, columns))
+
+    def linear(self, x, name, output=None):
+        w, value = self.w, self.weights[name]
+        if isinstance(value, np.ndarray):
+            return w.op("MatMul", x, w.constant(name + "_transposed", value.T), output=output)
+        if self.blocks == "nbits" and value.minimum is not None:
+            rows, columns = value.q.shape
+            scale, zero = value.as_zero_points()
+            data = np.frombuffer(value.packed(), np.uint8).reshape(rows, -1, value.block // 2)
+            return w.op("MatMulNBits", x, w.constant(name + "_q", data), w.constant(name + "_scale", scale),
+                        w.constant(name + "_zero", zero), K=columns, N=rows, bits=4, block_size=value.block,
+                        domain="com.microsoft", output=output)
+        return w.op("MatMul", x, w.op("Transpose", self.dequantised(name, value), perm=[1, 0]), output=output)
+
+    def embedding(self, name):
+        """[vocabulary, hidden], which the last layer shares if it has no weights of its own."""
+        value = self.weights[name]
+        return self.dequantised(name, value) if isinstance(value, Blocks) else self.w.constant(name, value)
+
+    # ------------------------------------------------------------ positions
+    def positions(self):
+        """int64 [1, sequence], and for the form with caches the mask [sequence, capacity]."""
+        w = self.w
+        count = w.op("Squeeze", w.op("Shape", "input_ids", start=1, end=2), w.ints(0))
+        zero, one = w.scalar(0, np.int64), w.scalar(1, np.int64)
+        positions = w.op("Range", zero, count, one)
+        if self.form == "score":
+            return w.op("Unsqueeze", positions, w.ints(0)), None
+        positions = w.op("Add", positions, "position")
+        capacity = w.op("Squeeze", w.op("Shape", "past_key_0", start=2, end=3), w.ints(0))
+        mask = w.op("LessOrEqual", w.op("Range", zero, capacity, one), w.op("Unsqueeze", positions, w.ints(1)))
+        return w.op("Unsqueeze", positions, w.ints(0)), mask
+
+    def rotary_tables(self):
+        """Cosines and sines of every position, computed in float64."""
+        half = self.c.head_size // 2
+        angles = np.arange(self.c.positions)[:, None] / self.c.theta ** (np.arange(half) / half)
+        return (self.w.constant("cosines", np.cos(angles).astype(np.float32)),
+                self.w.constant("sines", np.sin(angles).astype(np.float32)))
+
+    # ------------------------------------------------------------ the model
+    def norm(self, x, name):
+        return self.w.op("RMSNormalization", x, self.vector(name + ".weight"), axis=-1, epsilon=self.c.epsilon)
+
+    def heads(self, x, count):
+        w = self.w
+        return w.op("Transpose", w.op("Reshape", x, w.ints(1, -1, count, self.c.head_size)), perm=[0, 2, 1, 3])
+
+    def attention(self, x, i):
+        w, c, p = self.w, self.c, f"model.layers.{i}.self_attn."
+        turn = lambda y: w.op("RotaryEmbedding", y, *self.tables, self.at)
+        q = turn(self.heads(self.linear(x, p + "q_proj.weight"), c.heads))
+        k = turn(self.heads(self.linear(x, p + "k_proj.weight"), c.kv_heads))
+        v = self.heads(self.linear(x, p + "v_proj.weight"), c.kv_heads)
+        if self.form == "score":
+            y = w.op("Attention", q, k, v, is_causal=1)
+        else:
+            k = w.op("TensorScatter", f"past_key_{i}", k, "position", axis=2, output=f"present_key_{i}")
+            v = w.op("TensorScatter", f"past_value_{i}", v, "position", axis=2, output=f"present_value_{i}")
+            y = w.op("Attention", q, k, v, self.mask)
+        y = w.op("Reshape", w.op("Transpose", y, perm=[0, 2, 1, 3]), w.ints(1, -1, c.heads * c.head_size))
+        return self.linear(y, p + "o_proj.weight")
+
+    def mlp(self, x, i):
+        w, p = self.w, f"model.layers.{i}.mlp."
+        gate = self.linear(x, p + "gate_proj.weight")
+        gate = w.op("Mul", gate, w.op("Sigmoid", gate))
+        return self.linear(w.op("Mul", gate, self.linear(x, p + "up_proj.weight")), p + "down_proj.weight")
+
+    def logits(self, x, output=None):
+        if "lm_head.weight" in self.weights:
+            return self.linear(x, "lm_head.weight", output)
+        return self.w.op("MatMul", x, self.w.op("Transpose", self.table, perm=[1, 0]), output=output)
+
+    def body(self):
+        w = self.w
+        w.scope = "positions/"
+        self.tables = self.rotary_tables()
+        self.at, self.mask = self.positions()
+        w.scope = "embedding/"
+        self.table = self.embedding("model.embed_tokens.weight")
+        x = w.op("Gather", self.table, "input_ids")
+        for i in range(self.c.layers):
+            w.scope, p = f"layer.{i}/", f"model.layers.{i}."
+            x = w.op("Add", x, self.attention(self.norm(x, p + "input_layernorm"), i))
+            x = w.op("Add", x, self.mlp(self.norm(x, p + "post_attention_layernorm"), i))
+        w.scope = "head/"
+        if self.form == "generate":
+            x = w.op("Gather", x, w.scalar(-1, np.int64), axis=1)
+            self.logits(self.norm(x, "model.norm"), output="logits")
+            return
+        ids = w.op("Unsqueeze", w.op("Slice", "input_ids", w.ints(1), w.ints(1 << 31), w.ints(1)), w.ints(2))
+        x = w.op("Slice", x, w.ints(0), w.ints(-1), w.ints(1))
+        log_p = w.op("LogSoftmax", self.logits(self.norm(x, "model.norm")), axis=-1)
+        w.op("Neg", w.op("Squeeze", w.op("GatherElements", log_p, ids, axis=2), w.ints(2)), output="cost")
+
+    def model(self):
+        self.body()
+        value, c = helper.make_tensor_value_info, self.c
+        inputs = [value("input_ids", TensorProto.INT64, [1, "sequence"])]
+        if self.form == "score":
+            outputs = [value("cost", TensorProto.FLOAT, [1, "sequence - 1"])]
+        else:
+            cache = [1, c.kv_heads, "capacity", c.head_size]
+            names = [f"{kind}_{i}" for i in range(c.layers) for kind in ("key", "value")]
+            inputs.append(value("position", TensorProto.INT64, [1]))
+            inputs += [value("past_" + n, TensorProto.FLOAT, cache) for n in names]
+            outputs = [value("logits", TensorProto.FLOAT, [1, c.vocabulary])]
+            outputs += [value("present_" + n, TensorProto.FLOAT, cache) for n in names]
+        graph = helper.make_graph(self.w.nodes, "decoder", inputs, outputs, self.w.initializers)
+        domains = [helper.make_opsetid("", OPSET)]
+        if any(node.domain == "com.microsoft" for node in self.w.nodes):
+            domains.append(helper.make_opsetid("com.microsoft", 1))
+        return helper.make_model(graph, opset_imports=domains, producer_name="sinter-models", ir_version=11)
+
+
+def random_weights(c, seed=0):
+    """Seeded weights of a small model for tests, with a checkpoint's names and shapes."""
+    rng = np.random.default_rng(seed)
+    normal = lambda *shape: rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
+    scale = lambda: rng.uniform(0.5, 1.5, c.hidden).astype(np.float32)
+    out = {"model.embed_tokens.weight": rng.normal(0, 1, (c.vocabulary, c.hidden)).astype(np.float32),
+           "model.norm.weight": scale()}
+    for i in range(c.layers):
+        p, kv = f"model.layers.{i}.", c.kv_heads * c.head_size
+        shapes = {"self_attn.q_proj": (c.hidden, c.hidden), "self_attn.k_proj": (kv, c.hidden),
+                  "self_attn.v_proj": (kv, c.hidden), "self_attn.o_proj": (c.hidden, c.hidden),
+                  "mlp.gate_proj": (c.intermediate, c.hidden), "mlp.up_proj": (c.intermediate, c.hidden),
+                  "mlp.down_proj": (c.hidden, c.intermediate)}
+        out.update({f"{p}{name}.weight": normal(*shape) for name, shape in shapes.items()})
+        out.update({f"{p}{name}.weight": scale() for name in ("input_layernorm", "post_attention_layernorm")})
+    return out
