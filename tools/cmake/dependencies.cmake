@@ -73,3 +73,7 @@ endif()
 
 find_library(ZIP_LIBRARY NAMES zip REQUIRED)
 find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)
+
+# Patterns of tokenizers; linked statically, as the libraries above.
+find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
+find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)

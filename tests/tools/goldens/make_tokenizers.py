@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Writes tokenizers.json: small tokenizers as Hugging Face's library trains and applies them, and what they make of
+texts. The kinds that models have: SmolLM, GPT-2, Llama 3, and cuts of other behaviours."""
+import json
+import random
+from pathlib import Path
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+HERE = Path(__file__).resolve().parent
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+TEXTS = [
+    "Hello world", "  leading and trailing  ", "don't we'll I'M you'RE", "a\n\n\nb\t\tc \n d",
+    "1234567890 3.14 x2y \u00b2\u00b3 \u00bd \u0663\u0664", "na\u00efve caf\u00e9 \u00c0\u00c9\u00ce",
+    "\u65e5\u672c\u8a9e\u306e\u30c6\u30ad\u30b9\u30c8", "\U0001f600\U0001f469\u200d\U0001f469 emoji",
+    "<|user|>hi<|end|>\n", "<|user", "a<|end|>b <|end|>", "<|user|>>x", "", "   ", "\r\n\r\n x",
+    "\u00a0nbsp\u2003em\u3000wide\u180eno space\u0085next", "foo_bar-baz(){}[];:'\"", "\x00\x01\x7f",
+    "aaaaaaaaaaaaaaaaaaaaaaaa", "?!?!?!", "the then there, THE THEN", "one-two--three---four",
+]
+
+
+def random_texts():
+    rng = random.Random(1)
+    pool = [*range(32, 0x180), 9, 10, 13, 0xA0, 0x85, 0x2003, 0x3000, 0x4E00, 0x660, 0x1F600, 0x300, 0x180E, 0x200B]
+    for _ in range(60):
+        yield "".join(chr(rng.choice(pool)) if rng.random() < 0.5 else rng.choice(" \n'sdtmreABC09-")
+                      for _ in range(rng.randrange(1, 40)))
+
+
+def trained(pre_tokenizer, size=330, **model):
+    tokenizer = Tokenizer(models.BPE(**model))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoders.ByteLevel()
+    corpus = [(HERE.parents[2] / "models" / "sentences.txt").read_text()[:6000], *TEXTS]
+    trainer = trainers.BpeTrainer(vocab_size=size, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(corpus, trainer)
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ("<|user|>", "<|end|>")])
+    tokenizer.add_tokens([AddedToken("<|user|>>", normalized=False), AddedToken("two words", normalized=False)])
+    return tokenizer
+
+
+def tokenizers():
+    byte_level, sequence = pre_tokenizers.ByteLevel, pre_tokenizers.Sequence
+    yield "smollm", trained(sequence([pre_tokenizers.Digits(True), byte_level(add_prefix_space=False)]))
+    yield "gpt2", trained(byte_level(add_prefix_space=True))
+    llama = trained(sequence([pre_tokenizers.Split(Regex(LLAMA3), "isolated"),
+                              byte_level(add_prefix_space=False, use_regex=False)]), ignore_merges=True)
+    llama.post_processor = processors.Sequence([
+        processors.ByteLevel(trim_offsets=False),
+        processors.TemplateProcessing(single="<|user|> $A <|end|>",
+                                      special_tokens=[(t, llama.token_to_id(t)) for t in ("<|user|>", "<|end|>")])])
+    yield "llama3", llama
+    yield "whole words", trained(sequence([pre_tokenizers.Split(" ", "isolated"),
+                                           byte_level(add_prefix_space=False, use_regex=False)]), ignore_merges=True)
+    for behavior in ("removed", "merged_with_previous", "merged_with_next", "contiguous"):
+        for invert in (False, True):
+            cut = pre_tokenizers.Split("-", behavior, invert)
+            yield f"{behavior}{', inverted' if invert else ''}", trained(
+                sequence([cut, pre_tokenizers.Digits(False), byte_level(add_prefix_space=False, use_regex=False)]), 270)
+
+
+def main():
+    cases = []
+    for name, tokenizer in tokenizers():
+        texts = []
+        for text in [*TEXTS, "two words and two  words", *random_texts()]:
+            ids = tokenizer.encode(text).ids
+            texts.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False),
+                          "shown": tokenizer.decode(ids, skip_special_tokens=True)})
+        cases.append({"name": name, "tokenizer": json.loads(tokenizer.to_str()), "texts": texts})
+    (HERE / "tokenizers.json").write_text(
+        "[\n" + ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+// Tokenizers against Hugging Face's library (goldens/make_tokenizers.py).
+#include "tools/support/tokenizer.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <sinter/error.h>
+
+#include "tools/support/byte_pairs.h"
+#include "tools/support/utf8.h"
+
+namespace sinter::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using tools::Tokenizer;
+
+const json& goldens() {
+  static const json cases = [] {
+    std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/tokenizers.json");
+    return json::parse(file);
+  }();
+  return cases;
+}
+
+class TokenizerGolden : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(TokenizerGolden, GivesTheSameIdsAndText) {
+  const json& golden = goldens().at(GetParam());
+  const auto tokenizer = Tokenizer::parse(golden.at("tokenizer").dump());
+  ASSERT_GT(golden.at("texts").size(), 50U);
+  for (const json& text : golden.at("texts")) {
+    const auto ids = tokenizer.encode(text.at("text").get<std::string>());
+    EXPECT_EQ(ids, text.at("ids").get<std::vector<std::int64_t>>()) << text.at("text");
+    EXPECT_EQ(tokenizer.decode(ids, false), text.at("decoded").get<std::string>());
+    EXPECT_EQ(tokenizer.decode(ids, true), text.at("shown").get<std::string>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerGolden, testing::Range<std::size_t>(0, goldens().size()),
+                         [](const auto& info) {
+                           std::string name = goldens().at(info.param).at("name");
+                           std::erase_if(name, [](char c) { return std::isalnum(c) == 0; });
+                           return name;
+                         });
+
+json smallest() { return goldens().at(0).at("tokenizer"); }
+
+std::string refusal(const json& file) {
+  try {
+    Tokenizer::parse(file.dump());
+  } catch (const Error& error) {
+    return std::string(to_string(error.code())) + ": " + error.what();
+  }
+  return "taken";
+}
+
+TEST(Tokenizer, WhatItDoesNotKnowIsRefusedByName) {
+  const auto with = [](const char* pointer, const json& value) {
+    json file = smallest();
+    file[json::json_pointer(pointer)] = value;
+    return refusal(file);
+  };
+  EXPECT_EQ(refusal(smallest()), "taken");
+  EXPECT_THAT(with("/model/type", "WordPiece"),
+              HasSubstr("unsupported: tokenizer: the model 'WordPiece'"));
+  EXPECT_THAT(with("/normalizer", {{"type", "NFC"}}), HasSubstr("the normalizer 'NFC'"));
+  EXPECT_THAT(with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
+  EXPECT_THAT(with("/model/end_of_word_suffix", "</w>"), HasSubstr("'</w>'"));
+  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Metaspace"}}), HasSubstr("'Metaspace'"));
+  EXPECT_THAT(with("/pre_tokenizer", nullptr), HasSubstr("without ByteLevel"));
+  EXPECT_THAT(with("/decoder", {{"type", "Fuse"}}), HasSubstr("the decoder 'Fuse'"));
+  EXPECT_THAT(with("/post_processor", {{"type", "BertProcessing"}}), HasSubstr("'BertProcessing'"));
+  EXPECT_THAT(with("/added_tokens/0/lstrip", true), HasSubstr("lstrip of the token '<|user|>'"));
+  EXPECT_THAT(with("/pre_tokenizer/pretokenizers/0",
+                   {{"type", "Split"}, {"pattern", {{"Regex", "("}}}, {"behavior", "Isolated"}}),
+              HasSubstr("the pattern '('"));
+}
+
+TEST(Tokenizer, DamagedFilesAreRefused) {
+  EXPECT_THROW(Tokenizer::parse("{"), Error);
+  EXPECT_THROW(Tokenizer::parse("[]"), Error);
+  EXPECT_THROW(Tokenizer::parse("{}"), Error);
+  EXPECT_THROW(Tokenizer::load("/nowhere/tokenizer.json"), Error);
+  json file = smallest();
+  file["model"]["merges"].push_back("zz zzzz");
+  EXPECT_THAT(refusal(file), HasSubstr("'zz' is not in the vocabulary"));
+  file = smallest();
+  file["model"]["merges"].push_back("pair");
+  EXPECT_THAT(refusal(file), HasSubstr("the merge 'pair' is no pair"));
+  file = smallest();
+  file["model"]["vocab"]["far"] = 1LL << 40;
+  EXPECT_THAT(refusal(file), HasSubstr("token 'far' has the id 1099511627776"));
+}
+
+TEST(Tokenizer, TextMustBeUtf8) {
+  const auto tokenizer = Tokenizer::parse(smallest().dump());
+  EXPECT_THROW(tokenizer.encode("a\xFFz"), Error);
+}
+
+TEST(Tokenizer, IdsThatDoNotExistHaveNoText) {
+  const auto tokenizer = Tokenizer::parse(smallest().dump());
+  EXPECT_EQ(tokenizer.bytes_of(-1), "");
+  EXPECT_EQ(tokenizer.bytes_of(1 << 20), "");
+  EXPECT_FALSE(tokenizer.is_special(-1));
+  EXPECT_TRUE(tokenizer.is_special(*tokenizer.id_of("<|end|>")));
+  EXPECT_FALSE(tokenizer.id_of("no such token"));
+}
+
+/// The definition: the leftmost pair of the lowest rank, again and again.
+void merge_slowly(std::vector<tools::TokenId>& tokens,
+                  const std::vector<std::array<int, 3>>& merges) {
+  while (true) {
+    std::size_t best = merges.size(), where = 0;
+    for (std::size_t i = 0; i + 1 < tokens.size(); ++i)
+      for (std::size_t rank = 0; rank < best; ++rank)
+        if (tokens[i] == merges[rank][0] && tokens[i + 1] == merges[rank][1])
+          best = rank, where = i;
+    if (best == merges.size()) return;
+    tokens[where] = merges[best][2];
+    tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(where) + 1);
+  }
+}
+
+TEST(BytePairs, MergesAsDefined) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::array<int, 3>> merges;
+    tools::BytePairs pairs;
+    for (int i = 0; i < 12; ++i) {
+      const int known = 3 + i;
+      const std::array<int, 3> merge = {static_cast<int>(random() % known),
+                                        static_cast<int>(random() % known), known};
+      merges.push_back(merge);
+      pairs.add(merge[0], merge[1], merge[2]);
+    }
+    std::vector<tools::TokenId> tokens(random() % 40);
+    for (auto& token : tokens) token = random() % 3;
+    auto expected = tokens;
+    merge_slowly(expected, merges);
+    pairs.merge(tokens);
+    ASSERT_EQ(tokens, expected) << "round " << round;
+  }
+}
+
+TEST(Utf8, DamagedTextIsRepaired) {
+  EXPECT_EQ(tools::repaired_utf8("a\xC3\xA9z"), "a\xC3\xA9z");
+  EXPECT_EQ(tools::repaired_utf8("a\xC3z\xFF"), "a\xEF\xBF\xBDz\xEF\xBF\xBD");
+  EXPECT_EQ(tools::repaired_utf8("\xE2\x82"), "\xEF\xBF\xBD");              // one cut short
+  EXPECT_EQ(tools::repaired_utf8("\xC0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD");  // overlong
+  EXPECT_EQ(tools::repaired_utf8("\xED\xA0\x80").size(), 9U);               // a surrogate
+  EXPECT_EQ(tools::repaired_utf8("\xF0\x9F\x98\x80"), "\xF0\x9F\x98\x80");
+}
+
+TEST(Utf8, StreamsGiveWholeCharacters) {
+  tools::Utf8Stream stream;
+  EXPECT_EQ(stream.add("a\xF0\x9F"), "a");
+  EXPECT_EQ(stream.add("\x98"), "");
+  EXPECT_EQ(stream.add("\x80\xE2"), "\xF0\x9F\x98\x80");
+  EXPECT_EQ(stream.add("z"), "\xEF\xBF\xBDz");
+  EXPECT_EQ(stream.add("\xC3"), "");
+  EXPECT_EQ(stream.finish(), "\xEF\xBF\xBD");
+  EXPECT_EQ(stream.finish(), "");
+}
+
+}  // namespace
+}  // namespace sinter::tests
