@@ -152,9 +152,9 @@ std::string BodyWriter::value_expression(std::size_t i) const {
                               ? fmt::format("c{}[j * {}]", i, layout_->schedule->turn.height)
                               : fmt::format("*m{}.at(x, y)", i));
       const std::string k = is_preloaded(i) ? raw_subscript(i) : "";
-      if (is_staged(i)) return widened(i, fmt::format("l{}.v[j]", i));
+      if (is_staged(i)) return widened(i, fmt::format("l{}, j", i));
       if (vector() > 1 && per_element(i) && is_vector(i))
-        return widened(i, fmt::format("r{}{}.v[j]", i, k));
+        return widened(i, fmt::format("r{}{}, j", i, k));
       if (is_preloaded(i)) return widened(i, fmt::format("r{}{}", i, keep_subscript_));
       return widened(i, raw_expression(i, false));
     }

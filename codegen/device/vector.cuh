@@ -131,6 +131,37 @@ SINTER_DEVICE void hold(Vec<T, N> (&x)[kVectors], u32 zero) {
 #endif
 }
 
+/// Element j in its compute type.
+template <class T, int N>
+SINTER_DEVICE auto widen(const Vec<T, N>& x, int j) {
+  return widen(x.v[j]);
+}
+#ifdef __CUDACC__
+// 16-bit floats are taken out of whole registers: compilers that see each by itself also keep each
+// by itself, and move halves of registers about.
+template <int N>
+SINTER_DEVICE float widen(const Vec<bf16, N>& x, int j) {
+  static_assert(N % 2 == 0, "vectors of 16-bit floats have an even length");
+  u32 pair;
+  memcpy(&pair, &x.v[j / 2 * 2], sizeof(pair));
+  return __uint_as_float(j % 2 == 0 ? pair << 16 : pair & 0xffff0000u);
+}
+template <int N>
+SINTER_DEVICE float widen(const Vec<f16, N>& x, int j) {
+  static_assert(N % 2 == 0, "vectors of 16-bit floats have an even length");
+  u32 pair;
+  memcpy(&pair, &x.v[j / 2 * 2], sizeof(pair));
+  float low, high;
+  asm("{ .reg .b16 h, unused; mov.b32 {h, unused}, %1; cvt.f32.f16 %0, h; }"
+      : "=f"(low)
+      : "r"(pair));
+  asm("{ .reg .b16 unused, h; mov.b32 {unused, h}, %1; cvt.f32.f16 %0, h; }"
+      : "=f"(high)
+      : "r"(pair));
+  return j % 2 == 0 ? low : high;
+}
+#endif
+
 template <int N, class T>
 SINTER_DEVICE Vec<T, N> splat(T value) {
   Vec<T, N> result;
@@ -203,8 +234,7 @@ struct Pack {
       _Pragma("unroll") for (int j = 0; j < N; j += 2) {                         \
         u32 pair;                                                                \
         asm(instruction " %0, %1, %2;" : "=r"(pair) : "f"(x[j + 1]), "f"(x[j])); \
-        result.v[j].bits = static_cast<u16>(pair);                               \
-        result.v[j + 1].bits = static_cast<u16>(pair >> 16);                     \
+        memcpy(&result.v[j], &pair, sizeof(pair));                               \
       }                                                                          \
       return result;                                                             \
     }                                                                            \

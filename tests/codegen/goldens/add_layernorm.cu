@@ -36,8 +36,8 @@ add_layernorm(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __res
     float t3[8];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
-      const float v0 = widen(r0.v[j]);
-      const float v1 = widen(r1.v[j]);
+      const float v0 = widen(r0, j);
+      const float v1 = widen(r1, j);
       h2[j] = v0 + v1;
       t3[j] = h2[j];
       a4 = Sum::of(a4, h2[j]);
@@ -65,9 +65,9 @@ add_layernorm(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __res
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float v14 = h7[j] * v13;
-      const float v15 = widen(r15.v[j]);
+      const float v15 = widen(r15, j);
       const float v16 = v14 * v15;
-      const float v17 = widen(r17.v[j]);
+      const float v17 = widen(r17, j);
       const float v18 = v16 + v17;
       t19[j] = v18;
     }
@@ -109,8 +109,8 @@ add_layernorm_v1(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __
       float t3[8];
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const float v0 = widen(r0[k].v[j]);
-        const float v1 = widen(r1[k].v[j]);
+        const float v0 = widen(r0[k], j);
+        const float v1 = widen(r1[k], j);
         h2[k][j] = v0 + v1;
         t3[j] = h2[k][j];
         a4 = Sum::of(a4, h2[k][j]);
@@ -149,9 +149,9 @@ add_layernorm_v1(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float v14 = h7[k][j] * v13;
-        const float v15 = widen(r15.v[j]);
+        const float v15 = widen(r15, j);
         const float v16 = v14 * v15;
-        const float v17 = widen(r17.v[j]);
+        const float v17 = widen(r17, j);
         const float v18 = v16 + v17;
         t19[j] = v18;
       }

@@ -17,7 +17,7 @@ embedding(const i64* __restrict__ x0, const float* __restrict__ x1, float* __res
     float t2[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float v1 = widen(r1.v[j]);
+      const float v1 = widen(r1, j);
       t2[j] = v1;
     }
     store(y0 + i0 * 384 + i1, t2);

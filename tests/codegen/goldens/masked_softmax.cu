@@ -31,9 +31,9 @@ masked_softmax(const i64* __restrict__ x0, const float* __restrict__ x1, float* 
   if (e < u32(n2)) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const i64 v0 = widen(r0.v[j]);
+      const i64 v0 = widen(r0, j);
       const bool v2 = v0 == i64(0);
-      const float v4 = widen(r4.v[j]);
+      const float v4 = widen(r4, j);
       h5[j] = v2 ? float(-infinity()) : v4;
       a6 = Max::of(a6, h5[j]);
     }
@@ -96,9 +96,9 @@ masked_softmax_v1(const i64* __restrict__ x0, const float* __restrict__ x1,
     if (e < u32(n2)) {
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const i64 v0 = widen(r0[k].v[j]);
+        const i64 v0 = widen(r0[k], j);
         const bool v2 = v0 == i64(0);
-        const float v4 = widen(r4[k].v[j]);
+        const float v4 = widen(r4[k], j);
         h5[k][j] = v2 ? float(-infinity()) : v4;
         a6 = Max::of(a6, h5[k][j]);
       }
@@ -166,9 +166,9 @@ masked_softmax_v2(const i64* __restrict__ x0, const float* __restrict__ x1,
   if (e < u32(n2)) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const i64 v0 = widen(r0.v[j]);
+      const i64 v0 = widen(r0, j);
       const bool v2 = v0 == i64(0);
-      const float v4 = widen(r4.v[j]);
+      const float v4 = widen(r4, j);
       h5[j] = v2 ? float(-infinity()) : v4;
       a6 = Max::of(a6, h5[j]);
     }

@@ -36,7 +36,7 @@ mean_pool(const float* __restrict__ x0, float* __restrict__ y0, i32 n0 /* 96*bat
       if (e < u32(n1)) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const float v0 = widen(r0[k].v[j]);
+          const float v0 = widen(r0[k], j);
           a1[j] = Sum::of(a1[j], v0);
         }
       }

@@ -20,7 +20,7 @@ merge_heads(const float* __restrict__ x0, float* __restrict__ y0, i32 n0 /* 96*b
     float t1[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float v0 = widen(r0.v[j]);
+      const float v0 = widen(r0, j);
       t1[j] = v0;
     }
     store(y0 + i0 * n2 + i1 * 384 + i2 * 32 + i3, t1);

@@ -26,15 +26,15 @@ rotate_half(const float* __restrict__ x0, const float* __restrict__ x1,
     float t19[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float v0 = widen(r0.v[j]);
-      const float v1 = widen(r1.v[j]);
+      const float v0 = widen(r0, j);
+      const float v1 = widen(r1, j);
       const float v2 = v0 * v1;
-      const float v4 = widen(r4.v[j]);
+      const float v4 = widen(r4, j);
       const float v10 = v9 ? v4 : 0.0f;
-      const float v11 = widen(r11.v[j]);
+      const float v11 = widen(r11, j);
       const float v12 = negate(v11);
       const float v15 = v14 ? v12 : v10;
-      const float v16 = widen(r16.v[j]);
+      const float v16 = widen(r16, j);
       const float v17 = v15 * v16;
       const float v18 = v2 + v17;
       t19[j] = v18;
