@@ -1,8 +1,8 @@
 // Attention by warpgroups (sm_90a): four warps copy queries, keys and values into tiles of shared
 // memory, and groups of four multiply 64 rows each. While a group weighs the scores of one tile,
 // its product of the tile before with its values is under way, and another group has the tensor
-// cores (Shah et al. 2024). Blocks take one item, which is some rows of one head, after the other:
-// the next one's tiles arrive while the last one's result is stored.
+// cores (Shah et al. 2024). Blocks take one item, which is some rows of one head, after the other,
+// without a pause: the last values of an item are multiplied behind the first scores of the next.
 #pragma once
 
 #include "attention.cuh"
@@ -94,6 +94,7 @@ SINTER_DEVICE void copy_tiles(const AttentionRings<Shape, kStages>& rings, u32 i
   visit_items(items, [&](u32 item) {
     const AttentionProblem<Shape> p = problem_of(item);
     const i32 end = end_of_keys(p);
+    if (end == 0) return;
     rings.free_queries->wait(query_phase);
     copy_tile_rows<Shape::kRows, Shape::kHead, 128>(rings.queries, p.q, p.q_stride, p.first_row,
                                                     p.rows, thread);
@@ -118,6 +119,7 @@ struct GroupRows {
   typedef AttentionRings<Shape, kStages> Rings;
   typedef AttentionRows<Shape> Rows;
   typedef AttentionProblem<Shape> Problem;
+  typedef typename Shape::T T;
   static constexpr int kKeys = Shape::kKeys, kGroups = Rings::kGroups;
 
   const Rings& rings;
@@ -129,6 +131,7 @@ struct GroupRows {
   u32 weights[kKeys / 16][4];
   MaskTile<Shape> mask_tile;
 
+  SINTER_DEVICE i32 first_row(const Problem& p) const { return p.first_row + warp * 16; }
   SINTER_DEVICE void release(Turnstile& place) const {
     if (lane == 0) place.arrive();
   }
@@ -143,7 +146,6 @@ struct GroupRows {
     release(*rings.free_queries);
   }
   SINTER_DEVICE void start_scores(RingPlace<kStages> place) {
-    show_to_products();
     order_products();
 #pragma unroll
     for (int step = 0; step < Shape::kSteps; ++step)
@@ -152,8 +154,6 @@ struct GroupRows {
     commit_products();
   }
   SINTER_DEVICE void start_values() {
-    rings.full_values[at.stage].wait(at.phase);
-    show_to_products();
     order_products();
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step)
@@ -176,43 +176,98 @@ struct GroupRows {
   SINTER_DEVICE void weigh(const Problem& p, i32 key0) {
     rows.mask(p, s, mask_tile, key0);
     rows.weigh(p, s, shrink);
+    compute_first(rows.sum[0][0] + rows.sum[0][1], rings.queries);
   }
   SINTER_DEVICE void pack() {
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) Rows::pack_weights(weights[step], s[0], step);
   }
 
-  SINTER_DEVICE void attend(const Problem& p) {
-    const i32 end = end_of_keys(p);
-    rows.clear(p.first_row + warp * 16, lane);
+  /// The first tile of the first item: nothing else is under way.
+  SINTER_DEVICE void begin(const Problem& p) {
     load_queries();
-    if (end > 0) {
-      rings.full_keys[at.stage].wait(at.phase);
-      start_scores(at);
-      rows.load_mask(p, mask_tile, 0);
-      finish_scores<0>(at);
-      weigh(p, 0);
-      pack();
-      for (i32 key0 = kKeys; key0 < end; key0 += kKeys) {
-        const RingPlace<kStages> next = at.next();
-        rings.full_keys[next.stage].wait(next.phase);
-        if constexpr (kGroups > 1) take_turn(warp / 4);
-        start_scores(next);
-        start_values();
-        if constexpr (kGroups > 1) give_turn((warp / 4 + 1) % kGroups);
-        rows.load_mask(p, mask_tile, key0);
-        finish_scores<1>(next);
-        weigh(p, key0);
-        finish_values();
-        rows.rescale(shrink);
-        pack();
-        at = next;
-      }
-      start_values();
-      finish_values();
-      at = at.next();
+    rings.full_keys[at.stage].wait(at.phase);
+    show_to_products();
+    start_scores(at);
+    rows.clear_statistics(first_row(p));
+    rows.load_mask(p, mask_tile, 0);
+    finish_scores<0>(at);
+    weigh(p, 0);
+    pack();
+  }
+  /// The scores of a tile, the values of the one before, and the weights of this one. The tile
+  /// before may be the last one of item `last`, whose result is stored then.
+  template <class ProblemOf>
+  SINTER_DEVICE void go_on(const Problem& p, i32 key0, u32 last, ProblemOf problem_of) {
+    const bool first = key0 == 0;
+    const RingPlace<kStages> next = at.next();
+    if (first) load_queries();
+    rings.full_keys[next.stage].wait(next.phase);
+    rings.full_values[at.stage].wait(at.phase);
+    show_to_products();
+    if constexpr (kGroups > 1) take_turn(warp / 4);
+    start_scores(next);
+    start_values();
+    if constexpr (kGroups > 1) give_turn((warp / 4 + 1) % kGroups);
+    const float sums[1][2] = {{rows.sum[0][0], rows.sum[0][1]}};
+    if (first) rows.clear_statistics(first_row(p));
+    rows.load_mask(p, mask_tile, key0);
+    finish_scores<1>(next);
+    weigh(p, key0);
+    finish_values();
+    if (first) {
+      store(problem_of(last), sums);
+      rows.clear_results();
+    } else {
+      rows.rescale(shrink);
     }
-    rows.store_tiles(p);
+    pack();
+    at = next;
+  }
+  /// The last values.
+  SINTER_DEVICE void end(const Problem& p) {
+    rings.full_values[at.stage].wait(at.phase);
+    show_to_products();
+    start_values();
+    finish_values();
+    store(p, rows.sum);
+  }
+  SINTER_DEVICE void store(const Problem& p, const float (&sums)[1][2]) const {
+    rows.store_tiles(p, first_row(p), sums);
+  }
+  /// What 0 / 0 is, or zeros, for rows that see no key at all.
+  SINTER_DEVICE void store_unseen(const Problem& p) const {
+    constexpr int kAcross = Shape::kValueHead / 8;
+    const float x = Shape::kGuard || p.keys == 0 ? 0.0f : not_a_number();
+    const u32 pair = pack_pair<T>(x, x);
+    const i32 first = first_row(p), end = first + 16 < p.rows ? first + 16 : p.rows;
+    for (i32 row = first + lane / kAcross; row < end; row += 32 / kAcross)
+      *reinterpret_cast<uint4*>(p.y + row * p.y_stride + lane % kAcross * 8) =
+          uint4{pair, pair, pair, pair};
+  }
+
+  template <class ProblemOf>
+  SINTER_DEVICE void attend_all(u32 items, ProblemOf problem_of) {
+    bool under_way = false;
+    u32 last = 0;
+    rows.clear(0, lane);
+    visit_items(items, [&](u32 item) {
+      const Problem p = problem_of(item);
+      const i32 end = end_of_keys(p);
+      if (end == 0) {
+        store_unseen(p);
+        return;
+      }
+      i32 key0 = 0;
+      if (!under_way) {
+        begin(p);
+        key0 = kKeys;
+      }
+      for (; key0 < end; key0 += kKeys) go_on(p, key0, last, problem_of);
+      under_way = true;
+      last = item;
+    });
+    if (under_way) end(problem_of(last));
   }
 };
 
@@ -231,7 +286,7 @@ SINTER_DEVICE void attend_in_groups(u32 items, ProblemOf problem_of) {
     set_registers<Rings::kMultiplying, true>();
     if (Rings::kGroups > 1 && warp / 4 == Rings::kGroups - 1) give_turn(0);
     GroupRows<Shape, kStages> rows{rings, static_cast<int>(threadIdx.x % 32), warp};
-    visit_items(items, [&](u32 item) { rows.attend(problem_of(item)); });
+    rows.attend_all(items, problem_of);
   }
 }
 

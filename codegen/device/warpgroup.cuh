@@ -32,8 +32,14 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
   T* const to = tile + place_in_tile<kRows>(row, column);
   // Carried from copy to copy: these threads have few registers.
   const T* source = from + (first + row) * stride + column;
-  i32 left = count - first - row;
   const i64 step = kAtOnce * stride;
+  if (first + kRows <= count) {  // an instruction each where the stride is constant
+#pragma unroll
+    for (int i = 0; i < kRows / kAtOnce; ++i, source += step)
+      start_copy<16>(to + i * kAtOnce * 64, source);
+    return;
+  }
+  i32 left = count - first - row;
 #pragma unroll
   for (int i = 0; i < kRows / kAtOnce; ++i) {
     start_copy<16>(to + i * kAtOnce * 64, left > 0 ? source : from, left > 0);
@@ -44,21 +50,28 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
 
 // ---- products
 #ifdef __CUDACC__
-/// What the hardware is told about a tile: its address, the distance of its blocks of 64 columns
-/// (read where columns are not summed over), that of groups of eight rows, and the swizzle.
-SINTER_DEVICE unsigned long long describe_tile(const void* at, u32 block_bytes) {
-  return static_cast<unsigned long long>((shared_address(at) & 0x3ffff) >> 4) |
-         static_cast<unsigned long long>(block_bytes >> 4) << 16 |
-         static_cast<unsigned long long>(1024 >> 4) << 32 | 1ull << 62;
+/// What the hardware is told about a tile, the lower half: its address and the distance of its
+/// blocks of 64 columns (read where columns are not summed over). Eight elements further on is one
+/// more.
+SINTER_DEVICE u32 describe_tile(const void* tile, u32 block_bytes) {
+  return shared_address(tile) >> 4 | block_bytes >> 4 << 16;
+}
+/// With the upper half: the distance of groups of eight rows, and the swizzle.
+SINTER_DEVICE u64 whole_descriptor(u32 low) {
+  u64 result;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(result) : "r"(low), "r"(1024u >> 4 | 1u << 30));
+  return result;
 }
 
 #define SINTER_TILE(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define SINTER_TILES_8(j)                                                                         \
   SINTER_TILE(j), SINTER_TILE(j + 1), SINTER_TILE(j + 2), SINTER_TILE(j + 3), SINTER_TILE(j + 4), \
       SINTER_TILE(j + 5), SINTER_TILE(j + 6), SINTER_TILE(j + 7)
-#define SINTER_REGISTERS_32                                                               \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, " \
-  "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SINTER_REGISTERS_16 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SINTER_REGISTERS_32 \
+  SINTER_REGISTERS_16       \
+  ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define SINTER_REGISTERS_48 \
   SINTER_REGISTERS_32       \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
@@ -77,10 +90,24 @@ SINTER_DEVICE unsigned long long describe_tile(const void* at, u32 block_bytes) 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)), \
                    "n"(kRowsAreK ? 1 : 0));                                                        \
   }
+// The same with a left operand in shared memory.
+#define SINTER_WGMMA_TILES(T, type, n, registers, tiles, at_a, at_b, keep, order)                  \
+  template <bool kRowsAreK>                                                                        \
+  SINTER_DEVICE void warpgroup_product(T, float(&d)[n / 8][4], u64 a, u64 b, bool add) {           \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                          \
+                 ", 0;\n"                                                                          \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" registers    \
+                 "}, " at_a ", " at_b ", p, 1, 1, 0, " order ";\n}"                                \
+                 : tiles                                                                           \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kRowsAreK ? 1 : 0));            \
+  }
+#define SINTER_COMMA ,
+#define SINTER_TILES_4(j) \
+  SINTER_TILE(j) SINTER_COMMA SINTER_TILE(j + 1) SINTER_COMMA SINTER_TILE(j + 2) SINTER_COMMA \
+      SINTER_TILE(j + 3)
 #define SINTER_WGMMA_64(T, type)                                                                \
   SINTER_WGMMA(T, type, 64, SINTER_REGISTERS_32, SINTER_TILES_8(0), "%32", "%33", "%34", "%35", \
                "%36", "%37", "%38")
-#define SINTER_COMMA ,
 #define SINTER_WGMMA_96(T, type)                                                         \
   SINTER_WGMMA(T, type, 96, SINTER_REGISTERS_48,                                         \
                SINTER_TILES_8(0) SINTER_COMMA SINTER_TILE(8) SINTER_COMMA SINTER_TILE(9) \
@@ -96,6 +123,22 @@ SINTER_WGMMA_96(f16, "f16")
 SINTER_WGMMA_96(bf16, "bf16")
 SINTER_WGMMA_128(f16, "f16")
 SINTER_WGMMA_128(bf16, "bf16")
+#define SINTER_WGMMA_ALL_TILES(T, type)                                                       \
+  SINTER_WGMMA_TILES(T, type, 32, SINTER_REGISTERS_16, SINTER_TILES_4(0), "%16", "%17",       \
+                     "%18", "%19")                                                            \
+  SINTER_WGMMA_TILES(T, type, 64, SINTER_REGISTERS_32, SINTER_TILES_8(0), "%32", "%33",       \
+                     "%34", "%35")                                                            \
+  SINTER_WGMMA_TILES(T, type, 96, SINTER_REGISTERS_48,                                        \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_4(8), "%48", "%49", "%50",   \
+                     "%51")                                                                   \
+  SINTER_WGMMA_TILES(T, type, 128, SINTER_REGISTERS_64,                                       \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8), "%64", "%65", "%66",   \
+                     "%67")
+SINTER_WGMMA_ALL_TILES(f16, "f16")
+SINTER_WGMMA_ALL_TILES(bf16, "bf16")
+#undef SINTER_WGMMA_ALL_TILES
+#undef SINTER_WGMMA_TILES
+#undef SINTER_TILES_4
 #undef SINTER_WGMMA_128
 #undef SINTER_WGMMA_96
 #undef SINTER_COMMA
@@ -104,6 +147,7 @@ SINTER_WGMMA_128(bf16, "bf16")
 #undef SINTER_REGISTERS_64
 #undef SINTER_REGISTERS_48
 #undef SINTER_REGISTERS_32
+#undef SINTER_REGISTERS_16
 #undef SINTER_TILES_8
 #undef SINTER_TILE
 #endif
@@ -117,9 +161,9 @@ SINTER_DEVICE void start_product(float (&d)[kTiles][4], const u32 (&a)[4], const
                                  bool add) {
   static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
 #ifdef __CUDACC__
-  const T* const at =
-      kRowsAreK ? tile + first * 64 : tile + first / 64 * (kTileRows * 64) + first % 64;
-  warpgroup_product<kRowsAreK>(T{}, d, a, describe_tile(at, kTileRows * 128), add);
+  const int further = kRowsAreK ? first * 64 : first / 64 * (kTileRows * 64) + first % 64;
+  const u32 low = describe_tile(tile, kTileRows * 128) + static_cast<u32>(further / 8);
+  warpgroup_product<kRowsAreK>(T{}, d, a, whole_descriptor(low), add);
 #else
   struct Operand {
     u32 a[4];
@@ -139,6 +183,29 @@ SINTER_DEVICE void start_product(float (&d)[kTiles][4], const u32 (&a)[4], const
       }
       d[j][i] = sum;
     }
+#endif
+}
+
+/// The same with a[64][16] in shared memory: element (row, k) is element (row, first + k) of a tile
+/// of one block of columns that begins at `a`; first + 16 <= 64.
+template <int kTileRows, bool kRowsAreK, class T, int kTiles>
+SINTER_DEVICE void start_product(float (&d)[kTiles][4], const T* a, const T* b, int first,
+                                 bool add) {
+  static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
+#ifdef __CUDACC__
+  const u32 left = describe_tile(a, 0) + static_cast<u32>(first / 8);
+  const u32 right = describe_tile(b, kTileRows * 128) +
+                    static_cast<u32>(first * (kRowsAreK ? 64 : 1) / 8);
+  warpgroup_product<kRowsAreK>(T{}, d, whole_descriptor(left), whole_descriptor(right), add);
+#else
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  u32 pairs[4];
+  for (int i = 0; i < 4; ++i) {
+    const int row = warp * 16 + lane / 4 + i % 2 * 8, k = first + lane % 4 * 2 + i / 2 * 8;
+    pairs[i] = a[place_in_tile<64>(row, k)].bits |
+               static_cast<u32>(a[place_in_tile<64>(row, k + 1)].bits) << 16;
+  }
+  start_product<kTileRows, kRowsAreK>(d, pairs, b, first, add);
 #endif
 }
 
@@ -181,6 +248,19 @@ SINTER_DEVICE void settle(u32 (&a)[kCount][4]) {
 #endif
 }
 
+/// What `x`, which is never negative, is computed from is computed in front of the waits behind:
+/// ptxas moves a wait for products up as far as it can otherwise, but not over a store. This one
+/// never happens; it has a predicate, since behind a branch ptxas doubts that a warp agrees.
+SINTER_DEVICE void compute_first(float x, const void* shared) {
+#ifdef __CUDACC__
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n"
+      "@p st.volatile.shared.f32 [%1], %0;\n}" ::"f"(x),
+      "r"(shared_address(shared))
+      : "memory");
+#endif
+}
+
 /// Registers that each thread of a warpgroup has from now on; the kernel is bound to one block.
 template <int kCount, bool kMore>
 SINTER_DEVICE void set_registers() {
@@ -212,7 +292,8 @@ struct Turnstile {
   unsigned long long word;
 #else
   u32 count, left;
-  u32 phase, unused;
+  u32 phase;
+  i32 bytes;  // expected less those that have come
 #endif
 
   /// By one thread, in front of a __syncthreads().
@@ -223,6 +304,7 @@ struct Turnstile {
 #else
     count = left = count_;
     phase = 0;
+    bytes = 0;
 #endif
   }
   /// What this thread has written before is visible to who waits.
@@ -230,12 +312,33 @@ struct Turnstile {
 #ifdef __CUDACC__
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
 #else
-    if (--left == 0) {
-      phase ^= 1;
-      left = count;
-    }
+    --left;
+    turn_over();
 #endif
   }
+  /// Arrives, and has the phase wait for so many bytes of copies by the copy engine.
+  SINTER_DEVICE void arrive_and_expect(u32 bytes_) {
+#ifdef __CUDACC__
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     shared_address(this)),
+                 "r"(bytes_)
+                 : "memory");
+#else
+    bytes += static_cast<i32>(bytes_);
+    arrive();
+#endif
+  }
+#ifndef __CUDACC__
+  void count_bytes(u32 bytes_) {
+    bytes -= static_cast<i32>(bytes_);
+    turn_over();
+  }
+  void turn_over() {
+    if (left != 0 || bytes != 0) return;
+    phase ^= 1;
+    left = count;
+  }
+#endif
   /// Arrives when all copies that this thread has started (start_copy) have.
   SINTER_DEVICE void arrive_with_copies() {
 #ifdef __CUDACC__
@@ -247,10 +350,33 @@ struct Turnstile {
     arrive();
 #endif
   }
-  /// Returns when phase `of` has ended: before any has, that of phase 1.
-  SINTER_DEVICE void wait(u32 of) {
+  /// arrive() at the one in its place in another block of the cluster.
+  SINTER_DEVICE void arrive_in_block(u32 rank) {
 #ifdef __CUDACC__
     asm volatile(
+        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
+            shared_address(this)),
+        "r"(rank)
+        : "memory");
+#else
+    emulator::of_block(this, rank)->arrive();
+#endif
+  }
+  /// Returns when phase `of` has ended: before any has, that of phase 1. kOfBlocks: other blocks of
+  /// the cluster arrive, too.
+  template <bool kOfBlocks = false>
+  SINTER_DEVICE void wait(u32 of) {
+#ifdef __CUDACC__
+    if constexpr (kOfBlocks)
+      asm volatile(
+          "{\n.reg .pred p;\nAGAIN:\n"
+          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
+          "@!p bra AGAIN;\n}" ::"r"(shared_address(this)),
+          "r"(of)
+          : "memory");
+    else
+      asm volatile(
         "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
         "@!p bra AGAIN;\n}" ::"r"(shared_address(this)),
         "r"(of)
@@ -260,6 +386,13 @@ struct Turnstile {
 #endif
   }
 };
+/// By the thread that has started turnstiles: copy engine and other blocks see them, the latter
+/// behind a barrier.
+SINTER_DEVICE void publish_turnstiles() {
+#ifdef __CUDACC__
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
+}
 /// What this thread has seen to arrive in shared memory is seen by the products that it starts.
 SINTER_DEVICE void show_to_products() {
 #ifdef __CUDACC__
