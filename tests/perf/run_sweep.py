@@ -11,10 +11,12 @@ A point is an operator, a type, rows and columns. GPU times are medians with a c
 'share' is the bytes that a point must move over its time, as a share of the rate of a copy of 4 GB read in the same
 run; 'of_copy', for points of 128 MB and more, the time of a copy that moves the same bytes over the point's time:
 starting and ending cost a copy of 128 MB an eighth of its time, too.
-PyTorch's kernels are compiled by several processes first, so that measuring finds them in its cache.
+PyTorch's kernels are compiled by several processes first, so that measuring finds them in its cache. Then the same
+processes trace points side by side, but only one of them, or Sinter, measures at a time.
 """
 import argparse
 import functools
+import itertools
 import json
 import math
 import multiprocessing
@@ -135,16 +137,36 @@ def compile_in_torch(point):
     return 0
 
 
-def measure_torch(point, mode, seconds):
+def share_lock(lock):
+    global measuring
+    measuring = lock
+
+
+def measure_torch(task):
+    """Microseconds, or what went wrong, by mode."""
     import torch
     from torch_workloads import measure
-    try:
-        with torch.inference_mode():
-            call = torch_call(point, mode)
-            call()
-            return measure(call, seconds)["gpu_us"]
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:200]}"
+    point, modes, seconds = task
+    times = {}
+    with torch.inference_mode():
+        for mode in modes:
+            try:
+                call = torch_call(point, mode)
+                call()
+                with measuring:
+                    times[mode] = measure(call, seconds)["gpu_us"]
+            except Exception as error:
+                times[mode] = f"{type(error).__name__}: {str(error)[:200]}"
+    torch.cuda.empty_cache()
+    return times
+
+
+def measure_sinter(sinter, plans, seconds):
+    """Microseconds of each plan."""
+    with measuring:
+        found = sinter_json(sinter, "bench", *plans, "--deviceIo", "--iterations=60", f"--duration={seconds}",
+                            "--warmUp=3")
+    return [round(bench["compute_us"]["median"], 2) for bench in (found if len(plans) > 1 else [found])]
 
 
 @functools.cache
@@ -163,12 +185,37 @@ def copy_rate():
     return size / copy_time(size) * 1e-6
 
 
-def compile_plan(sinter, folder, point):
+def compile_plan(sinter, folder, target, point):
     import onnx
     stem = folder / "_".join(map(str, point[:4]))
     onnx.save(onnx_model(*point[:4]), f"{stem}.onnx")
-    sinter_json(sinter, "compile", f"{stem}.onnx", "-o", f"{stem}.plan", "--target=cuda")
+    sinter_json(sinter, "compile", f"{stem}.onnx", "-o", f"{stem}.plan", f"--target={target}")
     return f"{stem}.plan"
+
+
+def row_of(point, ours, times, copy):
+    """What is written of a point. `ours`: microseconds, or what went wrong."""
+    name, dtype, rows, columns, size = point
+    row = {"operator": name, "type": dtype, "rows": rows, "columns": columns, "bytes": size}
+    if isinstance(ours, Exception):
+        row["failed"] = str(ours)
+    else:
+        row.update(sinter_us=ours, share=round(size / ours * 1e-6 / copy, 3))
+        if size >= LARGE_BYTES:
+            with measuring:
+                row["of_copy"] = round(copy_time(size) / ours, 3)
+    row.update(times)
+    known = [t for t in times.values() if isinstance(t, float)]
+    if known:
+        row["best_torch_us"] = min(known)
+    return row
+
+
+def finish(group, ours, theirs, copy):
+    rows = [row_of(point, ours[point], times, copy) for point, times in zip(group, theirs.get())]
+    for row in rows:
+        print(row, flush=True)
+    return rows
 
 
 def geometric_mean(values):
@@ -252,48 +299,44 @@ def main():
     began = time.monotonic()
     part, parts = map(int, a.part.split("/"))
     todo = list(points(a.operators.split(","), a.types.split(",")))[part::parts]
+    modes = a.modes.split(",")
     copy = copy_rate()
+    target = "cuda:sm_%d%d" % torch.cuda.get_device_capability()
     print(f"{len(todo)} points, copy {copy:.2f} TB/s", flush=True)
     folder = Path(tempfile.mkdtemp())
-    with multiprocessing.get_context("spawn").Pool(a.jobs) as pool, ThreadPoolExecutor(a.jobs) as threads:
-        compiled = pool.imap_unordered(compile_in_torch, todo) if a.modes != "eager" else []
-        plans = list(threads.map(lambda point: plan_or_problem(a.sinter, folder, point), todo))
-        print(f"plans {time.monotonic() - began:.0f} s", flush=True)
-        sum(compiled)
-    print(f"PyTorch's kernels {time.monotonic() - began:.0f} s", flush=True)
+    spawn = multiprocessing.get_context("spawn")
+    share_lock(spawn.Lock())
     result = {**provenance(a.commit), "cuda": torch.version.cuda, "torch": torch.__version__,
               "copy_TBps": round(copy, 3), "points": []}
-    for point, plan in zip(todo, plans):
-        if time.monotonic() - began > a.deadline:
-            print("deadline: the rest is not run")
-            break
-        name, dtype, rows, columns, size = point
-        row = {"operator": name, "type": dtype, "rows": rows, "columns": columns, "bytes": size}
-        if isinstance(plan, Exception):
-            row["failed"] = str(plan)
-        else:
-            bench = sinter_json(a.sinter, "bench", plan, "--deviceIo", "--iterations=60", f"--duration={a.seconds}",
-                                "--warmUp=3")
-            row["sinter_us"] = round(bench["compute_us"]["median"], 2)
-            row["share"] = round(size / row["sinter_us"] * 1e-6 / copy, 3)
-            if size >= LARGE_BYTES:
-                row["of_copy"] = round(copy_time(size) / row["sinter_us"], 3)
-        for mode in a.modes.split(","):
-            row[mode] = measure_torch(point, mode, a.seconds)
-        times = [row[mode] for mode in a.modes.split(",") if isinstance(row[mode], float)]
-        if times:
-            row["best_torch_us"] = min(times)
-        result["points"].append(row)
-        print(row, flush=True)
+    with spawn.Pool(a.jobs, share_lock, (measuring,)) as pool, ThreadPoolExecutor(a.jobs) as threads:
+        compiled = pool.imap_unordered(compile_in_torch, todo) if modes != ["eager"] else []
+        plans = dict(zip(todo, threads.map(lambda point: plan_or_problem(a.sinter, folder, target, point), todo)))
+        print(f"plans {time.monotonic() - began:.0f} s", flush=True)
+        sum(compiled)
+        print(f"PyTorch's kernels {time.monotonic() - began:.0f} s", flush=True)
+        before = None  # the group that PyTorch is measured on while Sinter measures the next
+        for _, group in itertools.groupby(todo, key=lambda point: point[:2]):
+            if time.monotonic() - began > a.deadline:
+                print("deadline: the rest is not run")
+                break
+            group = list(group)
+            fine = [point for point in group if not isinstance(plans[point], Exception)]
+            ours = {**plans, **dict(zip(fine, measure_sinter(a.sinter, [plans[point] for point in fine], a.seconds)))}
+            theirs = pool.map_async(measure_torch, [(point, modes, a.seconds) for point in group], chunksize=1)
+            if before:
+                result["points"] += finish(*before, copy)
+            before = group, ours, theirs
+        if before:
+            result["points"] += finish(*before, copy)
     result["summary"] = summarise(result["points"])
     print(result["summary"])
     if a.out:
         write(a.out, result)
 
 
-def plan_or_problem(sinter, folder, point):
+def plan_or_problem(sinter, folder, target, point):
     try:
-        return compile_plan(sinter, folder, point)
+        return compile_plan(sinter, folder, target, point)
     except (SystemExit, Exception) as problem:
         return RuntimeError(str(problem))
 

@@ -257,7 +257,8 @@ def lowered(tensor, dtype=torch.float16):
 
 def measure(call, seconds=1.0):
     """Microseconds: 'gpu' with events, a cold L2 and a full queue; 'wall' of one synchronised call."""
-    flush = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
+    # so large that overwriting it takes longer than the host takes to queue a compiled call
+    flush = torch.empty(1 << 29, dtype=torch.int8, device="cuda")
     for _ in range(5):
         call()
     torch.cuda.synchronize()

@@ -108,6 +108,10 @@ TEST_F(CliTest, JsonIsOneObjectOnStdout) {
   const auto bench =
       json::parse(sinter({"bench", plan, "--shapes=x:2x8", "--iterations=3", "--json"}).out);
   EXPECT_GT(bench["latency_us"]["median"], 0);
+  const auto several =
+      json::parse(sinter({"bench", plan, plan, "--shapes=x:2x8", "--iterations=3", "--json"}).out);
+  ASSERT_EQ(several.size(), 2u);
+  EXPECT_EQ(several[1]["plan"], plan);
   const auto compare = json::parse(sinter({"compare", path("model.onnx"), "--target=cpu",
                                            "--shapes=x:2x8", "--rounds=5", "--json"})
                                        .out);

@@ -1,5 +1,6 @@
 #include "tools/support/inputs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -53,26 +54,47 @@ NamedTensors read_tensor_files(const std::vector<std::string>& files) {
 
 namespace {
 
+// So many values differ, then they repeat: a gigabyte of them would take seconds. A prime, so that
+// rows of a tensor differ.
+constexpr std::int64_t kDistinct = 1'048'573;
+
+template <typename Value, typename Distribution>
+std::vector<Value> draw(std::int64_t count, Distribution distribution, std::mt19937_64& generator) {
+  std::vector<Value> values(static_cast<std::size_t>(count));
+  for (auto& value : values) value = distribution(generator);
+  return values;
+}
+
+ir::Tensor repeated(const ir::Tensor& values, const std::vector<std::int64_t>& shape,
+                    std::int64_t count) {
+  const auto source = values.bytes();
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(values.dtype()));
+  for (std::size_t at = 0; at < bytes.size(); at += source.size())
+    std::copy_n(source.begin(), std::min(source.size(), bytes.size() - at), bytes.begin() + at);
+  return ir::Tensor(values.dtype(), shape, ir::Buffer::take(std::move(bytes)));
+}
+
 ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape, const Bounds* bounds,
                          std::mt19937_64& generator) {
   std::int64_t count = 1;
   for (const auto dim : shape)
     if (__builtin_mul_overflow(count, dim, &count))
       throw Error(ErrorCode::kUsage, "the size of a random input overflows");
-  if (is_float(dtype)) {
-    std::vector<double> values(static_cast<std::size_t>(count));
-    std::normal_distribution<double> normal;
-    std::uniform_real_distribution<double> uniform(bounds != nullptr ? bounds->low : 0,
-                                                   bounds != nullptr ? bounds->high : 1);
-    for (auto& value : values) value = bounds != nullptr ? uniform(generator) : normal(generator);
-    return ir::Tensor::from_doubles(dtype, shape, values);
-  }
-  std::uniform_int_distribution<std::int64_t> uniform(
-      bounds != nullptr ? static_cast<std::int64_t>(bounds->low) : 0,
-      bounds != nullptr ? static_cast<std::int64_t>(bounds->high) : 1);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(count));
-  for (auto& value : values) value = uniform(generator);
-  return ir::Tensor::from_ints(dtype, shape, values);
+  const std::int64_t drawn = std::min(count, kDistinct);
+  const double low = bounds != nullptr ? bounds->low : 0,
+               high = bounds != nullptr ? bounds->high : 1;
+  const auto floats = [&](auto distribution) {
+    return ir::Tensor::from_doubles(dtype, {drawn}, draw<double>(drawn, distribution, generator));
+  };
+  if (is_float(dtype))
+    return repeated(bounds != nullptr ? floats(std::uniform_real_distribution<double>(low, high))
+                                      : floats(std::normal_distribution<double>()),
+                    shape, count);
+  const std::uniform_int_distribution<std::int64_t> uniform(static_cast<std::int64_t>(low),
+                                                            static_cast<std::int64_t>(high));
+  return repeated(
+      ir::Tensor::from_ints(dtype, {drawn}, draw<std::int64_t>(drawn, uniform, generator)), shape,
+      count);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace sinter::tools {
 namespace {
 
 struct Options {
-  std::string plan;
+  std::vector<std::string> plans;
   InputOptions inputs;
   SessionOptions session;
   int iterations = 100;
@@ -31,10 +31,12 @@ std::vector<std::string> row(const std::string& name, const Statistics& s) {
   return cells;
 }
 
-void run(const Options& options, const Console& console) {
-  const double context = create_context(Plan::load(options.plan), options.session.device);
+/// Measures the plan in `file`, prints its figures and returns them.
+nlohmann::ordered_json measure(const std::string& file, const Options& options,
+                               const Console& console) {
+  const double context = create_context(Plan::load(file), options.session.device);
   auto start = std::chrono::steady_clock::now();
-  const auto plan = Plan::load(options.plan);
+  const auto plan = Plan::load(file);
   const auto inputs = make_inputs(plan.inputs(), options.inputs);
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -42,7 +44,7 @@ void run(const Options& options, const Console& console) {
   if (options.device_io && plan.target() != "cuda")
     throw Error(ErrorCode::kUsage, fmt::format("--deviceIo needs a plan for the target cuda; {} "
                                                "is for {}",
-                                               options.plan, plan.target()));
+                                               file, plan.target()));
   SessionOptions session_options = options.session;
   std::optional<DeviceCopies> copies;
   if (options.device_io) {
@@ -85,8 +87,7 @@ void run(const Options& options, const Console& console) {
   const auto all = statistics_of(latency), gpu = statistics_of(compute);
   const auto h2d = statistics_of(to_device), d2h = statistics_of(to_host);
   const auto account = session.memory();
-  console.print(
-      fmt::format("{} on {}, {}", options.plan, plan.target(), describe_shapes(plan, inputs)));
+  console.print(fmt::format("{} on {}, {}", file, plan.target(), describe_shapes(plan, inputs)));
   console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
                               row("host to device", h2d),
                               row(options.hot ? "compute" : "compute (cold L2)", gpu),
@@ -103,25 +104,33 @@ void run(const Options& options, const Console& console) {
       format_bytes(static_cast<double>(account.arena_without_reuse)),
       format_bytes(static_cast<double>(account.workspace)),
       format_bytes(static_cast<double>(account.io))));
-  console.result({{"plan", options.plan},
-                  {"target", plan.target()},
-                  {"device_io", options.device_io},
-                  {"shapes", describe_shapes(plan, inputs)},
-                  {"host_to_device_us", to_json(h2d)},
-                  {"compute_us", to_json(gpu)},
-                  {"device_to_host_us", to_json(d2h)},
-                  {"latency_us", to_json(all)},
-                  {"throughput_per_s", throughput},
-                  {"context_us", context},
-                  {"first_result_us", first},
-                  {"launches", session.launches()},
-                  {"bytes_moved", session.bytes_moved()},
-                  {"memory",
-                   {{"weights", account.weights},
-                    {"arena", account.arena},
-                    {"arena_without_reuse", account.arena_without_reuse},
-                    {"workspace", account.workspace},
-                    {"io", account.io}}}});
+  return {{"plan", file},
+          {"target", plan.target()},
+          {"device_io", options.device_io},
+          {"shapes", describe_shapes(plan, inputs)},
+          {"host_to_device_us", to_json(h2d)},
+          {"compute_us", to_json(gpu)},
+          {"device_to_host_us", to_json(d2h)},
+          {"latency_us", to_json(all)},
+          {"throughput_per_s", throughput},
+          {"context_us", context},
+          {"first_result_us", first},
+          {"launches", session.launches()},
+          {"bytes_moved", session.bytes_moved()},
+          {"memory",
+           {{"weights", account.weights},
+            {"arena", account.arena},
+            {"arena_without_reuse", account.arena_without_reuse},
+            {"workspace", account.workspace},
+            {"io", account.io}}}};
+}
+
+void run(const Options& options, const Console& console) {
+  if (options.plans.size() == 1)
+    return console.result(measure(options.plans.front(), options, console));
+  auto all = nlohmann::ordered_json::array();
+  for (const auto& plan : options.plans) all.push_back(measure(plan, options, console));
+  console.result(all);
 }
 
 }  // namespace
@@ -129,8 +138,8 @@ void run(const Options& options, const Console& console) {
 void add_bench(Cli& cli) {
   auto options = std::make_shared<Options>();
   auto* verb =
-      cli.app.add_subcommand("bench", "Measure a plan: transfers, compute, latency, throughput");
-  verb->add_option("plan", options->plan, "Plan file")->required();
+      cli.app.add_subcommand("bench", "Measure plans: transfers, compute, latency, throughput");
+  verb->add_option("plans", options->plans, "Plan files, measured one after the other")->required();
   add_input_options(*verb, options->inputs);
   verb->add_option("--iterations", options->iterations, "Most measurements")
       ->capture_default_str()
