@@ -64,13 +64,13 @@ class Llama:
         return self.norm(x, "model.norm") @ self.w.get("lm_head.weight", table).T
 
     def greedy(self, prompt, count):
-        """The `count` most likely tokens after `prompt`, and the smallest lead that one had over the next best."""
-        tokens, lead, new, position = [], np.inf, list(prompt), 0
+        """The `count` most likely tokens after `prompt`, and the lead that each had over the next best."""
+        tokens, leads, new, position = [], [], list(prompt), 0
         while len(tokens) < count:
             logits = self.run(new, position)[-1]
             position += len(new)
             second, best = np.sort(logits)[-2:]
-            lead = min(lead, float(best - second))
+            leads.append(float(best - second))
             new = [int(logits.argmax())]
             tokens += new
-        return tokens, lead
+        return tokens, leads

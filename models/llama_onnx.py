@@ -218,7 +218,7 @@ def random_weights(c, seed=0):
     normal = lambda *shape: rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
     scale = lambda: rng.uniform(0.5, 1.5, c.hidden).astype(np.float32)
     out = {"model.embed_tokens.weight": rng.normal(0, 1, (c.vocabulary, c.hidden)).astype(np.float32),
-           "model.norm.weight": scale()}
+           "model.norm.weight": scale(), "lm_head.weight": normal(c.vocabulary, c.hidden)}
     for i in range(c.layers):
         p, kv = f"model.layers.{i}.", c.kv_heads * c.head_size
         shapes = {"self_attn.q_proj": (c.hidden, c.hidden), "self_attn.k_proj": (kv, c.hidden),
