@@ -146,10 +146,19 @@ StepWork work_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
     return touched(count, size(matrix.buffer), exprs);
   };
   StepWork work;
-  work.bytes_read = elements(*step.a, m * k) + elements(*step.b, k * n);
+  const auto all_of = [&](std::int64_t buffer) {
+    return size(static_cast<std::uint32_t>(buffer)).bytes;
+  };
+  work.bytes_read = elements(*step.a, m * k);
+  if (step.quantisation) {
+    work.bytes_read = work.bytes_read + all_of(step.b->buffer) + all_of(step.quantisation->scales);
+    if (step.quantisation->zero_points >= 0)
+      work.bytes_read = work.bytes_read + all_of(step.quantisation->zero_points);
+  } else {
+    work.bytes_read = work.bytes_read + elements(*step.b, k * n);
+  }
   if (step.residual) work.bytes_read = work.bytes_read + elements(*step.residual, m * n);
-  if (step.bias >= 0)
-    work.bytes_read = work.bytes_read + size(static_cast<std::uint32_t>(step.bias)).bytes;
+  if (step.bias >= 0) work.bytes_read = work.bytes_read + all_of(step.bias);
   work.bytes_written = elements(*step.d, m * n);
   work.flops = Dim(2) * m * n * k * shape_count(step.batch, exprs);
   work.arithmetic = product_arithmetic(static_cast<DType>(step.a->dtype), step.math);

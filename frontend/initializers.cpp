@@ -186,6 +186,40 @@ ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const voi
   return ir::Tensor(dtype, extent.shape, ir::Buffer::take(std::move(bytes)));
 }
 
+bool is_four_bit(int onnx_type) { return onnx_type == 21 || onnx_type == 22; }
+
+ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& external) {
+  const bool is_signed = proto.data_type() == 22;
+  if (proto.has_segment()) invalid(proto, "it is split into segments, which no exporter writes");
+  const Extent extent = extent_of(proto, DType::kUInt8);
+  const std::size_t stored = extent.count / 2 + extent.count % 2;
+  std::vector<std::byte> held;
+  std::span<const std::byte> packed;
+  std::shared_ptr<const void> owner;
+  if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
+    ExternalData::Slice slice = external.find(proto, stored);
+    packed = slice.bytes;
+    owner = std::move(slice.owner);
+  } else if (proto.has_raw_data()) {
+    packed = std::as_bytes(std::span(proto.raw_data()));
+  } else {
+    held = narrow<std::uint8_t>(proto.int32_data());
+    packed = held;
+  }
+  if (packed.size() != stored)
+    invalid(proto,
+            fmt::format("it has {} bytes of data, but {}[{}] needs {}", packed.size(),
+                        onnx_type_name(proto.data_type()), fmt::join(extent.shape, ", "), stored));
+  std::vector<std::byte> values(extent.count);
+  for (std::size_t i = 0; i < extent.count; ++i) {
+    const int both = std::to_integer<int>(packed[i / 2]);
+    const int half = i % 2 == 0 ? both & 15 : both >> 4;
+    values[i] = static_cast<std::byte>(is_signed && half > 7 ? half - 16 : half);
+  }
+  return ir::Tensor(is_signed ? DType::kInt8 : DType::kUInt8, extent.shape,
+                    ir::Buffer::take(std::move(values)));
+}
+
 ir::Tensor read_sparse_tensor(const onnx::SparseTensorProto& proto, ExternalData& external) {
   const ir::Tensor values = read_tensor(proto.values(), nullptr, external);
   const ir::Tensor indices = read_tensor(proto.indices(), nullptr, external);

@@ -29,6 +29,11 @@ DType require_dtype(int onnx_type, const std::string& what);
 ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const void> owner,
                        ExternalData& external);
 
+/// True for INT4 and UINT4, of which Sinter has tensors of constants only.
+bool is_four_bit(int onnx_type);
+/// As read_tensor, for those: their numbers as int8 or uint8.
+ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& external);
+
 /// The dense tensor that `proto` stands for: its values at its indices (linear, or one row of
 /// indices for each value) and zeros elsewhere. Throws as read_tensor does, and kUnsupported for
 /// one of more than kMaxDenseBytes: its size in the file says nothing about it.

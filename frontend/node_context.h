@@ -51,7 +51,8 @@ class NodeContext {
     /// Symbols whose range is Sinter's default: it may be narrowed.
     std::set<std::string, std::less<>>& defaulted;
     std::vector<std::string>& warnings;
-    bool pad_selections = false;  // see ImportOptions
+    bool pad_selections = false;       // see ImportOptions
+    std::vector<bool> four_bits = {};  // inputs that the model holds in 4 bits each
   };
   /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
   /// false for outputs without a name or without a reader.
@@ -68,6 +69,8 @@ class NodeContext {
   std::size_t input_count() const { return inputs_.size(); }
   std::size_t output_count() const { return output_is_used_.size(); }
   bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i].valid(); }
+  /// True if input `i` is a constant of 4-bit integers, which is held as one of 8 bits.
+  bool is_four_bit(std::size_t i) const { return i < env_.four_bits.size() && env_.four_bits[i]; }
   bool output_is_used(std::size_t i) const {
     return i < output_is_used_.size() && output_is_used_[i];
   }

@@ -52,6 +52,8 @@ void Scope::read_initializers(const onnx::GraphProto& graph) {
     // none: it is an error where it is used.
     if (!dtype_of(proto.data_type())) {
       unreadable_.emplace(proto.name(), proto.data_type());
+      if (is_four_bit(proto.data_type()))
+        initializers_.emplace(proto.name(), read_four_bit_tensor(proto, state_.external));
       continue;
     }
     ir::Tensor tensor = read_tensor(proto, place_.owner, state_.external);
@@ -117,13 +119,20 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   const bool is_known = row != nullptr || function != nullptr;
   bool inputs_known = true;
   std::vector<ir::ValueId> inputs;
+  std::vector<bool> four_bits;
   for (const std::string& name : node.input()) {
     const bool left_out = name.empty() || is_absent(name);
     inputs.push_back(left_out ? ir::ValueId{} : find_value(name));
-    if (left_out || inputs.back().valid()) continue;
+    four_bits.push_back(false);
+    if (left_out) continue;
+    const auto type = unreadable_type(name);
+    if (inputs.back().valid() && (!type || (row != nullptr && row->four_bits))) {
+      four_bits.back() = type.has_value();
+      continue;
+    }
     inputs_known = false;
     // Unless the value comes from a node that is refused already, the reason is here.
-    if (const auto type = unreadable_type(name); type && is_known)
+    if (type && is_known)
       note_unsupported(node, label,
                        fmt::format("input '{}' has element type {}", name, onnx_type_name(*type)));
   }
@@ -143,7 +152,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   NodeContext context(
       node,
       {state_.builder, state_.folder, state_.external, *this, place_.owner, version_of(""), label,
-       state_.defaulted, state_.warnings, state_.pad_selections},
+       state_.defaulted, state_.warnings, state_.pad_selections, std::move(four_bits)},
       std::move(inputs), std::move(used));
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});

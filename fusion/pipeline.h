@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,11 +30,39 @@ struct TargetTraits {
   bool attention = false;        // one kernel for attention in float16 and bfloat16
   bool horizontal = false;       // many small regions in one launch
   bool product_kernels = false;  // our own products, which any region may follow
+  // Types of x for which products with quantised weights exist; others multiply float weights.
+  std::set<DType> quantised_matmul;
 };
 TargetTraits cpu_traits();
 TargetTraits cuda_traits();
 
 enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
+
+/// What `--state` asks for: inputs that are the outputs of the run before.
+struct StateOptions {
+  bool find = true;  // caches that the model changes at places are found by themselves
+  std::vector<std::pair<std::string, std::string>> pairs;  // names of an input and an output
+};
+
+/// What `--weights` asks for: weights of products that become integers of few bits.
+struct WeightOptions {
+  int bits = 0;                   // 4 or 8; 0: weights stay as the model has them
+  std::int64_t group = 0;         // elements along k that share a scale; 0: a whole channel
+  bool symmetric = true;          // no zero points
+  bool embeddings = false;        // tables that rows are gathered from, too
+  std::vector<std::string> keep;  // layers that stay: parts of names of ONNX nodes
+  double max_error = std::numeric_limits<double>::infinity();  // of a layer's output; above: kept
+};
+
+/// What became of one layer under WeightOptions. Errors are relative, in the 2-norm.
+struct QuantisedLayer {
+  std::string name;  // its ONNX nodes
+  std::int64_t n = 0, k = 0;
+  double weight_error = 0;
+  double output_error = 0;  // on normal deviates of a fixed seed
+  double bytes_before = 0, bytes_after = 0;
+  std::string kept;  // why the layer stays as it was; empty: it is quantised
+};
 
 /// One decision about fusing two nodes, for --explain-fusion and --why.
 struct Decision {
@@ -53,6 +82,9 @@ struct Context {
   Precision precision = Precision::kModel;
   std::vector<Decision> decisions;
   std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
+  StateOptions states;
+  WeightOptions weights;
+  std::vector<QuantisedLayer> layers;  // every layer that `weights` asks about
 };
 
 struct Pass {

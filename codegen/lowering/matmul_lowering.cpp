@@ -67,20 +67,20 @@ class MatmulLowering {
     const Node* found = nullptr;
     for (const Node& node : body_.nodes()) {
       if (node.op->kind != OpKind::kLibrary) continue;
-      if (found || node.op->name != "MatMul")
+      if (found || (node.op->name != "MatMul" && node.op->name != "QuantMatMul"))
         throw Error(ErrorCode::kUnsupported,
                     describe(node) +
-                        ": a matrix product's region holds one MatMul and no other "
+                        ": a matrix product's region holds one product and no other "
                         "library operator");
       found = &node;
     }
-    if (!found) throw Error(ErrorCode::kInternal, "a matmul region without a MatMul");
+    if (!found) throw Error(ErrorCode::kInternal, "a matmul region without a product");
     return *found;
   }
 
   plan::fb::MatmulStepT lower_over(const LoopSpace& space, bool may_split, bool tf32) {
     const ValueId a = product_.inputs[0], b = product_.inputs[1];
-    const ir::Shape &a_shape = body_.type(a).shape, &b_shape = body_.type(b).shape;
+    const ir::Shape& a_shape = body_.type(a).shape;
     const ir::Shape& shape = body_.type(product_.outputs[0]).shape;
     const Dim k = a_shape.back();
     ranges_ = space.ranges();
@@ -97,11 +97,11 @@ class MatmulLowering {
 
     const Dim sum_index = k == Dim(1) ? Dim(0) : Dim::symbol(kSumSymbol);
     const std::size_t rank = shape.size();
-    std::vector<Dim> a_index = batch_index(a_shape), b_index = batch_index(b_shape);
+    std::vector<Dim> a_index = batch_index(a_shape);
     a_index.insert(a_index.end(), {space.index()[rank - 2], sum_index});
-    b_index.insert(b_index.end(), {sum_index, space.index()[rank - 1]});
     const Source a_source = trace(a, a_index, "the left operand");
-    const Source b_source = trace(b, b_index, "the right operand");
+    const Source b_source = is_quantised() ? quantised_source(sum_index)
+                                           : right_source(b, sum_index, space.index()[rank - 1]);
     const Epilogue epilogue = read_epilogue();
     const ValueId out = body_.outputs()[0];
     const ir::TensorType& out_type = body_.type(out);
@@ -151,6 +151,12 @@ class MatmulLowering {
     step.activation = epilogue.activation;
 
     const DType type = body_.type(a_source.value).dtype;
+    if (is_quantised()) {
+      step.quantisation = quantisation(k);
+      for (const Axis& axis : axes)
+        if (axis.strides[kB] != Dim(0)) refuse("its columns are not stored as one row");
+      return step;
+    }
     const bool exact = is_integer(type) && out_type.dtype == type && epilogue.alpha == 1 &&
                        epilogue.activation == Activation::None;
     if (type != body_.type(b_source.value).dtype ||
@@ -163,6 +169,43 @@ class MatmulLowering {
     return step;
   }
 
+  struct Source {
+    ValueId value;
+    std::uint32_t buffer = 0;
+    AddressParts parts;
+  };
+
+  bool is_quantised() const { return product_.op->name == "QuantMatMul"; }
+
+  Source right_source(ValueId b, const Dim& sum_index, const Dim& column) {
+    std::vector<Dim> index = batch_index(body_.type(b).shape);
+    index.insert(index.end(), {sum_index, column});
+    return trace(b, index, "the right operand");
+  }
+
+  /// Quantised weights lie as they are, [n, k], in elements of their own number of bits.
+  Source quantised_source(const Dim& sum_index) {
+    const ValueId weight = product_.inputs[1];
+    const std::int64_t stored = body_.type(weight).shape[1].value();
+    const Dim pitch = product_.attrs.get_int("bits") == 4 ? 2 * stored : stored;
+    const Dim column = body_.type(weight).shape[0] == Dim(1) ? Dim(0) : space_->index().back();
+    return {weight, buffer_of(weight, "the quantised weight"),
+            linear(column * pitch + sum_index, "the quantised weight")};
+  }
+
+  std::unique_ptr<plan::fb::QuantisationT> quantisation(const Dim& k) {
+    auto result = std::make_unique<plan::fb::QuantisationT>();
+    result->bits = static_cast<std::uint8_t>(product_.attrs.get_int("bits"));
+    const std::int64_t group = product_.attrs.get_int("group"),
+                       whole = std::max<std::int64_t>(k.value(), 1);
+    result->group = static_cast<std::uint64_t>(group == 0 ? whole : std::min(group, whole));
+    result->scales = buffer_of(product_.inputs[2], "the scales");
+    if (product_.inputs.size() > 3)
+      result->zero_points =
+          static_cast<std::int32_t>(buffer_of(product_.inputs[3], "the zero points"));
+    return result;
+  }
+
   /// Index of an operand's batch dimensions, aligned to the product's from the right.
   std::vector<Dim> batch_index(const ir::Shape& shape) const {
     const std::size_t rank = space_->shape().size();
@@ -172,30 +215,29 @@ class MatmulLowering {
     return index;
   }
 
-  struct Source {
-    ValueId value;
-    std::uint32_t buffer = 0;
-    AddressParts parts;
-  };
-
   /// Follows `value` at `index` through views to an input of the region.
   Source trace(ValueId value, std::span<const Dim> index, const char* what) {
     const ir::TracedView traced = ir::trace_view(body_, value, index, ranges_);
     if (traced.sources.size() != 1 || !traced.sources[0].guards.empty())
       refuse(fmt::format("{} is padded or concatenated", what));
     const ir::TracedSource& source = traced.sources[0];
-    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), source.source);
-    if (at == body_.inputs().end()) {
-      const Node* node = body_.producer(source.source);
-      refuse(fmt::format("{} is {}, not a view of an input of the region", what,
-                         node ? "made by " + describe(*node) : "a constant"));
-    }
+    const std::uint32_t buffer = buffer_of(source.source, what);
     std::vector<Dim> position = source.index;
     const ir::Shape& shape = body_.type(source.source).shape;
     for (std::size_t d = 0; d < shape.size(); ++d)
       if (shape[d] == Dim(1)) position[d] = Dim(0);
-    return {source.source, inputs_[static_cast<std::size_t>(at - body_.inputs().begin())],
-            linear(linearize(position, shape), what)};
+    return {source.source, buffer, linear(linearize(position, shape), what)};
+  }
+
+  /// Where an input of the region lies.
+  std::uint32_t buffer_of(ValueId value, const char* what) const {
+    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), value);
+    if (at == body_.inputs().end()) {
+      const Node* node = body_.producer(value);
+      refuse(fmt::format("{} is {}, not a view of an input of the region", what,
+                         node ? "made by " + describe(*node) : "a constant"));
+    }
+    return inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
   }
 
   AddressParts linear(const Dim& address, const char* what) {

@@ -154,91 +154,6 @@ void fused_conv(NodeContext& node) {
   node.output(conv_activation(node, y));
 }
 
-/// Number `i` of a row of `bits`-bit numbers, the first ones in the low bits of each byte.
-int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits) {
-  const std::int64_t bit = i * bits;
-  const int byte = std::to_integer<int>(row[static_cast<std::size_t>(bit / 8)]);
-  return (byte >> (bit % 8)) & ((1 << bits) - 1);
-}
-
-struct BlockedWeights {
-  std::int64_t rows, columns, bits, block, blocks;
-};
-
-const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
-                             std::int64_t elements) {
-  const Tensor* tensor = node.builder().constant_of(node.input(i, what));
-  if (tensor == nullptr)
-    node.unsupported(
-        fmt::format("input {} ({}) is not a constant; quantised weights are unpacked "
-                    "at compile time",
-                    i, what));
-  if (tensor->element_count() != elements)
-    node.invalid(fmt::format("input {} ({}) is {}; it must have {} elements", i, what,
-                             ir::to_string(tensor->type()), elements));
-  return *tensor;
-}
-
-/// (q - zero point) * scale, as [rows, columns] of `dtype`.
-Tensor dequantised(NodeContext& node, const BlockedWeights& w, DType dtype) {
-  const std::int64_t blob = w.block * w.bits / 8;
-  const Tensor& packed = constant_input(node, 1, "B", w.rows * w.blocks * blob);
-  const Tensor& scales = constant_input(node, 2, "scales", w.rows * w.blocks);
-  if (packed.dtype() != DType::kUInt8)
-    node.unsupported("B is " + ir::to_string(packed.type()) + ", not uint8");
-  const std::int64_t zero_bytes = (w.blocks * w.bits + 7) / 8;
-  std::optional<Tensor> zeros;
-  if (node.has_input(3)) {
-    const bool is_packed = node.dtype(node.input(3, "zero_points")) == DType::kUInt8;
-    zeros = constant_input(node, 3, "zero_points", w.rows * (is_packed ? zero_bytes : w.blocks));
-  }
-  const auto zero_point = [&](std::int64_t row, std::int64_t b) -> double {
-    if (!zeros) return static_cast<double>(1 << (w.bits - 1));
-    if (zeros->dtype() != DType::kUInt8) return zeros->at(row * w.blocks + b);
-    const auto bytes = zeros->bytes().subspan(static_cast<std::size_t>(row * zero_bytes),
-                                              static_cast<std::size_t>(zero_bytes));
-    return packed_number(bytes, b, w.bits);
-  };
-  std::vector<std::byte> values(static_cast<std::size_t>(w.rows * w.columns) * size_of(dtype));
-  std::byte* out = values.data();
-  for (std::int64_t row = 0; row < w.rows; ++row) {
-    for (std::int64_t b = 0; b < w.blocks; ++b) {
-      const double scale = scales.at(row * w.blocks + b), zero = zero_point(row, b);
-      const auto bytes = packed.bytes().subspan(
-          static_cast<std::size_t>((row * w.blocks + b) * blob), static_cast<std::size_t>(blob));
-      const std::int64_t end = std::min(w.block, w.columns - b * w.block);
-      for (std::int64_t i = 0; i < end; ++i, out += size_of(dtype))
-        ir::store_double(dtype, out, (packed_number(bytes, i, w.bits) - zero) * scale);
-    }
-  }
-  return Tensor(dtype, {w.rows, w.columns}, ir::Buffer::take(std::move(values)));
-}
-
-/// A [.., K] times the transpose of block-quantised weights [N, K].
-void matmul_nbits(NodeContext& node) {
-  node.ignore_attr("accuracy_level");  // how rough A may become: here it stays as it is
-  const ValueId a = node.input(0, "A");
-  BlockedWeights w{node.attr_int("N"), node.attr_int("K"), node.attr_int("bits", 4),
-                   node.attr_int("block_size", 32), 0};
-  if (node.attr_int("weight_prepacked", 0) != 0)
-    node.unsupported(
-        "its weights are packed for one GPU kernel (weight_prepacked); export with "
-        "weight_prepacked=0");
-  if (node.has_input(4)) node.unsupported("input g_idx reorders columns; export without it");
-  constexpr std::int64_t kMost = 1 << 24;
-  if (w.rows < 1 || w.columns < 1 || w.rows > kMost || w.columns > kMost || w.block < 1 ||
-      w.block > kMost || w.block % 8 != 0)
-    node.invalid(fmt::format("N {}, K {} and block_size {} are not sizes of a matrix", w.rows,
-                             w.columns, w.block));
-  if (w.bits != 2 && w.bits != 4 && w.bits != 8)
-    node.unsupported(fmt::format("weights of {} bits; supported are 2, 4 and 8", w.bits));
-  w.blocks = (w.columns + w.block - 1) / w.block;
-  const ValueId weights = node.builder().constant(dequantised(node, w, node.dtype(a)));
-  ValueId y = node.add("MatMul", {a, node.transpose(weights, {1, 0})});
-  if (node.has_input(5)) y = node.add("Add", {y, node.input(5, "bias")});
-  node.output(y);
-}
-
 constexpr OpRow kRows[] = {
     {"SkipLayerNormalization", 1, skip_layer_normalization, kMicrosoft},
     {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, kMicrosoft},
@@ -249,7 +164,6 @@ constexpr OpRow kRows[] = {
     {"QuickGelu", 1, quick_gelu, kMicrosoft},
     {"FusedMatMul", 1, fused_matmul, kMicrosoft},
     {"FusedConv", 1, fused_conv, kMicrosoft},
-    {"MatMulNBits", 1, matmul_nbits, kMicrosoft},
 };
 
 }  // namespace

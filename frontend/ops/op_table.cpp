@@ -33,6 +33,7 @@ constexpr OpFamily kFamilies[] = {
     {"control flow", control_flow_ops, Types::kAny},
     {"com.microsoft", microsoft_ops, Types::kFloats},
     {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
+    {"com.microsoft quantised", microsoft_quantized_ops, Types::kFloats},
 };
 
 }  // namespace

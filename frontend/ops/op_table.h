@@ -31,6 +31,7 @@ struct OpRow {
   ImportFunction import = nullptr;
   std::string_view domain = {};
   Types types = Types::kOfFamily;
+  bool four_bits = false;  // takes constants of 4-bit integers
 };
 
 /// One family of operators for each file in this folder.
@@ -54,6 +55,7 @@ std::span<const OpRow> attention_ops();
 std::span<const OpRow> state_space_ops();
 std::span<const OpRow> microsoft_ops();
 std::span<const OpRow> microsoft_attention_ops();
+std::span<const OpRow> microsoft_quantized_ops();
 std::span<const OpRow> index_ops();
 std::span<const OpRow> ranking_ops();
 std::span<const OpRow> suppression_ops();

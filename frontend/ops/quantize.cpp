@@ -46,20 +46,7 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
     along[axis] = own[0];
     return node.reshape(parameter, along);
   }
-  if (own.size() != shape.size())
-    node.invalid(fmt::format("blocks need scales of the input's rank, but they are {} for {}",
-                             ir::to_string(own), ir::to_string(shape)));
-  Shape split = own, repeated = own, merged = own;
-  split.insert(split.begin() + grouping.axis + 1, Dim(1));
-  repeated.insert(repeated.begin() + grouping.axis + 1, Dim(grouping.block_size));
-  merged[axis] = own[axis] * Dim(grouping.block_size);
-  const ValueId all = node.reshape(node.expand(node.reshape(parameter, split), repeated), merged);
-  if (merged[axis] == shape[axis]) return all;
-  merged[axis] = shape[axis];  // the last block may be cut short
-  return node.add("Slice", {all},
-                  {{"starts", std::vector<Dim>(shape.size(), Dim(0))},
-                   {"steps", std::vector<std::int64_t>(shape.size(), 1)},
-                   {"shape", merged}});
+  return spread_blocks(node, parameter, shape, grouping.axis, grouping.block_size);
 }
 
 /// round(x / scale) + zero point as `to`; x, scale and zero are float32 and broadcast. A conversion
@@ -239,6 +226,26 @@ void qlinear_conv(NodeContext& node) {
 
 }  // namespace
 
+ValueId spread_blocks(NodeContext& node, ValueId parameter, const Shape& shape, std::int64_t along,
+                      std::int64_t block) {
+  const Shape own = node.shape(parameter);
+  const auto axis = static_cast<std::size_t>(along);
+  if (own.size() != shape.size())
+    node.invalid(fmt::format("blocks need scales of the input's rank, but they are {} for {}",
+                             ir::to_string(own), ir::to_string(shape)));
+  Shape split = own, repeated = own, merged = own;
+  split.insert(split.begin() + along + 1, Dim(1));
+  repeated.insert(repeated.begin() + along + 1, Dim(block));
+  merged[axis] = own[axis] * Dim(block);
+  const ValueId all = node.reshape(node.expand(node.reshape(parameter, split), repeated), merged);
+  if (merged[axis] == shape[axis]) return all;
+  merged[axis] = shape[axis];  // the last block may be cut short
+  return node.add("Slice", {all},
+                  {{"starts", std::vector<Dim>(shape.size(), Dim(0))},
+                   {"steps", std::vector<std::int64_t>(shape.size(), 1)},
+                   {"shape", merged}});
+}
+
 ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId scale,
                          std::optional<ValueId> zero_point) {
   const Quantised left = quantise_dynamically(node, Term(node, x));
@@ -253,7 +260,7 @@ namespace {
 
 constexpr OpRow kRows[] = {
     {"QuantizeLinear", 10, quantize_linear},
-    {"DequantizeLinear", 10, dequantize_linear, "", Types::kIntegers},
+    {"DequantizeLinear", 10, dequantize_linear, "", Types::kIntegers, true},
     {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
     {"MatMulInteger", 10, matmul_integer, "", Types::kIntegers},
     {"QLinearMatMul", 10, qlinear_matmul, "", Types::kIntegers},

@@ -1,8 +1,11 @@
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "fusion/passes/conv_as_matmul.h"
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
+#include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
 namespace {
@@ -42,6 +45,17 @@ bool has_attention(const TargetTraits& target, const ir::Graph& graph, const ir:
   return attention_refusal(target, types).empty();
 }
 
+/// The product with float weights, which are made here.
+std::vector<ValueId> dequantise(GraphBuilder& builder, Context& context, const ir::Graph& graph,
+                                const ir::Node& node, std::span<const ValueId> inputs) {
+  context.decisions.push_back(decision(
+      node, node, false,
+      fmt::format("this target has no product of {} with quantised weights: they are dequantised "
+                  "at compile time",
+                  to_string(graph.type(node.inputs[0]).dtype))));
+  return node.op->composite().decompose(builder, node, inputs);
+}
+
 }  // namespace
 
 ir::Graph decompose(const ir::Graph& graph, Context& context) {
@@ -51,6 +65,9 @@ ir::Graph decompose(const ir::Graph& graph, Context& context) {
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (node.op->kind == ir::OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
+        if (node.op->name == "QuantMatMul" &&
+            context.target.quantised_matmul.count(old.type(node.inputs[0]).dtype) == 0)
+          return dequantise(builder, context, old, node, inputs);
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv" && !has_conv(context, old, node))

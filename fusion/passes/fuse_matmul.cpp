@@ -1,4 +1,3 @@
-#include <array>
 #include <memory>
 #include <set>
 
@@ -23,9 +22,10 @@ class MatmulFuser {
     // All operands first: what another product reads through its own views has to be stored as it
     // is.
     for (const Node& node : graph_.nodes()) {
-      if (node.op->name != "MatMul") continue;
-      std::array<Operand, 2> operands{fold_operand(graph_, node.inputs[0]),
-                                      fold_operand(graph_, node.inputs[1])};
+      if (!is_matrix_product(node)) continue;
+      std::vector<Operand> operands;
+      for (std::size_t i = 0; i < viewed_operands(node); ++i)
+        operands.push_back(fold_operand(graph_, node.inputs[i]));
       for (const Operand& operand : operands) {
         if (!operand.nodes.empty()) stored_.insert(operand.source);
         for (NodeId view : operand.nodes)
@@ -36,7 +36,7 @@ class MatmulFuser {
     std::vector<Piece> pieces;
     std::size_t next = 0;
     for (const Node& node : graph_.nodes()) {
-      if (node.op->name == "MatMul") {
+      if (is_matrix_product(node)) {
         pieces.push_back(matmul(node, operands_[next++]));
       } else if (node.op->name == "Conv") {
         pieces.push_back(conv(node));
@@ -59,18 +59,21 @@ class MatmulFuser {
     return options;
   }
 
-  Piece matmul(const Node& node, const std::array<Operand, 2>& operands) {
-    const Epilogue epilogue =
-        match_epilogue(graph_, node, operands[0].alpha * operands[1].alpha, options());
+  Piece matmul(const Node& node, std::span<const Operand> operands) {
+    double alpha = 1;
+    for (const Operand& operand : operands) alpha *= operand.alpha;
+    const Epilogue epilogue = match_epilogue(graph_, node, alpha, options());
     if (epilogue.residual.valid()) stored_.insert(epilogue.residual);
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
     std::vector<ValueId> inputs;
-    for (std::size_t i = 0; i < 2; ++i)
-      inputs.push_back(build_operand(body, graph_, operands[i], node.inputs[i]));
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      inputs.push_back(i < operands.size()
+                           ? build_operand(body, graph_, operands[i], node.inputs[i])
+                           : body.import(node.inputs[i]));
     ValueId result;
     {
       ir::GraphBuilder::OriginScope scope(body.builder(), node.origins);
-      result = body.builder().add("MatMul", inputs);
+      result = body.builder().add(node.op->name, inputs, node.attrs);
     }
     body.origins().insert(body.origins().end(), node.origins.begin(), node.origins.end());
     return finish(body, result, epilogue, "matmul");
@@ -105,7 +108,7 @@ class MatmulFuser {
 
   const Graph& graph_;
   Context& context_;
-  std::vector<std::array<Operand, 2>> operands_;
+  std::vector<std::vector<Operand>> operands_;  // of each product
   std::set<ValueId> stored_;  // what products read from memory, as operand or as residual
 };
 

@@ -6,6 +6,7 @@
 
 #include "fusion/passes/lowering_policy.h"
 #include "fusion/passes/passes.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 
 namespace sinter::fusion {
@@ -164,7 +165,7 @@ class Lowering {
 
   /// A product multiplies narrow operands and stores what it summed up, in float32.
   ValueId lower_logits(const Node& node) {
-    if (node.op->name == "MatMul") {
+    if (is_matrix_product(node)) {
       keep(node, "an exponential reads the product");
       return cast(add(node, policy_.narrow(), node.attrs)[0], kWide);
     }
@@ -175,7 +176,12 @@ class Lowering {
   std::vector<ValueId> add(const Node& node, DType type, const ir::Attrs& attrs,
                            bool stays = false) {
     std::vector<ValueId> inputs;
-    for (ValueId input : node.inputs) inputs.push_back(operand(input, type, stays));
+    for (ValueId input : node.inputs) {
+      // Scales of quantised weights have a type of their own.
+      const bool own = node.op->name == "QuantMatMul" && !inputs.empty() && old_.is_constant(input);
+      inputs.push_back(own ? builder_.constant(old_.value(input).constant)
+                           : operand(input, type, stays));
+    }
     return builder_.add_multi(node.op->name, inputs, attrs, node.body);
   }
 

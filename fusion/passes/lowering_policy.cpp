@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "fusion/regions/operand.h"
+
 namespace sinter::fusion {
 namespace {
 
@@ -129,7 +131,7 @@ std::vector<bool> feeds_exponentials(const ir::Graph& graph) {
       reads[i] = !users.empty() && std::all_of(users.begin(), users.end(), wide);
     }
     feeds[i] =
-        reads[i] || (node.op->name == "MatMul" && std::any_of(users.begin(), users.end(), wide));
+        reads[i] || (is_matrix_product(node) && std::any_of(users.begin(), users.end(), wide));
   }
   return feeds;
 }

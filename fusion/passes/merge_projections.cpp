@@ -21,30 +21,39 @@ using ir::ValueId;
 /// A product of an activation with a constant weight of k rows and n columns, and its bias if any.
 struct Projection {
   const Node* matmul = nullptr;
-  const Node* add = nullptr;  // null: no bias
-  const Tensor* weight = nullptr;
-  bool transposed = false;  // weight is [n, k]
+  const Node* add = nullptr;               // null: no bias
+  const Tensor* weight = nullptr;          // of a MatMul
+  std::vector<const Tensor*> quantised{};  // of a QuantMatMul: its operands behind x
+  bool transposed = false;                 // weight is [n, k]
   const Tensor* bias = nullptr;
   std::int64_t k = 0, n = 0;
   ValueId result() const { return add != nullptr ? add->outputs[0] : matmul->outputs[0]; }
 };
 
 std::optional<Projection> projection(const Graph& graph, const Node& node) {
-  if (node.op->name != "MatMul") return std::nullopt;
+  if (!is_matrix_product(node)) return std::nullopt;
   if (graph.is_constant(node.inputs[0]) || graph.type(node.inputs[1]).shape.size() != 2)
     return std::nullopt;
   Projection result;
-  ValueId weight = node.inputs[1];
-  const Node* view = graph.producer(weight);
-  if (view != nullptr && view->op->name == "Transpose") {
-    result.transposed = true;
-    weight = view->inputs[0];
+  if (node.op->name == "QuantMatMul") {
+    for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+      result.quantised.push_back(graph.value(node.inputs[i]).constant.get());
+      if (result.quantised.back() == nullptr) return std::nullopt;
+    }
+    result.n = result.quantised[0]->shape()[0];
+  } else {
+    ValueId weight = node.inputs[1];
+    const Node* view = graph.producer(weight);
+    if (view != nullptr && view->op->name == "Transpose") {
+      result.transposed = true;
+      weight = view->inputs[0];
+    }
+    result.weight = graph.value(weight).constant.get();
+    if (result.weight == nullptr) return std::nullopt;
+    result.k = result.weight->shape()[result.transposed ? 1 : 0];
+    result.n = result.weight->shape()[result.transposed ? 0 : 1];
   }
-  result.weight = graph.value(weight).constant.get();
-  if (result.weight == nullptr) return std::nullopt;
   result.matmul = &node;
-  result.k = result.weight->shape()[result.transposed ? 1 : 0];
-  result.n = result.weight->shape()[result.transposed ? 0 : 1];
   const auto& users = graph.users(node.outputs[0]);
   if (users.size() != 1 || graph.is_output(node.outputs[0])) return result;
   const Node& add = graph.node(users[0]);
@@ -67,8 +76,11 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
     const Node& user = graph.node(id);
     switch (user.op->kind) {
       case ir::OpKind::kView:
-        if (user.op->name == "Concat" || !reads_slices(graph, user.outputs[0], target, true))
-          return false;
+        if (!reads_slices(graph, user.outputs[0], target, true)) return false;
+        break;
+      case ir::OpKind::kIndexed:
+        // Indices and updates are read element by element, what is looked up in stays whole.
+        if (user.inputs[0] == value) return false;
         break;
       case ir::OpKind::kPointwise:
         if (!through_view && users.size() == 1 && has_activation(target, user.op->name))
@@ -84,7 +96,7 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
             return false;
           break;
         }
-        if (user.op->name != "MatMul" || !is_matrix_access(graph, value)) return false;
+        if (!is_matrix_product(user) || !is_matrix_access(graph, value)) return false;
         break;
       default: return false;
     }
@@ -118,9 +130,55 @@ Tensor join_columns(const std::vector<Projection>& parts, std::int64_t columns) 
                 ir::Buffer::take(std::move(bytes)));
 }
 
+/// True if the weights of both can lie side by side.
+bool fit_together(const Projection& a, const Projection& b) {
+  if (a.matmul->op != b.matmul->op || a.matmul->attrs != b.matmul->attrs) return false;
+  if (a.weight != nullptr) return a.weight->dtype() == b.weight->dtype();
+  if (a.quantised[1]->dtype() != b.quantised[1]->dtype()) return false;
+  return a.quantised.size() < 3 || b.quantised.size() < 3 ||
+         a.quantised[2]->dtype() == b.quantised[2]->dtype();
+}
+
+/// Operand `operand` of each, one below the other; zeros where there is none (zero points).
+Tensor join_rows(const std::vector<Projection>& parts, std::size_t operand) {
+  DType type = DType::kInt8;
+  std::int64_t width = 0, rows = 0;
+  for (const Projection& part : parts) {
+    rows += part.n;
+    if (operand >= part.quantised.size()) continue;
+    type = part.quantised[operand]->dtype();
+    width = part.quantised[operand]->shape()[1];
+  }
+  const std::size_t pitch = static_cast<std::size_t>(width) * size_of(type);
+  std::vector<std::byte> bytes;
+  bytes.reserve(static_cast<std::size_t>(rows) * pitch);
+  for (const Projection& part : parts) {
+    if (operand < part.quantised.size()) {
+      const auto from = part.quantised[operand]->bytes();
+      bytes.insert(bytes.end(), from.begin(), from.end());
+    } else {
+      bytes.resize(bytes.size() + static_cast<std::size_t>(part.n) * pitch);
+    }
+  }
+  return Tensor(type, {rows, width}, ir::Buffer::take(std::move(bytes)));
+}
+
+/// The one product of all columns.
+ValueId join_products(ir::GraphBuilder& builder, ValueId x, const std::vector<Projection>& parts,
+                      std::int64_t columns) {
+  if (parts[0].weight != nullptr)
+    return builder.add("MatMul", {x, builder.constant(join_columns(parts, columns))});
+  std::size_t operands = 0;
+  for (const Projection& part : parts) operands = std::max(operands, part.quantised.size());
+  std::vector<ValueId> inputs{x};
+  for (std::size_t i = 0; i < operands; ++i)
+    inputs.push_back(builder.constant(join_rows(parts, i)));
+  return builder.add("QuantMatMul", std::move(inputs), parts[0].matmul->attrs);
+}
+
 /// The biases one after the other, zeros where there is none.
-Tensor join_biases(const std::vector<Projection>& parts, std::int64_t columns) {
-  const std::size_t size = size_of(parts[0].weight->dtype());
+Tensor join_biases(const std::vector<Projection>& parts, std::int64_t columns, DType type) {
+  const std::size_t size = size_of(type);
   std::vector<std::byte> bytes(static_cast<std::size_t>(columns) * size);
   std::size_t at = 0;
   for (const Projection& part : parts) {
@@ -128,7 +186,7 @@ Tensor join_biases(const std::vector<Projection>& parts, std::int64_t columns) {
     if (part.bias != nullptr) std::memcpy(bytes.data() + at, part.bias->bytes().data(), width);
     at += width;
   }
-  return Tensor(parts[0].weight->dtype(), {columns}, ir::Buffer::take(std::move(bytes)));
+  return Tensor(type, {columns}, ir::Buffer::take(std::move(bytes)));
 }
 
 Piece merged(const Graph& graph, std::vector<Projection> parts) {
@@ -147,10 +205,10 @@ Piece merged(const Graph& graph, std::vector<Projection> parts) {
   piece.emit = [parts = std::move(parts), columns, shape, origins](ir::GraphBuilder& builder,
                                                                    std::span<const ValueId> reads) {
     ir::GraphBuilder::OriginScope scope(builder, origins);
-    ValueId value =
-        builder.add("MatMul", {reads[0], builder.constant(join_columns(parts, columns))});
+    ValueId value = join_products(builder, reads[0], parts, columns);
+    const DType type = builder.type(value).dtype;
     if (std::any_of(parts.begin(), parts.end(), [](auto& part) { return part.bias != nullptr; }))
-      value = builder.add("Add", {value, builder.constant(join_biases(parts, columns))});
+      value = builder.add("Add", {value, builder.constant(join_biases(parts, columns, type))});
     std::vector<ValueId> results;
     std::int64_t start = 0;
     for (const Projection& part : parts) {
@@ -171,21 +229,28 @@ Piece merged(const Graph& graph, std::vector<Projection> parts) {
 }  // namespace
 
 Graph merge_projections(const Graph& graph, Context& context) {
-  std::map<ValueId, std::vector<Projection>> by_activation;
+  std::map<ValueId, std::vector<std::vector<Projection>>> by_activation;
   for (const Node& node : graph.nodes()) {
     auto found = projection(graph, node);
     if (!found || !reads_slices(graph, found->result(), context.target, false)) continue;
-    auto& parts = by_activation[node.inputs[0]];
-    if (parts.empty() || parts[0].weight->dtype() == found->weight->dtype())
-      parts.push_back(*found);
+    auto& groups = by_activation[node.inputs[0]];
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& parts) {
+      return fit_together(parts[0], *found);
+    });
+    if (group != groups.end())
+      group->push_back(*found);
+    else
+      groups.push_back({*found});
   }
   std::vector<Piece> pieces;
-  for (auto& [activation, parts] : by_activation) {
-    if (parts.size() < 2) continue;
-    for (std::size_t i = 1; i < parts.size(); ++i)
-      context.decisions.push_back(decision(*parts[0].matmul, *parts[i].matmul, true,
-                                           "products of one activation, weights side by side"));
-    pieces.push_back(merged(graph, std::move(parts)));
+  for (auto& [activation, groups] : by_activation) {
+    for (auto& parts : groups) {
+      if (parts.size() < 2) continue;
+      for (std::size_t i = 1; i < parts.size(); ++i)
+        context.decisions.push_back(decision(*parts[0].matmul, *parts[i].matmul, true,
+                                             "products of one activation, weights side by side"));
+      pieces.push_back(merged(graph, std::move(parts)));
+    }
   }
   return rebuild(graph, pieces);
 }

@@ -5,6 +5,9 @@
 
 namespace sinter::fusion {
 
+/// Weights that the model keeps in few bits stay so: products of them become QuantMatMul, embeddings
+/// gather integers. Then float weights are quantised where context.weights asks for it.
+ir::Graph quantise_weights(const ir::Graph& graph, Context& context);
 /// Evaluates nodes whose inputs are all constant, unless that would make the model larger.
 ir::Graph fold_constants(const ir::Graph& graph, Context& context);
 /// Replaces exporter idioms (patterns/idioms.cpp) by the operators that they spell.

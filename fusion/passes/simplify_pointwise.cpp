@@ -37,7 +37,9 @@ std::vector<ValueId> replaced(const Site& site, std::size_t i, ValueId value) {
 
 /// True if input `i` is what libraries of products add along the columns: a vector.
 bool is_product_bias(const Site& site, std::size_t i) {
-  if (!site.is("Add") || site.input_node(1 - i, "MatMul") == nullptr) return false;
+  if (!site.is("Add") || (site.input_node(1 - i, "MatMul") == nullptr &&
+                          site.input_node(1 - i, "QuantMatMul") == nullptr))
+    return false;
   const Shape& shape = site.input_type(i).shape;
   return shape.back() == site.type.shape.back() && ir::element_count(shape) == shape.back();
 }

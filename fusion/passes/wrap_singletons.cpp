@@ -1,4 +1,5 @@
 #include "fusion/passes/passes.h"
+#include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 #include "sinter/error.h"
 
@@ -16,7 +17,7 @@ std::string family_of(const ir::Node& node) {
     case OpKind::kIndexed:
       return node.op->scatter() ? "scatter" : node.op->scan() ? "scan" : "pointwise";
     case OpKind::kLibrary:
-      if (node.op->name == "MatMul") return "matmul";
+      if (is_matrix_product(node)) return "matmul";
       if (node.op->name == "Conv") return "conv";
       if (node.op->name == "Attention") return "attention";
       if (node.op->name == "ArgSort") return "sort";

@@ -39,7 +39,7 @@ struct EpilogueOptions {
       decide;
 };
 
-/// Follows the single readers of the result of `node`, a MatMul or a Conv. `alpha`: the factor of
+/// Follows the single readers of the result of `node`, a matrix product or a Conv. `alpha`: the factor of
 /// its operands.
 Epilogue match_epilogue(const ir::Graph& graph, const ir::Node& node, double alpha,
                         const EpilogueOptions& options);

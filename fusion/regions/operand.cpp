@@ -39,6 +39,12 @@ bool batch_is_forward(const ir::StridedAccess& access, std::size_t dims, const G
 
 }  // namespace
 
+bool is_matrix_product(const Node& node) {
+  return node.op->name == "MatMul" || node.op->name == "QuantMatMul";
+}
+
+std::size_t viewed_operands(const Node& product) { return product.op->name == "MatMul" ? 2 : 1; }
+
 std::optional<double> scalar_factor(const Graph& graph, const Node& node, ValueId value) {
   if (!is_float(graph.type(value).dtype) || node.inputs.size() != 2) return std::nullopt;
   const bool div = node.op->name == "Div";

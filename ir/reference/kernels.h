@@ -50,6 +50,8 @@ std::vector<Tensor> evaluate_arg_sort(const Attrs& attrs, std::span<const Tensor
                                       std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
                                     std::span<const TensorType> outputs);
+std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
+                                          std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,
                                        std::span<const TensorType> outputs);
 std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,

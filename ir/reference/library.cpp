@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/ops/ops.h"
+#include "ir/quantised.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/strided.h"
 #include "ir/scalar_math.h"
@@ -108,6 +109,22 @@ std::vector<Tensor> evaluate_matmul(const Attrs&, std::span<const Tensor> inputs
   std::vector<std::int64_t> values(product.begin(), product.end());
   for (std::int64_t& value : values) value = wrap_to(type, value);
   return {Tensor::from_ints(type, shape, values)};
+}
+
+std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, std::span<const Tensor> inputs,
+                                          std::span<const TensorType> outputs) {
+  const std::vector<std::int64_t> shape = concrete_shape(outputs[0].shape);
+  const std::int64_t k = inputs[0].shape().back(), n = shape.back();
+  const std::vector<double> x = inputs[0].to_doubles();
+  const std::vector<double> weights =
+      dequantised(weights_of(attrs, inputs.subspan(1), k), DType::kFloat64).to_doubles();
+  const auto rows = static_cast<std::int64_t>(x.size()) / std::max<std::int64_t>(k, 1);
+  std::vector<double> y(static_cast<std::size_t>(count_of(shape)), 0);
+  if (!y.empty() && k > 0)
+    Eigen::Map<Matrix<double>>(y.data(), rows, n).noalias() =
+        ConstMatrix<double>(x.data(), rows, k) *
+        ConstMatrix<double>(weights.data(), n, k).transpose();
+  return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
 }
 
 std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> inputs,

@@ -12,6 +12,7 @@
 #include "runtime/cpu/host_buffer.h"
 #include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/matmul_dnnl.h"
+#include "runtime/cpu/matmul_quant.h"
 #include "runtime/cpu/parallel.h"
 #include "runtime/cpu/sort.h"
 #include "runtime/cpu/tile_program.h"
@@ -51,7 +52,7 @@ struct Copy {
   std::uint32_t source, target;
   std::size_t bytes;
 };
-using PreparedStep = std::variant<TileProgram, MatmulDnnl, ConvDnnl, RowSort, Copy>;
+using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort, Copy>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;
@@ -175,6 +176,7 @@ class CpuExecutor final : public Executor {
   static std::string kind_of(const PreparedStep& step) {
     if (std::holds_alternative<TileProgram>(step)) return "loops";
     if (std::holds_alternative<RowSort>(step)) return "sort";
+    if (std::holds_alternative<MatmulQuant>(step)) return "quantised";
     return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
   }
 
@@ -187,7 +189,11 @@ class CpuExecutor final : public Executor {
     switch (step.work.type) {
       case Work::LoopStep:
         return TileProgram(meta_, *step.work.AsLoopStep()->program, shape.expressions, threads_);
-      case Work::MatmulStep: return MatmulDnnl(*plan_, *step.work.AsMatmulStep(), shape, *weights_);
+      case Work::MatmulStep: {
+        const plan::fb::MatmulStepT& product = *step.work.AsMatmulStep();
+        if (product.quantisation) return MatmulQuant(*plan_, product, shape, *weights_, threads_);
+        return MatmulDnnl(*plan_, product, shape, *weights_);
+      }
       case Work::ConvStep: return ConvDnnl(*plan_, *step.work.AsConvStep(), shape, *weights_);
       case Work::CopyStep: {
         const plan::fb::CopyStepT& copy = *step.work.AsCopyStep();
@@ -207,6 +213,8 @@ class CpuExecutor final : public Executor {
     for (const PreparedStep& step : prepared.steps)
       if (const auto* program = std::get_if<TileProgram>(&step))
         workspace = std::max(workspace, program->workspace_bytes());
+      else if (const auto* product = std::get_if<MatmulQuant>(&step))
+        workspace = std::max(workspace, product->workspace_bytes());
       else if (const auto* sort = std::get_if<RowSort>(&step))
         workspace = std::max(workspace, sort->workspace_bytes());
     for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
@@ -247,6 +255,8 @@ class CpuExecutor final : public Executor {
         program->run(addresses_, workspace_addresses_);
       else if (const auto* sort = std::get_if<RowSort>(&step))
         sort->run(addresses_, workspace_addresses_);
+      else if (const auto* product = std::get_if<MatmulQuant>(&step))
+        product->run(addresses_, workspace_addresses_);
       else if (auto* matmul = std::get_if<MatmulDnnl>(&step))
         matmul->execute(addresses_);
       else if (auto* conv = std::get_if<ConvDnnl>(&step))

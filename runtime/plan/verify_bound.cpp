@@ -124,6 +124,24 @@ void check_matrix(const BoundChecker& check, const fb::MatrixT& matrix, const Si
   if (!empty) check.inside(reach, matrix.buffer, what);
 }
 
+/// Quantised weights are whole matrices; halves of bytes are counted as bytes here.
+void check_quantisation(const BoundChecker& check, const fb::MatmulStepT& work, std::int64_t n,
+                        std::int64_t k) {
+  if (n == 0) return;
+  const auto holds = [&](std::uint32_t buffer, std::int64_t columns, const char* what) {
+    if (columns == 0) return;
+    Reach reach(0);
+    reach.high = Wide{n} * columns - 1;
+    check.inside(reach, buffer, what);
+  };
+  const auto group = static_cast<std::int64_t>(work.quantisation->group);
+  const std::int64_t groups = k / group + (k % group != 0 ? 1 : 0);
+  holds(work.b->buffer, work.quantisation->bits == 8 ? k : k / 2 + k % 2, "the quantised weight");
+  holds(work.quantisation->scales, groups, "the scales");
+  if (work.quantisation->zero_points >= 0)
+    holds(static_cast<std::uint32_t>(work.quantisation->zero_points), groups, "the zero points");
+}
+
 void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {
   const std::int64_t m = check.extent(work.m, "m");
   const std::int64_t n = check.extent(work.n, "n");
@@ -132,7 +150,10 @@ void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {
   for (const std::uint32_t expression : work.batch)
     sizes.batch.push_back(check.extent(expression, "a batch dimension"));
   check_matrix(check, *work.a, sizes, m, k, "operand a");
-  check_matrix(check, *work.b, sizes, k, n, "operand b");
+  if (work.quantisation)
+    check_quantisation(check, work, n, k);
+  else
+    check_matrix(check, *work.b, sizes, k, n, "operand b");
   check_matrix(check, *work.d, sizes, m, n, "result d");
   if (work.residual) check_matrix(check, *work.residual, sizes, m, n, "the residual");
   if (work.bias >= 0 && n > 0) {

@@ -102,6 +102,50 @@ void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t 
     check.fail("neither rows nor columns of {} are contiguous", what);
 }
 
+/// Operand b of quantised weights, and what they are made with.
+void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
+  const fb::QuantisationT& quantisation = *work.quantisation;
+  if (check.plan.target == "cuda")
+    check.fail("a product with quantised weights must be a kernel on target 'cuda'");
+  if (quantisation.bits != 4 && quantisation.bits != 8)
+    check.fail("its weights have {} bits", quantisation.bits);
+  if (quantisation.group == 0 || quantisation.group > INT64_MAX)
+    check.fail("its weights have groups of {}", quantisation.group);
+  const auto constant = [&](std::uint32_t expression) {
+    const fb::ExprNode& node = check.plan.expressions[expression];
+    return node.op() == fb::ExprOp::Constant ? node.value() : -1;
+  };
+  const std::int64_t k = constant(work.k);
+  const auto pitch = [&] { return quantisation.bits == 8 ? k : k / 2 * 2 + k % 2 * 2; };
+  const auto stored = static_cast<DType>(work.b->dtype);
+  const bool is_plain = stored == (quantisation.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
+                        k >= 0 && constant(work.n) >= 0 && constant(work.b->offset) == 0 &&
+                        (k == 1 || constant(work.b->row_stride) == 1) &&
+                        (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
+  if (!is_plain)
+    check.fail("operand b of type {} is no plain matrix of {}-bit weights", to_string(stored),
+               quantisation.bits);
+  for (const std::uint32_t stride : work.b->batch_strides)
+    if (constant(stride) != 0) check.fail("its quantised weights have a batch");
+  const auto is_narrow = [](DType type) { return is_float(type) && type != DType::kFloat64; };
+  if (!is_narrow(static_cast<DType>(work.a->dtype)) ||
+      !is_narrow(static_cast<DType>(work.d->dtype)))
+    check.fail("a product of {} with quantised weights into {}",
+               to_string(static_cast<DType>(work.a->dtype)),
+               to_string(static_cast<DType>(work.d->dtype)));
+  const DType scales = check.dtype(check.buffer(quantisation.scales, "its scales").dtype, "scales");
+  if (!is_narrow(scales)) check.fail("its scales are of type {}", to_string(scales));
+  uses.reads.insert(quantisation.scales);
+  if (quantisation.zero_points < -1)
+    check.fail("its zero points are buffer {}", quantisation.zero_points);
+  if (quantisation.zero_points < 0) return;
+  const auto zeros = static_cast<std::uint32_t>(quantisation.zero_points);
+  const DType type = check.dtype(check.buffer(zeros, "its zero points").dtype, "zero points");
+  if (type != DType::kInt8 && type != DType::kFloat32)
+    check.fail("its zero points are of type {}", to_string(type));
+  uses.reads.insert(zeros);
+}
+
 void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
   check.expression(work.m, "m");
   check.expression(work.n, "n");
@@ -113,7 +157,9 @@ void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses
   verify_matrix(check, *work.a, work.batch.size(), "operand a");
   verify_matrix(check, *work.b, work.batch.size(), "operand b");
   verify_matrix(check, *work.d, work.batch.size(), "result d");
-  if (work.a->dtype != work.b->dtype)
+  if (work.quantisation)
+    verify_quantisation(check, work, uses);
+  else if (work.a->dtype != work.b->dtype)
     check.fail("its operands are of types {} and {}", to_string(static_cast<DType>(work.a->dtype)),
                to_string(static_cast<DType>(work.b->dtype)));
   uses.reads.insert({work.a->buffer, work.b->buffer});

@@ -16,6 +16,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from quantised_weights import quantised_weights
+
 ROOT = pathlib.Path(__file__).parent / "peer" / "node"
 MS = "com.microsoft"
 rng = np.random.default_rng(7)
@@ -54,13 +56,18 @@ def case(name, op, inputs, outputs=1, domain="", opset=17, **attributes):
     results = [f"out{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
     node = helper.make_node(op, names, results, name=f"the_{op}", domain=domain, **attributes)
     kept = [name for name in results if name]
-    graph = helper.make_graph(
-        [node], name, infos,
-        [helper.make_empty_tensor_value_info(name) for name in kept], initializers)
     imports = [helper.make_opsetid("", opset)]
     if domain:
         imports.append(helper.make_opsetid(domain, 1))
-    model = helper.make_model(graph, opset_imports=imports, ir_version=8)
+    save(name, [node], initializers, feeds, infos, kept, imports)
+
+
+def save(name, nodes, initializers, feeds, infos, kept, imports, ir_version=8):
+    """Writes a model of these nodes, what is fed to it and what ONNX Runtime makes of that."""
+    graph = helper.make_graph(nodes, name, infos,
+                              [helper.make_empty_tensor_value_info(name) for name in kept],
+                              initializers)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options,
@@ -70,7 +77,8 @@ def case(name, op, inputs, outputs=1, domain="", opset=17, **attributes):
     for output, value in zip(kept, values):
         graph.output.append(helper.make_tensor_value_info(
             output, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
-    model = helper.make_model(graph, opset_imports=imports, ir_version=8, producer_name="peer")
+    model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version,
+                              producer_name="peer")
     folder = ROOT / f"test_{name}"
     data = folder / "test_data_set_0"
     data.mkdir(parents=True)
@@ -288,4 +296,5 @@ if __name__ == "__main__":
     microsoft_cases()
     ordered_cases()
     quantised_recurrent_cases()
+    quantised_weights(save)
     print(f"{len(list(ROOT.iterdir()))} cases")

@@ -18,6 +18,7 @@ import numpy as np
 from golden_cases import FLOATS, NAMES, bools, case, cases, integers, name_of, normal, one, wide
 from ordered_goldens import ordered
 from pointwise_goldens import parametric, pointwise, rare_pointwise
+from quantised_goldens import quantised
 
 
 # ---- reductions
@@ -382,7 +383,8 @@ def attention():
 
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
-                  attention, places, rare_pointwise, channels_last, parametric, ordered):
+                  attention, places, rare_pointwise, channels_last, parametric, ordered,
+                  quantised):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

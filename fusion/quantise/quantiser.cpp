@@ -1,0 +1,180 @@
+#include "fusion/quantise/quantiser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <span>
+#include <vector>
+
+#include <sinter/error.h>
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Tensor;
+
+/// A scale and a zero point, and what they leave of the squares.
+struct Fit {
+  float scale = 0, zero = 0;
+  double error = 0;
+};
+
+class GroupFitter {
+ public:
+  explicit GroupFitter(const WeightOptions& options)
+      : symmetric_(options.symmetric),
+        // -2^(bits-1) is left out where there is no zero point: -x is then as near as x.
+        low_(static_cast<float>(options.symmetric ? 1 - (1 << (options.bits - 1))
+                                                  : -(1 << (options.bits - 1)))),
+        high_(static_cast<float>((1 << (options.bits - 1)) - 1)),
+        steps_(options.bits == 4 ? 16 : 4) {}
+
+  Fit fit(std::span<const float> w) const {
+    const auto [low, high] = std::minmax_element(w.begin(), w.end());
+    const float smallest = std::min(*low, 0.0F), largest = std::max(*high, 0.0F);
+    if (smallest == 0 && largest == 0) return {};
+    Fit best;
+    for (int step = 0; step < steps_; ++step) {
+      const float part = 1.0F - 0.025F * static_cast<float>(step);
+      Fit next = symmetric_ ? Fit{part * std::max(-smallest, largest) / high_, 0, 0}
+                            : with_zero(part * smallest, part * largest);
+      if (!(next.scale > 0)) continue;
+      for (int round = 0; round < 2; ++round) {
+        next.error = error(w, next);
+        if (best.scale == 0 || next.error < best.error) best = next;
+        if (round == 0) next.scale = best_scale(w, next);
+        if (!(next.scale > 0)) break;
+      }
+    }
+    return best;
+  }
+
+  float number(float w, const Fit& fit) const {
+    return fit.scale == 0 ? 0.0F
+                          : std::clamp(std::nearbyint(w / fit.scale) + fit.zero, low_, high_);
+  }
+
+ private:
+  /// Zero stays a number of its own: padding and pruned weights are exact.
+  Fit with_zero(float smallest, float largest) const {
+    const float scale = (largest - smallest) / (high_ - low_);
+    return {scale, std::clamp(std::nearbyint(low_ - smallest / scale), low_, high_), 0};
+  }
+
+  double error(std::span<const float> w, const Fit& fit) const {
+    const float inverse = 1.0F / fit.scale;
+    double total = 0;
+    for (const float x : w) {
+      const float q = std::clamp(std::nearbyint(x * inverse) + fit.zero, low_, high_);
+      const float left = x - (q - fit.zero) * fit.scale;
+      total += static_cast<double>(left * left);
+    }
+    return total;
+  }
+
+  /// The scale that fits these integers best: sum w q / sum q^2.
+  float best_scale(std::span<const float> w, const Fit& fit) const {
+    const float inverse = 1.0F / fit.scale;
+    double products = 0, squares = 0;
+    for (const float x : w) {
+      const float q = std::clamp(std::nearbyint(x * inverse) + fit.zero, low_, high_) - fit.zero;
+      products += static_cast<double>(x * q);
+      squares += static_cast<double>(q * q);
+    }
+    return squares == 0 ? 0.0F : static_cast<float>(products / squares);
+  }
+
+  bool symmetric_;
+  float low_, high_;
+  int steps_;
+};
+
+std::vector<float> as_floats(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kFloat32)
+    return {tensor.as<float>().begin(), tensor.as<float>().end()};
+  std::vector<float> values(static_cast<std::size_t>(tensor.element_count()));
+  for (std::int64_t i = 0; i < tensor.element_count(); ++i)
+    values[static_cast<std::size_t>(i)] = static_cast<float>(tensor.at(i));
+  return values;
+}
+
+double ratio(double difference, double size) {
+  return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+}  // namespace
+
+ir::QuantisedWeights quantise(const Tensor& weights, const WeightOptions& options) {
+  const std::int64_t n = weights.shape()[0], k = weights.shape()[1];
+  const std::int64_t group = options.group >= k ? 0 : options.group;
+  const std::int64_t groups = ir::group_count(k, group), width = group == 0 ? k : group;
+  const std::vector<float> w = as_floats(weights);
+  if (!std::all_of(w.begin(), w.end(), [](float x) { return std::isfinite(x); }))
+    throw Error(ErrorCode::kInvalidModel,
+                "weights that are infinite or no numbers cannot be quantised; keep the layer with "
+                "--keep");
+  const GroupFitter fitter(options);
+  std::vector<std::int8_t> values(w.size());
+  std::vector<float> scales;
+  std::vector<std::int8_t> zeros;
+  for (std::int64_t row = 0; row < n; ++row) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int64_t begin = row * k + g * width, end = std::min(begin + width, (row + 1) * k);
+      const auto part = std::span(w).subspan(static_cast<std::size_t>(begin),
+                                             static_cast<std::size_t>(end - begin));
+      const Fit fit = fitter.fit(part);
+      scales.push_back(fit.scale);
+      zeros.push_back(static_cast<std::int8_t>(fit.zero));
+      for (std::size_t i = 0; i < part.size(); ++i)
+        values[static_cast<std::size_t>(begin) + i] =
+            static_cast<std::int8_t>(fitter.number(part[i], fit));
+    }
+  }
+  ir::QuantisedWeights result;
+  result.bits = options.bits;
+  result.group = group;
+  result.k = k;
+  result.values = options.bits == 4 ? ir::pack_four_bits(values, n, k)
+                                    : Tensor::of(DType::kInt8, {n, k}, values);
+  result.scales = Tensor::of(DType::kFloat32, {n, groups}, scales);
+  if (std::any_of(zeros.begin(), zeros.end(), [](std::int8_t zero) { return zero != 0; }))
+    result.zero_points = Tensor::of(DType::kInt8, {n, groups}, zeros);
+  return result;
+}
+
+double relative_error(const Tensor& exact, const Tensor& rounded) {
+  const std::vector<float> a = as_floats(exact), b = as_floats(rounded);
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += d * d;
+    size += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+  }
+  return ratio(difference, size);
+}
+
+double relative_output_error(const Tensor& exact, const Tensor& rounded, std::int64_t rows) {
+  const std::int64_t n = exact.shape()[0], k = exact.shape()[1];
+  const std::vector<float> a = as_floats(exact), b = as_floats(rounded);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<std::size_t>(rows * k));
+  for (float& value : x) value = normal(random);
+  double difference = 0, size = 0;
+  for (std::int64_t m = 0; m < rows; ++m) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      double y = 0, d = 0;
+      for (std::int64_t i = 0; i < k; ++i) {
+        const double factor = x[static_cast<std::size_t>(m * k + i)];
+        const auto at = static_cast<std::size_t>(j * k + i);
+        y += factor * static_cast<double>(a[at]);
+        d += factor * (static_cast<double>(a[at]) - static_cast<double>(b[at]));
+      }
+      size += y * y;
+      difference += d * d;
+    }
+  }
+  return ratio(difference, size);
+}
+
+}  // namespace sinter::fusion

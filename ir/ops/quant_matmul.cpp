@@ -1,0 +1,78 @@
+// Products with quantised weights.
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "ir/graph.h"
+#include "ir/ops/ops.h"
+#include "ir/quantised.h"
+#include "ir/reference/kernels.h"
+
+namespace sinter::ir::ops {
+namespace {
+
+/// x [batch..., m, k], weight [n, k] of i8 or [n, ceil(k / 2)] of u8, scales and zero points
+/// [n, groups] -> [batch..., m, n].
+std::vector<TensorType> infer_quant_matmul(const Attrs& attrs, std::span<const TensorType> inputs) {
+  require_float(inputs);
+  const Shape &x = inputs[0].shape, &weight = inputs[1].shape;
+  const std::int64_t bits = attrs.get_int("bits"), group = attrs.get_int("group");
+  if (bits != 4 && bits != 8) invalid(fmt::format("weights have 4 or 8 bits, not {}", bits));
+  if (group < 0) invalid(fmt::format("groups of {} elements", group));
+  if (x.size() < 2 || weight.size() != 2 || !x.back().is_constant() || !weight[0].is_constant())
+    invalid("needs x [.., m, k] and weights [n, k] whose k and n are known, found " +
+            list_types(inputs));
+  const std::int64_t k = x.back().value();
+  const DType stored = bits == 8 ? DType::kInt8 : DType::kUInt8;
+  if (inputs[0].dtype == DType::kFloat64 || inputs[1].dtype != stored ||
+      weight[1] != Dim(bits == 8 ? k : (k + 1) / 2))
+    invalid(fmt::format(
+        "{} columns of x need {}-bit weights [n, {}] of {}, and x of f16, bf16 or f32; found {}", k,
+        bits, bits == 8 ? k : (k + 1) / 2, sinter::to_string(stored), list_types(inputs)));
+  const Shape grouped{weight[0], Dim(group_count(k, group))};
+  const auto is_narrow = [](DType type) { return is_float(type) && type != DType::kFloat64; };
+  if (inputs[2].shape != grouped || !is_narrow(inputs[2].dtype))
+    invalid(fmt::format("scales must be {} of f16, bf16 or f32, found {}",
+                        sinter::ir::to_string(grouped), list_types(inputs)));
+  if (inputs.size() > 3 && (inputs[3].shape != grouped || (inputs[3].dtype != DType::kInt8 &&
+                                                           inputs[3].dtype != DType::kFloat32)))
+    invalid(fmt::format("zero points must be {} of i8 or f32, found {}",
+                        sinter::ir::to_string(grouped), list_types(inputs)));
+  TensorType result = inputs[0];
+  result.shape.back() = weight[0];
+  return {result};
+}
+
+/// A product with the weights as x's type, which are made here.
+std::vector<ValueId> decompose_quant_matmul(GraphBuilder& b, const Node& node,
+                                            std::span<const ValueId> inputs) {
+  std::vector<Tensor> operands;
+  for (const ValueId input : inputs.subspan(1)) {
+    const Tensor* constant = b.constant_of(input);
+    if (constant == nullptr)
+      throw Error(ErrorCode::kUnsupported, "quantised weights that are no constants");
+    operands.push_back(*constant);
+  }
+  const TensorType x = b.type(inputs[0]);
+  const QuantisedWeights weights = weights_of(node.attrs, operands, x.shape.back().value());
+  const ValueId weight = b.constant(dequantised(weights, x.dtype));
+  return {b.add("MatMul", {inputs[0], b.add("Transpose", {weight},
+                                            {{"perm", std::vector<std::int64_t>{1, 0}}})})};
+}
+
+}  // namespace
+
+std::vector<OpDef> quant_matmul_ops() {
+  OpDef product;
+  product.name = "QuantMatMul";
+  product.kind = OpKind::kLibrary;
+  product.min_inputs = 3;
+  product.max_inputs = 4;
+  product.attrs = {{"bits", AttrKind::kInt, Attr(std::int64_t{8})},
+                   {"group", AttrKind::kInt, Attr(std::int64_t{0})}};
+  product.infer = infer_quant_matmul;
+  product.evaluate = reference::evaluate_quant_matmul;
+  product.detail = CompositeDef{decompose_quant_matmul};
+  return {product};
+}
+
+}  // namespace sinter::ir::ops

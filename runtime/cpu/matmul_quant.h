@@ -1,0 +1,59 @@
+// Matrix products with quantised weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/cpu/matmul_dnnl.h"
+#include "runtime/cpu/quant_ops.h"
+#include "runtime/executor.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::runtime::cpu {
+
+/// One product for one bound shape. Few rows of x are multiplied with the numbers as they are read,
+/// at the speed of memory; for more, blocks of weights become floats that stay in a cache.
+class MatmulQuant {
+ public:
+  /// `plan` and `shape` have been checked; the step has a quantisation. 16-bit scales are widened
+  /// into `weights`.
+  MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
+              const BoundShape& shape, PackedWeights& weights, int threads);
+
+  /// Bytes that each thread needs, 64-byte aligned.
+  std::size_t workspace_bytes() const { return workspace_floats_ * sizeof(float); }
+  /// `buffers` has the address of each of plan.buffers.
+  void run(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces) const;
+
+ private:
+  struct Operand {
+    std::uint32_t buffer = 0;
+    DType dtype = DType::kFloat32;
+    std::int64_t step = 1;           // elements from column to column
+    std::vector<std::int64_t> rows;  // element that each row begins with, all batches
+  };
+  class Worker;
+
+  Operand operand(const plan::fb::MatrixT& matrix, std::span<const std::int64_t> values) const;
+
+  std::vector<std::int64_t> batch_;
+  std::int64_t m_ = 0, n_ = 0, k_ = 0, rows_ = 0;
+  Operand a_, d_, residual_;
+  bool has_residual_ = false;
+  std::int64_t bias_ = -1;
+  float alpha_ = 1;
+  plan::fb::Activation activation_ = plan::fb::Activation::None;
+  QuantRows weights_;  // without addresses
+  std::uint32_t weight_buffer_ = 0, scales_buffer_ = 0;
+  std::int64_t zeros_buffer_ = -1;
+  bool float_zeros_ = false;
+  std::shared_ptr<const PackedWeights::Entry> scales_;  // null: they are float32 in the plan
+  bool direct_ = false;
+  int threads_ = 1;
+  std::size_t workspace_floats_ = 0;
+};
+
+}  // namespace sinter::runtime::cpu

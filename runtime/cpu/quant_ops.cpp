@@ -1,0 +1,346 @@
+#include "runtime/cpu/quant_ops.h"
+
+#include <algorithm>
+
+#include "runtime/cpu/vector_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/quant_ops.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, as Highway asks.
+#include <hwy/highway.h>
+
+#include "runtime/cpu/vector_primitives-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sinter::runtime::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// With 32 registers a tile of 4 x 4 sums stays in them.
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kTileRows = 4, kTileColumns = 4;
+#else
+constexpr int kTileRows = 2, kTileColumns = 4;
+#endif
+
+/// Vectors for groups of 16 four-bit numbers, which are 8 even and 8 odd ones.
+using Narrow = hn::CappedTag<float, 8>;
+
+HWY_INLINE float zero_of(const QuantRows& w, std::int64_t row, std::int64_t group) {
+  const std::int64_t at = row * w.groups + group;
+  if (w.zeros != nullptr) return static_cast<float>(w.zeros[at]);
+  return w.float_zeros != nullptr ? w.float_zeros[at] : 0.0f;
+}
+
+/// The number at `i` of a row.
+template <int kBits>
+HWY_INLINE float number_at(const std::byte* row, std::int64_t i) {
+  if constexpr (kBits == 8) return static_cast<float>(static_cast<std::int8_t>(row[i]));
+  const int both = std::to_integer<int>(row[i / 2]);
+  return static_cast<float>((i % 2 == 0 ? both & 15 : both >> 4) - 8);
+}
+
+template <class DF>
+HWY_INLINE hn::Vec<DF> widen_signed(DF d, const std::byte* p) {
+  const hn::Rebind<std::int8_t, DF> d8;
+  const hn::RebindToSigned<DF> d32;
+  return hn::ConvertTo(d,
+                       hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p))));
+}
+
+/// Even and odd numbers of as many bytes as d has lanes, as they are stored: 0 to 15.
+template <class DF, class V>
+HWY_INLINE void widen_halves(DF d, const std::byte* p, V& even, V& odd) {
+  const hn::Rebind<std::uint8_t, DF> d8;
+  const hn::RebindToSigned<DF> d32;
+  const auto both = hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(p));
+  even = hn::ConvertTo(d, hn::PromoteTo(d32, hn::And(both, hn::Set(d8, std::uint8_t{15}))));
+  odd = hn::ConvertTo(d, hn::PromoteTo(d32, hn::ShiftRight<4>(both)));
+}
+
+/// kRows rows of weights times kCount rows of x. What a group's sum is multiplied by is the row's
+/// own, so that vectors are added up once, at the end.
+template <int kBits, bool kZero, int kRows, int kCount, class DF>
+HWY_INLINE void dot_block(DF d, const QuantRows& w, std::int64_t first, const float* const* x,
+                          float* y, std::int64_t y_pitch) {
+  using VF = hn::Vec<DF>;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t half = quant_half(w.k);
+  const std::byte* rows[kRows];
+  for (int r = 0; r < kRows; ++r) rows[r] = w.values + (first + r) * w.pitch;
+  VF total[kRows][kCount];
+  float rest[kRows][kCount] = {};
+  for (int r = 0; r < kRows; ++r)
+    for (int m = 0; m < kCount; ++m) total[r][m] = hn::Zero(d);
+  for (std::int64_t g = 0, begin = 0; begin < w.k; ++g, begin += w.group) {
+    const std::int64_t end = std::min(w.k, begin + w.group);
+    VF sum[kRows][kCount], zero[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      zero[r] = hn::Set(d, zero_of(w, first + r, g) + (kBits == 4 ? 8.0f : 0.0f));
+      for (int m = 0; m < kCount; ++m) sum[r][m] = hn::Zero(d);
+    }
+    std::int64_t i = begin;
+    if constexpr (kBits == 8) {
+      for (; i + lanes <= end; i += lanes) {
+        for (int r = 0; r < kRows; ++r) {
+          VF q = widen_signed(d, rows[r] + i);
+          if constexpr (kZero) q = hn::Sub(q, zero[r]);
+          for (int m = 0; m < kCount; ++m)
+            sum[r][m] = hn::MulAdd(q, hn::LoadU(d, x[m] + i), sum[r][m]);
+        }
+      }
+    } else {
+      for (; i + 2 * lanes <= end; i += 2 * lanes) {
+        for (int r = 0; r < kRows; ++r) {
+          VF even, odd;
+          widen_halves(d, rows[r] + i / 2, even, odd);
+          even = hn::Sub(even, zero[r]);
+          odd = hn::Sub(odd, zero[r]);
+          for (int m = 0; m < kCount; ++m) {
+            sum[r][m] = hn::MulAdd(even, hn::LoadU(d, x[m] + i / 2), sum[r][m]);
+            sum[r][m] = hn::MulAdd(odd, hn::LoadU(d, x[m] + half + i / 2), sum[r][m]);
+          }
+        }
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const float scale = w.scales[(first + r) * w.groups + g];
+      const VF scales = hn::Set(d, scale);
+      for (int m = 0; m < kCount; ++m) total[r][m] = hn::MulAdd(sum[r][m], scales, total[r][m]);
+      for (std::int64_t j = i; j < end; ++j) {
+        const float q = (number_at<kBits>(rows[r], j) - zero_of(w, first + r, g)) * scale;
+        for (int m = 0; m < kCount; ++m)
+          rest[r][m] += q * x[m][kBits == 8 ? j : j / 2 + (j % 2 == 0 ? 0 : half)];
+      }
+    }
+  }
+  for (int r = 0; r < kRows; ++r)
+    for (int m = 0; m < kCount; ++m)
+      y[m * y_pitch + r] = hn::GetLane(hn::SumOfLanes(d, total[r][m])) + rest[r][m];
+}
+
+template <int kBits, bool kZero, int kCount, class DF>
+HWY_INLINE void dot_all(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
+                        const float* const* x, float* y, std::int64_t y_pitch) {
+  constexpr int kRows = kCount == 1 ? 4 : kCount == 2 ? 2 : 1;
+  std::int64_t r = 0;
+  for (; r + kRows <= rows; r += kRows)
+    dot_block<kBits, kZero, kRows, kCount>(d, w, first + r, x, y + r, y_pitch);
+  for (; r < rows; ++r) dot_block<kBits, kZero, 1, kCount>(d, w, first + r, x, y + r, y_pitch);
+}
+
+template <int kBits, bool kZero, class DF>
+void dot_counted(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
+                 const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch) {
+  switch (count) {
+    case 1: return dot_all<kBits, kZero, 1>(d, w, first, rows, x, y, y_pitch);
+    case 2: return dot_all<kBits, kZero, 2>(d, w, first, rows, x, y, y_pitch);
+    case 3: return dot_all<kBits, kZero, 3>(d, w, first, rows, x, y, y_pitch);
+    default: return dot_all<kBits, kZero, 4>(d, w, first, rows, x, y, y_pitch);
+  }
+}
+
+std::int64_t vector_step(int bits, bool narrow) {
+  const auto lanes =
+      static_cast<std::int64_t>(narrow ? hn::Lanes(Narrow()) : hn::Lanes(hn::ScalableTag<float>()));
+  return bits == 4 ? 2 * lanes : lanes;
+}
+
+bool takes_groups(const QuantRows& w, bool narrow) {
+  return w.group >= w.k || w.group % vector_step(w.bits, narrow) == 0;
+}
+
+bool dots_vector_groups(const QuantRows& w) {
+  return takes_groups(w, false) || takes_groups(w, true);
+}
+
+void dot_vectors(const QuantRows& w, std::int64_t first, std::int64_t rows, const float* const* x,
+                 std::int64_t count, float* y, std::int64_t y_pitch) {
+  const bool zero = w.zeros != nullptr || w.float_zeros != nullptr;
+  const auto run = [&](auto d) {
+    if (w.bits == 4)
+      dot_counted<4, true>(d, w, first, rows, x, count, y, y_pitch);
+    else if (zero)
+      dot_counted<8, true>(d, w, first, rows, x, count, y, y_pitch);
+    else
+      dot_counted<8, false>(d, w, first, rows, x, count, y, y_pitch);
+  };
+  if (takes_groups(w, false))
+    run(hn::ScalableTag<float>());
+  else
+    run(Narrow());
+}
+
+template <int kBits>
+HWY_INLINE void dequantise_part(const std::byte* row, std::int64_t begin, std::int64_t end,
+                                float zero, float scale, float* out) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = begin;
+  const auto one = [&](std::int64_t at) {
+    out[at - begin] = (number_at<kBits>(row, at) - zero) * scale;
+  };
+  const V scales = hn::Set(d, scale);
+  if constexpr (kBits == 8) {
+    const V zeros = hn::Set(d, zero);
+    for (; i + lanes <= end; i += lanes)
+      hn::StoreU(hn::Mul(hn::Sub(widen_signed(d, row + i), zeros), scales), d, out + (i - begin));
+  } else {
+    if (i % 2 != 0 && i < end) one(i++);
+    const V zeros = hn::Set(d, zero + 8.0f);
+    for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      V even, odd;
+      widen_halves(d, row + i / 2, even, odd);
+      hn::StoreInterleaved2(hn::Mul(hn::Sub(even, zeros), scales),
+                            hn::Mul(hn::Sub(odd, zeros), scales), d, out + (i - begin));
+    }
+  }
+  for (; i < end; ++i) one(i);
+}
+
+void dequantise_vectors(const QuantRows& w, std::int64_t first, std::int64_t rows,
+                        std::int64_t begin, std::int64_t end, float* out, std::int64_t out_pitch) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::byte* row = w.values + (first + r) * w.pitch;
+    for (std::int64_t from = begin; from < end;) {
+      const std::int64_t g = from / w.group, to = std::min(end, (g + 1) * w.group);
+      const float zero = zero_of(w, first + r, g), scale = w.scales[(first + r) * w.groups + g];
+      float* target = out + r * out_pitch + (from - begin);
+      if (w.bits == 8)
+        dequantise_part<8>(row, from, to, zero, scale, target);
+      else
+        dequantise_part<4>(row, from, to, zero, scale, target);
+      from = to;
+    }
+  }
+}
+
+/// kRows rows of x times kColumns rows of t.
+template <int kRows, int kColumns>
+HWY_INLINE void add_dot_tile(const float* const* x, const float* t, std::int64_t t_pitch,
+                             std::int64_t k, float* y, std::int64_t y_pitch) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V sum[kRows][kColumns];
+  for (int m = 0; m < kRows; ++m)
+    for (int c = 0; c < kColumns; ++c) sum[m][c] = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + lanes <= k; i += lanes) {
+    V right[kColumns];
+    for (int c = 0; c < kColumns; ++c) right[c] = hn::LoadU(d, t + c * t_pitch + i);
+    for (int m = 0; m < kRows; ++m) {
+      const V left = hn::LoadU(d, x[m] + i);
+      for (int c = 0; c < kColumns; ++c) sum[m][c] = hn::MulAdd(left, right[c], sum[m][c]);
+    }
+  }
+  if (i < k) {
+    const auto count = static_cast<std::size_t>(k - i);
+    for (int c = 0; c < kColumns; ++c) {
+      const V right = load_tail(d, t + c * t_pitch + i, count);
+      for (int m = 0; m < kRows; ++m)
+        sum[m][c] = hn::MulAdd(load_tail(d, x[m] + i, count), right, sum[m][c]);
+    }
+  }
+  for (int m = 0; m < kRows; ++m)
+    for (int c = 0; c < kColumns; ++c)
+      y[m * y_pitch + c] += hn::GetLane(hn::SumOfLanes(d, sum[m][c]));
+}
+
+template <int kColumns>
+HWY_INLINE void add_dot_columns(const float* const* x, std::int64_t count, const float* t,
+                                std::int64_t t_pitch, std::int64_t k, float* y,
+                                std::int64_t y_pitch) {
+  std::int64_t m = 0;
+  for (; m + kTileRows <= count; m += kTileRows)
+    add_dot_tile<kTileRows, kColumns>(x + m, t, t_pitch, k, y + m * y_pitch, y_pitch);
+  for (; m < count; ++m) add_dot_tile<1, kColumns>(x + m, t, t_pitch, k, y + m * y_pitch, y_pitch);
+}
+
+void add_dots_vectors(const float* const* x, std::int64_t count, const float* t,
+                      std::int64_t t_pitch, std::int64_t rows, std::int64_t k, float* y,
+                      std::int64_t y_pitch) {
+  std::int64_t r = 0;
+  for (; r + kTileColumns <= rows; r += kTileColumns)
+    add_dot_columns<kTileColumns>(x, count, t + r * t_pitch, t_pitch, k, y + r, y_pitch);
+  for (; r < rows; ++r) add_dot_columns<1>(x, count, t + r * t_pitch, t_pitch, k, y + r, y_pitch);
+}
+
+HWY_INLINE V activate_vector(D d, V x, plan::fb::Activation activation) {
+  using plan::fb::Activation;
+  const V one = hn::Set(d, 1.0f), half_x = hn::Mul(x, hn::Set(d, 0.5f));
+  switch (activation) {
+    case Activation::Relu: return MaxOp::apply(d, x, hn::Zero(d));
+    case Activation::GeluErf:
+      return hn::Mul(half_x, hn::Add(one, erf_f32(d, hn::Mul(x, hn::Set(d, 0.70710678f)))));
+    case Activation::GeluTanh: {
+      const V cube = hn::Mul(hn::Mul(x, x), hn::Mul(x, hn::Set(d, 0.044715f)));
+      return hn::Mul(half_x,
+                     hn::Add(one, tanh_f32(d, hn::Mul(hn::Add(x, cube), hn::Set(d, 0.79788456f)))));
+    }
+    default: return x;
+  }
+}
+
+void finish_vectors(float* values, std::int64_t count, float alpha, const float* bias,
+                    const float* residual, plan::fb::Activation activation) {
+  const D d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const V factor = hn::Set(d, alpha);
+  const auto finish = [&](V x, V more, V rest) HWY_ATTR {
+    return activate_vector(d, hn::Add(hn::Add(hn::Mul(x, factor), more), rest), activation);
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(finish(hn::LoadU(d, values + i), bias ? hn::LoadU(d, bias + i) : hn::Zero(d),
+                      residual ? hn::LoadU(d, residual + i) : hn::Zero(d)),
+               d, values + i);
+  if (i == count) return;
+  const auto left = static_cast<std::size_t>(count - i);
+  store_tail(
+      d,
+      finish(load_tail(d, values + i, left), bias ? load_tail(d, bias + i, left) : hn::Zero(d),
+             residual ? load_tail(d, residual + i, left) : hn::Zero(d)),
+      values + i, left);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sinter::runtime::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sinter::runtime::cpu {
+
+HWY_EXPORT(dots_vector_groups);
+HWY_EXPORT(dot_vectors);
+HWY_EXPORT(dequantise_vectors);
+HWY_EXPORT(add_dots_vectors);
+HWY_EXPORT(finish_vectors);
+
+std::int64_t quant_half(std::int64_t k) { return k / 2 + k % 2; }
+
+bool dots_directly(const QuantRows& weights) {
+  return HWY_DYNAMIC_DISPATCH(dots_vector_groups)(weights);
+}
+
+void dot_quantised(const QuantRows& weights, std::int64_t first, std::int64_t rows,
+                   const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch) {
+  HWY_DYNAMIC_DISPATCH(dot_vectors)(weights, first, rows, x, count, y, y_pitch);
+}
+
+void dequantise_rows(const QuantRows& weights, std::int64_t first, std::int64_t rows,
+                     std::int64_t begin, std::int64_t end, float* out, std::int64_t out_pitch) {
+  HWY_DYNAMIC_DISPATCH(dequantise_vectors)(weights, first, rows, begin, end, out, out_pitch);
+}
+
+void add_dots(const float* const* x, std::int64_t count, const float* t, std::int64_t t_pitch,
+              std::int64_t rows, std::int64_t k, float* y, std::int64_t y_pitch) {
+  HWY_DYNAMIC_DISPATCH(add_dots_vectors)(x, count, t, t_pitch, rows, k, y, y_pitch);
+}
+
+void finish_values(float* values, std::int64_t count, float alpha, const float* bias,
+                   const float* residual, plan::fb::Activation activation) {
+  HWY_DYNAMIC_DISPATCH(finish_vectors)(values, count, alpha, bias, residual, activation);
+}
+
+}  // namespace sinter::runtime::cpu
+#endif

@@ -1,0 +1,1 @@
+J¨´šÂÙ `Â3º×ÂàG¶Â®Ô‡ÁšÎfÂ|ÜìÁ ½PÁ”þÂ‡¤«Á`µ5B@(€Á8æ²ÁA°Ák]KAýùB]$4CÂRC¬RBBb°BnSA¤D’BÐ—CýsðB36ÒC.PTBçØžBƒ"eBaü«B¹‚C†l¿C²oRC§ªxB$:òBÕ¯Bzæ˜B0CRàYC&ù<C/&BJ_`B£ÖgB
