@@ -8,6 +8,7 @@
   build_llama.py --gguf model.gguf --out chat.txt                         its chat template: any name in .txt
   build_llama.py --random --out tiny.onnx                                 seeded, two layers; with tiny.npz: inputs,
                                                                           and outputs by NumPy in float64
+  build_llama.py --random --size smollm2 --keep-blocks --out random.onnx  seeded, of SmolLM2's size
 """
 import argparse
 from pathlib import Path
@@ -16,15 +17,20 @@ import numpy as np
 import onnx
 
 from llama_numpy import Llama
-from llama_onnx import Config, Decoder, random_weights
+from llama_onnx import Blocks, Config, Decoder, random_weights
 
-TINY = Config(layers=2, hidden=32, heads=4, kv_heads=2, intermediate=64, vocabulary=96, positions=64)
+SIZES = {
+    "tiny": Config(layers=2, hidden=32, heads=4, kv_heads=2, intermediate=64, vocabulary=96, positions=64),
+    "smollm2": Config(layers=30, hidden=576, heads=9, kv_heads=3, intermediate=1536, vocabulary=49152, positions=8192,
+                      theta=100000.0),
+}
 
 
 def example(config, weights, capacity=24, position=7, tokens=5):
     """Inputs of the form 'generate' and what it gives for them: `tokens` ids behind a cache of `position`."""
     rng = np.random.default_rng(1)
-    reference = Llama(config, weights, capacity, dtype=np.float64)
+    values = {name: w.values() if isinstance(w, Blocks) else w for name, w in weights.items()}
+    reference = Llama(config, values, capacity, dtype=np.float64)
     reference.run(rng.integers(0, config.vocabulary, position), 0)
     ids = rng.integers(0, config.vocabulary, tokens)
     caches = lambda prefix: {f"{prefix}_{kind}_{i}": cache[None].astype(np.float32)
@@ -38,6 +44,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--gguf", help="checkpoint")
     p.add_argument("--random", action="store_true", help="seeded random weights instead")
+    p.add_argument("--size", choices=SIZES, default="tiny", help="of a random model")
     p.add_argument("--form", choices=["generate", "score"], default="generate")
     p.add_argument("--keep-blocks", action="store_true", help="quantised weights stay so")
     p.add_argument("--blocks", choices=["dequantize", "nbits"], default="nbits", help="how they are spelled")
@@ -46,7 +53,8 @@ def main():
     if a.random == bool(a.gguf):
         p.error("give --gguf FILE or --random")
     if a.random:
-        config, weights = TINY, random_weights(TINY)
+        config = SIZES[a.size]
+        weights = random_weights(config, a.keep_blocks)
         if a.form == "generate":
             np.savez_compressed(a.out.with_suffix(".npz"), **example(config, weights))
     else:

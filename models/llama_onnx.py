@@ -50,6 +50,16 @@ class Blocks:
     def block(self):
         return self.q.shape[1] // self.scale.shape[1]
 
+    @classmethod
+    def of(cls, values, block=32):
+        """The nearest of 16 evenly spaced numbers between each block's extremes, with float16 scales and minima."""
+        parts = values.reshape(len(values), -1, block)
+        half = lambda x: x.astype(np.float16).astype(np.float32)
+        low = half(parts.min(-1))
+        scale = half((parts.max(-1) - low) / 15)
+        q = np.clip(np.rint((parts - low[..., None]) / np.where(scale == 0, 1, scale)[..., None]), 0, 15)
+        return cls(np.where(scale[..., None] == 0, 0, q).astype(np.uint8).reshape(values.shape), scale, low)
+
     def __getitem__(self, rows):
         return Blocks(self.q[rows], self.scale[rows], None if self.minimum is None else self.minimum[rows])
 
@@ -212,10 +222,12 @@ class Decoder:
         return helper.make_model(graph, opset_imports=domains, producer_name="sinter-models", ir_version=11)
 
 
-def random_weights(c, seed=0):
-    """Seeded weights of a small model for tests, with a checkpoint's names and shapes."""
+def random_weights(c, keep_blocks=False, seed=0):
+    """Seeded weights of a small model for tests, with a checkpoint's names and shapes; with `keep_blocks` those of
+    linear layers as Blocks."""
     rng = np.random.default_rng(seed)
-    normal = lambda *shape: rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
+    plain = lambda *shape: rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
+    normal = (lambda *shape: Blocks.of(plain(*shape))) if keep_blocks else plain
     scale = lambda: rng.uniform(0.5, 1.5, c.hidden).astype(np.float32)
     out = {"model.embed_tokens.weight": rng.normal(0, 1, (c.vocabulary, c.hidden)).astype(np.float32),
            "model.norm.weight": scale(), "lm_head.weight": normal(c.vocabulary, c.hidden)}
