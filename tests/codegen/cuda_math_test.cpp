@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,33 +25,6 @@ using ::testing::Not;
 
 Precision precision_of(DType type) {
   return type == DType::kFloat16 ? Precision::Float16 : Precision::BFloat16;
-}
-
-/// What a chain of operators on every value of a 16-bit type gives, in float32. `chain` appends to
-/// a program and returns the result.
-template <typename Chain>
-std::vector<float> run_on_all_values(DType type, Chain&& chain, std::string* source = nullptr) {
-  constexpr std::int64_t kValues = 65536;
-  codegen::ExprTable exprs{ir::Ranges{}};
-  ProgramBuilder p(exprs, {kValues}, 0);
-  const auto x = p.load(p.dense(type, {0}));
-  p.store(p.dense(DType::kFloat32, {0}), chain(p, x));
-  for (auto& instr : p.program.instrs)
-    if (instr->kind == plan::fb::InstrKind::Op) instr->precision = precision_of(type);
-  const codegen::EmittedKernel kernel = codegen::emit_cuda(p.request("chain"), exprs);
-  if (source) *source = kernel.source;
-  plan::fb::PlanT plan;
-  exprs.write(plan);
-  const auto values = plan::evaluate_expressions(plan, {});
-  Memory memory = {std::vector<std::byte>(kValues * 2), std::vector<std::byte>(kValues * 4)};
-  for (std::int64_t i = 0; i < kValues; ++i) {
-    const auto bits = static_cast<std::uint16_t>(i);
-    std::memcpy(memory[0].data() + i * 2, &bits, 2);
-  }
-  EmulatedKernels(std::span(&kernel, 1)).run(kernel.step, 0, values, memory);
-  std::vector<float> result(kValues);
-  std::memcpy(result.data(), memory[1].data(), memory[1].size());
-  return result;
 }
 
 double value_of(DType type, std::size_t bits) {
@@ -111,15 +85,57 @@ const Form kForms[] = {
      [](double x) { return std::cos(std::tanh(x)); }},
 };
 
+/// The forms as kernels from every value of a 16-bit type to float32: made and compiled at once.
+class FormsOfAllValues {
+ public:
+  static constexpr std::int64_t kValues = 65536;
+
+  explicit FormsOfAllValues(DType type) : exprs_(ir::Ranges{}), input_(kValues * 2) {
+    for (std::int64_t i = 0; i < kValues; ++i) {
+      const auto bits = static_cast<std::uint16_t>(i);
+      std::memcpy(input_.data() + i * 2, &bits, 2);
+    }
+    for (const Form& form : kForms) {
+      ProgramBuilder p(exprs_, {kValues}, 0);
+      const auto x = p.load(p.dense(type, {0}));
+      p.store(p.dense(DType::kFloat32, {0}), form.chain(p, x));
+      for (auto& instr : p.program.instrs)
+        if (instr->kind == plan::fb::InstrKind::Op) instr->precision = precision_of(type);
+      kernels_.push_back(
+          codegen::emit_cuda(p.request(fmt::format("chain_{}", kernels_.size())), exprs_));
+    }
+    library_.emplace(kernels_);
+  }
+
+  const std::string& source(std::size_t form) const { return kernels_[form].source; }
+
+  std::vector<float> run(std::size_t form) const {
+    plan::fb::PlanT plan;
+    exprs_.write(plan);
+    Memory memory = {input_, std::vector<std::byte>(kValues * 4)};
+    library_->run(kernels_[form].step, 0, plan::evaluate_expressions(plan, {}), memory);
+    std::vector<float> result(kValues);
+    std::memcpy(result.data(), memory[1].data(), memory[1].size());
+    return result;
+  }
+
+ private:
+  codegen::ExprTable exprs_;
+  std::vector<std::byte> input_;
+  std::vector<codegen::EmittedKernel> kernels_;
+  std::optional<EmulatedKernels> library_;
+};
+
 /// The bounds of approximate.cuh, and with them the promise of approximations.h.
 TEST(Approximations, AreExactEnoughForAllValuesOf16Bits) {
-  for (const DType type : {DType::kFloat16, DType::kBFloat16})
-    for (const Form& form : kForms) {
-      std::string source;
-      const std::vector<float> result = run_on_all_values(type, form.chain, &source);
+  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+    const FormsOfAllValues forms(type);
+    for (std::size_t f = 0; f < std::size(kForms); ++f) {
+      const Form& form = kForms[f];
+      const std::vector<float> result = forms.run(f);
       // A bfloat16 may be too large for the turns of a sine.
       if (type == DType::kFloat16) {
-        EXPECT_THAT(source, HasSubstr(form.function)) << form.name;
+        EXPECT_THAT(forms.source(f), HasSubstr(form.function)) << form.name;
       }
       const double bound = form.bound;
       double worst = 0, worst_at = 0;
@@ -143,6 +159,7 @@ TEST(Approximations, AreExactEnoughForAllValuesOf16Bits) {
       }
       EXPECT_LT(worst, bound) << form.name << " of a " << to_string(type) << " " << worst_at;
     }
+  }
 }
 
 TEST(Approximations, AreNotForWiderResultsNorForPreciseMathematics) {
