@@ -8,6 +8,7 @@
 #include <sinter/sinter.h>
 
 #include "tools/support/console.h"
+#include "tools/support/options.h"
 #include "tools/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -52,7 +53,8 @@ int run_cli(int argc, char** argv) {
   app.add_flag("-q,--quiet", console.quiet, "No progress, no notes");
 
   int exit_code = 0;
-  Cli cli{app, console, exit_code};
+  Command command(app);
+  Cli cli{command, console, exit_code};
   add_compile(cli);
   add_run(cli);
   add_bench(cli);

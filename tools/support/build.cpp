@@ -88,12 +88,12 @@ class Dumper {
 
 }  // namespace
 
-void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) {
+void add_build_options(Command& verb, BuildOptions& options, bool with_passes) {
   verb.add_option("--target", options.target,
                   "auto, cpu, cuda, or cuda:ARCH,... (for example cuda:sm_90,sm_80)")
       ->capture_default_str();
   verb.add_option("--precision", options.precision, "model (its own types), fp16, bf16 or tf32")
-      ->check(CLI::IsMember({"model", "fp16", "bf16", "tf32"}))
+      ->check_one_of({"model", "fp16", "bf16", "tf32"})
       ->capture_default_str();
   verb.add_option("--minShapes", options.shapes.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
   verb.add_option("--maxShapes", options.shapes.max_shapes, "Greatest shapes: NAME:8x512");
@@ -105,20 +105,12 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
   verb.add_flag("--nms-pad", options.nms_pad,
                 "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
                 "fewer are selected");
-  verb.add_option_function<std::string>(
-          "--early-launch",
-          [&options](const std::string& text) { options.early_launch = text == "on"; },
-          "CUDA, sm_90: launch generated kernels before the one in front has ended")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->default_str("on");
-  verb.add_option_function<std::string>(
-          "--math",
-          [&options](const std::string& text) { options.precise_math = text == "precise"; },
-          "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
-          "arguments "
-          "are known to be small, or 'precise' ones everywhere")
-      ->check(CLI::IsMember({"short", "precise"}))
-      ->default_str("short");
+  verb.add_switch("--early-launch", options.early_launch, "on", "off",
+                  "CUDA, sm_90: launch generated kernels before the one in front has ended");
+  verb.add_switch("--math", options.precise_math, "precise", "short",
+                  "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
+                  "arguments "
+                  "are known to be small, or 'precise' ones everywhere");
   verb.add_option(
       "--schedule", options.schedule,
       "CUDA: one schedule for all generated kernels, as `inspect` prints them, to measure "
@@ -137,12 +129,8 @@ void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes) 
                 "Say of every pair why it fused or not");
 }
 
-void add_fuse_option(CLI::App& verb, BuildOptions& options) {
-  verb.add_option_function<std::string>(
-          "--fuse", [&options](const std::string& text) { options.fuse = text == "on"; },
-          "on, or off: every operator its own kernel")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->default_str("on");
+void add_fuse_option(Command& verb, BuildOptions& options) {
+  verb.add_switch("--fuse", options.fuse, "on", "off", "on, or off: every operator its own kernel");
 }
 
 std::string Target::to_string() const {

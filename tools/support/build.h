@@ -1,7 +1,6 @@
 // From an ONNX file to a plan: what compile, compare and verify share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "frontend/import.h"
 #include "fusion/pipeline.h"
 #include "tools/support/console.h"
+#include "tools/support/options.h"
 #include "tools/support/shapes.h"
 
 namespace sinter::tools {
@@ -44,10 +44,10 @@ struct BuildOptions {
 
 /// Adds the options that every verb that compiles has. `with_passes`: those about single passes,
 /// too.
-void add_build_options(CLI::App& verb, BuildOptions& options, bool with_passes);
+void add_build_options(Command& verb, BuildOptions& options, bool with_passes);
 
 /// Adds --fuse, which with_passes has, too.
-void add_fuse_option(CLI::App& verb, BuildOptions& options);
+void add_fuse_option(Command& verb, BuildOptions& options);
 
 /// Resolves --target: "auto" is the GPU that is found, else the CPU; "cuda" is the GPU's own
 /// architecture. Throws Error(kUsage) or Error(kDevice) saying what to write instead.

@@ -99,7 +99,7 @@ ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape, co
 
 }  // namespace
 
-void add_input_options(CLI::App& verb, InputOptions& options) {
+void add_input_options(Command& verb, InputOptions& options) {
   verb.add_option("--inputs", options.files, "Inputs: FILE.npz, NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("--shapes", options.shapes, "Shapes of random inputs: NAME:1x64,NAME:1x64");
   verb.add_option("--input-range", options.ranges,

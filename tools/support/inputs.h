@@ -1,13 +1,13 @@
 // Inputs of a run: from files, or seeded random.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include <sinter/sinter.h>
 
 #include "tools/support/npy.h"
+#include "tools/support/options.h"
 #include "tools/support/shapes.h"
 
 namespace sinter::tools {
@@ -18,7 +18,7 @@ struct InputOptions {
   std::vector<std::string> ranges;  // NAME=LOW..HIGH for random inputs
   std::uint64_t seed = 0;
 };
-void add_input_options(CLI::App& verb, InputOptions& options);
+void add_input_options(Command& verb, InputOptions& options);
 
 /// What FILE.npz, NAME=FILE.npy and NAME=FILE.pb hold. Throws Error(kUsage) for anything else.
 NamedTensors read_tensor_files(const std::vector<std::string>& files);

@@ -32,12 +32,12 @@ bool calls_libraries(const plan::fb::PlanT& plan) {
 
 }  // namespace
 
-void add_tuning_options(CLI::App& verb, TuningOptions& options) {
+void add_tuning_options(Command& verb, TuningOptions& options) {
   auto* tune = verb.add_option(
       "--tune", options.seconds,
       "CUDA: choose schedules of generated kernels by timing candidates on this machine's GPU for "
       "so many seconds, then algorithms of libraries");
-  tune->check(CLI::PositiveNumber)->type_name("SECONDS")->excludes("--schedule");
+  tune->check_positive()->type_name("SECONDS")->excludes("--schedule");
   verb.add_option("--tuning-cache", options.file,
                   "File that keeps what was tuned (default with --tune: the plan's name with "
                   ".tuning behind it); without --tune schedules are taken from it");

@@ -1,12 +1,12 @@
 // compile --tune and --tuning-cache: what is read, timed and written around one compilation.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "tools/support/build.h"
+#include "tools/support/options.h"
 #include "tools/support/tuning_file.h"
 
 namespace sinter::tools {
@@ -20,7 +20,7 @@ struct TuningOptions {
   bool is_asked_for() const { return seconds > 0 || !file.empty(); }
 };
 /// Behind add_build_options.
-void add_tuning_options(CLI::App& verb, TuningOptions& options);
+void add_tuning_options(Command& verb, TuningOptions& options);
 
 class Tuning {
  public:

@@ -143,7 +143,7 @@ void add_bench(Cli& cli) {
   add_input_options(*verb, options->inputs);
   verb->add_option("--iterations", options->iterations, "Most measurements")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check_positive();
   verb->add_option("--duration", options->duration, "Most seconds")->capture_default_str();
   verb->add_option("--warmUp", options->warm_up, "Runs before measuring")->capture_default_str();
   verb->add_flag("--hot", options->hot, "Leave the L2 cache as the last run left it");

@@ -52,7 +52,7 @@ void add_profile(Cli& cli) {
   add_input_options(*verb, options->inputs);
   verb->add_option("--rounds", options->rounds, "Rounds; medians are printed")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check_positive();
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
   verb->callback([options, &console = cli.console] { run(*options, console); });

@@ -2,14 +2,13 @@
 // `exit_code` where it is not 0.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "tools/support/console.h"
+#include "tools/support/options.h"
 
 namespace sinter::tools {
 
 struct Cli {
-  CLI::App& app;
+  Command& app;
   Console& console;
   int& exit_code;
 };

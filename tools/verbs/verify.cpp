@@ -60,12 +60,12 @@ void add_verify(Cli& cli) {
   per_node->excludes(bisect)->excludes(reduce);
   bisect->excludes(reduce);
   verb->add_option("--runs", options->accuracy.runs, "Runs whose results must have the same bits")
-      ->check(CLI::PositiveNumber)
+      ->check_positive()
       ->capture_default_str();
   verb->add_option("--save", options->accuracy.save,
                    "Write outputs.npz, reference.npz and rounded.npz (the reference with each "
                    "operator's result rounded to its type) into this folder")
-      ->check(CLI::ExistingDirectory);
+      ->check_existing_folder();
   verb->add_option("--device", options->accuracy.session.device, "CUDA device")
       ->capture_default_str();
   verb->add_option("--threads", options->accuracy.session.threads, "CPU threads; 0 is all cores");

@@ -1,0 +1,87 @@
+// Options of the command line. Behind them is CLI11, whose headers cost a file some four seconds of
+// compile time: options.cpp and cli.cpp alone include them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace sinter::tools {
+
+/// What may be said of an option behind its declaration; each returns the option. A value that an
+/// option refuses, and a missing or excluded option, are usage errors (exit code 2).
+class Option {
+ public:
+  explicit Option(CLI::Option& option) : option_(option) {}
+
+  Option* required();
+  /// `--help` shows the value that the variable has now.
+  Option* capture_default_str();
+  Option* default_str(const std::string& text);
+  Option* type_name(const std::string& text);
+  /// Takes exactly so many values.
+  Option* expected(int values);
+  /// Given only together with `other`.
+  Option* needs(Option* other);
+  /// Never given together with `other`, or with the option of this name.
+  Option* excludes(Option* other);
+  Option* excludes(const std::string& name);
+  Option* check_positive();
+  Option* check_range(std::int64_t least, std::int64_t most);
+  Option* check_one_of(const std::vector<std::string>& values);
+  Option* check_existing_folder();
+
+ private:
+  CLI::Option& option_;
+};
+
+/// The `sinter` command, or one of its verbs. Owns its options and verbs; variables that options
+/// write must live until the command line is parsed.
+class Command {
+ public:
+  explicit Command(CLI::App& app);
+  ~Command();
+
+  /// `names`: "plan" for a positional argument, else "--name" or "-n,--name".
+  Option* add_option(const std::string& names, std::string& value, const std::string& help);
+  Option* add_option(const std::string& names, int& value, const std::string& help);
+  Option* add_option(const std::string& names, std::int64_t& value, const std::string& help);
+  Option* add_option(const std::string& names, std::uint64_t& value, const std::string& help);
+  Option* add_option(const std::string& names, double& value, const std::string& help);
+  /// May be given several times.
+  Option* add_option(const std::string& names, std::vector<std::string>& values,
+                     const std::string& help);
+  /// One of two words: `value` becomes whether it is `on`.
+  Option* add_switch(const std::string& names, bool& value, const std::string& on,
+                     const std::string& off, const std::string& help);
+  /// `names` that begin with '!' make the variable false.
+  Option* add_flag(const std::string& names, bool& value, const std::string& help);
+  /// A flag that only other options speak of.
+  Option* add_flag(const std::string& names, const std::string& help);
+  /// An option declared before; throws if there is none of this name.
+  Option* get_option(const std::string& name);
+
+  Command* add_subcommand(const std::string& name, const std::string& help);
+  /// Options of which `require_option` says how many must be given.
+  Command* add_option_group(const std::string& name);
+  void require_option(int count);
+  /// What the verb does, called once everything is parsed.
+  void callback(std::function<void()> run);
+
+ private:
+  Option* keep(CLI::Option* option);
+  Command* keep(CLI::App* command);
+
+  CLI::App& app_;
+  std::vector<std::unique_ptr<Option>> options_;
+  std::vector<std::unique_ptr<Command>> commands_;
+};
+
+}  // namespace sinter::tools
