@@ -57,6 +57,7 @@ int run_cli(int argc, char** argv) {
   Cli cli{command, console, exit_code};
   add_compile(cli);
   add_run(cli);
+  add_generate(cli);
   add_bench(cli);
   add_compare(cli);
   add_inspect(cli);

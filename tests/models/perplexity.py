@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Perplexity of SmolLM2 on a real text, by Sinter: float32, the file's own 4-bit blocks, and ours.
+
+  perplexity.py                                  for the CPU; --out results/perplexity_smollm2_cpu.json
+  perplexity.py --target cuda --precision fp16 --ways float32,int8
+
+The text is of Python's documentation as its standard library ships it (pydoc_data.topics, PSF licence: 'objects',
+'execmodel', 'import'), cut into windows that do not see each other; every token of a window but the first counts. The
+GGUF file is where the weights come from, so 'float32' are its blocks as float32, and what is measured of 'int8' and
+'int4' comes on top of Q4_1. ONNX Runtime's float32 is the reference of float32.
+"""
+import argparse
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "perf")]
+from common import provenance, write  # noqa: E402
+from runs import Sinter, onnx_runtime  # noqa: E402
+
+CACHE = ROOT / "models" / "cache"
+GGUF = CACHE / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+TOPICS = ("objects", "execmodel", "import")
+# Name: how the model's weights are written, how they are compiled, and how much more perplexity than float32's is
+# allowed in all (none: stated, not judged).
+WAYS = {
+    "float32": ([], [], None),
+    "Q4_1": (["--keep-blocks"], [], 0.001),
+    "int8": ([], ["--weights=int8"], 0.005),
+    "int4 g128": ([], ["--weights=int4:group=128"], 0.06),
+    "int4 g32": ([], ["--weights=int4:group=32"], None),
+}
+REFERENCE_TOLERANCE = 1e-4  # of float32 against ONNX Runtime
+
+
+def text():
+    from pydoc_data.topics import topics
+    return "".join(topics[name] for name in TOPICS)
+
+
+def windows(size, count):
+    from tokenizers import Tokenizer
+    ids = Tokenizer.from_file(str(CACHE / "smollm2_tokenizer.json")).encode(text()).ids
+    if len(ids) < size * count:
+        sys.exit(f"the text has {len(ids)} tokens, fewer than {count} windows of {size}")
+    return [np.array([ids[i * size:(i + 1) * size]]) for i in range(count)]
+
+
+def model(options):
+    """The form that says what each token costs, made once."""
+    path = CACHE / f"smollm2_score{'_'.join(['', *options])}.onnx"
+    sources = [ROOT / "models" / name for name in ("build_llama.py", "llama_onnx.py", "gguf_file.py")]
+    if not path.exists() or any(s.stat().st_mtime > path.stat().st_mtime for s in [GGUF, *sources]):
+        subprocess.run([sys.executable, sources[0], "--gguf", GGUF, "--form", "score", *options, "--out", path],
+                       check=True)
+    return path
+
+
+def perplexity(costs):
+    return float(np.exp(np.mean(np.concatenate([c.astype(np.float64).ravel() for c in costs]))))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--target", default="cpu")
+    p.add_argument("--precision", default="model")
+    p.add_argument("--ways", default=",".join(WAYS), help=f"of {', '.join(WAYS)}")
+    p.add_argument("--window", type=int, default=1024, help="tokens of a window")
+    p.add_argument("--windows", type=int, default=5)
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--out", help="write the results as JSON")
+    a = p.parse_args()
+    texts, rows, failed = windows(a.window, a.windows), [], []
+    session = onnx_runtime(model([]))
+    base = perplexity([session.run(None, {"input_ids": ids})[0] for ids in texts])
+    del session
+    print(f"ONNX Runtime, float32: {base:.4f}", flush=True)
+    rows.append({"way": "ONNX Runtime, float32", "perplexity": base})
+    for way in a.ways.split(","):
+        written, compiled, bound = WAYS[way]
+        with tempfile.TemporaryDirectory() as folder:
+            sinter = Sinter(a.sinter, folder, a.target, a.precision)
+            plan = sinter.compile(model(written), "--dim", f"sequence={a.window}", *compiled)
+            found = perplexity([sinter.run(plan, {"input_ids": ids})["cost"] for ids in texts])
+            more = found / base - 1
+            if way == "float32" and a.precision == "model":
+                bound = REFERENCE_TOLERANCE
+            ok = bound is None or more <= bound
+            if way == "float32":
+                ok = ok and more >= -REFERENCE_TOLERANCE if a.precision == "model" else ok
+            failed += [] if ok else [way]
+            rows.append({"way": way, "compiled_with": compiled, "perplexity": found, "more_than_float32": more,
+                         "allowed": bound, "plan_bytes": plan.stat().st_size})
+            print(f"{'ok    ' if ok else 'FAILED'} {way}: {found:.4f}, {100 * more:+.3f} % against float32"
+                  f"{'' if bound is None else f' (at most {100 * bound:g} %)'}; plan {plan.stat().st_size / 1e6:.1f} MB",
+                  flush=True)
+    if a.out:
+        write(a.out, {**provenance(a.commit), "target": a.target, "precision": a.precision, "text": {
+            "source": f"pydoc_data.topics of Python {platform.python_version()}, PSF licence: {', '.join(TOPICS)}",
+            "sha256": hashlib.sha256(text().encode()).hexdigest(), "tokens": sum(t.size for t in texts),
+            "window": a.window, "counted": sum(t.size - 1 for t in texts)}, "results": rows})
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

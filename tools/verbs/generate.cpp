@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "tools/support/decoder.h"
+#include "tools/support/devices.h"
+#include "tools/support/measure.h"
+#include "tools/support/prompt.h"
+#include "tools/support/sampler.h"
+#include "tools/support/utf8.h"
+#include "tools/verbs/verbs.h"
+
+namespace sinter::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string plan, tokenizer;
+  PromptOptions prompt;
+  DecoderOptions decoder;
+  SamplingOptions sampling;
+  SessionOptions session;
+  std::int64_t max_tokens = 128;
+  bool no_stop = false, no_rates = false;
+};
+
+double microseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+/// Tokens as they come: text with a tokenizer, else numbers.
+class Stream {
+ public:
+  Stream(const Console& console, const Tokenizer* tokenizer)
+      : shows_(!console.json), tokenizer_(tokenizer) {}
+
+  void add(std::int64_t id) {
+    if (tokenizer_ == nullptr) {
+      write(fmt::format("{}{}", is_first_ ? "" : " ", id));
+    } else if (!tokenizer_->is_special(id)) {
+      write(text_.add(tokenizer_->bytes_of(id)));
+    }
+    is_first_ = false;
+  }
+  void finish() { write(text_.finish() + "\n"); }
+
+ private:
+  void write(const std::string& text) const {
+    if (!shows_) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  bool shows_, is_first_ = true;
+  const Tokenizer* tokenizer_;
+  Utf8Stream text_;
+};
+
+struct Generated {
+  std::vector<std::int64_t> tokens;
+  std::string stopped_by;     // "stop token", "max tokens" or "context"
+  double first_us = 0;        // from the prompt to the first token
+  std::vector<double> steps;  // microseconds from each token to the next
+};
+
+Generated generate(const Options& options, Decoder& decoder,
+                   const std::vector<std::int64_t>& prompt, const std::vector<std::int64_t>& stops,
+                   const Tokenizer* tokenizer, Stream& stream) {
+  Sampler sampler(options.sampling);
+  Generated result;
+  const auto ends = [&](std::int64_t id) {
+    if (options.no_stop) return false;
+    if (!stops.empty()) return std::find(stops.begin(), stops.end(), id) != stops.end();
+    return tokenizer != nullptr && tokenizer->is_special(id);
+  };
+  auto start = Clock::now();
+  std::int64_t id = sampler.pick(decoder.run(prompt));
+  result.first_us = microseconds_since(start);
+  while (true) {
+    result.tokens.push_back(id);
+    if (ends(id)) {
+      result.stopped_by = "stop token";
+      break;
+    }
+    stream.add(id);
+    if (static_cast<std::int64_t>(result.tokens.size()) >= options.max_tokens) {
+      result.stopped_by = "max tokens";
+      break;
+    }
+    if (decoder.position() >= decoder.capacity()) {
+      result.stopped_by = "context";
+      break;
+    }
+    start = Clock::now();
+    id = sampler.pick(decoder.run({&id, 1}));
+    result.steps.push_back(microseconds_since(start));
+  }
+  stream.finish();
+  return result;
+}
+
+void report(const Options& options, const Plan& plan, Decoder& decoder, const Generated& result,
+            const std::vector<std::int64_t>& prompt, const Tokenizer* tokenizer, double load_us,
+            const Console& console) {
+  const auto steps = statistics_of(result.steps);
+  const double prompt_tokens = static_cast<double>(prompt.size());
+  nlohmann::ordered_json json = {{"plan", options.plan},
+                                 {"target", plan.target()},
+                                 {"prompt_tokens", prompt.size()},
+                                 {"tokens", result.tokens}};
+  if (tokenizer != nullptr) json["text"] = tokenizer->decode(result.tokens, true);
+  json.update({{"stopped_by", result.stopped_by},
+               {"capacity", decoder.capacity()},
+               {"caches_in_place", decoder.keeps_state()},
+               {"load_us", load_us},
+               {"first_token_us", result.first_us},
+               {"prompt_tokens_per_s", prompt_tokens / result.first_us * 1e6}});
+  console.note(fmt::format(
+      "{} tokens behind {} of the prompt ({}); first token after {}, {:.0f} tokens/s; loading {}",
+      result.tokens.size(), prompt.size(), result.stopped_by, format_time(result.first_us),
+      prompt_tokens / result.first_us * 1e6, format_time(load_us)));
+  if (!result.steps.empty()) {
+    const std::uint64_t bytes = decoder.session().bytes_moved();
+    json.update({{"between_tokens_us", to_json(steps)},
+                 {"tokens_per_s", 1e6 / steps.mean},
+                 {"weight_bytes", plan.weight_bytes()},
+                 {"cache_bytes", decoder.cache_bytes()},
+                 {"bytes_per_token", bytes}});
+    std::string line =
+        fmt::format("between tokens {} (median), {} (p95): {:.1f} tokens/s, {} a token",
+                    format_time(steps.median), format_time(steps.p95), 1e6 / steps.mean,
+                    format_bytes(static_cast<double>(bytes)));
+    if (!options.no_rates) {
+      const auto rates = decoder.session().measure_rates();
+      const double share =
+          static_cast<double>(bytes) / steps.median * 1e6 / rates.copy_bytes_per_second;
+      json.update(
+          {{"copy_bytes_per_s", rates.copy_bytes_per_second}, {"share_of_copy_rate", share}});
+      line += fmt::format(", {:.0f} % of what {} copies ({}/s)", 100 * share, rates.machine,
+                          format_bytes(rates.copy_bytes_per_second));
+    }
+    console.note(line);
+  }
+  console.result(json);
+}
+
+void run(Options options, const Console& console) {
+  std::optional<Tokenizer> tokenizer;
+  if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
+  const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
+  const auto prompt = prompt_ids(options.prompt, words);
+  const auto stops = stop_ids(options.prompt, words);
+  const auto tokens = static_cast<std::int64_t>(prompt.size());
+  // The last token is not run.
+  if (options.decoder.context == 0) options.decoder.context = tokens + options.max_tokens - 1;
+
+  create_context(Plan::load(options.plan), options.session.device);
+  const auto start = Clock::now();
+  const auto plan = Plan::load(options.plan);
+  Decoder decoder(plan, options.decoder, options.session);
+  decoder.warm_up(tokens);
+  if (options.max_tokens > 1) decoder.warm_up(1);
+  const double load_us = microseconds_since(start);
+  if (!decoder.keeps_state())
+    console.note("the plan does not keep its caches: they are copied for each token");
+  Stream stream(console, words);
+  const auto result = generate(options, decoder, prompt, stops, words, stream);
+  report(options, plan, decoder, result, prompt, words, load_us, console);
+}
+
+}  // namespace
+
+void add_generate(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb = cli.app.add_subcommand(
+      "generate", "Continue a text with a decoder plan: tokens as they come, then how fast");
+  verb->add_option("plan", options->plan, "Plan file")->required();
+  auto* prompt = verb->add_option_group("prompt");
+  auto* text = prompt->add_option("--prompt", options->prompt.text, "Text; - is standard input");
+  prompt->add_option("--ids", options->prompt.ids, "Token ids: 1,2,3, or a file of them");
+  prompt->require_option(1);
+  auto* tokenizer = verb->add_option("--tokenizer", options->tokenizer,
+                                     "tokenizer.json; without it tokens are printed as ids");
+  text->needs(tokenizer);
+  verb->add_option("--template", options->prompt.template_file,
+                   "File in which {prompt} stands for the text, such as a chat's")
+      ->needs(text);
+  verb->add_option("--max-tokens", options->max_tokens, "Most tokens to generate")
+      ->capture_default_str()
+      ->check_range(1, std::int64_t{1} << 24);
+  auto* stop = verb->add_option("--stop", options->prompt.stops,
+                                "Token (id or name) that ends the text (default: with a "
+                                "tokenizer, its special tokens)");
+  verb->add_flag("--no-stop", options->no_stop, "Go on to --max-tokens")->excludes(stop);
+
+  auto* temperature = verb->add_option("--temperature", options->sampling.temperature,
+                                       "Draw tokens; 0: the most likely one")
+                          ->capture_default_str();
+  verb->add_flag("--greedy", "The most likely token (default)")->excludes(temperature);
+  verb->add_option("--top-k", options->sampling.top_k, "Of so many most likely tokens; 0: all")
+      ->capture_default_str()
+      ->needs(temperature);
+  verb->add_option("--top-p", options->sampling.top_p,
+                   "Of the fewest tokens that have this probability together")
+      ->capture_default_str()
+      ->needs(temperature);
+  verb->add_option("--seed", options->sampling.seed, "Of the draws")
+      ->capture_default_str()
+      ->needs(temperature);
+
+  verb->add_option("--context", options->decoder.context,
+                   "Tokens that caches of open size hold (default: the prompt and --max-tokens)")
+      ->check_positive();
+  verb->add_option("--ids-input", options->decoder.ids, "Input of token ids")
+      ->capture_default_str();
+  verb->add_option("--position-input", options->decoder.position,
+                   "Input of the first token's position, or of each token's")
+      ->capture_default_str();
+  verb->add_option("--logits-output", options->decoder.logits, "Output of logits")
+      ->capture_default_str();
+  verb->add_option("--state", options->decoder.states,
+                   "INPUT=OUTPUT of a cache (default: the plan's states, and past_X=present_X)");
+  verb->add_flag("--no-rates", options->no_rates,
+                 "Do not measure what the machine copies (some tenths of a second)");
+  verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
+  verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
+  verb->callback([options, &console = cli.console] { run(*options, console); });
+}
+
+}  // namespace sinter::tools
