@@ -9,6 +9,21 @@
 #include "cluster.cuh"
 #include "mma.cuh"
 
+struct NoLimits {};
+template <class T>
+struct IsNoLimits {
+  static constexpr bool kIs = false;
+};
+template <>
+struct IsNoLimits<NoLimits> {
+  static constexpr bool kIs = true;
+};
+
+/// Of `keys` keys those before `limit`.
+SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
+  return limit < 0 ? 0 : limit < keys ? static_cast<i32>(limit) : keys;
+}
+
 /// The constants of a kernel.
 /// kRowWarps warps hold kRowTiles * 16 rows each and share tiles of kKeys keys; kKeyGroups such
 /// groups take turns over the tiles and add up at the end. kVector: elements of one copy of keys
@@ -16,18 +31,20 @@
 /// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key;
 /// kMaskPairs: whether two neighbours of its keys are one access.
 /// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: weights that are NaN
-/// count as zero.
+/// count as zero. Limits: the type of integers of which a row sees as many keys; NoLimits.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
-          bool kMaskPairs_, bool kCausal_, bool kGuard_>
+          bool kMaskPairs_, bool kCausal_, bool kGuard_, class Limits_ = NoLimits>
 struct AttentionShape {
   typedef T_ T;
   typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
+  typedef Limits_ Limits;
   static constexpr int kHead = kHead_, kValueHead = kValueHead_, kRowWarps = kRowWarps_,
                        kRowTiles = kRowTiles_, kKeyGroups = kKeyGroups_, kKeys = kKeys_,
                        kVector = kVector_;
   static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
-                        kMaskPairs = kMaskPairs_, kCausal = kCausal_, kGuard = kGuard_;
+                        kMaskPairs = kMaskPairs_, kCausal = kCausal_, kGuard = kGuard_,
+                        kLimited = !IsNoLimits<Limits>::kIs;
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
 
@@ -40,8 +57,12 @@ struct AttentionShape {
   // rows.
   static constexpr int kHandedOver = kRowTiles * (kOutTiles * 4 + 4);
   static constexpr int kMergeBytes = (kKeyGroups - 1) * kThreads * kHandedOver * 4;
-  static constexpr int kSharedBytes =
-      kKeyGroups * kTileBytes > kMergeBytes ? kKeyGroups* kTileBytes : kMergeBytes;
+  /// Where each group has `ahead` tiles of keys, and of values.
+  static constexpr int shared_bytes(int ahead) {
+    return kKeyGroups * ahead * kTileBytes > kMergeBytes ? kKeyGroups * ahead * kTileBytes
+                                                         : kMergeBytes;
+  }
+  static constexpr int kSharedBytes = shared_bytes(1);
   static constexpr int kRows = kRowWarps * kRowTiles * 16;  // of a block
 };
 
@@ -52,9 +73,17 @@ struct AttentionProblem {
   const typename Shape::T *q, *k, *v;
   typename Shape::T* y;
   const typename Shape::Mask* mask;
-  i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key;
+  const typename Shape::Limits* limits;
+  i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key, limit_row;
   i32 rows, keys, first_row, diagonal;
   float scale, fill;  // fill in base 2: times log2(e)
+
+  /// The end of the keys that a row sees by its limit.
+  SINTER_DEVICE i32 end_of_row(i32 row) const {
+    if constexpr (Shape::kLimited)
+      return keys_before(limits[(row < rows ? row : rows - 1) * limit_row], keys);
+    return keys;
+  }
 };
 
 /// 2^x, within 2 ulp; results below the normal range are zero.
@@ -117,9 +146,10 @@ struct AttentionRows {
   static constexpr float kLarge = 1e6f;  // of what replaces a score, in base 2
 
   u32 q[kRowTiles][kSteps][4];
-  float y[kRowTiles][kOutTiles][4];             // sums of weights times values
-  float most[kRowTiles][2], sum[kRowTiles][2];  // sum: of this lane's columns
-  i32 row0;                                     // the warp's first
+  float y[kRowTiles][kOutTiles][4];              // sums of weights times values
+  float most[kRowTiles][2], sum[kRowTiles][2];   // sum: of this lane's columns
+  i32 row0;                                      // the warp's first
+  i32 ends[Shape::kLimited ? kRowTiles : 1][2];  // of keys, by limits
   int g, t;
 
   SINTER_DEVICE i32 row_of(int tile, int half) const { return row0 + tile * 16 + half * 8 + g; }
@@ -156,6 +186,7 @@ struct AttentionRows {
       for (int h = 0; h < 2; ++h) {
         // Rows behind the last repeat it and are not stored.
         const i32 row = row_of(r, h);
+        if constexpr (Shape::kLimited) ends[r][h] = p.end_of_row(row);
         const T* source = p.q + (row < p.rows ? row : p.rows - 1) * p.q_stride + t;
 #pragma unroll
         for (int s = 0; s < kSteps; ++s) {
@@ -195,6 +226,17 @@ struct AttentionRows {
     mask_tile.load(p, key0, t, [&](int tile, int half) { return row_of(tile, half); });
   }
 
+  /// The end of the keys that all of this lane's rows see.
+  SINTER_DEVICE i32 least_end(const Problem& p) const {
+    if constexpr (!Shape::kLimited) return p.keys;
+    i32 least = p.keys;
+#pragma unroll
+    for (int r = 0; r < (Shape::kLimited ? kRowTiles : 1); ++r)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) least = ends[r][h] < least ? ends[r][h] : least;
+    return least;
+  }
+
   /// Scales and masks; scores are in base 2 afterwards, but for a factor where nothing is added.
   SINTER_DEVICE void mask(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
                           const MaskTile<Shape>& mask_tile, i32 key0) const {
@@ -208,14 +250,14 @@ struct AttentionRows {
           for (int e = 0; e < 4; ++e)
             s[r][j][e] = mask_tile.apply(s[r][j][e] * factor, r * 2 + e / 2, j * 2 + e % 2, fill);
     }
-    const bool whole = key0 + Shape::kKeys <= p.keys &&
+    const bool whole = key0 + Shape::kKeys <= least_end(p) &&
                        (!Shape::kCausal || key0 + Shape::kKeys - 1 <= row0 + p.diagonal);
     if (whole) return;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        i32 end = p.keys;
+        i32 end = Shape::kLimited ? ends[Shape::kLimited ? r : 0][e / 2] : p.keys;
         if (Shape::kCausal) {
           const i32 seen = row_of(r, e / 2) + p.diagonal + 1;
           end = seen < end ? seen : end;
@@ -321,21 +363,22 @@ struct AttentionRows {
     }
   }
 
-  /// Walks over what a lane hands over to the first group.
+  /// Walks over what a lane hands over to the first group, of rows that there are.
   template <class Visit>
-  SINTER_DEVICE void hand_over(float* slot, Visit visit) {
+  SINTER_DEVICE void hand_over(const Problem& p, float* slot, Visit visit) {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       constexpr int kEach = kOutTiles * 4 + 4;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
+        if (row_of(r, h) >= p.rows) continue;
         float* const part = slot + (r * kEach + h * (kEach / 2)) * Shape::kThreads;
         visit(r, h, part);
       }
     }
   }
-  SINTER_DEVICE void put(float* slot) {
-    hand_over(slot, [&](int r, int h, float* part) {
+  SINTER_DEVICE void put(const Problem& p, float* slot) {
+    hand_over(p, slot, [&](int r, int h, float* part) {
       part[0] = most[r][h];
       part[Shape::kThreads] = sum[r][h];
 #pragma unroll
@@ -343,8 +386,9 @@ struct AttentionRows {
         part[(2 + i) * Shape::kThreads] = y[r][i / 2][h * 2 + i % 2];
     });
   }
-  SINTER_DEVICE void take(float* slot, float factor) {
-    hand_over(slot, [&](int r, int h, float* part) {
+  SINTER_DEVICE void take(const Problem& p, float* slot) {
+    const float factor = unit(p);
+    hand_over(p, slot, [&](int r, int h, float* part) {
       const float maximum = fmaxf(most[r][h], part[0]);
       const float base = base_of(maximum, factor);
       const float mine = fast_exp2(most[r][h] * factor - base);
@@ -428,13 +472,32 @@ struct AttentionRows {
   }
 };
 
-/// Which rows of which head an item is where rows see the keys in front of them: those that see the
-/// most come first, of as many heads as the L2 cache holds the keys and values of, then of others.
+/// Which rows of which head an item is where rows see the keys in front of them; a tile behind the
+/// last one is nothing.
 struct CausalItem {
   u32 head, tile;
 };
+/// Blocks that take items in turns (visit_items) get a long one and the short one of the same head
+/// that makes up for it, where such pairs fill the turns.
+SINTER_DEVICE bool takes_pairs(u32 pairs, u32 items) {
+  const u32 turns = (pairs + gridDim.x - 1) / gridDim.x;
+  return items > (2 * turns - 1) * gridDim.x && turns * gridDim.x * 8 <= pairs * 9;
+}
+/// Else those that see the most come first, of as many heads as the L2 cache holds the keys and
+/// values of, then of others.
 template <class Shape>
 SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
+  const CausalItem nothing{0, tiles};
+  const u32 each = (tiles + 1) / 2;
+  if (takes_pairs(heads * each, heads * tiles)) {
+    const u32 turn = item / gridDim.x, place = item % gridDim.x;
+    const u32 block = turn % 2 == 0 ? place : gridDim.x - 1 - place;
+    const u32 pair = turn / 2 * gridDim.x + block, head = pair / each, tile = pair % each;
+    const u32 other = tiles - 1 - tile;
+    if (head >= heads || (turn % 2 != 0 && tile == other)) return nothing;
+    return {head, turn % 2 == 0 ? other : tile};
+  }
+  if (item >= heads * tiles) return nothing;
   constexpr u32 kCached = 24u << 20;
   const u64 bytes = static_cast<u64>(keys) * (Shape::kHead + Shape::kValueHead) * 2;
   u32 near = bytes < kCached ? kCached / static_cast<u32>(bytes > 0 ? bytes : 1) : 1;
@@ -447,26 +510,43 @@ SINTER_DEVICE CausalItem causal_item(u32 item, u32 tiles, u32 heads, i32 keys) {
 /// The end of the keys that some row of the block sees.
 template <class Shape>
 SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
-  if (!Shape::kCausal) return p.keys;
+  i32 end = p.keys;
+  if constexpr (Shape::kLimited) {  // a warp finds the greatest together
+    end = 0;
+    for (i32 row = threadIdx.x % 32; row < Shape::kRows; row += 32) {
+      const i32 of_row = p.end_of_row(p.first_row + row);
+      end = of_row > end ? of_row : end;
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const i32 other = exchange(end, distance);
+      end = other > end ? other : end;
+    }
+  }
+  if (!Shape::kCausal) return end;
   const i32 last = p.first_row + Shape::kRows < p.rows ? p.first_row + Shape::kRows : p.rows;
   const i32 seen = last + p.diagonal;
-  return seen < p.keys ? (seen > 0 ? seen : 0) : p.keys;
+  return seen < end ? (seen > 0 ? seen : 0) : end;
 }
 
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
-/// or by a cluster of kSplits such blocks that share out the keys.
-template <class Shape, int kSplits = 1>
+/// or by a cluster of kSplits such blocks that share out the keys. kAhead: tiles of keys and values
+/// that a group of one warp has under way; 1 for groups of more.
+template <class Shape, int kSplits = 1, int kAhead = 1>
 SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
   typedef typename Shape::T T;
   typedef AttentionRows<Shape> Rows;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplits;
   static_assert(kSplits == 1 || kGroups > 1, "blocks hand over where groups do");
+  static_assert(kAhead == 1 || Shape::kRowWarps == 1, "a warp waits for its own copies");
   SINTER_DYNAMIC_SHARED(shared);
   const int split = kSplits > 1 ? blockIdx.x % kSplits : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
   const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
-  T* const keys = reinterpret_cast<T*>(shared + group * Shape::kTileBytes);
-  T* const values = keys + kKeys * Shape::kKeyPitch;
+  const auto keys_of = [&](int stage) {
+    return reinterpret_cast<T*>(shared + (group * kAhead + stage) * Shape::kTileBytes);
+  };
+  const auto values_of = [&](int stage) { return keys_of(stage) + kKeys * Shape::kKeyPitch; };
   // A group's warps wait for each other; one warp alone needs no other group either.
   const auto barrier = [] {
     if constexpr (Shape::kRowWarps == 1)
@@ -474,28 +554,40 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
     else
       __syncthreads();
   };
-  const auto copy_keys = [&](i32 key0) {
+  const auto copy_keys = [&](int stage, i32 key0) {
     copy_rows<kKeys, Shape::kHead, Shape::kKeyPitch, Shape::kVector, Shape::kThreads>(
-        keys, p.k, p.k_stride, key0, p.keys, thread);
-    commit_copies();
+        keys_of(stage), p.k, p.k_stride, key0, p.keys, thread);
   };
-  const auto copy_values = [&](i32 key0) {
+  const auto copy_values = [&](int stage, i32 key0) {
     copy_rows<kKeys, Shape::kValueHead, Shape::kValuePitch, Shape::kVector, Shape::kThreads>(
-        values, p.v, p.v_stride, key0, p.keys, thread);
-    commit_copies();
+        values_of(stage), p.v, p.v_stride, key0, p.keys, thread);
   };
 
   const i32 end = end_of_keys(p);
   const i32 rounds = (end + kKeys * kTurns - 1) / (kKeys * kTurns);
   i32 key0 = (split * kGroups + group) * kKeys;
-  if (rounds > 0) {
-    copy_keys(key0);
-    copy_values(key0);
+  if (kAhead == 1 && rounds > 0) {
+    copy_keys(0, key0);
+    commit_copies();
+    copy_values(0, key0);
+    commit_copies();
+  }
+  if constexpr (kAhead > 1) {
+#pragma unroll
+    for (int stage = 0; stage < kAhead; ++stage) {
+      const i32 first = key0 + stage * kKeys * kTurns;
+      if (first < end) {
+        copy_keys(stage, first);
+        copy_values(stage, first);
+      }
+      commit_copies();
+    }
   }
   if constexpr (Shape::kHead % 16 != 0) {  // the last step of 16 reads 8 elements behind the head
-    for (int row = thread; row < kKeys; row += Shape::kThreads)
+    for (int i = thread; i < kKeys * kAhead; i += Shape::kThreads)
 #pragma unroll
-      for (int c = 0; c < 8; ++c) keys[row * Shape::kKeyPitch + Shape::kHead + c] = T{0};
+      for (int c = 0; c < 8; ++c)
+        keys_of(i / kKeys)[i % kKeys * Shape::kKeyPitch + Shape::kHead + c] = T{0};
   }
   Rows rows;
   rows.clear(p.first_row + warp * Shape::kRowTiles * 16, lane);
@@ -503,48 +595,67 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
   const i32 last_seen =
       Shape::kCausal ? rows.row0 + Shape::kRowTiles * 16 - 1 + p.diagonal : p.keys;
 
+  int stage = 0;
   for (i32 round = 0; round < rounds; ++round, key0 += kKeys * kTurns) {
     const bool live = key0 < end && key0 <= last_seen;
     MaskTile<Shape> mask_tile;
     rows.load_mask(p, mask_tile, key0);
-    if (round == 0)
+    if (kAhead > 1)
+      wait_for_groups<kAhead - 1>();
+    else if (round == 0)
       wait_for_groups<1>();
     else
       wait_for_groups<0>();
     barrier();  // keys are there; nobody reads the last tile's values any more
-    if (round > 0) copy_values(key0);
+    if (kAhead == 1 && round > 0) {
+      copy_values(0, key0);
+      commit_copies();
+    }
     float s[Shape::kRowTiles][Shape::kKeyTiles][4];
     if (live) {
-      rows.scores(s, keys, lane);
+      rows.scores(s, keys_of(stage), lane);
       rows.mask(p, s, mask_tile, key0);
       float shrink[Shape::kRowTiles][2];
       rows.weigh(p, s, shrink);
       rows.rescale(shrink);
     }
-    wait_for_groups<0>();
-    barrier();  // values are there; nobody reads these keys any more
-    if (round + 1 < rounds) copy_keys(key0 + kKeys * kTurns);
-    if (live) rows.add_values(s, values, lane);
+    if constexpr (kAhead == 1) {
+      wait_for_groups<0>();
+      barrier();  // values are there; nobody reads these keys any more
+      if (round + 1 < rounds) {
+        copy_keys(0, key0 + kKeys * kTurns);
+        commit_copies();
+      }
+    }
+    if (live) rows.add_values(s, values_of(stage), lane);
+    if constexpr (kAhead > 1) {
+      barrier();
+      const i32 next = key0 + kAhead * kKeys * kTurns;
+      if (next < end) {
+        copy_keys(stage, next);
+        copy_values(stage, next);
+      }
+      commit_copies();
+      stage = stage + 1 < kAhead ? stage + 1 : 0;
+    }
   }
 
   if constexpr (kGroups > 1) {
     __syncthreads();
     float* const slots = reinterpret_cast<float*>(shared) + thread;
     constexpr int kSlot = Shape::kThreads * Shape::kHandedOver;
-    if (group > 0) rows.put(slots + (group - 1) * kSlot);
+    if (group > 0) rows.put(p, slots + (group - 1) * kSlot);
     __syncthreads();
     if (group == 0)
 #pragma unroll
-      for (int other = 0; other < kGroups - 1; ++other)
-        rows.take(slots + other * kSlot, Rows::unit(p));
+      for (int other = 0; other < kGroups - 1; ++other) rows.take(p, slots + other * kSlot);
     if constexpr (kSplits > 1) {
       __syncthreads();
-      if (group == 0 && split > 0) rows.put(slots);
+      if (group == 0 && split > 0) rows.put(p, slots);
       cluster_barrier();
       if (group == 0 && split == 0)
 #pragma unroll
-        for (int other = 1; other < kSplits; ++other)
-          rows.take(of_block(slots, other), Rows::unit(p));
+        for (int other = 1; other < kSplits; ++other) rows.take(p, of_block(slots, other));
       cluster_barrier();  // shared memory dies with its block
     }
   }

@@ -71,13 +71,15 @@ struct RingPlace {
   }
 };
 
-/// Calls visit(item) for the block's items. Those of odd turns go to the blocks in the reverse
-/// order, so that whoever had the longest gets the shortest.
-template <class Visit>
-SINTER_DEVICE void visit_items(u32 items, Visit visit) {
+/// Calls visit(item, problem_of(item)) for the block's items. Those of odd turns go to the blocks
+/// in the reverse order, so that whoever had the longest gets the shortest.
+template <class Shape, class ProblemOf, class Visit>
+SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
   for (u32 begin = 0, turn = 0; begin < items; begin += gridDim.x, ++turn) {
     const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
-    if (item < items) visit(item);
+    if (!Shape::kCausal && item >= items) continue;
+    const AttentionProblem<Shape> p = problem_of(item);
+    if (!Shape::kCausal || p.first_row < p.rows) visit(item, p);  // see causal_item
   }
 }
 
@@ -91,8 +93,7 @@ SINTER_DEVICE void copy_tiles(const AttentionRings<Shape, kStages>& rings, u32 i
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
   RingPlace<kStages> at{0, 1};  // the first time around all places are free
   u32 query_phase = 1;
-  visit_items(items, [&](u32 item) {
-    const AttentionProblem<Shape> p = problem_of(item);
+  visit_items<Shape>(items, problem_of, [&](u32, const AttentionProblem<Shape>& p) {
     const i32 end = end_of_keys(p);
     if (end == 0) return;
     rings.free_queries->wait(query_phase);
@@ -251,8 +252,7 @@ struct GroupRows {
     bool under_way = false;
     u32 last = 0;
     rows.clear(0, lane);
-    visit_items(items, [&](u32 item) {
-      const Problem p = problem_of(item);
+    visit_items<Shape>(items, problem_of, [&](u32 item, const Problem& p) {
       const i32 end = end_of_keys(p);
       if (end == 0) {
         store_unseen(p);
