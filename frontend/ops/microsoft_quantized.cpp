@@ -149,7 +149,7 @@ void gather_block_quantized(NodeContext& node) {
   if (block < 1 || block > kMostSize)
     node.invalid(fmt::format("block_size {} is no size of a block", block));
   if (gathered == quantised)
-    node.unsupported("it gathers along the axis of its blocks; gather along another one");
+    node.unsupported("it gathers along the axis of its blocks: gather along another one");
   // Of int4 and uint4 the importer holds a byte each already; bytes hold what `bits` says.
   const bool is_packed = !node.is_four_bit(0);
   const std::int64_t bits = is_packed ? node.attr_int("bits", 4) : 8;

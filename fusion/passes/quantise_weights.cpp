@@ -183,8 +183,11 @@ class WeightQuantiser {
       return std::nullopt;
     const ValueId table = node.inputs[0];
     const ir::TensorType& type = graph_.type(table);
+    // Narrower tables are those of rotary positions: rounding those would turn everything.
+    constexpr std::int64_t kLeastWidth = 256;
     if (!is_narrow_float(type.dtype) || type.shape.size() != 2 || !values_.knows(table) ||
-        values_.knows(node.inputs[1]) || type.shape[0] == ir::Dim(0) || type.shape[1] == ir::Dim(0))
+        values_.knows(node.inputs[1]) || type.shape[1].value() < kLeastWidth ||
+        type.shape[0] == ir::Dim(0) || type.shape[1] == ir::Dim(0))
       return std::nullopt;
     WeightOptions options = wanted;  // one scale for a row: bytes are gathered as they lie
     options.bits = 8;

@@ -18,8 +18,8 @@ namespace sinter::runtime::cpu {
 /// at the speed of memory; for more, blocks of weights become floats that stay in a cache.
 class MatmulQuant {
  public:
-  /// `plan` and `shape` have been checked; the step has a quantisation. 16-bit scales are widened
-  /// into `weights`.
+  /// `plan` and `shape` have been checked; the step has a quantisation. `weights` gets copies of
+  /// the numbers, and of 16-bit scales as float32.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);
 
@@ -50,6 +50,7 @@ class MatmulQuant {
   std::uint32_t weight_buffer_ = 0, scales_buffer_ = 0;
   std::int64_t zeros_buffer_ = -1;
   bool float_zeros_ = false;
+  std::shared_ptr<const PackedWeights::Entry> values_;
   std::shared_ptr<const PackedWeights::Entry> scales_;  // null: they are float32 in the plan
   bool direct_ = false;
   int threads_ = 1;

@@ -18,10 +18,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // With 32 registers a tile of 4 x 4 sums stays in them.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
-constexpr int kTileRows = 4, kTileColumns = 4;
+constexpr bool kManyRegisters = true;
 #else
-constexpr int kTileRows = 2, kTileColumns = 4;
+constexpr bool kManyRegisters = false;
 #endif
+constexpr int kTileRows = kManyRegisters ? 4 : 2, kTileColumns = 4;
 
 /// Vectors for groups of 16 four-bit numbers, which are 8 even and 8 odd ones.
 using Narrow = hn::CappedTag<float, 8>;
@@ -58,86 +59,141 @@ HWY_INLINE void widen_halves(DF d, const std::byte* p, V& even, V& odd) {
   odd = hn::ConvertTo(d, hn::PromoteTo(d32, hn::ShiftRight<4>(both)));
 }
 
-/// kRows rows of weights times kCount rows of x. What a group's sum is multiplied by is the row's
-/// own, so that vectors are added up once, at the end.
-template <int kBits, bool kZero, int kRows, int kCount, class DF>
-HWY_INLINE void dot_block(DF d, const QuantRows& w, std::int64_t first, const float* const* x,
-                          float* y, std::int64_t y_pitch) {
+/// Which zero points there are.
+enum class Zeros { kNone, kIntegers, kFloats };
+
+/// kRows rows of weights times kCount rows of x.
+template <int kBits, Zeros kZeros, int kRows, int kCount, class DF>
+class DotBlock {
   using VF = hn::Vec<DF>;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t half = quant_half(w.k);
-  const std::byte* rows[kRows];
-  for (int r = 0; r < kRows; ++r) rows[r] = w.values + (first + r) * w.pitch;
-  VF total[kRows][kCount];
-  float rest[kRows][kCount] = {};
-  for (int r = 0; r < kRows; ++r)
-    for (int m = 0; m < kCount; ++m) total[r][m] = hn::Zero(d);
-  for (std::int64_t g = 0, begin = 0; begin < w.k; ++g, begin += w.group) {
-    const std::int64_t end = std::min(w.k, begin + w.group);
-    VF sum[kRows][kCount], zero[kRows];
+
+ public:
+  HWY_INLINE DotBlock(DF d, const QuantRows& w, std::int64_t first, const float* const* x)
+      : w_(w), first_(first), half_(quant_half(w.k)) {
     for (int r = 0; r < kRows; ++r) {
-      zero[r] = hn::Set(d, zero_of(w, first + r, g) + (kBits == 4 ? 8.0f : 0.0f));
+      rows_[r] = w.values + (first + r) * w.pitch;
+      scales_[r] = w.scales + (first + r) * w.groups;
+    }
+    for (int m = 0; m < kCount; ++m) x_[m] = x[m];
+    for (int r = 0; r < kRows; ++r)
+      for (int m = 0; m < kCount; ++m) total_[r][m] = hn::Zero(d);
+  }
+
+  /// What a group's sum is multiplied by is the row's own, so that vectors are added up once, at
+  /// the end.
+  HWY_INLINE void run(DF d, float* y, std::int64_t y_pitch) {
+    const auto step = static_cast<std::int64_t>(hn::Lanes(d)) * (kBits == 4 ? 2 : 1);
+    std::int64_t g = 0, begin = 0;
+    if (w_.group % step == 0)
+      for (; begin + w_.group <= w_.k; begin += w_.group, ++g)
+        add_group(d, g, begin, begin + w_.group);
+    for (; begin < w_.k; begin += w_.group, ++g) {
+      const std::int64_t end = begin + w_.group < w_.k ? begin + w_.group : w_.k,
+                         whole = begin + (end - begin) / step * step;
+      add_group(d, g, begin, whole);
+      add_rest(g, whole, end);
+    }
+    for (int r = 0; r < kRows; ++r)
+      for (int m = 0; m < kCount; ++m)
+        y[m * y_pitch + r] = hn::GetLane(hn::SumOfLanes(d, total_[r][m])) + rest_[r][m];
+  }
+
+ private:
+  HWY_INLINE float zero(int r, std::int64_t g) const {
+    const std::int64_t at = (first_ + r) * w_.groups + g;
+    if constexpr (kZeros == Zeros::kIntegers) return static_cast<float>(w_.zeros[at]);
+    if constexpr (kZeros == Zeros::kFloats) return w_.float_zeros[at];
+    return 0;
+  }
+
+  HWY_INLINE void add_group(DF d, std::int64_t g, std::int64_t begin, std::int64_t end) {
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    VF sum[kRows][kCount], zeros[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      zeros[r] = hn::Set(d, zero(r, g) + (kBits == 4 ? 8.0f : 0.0f));
       for (int m = 0; m < kCount; ++m) sum[r][m] = hn::Zero(d);
     }
-    std::int64_t i = begin;
     if constexpr (kBits == 8) {
-      for (; i + lanes <= end; i += lanes) {
+      for (std::int64_t i = begin; i < end; i += lanes) {
+        VF x[kCount];
+        for (int m = 0; m < kCount; ++m) x[m] = hn::LoadU(d, x_[m] + i);
         for (int r = 0; r < kRows; ++r) {
-          VF q = widen_signed(d, rows[r] + i);
-          if constexpr (kZero) q = hn::Sub(q, zero[r]);
-          for (int m = 0; m < kCount; ++m)
-            sum[r][m] = hn::MulAdd(q, hn::LoadU(d, x[m] + i), sum[r][m]);
+          VF q = widen_signed(d, rows_[r] + i);
+          if constexpr (kZeros != Zeros::kNone) q = hn::Sub(q, zeros[r]);
+          for (int m = 0; m < kCount; ++m) sum[r][m] = hn::MulAdd(q, x[m], sum[r][m]);
         }
       }
     } else {
-      for (; i + 2 * lanes <= end; i += 2 * lanes) {
+      for (std::int64_t i = begin / 2; i < end / 2; i += lanes) {
+        VF even[kRows], odd[kRows];
         for (int r = 0; r < kRows; ++r) {
-          VF even, odd;
-          widen_halves(d, rows[r] + i / 2, even, odd);
-          even = hn::Sub(even, zero[r]);
-          odd = hn::Sub(odd, zero[r]);
-          for (int m = 0; m < kCount; ++m) {
-            sum[r][m] = hn::MulAdd(even, hn::LoadU(d, x[m] + i / 2), sum[r][m]);
-            sum[r][m] = hn::MulAdd(odd, hn::LoadU(d, x[m] + half + i / 2), sum[r][m]);
-          }
+          widen_halves(d, rows_[r] + i, even[r], odd[r]);
+          even[r] = hn::Sub(even[r], zeros[r]);
+          odd[r] = hn::Sub(odd[r], zeros[r]);
+        }
+        for (int m = 0; m < kCount; ++m) {
+          const VF x = hn::LoadU(d, x_[m] + i), y = hn::LoadU(d, x_[m] + half_ + i);
+          for (int r = 0; r < kRows; ++r)
+            sum[r][m] = hn::MulAdd(odd[r], y, hn::MulAdd(even[r], x, sum[r][m]));
         }
       }
     }
     for (int r = 0; r < kRows; ++r) {
-      const float scale = w.scales[(first + r) * w.groups + g];
-      const VF scales = hn::Set(d, scale);
-      for (int m = 0; m < kCount; ++m) total[r][m] = hn::MulAdd(sum[r][m], scales, total[r][m]);
-      for (std::int64_t j = i; j < end; ++j) {
-        const float q = (number_at<kBits>(rows[r], j) - zero_of(w, first + r, g)) * scale;
+      const VF scale = hn::Set(d, scales_[r][g]);
+      for (int m = 0; m < kCount; ++m) total_[r][m] = hn::MulAdd(sum[r][m], scale, total_[r][m]);
+    }
+  }
+
+  HWY_INLINE void add_rest(std::int64_t g, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      for (int r = 0; r < kRows; ++r) {
+        const float q = (number_at<kBits>(rows_[r], i) - zero(r, g)) * scales_[r][g];
         for (int m = 0; m < kCount; ++m)
-          rest[r][m] += q * x[m][kBits == 8 ? j : j / 2 + (j % 2 == 0 ? 0 : half)];
+          rest_[r][m] += q * x_[m][kBits == 8 ? i : i / 2 + (i % 2 == 0 ? 0 : half_)];
       }
     }
   }
-  for (int r = 0; r < kRows; ++r)
-    for (int m = 0; m < kCount; ++m)
-      y[m * y_pitch + r] = hn::GetLane(hn::SumOfLanes(d, total[r][m])) + rest[r][m];
-}
 
-template <int kBits, bool kZero, int kCount, class DF>
+  const QuantRows& w_;
+  std::int64_t first_, half_;
+  const std::byte* rows_[kRows];
+  const float* scales_[kRows];
+  const float* x_[kCount];
+  VF total_[kRows][kCount];
+  float rest_[kRows][kCount] = {};
+};
+
+template <int kBits, Zeros kZeros, int kCount, class DF>
 HWY_INLINE void dot_all(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
                         const float* const* x, float* y, std::int64_t y_pitch) {
-  constexpr int kRows = kCount == 1 ? 4 : kCount == 2 ? 2 : 1;
+  constexpr int kRows = kCount == 1 || kManyRegisters ? kCount <= 2 ? 4 : 2 : kCount == 2 ? 2 : 1;
   std::int64_t r = 0;
   for (; r + kRows <= rows; r += kRows)
-    dot_block<kBits, kZero, kRows, kCount>(d, w, first + r, x, y + r, y_pitch);
-  for (; r < rows; ++r) dot_block<kBits, kZero, 1, kCount>(d, w, first + r, x, y + r, y_pitch);
+    DotBlock<kBits, kZeros, kRows, kCount, DF>(d, w, first + r, x).run(d, y + r, y_pitch);
+  for (; r < rows; ++r)
+    DotBlock<kBits, kZeros, 1, kCount, DF>(d, w, first + r, x).run(d, y + r, y_pitch);
 }
 
-template <int kBits, bool kZero, class DF>
+template <int kBits, Zeros kZeros, class DF>
 void dot_counted(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
                  const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch) {
   switch (count) {
-    case 1: return dot_all<kBits, kZero, 1>(d, w, first, rows, x, y, y_pitch);
-    case 2: return dot_all<kBits, kZero, 2>(d, w, first, rows, x, y, y_pitch);
-    case 3: return dot_all<kBits, kZero, 3>(d, w, first, rows, x, y, y_pitch);
-    default: return dot_all<kBits, kZero, 4>(d, w, first, rows, x, y, y_pitch);
+    case 1: return dot_all<kBits, kZeros, 1>(d, w, first, rows, x, y, y_pitch);
+    case 2: return dot_all<kBits, kZeros, 2>(d, w, first, rows, x, y, y_pitch);
+    case 3: return dot_all<kBits, kZeros, 3>(d, w, first, rows, x, y, y_pitch);
+    default: return dot_all<kBits, kZeros, 4>(d, w, first, rows, x, y, y_pitch);
   }
+}
+
+template <int kBits, class DF>
+void dot_zeros(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
+               const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch) {
+  if (w.zeros != nullptr)
+    dot_counted<kBits, Zeros::kIntegers>(d, w, first, rows, x, count, y, y_pitch);
+  else if (w.float_zeros != nullptr)
+    dot_counted<kBits, Zeros::kFloats>(d, w, first, rows, x, count, y, y_pitch);
+  else
+    dot_counted<kBits, Zeros::kNone>(d, w, first, rows, x, count, y, y_pitch);
 }
 
 std::int64_t vector_step(int bits, bool narrow) {
@@ -156,14 +212,11 @@ bool dots_vector_groups(const QuantRows& w) {
 
 void dot_vectors(const QuantRows& w, std::int64_t first, std::int64_t rows, const float* const* x,
                  std::int64_t count, float* y, std::int64_t y_pitch) {
-  const bool zero = w.zeros != nullptr || w.float_zeros != nullptr;
   const auto run = [&](auto d) {
     if (w.bits == 4)
-      dot_counted<4, true>(d, w, first, rows, x, count, y, y_pitch);
-    else if (zero)
-      dot_counted<8, true>(d, w, first, rows, x, count, y, y_pitch);
+      dot_zeros<4>(d, w, first, rows, x, count, y, y_pitch);
     else
-      dot_counted<8, false>(d, w, first, rows, x, count, y, y_pitch);
+      dot_zeros<8>(d, w, first, rows, x, count, y, y_pitch);
   };
   if (takes_groups(w, false))
     run(hn::ScalableTag<float>());

@@ -127,6 +127,13 @@ void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses
                quantisation.bits);
   for (const std::uint32_t stride : work.b->batch_strides)
     if (constant(stride) != 0) check.fail("its quantised weights have a batch");
+  const auto require_weight = [&](std::uint32_t buffer, const char* what) {
+    if (check.buffer(buffer, what).kind != fb::BufferKind::Weight)
+      check.fail("{} are in buffer {}, which is an {}", what, buffer,
+                 fb::EnumNameBufferKind(check.buffer(buffer, what).kind));
+  };
+  require_weight(work.b->buffer, "its quantised weights");
+  require_weight(quantisation.scales, "its scales");
   const auto is_narrow = [](DType type) { return is_float(type) && type != DType::kFloat64; };
   if (!is_narrow(static_cast<DType>(work.a->dtype)) ||
       !is_narrow(static_cast<DType>(work.d->dtype)))
@@ -140,6 +147,7 @@ void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses
     check.fail("its zero points are buffer {}", quantisation.zero_points);
   if (quantisation.zero_points < 0) return;
   const auto zeros = static_cast<std::uint32_t>(quantisation.zero_points);
+  require_weight(zeros, "its zero points");
   const DType type = check.dtype(check.buffer(zeros, "its zero points").dtype, "zero points");
   if (type != DType::kInt8 && type != DType::kFloat32)
     check.fail("its zero points are of type {}", to_string(type));

@@ -140,6 +140,27 @@ const Case kCases[] = {
       return z = %z
     })",
      kSmall},
+    {"quantised_groups", R"(graph @g(%x: f32[batch, seq, 20], %w: i8[3, 20], %s: f32[3, 2],
+                                     %z: i8[3, 2], %bias: f32[3]) {
+      %y = QuantMatMul(%x, %w, %s, %z) {group = 16}
+      %t = Add(%y, %bias)
+      %u = Relu(%t)
+      return u = %u
+    })",
+     kSmall},
+    {"quantised_four_bits", R"(graph @g(%x: f16[7, batch], %w: u8[5, 4], %s: f16[5, 1],
+                                        %z: f32[5, 1]) {
+      %t = Transpose(%x) {perm = [1, 0]}
+      %y = QuantMatMul(%t, %w, %s, %z) {bits = 4}
+      %u = Transpose(%y) {perm = [1, 0]}
+      return u = %u
+    })",
+     kSmall},
+    {"quantised_one_column", R"(graph @g(%x: f32[batch, 5, 1], %w: i8[1, 1], %s: f32[1, 1]) {
+      %y = QuantMatMul(%x, %w, %s)
+      return y = %y
+    })",
+     kSmall},
 };
 
 INSTANTIATE_TEST_SUITE_P(Bodies, MatmulMeansItsBody, testing::ValuesIn(kCases),
@@ -218,6 +239,22 @@ TEST(MatmulLowering, TensorFloatOnlyForFloat32) {
                        true)
                 .step.math,
             plan::fb::MathMode::Default);
+}
+
+TEST(MatmulLowering, QuantisedWeightsLieAsTheyAre) {
+  const LoweredMatmul step =
+      lower_text(R"(graph @g(%x: f32[batch, 2, 7], %w: u8[5, 4], %s: f32[5, 1]) {
+      %y = QuantMatMul(%x, %w, %s) {bits = 4}
+      return y = %y
+    })");
+  ASSERT_NE(step.step.quantisation, nullptr);
+  EXPECT_EQ(step.step.quantisation->bits, 4);
+  EXPECT_EQ(step.step.quantisation->group, 7U);
+  EXPECT_EQ(step.step.quantisation->scales, 2U);
+  EXPECT_EQ(step.step.quantisation->zero_points, -1);
+  EXPECT_EQ(step.text(step.step.m), "2*batch");
+  EXPECT_EQ(step.text(step.step.b->row_stride), "1");
+  EXPECT_EQ(step.text(step.step.b->col_stride), "8");
 }
 
 TEST(MatmulLowering, RefusesWhatALibraryCallCannotDo) {

@@ -21,17 +21,6 @@ std::vector<std::string> operators(const ir::Graph& graph) {
   return names;
 }
 
-ModelBuilder microsoft(const std::string& op, const std::vector<std::string>& inputs,
-                       const std::vector<Attribute>& attributes = {}) {
-  ModelBuilder model;
-  model.node(op, inputs, {"y"}, attributes).output("y");
-  model.last_node().set_domain("com.microsoft");
-  auto* import = model.model().add_opset_import();
-  import->set_domain("com.microsoft");
-  import->set_version(1);
-  return model;
-}
-
 TEST(ConvTranspose, TurnsTheKernel) {
   const OneOp op{"ConvTranspose",
                  {floats({1, 1, 2}, {1, 2}), floats({1, 1, 3}, {1, 10, 100})},

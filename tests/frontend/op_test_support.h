@@ -70,4 +70,15 @@ inline void expect_tensor(const ir::Tensor& actual, const std::vector<std::int64
   }
 }
 
+inline ModelBuilder microsoft(const std::string& op, const std::vector<std::string>& inputs,
+                              const std::vector<Attribute>& attributes = {}) {
+  ModelBuilder model;
+  model.node(op, inputs, {"y"}, attributes).output("y");
+  model.last_node().set_domain("com.microsoft");
+  auto* import = model.model().add_opset_import();
+  import->set_domain("com.microsoft");
+  import->set_version(1);
+  return model;
+}
+
 }  // namespace sinter::frontend

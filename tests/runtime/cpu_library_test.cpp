@@ -1,58 +1,14 @@
 // Products and convolutions on the CPU against their definitions.
 #include <cmath>
-#include <random>
 
 #include <gtest/gtest.h>
 
+#include "library_check.h"
 #include "naive_loops.h"
 #include "plan_builder.h"
 
 namespace sinter::testing {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-
-Bytes random_bytes(DType type, std::int64_t count, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  Bytes bytes(static_cast<std::size_t>(count) * size_of(type));
-  for (std::int64_t i = 0; i < count; ++i) set_element(type, bytes, i, uniform(random));
-  return bytes;
-}
-
-double activate(fb::Activation activation, double x, double a = 0, double b = 0) {
-  const double hard = std::max(std::min(a * x + b, 1.0), 0.0);
-  switch (activation) {
-    case fb::Activation::None: return x;
-    case fb::Activation::Relu: return std::max(x, 0.0);
-    case fb::Activation::GeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case fb::Activation::GeluTanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case fb::Activation::Sigmoid: return 1 / (1 + std::exp(-x));
-    case fb::Activation::Tanh: return std::tanh(x);
-    case fb::Activation::Silu: return x / (1 + std::exp(-x));
-    case fb::Activation::HardSigmoid: return hard;
-    case fb::Activation::HardSwish: return x * hard;
-    case fb::Activation::LeakyRelu: return x < 0 ? a * x : x;
-    case fb::Activation::Clip: return std::min(std::max(x, a), b);
-  }
-  throw std::logic_error("no definition of this activation");
-}
-
-void expect_close(DType type, const Bytes& expected, const TensorView& actual) {
-  Bytes got(actual.byte_count());
-  if (!got.empty()) std::memcpy(got.data(), actual.data, got.size());
-  const std::int64_t count = actual.element_count();
-  double largest = 1e-30;
-  for (std::int64_t i = 0; i < count; ++i)
-    largest = std::max(largest, std::abs(element(type, expected, i)));
-  const double tolerance = type == DType::kFloat16    ? 2e-3
-                           : type == DType::kBFloat16 ? 1.6e-2
-                                                      : 5e-6;
-  for (std::int64_t i = 0; i < count; ++i)
-    ASSERT_NEAR(element(type, got, i), element(type, expected, i), tolerance * largest)
-        << "element " << i;
-}
 
 /// Batched products over dense [batch.., rows, cols] tensors, transposed on request.
 struct ProductCase {

@@ -95,6 +95,7 @@ void add_build_options(Command& verb, BuildOptions& options, bool with_passes) {
   verb.add_option("--precision", options.precision, "model (its own types), fp16, bf16 or tf32")
       ->check_one_of({"model", "fp16", "bf16", "tf32"})
       ->capture_default_str();
+  add_weight_options(verb, options.weights);
   verb.add_option("--minShapes", options.shapes.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
   verb.add_option("--maxShapes", options.shapes.max_shapes, "Greatest shapes: NAME:8x512");
   verb.add_option("--dim", options.shapes.dims,
@@ -213,6 +214,7 @@ PipelineRun run_passes(
   run.context.target = target.cuda ? fusion::cuda_traits() : fusion::cpu_traits();
   run.context.fuse = options.fuse;
   run.context.precision = parse_precision(options.precision);
+  run.context.weights = parse_weights(options.weights);
   Dumper dump(options);
   dump("import", true, model.graph);
   fusion::PipelineOptions pipeline;
@@ -271,6 +273,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.model_hash = result.model.hash;
   compile.nodes_imported = result.model.node_count;
   compile.options = {{"fuse", options.fuse ? "on" : "off"}, {"precision", options.precision}};
+  if (options.weights.weights != "model")
+    compile.options.emplace_back("weights", options.weights.weights);
   for (const auto& pass : options.disabled_passes)
     compile.options.emplace_back("disable-pass", pass);
   if (target.cuda && !options.early_launch) compile.options.emplace_back("early-launch", "off");

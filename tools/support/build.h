@@ -13,6 +13,7 @@
 #include "tools/support/console.h"
 #include "tools/support/options.h"
 #include "tools/support/shapes.h"
+#include "tools/support/weights.h"
 
 namespace sinter::tools {
 
@@ -25,6 +26,7 @@ struct BuildOptions {
   std::string model;
   std::string target = "auto";      // auto, cpu, cuda, cuda:sm_90,sm_80
   std::string precision = "model";  // model, fp16, bf16, tf32
+  WeightTexts weights;
   bool fuse = true;
   ShapeOptions shapes;
   bool nms_pad = false;

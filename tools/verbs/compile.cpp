@@ -39,6 +39,7 @@ nlohmann::ordered_json summary(const BuildResult& result, const std::string& pat
           {"passes_ms", result.times.passes_ms},
           {"codegen_ms", result.times.codegen_ms},
           {"passes", passes},
+          {"layers", layers_to_json(result.pipeline.context.layers)},
           {"precision_notes", result.pipeline.context.precision_notes}};
 }
 
@@ -110,6 +111,7 @@ int run(const Options& options, const Console& console) {
                                        result.plan.stats.cache_hits)
                          : "no code",
       result.target.to_string()));
+  print_layers(result.pipeline.context.layers, static_cast<double>(bytes), console);
   console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
                             result.times.import_ms, result.times.passes_ms,
                             result.times.codegen_ms));

@@ -1,0 +1,56 @@
+#include "library_check.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+#include "naive_loops.h"
+
+namespace sinter::testing {
+
+Bytes random_bytes(DType type, std::int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  Bytes bytes(static_cast<std::size_t>(count) * size_of(type));
+  for (std::int64_t i = 0; i < count; ++i) set_element(type, bytes, i, uniform(random));
+  return bytes;
+}
+
+double activate(plan::fb::Activation activation, double x, double a, double b) {
+  const double hard = std::max(std::min(a * x + b, 1.0), 0.0);
+  switch (activation) {
+    case plan::fb::Activation::None: return x;
+    case plan::fb::Activation::Relu: return std::max(x, 0.0);
+    case plan::fb::Activation::GeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case plan::fb::Activation::GeluTanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case plan::fb::Activation::Sigmoid: return 1 / (1 + std::exp(-x));
+    case plan::fb::Activation::Tanh: return std::tanh(x);
+    case plan::fb::Activation::Silu: return x / (1 + std::exp(-x));
+    case plan::fb::Activation::HardSigmoid: return hard;
+    case plan::fb::Activation::HardSwish: return x * hard;
+    case plan::fb::Activation::LeakyRelu: return x < 0 ? a * x : x;
+    case plan::fb::Activation::Clip: return std::min(std::max(x, a), b);
+  }
+  throw std::logic_error("no definition of this activation");
+}
+
+void expect_close(DType type, const Bytes& expected, const TensorView& actual) {
+  Bytes got(actual.byte_count());
+  if (!got.empty()) std::memcpy(got.data(), actual.data, got.size());
+  const std::int64_t count = actual.element_count();
+  double largest = 1e-30;
+  for (std::int64_t i = 0; i < count; ++i)
+    largest = std::max(largest, std::abs(element(type, expected, i)));
+  const double tolerance = type == DType::kFloat16    ? 2e-3
+                           : type == DType::kBFloat16 ? 1.6e-2
+                                                      : 5e-6;
+  for (std::int64_t i = 0; i < count; ++i)
+    ASSERT_NEAR(element(type, got, i), element(type, expected, i), tolerance * largest)
+        << "element " << i;
+}
+
+}  // namespace sinter::testing

@@ -1,0 +1,30 @@
+// --weights: float weights of products as integers of few bits, and what that costs.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "fusion/pipeline.h"
+#include "tools/support/console.h"
+#include "tools/support/options.h"
+
+namespace sinter::tools {
+
+/// As the command line has them.
+struct WeightTexts {
+  std::string weights = "model";  // model, or int8 or int4 with ":group=N", ":asymmetric", ..
+  std::vector<std::string> keep;
+  double max_layer_error = 0;  // 0: any
+};
+
+void add_weight_options(Command& verb, WeightTexts& texts);
+/// Throws Error(kUsage) saying what --weights takes.
+fusion::WeightOptions parse_weights(const WeightTexts& texts);
+
+/// A row for each layer, and what all of them come to. `plan_bytes`: of the plan as it was written.
+void print_layers(const std::vector<fusion::QuantisedLayer>& layers, double plan_bytes,
+                  const Console& console);
+nlohmann::ordered_json layers_to_json(const std::vector<fusion::QuantisedLayer>& layers);
+
+}  // namespace sinter::tools
