@@ -155,28 +155,21 @@ struct AttentionRows {
   SINTER_DEVICE i32 row_of(int tile, int half) const { return row0 + tile * 16 + half * 8 + g; }
 
   SINTER_DEVICE void clear(i32 first, int lane) {
+    row0 = first;
     g = lane / 4;
     t = lane % 4 * 2;
-    clear_statistics(first);
-    clear_results();
-  }
-  SINTER_DEVICE void clear_statistics(i32 first) {
-    row0 = first;
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
+    for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         most[r][h] = -infinity();
         sum[r][h] = 0;
       }
-  }
-  SINTER_DEVICE void clear_results() {
-#pragma unroll
-    for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int j = 0; j < kOutTiles; ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e) y[r][j][e] = 0;
+    }
   }
 
   SINTER_DEVICE void load_queries(const Problem& p) {
@@ -433,11 +426,9 @@ struct AttentionRows {
     }
   }
 
-  /// The same for rows from `first` on, whose weights sum up to `sums`, where rows of y begin at
-  /// multiples of 16 bytes: the four lanes of a row exchange what they have of four tiles, so that
-  /// each stores one whole.
-  SINTER_DEVICE void store_tiles(const Problem& p, i32 first,
-                                 const float (&sums)[kRowTiles][2]) const {
+  /// The same where rows of y begin at multiples of 16 bytes: the four lanes of a row exchange what
+  /// they have of four tiles, so that each stores one whole.
+  SINTER_DEVICE void store_tiles(const Problem& p) const {
     static_assert(kOutTiles % 4 == 0, "four lanes exchange four tiles");
     const int own = t / 2;
     const auto swap = [](u32& kept, u32& given, bool upper, int distance) {
@@ -449,8 +440,8 @@ struct AttentionRows {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         bool drop;
-        const float inverse = inverse_of(p, sums[r][h], drop);
-        const i32 row = first + r * 16 + h * 8 + g;
+        const float inverse = inverse_of(p, sum[r][h], drop);
+        const i32 row = row_of(r, h);
 #pragma unroll
         for (int j = 0; j < kOutTiles; j += 4) {
           u32 part[4];

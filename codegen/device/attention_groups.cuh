@@ -1,8 +1,8 @@
 // Attention by warpgroups (sm_90a): four warps copy queries, keys and values into tiles of shared
-// memory, and groups of four multiply 64 rows each. While a group weighs the scores of one tile,
-// its product of the tile before with its values is under way, and another group has the tensor
-// cores (Shah et al. 2024). Blocks take one item, which is some rows of one head, after the other,
-// without a pause: the last values of an item are multiplied behind the first scores of the next.
+// memory, and groups of four multiply 64 rows each. Groups have the tensor cores in
+// turns: while one weighs the scores of a tile, another multiplies (Shah et al. 2024). Blocks take
+// one item, which is some rows of one head, after the other: the next one's tiles arrive while the
+// last one's result is stored.
 #pragma once
 
 #include "attention.cuh"
@@ -71,7 +71,7 @@ struct RingPlace {
   }
 };
 
-/// Calls visit(item, problem_of(item)) for the block's items. Those of odd turns go to the blocks
+/// Calls visit(problem_of(item)) for the block's items. Those of odd turns go to the blocks
 /// in the reverse order, so that whoever had the longest gets the shortest.
 template <class Shape, class ProblemOf, class Visit>
 SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
@@ -79,7 +79,7 @@ SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
     const u32 item = begin + (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
     if (!Shape::kCausal && item >= items) continue;
     const AttentionProblem<Shape> p = problem_of(item);
-    if (!Shape::kCausal || p.first_row < p.rows) visit(item, p);  // see causal_item
+    if (!Shape::kCausal || p.first_row < p.rows) visit(p);  // see causal_item
   }
 }
 
@@ -93,7 +93,7 @@ SINTER_DEVICE void copy_tiles(const AttentionRings<Shape, kStages>& rings, u32 i
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
   RingPlace<kStages> at{0, 1};  // the first time around all places are free
   u32 query_phase = 1;
-  visit_items<Shape>(items, problem_of, [&](u32, const AttentionProblem<Shape>& p) {
+  visit_items<Shape>(items, problem_of, [&](const AttentionProblem<Shape>& p) {
     const i32 end = end_of_keys(p);
     if (end == 0) return;
     rings.free_queries->wait(query_phase);
@@ -120,7 +120,6 @@ struct GroupRows {
   typedef AttentionRings<Shape, kStages> Rings;
   typedef AttentionRows<Shape> Rows;
   typedef AttentionProblem<Shape> Problem;
-  typedef typename Shape::T T;
   static constexpr int kKeys = Shape::kKeys, kGroups = Rings::kGroups;
 
   const Rings& rings;
@@ -132,7 +131,6 @@ struct GroupRows {
   u32 weights[kKeys / 16][4];
   MaskTile<Shape> mask_tile;
 
-  SINTER_DEVICE i32 first_row(const Problem& p) const { return p.first_row + warp * 16; }
   SINTER_DEVICE void release(Turnstile& place) const {
     if (lane == 0) place.arrive();
   }
@@ -174,35 +172,26 @@ struct GroupRows {
     settle(weights);
     release(rings.free_values[at.stage]);
   }
-  SINTER_DEVICE void weigh(const Problem& p, i32 key0) {
-    rows.mask(p, s, mask_tile, key0);
-    rows.weigh(p, s, shrink);
-    compute_first(rows.sum[0][0] + rows.sum[0][1], rings.queries);
-  }
   SINTER_DEVICE void pack() {
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) Rows::pack_weights(weights[step], s[0], step);
   }
 
-  /// The first tile of the first item: nothing else is under way.
+  /// The first tile: no values are under way.
   SINTER_DEVICE void begin(const Problem& p) {
-    load_queries();
     rings.full_keys[at.stage].wait(at.phase);
     show_to_products();
     start_scores(at);
-    rows.clear_statistics(first_row(p));
     rows.load_mask(p, mask_tile, 0);
     finish_scores<0>(at);
-    weigh(p, 0);
+    rows.mask(p, s, mask_tile, 0);
+    rows.weigh(p, s, shrink);
     pack();
   }
-  /// The scores of a tile, the values of the one before, and the weights of this one. The tile
-  /// before may be the last one of item `last`, whose result is stored then.
-  template <class ProblemOf>
-  SINTER_DEVICE void go_on(const Problem& p, i32 key0, u32 last, ProblemOf problem_of) {
-    const bool first = key0 == 0;
+  /// The scores of a tile, the values of the one before, and the weights of this one, which wait
+  /// for those values: another group multiplies meanwhile, and y shrinks between the exponentials.
+  SINTER_DEVICE void go_on(const Problem& p, i32 key0) {
     const RingPlace<kStages> next = at.next();
-    if (first) load_queries();
     rings.full_keys[next.stage].wait(next.phase);
     rings.full_values[at.stage].wait(at.phase);
     show_to_products();
@@ -210,64 +199,34 @@ struct GroupRows {
     start_scores(next);
     start_values();
     if constexpr (kGroups > 1) give_turn((warp / 4 + 1) % kGroups);
-    const float sums[1][2] = {{rows.sum[0][0], rows.sum[0][1]}};
-    if (first) rows.clear_statistics(first_row(p));
     rows.load_mask(p, mask_tile, key0);
     finish_scores<1>(next);
-    weigh(p, key0);
+    rows.mask(p, s, mask_tile, key0);
     finish_values();
-    if (first) {
-      store(problem_of(last), sums);
-      rows.clear_results();
-    } else {
-      rows.rescale(shrink);
-    }
+    rows.weigh(p, s, shrink);
+    rows.rescale(shrink);
     pack();
     at = next;
   }
   /// The last values.
-  SINTER_DEVICE void end(const Problem& p) {
+  SINTER_DEVICE void end() {
     rings.full_values[at.stage].wait(at.phase);
     show_to_products();
     start_values();
     finish_values();
-    store(p, rows.sum);
-  }
-  SINTER_DEVICE void store(const Problem& p, const float (&sums)[1][2]) const {
-    rows.store_tiles(p, first_row(p), sums);
-  }
-  /// What 0 / 0 is, or zeros, for rows that see no key at all.
-  SINTER_DEVICE void store_unseen(const Problem& p) const {
-    constexpr int kAcross = Shape::kValueHead / 8;
-    const float x = Shape::kGuard || p.keys == 0 ? 0.0f : not_a_number();
-    const u32 pair = pack_pair<T>(x, x);
-    const i32 first = first_row(p), end = first + 16 < p.rows ? first + 16 : p.rows;
-    for (i32 row = first + lane / kAcross; row < end; row += 32 / kAcross)
-      *reinterpret_cast<uint4*>(p.y + row * p.y_stride + lane % kAcross * 8) =
-          uint4{pair, pair, pair, pair};
+    at = at.next();
   }
 
-  template <class ProblemOf>
-  SINTER_DEVICE void attend_all(u32 items, ProblemOf problem_of) {
-    bool under_way = false;
-    u32 last = 0;
-    rows.clear(0, lane);
-    visit_items<Shape>(items, problem_of, [&](u32 item, const Problem& p) {
-      const i32 end = end_of_keys(p);
-      if (end == 0) {
-        store_unseen(p);
-        return;
-      }
-      i32 key0 = 0;
-      if (!under_way) {
-        begin(p);
-        key0 = kKeys;
-      }
-      for (; key0 < end; key0 += kKeys) go_on(p, key0, last, problem_of);
-      under_way = true;
-      last = item;
-    });
-    if (under_way) end(problem_of(last));
+  SINTER_DEVICE void attend(const Problem& p) {
+    const i32 keys = end_of_keys(p);
+    rows.clear(p.first_row + warp * 16, lane);
+    if (keys > 0) {
+      load_queries();
+      begin(p);
+      for (i32 key0 = kKeys; key0 < keys; key0 += kKeys) go_on(p, key0);
+      end();
+    }
+    rows.store_tiles(p);
   }
 };
 
@@ -286,7 +245,8 @@ SINTER_DEVICE void attend_in_groups(u32 items, ProblemOf problem_of) {
     set_registers<Rings::kMultiplying, true>();
     if (Rings::kGroups > 1 && warp / 4 == Rings::kGroups - 1) give_turn(0);
     GroupRows<Shape, kStages> rows{rings, static_cast<int>(threadIdx.x % 32), warp};
-    rows.attend_all(items, problem_of);
+    visit_items<Shape>(items, problem_of,
+                       [&](const AttentionProblem<Shape>& p) { rows.attend(p); });
   }
 }
 
