@@ -1,9 +1,9 @@
 // Every file of goldens/<pass>/: a graph, a line of dashes, and what the pass makes of it.
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
-// "// precision=fp16", "// channels_last=on", "// print=decisions", "// tolerance=1e-2" (of the
-// results, see below).
-// SINTER_UPDATE_GOLDENS=1 rewrites the expectations; review them as a diff.
+// "// precision=fp16", "// channels_last=on", "// quantised=off", "// weights=int8", "// group=32",
+// "// print=decisions", "// tolerance=1e-2" (of the results, see below). SINTER_UPDATE_GOLDENS=1
+// rewrites the expectations; review them as a diff.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -55,6 +55,12 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.target.conv_any_float = value == "on";
     test.context.target.conv_as_kernels = value == "on";
     test.context.target.conv_epilogue_residual = value == "on";
+  } else if (key == "quantised") {
+    if (value == "off") test.context.target.quantised_matmul.clear();
+  } else if (key == "weights") {
+    test.context.weights.bits = value == "int4" ? 4 : 8;
+  } else if (key == "group") {
+    test.context.weights.group = std::stoll(value);
   } else if (key == "print") {
     test.print_decisions = value == "decisions";
   } else if (key == "tolerance") {
