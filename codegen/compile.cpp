@@ -64,14 +64,9 @@ class Compiler {
     for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
     if (options_.cuda && options_.code) compile_kernels();
     set_lifetimes();
+    add_states(plan);
     buffers_.write(result_.parts);
     for (StepT& step : steps_) plan.steps.push_back(std::make_unique<StepT>(std::move(step)));
-    for (const ir::State& state : graph_.states()) {
-      auto entry = std::make_unique<plan::fb::StateT>();
-      entry->input = static_cast<std::uint32_t>(state.input);
-      entry->output = static_cast<std::uint32_t>(state.output);
-      plan.states.push_back(std::move(entry));
-    }
     write_manifest(plan);
     plan.graph_text = ir::print(graph_);
     exprs_.write(plan);
@@ -94,11 +89,10 @@ class Compiler {
     step.writes = unique(outputs);
     const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
     const std::string& family = node.attrs.get_string("family");
-    if (family == "scatter") {
-      const ScatteredValues scattered = scattered_values(*node.body);
-      const std::uint32_t data = inputs[scattered.data], result = outputs[scattered.result];
-      if (data != result) add_copy({data, result, 0});
-    }
+    for (const ScatterRegion& region : scatter_regions(node))
+      if (const std::uint32_t data = inputs[region.data], result = outputs[region.result];
+          data != result)
+        add_copy({data, result, 0});
     if (family == "pointwise" || family == "reduction" || family == "scatter" || family == "scan") {
       if (!options_.cuda) {
         add_loop_steps(node, inputs, outputs, step);
@@ -204,6 +198,20 @@ class Compiler {
     return work.AsChoiceStep()->alternatives[place.part->first]->parts[place.part->second]->work;
   }
 
+  void add_states(plan::fb::PlanT& plan) {
+    for (const ir::State& state : graph_.states()) {
+      auto entry = std::make_unique<plan::fb::StateT>();
+      entry->input = static_cast<std::uint32_t>(state.input);
+      entry->output = static_cast<std::uint32_t>(state.output);
+      plan.states.push_back(std::move(entry));
+      StateInfo info{graph_.value(graph_.inputs()[static_cast<std::size_t>(state.input)]).name,
+                     graph_.output_names()[static_cast<std::size_t>(state.output)], false,
+                     buffers_.why_copied(state)};
+      info.in_place = info.reason.empty();
+      result_.states.push_back(std::move(info));
+    }
+  }
+
   void set_work(StepT& step, const StepWork& work) {
     step.bytes_read = exprs_.intern(work.bytes_read);
     step.bytes_written = exprs_.intern(work.bytes_written);
@@ -261,10 +269,19 @@ class Compiler {
     for (const HorizontalPart& part : program.parts)
       buffers.insert(buffers.end(), part.buffers.begin(), part.buffers.end());
     buffers = unique(std::move(buffers));
+    std::set<std::uint32_t> changed;  // of which only what is scattered moves
+    for (const ScatterRegion& region : scatter_regions(node)) {
+      changed.insert({inputs[region.data], outputs[region.result]});
+      work.bytes_written = work.bytes_written +
+                           ir::element_count(region.updates.shape) *
+                               ir::Dim(static_cast<std::int64_t>(size_of(region.updates.dtype)));
+    }
     for (const std::uint32_t buffer : step.reads)
-      work.bytes_read = work.bytes_read + buffers_.size(buffer).bytes;
+      if (!changed.contains(buffer))
+        work.bytes_read = work.bytes_read + buffers_.size(buffer).bytes;
     for (const std::uint32_t buffer : step.writes)
-      work.bytes_written = work.bytes_written + buffers_.size(buffer).bytes;
+      if (!changed.contains(buffer))
+        work.bytes_written = work.bytes_written + buffers_.size(buffer).bytes;
     work.flops = program.flops();
     set_work(step, work);
     std::erase_if(step.reads, [&](std::uint32_t buffer) {

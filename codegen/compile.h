@@ -78,8 +78,16 @@ struct CompileStats {
   double nvrtc_seconds = 0;
 };
 
+/// How a state gets its new value.
+struct StateInfo {
+  std::string input, output;
+  bool in_place = false;  // else it is copied after all steps
+  std::string reason;     // why it is copied
+};
+
 struct CompiledPlan {
   plan::PlanParts parts;
+  std::vector<StateInfo> states;
   CompileStats stats;
   std::vector<KernelInfo> kernels;
 };

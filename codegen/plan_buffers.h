@@ -13,10 +13,20 @@
 
 namespace sinter::codegen {
 
+/// A Scatter that is a region, or one of a horizontal region's: the node's input that it changes,
+/// and the output that this gives.
+struct ScatterRegion {
+  std::size_t data = 0, result = 0;
+  ir::TensorType updates;   // what is stored
+  bool reads_once = false;  // nothing else in the node reads that input
+};
+std::vector<ScatterRegion> scatter_regions(const ir::Node& node);
+
 /// Assigns buffers: inputs first, then outputs, then weights and arena buffers as they are met. A
 /// top-level Reshape is the buffer of its operand. A value that is an output lives in the output's
 /// buffer; equal constants share one. What a Scatter changes and nothing reads any more lives in
-/// the result's buffer from the start.
+/// the result's buffer from the start. Both ends of a state have one buffer: a Scatter changes it
+/// there, any other new value is copied there after all steps.
 class PlanBuffers {
  public:
   /// Throws Error(kUnsupported) for an input with a dimension that is neither a constant nor a
@@ -35,14 +45,23 @@ class PlanBuffers {
     return buffers_[buffer].kind == plan::fb::BufferKind::Weight;
   }
 
-  /// An output that is another output, an input or a constant: copied after all steps.
+  /// The contents of a weight buffer; null for any other.
+  std::shared_ptr<const ir::Tensor> constant_of(std::uint32_t buffer) const;
+  /// The weight buffer of a tensor that no value of the graph has; equal ones share a buffer.
+  std::uint32_t constant(const std::shared_ptr<const ir::Tensor>& tensor) { return weight(tensor); }
+
+  /// What is copied after all steps, in this order: outputs that are another output, an input or a
+  /// constant, and new values of states.
   struct Copy {
     std::uint32_t source = 0, target = 0;
     std::size_t output = 0;
   };
   std::vector<Copy> copies();
+  /// Empty if state `state`'s new value is made in its buffer, else why it is copied there.
+  std::string why_copied(const ir::State& state);
 
-  /// Step `step` reads or writes `buffer`: extends its lifetime.
+  /// Step `step` reads or writes `buffer`: extends its lifetime. A weight that no step reads takes
+  /// no room in the plan.
   void use(std::uint32_t buffer, std::uint32_t step);
   /// Moves everything into the plan.
   void write(plan::PlanParts& parts);
@@ -51,7 +70,9 @@ class PlanBuffers {
   std::uint32_t add(plan::fb::BufferKind kind, const ir::TensorType& type, std::uint32_t binding);
   std::uint32_t weight(const std::shared_ptr<const ir::Tensor>& constant);
   ir::ValueId root(ir::ValueId value) const;
+  void place_weights(plan::PlanParts& parts);
   void share_scattered();
+  bool is_state(ir::ValueId input) const;
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,
                                               std::uint32_t buffer);
 
@@ -60,12 +81,13 @@ class PlanBuffers {
   std::vector<plan::fb::BufferT> buffers_;
   std::vector<ir::Dim> bytes_;
   std::vector<bool> used_;
-  std::map<ir::ValueId, std::uint32_t> by_value_;  // roots only
-  std::map<ir::ValueId, ir::ValueId> in_place_;    // data of a Scatter -> its result, both roots
+  std::map<ir::ValueId, std::uint32_t> by_value_;    // roots only
+  std::map<ir::ValueId, ir::ValueId> in_place_;      // data of a Scatter -> its result, both roots
+  std::map<ir::ValueId, std::string> not_in_place_;  // data of a Scatter -> why not
   std::multimap<std::uint64_t, std::pair<std::shared_ptr<const ir::Tensor>, std::uint32_t>>
       weights_by_hash_;
-  std::vector<plan::PlanParts::Piece> pieces_;
-  std::uint64_t weight_bytes_ = 0;
+  std::map<std::uint32_t, std::shared_ptr<const ir::Tensor>> weights_;  // by buffer
+  std::map<int, std::uint32_t> state_of_output_;                        // the buffer, by output
   std::vector<std::unique_ptr<plan::fb::BindingT>> inputs_, outputs_;
 };
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <sinter/sinter.h>
@@ -25,6 +26,14 @@ struct BoundShape {
   }
 };
 
+/// The state of `plan` that a binding's buffer belongs to, or nothing.
+inline std::optional<std::size_t> state_of(const plan::fb::PlanT& plan,
+                                           const plan::fb::BindingT& binding) {
+  const plan::fb::BufferT& buffer = *plan.buffers[binding.buffer];
+  if (buffer.kind != plan::fb::BufferKind::State) return std::nullopt;
+  return buffer.binding;
+}
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -32,15 +41,21 @@ class Executor {
   /// Allocates (and on CUDA captures) what `shape` needs; a later run with it does neither. Equal
   /// symbols mean an equal shape. Throws Error(kOutOfMemory) leaving the executor usable.
   virtual void prepare(const std::shared_ptr<const BoundShape>& shape) = 0;
-  /// Takes input `index`: host data is copied now, device data is remembered.
+  /// Takes input `index`: host data is copied now, device data is remembered. The value of a state
+  /// is copied from either.
   virtual void set_input(std::size_t index, const TensorView& view) = 0;
   /// Null data: the executor's own memory.
   virtual void set_output(std::size_t index, const TensorView& view) = 0;
   /// Starts a run for `shape`, which has been prepared.
   virtual void run(const std::shared_ptr<const BoundShape>& shape, void* stream) = 0;
   virtual void await() = 0;
-  /// Of the last run; valid until the next.
+  /// Of the last run; valid until the next. Not of a state.
   virtual TensorView output(std::size_t index) const = 0;
+  /// State `index` of the plan, of this shape, in the memory that outputs are in; valid until the
+  /// next run or call for it.
+  virtual TensorView state(std::size_t index, const std::vector<std::int64_t>& shape) = 0;
+  /// All states are zero again.
+  virtual void reset_states() = 0;
 
   virtual MemoryAccount memory() const = 0;
   virtual std::size_t launches() const = 0;

@@ -13,6 +13,7 @@ namespace {
 
 using runtime::BoundShape;
 using runtime::Executor;
+using runtime::state_of;
 
 /// Bound shapes are small; more are kept than graphs, so that going back to one stays cheap.
 constexpr std::size_t kMinBoundShapes = 64;
@@ -57,12 +58,7 @@ struct Session::Impl {
         executor(make_executor(plan.data(), options)),
         shapes(plan.data(), std::max(kMinBoundShapes, options.graph_cache)),
         inputs(meta().inputs.size()),
-        outputs(meta().outputs.size()) {
-    if (!meta().states.empty() && options.output_memory == Memory::kDevice)
-      throw Error(ErrorCode::kUnsupported,
-                  "the plan carries state between runs, which is not supported with outputs in "
-                  "device memory: use Memory::kHost");
-  }
+        outputs(meta().outputs.size()) {}
 
   const plan::fb::PlanT& meta() const { return plan.data()->meta; }
 
@@ -70,7 +66,8 @@ struct Session::Impl {
   std::shared_ptr<const BoundShape> bind() {
     std::vector<std::string> missing;
     for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs[i]) missing.push_back("'" + meta().inputs[i]->name + "'");
+      if (!inputs[i] && !state_of(meta(), *meta().inputs[i]))
+        missing.push_back("'" + meta().inputs[i]->name + "'");
     if (!missing.empty())
       throw Error(ErrorCode::kUsage, fmt::format("input {} is not set", fmt::join(missing, ", ")));
     return shapes.get(runtime::bind_symbols(meta(), inputs));
@@ -86,15 +83,21 @@ struct Session::Impl {
                         fmt::join(shape.output_shapes[i], ", ")));
   }
 
+  /// Memory of states is not made anew while it holds something.
+  void check_states(const BoundShape& shape) const {
+    for (const auto& state : meta().states)
+      if (const auto& held = inputs[state->input];
+          held && *held != shape.input_shapes[state->input])
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("state '{}' has the shape [{}]; reset_state() before it becomes "
+                                "[{}]",
+                                meta().inputs[state->input]->name, fmt::join(*held, ", "),
+                                fmt::join(shape.input_shapes[state->input], ", ")));
+  }
+
   void await() {
     executor->await();
-    if (!std::exchange(running, false)) return;
-    for (const auto& state : meta().states) {
-      const TensorView value = executor->output(state->output);
-      runtime::check_input_shape(meta(), state->input, value.shape);
-      executor->set_input(state->input, value);
-      inputs[state->input] = value.shape;
-    }
+    running = false;
   }
 
   const BoundShape& last_bound(const char* what) const {
@@ -168,11 +171,21 @@ void Session::set_output(std::string_view name, const TensorView& view) {
     throw Error(
         ErrorCode::kUsage,
         fmt::format("output '{}' cannot go to device memory from a plan for the CPU", name));
+  if (view.data && state_of(impl_->meta(), *impl_->meta().outputs[index]))
+    throw Error(ErrorCode::kUsage,
+                fmt::format("output '{}' is a state, whose memory the session keeps", name));
   impl_->executor->set_output(index, view);
   if (view.data)
     impl_->outputs[index] = view.shape;
   else
     impl_->outputs[index].reset();
+}
+
+void Session::reset_state() {
+  const Impl::Use use(impl_.get());
+  if (impl_->running) impl_->await();
+  impl_->executor->reset_states();
+  for (const auto& state : impl_->meta().states) impl_->inputs[state->input].reset();
 }
 
 void Session::run() {
@@ -185,10 +198,13 @@ void Session::run_async(void* stream) {
   if (impl_->running) impl_->await();
   const std::shared_ptr<const BoundShape> shape = impl_->bind();
   impl_->check_outputs(*shape);
+  impl_->check_states(*shape);
   impl_->executor->prepare(shape);
   impl_->bound = shape;
   impl_->has_run = false;
   impl_->executor->run(shape, stream);
+  for (const auto& state : impl_->meta().states)
+    impl_->inputs[state->input] = shape->input_shapes[state->input];
   impl_->running = impl_->has_run = true;
 }
 
@@ -202,6 +218,10 @@ TensorView Session::output(std::string_view name) const {
   const std::size_t index = find_binding(impl_->meta().outputs, name, "output");
   if (!impl_->has_run)
     throw Error(ErrorCode::kUsage, fmt::format("output '{}' is asked for before a run", name));
+  if (const auto state = state_of(impl_->meta(), *impl_->meta().outputs[index])) {
+    if (impl_->running) impl_->await();
+    return impl_->executor->state(*state, impl_->bound->output_shapes[index]);
+  }
   return impl_->executor->output(index);
 }
 
@@ -215,6 +235,7 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
     given[index] = shape;
   }
   const auto bound = impl_->shapes.get(runtime::bind_symbols(impl_->meta(), given));
+  impl_->check_states(*bound);
   impl_->executor->prepare(bound);
   impl_->bound = bound;
   impl_->has_run = false;

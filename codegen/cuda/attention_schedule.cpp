@@ -47,6 +47,7 @@ int registers_by_warpgroups(const AttentionProgram& program, const AttentionSche
 /// Whether warpgroups can do it: tiles of whole blocks of 64 columns, in the registers of
 /// AttentionRings::kMultiplying.
 bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  if (program.has_row_limits()) return false;  // their kernel has no place for them
   const auto fits = [](std::int64_t head) { return head == 64 || head == 128; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
   return fits(program.head) && fits(program.value_head) && known &&

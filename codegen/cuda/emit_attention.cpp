@@ -26,7 +26,8 @@ class Parameters {
       : exprs_(exprs), result_(program.y.buffer) {
     std::vector<DType> types(program.buffers.size());
     for (const AttentionOperand* operand :
-         {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr})
+         {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
+          program.limits ? &*program.limits : nullptr})
       if (operand != nullptr) types[operand->buffer] = operand->dtype;
     for (std::size_t b = 0; b < types.size(); ++b) {
       const bool written = b == result_;
@@ -98,6 +99,12 @@ class ProblemText {
     line(fmt::format("p.mask_row = {};", p_.mask ? args_.dim(p_.mask->row) : "0"));
     line(fmt::format("p.mask_key = {};", p_.mask ? args_.dim(p_.mask->column) : "0"));
     line(p_.causal == 2 ? "p.diagonal = p.keys - p.rows;" : "p.diagonal = 0;");
+    if (p_.has_row_limits()) {
+      line(fmt::format("p.limits = {};", address(*p_.limits)));
+      line(fmt::format("p.limit_row = {};", args_.dim(p_.limits->row)));
+    } else if (p_.limits) {
+      line(fmt::format("p.keys = keys_before(*({}), p.keys);", address(*p_.limits)));
+    }
     line(fmt::format("p.scale = {};", float_literal(p_.scale)));
     line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
     line("return p;");
@@ -167,8 +174,10 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   text += indent + fmt::format("{}, {}, {},\n", part("mask rows", p.mask && p.mask->row != Dim(0)),
                                part("mask keys", p.mask && p.mask->column != Dim(0)),
                                part("mask pairs", mask_in_pairs(p)));
-  text += indent +
-          fmt::format("{}, {}> Shape;\n", part("causal", p.causal != 0), part("guard", p.guard));
+  text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
+  if (p.has_row_limits())
+    text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
+  text += "> Shape;\n";
   const std::string owner =
       s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>", s.stages) : "Shape";
   return text + fmt::format(

@@ -91,14 +91,14 @@ double held_words(const ProgramAnalysis& analysis, const Schedule& schedule) {
 }
 
 std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads) {
-  if (analysis.scatters() || analysis.combines() || analysis.scans())
-    throw Error(
-        ErrorCode::kUnsupported,
-        fmt::format("'{}': scans and scatters are kernels of their own", analysis.request().name));
-  if (analysis.program().inner_dims > 0 && !lies_in_columns(analysis))
-    return choose_rows(analysis, threads);
+  if (analysis.combines() || analysis.scans())
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("'{}': scans and scatters that combine are kernels of their own",
+                            analysis.request().name));
+  const bool by_element = analysis.program().inner_dims == 0 || analysis.scatters();
+  if (!by_element && !lies_in_columns(analysis)) return choose_rows(analysis, threads);
   std::vector<Schedule> schedules;
-  if (analysis.program().inner_dims == 0) {
+  if (by_element) {
     schedules = choose_elements(analysis);
   } else if (can_schedule_window(analysis)) {
     schedules = choose_window(analysis);

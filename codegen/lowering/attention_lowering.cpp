@@ -8,6 +8,7 @@
 
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/index_space.h"
+#include "ir/attention_inputs.h"
 
 namespace sinter::codegen {
 namespace {
@@ -96,7 +97,9 @@ class AttentionLowering {
     program.q = trace(program, 0, {row, along}, "q");
     program.k = trace(program, 1, {key, along}, "k");
     program.v = trace(program, 2, {key, column}, "v");
-    if (node_.inputs.size() > 3) program.mask = trace(program, 3, {row, key}, "the mask");
+    const ir::AttentionInputs which = ir::attention_inputs(node_.attrs, node_.inputs.size());
+    if (which.mask) program.mask = trace(program, *which.mask, {row, key}, "the mask");
+    if (which.limits) program.limits = trace(program, *which.limits, {row, key}, "the limits");
     program.y = result(program);
     if (wanted_split_) return program;
     take_batch(program);
@@ -218,6 +221,7 @@ class AttentionLowering {
   static std::vector<AttentionOperand*> operands(AttentionProgram& program) {
     std::vector<AttentionOperand*> all{&program.q, &program.k, &program.v, &program.y};
     if (program.mask) all.push_back(&*program.mask);
+    if (program.limits) all.push_back(&*program.limits);
     return all;
   }
 
@@ -239,6 +243,7 @@ class AttentionLowering {
         for (AttentionOperand* operand : {&program.q, &program.y})
           operand->row = operand->batch[axis];
         if (program.mask) program.mask->row = program.mask->batch[axis];
+        if (program.limits) program.limits->row = program.limits->batch[axis];
         erase(axis);
         break;
       }
@@ -305,6 +310,7 @@ std::string print_attention(const AttentionProgram& program) {
   text +=
       print_operand("q", program.q) + print_operand("k", program.k) + print_operand("v", program.v);
   if (program.mask) text += print_operand("mask", *program.mask);
+  if (program.limits) text += print_operand("limits", *program.limits);
   return text + print_operand("y", program.y);
 }
 
@@ -325,6 +331,10 @@ StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const 
     work.bytes_read =
         work.bytes_read + bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
                                 program.mask->column == Dim(0) ? Dim(1) : program.keys);
+  if (program.limits)
+    work.bytes_read =
+        work.bytes_read +
+        bytes(*program.limits, program.limits->row == Dim(0) ? Dim(1) : program.rows, 1);
   work.bytes_written = bytes(program.y, program.rows, value_head);
   work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys * (head + value_head);
   for (const Dim& extent : program.batch) work.flops = work.flops * extent;

@@ -24,7 +24,8 @@ struct AttentionOperand {
 
 /// y = softmax(mask(scale * q k')) v for every index of the batch; ir/ops/attention.cpp has the
 /// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
-/// queries; its columns are keys.
+/// queries; its columns are keys. Rows of the limits are queries: row r sees the keys before
+/// limits[r].
 struct AttentionProgram {
   std::vector<std::uint32_t> buffers;  // Plan.buffers, each once; y's is the last
   DType dtype = DType::kFloat16;       // of q, k, v and y
@@ -32,10 +33,13 @@ struct AttentionProgram {
   ir::Dim rows, keys;
   std::vector<ir::Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
   AttentionOperand q, k, v, y;
-  std::optional<AttentionOperand> mask;
+  std::optional<AttentionOperand> mask, limits;
   double scale = 1, fill = 0;
   int causal = 0;
   bool guard = false;
+
+  /// Whether rows of one head may see different numbers of keys by their limits.
+  bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }
 };
 
 /// Lowers a body of family "attention": operand views, Attention, Transposes and Reshapes of its

@@ -193,7 +193,7 @@ class Lowering {
   Member member_of(const Node& node) {
     const std::string* family =
         node.op->kind == ir::OpKind::kFused ? &node.attrs.get_string("family") : nullptr;
-    if (!family || (*family != "pointwise" && *family != "reduction"))
+    if (!family || (*family != "pointwise" && *family != "reduction" && *family != "scatter"))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{} is no part of a horizontal region", describe(node)));
     Member member;

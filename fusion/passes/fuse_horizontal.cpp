@@ -121,7 +121,7 @@ class HorizontalFuser {
       if (node.op->name != "Reshape") ++here;
       for (const ValueId output : node.outputs)
         level[static_cast<std::size_t>(output.index)] = here;
-      if (is_fused(node, "reduction") || is_fused(node, "pointwise"))
+      if (is_fused(node, "reduction") || is_fused(node, "pointwise") || changes_state(node))
         by_level[here].push_back(NodeId{static_cast<std::int32_t>(n)});
     }
     for (const auto& [unused, nodes] : by_level) add_groups(nodes);
@@ -129,6 +129,27 @@ class HorizontalFuser {
   }
 
  private:
+  /// A Scatter into a state that nothing else reads: it is done in place and copies nothing.
+  bool changes_state(const Node& node) const {
+    if (!is_fused(node, "scatter")) return false;
+    const Graph& body = *node.body;
+    for (const Node& part : body.nodes()) {
+      if (part.op->scatter() == nullptr) continue;
+      const auto data = std::find(body.inputs().begin(), body.inputs().end(), part.inputs[0]);
+      if (data == body.inputs().end() || part.attrs.get_string("combine") != "none") return false;
+      const ValueId value = node.inputs[static_cast<std::size_t>(data - body.inputs().begin())];
+      const bool is_state =
+          std::any_of(graph_.states().begin(), graph_.states().end(), [&](const ir::State& state) {
+            return graph_.inputs()[static_cast<std::size_t>(state.input)] == value;
+          });
+      if (!is_state || graph_.users(value).size() != 1 || graph_.is_output(value) ||
+          std::count(node.inputs.begin(), node.inputs.end(), value) != 1 ||
+          body.users(*data).size() != 1)
+        return false;
+    }
+    return true;
+  }
+
   double bytes_of(const ir::TensorType& type) const {
     double bytes = static_cast<double>(size_of(type.dtype));
     for (const ir::Dim& dim : type.shape) bytes *= typical(dim, graph_.ranges());
@@ -141,6 +162,7 @@ class HorizontalFuser {
     const double all = bytes_of(body.type(input));
     for (const NodeId id : body.users(input)) {
       const Node& user = body.node(id);
+      if (user.op->scatter() != nullptr && user.inputs[0] == input) continue;  // changed in place
       const bool picks = user.op->kind == OpKind::kView || user.op->name == "Take";
       read += picks && user.inputs[0] == input ? bytes_of(body.type(user.outputs[0])) : all;
     }
@@ -151,7 +173,11 @@ class HorizontalFuser {
     const Graph& body = *node.body;
     KernelLoad load;
     for (const ValueId input : body.inputs()) load.bytes += bytes_read(body, input);
-    for (const ValueId output : body.outputs()) load.bytes += bytes_of(body.type(output));
+    for (const ValueId output : body.outputs()) {
+      const Node* from = body.producer(output);
+      const bool scatters = from != nullptr && from->op->scatter() != nullptr;
+      load.bytes += bytes_of(body.type(scatters ? from->inputs[1] : output));
+    }
     for (const Node& part : body.nodes()) {
       if (part.op->kind != OpKind::kReduce) continue;
       // What is reduced may be made inside the region, of a size that no operand shows.

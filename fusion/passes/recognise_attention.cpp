@@ -6,6 +6,7 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/causal.h"
+#include "fusion/patterns/limits.h"
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
@@ -243,6 +244,7 @@ class AttentionMatcher {
       causal_ = causal;
       return scores;
     }
+    if (fill <= kHidden && take_limits({node.inputs[0], negated})) return scores;
     if (mask_.value.valid()) {
       refusal_ = "the scores have two masks";
       return std::nullopt;
@@ -252,9 +254,17 @@ class AttentionMatcher {
     return scores;
   }
 
+  /// A mask of the keys behind a place is no mask, but a limit. As with causal masks, no row is
+  /// taken to be hidden as a whole.
+  bool take_limits(const Mask& mask) {
+    if (limits_) return false;
+    limits_ = limits_of(graph_, mask.value, mask.views, scores_shape_.back(), mask.negated);
+    return limits_.has_value();
+  }
+
   /// The bool mask of which `value` is made, 0 where it attends and elsewhere the lowest value of
   /// its type, beside which a score is lost: adding that is to replace the score.
-  bool take_lowest(ValueId value) {
+  std::optional<Mask> lowest_mask(ValueId value, double& fill) const {
     Mask mask;
     const Node* node = graph_.producer(value);
     while (node != nullptr && node->op->kind == ir::OpKind::kView && node->inputs.size() == 1 &&
@@ -263,19 +273,18 @@ class AttentionMatcher {
       value = node->inputs[0];
       node = graph_.producer(value);
     }
-    if (node == nullptr || node->op->name != "Where") return false;
+    if (node == nullptr || node->op->name != "Where") return std::nullopt;
     const auto then = splat_value(graph_, node->inputs[1]);
     const auto otherwise = splat_value(graph_, node->inputs[2]);
-    if (!then || !otherwise || (*then != 0.0 && *otherwise != 0.0)) return false;
+    if (!then || !otherwise || (*then != 0.0 && *otherwise != 0.0)) return std::nullopt;
     mask.negated = *then != 0.0;
     const double low = mask.negated ? *then : *otherwise;
     const ir::TensorType& type = graph_.type(value);
-    if (!(low <= lowest(type.dtype))) return false;
+    if (!(low <= lowest(type.dtype))) return std::nullopt;
     mask.value = node->inputs[0];
-    if (!mask.views.empty() && graph_.type(mask.value).shape != type.shape) return false;
-    mask_ = std::move(mask);
-    fill_ = low;
-    return true;
+    if (!mask.views.empty() && graph_.type(mask.value).shape != type.shape) return std::nullopt;
+    fill = low;
+    return mask;
   }
 
   std::optional<ValueId> added(const Node& node) {
@@ -287,11 +296,15 @@ class AttentionMatcher {
         causal_ = causal;
         return scores;
       }
+      double fill = -kInfinity;
+      const std::optional<Mask> selects = lowest_mask(other, fill);
+      if (selects && take_limits(*selects)) return scores;
       if (mask_.value.valid()) {
         refusal_ = "the scores have two masks";
         return std::nullopt;
       }
-      if (!take_lowest(other)) mask_ = {other, false};
+      mask_ = selects ? *selects : Mask{other, false};
+      fill_ = fill;
       return scores;
     }
     return std::nullopt;
@@ -350,23 +363,26 @@ class AttentionMatcher {
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);
     if (guard_) attrs.set("guard", std::int64_t{1});
+    if (limits_) attrs.set("limited", std::int64_t{1});
     const FoldedViews mask = mask_source();
     Piece piece;
     piece.reads = {q.source, k.source, v};
     if (mask_.value.valid()) piece.reads.push_back(mask.source);
+    if (limits_) piece.reads.push_back(limits_->operand);
     piece.writes = product_.outputs;
     piece.emit = [&graph = graph_, q_views = q.views, k_views = k.views, mask_views = mask.views,
-                  negated = mask_.negated, attrs,
+                  negated = mask_.negated, has_mask = mask_.value.valid(), limits = limits_, attrs,
                   origins = origins_](GraphBuilder& builder, std::span<const ValueId> reads) {
       std::vector<ValueId> inputs{add_views(builder, graph, reads[0], q_views)};
       const ValueId keys = add_views(builder, graph, reads[1], k_views);
       GraphBuilder::OriginScope scope(builder, origins);
       inputs.push_back(swapped(builder, keys));
       inputs.push_back(reads[2]);
-      if (reads.size() > 3) {
+      if (has_mask) {
         const ValueId source = negated ? builder.add("Not", {reads[3]}) : reads[3];
         inputs.push_back(add_views(builder, graph, source, mask_views));
       }
+      if (limits) inputs.push_back(add_limits(builder, graph, *limits, reads.back()));
       return std::vector{builder.add("Attention", inputs, attrs)};
     };
     return piece;
@@ -378,6 +394,7 @@ class AttentionMatcher {
   ir::Shape scores_shape_;
   double scale_ = 1, fill_ = -kInfinity;
   Mask mask_;
+  std::optional<KeyLimits> limits_;
   int causal_ = 0;
   bool guard_ = false, scaled_ = false;
   std::string refusal_;

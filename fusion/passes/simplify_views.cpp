@@ -64,6 +64,24 @@ Result transpose_of_transpose(const Site& site) {
   return site.builder.add("Transpose", {inner->inputs[0]}, {{"perm", std::move(perm)}});
 }
 
+/// What is changed between a transpose and its inverse can be changed where it lies: there is an
+/// index tensor for each dimension.
+Result scatter_between_transposes(const Site& site) {
+  if (!site.is("Transpose")) return std::nullopt;
+  const Node* scatter = site.input_node(0, "Scatter");
+  if (scatter == nullptr) return std::nullopt;
+  const Node* before = site.builder.producer(scatter->inputs[0]);
+  if (before == nullptr || before->op->name != "Transpose") return std::nullopt;
+  const Ints &first = before->attrs.get_ints("perm"), &second = site.node.attrs.get_ints("perm");
+  std::vector<ValueId> inputs{before->inputs[0], scatter->inputs[1]};
+  for (std::size_t d = 0; d < second.size(); ++d) {
+    const auto from = static_cast<std::size_t>(second[d]);
+    if (first[from] != static_cast<std::int64_t>(d)) return std::nullopt;
+    inputs.push_back(scatter->inputs[2 + from]);
+  }
+  return site.builder.add("Scatter", std::move(inputs), scatter->attrs);
+}
+
 /// A transpose that only moves dimensions of one element moves nothing.
 Result transpose_is_reshape(const Site& site) {
   if (!site.is("Transpose")) return std::nullopt;
@@ -191,11 +209,12 @@ Result take_is_slice(const Site& site) {
   return site.fitted(site.builder.add("Reshape", {part}, {{"shape", aligned}}));
 }
 
-constexpr std::array<SimplifyRule, 10> kRules = {{
+constexpr std::array<SimplifyRule, 11> kRules = {{
     {"nothing_to_do", nothing_to_do},
     {"reshape_of_reshape", reshape_of_reshape},
     {"expand_of_expand", expand_of_expand},
     {"transpose_of_transpose", transpose_of_transpose},
+    {"scatter_between_transposes", scatter_between_transposes},
     {"transpose_is_reshape", transpose_is_reshape},
     {"expand_is_reshape", expand_is_reshape},
     {"unfold_is_reshape", unfold_is_reshape},

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion/patterns/positions.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
@@ -46,7 +47,7 @@ class PositionTest {
     if (!at_) return std::nullopt;
     const Node* test = graph_.producer(at_->value);
     if (test == nullptr || test->inputs.size() != 2) return std::nullopt;
-    const auto left = number(operand(*test, 0)), right = number(operand(*test, 1));
+    const auto left = operand(*test, 0), right = operand(*test, 1);
     if (!left || !right) return std::nullopt;
     const std::string& op = test->op->name;
     const bool strict = op == "Greater" || op == "Less";
@@ -77,37 +78,10 @@ class PositionTest {
     return Element{view.sources[0].source, view.sources[0].index};
   }
 
-  std::optional<Element> operand(const Node& node, std::size_t i) const {
+  std::optional<Dim> operand(const Node& node, std::size_t i) const {
     const ir::Shape& shape = graph_.type(node.inputs[i]).shape;
     if (shape.size() > at_->index.size()) return std::nullopt;
-    std::vector<Dim> index(at_->index.end() - static_cast<std::ptrdiff_t>(shape.size()),
-                           at_->index.end());
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      if (shape[d] == Dim(1)) index[d] = Dim(0);
-    return element(node.inputs[i], index);
-  }
-
-  /// An integer that is known from the position: a generated one, or one of a constant sequence.
-  std::optional<Dim> number(const std::optional<Element>& at) const {
-    if (!at || is_float(graph_.type(at->value).dtype)) return std::nullopt;
-    if (const auto& constant = graph_.value(at->value).constant) return of_sequence(*constant, *at);
-    const Node* node = graph_.producer(at->value);
-    if (node == nullptr || node->op->generate() == nullptr) return std::nullopt;
-    return node->op->generate()->value(node->attrs, at->index);
-  }
-
-  static std::optional<Dim> of_sequence(const ir::Tensor& constant, const Element& at) {
-    const std::int64_t count = constant.element_count();
-    constexpr std::int64_t kLongest = 1 << 20;
-    if (count < 1 || count > kLongest) return std::nullopt;
-    const std::int64_t first = constant.at_int(0);
-    for (std::int64_t i = 1; i < count; ++i)
-      if (constant.at_int(i) != first + i) return std::nullopt;
-    Dim position = 0;
-    const ir::Shape shape(constant.shape().begin(), constant.shape().end());
-    const auto strides = ir::contiguous_strides(shape);
-    for (std::size_t d = 0; d < shape.size(); ++d) position = position + at.index[d] * strides[d];
-    return position + Dim(first);
+    return number_at(graph_, node.inputs[i], operand_index(shape, at_->index), ranges_);
   }
 
   const Graph& graph_;

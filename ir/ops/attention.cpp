@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/attention_inputs.h"
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
@@ -16,11 +17,24 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Shape batch_of(const Shape& shape) { return Shape(shape.begin(), shape.end() - 2); }
 
+/// Checks that an operand of dimensions up to `shape` broadcasts to it.
+void require_broadcast(std::span<const TensorType> inputs, std::size_t i, const Shape& shape,
+                       const char* what) {
+  const Shape result =
+      with_context(list_types(inputs), [&] { return broadcast(inputs[i].shape, shape); });
+  if (result != shape)
+    invalid(fmt::format("the {} does not broadcast to {}: {}", what, to_string(shape),
+                        list_types(inputs)));
+}
+
 /// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
-/// [batch..., m, n] -> [batch..., m, dv]; the batch dimensions of q, k and v broadcast.
+/// [batch..., m, n], limits to [batch..., m, 1] -> [batch..., m, dv]; the batch dimensions of q, k
+/// and v broadcast.
 std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const TensorType> inputs) {
   require_same_dtype(inputs.first(3));
   require_float(inputs);
+  const AttentionInputs which = attention_inputs(attrs, inputs.size());
+  if (attrs.get_int("limited") != 0 && !which.limits) invalid("there is no input for the limits");
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
   if (q.size() < 2 || k.size() < 2 || v.size() < 2)
     invalid("needs q [.., m, d], k [.., n, d] and v [.., n, dv], found " + list_types(inputs));
@@ -36,15 +50,18 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const Tens
     invalid(fmt::format("causal is 0 (no), 1 (from the first key) or 2 (to the last key), not {}",
                         causal));
   shape.push_back(m);
-  if (inputs.size() > 3) {
+  if (which.mask) {
     if (inputs[3].dtype != DType::kBool && !is_float(inputs[3].dtype))
       invalid("the mask is bool (true: attend) or is added, found " + list_types(inputs));
     shape.push_back(n);
-    const Shape masked =
-        with_context(list_types(inputs), [&] { return broadcast(inputs[3].shape, shape); });
-    if (masked != shape)
-      invalid(fmt::format("the mask does not broadcast to the scores {}: {}", to_string(shape),
-                          list_types(inputs)));
+    require_broadcast(inputs, 3, shape, "mask");
+    shape.pop_back();
+  }
+  if (which.limits) {
+    if (!is_integer(inputs[*which.limits].dtype))
+      invalid("the limits are numbers of keys, found " + list_types(inputs));
+    shape.push_back(1);
+    require_broadcast(inputs, *which.limits, shape, "limits");
     shape.pop_back();
   }
   shape.push_back(v.back());
@@ -68,7 +85,8 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   ValueId scores = as(b.add("MatMul", {inputs[0], transposed}), wide);
   if (const double scale = node.attrs.get_float("scale"); scale != 1)
     scores = b.add("Mul", {scores, b.scalar(wide, scale)});
-  if (inputs.size() > 3) {
+  const AttentionInputs which = attention_inputs(node.attrs, inputs.size());
+  if (which.mask) {
     ValueId mask = inputs[3];
     if (b.type(mask).dtype == DType::kBool) {
       scores = b.add("Where", {mask, scores, b.scalar(wide, node.attrs.get_float("fill"))});
@@ -76,11 +94,16 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
       scores = b.add("Add", {scores, as(mask, wide)});
     }
   }
+  const auto positions = [&](Shape shape, std::int64_t axis) {
+    return b.add("Iota", {},
+                 {{"shape", std::move(shape)}, {"axis", axis}, {"dtype", Attr(DType::kInt64)}});
+  };
+  if (which.limits) {
+    const ValueId seen =
+        b.add("Less", {positions({1, n}, 1), as(inputs[*which.limits], DType::kInt64)});
+    scores = b.add("Where", {seen, scores, b.scalar(wide, -kInfinity)});
+  }
   if (const std::int64_t causal = node.attrs.get_int("causal"); causal != 0) {
-    const auto positions = [&](Shape shape, std::int64_t axis) {
-      return b.add("Iota", {},
-                   {{"shape", std::move(shape)}, {"axis", axis}, {"dtype", Attr(DType::kInt64)}});
-    };
     ValueId rows = positions({m, 1}, 0);
     if (causal == 2) rows = b.add("Add", {rows, b.add("Size", {}, {{"value", Shape{n - m}}})});
     const ValueId columns = positions({1, n}, 1);
@@ -101,12 +124,13 @@ std::vector<OpDef> attention_ops() {
   attention.name = "Attention";
   attention.kind = OpKind::kLibrary;
   attention.min_inputs = 3;
-  attention.max_inputs = 4;
+  attention.max_inputs = 5;
   attention.attrs = {
       {"scale", AttrKind::kFloat, std::nullopt},
       {"causal", AttrKind::kInt, Attr(std::int64_t{0})},
       {"fill", AttrKind::kFloat, Attr(-kInfinity)},
       {"guard", AttrKind::kInt, Attr(std::int64_t{0})},
+      {"limited", AttrKind::kInt, Attr(std::int64_t{0})},
   };
   attention.infer = infer_attention;
   attention.evaluate = reference::evaluate_attention;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ir/attention_inputs.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/strided.h"
 
@@ -21,7 +22,8 @@ Ints matrix_strides(const Ints& shape, const Ints& batch) {
 }  // namespace
 
 /// y = softmax(s) v, where s = scale * q k', replaced by `fill` where a bool mask is false or with
-/// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m). A row
+/// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
+/// "limited" the row's limit does (key >= limit). A row
 /// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`, which makes NaN weights 0.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,
                                        std::span<const TensorType> outputs) {
@@ -32,13 +34,21 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tenso
   const Ints batch(shape.begin(), shape.end() - 2);
   const std::vector<double> q = inputs[0].to_doubles(), k = inputs[1].to_doubles(),
                             v = inputs[2].to_doubles();
-  const bool masked = inputs.size() > 3;
+  const AttentionInputs which = attention_inputs(attrs, inputs.size());
+  const bool masked = which.mask.has_value();
   const bool selects = masked && inputs[3].dtype() == DType::kBool;
   const std::vector<double> mask = masked ? inputs[3].to_doubles() : std::vector<double>();
   Ints scores_shape = batch;
   scores_shape.insert(scores_shape.end(), {m, n});
   const Ints mask_strides =
       masked ? broadcast_strides(inputs[3].shape(), scores_shape) : Ints(scores_shape.size(), 0);
+  const std::vector<double> limits =
+      which.limits ? inputs[*which.limits].to_doubles() : std::vector<double>();
+  scores_shape.back() = 1;
+  const Ints limit_strides = which.limits
+                                 ? broadcast_strides(inputs[*which.limits].shape(), scores_shape)
+                                 : Ints(scores_shape.size(), 0);
+  StridedWalk limit_walk(batch, {limit_strides.begin(), limit_strides.end() - 2});
   StridedWalk q_walk(batch, matrix_strides(q_shape, batch)),
       k_walk(batch, matrix_strides(k_shape, batch)), v_walk(batch, matrix_strides(v_shape, batch)),
       mask_walk(batch, {mask_strides.begin(), mask_strides.end() - 2});
@@ -61,6 +71,10 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tenso
               mask_walk.offset() + i * mask_strides.end()[-2] + j * mask_strides.back())];
           score = !selects ? score + value : value != 0 ? score : attrs.get_float("fill");
         }
+        if (which.limits &&
+            static_cast<double>(j) >=
+                limits[static_cast<std::size_t>(limit_walk.offset() + i * limit_strides.end()[-2])])
+          score = -std::numeric_limits<double>::infinity();
         if (causal != 0 && j > last_seen + i) score = -std::numeric_limits<double>::infinity();
         s[static_cast<std::size_t>(j)] = score;
         most = std::max(most, score);
@@ -74,7 +88,7 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tenso
         for (std::int64_t c = 0; c < dv; ++c) out[c] += weight * value[c];
       }
     }
-    q_walk.next(), k_walk.next(), v_walk.next(), mask_walk.next();
+    q_walk.next(), k_walk.next(), v_walk.next(), mask_walk.next(), limit_walk.next();
   }
   return {Tensor::from_doubles(outputs[0].dtype, shape, y)};
 }

@@ -72,6 +72,7 @@ class CpuExecutor final : public Executor {
         inputs_(meta_.inputs.size()),
         outputs_(meta_.outputs.size()),
         given_outputs_(meta_.outputs.size(), nullptr),
+        states_(meta_.states.size()),
         workspace_(static_cast<std::size_t>(threads_)),
         addresses_(meta_.buffers.size(), nullptr) {}
 
@@ -96,8 +97,13 @@ class CpuExecutor final : public Executor {
 
   void set_input(std::size_t index, const TensorView& view) override {
     const std::size_t bytes = view.byte_count();
-    inputs_[index].reserve(bytes, "input '" + meta_.inputs[index]->name + "'");
-    if (bytes > 0) std::memmove(inputs_[index].data(), view.data, bytes);
+    const auto state = state_of(meta_, *meta_.inputs[index]);
+    if (state)
+      reserve_state(*state, bytes);
+    else
+      inputs_[index].reserve(bytes, "input '" + meta_.inputs[index]->name + "'");
+    HostBuffer& buffer = state ? states_[*state] : inputs_[index];
+    if (bytes > 0) std::memmove(buffer.data(), view.data, bytes);
   }
 
   void set_output(std::size_t index, const TensorView& view) override {
@@ -121,6 +127,16 @@ class CpuExecutor final : public Executor {
             addresses_[binding.buffer], Memory::kHost};
   }
 
+  TensorView state(std::size_t index, const std::vector<std::int64_t>& shape) override {
+    const plan::fb::BindingT& binding = *meta_.inputs[meta_.states[index]->input];
+    return {static_cast<DType>(binding.dtype), shape, states_[index].data(), Memory::kHost};
+  }
+
+  void reset_states() override {
+    for (HostBuffer& state : states_)
+      if (state.capacity() > 0) std::memset(state.data(), 0, state.capacity());
+  }
+
   MemoryAccount memory() const override {
     MemoryAccount account;
     account.weights = plan_->weights.size() + weights_->bytes();
@@ -131,6 +147,7 @@ class CpuExecutor final : public Executor {
     for (const HostBuffer& workspace : workspace_) account.workspace += workspace.capacity();
     for (const HostBuffer& input : inputs_) account.io += input.capacity();
     for (const HostBuffer& output : outputs_) account.io += output.capacity();
+    for (const HostBuffer& state : states_) account.io += state.capacity();
     return account;
   }
 
@@ -218,13 +235,25 @@ class CpuExecutor final : public Executor {
       else if (const auto* sort = std::get_if<RowSort>(&step))
         workspace = std::max(workspace, sort->workspace_bytes());
     for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
+    for (std::size_t s = 0; s < states_.size(); ++s)
+      reserve_state(s,
+                    shape.bytes_of(*meta_.buffers[meta_.inputs[meta_.states[s]->input]->buffer]));
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      inputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.inputs[i]->buffer]),
-                         "input '" + meta_.inputs[i]->name + "'");
+      if (!state_of(meta_, *meta_.inputs[i]))
+        inputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.inputs[i]->buffer]),
+                           "input '" + meta_.inputs[i]->name + "'");
     for (std::size_t i = 0; i < outputs_.size(); ++i)
-      if (!given_outputs_[i])
+      if (!given_outputs_[i] && !state_of(meta_, *meta_.outputs[i]))
         outputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.outputs[i]->buffer]),
                             "output '" + meta_.outputs[i]->name + "'");
+  }
+
+  /// Zeros behind what was there.
+  void reserve_state(std::size_t index, std::size_t bytes) {
+    HostBuffer& state = states_[index];
+    const std::size_t before = state.capacity();
+    state.reserve(bytes, "state '" + meta_.inputs[meta_.states[index]->input]->name + "'");
+    if (state.capacity() > before) std::memset(state.data() + before, 0, state.capacity() - before);
   }
 
   void bind_addresses(const BoundShape& shape) {
@@ -241,6 +270,7 @@ class CpuExecutor final : public Executor {
         case BufferKind::Weight:
           addresses_[i] = const_cast<std::byte*>(plan_->weights.data() + buffer.weight_offset);
           break;
+        case BufferKind::State: addresses_[i] = states_[buffer.binding].data(); break;
         case BufferKind::Arena: addresses_[i] = arena_.data() + shape.layout.offsets[i]; break;
       }
     }
@@ -285,6 +315,7 @@ class CpuExecutor final : public Executor {
   std::shared_ptr<PackedWeights> weights_;
   std::vector<HostBuffer> inputs_, outputs_;
   std::vector<std::byte*> given_outputs_;
+  std::vector<HostBuffer> states_;
   std::vector<HostBuffer> workspace_;  // by thread
   HostBuffer arena_, flush_;
   int flush_value_ = 0;

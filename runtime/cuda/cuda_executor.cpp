@@ -48,6 +48,7 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       flush_(plan_->context()),
       in_(plan_->context(), plan->meta.inputs.size(), true),
       out_(plan_->context(), plan->meta.outputs.size(), options.output_memory == Memory::kHost),
+      states_(plan_->context(), plan->meta.states.size()),
       input_pointers_(plan->meta.inputs.size()),
       output_pointers_(plan->meta.outputs.size()),
       cache_(options.graph_cache) {
@@ -95,6 +96,8 @@ void CudaExecutor::check_device_pointer(const TensorView& view, const std::strin
 void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
   const Context::Scope scope(*plan_->context());
   const std::uint64_t bytes = view.byte_count();
+  if (const auto state = state_of(meta(), *meta().inputs[index]))
+    return write_state(*state, view, meta().inputs[index]->name);
   if (view.memory == Memory::kDevice) {
     if (bytes > 0)
       check_device_pointer(view, fmt::format("input '{}'", meta().inputs[index]->name));
@@ -129,6 +132,38 @@ void CudaExecutor::set_output(std::size_t index, const TensorView& view) {
   output_pointers_[index] = address;
 }
 
+void CudaExecutor::write_state(std::size_t index, const TensorView& view, const std::string& name) {
+  await();
+  if (view.memory == Memory::kDevice && view.byte_count() > 0)
+    check_device_pointer(view, fmt::format("input '{}'", name));
+  std::vector<std::uint64_t> wanted(meta().states.size());
+  wanted[index] = view.byte_count();
+  if (states_.needs_growth(wanted)) {
+    forget_bound();
+    states_.reserve(wanted, stream_.handle());
+  }
+  states_.write(index, view, stream_.handle());
+}
+
+TensorView CudaExecutor::state(std::size_t index, const std::vector<std::int64_t>& shape) {
+  const Context::Scope scope(*plan_->context());
+  await();
+  TensorView view;
+  view.dtype = static_cast<DType>(meta().inputs[meta().states[index]->input]->dtype);
+  view.shape = shape;
+  view.memory = options_.output_memory;
+  view.data = options_.output_memory == Memory::kHost
+                  ? states_.read(index, view.byte_count(), stream_.handle())
+                  : reinterpret_cast<const void*>(states_.address(index));
+  return view;
+}
+
+void CudaExecutor::reset_states() {
+  const Context::Scope scope(*plan_->context());
+  await();
+  states_.clear(stream_.handle());
+}
+
 void CudaExecutor::forget_bound() {
   bound_.reset();
   last_run_.reset();
@@ -138,42 +173,53 @@ void CudaExecutor::forget_bound() {
 std::vector<std::uint64_t> CudaExecutor::input_sizes(const BoundShape& shape) const {
   std::vector<std::uint64_t> sizes(input_pointers_.size());
   for (std::size_t i = 0; i < sizes.size(); ++i)
-    if (!input_pointers_[i]) sizes[i] = shape.bytes_of(*meta().buffers[meta().inputs[i]->buffer]);
+    if (!input_pointers_[i] && !state_of(meta(), *meta().inputs[i]))
+      sizes[i] = shape.bytes_of(*meta().buffers[meta().inputs[i]->buffer]);
   return sizes;
 }
 
 std::vector<std::uint64_t> CudaExecutor::output_sizes(const BoundShape& shape) const {
   std::vector<std::uint64_t> sizes(output_pointers_.size());
   for (std::size_t i = 0; i < sizes.size(); ++i)
-    if (!output_pointers_[i]) sizes[i] = shape.bytes_of(*meta().buffers[meta().outputs[i]->buffer]);
+    if (!output_pointers_[i] && !state_of(meta(), *meta().outputs[i]))
+      sizes[i] = shape.bytes_of(*meta().buffers[meta().outputs[i]->buffer]);
+  return sizes;
+}
+
+std::vector<std::uint64_t> CudaExecutor::state_sizes(const BoundShape& shape) const {
+  std::vector<std::uint64_t> sizes;
+  for (const auto& state : meta().states)
+    sizes.push_back(shape.bytes_of(*meta().buffers[meta().inputs[state->input]->buffer]));
   return sizes;
 }
 
 void CudaExecutor::reserve_memory(const BoundShape& shape) {
+  const auto states = state_sizes(shape);
   const auto inputs = input_sizes(shape);
   const auto outputs = output_sizes(shape);
   const std::uint64_t arena_bytes = shape.layout.arena_bytes;
   const bool arena_grows = arena_bytes > arena_.size();
   const bool inputs_grow = in_.needs_growth(inputs);
-  const bool outputs_grow = out_.needs_growth(outputs);
-  if (!arena_grows && !inputs_grow && !outputs_grow) return;
+  const bool outputs_grow = out_.needs_growth(outputs), states_grow = states_.needs_growth(states);
+  if (!arena_grows && !inputs_grow && !outputs_grow && !states_grow) return;
 
   await();
   forget_bound();
   if (outputs_grow) last_outputs_.clear();
   // The old arena holds nothing between runs, so it makes room for the new one.
   if (arena_grows) arena_ = {};
-  const std::uint64_t io =
-      (inputs_grow ? in_.size_after(inputs) : 0) + (outputs_grow ? out_.size_after(outputs) : 0);
+  const std::uint64_t io = (inputs_grow ? in_.size_after(inputs) : 0) +
+                           (outputs_grow ? out_.size_after(outputs) : 0) + states_.growth(states);
   const std::uint64_t arena = arena_grows ? arena_bytes : 0;
   require_free_memory(
       *plan_->context(), io + arena,
-      fmt::format("{} of arena, {} of inputs and outputs, besides {} of weights and {} of "
+      fmt::format("{} of arena, {} of inputs, outputs and states, besides {} of weights and {} of "
                   "workspace that are there already",
                   format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
                   format_bytes(workspace_.size())));
   in_.reserve(inputs);
   out_.reserve(outputs);
+  states_.reserve(states, stream_.handle());
   if (arena_grows) {
     arena_ = graphs::DeviceMemory(plan_->context(), arena_bytes);
     // Library algorithms are timed on what is there: zeros rather than what somebody left.
@@ -211,6 +257,10 @@ BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
       case fb::BufferKind::Output:
         address = output_address(buffer.binding);
         result.is_foreign[i] = output_pointers_[buffer.binding] != 0;
+        break;
+      case fb::BufferKind::State:
+        address = states_.address(buffer.binding);
+        result.is_foreign[i] = true;  // nothing but a run changes it
         break;
       case fb::BufferKind::Weight: address = plan_->weights() + buffer.weight_offset; break;
       case fb::BufferKind::Arena: address = arena_.address() + shape.layout.offsets[i]; break;
@@ -259,7 +309,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   flush_.release();
 
   for (std::size_t i = 0; i < meta().outputs.size(); ++i)
-    run->outputs.push_back(output_view(i, *shape));
+    run->outputs.push_back(state_of(meta(), *meta().outputs[i]) ? TensorView{}
+                                                                : output_view(i, *shape));
   run->uploads = in_.copies(input_sizes(*shape));
   if (options_.output_memory == Memory::kHost) run->downloads = out_.copies(output_sizes(*shape));
   // What was timed and cleared for this binding is complete before it can be run on any stream.
@@ -360,7 +411,7 @@ MemoryAccount CudaExecutor::memory() const {
   MemoryAccount account;
   account.weights = plan_->weight_bytes();
   account.workspace = workspace_.size();
-  account.io = in_.size() + out_.size();
+  account.io = in_.size() + out_.size() + states_.size();
   if (bound_) {
     account.arena = bound_->shape->layout.arena_bytes;
     account.arena_without_reuse = bound_->shape->layout.unshared_bytes;

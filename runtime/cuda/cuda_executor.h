@@ -13,6 +13,7 @@
 #include "runtime/cuda/bound_steps.h"
 #include "runtime/cuda/device_plan.h"
 #include "runtime/cuda/io_region.h"
+#include "runtime/cuda/state_memory.h"
 #include "runtime/executor.h"
 
 namespace sinter::runtime {
@@ -48,6 +49,8 @@ class CudaExecutor final : public Executor {
   void run(const std::shared_ptr<const BoundShape>& shape, void* stream) override;
   void await() override;
   TensorView output(std::size_t index) const override;
+  TensorView state(std::size_t index, const std::vector<std::int64_t>& shape) override;
+  void reset_states() override;
   MemoryAccount memory() const override;
   std::size_t launches() const override;
   double time_compute(bool cold) override;
@@ -63,6 +66,8 @@ class CudaExecutor final : public Executor {
   BoundRun& acquire(const std::shared_ptr<const BoundShape>& shape);
   std::vector<std::uint64_t> input_sizes(const BoundShape& shape) const;
   std::vector<std::uint64_t> output_sizes(const BoundShape& shape) const;
+  std::vector<std::uint64_t> state_sizes(const BoundShape& shape) const;
+  void write_state(std::size_t index, const TensorView& view, const std::string& name);
   void reserve_memory(const BoundShape& shape);
   graphs::GraphKey key(const BoundShape& shape) const;
   std::shared_ptr<BoundRun> bind(const std::shared_ptr<const BoundShape>& shape);
@@ -92,6 +97,7 @@ class CudaExecutor final : public Executor {
   std::shared_ptr<TuningCache> tuning_;
   graphs::DeviceMemory workspace_, arena_;
   IoRegion in_, out_;
+  StateMemory states_;
   // The user's device memory, or 0.
   std::vector<CUdeviceptr> input_pointers_, output_pointers_;
   graphs::GraphCache<BoundRun> cache_;

@@ -1,6 +1,7 @@
 // The tables that steps refer to: symbols, expressions, buffers, bindings, states, modules.
 #include "runtime/plan/verify_plan.h"
 
+#include <array>
 #include <set>
 
 #include "runtime/plan/checker.h"
@@ -35,6 +36,13 @@ void verify_expressions(Checker& check) {
   check.where.clear();
 }
 
+/// The buffers of a state's input and output.
+std::array<std::uint32_t, 2> state_buffers(const Checker& check, const fb::StateT& state) {
+  check.index(state.input, check.plan.inputs.size(), "a state's input", "inputs");
+  check.index(state.output, check.plan.outputs.size(), "a state's output", "outputs");
+  return {check.plan.inputs[state.input]->buffer, check.plan.outputs[state.output]->buffer};
+}
+
 void verify_buffers(Checker& check, const BlobSizes& blobs) {
   const fb::PlanT& plan = check.plan;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
@@ -55,6 +63,11 @@ void verify_buffers(Checker& check, const BlobSizes& blobs) {
         if (plan.outputs[buffer.binding]->buffer != i)
           check.fail("output {} belongs to buffer {}", buffer.binding,
                      plan.outputs[buffer.binding]->buffer);
+        break;
+      case fb::BufferKind::State:
+        check.index(buffer.binding, plan.states.size(), "its state", "states");
+        for (const std::uint32_t bound : state_buffers(check, *plan.states[buffer.binding]))
+          if (bound != i) check.fail("state {} belongs to buffer {}", buffer.binding, bound);
         break;
       case fb::BufferKind::Weight: {
         const fb::ExprNode& size = plan.expressions[buffer.bytes];
@@ -77,6 +90,14 @@ void verify_buffers(Checker& check, const BlobSizes& blobs) {
   check.where.clear();
 }
 
+/// Whether input or output `i`, as `kind` says, is the one of the state that `buffer` belongs to.
+bool is_of_state(const Checker& check, const fb::BufferT& buffer, fb::BufferKind kind,
+                 std::size_t i) {
+  if (buffer.kind != fb::BufferKind::State) return false;
+  const fb::StateT& state = *check.plan.states[buffer.binding];
+  return (kind == fb::BufferKind::Input ? state.input : state.output) == i;
+}
+
 void verify_bindings(Checker& check, const char* what, fb::BufferKind kind,
                      const std::vector<std::unique_ptr<fb::BindingT>>& bindings) {
   std::set<std::string_view> names;
@@ -86,7 +107,9 @@ void verify_bindings(Checker& check, const char* what, fb::BufferKind kind,
     if (!names.insert(binding.name).second) check.fail("the name occurs twice");
     const DType dtype = check.dtype(binding.dtype, "it");
     const fb::BufferT& buffer = check.buffer(binding.buffer, "its buffer");
-    if (buffer.kind != kind || buffer.binding != i || buffer.dtype != binding.dtype)
+    const bool own =
+        buffer.kind == kind ? buffer.binding == i : is_of_state(check, buffer, kind, i);
+    if (!own || buffer.dtype != binding.dtype)
       check.fail("buffer {} is not the {}'s buffer of type {}", binding.buffer, what,
                  to_string(dtype));
     check.rank(binding.shape.size(), "its shape");
@@ -133,15 +156,17 @@ void verify_symbols_are_bound(const Checker& check) {
 
 void verify_states(const Checker& check) {
   const fb::PlanT& plan = check.plan;
-  std::set<std::uint32_t> inputs;
-  for (const auto& state : plan.states) {
-    check.index(state->input, plan.inputs.size(), "a state's input", "inputs");
-    check.index(state->output, plan.outputs.size(), "a state's output", "outputs");
-    if (plan.inputs[state->input]->dtype != plan.outputs[state->output]->dtype)
-      check.fail("the state from output '{}' to input '{}' changes its type",
-                 plan.outputs[state->output]->name, plan.inputs[state->input]->name);
-    if (!inputs.insert(state->input).second)
-      check.fail("input '{}' belongs to two states", plan.inputs[state->input]->name);
+  for (std::size_t s = 0; s < plan.states.size(); ++s) {
+    const auto [input, output] = state_buffers(check, *plan.states[s]);
+    const fb::BindingT& before = *plan.inputs[plan.states[s]->input];
+    const fb::BindingT& after = *plan.outputs[plan.states[s]->output];
+    const fb::BufferT& buffer = *plan.buffers[input];
+    if (input != output || buffer.kind != fb::BufferKind::State || buffer.binding != s)
+      check.fail("output '{}' and input '{}' are no state: they lie in buffers {} and {}",
+                 after.name, before.name, output, input);
+    if (before.shape != after.shape)
+      check.fail("the state from output '{}' to input '{}' changes its shape", after.name,
+                 before.name);
   }
 }
 

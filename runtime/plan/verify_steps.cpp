@@ -360,7 +360,8 @@ void verify_steps(Checker& check) {
     for (const std::uint32_t buffer : writes) {
       verify_alive(check, buffer, i);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
-      if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output)
+      if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output &&
+          kind != fb::BufferKind::State)
         check.fail("it writes buffer {}, which is an {}", buffer, fb::EnumNameBufferKind(kind));
     }
     for (const std::uint32_t buffer : uses.reads)
@@ -371,7 +372,8 @@ void verify_steps(Checker& check) {
   }
   check.where.clear();
   for (const auto& output : plan.outputs)
-    if (!written.contains(output->buffer))
+    if (plan.buffers[output->buffer]->kind == fb::BufferKind::Output &&
+        !written.contains(output->buffer))
       check.fail("no step writes the output '{}'", output->name);
 }
 

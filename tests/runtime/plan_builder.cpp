@@ -173,6 +173,20 @@ Id PlanBuilder::output(const std::string& name, DType type, std::vector<Id> shap
   return id;
 }
 
+Id PlanBuilder::state(const std::string& name, DType type, std::vector<Id> shape) {
+  const Id id = input(name, type, shape);
+  meta.buffers[id]->kind = fb::BufferKind::State;
+  meta.buffers[id]->binding = static_cast<Id>(meta.states.size());
+  auto binding = std::make_unique<fb::BindingT>(*meta.inputs.back());
+  binding->name += "_next";
+  meta.outputs.push_back(std::move(binding));
+  auto state = std::make_unique<fb::StateT>();
+  state->input = static_cast<Id>(meta.inputs.size() - 1);
+  state->output = static_cast<Id>(meta.outputs.size() - 1);
+  meta.states.push_back(std::move(state));
+  return id;
+}
+
 Id PlanBuilder::arena(DType type, std::vector<Id> shape) {
   const auto size = constant(static_cast<std::int64_t>(size_of(type)));
   return buffer(fb::BufferKind::Arena, type, mul(product(shape), size));

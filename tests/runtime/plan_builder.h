@@ -58,6 +58,8 @@ class PlanBuilder {
   Id input(const std::string& name, DType type, std::vector<Id> shape);
   Id output(const std::string& name, DType type, std::vector<Id> shape);
   Id arena(DType type, std::vector<Id> shape);
+  /// A buffer that is an input, `name`, and an output, `name`_next.
+  Id state(const std::string& name, DType type, std::vector<Id> shape);
   template <typename T>
   Id weight(DType type, const std::vector<T>& values) {
     return weight_bytes(type, values.data(), values.size() * sizeof(T));

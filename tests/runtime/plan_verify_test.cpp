@@ -70,6 +70,11 @@ PlanBuilder sample() {
   sort.count = two;
   b.sort("sort", std::move(sort));
   b.copy("copy", z, u, b.mul(batch, b.constant(8)));
+  const Id kept = b.state("kept", DType::kFloat32, {batch});
+  LoopBuilder change({batch}, 0);
+  const Id before = change.load(change.access(kept, zero, {one}));
+  change.store(change.access(kept, zero, {one}), change.op(ScalarOp::kNeg, {before}));
+  b.loop("change", std::move(change));
   return b;
 }
 
@@ -127,7 +132,7 @@ const Case kCases[] = {
     {"weight_alignment", [](auto& p) { p.buffers[5]->weight_offset = 8; }, "misaligned or outside"},
     {"weight_size", [](auto& p) { p.buffers[5]->bytes = p.buffers[0]->bytes; },
      "must be a constant"},
-    {"arena_step", [](auto& p) { p.buffers[7]->last_step = 5; }, "its last step is 5"},
+    {"arena_step", [](auto& p) { p.buffers[7]->last_step = 6; }, "its last step is 6"},
     {"arena_order", [](auto& p) { p.buffers[7]->first_step = 2; }, "lives from step 2 to step 1"},
     {"arena_dead", [](auto& p) { p.buffers[7]->last_step = 0; },
      "which lives from step 0 to step 0"},
@@ -136,12 +141,24 @@ const Case kCases[] = {
     {"binding_dtype", [](auto& p) { p.inputs[0]->dtype = 9; },
      "is not the input's buffer of type f16"},
     {"binding_shape", [](auto& p) { p.inputs[0]->shape[0] = 99999; }, "a dimension is 99999"},
-    {"state",
+    {"state_input", [](auto& p) { p.states[0]->input = 5; }, "a state's input is 5"},
+    {"state_output", [](auto& p) { p.states[0]->output = 9; }, "a state's output is 9"},
+    {"state_of_other_input", [](auto& p) { p.states[0]->input = 0; }, "belongs to buffer 0"},
+    {"state_binding", [](auto& p) { p.buffers[p.inputs.back()->buffer]->binding = 3; },
+     "its state is 3"},
+    {"state_without_buffer", [](auto& p) { p.states.push_back(std::make_unique<fb::StateT>()); },
+     "are no state: they lie in buffers 2 and 0"},
+    {"state_kind",
+     [](auto& p) { p.buffers[p.inputs.back()->buffer]->kind = fb::BufferKind::Arena; },
+     "is not the input's buffer"},
+    {"state_shape", [](auto& p) { p.outputs.back()->shape = p.outputs[0]->shape; },
+     "changes its shape"},
+    {"state_of_input",
      [](auto& p) {
-       p.states.push_back(std::make_unique<fb::StateT>());
-       p.states[0]->input = 5;
+       p.inputs[0]->buffer = p.inputs.back()->buffer;
+       p.buffers[0]->kind = fb::BufferKind::Arena;
      },
-     "a state's input is 5"},
+     "is not the input's buffer"},
     {"module",
      [](auto& p) {
        p.modules.push_back(std::make_unique<fb::ModuleT>());
@@ -160,7 +177,8 @@ const Case kCases[] = {
     {"reads_unwritten", [](auto& p) { p.steps[0]->reads.push_back(2); },
      "reads buffer 2, which no step before it has written"},
     {"writes_input", [](auto& p) { p.steps[0]->writes.push_back(0); }, "which is an Input"},
-    {"output_unwritten", [](auto& p) { p.steps.pop_back(); }, "no step writes the output 'u'"},
+    {"output_unwritten", [](auto& p) { p.steps.erase(p.steps.begin() + 4); },
+     "no step writes the output 'u'"},
     {"matmul_buffer", [](auto& p) { matmul_of(p).a->buffer = 99; }, "operand a is 99"},
     {"matmul_stride", [](auto& p) { matmul_of(p).a->col_stride = matmul_of(p).a->row_stride; },
      "neither rows nor columns of operand a"},

@@ -305,20 +305,67 @@ TEST(Session, NegativeThreadsAreRefused) {
   EXPECT_THAT(usage_error([&] { Session(double_and_sum(), options); }), HasSubstr("-1 threads"));
 }
 
-TEST(Session, StateGoesRound) {
+/// s = 2 s + x for a state s of x's shape.
+Plan doubled_state() {
   PlanBuilder p;
-  const Id three = p.constant(3), one = p.constant(1), zero = p.constant(0);
-  const Id x = p.input("x", DType::kFloat32, {three});
-  const Id y = p.output("y", DType::kFloat32, {three});
-  LoopBuilder l({three}, 0);
-  const Id v = l.load(l.access(x, zero, {one}));
-  l.store(l.access(y, zero, {one}), l.op(ScalarOp::kAdd, {v, v}));
+  const Id n = p.symbol("n"), one = p.constant(1), zero = p.constant(0);
+  const Id x = p.input("x", DType::kFloat32, {n});
+  const Id s = p.state("s", DType::kFloat32, {n});
+  LoopBuilder l({n}, 0);
+  const Id v = l.load(l.access(s, zero, {one}));
+  const Id sum = l.op(ScalarOp::kAdd, {v, v});
+  l.store(l.access(s, zero, {one}), l.op(ScalarOp::kAdd, {sum, l.load(l.access(x, zero, {one}))}));
   p.loop("double", std::move(l));
-  p.meta.states.push_back(std::make_unique<fb::StateT>());
-  Session session(p.build(), one_thread());
+  return p.build();
+}
+
+TEST(Session, StatesStayInTheSession) {
+  Session session(doubled_state(), one_thread());
+  set(session, "x", {3}, {1, 0, 2});
+  for (int i = 0; i < 3; ++i) session.run();  // from zeros
+  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(7, 0, 14));
+  set(session, "s", {3}, {1, 2, 3});
+  session.run();
+  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(3, 4, 8));
+  session.reset_state();
+  session.run();
+  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(1, 0, 2));
+}
+
+TEST(Session, SessionsHaveStatesOfTheirOwn) {
+  const Plan plan = doubled_state();
+  Session a(plan, one_thread()), b(plan, one_thread());
+  for (Session* session : {&a, &b}) set(*session, "x", {1}, {1});
+  a.run();
+  a.run();
+  b.run();
+  EXPECT_THAT(a.output("s_next").as<float>(), ElementsAre(3));
+  EXPECT_THAT(b.output("s_next").as<float>(), ElementsAre(1));
+}
+
+TEST(Session, AStateKeepsItsShapeUntilItIsReset) {
+  Session session(doubled_state(), one_thread());
+  set(session, "x", {2}, {1, 2});
+  session.run();
   set(session, "x", {3}, {1, 2, 3});
-  for (int i = 0; i < 3; ++i) session.run();
-  EXPECT_THAT(session.output("y").as<float>(), ElementsAre(8, 16, 24));
+  EXPECT_THAT(usage_error([&] { session.run(); }), HasSubstr("'n' is 3"));
+  EXPECT_THAT(usage_error([&] {
+                session.warm_up({{"x", {3}}});
+              }),
+              HasSubstr("state 's' has the shape [2]; reset_state() before it becomes [3]"));
+  session.reset_state();
+  session.run();
+  EXPECT_THAT(session.output("s_next").as<float>(), ElementsAre(1, 2, 3));
+}
+
+TEST(Session, AStateHasNoOtherMemory) {
+  Session session(doubled_state(), one_thread());
+  float given[2] = {};
+  EXPECT_THAT(
+      usage_error([&] {
+        session.set_output("s_next", TensorView{DType::kFloat32, {2}, given, Memory::kHost});
+      }),
+      HasSubstr("'s_next' is a state"));
 }
 
 TEST(Session, SessionsOfOnePlanRunInParallel) {

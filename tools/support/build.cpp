@@ -40,6 +40,22 @@ fusion::Precision parse_precision(const std::string& text) {
   return fusion::Precision::kModel;
 }
 
+fusion::StateOptions parse_states(const std::vector<std::string>& texts) {
+  fusion::StateOptions states;
+  for (const std::string& text : texts) {
+    const auto equals = text.find('=');
+    if (text == "none") {
+      states.find = false;
+    } else if (equals != std::string::npos) {
+      states.pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    } else if (text != "auto") {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--state: '{}' is not INPUT=OUTPUT, auto or none", text));
+    }
+  }
+  return states;
+}
+
 /// "before:X,after:Y" as a set of such words; "all" is every pass's result.
 std::set<std::string> parse_dump(const std::string& text) {
   std::set<std::string> points;
@@ -103,6 +119,9 @@ void add_build_options(Command& verb, BuildOptions& options, bool with_passes) {
                   "h=32..960/32");
   verb.add_option("--constant", options.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
+  verb.add_option("--state", options.states,
+                  "Input that is an output of the run before, kept and changed in the session: "
+                  "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");
   verb.add_flag("--nms-pad", options.nms_pad,
                 "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
                 "fewer are selected");
@@ -215,6 +234,7 @@ PipelineRun run_passes(
   run.context.fuse = options.fuse;
   run.context.precision = parse_precision(options.precision);
   run.context.weights = parse_weights(options.weights);
+  run.context.states = parse_states(options.states);
   Dumper dump(options);
   dump("import", true, model.graph);
   fusion::PipelineOptions pipeline;

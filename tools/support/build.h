@@ -30,6 +30,7 @@ struct BuildOptions {
   bool fuse = true;
   ShapeOptions shapes;
   bool nms_pad = false;
+  std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
   std::vector<std::string> constants;  // inputs fixed to a value: NAME=FILE.npy or NAME=FILE.pb
   std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;

@@ -19,6 +19,33 @@ struct Options {
   TuningOptions tuning;
 };
 
+nlohmann::ordered_json states_of(const codegen::CompiledPlan& plan) {
+  nlohmann::ordered_json states = nlohmann::ordered_json::array();
+  for (const auto& state : plan.states)
+    states.push_back({{"input", state.input},
+                      {"output", state.output},
+                      {"in_place", state.in_place},
+                      {"why_copied", state.reason}});
+  return states;
+}
+
+/// Those that are changed in place in one line, the others one by one.
+void print_states(const codegen::CompiledPlan& plan, const Console& console) {
+  std::string in_place;
+  std::size_t count = 0;
+  for (const auto& state : plan.states) {
+    if (!state.in_place) {
+      console.print(fmt::format("state {} -> {}: copied after each run: {}", state.input,
+                                state.output, state.reason));
+      continue;
+    }
+    constexpr std::size_t kMostNames = 4;
+    if (++count <= kMostNames) in_place += (count > 1 ? ", " : "") + state.input;
+    if (count == kMostNames + 1) in_place += ", ..";
+  }
+  if (count > 0) console.print(fmt::format("{} states are changed in place: {}", count, in_place));
+}
+
 nlohmann::ordered_json summary(const BuildResult& result, const std::string& path,
                                std::uint64_t file_bytes) {
   const auto& meta = result.plan.parts.meta;
@@ -39,6 +66,7 @@ nlohmann::ordered_json summary(const BuildResult& result, const std::string& pat
           {"passes_ms", result.times.passes_ms},
           {"codegen_ms", result.times.codegen_ms},
           {"passes", passes},
+          {"states", states_of(result.plan)},
           {"layers", layers_to_json(result.pipeline.context.layers)},
           {"precision_notes", result.pipeline.context.precision_notes}};
 }
@@ -111,6 +139,7 @@ int run(const Options& options, const Console& console) {
                                        result.plan.stats.cache_hits)
                          : "no code",
       result.target.to_string()));
+  print_states(result.plan, console);
   print_layers(result.pipeline.context.layers, static_cast<double>(bytes), console);
   console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
                             result.times.import_ms, result.times.passes_ms,

@@ -83,6 +83,7 @@ struct SessionOptions {
 };
 
 /// An exact account of a session's memory, in bytes.
+/// `io`: inputs, outputs and states.
 struct MemoryAccount {
   std::uint64_t weights = 0, arena = 0, arena_without_reuse = 0, workspace = 0, io = 0;
 };
@@ -139,6 +140,10 @@ struct TransferTimes {
 };
 
 /// Executes a plan. One thread at a time; weights are shared by all sessions of a plan on a device.
+///
+/// An input and an output that are a state of the plan (a key/value cache) are memory that the
+/// session keeps from run to run: zeros, or what set_input last wrote, changed by each run. Such an
+/// input need not be set; it keeps its shape until reset_state().
 class Session {
  public:
   /// Throws Error(kDevice) where the plan's target is missing (no GPU, or another architecture than
@@ -148,8 +153,8 @@ class Session {
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
 
-  /// Copies host data (or remembers device data, which must stay valid until run returns). Throws
-  /// Error(kUsage) for an unknown name, a wrong type, rank or dimension, naming both sides.
+  /// Copies host data (or remembers device data, which must stay valid until run returns; into a
+  /// state it is copied). Throws Error(kUsage) for an unknown name, a wrong type, rank or dimension, naming both sides.
   void set_input(std::string_view name, const TensorView& view);
   template <typename T>
   void set_input(std::string_view name, std::vector<std::int64_t> shape, std::span<const T> values,
@@ -160,6 +165,9 @@ class Session {
   /// Its shape is checked at run.
   void set_output(std::string_view name, const TensorView& view);
 
+  /// Every state is zero again and may take another shape.
+  void reset_state();
+
   /// Runs and waits. Throws Error(kUsage) if an input is missing or shapes contradict each other.
   void run();
   /// Starts on `stream` (a CUstream; null: the session's own) and returns; await() waits. On the
@@ -167,7 +175,8 @@ class Session {
   void run_async(void* stream = nullptr);
   void await();
 
-  /// Valid until the next run or the session's end. Throws Error(kUsage) before the first run.
+  /// Valid until the next run or the session's end. Throws Error(kUsage) before the first run. A
+  /// state is copied to the host when it is asked for, if outputs are wanted there.
   TensorView output(std::string_view name) const;
 
   /// Captures graphs and allocates for the shapes of the inputs in `shapes`, so that run does not.
@@ -178,7 +187,8 @@ class Session {
   std::size_t launches() const;       // kernels and library calls of one run
   std::uint64_t bytes_moved() const;  // compulsory traffic of all steps of one run
   /// Device time of one run of what the last run did, in microseconds: inputs and outputs stay on
-  /// the device, L2 is overwritten before if `cold`. CPU target: wall time.
+  /// the device, L2 is overwritten before if `cold`. CPU target: wall time. Like profile() this
+  /// changes states as runs do.
   double time_compute(bool cold);
   /// One measurement of the copies of the last run, alone.
   TransferTimes time_transfers();

@@ -1,0 +1,25 @@
+// Which inputs of Attention are which: those behind q, k and v may be missing.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "ir/attributes.h"
+
+namespace sinter::ir {
+
+struct AttentionInputs {
+  std::optional<std::size_t> mask, limits;
+};
+
+/// Of an Attention of these attributes with `count` inputs: q, k, v, mask if there is one, and with
+/// attribute "limited" the limits.
+inline AttentionInputs attention_inputs(const Attrs& attrs, std::size_t count) {
+  const bool limited = attrs.get_int("limited") != 0;
+  AttentionInputs result;
+  if (limited && count > 3) result.limits = count - 1;
+  if (count > (limited ? 4U : 3U)) result.mask = 3;
+  return result;
+}
+
+}  // namespace sinter::ir

@@ -1,0 +1,49 @@
+// Caches on a real GPU: they stay there, and one captured graph serves every position.
+#include <gtest/gtest.h>
+
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+#include "tests/decode_step.h"
+#include "tests/gpu/support.h"
+
+namespace sinter::gpu_test {
+namespace {
+
+TEST(States, ADecoderFillsItsCache) {
+  const ir::Graph graph = ir::parse_graph(testing::kDecodeStep);
+  Session session(compile(graph, true));
+  std::vector<ir::Tensor> inputs = random_inputs(graph, {}, 3);
+  for (const std::size_t cache : {2, 3})
+    inputs[cache] = ir::Tensor::from_doubles(
+        inputs[cache].dtype(), inputs[cache].shape(),
+        std::vector<double>(static_cast<std::size_t>(inputs[cache].element_count()), 0));
+  for (int position = 0; position < 40; ++position) {
+    inputs[0] = random_inputs(graph, {}, 100 + static_cast<std::uint64_t>(position))[0];
+    inputs[1] = ir::Tensor::from_doubles(DType::kInt64, {1},
+                                         std::vector<double>{static_cast<double>(position)});
+    session.set_input("x", view_of(inputs[0]));
+    session.set_input("position", view_of(inputs[1]));
+    session.run();
+    const std::vector<ir::Tensor> expected = ir::evaluate(graph, inputs);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LE(relative_error(tensor_of(session.output(graph.output_names()[i])), expected[i]),
+                tolerance_of(DType::kFloat16))
+          << graph.output_names()[i] << " at " << position;
+    inputs[2] = expected[1];
+    inputs[3] = expected[2];
+  }
+  const std::vector<ir::Tensor> last = {tensor_of(session.output("y"))};
+  // The same again from nothing, at the last position alone, sees that position and zeros.
+  session.reset_state();
+  session.run();
+  for (const std::size_t cache : {2, 3})
+    inputs[cache] = ir::Tensor::from_doubles(
+        inputs[cache].dtype(), inputs[cache].shape(),
+        std::vector<double>(static_cast<std::size_t>(inputs[cache].element_count()), 0));
+  EXPECT_LE(relative_error(tensor_of(session.output("y")), ir::evaluate(graph, inputs)[0]),
+            tolerance_of(DType::kFloat16));
+  EXPECT_FALSE(tensor_of(session.output("y")) == last[0]);
+}
+
+}  // namespace
+}  // namespace sinter::gpu_test

@@ -1,0 +1,74 @@
+// States of plans on a GPU: memory that stays on the device.
+#include "tests/runtime/cuda_fixture.h"
+
+namespace sinter::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+class CudaStateTest : public CudaTest {
+ protected:
+  /// s = s + 1, y = 2 s.
+  static std::shared_ptr<const plan::PlanData> counting_plan() {
+    CudaPlanBuilder builder;
+    const Id n = builder.symbol("n");
+    builder.input("x", DType::kFloat32, {n});
+    const Id s = builder.state("s", DType::kFloat32, {n});
+    const Id y = builder.output("y", DType::kFloat32, {n});
+    builder.kernel("count", "add_one_in_place", {}, {s}, {{fb::ArgKind::Int64, n}});
+    builder.kernel("result", "double", {s}, {y}, {{fb::ArgKind::Int64, n}});
+    return builder.data();
+  }
+
+  void SetUp() override {
+    CudaTest::SetUp();
+    fake().kernels["add_one_in_place"] = {2, [](const CUlaunchConfig&, const auto& v) {
+                                            for (std::uint64_t i = 0; i < v[1]; ++i)
+                                              reinterpret_cast<float*>(v[0])[i] += 1;
+                                          }};
+  }
+
+  std::vector<float> state() {
+    const TensorView view = executor->state(0, {3});
+    EXPECT_EQ(view.memory, Memory::kHost);
+    const auto values = view.as<float>();
+    return {values.begin(), values.end()};
+  }
+};
+
+TEST_F(CudaStateTest, StayOnTheDevice) {
+  open(counting_plan());
+  set_input(0, {0, 0, 0}, {3});
+  run({3});
+  EXPECT_THAT(output(1), ElementsAre(2, 2, 2));  // from zeros
+  fake().calls.clear();
+  run({3});
+  run({3});
+  EXPECT_THAT(output(1), ElementsAre(6, 6, 6));
+  // Neither bound again nor moved: a run is one launch.
+  EXPECT_EQ(fake().calls["cuGraphLaunch"], 2);
+  EXPECT_EQ(fake().calls["cuStreamBeginCapture_v2"], 0);
+  EXPECT_THAT(state(), ElementsAre(3, 3, 3));
+}
+
+TEST_F(CudaStateTest, AreWrittenAndReset) {
+  open(counting_plan());
+  set_input(0, {0, 0, 0}, {3});
+  set_input(1, {5, 6, 7}, {3});
+  run({3});
+  EXPECT_THAT(state(), ElementsAre(6, 7, 8));
+  executor->reset_states();
+  run({3});
+  EXPECT_THAT(state(), ElementsAre(1, 1, 1));
+}
+
+TEST_F(CudaStateTest, AreNoPartOfTransfers) {
+  open(counting_plan());
+  set_input(0, {0, 0, 0}, {3});
+  run({3});
+  EXPECT_THAT(executor->output(0).shape, ElementsAre());
+  EXPECT_EQ(executor->memory().io, 256u + 256u + 12u);  // x, y and s
+}
+
+}  // namespace
+}  // namespace sinter::testing

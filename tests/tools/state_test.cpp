@@ -1,0 +1,61 @@
+// States from a graph to a session: a decoder that fills its cache, on the CPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/sinter.h>
+
+#include "codegen/compile.h"
+#include "fusion/pipeline.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+#include "tests/decode_step.h"
+
+namespace sinter::tools::test {
+namespace {
+
+ir::Tensor tensor_of(const TensorView& view) {
+  const std::span bytes(static_cast<const std::byte*>(view.data), view.byte_count());
+  return ir::Tensor(view.dtype, view.shape, ir::Buffer::copy_of(bytes));
+}
+
+ir::Tensor zeros(std::vector<std::int64_t> shape) {
+  std::size_t count = 1;
+  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+  return ir::Tensor::from_doubles(DType::kFloat16, std::move(shape), std::vector<double>(count));
+}
+
+TEST(States, ADecoderFillsItsCache) {
+  const ir::Graph graph = ir::parse_graph(testing::kDecodeStep);
+  fusion::Context context;
+  context.target = fusion::cpu_traits();
+  const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
+  const auto compiled = codegen::compile(fused, {});
+  ASSERT_EQ(compiled.states.size(), 2u);
+  for (const auto& state : compiled.states) EXPECT_TRUE(state.in_place) << state.reason;
+  for (const auto& step : compiled.parts.meta.steps)
+    EXPECT_NE(step->work.type, plan::fb::Work::CopyStep) << step->name;
+
+  Session session(Plan::from_memory(plan::serialize_plan(compiled.parts)), {.threads = 1});
+  ir::Tensor key = zeros({2, 2, 96, 32}), value = key;
+  for (int position = 0; position < 12; ++position) {
+    std::vector<double> values;
+    for (int i = 0; i < 256; ++i) values.push_back(((i * 37 + position * 101) % 64 - 32) / 32.0);
+    const ir::Tensor x = ir::Tensor::from_doubles(DType::kFloat16, {2, 1, 128}, values);
+    const ir::Tensor at = ir::Tensor::from_doubles(
+        DType::kInt64, {1}, std::vector<double>{static_cast<double>(position)});
+    session.set_input("x", {x.dtype(), x.shape(), x.bytes().data(), Memory::kHost});
+    session.set_input("position", {at.dtype(), at.shape(), at.bytes().data(), Memory::kHost});
+    session.run();
+    const auto expected = ir::evaluate(graph, std::vector<ir::Tensor>{x, at, key, value});
+    for (std::size_t o = 0; o < expected.size(); ++o) {
+      const ir::Tensor found = tensor_of(session.output(graph.output_names()[o]));
+      for (std::int64_t i = 0; i < found.element_count(); ++i)
+        ASSERT_NEAR(found.at(i), expected[o].at(i), 0.02)
+            << graph.output_names()[o] << "[" << i << "] at " << position;
+    }
+    key = expected[1];
+    value = expected[2];
+  }
+}
+
+}  // namespace
+}  // namespace sinter::tools::test
