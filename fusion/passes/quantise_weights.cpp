@@ -122,9 +122,8 @@ class WeightQuantiser {
           with_context("layer '" + layer.name + "'", [&] { return quantise(weight, options); });
       const Tensor rounded = ir::dequantised(*result, DType::kFloat32);
       constexpr std::int64_t kRows = 4;
-      layer.weight_error = relative_error(weight, rounded);
-      layer.output_error =
-          is_table ? layer.weight_error : relative_output_error(weight, rounded, kRows);
+      layer.weight_error = weight_error(weight, rounded);
+      layer.output_error = is_table ? layer.weight_error : output_error(weight, rounded, kRows);
       if (layer.output_error > options.max_error) {
         layer.kept = fmt::format("its output would be off by {:.3g} (--max-layer-error {:.3g})",
                                  layer.output_error, options.max_error);

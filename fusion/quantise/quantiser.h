@@ -15,9 +15,9 @@ namespace sinter::fusion {
 ir::QuantisedWeights quantise(const ir::Tensor& weights, const WeightOptions& options);
 
 /// |exact - rounded| / |exact| in the 2-norm; 0 if both are zero.
-double relative_error(const ir::Tensor& exact, const ir::Tensor& rounded);
+double weight_error(const ir::Tensor& exact, const ir::Tensor& rounded);
 
 /// The same of x * exact' and x * rounded', for `rows` rows of normal deviates of a fixed seed.
-double relative_output_error(const ir::Tensor& exact, const ir::Tensor& rounded, std::int64_t rows);
+double output_error(const ir::Tensor& exact, const ir::Tensor& rounded, std::int64_t rows);
 
 }  // namespace sinter::fusion

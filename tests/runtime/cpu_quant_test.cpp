@@ -267,6 +267,7 @@ TEST(QuantisedPlan, DamageIsRefusedByName) {
        [](auto& plan, auto& step) {
          step.a->dtype = static_cast<std::uint8_t>(DType::kFloat64);
          plan.buffers[step.a->buffer]->dtype = step.a->dtype;
+         plan.inputs[0]->dtype = step.a->dtype;
        },
        "a product of f64 with quantised weights"},
       {"weights' stride", [](auto&, auto& step) { step.b->col_stride = step.n; },
