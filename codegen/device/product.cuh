@@ -43,6 +43,32 @@ struct DenseRows {
   };
 };
 
+/// Sums of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each of kSplits
+/// neighbouring blocks of a cluster, added in order.
+template <int kM, int kStride, int kParts, int kSplits>
+struct TileSums {
+  /// Those of one row from a column on that is a multiple of N. `rank`: this block's in its cluster;
+  /// the splits of a tile are neighbours.
+  template <int N>
+  SINTER_DEVICE static void add_up(float (&x)[N], const float* sums, int row, int column,
+                                   u32 rank) {
+    const float* mine = sums + row * kStride + column;
+    bool is_first = true;
+#pragma unroll
+    for (int split = 0; split < kSplits; ++split) {
+      const float* parts =
+          kSplits > 1 ? of_block(mine, rank / kSplits * kSplits + static_cast<u32>(split)) : mine;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const Vec<float, N> some = load<N>(parts + part * kM * kStride);
+#pragma unroll
+        for (int j = 0; j < N; ++j) x[j] = is_first ? some.v[j] : x[j] + some.v[j];
+        is_first = false;
+      }
+    }
+  }
+};
+
 /// kM x kN sums over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of each the
 /// steps' k; kSplits neighbouring blocks of a cluster share the whole k. All partial sums are added
 /// in one fixed order.
@@ -202,25 +228,12 @@ struct ProductTile {
       __syncthreads();
   }
 
-  /// The sums of one row from a column on that is a multiple of N. `rank`: this block's in its
-  /// cluster; the splits of a tile are neighbours.
+  /// See TileSums.
   template <int N>
   SINTER_DEVICE static void sum(float (&x)[N], const unsigned char* shared, int row, int column,
                                 u32 rank) {
-    const float* mine = reinterpret_cast<const float*>(shared) + row * kSumStride + column;
-    bool is_first = true;
-#pragma unroll
-    for (int split = 0; split < kSplits; ++split) {
-      const float* parts =
-          kSplits > 1 ? of_block(mine, rank / kSplits * kSplits + static_cast<u32>(split)) : mine;
-#pragma unroll
-      for (int part = 0; part < kWarpsK; ++part) {
-        const Vec<float, N> some = load<N>(parts + part * kM * kSumStride);
-#pragma unroll
-        for (int j = 0; j < N; ++j) x[j] = is_first ? some.v[j] : x[j] + some.v[j];
-        is_first = false;
-      }
-    }
+    TileSums<kM, kSumStride, kWarpsK, kSplits>::add_up(x, reinterpret_cast<const float*>(shared),
+                                                       row, column, rank);
   }
   SINTER_DEVICE static float sum(const unsigned char* shared, int row, int column, u32 rank) {
     float x[1];

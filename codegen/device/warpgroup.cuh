@@ -67,8 +67,7 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
 #define SINTER_TILES_8(j)                                                                         \
   SINTER_TILE(j), SINTER_TILE(j + 1), SINTER_TILE(j + 2), SINTER_TILE(j + 3), SINTER_TILE(j + 4), \
       SINTER_TILE(j + 5), SINTER_TILE(j + 6), SINTER_TILE(j + 7)
-#define SINTER_REGISTERS_16 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SINTER_REGISTERS_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define SINTER_REGISTERS_32 \
   SINTER_REGISTERS_16       \
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -91,20 +90,20 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
                    "n"(kRowsAreK ? 1 : 0));                                                        \
   }
 // The same with a left operand in shared memory.
-#define SINTER_WGMMA_TILES(T, type, n, registers, tiles, at_a, at_b, keep, order)                  \
-  template <bool kRowsAreK>                                                                        \
-  SINTER_DEVICE void warpgroup_product(T, float(&d)[n / 8][4], u64 a, u64 b, bool add) {           \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                          \
-                 ", 0;\n"                                                                          \
-                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" registers    \
-                 "}, " at_a ", " at_b ", p, 1, 1, 0, " order ";\n}"                                \
-                 : tiles                                                                           \
-                 : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kRowsAreK ? 1 : 0));            \
+#define SINTER_WGMMA_TILES(T, type, n, registers, tiles, at_a, at_b, keep, order)               \
+  template <bool kRowsAreK>                                                                     \
+  SINTER_DEVICE void warpgroup_product(T, float(&d)[n / 8][4], u64 a, u64 b, bool add) {        \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                       \
+                 ", 0;\n"                                                                       \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" registers \
+                 "}, " at_a ", " at_b ", p, 1, 1, 0, " order ";\n}"                             \
+                 : tiles                                                                        \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(add)), "n"(kRowsAreK ? 1 : 0));         \
   }
 #define SINTER_COMMA ,
 #define SINTER_TILES_4(j) \
-  SINTER_TILE(j) SINTER_COMMA SINTER_TILE(j + 1) SINTER_COMMA SINTER_TILE(j + 2) SINTER_COMMA \
-      SINTER_TILE(j + 3)
+  SINTER_TILE(j)          \
+  SINTER_COMMA SINTER_TILE(j + 1) SINTER_COMMA SINTER_TILE(j + 2) SINTER_COMMA SINTER_TILE(j + 3)
 #define SINTER_WGMMA_64(T, type)                                                                \
   SINTER_WGMMA(T, type, 64, SINTER_REGISTERS_32, SINTER_TILES_8(0), "%32", "%33", "%34", "%35", \
                "%36", "%37", "%38")
@@ -123,17 +122,15 @@ SINTER_WGMMA_96(f16, "f16")
 SINTER_WGMMA_96(bf16, "bf16")
 SINTER_WGMMA_128(f16, "f16")
 SINTER_WGMMA_128(bf16, "bf16")
-#define SINTER_WGMMA_ALL_TILES(T, type)                                                       \
-  SINTER_WGMMA_TILES(T, type, 32, SINTER_REGISTERS_16, SINTER_TILES_4(0), "%16", "%17",       \
-                     "%18", "%19")                                                            \
-  SINTER_WGMMA_TILES(T, type, 64, SINTER_REGISTERS_32, SINTER_TILES_8(0), "%32", "%33",       \
-                     "%34", "%35")                                                            \
-  SINTER_WGMMA_TILES(T, type, 96, SINTER_REGISTERS_48,                                        \
-                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_4(8), "%48", "%49", "%50",   \
-                     "%51")                                                                   \
-  SINTER_WGMMA_TILES(T, type, 128, SINTER_REGISTERS_64,                                       \
-                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8), "%64", "%65", "%66",   \
-                     "%67")
+#define SINTER_WGMMA_ALL_TILES(T, type)                                                            \
+  SINTER_WGMMA_TILES(T, type, 32, SINTER_REGISTERS_16, SINTER_TILES_4(0), "%16", "%17", "%18",     \
+                     "%19")                                                                        \
+  SINTER_WGMMA_TILES(T, type, 64, SINTER_REGISTERS_32, SINTER_TILES_8(0), "%32", "%33", "%34",     \
+                     "%35")                                                                        \
+  SINTER_WGMMA_TILES(T, type, 96, SINTER_REGISTERS_48,                                             \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_4(8), "%48", "%49", "%50", "%51") \
+  SINTER_WGMMA_TILES(T, type, 128, SINTER_REGISTERS_64,                                            \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8), "%64", "%65", "%66", "%67")
 SINTER_WGMMA_ALL_TILES(f16, "f16")
 SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 #undef SINTER_WGMMA_ALL_TILES
@@ -194,8 +191,8 @@ SINTER_DEVICE void start_product(float (&d)[kTiles][4], const T* a, const T* b, 
   static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
 #ifdef __CUDACC__
   const u32 left = describe_tile(a, 0) + static_cast<u32>(first / 8);
-  const u32 right = describe_tile(b, kTileRows * 128) +
-                    static_cast<u32>(first * (kRowsAreK ? 64 : 1) / 8);
+  const u32 right =
+      describe_tile(b, kTileRows * 128) + static_cast<u32>(first * (kRowsAreK ? 64 : 1) / 8);
   warpgroup_product<kRowsAreK>(T{}, d, whole_descriptor(left), whole_descriptor(right), add);
 #else
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -245,19 +242,6 @@ SINTER_DEVICE void settle(u32 (&a)[kCount][4]) {
   for (int j = 0; j < kCount; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) asm volatile("" : "+r"(a[j][e])::"memory");
-#endif
-}
-
-/// What `x`, which is never negative, is computed from is computed in front of the waits behind:
-/// ptxas moves a wait for products up as far as it can otherwise, but not over a store. This one
-/// never happens; it has a predicate, since behind a branch ptxas doubts that a warp agrees.
-SINTER_DEVICE void compute_first(float x, const void* shared) {
-#ifdef __CUDACC__
-  asm volatile(
-      "{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n"
-      "@p st.volatile.shared.f32 [%1], %0;\n}" ::"f"(x),
-      "r"(shared_address(shared))
-      : "memory");
 #endif
 }
 
@@ -319,10 +303,10 @@ struct Turnstile {
   /// Arrives, and has the phase wait for so many bytes of copies by the copy engine.
   SINTER_DEVICE void arrive_and_expect(u32 bytes_) {
 #ifdef __CUDACC__
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                     shared_address(this)),
-                 "r"(bytes_)
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+        "r"(bytes_)
+        : "memory");
 #else
     bytes += static_cast<i32>(bytes_);
     arrive();
@@ -350,33 +334,10 @@ struct Turnstile {
     arrive();
 #endif
   }
-  /// arrive() at the one in its place in another block of the cluster.
-  SINTER_DEVICE void arrive_in_block(u32 rank) {
-#ifdef __CUDACC__
-    asm volatile(
-        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(
-            shared_address(this)),
-        "r"(rank)
-        : "memory");
-#else
-    emulator::of_block(this, rank)->arrive();
-#endif
-  }
-  /// Returns when phase `of` has ended: before any has, that of phase 1. kOfBlocks: other blocks of
-  /// the cluster arrive, too.
-  template <bool kOfBlocks = false>
+  /// Returns when phase `of` has ended: before any has, that of phase 1.
   SINTER_DEVICE void wait(u32 of) {
 #ifdef __CUDACC__
-    if constexpr (kOfBlocks)
-      asm volatile(
-          "{\n.reg .pred p;\nAGAIN:\n"
-          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%0], %1;\n"
-          "@!p bra AGAIN;\n}" ::"r"(shared_address(this)),
-          "r"(of)
-          : "memory");
-    else
-      asm volatile(
+    asm volatile(
         "{\n.reg .pred p;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
         "@!p bra AGAIN;\n}" ::"r"(shared_address(this)),
         "r"(of)
@@ -386,11 +347,10 @@ struct Turnstile {
 #endif
   }
 };
-/// By the thread that has started turnstiles: copy engine and other blocks see them, the latter
-/// behind a barrier.
-SINTER_DEVICE void publish_turnstiles() {
+/// By the thread that has started turnstiles: the copy engine sees them.
+SINTER_DEVICE void show_turnstiles() {
 #ifdef __CUDACC__
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 /// What this thread has seen to arrive in shared memory is seen by the products that it starts.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cuda/choose_alternative.h"
+#include "runtime/cuda/tensor_map.h"
 
 namespace sinter::runtime {
 namespace {
@@ -123,11 +124,15 @@ struct Binder {
     if (is_empty) return {};
     launch.function = plan.function(variant);
     for (const fb::KernelArg& arg : kernel.args) launch.values.push_back(argument(arg));
+    for (const auto& map : variant.maps)
+      launch.maps.push_back(encode_tensor_map(plan.context()->driver(), plan.plan().meta, *map,
+                                              shape, buffers.address[map->buffer]));
     // Not before all values are there: they must not move any more.
     for (std::uint64_t& slot : launch.values) {
       launch.arguments.push_back(&slot);
       if (kernel.packed) break;  // one parameter, which begins here
     }
+    for (CUtensorMap& map : launch.maps) launch.arguments.push_back(&map);
     return one(std::move(launch));
   }
 

@@ -21,7 +21,8 @@ struct KernelLaunch {
   CUfunction function = nullptr;
   graphs::LaunchConfig config;
   std::vector<std::uint64_t> values;  // of the parameters
-  std::vector<void*> arguments;       // into values
+  std::vector<CUtensorMap> maps;      // of those behind them
+  std::vector<void*> arguments;       // into values and maps
 };
 struct CopyLaunch {
   CUdeviceptr target = 0, source = 0;

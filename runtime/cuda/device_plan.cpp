@@ -180,7 +180,7 @@ void DevicePlan::load_kernels() {
 bool DevicePlan::can_run(const fb::KernelVariantT& variant) const {
   constexpr int kFirstWithClusters = 9;  // compute capability
   const graphs::DeviceProperties& gpu = context_->properties();
-  return variant.cluster <= 1 ||
+  return (variant.cluster <= 1 && variant.maps.empty()) ||
          (gpu.major >= kFirstWithClusters && variant.shared_bytes <= gpu.max_shared_bytes);
 }
 
@@ -209,8 +209,9 @@ void DevicePlan::load_variant(const fb::StepT& step, const fb::KernelVariantT& v
                           module.name.empty() ? variant.function : module.name);
   }
   // Code for one GPU alone is missing in the modules of others: the variant is not for them.
-  const CUfunction function = is_last ? modules_[at->second].function(variant.function)
-                                      : modules_[at->second].find(variant.function);
+  const CUfunction function = is_last && variant.maps.empty()
+                                  ? modules_[at->second].function(variant.function)
+                                  : modules_[at->second].find(variant.function);
   if (function == nullptr) return;
   // Now, not at launch: the limits belong to the function, which sessions share.
   with_context(fmt::format("step '{}'", step.name), [&] {

@@ -12,7 +12,7 @@
 
 namespace sinter::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 3;
+inline constexpr std::uint32_t kFormatVersion = 4;
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
 

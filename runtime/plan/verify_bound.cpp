@@ -163,6 +163,20 @@ void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {
   }
 }
 
+void check_maps(const BoundChecker& check, const fb::KernelStepT& work) {
+  for (const auto& variant : work.variants)
+    for (const auto& map : variant->maps) {
+      Reach reach(check.stride(map->offset, "a tensor map's offset"));
+      bool empty = false;
+      for (std::size_t d = 0; d < map->extents.size(); ++d) {
+        const std::int64_t extent = check.extent(map->extents[d], "a tensor map's extent");
+        empty = empty || extent == 0;
+        reach.add(d == 0 ? 1 : check.stride(map->strides[d - 1], "a tensor map's stride"), extent);
+      }
+      if (!empty) check.inside(reach, map->buffer, "a tensor map");
+    }
+}
+
 void check_dense(const BoundChecker& check, std::uint32_t buffer,
                  const std::vector<std::int64_t>& shape, const char* what) {
   Wide count = 1;
@@ -261,6 +275,7 @@ void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressio
     for_each_work(step.work, [&](const fb::WorkUnion& work) {
       switch (work.type) {
         case fb::Work::LoopStep: check_loop(check, *work.AsLoopStep()->program); break;
+        case fb::Work::KernelStep: check_maps(check, *work.AsKernelStep()); break;
         case fb::Work::MatmulStep: check_matmul(check, *work.AsMatmulStep()); break;
         case fb::Work::ConvStep: check_conv(check, *work.AsConvStep()); break;
         case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;

@@ -71,6 +71,12 @@ struct Sum {
     add(variant->block());
     add(variant->schedule());
     add(variant->chosen_by());
+    add(variant->maps());
+  }
+  void add(const fb::TensorMap* map) {
+    add(map->extents());
+    add(map->strides());
+    add(map->box());
   }
   void add(const fb::Matrix* matrix) {
     if (matrix) add(matrix->batch_strides());

@@ -49,10 +49,38 @@ void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
                variant.cluster, kMaxCluster);
 }
 
+void verify_map(const Checker& check, const fb::TensorMapT& map, const std::string& kernel) {
+  constexpr std::uint32_t kMostInBox = 256;
+  constexpr std::size_t kRowBytes = 128, kMostDimensions = 5;
+  const std::size_t element =
+      size_of(check.dtype(check.buffer(map.buffer, "a tensor map's buffer").dtype, "its buffer"));
+  check.expression(map.offset, "a tensor map's offset");
+  check.expressions(map.extents, "a tensor map's extent");
+  check.expressions(map.strides, "a tensor map's stride");
+  const std::size_t rank = map.extents.size();
+  if (rank < 2 || rank > kMostDimensions || map.strides.size() + 1 != rank ||
+      map.box.size() != rank)
+    check.fail("kernel '{}' has a tensor map of {} extents, {} strides and a box of {} sizes",
+               kernel, rank, map.strides.size(), map.box.size());
+  for (const std::uint32_t size : map.box)
+    if (size == 0 || size > kMostInBox)
+      check.fail("kernel '{}' has a tensor map whose box is {} long", kernel, size);
+  if (map.box[0] * element != kRowBytes)
+    check.fail("kernel '{}' has a tensor map whose box has rows of {} bytes instead of {}", kernel,
+               map.box[0] * element, kRowBytes);
+}
+
 void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::StepT& step,
                    Uses& uses) {
   if (work.variants.empty()) check.fail("it has no kernel");
-  for (const auto& variant : work.variants) verify_variant(check, *variant);
+  for (const auto& variant : work.variants) {
+    verify_variant(check, *variant);
+    if (work.packed && !variant->maps.empty()) check.fail("it packs a tensor map");
+    for (const auto& map : variant->maps) {
+      verify_map(check, *map, variant->function);
+      uses.reads.insert(map->buffer);
+    }
+  }
   if (work.packed && work.args.size() > kMostPackedArgs)
     check.fail("it packs {} arguments, at most {} fit", work.args.size(), kMostPackedArgs);
   const Buffers written(step.writes.begin(), step.writes.end());

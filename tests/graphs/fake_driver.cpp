@@ -365,6 +365,20 @@ CUresult launch_kernel(const CUlaunchConfig* config, CUfunction function, void**
   return CUDA_SUCCESS;
 }
 
+// A map of the fake: address, rank, extents, then strides; as kernels get the first 8 bytes of a
+// parameter, they see its address.
+CUresult tensor_map_encode(CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* address,
+                           const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t*,
+                           const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  ENTER("cuTensorMapEncodeTiled");
+  map->opaque[0] = reinterpret_cast<cuuint64_t>(address);
+  map->opaque[1] = rank;
+  for (cuuint32_t d = 0; d < rank; ++d) map->opaque[2 + d] = extents[d];
+  for (cuuint32_t d = 0; d + 1 < rank; ++d) map->opaque[2 + rank + d] = strides[d];
+  return CUDA_SUCCESS;
+}
+
 CUresult graph_instantiate(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   ENTER_CONTEXT("cuGraphInstantiateWithFlags");
   ++fake().execs;
@@ -465,6 +479,7 @@ const std::map<std::string_view, void*>& table() {
       entry("cuFuncGetAttribute", func_get_attribute),
       entry("cuFuncSetAttribute", func_set_attribute),
       entry("cuOccupancyMaxActiveBlocksPerMultiprocessor", occupancy_max_active_blocks),
+      entry("cuTensorMapEncodeTiled", tensor_map_encode),
       entry("cuLaunchKernelEx", launch_kernel),
       entry("cuGraphInstantiateWithFlags", graph_instantiate),
       entry("cuGraphDestroy", graph_destroy),
