@@ -53,7 +53,7 @@ bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& s
   return fits(program.head) && fits(program.value_head) && known &&
          common_vector({&program.q, &program.k, &program.v, &program.y}) == 8 &&
          schedule.row_tiles == 1 && schedule.key_groups == 1 && schedule.splits == 1 &&
-         schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+         schedule.ahead == 1 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
                                                         : schedule.row_warps == 8 ? 232
                                                                                   : 216) &&
@@ -81,7 +81,9 @@ class Chooser {
       return;
     }
     while (attention_shared_bytes(program_, schedule) > most_shared(schedule)) {
-      if (schedule.key_groups > 1)
+      if (schedule.ahead > 1)
+        --schedule.ahead;
+      else if (schedule.key_groups > 1)
         schedule.key_groups /= 2;
       else
         schedule.keys /= 2;
@@ -140,6 +142,7 @@ class Chooser {
 std::string AttentionSchedule::to_string() const {
   std::string text = fmt::format("attention rows={}x{} groups={} keys={} vector={}{}", row_warps,
                                  row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
+  if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (splits > 1) text += fmt::format(" splits={}", splits);
   if (stages > 0) text += fmt::format(" stages={}", stages);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
@@ -158,7 +161,7 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
   const std::int64_t tile = schedule.keys * ((steps * 2 | 1) + (out_tiles | 1)) * 8 * 2;
   const std::int64_t merge = std::int64_t{schedule.key_groups - 1} * schedule.row_warps * 32 *
                              schedule.row_tiles * (out_tiles * 4 + 4) * 4;
-  return static_cast<std::uint32_t>(std::max(schedule.key_groups * tile, merge));
+  return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge));
 }
 
 bool mask_in_pairs(const AttentionProgram& program) {
@@ -212,6 +215,7 @@ AttentionSchedule parse(const std::string& text) {
                        : name == "groups" ? &result.key_groups
                        : name == "keys"   ? &result.keys
                        : name == "vector" ? &result.vector
+                       : name == "ahead"  ? &result.ahead
                        : name == "splits" ? &result.splits
                        : name == "stages" ? &result.stages
                        : name == "blocks" ? &result.blocks
@@ -226,8 +230,9 @@ AttentionSchedule parse(const std::string& text) {
 bool takes(const AttentionProgram& program, const AttentionSchedule& schedule) {
   if (schedule.by_warpgroups()) return fits_warpgroups(program, schedule);
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
-         schedule.row_tiles <= 2 && schedule.splits <= 8 &&
-         (schedule.splits == 1 || schedule.key_groups > 1) && schedule.blocks == 0 &&
+         schedule.row_tiles <= 2 && schedule.splits <= 16 && schedule.ahead <= 8 &&
+         (schedule.splits == 1 || schedule.key_groups > 1) &&
+         (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.blocks == 0 &&
          attention_shared_bytes(program, schedule) <= most_shared(schedule);
 }
 
@@ -303,9 +308,10 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   } else {
-    add_groups(1, 64, 2, 576, 512);
+    add_groups(1, 64, 2, kFew, 512);
+    add_groups(1, 64, 2, 576, program.causal != 0 ? 512 : 256);
     if (program.causal != 0) add_groups(1, 64, 2, kFew, 1024);
-    add_groups(2, 128, 2, kNoLimit, kNoLimit);
+    add_groups(2, 128, 3, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   }
   // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
@@ -338,7 +344,8 @@ std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& p
     for (schedule.row_tiles = 1; schedule.row_tiles <= 2; ++schedule.row_tiles)
       for (schedule.row_warps = 1; schedule.row_warps <= 8; schedule.row_warps *= 2)
         for (schedule.key_groups = 1; schedule.key_groups <= 8; schedule.key_groups *= 2)
-          for (schedule.splits = 1; schedule.splits <= 8; schedule.splits *= 2) add(schedule);
+          for (schedule.splits = 1; schedule.splits <= 16; schedule.splits *= 2)
+            for (schedule.ahead = 1; schedule.ahead <= 3; ++schedule.ahead) add(schedule);
     schedule = base;
     schedule.keys = keys;
     for (schedule.row_warps = 4; schedule.row_warps <= 12; schedule.row_warps += 4)

@@ -18,6 +18,7 @@ struct AttentionSchedule {
   int keys = 32;       // of a tile
   int vector = 8;      // elements of one copy of keys and values
   bool pairs = true;   // two neighbouring elements of q and y are one access
+  int ahead = 1;       // tiles of keys, and of values, under way to each group of one warp
   int splits = 1;      // blocks of a cluster that share out the keys
   int stages = 0;      // tiles of keys, and of values, under way to warpgroups; 0: by warps alone
   int blocks = 0;      // at most, each of which takes several items; 0: a block for each item

@@ -178,12 +178,11 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
   text += "> Shape;\n";
-  const std::string owner =
-      s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>", s.stages) : "Shape";
-  return text + fmt::format(
-                    "  static_assert({}::kSharedBytes == {}, \"what the launch "
-                    "reserves\");\n",
-                    owner, attention_shared_bytes(p, s));
+  const std::string bytes = s.by_warpgroups()
+                                ? fmt::format("AttentionRings<Shape, {}>::kSharedBytes", s.stages)
+                                : fmt::format("Shape::shared_bytes({})", s.ahead);
+  return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
+                            attention_shared_bytes(p, s));
 }
 
 /// The translation unit: what an item is, then a function for each schedule, which variants that
@@ -294,10 +293,14 @@ class Emitter {
           "#ifdef SINTER_WARPGROUPS\n{}  attend_in_groups<Shape, {}>(u32({}), [&](u32 item) {{\n"
           "    return {};\n  }});\n}}\n#endif\n",
           text, schedule.stages, items, problem_of("item"));
-    if (schedule.splits > 1)
-      return text + fmt::format("  attend<Shape, {}>({});\n}}\n", schedule.splits,
-                                problem_of(fmt::format("blockIdx.x / {}", schedule.splits)));
-    return text + fmt::format("  attend({});\n}}\n", problem_of("blockIdx.x"));
+    const std::string item =
+        schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
+    std::string by = "attend";
+    if (schedule.ahead > 1)
+      by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
+    else if (schedule.splits > 1)
+      by = fmt::format("attend<Shape, {}>", schedule.splits);
+    return text + fmt::format("  {}({});\n}}\n", by, problem_of(item));
   }
 
   const AttentionProgram& p_;
