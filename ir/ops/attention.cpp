@@ -23,7 +23,7 @@ void require_broadcast(std::span<const TensorType> inputs, std::size_t i, const 
   const Shape result =
       with_context(list_types(inputs), [&] { return broadcast(inputs[i].shape, shape); });
   if (result != shape)
-    invalid(fmt::format("the {} does not broadcast to {}: {}", what, to_string(shape),
+    invalid(fmt::format("the {} cannot be broadcast to {}: {}", what, to_string(shape),
                         list_types(inputs)));
 }
 

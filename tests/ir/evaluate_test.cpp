@@ -199,5 +199,27 @@ TEST(EvaluateOp, EmptyTensors) {
               testing::AllOf(testing::SizeIs(6), testing::Each(0)));
 }
 
+TEST(Evaluate, LimitsOfAttentionAreNumbersOfKeys) {
+  const std::string inputs = "graph @main(%q: f64[3, 2], %k: f64[4, 2], %v: f64[4, 2]";
+  const Tensor q = floats({3, 2}, {1, 2, -1, 0.5, 3, 1}, DType::kFloat64);
+  const Tensor k = floats({4, 2}, {1, 0, 0, 1, 2, -1, 0.5, 0.25}, DType::kFloat64);
+  const Tensor v = floats({4, 2}, {1, 10, 2, 20, 3, 30, 4, 40}, DType::kFloat64);
+  const Tensor limits = floats({3, 1}, {1, 9, 2}, DType::kInt64);
+  const auto limited =
+      evaluate(parse_graph(inputs + ", %l: i64[3, 1]) {\n"
+                                    "  %y = Attention(%q, %k, %v, %l) {scale = 0.5, limited = 1}\n"
+                                    "  return y = %y\n}"),
+               std::vector<Tensor>{q, k, v, limits})[0];
+  const auto whole =
+      evaluate(parse_graph(inputs + ") {\n  %y = Attention(%q, %k, %v) {scale = 0.5}\n"
+                                    "  return y = %y\n}"),
+               std::vector<Tensor>{q, k, v})[0];
+  EXPECT_EQ(limited.at(0), 1);  // the first key alone
+  EXPECT_EQ(limited.at(1), 10);
+  EXPECT_EQ(limited.at(2), whole.at(2));  // more than there are
+  EXPECT_GT(limited.at(4), 1);
+  EXPECT_LT(limited.at(4), 2);
+}
+
 }  // namespace
 }  // namespace sinter::ir

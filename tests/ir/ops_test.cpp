@@ -90,7 +90,21 @@ TEST(Infer, AttentionBroadcastsBatches) {
                  HasSubstr("q [.., m, d]"));
   EXPECT_INVALID(
       infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({2, 3, 9})}, plain),
-      HasSubstr("does not broadcast to the scores [3, 9]"));
+      HasSubstr("the mask cannot be broadcast to [3, 9]"));
+  const Attrs limited = {{"scale", Attr(0.5)}, {"limited", Attr(std::int64_t{1})}};
+  EXPECT_EQ(
+      infer("Attention",
+            {f32({2, 3, 16}), f32({2, 9, 16}), f32({2, 9, 8}), boolean({3, 9}), i64({2, 1, 1})},
+            limited),
+      "f32[2, 3, 8]");
+  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})}, limited),
+                 HasSubstr("no input for the limits"));
+  EXPECT_INVALID(
+      infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), i64({3, 9})}, limited),
+      HasSubstr("the limits cannot be broadcast to [3, 1]"));
+  EXPECT_INVALID(
+      infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({3, 1})}, limited),
+      HasSubstr("the limits are numbers of keys"));
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), i64({3, 9})}, plain),
                  HasSubstr("the mask is bool"));
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},
