@@ -15,7 +15,7 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr const char* kModel = SINTER_SOURCE_DIR "/models/tiny/decoder.onnx";
+const std::string kModels = SINTER_SOURCE_DIR "/models/tiny/";
 constexpr const char* kGoldens = SINTER_SOURCE_DIR "/tests/tools/goldens/";
 
 json read_json(const std::string& name) {
@@ -31,8 +31,9 @@ std::string joined(const json& ids) {
 
 class GenerateTest : public CliTest {
  protected:
-  std::string compile(const std::vector<std::string>& options = {}) {
-    std::vector<std::string> words = {"compile", kModel, "-o", path("plan"), "--target=cpu"};
+  std::string compile(const std::vector<std::string>& options = {},
+                      const std::string& model = kModels + "decoder.onnx") {
+    std::vector<std::string> words = {"compile", model, "-o", path("plan"), "--target=cpu"};
     words.insert(words.end(), options.begin(), options.end());
     const auto result = sinter(words);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -51,7 +52,7 @@ class GenerateTest : public CliTest {
 };
 
 TEST_F(GenerateTest, GreedyTokensAreThoseOfNumpy) {
-  const auto cases = read_json("greedy.json");
+  const auto cases = read_json("greedy.json")["decoder"];
   ASSERT_EQ(cases.size(), 3U);
   // Any prompt and context; a context that the plan is made for; few tokens at a time.
   for (const auto& options : std::vector<std::vector<std::string>>{
@@ -66,9 +67,87 @@ TEST_F(GenerateTest, GreedyTokensAreThoseOfNumpy) {
   }
 }
 
+TEST_F(GenerateTest, CachesMayGrow) {
+  const auto plan = compile({"--dim", "past=0..40", "--dim", "batch=1"}, kModels + "llama_ts.onnx");
+  for (const auto& golden : read_json("greedy.json")["llama_ts"])
+    EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
+              golden["tokens"]);
+  const auto full = generate(plan, {1, 2, 3}, 60);
+  EXPECT_EQ(full["stopped_by"], "context");
+  EXPECT_EQ(full["tokens"].size(), 41 - 3 + 1);
+  const auto refused = sinter({"generate", compile({}, kModels + "llama_ts.onnx"), "--ids", "1"});
+  EXPECT_THAT(refused.err, HasSubstr("grows along dimension 2 ('past'), but from 1 on: compile "
+                                     "with --dim past=0..MOST"));
+}
+
+/// The tiny decoder with positions for every token and a mask: logits are those of the decoder as
+/// long as positions and mask are what they should be.
+onnx::ModelProto checked_decoder() {
+  onnx::ModelProto model;
+  std::ifstream file(kModels + "decoder.onnx", std::ios::binary);
+  EXPECT_TRUE(model.ParseFromIstream(&file));
+  auto* graph = model.mutable_graph();
+  const auto add = [&](const std::string& op, const std::vector<std::string>& inputs,
+                       const std::string& output) {
+    auto* node = graph->add_node();
+    node->set_op_type(op);
+    node->set_name(output + "_node");
+    for (const auto& input : inputs) node->add_input(input);
+    node->add_output(output);
+    return node;
+  };
+  const auto integers = [&](const std::string& name, const std::string& dim) {
+    auto* input = graph->add_input();
+    input->set_name(name);
+    auto* type = input->mutable_type()->mutable_tensor_type();
+    type->set_elem_type(onnx::TensorProto::INT64);
+    type->mutable_shape()->add_dim()->set_dim_value(1);
+    type->mutable_shape()->add_dim()->set_dim_param(dim);
+  };
+  for (auto& node : *graph->mutable_node()) {
+    for (auto& input : *node.mutable_input())
+      if (input == "position") input = "first";
+    for (auto& output : *node.mutable_output())
+      if (output == "logits") output = "plain_logits";
+  }
+  for (int i = 0; i < graph->input_size(); ++i)
+    if (graph->input(i).name() == "position") graph->mutable_input()->DeleteSubrange(i, 1);
+  integers("position_ids", "sequence");
+  integers("attention_mask", "total");
+  // The first position; the last one plus one must be the sum of the mask.
+  auto* first = add("ReduceMin", {"position_ids"}, "least");
+  auto* keep = first->add_attribute();
+  keep->set_name("keepdims");
+  keep->set_type(onnx::AttributeProto::INT);
+  keep->set_i(0);
+  auto* one = graph->add_initializer();
+  one->set_name("one");
+  one->set_data_type(onnx::TensorProto::INT64);
+  one->add_dims(1);
+  one->add_int64_data(1);
+  add("Reshape", {"least", "one"}, "first");
+  *add("ReduceMax", {"position_ids"}, "most")->add_attribute() = *keep;
+  *add("ReduceSum", {"attention_mask"}, "ones")->add_attribute() = *keep;
+  add("Add", {"most", "one"}, "count");
+  add("Equal", {"count", "ones"}, "agree");
+  auto* cast = add("Cast", {"agree"}, "factor")->add_attribute();
+  cast->set_name("to");
+  cast->set_type(onnx::AttributeProto::INT);
+  cast->set_i(onnx::TensorProto::FLOAT);
+  add("Mul", {"plain_logits", "factor"}, "logits");
+  return model;
+}
+
+TEST_F(GenerateTest, PositionsOfEachTokenAndMasksAreGiven) {
+  const auto plan = compile({}, save(checked_decoder()));
+  for (const auto& golden : read_json("greedy.json")["decoder"])
+    EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
+              golden["tokens"]);
+}
+
 TEST_F(GenerateTest, ReportsTimesAndBytes) {
   const auto plan = compile();
-  const auto golden = read_json("greedy.json")[1];
+  const auto golden = read_json("greedy.json")["decoder"][1];
   const auto result =
       sinter({"generate", plan, "--ids", joined(golden["prompt"]), "--max-tokens", "6", "--json"});
   const auto found = json::parse(result.out);
@@ -78,14 +157,15 @@ TEST_F(GenerateTest, ReportsTimesAndBytes) {
   EXPECT_GT(found["bytes_per_token"], found["weight_bytes"].get<double>() / 2);
   EXPECT_GT(found["share_of_copy_rate"], 0);
   EXPECT_EQ(found["capacity"], golden["prompt"].size() + 5);
-  EXPECT_EQ(found["cache_bytes"], 4 * 2 * (golden["prompt"].size() + 5) * 8 * 4);
+  // Two layers, keys and values, two heads of eight float32.
+  EXPECT_EQ(found["cache_bytes"], 2 * 2 * 2 * (golden["prompt"].size() + 5) * 8 * 4);
   EXPECT_THAT(result.err,
               AllOf(HasSubstr("6 tokens behind 5 of the prompt"), HasSubstr("tokens/s")));
 }
 
 TEST_F(GenerateTest, StreamsIdsAndStops) {
   const auto plan = compile();
-  const auto golden = read_json("greedy.json")[1];
+  const auto golden = read_json("greedy.json")["decoder"][1];
   const auto tokens = golden["tokens"].get<std::vector<int>>();
   const auto all = sinter(
       {"generate", plan, "--ids", joined(golden["prompt"]), "--max-tokens", "3", "--no-rates"});
@@ -102,7 +182,7 @@ TEST_F(GenerateTest, StreamsIdsAndStops) {
 
 TEST_F(GenerateTest, DrawsWithASeed) {
   const auto plan = compile();
-  const auto prompt = read_json("greedy.json")[1]["prompt"];
+  const auto prompt = read_json("greedy.json")["decoder"][1]["prompt"];
   const auto draw = [&](const char* seed) {
     return generate(plan, prompt, 20,
                     {"--temperature", "5", "--top-k", "50", "--seed", seed})["tokens"];
@@ -180,6 +260,8 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--ids", "1", "--temperature", "-2"}), HasSubstr("temperature -2"));
   EXPECT_THAT(error({"--prompt", "text"}), HasSubstr("--tokenizer"));
   EXPECT_THAT(error({}), HasSubstr("option"));
+  EXPECT_THAT(error({"--ids", "1", "--position-input", "place"}),
+              HasSubstr("input 'position' is neither the tokens ('input_ids') nor their position"));
   const auto small = compile_small();
   EXPECT_THAT(sinter({"generate", small, "--ids", "1"}).err,
               HasSubstr("no input 'input_ids'; it has 'x'"));

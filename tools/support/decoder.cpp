@@ -2,42 +2,54 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <functional>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "runtime/cpu/tile_ops.h"
 #include "runtime/plan/plan_data.h"
 #include "tools/support/inputs.h"
 
 namespace sinter::tools {
 namespace {
 
-std::string names_of(const std::vector<BindingInfo>& bindings) {
+const BindingInfo* find(const std::vector<BindingInfo>& bindings, const std::string& name) {
+  for (const auto& binding : bindings)
+    if (binding.name == name) return &binding;
+  return nullptr;
+}
+
+const BindingInfo& require(const std::vector<BindingInfo>& bindings, const std::string& name,
+                           const char* what, const char* option) {
+  if (const auto* binding = find(bindings, name)) return *binding;
   std::vector<std::string> names;
   for (const auto& binding : bindings) names.push_back("'" + binding.name + "'");
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-BindingInfo require(const std::vector<BindingInfo>& bindings, const std::string& name,
-                    const char* what, const char* option) {
-  for (const auto& binding : bindings)
-    if (binding.name == name) return binding;
   throw Error(ErrorCode::kUsage, fmt::format("the plan has no {} '{}'; it has {}. Name it with {}",
-                                             what, name, names_of(bindings), option));
+                                             what, name, fmt::join(names, ", "), option));
 }
 
-BindingInfo require_integers(const std::vector<BindingInfo>& bindings, const std::string& name,
-                             const char* option) {
-  const auto binding = require(bindings, name, "input", option);
-  if (binding.dtype != DType::kInt64 && binding.dtype != DType::kInt32)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("input '{}' is {}; token ids and positions are i64 or i32", name,
-                            to_string(binding.dtype)));
-  return binding;
+std::optional<BindingInfo> first_of(const std::vector<BindingInfo>& bindings,
+                                    const std::vector<std::string>& names) {
+  for (const auto& name : names)
+    if (const auto* binding = find(bindings, name)) return *binding;
+  return std::nullopt;
+}
+
+void require_type(const BindingInfo& binding, bool bools) {
+  const DType type = binding.dtype;
+  if (type == DType::kInt64 || type == DType::kInt32 || (bools && type == DType::kBool)) return;
+  throw Error(ErrorCode::kUsage, fmt::format("input '{}' is {}, not i64 or i32{}", binding.name,
+                                             to_string(type), bools ? " or bool" : ""));
 }
 
 bool is_fixed(const DimInfo& dim) { return dim.min == dim.max; }
+
+std::int64_t count_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
 
 /// How an output's name follows from that of the input it comes back as.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPastAndPresent = {{
@@ -48,118 +60,166 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPastAndP
 }  // namespace
 
 Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionOptions& session)
-    : ids_(require_integers(plan.inputs(), options.ids, "--ids-input")),
-      position_binding_(require_integers(plan.inputs(), options.position, "--position-input")),
+    : ids_(require(plan.inputs(), options.ids, "input", "--ids-input")),
+      place_(first_of(plan.inputs(), options.position)),
+      mask_(first_of(plan.inputs(), options.mask)),
       logits_(require(plan.outputs(), options.logits, "output", "--logits-output").name),
       session_(plan, session) {
+  require_type(ids_, false);
+  const auto outputs = plan.outputs();
+  const DType logits_type = find(outputs, logits_)->dtype;
+  if (!is_float(logits_type) || logits_type == DType::kFloat64)
+    throw Error(ErrorCode::kUsage, fmt::format("output '{}' is {}, not f32, f16 or bf16", logits_,
+                                               to_string(logits_type)));
+  if (place_) require_type(*place_, false);
+  if (mask_) require_type(*mask_, true);
   const auto& shape = ids_.shape;
   if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && shape[0].min > 1))
     throw Error(ErrorCode::kUsage,
                 fmt::format("input '{}' is not of the shape [tokens] or [1, tokens]", ids_.name));
   least_tokens_ = shape.back().min, most_tokens_ = shape.back().max;
   find_caches(plan, options);
+  if (!place_ && !grows())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the plan has no input '{}' that says where tokens go in caches of a "
+                            "fixed size: name it with --position-input",
+                            fmt::join(options.position, "' or '")));
+}
+
+TensorView Decoder::Cache::view(std::int64_t tokens) const {
+  TensorView result{dtype, shape};
+  if (growing) result.shape[*growing] = tokens;
+  return result;
+}
+
+void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context) {
+  Cache cache{input.name, output.name, input.dtype, {}, {}};
+  if (input.dtype != output.dtype || input.shape.size() != output.shape.size())
+    throw Error(ErrorCode::kUsage, fmt::format("cache '{}' and '{}' are of different type or rank",
+                                               input.name, output.name));
+  if (input.shape.size() < 2)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("cache '{}' has {} dimensions, not [.., tokens, features]", input.name,
+                            input.shape.size()));
+  std::int64_t capacity = 0;
+  for (std::size_t d = 0; d < input.shape.size(); ++d) {
+    const DimInfo& dim = input.shape[d];
+    if (dim.text != output.shape[d].text) {
+      if (dim.min != 0)
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("cache '{}' grows along dimension {} ('{}'), but from {} on: "
+                                "compile with --dim {}=0..MOST",
+                                input.name, d, dim.text, dim.min, dim.text));
+      cache.growing = d;
+      capacity = dim.max + 1;  // the last token runs behind a full cache
+      cache.shape.push_back(0);
+    } else if (is_fixed(dim)) {
+      cache.shape.push_back(dim.min);
+    } else if (ids_.shape.size() == 2 && dim.text == ids_.shape[0].text) {
+      cache.shape.push_back(1);
+    } else {
+      cache.shape.push_back(std::clamp(context, dim.min, dim.max));
+    }
+  }
+  if (!cache.growing) capacity = cache.shape[cache.shape.size() - 2];
+  capacity_ = caches_.empty() ? capacity : std::min(capacity_, capacity);
+  caches_.push_back(std::move(cache));
 }
 
 void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
   const auto inputs = plan.inputs(), outputs = plan.outputs();
-  const auto has_output = [&](const std::string& name) {
-    return std::any_of(outputs.begin(), outputs.end(),
-                       [&](const BindingInfo& output) { return output.name == name; });
+  const auto is_known = [&](const BindingInfo& input) {
+    return input.name == ids_.name || (place_ && input.name == place_->name) ||
+           (mask_ && input.name == mask_->name) ||
+           std::any_of(caches_.begin(), caches_.end(),
+                       [&](const Cache& cache) { return cache.input == input.name; });
   };
-  std::vector<std::pair<std::string, std::string>> kept, loose;
   for (const auto& state : plan.data()->meta.states)
-    kept.emplace_back(inputs[state->input].name, outputs[state->output].name);
+    add_cache(inputs[state->input], outputs[state->output], options.context);
+  const std::size_t kept = caches_.size();
   for (const auto& text : options.states) {
     const auto equals = text.find('=');
     if (equals == std::string::npos)
-      throw Error(ErrorCode::kUsage, fmt::format("'{}' is not INPUT=OUTPUT", text));
-    const auto input = require(inputs, text.substr(0, equals), "input", "--state").name;
-    loose.emplace_back(input, require(outputs, text.substr(equals + 1), "output", "--state").name);
+      throw Error(ErrorCode::kUsage, fmt::format("--state '{}' is not INPUT=OUTPUT", text));
+    const auto& input = require(inputs, text.substr(0, equals), "input", "--state");
+    const auto& output = require(outputs, text.substr(equals + 1), "output", "--state");
+    if (!is_known(input)) add_cache(input, output, options.context);
   }
   for (const auto& input : inputs)
     for (const auto& [past, present] : kPastAndPresent)
-      if (input.name.starts_with(past))
-        if (auto name = std::string(present) + input.name.substr(past.size()); has_output(name)) {
-          loose.emplace_back(input.name, std::move(name));
-          break;
-        }
-  const auto is_known = [&](const std::string& input) {
-    return input == ids_.name || input == position_binding_.name ||
-           std::any_of(caches_.begin(), caches_.end(),
-                       [&](const Cache& cache) { return cache.input == input; });
-  };
-  const auto add = [&](const std::string& input, const std::string& output, bool is_loose) {
-    if (is_known(input)) return;
-    const auto binding = require(inputs, input, "input", "--state");
-    Cache cache{input, output, TensorView{binding.dtype}};
-    for (const DimInfo& dim : binding.shape)
-      cache.shape.shape.push_back(is_fixed(dim) ? dim.min
-                                  : ids_.shape.size() == 2 && dim.text == ids_.shape[0].text
-                                      ? 1
-                                      : std::clamp(options.context, dim.min, dim.max));
-    caches_.push_back(cache);
-    if (is_loose) loose_.push_back(cache);
-  };
-  for (const auto& [input, output] : kept) add(input, output, false);
-  for (const auto& [input, output] : loose) add(input, output, true);
+      if (input.name.starts_with(past) && !is_known(input))
+        if (const auto* output =
+                find(outputs, std::string(present) + input.name.substr(past.size())))
+          add_cache(input, *output, options.context);
   for (const auto& input : inputs)
-    if (!is_known(input.name))
+    if (!is_known(input))
       throw Error(ErrorCode::kUsage,
-                  fmt::format("input '{}' is neither the tokens ('{}') nor their position ('{}') "
-                              "nor a cache (name its output with --state {}=OUTPUT)",
-                              input.name, ids_.name, position_binding_.name, input.name));
+                  fmt::format("input '{}' is neither the tokens ('{}') nor their position nor a "
+                              "mask nor a cache: name it with --position-input, --mask-input or "
+                              "--state {}=OUTPUT",
+                              input.name, ids_.name, input.name));
   if (caches_.empty())
     throw Error(ErrorCode::kUsage,
-                "the plan has no caches that keep what came before (name them with --state "
-                "INPUT=OUTPUT)");
-  for (const Cache& cache : caches_) {
-    const auto& shape = cache.shape.shape;
-    if (shape.size() < 2)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("cache '{}' has {} dimensions, not [.., tokens, features]",
-                              cache.input, shape.size()));
-    const auto tokens = shape[shape.size() - 2];
-    capacity_ = capacity_ == 0 ? tokens : std::min(capacity_, tokens);
-    cache_bytes_ += cache.shape.byte_count();
-  }
+                "the plan has no caches that keep what came before: name them with --state "
+                "INPUT=OUTPUT");
+  loose_.assign(caches_.begin() + static_cast<std::ptrdiff_t>(kept), caches_.end());
   std::vector<std::byte> zeros;
   for (const Cache& cache : caches_) {
-    zeros.resize(std::max(zeros.size(), cache.shape.byte_count()));
-    TensorView view = cache.shape;
+    TensorView view = cache.view(0);
+    zeros.resize(std::max<std::size_t>({1, zeros.size(), view.byte_count()}));
     view.data = zeros.data();
     session_.set_input(cache.input, view);
   }
 }
 
-std::vector<std::int64_t> Decoder::ids_shape(std::int64_t tokens) const {
-  if (ids_.shape.size() == 1) return {tokens};
-  return {1, tokens};
+bool Decoder::grows() const {
+  return std::any_of(caches_.begin(), caches_.end(),
+                     [](const Cache& cache) { return cache.growing.has_value(); });
 }
 
-std::vector<std::int64_t> Decoder::position_shape(std::int64_t tokens) const {
-  std::vector<std::int64_t> shape;
-  for (const DimInfo& dim : position_binding_.shape) shape.push_back(is_fixed(dim) ? dim.min : 1);
-  if (!shape.empty() && position_binding_.shape.back().text == ids_.shape.back().text)
-    shape.back() = tokens;
-  return shape;
+std::uint64_t Decoder::cache_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Cache& cache : caches_) bytes += cache.view(position_).byte_count();
+  return bytes;
+}
+
+std::map<std::string, std::vector<std::int64_t>> Decoder::token_shapes(
+    std::int64_t tokens, std::int64_t position) const {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  shapes[ids_.name] = std::vector<std::int64_t>(ids_.shape.size(), 1);
+  shapes[ids_.name].back() = tokens;
+  if (place_) {
+    auto& shape = shapes[place_->name];
+    for (const DimInfo& dim : place_->shape) shape.push_back(is_fixed(dim) ? dim.min : 1);
+    if (!shape.empty() && place_->shape.back().text == ids_.shape.back().text)
+      shape.back() = tokens;
+  }
+  if (mask_) {
+    auto& shape = shapes[mask_->name];
+    shape.assign(mask_->shape.size(), 1);
+    if (!shape.empty()) shape.back() = position + tokens;
+  }
+  return shapes;
 }
 
 void Decoder::set_integers(const BindingInfo& binding, std::vector<std::int64_t> shape,
-                           std::span<const std::int64_t> values) {
+                           std::int64_t first, std::int64_t step) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(count_of(shape)), first);
+  for (std::size_t i = 1; i < values.size(); ++i) values[i] = values[i - 1] + step;
   session_.set_input(binding.name,
                      view_of(ir::Tensor::from_ints(binding.dtype, std::move(shape), values)));
 }
 
 void Decoder::run_part(std::span<const std::int64_t> ids) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
-  set_integers(ids_, ids_shape(tokens), ids);
-  const auto shape = position_shape(tokens);
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(
-      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>())));
-  std::iota(positions.begin(), positions.end(), position_);
-  set_integers(position_binding_, shape, positions);
+  const auto shapes = token_shapes(tokens, position_);
+  session_.set_input(ids_.name,
+                     view_of(ir::Tensor::from_ints(ids_.dtype, shapes.at(ids_.name), ids)));
+  if (place_) set_integers(*place_, shapes.at(place_->name), position_, 1);
+  if (mask_) set_integers(*mask_, shapes.at(mask_->name), 1, 0);
   session_.run();
   position_ += tokens;
+  if (position_ >= capacity_) return;  // grown caches would be longer than the plan takes
   for (const Cache& cache : loose_) session_.set_input(cache.input, session_.output(cache.output));
 }
 
@@ -168,8 +228,9 @@ std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
   const auto tokens = static_cast<std::int64_t>(ids.size());
   if (tokens > capacity_ - position_)
     throw Error(ErrorCode::kUsage,
-                fmt::format("{} tokens behind {} do not fit into caches of {} (--context)", tokens,
-                            position_, capacity_));
+                fmt::format("{} tokens behind {} do not fit into caches of {}: compile for more "
+                            "(--dim), or give a greater --context",
+                            tokens, position_, capacity_));
   if (tokens < least_tokens_)
     throw Error(ErrorCode::kUsage,
                 fmt::format("the plan takes {} tokens or more at a time, but is given {}",
@@ -186,22 +247,18 @@ std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
   const auto row = logits.shape.empty() ? 1 : logits.shape.back();
   const auto all = logits.element_count();
   values_.resize(static_cast<std::size_t>(row));
-  if (logits.dtype == DType::kFloat32) {
-    const auto last = logits.as<float>().last(values_.size());
-    std::copy(last.begin(), last.end(), values_.begin());
-  } else {
-    const ir::Tensor tensor = tensor_of(logits);
-    for (std::int64_t i = 0; i < row; ++i)
-      values_[static_cast<std::size_t>(i)] = static_cast<float>(tensor.at(all - row + i));
-  }
+  const auto* last = static_cast<const std::byte*>(logits.data) +
+                     static_cast<std::size_t>(all - row) * size_of(logits.dtype);
+  if (logits.dtype == DType::kFloat32)
+    std::memcpy(values_.data(), last, values_.size() * sizeof(float));
+  else
+    runtime::cpu::widen(logits.dtype, last, values_.data(), row);
   return values_;
 }
 
-void Decoder::warm_up(std::int64_t tokens) {
-  tokens = std::clamp(tokens, least_tokens_, most_tokens_);
-  std::map<std::string, std::vector<std::int64_t>> shapes = {
-      {ids_.name, ids_shape(tokens)}, {position_binding_.name, position_shape(tokens)}};
-  for (const Cache& cache : caches_) shapes.emplace(cache.input, cache.shape.shape);
+void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
+  auto shapes = token_shapes(std::clamp(tokens, least_tokens_, most_tokens_), position);
+  for (const Cache& cache : caches_) shapes.emplace(cache.input, cache.view(position).shape);
   session_.warm_up(shapes);
 }
 

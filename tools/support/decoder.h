@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,11 +12,14 @@
 
 namespace sinter::tools {
 
-/// Which binding is what.
+/// Which binding is what. Where several names stand, the first that the plan has.
 struct DecoderOptions {
-  std::string ids = "input_ids";      // integers [1, tokens], or [tokens]
-  std::string position = "position";  // integers: of the first token, or if it has as many of each
-  std::string logits = "logits";      // floats [.., vocabulary]: the last row counts
+  std::string ids = "input_ids";  // integers [1, tokens], or [tokens]
+  /// Integers: where the first token stands, or where each does. Not needed by caches that grow.
+  std::vector<std::string> position = {"position", "position_ids", "cache_position"};
+  /// Integers or bools [1, all tokens so far], all ones. Not needed.
+  std::vector<std::string> mask = {"attention_mask"};
+  std::string logits = "logits";  // floats [.., vocabulary]: the last row counts
   /// INPUT=OUTPUT: caches besides those that are states of the plan, past_X with present_X, and
   /// past_key_values.X with present.X.
   std::vector<std::string> states;
@@ -23,8 +27,9 @@ struct DecoderOptions {
   std::int64_t context = 0;
 };
 
-/// Runs a plan over tokens one after the other. Keys lie along the last but one dimension of
-/// caches.
+/// Runs a plan over tokens one after the other. Its caches have a fixed size, with keys along the
+/// last but one dimension; or they grow: what comes out is longer, by the new tokens, along the
+/// dimension in which its shape differs from that of what goes in.
 class Decoder {
  public:
   /// Throws Error(kUsage) if the plan has no such bindings, saying which it has.
@@ -34,36 +39,42 @@ class Decoder {
   /// several; the logits of the last one, valid until the next call. Throws Error(kUsage) if there
   /// are none or the caches do not hold them.
   std::span<const float> run(std::span<const std::int64_t> ids);
-  /// Does ahead what a first run of `tokens` tokens does once.
-  void warm_up(std::int64_t tokens);
+  /// Does ahead what a first run of `tokens` tokens at `position` does once.
+  void warm_up(std::int64_t tokens, std::int64_t position);
 
   std::int64_t position() const { return position_; }
   /// The most tokens that can run in all.
   std::int64_t capacity() const { return capacity_; }
   /// Whether the plan keeps its caches itself; else they travel through its inputs and outputs.
   bool keeps_state() const { return loose_.empty(); }
-  std::uint64_t cache_bytes() const { return cache_bytes_; }
+  bool grows() const;
+  /// As they are now.
+  std::uint64_t cache_bytes() const;
   Session& session() { return session_; }
 
  private:
   struct Cache {
     std::string input, output;
-    TensorView shape;  // without data
+    DType dtype;
+    std::vector<std::int64_t> shape;             // as it is first
+    std::optional<std::size_t> growing;          // the dimension along which it grows
+    TensorView view(std::int64_t tokens) const;  // after so many, without data
   };
 
+  void add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context);
   void find_caches(const Plan& plan, const DecoderOptions& options);
-  void set_integers(const BindingInfo& binding, std::vector<std::int64_t> shape,
-                    std::span<const std::int64_t> values);
-  std::vector<std::int64_t> ids_shape(std::int64_t tokens) const;
-  std::vector<std::int64_t> position_shape(std::int64_t tokens) const;
+  std::map<std::string, std::vector<std::int64_t>> token_shapes(std::int64_t tokens,
+                                                                std::int64_t position) const;
+  void set_integers(const BindingInfo& binding, std::vector<std::int64_t> shape, std::int64_t first,
+                    std::int64_t step);
   void run_part(std::span<const std::int64_t> ids);
 
-  BindingInfo ids_, position_binding_;
+  BindingInfo ids_;
+  std::optional<BindingInfo> place_, mask_;
   std::string logits_;
   std::vector<Cache> caches_, loose_;
   Session session_;
   std::int64_t most_tokens_ = 0, least_tokens_ = 0, capacity_ = 0, position_ = 0;
-  std::uint64_t cache_bytes_ = 0;
   std::vector<float> values_;
 };
 

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-  std::string plan, tokenizer;
+  std::string plan, tokenizer, position, mask;
   PromptOptions prompt;
   DecoderOptions decoder;
   SamplingOptions sampling;
@@ -156,18 +156,23 @@ void run(Options options, const Console& console) {
   const auto prompt = prompt_ids(options.prompt, words);
   const auto stops = stop_ids(options.prompt, words);
   const auto tokens = static_cast<std::int64_t>(prompt.size());
-  // The last token is not run.
   if (options.decoder.context == 0) options.decoder.context = tokens + options.max_tokens - 1;
+
+  if (!options.position.empty()) options.decoder.position = {options.position};
+  if (!options.mask.empty()) options.decoder.mask = {options.mask};
 
   create_context(Plan::load(options.plan), options.session.device);
   const auto start = Clock::now();
   const auto plan = Plan::load(options.plan);
   Decoder decoder(plan, options.decoder, options.session);
-  decoder.warm_up(tokens);
-  if (options.max_tokens > 1) decoder.warm_up(1);
+  decoder.warm_up(tokens, 0);
+  // The last token is not run.
+  if (options.max_tokens > 1 && tokens < decoder.capacity()) decoder.warm_up(1, tokens);
   const double load_us = microseconds_since(start);
   if (!decoder.keeps_state())
-    console.note("the plan does not keep its caches: they are copied for each token");
+    console.note(decoder.grows()
+                     ? "the plan's caches grow: they are copied, and each token is a new shape"
+                     : "the plan does not keep its caches: they are copied for each token");
   Stream stream(console, words);
   const auto result = generate(options, decoder, prompt, stops, words, stream);
   report(options, plan, decoder, result, prompt, words, load_us, console);
@@ -218,9 +223,11 @@ void add_generate(Cli& cli) {
       ->check_positive();
   verb->add_option("--ids-input", options->decoder.ids, "Input of token ids")
       ->capture_default_str();
-  verb->add_option("--position-input", options->decoder.position,
-                   "Input of the first token's position, or of each token's")
-      ->capture_default_str();
+  verb->add_option("--position-input", options->position,
+                   "Input of the first token's position, or of each token's (default: position, "
+                   "position_ids or cache_position)");
+  verb->add_option("--mask-input", options->mask,
+                   "Input of ones for all tokens so far (default: attention_mask)");
   verb->add_option("--logits-output", options->decoder.logits, "Output of logits")
       ->capture_default_str();
   verb->add_option("--state", options->decoder.states,
