@@ -132,7 +132,8 @@ def main():
                     share = row["share_of_copy_rate"]
                     share = f", {100 * share:.0f} % of the copy rate" if share else ""
                     print(f"       {row['equal']} of {row['tokens']} tokens equal; first after "
-                          f"{row['first_token_us'] / 1e3:.1f} ms, {row['tokens_per_s']:.1f} tokens/s{share}", flush=True)
+                          f"{row['first_token_us'] / 1e3:.1f} ms, {row['tokens_per_s']:.1f} tokens/s{share}",
+                          flush=True)
             plan.unlink()
     print(f"{len(rows) - failed} of {len(rows)} answers as they should be")
     if a.out:
