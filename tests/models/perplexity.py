@@ -35,7 +35,8 @@ WAYS = {
     "Q4_1": (["--keep-blocks"], [], 0.001),
     "int8": ([], ["--weights=int8"], 0.005),
     "int4 g128": ([], ["--weights=int4:group=128"], 0.06),
-    "int4 g32": ([], ["--weights=int4:group=32"], None),
+    "int4 g128 but the last layer": ([], ["--weights=int4:group=128:asymmetric", "--keep=head/"], None),
+    "int4 g32 but the last layer": ([], ["--weights=int4:group=32:asymmetric", "--keep=head/"], None),
 }
 REFERENCE_TOLERANCE = 1e-4  # of float32 against ONNX Runtime
 
