@@ -115,7 +115,7 @@ def main():
     import torch_workloads as peers
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
-    p.add_argument("--workloads", default="all", help=", ".join(peers.WORKLOADS))
+    p.add_argument("--workloads", default="all", help="all but large ones, or some of " + ", ".join(peers.WORKLOADS))
     p.add_argument("--modes", default="eager,default,reduce-overhead", help=", ".join(peers.MODES) + "; or none")
     p.add_argument("--errors", default="", help="measure errors in these precisions too: fp16,bf16")
     p.add_argument("--folder", type=Path, help="where the ONNX files go, and are taken from if they are there")
@@ -125,7 +125,8 @@ def main():
     p.add_argument("--out", type=Path)
     a = p.parse_args()
     began = time.monotonic()
-    names = list(peers.WORKLOADS) if a.workloads == "all" else a.workloads.split(",")
+    small = [name for name, workload in peers.WORKLOADS.items() if not workload.large]
+    names = small if a.workloads == "all" else a.workloads.split(",")
     modes = [] if a.modes == "none" else a.modes.split(",")
     precisions = [precision for precision in a.errors.split(",") if precision]
     for precision in set(precisions) - set(ERROR_BOUNDS):
