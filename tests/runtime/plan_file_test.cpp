@@ -176,11 +176,12 @@ TEST(PlanFile, NewerVersionSaysWhatToDo) {
   PlanBuilder builder = sample();
   Bytes bytes = builder.bytes();
   plan::FileHeader header = header_of(bytes);
-  header.version = 7;
+  header.version = plan::kFormatVersion + 3;
   put_header(bytes, header);
   EXPECT_THAT(message_of(bytes),
-              HasSubstr("has format version 7, this library reads version 3: update Sinter or "
-                        "recompile the model"));
+              HasSubstr("has format version " + std::to_string(plan::kFormatVersion + 3) +
+                        ", this library reads version " + std::to_string(plan::kFormatVersion) +
+                        ": update Sinter or recompile the model"));
 }
 
 TEST(PlanFile, SectionsMayNotOverlapOrLeaveTheFile) {
