@@ -6,78 +6,13 @@
 #include <sinter/error.h>
 
 #include "fusion/passes/passes.h"
-#include "ir/affine.h"
+#include "fusion/patterns/caches.h"
 
 namespace sinter::fusion {
 namespace {
 
 using ir::Graph;
-using ir::Node;
-using ir::NodeId;
 using ir::ValueId;
-
-bool moves_all(const Node& node) {
-  return node.op->name == "Transpose" || node.op->name == "Reshape";
-}
-
-/// What became of an input: the nodes from the output back to it, Scatters and views.
-struct History {
-  ValueId input;
-  std::vector<NodeId> nodes;  // the last first
-};
-
-std::optional<History> history_of(const Graph& graph, ValueId output) {
-  History result{output, {}};
-  bool changed = false;
-  while (const Node* node = graph.producer(result.input)) {
-    const bool scatters = node->op->scatter() != nullptr;
-    if (!scatters && !moves_all(*node)) return std::nullopt;
-    changed = changed || scatters;
-    result.nodes.push_back(graph.value(result.input).producer);
-    result.input = node->inputs[0];
-  }
-  if (!changed || graph.is_constant(result.input)) return std::nullopt;
-  return result;
-}
-
-/// True if the views on the way leave every element where it was.
-bool keeps_places(const Graph& graph, const History& history, const ir::TensorType& type) {
-  ir::GraphBuilder builder("views");
-  for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
-  ValueId value = builder.input("x", type);
-  for (auto id = history.nodes.rbegin(); id != history.nodes.rend(); ++id)
-    if (const Node& node = graph.node(*id); moves_all(node))
-      value = builder.add(node.op->name, {value}, node.attrs);
-  builder.output("y", value);
-  const Graph views = builder.finish();
-  ir::Ranges ranges = views.ranges();
-  const auto index = ir::index_symbols(type.shape, ranges);
-  const ir::TracedView traced = ir::trace_view(views, views.outputs()[0], index, ranges);
-  return traced.sources.size() == 1 && traced.sources[0].guards.empty() &&
-         traced.sources[0].index == index;
-}
-
-/// True if the old value is read on the way to the new one alone, and the new one is used in the
-/// same run: a model that only gives a changed tensor back need not mean to get it again.
-bool is_cache(const Graph& graph, const History& history) {
-  const auto on_the_way = [&](NodeId id) {
-    return std::find(history.nodes.begin(), history.nodes.end(), id) != history.nodes.end();
-  };
-  bool is_new = false, is_used = false;
-  ValueId value = history.input;
-  for (auto id = history.nodes.rbegin(); id != history.nodes.rend(); ++id) {
-    if (!is_new && (graph.users(value).size() != 1 || graph.is_output(value))) return false;
-    const Node& node = graph.node(*id);
-    if (node.op->scatter() != nullptr) {
-      is_new = true;
-      if (std::count(node.inputs.begin(), node.inputs.end(), value) != 1) return false;
-    }
-    value = node.outputs[0];
-    if (is_new)
-      for (const NodeId user : graph.users(value)) is_used = is_used || !on_the_way(user);
-  }
-  return is_used;
-}
 
 std::string names_of(const std::vector<std::string>& names) {
   std::string text;
@@ -136,7 +71,7 @@ class StateFinder {
 
   std::optional<ir::State> found(int output) const {
     const ValueId value = graph_.outputs()[static_cast<std::size_t>(output)];
-    const auto history = history_of(graph_, value);
+    const auto history = cache_history(graph_, value);
     if (!history || !(graph_.type(history->input) == graph_.type(value))) return std::nullopt;
     const auto at = std::find(graph_.inputs().begin(), graph_.inputs().end(), history->input);
     const ir::State state{static_cast<int>(at - graph_.inputs().begin()), output};

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "fusion/passes/lowering_policy.h"
 #include "fusion/passes/passes.h"
+#include "fusion/patterns/caches.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
 
@@ -31,12 +33,14 @@ class Lowering {
     mapped_.resize(old_.values().size());
     // Unfused each of these nodes would be a kernel that reads and writes float32.
     if (context_.fuse) feeds_exponentials_ = feeds_exponentials(old_);
+    find_caches();
     for (ValueId input : old_.inputs()) {
       const ir::Value& info = old_.value(input);
-      map(input) = builder_.input(info.name, info.type);
-      if (info.type.dtype != kWide) continue;
+      ir::TensorType type = info.type;
+      if (caches_.contains(input)) type.dtype = policy_.narrow();
+      map(input) = builder_.input(info.name, type);
+      if (type.dtype != kWide) continue;
       ++inputs_;
-      // A state keeps its type from run to run; like any input it is cast where it is read.
       map(input) = cast(map(input), policy_.narrow());
     }
     for (const Node& node : old_.nodes()) {
@@ -54,7 +58,7 @@ class Lowering {
       const ValueId output = old_.outputs()[i];
       ValueId value =
           old_.is_constant(output) ? builder_.constant(old_.value(output).constant) : map(output);
-      const DType wanted = old_.type(output).dtype;
+      const DType wanted = caches_.contains(output) ? policy_.narrow() : old_.type(output).dtype;
       if (builder_.type(value).dtype != wanted) {
         ++outputs_;
         value = cast(value, wanted);
@@ -67,6 +71,19 @@ class Lowering {
   }
 
  private:
+  /// Elements of a cache are rounded when they are put there, as they would be where they are read.
+  /// Any other state keeps its type: rounding would add up from run to run.
+  void find_caches() {
+    for (const ir::State& state : old_.states()) {
+      const ValueId input = old_.inputs()[static_cast<std::size_t>(state.input)];
+      const ValueId output = old_.outputs()[static_cast<std::size_t>(state.output)];
+      const auto history = cache_history(old_, output);
+      const bool once = std::count(old_.outputs().begin(), old_.outputs().end(), output) == 1;
+      if (old_.type(input).dtype == kWide && history && history->input == input && once)
+        caches_.insert({input, output});
+    }
+  }
+
   ValueId& map(ValueId old) { return mapped_[static_cast<std::size_t>(old.index)]; }
 
   /// What was cast down and is wanted wide again was never rounded.
@@ -224,6 +241,9 @@ class Lowering {
         fmt::format("{}: {} input(s) and {} output(s) stay float32 and are cast at the "
                     "border; arithmetic within kernels stays float32",
                     name, inputs_, outputs_));
+    if (!caches_.empty())
+      out.push_back(fmt::format("{}: {} cache(s), which are states, are kept in it", name,
+                                caches_.size() / 2));
     constexpr std::size_t kShown = 4;
     for (const auto& [reason, nodes] : kept_) {
       const std::vector<std::string> shown(
@@ -242,6 +262,7 @@ class Lowering {
   LoweringPolicy policy_;
   GraphBuilder builder_;
   std::vector<ValueId> mapped_;
+  std::set<ValueId> caches_;              // inputs and outputs
   std::vector<bool> feeds_exponentials_;  // by node; empty: none does
   std::map<ValueId, ValueId> wide_;       // of values that were cast down
   std::map<std::pair<ValueId, DType>, ValueId> constants_;

@@ -56,5 +56,29 @@ TEST(States, ThatCannotBeAreRefused) {
   EXPECT_THAT(error_of({{"h", "y"}, {"x", "y"}}), HasSubstr("'x' or its output is in two states"));
 }
 
+TEST(States, CachesAreKeptInTheLowerPrecision) {
+  const ir::Graph graph = ir::parse_graph(
+      "graph @main(%key: f32[8, 4], %x: f32[1, 4], %p: i64[1, 1], %h: f32[4])\n"
+      "    states {output 1 -> input 0, output 2 -> input 3} {\n"
+      "  %c = Iota() {shape = [1, 4], axis = 1, dtype = i64}\n"
+      "  %s = Scatter(%key, %x, %p, %c)\n"
+      "  %y = Relu(%s)\n"
+      "  %f = Reshape(%x) {shape = [4]}\n"
+      "  %n = Add(%h, %f)\n"
+      "  return y = %y, key_next = %s, h_next = %n\n"
+      "}");
+  Context context;
+  context.target = cuda_traits();
+  context.precision = Precision::kFloat16;
+  const ir::Graph lowered = run_pass("lower_precision", graph, context);
+  EXPECT_EQ(lowered.type(lowered.inputs()[0]).dtype, DType::kFloat16);
+  EXPECT_EQ(lowered.type(lowered.outputs()[1]).dtype, DType::kFloat16);
+  EXPECT_EQ(lowered.type(lowered.outputs()[0]).dtype, DType::kFloat32);
+  // What adds up from run to run would round each time.
+  EXPECT_EQ(lowered.type(lowered.inputs()[3]).dtype, DType::kFloat32);
+  EXPECT_EQ(lowered.type(lowered.outputs()[2]).dtype, DType::kFloat32);
+  EXPECT_EQ(lowered.states(), graph.states());
+}
+
 }  // namespace
 }  // namespace sinter::fusion::test

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/reference/kernels.h"
 #include "tools/support/inputs.h"
 
 namespace sinter::tools {
@@ -49,8 +50,15 @@ double time_run(Session& session) {
 
 void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs) {
   const auto bindings = plan.inputs();
-  for (std::size_t i = 0; i < bindings.size(); ++i)
-    session.set_input(bindings[i].name, view_of(inputs[i]));
+  for (std::size_t i = 0; i < bindings.size(); ++i) {
+    // A plan of lower precision keeps caches in it.
+    const bool differs = inputs[i].dtype() != bindings[i].dtype;
+    if (differs && is_float(inputs[i].dtype()) && is_float(bindings[i].dtype))
+      session.set_input(bindings[i].name,
+                        view_of(ir::reference::convert(inputs[i], bindings[i].dtype)));
+    else
+      session.set_input(bindings[i].name, view_of(inputs[i]));
+  }
 }
 
 std::vector<ir::Tensor> get_outputs(const Session& session, const Plan& plan) {

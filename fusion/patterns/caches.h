@@ -1,0 +1,28 @@
+// Caches: inputs of which the model gives a copy back that it has changed at places.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sinter::fusion {
+
+/// What became of an input: the nodes from an output back to it, Scatters and views.
+struct CacheHistory {
+  ir::ValueId input;
+  std::vector<ir::NodeId> nodes;  // the last first
+};
+
+/// That of `output`, if views and Scatters that replace elements make it of one value, and at least
+/// one Scatter.
+std::optional<CacheHistory> cache_history(const ir::Graph& graph, ir::ValueId output);
+
+/// True if the views on the way leave every element where it was.
+bool keeps_places(const ir::Graph& graph, const CacheHistory& history, const ir::TensorType& type);
+
+/// True if the old value is read on the way to the new one alone, and the new one is used in the
+/// same run: a model that only gives a changed tensor back need not mean to get it again.
+bool is_cache(const ir::Graph& graph, const CacheHistory& history);
+
+}  // namespace sinter::fusion
