@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -246,13 +245,12 @@ std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
   const TensorView logits = session_.output(logits_);
   const auto row = logits.shape.empty() ? 1 : logits.shape.back();
   const auto all = logits.element_count();
+  if (logits.dtype == DType::kFloat32)
+    return logits.as<float>().last(static_cast<std::size_t>(row));
   values_.resize(static_cast<std::size_t>(row));
   const auto* last = static_cast<const std::byte*>(logits.data) +
                      static_cast<std::size_t>(all - row) * size_of(logits.dtype);
-  if (logits.dtype == DType::kFloat32)
-    std::memcpy(values_.data(), last, values_.size() * sizeof(float));
-  else
-    runtime::cpu::widen(logits.dtype, last, values_.data(), row);
+  runtime::cpu::widen(logits.dtype, last, values_.data(), row);
   return values_;
 }
 

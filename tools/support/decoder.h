@@ -75,7 +75,7 @@ class Decoder {
   std::vector<Cache> caches_, loose_;
   Session session_;
   std::int64_t most_tokens_ = 0, least_tokens_ = 0, capacity_ = 0, position_ = 0;
-  std::vector<float> values_;
+  std::vector<float> values_;  // logits of 16 bits, widened
 };
 
 }  // namespace sinter::tools
