@@ -35,13 +35,14 @@ int common_vector(std::initializer_list<const AttentionOperand*> operands) {
 
 /// Registers that a lane needs at least: scores, their weights, the result, queries, and the mask.
 int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
-  constexpr int kOthers = 40;
+  const bool stay = schedule.queries > 1;
+  const int others = stay ? 32 : 40;
   int mask = 0;
   if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
     mask = schedule.keys / 4 * (program.mask->row == Dim(0) ? 1 : 2) *
            static_cast<int>(size_of(program.mask->dtype)) / 4;
-  const int heads = static_cast<int>(program.value_head / 2 + program.head / 4);
-  return schedule.keys / 2 + schedule.keys / 4 + heads + mask + kOthers;
+  const int heads = static_cast<int>(program.value_head / 2 + (stay ? 0 : program.head / 4));
+  return schedule.keys / 2 + schedule.keys / 4 + heads + mask + others;
 }
 
 /// Whether warpgroups can do it: tiles of whole blocks of 64 columns, in the registers of
@@ -53,7 +54,8 @@ bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& s
   return fits(program.head) && fits(program.value_head) && known &&
          common_vector({&program.q, &program.k, &program.v, &program.y}) == 8 &&
          schedule.row_tiles == 1 && schedule.key_groups == 1 && schedule.splits == 1 &&
-         schedule.ahead == 1 && schedule.row_warps % 4 == 0 && schedule.row_warps <= 12 &&
+         schedule.ahead == 1 && schedule.queries <= 2 && schedule.row_warps % 4 == 0 &&
+         schedule.row_warps <= 12 &&
          registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
                                                         : schedule.row_warps == 8 ? 232
                                                                                   : 216) &&
@@ -145,6 +147,7 @@ std::string AttentionSchedule::to_string() const {
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (splits > 1) text += fmt::format(" splits={}", splits);
   if (stages > 0) text += fmt::format(" stages={}", stages);
+  if (queries > 1) text += fmt::format(" queries={}", queries);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
   return text;
 }
@@ -153,9 +156,10 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
                                      const AttentionSchedule& schedule) {
   if (schedule.by_warpgroups()) {
     const std::int64_t elements =
-        schedule.rows() * program.head +
+        schedule.queries * schedule.rows() * program.head +
         schedule.stages * schedule.keys * (program.head + program.value_head);
-    return static_cast<std::uint32_t>(1024 + elements * 2 + (2 + 4 * schedule.stages) * 16);
+    return static_cast<std::uint32_t>(1024 + elements * 2 +
+                                      (2 * schedule.queries + 4 * schedule.stages) * 16);
   }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
   const std::int64_t tile = schedule.keys * ((steps * 2 | 1) + (out_tiles | 1)) * 8 * 2;
@@ -211,15 +215,16 @@ AttentionSchedule parse(const std::string& text) {
       result.row_tiles = second / 16;
     }
     if (!value || first < 1 || first > 4096) refuse();
-    int* const field = name == "rows"     ? &result.row_warps
-                       : name == "groups" ? &result.key_groups
-                       : name == "keys"   ? &result.keys
-                       : name == "vector" ? &result.vector
-                       : name == "ahead"  ? &result.ahead
-                       : name == "splits" ? &result.splits
-                       : name == "stages" ? &result.stages
-                       : name == "blocks" ? &result.blocks
-                                          : nullptr;
+    int* const field = name == "rows"      ? &result.row_warps
+                       : name == "groups"  ? &result.key_groups
+                       : name == "keys"    ? &result.keys
+                       : name == "vector"  ? &result.vector
+                       : name == "ahead"   ? &result.ahead
+                       : name == "splits"  ? &result.splits
+                       : name == "stages"  ? &result.stages
+                       : name == "queries" ? &result.queries
+                       : name == "blocks"  ? &result.blocks
+                                           : nullptr;
     if (field == nullptr) refuse();
     *field = first;
   }
@@ -232,8 +237,8 @@ bool takes(const AttentionProgram& program, const AttentionSchedule& schedule) {
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
          schedule.row_tiles <= 2 && schedule.splits <= 16 && schedule.ahead <= 8 &&
          (schedule.splits == 1 || schedule.key_groups > 1) &&
-         (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.blocks == 0 &&
-         attention_shared_bytes(program, schedule) <= most_shared(schedule);
+         (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
+         schedule.blocks == 0 && attention_shared_bytes(program, schedule) <= most_shared(schedule);
 }
 
 }  // namespace
@@ -263,11 +268,12 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     return schedule;
   };
   // By warpgroups: `groups` of 64 rows.
-  const auto by_groups = [](int groups, int keys, int stages, int most_blocks) {
+  const auto by_groups = [](int groups, int keys, int stages, int queries, int most_blocks) {
     AttentionSchedule schedule;
     schedule.row_warps = 4 * groups;
     schedule.keys = keys;
     schedule.stages = stages;
+    schedule.queries = queries;
     schedule.blocks = most_blocks;
     return schedule;
   };
@@ -286,32 +292,34 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
   // take items in turns unless rows are causal and long: then whoever is done first takes the next.
   constexpr std::int64_t kNoLimit = INT64_MAX;
-  const std::int64_t in_turns = program.causal == 0 ? 8192 : longest <= 64 ? 8192 : 1024;
+  const std::int64_t in_turns = program.causal == 0 || longest <= 64 ? 8192 : 2048;
   const auto add_groups = [&](int groups, int keys, int stages, std::int64_t most_items,
-                              std::int64_t most_keys) {
+                              std::int64_t most_keys, int queries = 1) {
     Chooser::Limits limits;
     if (most_items != kNoLimit) limits.emplace_back(blocks, most_items);
     Chooser::Limits short_limits = limits;
     if (most_keys != kNoLimit) limits.emplace_back(program.keys, most_keys);
     short_limits.emplace_back(program.keys, std::min(most_keys, in_turns));
     const int at_once = groups == 1 ? 2 : 1;
-    chooser.add(by_groups(groups, keys, stages, kMultiprocessors * at_once), short_limits);
-    if (most_keys > in_turns) chooser.add(by_groups(groups, keys, stages, 0), limits);
+    chooser.add(by_groups(groups, keys, stages, queries, kMultiprocessors * at_once), short_limits);
+    if (most_keys > in_turns) chooser.add(by_groups(groups, keys, stages, queries, 0), limits);
   };
+  const bool causal = program.causal != 0, plain = !causal && !program.mask;
   if (longest <= 64) {
     add_groups(1, 128, 2, 576, 1024);
     add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, 128);
-    if (program.causal != 0) add_groups(1, 128, 2, 384, 2048);
-    add_groups(2, 128, 2, kNoLimit, 1024);
+    if (causal) add_groups(1, 128, 2, 384, 2048);
+    add_groups(2, 128, 3, plain ? 1000 : kNoLimit, 1024);
+    if (plain) add_groups(3, 128, 2, kNoLimit, kNoLimit, 2);
     add_groups(3, 96, 3, kNoLimit, kNoLimit);
     // Where a mask takes too many registers for that:
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   } else {
     add_groups(1, 64, 2, kFew, 512);
-    add_groups(1, 64, 2, 576, program.causal != 0 ? 512 : 256);
-    if (program.causal != 0) add_groups(1, 64, 2, kFew, 1024);
-    add_groups(2, 128, 3, kNoLimit, kNoLimit);
+    add_groups(1, 64, 2, 576, causal ? 512 : 256);
+    if (causal) add_groups(1, 64, 2, kFew, 1024);
+    add_groups(2, 128, causal ? 2 : 3, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   }
   // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
@@ -353,7 +361,7 @@ std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& p
         for (const std::int64_t blocks :
              {std::int64_t{0}, schedule.blocks_at_once() * kMultiprocessors}) {
           schedule.blocks = static_cast<int>(blocks);
-          add(schedule);
+          for (schedule.queries = 1; schedule.queries <= 2; ++schedule.queries) add(schedule);
         }
   }
   return all;

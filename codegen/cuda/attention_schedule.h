@@ -21,6 +21,7 @@ struct AttentionSchedule {
   int ahead = 1;       // tiles of keys, and of values, under way to each group of one warp
   int splits = 1;      // blocks of a cluster that share out the keys
   int stages = 0;      // tiles of keys, and of values, under way to warpgroups; 0: by warps alone
+  int queries = 1;     // tiles of queries that warpgroups have; several stay in shared memory
   int blocks = 0;      // at most, each of which takes several items; 0: a block for each item
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
 

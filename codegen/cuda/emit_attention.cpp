@@ -158,6 +158,11 @@ class ProblemText {
   std::string text_;
 };
 
+/// "2", or "2, 2": stages, and tiles of queries if there are several.
+std::string stages_text(const AttentionSchedule& s) {
+  return s.queries > 1 ? fmt::format("{}, {}", s.stages, s.queries) : fmt::format("{}", s.stages);
+}
+
 std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   const auto part = [](const char* name, auto value) {
     return fmt::format("/*{}*/ {}", name, value);
@@ -178,9 +183,9 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   if (p.has_row_limits())
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
   text += "> Shape;\n";
-  const std::string bytes = s.by_warpgroups()
-                                ? fmt::format("AttentionRings<Shape, {}>::kSharedBytes", s.stages)
-                                : fmt::format("Shape::shared_bytes({})", s.ahead);
+  const std::string bytes =
+      s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>::kSharedBytes", stages_text(s))
+                        : fmt::format("Shape::shared_bytes({})", s.ahead);
   return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
                             attention_shared_bytes(p, s));
 }
@@ -292,7 +297,7 @@ class Emitter {
       return fmt::format(
           "#ifdef SINTER_WARPGROUPS\n{}  attend_in_groups<Shape, {}>(u32({}), [&](u32 item) {{\n"
           "    return {};\n  }});\n}}\n#endif\n",
-          text, schedule.stages, items, problem_of("item"));
+          text, stages_text(schedule), items, problem_of("item"));
     const std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
     std::string by = "attend";

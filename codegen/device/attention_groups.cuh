@@ -10,18 +10,20 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// What a block of attend_in_groups has in shared memory: a tile of queries, kStages of keys, as
-/// many of values, and their barriers. Shape has kRowTiles = 1 and whole groups of row warps.
-template <class Shape, int kStages_>
+/// What a block of attend_in_groups has in shared memory: kQueries tiles of queries, kStages of
+/// keys, as many of values, and their barriers. Of several tiles of queries one stays while its
+/// scores are computed; a single one is copied to registers. Shape has kRowTiles = 1 and whole
+/// groups of row warps.
+template <class Shape, int kStages_, int kQueries_ = 1>
 struct AttentionRings {
   typedef typename Shape::T T;
-  static constexpr int kStages = kStages_;
+  static constexpr int kStages = kStages_, kQueries = kQueries_;
   static constexpr int kQueryTile = Shape::kRows * Shape::kHead,
                        kKeyTile = Shape::kKeys * Shape::kHead,
                        kValueTile = Shape::kKeys * Shape::kValueHead;
-  static constexpr int kTileBytes = (kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
+  static constexpr int kTileBytes = (kQueries * kQueryTile + kStages * (kKeyTile + kValueTile)) * 2;
   // Tiles begin at multiples of 1024 bytes.
-  static constexpr int kSharedBytes = 1024 + kTileBytes + (2 + 4 * kStages) * 16;
+  static constexpr int kSharedBytes = 1024 + kTileBytes + (2 * kQueries + 4 * kStages) * 16;
   static constexpr int kThreads = Shape::kThreads + 128;
   // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply. Two
   // blocks of one group fit a multiprocessor.
@@ -38,17 +40,19 @@ struct AttentionRings {
   SINTER_DEVICE explicit AttentionRings(unsigned char* shared) {
     const auto address = reinterpret_cast<u64>(shared);
     queries = reinterpret_cast<T*>(shared + (1024 - address % 1024) % 1024);
-    keys = queries + kQueryTile;
+    keys = queries + kQueries * kQueryTile;
     values = keys + kStages * kKeyTile;
     full_queries = reinterpret_cast<Turnstile*>(values + kStages * kValueTile);
-    free_queries = full_queries + 1;
-    full_keys = free_queries + 1;
+    free_queries = full_queries + kQueries;
+    full_keys = free_queries + kQueries;
     free_keys = full_keys + kStages;
     full_values = free_keys + kStages;
     free_values = full_values + kStages;
     if (threadIdx.x == 0) {
-      full_queries->start(128);
-      free_queries->start(Shape::kRowWarps);
+      for (int tile = 0; tile < kQueries; ++tile) {
+        full_queries[tile].start(128);
+        free_queries[tile].start(Shape::kRowWarps);
+      }
       for (int stage = 0; stage < kStages; ++stage) {
         full_keys[stage].start(128);
         full_values[stage].start(128);
@@ -85,22 +89,20 @@ SINTER_DEVICE void visit_items(u32 items, ProblemOf problem_of, Visit visit) {
 
 /// What the warps that copy do: a tile goes out as soon as its place is free, and is announced when
 /// it has arrived, without anybody waiting for that here.
-template <class Shape, int kStages, class ProblemOf>
-SINTER_DEVICE void copy_tiles(const AttentionRings<Shape, kStages>& rings, u32 items,
-                              ProblemOf problem_of) {
-  typedef AttentionRings<Shape, kStages> Rings;
+template <class Shape, class Rings, class ProblemOf>
+SINTER_DEVICE void copy_tiles(const Rings& rings, u32 items, ProblemOf problem_of) {
   constexpr int kKeys = Shape::kKeys;
   const int thread = static_cast<int>(threadIdx.x) - Shape::kThreads;
-  RingPlace<kStages> at{0, 1};  // the first time around all places are free
-  u32 query_phase = 1;
+  RingPlace<Rings::kStages> at{0, 1};  // the first time around all places are free
+  RingPlace<Rings::kQueries> query{0, 1};
   visit_items<Shape>(items, problem_of, [&](const AttentionProblem<Shape>& p) {
     const i32 end = end_of_keys(p);
     if (end == 0) return;
-    rings.free_queries->wait(query_phase);
-    copy_tile_rows<Shape::kRows, Shape::kHead, 128>(rings.queries, p.q, p.q_stride, p.first_row,
-                                                    p.rows, thread);
-    rings.full_queries->arrive_with_copies();
-    query_phase ^= 1;
+    rings.free_queries[query.stage].wait(query.phase);
+    copy_tile_rows<Shape::kRows, Shape::kHead, 128>(rings.queries + query.stage * Rings::kQueryTile,
+                                                    p.q, p.q_stride, p.first_row, p.rows, thread);
+    rings.full_queries[query.stage].arrive_with_copies();
+    query = query.next();
     for (i32 key0 = 0; key0 < end; key0 += kKeys, at = at.next()) {
       rings.free_keys[at.stage].wait(at.phase);
       copy_tile_rows<kKeys, Shape::kHead, 128>(rings.keys + at.stage * Rings::kKeyTile, p.k,
@@ -115,17 +117,17 @@ SINTER_DEVICE void copy_tiles(const AttentionRings<Shape, kStages>& rings, u32 i
 }
 
 /// What a warp that multiplies does.
-template <class Shape, int kStages>
+template <class Shape, class Rings>
 struct GroupRows {
-  typedef AttentionRings<Shape, kStages> Rings;
   typedef AttentionRows<Shape> Rows;
   typedef AttentionProblem<Shape> Problem;
-  static constexpr int kKeys = Shape::kKeys, kGroups = Rings::kGroups;
+  static constexpr int kKeys = Shape::kKeys, kGroups = Rings::kGroups, kStages = Rings::kStages;
+  static constexpr bool kQueriesStay = Rings::kQueries > 1;
 
   const Rings& rings;
   int lane, warp;
   RingPlace<kStages> at;  // the tile whose values come next
-  u32 query_phase = 0;
+  RingPlace<Rings::kQueries> query;
   Rows rows;
   float s[1][Shape::kKeyTiles][4], shrink[1][2];
   u32 weights[kKeys / 16][4];
@@ -134,22 +136,35 @@ struct GroupRows {
   SINTER_DEVICE void release(Turnstile& place) const {
     if (lane == 0) place.arrive();
   }
-  SINTER_DEVICE void load_queries() {
-    rings.full_queries->wait(query_phase);
-    query_phase ^= 1;
+  SINTER_DEVICE void take_queries() {
+    rings.full_queries[query.stage].wait(query.phase);
+    if constexpr (!kQueriesStay) {
 #pragma unroll
-    for (int step = 0; step < Shape::kSteps; ++step)
-      load_matrix_x4(rows.q[0][step],
-                     rings.queries + place_in_tile<Shape::kRows>(warp * 16 + lane % 16,
-                                                                 step * 16 + lane / 16 * 8));
-    release(*rings.free_queries);
+      for (int step = 0; step < Shape::kSteps; ++step)
+        load_matrix_x4(rows.q[0][step],
+                       rings.queries + place_in_tile<Shape::kRows>(warp * 16 + lane % 16,
+                                                                   step * 16 + lane / 16 * 8));
+      release_queries();
+    }
+  }
+  SINTER_DEVICE void release_queries() {
+    release(rings.free_queries[query.stage]);
+    query = query.next();
   }
   SINTER_DEVICE void start_scores(RingPlace<kStages> place) {
+    const auto* const keys = rings.keys + place.stage * Rings::kKeyTile;
+    // Of the group: a warp agrees about it.
+    const auto* const own = rings.queries + query.stage * Rings::kQueryTile +
+                            __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 64;
     order_products();
 #pragma unroll
-    for (int step = 0; step < Shape::kSteps; ++step)
-      start_product<kKeys, false>(s[0], rows.q[0][step], rings.keys + place.stage * Rings::kKeyTile,
-                                  step * 16, step > 0);
+    for (int step = 0; step < Shape::kSteps; ++step) {
+      if constexpr (kQueriesStay)
+        start_product<kKeys, false>(s[0], own + step / 4 * Shape::kRows * 64,
+                                    keys + step / 4 * kKeys * 64, step % 4 * 16, step > 0);
+      else
+        start_product<kKeys, false>(s[0], rows.q[0][step], keys, step * 16, step > 0);
+    }
     commit_products();
   }
   SINTER_DEVICE void start_values() {
@@ -221,9 +236,10 @@ struct GroupRows {
     const i32 keys = end_of_keys(p);
     rows.clear(p.first_row + warp * 16, lane);
     if (keys > 0) {
-      load_queries();
+      take_queries();
       begin(p);
       for (i32 key0 = kKeys; key0 < keys; key0 += kKeys) go_on(p, key0);
+      if (kQueriesStay) release_queries();
       end();
     }
     rows.store_tiles(p);
@@ -232,19 +248,19 @@ struct GroupRows {
 
 /// `items` pieces of work by blocks of Rings::kThreads threads, any number of blocks. problem_of(i)
 /// is the problem of an item, which is rows [first_row, first_row + kRows) of one head.
-template <class Shape, int kStages, class ProblemOf>
+template <class Shape, int kStages, int kQueries = 1, class ProblemOf>
 SINTER_DEVICE void attend_in_groups(u32 items, ProblemOf problem_of) {
-  typedef AttentionRings<Shape, kStages> Rings;
+  typedef AttentionRings<Shape, kStages, kQueries> Rings;
   SINTER_DYNAMIC_SHARED(shared);
   const Rings rings(shared);
   const int warp = threadIdx.x / 32;
   if (warp >= Shape::kRowWarps) {
     set_registers<Rings::kCopying, false>();
-    copy_tiles(rings, items, problem_of);
+    copy_tiles<Shape>(rings, items, problem_of);
   } else {
     set_registers<Rings::kMultiplying, true>();
     if (Rings::kGroups > 1 && warp / 4 == Rings::kGroups - 1) give_turn(0);
-    GroupRows<Shape, kStages> rows{rings, static_cast<int>(threadIdx.x % 32), warp};
+    GroupRows<Shape, Rings> rows{rings, static_cast<int>(threadIdx.x % 32), warp};
     visit_items<Shape>(items, problem_of,
                        [&](const AttentionProblem<Shape>& p) { rows.attend(p); });
   }

@@ -260,6 +260,20 @@ inline const AttentionCase kAttentionCases[] = {
     })",
      {{}},
      "attention rows=12x16 groups=1 keys=96 vector=8 stages=3 blocks=2"},
+    {"queries_that_stay_in_turns",
+     R"(graph @g(%q: bf16[5, 210, 64], %k: bf16[5, 270, 64], %v: bf16[5, 270, 64]) {
+      %y = Attention(%q, %k, %v) {scale = 0.125}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=12x16 groups=1 keys=128 vector=8 stages=2 queries=2 blocks=3"},
+    {"wide_queries_that_stay",
+     R"(graph @g(%q: f16[3, 150, 128], %k: f16[3, 150, 128], %v: f16[3, 150, 128]) {
+      %y = Attention(%q, %k, %v) {scale = 0.0883, causal = 1}
+      return y = %y
+    })",
+     {{}},
+     "attention rows=8x16 groups=1 keys=96 vector=8 stages=2 queries=2 blocks=2"},
     // Rows that see no key lie between others, and a block goes on behind them.
     {"items_that_see_nothing_in_turns",
      R"(graph @g(%q: f16[3, 200, 64], %k: f16[3, 64, 64], %v: f16[3, 64, 64]) {
