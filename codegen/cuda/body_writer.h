@@ -36,6 +36,7 @@ class BodyWriter {
     return layout_->schedule->vector_access[analysis_.instr(i).access];
   }
   bool is_preloaded(std::size_t i) const;
+  bool is_kept_in_cache(std::size_t i) const;
   bool is_staged(std::size_t i) const { return staged_[i]; }
   bool is_turned(std::size_t i) const {
     return layout_->turned != nullptr && layout_->schedule->turn.values[i];

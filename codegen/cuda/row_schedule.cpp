@@ -17,6 +17,11 @@ constexpr double kWarpRowWords = 72, kBlockRowWords = 44, kMostWords = 96;
 // Arithmetic in 16-bit rows takes long enough for more of a row to wait in registers.
 // Where long operations are done again, more threads hide them.
 constexpr double kLeanWarpWords = 48, kLeanWords = 36, kLeanWords16 = 44, kAgainWords = 32;
+// What takes no more than this if everything is held needs not be lean. Of 16-bit elements what is
+// held takes more than what was loaded.
+constexpr double kHeldWords = 128, kHeldWords16 = 80;
+// Threads without which a multiprocessor waits: fewer rows are spread over more.
+constexpr int kBusyThreads = 768;
 // Registers of a thread beside its elements: addresses, sums, what one vector's operations take;
 // and the fewest that do.
 constexpr int kOtherWords = 48, kLeastOtherWords = 32;
@@ -27,14 +32,14 @@ constexpr int kMostCluster = 8;  // what every GPU with clusters takes
 constexpr std::int64_t kVectorsAtOnce = kProcessors * 2048 * 2;
 // Vectors of a thread in passes that no barrier separates and that compute again: `hold` costs.
 constexpr int kMostHeld = 4;
-constexpr int kHalfBlockElements = 32;  // of a thread
+constexpr int kManyElements = 32;  // of a thread: half as many rows share a block
 
 /// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, half as
 /// many where a thread holds many elements, or less where so few rows exist that processors would
 /// stay idle.
 int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
   const int fewest = 32 / lanes;
-  int rows = kBlockThreads / lanes / (held >= kHalfBlockElements ? 2 : 1);
+  int rows = kBlockThreads / lanes / (held >= kManyElements ? 2 : 1);
   const auto all = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
   while (all && rows > fewest && *all < kProcessors * rows) rows /= 2;
   return rows;
@@ -82,6 +87,14 @@ bool recomputes(const ProgramAnalysis& analysis) {
   return false;
 }
 
+bool shares_loads(const ProgramAnalysis& analysis) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    if (analysis.instr(i).kind == InstrKind::Load && analysis.value(i).live &&
+        (analysis.value(i).dims & analysis.inner_dims()) != 0 && is_shared_by_rows(analysis, i))
+      return true;
+  return false;
+}
+
 struct RowShape {
   int lanes = 32, unroll = 1, cluster = 1;
 };
@@ -123,6 +136,7 @@ class RowChoice {
         lean_(lean),
         again_(again) {
     words_ = words_per_element(analysis, lean_, again_) * vectors.vector;
+    shares_ = shares_loads(analysis);
   }
 
   /// Nothing if no cluster holds them.
@@ -130,12 +144,14 @@ class RowChoice {
     std::optional<RowShape> shape = in_warp();
     if (!shape) shape = in_blocks();
     if (!shape) return std::nullopt;
+    if (many_) spread(*shape);
     Schedule schedule = row_schedule(analysis_, vectors_, *shape);
     if (!lean_) return schedule;
-    schedule.lean = vectors_.vector > 1 && !schedule.staged;
-    schedule.again = schedule.lean && again_;
     const int threads = schedule.threads();
     const auto fit = kRegisters / (threads * registers(*shape));
+    if (fit > 1 && can_hold_all(*shape)) return schedule;
+    schedule.lean = vectors_.vector > 1 && !schedule.staged;
+    schedule.again = schedule.lean && again_;
     schedule.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, 2048 / threads));
     return schedule;
   }
@@ -175,16 +191,40 @@ class RowChoice {
     return best;
   }
 
+  /// Rows so few that their threads leave multiprocessors idle get more of them.
+  void spread(RowShape& shape) const {
+    const auto rows = upper(analysis_, analysis_.size_of_dims(analysis_.outer_dims()));
+    while (rows && shape.cluster == 1 && shape.unroll > 1 && shape.lanes >= 32 &&
+           shape.lanes <= 512 && *rows * shape.lanes < kProcessors * kBusyThreads) {
+      shape.lanes *= 2;
+      shape.unroll = ceil_div(length_, shape.lanes);
+    }
+  }
+
+  /// What all rows share is then loaded with the row, which takes registers of its own. Of rows
+  /// that share a warp nothing is gained.
+  bool can_hold_all(const RowShape& shape) const {
+    const int elements = vectors_.vector * shape.unroll;
+    const double held = words_per_element(analysis_) * elements;
+    return !again_ && shape.lanes >= 32 && (!shares_ || elements <= kManyElements) &&
+           held <= (vectors_.vector > 4 ? kHeldWords16 : kHeldWords);
+  }
+
+  /// Little else than the row is held: nothing is loaded in the last pass, and no exponentials wait
+  /// for it.
+  bool is_spare() const { return again_ || (vectors_.vector > 4 && !shares_); }
+
   int registers(const RowShape& shape) const {
-    return registers_of(words_ * shape.unroll, again_ ? kLeastOtherWords : kOtherWords);
+    return registers_of(words_ * shape.unroll, is_spare() ? kLeastOtherWords : kOtherWords);
   }
 
   double cost_of(int cluster, int unroll, int warps) const {
     const double used = unroll * words_;
-    const double room = again_ ? kAgainWords : vectors_.vector > 4 ? kLeanWords16 : kLeanWords;
+    const double room = is_spare() ? kAgainWords : vectors_.vector > 4 ? kLeanWords16 : kLeanWords;
     const double idle =
         static_cast<double>(warps) * 32 * unroll * cluster / static_cast<double>(length_) - 1;
-    double cost = idle + (again_ ? 0.6 : 0.3) * std::max(0.0, used - room) / room + 0.04 * warps;
+    double cost =
+        idle + (is_spare() ? 0.6 : 0.3) * std::max(0.0, used - room) / room + 0.04 * warps;
     if (unroll == 1) cost += 0.1;
     // A multiprocessor with one block alone waits whenever that waits; the blocks of a cluster
     // always wait for each other.
@@ -205,6 +245,7 @@ class RowChoice {
   const VectorPlan& vectors_;
   std::int64_t length_;
   bool many_, lean_, again_;
+  bool shares_ = false;  // something is loaded that all rows share
   double words_ = 0;
 };
 
@@ -220,8 +261,9 @@ std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPl
   for (const bool again : {false, true}) {
     if (many && !again) continue;
     const std::optional<Schedule> other = choose(true, again);
-    if (other && (!held || other->cluster < held->cluster ||
-                  (other->cluster == held->cluster && many && other->blocks > held->blocks)))
+    if (other &&
+        (!held || other->cluster < held->cluster ||
+         (other->cluster == held->cluster && many && held->lean && other->blocks > held->blocks)))
       held = other;
   }
   return held;
@@ -318,9 +360,12 @@ double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again)
   return std::max(lean ? *std::max_element(held.begin(), held.end()) : all, 0.5);
 }
 
+bool is_shared_by_rows(const ProgramAnalysis& analysis, std::size_t load) {
+  return (analysis.access_dims(analysis.instr(load).access) & analysis.outer_dims()) == 0;
+}
+
 bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
-  return schedule.lean &&
-         (analysis.access_dims(analysis.instr(load).access) & analysis.outer_dims()) == 0;
+  return schedule.lean && is_shared_by_rows(analysis, load);
 }
 
 bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again) {

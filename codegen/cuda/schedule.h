@@ -103,6 +103,9 @@ bool keeps_for_later(const ProgramAnalysis& analysis, std::size_t value);
 /// operations too.
 bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again = false);
 
+/// True if a load reads the same for every row, whatever it reads.
+bool is_shared_by_rows(const ProgramAnalysis& analysis, std::size_t load);
+
 /// True if a load is not issued ahead: a lean schedule's of what all rows share.
 bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load);
 

@@ -47,6 +47,31 @@ SINTER_DEVICE Vec<T, N> load(const T* p) {
   return result;
 }
 
+/// The same of what is read again and again and written by no one meanwhile: the L2 lets go of
+/// everything else first.
+template <int N, class T>
+SINTER_DEVICE Vec<T, N> load_kept(const T* p) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+  constexpr int kBytes = sizeof(T) * N < 16 ? sizeof(T) * N : 16;
+  if constexpr (kBytes == 16) {
+    u64 policy;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    Vec<T, N> result;
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(T)) * N / kBytes; ++i) {
+      uint4 words;
+      // Volatile, as no load may move up in front of the wait for the kernel before.
+      asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                   : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                   : "l"(reinterpret_cast<const uint4*>(p) + i), "l"(policy));
+      memcpy(reinterpret_cast<char*>(&result) + i * kBytes, &words, kBytes);
+    }
+    return result;
+  }
+#endif
+  return load<N>(p);
+}
+
 template <class T, int N>
 SINTER_DEVICE void store(T* p, const Vec<T, N>& x) {
   constexpr int kBytes = sizeof(T) * N < 16 ? sizeof(T) * N : 16;

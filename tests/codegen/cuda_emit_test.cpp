@@ -120,7 +120,7 @@ TEST(CudaEmulation, EveryReductionInEveryTypeAndSchedule) {
     EXPECT_TRUE(ran(part)) << part;
 }
 
-/// Many rows: few registers each, computing again what is cheap.
+/// Many rows, still too few to fill a GPU by warps.
 TEST(CudaEmulation, ManyRows) {
   CudaCheck check;
   for (const DType type : {DType::kFloat16, DType::kFloat32})
@@ -132,8 +132,42 @@ TEST(CudaEmulation, ManyRows) {
                   masked_softmax(check.exprs, 4, 133, columns, type));
     }
   EXPECT_EQ(check.run(), "");
-  for (const auto& [schedule, count] : check.schedules_run())
-    EXPECT_TRUE(schedule.find("lean") != std::string::npos) << schedule;
+  EXPECT_EQ(check.schedules_run().count("row vector=8 unroll=1 threads=128x1"), 1u);
+}
+
+/// Few registers each, computing again what is cheap.
+TEST(CudaEmulation, LeanRows) {
+  CudaCheck check;
+  int cases = 0;
+  const auto add = [&](ProgramBuilder program, const std::string& schedule) {
+    program.schedule = schedule;
+    check.add(fmt::format("lean_{}", cases++), std::move(program));
+  };
+  const DType f16 = DType::kFloat16, f32 = DType::kFloat32;
+  for (const char* schedule : {"row vector=8 unroll=4 threads=32x2 blocks=16 lean",
+                               "row vector=8 unroll=2 threads=64x1 blocks=18 lean"})
+    add(layer_norm(check.exprs, 7, 1024, f16), schedule);
+  add(layer_norm(check.exprs, 7, 300, f32), "row vector=4 unroll=3 threads=32x4 blocks=8 lean");
+  add(layer_norm(check.exprs, 7, 1544, f32), "row vector=4 unroll=4 threads=128x1 lean");
+  add(masked_softmax(check.exprs, 4, 3, 64, f16), "row vector=8 unroll=1 threads=8x16 lean");
+  for (const char* schedule : {"row vector=8 unroll=1 threads=32x4 lean again",
+                               "row vector=4 unroll=2 threads=32x4 blocks=9 lean"})
+    add(masked_softmax(check.exprs, 4, 3, 256, f16), schedule);
+  EXPECT_EQ(check.run(), "");
+}
+
+/// What every row shares stays in the cache; lean are rows that take too many registers otherwise.
+TEST(CudaEmulation, RowsAreLeanWhereRegistersAreShort) {
+  CudaCheck check;
+  const auto kernel = [&](std::int64_t rows, std::int64_t columns) {
+    return emit_cuda(layer_norm(check.exprs, rows, columns, DType::kFloat16).request("norm"),
+                     check.exprs);
+  };
+  const auto held = kernel(8192, 1024), lean = kernel(8192, 4096), single = kernel(1, 4096);
+  EXPECT_EQ(held.step.variants[0]->schedule, "row vector=8 unroll=4 threads=32x2");
+  EXPECT_EQ(lean.step.variants[0]->schedule, "row vector=8 unroll=8 threads=64x1 blocks=12 lean");
+  EXPECT_NE(held.source.find("load_kept<8>"), std::string::npos);
+  EXPECT_EQ(single.source.find("load_kept<8>"), std::string::npos);
 }
 
 /// One row over the blocks of a cluster.

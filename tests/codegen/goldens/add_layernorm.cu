@@ -27,8 +27,8 @@ add_layernorm(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __res
   if (e < u32(48)) {
     r0 = load<8>(p0 + i1);
     r1 = load<8>(p1 + i1);
-    r15 = load<8>(x2 + i1);
-    r17 = load<8>(x3 + i1);
+    r15 = load_kept<8>(x2 + i1);
+    r17 = load_kept<8>(x3 + i1);
   }
   float h2[8];
   float a4 = Sum::identity<float>();
@@ -75,8 +75,8 @@ add_layernorm(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __res
   }
 }
 
-// schedule: row vector=8 unroll=2 threads=32x4 blocks=8 lean
-extern "C" __global__ void __launch_bounds__(128, 8)
+// schedule: row vector=8 unroll=2 threads=32x4
+extern "C" __global__ void __launch_bounds__(128)
 add_layernorm_v1(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __restrict__ y0,
                  const f16* __restrict__ x2, const f16* __restrict__ x3, f16* __restrict__ y1,
                  i32 n0 /* batch*seq */) {
@@ -90,6 +90,8 @@ add_layernorm_v1(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __
   f16* p5 = y1 + i0 * 384;
   Vec<f16, 8> r0[2];
   Vec<f16, 8> r1[2];
+  Vec<f16, 8> r15[2];
+  Vec<f16, 8> r17[2];
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     const u32 e = lane + k * 32;
@@ -97,6 +99,8 @@ add_layernorm_v1(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __
     if (e < u32(48)) {
       r0[k] = load<8>(p0 + i1);
       r1[k] = load<8>(p1 + i1);
+      r15[k] = load_kept<8>(x2 + i1);
+      r17[k] = load_kept<8>(x3 + i1);
     }
   }
   float h2[2][8];
@@ -143,15 +147,13 @@ add_layernorm_v1(const f16* __restrict__ x0, const f16* __restrict__ x1, f16* __
     const u32 e = lane + k * 32;
     const i32 i1 = i32(e) * 8;
     if (e < u32(48)) {
-      const Vec<f16, 8> r15 = load<8>(x2 + i1);
-      const Vec<f16, 8> r17 = load<8>(x3 + i1);
       float t19[8];
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float v14 = h7[k][j] * v13;
-        const float v15 = widen(r15, j);
+        const float v15 = widen(r15[k], j);
         const float v16 = v14 * v15;
-        const float v17 = widen(r17, j);
+        const float v17 = widen(r17[k], j);
         const float v18 = v16 + v17;
         t19[j] = v18;
       }
