@@ -20,6 +20,7 @@
 #include "codegen/lowering/loop_lowering.h"
 #include "codegen/lowering/product_lowering.h"
 #include "codegen/lowering/sort_lowering.h"
+#include "codegen/packed_buffers.h"
 #include "codegen/plan_buffers.h"
 #include "codegen/product_step.h"
 #include "codegen/product_ways.h"
@@ -44,7 +45,11 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
 class Compiler {
  public:
   Compiler(const Graph& graph, const CompileOptions& options)
-      : graph_(graph), options_(options), exprs_(graph.ranges()), buffers_(graph, exprs_) {}
+      : graph_(graph),
+        options_(options),
+        exprs_(graph.ranges()),
+        buffers_(graph, exprs_),
+        packed_(buffers_) {}
 
   CompiledPlan run() {
     plan::fb::PlanT& plan = result_.parts.meta;
@@ -101,11 +106,11 @@ class Compiler {
       LoopProgramT program = lower_region(*node.body, inputs, outputs, exprs_);
       set_loop_work(step, program);
       add_loop_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
-    } else if (family == "matmul") {
+    } else if (family == "matmul" && !(options_.cuda && multiplies_quantised(node))) {
       auto work = lower_matmul(*node.body, inputs, outputs, exprs_, options_.tf32);
       set_work(step, work_of(work, exprs_, size));
       step.work.Set(std::move(work));
-    } else if ((family == "product" || family == "conv") && options_.cuda) {
+    } else if ((family == "product" || family == "conv" || family == "matmul") && options_.cuda) {
       add_product(node, name, inputs, outputs, step);
     } else if (family == "horizontal" && options_.cuda) {
       add_horizontal(node, name, inputs, outputs, step);
@@ -167,8 +172,11 @@ class Compiler {
     plan::fb::ChoiceStepT choice;
     const ProductKernels kernels = {
         [&](auto kernel, std::string& refusal) { return accept(std::move(kernel), name, refusal); },
-        [&](const ProductProgram& kernel) { return product_limits(kernel, exprs_); }};
+        [&](const ProductProgram& kernel) { return product_limits(kernel, exprs_); },
+        have_warpgroups(options_.architectures)};
     for (ProductWay& way : product_ways(product, options_.product, kernels)) {
+      if (way.kernel && way.kernel->weights)
+        PackedBuffers::replace(step.reads, product.quantised(), *way.kernel);
       auto alternative = std::make_unique<plan::fb::AlternativeT>();
       alternative->name = std::move(way.name);
       alternative->conditions = std::move(way.conditions);
@@ -366,12 +374,15 @@ class Compiler {
         variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
       for (std::size_t s = 0; s < group.places.size(); ++s) {
         plan::fb::KernelStepT work = step;
-        for (auto& arg : work.args) {
-          if (arg.kind() != plan::fb::ArgKind::Buffer) continue;
-          const auto position = std::find(first.begin(), first.end(), arg.index()) - first.begin();
-          arg =
-              plan::fb::KernelArg(arg.kind(), group.buffers[s][static_cast<std::size_t>(position)]);
-        }
+        const auto own_buffer = [&](std::uint32_t buffer) {
+          const auto position = std::find(first.begin(), first.end(), buffer) - first.begin();
+          return group.buffers[s][static_cast<std::size_t>(position)];
+        };
+        for (auto& arg : work.args)
+          if (arg.kind() == plan::fb::ArgKind::Buffer)
+            arg = plan::fb::KernelArg(arg.kind(), own_buffer(arg.index()));
+        for (const auto& variant : work.variants)
+          for (const auto& map : variant->maps) map->buffer = own_buffer(map->buffer);
         Place place = group.places[s];
         if (k > 0) place.part->second += k;
         work_at(place).Set(std::move(work));
@@ -474,6 +485,7 @@ class Compiler {
   std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
                                        const std::string& name, std::string& refusal) {
     product->b_is_weight = buffers_.is_weight(product->program.buffers[product->b_buffer()]);
+    packed_.pack(*product);
     std::vector<DType> types;
     for (const std::uint32_t buffer : real_buffers(*product))
       types.push_back(buffers_.type(buffer));
@@ -527,6 +539,7 @@ class Compiler {
   const CompileOptions& options_;
   ExprTable exprs_;
   PlanBuffers buffers_;
+  PackedBuffers packed_;
   std::vector<StepT> steps_;
   std::vector<KernelGroup> groups_;
   std::map<std::string, std::size_t> group_by_signature_;

@@ -20,8 +20,8 @@ struct CompileOptions {
   /// nothing can run: for what a model would cost.
   bool code = true;
   /// How fused products are done, for measuring: empty: every way that may be best; "library";
-  /// "alone": by a kernel of our own and another for what follows; or the schedule of one kernel
-  /// for all ("product 64x32x64 warps=...").
+  /// "alone": by a kernel of our own and another for what follows; "groups", "groups alone": the
+  /// same by warpgroups; or the schedule of one kernel for all ("product 64x32x64 warps=...").
   std::string product;
   std::string schedule;  // of every generated kernel of rows or elements, for measuring
   /// Schedules in place of the rules', by KernelInfo::key. Those that are no candidates, and those

@@ -88,6 +88,19 @@ void ProductStep::lower_conv_library(std::span<const std::uint32_t> reads, bool 
   }
 }
 
+bool multiplies_quantised(const Node& node) {
+  return product_node(*node.body).op->name == "QuantMatMul";
+}
+
+std::vector<std::uint32_t> ProductStep::quantised() const {
+  const auto* matmul = std::get_if<plan::fb::MatmulStepT>(&library_);
+  if (!matmul || !matmul->quantisation) return {};
+  std::vector<std::uint32_t> buffers = {matmul->b->buffer, matmul->quantisation->scales};
+  if (const std::int32_t zeros = matmul->quantisation->zero_points; zeros >= 0)
+    buffers.push_back(static_cast<std::uint32_t>(zeros));
+  return buffers;
+}
+
 void ProductStep::set_library(plan::fb::WorkUnion& work) const {
   std::visit([&](const auto& step) { work.Set(std::decay_t<decltype(step)>(step)); }, library_);
 }

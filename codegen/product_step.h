@@ -15,6 +15,9 @@
 
 namespace sinter::codegen {
 
+/// True if the product of a region of family "matmul" has quantised weights.
+bool multiplies_quantised(const ir::Node& node);
+
 /// A product or a convolution and what follows it, over buffers: the library's call, what follows
 /// as a program of its own, both as one kernel.
 class ProductStep {
@@ -29,6 +32,8 @@ class ProductStep {
   std::uint32_t between() const { return between_; }
   bool is_scratch() const { return is_scratch_; }
   bool is_conv() const { return nodes_.is_conv; }
+  /// The buffers of quantised weights, their scales and zero points; none if weights are no such.
+  std::vector<std::uint32_t> quantised() const;
   /// Why no library does the product; empty if one does.
   const std::string& library_refusal() const { return library_refusal_; }
   /// Makes `work` the library's product.

@@ -1,5 +1,7 @@
 #include "codegen/product_ways.h"
 
+#include <sinter/error.h>
+
 namespace sinter::codegen {
 namespace {
 
@@ -14,33 +16,45 @@ class WayList {
   WayList(const ProductStep& product, const std::string& wish, const ProductKernels& kernels)
       : product_(product), wish_(wish), kernels_(kernels) {
     refusal_ = wish.empty() ? "" : "the compiler was asked for '" + wish + "'";
-    if (wish.empty() || is_schedule(wish))
-      whole_ = accept(product.kernel(true, refusal_), refusal_);
-    const bool wants_alone = wish == "alone" || (wish.empty() && (!whole_ || product.reduces()));
-    if (product.rest() && wants_alone) {
-      std::string ignored;
-      alone_ = accept(product.kernel(false, ignored), ignored);
-    }
+    const bool any = wish.empty(), scheduled = is_schedule(wish);
+    std::string ignored;
+    if (any || (scheduled && !is_group_schedule(wish)))
+      whole_ = accept(product.kernel(true, refusal_), false, refusal_);
+    if (any || wish == "groups" || is_group_schedule(wish))
+      groups_ = accept(product.kernel(true, ignored), true, any ? ignored : refusal_);
+    if (!product.rest()) return;
+    if (wish == "alone" || ((any || is_quantised()) && (!whole_ || product.reduces())))
+      alone_ = accept(product.kernel(false, ignored), false, ignored);
+    if (wish == "groups alone" || (any && (!groups_ || product.reduces())))
+      groups_alone_ = accept(product.kernel(false, ignored), true, ignored);
   }
 
   std::vector<ProductWay> run() {
-    if (!wish_.empty() && (whole_ || alone_)) {
+    if (!wish_.empty() && (whole_ || alone_ || groups_ || groups_alone_)) {
       if (whole_) add(whole_way());
       if (alone_) add(alone_way());
+      if (groups_) add(groups_way());
+      if (groups_alone_) add(groups_alone_way());
     } else if (product_.is_conv()) {
       convolution();
+    } else if (is_quantised()) {
+      quantised();
     } else {
       if (whole_) add(limited(whole_way()));
+      if (groups_) add(limited(groups_way()));
       if (alone_) add(limited(alone_way()));
+      if (groups_alone_) add(limited(groups_alone_way()));
       add(library_way(whole_ ? "library" : "library; no kernel of our own: " + refusal_));
     }
     return std::move(ways_);
   }
 
  private:
-  std::optional<ProductProgram> accept(std::optional<ProductProgram> kernel,
+  std::optional<ProductProgram> accept(std::optional<ProductProgram> kernel, bool by_groups,
                                        std::string& refusal) const {
+    if (by_groups && (!kernels_.have_groups || product_.is_conv())) return std::nullopt;
     if (!kernel) return std::nullopt;
+    kernel->by_groups = by_groups;
     return kernels_.accept(std::move(kernel), refusal);
   }
 
@@ -48,12 +62,24 @@ class WayList {
 
   ProductWay whole_way() const { return {"product", {}, whole_, {}, false}; }
   ProductWay alone_way() const { return {"product, then the rest", {}, alone_, {}, true}; }
+  ProductWay groups_way() const { return {"warpgroups", {}, groups_, {}, false}; }
+  ProductWay groups_alone_way() const {
+    return {"warpgroups, then the rest", {}, groups_alone_, {}, true};
+  }
   ProductWay library_way(std::string name) const {
     return {std::move(name), {}, {}, {}, product_.rest().has_value()};
   }
   ProductWay limited(ProductWay way) const {
     way.conditions = kernels_.limits(*way.kernel);
     return way;
+  }
+
+  bool is_quantised() const { return !product_.quantised().empty(); }
+
+  /// The library has no such product.
+  void quantised() {
+    if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "quantised weights: " + refusal_);
+    add(whole_ ? whole_way() : alone_way());
   }
 
   void convolution() {
@@ -85,7 +111,7 @@ class WayList {
   const std::string& wish_;
   const ProductKernels& kernels_;
   std::string refusal_;
-  std::optional<ProductProgram> whole_, alone_;
+  std::optional<ProductProgram> whole_, alone_, groups_, groups_alone_;
   std::vector<ProductWay> ways_;
 };
 
@@ -96,6 +122,12 @@ std::vector<ProductWay> product_ways(const ProductStep& product, const std::stri
   return WayList(product, wish, kernels).run();
 }
 
-bool is_schedule(const std::string& wish) { return wish.starts_with("product "); }
+bool is_schedule(const std::string& wish) {
+  return wish.starts_with("product ") || wish.starts_with("skinny ");
+}
+
+bool is_group_schedule(const std::string& wish) {
+  return is_schedule(wish) && wish.find(" groups=") != std::string::npos;
+}
 
 }  // namespace sinter::codegen

@@ -27,6 +27,7 @@ struct ProductKernels {
       accept;
   /// Sizes up to which a kernel may beat the library.
   std::function<std::vector<plan::fb::Condition>(const ProductProgram&)> limits;
+  bool have_groups = false;  // some GPU of the plan's multiplies by warpgroups
 };
 
 /// Best guess first; the last has no conditions. The library of matrix products is always there and
@@ -36,7 +37,8 @@ struct ProductKernels {
 std::vector<ProductWay> product_ways(const ProductStep& product, const std::string& wish,
                                      const ProductKernels& kernels);
 
-/// True if `wish` is a schedule of one kernel.
+/// True if `wish` is a schedule of one kernel; of one by warpgroups.
 bool is_schedule(const std::string& wish);
+bool is_group_schedule(const std::string& wish);
 
 }  // namespace sinter::codegen

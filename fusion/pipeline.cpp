@@ -70,6 +70,9 @@ TargetTraits cuda_traits() {
   traits.conv_epilogue_residual = true;
   traits.conv_epilogue_activations = conv_activations();
   traits.matmul_epilogue_gelu_tanh = true;
+  traits.quantised_matmul = {DType::kFloat16, DType::kBFloat16};
+  traits.quantised_group = 16;
+  traits.quantised_zeros_in_type = true;
   return traits;
 }
 

@@ -33,6 +33,8 @@ struct TargetTraits {
   bool product_kernels = false;  // our own products, which any region may follow
   // Types of x for which products with quantised weights exist; others multiply float weights.
   std::set<DType> quantised_matmul;
+  int quantised_group = 1;               // what groups, if they are not all of k, are multiples of
+  bool quantised_zeros_in_type = false;  // zero points become numbers of x's type
 };
 TargetTraits cpu_traits();
 TargetTraits cuda_traits();

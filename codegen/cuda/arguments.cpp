@@ -30,8 +30,11 @@ Arguments::Arguments(const ProgramAnalysis& analysis) : analysis_(&analysis) {
   std::size_t reads = 0, writes = 0;
   const ProductProgram* product = analysis.request().product;
   for (std::size_t b = 0; b < analysis.program().buffers.size(); ++b) {
-    if (product && (b == product->a_buffer() || b == product->b_buffer())) {
-      buffer_names_.push_back(b == product->a_buffer() ? "a" : "b");
+    if (product && b >= product->first_operand()) {
+      buffer_names_.push_back(b == product->a_buffer()        ? "a"
+                              : b == product->b_buffer()      ? "b"
+                              : b == product->scales_buffer() ? "scales"
+                                                              : "zeros");
       continue;
     }
     if (is_hidden(b)) {

@@ -99,8 +99,8 @@ bool BodyWriter::is_preloaded(std::size_t i) const {
   if (grouped_[i]) return true;
   // While a product is computed there is time for loads, as long as one pass takes them all.
   const bool ahead = analysis_.stages() > 0 || layout_->unrolled() ||
-                     (layout_->product != Layout::kNone && layout_->pass_header.empty());
-  return analysis_.instr(i).kind == InstrKind::Load && live(i) && i != layout_->product &&
+                     (!layout_->products.empty() && layout_->pass_header.empty());
+  return analysis_.instr(i).kind == InstrKind::Load && live(i) && !layout_->product_read(i) &&
          !is_turned(i) && !is_row_vector(i) && !layout_->looped() && ahead && per_element(i) &&
          analysis_.value(i).stage == 0 && !gathers_by_element(i) &&
          !is_late(analysis_, *layout_->schedule, i);
@@ -155,7 +155,7 @@ void BodyWriter::declare_scratch() {
 void BodyWriter::declare_pointers(int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!plan::is_memory(instr.kind) || !live(i) || !in_loop(i) || i == layout_->product ||
+    if (!plan::is_memory(instr.kind) || !live(i) || !in_loop(i) || layout_->product_read(i) ||
         !pointers_[instr.access].empty())
       continue;
     const auto& access = analysis_.access(instr.access);
@@ -390,9 +390,9 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
         store_scalar(i);
       else
         statement(i);
-    } else if (i == layout_->product) {
-      code_.line(fmt::format("float sums[{}];", vector()));
-      code_.line(fmt::format("Tile::sum(sums, {});", layout_->product_vector));
+    } else if (const auto* product = layout_->product_read(i)) {
+      code_.line(fmt::format("float {}[{}];", product->sums, vector()));
+      code_.line(fmt::format("Tile::sum({}, {});", product->sums, product->vector));
     } else if (kind == InstrKind::Load && is_turned(i)) {
       code_.line(fmt::format("const {0}* const c{1} = m{1}.at(x, y);", buffer_type_name(i), i));
     } else if (is_staged(i)) {

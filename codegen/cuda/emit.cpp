@@ -35,6 +35,7 @@ struct Variant {
   int threads = 0, blocks_at_once = 0, cluster = 1;
   std::uint32_t shared_bytes = 0;
   bool has_vectors = false, turns = false, overlaps = false;
+  std::vector<MapParameter> maps;  // not empty: code for one GPU alone
 };
 
 std::string write_body(const ProgramAnalysis& analysis, const Layout& layout, Arguments& args) {
@@ -99,6 +100,23 @@ std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& a
   return variants;
 }
 
+/// The headers of the tiles that the variants of a product use.
+std::string product_headers(const ProductProgram& product, const std::vector<Variant>& variants) {
+  const auto uses = [&](const char* tile) {
+    return std::any_of(variants.begin(), variants.end(), [&](const Variant& variant) {
+      return variant.body.find(tile) != std::string::npos;
+    });
+  };
+  std::string text;
+  if (product.windows)
+    text += "#include \"windows.cuh\"\n";
+  else if (uses("typedef ProductTile<"))
+    text += "#include \"product.cuh\"\n";
+  if (uses("typedef SkinnyTile<")) text += "#include \"skinny.cuh\"\n";
+  if (uses("typedef GroupTile<")) text += "#include \"product_groups.cuh\"\n";
+  return text;
+}
+
 std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments& args,
                                       std::vector<VariantChoice>& choices) {
   const KernelRequest& request = analysis.request();
@@ -113,8 +131,10 @@ std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments
       },
       [](const ProductSchedule& schedule) { return schedule.cluster(); });
   for (const ProductSchedule& schedule : schedules) {
-    Variant variant =
-        variant_of(analysis, schedule, layout_product(analysis, schedule, args), args);
+    const Layout layout = layout_product(analysis, schedule, args);
+    Variant variant = variant_of(analysis, schedule, layout, args);
+    variant.maps = layout.maps;
+    variant.blocks_at_once = schedule.blocks_at_once();
     variant.cluster = schedule.cluster();
     variant.shared_bytes = product_shared_bytes(analysis, schedule);
     variant.chosen_by = chosen_by[variants.size()];
@@ -139,8 +159,10 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
                                             : loop_variants(analysis, args, kernel.choices);
   // Parameters are the same for all variants, so they are known only now.
   std::string text = kernel_heading(request.name, request.origins);
-  if (request.product)
-    text += request.product->windows ? "#include \"windows.cuh\"\n" : "#include \"product.cuh\"\n";
+  if (std::any_of(variants.begin(), variants.end(),
+                  [](const Variant& variant) { return !variant.maps.empty(); }))
+    text += fmt::format("{}\n", kExactTarget);
+  if (request.product) text += product_headers(*request.product, variants);
   const bool clusters = std::any_of(variants.begin(), variants.end(),
                                     [](const Variant& variant) { return variant.cluster > 1; });
   if (!request.product && (request.early || clusters)) text += "#include \"cluster.cuh\"\n";
@@ -170,10 +192,17 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
     text += fmt::format("\n// schedule: {}\n", variant.schedule);
     if (!variant.conditions.empty())
       text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs));
-    text += fmt::format(
+    std::vector<std::string> own = parameters;
+    for (const MapParameter& map : variant.maps) {
+      own.push_back("const __grid_constant__ TensorMap " + map.name);
+      result->maps.push_back(std::make_unique<plan::fb::TensorMapT>(map.map));
+    }
+    const std::string function = fmt::format(
         "extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}}}\n", variant.threads,
         variant.blocks_at_once > 0 ? fmt::format(", {}", variant.blocks_at_once) : "",
-        signature_text(result->function, parameters), variant.body);
+        signature_text(result->function, own), variant.body);
+    text += variant.maps.empty() ? function
+                                 : fmt::format("#ifdef SINTER_WARPGROUPS\n{}#endif\n", function);
     kernel.step.variants.push_back(std::move(result));
   }
   kernel.source = std::move(text);

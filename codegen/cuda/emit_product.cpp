@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include "codegen/cuda/layout_product.h"
+#include "codegen/cuda/skinny_schedule.h"
+#include "codegen/weight_pack.h"
 
 namespace sinter::codegen {
 
@@ -14,13 +16,9 @@ namespace {
 
 constexpr std::uint32_t kScratchAlignment = 16;
 
-/// The instruction that reads the product.
-std::size_t product_load(const ProgramAnalysis& analysis, std::uint32_t buffer) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const auto& instr = analysis.instr(i);
-    if (instr.kind == InstrKind::Load && analysis.access(instr.access).buffer == buffer) return i;
-  }
-  return Layout::kNone;
+/// Values that a reduction of rows across blocks needs: one for each group of lanes, idle or not.
+std::size_t scratch_of(const ProductSchedule& schedule) {
+  return static_cast<std::size_t>((schedule.threads() + schedule.lanes() - 1) / schedule.lanes());
 }
 
 class ProductLayout {
@@ -33,7 +31,6 @@ class ProductLayout {
     layout_.thread_dims = analysis_.outer_dims();
     layout_.loop_dims = analysis_.inner_dims();
     layout_.indices.resize(analysis_.rank());
-    layout_.product = product_load(analysis_, product_.product);
     place();
     multiply();
     rows();
@@ -48,19 +45,19 @@ class ProductLayout {
  private:
   void line(std::string text) { layout_.prologue.push_back(std::move(text)); }
   std::string size(const Dim& dim) { return fmt::format("i32({})", args_.dim(dim)); }
+  /// Columns of one of the product's parts, and what a tile has of it.
+  Dim part_columns() const { return *ir::divide_exactly(product_.n, Dim(product_.parts)); }
+  int part_tile() const { return s_.n / product_.parts; }
   bool divides(const Dim& dim, int by) const { return dim.is_constant() && dim.value() % by == 0; }
 
   /// Which tile the block has.
   void place() {
     const auto& ranges = analysis_.exprs().ranges();
     tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
-    tiles_n_ = ir::ceil_div(product_.n, s_.n * s_.across, ranges);
-    line(fmt::format("typedef ProductTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}> Tile;",
-                     storage_name(product_.type), s_.m, s_.n, s_.k, s_.warps_m, s_.warps_n,
-                     s_.warps_k, s_.stages, s_.splits, product_.rows_are_k, s_.vector_a,
-                     s_.vector_b, left_operand()));
+    tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.across, ranges);
+    line(fmt::format("typedef {} Tile;", tile_type()));
     line(fmt::format("static_assert(Tile::kSharedBytes == {}, \"what the launch reserves\");",
-                     s_.shared_bytes(product_.rows_are_k)));
+                     s_.shared_bytes(product_)));
     line("SINTER_DYNAMIC_SHARED(shared);");
     const int cluster = s_.cluster();
     line(cluster > 1 ? fmt::format("const u32 rank = blockIdx.x % {};", cluster)
@@ -70,22 +67,28 @@ class ProductLayout {
       line(fmt::format("const u32 tile = blockIdx.x / {};", cluster));
       rest = "tile";
     }
-    std::string tile_n = "0";
-    if (tiles_n_ != Dim(1)) {
-      const std::string count = fmt::format("u32({})", args_.dim(tiles_n_));
-      line(fmt::format("const u32 tile_n = {} % {};", rest, count));
+    // Neighbouring blocks read the same rows, or where weights are what counts, the same weights.
+    const Dim& inner_tiles = s_.skinny ? tiles_m_ : tiles_n_;
+    const Dim& outer_tiles = s_.skinny ? tiles_n_ : tiles_m_;
+    const char* const inner_name = s_.skinny ? "tile_m" : "tile_n";
+    const char* const outer_name = s_.skinny ? "tile_n" : "tile_m";
+    std::string inner = "0";
+    if (inner_tiles != Dim(1)) {
+      const std::string count = fmt::format("u32({})", args_.dim(inner_tiles));
+      line(fmt::format("const u32 {} = {} % {};", inner_name, rest, count));
       line(fmt::format("const u32 above = {} / {};", rest, count));
-      tile_n = "tile_n";
+      inner = inner_name;
       rest = "above";
     }
-    std::string tile_m = rest;
+    std::string outer = rest;
     if (!product_.batch.empty()) {
-      const std::string count = fmt::format("u32({})", args_.dim(tiles_m_));
-      line(fmt::format("const u32 tile_m = {} % {};", rest, count));
+      const std::string count = fmt::format("u32({})", args_.dim(outer_tiles));
+      line(fmt::format("const u32 {} = {} % {};", outer_name, rest, count));
       line(fmt::format("const u32 matrix = {} / {};", rest, count));
-      tile_m = "tile_m";
+      outer = outer_name;
       rest = "matrix";
     }
+    const std::string &tile_m = s_.skinny ? inner : outer, &tile_n = s_.skinny ? outer : inner;
     for (std::size_t b = product_.batch.size(); b-- > 0;) {
       if (b == 0) {
         line(fmt::format("const u32 b0 = {};", rest));
@@ -97,9 +100,22 @@ class ProductLayout {
       rest = fmt::format("left{}", b);
     }
     line(fmt::format("const i32 first_row = i32({}) * {};", tile_m, s_.m));
-    line(s_.across > 1 ? fmt::format("const i32 first_column = i32({} * {} + rank / {}) * {};",
-                                     tile_n, s_.across, s_.splits, s_.n)
-                       : fmt::format("const i32 first_column = i32({}) * {};", tile_n, s_.n));
+    line(s_.across > 1
+             ? fmt::format("const i32 first_column = i32({} * {} + rank / {}) * {};", tile_n,
+                           s_.across, s_.splits, part_tile())
+             : fmt::format("const i32 first_column = i32({}) * {};", tile_n, part_tile()));
+  }
+
+  std::string tile_type() const {
+    if (s_.groups > 0)
+      return fmt::format("GroupTile<{}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product_.type),
+                         s_.m, s_.n, s_.groups, s_.stages, s_.splits, product_.rows_are_k,
+                         product_.batch.size() + 2);
+    if (s_.skinny) return skinny_type(product_, s_);
+    return fmt::format("ProductTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
+                       storage_name(product_.type), s_.m, s_.n, s_.k, s_.warps_m, s_.warps_n,
+                       s_.warps_k, s_.stages, s_.splits, product_.rows_are_k, s_.vector_a,
+                       s_.vector_b, left_operand());
   }
 
   /// How the left operand is read, if not by rows: ", WindowRows<2, i32>".
@@ -126,6 +142,27 @@ class ProductLayout {
                      fmt::join(w.kernel, ", "), fmt::join(w.strides, ", "),
                      fmt::join(w.dilations, ", "), fmt::join(w.pads, ", ")));
     line(fmt::format("operands.find_windows(first_row, {} - first_row);", size(product_.m)));
+  }
+
+  void packed_weights() {
+    const ProductWeights& weights = *product_.weights;
+    const std::int64_t k = product_.k.value(), depth = packed_depth(k);
+    const std::int64_t stride = depth * kPackedColumns * weights.bits / 8;
+    line(fmt::format("operands.b = {} + i64(first_column / {}) * {};",
+                     args_.buffer(product_.b_buffer()), kPackedColumns, stride));
+    line(fmt::format("operands.stride_b = {};", stride));
+    const std::int64_t groups = packed_groups(weights.group, k);
+    line(fmt::format("operands.scales = {} + i64(first_column) * {};",
+                     args_.buffer(product_.scales_buffer()), groups));
+    if (weights.zeros)
+      line(fmt::format("operands.zeros = {} + i64(first_column) * {};",
+                       args_.buffer(product_.zeros_buffer()), groups));
+    line(fmt::format("operands.stride_scales = {};", groups * kPackedColumns));
+    if (product_.parts > 1) {
+      const std::int64_t columns = part_columns().value();
+      line(fmt::format("operands.part_b = {};", columns / kPackedColumns * stride));
+      line(fmt::format("operands.part_scales = {};", columns * groups));
+    }
   }
 
   /// "a + 64 + i64(b0) * 128 + ...".
@@ -156,18 +193,10 @@ class ProductLayout {
       end = "end";
     }
     line("Tile::Operands operands;");
-    if (product_.windows) {
-      windows();
-    } else {
-      line(fmt::format("operands.a = {};",
-                       start(product_.a_buffer(), product_.a, "first_row", true)));
-      line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
-    }
-    line(fmt::format("operands.b = {};",
-                     start(product_.b_buffer(), product_.b, "first_column", !product_.rows_are_k)));
-    line(fmt::format("operands.stride_b = {};", args_.dim(product_.b.stride)));
-    line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
-    line(fmt::format("operands.columns = {} - first_column;", size(product_.n)));
+    if (s_.groups > 0)
+      mapped_operands();
+    else
+      addressed_operands();
     line(fmt::format("operands.begin = {};", begin));
     line(fmt::format("operands.end = {};", end));
     if (s_.early) line("allow_next_kernel();");
@@ -177,6 +206,70 @@ class ProductLayout {
     line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
     // Remote sums and scratch are read until here.
     if (s_.cluster() > 1) layout_.epilogue.push_back("cluster_barrier();");
+  }
+
+  /// What the copy engine is told: both operands as tensors, k or columns innermost.
+  void mapped_operands() {
+    constexpr int kBoxColumns = 64;
+    map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
+    if (product_.rows_are_k)
+      map("map_b", product_.b_buffer(), product_.b, {product_.n, product_.k}, {kBoxColumns, s_.k});
+    else
+      map("map_b", product_.b_buffer(), product_.b, {product_.k, product_.n}, {kBoxColumns, s_.n});
+    line("operands.a = &map_a;");
+    line("operands.b = &map_b;");
+    line("operands.row = first_row;");
+    line("operands.column = first_column;");
+    for (std::size_t b = 0; b < product_.batch.size(); ++b) {
+      const auto place = [&](const char* name, const ProductOperand& operand) {
+        line(fmt::format("operands.{}[{}] = {};", name, b,
+                         operand.batch_strides[b] != Dim(0) ? fmt::format("i32(b{})", b) : "0"));
+      };
+      place("batch_a", product_.a);
+      place("batch_b", product_.b);
+    }
+  }
+
+  void map(const char* name, std::uint32_t buffer, const ProductOperand& operand,
+           const std::vector<Dim>& extents, const std::vector<int>& box) {
+    ExprTable& exprs = analysis_.exprs();
+    plan::fb::TensorMapT map;
+    map.buffer = analysis_.program().buffers[buffer];
+    map.offset = exprs.intern(operand.offset);
+    for (const Dim& extent : extents) map.extents.push_back(exprs.intern(extent));
+    map.strides.push_back(exprs.intern(operand.stride));
+    for (const int size : box) map.box.push_back(static_cast<std::uint32_t>(size));
+    for (std::size_t b = 0; b < product_.batch.size(); ++b) {
+      // What all of a batch shares has one place in its dimension, and any stride.
+      const bool shared = operand.batch_strides[b] == Dim(0);
+      map.extents.push_back(exprs.intern(shared ? Dim(1) : product_.batch[b]));
+      map.strides.push_back(exprs.intern(shared ? operand.stride : operand.batch_strides[b]));
+      map.box.push_back(1);
+    }
+    layout_.maps.push_back({name, std::move(map)});
+  }
+
+  void addressed_operands() {
+    if (product_.windows) {
+      windows();
+    } else {
+      line(fmt::format("operands.a = {};",
+                       start(product_.a_buffer(), product_.a, "first_row", true)));
+      line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
+    }
+    if (product_.weights) {
+      packed_weights();
+    } else {
+      line(fmt::format("operands.b = {};", start(product_.b_buffer(), product_.b, "first_column",
+                                                 !product_.rows_are_k)));
+      line(fmt::format("operands.stride_b = {};", args_.dim(product_.b.stride)));
+      if (product_.parts > 1)
+        line(fmt::format(
+            "operands.part_b = {};",
+            args_.dim(product_.rows_are_k ? part_columns() : part_columns() * product_.b.stride)));
+    }
+    line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
+    line(fmt::format("operands.columns = {} - first_column;", size(part_columns())));
   }
 
   void rows() {
@@ -195,7 +288,7 @@ class ProductLayout {
     const auto require = [&](const std::string& condition) {
       live += (live.empty() ? "" : " && ") + condition;
     };
-    if (s_.threads() % s_.lanes() != 0) require(fmt::format("{} < {}", group, at_once));
+    if (at_once * s_.lanes() != s_.threads()) require(fmt::format("{} < {}", group, at_once));
     if (passes * s_.splits * at_once != s_.m) require(fmt::format("local < {}", s_.m));
     if (!divides(product_.m, s_.m))
       require(fmt::format("first_row + local < {}", size(product_.m)));
@@ -223,7 +316,7 @@ class ProductLayout {
   }
 
   void columns() {
-    const int vector = s_.body.vector, across = s_.n / vector;
+    const int vector = s_.body.vector, across = part_tile() / vector;
     auto& lines = layout_.loop_lines;
     if (layout_.unrolled())
       layout_.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s_.body.unroll);
@@ -231,13 +324,33 @@ class ProductLayout {
                                        : "const u32 slot = lane;");
     lines.push_back(fmt::format("const u32 e = u32(first_column) / {} + slot;", vector));
     if (s_.lanes() * s_.body.unroll != across) layout_.predicate = fmt::format("slot < {}", across);
-    if (!divides(product_.n, s_.n * s_.across)) {
+    if (!divides(part_columns(), part_tile() * s_.across)) {
       const Dim vectors = count_vectors(analysis_, s_.body, layout_.loop_dims);
       layout_.predicate +=
           fmt::format("{}e < u32({})", layout_.predicate.empty() ? "" : " && ", args_.dim(vectors));
     }
     split_index(analysis_, args_, layout_.loop_dims, "e", false, layout_, lines);
-    layout_.product_vector = fmt::format("shared, at, slot * {}, rank", vector);
+    product_reads();
+  }
+
+  /// The loads of the product: of each part its own.
+  void product_reads() {
+    const auto& exprs = analysis_.exprs();
+    for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+      const auto& instr = analysis_.instr(i);
+      if (instr.kind != InstrKind::Load) continue;
+      const auto& access = analysis_.access(instr.access);
+      if (access.buffer != product_.product) continue;
+      const std::string slot = fmt::format("slot * {}", s_.body.vector);
+      if (product_.parts == 1) {
+        layout_.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
+        continue;
+      }
+      const auto part = exprs.constant(access.offset) / part_columns().value();
+      layout_.products.push_back(
+          {i, fmt::format("sums{}", part),
+           fmt::format("shared, at, {} + {}, rank", part * (s_.n / product_.parts), slot)});
+    }
   }
 
   void reductions() {
@@ -250,9 +363,9 @@ class ProductLayout {
     layout_.reduce = "reduce_tile_row";
     layout_.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.across, s_.splits);
     layout_.reduce_tail = ", rank";
-    layout_.scratch = static_cast<std::size_t>(s_.rows_at_once());
+    layout_.scratch = scratch_of(s_);
     layout_.scratch_offset =
-        static_cast<std::uint32_t>(s_.shared_bytes(product_.rows_are_k) + kScratchAlignment - 1) /
+        static_cast<std::uint32_t>(s_.shared_bytes(product_) + kScratchAlignment - 1) /
         kScratchAlignment * kScratchAlignment;
   }
 
@@ -274,14 +387,14 @@ Layout layout_product(const ProgramAnalysis& analysis, const ProductSchedule& sc
 std::uint32_t product_shared_bytes(const ProgramAnalysis& analysis,
                                    const ProductSchedule& schedule) {
   const ProductProgram& product = *analysis.request().product;
-  auto bytes = static_cast<std::uint32_t>(schedule.shared_bytes(product.rows_are_k));
+  auto bytes = static_cast<std::uint32_t>(schedule.shared_bytes(product));
   if (schedule.across == 1) return bytes;
   bytes = (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
   std::uint32_t reductions = 0;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i)
     reductions += analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce;
   return bytes +
-         reductions * static_cast<std::uint32_t>(schedule.rows_at_once()) * Layout::kScratchValue;
+         reductions * static_cast<std::uint32_t>(scratch_of(schedule)) * Layout::kScratchValue;
 }
 
 }  // namespace sinter::codegen

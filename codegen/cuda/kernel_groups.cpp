@@ -1,5 +1,6 @@
 #include "codegen/cuda/kernel_groups.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include <fmt/format.h>
@@ -36,7 +37,9 @@ std::optional<KernelInfo> kernel_info(const KernelGroup& group, const plan::fb::
       info.way = "library";
     else if (name.starts_with("product, then"))
       info.way = "alone";
-    else if (name.starts_with("product"))
+    else if (name.starts_with("warpgroups, then"))
+      info.way = "groups alone";
+    else if (name.starts_with("product") || name.starts_with("warpgroups"))
       info.way = "product";
     else
       return std::nullopt;
@@ -62,6 +65,10 @@ bool have_clusters(const std::vector<std::string>& architectures) {
     if (number < kFirst) return false;
   }
   return true;
+}
+
+bool have_warpgroups(const std::vector<std::string>& architectures) {
+  return std::find(architectures.begin(), architectures.end(), "sm_90") != architectures.end();
 }
 
 void add_modules(plan::PlanParts& parts, const std::vector<KernelGroup>& groups,

@@ -18,6 +18,12 @@ struct LoopIndex {
   std::optional<std::int64_t> max = 0;  // largest value, if known
 };
 
+/// A parameter that is a tensor map; its buffers are the program's.
+struct MapParameter {
+  std::string name;
+  plan::fb::TensorMapT map;
+};
+
 struct Layout {
   static constexpr std::size_t kNone = ~std::size_t{0};
   static constexpr std::uint32_t kScratchValue = 8;  // bytes for each value of scratch
@@ -47,11 +53,22 @@ struct Layout {
   bool is_tail = false;
   std::shared_ptr<const Layout> turned;  // family transpose: how a block's loads fill its tiles
   std::shared_ptr<const Schedule> turned_schedule;
-  std::size_t product = kNone;       // the load whose value is a matrix product's, not memory's
-  std::string product_vector;        // arguments of Tile::sum for a vector of it
+  /// A load whose value is a matrix product's, not memory's.
+  struct ProductRead {
+    std::size_t load = kNone;
+    std::string sums;    // the name of a vector of it
+    std::string vector;  // arguments of Tile::sum for that
+  };
+  std::vector<ProductRead> products;
+  std::vector<MapParameter> maps;    // parameters behind the kernel's arguments
   ir::Dim blocks;                    // size of the grid
   std::vector<std::uint32_t> block;  // threads
 
+  const ProductRead* product_read(std::size_t load) const {
+    for (const ProductRead& read : products)
+      if (read.load == load) return &read;
+    return nullptr;
+  }
   bool unrolled() const { return schedule->unroll > 1; }
   bool looped() const { return schedule->looped(); }
 };

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <span>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
+
+#include "codegen/cuda/group_schedule.h"
+#include "codegen/cuda/skinny_schedule.h"
 
 namespace sinter::codegen {
 
@@ -95,14 +99,14 @@ void drop_implied(const ExprTable& exprs, std::vector<plan::fb::Condition>& cond
   conditions = std::move(kept);
 }
 
-/// Vectors and lanes of the epilogue for a tile; false if none do.
-bool plan_body(const ProgramAnalysis& analysis, ProductSchedule& schedule) {
+/// Vectors and lanes of the epilogue for a tile with `n` columns of its own; false if none do.
+bool plan_body(const ProgramAnalysis& analysis, int n, ProductSchedule& schedule) {
   const bool reduces = analysis.stages() > 0;
-  const int threads = schedule.threads() * schedule.splits;
+  const int threads = schedule.workers() * schedule.splits;
   // As many threads as there are, several elements each.
-  const int share = std::max(schedule.m * schedule.n / threads, 1);
+  const int share = std::max(schedule.m * n / threads, 1);
   int most = std::min(8, largest_power(std::max(share, 2)));
-  while (schedule.n % most != 0) most /= 2;
+  while (n % most != 0) most /= 2;
   const int dim = analysis.last_dim(analysis.inner_dims());
   const VectorPlan vectors = plan_vectors(analysis, dim, most);
   Schedule& body = schedule.body;
@@ -110,13 +114,13 @@ bool plan_body(const ProgramAnalysis& analysis, ProductSchedule& schedule) {
   body.vector = vectors.vector;
   body.vector_dim = vectors.vector > 1 ? vectors.dim : -1;
   body.vector_access = vectors.vector_access;
-  const int across = schedule.n / body.vector;
-  int lanes = std::min(across, schedule.threads());
+  const int across = n / body.vector;
+  int lanes = std::min(across, schedule.workers());
   if (reduces) {
     // Rows once only: a reduction's scratch is written once.
     lanes = std::min({32, largest_power(threads / schedule.m), 2 * largest_power(across)});
     if (lanes < 1 || threads < schedule.m) return false;
-  } else if (schedule.threads() % lanes != 0) {
+  } else if (schedule.workers() % lanes != 0) {
     lanes = largest_power(lanes);
   }
   body.threads_x = lanes;
@@ -134,14 +138,22 @@ bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
   schedule.vector_a =
       copy_vector(analysis, product.a, product.windows ? product.windows->channels : product.k,
                   schedule.conditions);
-  schedule.vector_b = copy_vector(analysis, product.b, product.rows_are_k ? product.n : product.k,
-                                  schedule.conditions);
-  const bool tiles_fit = schedule.m % (16 * schedule.warps_m) == 0 &&
-                         schedule.n % (8 * schedule.warps_n) == 0 &&
-                         schedule.k % (16 * schedule.warps_k) == 0 && schedule.stages >= 2 &&
-                         schedule.threads() <= 1024;
+  schedule.vector_b =
+      product.weights ? 8
+                      : copy_vector(analysis, product.b, product.rows_are_k ? product.n : product.k,
+                                    schedule.conditions);
+  // The copy engine moves units of 16 bytes.
+  if (schedule.groups > 0 && (schedule.vector_a != 8 || schedule.vector_b != 8)) return false;
+  const bool tiles_fit = schedule.groups > 0 ? is_group_tile(product, schedule)
+                         : schedule.skinny
+                             ? is_skinny_tile(product, schedule) && analysis.stages() == 0
+                             : !product.weights && product.parts == 1 &&
+                                   schedule.m % (16 * schedule.warps_m) == 0 &&
+                                   schedule.n % (8 * schedule.warps_n) == 0 &&
+                                   schedule.k % (16 * schedule.warps_k) == 0 &&
+                                   schedule.stages >= 2 && schedule.threads() <= 1024;
   if (!tiles_fit || schedule.cluster() > kMostCluster ||
-      schedule.shared_bytes(product.rows_are_k) > kMostSharedBytes)
+      schedule.shared_bytes(product) > kMostSharedBytes)
     return false;
   if (analysis.stages() > 0) {
     const auto columns = upper(analysis, product.n);
@@ -149,7 +161,7 @@ bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
   } else if (schedule.across != 1) {
     return false;
   }
-  if (!plan_body(analysis, schedule)) return false;
+  if (!plan_body(analysis, schedule.n / product.parts, schedule)) return false;
   drop_implied(analysis.exprs(), schedule.conditions);
   return true;
 }
@@ -180,14 +192,23 @@ double estimate(const ProgramAnalysis& analysis, const ProductProgram& product,
   const Costs& costs = product.windows ? kWindowCosts : kDenseCosts;
   const double n = static_cast<double>(typical(analysis, product.n));
   const double k = static_cast<double>(typical(analysis, product.k));
+  if (s.groups > 0) {
+    double matrices = 1;
+    for (const Dim& batch : product.batch)
+      matrices *= static_cast<double>(typical(analysis, batch));
+    return estimate_groups(s, m, static_cast<std::int64_t>(n), static_cast<std::int64_t>(k),
+                           matrices, analysis.stages() > 0);
+  }
+  if (s.skinny)
+    return estimate_skinny(product, s, m, static_cast<std::int64_t>(n),
+                           static_cast<std::int64_t>(k));
   double tiles = static_cast<double>(ceil_div(m, s.m)) *
                  std::max(1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(n), s.n)));
   for (const Dim& batch : product.batch) tiles *= static_cast<double>(typical(analysis, batch));
   const double blocks = tiles * s.splits;
-  const double resident =
-      std::max(1.0, std::min(std::min(kSharedOfProcessor / s.shared_bytes(product.rows_are_k),
-                                      2048.0 / s.threads()),
-                             blocks / kProcessors));
+  const double resident = std::max(
+      1.0, std::min(std::min(kSharedOfProcessor / s.shared_bytes(product), 2048.0 / s.threads()),
+                    blocks / kProcessors));
   const double waves = std::max(
       1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
                                         static_cast<std::int64_t>(kProcessors * resident))));
@@ -209,6 +230,11 @@ double estimate(const ProgramAnalysis& analysis, const ProductProgram& product,
 std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
                                         const ProductProgram& product) {
   std::vector<ProductSchedule> all;
+  const auto add_schedule = [&](ProductSchedule s) {
+    const auto depth = upper(analysis, product.k);
+    if (s.splits > 1 && depth && ceil_div(*depth, s.k) < s.splits) return;
+    if (complete(analysis, product, s)) all.push_back(std::move(s));
+  };
   const auto add = [&](const Tile& tile, int splits, int across) {
     ProductSchedule s;
     s.m = tile.m, s.n = tile.n, s.k = tile.k;
@@ -216,10 +242,18 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
     s.stages = tile.stages;
     s.splits = splits;
     s.across = across;
-    const auto depth = upper(analysis, product.k);
-    if (splits > 1 && depth && ceil_div(*depth, tile.k) < splits) return;
-    if (complete(analysis, product, s)) all.push_back(std::move(s));
+    add_schedule(std::move(s));
   };
+  if (product.by_groups) {
+    for (ProductSchedule& tile : group_tiles(product, upper(analysis, product.k),
+                                             analysis.stages() > 0, upper(analysis, product.n)))
+      add_schedule(std::move(tile));
+    return all;
+  }
+  for (ProductSchedule tile : skinny_tiles(product))
+    for (tile.splits = 1; tile.splits <= std::end(kSplits)[-1]; tile.splits *= 2)
+      add_schedule(tile);
+  if (product.weights || product.parts > 1) return all;
   if (analysis.stages() == 0) {
     for (const Tile& tile : kTiles)
       for (const int splits : kSplits) add(tile, splits, 1);
@@ -243,9 +277,22 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
   return all;
 }
 
+void require_size(int value, const std::string& schedule) {
+  if (value < 1 || value > 4096)
+    throw Error(ErrorCode::kUsage, fmt::format("{} in the schedule '{}'", value, schedule));
+}
+
 ProductSchedule parse(const std::string& text) {
   ProductSchedule s;
-  if (std::sscanf(text.c_str(), "product %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
+  s.skinny = text.starts_with("skinny ");
+  if (std::sscanf(text.c_str(), "product %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
+                  &s.n, &s.k, &s.groups, &s.stages, &s.splits, &s.across) == 7) {
+    for (const int value : {s.m, s.n, s.k, s.groups, s.stages, s.splits, s.across})
+      require_size(value, text);
+    return s;
+  }
+  s.groups = 0;
+  if (std::sscanf(text.c_str(), "%*[a-z] %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
                   &s.m, &s.n, &s.k, &s.warps_m, &s.warps_n, &s.warps_k, &s.stages, &s.splits,
                   &s.across) != 9)
     throw Error(ErrorCode::kUsage,
@@ -254,29 +301,38 @@ ProductSchedule parse(const std::string& text) {
                             text));
   for (const int value :
        {s.m, s.n, s.k, s.warps_m, s.warps_n, s.warps_k, s.stages, s.splits, s.across})
-    if (value < 1 || value > 4096)
-      throw Error(ErrorCode::kUsage, fmt::format("{} in the schedule '{}'", value, text));
+    require_size(value, text);
   return s;
 }
 
 }  // namespace
 
-int ProductSchedule::shared_bytes(bool rows_are_k) const {
+int ProductSchedule::shared_bytes(const ProductProgram& product) const {
+  if (groups > 0) return group_shared_bytes(*this);
+  if (skinny) return skinny_shared_bytes(product, *this);
   const auto odd_units = [](int elements) { return (elements / 8 | 1) * 8; };
-  const int rows_b = rows_are_k ? k : n, columns_b = rows_are_k ? n : k;
+  const int rows_b = product.rows_are_k ? k : n, columns_b = product.rows_are_k ? n : k;
   const int stage = m * odd_units(k) + rows_b * odd_units(columns_b);
   return std::max(stages * stage * 2, warps_k * m * (n + 8) * 4);
 }
 
 std::string ProductSchedule::to_string() const {
+  const std::string tile = groups > 0 ? fmt::format("groups={}", groups)
+                                      : fmt::format("warps={}x{}x{}", warps_m, warps_n, warps_k);
   return fmt::format(
-      "product {}x{}x{} warps={}x{}x{} stages={} splits={} across={} copies={},{} vector={} "
-      "lanes={} unroll={}{}",
-      m, n, k, warps_m, warps_n, warps_k, stages, splits, across, vector_a, vector_b, body.vector,
-      lanes(), body.unroll, early ? " early" : "");
+      "{} {}x{}x{} {} stages={} splits={} across={} copies={},{} vector={} lanes={} unroll={}{}",
+      skinny ? "skinny" : "product", m, n, k, tile, stages, splits, across, vector_a, vector_b,
+      body.vector, lanes(), body.unroll, early ? " early" : "");
+}
+
+int ProductSchedule::blocks_at_once() const {
+  const int blocks = groups > 0 ? group_blocks_at_once(*this) : 0;
+  return blocks > 1 ? blocks : 0;
 }
 
 std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs) {
+  if (product.weights) return {};  // the library has no such product
+  if (product.by_groups) return {};
   Dim flops = Dim(2) * product.m * product.n * product.k;
   for (const Dim& batch : product.batch) flops = flops * batch;
   const auto limit = static_cast<std::int64_t>(kMostFlops);
@@ -291,8 +347,14 @@ bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram&
     reason = fmt::format("more than {} rows", kMostNormRows);
     return false;
   }
+  if (product.weights && !can_be_skinny(product, reason)) return false;
+  if (product.by_groups && (product.weights || product.parts > 1)) {
+    reason = "warpgroups multiply neither quantised weights nor parts";
+    return false;
+  }
+  if (product.by_groups && !can_use_groups(analysis, product, reason)) return false;
   if (!candidates(analysis, product).empty()) return true;
-  reason = analysis.stages() > 0
+  reason = analysis.stages() > 0 && !product.weights
                ? fmt::format("rows of {} elements do not fit a cluster", product.n.to_string())
                : std::string("no tile takes the product");
   return false;
@@ -303,7 +365,7 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
                                              const std::string& forced) {
   if (!forced.empty()) {
     ProductSchedule schedule = parse(forced);
-    if (!complete(analysis, product, schedule))
+    if ((schedule.groups > 0) != product.by_groups || !complete(analysis, product, schedule))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("the schedule '{}' does not take kernel '{}'", forced,
                               analysis.request().name));
@@ -334,8 +396,10 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
     if (rows) chosen.back().conditions.emplace_back(analysis.exprs().intern(product.m), 1, *rows);
   };
   const bool norm = analysis.stages() > 0;
-  for (const std::int64_t rows : kRows) {
-    const bool last = rows == std::end(kRows)[-1] || (most && *most <= rows);
+  const std::span<const std::int64_t> steps =
+      product.weights || product.parts > 1 ? std::span<const std::int64_t>(kSkinnyRows) : kRows;
+  for (const std::int64_t rows : steps) {
+    const bool last = rows == steps.back() || (most && *most <= rows);
     if (norm && rows > kMostNormRows) break;
     if (!last && least_rows && *least_rows > rows) continue;
     // Windows are many rows, of one image already; their number, where known, is what counts.
@@ -343,13 +407,13 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
                                : most                                     ? std::min(*most, rows)
                                                                           : rows;
     const ProductSchedule* best = best_for(count, false);
-    if (!last || norm || best->cluster() == 1) {
+    if (!last || norm || best->cluster() == 1 || product.by_groups) {
       add(*best, last && !norm ? std::nullopt : std::optional(rows));
       if (last) break;
       continue;
     }
     // A product of few rows keeps its clusters, and has a kernel for GPUs without.
-    if (rows < std::end(kRows)[-1] || product.windows) add(*best, std::max(count, rows));
+    if (rows < steps.back() || product.windows) add(*best, std::max(count, rows));
     if (const ProductSchedule* plain = best_for(product.windows ? count : rows, true))
       add(*plain, std::nullopt);
     break;

@@ -60,7 +60,8 @@ ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
 
 const Node& product_node(const Graph& part) {
   for (const Node& node : part.nodes())
-    if (node.op->name == "MatMul" || node.op->name == "Conv") return node;
+    if (node.op->name == "MatMul" || node.op->name == "QuantMatMul" || node.op->name == "Conv")
+      return node;
   throw Error(ErrorCode::kInternal, "a matmul or conv region without a MatMul or Conv");
 }
 
@@ -128,7 +129,7 @@ Graph inline_product(const Graph& body, const ProductBody& nodes, bool with_rest
       const ValueId operands[] = {inner.import(node.inputs[0]), inner.import(node.inputs[1])};
       product = make(builder, operands);
     }
-    if (node.inputs.size() > 2) {
+    if (node.op->name == "Conv" && node.inputs.size() > 2) {
       const ValueId bias =
           along_channels(builder, inner.import(node.inputs[2]), node, part.type(node.outputs[0]));
       product = builder.add("Add", {product, bias});

@@ -23,7 +23,7 @@ ProductBody product_body(const ir::Graph& body);
 /// "conv"; a node of family "product" has its own.
 std::shared_ptr<const ir::Graph> as_product_body(const ir::Node& node);
 
-/// The MatMul or Conv of a body of family "matmul" or "conv".
+/// The MatMul, QuantMatMul or Conv of a body of family "matmul" or "conv".
 const ir::Node& product_node(const ir::Graph& part);
 
 /// The MatMul alone, with its operands' views.

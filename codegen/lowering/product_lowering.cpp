@@ -18,27 +18,35 @@ using ir::Node;
 using ir::ValueId;
 using plan::fb::InstrKind;
 
-/// True if the program reads the product nowhere but at the element that its loops are at.
-bool reads_own_element(const plan::fb::LoopProgramT& program, std::uint32_t product,
-                       const ExprTable& exprs) {
-  std::vector<Dim> dense(program.extents.size());
+/// True if the program reads the product nowhere but at the element that its loops are at, or at
+/// those that have its place in each of `parts` equal parts of the columns.
+bool reads_own_elements(const plan::fb::LoopProgramT& program, std::uint32_t product, int parts,
+                        const ExprTable& exprs) {
+  const std::size_t rank = program.extents.size();
+  std::vector<Dim> dense(rank);
   Dim stride = 1;
-  for (std::size_t d = dense.size(); d-- > 0;) {
+  for (std::size_t d = rank; d-- > 0;) {
+    if (d + program.inner_dims + 1 == rank) stride = stride * Dim(parts);
     dense[d] = stride;
     stride = stride * exprs.dim(program.extents[d]);
   }
-  bool found = false;
+  Dim columns = 1;
+  for (std::size_t d = rank - program.inner_dims; d < rank; ++d)
+    columns = columns * exprs.dim(program.extents[d]);
+  std::vector<bool> found(static_cast<std::size_t>(parts), false);
   for (const auto& access : program.accesses) {
     if (access->buffer != product) continue;
-    if (found || !access->gathers.empty() || !access->nonaffine.empty() ||
-        !access->guards.empty() || exprs.dim(access->offset) != Dim(0))
+    if (!access->gathers.empty() || !access->nonaffine.empty() || !access->guards.empty())
       return false;
-    found = true;
-    for (std::size_t d = 0; d < dense.size(); ++d)
+    int part = 0;
+    while (part < parts && exprs.dim(access->offset) != columns * Dim(part)) ++part;
+    if (part == parts || found[static_cast<std::size_t>(part)]) return false;
+    found[static_cast<std::size_t>(part)] = true;
+    for (std::size_t d = 0; d < rank; ++d)
       if (exprs.dim(program.extents[d]) != Dim(1) && exprs.dim(access->strides[d]) != dense[d])
         return false;
   }
-  return found;
+  return std::find(found.begin(), found.end(), true) != found.end();
 }
 
 std::string print_operand(const ProductOperand& operand) {
@@ -82,6 +90,22 @@ std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& ex
     result.batch_rows.push_back(*rows);
   }
   return "";
+}
+
+/// Weights of few bits: their buffers of zero points and of scales.
+std::vector<std::uint32_t> read_weights(const plan::fb::QuantisationT& quantisation,
+                                        ProductProgram& result) {
+  ProductWeights weights;
+  weights.bits = quantisation.bits;
+  const auto group = static_cast<std::int64_t>(quantisation.group);
+  weights.group = group >= result.k.value() ? 0 : group;
+  weights.zeros = quantisation.zero_points >= 0;
+  std::vector<std::uint32_t> buffers;
+  if (weights.zeros) buffers.push_back(static_cast<std::uint32_t>(quantisation.zero_points));
+  buffers.push_back(quantisation.scales);
+  result.rows_are_k = false;
+  result.weights = weights;
+  return buffers;
 }
 
 /// The windows of a convolution with channels last, and its weights [outputs, taps * channels] as
@@ -132,6 +156,26 @@ std::string print_windows(const ProductWindows& windows) {
   return text;
 }
 
+/// Lowers what follows a product of shape `space`, whose results have as many elements, or half of
+/// them: made of both halves of the columns. False if it reads the product in another way.
+bool lower_after(const Graph& after, std::span<const std::uint32_t> inputs,
+                 std::span<const std::uint32_t> outputs, ir::Shape space, ExprTable& exprs,
+                 ProductProgram& result) {
+  const Dim count = ir::element_count(after.type(after.outputs()[0]).shape);
+  const auto half = ir::divide_exactly(space.back(), Dim(2));
+  if (space.back().is_constant() && half && count * Dim(2) == ir::element_count(space)) {
+    result.parts = 2;
+    space.back() = *half;
+  }
+  std::vector<bool> inner(space.size(), false);
+  inner.back() = true;
+  result.program = lower_region_over(after, inputs, outputs, exprs, space, inner);
+  const auto& buffers = result.program.buffers;
+  result.product = static_cast<std::uint32_t>(
+      std::find(buffers.begin(), buffers.end(), kProductBuffer) - buffers.begin());
+  return reads_own_elements(result.program, result.product, result.parts, exprs);
+}
+
 }  // namespace
 
 std::string print_product(const ProductProgram& product) {
@@ -144,6 +188,11 @@ std::string print_product(const ProductProgram& product) {
     text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
                         product.batch_rows[i].to_string());
   if (product.windows) text += print_windows(*product.windows);
+  if (product.by_groups) text += " by warpgroups";
+  if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
+  if (product.weights)
+    text += fmt::format(" weights of {} bits group {}{}", product.weights->bits,
+                        product.weights->group, product.weights->zeros ? " zeros" : "");
   return text + "\n";
 }
 
@@ -171,6 +220,7 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
     std::vector<std::uint32_t> reads;
     for (const ValueId input : nodes.matmul->inputs) reads.push_back(buffer_of(input));
     std::uint32_t a = 0, b = 0;
+    std::vector<std::uint32_t> groups;  // scales and zero points
     ir::Shape space = type.shape;
     if (nodes.is_conv) {
       refusal = read_windows(part, node, result);
@@ -193,22 +243,19 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
       refusal = read_operands(library, exprs, result);
       a = library.a->buffer;
       b = library.b->buffer;
+      if (library.quantisation) groups = read_weights(*library.quantisation, result);
     }
     if (!refusal.empty()) return std::nullopt;
 
     const Graph after = inline_product(body, nodes, with_rest, {});
     std::vector<std::uint32_t> after_inputs = {kProductBuffer};
     after_inputs.insert(after_inputs.end(), inputs.begin(), inputs.end());
-    std::vector<bool> inner(space.size(), false);
-    inner.back() = true;
-    result.program = lower_region_over(after, after_inputs, outputs, exprs, space, inner);
-    auto& buffers = result.program.buffers;
-    result.product = static_cast<std::uint32_t>(
-        std::find(buffers.begin(), buffers.end(), kProductBuffer) - buffers.begin());
-    if (!reads_own_element(result.program, result.product, exprs)) {
+    if (!lower_after(after, after_inputs, outputs, std::move(space), exprs, result)) {
       refusal = "what follows the product reads other elements than the one at hand";
       return std::nullopt;
     }
+    auto& buffers = result.program.buffers;
+    buffers.insert(buffers.end(), groups.begin(), groups.end());
     buffers.push_back(a);
     buffers.push_back(b);
   } catch (const Error& error) {

@@ -34,25 +34,45 @@ struct ProductWindows {
   ir::Dim elements;  // of the whole tensor
 };
 
+/// Weights of few bits as the right operand. As the graph has them until codegen/weight_pack.h
+/// packs them for a kernel; buffers of scales, and of zero points if there are any, come in front
+/// of a and b.
+struct ProductWeights {
+  int bits = 8;
+  std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
+  bool zeros = false;
+  DType scales = DType::kFloat32;  // their type once packed
+};
+
 /// A product of a[m, k] and b[k, n], batched, and a loop program over its elements that reads it as
 /// buffer number `product`, which is no memory. The row loops of the program count m and the batch,
 /// its element loops n; row m of batch (i, j, ..) is the program's row
 /// m * row_step + sum batch_rows * batch index.
 struct ProductProgram {
-  plan::fb::LoopProgramT program;  // its last two buffers are a and b
+  plan::fb::LoopProgramT program;  // its last buffers are a and b, weights' scales in front
   std::uint32_t product = 0;       // position in program.buffers
   DType type = DType::kFloat16;    // of a, b and the product's value in the graph
   ir::Dim m, n, k;
   std::vector<ir::Dim> batch;
   ProductOperand a, b;
   std::optional<ProductWindows> windows;  // how a is read instead of by its stride
+  /// Equal parts of n, side by side, of which the program reads one column of each at a time (a
+  /// gate and what it opens): its element loops then count n / parts.
+  int parts = 1;
+  std::optional<ProductWeights> weights;  // if b's are of few bits
   bool rows_are_k = true;                 // b[k][n] with n contiguous; else b[n][k]
+  bool by_groups = false;                 // by warpgroups (sm_90 alone), else by warps
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
   ir::Dim row_step;
   std::vector<ir::Dim> batch_rows;
 
   std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
+  std::uint32_t first_operand() const {
+    return !weights ? a_buffer() : weights->zeros ? zeros_buffer() : scales_buffer();
+  }
+  std::uint32_t scales_buffer() const { return a_buffer() - 1; }
+  std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
 };
 
 /// Everything about the product but buffers and program, for sharing kernels.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -45,14 +46,33 @@ bool has_attention(const TargetTraits& target, const ir::Graph& graph, const ir:
   return attention_refusal(target, types).empty();
 }
 
+/// Why the target has no product with these quantised weights; empty if it has one.
+std::string quantised_refusal(const TargetTraits& target, const ir::Graph& graph,
+                              const ir::Node& node) {
+  const ir::TensorType& x = graph.type(node.inputs[0]);
+  if (target.quantised_matmul.count(x.dtype) == 0)
+    return fmt::format("this target has no product of {} with quantised weights",
+                       to_string(x.dtype));
+  if (target.cuda && graph.type(node.inputs[1]).shape[0] == ir::Dim(1))
+    return "this target's products with quantised weights have more than one column";
+  const std::int64_t group = node.attrs.get_int("group");
+  const bool all = group == 0 || (x.shape.back().is_constant() && group >= x.shape.back().value());
+  if (!all && group % target.quantised_group != 0)
+    return fmt::format("this target's groups are multiples of {}, not {}", target.quantised_group,
+                       group);
+  constexpr double kLargestHalf = 65504;
+  if (target.quantised_zeros_in_type && x.dtype == DType::kFloat16 && node.inputs.size() > 3)
+    if (const ir::Tensor* zeros = graph.value(node.inputs[3]).constant.get())
+      for (const double zero : zeros->to_doubles())
+        if (!(std::abs(zero) <= kLargestHalf)) return "a zero point is beyond f16";
+  return "";
+}
+
 /// The product with float weights, which are made here.
-std::vector<ValueId> dequantise(GraphBuilder& builder, Context& context, const ir::Graph& graph,
-                                const ir::Node& node, std::span<const ValueId> inputs) {
-  context.decisions.push_back(decision(
-      node, node, false,
-      fmt::format("this target has no product of {} with quantised weights: they are dequantised "
-                  "at compile time",
-                  to_string(graph.type(node.inputs[0]).dtype))));
+std::vector<ValueId> dequantise(GraphBuilder& builder, Context& context, const ir::Node& node,
+                                std::span<const ValueId> inputs, const std::string& refusal) {
+  context.decisions.push_back(
+      decision(node, node, false, refusal + ": they are dequantised at compile time"));
   return node.op->composite().decompose(builder, node, inputs);
 }
 
@@ -65,9 +85,9 @@ ir::Graph decompose(const ir::Graph& graph, Context& context) {
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (node.op->kind == ir::OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
-        if (node.op->name == "QuantMatMul" &&
-            context.target.quantised_matmul.count(old.type(node.inputs[0]).dtype) == 0)
-          return dequantise(builder, context, old, node, inputs);
+        if (node.op->name == "QuantMatMul")
+          if (const std::string no = quantised_refusal(context.target, old, node); !no.empty())
+            return dequantise(builder, context, node, inputs, no);
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv" && !has_conv(context, old, node))

@@ -2,6 +2,7 @@
 // step is taken (one kernel of our own, or the library's product and then the other kernel) is
 // decided for each shape when a plan is bound; here only what belongs together is brought together.
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "fusion/passes/passes.h"
@@ -31,14 +32,36 @@ struct Reader {
   ValueId read;  // what it reads: the product, or the last reshape of it
 };
 
+/// True if a step that is at `step` needs that element of a product, or those that have its place
+/// in both halves of the product's `2 * half` columns.
+bool are_own(const std::vector<Index>& needed, const Index& step,
+             const std::optional<ir::Dim>& half) {
+  if (!half) return needed.size() == 1 && needed[0] == step;
+  Index second = step;
+  second.back() = second.back() + *half;
+  return needed.size() == 2 &&
+         ((needed[0] == step && needed[1] == second) || (needed[1] == step && needed[0] == second));
+}
+
 /// Whether the body of a kernel can follow a product element by element: it needs, for each step
-/// over the elements of input `product`, that one element of it alone.
-Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns) {
-  const ir::Shape& space = body.type(product).shape;
+/// over the elements of input `product`, that one element of it alone. Or its results are half as
+/// wide, and it needs what is at their places in both halves: a gate and what that opens
+/// (`may_be_halves`).
+Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns, bool may_be_halves) {
+  ir::Shape space = body.type(product).shape;
+  std::optional<ir::Dim> half;
+  if (may_be_halves && columns.is_constant() && columns.value() % 2 == 0 &&
+      space.back() == columns &&
+      ir::element_count(body.type(body.outputs()[0]).shape) * ir::Dim(2) ==
+          ir::element_count(space)) {
+    half = ir::Dim(columns.value() / 2);
+    space.back() = *half;
+  }
   std::vector<std::int64_t> axes;
   for (const Node& node : body.nodes())
     if (node.op->kind == OpKind::kReduce) axes = node.attrs.get_ints("axes");
   if (!axes.empty()) {
+    if (half) return {false, "it reduces halves of the product's rows"};
     if (axes != std::vector<std::int64_t>{static_cast<std::int64_t>(space.size()) - 1} ||
         space.back() != columns)
       return {false, "it reduces other elements than the rows of the product"};
@@ -70,8 +93,8 @@ Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns) {
   const auto demand = region.demands().find(product);
   const auto step = region.step_index(space);
   if (demand == region.demands().end() || !step) return {false, "it does not read the product"};
-  if (demand->second.whole || demand->second.guarded || demand->second.indices.size() != 1 ||
-      demand->second.indices[0] != *step)
+  if (demand->second.whole || demand->second.guarded ||
+      !are_own(demand->second.indices, *step, half))
     return {false, "it reads other elements of the product than the one at hand"};
   return {true, ""};
 }
@@ -158,7 +181,8 @@ class ProductFuser {
       return {false, "a kernel between the two would have to run in the middle"};
     const auto at = std::find(node.inputs.begin(), node.inputs.end(), reader.read);
     const ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
-    return follows(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back());
+    return follows(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back(),
+                   is_family(matmul, "matmul"));
   }
 
   /// True unless the reader reads another reshape of the product as well.

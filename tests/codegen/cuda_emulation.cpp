@@ -1,6 +1,8 @@
 #ifdef SINTER_WITH_CUDA
 #include "cuda_emulation.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -34,6 +36,8 @@ std::string wrapper(const plan::fb::KernelStepT& step, const plan::fb::KernelVar
     list = fmt::format("*reinterpret_cast<const {}_arguments*>(a)", variant.function);
   for (std::size_t a = 0; !step.packed && a < step.args.size(); ++a)
     list += fmt::format("{}Argument(a[{}])", a > 0 ? ", " : "", a);
+  for (std::size_t m = 0; m < variant.maps.size(); ++m)
+    list += fmt::format(", *reinterpret_cast<const TensorMap*>(a[{}])", step.args.size() + m);
   return fmt::format(
       "extern \"C\" const char* launch_{0}(const unsigned* grid, const unsigned* block, const "
       "long* a) {{\n  return emulator::launch([](const long* a) {{ {0}({1}); }}, grid, block, {2}, "
@@ -137,6 +141,26 @@ void EmulatedKernels::run(const plan::fb::KernelStepT& step, std::size_t variant
     buffers.push_back(std::make_unique<GuardedBuffer>(memory.at(arg.index())));
     indices.push_back(arg.index());
     values.push_back(reinterpret_cast<long>(buffers.back()->data()));
+  }
+  // As TensorMap in device/tensor_map.cuh has it; outlive the launch.
+  std::vector<std::array<long, 18>> maps(code.maps.size());
+  for (std::size_t m = 0; m < maps.size(); ++m) {
+    const plan::fb::TensorMapT& map = *code.maps[m];
+    const auto at = std::find(indices.begin(), indices.end(), map.buffer);
+    const auto& base = buffers.at(static_cast<std::size_t>(at - indices.begin()));
+    constexpr long kBytes = 2;  // of the elements of products
+    auto& to = maps[m];
+    to[0] = reinterpret_cast<long>(base->data()) + expressions[map.offset] * kBytes;
+    to[1] = kBytes;
+    to[2] = static_cast<long>(map.extents.size());
+    for (std::size_t d = 0; d < map.extents.size(); ++d) {
+      to[3 + d] = expressions[map.extents[d]];
+      if (d > 0) to[8 + d] = expressions[map.strides[d - 1]];
+      to[13 + d] = map.box[d];
+      if (to[0] % 16 != 0 || to[8 + d] * kBytes % 16 != 0)
+        throw std::runtime_error("a tensor map is not aligned");
+    }
+    values.push_back(reinterpret_cast<long>(to.data()));
   }
   unsigned grid[3], block[3];
   for (int d = 0; d < 3; ++d) {

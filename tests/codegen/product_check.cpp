@@ -2,11 +2,15 @@
 #include "product_check.h"
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 #include <stdexcept>
 
 #include <fmt/format.h>
 
 #include "codegen/lowering/conv_loops.h"
+#include "codegen/product_ways.h"
+#include "codegen/weight_pack.h"
 #include "compare_buffers.h"
 #include "fusion/pipeline.h"
 #include "ir/reference/evaluate.h"
@@ -24,6 +28,28 @@ ir::Graph product_region(const std::string& text) {
   for (const ir::Node& node : graph.nodes())
     if (node.op->name == "Fused" && node.attrs.get_string("family") == "product") return *node.body;
   throw std::runtime_error("no product in\n" + ir::print(graph));
+}
+
+/// Random integers of all the values that weights have, in place of random_inputs's few.
+ir::Tensor random_weights(const ir::Tensor& like) {
+  std::mt19937_64 random(5);
+  std::vector<std::byte> bytes(like.bytes().size());
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return ir::Tensor(like.dtype(), like.shape(), ir::Buffer::take(std::move(bytes)));
+}
+
+/// The weights of a product region, from its inputs.
+ir::QuantisedWeights weights_in(const codegen::ProductProgram& product, std::int64_t k,
+                                const std::vector<ir::Tensor>& inputs) {
+  ir::QuantisedWeights weights;
+  weights.bits = product.weights->bits;
+  weights.group = product.weights->group;
+  weights.k = k;
+  weights.values = inputs[product.program.buffers[product.b_buffer()]];
+  weights.scales = inputs[product.program.buffers[product.scales_buffer()]];
+  if (product.weights->zeros)
+    weights.zero_points = inputs[product.program.buffers[product.zeros_buffer()]];
+  return weights;
 }
 
 /// The reference rounds once, like the kernel; the sums' order differs.
@@ -64,6 +90,14 @@ void ProductCheck::add(const std::string& name, ir::Graph body, const std::strin
       codegen::lower_product(*test.body, true, test.inputs, test.outputs, exprs, refusal);
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
+  test.product.by_groups = by_groups || codegen::is_group_schedule(schedule);
+  if (codegen::ProductProgram& own = test.product; own.weights) {
+    // As pack_weights leaves them.
+    const auto& buffers = own.program.buffers;
+    own.weights->scales = test.types[buffers[own.scales_buffer()]];
+    test.types[buffers[own.b_buffer()]] = DType::kUInt8;
+    if (own.weights->zeros) test.types[buffers[own.zeros_buffer()]] = own.type;
+  }
   codegen::KernelRequest request;
   request.program = &test.product.program;
   request.product = &test.product;
@@ -89,6 +123,22 @@ void ProductCheck::add_loops(const std::string& name, ir::Graph body,
   kernels.push_back(codegen::emit_cuda(request, exprs));
 }
 
+Memory ProductCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const {
+  const codegen::ProductProgram& product = test.product;
+  if (product.weights) {
+    const codegen::PackedWeights weights =
+        codegen::pack_weights(weights_in(product, product.k.value(), inputs), product.type);
+    const auto& buffers = product.program.buffers;
+    inputs[buffers[product.b_buffer()]] = weights.values;
+    inputs[buffers[product.scales_buffer()]] = weights.scales;
+    if (weights.zeros) inputs[buffers[product.zeros_buffer()]] = *weights.zeros;
+  }
+  Memory memory;
+  for (const ir::Tensor& input : inputs)
+    memory.emplace_back(input.bytes().begin(), input.bytes().end());
+  return memory;
+}
+
 std::string ProductCheck::run() {
   const EmulatedKernels library(kernels);
   std::string problems;
@@ -110,13 +160,21 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
                                            : bound->second);
   }
   const auto values = plan::evaluate_expressions(plan, sizes);
-  const auto inputs = random_inputs(*test.body, symbols, 3);
+  std::vector<ir::Tensor> inputs = random_inputs(*test.body, symbols, 3);
+  if (test.product.weights) {
+    ir::Tensor& weights = inputs[test.product.program.buffers[test.product.b_buffer()]];
+    weights = random_weights(weights);
+    if (test.product.weights->zeros) {  // numbers that x's type has
+      ir::Tensor& zeros = inputs[test.product.program.buffers[test.product.zeros_buffer()]];
+      std::vector<double> values = zeros.to_doubles();
+      for (double& value : values) value = std::round(value);
+      zeros = ir::Tensor::from_doubles(zeros.dtype(), zeros.shape(), values);
+    }
+  }
   ir::EvaluateOptions wide;
   wide.keep_wide = true;
   const auto expected = ir::evaluate(*test.body, inputs, wide);
-  Memory memory;
-  for (const ir::Tensor& input : inputs)
-    memory.emplace_back(input.bytes().begin(), input.bytes().end());
+  Memory memory = packed(test, inputs);
   for (const ir::Tensor& output : expected)
     memory.emplace_back(output.bytes().size(), std::byte{0xa5});
   return run_variants(

@@ -32,7 +32,8 @@ class ProductCheck {
 
   codegen::ExprTable exprs;
   std::vector<codegen::EmittedKernel> kernels;
-  bool early = false;  // of what is added next
+  bool early = false;      // of what is added next
+  bool by_groups = false;  // the same; so is what a schedule of warpgroups is given for
 
  private:
   struct Case {
@@ -44,6 +45,8 @@ class ProductCheck {
     codegen::ProductProgram product;
   };
   Case& add_case(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols);
+  /// The operands of `test` with the weights, scales and zero points as its kernel has them.
+  Memory packed(const Case& test, std::vector<ir::Tensor> inputs) const;
   std::string run_case(const Case& test, const codegen::EmittedKernel& kernel,
                        const EmulatedKernels& library, const ir::Bindings& symbols) const;
 

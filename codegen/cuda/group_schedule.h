@@ -1,0 +1,35 @@
+// Tiles of products by warpgroups (wgmma and the copy engine: sm_90 alone); see GroupTile in
+// codegen/device/product_groups.cuh.
+#pragma once
+
+#include <vector>
+
+#include "codegen/cuda/product_schedule.h"
+
+namespace sinter::codegen {
+
+/// True if warpgroups can multiply the product on some GPU; else `reason` says why not. What sizes
+/// must fulfil is left to conditions.
+bool can_use_groups(const ProgramAnalysis& analysis, const ProductProgram& product,
+                    std::string& reason);
+
+/// Tiles worth trying, without what the epilogue needs: each with every number of splits, blocks
+/// that share weights, and for reductions of rows of at most `columns` blocks that make up rows.
+std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
+                                         std::optional<std::int64_t> depth, bool reduces,
+                                         std::optional<std::int64_t> columns);
+
+/// Whether GroupTile has this form.
+bool is_group_tile(const ProductProgram& product, const ProductSchedule& schedule);
+
+/// GroupTile::kSharedBytes.
+int group_shared_bytes(const ProductSchedule& schedule);
+
+/// Blocks of a multiprocessor that its shared memory and registers are enough for.
+int group_blocks_at_once(const ProductSchedule& schedule);
+
+/// Estimated nanoseconds for m x n x k, `matrices` of them, on an H200.
+double estimate_groups(const ProductSchedule& schedule, std::int64_t m, std::int64_t n,
+                       std::int64_t k, double matrices, bool reduces);
+
+}  // namespace sinter::codegen

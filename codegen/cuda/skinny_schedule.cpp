@@ -1,0 +1,150 @@
+#include "codegen/cuda/skinny_schedule.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "codegen/cuda/arguments.h"
+#include "codegen/cuda/schedule_parts.h"
+#include "codegen/weight_pack.h"
+
+namespace sinter::codegen {
+
+namespace {
+
+constexpr int kFragment = 16, kMostThreads = 512, kMostUnits = 8;
+/// Groups of all of k where zero points make them groups: above any k.
+constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
+
+int unit_depth(const ProductProgram& product) {
+  return !product.weights ? kFragment : product.weights->bits == 8 ? 32 : 64;
+}
+
+/// Neighbouring k's with one scale within the main loop; 0: scales are applied behind it.
+std::int64_t loop_group(const ProductProgram& product) {
+  if (!product.weights) return 0;
+  if (product.weights->group != 0) return product.weights->group;
+  return product.weights->zeros ? kWholeGroup : 0;
+}
+
+int odd_units(int elements) { return (elements / 8 | 1) * 8; }
+
+}  // namespace
+
+bool can_be_skinny(const ProductProgram& product, std::string& reason) {
+  if (product.windows) {
+    reason = "its rows are windows";
+    return false;
+  }
+  if (product.parts > 1) {
+    const auto columns = ir::divide_exactly(product.n, ir::Dim(product.parts));
+    if (product.weights && columns->value() % kPackedColumns != 0) {
+      reason = fmt::format("its parts are no multiples of {} columns", kPackedColumns);
+      return false;
+    }
+  }
+  if (!product.weights) return true;
+  reason = refuse_groups(product.weights->group, product.k.value());
+  return reason.empty();
+}
+
+bool is_skinny_tile(const ProductProgram& product, const ProductSchedule& s) {
+  std::string ignored;
+  if (!can_be_skinny(product, ignored) || s.warps_m != 1 || s.across != 1 || s.stages < 2 ||
+      s.threads() > kMostThreads)
+    return false;
+  const bool rows = s.m <= 8 ? (s.m & (s.m - 1)) == 0 : s.m % 16 == 0;
+  if (!rows || s.n % s.warps_n != 0 || s.k % s.warps_k != 0) return false;
+  const int columns = s.n / s.warps_n, depth = s.k / s.warps_k;
+  if (s.n % (kFragment * product.parts) != 0) return false;
+  if (columns % kFragment != 0 || columns / kFragment > kMostUnits || depth % 32 != 0 ||
+      depth % unit_depth(product) != 0)
+    return false;
+  if (product.weights && kPackedDepth % depth != 0) return false;
+  const std::int64_t group = loop_group(product);
+  return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;
+}
+
+int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& s) {
+  const int columns = s.n / s.warps_n, depth = s.k / s.warps_k, units = columns / kFragment;
+  int weights = 0;
+  if (product.weights)
+    weights = units * (depth / unit_depth(product)) * 512;
+  else
+    weights = product.rows_are_k ? depth * odd_units(columns) * 2 : columns * odd_units(depth) * 2;
+  if (const std::int64_t group = loop_group(product); group != 0) {
+    const int folds = depth / static_cast<int>(std::gcd(group, std::int64_t{depth}));
+    const auto scale = static_cast<int>(size_of(product.weights->scales));
+    weights += units * folds * kFragment * (scale + (product.weights->zeros ? 2 : 0));
+  }
+  const int stage = s.warps_k * (s.warps_n * weights + s.m * odd_units(depth) * 2);
+  const bool by_column = product.weights && loop_group(product) == 0;
+  return std::max(s.stages * stage, s.warps_k * s.m * (s.n + 4) * 4) +
+         (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0);
+}
+
+std::string skinny_type(const ProductProgram& product, const ProductSchedule& s) {
+  const char* weights = !product.weights ? product.rows_are_k ? "RowsAreK" : "RowsAreColumns"
+                        : product.weights->bits == 8 ? "PackedBytes"
+                                                     : "PackedNibbles";
+  std::string scales = "NoScales";
+  if (product.weights)
+    scales = fmt::format("Scales<{}, {}{}>", storage_name(product.weights->scales),
+                         loop_group(product), product.weights->zeros ? ", true" : "");
+  return fmt::format("SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
+                     storage_name(product.type), weights, scales, s.m, s.n / s.warps_n,
+                     s.k / s.warps_k, s.warps_n, s.warps_k, s.stages, s.splits, s.vector_a,
+                     s.vector_b, product.parts);
+}
+
+std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
+  struct Tile {
+    int m, columns, depth, warps_n, warps_k, stages;
+  };
+  constexpr Tile kQuantised[] = {
+      {1, 16, 128, 1, 8, 4}, {1, 32, 64, 1, 8, 4},  {4, 16, 128, 1, 8, 4}, {8, 16, 128, 1, 8, 4},
+      {8, 32, 64, 1, 8, 4},  {16, 32, 64, 1, 8, 4}, {32, 32, 64, 4, 2, 4}, {64, 32, 64, 4, 1, 4},
+      {64, 32, 64, 4, 2, 3}, {128, 32, 64, 4, 1, 3}};
+  constexpr Tile kColumns[] = {{1, 16, 64, 1, 8, 4}, {8, 16, 64, 1, 8, 4}, {16, 32, 64, 1, 4, 4}};
+  constexpr Tile kRowsAreK[] = {{1, 64, 32, 1, 4, 4}, {8, 64, 32, 1, 4, 4}, {16, 64, 32, 1, 4, 4}};
+  std::vector<ProductSchedule> all;
+  std::string ignored;
+  if (!can_be_skinny(product, ignored)) return all;
+  const auto add = [&](const Tile& tile) {
+    ProductSchedule s;
+    s.skinny = true;
+    s.m = tile.m;
+    s.n = tile.columns * tile.warps_n;
+    s.k = tile.depth * tile.warps_k;
+    s.warps_m = 1, s.warps_n = tile.warps_n, s.warps_k = tile.warps_k;
+    s.stages = tile.stages;
+    if (is_skinny_tile(product, s)) all.push_back(s);
+  };
+  if (product.weights)
+    for (const Tile& tile : kQuantised) add(tile);
+  else if (product.rows_are_k)
+    for (const Tile& tile : kRowsAreK) add(tile);
+  else
+    for (const Tile& tile : kColumns) add(tile);
+  return all;
+}
+
+double estimate_skinny(const ProductProgram& product, const ProductSchedule& s, std::int64_t m,
+                       std::int64_t n, std::int64_t k) {
+  constexpr double kSharedOfProcessor = 227.0 * 1024;
+  const double bits = product.weights ? product.weights->bits : 16;
+  const double tiles_m = ceil_div(m, s.m), tiles_n = ceil_div(n, s.n);
+  const double blocks = tiles_m * tiles_n * s.splits;
+  const double resident =
+      std::max(1.0, std::min({kSharedOfProcessor / skinny_shared_bytes(product, s),
+                              2048.0 / s.threads(), blocks / static_cast<double>(kProcessors)}));
+  const double waves = std::max(1.0, blocks / (static_cast<double>(kProcessors) * resident));
+  const double depth = static_cast<double>(ceil_div(ceil_div(k, s.k), s.splits)) * s.k;
+  const double bytes = depth * (s.n * bits / 8 + std::min<double>(s.m, static_cast<double>(m)) * 2);
+  const double flops = 2.0 * std::max(s.m, 8) * s.n * depth;
+  const double work = resident * std::max(bytes / 30, flops / 1500);
+  return 2000 + waves * (600 + work) + (s.splits > 1 ? 500 : 0);
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,171 @@
+// Products by warpgroups: emitted with given schedules, run on the emulator and compared with the
+// reference evaluation of their region.
+#ifdef SINTER_WITH_CUDA
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "product_check.h"
+
+namespace sinter::test {
+namespace {
+
+using testing::HasSubstr;
+
+/// y = gelu(x w + bias) + r, in which all is of one type.
+std::string gelu_graph(const std::string& type, const std::string& m, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {3}], %w: {0}[{3}, {2}], %b: {0}[{2}], %r: {0}[{1}, {2}]) {{\n"
+      "  %0 = MatMul(%x, %w) : {0}[{1}, {2}]\n"
+      "  %1 = Add(%0, %b) : {0}[{1}, {2}]\n"
+      "  %2 = Gelu(%1) : {0}[{1}, {2}]\n"
+      "  %3 = Add(%2, %r) : {0}[{1}, {2}]\n"
+      "  return y = %3\n}}\n",
+      type, m, n, k);
+}
+
+/// With weights stored as [n, k].
+std::string transposed_graph(const std::string& type, const std::string& m, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {3}], %w: {0}[{2}, {3}], %r: {0}[{1}, {2}]) {{\n"
+      "  %0 = Transpose(%w) {{perm = [1, 0]}} : {0}[{3}, {2}]\n"
+      "  %1 = MatMul(%x, %0) : {0}[{1}, {2}]\n"
+      "  %2 = Tanh(%1) : {0}[{1}, {2}]\n"
+      "  %3 = Mul(%2, %r) : {0}[{1}, {2}]\n"
+      "  return y = %3\n}}\n",
+      type, m, n, k);
+}
+
+std::string norm_graph(const std::string& m, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: f16[{0}, {2}], %w: f16[{2}, {1}], %b: f16[{1}], %r: f16[{0}, {1}], %s: "
+      "f16[{1}], %t: f16[{1}]) {{\n"
+      "  %0 = MatMul(%x, %w) : f16[{0}, {1}]\n"
+      "  %1 = Add(%0, %b) : f16[{0}, {1}]\n"
+      "  %2 = Add(%1, %r) : f16[{0}, {1}]\n"
+      "  %3 = LayerNorm(%2, %s, %t) {{axis = 1, epsilon = 1e-05}} : f16[{0}, {1}]\n"
+      "  return y = %3\n}}\n",
+      m, n, k);
+}
+
+std::string tile(const char* size, int groups, int stages, int splits, int across = 1) {
+  return fmt::format("product {}x64 groups={} stages={} splits={} across={}", size, groups, stages,
+                     splits, across);
+}
+
+TEST(CudaGroups, TilesGroupsAndStagesOnRaggedSizes) {
+  ProductCheck check;
+  check.add("one", gelu_graph("f16", "70", 72, 200), tile("64x64", 1, 4, 1));
+  check.add("ring", gelu_graph("f16", "70", 72, 456), tile("64x64", 1, 3, 1));
+  check.add("two_groups", gelu_graph("f16", "150", 136, 264), tile("128x128", 2, 2, 1));
+  check.add("tall", gelu_graph("f16", "150", 136, 136), tile("128x128", 1, 2, 1));
+  check.add("wide", gelu_graph("f16", "65", 264, 136), tile("64x256", 1, 2, 1));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGroups, WeightsByColumnsAndBothTypes) {
+  ProductCheck check;
+  check.add("bf16", gelu_graph("bf16", "66", 64, 200), tile("64x64", 1, 2, 1));
+  check.add("nk_32", transposed_graph("f16", "66", 40, 200), tile("64x32", 1, 3, 1));
+  check.add("nk_96", transposed_graph("bf16", "66", 96, 136), tile("64x96", 1, 2, 1));
+  check.add("nk_192", transposed_graph("f16", "130", 192, 136), tile("128x192", 2, 2, 1));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGroups, BlocksThatShareK) {
+  ProductCheck check;
+  check.add("splits", gelu_graph("f16", "70", 72, 520), tile("64x64", 1, 2, 3));
+  check.add("idle_split", gelu_graph("f16", "70", 72, 264), tile("64x64", 1, 2, 4));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGroups, NormsOverABlockAndAClusterWithSplits) {
+  ProductCheck check;
+  check.add("block", norm_graph("70", 64, 136), tile("64x64", 1, 2, 1, 1));
+  check.add("cluster", norm_graph("70", 136, 136), tile("64x64", 1, 2, 1, 3));
+  check.add("cluster_splits", norm_graph("70", 128, 264), tile("64x64", 1, 2, 2, 2));
+  check.add("two_groups", norm_graph("130", 128, 136), tile("128x64", 2, 2, 1, 2));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaGroups, EarlyKernelsFetchWeightsFirst) {
+  ProductCheck check;
+  check.early = true;
+  check.add("early", gelu_graph("f16", "70", 64, 264), tile("64x64", 1, 3, 2));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
+}
+
+TEST(CudaGroups, BatchesAreDimensionsOfTheMaps) {
+  ProductCheck check({{"b", {1, 64, nullptr}}, {"s", {64, 512, nullptr}}});
+  check.by_groups = true;
+  check.add("heads",
+            "graph @g(%x: f16[b, s, 96], %w: f16[b, 4, 24, 40], %m: f16[b, 1, s, 40]) {\n"
+            "  %0 = Reshape(%x) {shape = [b, s, 4, 24]} : f16[b, s, 4, 24]\n"
+            "  %1 = Transpose(%0) {perm = [0, 2, 1, 3]} : f16[b, 4, s, 24]\n"
+            "  %2 = MatMul(%1, %w) : f16[b, 4, s, 40]\n"
+            "  %3 = Sigmoid(%2) : f16[b, 4, s, 40]\n"
+            "  %4 = Add(%3, %m) : f16[b, 4, s, 40]\n"
+            "  return y = %4\n}\n",
+            "", {{{"b", 2}, {"s", 70}}});
+  // One matrix for all of a batch.
+  check.add("shared",
+            "graph @g(%x: f16[b, 3, s, 64], %w: f16[b, 1, 64, 48]) {\n"
+            "  %0 = MatMul(%x, %w) : f16[b, 3, s, 48]\n"
+            "  %1 = Sigmoid(%0) : f16[b, 3, s, 48]\n"
+            "  return y = %1\n}\n",
+            "", {{{"b", 2}, {"s", 65}}});
+  EXPECT_EQ(check.run(), "");
+  const auto& maps = check.kernels[0].step.variants[0]->maps;
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[0]->extents.size(), 4u);
+}
+
+TEST(CudaGroups, ChosenSchedulesTakeSymbolicRows) {
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  check.by_groups = true;
+  check.add("rows", gelu_graph("f16", "m", 128, 64), "", {{{"m", 1}}, {{"m", 130}}});
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(check.kernels[0].step.variants.back()->conditions.empty());
+}
+
+TEST(CudaGroups, CodeIsForOneGpuAlone) {
+  ProductCheck check;
+  check.add("gelu", gelu_graph("f16", "300", 384, 384), tile("128x128", 2, 3, 1));
+  check.add("norm", norm_graph("300", 384, 1536), tile("64x128", 1, 4, 2, 3));
+  check.add("bf16", transposed_graph("bf16", "300", 192, 256), tile("64x96", 1, 4, 2));
+  std::vector<std::string> sources;
+  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
+  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+  codegen::NvrtcStats stats;
+  for (const auto& compiled : codegen::compile_cuda(sources, architectures, {}, stats)) {
+    EXPECT_LT(compiled[0].cubin.size(), compiled[1].cubin.size());
+    EXPECT_LT(compiled[2].cubin.size(), compiled[1].cubin.size());
+  }
+}
+
+TEST(CudaGroups, FormsThatDoNotFitAreRefused) {
+  const auto message = [](const std::string& graph, const std::string& schedule) {
+    try {
+      ProductCheck check;
+      check.add("p", graph, schedule);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const std::string plain = gelu_graph("f16", "70", 64, 64);
+  const auto refused = HasSubstr("does not take kernel 'kernel_p'");
+  EXPECT_THAT(message(plain, tile("96x64", 1, 2, 1)), refused);
+  EXPECT_THAT(message(plain, tile("64x32", 1, 2, 1)), refused);    // boxes of 64 columns
+  EXPECT_THAT(message(plain, tile("256x256", 2, 2, 1)), refused);  // registers
+  EXPECT_THAT(message(plain, tile("64x64", 1, 40, 1)), refused);   // shared memory
+  EXPECT_THAT(message(plain, tile("64x64", 1, 2, 32)), refused);   // cluster
+  // Rows that are no multiple of 16 bytes.
+  EXPECT_THAT(message(gelu_graph("f16", "70", 64, 68), tile("64x64", 1, 2, 1)), refused);
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif
