@@ -73,14 +73,24 @@ std::string BodyWriter::element(std::size_t i) const {
                      negative ? "-" : "", place.substr(3));
 }
 
+/// What all rows of many share, such as a norm's weights: every block reads it, and the next run.
+/// Of rows that share a warp too little to gain from it.
+bool BodyWriter::is_kept_in_cache(std::size_t i) const {
+  const ir::Dim rows = analysis_.size_of_dims(analysis_.outer_dims());
+  return layout_->schedule->family == Family::kRow && layout_->schedule->threads_x >= 32 &&
+         is_shared_by_rows(analysis_, i) && !(rows.is_constant() && rows.value() == 1) &&
+         !analysis_.is_written(analysis_.access(analysis_.instr(i).access).buffer);
+}
+
 /// The bits that a load reads: an element, or if `whole` a vector.
 std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   const auto& instr = analysis_.instr(i);
   const auto& access = analysis_.access(instr.access);
   const DType type = analysis_.buffer_type(access.buffer);
-  const std::string value = whole ? fmt::format("load<{}>({}{})", vector(), pointers_[instr.access],
-                                                loop_address(instr.access))
-                                  : element(i);
+  const std::string value =
+      whole ? fmt::format("{}<{}>({}{})", is_kept_in_cache(i) ? "load_kept" : "load", vector(),
+                          pointers_[instr.access], loop_address(instr.access))
+            : element(i);
   const std::string guards = index_.guards(access);
   if (guards.empty()) return value;
   std::string fill =
