@@ -330,6 +330,11 @@ std::size_t BoundStep::launches() const {
   return count;
 }
 
+bool BoundStep::overlaps() const {
+  const auto* first = works.empty() ? nullptr : std::get_if<KernelLaunch>(&works.front());
+  return first != nullptr && first->variant->overlaps;
+}
+
 std::string BoundStep::how() const {
   std::string text = alternative;
   for (const BoundWork& work : works)

@@ -47,6 +47,8 @@ struct BoundStep {
   void launch(const graphs::Driver& driver, CUstream stream) const;
   /// Kernels and library calls.
   std::size_t launches() const;
+  /// Whether its first kernel starts before the step in front has ended.
+  bool overlaps() const;
   /// The alternative and what libraries chose, for people; empty if nothing was chosen.
   std::string how() const;
 };

@@ -58,7 +58,7 @@ std::size_t choose_alternative(const LibraryContext& context, const std::string&
   constexpr double kClearlyFaster = 0.97;
   double least = 0;
   TimedChoice timed{problem, std::vector<double>(count, std::numeric_limits<double>::infinity()),
-                    std::vector<std::string>(count)};
+                    std::vector<std::string>(count), 0, std::vector<bool>(count)};
   for (std::size_t i = 0; i < count; ++i) {
     if (!steps[i]) continue;
     const std::size_t launches = steps[i]->launches();
@@ -67,6 +67,7 @@ std::size_t choose_alternative(const LibraryContext& context, const std::string&
         (launches > 1 ? kBetweenLaunches * static_cast<double>(launches - 1) : 0.0);
     timed.microseconds[i] = microseconds;
     timed.how[i] = steps[i]->how();
+    timed.overlaps[i] = steps[i]->overlaps();
     if (i != *best && microseconds >= kClearlyFaster * least) continue;
     best = i;
     least = microseconds;

@@ -25,6 +25,7 @@ struct TimedChoice {
   std::vector<double> microseconds;  // of each; infinite: it cannot be done here
   std::vector<std::string> how;      // of each, for people
   std::size_t taken = 0;
+  std::vector<bool> overlaps;  // of each: it starts before the step in front has ended
 };
 
 struct LibraryContext {

@@ -1,6 +1,7 @@
 #include "runtime/cuda/refine_choices.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace sinter::runtime {
 
@@ -13,15 +14,31 @@ TakenAlternatives refine_choices(std::span<const TimedChoice> timed,
   constexpr int kMostTrials = 32;
   TakenAlternatives taken;
   for (const TimedChoice& choice : timed) taken[choice.problem] = choice.taken;
-  const auto is_rival = [](const TimedChoice& choice, std::size_t i) {
-    return i != choice.taken &&
-           choice.microseconds[i] < kFarBehind * choice.microseconds[choice.taken];
+  const auto is_near = [](const TimedChoice& choice, std::size_t i) {
+    return choice.microseconds[i] < kFarBehind * choice.microseconds[choice.taken];
   };
   int trials = 0;
   double least = 0;
+  TakenAlternatives together = taken;
+  for (const TimedChoice& choice : timed) {
+    std::optional<std::size_t> best;
+    for (std::size_t i = 0; i < choice.overlaps.size(); ++i)
+      if (choice.overlaps[i] && is_near(choice, i) &&
+          (!best || choice.microseconds[i] < choice.microseconds[*best]))
+        best = i;
+    if (best) together[choice.problem] = *best;
+  }
+  if (together != taken) {
+    ++trials;
+    least = time(taken);
+    if (const double microseconds = time(together); microseconds < kClearlyFaster * least) {
+      taken = std::move(together);
+      least = microseconds;
+    }
+  }
   for (const TimedChoice& choice : timed) {
     for (std::size_t i = 0; i < choice.microseconds.size() && trials < kMostTrials; ++i) {
-      if (!is_rival(choice, i)) continue;
+      if (i == taken.at(choice.problem) || !is_near(choice, i)) continue;
       if (trials++ == 0) least = time(taken);
       TakenAlternatives other = taken;
       other[choice.problem] = i;

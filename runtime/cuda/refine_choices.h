@@ -9,10 +9,11 @@
 namespace sinter::runtime {
 
 /// Kernels that start early overlap with their neighbours, and a step timed alone waits for none:
-/// the sum of the fastest steps need not be the fastest graph. Tries every alternative of every
-/// problem that was not far behind alone, one problem after the other, and keeps what makes the
-/// whole faster by more than the timer's noise. `time`: microseconds of all steps with these
-/// alternatives. Returns the alternatives to take, of all problems in `timed`.
+/// the sum of the fastest steps need not be the fastest graph. Tries all that overlap at once,
+/// since one of them alone overlaps with nothing, then every alternative of every problem that was
+/// not far behind alone, one problem after the other, and keeps what makes the whole faster by more
+/// than the timer's noise. `time`: microseconds of all steps with these alternatives. Returns the
+/// alternatives to take, of all problems in `timed`.
 TakenAlternatives refine_choices(std::span<const TimedChoice> timed,
                                  const std::function<double(const TakenAlternatives&)>& time);
 

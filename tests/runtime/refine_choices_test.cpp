@@ -17,7 +17,7 @@ using ::testing::Pair;
 constexpr double kCannot = std::numeric_limits<double>::infinity();
 
 TimedChoice choice(const char* problem, std::vector<double> microseconds, std::size_t taken) {
-  return {problem, std::move(microseconds), {}, taken};
+  return {problem, std::move(microseconds), {}, taken, {}};
 }
 
 TEST(RefineChoices, WhatMakesTheWholeFasterIsTaken) {
@@ -28,6 +28,17 @@ TEST(RefineChoices, WhatMakesTheWholeFasterIsTaken) {
     return taken.at("b") == 2 ? 80.0 : 95.0;
   };
   EXPECT_THAT(refine_choices(timed, time), ElementsAre(Pair("a", 1), Pair("b", 2)));
+}
+
+TEST(RefineChoices, WhatOverlapsIsTriedTogether) {
+  // Between calls of a library a kernel overlaps with nothing; one is far behind.
+  TimedChoice timed[] = {choice("a", {10, 9}, 1), choice("b", {9, 8}, 1), choice("c", {30, 8}, 1)};
+  for (TimedChoice& one : timed) one.overlaps = {true, false};
+  const auto time = [](const TakenAlternatives& taken) {
+    if (taken.at("a") == 0 && taken.at("b") == 0) return taken.at("c") == 0 ? 70.0 : 80.0;
+    return taken.at("a") == 1 && taken.at("b") == 1 ? 100.0 : 105.0;
+  };
+  EXPECT_THAT(refine_choices(timed, time), ElementsAre(Pair("a", 0), Pair("b", 0), Pair("c", 1)));
 }
 
 TEST(RefineChoices, NoiseChangesNothing) {
