@@ -40,6 +40,7 @@ struct ChainArgs {
   std::int64_t result_stride = 0;
   View start;
   std::span<const ChainLink> links;
+  bool past_cache = false;  // results go to memory without being read into the caches first
 };
 void run_chain(const ChainArgs& args);
 

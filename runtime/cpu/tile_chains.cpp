@@ -9,6 +9,10 @@ namespace {
 /// Columns from which on a row's last block, computed as a whole, costs less than a chain saves.
 constexpr std::int64_t kLeastColumns = 128;
 
+/// From here on a result, and what it is made from, do not stay in a last-level cache until they
+/// are read: written past it, memory moves two thirds as much.
+constexpr std::int64_t kLeastPastCache = std::int64_t{16} << 20;
+
 bool is_store(const TileInstr& instr) {
   return instr.kind == TileInstr::Kind::kStore || instr.kind == TileInstr::Kind::kScatter;
 }
@@ -22,6 +26,20 @@ std::vector<std::uint32_t> TileCompiler::operands_of(const TileInstr& instr) con
   for (const Chain::Step& step : chain.steps)
     if (step.other != TileInstr::kNone) result.push_back(step.other);
   return result;
+}
+
+bool TileCompiler::is_past_cache(std::uint32_t access) const {
+  const TileSchedule& s = out_.schedule_;
+  const BoundAccess& store = out_.accesses_[access].access();
+  const auto touches = [&](const TileAccess& other) {
+    return other.access().buffer == store.buffer;
+  };
+  // Where rows are reduced first there is too much to compute for memory to be waited for.
+  if (s.across || !out_.reductions_.empty() || !out_.accesses_[access].is_stream(s.x_count) ||
+      std::count_if(out_.accesses_.begin(), out_.accesses_.end(), touches) != 1)
+    return false;
+  const auto size = static_cast<std::int64_t>(size_of(store.storage));
+  return s.y_count * s.x_count >= kLeastPastCache / size;
 }
 
 void TileCompiler::join_chains() {
@@ -103,11 +121,15 @@ void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
         break;
       }
     }
-    if (members.size() == 1) continue;
+    const TileInstr& tail = stage.body[members.back()];
+    const bool past_cache =
+        tail.target != TileInstr::kNone && readers[tail.value] == 1 && is_past_cache(tail.target);
+    if (members.size() == 1 && !past_cache) continue;
     for (const std::size_t i : members) joined[i] = i != members.back();
     TileInstr& result = stage.body[members.back()];
     result.kind = TileInstr::Kind::kChain;
     result.chain = static_cast<std::uint32_t>(out_.chains_.size());
+    result.past_cache = past_cache;
     out_.chains_.push_back(std::move(chain));
   }
   std::vector<TileInstr> left;

@@ -33,6 +33,8 @@ class TileCompiler {
   /// What an instruction of a stage reads, in the workspace or elsewhere.
   std::vector<std::uint32_t> operands_of(const TileInstr& instr) const;
   bool is_small(std::size_t instr) const;
+  /// Whether what a store writes is so large that it should leave the caches out.
+  bool is_past_cache(std::uint32_t access) const;
   TileInstr translate(std::size_t instr) const;
 
   const plan::fb::LoopProgramT& program_;

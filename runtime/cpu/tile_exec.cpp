@@ -266,7 +266,8 @@ class TileProgram::Worker {
                reinterpret_cast<float*>(result),
                stride,
                start,
-               {links.data(), chain.steps.size()}});
+               {links.data(), chain.steps.size()},
+               instr.past_cache && forwarded_[instr.value] != 0});
   }
 
   /// True if the rows of a tile follow each other as one would.

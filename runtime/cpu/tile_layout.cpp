@@ -119,8 +119,12 @@ void TileCompiler::lay_out() {
 void TileCompiler::choose_streams(std::size_t instrs) {
   const TileSchedule& s = out_.schedule_;
   if (s.across || instrs == 0) return;
+  std::vector<bool> is_past_cache(out_.accesses_.size(), false);
+  for (const Stage& stage : out_.stages_)
+    for (const TileInstr& instr : stage.body)
+      if (instr.past_cache) is_past_cache[instr.target] = true;
   for (std::uint32_t a = 0; a < out_.accesses_.size(); ++a)
-    if (out_.accesses_[a].is_stream(s.x_count)) out_.streams_.push_back(a);
+    if (!is_past_cache[a] && out_.accesses_[a].is_stream(s.x_count)) out_.streams_.push_back(a);
   const std::int64_t tiles = !out_.reductions_.empty() && s.tile_cols > 0
                                  ? (s.x_count + s.tile_cols - 1) / s.tile_cols
                                  : 1;

@@ -51,6 +51,7 @@ struct TileInstr {
   std::uint32_t access = kNone;    // Load, Store
   std::uint32_t target = kNone;    // Op, Chain: access of the store that the result can go into
   std::uint32_t chain = 0;         // Chain
+  bool past_cache = false;         // Chain: what goes into a store's memory leaves the caches out
   std::uint32_t reduction = 0;     // Reduce
   std::uint32_t scan = 0;          // Scan
   std::optional<Combine> combine;  // Scatter; nothing: replace

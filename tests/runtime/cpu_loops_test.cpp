@@ -70,6 +70,28 @@ TEST(CpuLoops, SoftmaxOfManySizes) {
   for (const std::int64_t n : {1, 5, 64, 100, 2048, 7001}) LoopCase(softmax(13, n)).check();
 }
 
+/// Results of 16 MiB and more are written past the caches: by whole vectors where rows begin on
+/// their boundaries, as others are where they do not, and never where they are read again.
+TEST(CpuLoops, LargeResults) {
+  for (const bool again : {false, true})
+    for (const std::int64_t n : {2048, 2051}) {
+      if (again && n != 2048) continue;
+      SCOPED_TRACE(::testing::Message() << n << (again ? ", read again" : ""));
+      PlanBuilder b;
+      const Id m = b.constant((std::int64_t{4} << 20) / n + 3), width = b.constant(n);
+      const Id one = b.constant(1), zero = b.constant(0);
+      const Id x = b.input("x", DType::kFloat32, {m, width});
+      const Id y = b.output("y", DType::kFloat32, {m, width});
+      const Id second = again ? b.output("second", DType::kFloat32, {m, width}) : y;
+      LoopBuilder l({m, width}, 0);
+      const Id negative = l.op(ScalarOp::kNeg, {l.load(l.access(x, zero, {width, one}))});
+      l.store(l.access(y, zero, {width, one}), negative);
+      if (again) l.store(l.access(second, zero, {width, one}), l.op(ScalarOp::kAbs, {negative}));
+      b.loop("large", std::move(l));
+      LoopCase(std::move(b)).check();
+    }
+}
+
 TEST(CpuLoops, RowsWithoutElementsYieldTheIdentity) {
   PlanBuilder b;
   const Id m = b.constant(3), none = b.constant(0), one = b.constant(1), zero = none;
