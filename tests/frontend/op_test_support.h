@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <onnx.pb.h>
 
 #include "tests/frontend/model_builder.h"
 
