@@ -16,11 +16,6 @@ namespace {
 
 constexpr std::uint32_t kScratchAlignment = 16;
 
-/// Values that a reduction of rows across blocks needs: one for each group of lanes, idle or not.
-std::size_t scratch_of(const ProductSchedule& schedule) {
-  return static_cast<std::size_t>((schedule.threads() + schedule.lanes() - 1) / schedule.lanes());
-}
-
 class ProductLayout {
  public:
   ProductLayout(const ProgramAnalysis& analysis, const ProductSchedule& schedule, Arguments& args)
@@ -363,7 +358,7 @@ class ProductLayout {
     layout_.reduce = "reduce_tile_row";
     layout_.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.across, s_.splits);
     layout_.reduce_tail = ", rank";
-    layout_.scratch = scratch_of(s_);
+    layout_.scratch = static_cast<std::size_t>(s_.rows_at_once());
     layout_.scratch_offset =
         static_cast<std::uint32_t>(s_.shared_bytes(product_) + kScratchAlignment - 1) /
         kScratchAlignment * kScratchAlignment;
@@ -394,7 +389,7 @@ std::uint32_t product_shared_bytes(const ProgramAnalysis& analysis,
   for (std::size_t i = 0; i < analysis.instr_count(); ++i)
     reductions += analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce;
   return bytes +
-         reductions * static_cast<std::uint32_t>(scratch_of(schedule)) * Layout::kScratchValue;
+         reductions * static_cast<std::uint32_t>(schedule.rows_at_once()) * Layout::kScratchValue;
 }
 
 }  // namespace sinter::codegen

@@ -21,7 +21,6 @@ constexpr Tile kTiles[] = {{64, 32, 1, 1},   {64, 64, 1, 1},   {64, 64, 1, 2},  
                            {128, 64, 2, 1},  {128, 64, 2, 2},  {128, 96, 2, 1}, {128, 128, 2, 1},
                            {128, 128, 2, 2}, {128, 192, 2, 1}, {128, 256, 2, 1}};
 constexpr int kSplits[] = {1, 2, 3, 4, 6, 8};
-constexpr int kNormAcross[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -49,6 +48,7 @@ bool can_use_groups(const ProgramAnalysis& analysis, const ProductProgram& produ
     reason = why;
     return false;
   };
+  if (analysis.stages() > 0) return fail("rows are reduced by warps, whose tiles have fewer rows");
   if (product.windows) return fail("the copy engine is not told of windows");
   if (product.weights) return fail("warpgroups multiply weights of 16 bits");
   if (product.parts > 1) return fail("a tile by warpgroups is one of neighbouring columns");
@@ -60,37 +60,23 @@ bool can_use_groups(const ProgramAnalysis& analysis, const ProductProgram& produ
 }
 
 std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
-                                         std::optional<std::int64_t> depth, bool reduces,
-                                         std::optional<std::int64_t> columns) {
+                                         std::optional<std::int64_t> depth) {
   std::vector<ProductSchedule> all;
-  const auto add = [&](const Tile& tile, int splits, int across) {
+  const auto add = [&](const Tile& tile, int splits) {
     ProductSchedule s;
     s.m = tile.m, s.n = tile.n, s.k = kStep;
     s.groups = tile.groups;
     s.splits = splits;
-    s.across = across;
     if (splits > 1 && depth && ceil_div(*depth, kStep) < splits) return;
     s.stages = stages_for(s, tile.blocks, depth);
     const auto same = [&](const ProductSchedule& other) {
       return other.m == s.m && other.n == s.n && other.stages == s.stages &&
-             other.splits == s.splits && other.across == s.across;
+             other.splits == s.splits;
     };
     if (is_group_tile(product, s) && std::none_of(all.begin(), all.end(), same)) all.push_back(s);
   };
-  if (!reduces) {
-    for (const Tile& tile : kTiles)
-      for (const int splits : kSplits) add(tile, splits, 1);
-    return all;
-  }
-  if (!columns) return all;
-  for (const int across : kNormAcross) {
-    const int unit = column_unit(product);
-    const int n = static_cast<int>(ceil_div(ceil_div(*columns, across), unit) * unit);
-    for (const int splits : kSplits) {
-      add({64, n, 1, 1}, splits, across);
-      add({128, n, 2, 1}, splits, across);
-    }
-  }
+  for (const Tile& tile : kTiles)
+    for (const int splits : kSplits) add(tile, splits);
   return all;
 }
 
@@ -99,7 +85,7 @@ bool is_group_tile(const ProductProgram& product, const ProductSchedule& s) {
   return s.groups >= 1 && s.groups <= kMostGroups && s.m % (64 * s.groups) == 0 &&
          s.m <= kMostSize && s.n % column_unit(product) == 0 && s.n <= kMostSize &&
          (s.n % 64 == 0 || s.n <= 96) && s.k == kStep && s.stages >= 2 &&
-         sums_of_thread(s) <= kMostSums && s.cluster() <= kMostCluster;
+         sums_of_thread(s) <= kMostSums && s.across == 1 && s.cluster() <= kMostCluster;
 }
 
 int group_shared_bytes(const ProductSchedule& s) {
@@ -118,7 +104,7 @@ int group_blocks_at_once(const ProductSchedule& s) {
 // Fitted to 450 times of 21 products (64 to 4,096 rows, k of 384 to 3,072) in graphs on an H200:
 // those chosen take 3 % longer than the best of a product in the mean, 13 % at most.
 double estimate_groups(const ProductSchedule& s, std::int64_t m, std::int64_t n, std::int64_t k,
-                       double matrices, bool reduces) {
+                       double matrices) {
   constexpr double kLatency = 2300, kWave = 520, kStepTime = 27;              // nanoseconds
   constexpr double kFlops = 5850, kBytes = 90, kAllBytes = 8500, kSums = 69;  // each of them
   constexpr double kBarrier = 110, kBlock = 390;
@@ -137,7 +123,6 @@ double estimate_groups(const ProductSchedule& s, std::int64_t m, std::int64_t n,
   const double sums = s.m * s.n * 8.0 / kSums * resident;
   double time = kLatency + waves * (work + sums + kWave);
   if (s.cluster() > 1) time += kBarrier + kBlock * s.cluster();
-  if (reduces && s.across > 1) time += kBarrier * 4;
   return time;
 }
 

@@ -13,11 +13,10 @@ namespace sinter::codegen {
 bool can_use_groups(const ProgramAnalysis& analysis, const ProductProgram& product,
                     std::string& reason);
 
-/// Tiles worth trying, without what the epilogue needs: each with every number of splits, blocks
-/// that share weights, and for reductions of rows of at most `columns` blocks that make up rows.
+/// Tiles worth trying, without what the epilogue needs: each with every number of splits of
+/// `depth`, the most that k is, if known.
 std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
-                                         std::optional<std::int64_t> depth, bool reduces,
-                                         std::optional<std::int64_t> columns);
+                                         std::optional<std::int64_t> depth);
 
 /// Whether GroupTile has this form.
 bool is_group_tile(const ProductProgram& product, const ProductSchedule& schedule);
@@ -30,6 +29,6 @@ int group_blocks_at_once(const ProductSchedule& schedule);
 
 /// Estimated nanoseconds for m x n x k, `matrices` of them, on an H200.
 double estimate_groups(const ProductSchedule& schedule, std::int64_t m, std::int64_t n,
-                       std::int64_t k, double matrices, bool reduces);
+                       std::int64_t k, double matrices);
 
 }  // namespace sinter::codegen

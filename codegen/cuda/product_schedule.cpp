@@ -144,14 +144,14 @@ bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
                                     schedule.conditions);
   // The copy engine moves units of 16 bytes.
   if (schedule.groups > 0 && (schedule.vector_a != 8 || schedule.vector_b != 8)) return false;
-  const bool tiles_fit = schedule.groups > 0 ? is_group_tile(product, schedule)
-                         : schedule.skinny
-                             ? is_skinny_tile(product, schedule) && analysis.stages() == 0
-                             : !product.weights && product.parts == 1 &&
-                                   schedule.m % (16 * schedule.warps_m) == 0 &&
-                                   schedule.n % (8 * schedule.warps_n) == 0 &&
-                                   schedule.k % (16 * schedule.warps_k) == 0 &&
-                                   schedule.stages >= 2 && schedule.threads() <= 1024;
+  const bool tiles_fit =
+      schedule.groups > 0 ? is_group_tile(product, schedule) && analysis.stages() == 0
+      : schedule.skinny
+          ? is_skinny_tile(product, schedule) && analysis.stages() == 0
+          : !product.weights && product.parts == 1 && schedule.m % (16 * schedule.warps_m) == 0 &&
+                schedule.n % (8 * schedule.warps_n) == 0 &&
+                schedule.k % (16 * schedule.warps_k) == 0 && schedule.stages >= 2 &&
+                schedule.threads() <= 1024;
   if (!tiles_fit || schedule.cluster() > kMostCluster ||
       schedule.shared_bytes(product) > kMostSharedBytes)
     return false;
@@ -197,7 +197,7 @@ double estimate(const ProgramAnalysis& analysis, const ProductProgram& product,
     for (const Dim& batch : product.batch)
       matrices *= static_cast<double>(typical(analysis, batch));
     return estimate_groups(s, m, static_cast<std::int64_t>(n), static_cast<std::int64_t>(k),
-                           matrices, analysis.stages() > 0);
+                           matrices);
   }
   if (s.skinny)
     return estimate_skinny(product, s, m, static_cast<std::int64_t>(n),
@@ -245,8 +245,7 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
     add_schedule(std::move(s));
   };
   if (product.by_groups) {
-    for (ProductSchedule& tile : group_tiles(product, upper(analysis, product.k),
-                                             analysis.stages() > 0, upper(analysis, product.n)))
+    for (ProductSchedule& tile : group_tiles(product, upper(analysis, product.k)))
       add_schedule(std::move(tile));
     return all;
   }

@@ -167,8 +167,8 @@ TEST(CompileCuda, ProductsHaveAlternativesAndShareKernels) {
   const auto compiled = codegen::compile(ir::parse_graph(kProducts), options_for({"sm_90"}));
   const auto plan = plan::parse_plan(plan::serialize_plan(compiled.parts));
   ASSERT_EQ(plan->meta.steps.size(), 2u);
-  // The whole and the product alone, each by warps and by warpgroups, and the norm alone.
-  EXPECT_EQ(compiled.stats.kernels, 5u);
+  // The whole by warps, the product alone by warps and by warpgroups, and the norm alone.
+  EXPECT_EQ(compiled.stats.kernels, 4u);
   std::vector<std::string> functions[2];
   for (std::size_t s = 0; s < 2; ++s) {
     const plan::fb::StepT& step = *plan->meta.steps[s];
@@ -176,15 +176,15 @@ TEST(CompileCuda, ProductsHaveAlternativesAndShareKernels) {
     ASSERT_NE(choice, nullptr);
     std::vector<std::string> names;
     for (const auto& alternative : choice->alternatives) names.push_back(alternative->name);
-    EXPECT_THAT(names, testing::ElementsAre("product", "warpgroups", "product, then the rest",
+    EXPECT_THAT(names, testing::ElementsAre("product", "product, then the rest",
                                             "warpgroups, then the rest", "library"));
     EXPECT_EQ(choice->alternatives[0]->parts.size(), 1u);
-    EXPECT_EQ(choice->alternatives[2]->parts.size(), 2u);
-    EXPECT_EQ(choice->alternatives[4]->parts.size(), 2u);
+    EXPECT_EQ(choice->alternatives[1]->parts.size(), 2u);
+    EXPECT_EQ(choice->alternatives[3]->parts.size(), 2u);
     EXPECT_FALSE(choice->alternatives[0]->conditions.empty());
-    EXPECT_NE(choice->alternatives[4]->parts[0]->work.AsMatmulStep(), nullptr);
+    EXPECT_NE(choice->alternatives[3]->parts[0]->work.AsMatmulStep(), nullptr);
     // Maps are of the step's own buffers.
-    const auto& maps = choice->alternatives[1]->parts[0]->work.AsKernelStep()->variants[0]->maps;
+    const auto& maps = choice->alternatives[2]->parts[0]->work.AsKernelStep()->variants[0]->maps;
     ASSERT_EQ(maps.size(), 2u);
     for (const auto& map : maps) EXPECT_THAT(step.reads, testing::Contains(map->buffer));
     // Scratch between the parts is the step's own.
@@ -219,10 +219,7 @@ TEST(CompileCuda, OneWayToDoProductsCanBeAskedFor) {
   };
   EXPECT_THAT(names("library"), testing::ElementsAre(HasSubstr("asked for 'library'")));
   EXPECT_THAT(names("alone"), testing::ElementsAre("product, then the rest"));
-  EXPECT_THAT(names("groups"), testing::ElementsAre("warpgroups"));
   EXPECT_THAT(names("groups alone"), testing::ElementsAre("warpgroups, then the rest"));
-  EXPECT_THAT(names("product 64x64x64 groups=1 stages=2 splits=1 across=1"),
-              testing::ElementsAre("warpgroups"));
   EXPECT_THAT(names("product 16x16x64 warps=1x1x2 stages=2 splits=1 across=4"),
               testing::ElementsAre("product"));
 }

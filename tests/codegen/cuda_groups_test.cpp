@@ -80,15 +80,6 @@ TEST(CudaGroups, BlocksThatShareK) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaGroups, NormsOverABlockAndAClusterWithSplits) {
-  ProductCheck check;
-  check.add("block", norm_graph("70", 64, 136), tile("64x64", 1, 2, 1, 1));
-  check.add("cluster", norm_graph("70", 136, 136), tile("64x64", 1, 2, 1, 3));
-  check.add("cluster_splits", norm_graph("70", 128, 264), tile("64x64", 1, 2, 2, 2));
-  check.add("two_groups", norm_graph("130", 128, 136), tile("128x64", 2, 2, 1, 2));
-  EXPECT_EQ(check.run(), "");
-}
-
 TEST(CudaGroups, EarlyKernelsFetchWeightsFirst) {
   ProductCheck check;
   check.early = true;
@@ -133,7 +124,6 @@ TEST(CudaGroups, ChosenSchedulesTakeSymbolicRows) {
 TEST(CudaGroups, CodeIsForOneGpuAlone) {
   ProductCheck check;
   check.add("gelu", gelu_graph("f16", "300", 384, 384), tile("128x128", 2, 3, 1));
-  check.add("norm", norm_graph("300", 384, 1536), tile("64x128", 1, 4, 2, 3));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tile("64x96", 1, 4, 2));
   std::vector<std::string> sources;
   for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
@@ -162,6 +152,7 @@ TEST(CudaGroups, FormsThatDoNotFitAreRefused) {
   EXPECT_THAT(message(plain, tile("256x256", 2, 2, 1)), refused);  // registers
   EXPECT_THAT(message(plain, tile("64x64", 1, 40, 1)), refused);   // shared memory
   EXPECT_THAT(message(plain, tile("64x64", 1, 2, 32)), refused);   // cluster
+  EXPECT_THAT(message(norm_graph("70", 64, 64), tile("64x64", 1, 2, 1)), refused);
   // Rows that are no multiple of 16 bytes.
   EXPECT_THAT(message(gelu_graph("f16", "70", 64, 68), tile("64x64", 1, 2, 1)), refused);
 }

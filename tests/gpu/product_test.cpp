@@ -93,11 +93,37 @@ INSTANTIATE_TEST_SUITE_P(Product, Norms,
                                            "16x24x128 warps=1x1x4 stages=3 splits=1 across=16",
                                            "16x48x128 warps=1x1x4 stages=3 splits=2 across=8"));
 
+// By warpgroups, which only this GPU's architecture has.
+class Groups : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (architecture() != "sm_90") GTEST_SKIP() << "no warpgroups on " << architecture();
+  }
+};
+
+TEST_P(Groups, AgreeWithTheReference) {
+  for (const int splits : {1, 2, 3, 6}) {
+    const std::string schedule = fmt::format("product {} splits={} across=1", GetParam(), splits);
+    SCOPED_TRACE(schedule);
+    for (const int rows : {64, 197, 300}) check(gelu_graph("f16", rows), schedule, DType::kFloat16);
+    check(gelu_graph("bf16", 70), schedule, DType::kBFloat16);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Product, Groups,
+    ::testing::Values("64x64x64 groups=1 stages=6", "64x64x64 groups=1 stages=2",
+                      "64x128x64 groups=1 stages=4", "64x192x64 groups=1 stages=3",
+                      "64x256x64 groups=1 stages=2", "128x64x64 groups=2 stages=4",
+                      "128x128x64 groups=2 stages=3", "128x128x64 groups=1 stages=3",
+                      "128x256x64 groups=2 stages=4", "256x128x64 groups=4 stages=3"));
+
 // Every way to do one step, and the one that a session finds to be the fastest.
 TEST(Ways, AgreeWithTheReference) {
   const ir::Graph graph = norm_graph("f16", 64);
   const auto inputs = random_inputs(graph, {});
-  for (const char* way : {"library", "alone", ""}) {
+  for (const char* way : {"library", "alone", "groups alone", ""}) {
+    if (std::string(way) == "groups alone" && architecture() != "sm_90") continue;
     SCOPED_TRACE(way);
     Session session(compile_with(graph, way));
     const auto outputs = run(session, graph, inputs);

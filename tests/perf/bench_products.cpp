@@ -5,9 +5,9 @@
 //   bench_products [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
 //                  [--most N] [--way TEXT] > FILE.json
 //
-// --filter: names that contain one of the texts. --most: so many schedules of each, those first
-// that are estimated to be fast. --way: schedules that contain the text. --early: kernels are
-// launched before the one in front has ended, and wait for it themselves.
+// --filter: names that contain one of the texts. --most: so many schedules of each, by warps and by
+// warpgroups, those first that are estimated to be fast. --way: schedules that contain the text.
+// --early: kernels are launched before the one in front has ended, and wait for it themselves.
 //
 // Every figure is the time of one of N products with weights of their own that follow each other in
 // one CUDA graph, as in a model: launches and start-up are in it, copies to and from the host are
@@ -232,7 +232,7 @@ std::vector<Workload> workloads(const Options& options) {
 }
 
 /// All schedules that take the shape; of large products those that may be any good.
-std::vector<std::string> schedules_of(const Workload& shape, std::size_t most) {
+std::vector<std::string> schedules_of(const Workload& shape, bool by_groups, std::size_t most) {
   const ir::Graph graph = shape.graph(1);
   std::vector<std::string> all;
   for (const ir::Node& node : graph.nodes()) {
@@ -250,8 +250,9 @@ std::vector<std::string> schedules_of(const Workload& shape, std::size_t most) {
     }
     codegen::ExprTable exprs(node.body->ranges());
     std::string refusal;
-    const auto product = codegen::lower_product(*node.body, true, inputs, outputs, exprs, refusal);
+    auto product = codegen::lower_product(*node.body, true, inputs, outputs, exprs, refusal);
     if (!product) throw std::runtime_error(shape.name + ": " + refusal);
+    product->by_groups = by_groups;
     codegen::KernelRequest request;
     request.program = &product->program;
     request.product = &*product;
@@ -260,6 +261,7 @@ std::vector<std::string> schedules_of(const Workload& shape, std::size_t most) {
       request.buffer_types.push_back(buffer == codegen::kProductBuffer ? product->type
                                                                        : types[buffer]);
     const codegen::ProgramAnalysis analysis(request, exprs);
+    if (!codegen::can_schedule_product(analysis, *product, refusal)) continue;
     for (const auto& schedule : codegen::all_product_schedules(analysis, *product)) {
       const std::int64_t blocks = std::int64_t{(shape.rows + schedule.m - 1) / schedule.m} *
                                   ((shape.columns + schedule.n - 1) / schedule.n) * schedule.splits;
@@ -421,9 +423,13 @@ int run(const Options& options) {
   for (const Workload& shape : all) {
     const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
     jobs.push_back({&shape, graph, "library"});
-    for (std::string& schedule : schedules_of(shape, static_cast<std::size_t>(options.most)))
-      if (schedule.find(options.way) != std::string::npos)
-        jobs.push_back({&shape, graph, std::move(schedule)});
+    for (const bool by_groups : {false, true}) {
+      if (by_groups && architecture != "sm_90") continue;
+      for (std::string& schedule :
+           schedules_of(shape, by_groups, static_cast<std::size_t>(options.most)))
+        if (schedule.find(options.way) != std::string::npos)
+          jobs.push_back({&shape, graph, std::move(schedule)});
+    }
   }
   fmt::print(stderr, "{} kernels to compile\n", jobs.size());
   compile_all(jobs, options, architecture, cache);
