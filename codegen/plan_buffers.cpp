@@ -24,6 +24,12 @@ std::optional<std::size_t> position_of(const std::vector<ValueId>& list, ValueId
   return static_cast<std::size_t>(at - list.begin());
 }
 
+/// "'add_mul' of 'layer/Add_3'": a region's operators, and the ONNX nodes that it comes from.
+std::string label(const ir::Node& node) {
+  const std::string stem = "'" + name_stem(node) + "'";
+  return node.origins.empty() ? stem : stem + " of '" + node.origins.front() + "'";
+}
+
 bool reads_once(const ir::Graph& body, ValueId input) {
   const auto& users = body.users(input);
   if (users.size() != 1) return false;
@@ -127,10 +133,10 @@ void PlanBuffers::share_scattered() {
       if ((graph_.producer(data) || is_state(data)) && last[data] == n && once)
         in_place.emplace(data, node.outputs[region.result]);
       else if (!once)
-        not_in_place_[data] = fmt::format("{} reads its old value beside", describe(node));
+        not_in_place_[data] = fmt::format("{} reads its old value beside", label(node));
       else if (last[data] < graph_.nodes().size())
         not_in_place_[data] = fmt::format("{} reads its old value after {} has changed it",
-                                          describe(graph_.nodes()[last[data]]), describe(node));
+                                          label(graph_.nodes()[last[data]]), label(node));
       else
         not_in_place_[data] = "its old value is an output, too";
     }
@@ -222,7 +228,7 @@ std::string PlanBuffers::why_copied(const ir::State& state) {
   const auto refused = not_in_place_.find(input);
   if (refused != not_in_place_.end()) return refused->second;
   const ir::Node* node = graph_.producer(root(output));
-  return node ? fmt::format("{} makes a new value, it does not change the old one", describe(*node))
+  return node ? fmt::format("{} makes a new value, it does not change the old one", label(*node))
               : "it is another input";
 }
 

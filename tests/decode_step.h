@@ -1,7 +1,7 @@
 // A decoder's step over a cache of fixed length, as PyTorch exports it: one layer's attention.
 #pragma once
 
-namespace sinter::testing {
+namespace sinter::tests {
 
 /// Inputs x, position, key and value; outputs y and the caches' next values.
 inline constexpr const char* kDecodeStep = R"(
@@ -73,4 +73,4 @@ graph @main(%x: f16[2, 1, 128], %position: i64[1], %key: f16[2, 2, 96, 32], %val
   return y = %y, key_next = %key_next, value_next = %value_next
 })";
 
-}  // namespace sinter::testing
+}  // namespace sinter::tests

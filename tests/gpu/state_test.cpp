@@ -10,7 +10,7 @@ namespace sinter::gpu_test {
 namespace {
 
 TEST(States, ADecoderFillsItsCache) {
-  const ir::Graph graph = ir::parse_graph(testing::kDecodeStep);
+  const ir::Graph graph = ir::parse_graph(tests::kDecodeStep);
   Session session(compile(graph, true));
   std::vector<ir::Tensor> inputs = random_inputs(graph, {}, 3);
   for (const std::size_t cache : {2, 3})

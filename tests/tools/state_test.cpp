@@ -8,6 +8,7 @@
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/decode_step.h"
+#include "tests/tools/cli_fixture.h"
 
 namespace sinter::tools::test {
 namespace {
@@ -24,7 +25,7 @@ ir::Tensor zeros(std::vector<std::int64_t> shape) {
 }
 
 TEST(States, ADecoderFillsItsCache) {
-  const ir::Graph graph = ir::parse_graph(testing::kDecodeStep);
+  const ir::Graph graph = ir::parse_graph(tests::kDecodeStep);
   fusion::Context context;
   context.target = fusion::cpu_traits();
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
@@ -55,6 +56,37 @@ TEST(States, ADecoderFillsItsCache) {
     key = expected[1];
     value = expected[2];
   }
+}
+
+class StateOption : public tests::CliTest {
+ protected:
+  StateOption()
+      : model_(write("model.txt",
+                     "graph @main(%h: f32[4], %x: f32[4]) {\n  %y = Add(%h, %x)\n"
+                     "  %z = Mul(%h, %y)\n  return y = %y, z = %z\n}\n")) {}
+
+  tests::CliResult compile(std::vector<std::string> more) {
+    std::vector<std::string> words = {"compile", model_, "-o", path("model.plan"), "--target=cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return sinter(words);
+  }
+
+  std::string model_;
+};
+
+TEST_F(StateOption, NamesAnInputAndAnOutput) {
+  const auto result = compile({"--state", "h=y"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              ::testing::HasSubstr("state h -> y: copied after each run: 'add' makes a new value"));
+  EXPECT_THAT(compile({}).out, ::testing::Not(::testing::HasSubstr("state ")));
+}
+
+TEST_F(StateOption, ThatCannotBeIsRefused) {
+  EXPECT_THAT(compile({"--state", "h"}).err, ::testing::HasSubstr("'h' is not INPUT=OUTPUT"));
+  const auto unknown = compile({"--state", "h=w"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, ::testing::HasSubstr("no output 'w'; the model has 'y', 'z'"));
 }
 
 }  // namespace
