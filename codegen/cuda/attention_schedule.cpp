@@ -309,7 +309,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     add_groups(1, 128, 2, 576, 1024);
     add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, 128);
     if (causal) add_groups(1, 128, 2, 384, 2048);
-    add_groups(2, 128, 3, plain ? 1000 : kNoLimit, 1024);
+    add_groups(2, 128, 3, plain ? 1100 : kNoLimit, 1024);
     if (plain) add_groups(3, 128, 2, kNoLimit, kNoLimit, 2);
     add_groups(3, 96, 3, kNoLimit, kNoLimit);
     // Where a mask takes too many registers for that:

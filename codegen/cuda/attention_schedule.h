@@ -9,8 +9,8 @@
 
 namespace sinter::codegen {
 
-/// The integers that decide a kernel; see AttentionShape in device/attention.cuh and, where there
-/// are stages, AttentionRings in device/attention_groups.cuh.
+/// The integers that decide a kernel; see AttentionShape in device/attention_rows.cuh and, where
+/// there are stages, AttentionRings in device/attention_groups.cuh.
 struct AttentionSchedule {
   int row_warps = 1;   // warps that share tiles of keys, each with rows of its own
   int row_tiles = 1;   // of 16 rows, for each warp

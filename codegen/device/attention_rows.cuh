@@ -1,0 +1,459 @@
+// A warp's rows of attention: their queries, scores, maxima, sums and results.
+#pragma once
+
+#include "attention_mask.cuh"
+#include "cluster.cuh"
+#include "mma.cuh"
+
+struct NoLimits {};
+template <class T>
+struct IsNoLimits {
+  static constexpr bool kIs = false;
+};
+template <>
+struct IsNoLimits<NoLimits> {
+  static constexpr bool kIs = true;
+};
+
+/// Of `keys` keys those before `limit`.
+SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
+  return limit < 0 ? 0 : limit < keys ? static_cast<i32>(limit) : keys;
+}
+
+/// The constants of a kernel.
+/// kRowWarps warps hold kRowTiles * 16 rows each and share tiles of kKeys keys; kKeyGroups such
+/// groups take turns over the tiles and add up at the end. kVector: elements of one copy of keys
+/// and values, and kPairs: whether two neighbouring elements of q and y are one access; rows begin
+/// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key;
+/// kMaskPairs: whether two neighbours of its keys are one access.
+/// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: weights that are NaN
+/// count as zero. Limits: the type of integers of which a row sees as many keys; NoLimits.
+template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
+          int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
+          bool kMaskPairs_, bool kCausal_, bool kGuard_, class Limits_ = NoLimits>
+struct AttentionShape {
+  typedef T_ T;
+  typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
+  typedef Limits_ Limits;
+  static constexpr int kHead = kHead_, kValueHead = kValueHead_, kRowWarps = kRowWarps_,
+                       kRowTiles = kRowTiles_, kKeyGroups = kKeyGroups_, kKeys = kKeys_,
+                       kVector = kVector_;
+  static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
+                        kMaskPairs = kMaskPairs_, kCausal = kCausal_, kGuard = kGuard_,
+                        kLimited = !IsNoLimits<Limits>::kIs;
+  static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
+  static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
+
+  static constexpr int kSteps = (kHead + 15) / 16, kKeyTiles = kKeys / 8,
+                       kOutTiles = kValueHead / 8, kThreads = kRowWarps * 32;
+  // Rows of an odd number of 16-byte units: matrices are then read without bank conflicts.
+  static constexpr int kKeyPitch = (kSteps * 2 | 1) * 8, kValuePitch = (kOutTiles | 1) * 8;
+  static constexpr int kTileBytes = kKeys * (kKeyPitch + kValuePitch) * 2;
+  // What a lane hands over when groups add up: sums of the result, two maxima, two sums per 16
+  // rows.
+  static constexpr int kHandedOver = kRowTiles * (kOutTiles * 4 + 4);
+  static constexpr int kMergeBytes = (kKeyGroups - 1) * kThreads * kHandedOver * 4;
+  /// Where each group has `ahead` tiles of keys, and of values.
+  static constexpr int shared_bytes(int ahead) {
+    return kKeyGroups * ahead * kTileBytes > kMergeBytes ? kKeyGroups * ahead * kTileBytes
+                                                         : kMergeBytes;
+  }
+  static constexpr int kRows = kRowWarps * kRowTiles * 16;  // of a block
+};
+
+/// One head. Element (r, c) of an operand is at data[r * its stride + c], of the mask at
+/// mask[r * mask_row + c * mask_key]. Scores are scale * q k'.
+template <class Shape>
+struct AttentionProblem {
+  const typename Shape::T *q, *k, *v;
+  typename Shape::T* y;
+  const typename Shape::Mask* mask;
+  const typename Shape::Limits* limits;
+  i64 q_stride, k_stride, v_stride, y_stride, mask_row, mask_key, limit_row;
+  i32 rows, keys, first_row, diagonal;
+  float scale, fill;  // fill in base 2: times log2(e)
+
+  /// The end of the keys that a row sees by its limit.
+  SINTER_DEVICE i32 end_of_row(i32 row) const {
+    if constexpr (Shape::kLimited)
+      return keys_before(limits[(row < rows ? row : rows - 1) * limit_row], keys);
+    return keys;
+  }
+};
+
+/// 2^x, within 2 ulp; results below the normal range are zero.
+SINTER_DEVICE float fast_exp2(float x) {
+#ifdef __CUDACC__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return exp2f(x);
+#endif
+}
+
+/// Two neighbouring elements in one register.
+template <bool kPairs, class T>
+SINTER_DEVICE u32 load_pair(const T* p) {
+  if constexpr (kPairs) return *reinterpret_cast<const u32*>(p);
+  return static_cast<u32>(p[0].bits) | static_cast<u32>(p[1].bits) << 16;
+}
+template <bool kPairs, class T>
+SINTER_DEVICE void store_pair(T* p, float low, float high) {
+  const u32 pair = pack_pair<T>(low, high);
+  if constexpr (kPairs) {
+    *reinterpret_cast<u32*>(p) = pair;
+  } else {
+    p[0].bits = static_cast<u16>(pair);
+    p[1].bits = static_cast<u16>(pair >> 16);
+  }
+}
+
+/// Starts to copy rows [first, first + kRows) of `count`, kWidth elements each; zeros behind them.
+template <int kRows, int kWidth, int kPitch, int kVector, int kThreads, class T>
+SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i32 count,
+                             int thread) {
+  constexpr int kAcross = kWidth / kVector, kCount = kRows * kAcross;
+#pragma unroll
+  for (int begin = 0; begin < kCount; begin += kThreads) {
+    const int i = begin + thread;
+    if (kCount % kThreads != 0 && i >= kCount) break;
+    const int row = i / kAcross, column = i % kAcross * kVector;
+    const bool valid = first + row < count;
+    const T* source = from + (valid ? first + row : 0) * stride + column;
+    T* to = shared + row * kPitch + column;
+    if constexpr (kVector > 1)
+      start_copy<kVector * 2>(to, source, valid);
+    else
+      *to = valid ? *source : T{0};
+  }
+}
+
+/// What a warp holds of its rows. A lane has, with g = lane / 4 and t = lane % 4 * 2, of each 16
+/// rows the rows g and g + 8, and of each 8 columns t and t + 1: see mma_16x8x16.
+template <class Shape>
+struct AttentionRows {
+  typedef typename Shape::T T;
+  typedef AttentionProblem<Shape> Problem;
+  static constexpr int kRowTiles = Shape::kRowTiles, kKeyTiles = Shape::kKeyTiles,
+                       kOutTiles = Shape::kOutTiles, kSteps = Shape::kSteps;
+  static constexpr bool kHasMask = MaskTile<Shape>::kHasMask;
+  static constexpr float kLarge = 1e6f;  // of what replaces a score, in base 2
+
+  u32 q[kRowTiles][kSteps][4];
+  float y[kRowTiles][kOutTiles][4];              // sums of weights times values
+  float most[kRowTiles][2], sum[kRowTiles][2];   // sum: of this lane's columns
+  i32 row0;                                      // the warp's first
+  i32 ends[Shape::kLimited ? kRowTiles : 1][2];  // of keys, by limits
+  int g, t;
+
+  SINTER_DEVICE i32 row_of(int tile, int half) const { return row0 + tile * 16 + half * 8 + g; }
+
+  SINTER_DEVICE void clear(i32 first, int lane) {
+    row0 = first;
+    g = lane / 4;
+    t = lane % 4 * 2;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        most[r][h] = -infinity();
+        sum[r][h] = 0;
+      }
+#pragma unroll
+      for (int j = 0; j < kOutTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) y[r][j][e] = 0;
+    }
+  }
+
+  SINTER_DEVICE void load_queries(const Problem& p) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        // Rows behind the last repeat it and are not stored.
+        const i32 row = row_of(r, h);
+        if constexpr (Shape::kLimited) ends[r][h] = p.end_of_row(row);
+        const T* source = p.q + (row < p.rows ? row : p.rows - 1) * p.q_stride + t;
+#pragma unroll
+        for (int s = 0; s < kSteps; ++s) {
+          q[r][s][h] = load_pair<Shape::kPairs>(source + s * 16);
+          q[r][s][h + 2] =
+              s * 16 + 8 < Shape::kHead ? load_pair<Shape::kPairs>(source + s * 16 + 8) : 0;
+        }
+      }
+    }
+  }
+
+  /// s = q k' over a tile of keys in shared memory.
+  SINTER_DEVICE void scores(float (&s)[kRowTiles][kKeyTiles][4], const T* keys, int lane) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[r][j][e] = 0;
+    const T* at = keys + (lane / 16 * 8 + lane % 8) * Shape::kKeyPitch + lane / 8 % 2 * 8;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int j = 0; j < kKeyTiles; j += 2) {
+        u32 b[4];
+        load_matrix_x4(b, at + j * 8 * Shape::kKeyPitch + step * 16);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          mma_16x8x16<T>(s[r][j], q[r][step], b[0], b[1]);
+          mma_16x8x16<T>(s[r][j + 1], q[r][step], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  SINTER_DEVICE void load_mask(const Problem& p, MaskTile<Shape>& mask_tile, i32 key0) const {
+    mask_tile.load(p, key0, t, [&](int tile, int half) { return row_of(tile, half); });
+  }
+
+  /// The end of the keys that all of this lane's rows see.
+  SINTER_DEVICE i32 least_end(const Problem& p) const {
+    if constexpr (!Shape::kLimited) return p.keys;
+    i32 least = p.keys;
+#pragma unroll
+    for (int r = 0; r < (Shape::kLimited ? kRowTiles : 1); ++r)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) least = ends[r][h] < least ? ends[r][h] : least;
+    return least;
+  }
+
+  /// Scales and masks; scores are in base 2 afterwards, but for a factor where nothing is added.
+  SINTER_DEVICE void mask(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
+                          const MaskTile<Shape>& mask_tile, i32 key0) const {
+    if (!scaled_late(p) || !mask_tile.lets_all_through()) {
+      const float factor = scaled_late(p) ? 1.0f : p.scale * kLog2E, fill = fill_of(p);
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            s[r][j][e] = mask_tile.apply(s[r][j][e] * factor, r * 2 + e / 2, j * 2 + e % 2, fill);
+    }
+    const bool whole = key0 + Shape::kKeys <= least_end(p) &&
+                       (!Shape::kCausal || key0 + Shape::kKeys - 1 <= row0 + p.diagonal);
+    if (whole) return;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        i32 end = Shape::kLimited ? ends[Shape::kLimited ? r : 0][e / 2] : p.keys;
+        if (Shape::kCausal) {
+          const i32 seen = row_of(r, e / 2) + p.diagonal + 1;
+          end = seen < end ? seen : end;
+        }
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+          if (key0 + j * 8 + t + e % 2 >= end) s[r][j][e] = -infinity();
+      }
+  }
+
+  /// The factor that turns s into base 2, once its maximum is known: one multiply-add an element.
+  SINTER_DEVICE static bool scaled_late(const Problem& p) {
+    if (kHasMask && (p.fill > kLarge || p.scale < 1e-6f || p.scale > 1e6f)) return false;
+    return !MaskTile<Shape>::kAdds && p.scale > 0;
+  }
+  /// What replaces a score, in the scores' unit. A large one that rounded when it is scaled would
+  /// be far from itself: a power of two does not.
+  SINTER_DEVICE static float fill_of(const Problem& p) {
+    if (!kHasMask || !scaled_late(p) || p.fill == -infinity()) return p.fill;
+    return p.fill < -kLarge ? -0x1p100f : p.fill / unit(p);
+  }
+  SINTER_DEVICE static float unit(const Problem& p) {
+    return scaled_late(p) ? p.scale * kLog2E : 1.0f;
+  }
+  /// What is subtracted in base 2: as long as every score is -inf there is nothing to subtract.
+  SINTER_DEVICE static float base_of(float maximum, float unit) {
+    return maximum == -infinity() ? 0.0f : maximum * unit;
+  }
+
+  /// Scores become weights relative to the greatest score so far; what was summed has to shrink.
+  SINTER_DEVICE void weigh(const Problem& p, float (&s)[kRowTiles][kKeyTiles][4],
+                           float (&shrink)[kRowTiles][2]) {
+    const float factor = unit(p);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float maximum = most[r][h];
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+          maximum = fmaxf(maximum, fmaxf(s[r][j][h * 2], s[r][j][h * 2 + 1]));
+        maximum = fmaxf(maximum, exchange(maximum, 1));
+        maximum = fmaxf(maximum, exchange(maximum, 2));
+        const float base = base_of(maximum, factor);
+        shrink[r][h] = fast_exp2(most[r][h] * factor - base);
+        most[r][h] = maximum;
+        sum[r][h] *= shrink[r][h];
+#pragma unroll
+        for (int j = 0; j < kKeyTiles; ++j)
+#pragma unroll
+          for (int e = h * 2; e < h * 2 + 2; ++e) {
+            s[r][j][e] = fast_exp2(s[r][j][e] * factor - base);
+            sum[r][h] += s[r][j][e];
+          }
+      }
+    }
+  }
+  SINTER_DEVICE void rescale(const float (&shrink)[kRowTiles][2]) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+      for (int j = 0; j < kOutTiles; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) y[r][j][e] *= shrink[r][e / 2];
+  }
+
+  /// The sums of one product are the left operand of the next, rounded: of 16 keys.
+  SINTER_DEVICE static void pack_weights(u32 (&weights)[4], const float (&s)[kKeyTiles][4],
+                                         int step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = s[step * 2 + i / 2] + i % 2 * 2;
+      weights[i] = pack_pair<T>(pair[0], pair[1]);
+    }
+  }
+
+  /// y += weights * values.
+  SINTER_DEVICE void add_values(const float (&s)[kRowTiles][kKeyTiles][4], const T* values,
+                                int lane) {
+    const T* at = values + (lane % 16) * Shape::kValuePitch + lane / 16 * 8;
+#pragma unroll
+    for (int step = 0; step < kKeyTiles / 2; ++step) {
+      u32 weights[kRowTiles][4];
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r) pack_weights(weights[r], s[r], step);
+#pragma unroll
+      for (int j = 0; j + 1 < kOutTiles; j += 2) {
+        u32 b[4];
+        load_matrix_x4_transposed(b, at + step * 16 * Shape::kValuePitch + j * 8);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) {
+          mma_16x8x16<T>(y[r][j], weights[r], b[0], b[1]);
+          mma_16x8x16<T>(y[r][j + 1], weights[r], b[2], b[3]);
+        }
+      }
+      if constexpr (kOutTiles % 2 != 0) {
+        constexpr int j = kOutTiles - 1;
+        u32 b[2];
+        load_matrix_x2_transposed(b, values + (step * 16 + lane % 16) * Shape::kValuePitch + j * 8);
+#pragma unroll
+        for (int r = 0; r < kRowTiles; ++r) mma_16x8x16<T>(y[r][j], weights[r], b[0], b[1]);
+      }
+    }
+  }
+
+  /// Walks over what a lane hands over to the first group, of rows that there are.
+  template <class Visit>
+  SINTER_DEVICE void hand_over(const Problem& p, float* slot, Visit visit) {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      constexpr int kEach = kOutTiles * 4 + 4;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (row_of(r, h) >= p.rows) continue;
+        float* const part = slot + (r * kEach + h * (kEach / 2)) * Shape::kThreads;
+        visit(r, h, part);
+      }
+    }
+  }
+  SINTER_DEVICE void put(const Problem& p, float* slot) {
+    hand_over(p, slot, [&](int r, int h, float* part) {
+      part[0] = most[r][h];
+      part[Shape::kThreads] = sum[r][h];
+#pragma unroll
+      for (int i = 0; i < kOutTiles * 2; ++i)
+        part[(2 + i) * Shape::kThreads] = y[r][i / 2][h * 2 + i % 2];
+    });
+  }
+  SINTER_DEVICE void take(const Problem& p, float* slot) {
+    const float factor = unit(p);
+    hand_over(p, slot, [&](int r, int h, float* part) {
+      const float maximum = fmaxf(most[r][h], part[0]);
+      const float base = base_of(maximum, factor);
+      const float mine = fast_exp2(most[r][h] * factor - base);
+      const float other = fast_exp2(part[0] * factor - base);
+      most[r][h] = maximum;
+      sum[r][h] = sum[r][h] * mine + part[Shape::kThreads] * other;
+#pragma unroll
+      for (int i = 0; i < kOutTiles * 2; ++i) {
+        float& value = y[r][i / 2][h * 2 + i % 2];
+        value = value * mine + part[(2 + i) * Shape::kThreads] * other;
+      }
+    });
+  }
+
+  /// What makes weights of the sums of a row's; `drop`: the row's are zero.
+  SINTER_DEVICE float inverse_of(const Problem& p, float total, bool& drop) const {
+    total += exchange(total, 1);
+    total += exchange(total, 2);
+    drop = Shape::kGuard && total != total;
+    // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no keys
+    // is zero.
+    if (Shape::kGuard && total == 0) return 1;
+    return p.keys > 0 ? divide(1.0f, total) : 0.0f;
+  }
+
+  SINTER_DEVICE void store(const Problem& p) const {
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        bool drop;
+        const float inverse = inverse_of(p, sum[r][h], drop);
+        const i32 row = row_of(r, h);
+        if (row >= p.rows) continue;
+        T* to = p.y + row * p.y_stride + t;
+#pragma unroll
+        for (int j = 0; j < kOutTiles; ++j) {
+          const float low = y[r][j][h * 2] * inverse, high = y[r][j][h * 2 + 1] * inverse;
+          store_pair<Shape::kPairs>(to + j * 8, drop ? 0 : low, drop ? 0 : high);
+        }
+      }
+    }
+  }
+
+  /// The same where rows of y begin at multiples of 16 bytes: the four lanes of a row exchange what
+  /// they have of four tiles, so that each stores one whole.
+  SINTER_DEVICE void store_tiles(const Problem& p) const {
+    static_assert(kOutTiles % 4 == 0, "four lanes exchange four tiles");
+    const int own = t / 2;
+    const auto swap = [](u32& kept, u32& given, bool upper, int distance) {
+      const u32 got = exchange(upper ? kept : given, distance);
+      (upper ? kept : given) = got;
+    };
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        bool drop;
+        const float inverse = inverse_of(p, sum[r][h], drop);
+        const i32 row = row_of(r, h);
+#pragma unroll
+        for (int j = 0; j < kOutTiles; j += 4) {
+          u32 part[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const float* pair = y[r][j + i] + h * 2;
+            part[i] = drop ? 0 : pack_pair<T>(pair[0] * inverse, pair[1] * inverse);
+          }
+          swap(part[0], part[1], own % 2 != 0, 1);
+          swap(part[2], part[3], own % 2 != 0, 1);
+          swap(part[0], part[2], own / 2 != 0, 2);
+          swap(part[1], part[3], own / 2 != 0, 2);
+          if (row < p.rows)
+            *reinterpret_cast<uint4*>(p.y + row * p.y_stride + (j + own) * 8) =
+                uint4{part[0], part[1], part[2], part[3]};
+        }
+      }
+    }
+  }
+};
