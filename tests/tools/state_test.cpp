@@ -77,8 +77,8 @@ class StateOption : public tests::CliTest {
 TEST_F(StateOption, NamesAnInputAndAnOutput) {
   const auto result = compile({"--state", "h=y"});
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              ::testing::HasSubstr("state h -> y: copied after each run: 'add_mul' makes a new value"));
+  EXPECT_THAT(result.out, ::testing::HasSubstr(
+                              "state h -> y: copied after each run: 'add_mul' makes a new value"));
   EXPECT_THAT(compile({}).out, ::testing::Not(::testing::HasSubstr("state ")));
 }
 
