@@ -51,11 +51,10 @@ double time_run(Session& session) {
 void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs) {
   const auto bindings = plan.inputs();
   for (std::size_t i = 0; i < bindings.size(); ++i) {
-    // A plan of lower precision keeps caches in it.
-    const bool differs = inputs[i].dtype() != bindings[i].dtype;
-    if (differs && is_float(inputs[i].dtype()) && is_float(bindings[i].dtype))
-      session.set_input(bindings[i].name,
-                        view_of(ir::reference::convert(inputs[i], bindings[i].dtype)));
+    // A plan of lower precision keeps the caches of a float32 model in it.
+    const DType type = bindings[i].dtype;
+    if (inputs[i].dtype() == DType::kFloat32 && is_float(type) && size_of(type) == 2)
+      session.set_input(bindings[i].name, view_of(ir::reference::convert(inputs[i], type)));
     else
       session.set_input(bindings[i].name, view_of(inputs[i]));
   }
