@@ -165,7 +165,6 @@ TEST(CudaSkinny, ChosenSchedulesTakeSymbolicRows) {
   check.add("four", quantised_graph("bf16", "m", 64, 256, {4, 64}), "", {{{"m", 1}}, {{"m", 20}}});
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels) {
-    EXPECT_GE(kernel.step.variants.size(), 2u);
     // The last takes every size on every GPU.
     EXPECT_EQ(kernel.step.variants.back()->cluster, 1u);
     EXPECT_TRUE(kernel.step.variants.back()->conditions.empty());
