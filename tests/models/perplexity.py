@@ -56,7 +56,7 @@ def windows(size, count):
 
 def model(options):
     """The form that says what each token costs, made once."""
-    path = CACHE / f"smollm2_score{'_'.join(['', *options])}.onnx"
+    path = CACHE / f"smollm2_score{'_q4' if options else ''}.onnx"
     sources = [ROOT / "models" / name for name in ("build_llama.py", "llama_onnx.py", "gguf_file.py")]
     if not path.exists() or any(s.stat().st_mtime > path.stat().st_mtime for s in [GGUF, *sources]):
         subprocess.run([sys.executable, sources[0], "--gguf", GGUF, "--form", "score", *options, "--out", path],
