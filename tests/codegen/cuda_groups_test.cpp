@@ -7,47 +7,12 @@
 #include <sinter/error.h>
 
 #include "product_check.h"
+#include "product_graphs.h"
 
 namespace sinter::test {
 namespace {
 
 using testing::HasSubstr;
-
-/// y = gelu(x w + bias) + r, in which all is of one type.
-std::string gelu_graph(const std::string& type, const std::string& m, int n, int k) {
-  return fmt::format(
-      "graph @g(%x: {0}[{1}, {3}], %w: {0}[{3}, {2}], %b: {0}[{2}], %r: {0}[{1}, {2}]) {{\n"
-      "  %0 = MatMul(%x, %w) : {0}[{1}, {2}]\n"
-      "  %1 = Add(%0, %b) : {0}[{1}, {2}]\n"
-      "  %2 = Gelu(%1) : {0}[{1}, {2}]\n"
-      "  %3 = Add(%2, %r) : {0}[{1}, {2}]\n"
-      "  return y = %3\n}}\n",
-      type, m, n, k);
-}
-
-/// With weights stored as [n, k].
-std::string transposed_graph(const std::string& type, const std::string& m, int n, int k) {
-  return fmt::format(
-      "graph @g(%x: {0}[{1}, {3}], %w: {0}[{2}, {3}], %r: {0}[{1}, {2}]) {{\n"
-      "  %0 = Transpose(%w) {{perm = [1, 0]}} : {0}[{3}, {2}]\n"
-      "  %1 = MatMul(%x, %0) : {0}[{1}, {2}]\n"
-      "  %2 = Tanh(%1) : {0}[{1}, {2}]\n"
-      "  %3 = Mul(%2, %r) : {0}[{1}, {2}]\n"
-      "  return y = %3\n}}\n",
-      type, m, n, k);
-}
-
-std::string norm_graph(const std::string& m, int n, int k) {
-  return fmt::format(
-      "graph @g(%x: f16[{0}, {2}], %w: f16[{2}, {1}], %b: f16[{1}], %r: f16[{0}, {1}], %s: "
-      "f16[{1}], %t: f16[{1}]) {{\n"
-      "  %0 = MatMul(%x, %w) : f16[{0}, {1}]\n"
-      "  %1 = Add(%0, %b) : f16[{0}, {1}]\n"
-      "  %2 = Add(%1, %r) : f16[{0}, {1}]\n"
-      "  %3 = LayerNorm(%2, %s, %t) {{axis = 1, epsilon = 1e-05}} : f16[{0}, {1}]\n"
-      "  return y = %3\n}}\n",
-      m, n, k);
-}
 
 std::string tile(const char* size, int groups, int stages, int splits, int across = 1) {
   return fmt::format("product {}x64 groups={} stages={} splits={} across={}", size, groups, stages,
@@ -56,17 +21,17 @@ std::string tile(const char* size, int groups, int stages, int splits, int acros
 
 TEST(CudaGroups, TilesGroupsAndStagesOnRaggedSizes) {
   ProductCheck check;
-  check.add("one", gelu_graph("f16", "70", 72, 200), tile("64x64", 1, 4, 1));
-  check.add("ring", gelu_graph("f16", "70", 72, 456), tile("64x64", 1, 3, 1));
-  check.add("two_groups", gelu_graph("f16", "150", 136, 264), tile("128x128", 2, 2, 1));
-  check.add("tall", gelu_graph("f16", "150", 136, 136), tile("128x128", 1, 2, 1));
-  check.add("wide", gelu_graph("f16", "65", 264, 136), tile("64x256", 1, 2, 1));
+  check.add("one", pointwise_graph("f16", "70", 72, 200), tile("64x64", 1, 4, 1));
+  check.add("ring", pointwise_graph("f16", "70", 72, 456), tile("64x64", 1, 3, 1));
+  check.add("two_groups", pointwise_graph("f16", "150", 136, 264), tile("128x128", 2, 2, 1));
+  check.add("tall", pointwise_graph("f16", "150", 136, 136), tile("128x128", 1, 2, 1));
+  check.add("wide", pointwise_graph("f16", "65", 264, 136), tile("64x256", 1, 2, 1));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaGroups, WeightsByColumnsAndBothTypes) {
   ProductCheck check;
-  check.add("bf16", gelu_graph("bf16", "66", 64, 200), tile("64x64", 1, 2, 1));
+  check.add("bf16", pointwise_graph("bf16", "66", 64, 200), tile("64x64", 1, 2, 1));
   check.add("nk_32", transposed_graph("f16", "66", 40, 200), tile("64x32", 1, 3, 1));
   check.add("nk_96", transposed_graph("bf16", "66", 96, 136), tile("64x96", 1, 2, 1));
   check.add("nk_192", transposed_graph("f16", "130", 192, 136), tile("128x192", 2, 2, 1));
@@ -75,15 +40,15 @@ TEST(CudaGroups, WeightsByColumnsAndBothTypes) {
 
 TEST(CudaGroups, BlocksThatShareK) {
   ProductCheck check;
-  check.add("splits", gelu_graph("f16", "70", 72, 520), tile("64x64", 1, 2, 3));
-  check.add("idle_split", gelu_graph("f16", "70", 72, 264), tile("64x64", 1, 2, 4));
+  check.add("splits", pointwise_graph("f16", "70", 72, 520), tile("64x64", 1, 2, 3));
+  check.add("idle_split", pointwise_graph("f16", "70", 72, 264), tile("64x64", 1, 2, 4));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaGroups, EarlyKernelsFetchWeightsFirst) {
   ProductCheck check;
   check.early = true;
-  check.add("early", gelu_graph("f16", "70", 64, 264), tile("64x64", 1, 3, 2));
+  check.add("early", pointwise_graph("f16", "70", 64, 264), tile("64x64", 1, 3, 2));
   EXPECT_EQ(check.run(), "");
   EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
 }
@@ -116,14 +81,14 @@ TEST(CudaGroups, BatchesAreDimensionsOfTheMaps) {
 TEST(CudaGroups, ChosenSchedulesTakeSymbolicRows) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.by_groups = true;
-  check.add("rows", gelu_graph("f16", "m", 128, 64), "", {{{"m", 1}}, {{"m", 130}}});
+  check.add("rows", pointwise_graph("f16", "m", 128, 64), "", {{{"m", 1}}, {{"m", 130}}});
   EXPECT_EQ(check.run(), "");
   EXPECT_TRUE(check.kernels[0].step.variants.back()->conditions.empty());
 }
 
 TEST(CudaGroups, CodeIsForOneGpuAlone) {
   ProductCheck check;
-  check.add("gelu", gelu_graph("f16", "300", 384, 384), tile("128x128", 2, 3, 1));
+  check.add("gelu", pointwise_graph("f16", "300", 384, 384), tile("128x128", 2, 3, 1));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tile("64x96", 1, 4, 2));
   std::vector<std::string> sources;
   for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
@@ -145,16 +110,16 @@ TEST(CudaGroups, FormsThatDoNotFitAreRefused) {
     }
     return std::string("accepted");
   };
-  const std::string plain = gelu_graph("f16", "70", 64, 64);
+  const std::string plain = pointwise_graph("f16", "70", 64, 64);
   const auto refused = HasSubstr("does not take kernel 'kernel_p'");
   EXPECT_THAT(message(plain, tile("96x64", 1, 2, 1)), refused);
   EXPECT_THAT(message(plain, tile("64x32", 1, 2, 1)), refused);    // boxes of 64 columns
   EXPECT_THAT(message(plain, tile("256x256", 2, 2, 1)), refused);  // registers
   EXPECT_THAT(message(plain, tile("64x64", 1, 40, 1)), refused);   // shared memory
   EXPECT_THAT(message(plain, tile("64x64", 1, 2, 32)), refused);   // cluster
-  EXPECT_THAT(message(norm_graph("70", 64, 64), tile("64x64", 1, 2, 1)), refused);
+  EXPECT_THAT(message(norm_graph("70", 64, 64, false), tile("64x64", 1, 2, 1)), refused);
   // Rows that are no multiple of 16 bytes.
-  EXPECT_THAT(message(gelu_graph("f16", "70", 64, 68), tile("64x64", 1, 2, 1)), refused);
+  EXPECT_THAT(message(pointwise_graph("f16", "70", 64, 68), tile("64x64", 1, 2, 1)), refused);
 }
 
 }  // namespace
