@@ -263,7 +263,8 @@ class Lowering {
                          [&](std::size_t m) { return size_of(members_[m]) == size; });
     };
     for (const auto& [name, size] : first.shape.sizes)
-      if (in_all(size, [&](const Member& member) { return member.shape.sizes.at(name); }))
+      if (in_all(size,
+                 [&name = name](const Member& member) { return member.shape.sizes.at(name); }))
         equal.insert(name);
     if (!equal.empty())
       if (auto fixed = with_symbols(*first.node->body, equal)) {
@@ -273,7 +274,7 @@ class Lowering {
       }
     std::set<std::string> fixed_offsets;
     for (const auto& [name, offset] : first.offsets)
-      if (in_all(offset, [&](const Member& member) { return member.offsets.at(name); }))
+      if (in_all(offset, [&name = name](const Member& member) { return member.offsets.at(name); }))
         fixed_offsets.insert(name);
     for (const std::size_t m : kind) members_[m].fixed_offsets = fixed_offsets;
   }
