@@ -43,12 +43,12 @@ struct DenseRows {
   };
 };
 
-/// Sums of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each of kSplits
-/// neighbouring blocks of a cluster, added in order.
+/// Sums of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each of
+/// kSplits neighbouring blocks of a cluster, added in order.
 template <int kM, int kStride, int kParts, int kSplits>
 struct TileSums {
-  /// Those of one row from a column on that is a multiple of N. `rank`: this block's in its cluster;
-  /// the splits of a tile are neighbours.
+  /// Those of one row from a column on that is a multiple of N. `rank`: this block's in its
+  /// cluster; the splits of a tile are neighbours.
   template <int N>
   SINTER_DEVICE static void add_up(float (&x)[N], const float* sums, int row, int column,
                                    u32 rank) {

@@ -52,7 +52,8 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
 #ifdef __CUDACC__
 /// What the hardware is told about a tile, the lower half: its address and the distance of its
 /// blocks of 64 columns (read where columns are not summed over). Eight elements further on is one
-/// more. In a cluster addresses have the block's rank in their upper bits, which are not wanted here.
+/// more. In a cluster addresses have the block's rank in their upper bits, which are not wanted
+/// here.
 SINTER_DEVICE u32 describe_tile(const void* tile, u32 block_bytes) {
   return (shared_address(tile) & 0x3ffff) >> 4 | block_bytes >> 4 << 16;
 }

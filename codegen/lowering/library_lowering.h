@@ -10,10 +10,10 @@
 
 namespace sinter::codegen {
 
-/// Lowers a body of family "matmul": operand views, MatMul or QuantMatMul (whose weights, scales and
-/// zero points are inputs of the region), then any of: a scalar factor, a bias along n, a residual,
-/// an activation, output views. Batch dimensions that both sides walk alike
-/// are merged, and rows with batch where the right side has none.
+/// Lowers a body of family "matmul": operand views, MatMul or QuantMatMul (whose weights, scales
+/// and zero points are inputs of the region), then any of: a scalar factor, a bias along n, a
+/// residual, an activation, output views. Batch dimensions that both sides walk alike are merged,
+/// and rows with batch where the right side has none.
 plan::fb::MatmulStepT lower_matmul(const ir::Graph& body, std::span<const std::uint32_t> inputs,
                                    std::span<const std::uint32_t> outputs, ExprTable& exprs,
                                    bool tf32);

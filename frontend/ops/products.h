@@ -15,8 +15,8 @@ ir::ValueId multiply_matrices(NodeContext& node, ir::ValueId a, ir::ValueId b);
 ir::ValueId multiply_dynamic(NodeContext& node, ir::ValueId x, ir::ValueId weights,
                              ir::ValueId scale, std::optional<ir::ValueId> zero_point);
 
-/// `parameter` (scales or zero points, of the rank of `shape`) with every element of dimension `axis`
-/// repeated `block` times, cut to `shape`'s.
+/// `parameter` (scales or zero points, of the rank of `shape`) with every element of dimension
+/// `axis` repeated `block` times, cut to `shape`'s.
 ir::ValueId spread_blocks(NodeContext& node, ir::ValueId parameter, const ir::Shape& shape,
                           std::int64_t axis, std::int64_t block);
 

@@ -8,8 +8,8 @@ namespace sinter::fusion {
 /// Pairs inputs with the outputs that take their place in the next run; throws Error(kUsage) for a
 /// pair of context.states that cannot be one.
 ir::Graph find_states(const ir::Graph& graph, Context& context);
-/// Weights that the model keeps in few bits stay so: products of them become QuantMatMul, embeddings
-/// gather integers. Then float weights are quantised where context.weights asks for it.
+/// Weights that the model keeps in few bits stay so: products of them become QuantMatMul,
+/// embeddings gather integers. Then float weights are quantised where context.weights asks for it.
 ir::Graph quantise_weights(const ir::Graph& graph, Context& context);
 /// Evaluates nodes whose inputs are all constant, unless that would make the model larger.
 ir::Graph fold_constants(const ir::Graph& graph, Context& context);

@@ -39,8 +39,8 @@ struct EpilogueOptions {
       decide;
 };
 
-/// Follows the single readers of the result of `node`, a matrix product or a Conv. `alpha`: the factor of
-/// its operands.
+/// Follows the single readers of the result of `node`, a matrix product or a Conv. `alpha`: the
+/// factor of its operands.
 Epilogue match_epilogue(const ir::Graph& graph, const ir::Node& node, double alpha,
                         const EpilogueOptions& options);
 /// Adds the epilogue behind `product` in the body; returns what is to be stored.

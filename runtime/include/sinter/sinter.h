@@ -154,7 +154,8 @@ class Session {
   Session& operator=(Session&&) noexcept;
 
   /// Copies host data (or remembers device data, which must stay valid until run returns; into a
-  /// state it is copied). Throws Error(kUsage) for an unknown name, a wrong type, rank or dimension, naming both sides.
+  /// state it is copied). Throws Error(kUsage) for an unknown name, a wrong type, rank or
+  /// dimension, naming both sides.
   void set_input(std::string_view name, const TensorView& view);
   template <typename T>
   void set_input(std::string_view name, std::vector<std::int64_t> shape, std::span<const T> values,
