@@ -65,6 +65,16 @@ SINTER_DEVICE u32 pick_bytes(u32 a, u32 b, u32 which) {
 // each lane of a warp in the order of its fragments (codegen/weight_pack.h). Values are biased, so
 // that they are unsigned: their bits become the last of a mantissa, and the conversion is exact.
 
+/// Elements of x's type: a lane's 16 bytes are its fragment.
+struct PackedElements {
+  static constexpr int kUnitDepth = 16;
+  static constexpr bool kRowsAreK = false, kPacked = true;
+  template <class T>
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int) {
+    a[0] = unit.x, a[1] = unit.y, a[2] = unit.z, a[3] = unit.w;
+  }
+};
+
 /// Bytes, which stand for -128 .. 127.
 struct PackedBytes {
   static constexpr int kUnitDepth = 32;
@@ -147,8 +157,11 @@ struct NoScales {
 /// (a gate and what it opens, say); kWarpsK warps, and kSplits neighbouring blocks of a
 /// cluster, share k. Each warp takes kDepth of it at a time. All partial sums are added in one
 /// fixed order. kVectorA, kVectorB: elements of one copy of x and of weights that are not packed.
+/// kRowStride: x lies whole in shared memory behind all else (made_rows), row by row so many
+/// elements apart; 0: it is copied step by step.
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
-          int kWarpsK, int kStages, int kSplits, int kVectorA = 8, int kVectorB = 8, int kParts = 1>
+          int kWarpsK, int kStages, int kSplits, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
+          int kRowStride = 0>
 struct SkinnyTile {
   static constexpr bool kPacked = Weights::kPacked;
   typedef typename Scaling::Stored S;
@@ -181,8 +194,9 @@ struct SkinnyTile {
   static constexpr int kZeroBytes = kGrouped && Scaling::kZeros ? kUnits * kFolds * 16 * 2 : 0;
   static constexpr int kWarpBytes = kWeightBytes + kScaleBytes + kZeroBytes;
   // What the warps of one part of k share of x, elements.
-  static constexpr int kStrideA = odd_units(kDepth);
-  static constexpr int kRowsBytes = kM * kStrideA * 2;
+  static constexpr bool kRowsAreMade = kRowStride > 0;
+  static constexpr int kStrideA = kRowsAreMade ? kRowStride : odd_units(kDepth);
+  static constexpr int kRowsBytes = kRowsAreMade ? 0 : kM * kStrideA * 2;
   static constexpr int kStage = kWarpsK * (kWarpsN * kWarpBytes + kRowsBytes);
   static constexpr int kSumStride = kN + 4;
   static constexpr int kSumBytes = kWarpsK * kM * kSumStride * 4;
@@ -190,7 +204,8 @@ struct SkinnyTile {
   static constexpr bool kByColumn = Scaling::kScaled && !kGrouped;
   static constexpr int kColumnScaleBytes = kByColumn ? kN * static_cast<int>(sizeof(S)) : 0;
   static constexpr int kRingBytes = kStages * kStage > kSumBytes ? kStages* kStage : kSumBytes;
-  static constexpr int kSharedBytes = kRingBytes + kColumnScaleBytes;
+  static constexpr int kMadeRowsAt = kRingBytes + kColumnScaleBytes;
+  static constexpr int kSharedBytes = kMadeRowsAt + kM * kRowStride * 2;
 
   /// What a block multiplies: weights and scales from its first column on, at k = 0.
   struct Operands {
@@ -305,8 +320,28 @@ struct SkinnyTile {
     }
   }
 
+  /// Where x is put that the block computes: rows kRowStride apart.
+  SINTER_DEVICE static T* made_rows(unsigned char* shared) {
+    return reinterpret_cast<T*>(shared + kMadeRowsAt);
+  }
+
+  /// Behind begin(): `make` has computed rows of `k` elements; fills up what is multiplied behind
+  /// them.
+  template <class Make>
+  SINTER_DEVICE static void make_rows(unsigned char* shared, int k, const Make& make) {
+    T* rows = made_rows(shared);
+    const int rest = kRowStride - k;
+    for (int i = threadIdx.x; i < kM * rest; i += kThreads)
+      rows[i / rest * kRowStride + k + i % rest] = T{};
+    make(rows);
+    __syncthreads();
+  }
+
   /// Starts to copy what this part of k needs of x.
   SINTER_DEVICE static void copy_rows(const Operands& x, unsigned char* stage, int step) {
+    if constexpr (!kRowsAreMade) copy_x(x, stage, step);
+  }
+  SINTER_DEVICE static void copy_x(const Operands& x, unsigned char* stage, int step) {
     constexpr int kAcross = kDepth / kVectorA, kCount = kM * kAcross, kSharing = 32 * kWarpsN;
     const int thread = threadIdx.x % kSharing;
     const i32 k = x.begin + (step * kWarpsK + part_of_k()) * kDepth;
@@ -341,6 +376,34 @@ struct SkinnyTile {
       const S* from = x.scales;
       if (valid) from += part_of(n) * x.part_scales + within_part(n);
       start_copy<16>(reinterpret_cast<S*>(shared + kRingBytes) + n, from, valid);
+    }
+  }
+
+  /// Has the L2 fetch the weights that the first copies do not, where they lie together along k: of
+  /// each 16 columns up to `most` bytes, and their scales.
+  SINTER_DEVICE static void fetch_ahead(const Operands& x, i32 most) {
+    const i32 begin = x.begin + (kStages - 1) * kStepDepth, end = x.end / 32 * 32;
+    const int thread = static_cast<int>(threadIdx.x);
+    if constexpr (kPacked) {
+      constexpr int kBytes = 512 / Weights::kUnitDepth;  // of 16 columns, for each k
+      if (thread >= kN / 16 || !has_unit(x, thread * 16)) return;
+      if (begin < end)
+        fetch_to_l2(static_cast<const unsigned char*>(x.b) +
+                        unit_at(thread * 16, x.stride_b, x.part_b) +
+                        static_cast<i64>(begin) * kBytes,
+                    minimum((end - begin) * kBytes, most));
+      if constexpr (kGrouped) {
+        const i32 first = x.begin / kGroup, last = (x.end + kGroup - 1) / kGroup;
+        if (first < last)
+          fetch_to_l2(x.scales + unit_at(thread * 16, x.stride_scales, x.part_scales) + first * 16,
+                      (last - first) * 16 * static_cast<i32>(sizeof(S)));
+      }
+    } else if constexpr (!kRowsAreK && kVectorB == 8) {
+      const int n = within_part(thread);
+      if (thread < kN && n < x.columns && begin < end)
+        fetch_to_l2(
+            static_cast<const T*>(x.b) + part_of(thread) * x.part_b + n * x.stride_b + begin,
+            minimum((end - begin) * 2, most / 16));
     }
   }
 
@@ -396,10 +459,9 @@ struct SkinnyTile {
   }
 
   /// One step's share of this warp.
-  SINTER_DEVICE static void multiply_stage(Sums& sums, unsigned char* stage) {
+  SINTER_DEVICE static void multiply_stage(Sums& sums, unsigned char* stage, const T* rows) {
     const int lane = threadIdx.x % 32;
     const unsigned char* weights = weights_of(stage);
-    const T* rows = rows_of(stage);
 #pragma unroll
     for (int fold = 0; fold < kFolds; ++fold) {
       Sums part = {};
@@ -484,7 +546,11 @@ struct SkinnyTile {
         copy_rows(x, stage_of(shared, next), next);
       }
       commit_copies();
-      multiply_stage(sums, stage_of(shared, s));
+      unsigned char* stage = stage_of(shared, s);
+      multiply_stage(sums, stage,
+                     kRowsAreMade
+                         ? made_rows(shared) + x.begin + (s * kWarpsK + part_of_k()) * kDepth
+                         : rows_of(stage));
     }
     wait_for_groups<0>();
     __syncthreads();  // the sums take the stages' place
