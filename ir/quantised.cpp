@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "ir/parallel.h"
+
 namespace sinter::ir {
 
 std::int64_t group_count(std::int64_t k, std::int64_t group) {
@@ -51,14 +53,17 @@ Tensor dequantised(const QuantisedWeights& weights, DType dtype) {
   const auto groups = static_cast<std::size_t>(group_count(weights.k, weights.group));
   const std::size_t size = size_of(dtype);
   std::vector<std::byte> bytes(q.size() * size);
-  std::byte* out = bytes.data();
-  for (std::size_t row = 0; row < static_cast<std::size_t>(weights.n()); ++row) {
-    for (std::size_t i = 0; i < width; ++i, out += size) {
-      const std::size_t at = row * groups + i / group;
-      const double zero = zeros.empty() ? 0 : zeros[at];
-      store_double(dtype, out, (q[row * width + i] - zero) * scales[at]);
-    }
-  }
+  for_each_range(static_cast<std::size_t>(weights.n()), 64,
+                 [&](std::size_t first, std::size_t last) {
+                   std::byte* out = bytes.data() + first * width * size;
+                   for (std::size_t row = first; row < last; ++row) {
+                     for (std::size_t i = 0; i < width; ++i, out += size) {
+                       const std::size_t at = row * groups + i / group;
+                       const double zero = zeros.empty() ? 0 : zeros[at];
+                       store_double(dtype, out, (q[row * width + i] - zero) * scales[at]);
+                     }
+                   }
+                 });
   return Tensor(dtype, {weights.n(), weights.k}, Buffer::take(std::move(bytes)));
 }
 

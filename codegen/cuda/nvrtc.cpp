@@ -1,13 +1,10 @@
 // Compiles emitted sources for all architectures, in parallel, through the kernel cache.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,6 +15,7 @@
 #include "codegen/cuda/kernel_cache.h"
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/nvrtc_loader.h"
+#include "ir/parallel.h"
 
 namespace sinter::codegen {
 
@@ -210,36 +208,15 @@ std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::strin
       job_of.push_back(found->second);
     }
 
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;  // of what follows
-  std::size_t done = 0, failed = jobs.size();
-  std::exception_ptr failure;
-  const auto work = [&] {
-    for (std::size_t j = next++; j < jobs.size(); j = next++) {
-      try {
-        run_job(jobs[j], cache, nvrtc);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (j < failed) {  // of several failures report the first, whichever thread came first
-          failed = j;
-          failure = std::current_exception();
-        }
-        next = jobs.size();
-        return;
-      }
-      const std::lock_guard lock(mutex);
-      ++done;
-      if (options.progress) options.progress(done, jobs.size());
-    }
-  };
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::size_t wanted =
-      options.threads > 0 ? static_cast<std::size_t>(options.threads) : cores;
-  std::vector<std::thread> threads;
-  for (std::size_t t = 1; t < std::min(wanted, jobs.size()); ++t) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure);
+  std::mutex mutex;
+  std::size_t done = 0;
+  ir::for_each_job(jobs.size(), static_cast<std::size_t>(std::max(0, options.threads)),
+                   [&](std::size_t j) {
+                     run_job(jobs[j], cache, nvrtc);
+                     const std::lock_guard lock(mutex);
+                     ++done;
+                     if (options.progress) options.progress(done, jobs.size());
+                   });
 
   std::vector<std::vector<CompiledKernel>> results(sources.size());
   for (std::size_t s = 0, at = 0; s < sources.size(); ++s)

@@ -10,10 +10,14 @@
 
 #include <sinter/error.h>
 
+#include "ir/parallel.h"
+
 namespace sinter::fusion {
 namespace {
 
 using ir::Tensor;
+
+constexpr std::size_t kGroupsAtOnce = 64;  // that a thread fits
 
 /// A scale and a zero point.
 struct Fit {
@@ -104,12 +108,30 @@ std::vector<float> as_floats(const Tensor& tensor) {
   if (tensor.dtype() == DType::kFloat32)
     return {tensor.as<float>().begin(), tensor.as<float>().end()};
   std::vector<float> values(static_cast<std::size_t>(tensor.element_count()));
-  for (std::int64_t i = 0; i < tensor.element_count(); ++i)
-    values[static_cast<std::size_t>(i)] = static_cast<float>(tensor.at(i));
+  ir::for_each_range(values.size(), 1 << 16, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      values[i] = static_cast<float>(tensor.at(static_cast<std::int64_t>(i)));
+  });
   return values;
 }
 
-double ratio(double difference, double size) {
+/// |d| / |y| in the 2-norm, of `count` pairs (y, d) that `pair_at` gives.
+template <class PairAt>
+double relative_error(std::size_t count, std::size_t length, const PairAt& pair_at) {
+  std::vector<std::pair<double, double>> parts((count + length - 1) / length);
+  ir::for_each_range(count, length, [&](std::size_t begin, std::size_t end) {
+    auto& [size, difference] = parts[begin / length];
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto [y, d] = pair_at(i);
+      size += y * y;
+      difference += d * d;
+    }
+  });
+  double size = 0, difference = 0;
+  for (const auto& [part_size, part_difference] : parts) {
+    size += part_size;
+    difference += part_difference;
+  }
   return difference == 0 ? 0 : std::sqrt(difference / size);
 }
 
@@ -126,21 +148,24 @@ ir::QuantisedWeights quantise(const Tensor& weights, const WeightOptions& option
                 "--keep");
   const GroupFitter fitter(options);
   std::vector<std::int8_t> values(w.size());
-  std::vector<float> scales;
-  std::vector<std::int8_t> zeros;
-  for (std::int64_t row = 0; row < n; ++row) {
-    for (std::int64_t g = 0; g < groups; ++g) {
+  const auto fits = static_cast<std::size_t>(n * groups);
+  std::vector<float> scales(fits);
+  std::vector<std::int8_t> zeros(fits);
+  ir::for_each_range(fits, kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
+    for (std::size_t at = first; at < last; ++at) {
+      const std::int64_t row = static_cast<std::int64_t>(at) / groups,
+                         g = static_cast<std::int64_t>(at) % groups;
       const std::int64_t begin = row * k + g * width, end = std::min(begin + width, (row + 1) * k);
       const auto part = std::span(w).subspan(static_cast<std::size_t>(begin),
                                              static_cast<std::size_t>(end - begin));
       const Fit fit = fitter.fit(part);
-      scales.push_back(fit.scale);
-      zeros.push_back(static_cast<std::int8_t>(fit.zero));
+      scales[at] = fit.scale;
+      zeros[at] = static_cast<std::int8_t>(fit.zero);
       for (std::size_t i = 0; i < part.size(); ++i)
         values[static_cast<std::size_t>(begin) + i] =
             static_cast<std::int8_t>(fitter.number(part[i], fit));
     }
-  }
+  });
   ir::QuantisedWeights result;
   result.bits = options.bits;
   result.group = group;
@@ -155,37 +180,31 @@ ir::QuantisedWeights quantise(const Tensor& weights, const WeightOptions& option
 
 double weight_error(const Tensor& exact, const Tensor& rounded) {
   const std::vector<float> a = as_floats(exact), b = as_floats(rounded);
-  double difference = 0, size = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    difference += d * d;
-    size += static_cast<double>(a[i]) * static_cast<double>(a[i]);
-  }
-  return ratio(difference, size);
+  return relative_error(a.size(), 1 << 16, [&](std::size_t i) {
+    const auto w = static_cast<double>(a[i]);
+    return std::pair(w, w - static_cast<double>(b[i]));
+  });
 }
 
 double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t rows) {
-  const std::int64_t n = exact.shape()[0], k = exact.shape()[1];
+  const auto n = static_cast<std::size_t>(exact.shape()[0]),
+             k = static_cast<std::size_t>(exact.shape()[1]);
   const std::vector<float> a = as_floats(exact), b = as_floats(rounded);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<std::size_t>(rows * k));
+  std::vector<float> x(static_cast<std::size_t>(rows) * k);
   for (float& value : x) value = normal(random);
-  double difference = 0, size = 0;
-  for (std::int64_t m = 0; m < rows; ++m) {
-    for (std::int64_t j = 0; j < n; ++j) {
-      double y = 0, d = 0;
-      for (std::int64_t i = 0; i < k; ++i) {
-        const double factor = x[static_cast<std::size_t>(m * k + i)];
-        const auto at = static_cast<std::size_t>(j * k + i);
-        y += factor * static_cast<double>(a[at]);
-        d += factor * (static_cast<double>(a[at]) - static_cast<double>(b[at]));
-      }
-      size += y * y;
-      difference += d * d;
+  return relative_error(static_cast<std::size_t>(rows) * n, 64, [&](std::size_t at) {
+    const float *factors = x.data() + at / n * k, *w = a.data() + at % n * k,
+                *other = b.data() + at % n * k;
+    double y = 0, d = 0;
+    for (std::size_t i = 0; i < k; ++i) {
+      const auto factor = static_cast<double>(factors[i]);
+      y += factor * static_cast<double>(w[i]);
+      d += factor * (static_cast<double>(w[i]) - static_cast<double>(other[i]));
     }
-  }
-  return ratio(difference, size);
+    return std::pair(y, d);
+  });
 }
 
 }  // namespace sinter::fusion

@@ -1,7 +1,6 @@
 #include "tools/support/tune.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/parallel.h"
 #include "tools/support/measure.h"
 
 namespace sinter::tools {
@@ -98,19 +98,13 @@ class KernelTuner {
   std::vector<Trial> open(const std::vector<std::string>& schedules) {
     std::vector<std::optional<codegen::CompiledPlan>> plans(schedules.size());
     std::vector<std::string> problems(schedules.size());
-    std::atomic<std::size_t> next = 0;
-    const auto work = [&] {
-      for (std::size_t i = next++; i < schedules.size(); i = next++) try {
-          plans[i] = codegen::compile(region_, options_for(schedules[i]));
-        } catch (const std::exception& error) {
-          problems[i] = error.what();
-        }
-    };
-    std::vector<std::thread> threads;
-    const std::size_t wanted = std::min(jobs(), schedules.size());
-    for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
-    work();
-    for (std::thread& thread : threads) thread.join();
+    ir::for_each_job(schedules.size(), jobs(), [&](std::size_t i) {
+      try {
+        plans[i] = codegen::compile(region_, options_for(schedules[i]));
+      } catch (const std::exception& error) {
+        problems[i] = error.what();
+      }
+    });
     std::vector<Trial> trials;
     for (std::size_t i = 0; i < schedules.size(); ++i) try {
         if (!plans[i]) throw Error(ErrorCode::kInternal, problems[i]);
