@@ -250,7 +250,7 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_groups, std
     }
     codegen::ExprTable exprs(node.body->ranges());
     std::string refusal;
-    auto product = codegen::lower_product(*node.body, true, inputs, outputs, exprs, refusal);
+    auto product = codegen::lower_product(*node.body, true, {}, inputs, outputs, exprs, refusal);
     if (!product) throw std::runtime_error(shape.name + ": " + refusal);
     product->by_groups = by_groups;
     codegen::KernelRequest request;

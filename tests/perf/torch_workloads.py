@@ -20,6 +20,7 @@ class Workload:
     outputs: tuple = ("output",)
     caches: tuple = ()          # inputs that the module changes in place if it holds them
     large: bool = False         # made on the GPU where there is one
+    dtype: torch.dtype = torch.float16  # in which PyTorch runs it
 
 
 class LnReluAdd(nn.Module):
@@ -191,6 +192,47 @@ class DecodeStep(nn.Module):
         return logits if kept else (logits, *changed)
 
 
+class Int8Linear(nn.Module):
+    """Weights of 8 bits, a scale for each output: what gpt-fast compiles, and how PyTorch exports such."""
+
+    def __init__(self, weight):
+        super().__init__()
+        scale = weight.abs().amax(1) / 127
+        self.register_buffer("weight", torch.round(weight / scale[:, None]).clamp(-127, 127).to(torch.int8))
+        self.register_buffer("scale", scale)
+
+    def forward(self, x):
+        return F.linear(x, self.weight.to(x.dtype)) * self.scale.to(x.dtype)
+
+
+class Int4Linear(nn.Module):
+    """Weights of 4 bits, a scale for each group of 128, by PyTorch's own kernel, which wants bfloat16 and a GPU."""
+    GROUP = 128
+
+    def __init__(self, weight):
+        super().__init__()
+        self.outputs = weight.shape[0]
+        groups = weight.unflatten(1, (-1, self.GROUP))
+        scale = groups.abs().amax(-1, keepdim=True) / 7
+        numbers = (torch.round(groups / scale).clamp(-8, 7) + 8).to(torch.uint8).flatten(1)
+        self.register_buffer("weight", torch._convert_weight_to_int4pack(numbers[:, ::2] << 4 | numbers[:, 1::2], 8))
+        self.register_buffer("scales", torch.cat((scale, torch.zeros_like(scale)), -1).transpose(0, 1).contiguous())
+
+    def forward(self, x):
+        y = torch._weight_int4pack_mm(x.flatten(0, -2), self.weight, self.GROUP, self.scales)
+        return y.view(*x.shape[:-1], self.outputs)
+
+
+def with_linears(module, linear):
+    """The module with every linear layer replaced by linear(its weights)."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Linear):
+            setattr(module, name, linear(child.weight.detach()))
+        else:
+            with_linears(child, linear)
+    return module
+
+
 LLAMA_1B = DecoderSize(width=2048, heads=32, kv_heads=8, head=64, inner=8192, layers=16, vocabulary=128256)
 LLAMA_8B = DecoderSize(width=4096, heads=32, kv_heads=8, head=128, inner=14336, layers=32, vocabulary=128256)
 LLAMA_TINY = DecoderSize(width=128, heads=4, kv_heads=2, head=32, inner=256, layers=2, vocabulary=192, context=64)
@@ -200,16 +242,24 @@ def cache_names(size):
     return [f"{which}_{i}" for i in range(size.layers) for which in ("key", "value")]
 
 
-def decode_step(size, batch, position=777):
-    """The caches are the last inputs, "key_0" .., and the outputs behind "logits", "key_0_next" .."""
+def decode_step(size, batch, position=777, linear=None, dtype=torch.float16):
+    """The caches are the last inputs, "key_0" .., and the outputs behind "logits", "key_0_next" .. `linear` takes the
+    place of linear layers."""
     def inputs():
         result = {"token": torch.randint(0, size.vocabulary, (batch, 1)), "position": torch.tensor([position])}
         for name in cache_names(size):
             result[name] = torch.randn(batch, size.kv_heads, size.context, size.head)
         return result
     outputs = ["logits"] + [name + "_next" for name in cache_names(size)]
-    return Workload(lambda: DecodeStep(size), inputs, half=True, outputs=outputs, caches=cache_names(size),
-                    large=size.width > 1024)
+    return Workload(lambda: with_linears(DecodeStep(size), linear) if linear else DecodeStep(size), inputs, half=True,
+                    outputs=outputs, caches=cache_names(size), large=size.width > 1024 or linear is not None, dtype=dtype)
+
+
+def decode_steps(name, size, batch, position=777):
+    """By name: the step with weights in float16, int8 and int4."""
+    return {name: decode_step(size, batch, position),
+            f"{name}_int8": decode_step(size, batch, position, Int8Linear),
+            f"{name}_int4": decode_step(size, batch, position, Int4Linear, torch.bfloat16)}
 
 
 WORKLOADS = {
@@ -227,10 +277,10 @@ WORKLOADS = {
     "resnet50_b1": vision("resnet50", 1),
     "resnet50_b8": vision("resnet50", 8),
     "convnext_t_b1": vision("convnext_tiny", 1),
-    "llama_tiny_decode": decode_step(LLAMA_TINY, 2, position=37),
-    "llama1b_decode_b1": decode_step(LLAMA_1B, 1),
-    "llama1b_decode_b8": decode_step(LLAMA_1B, 8),
-    "llama8b_decode_b1": decode_step(LLAMA_8B, 1),
+    **decode_steps("llama_tiny_decode", LLAMA_TINY, 2, position=37),
+    **decode_steps("llama1b_decode_b1", LLAMA_1B, 1),
+    **decode_steps("llama1b_decode_b8", LLAMA_1B, 8),
+    **decode_steps("llama8b_decode_b1", LLAMA_8B, 1),
 }
 
 MODES = {
@@ -251,7 +301,7 @@ def seeded(workload):
         return workload.make().eval(), workload.inputs()
 
 
-def lowered(tensor, dtype=torch.float16):
+def lowered(tensor, dtype):
     return tensor.to("cuda", dtype) if tensor.is_floating_point() else tensor.to("cuda")
 
 
@@ -285,10 +335,10 @@ def measure(call, seconds=1.0):
 def time_mode(workload, mode):
     torch._dynamo.reset()
     module, inputs = seeded(workload)
-    module = module.to("cuda", torch.float16)
+    module = module.to("cuda", workload.dtype)
     if workload.caches:
-        module.keep_caches([lowered(inputs.pop(name)) for name in workload.caches])
-    arguments = [lowered(t) for t in inputs.values()]
+        module.keep_caches([lowered(inputs.pop(name), workload.dtype) for name in workload.caches])
+    arguments = [lowered(t, workload.dtype) for t in inputs.values()]
     with torch.inference_mode():
         start = time.perf_counter()
         call = MODES[mode](module)
@@ -296,8 +346,17 @@ def time_mode(workload, mode):
         torch.cuda.synchronize()
         first = time.perf_counter() - start
         result = measure(lambda: call(*arguments))
+    del call, module
     torch.cuda.empty_cache()
     return {**result, "first_call_s": round(first, 1)}
+
+
+def half(inputs):
+    return {name: t.half() if t.is_floating_point() else t for name, t in inputs.items()}
+
+
+def save_tensors(path, tensors):
+    np.savez(path, **{name: tensor.cpu().numpy() for name, tensor in tensors.items()})
 
 
 def export(workload, path):
@@ -306,13 +365,14 @@ def export(workload, path):
     with torch.no_grad():
         expected = module(*(t.clone() for t in inputs.values()))
     if workload.half:
-        module = module.half()
-        inputs = {name: t.half() if t.is_floating_point() else t for name, t in inputs.items()}
-    arguments = tuple(inputs.values())
-    program = torch.onnx.export(module, arguments, dynamo=True, opset_version=20, verbose=False,
-                                input_names=list(inputs), output_names=list(workload.outputs))
-    program.save(str(path), external_data=True)
-    np.savez(path.with_suffix(".npz"), **{k: v.cpu().numpy() for k, v in inputs.items()})
+        module, inputs = module.half(), half(inputs)
+    if workload.caches:
+        from torch_export import write_graph, write_weights
+        write_graph(workload, path, write_weights(module, path.with_suffix(".weights")))
+    else:
+        program = torch.onnx.export(module, tuple(inputs.values()), dynamo=True, opset_version=20, verbose=False,
+                                    input_names=list(inputs), output_names=list(workload.outputs))
+        program.save(str(path), external_data=True)
+    save_tensors(path.with_suffix(".npz"), inputs)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    np.savez(path.with_suffix(".expected.npz"),
-             **{name: value.cpu().numpy() for name, value in zip(workload.outputs, expected)})
+    save_tensors(path.with_suffix(".expected.npz"), dict(zip(workload.outputs, expected)))

@@ -1,0 +1,222 @@
+"""Single layers y = x w of float16 activations, with weights of 16, 8 and 4 bits, against PyTorch: run_quantized.py
+--layers.
+
+Peers: a float16 product by cuBLASLt (PyTorch's, the faster of the weights' two layouts), and for integers a kernel that writes the weights as float16 (compiled by
+Inductor) and that product behind it. Shares are of a 4 GB copy's rate and of the rate of a float16 product of 8192
+cubed, read in the same run.
+"""
+import math
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from common import sinter_json, write
+from run_sweep import copy_rate
+
+# n x k, the largest first: parts take turns.
+SHAPES = ((28672, 28672), (128256, 4096), (28672, 4096), (14336, 4096), (4096, 14336), (4096, 4096), (8192, 2048),
+          (2048, 8192), (2048, 2048))
+ROWS = (1, 2, 4, 8, 16, 64, 256, 1024, 4096)
+KINDS = ("f16", "int8", "int4")
+GROUP = 128
+LARGE = 1 << 26  # weights of layers that the conditions are about
+
+
+def weights_of(kind, n, k):
+    """On the GPU, as ONNX stores them."""
+    import torch
+    if kind == "f16":
+        return {"w": torch.randn(k, n, device="cuda", dtype=torch.float16) * k ** -0.5}
+    scales = torch.rand(n, k // GROUP if kind == "int4" else 1, device="cuda") * 0.01 + 0.01
+    numbers = torch.randint(-127, 128, (n, k), device="cuda", dtype=torch.int8) if kind == "int8" else \
+        torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8)
+    return {"w": numbers, "s": scales.half()}
+
+
+def model_of(kind, m, n, k, tensors):
+    """y = x w; `tensors`: initialisers whose data lie in a file."""
+    from onnx import TensorProto, helper
+    if kind == "f16":
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    elif kind == "int8":
+        nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0),
+                 helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["x", "t"], ["y"])]
+    else:
+        nodes = [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=k, N=n, bits=4,
+                                  block_size=GROUP)]
+
+    def value(name, *shape):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT16, shape)
+    graph = helper.make_graph(nodes, "layer", [value("x", m, k)], [value("y", m, n)], initializer=tensors)
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21),
+                                                                  helper.make_opsetid("com.microsoft", 1)])
+
+
+def write_models(folder, kind, n, k, rows):
+    """The files of the models, by rows; they share one of weights."""
+    import onnx
+    stem, tensors, offset = f"{kind}_{n}x{k}", [], 0
+    with open(folder / f"{stem}.weights", "wb") as file:
+        for name, tensor in weights_of(kind, n, k).items():
+            data = tensor.cpu().numpy()
+            shape = (n, k // GROUP, GROUP // 2) if kind == "int4" and name == "w" else \
+                (n,) if kind == "int8" and name == "s" else data.shape
+            proto = onnx.TensorProto(name=name, dims=shape, data_location=onnx.TensorProto.EXTERNAL,
+                                     data_type=onnx.helper.np_dtype_to_tensor_dtype(data.dtype))
+            file.seek(offset)
+            data.tofile(file)
+            for key, entry in {"location": f"{stem}.weights", "offset": offset, "length": data.nbytes}.items():
+                proto.external_data.add(key=key, value=str(entry))
+            tensors.append(proto)
+            offset += -(-data.nbytes // 4096) * 4096
+    paths = {}
+    for m in rows:
+        paths[m] = folder / f"{stem}_{m}.onnx"
+        onnx.save(model_of(kind, m, n, k, tensors), paths[m])
+    return paths
+
+
+def dequantiser(kind):
+    import torch
+
+    def bytes_to_half(numbers, scales):
+        return numbers.half() * scales
+
+    def halves_to_half(numbers, scales):
+        both = torch.stack((numbers & 15, numbers >> 4), -1).flatten(1).half() - 8
+        return (both.unflatten(1, (-1, GROUP)) * scales.unsqueeze(-1)).flatten(1)
+    return torch.compile(bytes_to_half if kind == "int8" else halves_to_half, dynamic=True, fullgraph=True)
+
+
+def peers_of(kind, n, k, rows, dequantise, seconds):
+    """Microseconds of the peers by rows."""
+    import torch
+    from torch_workloads import measure
+    times = {}
+    with torch.inference_mode():
+        held = weights_of(kind, n, k)
+        both = (held["w"], held["w"].t().contiguous().t()) if kind == "f16" else ()
+        for m in rows:
+            x = torch.randn(m, k, device="cuda", dtype=torch.float16)
+            if kind == "f16":  # the weights as either of the layouts that models have
+                times[m] = {"cublaslt_us": min(measure(lambda: x @ w, seconds)["gpu_us"] for w in both)}
+            else:
+                times[m] = {"dequantise_us": measure(lambda: x @ dequantise(held["w"], held["s"]).t(),
+                                                     seconds)["gpu_us"]}
+    del held, both
+    torch.cuda.empty_cache()
+    return times
+
+
+def tensor_rate():
+    """Operations of float16 products per second, in TFLOP/s."""
+    import torch
+    from torch_workloads import measure
+    size = 8192
+    x, y = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
+    return 2 * size ** 3 / measure(lambda: x @ y)["gpu_us"] * 1e-6
+
+
+def compile_all(sinter, pool, folder, target, models):
+    def one(path):
+        plan = path.with_suffix(".plan")
+        try:
+            sinter_json(sinter, "compile", path, "-o", plan, f"--target={target}")
+        except (SystemExit, Exception) as problem:
+            return RuntimeError(str(problem)[-300:])
+        return plan
+    return {key: pool.submit(one, path) for key, path in models.items()}
+
+
+def bytes_of(kind, m, n, k):
+    weight = {"f16": 2 * n * k, "int8": n * k + 2 * n, "int4": n * k // 2 + 2 * n * (k // GROUP)}[kind]
+    return weight + 2 * m * (n + k)
+
+
+def measure(a, result, began):
+    import torch
+    part, parts = map(int, a.part.split("/"))
+    shapes = [tuple(map(int, text.split("x"))) for text in a.shapes.split(",")] if a.shapes else SHAPES
+    rows = [int(text) for text in a.rows.split(",")] if a.rows else ROWS
+    target = "cuda:sm_%d%d" % torch.cuda.get_device_capability()
+    copy, tensor = copy_rate(), tensor_rate()
+    result["copy_TBps"], result["tensor_TFLOPs"] = round(copy, 3), round(tensor, 1)
+    print(f"copy {copy:.2f} TB/s, float16 product {tensor:.0f} TFLOP/s", flush=True)
+    dequantise = {kind: dequantiser(kind) for kind in KINDS if kind != "f16"}
+    todo = shapes[part::parts]
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(a.jobs) as pool:
+        folder = Path(name)
+
+        def begun(shape):
+            models = {(kind, m): path for kind in KINDS
+                      for m, path in write_models(folder, kind, *shape, rows).items()}
+            return compile_all(a.sinter, pool, folder, target, models)
+        ahead = begun(todo[0])
+        for index, shape in enumerate(todo):
+            plans = {key: done.result() for key, done in ahead.items()}
+            print(f"{shape}: plans {time.monotonic() - began:.0f} s", flush=True)
+            ahead = begun(todo[index + 1]) if index + 1 < len(todo) else {}
+            if time.monotonic() - began > a.deadline:
+                print("deadline: the rest is not run")
+                break
+            times = {kind: peers_of(kind, *shape, rows, dequantise.get(kind), a.seconds) for kind in KINDS}
+            found = [row for kind in KINDS
+                     for row in rows_of(a, kind, shape, {m: plans[kind, m] for m in rows}, times, copy, tensor)]
+            result["layers"] = [row for row in result["layers"] if (row["n"], row["k"]) != shape] + found
+            write(a.out, result)
+            for plan in folder.glob(f"*_{shape[0]}x{shape[1]}*"):
+                plan.unlink()
+
+
+def rows_of(a, kind, shape, plans, times, copy, tensor):
+    n, k = shape
+    fine = {m: plan for m, plan in plans.items() if not isinstance(plan, Exception)}
+    try:
+        bench = sinter_json(a.sinter, "bench", *fine.values(), "--deviceIo", "--iterations=60", "--warmUp=3",
+                            f"--duration={a.seconds}") if fine else []
+        ours = dict(zip(fine, bench if len(fine) > 1 else [bench]))
+    except SystemExit as problem:
+        ours, plans = {}, dict.fromkeys(plans, problem)
+    rows = []
+    for m, plan in plans.items():
+        row = {"weights": kind, "n": n, "k": k, "m": m, "cublaslt_us": times["f16"][m]["cublaslt_us"],
+               **times[kind][m]}
+        if m in ours:
+            us = row["sinter_us"] = round(ours[m]["compute_us"]["median"], 2)
+            row["launches"] = ours[m]["launches"]
+            row["of_copy"] = round(bytes_of(kind, m, n, k) / us * 1e-6 / copy, 3)
+            row["of_tensor"] = round(2 * m * n * k / us * 1e-6 / tensor, 3)
+        else:
+            row["failed"] = str(plan)
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def geometric_mean(values):
+    return round(math.exp(sum(map(math.log, values)) / len(values)), 3) if values else None
+
+
+def summarise(rows):
+    """The conditions, and the points that miss them."""
+    done = [row for row in rows if "sinter_us" in row]
+
+    def named(row, value):
+        return f"{row['weights']} {row['n']}x{row['k']} m={row['m']}: {value:.2f}"
+    large = [row for row in done if row["weights"] == "int8" and row["m"] == 1 and row["n"] * row["k"] >= LARGE]
+    integers = [row for row in done if "dequantise_us" in row]
+    against_float = [row["cublaslt_us"] / row["sinter_us"] for row in large]
+    against_scratch = {id(row): row["dequantise_us"] / row["sinter_us"] for row in integers}
+    by_kind = {}
+    for kind in KINDS:
+        mine = [row for row in done if row["weights"] == kind]
+        by_kind[kind] = {f"m={m}": geometric_mean([row["cublaslt_us"] / row["sinter_us"] for row in mine
+                                                   if row["m"] == m]) for m in sorted({row["m"] for row in mine})}
+    return {"points": len(rows), "failed": len(rows) - len(done),
+            "int8_m1_large_least_of_copy": min((row["of_copy"] for row in large), default=None),
+            "int8_m1_large_least_against_cublaslt_f16": round(min(against_float), 3) if large else None,
+            "slower_than_dequantise": [named(row, against_scratch[id(row)]) for row in integers
+                                       if against_scratch[id(row)] < 0.98],
+            "int8_m1_large_below": [named(row, row["of_copy"]) for row in large if row["of_copy"] < 0.8],
+            "cublaslt_f16_over_ours": by_kind}

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+"""Weights of few bits: the decode step of language models, and single layers, against PyTorch in the same run.
+
+  tests/perf/run_quantized.py --models llama1b_decode_b1 --out tests/perf/results/quantized_h200.json
+  tests/perf/run_quantized.py --models llama8b_decode_b1 --weights f16,int8 --modes gpt-fast --out part.json
+  tests/perf/run_quantized.py --layers --part 0/2 --out layers0.json
+  tests/perf/run_quantized.py --merge part.json layers0.json layers1.json --out tests/perf/results/quantized_h200.json
+
+A row is a model and how its weights are kept: f16; int8 and int4, which `compile --weights` makes of the same float16
+model; and int8_exported, weights that PyTorch rounded and exported as integers. 'share' is the bytes that the plan
+moves over its time, as a share of the rate of a copy of 4 GB read in the same run. Errors are of the logits,
+||a - b|| / ||b||, against float32 arithmetic with the float32 weights ('original') and with the weights as rounded
+('rounded'; the rounding is that of fusion/quantise, done again here). GPU times are medians with a cold L2 and a full
+queue. Peers run on the same GPU after each other: torch.compile in the modes of torch_workloads.py, with float16
+weights, int8 (what gpt-fast compiles) and int4 (PyTorch's own kernel, in bfloat16).
+Results are added to a file of the same commit. Models of 8 billion weights need 60 GB of disk, memory and GPU memory.
+"""
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from common import ROOT, provenance, sinter_json, write
+from runs import relative_error
+
+WEIGHTS = {"f16": "model", "int8": "int8", "int4": "int4:group=128", "int8_exported": "model"}
+# Microseconds on an H200 that a row should take at most, and that it should aim for.
+WANTED = {"llama1b_decode_b1": (900, 780), "llama1b_decode_b1_int8": (620, 470), "llama1b_decode_b8_int8": (800, 650),
+          "llama8b_decode_b1": (4700, 4300), "llama8b_decode_b1_int8": (2700, 2400),
+          "llama8b_decode_b1_int4": (1700, 1400)}
+
+
+def rounded(weight, bits, group):
+    """[n, k] as fusion/quantise rounds it, symmetrically: of several ranges the one that leaves the least squares."""
+    import torch
+    n, k = weight.shape
+    w = weight.float().view(n, -1, group or k)
+    high = 2 ** (bits - 1) - 1
+    largest = w.abs().amax(-1, keepdim=True)
+    most, scale = torch.zeros_like(largest, dtype=torch.float64), torch.zeros_like(largest)
+    for step in range(16 if bits == 4 else 4):
+        q = torch.round((w * (1 / ((1 - 0.025 * step) * largest / high))).clamp(-high, high))
+        products, squares = (torch.sum(terms, -1, keepdim=True, dtype=torch.float64) for terms in (w * q, q * q))
+        gain = products * products / squares
+        scale = torch.where(gain > most, (products / squares).float(), scale)
+        most = torch.maximum(gain, most)
+    return (torch.round((w * (1 / scale)).clamp(-high, high)) * scale).view(n, k)
+
+
+def rounded_as_exported(weight):
+    from torch_workloads import Int8Linear
+    layer = Int8Linear(weight)
+    return layer.weight.float() * layer.scale.half().float()[:, None]
+
+
+ROUNDINGS = {"int8": lambda w: rounded(w.half(), 8, 0), "int4": lambda w: rounded(w.half(), 4, 128),
+             "int8_exported": rounded_as_exported}
+
+
+@contextmanager
+def with_rounding(rounding):
+    """Linear layers compute with rounding(their weights)."""
+    from torch import nn
+    from torch.nn import functional as F
+    before = nn.Linear.forward
+    nn.Linear.forward = lambda layer, x: F.linear(x, rounding(layer.weight))
+    try:
+        yield
+    finally:
+        nn.Linear.forward = before
+
+
+def prepare(name, kinds, folder):
+    """Writes ONNX files, inputs and expected logits of a model where they are not there."""
+    import torch
+    import torch_workloads as peers
+    from torch_export import write_graph, write_weights
+    workload, path = peers.WORKLOADS[name], folder / f"{name}.onnx"
+    logits_path = path.with_suffix(".logits.npz")
+    if logits_path.exists():
+        return
+    began = time.perf_counter()
+
+    def exported(stem, weights, kind=""):
+        write_graph(peers.WORKLOADS[name + kind], folder / f"{stem}.onnx",
+                    write_weights(weights.half(), folder / f"{stem}.weights"))
+    with torch.no_grad():
+        module, inputs = peers.seeded(workload)
+
+        def logits():
+            return module(*(t.clone() for t in inputs.values()))[0].cpu().numpy()
+        expected = {"original": logits()}
+        for kind in set(kinds) & set(ROUNDINGS):
+            with with_rounding(ROUNDINGS[kind]):
+                expected[kind] = logits()
+        peers.save_tensors(path.with_suffix(".npz"), peers.half(inputs))
+        if set(kinds) - {"int8_exported"}:
+            exported(name, module)
+        del module
+        if "int8_exported" in kinds:
+            exported(f"{name}_int8_exported", peers.with_linears(peers.seeded(workload)[0], peers.Int8Linear), "_int8")
+    np.savez(logits_path, **expected)
+    torch.cuda.empty_cache()
+    print(f"exported {name} ({time.perf_counter() - began:.0f} s)", flush=True)
+
+
+def compile_plan(sinter, model, plan, target, weights):
+    """Seconds, and the most memory that the compiler held, mapped files included, in GB."""
+    began, peak = time.perf_counter(), 0
+    words = [sinter, "compile", str(model), "-o", str(plan), f"--target={target}", f"--weights={weights}", "--quiet"]
+    with tempfile.TemporaryFile("w+") as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
+        status = Path(f"/proc/{process.pid}/status")
+        while process.poll() is None:  # rusage would count this process, too, before it becomes another
+            held = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+            peak = max(peak, int(held[0].split()[1]) if held else 0)
+            time.sleep(0.05)
+        log.seek(0)
+        if process.returncode != 0:
+            raise RuntimeError(f"compile failed: {log.read()[-500:]}")
+    return {"compile_s": round(time.perf_counter() - began, 1), "compile_peak_GB": round(peak / 1e6, 2)}
+
+
+def run_sinter(a, name, kind, folder, target, copy):
+    model = folder / (f"{name}_int8_exported.onnx" if kind == "int8_exported" else f"{name}.onnx")
+    plan, result = folder / f"{name}_{kind}.plan", folder / "outputs.npz"
+    inputs = folder / f"{name}.npz"
+    row = compile_plan(a.sinter, model, plan, target, WEIGHTS[kind])
+    row["plan_bytes"] = plan.stat().st_size
+    sinter_json(a.sinter, "run", plan, "--inputs", inputs, "--outputs", result)
+    expected, found = np.load(folder / f"{name}.logits.npz"), np.load(result)["logits"]
+    row["errors"] = {"original": relative_error(found, expected["original"])}
+    if kind in ROUNDINGS:
+        row["errors"]["rounded"] = relative_error(found, expected[kind])
+    bench = sinter_json(a.sinter, "bench", plan, "--inputs", inputs, "--deviceIo", "--iterations=200", "--duration=2")
+    times = bench["compute_us"]
+    row.update(gpu_us=round(times["median"], 2), p10_us=round(times["p10"], 2), p90_us=round(times["p90"], 2),
+               wall_us=round(bench["latency_us"]["median"], 2), launches=bench["launches"],
+               bytes_moved=bench["bytes_moved"], memory=bench["memory"],
+               share=round(bench["bytes_moved"] / times["median"] * 1e-6 / copy, 3))
+    if not a.keep_plans:
+        plan.unlink()
+    return row
+
+
+def measure_models(a, result, began):
+    import torch
+    import torch_workloads as peers
+    from run_sweep import copy_rate
+    target = "cuda:sm_%d%d" % torch.cuda.get_device_capability()
+    copy = copy_rate()
+    result["copy_TBps"] = round(copy, 3)
+    kinds = a.weights.split(",")
+    folder = a.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    modes = [] if a.modes == "none" else a.modes.split(",")
+    for name in a.models.split(","):
+        prepare(name, kinds, folder)
+        rows = {kind: result["models"].setdefault(name if kind == "f16" else f"{name}_{kind}", {}) for kind in kinds}
+        for kind, row in rows.items():
+            try:
+                row["sinter"] = run_sinter(a, name, kind, folder, target, copy)
+            except (SystemExit, Exception) as error:
+                row["sinter"] = {"failed": str(error)[:500]}
+            print_row(f"{name}_{kind}", row)
+            write(a.out, result)
+        for mode in modes:
+            for kind, row in rows.items():
+                if kind == "int8_exported":
+                    continue  # what PyTorch runs is the same
+                if time.monotonic() - began > a.deadline:
+                    row.setdefault(mode, {"failed": "not run: deadline"})
+                    continue
+                try:
+                    row[mode] = peers.time_mode(peers.WORKLOADS[name if kind == "f16" else f"{name}_{kind}"], mode)
+                except Exception as error:
+                    row[mode] = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
+                    torch.cuda.empty_cache()
+                print(name, kind, mode, row[mode], flush=True)
+                write(a.out, result)
+
+
+def print_row(name, row):
+    ours = row["sinter"]
+    if "failed" in ours:
+        return print(f"{name:30s} {ours['failed']}", flush=True)
+    errors = ", ".join(f"{what} {error:.1e}" for what, error in ours["errors"].items())
+    print(f"{name:30s} {ours['gpu_us']:8.1f} / {ours['wall_us']:8.1f} us, {ours['launches']} launches, "
+          f"{100 * ours['share']:.0f} % of a copy's rate, plan {ours['plan_bytes'] / 1e6:.0f} MB, errors {errors}; "
+          f"compiled in {ours['compile_s']} s with {ours['compile_peak_GB']} GB", flush=True)
+
+
+def summarise_models(models):
+    """By row: what is wanted, and the ratio to the fastest peer that was run."""
+    table = {}
+    for name, row in models.items():
+        ours = row.get("sinter", {}).get("gpu_us")
+        peers = {mode: times["gpu_us"] for mode, times in row.items() if mode != "sinter" and "gpu_us" in times}
+        entry = {"gpu_us": ours}
+        if name in WANTED:
+            entry["most_us"], entry["goal_us"] = WANTED[name]
+            entry["ok"] = ours is not None and ours <= entry["most_us"]
+        if peers and ours:
+            best = min(peers, key=peers.get)
+            entry.update(best_peer=best, peer_us=peers[best], ratio=round(peers[best] / ours, 2))
+        table[name] = entry
+    return table
+
+
+def merge(paths):
+    """One result of parts of one commit that were measured on GPUs of one kind."""
+    import quantized_layers as layers
+    parts = [json.loads(Path(path).read_text()) for path in paths]
+    result = {**parts[0], "copy_TBps": [part["copy_TBps"] for part in parts], "models": {}, "layers": []}
+    for part in parts:
+        for what in ("commit", "gpu"):
+            if part[what] != result[what]:
+                raise SystemExit(f"parts of different {what}s: {part[what]} and {result[what]}")
+        for name, row in part["models"].items():
+            result["models"].setdefault(name, {}).update(row)
+        result["layers"] += part["layers"]
+    return result, layers.summarise(result["layers"])
+
+
+def finish(a, result, summary):
+    result["summary"] = {"models": summarise_models(result["models"]), "layers": summary}
+    print(json.dumps(result["summary"], indent=1))
+    write(a.out, result)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--models", default="", help="decode steps of torch_workloads.py, as llama1b_decode_b1")
+    p.add_argument("--weights", default=",".join(WEIGHTS), help="(default: %(default)s)")
+    p.add_argument("--modes", default="reduce-overhead,gpt-fast", help="PyTorch's, or none")
+    p.add_argument("--layers", action="store_true", help="single layers: all sizes, rows and types")
+    p.add_argument("--shapes", default="", help="of --layers, as 4096x4096,14336x4096 (n x k)")
+    p.add_argument("--rows", default="", help="of --layers, as 1,16")
+    p.add_argument("--part", default="0/1", metavar="I/N", help="of --layers: every Nth shape, from the Ith on")
+    p.add_argument("--seconds", type=float, default=0.1, help="of --layers, for each measurement")
+    p.add_argument("--jobs", type=int, default=min(12, os.cpu_count()), help="compilers at a time")
+    p.add_argument("--folder", type=Path, help="where ONNX files go, and are taken from if they are there")
+    p.add_argument("--keep-plans", action="store_true")
+    p.add_argument("--deadline", type=float, default=540, help="start no new measurement after so many seconds")
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
+    p.add_argument("--merge", nargs="+", type=Path, metavar="PART", help="join results instead of measuring")
+    p.add_argument("--out", type=Path, required=True)
+    a = p.parse_args()
+    if a.merge:
+        return finish(a, *merge(a.merge))
+    import torch
+    import quantized_layers as layers
+    began = time.monotonic()
+    for kind in set(a.weights.split(",")) - set(WEIGHTS):
+        p.error(f"no weights {kind}; there are {', '.join(WEIGHTS)}")
+    result = {**provenance(a.commit), "cuda": torch.version.cuda, "torch": torch.__version__, "models": {},
+              "layers": []}
+    if a.out.exists():
+        before = json.loads(a.out.read_text())
+        if before["commit"] == result["commit"]:
+            result.update(models=before["models"], layers=before["layers"])
+    if a.models:
+        measure_models(a, result, began)
+    if a.layers:
+        layers.measure(a, result, began)
+    finish(a, result, layers.summarise(result["layers"]))
+
+
+if __name__ == "__main__":
+    main()
