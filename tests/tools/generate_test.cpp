@@ -154,7 +154,14 @@ TEST_F(GenerateTest, ReportsTimesAndBytes) {
   EXPECT_EQ(found["between_tokens_us"]["runs"], 5);
   EXPECT_GT(found["first_token_us"], 0);
   EXPECT_GT(found["tokens_per_s"], 0);
-  EXPECT_GT(found["bytes_per_token"], found["weight_bytes"].get<double>() / 2);
+  EXPECT_GT(found["between_tokens_us"]["p99"], 0);
+  // Of the table of embeddings one row is read, of the rest all.
+  const double weights = found["weight_bytes_per_token"], caches = found["cache_bytes_per_token"];
+  EXPECT_LT(weights, found["weight_bytes"]);
+  EXPECT_GT(weights, found["weight_bytes"].get<double>() / 2);
+  EXPECT_EQ(found["bytes_per_token"], weights + caches);
+  // In the middle of the five runs behind the prompt.
+  EXPECT_EQ(caches, 2 * 2 * 2 * (golden["prompt"].size() + 2) * 8 * 4);
   EXPECT_GT(found["share_of_copy_rate"], 0);
   EXPECT_EQ(found["capacity"], golden["prompt"].size() + 5);
   // Two layers, keys and values, two heads of eight float32.

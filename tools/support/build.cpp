@@ -13,6 +13,7 @@
 #include "tools/support/devices.h"
 #include "tools/support/graph_file.h"
 #include "tools/support/inputs.h"
+#include "tools/support/sample_option.h"
 
 namespace sinter::tools {
 namespace {
@@ -122,6 +123,9 @@ void add_build_options(Command& verb, BuildOptions& options, bool with_passes) {
   verb.add_option("--state", options.states,
                   "Input that is an output of the run before, kept and changed in the session: "
                   "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");
+  verb.add_option("--sample", options.sample,
+                  "The plan chooses the next token itself and feeds it back: greedy, or some of "
+                  "top_k=K,top_p=P,temperature=T; ids=, position=, logits=NAME name bindings");
   verb.add_flag("--nms-pad", options.nms_pad,
                 "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
                 "fewer are selected");
@@ -200,7 +204,9 @@ std::string default_cache_dir() {
   return "";
 }
 
-frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
+namespace {
+
+frontend::ImportedModel import_model(const BuildOptions& options) {
   if (is_graph_file(options.model)) {
     const auto& shapes = options.shapes;
     if (!shapes.min_shapes.empty() || !shapes.max_shapes.empty() || !shapes.dims.empty() ||
@@ -223,6 +229,15 @@ frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
   import.input_values = std::move(values.input_values);
   import.pad_selections = options.nms_pad;
   return frontend::import_model(options.model, import);
+}
+
+}  // namespace
+
+frontend::ImportedModel import_with_shapes(const BuildOptions& options) {
+  auto model = import_model(options);
+  if (!options.sample.empty())
+    model.graph = fusion::append_sampler(model.graph, parse_sampler(options.sample));
+  return model;
 }
 
 PipelineRun run_passes(
@@ -301,6 +316,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   if (target.cuda) compile.options.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) compile.options.emplace_back("schedule", options.schedule);
   if (options.nms_pad) compile.options.emplace_back("nms-pad", "on");
+  if (!options.sample.empty())
+    compile.options.emplace_back(kSampleKey, to_text(parse_sampler(options.sample)));
   compile.precision_notes = result.pipeline.context.precision_notes;
   Progress progress(console, "compiling kernels");
   compile.progress = [&progress](std::size_t done, std::size_t total) {

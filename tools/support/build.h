@@ -31,6 +31,7 @@ struct BuildOptions {
   ShapeOptions shapes;
   bool nms_pad = false;
   std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
+  std::string sample;                  // parse_sampler's text; empty: none
   std::vector<std::string> constants;  // inputs fixed to a value: NAME=FILE.npy or NAME=FILE.pb
   std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;

@@ -11,6 +11,8 @@
 #include "runtime/cpu/tile_ops.h"
 #include "runtime/plan/plan_data.h"
 #include "tools/support/inputs.h"
+#include "tools/support/sample_option.h"
+#include "tools/support/step_list.h"
 
 namespace sinter::tools {
 namespace {
@@ -59,17 +61,18 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPastAndP
 }  // namespace
 
 Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionOptions& session)
-    : ids_(require(plan.inputs(), options.ids, "input", "--ids-input")),
+    : plan_(plan),
+      sampler_(sampler_of(plan)),
+      ids_(require(plan.inputs(), options.ids, "input", "--ids-input")),
       place_(first_of(plan.inputs(), options.position)),
       mask_(first_of(plan.inputs(), options.mask)),
-      logits_(require(plan.outputs(), options.logits, "output", "--logits-output").name),
-      session_(plan, session) {
+      session_(plan, session),
+      device_(session.device) {
   require_type(ids_, false);
-  const auto outputs = plan.outputs();
-  const DType logits_type = find(outputs, logits_)->dtype;
-  if (!is_float(logits_type) || logits_type == DType::kFloat64)
-    throw Error(ErrorCode::kUsage, fmt::format("output '{}' is {}, not f32, f16 or bf16", logits_,
-                                               to_string(logits_type)));
+  if (sampler_)
+    require_token(plan);
+  else
+    require_logits(plan, options.logits);
   if (place_) require_type(*place_, false);
   if (mask_) require_type(*mask_, true);
   const auto& shape = ids_.shape;
@@ -83,6 +86,31 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
                 fmt::format("the plan has no input '{}' that says where tokens go in caches of a "
                             "fixed size: name it with --position-input",
                             fmt::join(options.position, "' or '")));
+}
+
+void Decoder::require_logits(const Plan& plan, const std::string& name) {
+  const auto outputs = plan.outputs();
+  const BindingInfo& logits = require(outputs, name, "output", "--logits-output");
+  if (!is_float(logits.dtype) || logits.dtype == DType::kFloat64)
+    throw Error(ErrorCode::kUsage, fmt::format("output '{}' is {}, not f32, f16 or bf16", name,
+                                               to_string(logits.dtype)));
+  logits_ = name;
+}
+
+void Decoder::require_token(const Plan& plan) const {
+  const auto outputs = plan.outputs();
+  const auto* token = find(outputs, std::string(fusion::sampler_names::kToken));
+  if (token == nullptr || token->dtype != DType::kInt64 || token->shape.size() != 1 ||
+      token->shape[0].max != 1 || !is_state(std::string(fusion::sampler_names::kTokenState)))
+    throw Error(ErrorCode::kInvalidPlan,
+                "the plan says that it samples, but has no token and no state of it: compile the "
+                "model again with --sample");
+}
+
+bool Decoder::is_state(const std::string& input) const {
+  const auto& meta = plan_.data()->meta;
+  return std::any_of(meta.states.begin(), meta.states.end(),
+                     [&](const auto& state) { return meta.inputs[state->input]->name == input; });
 }
 
 TensorView Decoder::Cache::view(std::int64_t tokens) const {
@@ -130,11 +158,14 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
   const auto is_known = [&](const BindingInfo& input) {
     return input.name == ids_.name || (place_ && input.name == place_->name) ||
            (mask_ && input.name == mask_->name) ||
+           (sampler_ && (input.name == fusion::sampler_names::kTokenState ||
+                         input.name == fusion::sampler_names::kRandomState)) ||
            std::any_of(caches_.begin(), caches_.end(),
                        [&](const Cache& cache) { return cache.input == input.name; });
   };
   for (const auto& state : plan.data()->meta.states)
-    add_cache(inputs[state->input], outputs[state->output], options.context);
+    if (!is_known(inputs[state->input]))
+      add_cache(inputs[state->input], outputs[state->output], options.context);
   const std::size_t kept = caches_.size();
   for (const auto& text : options.states) {
     const auto equals = text.find('=');
@@ -169,6 +200,9 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
     view.data = zeros.data();
     session_.set_input(cache.input, view);
   }
+  if (sampler_ && !sampler_->is_greedy())
+    session_.set_input(fusion::sampler_names::kRandomState,
+                       TensorView{DType::kUInt64, {1}, &options.seed, Memory::kHost});
 }
 
 bool Decoder::grows() const {
@@ -180,6 +214,17 @@ std::uint64_t Decoder::cache_bytes() const {
   std::uint64_t bytes = 0;
   for (const Cache& cache : caches_) bytes += cache.view(position_).byte_count();
   return bytes;
+}
+
+std::uint64_t Decoder::valid_cache_bytes(std::int64_t position) const {
+  double bytes = 0;
+  for (const Cache& cache : caches_) {
+    const auto all = static_cast<double>(cache.view(position).byte_count());
+    bytes += cache.growing ? all
+                           : all * static_cast<double>(position) /
+                                 static_cast<double>(cache.shape[cache.shape.size() - 2]);
+  }
+  return static_cast<std::uint64_t>(bytes);
 }
 
 std::map<std::string, std::vector<std::int64_t>> Decoder::token_shapes(
@@ -209,20 +254,30 @@ void Decoder::set_integers(const BindingInfo& binding, std::vector<std::int64_t>
                      view_of(ir::Tensor::from_ints(binding.dtype, std::move(shape), values)));
 }
 
-void Decoder::run_part(std::span<const std::int64_t> ids) {
-  const auto tokens = static_cast<std::int64_t>(ids.size());
+void Decoder::begin(const TensorView& ids) {
+  finish();
+  const auto tokens = ids.shape.back();
   const auto shapes = token_shapes(tokens, position_);
-  session_.set_input(ids_.name,
-                     view_of(ir::Tensor::from_ints(ids_.dtype, shapes.at(ids_.name), ids)));
-  if (place_) set_integers(*place_, shapes.at(place_->name), position_, 1);
+  const bool feeds = fed_back_ && ids.data == fed_back_->data;
+  if (!feeds || !is_fed_) session_.set_input(ids_.name, ids);
+  is_fed_ = feeds;
+  if (place_ && !(is_state(place_->name) && position_ > 0))
+    set_integers(*place_, shapes.at(place_->name), position_, 1);
   if (mask_) set_integers(*mask_, shapes.at(mask_->name), 1, 0);
-  session_.run();
+  session_.run_async();
+  in_flight_ = true;
   position_ += tokens;
+}
+
+void Decoder::finish() {
+  if (!in_flight_) return;
+  session_.await();
+  in_flight_ = false;
   if (position_ >= capacity_) return;  // grown caches would be longer than the plan takes
   for (const Cache& cache : loose_) session_.set_input(cache.input, session_.output(cache.output));
 }
 
-std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
+void Decoder::run_parts(std::span<const std::int64_t> ids) {
   if (ids.empty()) throw Error(ErrorCode::kUsage, "there are no tokens to run");
   const auto tokens = static_cast<std::int64_t>(ids.size());
   if (tokens > capacity_ - position_)
@@ -239,9 +294,45 @@ std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
     auto part = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), most_tokens_);
     const auto rest = static_cast<std::int64_t>(ids.size()) - part;
     if (rest != 0 && rest < least_tokens_) part -= least_tokens_ - rest;
-    run_part(ids.first(static_cast<std::size_t>(part)));
+    const auto values = ids.first(static_cast<std::size_t>(part));
+    begin(view_of(
+        ir::Tensor::from_ints(ids_.dtype, token_shapes(part, position_).at(ids_.name), values)));
     ids = ids.subspan(static_cast<std::size_t>(part));
   }
+}
+
+TensorView Decoder::fed_back() {
+  if (!fed_back_) {
+    fed_back_id_ = ir::Tensor::from_ints(ids_.dtype, token_shapes(1, 0).at(ids_.name),
+                                         std::vector<std::int64_t>{-1});
+    if (plan_.target() == "cpu") {
+      fed_back_ = view_of(*fed_back_id_);
+    } else {
+      copies_ = std::make_unique<DeviceCopies>(device_);
+      fed_back_ = copies_->add(*fed_back_id_);
+    }
+  }
+  return *fed_back_;
+}
+
+bool Decoder::feeds_itself() const {
+  return sampler_ && loose_.empty() && !mask_ && (!place_ || is_state(place_->name));
+}
+
+void Decoder::start(std::span<const std::int64_t> ids) { run_parts(ids); }
+
+void Decoder::next() { begin(fed_back()); }
+
+std::int64_t Decoder::token() {
+  finish();
+  const auto id = session_.output(fusion::sampler_names::kToken).as<std::int64_t>()[0];
+  if (id < 0) throw Error(ErrorCode::kInvalidModel, "the model gave NaN as a logit");
+  return id;
+}
+
+std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
+  run_parts(ids);
+  finish();
   const TensorView logits = session_.output(logits_);
   const auto row = logits.shape.empty() ? 1 : logits.shape.back();
   const auto all = logits.element_count();
@@ -254,10 +345,33 @@ std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
   return values_;
 }
 
-void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
+std::map<std::string, std::vector<std::int64_t>> Decoder::all_shapes(std::int64_t tokens,
+                                                                     std::int64_t position) const {
   auto shapes = token_shapes(std::clamp(tokens, least_tokens_, most_tokens_), position);
   for (const Cache& cache : caches_) shapes.emplace(cache.input, cache.view(position).shape);
-  session_.warm_up(shapes);
+  return shapes;
+}
+
+void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
+  // Graphs are made for addresses.
+  is_fed_ = sampler_ && tokens == 1;
+  if (is_fed_) session_.set_input(ids_.name, fed_back());
+  session_.warm_up(all_shapes(tokens, position));
+}
+
+std::uint64_t Decoder::weight_bytes() const {
+  const auto& meta = plan_.data()->meta;
+  const auto values = bind_shapes(meta, all_shapes(1, position_));
+  // A step that gathers rows of a table says that it reads as much as these have.
+  std::map<std::uint32_t, std::int64_t> read;
+  for (const auto& step : meta.steps)
+    for (const std::uint32_t buffer : step->reads)
+      if (meta.buffers[buffer]->kind == plan::fb::BufferKind::Weight)
+        read[buffer] = std::max(
+            read[buffer], std::min(values[meta.buffers[buffer]->bytes], values[step->bytes_read]));
+  std::int64_t bytes = 0;
+  for (const auto& [buffer, most] : read) bytes += most;
+  return static_cast<std::uint64_t>(bytes);
 }
 
 }  // namespace sinter::tools

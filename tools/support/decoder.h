@@ -1,14 +1,19 @@
-// A plan as a language model: tokens in, logits of the next one out, caches kept between.
+// A plan as a language model: tokens in, logits of the next one or that token itself out, caches
+// kept between.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <sinter/sinter.h>
+
+#include "fusion/append_sampler.h"
+#include "tools/support/device_copies.h"
 
 namespace sinter::tools {
 
@@ -19,12 +24,14 @@ struct DecoderOptions {
   std::vector<std::string> position = {"position", "position_ids", "cache_position"};
   /// Integers or bools [1, all tokens so far], all ones. Not needed.
   std::vector<std::string> mask = {"attention_mask"};
-  std::string logits = "logits";  // floats [.., vocabulary]: the last row counts
+  std::string logits =
+      "logits";  // floats [.., vocabulary]: the last row; not of a plan that samples
   /// INPUT=OUTPUT: caches besides those that are states of the plan, past_X with present_X, and
   /// past_key_values.X with present.X.
   std::vector<std::string> states;
   /// Tokens that the caches hold, where their shape leaves that open.
   std::int64_t context = 0;
+  std::uint64_t seed = 0;  // of a plan that draws tokens
 };
 
 /// Runs a plan over tokens one after the other. Its caches have a fixed size, with keys along the
@@ -39,6 +46,21 @@ class Decoder {
   /// several; the logits of the last one, valid until the next call. Throws Error(kUsage) if there
   /// are none or the caches do not hold them.
   std::span<const float> run(std::span<const std::int64_t> ids);
+
+  /// How the plan chooses tokens, if it does (`compile --sample`). Then `run` has no logits; start
+  /// and next begin runs that token() waits for.
+  const std::optional<fusion::SamplerOptions>& sampler() const { return sampler_; }
+  /// Begins as run does.
+  void start(std::span<const std::int64_t> ids);
+  /// Begins a run of the token that the last one chose. Nothing goes to the device for it if it
+  /// feeds itself.
+  void next();
+  /// Waits for the token that the last run chose. Throws Error(kInvalidModel) if there was NaN.
+  std::int64_t token();
+  /// Whether a run of one token needs nothing from the host: the plan samples, and its position and
+  /// caches are states.
+  bool feeds_itself() const;
+
   /// Does ahead what a first run of `tokens` tokens at `position` does once.
   void warm_up(std::int64_t tokens, std::int64_t position);
 
@@ -50,6 +72,10 @@ class Decoder {
   bool grows() const;
   /// As they are now.
   std::uint64_t cache_bytes() const;
+  /// Those that a run at `position` has to read: of the tokens before it.
+  std::uint64_t valid_cache_bytes(std::int64_t position) const;
+  /// Bytes of the weights that a run of one token reads: each once, of tables the rows.
+  std::uint64_t weight_bytes() const;
   Session& session() { return session_; }
 
  private:
@@ -65,16 +91,34 @@ class Decoder {
   void find_caches(const Plan& plan, const DecoderOptions& options);
   std::map<std::string, std::vector<std::int64_t>> token_shapes(std::int64_t tokens,
                                                                 std::int64_t position) const;
+  /// Those, and the caches'.
+  std::map<std::string, std::vector<std::int64_t>> all_shapes(std::int64_t tokens,
+                                                              std::int64_t position) const;
   void set_integers(const BindingInfo& binding, std::vector<std::int64_t> shape, std::int64_t first,
                     std::int64_t step);
-  void run_part(std::span<const std::int64_t> ids);
+  void run_parts(std::span<const std::int64_t> ids);
+  void begin(const TensorView& ids);
+  void finish();
+  /// The ids of a run that is fed the token chosen last.
+  TensorView fed_back();
+  void require_logits(const Plan& plan, const std::string& name);
+  void require_token(const Plan& plan) const;
+  bool is_state(const std::string& input) const;
 
+  Plan plan_;
+  std::optional<fusion::SamplerOptions> sampler_;
   BindingInfo ids_;
   std::optional<BindingInfo> place_, mask_;
   std::string logits_;
   std::vector<Cache> caches_, loose_;
   Session session_;
   std::int64_t most_tokens_ = 0, least_tokens_ = 0, capacity_ = 0, position_ = 0;
+  bool in_flight_ = false, is_fed_ = false;  // the ids are those of fed_back
+  int device_ = 0;
+  // An id below 0 stands for the token chosen last; it lies where the plan reads it.
+  std::optional<ir::Tensor> fed_back_id_;
+  std::unique_ptr<DeviceCopies> copies_;
+  std::optional<TensorView> fed_back_;
   std::vector<float> values_;  // logits of 16 bits, widened
 };
 

@@ -100,6 +100,21 @@ Option* Command::add_option(const std::string& names, double& value, const std::
   return keep(app_.add_option(names, value, help));
 }
 
+Option* Command::add_option(const std::string& names, std::optional<double>& value,
+                            const std::string& help) {
+  return keep(app_.add_option(names, value, help));
+}
+
+Option* Command::add_option(const std::string& names, std::optional<std::int64_t>& value,
+                            const std::string& help) {
+  return keep(app_.add_option(names, value, help));
+}
+
+Option* Command::add_option(const std::string& names, std::optional<std::uint64_t>& value,
+                            const std::string& help) {
+  return keep(app_.add_option(names, value, help));
+}
+
 Option* Command::add_option(const std::string& names, std::vector<std::string>& values,
                             const std::string& help) {
   return keep(app_.add_option(names, values, help));

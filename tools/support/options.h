@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,12 @@ class Command {
   Option* add_option(const std::string& names, std::int64_t& value, const std::string& help);
   Option* add_option(const std::string& names, std::uint64_t& value, const std::string& help);
   Option* add_option(const std::string& names, double& value, const std::string& help);
+  Option* add_option(const std::string& names, std::optional<double>& value,
+                     const std::string& help);
+  Option* add_option(const std::string& names, std::optional<std::int64_t>& value,
+                     const std::string& help);
+  Option* add_option(const std::string& names, std::optional<std::uint64_t>& value,
+                     const std::string& help);
   /// May be given several times.
   Option* add_option(const std::string& names, std::vector<std::string>& values,
                      const std::string& help);

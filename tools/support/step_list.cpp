@@ -66,8 +66,12 @@ std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
 }  // namespace
 
 std::vector<std::int64_t> bind_shapes(const PlanT& plan, const std::string& shapes) {
+  return bind_shapes(plan, parse_shapes(shapes));
+}
+
+std::vector<std::int64_t> bind_shapes(const PlanT& plan, const ShapeMap& shapes) {
   runtime::InputShapes given(plan.inputs.size());
-  for (const auto& [name, shape] : parse_shapes(shapes)) {
+  for (const auto& [name, shape] : shapes) {
     const auto input = std::find_if(plan.inputs.begin(), plan.inputs.end(),
                                     [&](const auto& each) { return each->name == name; });
     if (input == plan.inputs.end())

@@ -7,6 +7,7 @@
 
 #include "runtime/plan/plan_data.h"
 #include "tools/support/console.h"
+#include "tools/support/shapes.h"
 
 namespace sinter::tools {
 
@@ -14,6 +15,7 @@ namespace sinter::tools {
 /// ("ids:1x64,mask:1x64"). Throws Error(kUsage) if these contradict the plan or leave a symbol
 /// open.
 std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const std::string& shapes);
+std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const ShapeMap& shapes);
 
 /// "m % 8 == 0", "m <= 64"; `texts` are those of the plan's expressions.
 std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>& conditions,

@@ -10,6 +10,7 @@
 #include "tools/support/devices.h"
 #include "tools/support/measure.h"
 #include "tools/support/prompt.h"
+#include "tools/support/sample_option.h"
 #include "tools/support/sampler.h"
 #include "tools/support/utf8.h"
 #include "tools/verbs/verbs.h"
@@ -23,7 +24,11 @@ struct Options {
   std::string plan, tokenizer, position, mask;
   PromptOptions prompt;
   DecoderOptions decoder;
-  SamplingOptions sampling;
+  // As they are given; what is not is greedy, or what the plan does.
+  std::optional<double> temperature, top_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::uint64_t> seed;
+  bool greedy = false;
   SessionOptions session;
   std::int64_t max_tokens = 128;
   bool no_stop = false, no_rates = false;
@@ -68,10 +73,61 @@ struct Generated {
   std::vector<double> steps;  // microseconds from each token to the next
 };
 
+/// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
+/// the plan's own sampler, or means nothing without a draw.
+SamplingOptions sampling_of(const Options& options,
+                            const std::optional<fusion::SamplerOptions>& plan) {
+  const auto differ = [&](const char* flag) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} says otherwise than the plan, which chooses tokens itself ({}): "
+                            "compile without --sample to choose them here",
+                            flag, to_text(*plan)));
+  };
+  if (plan) {
+    if (options.greedy && !plan->is_greedy()) differ("--greedy");
+    if (options.temperature && *options.temperature != plan->temperature) differ("--temperature");
+    if (options.top_k && *options.top_k != plan->top_k) differ("--top-k");
+    if (options.top_p && *options.top_p != plan->top_p) differ("--top-p");
+    if (options.seed && plan->is_greedy()) differ("--seed");
+  } else if (!options.temperature) {
+    for (const auto& [given, flag] : {std::pair(options.top_k.has_value(), "--top-k"),
+                                      std::pair(options.top_p.has_value(), "--top-p"),
+                                      std::pair(options.seed.has_value(), "--seed")})
+      if (given)
+        throw Error(ErrorCode::kUsage, fmt::format("{} is of a draw: give --temperature", flag));
+  }
+  return {options.temperature.value_or(0), options.top_k.value_or(0), options.top_p.value_or(1),
+          options.seed.value_or(0)};
+}
+
+/// Tokens one after the other, from the plan's sampler or one here.
+class Chooser {
+ public:
+  Chooser(const Options& options, Decoder& decoder)
+      : decoder_(decoder), sampler_(sampling_of(options, decoder.sampler())) {}
+
+  std::int64_t first(std::span<const std::int64_t> prompt) {
+    if (!decoder_.sampler()) return sampler_.pick(decoder_.run(prompt));
+    decoder_.start(prompt);
+    return decoder_.token();
+  }
+  /// Starts on the token behind `id`, where that takes no waiting.
+  void begin_next() {
+    if (decoder_.sampler()) decoder_.next();
+  }
+  std::int64_t next(std::int64_t id) {
+    return decoder_.sampler() ? decoder_.token() : sampler_.pick(decoder_.run({&id, 1}));
+  }
+
+ private:
+  Decoder& decoder_;
+  Sampler sampler_;
+};
+
 Generated generate(const Options& options, Decoder& decoder,
                    const std::vector<std::int64_t>& prompt, const std::vector<std::int64_t>& stops,
                    const Tokenizer* tokenizer, Stream& stream) {
-  Sampler sampler(options.sampling);
+  Chooser chooser(options, decoder);
   Generated result;
   const auto ends = [&](std::int64_t id) {
     if (options.no_stop) return false;
@@ -79,7 +135,7 @@ Generated generate(const Options& options, Decoder& decoder,
     return tokenizer != nullptr && tokenizer->is_special(id);
   };
   auto start = Clock::now();
-  std::int64_t id = sampler.pick(decoder.run(prompt));
+  std::int64_t id = chooser.first(prompt);
   result.first_us = microseconds_since(start);
   while (true) {
     result.tokens.push_back(id);
@@ -87,17 +143,17 @@ Generated generate(const Options& options, Decoder& decoder,
       result.stopped_by = "stop token";
       break;
     }
-    stream.add(id);
-    if (static_cast<std::int64_t>(result.tokens.size()) >= options.max_tokens) {
-      result.stopped_by = "max tokens";
-      break;
-    }
-    if (decoder.position() >= decoder.capacity()) {
-      result.stopped_by = "context";
-      break;
-    }
+    const bool is_last = static_cast<std::int64_t>(result.tokens.size()) >= options.max_tokens;
+    const bool is_full = decoder.position() >= decoder.capacity();
     start = Clock::now();
-    id = sampler.pick(decoder.run({&id, 1}));
+    // While the plan is at the next one, this one is shown.
+    if (!is_last && !is_full) chooser.begin_next();
+    stream.add(id);
+    if (is_last || is_full) {
+      result.stopped_by = is_last ? "max tokens" : "context";
+      break;
+    }
+    id = chooser.next(id);
     result.steps.push_back(microseconds_since(start));
   }
   stream.finish();
@@ -117,6 +173,8 @@ void report(const Options& options, const Plan& plan, Decoder& decoder, const Ge
   json.update({{"stopped_by", result.stopped_by},
                {"capacity", decoder.capacity()},
                {"caches_in_place", decoder.keeps_state()},
+               {"sampler", decoder.sampler() ? to_text(*decoder.sampler()) : "host"},
+               {"feeds_itself", decoder.feeds_itself()},
                {"load_us", load_us},
                {"first_token_us", result.first_us},
                {"prompt_tokens_per_s", prompt_tokens / result.first_us * 1e6}});
@@ -125,15 +183,22 @@ void report(const Options& options, const Plan& plan, Decoder& decoder, const Ge
       result.tokens.size(), prompt.size(), result.stopped_by, format_time(result.first_us),
       prompt_tokens / result.first_us * 1e6, format_time(load_us)));
   if (!result.steps.empty()) {
-    const std::uint64_t bytes = decoder.session().bytes_moved();
+    // The steps were at the positions up to the last one.
+    const auto middle = decoder.position() - static_cast<std::int64_t>(result.steps.size() + 1) / 2;
+    const std::uint64_t weights = decoder.weight_bytes();
+    const std::uint64_t caches = decoder.valid_cache_bytes(middle);
+    const std::uint64_t bytes = weights + caches;
     json.update({{"between_tokens_us", to_json(steps)},
                  {"tokens_per_s", 1e6 / steps.mean},
+                 {"kernels_per_token", decoder.session().launches()},
                  {"weight_bytes", plan.weight_bytes()},
                  {"cache_bytes", decoder.cache_bytes()},
+                 {"weight_bytes_per_token", weights},
+                 {"cache_bytes_per_token", caches},
                  {"bytes_per_token", bytes}});
     std::string line =
-        fmt::format("between tokens {} (median), {} (p95): {:.1f} tokens/s, {} a token",
-                    format_time(steps.median), format_time(steps.p95), 1e6 / steps.mean,
+        fmt::format("between tokens {} (median), {} (p99): {:.1f} tokens/s, {} a token",
+                    format_time(steps.median), format_time(steps.p99), 1e6 / steps.mean,
                     format_bytes(static_cast<double>(bytes)));
     if (!options.no_rates) {
       const auto rates = decoder.session().measure_rates();
@@ -166,7 +231,9 @@ void run(Options options, const Console& console) {
   double load_us = microseconds_since(start);
   create_context(plan, options.session.device);  // the driver's time, not ours
   start = Clock::now();
+  options.decoder.seed = options.seed.value_or(0);
   Decoder decoder(plan, options.decoder, options.session);
+  sampling_of(options, decoder.sampler());  // refuses before anything runs
   decoder.warm_up(tokens, 0);
   // The last token is not run.
   if (options.max_tokens > 1 && tokens < decoder.capacity()) decoder.warm_up(1, tokens);
@@ -175,6 +242,9 @@ void run(Options options, const Console& console) {
     console.note(decoder.grows()
                      ? "the plan's caches grow: they are copied, and each token is a new shape"
                      : "the plan does not keep its caches: they are copied for each token");
+  if (decoder.sampler())
+    console.note(fmt::format("the plan chooses tokens itself ({}){}", to_text(*decoder.sampler()),
+                             decoder.feeds_itself() ? " and feeds itself" : ""));
   Stream stream(console, words);
   const auto result = generate(options, decoder, prompt, stops, words, stream);
   report(options, plan, decoder, result, prompt, words, load_us, console);
@@ -205,20 +275,14 @@ void add_generate(Cli& cli) {
                                 "tokenizer, its special tokens)");
   verb->add_flag("--no-stop", options->no_stop, "Go on to --max-tokens")->excludes(stop);
 
-  auto* temperature = verb->add_option("--temperature", options->sampling.temperature,
-                                       "Draw tokens; 0: the most likely one")
-                          ->capture_default_str();
-  verb->add_flag("--greedy", "The most likely token (default)")->excludes(temperature);
-  verb->add_option("--top-k", options->sampling.top_k, "Of so many most likely tokens; 0: all")
-      ->capture_default_str()
-      ->needs(temperature);
-  verb->add_option("--top-p", options->sampling.top_p,
-                   "Of the fewest tokens that have this probability together")
-      ->capture_default_str()
-      ->needs(temperature);
-  verb->add_option("--seed", options->sampling.seed, "Of the draws")
-      ->capture_default_str()
-      ->needs(temperature);
+  auto* temperature = verb->add_option("--temperature", options->temperature,
+                                       "Draw tokens; 0: the most likely one");
+  verb->add_flag("--greedy", options->greedy, "The most likely token (default)")
+      ->excludes(temperature);
+  verb->add_option("--top-k", options->top_k, "Of so many most likely tokens; 0: all");
+  verb->add_option("--top-p", options->top_p,
+                   "Of the fewest tokens that have this probability together");
+  verb->add_option("--seed", options->seed, "Of the draws");
 
   verb->add_option("--context", options->decoder.context,
                    "Tokens that caches of open size hold (default: the prompt and --max-tokens)")
