@@ -1,8 +1,8 @@
 """Single layers y = x w of float16 activations, with weights of 16, 8 and 4 bits, against PyTorch: run_quantized.py
 --layers.
 
-Peers: a float16 product by cuBLASLt (PyTorch's, the faster of the weights' two layouts), and for integers a kernel that writes the weights as float16 (compiled by
-Inductor) and that product behind it. Shares are of a 4 GB copy's rate and of the rate of a float16 product of 8192
+Peers: a float16 product by cuBLASLt (PyTorch's, the faster of the weights' two layouts), and for integers a kernel
+that writes the weights as float16 (compiled by Inductor) and that product behind it. Shares are of a 4 GB copy's rate and of the rate of a float16 product of 8192
 cubed, read in the same run.
 """
 import math
@@ -41,7 +41,8 @@ def model_of(kind, m, n, k, tensors):
         nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     elif kind == "int8":
         nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0),
-                 helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]), helper.make_node("MatMul", ["x", "t"], ["y"])]
+                 helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]),
+                 helper.make_node("MatMul", ["x", "t"], ["y"])]
     else:
         nodes = [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=k, N=n, bits=4,
                                   block_size=GROUP)]

@@ -160,9 +160,10 @@ def measure_models(a, result, began):
     folder.mkdir(parents=True, exist_ok=True)
     modes = [] if a.modes == "none" else a.modes.split(",")
     for name in a.models.split(","):
-        prepare(name, kinds, folder)
         rows = {kind: result["models"].setdefault(name if kind == "f16" else f"{name}_{kind}", {}) for kind in kinds}
-        for kind, row in rows.items():
+        if a.sinter != "none":
+            prepare(name, kinds, folder)
+        for kind, row in rows.items() if a.sinter != "none" else ():
             try:
                 row["sinter"] = run_sinter(a, name, kind, folder, target, copy)
             except (SystemExit, Exception) as error:
@@ -235,7 +236,7 @@ def finish(a, result, summary):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"), help="none: only PyTorch's models")
     p.add_argument("--models", default="", help="decode steps of torch_workloads.py, as llama1b_decode_b1")
     p.add_argument("--weights", default=",".join(WEIGHTS), help="(default: %(default)s)")
     p.add_argument("--modes", default="reduce-overhead,gpt-fast", help="PyTorch's, or none")

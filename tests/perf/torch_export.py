@@ -21,7 +21,7 @@ class Borrowing(nn.Module):
 
 
 def write_weights(module, path):
-    """Writes parameters and buffers to one file; returns its name and, by their names, where they lie: (offset, bytes)."""
+    """Writes parameters and buffers to one file; returns its name and, by theirs, where they lie: (offset, bytes)."""
     places, offset = {}, 0
     with open(path, "wb") as file:
         for name, tensor in module.state_dict().items():

@@ -252,7 +252,8 @@ def decode_step(size, batch, position=777, linear=None, dtype=torch.float16):
         return result
     outputs = ["logits"] + [name + "_next" for name in cache_names(size)]
     return Workload(lambda: with_linears(DecodeStep(size), linear) if linear else DecodeStep(size), inputs, half=True,
-                    outputs=outputs, caches=cache_names(size), large=size.width > 1024 or linear is not None, dtype=dtype)
+                    outputs=outputs, caches=cache_names(size), dtype=dtype,
+                    large=size.width > 1024 or linear is not None)
 
 
 def decode_steps(name, size, batch, position=777):
