@@ -144,13 +144,3 @@ SINTER_DEVICE void allow_next_kernel() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-
-/// Has the L2 fetch `bytes`, a multiple of 16, from an address of 16 bytes on; nothing waits for
-/// them, nor for the instruction.
-SINTER_DEVICE void fetch_to_l2(const void* from, i32 bytes) {
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)),
-               "r"(bytes)
-               : "memory");
-#endif
-}

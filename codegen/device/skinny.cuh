@@ -60,6 +60,17 @@ SINTER_DEVICE u32 pick_bytes(u32 a, u32 b, u32 which) {
 #endif
 }
 
+/// (x & mask) | bits. What the compiler makes of that is two instructions if both are constants.
+SINTER_DEVICE u32 mask_and_set(u32 x, u32 mask, u32 bits) {
+#ifdef __CUDACC__
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(x), "r"(mask), "r"(bits));
+  return result;
+#else
+  return (x & mask) | bits;
+#endif
+}
+
 // ---- what weights are stored as
 // Packed weights are units of 512 bytes: 16 columns of the product by kUnitDepth of k, 16 bytes for
 // each lane of a warp in the order of its fragments (codegen/weight_pack.h). Values are biased, so
@@ -99,7 +110,7 @@ SINTER_DEVICE void PackedBytes::widen_unit<bf16>(u32 (&a)[4], const uint4& unit,
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const u32 x = words[i / 2] >> (i % 2 * 8);
-    a[i] = multiply_add_pairs<bf16>((x & 0x007f007fu) | 0x43004300u, 0x3f803f80u,
+    a[i] = multiply_add_pairs<bf16>(mask_and_set(x, 0x007f007fu, 0x43004300u), 0x3f803f80u,
                                     (x & 0x00800080u) ^ 0xc380c380u);
   }
 }
@@ -117,9 +128,9 @@ SINTER_DEVICE void PackedNibbles::widen_unit<f16>(u32 (&a)[4], const uint4& unit
 #pragma unroll
   for (int i = 0; i < 2; ++i) {  // 1024 + x less 1024 + 8, and 1024 + 16 x as if a sixteenth of it
     const u32 x = word >> (i * 8);
-    a[i * 2] = subtract_pairs<f16>((x & 0x000f000fu) | 0x64006400u, 0x64086408u);
-    a[i * 2 + 1] =
-        multiply_add_pairs<f16>((x & 0x00f000f0u) | 0x64006400u, 0x2c002c00u, 0xd480d480u);
+    a[i * 2] = subtract_pairs<f16>(mask_and_set(x, 0x000f000fu, 0x64006400u), 0x64086408u);
+    a[i * 2 + 1] = multiply_add_pairs<f16>(mask_and_set(x, 0x00f000f0u, 0x64006400u), 0x2c002c00u,
+                                           0xd480d480u);
   }
 }
 template <>
@@ -127,7 +138,8 @@ SINTER_DEVICE void PackedNibbles::widen_unit<bf16>(u32 (&a)[4], const uint4& uni
   const u32 word = j == 0 ? unit.x : j == 1 ? unit.y : j == 2 ? unit.z : unit.w;
 #pragma unroll
   for (int i = 0; i < 4; ++i)
-    a[i] = subtract_pairs<bf16>((word >> (i * 4) & 0x000f000fu) | 0x43004300u, 0x43084308u);
+    a[i] =
+        subtract_pairs<bf16>(mask_and_set(word >> (i * 4), 0x000f000fu, 0x43004300u), 0x43084308u);
 }
 
 /// Elements of x's type as the model has them: b[n][k] with k contiguous, or b[k][n].
@@ -376,34 +388,6 @@ struct SkinnyTile {
       const S* from = x.scales;
       if (valid) from += part_of(n) * x.part_scales + within_part(n);
       start_copy<16>(reinterpret_cast<S*>(shared + kRingBytes) + n, from, valid);
-    }
-  }
-
-  /// Has the L2 fetch the weights that the first copies do not, where they lie together along k: of
-  /// each 16 columns up to `most` bytes, and their scales.
-  SINTER_DEVICE static void fetch_ahead(const Operands& x, i32 most) {
-    const i32 begin = x.begin + (kStages - 1) * kStepDepth, end = x.end / 32 * 32;
-    const int thread = static_cast<int>(threadIdx.x);
-    if constexpr (kPacked) {
-      constexpr int kBytes = 512 / Weights::kUnitDepth;  // of 16 columns, for each k
-      if (thread >= kN / 16 || !has_unit(x, thread * 16)) return;
-      if (begin < end)
-        fetch_to_l2(static_cast<const unsigned char*>(x.b) +
-                        unit_at(thread * 16, x.stride_b, x.part_b) +
-                        static_cast<i64>(begin) * kBytes,
-                    minimum((end - begin) * kBytes, most));
-      if constexpr (kGrouped) {
-        const i32 first = x.begin / kGroup, last = (x.end + kGroup - 1) / kGroup;
-        if (first < last)
-          fetch_to_l2(x.scales + unit_at(thread * 16, x.stride_scales, x.part_scales) + first * 16,
-                      (last - first) * 16 * static_cast<i32>(sizeof(S)));
-      }
-    } else if constexpr (!kRowsAreK && kVectorB == 8) {
-      const int n = within_part(thread);
-      if (thread < kN && n < x.columns && begin < end)
-        fetch_to_l2(
-            static_cast<const T*>(x.b) + part_of(thread) * x.part_b + n * x.stride_b + begin,
-            minimum((end - begin) * 2, most / 16));
     }
   }
 
