@@ -168,6 +168,7 @@ class Compiler {
                    const std::vector<std::uint32_t>& outputs, StepT& step) {
     const ProductStep product(node, inputs, outputs, buffers_, exprs_, options_.tf32);
     if (product.is_scratch()) step.writes.push_back(product.between());
+    if (product.made_rows()) step.writes.push_back(*product.made_rows());
     set_work(step, product.work());
     plan::fb::ChoiceStepT choice;
     const ProductKernels kernels = {
@@ -185,14 +186,17 @@ class Compiler {
         return Place{steps_.size(),
                      std::pair(choice.alternatives.size(), alternative->parts.size() - 1)};
       };
+      if (way.rows_first)
+        add_loop_kernel(name + "_rows", node.origins, *product.rows(), next_part());
       const Place first = next_part();
       if (way.kernel)
-        add_product_kernel(name + (way.then_rest ? "_alone" : ""), node.origins, *way.kernel,
-                           first);
+        add_product_kernel(
+            name + (way.rows_first ? "_behind" : "") + (way.then_rest ? "_alone" : ""),
+            node.origins, *way.kernel, first);
       else if (way.loops)
         add_loop_kernel(name + "_loops", node.origins, std::move(*way.loops), first);
       else
-        product.set_library(alternative->parts[0]->work);
+        product.set_library(alternative->parts.back()->work);
       if (way.then_rest && product.rest())
         add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
       choice.alternatives.push_back(std::move(alternative));
@@ -317,10 +321,16 @@ class Compiler {
 
   void add_product_kernel(const std::string& name, const std::vector<std::string>& origins,
                           const ProductProgram& product, const Place& place) {
-    LoopProgramT local = product.program;
-    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
-    add_to_group(name, origins, print_product(product) + print_loop_program(local, exprs_),
-                 real_buffers(product), emit_product(product), place);
+    const auto print_local = [&](LoopProgramT local) {
+      for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
+      return print_loop_program(local, exprs_);
+    };
+    std::string signature = print_product(product) + print_local(product.program);
+    if (product.rows)
+      signature += fmt::format("rows from buffer {}\n", product.rows->first) +
+                   print_local(product.rows->program);
+    add_to_group(name, origins, std::move(signature), real_buffers(product), emit_product(product),
+                 place);
   }
 
 #ifdef SINTER_WITH_CUDA

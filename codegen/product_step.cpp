@@ -15,19 +15,6 @@ using ir::Graph;
 using ir::Node;
 using ir::ValueId;
 
-namespace {
-
-/// What reshapes in `body` lead back to.
-ValueId root_of(const Graph& body, ValueId value) {
-  for (;;) {
-    const Node* node = body.producer(value);
-    if (!node || node->op->name != "Reshape") return value;
-    value = node->inputs[0];
-  }
-}
-
-}  // namespace
-
 ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
                          std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
                          bool tf32)
@@ -46,13 +33,18 @@ ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
   const auto own = output_of(result);
   is_scratch_ = !own;
   between_ = own ? *own : buffers_.scratch(body_->type(result));
+  if (nodes_.rows) {
+    made_rows_ = buffers_.scratch(body_->type(nodes_.rows->outputs[0]));
+    std::vector<std::uint32_t> reads;
+    for (const ValueId input : nodes_.rows->inputs) reads.push_back(input_buffer(input));
+    const std::uint32_t writes[] = {*made_rows_};
+    rows_ = lower_region(*nodes_.rows->body, reads, writes, exprs_);
+  }
   const auto buffer_of = [&](ValueId value) {
     value = root_of(*body_, value);
     if (value == result) return between_;
-    const auto at = std::find(body_->inputs().begin(), body_->inputs().end(), value);
-    if (at == body_->inputs().end())
-      throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
-    return inputs_[static_cast<std::size_t>(at - body_->inputs().begin())];
+    if (nodes_.rows && value == nodes_.rows->outputs[0]) return *made_rows_;
+    return input_buffer(value);
   };
   std::vector<std::uint32_t> reads;
   for (const ValueId input : nodes_.matmul->inputs) reads.push_back(buffer_of(input));
@@ -71,6 +63,13 @@ ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
     rest_writes.push_back(*buffer);
   }
   rest_ = lower_region(*nodes_.rest->body, rest_reads, rest_writes, exprs_);
+}
+
+std::uint32_t ProductStep::input_buffer(ValueId value) const {
+  const auto at = std::find(body_->inputs().begin(), body_->inputs().end(), value);
+  if (at == body_->inputs().end())
+    throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
+  return inputs_[static_cast<std::size_t>(at - body_->inputs().begin())];
 }
 
 void ProductStep::lower_conv_library(std::span<const std::uint32_t> reads, bool tf32) {
@@ -111,9 +110,11 @@ bool ProductStep::reduces() const {
          });
 }
 
-std::optional<ProductProgram> ProductStep::kernel(bool with_rest, std::string& refusal) const {
+std::optional<ProductProgram> ProductStep::kernel(bool with_rest, bool with_rows,
+                                                  std::string& refusal) const {
   const std::vector<std::uint32_t> between = {between_};
-  return lower_product(*body_, with_rest, inputs_, with_rest ? outputs_ : between, exprs_, refusal);
+  return lower_product(*body_, with_rest, with_rows ? std::nullopt : made_rows_, inputs_,
+                       with_rest ? outputs_ : between, exprs_, refusal);
 }
 
 std::optional<plan::fb::LoopProgramT> ProductStep::loops(bool with_rest) const {
@@ -134,6 +135,13 @@ StepWork ProductStep::work() const {
       library_refusal_.empty()
           ? std::visit([&](const auto& step) { return work_of(step, exprs_, size); }, library_)
           : work_of(*loops(false), exprs_, size);
+  if (rows_) {
+    const StepWork rows = work_of(*rows_, exprs_, size);
+    const ir::Dim passed = buffers_.size(*made_rows_).bytes;
+    work.bytes_read = work.bytes_read + rows.bytes_read - passed;
+    work.bytes_written = work.bytes_written + rows.bytes_written - passed;
+    work.flops = work.flops + rows.flops;
+  }
   if (!rest_) return work;
   const StepWork rest = work_of(*rest_, exprs_, size);
   const ir::Dim passed = buffers_.size(between_).bytes;

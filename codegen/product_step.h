@@ -18,8 +18,8 @@ namespace sinter::codegen {
 /// True if the product of a region of family "matmul" has quantised weights.
 bool multiplies_quantised(const ir::Node& node);
 
-/// A product or a convolution and what follows it, over buffers: the library's call, what follows
-/// as a program of its own, both as one kernel.
+/// A product or a convolution and what follows it, maybe with what makes its left operand's rows,
+/// over buffers: the library's call, the others as programs of their own, all as one kernel.
 class ProductStep {
  public:
   /// `node`: of family "product" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
@@ -32,6 +32,10 @@ class ProductStep {
   std::uint32_t between() const { return between_; }
   bool is_scratch() const { return is_scratch_; }
   bool is_conv() const { return nodes_.is_conv; }
+  /// What makes the left operand's rows, if that is a part of the step, and the scratch buffer that
+  /// they then lie in.
+  const std::optional<plan::fb::LoopProgramT>& rows() const { return rows_; }
+  std::optional<std::uint32_t> made_rows() const { return made_rows_; }
   /// The buffers of quantised weights, their scales and zero points; none if weights are no such.
   std::vector<std::uint32_t> quantised() const;
   /// Why no library does the product; empty if one does.
@@ -42,14 +46,15 @@ class ProductStep {
   const std::optional<plan::fb::LoopProgramT>& rest() const { return rest_; }
   /// True if what follows reduces rows.
   bool reduces() const;
-  /// One kernel for all, or for the matmul alone.
-  std::optional<ProductProgram> kernel(bool with_rest, std::string& refusal) const;
+  /// One kernel for all, or without what follows the matmul, or without what makes its rows.
+  std::optional<ProductProgram> kernel(bool with_rest, bool with_rows, std::string& refusal) const;
   /// A convolution as loops, with all or alone; nothing if all is more than one kernel can do.
   std::optional<plan::fb::LoopProgramT> loops(bool with_rest) const;
   /// Traffic without what passes within the step.
   StepWork work() const;
 
  private:
+  std::uint32_t input_buffer(ir::ValueId value) const;
   void lower_conv_library(std::span<const std::uint32_t> reads, bool tf32);
 
   std::shared_ptr<const ir::Graph> body_;
@@ -61,7 +66,8 @@ class ProductStep {
   bool is_scratch_ = false;
   std::variant<plan::fb::MatmulStepT, plan::fb::ConvStepT> library_;
   std::string library_refusal_;
-  std::optional<plan::fb::LoopProgramT> rest_;
+  std::optional<plan::fb::LoopProgramT> rows_, rest_;
+  std::optional<std::uint32_t> made_rows_;
 };
 
 }  // namespace sinter::codegen

@@ -18,19 +18,27 @@ class WayList {
     refusal_ = wish.empty() ? "" : "the compiler was asked for '" + wish + "'";
     const bool any = wish.empty(), scheduled = is_schedule(wish);
     std::string ignored;
-    if (any || (scheduled && !is_group_schedule(wish)))
-      whole_ = accept(product.kernel(true, refusal_), false, refusal_);
+    const auto kernel = [&](bool with_rest, bool by_groups, std::string& refusal,
+                            bool with_rows = false) {
+      return accept(product.kernel(with_rest, with_rows, refusal), by_groups, refusal);
+    };
+    if (any || (scheduled && !is_group_schedule(wish))) {
+      whole_ = kernel(true, false, refusal_);
+      if (product.rows() && (any || wish.starts_with("skinny ")))
+        with_rows_ = kernel(true, false, rows_refusal_, true);
+    }
     if (any || wish == "groups" || is_group_schedule(wish))
-      groups_ = accept(product.kernel(true, ignored), true, any ? ignored : refusal_);
+      groups_ = kernel(true, true, any ? ignored : refusal_);
     if (!product.rest()) return;
     if (wish == "alone" || ((any || is_quantised()) && (!whole_ || product.reduces())))
-      alone_ = accept(product.kernel(false, ignored), false, ignored);
+      alone_ = kernel(false, false, ignored);
     if (wish == "groups alone" || (any && (!groups_ || product.reduces())))
-      groups_alone_ = accept(product.kernel(false, ignored), true, ignored);
+      groups_alone_ = kernel(false, true, ignored);
   }
 
   std::vector<ProductWay> run() {
-    if (!wish_.empty() && (whole_ || alone_ || groups_ || groups_alone_)) {
+    if (!wish_.empty() && (with_rows_ || whole_ || alone_ || groups_ || groups_alone_)) {
+      if (with_rows_) add(rows_way());
       if (whole_) add(whole_way());
       if (alone_) add(alone_way());
       if (groups_) add(groups_way());
@@ -40,6 +48,7 @@ class WayList {
     } else if (is_quantised()) {
       quantised();
     } else {
+      if (with_rows_) add(limited(rows_way()));
       if (whole_) add(limited(whole_way()));
       if (groups_) add(limited(groups_way()));
       if (alone_) add(limited(alone_way()));
@@ -58,8 +67,17 @@ class WayList {
     return kernels_.accept(std::move(kernel), refusal);
   }
 
-  void add(ProductWay way) { ways_.push_back(std::move(way)); }
+  void add(ProductWay way) {
+    if (product_.rows() && !way.kernel_has_rows()) {
+      way.rows_first = true;
+      way.name = "rows, then " + way.name;
+      if (way.conditions.empty() && !rows_refusal_.empty())
+        way.name += "; not in one kernel: " + rows_refusal_;
+    }
+    ways_.push_back(std::move(way));
+  }
 
+  ProductWay rows_way() const { return {"product and its rows", {}, with_rows_, {}, false}; }
   ProductWay whole_way() const { return {"product", {}, whole_, {}, false}; }
   ProductWay alone_way() const { return {"product, then the rest", {}, alone_, {}, true}; }
   ProductWay groups_way() const { return {"warpgroups", {}, groups_, {}, false}; }
@@ -79,6 +97,7 @@ class WayList {
   /// The library has no such product.
   void quantised() {
     if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "quantised weights: " + refusal_);
+    if (with_rows_) add(rows_way());
     add(whole_ ? whole_way() : alone_way());
   }
 
@@ -110,8 +129,8 @@ class WayList {
   const ProductStep& product_;
   const std::string& wish_;
   const ProductKernels& kernels_;
-  std::string refusal_;
-  std::optional<ProductProgram> whole_, alone_, groups_, groups_alone_;
+  std::string refusal_, rows_refusal_;
+  std::optional<ProductProgram> with_rows_, whole_, alone_, groups_, groups_alone_;
   std::vector<ProductWay> ways_;
 };
 

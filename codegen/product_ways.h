@@ -10,14 +10,16 @@
 
 namespace sinter::codegen {
 
-/// One alternative: the product by a kernel of our own, as loops, or by the library, and then what
-/// follows it if the first part does not do that too.
+/// One alternative: the product by a kernel of our own, as loops, or by the library, what makes its
+/// rows before it and what follows it after it unless the kernel does that too.
 struct ProductWay {
   std::string name;
   std::vector<plan::fb::Condition> conditions;
   std::optional<ProductProgram> kernel;
   std::optional<plan::fb::LoopProgramT> loops;
-  bool then_rest = false;
+  bool then_rest = false, rows_first = false;
+
+  bool kernel_has_rows() const { return kernel && kernel->rows; }
 };
 
 /// What is asked about kernels of our own.

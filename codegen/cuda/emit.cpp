@@ -1,5 +1,7 @@
 // Loop programs as CUDA translation units: schedules, then text.
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -35,6 +37,7 @@ struct Variant {
   int threads = 0, blocks_at_once = 0, cluster = 1;
   std::uint32_t shared_bytes = 0;
   bool has_vectors = false, turns = false, overlaps = false;
+  std::optional<RowsFunction> rows;
   std::vector<MapParameter> maps;  // not empty: code for one GPU alone
 };
 
@@ -114,6 +117,7 @@ std::string product_headers(const ProductProgram& product, const std::vector<Var
     text += "#include \"product.cuh\"\n";
   if (uses("typedef SkinnyTile<")) text += "#include \"skinny.cuh\"\n";
   if (uses("typedef GroupTile<")) text += "#include \"product_groups.cuh\"\n";
+  if (product.rows) text += "#include \"reduce.cuh\"\n#include \"vector.cuh\"\n";
   return text;
 }
 
@@ -134,6 +138,7 @@ std::vector<Variant> product_variants(const ProgramAnalysis& analysis, Arguments
     const Layout layout = layout_product(analysis, schedule, args);
     Variant variant = variant_of(analysis, schedule, layout, args);
     variant.maps = layout.maps;
+    variant.rows = layout.rows;
     variant.blocks_at_once = schedule.blocks_at_once();
     variant.cluster = schedule.cluster();
     variant.shared_bytes = product_shared_bytes(analysis, schedule);
@@ -176,6 +181,9 @@ EmittedKernel emit_cuda(const KernelRequest& request, ExprTable& exprs) {
   if (std::any_of(variants.begin(), variants.end(),
                   [](const Variant& variant) { return variant.turns; }))
     text += "#include \"turn.cuh\"\n";
+  std::set<std::string> functions;
+  for (const Variant& variant : variants)
+    if (variant.rows && functions.insert(variant.rows->name).second) text += variant.rows->text;
   const std::vector<std::string> parameters = args.parameters();
   for (std::size_t v = 0; v < variants.size(); ++v) {
     const Variant& variant = variants[v];

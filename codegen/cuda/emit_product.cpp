@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/layout_product.h"
 #include "codegen/cuda/skinny_schedule.h"
 #include "codegen/weight_pack.h"
@@ -197,10 +198,33 @@ class ProductLayout {
     if (s_.early) line("allow_next_kernel();");
     if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
     line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early && product_.b_is_weight));
+    if (product_.rows) make_rows();
     layout_.behind_preload.push_back("Tile::multiply(shared, operands);");
     line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
     // Remote sums and scratch are read until here.
     if (s_.cluster() > 1) layout_.epilogue.push_back("cluster_barrier();");
+  }
+
+  /// The rows, by a function of their own, and zeros behind them.
+  void make_rows() {
+    layout_.rows = rows_function(analysis_.request(), analysis_.exprs(), s_.threads());
+    const ProductRows& rows = *product_.rows;
+    std::vector<std::string> arguments;
+    for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
+      arguments.push_back(args_.buffer(rows.first + b));
+    arguments.push_back("rows");
+    for (const std::uint32_t size : layout_.rows->sizes)
+      arguments.push_back(args_.expression(size));
+    arguments.push_back("block");
+    const std::string blocks = args_.dim(layout_.rows->blocks);
+    line(fmt::format("Tile::make_rows(shared, {}, [&]({}* rows) {{", size(product_.k),
+                     storage_name(product_.type)));
+    line(fmt::format("  for (u32 block = 0; block < u32({}); ++block) {{", blocks));
+    if (layout_.rows->blocks != Dim(1))
+      line("    if (block > 0) __syncthreads();  // what rows are reduced through is used again");
+    line(fmt::format("    {};", signature_text(layout_.rows->name, arguments)));
+    line("  }");
+    line("});");
   }
 
   /// What the copy engine is told: both operands as tensors, k or columns innermost.
@@ -247,7 +271,7 @@ class ProductLayout {
   void addressed_operands() {
     if (product_.windows) {
       windows();
-    } else {
+    } else if (!product_.rows) {
       line(fmt::format("operands.a = {};",
                        start(product_.a_buffer(), product_.a, "first_row", true)));
       line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));

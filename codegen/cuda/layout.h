@@ -24,6 +24,13 @@ struct MapParameter {
   plan::fb::TensorMapT map;
 };
 
+/// A function that a block calls before it does anything else, number `block` of `blocks` times.
+struct RowsFunction {
+  std::string name, text;
+  ir::Dim blocks;
+  std::vector<std::uint32_t> sizes;  // expressions: its parameters between the buffers and `block`
+};
+
 struct Layout {
   static constexpr std::size_t kNone = ~std::size_t{0};
   static constexpr std::uint32_t kScratchValue = 8;  // bytes for each value of scratch
@@ -60,6 +67,7 @@ struct Layout {
     std::string vector;  // arguments of Tile::sum for that
   };
   std::vector<ProductRead> products;
+  std::optional<RowsFunction> rows;  // family product: what makes the left operand's rows
   std::vector<MapParameter> maps;    // parameters behind the kernel's arguments
   ir::Dim blocks;                    // size of the grid
   std::vector<std::uint32_t> block;  // threads

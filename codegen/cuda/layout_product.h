@@ -10,6 +10,9 @@ namespace sinter::codegen {
 Layout layout_product(const ProgramAnalysis& analysis, const ProductSchedule& schedule,
                       Arguments& args);
 
+/// What makes the rows of the request's product in a block of `threads`.
+RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int threads);
+
 /// Dynamic shared memory of the kernel: the tile's and the reductions'.
 std::uint32_t product_shared_bytes(const ProgramAnalysis& analysis,
                                    const ProductSchedule& schedule);

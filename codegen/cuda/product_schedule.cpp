@@ -146,12 +146,12 @@ bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
   if (schedule.groups > 0 && (schedule.vector_a != 8 || schedule.vector_b != 8)) return false;
   const bool tiles_fit =
       schedule.groups > 0 ? is_group_tile(product, schedule) && analysis.stages() == 0
-      : schedule.skinny
-          ? is_skinny_tile(product, schedule) && analysis.stages() == 0
-          : !product.weights && product.parts == 1 && schedule.m % (16 * schedule.warps_m) == 0 &&
-                schedule.n % (8 * schedule.warps_n) == 0 &&
-                schedule.k % (16 * schedule.warps_k) == 0 && schedule.stages >= 2 &&
-                schedule.threads() <= 1024;
+      : schedule.skinny   ? is_skinny_tile(product, schedule) && analysis.stages() == 0
+                          : !product.weights && product.parts == 1 && !product.rows &&
+                              schedule.m % (16 * schedule.warps_m) == 0 &&
+                              schedule.n % (8 * schedule.warps_n) == 0 &&
+                              schedule.k % (16 * schedule.warps_k) == 0 && schedule.stages >= 2 &&
+                              schedule.threads() <= 1024;
   if (!tiles_fit || schedule.cluster() > kMostCluster ||
       schedule.shared_bytes(product) > kMostSharedBytes)
     return false;
@@ -252,7 +252,7 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
   for (ProductSchedule tile : skinny_tiles(product))
     for (tile.splits = 1; tile.splits <= std::end(kSplits)[-1]; tile.splits *= 2)
       add_schedule(tile);
-  if (product.weights || product.parts > 1) return all;
+  if (product.weights || product.parts > 1 || product.rows) return all;
   if (analysis.stages() == 0) {
     for (const Tile& tile : kTiles)
       for (const int splits : kSplits) add(tile, splits, 1);
@@ -347,8 +347,8 @@ bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram&
     return false;
   }
   if (product.weights && !can_be_skinny(product, reason)) return false;
-  if (product.by_groups && (product.weights || product.parts > 1)) {
-    reason = "warpgroups multiply neither quantised weights nor parts";
+  if (product.by_groups && (product.weights || product.parts > 1 || product.rows)) {
+    reason = "warpgroups multiply neither quantised weights nor parts, nor make rows";
     return false;
   }
   if (product.by_groups && !can_use_groups(analysis, product, reason)) return false;
@@ -395,8 +395,9 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
     if (rows) chosen.back().conditions.emplace_back(analysis.exprs().intern(product.m), 1, *rows);
   };
   const bool norm = analysis.stages() > 0;
-  const std::span<const std::int64_t> steps =
-      product.weights || product.parts > 1 ? std::span<const std::int64_t>(kSkinnyRows) : kRows;
+  const std::span<const std::int64_t> steps = product.weights || product.parts > 1 || product.rows
+                                                  ? std::span<const std::int64_t>(kSkinnyRows)
+                                                  : kRows;
   for (const std::int64_t rows : steps) {
     const bool last = rows == steps.back() || (most && *most <= rows);
     if (norm && rows > kMostNormRows) break;

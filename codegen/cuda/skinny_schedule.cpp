@@ -63,6 +63,7 @@ bool is_skinny_tile(const ProductProgram& product, const ProductSchedule& s) {
       depth % unit_depth(product) != 0)
     return false;
   if (product.weights && kPackedDepth % depth != 0) return false;
+  if (product.rows && (product.rows->most > s.m || kRowDepth % s.k != 0)) return false;
   const std::int64_t group = loop_group(product);
   return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;
 }
@@ -79,10 +80,12 @@ int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& s)
     const auto scale = static_cast<int>(size_of(product.weights->scales));
     weights += units * folds * kFragment * (scale + (product.weights->zeros ? 2 : 0));
   }
-  const int stage = s.warps_k * (s.warps_n * weights + s.m * odd_units(depth) * 2);
+  const int x = product.rows ? 0 : s.m * odd_units(depth) * 2;
+  const int stage = s.warps_k * (s.warps_n * weights + x);
   const bool by_column = product.weights && loop_group(product) == 0;
   return std::max(s.stages * stage, s.warps_k * s.m * (s.n + 4) * 4) +
-         (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0);
+         (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
+         (product.rows ? s.m * static_cast<int>(product.rows->stride) * 2 : 0);
 }
 
 std::string skinny_type(const ProductProgram& product, const ProductSchedule& s) {
@@ -93,10 +96,11 @@ std::string skinny_type(const ProductProgram& product, const ProductSchedule& s)
   if (product.weights)
     scales = fmt::format("Scales<{}, {}{}>", storage_name(product.weights->scales),
                          loop_group(product), product.weights->zeros ? ", true" : "");
-  return fmt::format("SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
+  return fmt::format("SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
                      storage_name(product.type), weights, scales, s.m, s.n / s.warps_n,
                      s.k / s.warps_k, s.warps_n, s.warps_k, s.stages, s.splits, s.vector_a,
-                     s.vector_b, product.parts);
+                     s.vector_b, product.parts,
+                     product.rows ? fmt::format(", {}", product.rows->stride) : "");
 }
 
 std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
@@ -127,8 +131,8 @@ std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
   };
   if (product.weights)
     for (const Tile& tile : kQuantised) add(tile);
-  else if (product.rows_are_k && product.parts > 1)
-    // Without a gate tiles of product.cuh are faster, as an H200 measured one row of float16 alone:
+  else if (product.rows_are_k && (product.parts > 1 || product.rows))
+    // Else tiles of product.cuh are faster, as an H200 measured one row of float16 alone:
     // 2048 x 2048 in 7.9 us instead of 10.5, 2048 x 8192 in 13.5 instead of 17.
     for (const Tile& tile : kRowsAreK) add(tile);
   else if (!product.rows_are_k)

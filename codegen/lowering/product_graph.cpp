@@ -75,15 +75,26 @@ ProductBody product_body(const Graph& body) {
       result.is_conv = conv;
     } else if (node.op->kind == ir::OpKind::kFused && node.body && result.matmul && !result.rest) {
       result.rest = &node;
+    } else if (is_family(node, "reduction") && !result.matmul && !result.rows) {
+      result.rows = &node;
     } else {
-      throw Error(ErrorCode::kInternal,
-                  "a product's region holds a matmul or a convolution and at most one region after "
-                  "it, not " +
-                      describe(node));
+      throw Error(
+          ErrorCode::kInternal,
+          "a product's region holds a matmul or a convolution, at most one region before it "
+          "and at most one after it, not " +
+              describe(node));
     }
   }
   if (!result.matmul) throw Error(ErrorCode::kInternal, "a product's region without a matmul");
   return result;
+}
+
+ValueId root_of(const Graph& body, ValueId value) {
+  for (;;) {
+    const Node* node = body.producer(value);
+    if (!node || node->op->name != "Reshape") return value;
+    value = node->inputs[0];
+  }
 }
 
 std::shared_ptr<const Graph> as_product_body(const Node& node) {
@@ -121,8 +132,12 @@ Graph inline_product(const Graph& body, const ProductBody& nodes, bool with_rest
   Importer outer(builder, body), inner(builder, part);
   for (const ValueId input : body.inputs())
     outer.bind(input, builder.input(body.value(input).name, body.type(input)));
-  for (std::size_t i = 0; i < nodes.matmul->inputs.size(); ++i)
-    inner.bind(part.inputs()[i], outer.import(nodes.matmul->inputs[i]));
+  for (std::size_t i = 0; i < nodes.matmul->inputs.size(); ++i) {
+    const ValueId input = nodes.matmul->inputs[i];
+    // Rows are the product's left operand and nothing else, and the product is not taken apart.
+    if (!nodes.rows || root_of(body, input) != nodes.rows->outputs[0])
+      inner.bind(part.inputs()[i], outer.import(input));
+  }
   {
     GraphBuilder::OriginScope scope(builder, node.origins);
     if (make) {

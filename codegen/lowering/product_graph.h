@@ -9,15 +9,20 @@
 
 namespace sinter::codegen {
 
-/// The nodes of a region of family "product": a Fused node of family "matmul" or "conv", and maybe
-/// one of another family that reads its result, perhaps reshaped.
+/// The nodes of a region of family "product": a Fused node of family "matmul" or "conv", maybe one
+/// that makes the left operand's rows, and maybe one of another family that reads the result; any
+/// of the values between them perhaps reshaped.
 struct ProductBody {
+  const ir::Node* rows = nullptr;    // null: the left operand is in memory
   const ir::Node* matmul = nullptr;  // or the convolution
   const ir::Node* rest = nullptr;    // null: the product is all
   bool is_conv = false;
 };
 /// Throws Error(kInternal) if the body is not of that form.
 ProductBody product_body(const ir::Graph& body);
+
+/// What reshapes in `body` lead back to.
+ir::ValueId root_of(const ir::Graph& body, ir::ValueId value);
 
 /// The body of a region of family "product" that holds nothing but `node`, of family "matmul" or
 /// "conv"; a node of family "product" has its own.
@@ -33,9 +38,9 @@ ir::Graph bare_product(const ir::Graph& part);
 using MakeProduct =
     std::function<ir::ValueId(ir::GraphBuilder& builder, std::span<const ir::ValueId> operands)>;
 
-/// `body` without the nodes that wrap its parts, over its own inputs and outputs; without
-/// `with_rest` the output is the matmul's or convolution's. Without `make` the product is an input
-/// in front of the others.
+/// `body` without the nodes that wrap its parts and without what makes the left operand's rows,
+/// over its own inputs and outputs; without `with_rest` the output is the matmul's or
+/// convolution's. Without `make` the product is an input in front of the others.
 ir::Graph inline_product(const ir::Graph& body, const ProductBody& nodes, bool with_rest,
                          const MakeProduct& make);
 

@@ -176,6 +176,63 @@ bool lower_after(const Graph& after, std::span<const std::uint32_t> inputs,
   return reads_own_elements(result.program, result.product, result.parts, exprs);
 }
 
+/// Changes the strides of the one store to kRowsBuffer from those of dense rows of `k` elements.
+/// False if it does not store whole rows, in order.
+bool set_row_stride(plan::fb::LoopProgramT& program, const Dim& k, std::int64_t stride,
+                    ExprTable& exprs) {
+  const std::size_t rank = program.extents.size(), outer = rank - program.inner_dims;
+  Dim columns = 1;
+  for (std::size_t d = outer; d < rank; ++d) columns = columns * exprs.dim(program.extents[d]);
+  if (columns != k) return false;
+  bool found = false;
+  for (const auto& access : program.accesses) {
+    if (program.buffers[access->buffer] != kRowsBuffer) continue;
+    if (found || exprs.dim(access->offset) != Dim(0) || !access->gathers.empty() ||
+        !access->nonaffine.empty() || !access->guards.empty())
+      return false;
+    found = true;
+    Dim dense = 1;
+    for (std::size_t d = rank; d-- > 0;) {
+      const Dim extent = exprs.dim(program.extents[d]);  // intern() moves them
+      if (extent != Dim(1) && exprs.dim(access->strides[d]) != dense) return false;
+      if (d < outer) access->strides[d] = exprs.intern(*ir::divide_exactly(dense, k) * Dim(stride));
+      dense = dense * extent;
+    }
+  }
+  return found;
+}
+
+/// Has blocks make the left operand's rows. Returns a reason if they cannot.
+std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, ExprTable& exprs,
+                     ProductProgram& result) {
+  const Dim one = 1;
+  if (!result.batch.empty() || result.a.offset != Dim(0) ||
+      (result.m != one && result.a.stride != result.k) || !result.k.is_constant())
+    return "the left operand is not the rows as they are made";
+  const auto most = ir::upper_bound(result.m, exprs.ranges());
+  if (!most) return "the number of rows is not known";
+  ProductRows rows;
+  rows.most = *most;
+  rows.stride = (result.k.value() + kRowDepth - 1) / kRowDepth * kRowDepth + 8;
+  const std::uint32_t writes[] = {kRowsBuffer};
+  rows.program = lower_region(*node.body, reads, writes, exprs);
+  if (!set_row_stride(rows.program, result.k, rows.stride, exprs))
+    return "the left operand's rows are not made one by one";
+  auto& own = rows.program.buffers;
+  // The last buffer is what is stored.
+  const auto at =
+      static_cast<std::uint32_t>(std::find(own.begin(), own.end(), kRowsBuffer) - own.begin());
+  const auto last = static_cast<std::uint32_t>(own.size() - 1);
+  std::swap(own[at], own[last]);
+  for (const auto& access : rows.program.accesses)
+    access->buffer = access->buffer == at ? last : access->buffer == last ? at : access->buffer;
+  auto& buffers = result.program.buffers;
+  rows.first = static_cast<std::uint32_t>(buffers.size());
+  buffers.insert(buffers.end(), own.begin(), own.end() - 1);
+  result.rows = std::move(rows);
+  return "";
+}
+
 }  // namespace
 
 std::string print_product(const ProductProgram& product) {
@@ -197,6 +254,7 @@ std::string print_product(const ProductProgram& product) {
 }
 
 std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
+                                            std::optional<std::uint32_t> made_rows,
                                             std::span<const std::uint32_t> inputs,
                                             std::span<const std::uint32_t> outputs,
                                             ExprTable& exprs, std::string& refusal) {
@@ -211,6 +269,8 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
     return std::nullopt;
   }
   const auto buffer_of = [&](ValueId input) {
+    if (nodes.rows && root_of(body, input) == nodes.rows->outputs[0])
+      return made_rows.value_or(kRowsBuffer);
     const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
     if (at == body.inputs().end())
       throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
@@ -255,6 +315,13 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
       return std::nullopt;
     }
     auto& buffers = result.program.buffers;
+    if (a == kRowsBuffer) {
+      std::vector<std::uint32_t> made_of;
+      for (const ValueId input : nodes.rows->inputs) made_of.push_back(buffer_of(input));
+      refusal = add_rows(*nodes.rows, made_of, exprs, result);
+      if (!refusal.empty()) return std::nullopt;
+      a = buffers[result.rows->first];  // some memory
+    }
     buffers.insert(buffers.end(), groups.begin(), groups.end());
     buffers.push_back(a);
     buffers.push_back(b);

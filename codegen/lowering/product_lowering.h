@@ -44,18 +44,32 @@ struct ProductWeights {
   DType scales = DType::kFloat32;  // their type once packed
 };
 
+/// What each block computes of the left operand for itself: all of its rows, into its shared
+/// memory.
+struct ProductRows {
+  /// Its last buffer is no memory (kRowsBuffer): row r, element k is stored there at r * stride +
+  /// k.
+  plan::fb::LoopProgramT program;
+  std::int64_t stride = 0;
+  std::int64_t most = 0;    // rows
+  std::uint32_t first = 0;  // position in ProductProgram::program.buffers of its other buffers
+};
+
 /// A product of a[m, k] and b[k, n], batched, and a loop program over its elements that reads it as
 /// buffer number `product`, which is no memory. The row loops of the program count m and the batch,
 /// its element loops n; row m of batch (i, j, ..) is the program's row
 /// m * row_step + sum batch_rows * batch index.
 struct ProductProgram {
-  plan::fb::LoopProgramT program;  // its last buffers are a and b, weights' scales in front
-  std::uint32_t product = 0;       // position in program.buffers
-  DType type = DType::kFloat16;    // of a, b and the product's value in the graph
+  /// Its last buffers are a and b, weights' scales in front, in front of these what rows are made
+  /// of.
+  plan::fb::LoopProgramT program;
+  std::uint32_t product = 0;     // position in program.buffers
+  DType type = DType::kFloat16;  // of a, b and the product's value in the graph
   ir::Dim m, n, k;
   std::vector<ir::Dim> batch;
   ProductOperand a, b;
   std::optional<ProductWindows> windows;  // how a is read instead of by its stride
+  std::optional<ProductRows> rows;        // what makes a, which is then no memory
   /// Equal parts of n, side by side, of which the program reads one column of each at a time (a
   /// gate and what it opens): its element loops then count n / parts.
   int parts = 1;
@@ -78,13 +92,19 @@ struct ProductProgram {
 /// Everything about the product but buffers and program, for sharing kernels.
 std::string print_product(const ProductProgram& product);
 
-/// Number of a buffer that a ProductProgram uses for its product.
-inline constexpr std::uint32_t kProductBuffer = 0xffffffffu;
+/// Numbers of buffers that a ProductProgram uses for its product, and for rows that it computes.
+inline constexpr std::uint32_t kProductBuffer = 0xffffffffu, kRowsBuffer = 0xfffffffeu;
+
+/// Rows that blocks compute lie apart by a multiple of this, and 16 bytes: what follows a row's
+/// last element up to there is zero.
+inline constexpr std::int64_t kRowDepth = 1024;
 
 /// The product with everything that follows it in `body`, or with what its matmul holds alone
-/// (`with_rest` false: `outputs` is then the one buffer of the matmul's result). Nothing, with the
-/// reason in `refusal`, where no such kernel can be made.
+/// (`with_rest` false: `outputs` is then the one buffer of the matmul's result). `made_rows`: the
+/// buffer of the left operand's rows where another kernel makes them; else this one does. Nothing,
+/// with the reason in `refusal`, where no such kernel can be made.
 std::optional<ProductProgram> lower_product(const ir::Graph& body, bool with_rest,
+                                            std::optional<std::uint32_t> made_rows,
                                             std::span<const std::uint32_t> inputs,
                                             std::span<const std::uint32_t> outputs,
                                             ExprTable& exprs, std::string& refusal);

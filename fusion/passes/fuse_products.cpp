@@ -1,6 +1,7 @@
-// Products and convolutions with the kernel that reads their result. Which of the ways to do such a
-// step is taken (one kernel of our own, or the library's product and then the other kernel) is
-// decided for each shape when a plan is bound; here only what belongs together is brought together.
+// Products and convolutions with the kernel that reads their result, and products of few rows with
+// the norm that makes these. Which of the ways to do such a step is taken (one kernel of our own,
+// or the library's product and the other kernels) is decided for each shape when a plan is bound;
+// here only what belongs together is brought together.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -99,14 +100,53 @@ Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns, bool
   return {true, ""};
 }
 
+/// A region that computes the rows of a product's left operand, perhaps through reshapes.
+struct Rows {
+  NodeId node;
+  std::vector<NodeId> reshapes;  // the last one first
+};
+
+// Each block of a product computes its left operand's rows for itself: as long as these are few
+// elements that takes less time than a launch, while the block's weights are on their way.
+constexpr std::int64_t kMostRows = 8, kMostRowElements = 16384;
+// Blocks of more columns than these come in turns, and each turn would wait for the rows again.
+constexpr std::int64_t kMostColumns = 32768;
+
+/// Whether the blocks of a product with `columns` can compute what `body` does for themselves: few
+/// rows, each reduced as a whole.
+Verdict can_be_rows(const Graph& body, const ir::Dim& columns, const ir::Ranges& ranges) {
+  if (body.outputs().size() != 1) return {false, "it has several results"};
+  const ir::Shape& shape = body.type(body.outputs()[0]).shape;
+  if (shape.empty() || !shape.back().is_constant()) return {false, "its rows' length is not known"};
+  const auto last = static_cast<std::int64_t>(shape.size()) - 1;
+  for (const Node& node : body.nodes())
+    if (node.op->kind == OpKind::kReduce &&
+        (node.attrs.get_ints("axes") != std::vector<std::int64_t>{last} ||
+         body.type(node.inputs[0]).shape != shape))
+      return {false, "it reduces other elements than its rows"};
+  const auto elements = ir::upper_bound(ir::element_count(shape), ranges);
+  if (!elements || *elements > std::min(kMostRowElements, kMostRows * shape.back().value()))
+    return {false, "its rows are too many for each block of the product to compute them itself"};
+  if (!columns.is_constant() || columns.value() > kMostColumns)
+    return {false,
+            "the product's blocks are so many that they come in turns, each of which would compute "
+            "its rows again"};
+  return {true, ""};
+}
+
 class ProductFuser {
  public:
   ProductFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
 
   Graph run() {
-    std::vector<Piece> pieces;
+    std::vector<const Node*> products;
     for (const Node& node : graph_.nodes())
-      if (is_product(node) && is_ours(node)) pieces.push_back(piece(node));
+      if (is_product(node) && is_ours(node)) products.push_back(&node);
+    std::vector<std::optional<Rows>> rows;
+    for (const Node* product : products) rows.push_back(choose_rows(*product));
+    std::vector<Piece> pieces;
+    for (std::size_t i = 0; i < products.size(); ++i)
+      pieces.push_back(piece(*products[i], rows[i]));
     return rebuild(graph_, pieces);
   }
 
@@ -121,9 +161,14 @@ class ProductFuser {
     });
   }
 
-  Piece piece(const Node& matmul) {
+  Piece piece(const Node& matmul, const std::optional<Rows>& rows) {
     const ValueId result = matmul.outputs[0];
     BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
+    if (rows) {
+      body.copy(graph_.node(rows->node));
+      for (std::size_t i = rows->reshapes.size(); i-- > 0;)
+        body.copy(graph_.node(rows->reshapes[i]));
+    }
     body.copy(matmul);
     std::vector<ValueId> writes;
     const std::optional<Reader> reader = choose_reader(matmul);
@@ -138,6 +183,54 @@ class ProductFuser {
     std::vector<ValueId> stored;
     for (ValueId value : writes) stored.push_back(body.import(value));
     return body_piece("product", body, stored, writes);
+  }
+
+  /// The region that makes the left operand's rows, if it does so for this product alone.
+  std::optional<Rows> choose_rows(const Node& matmul) {
+    if (!is_family(matmul, "matmul")) return std::nullopt;
+    const std::optional<ValueId> left = left_operand(matmul);
+    if (!left) return std::nullopt;
+    Rows rows;
+    ValueId value = *left;
+    const Node* node = graph_.producer(value);
+    for (; node && node->op->name == "Reshape"; node = graph_.producer(value)) {
+      rows.reshapes.push_back(graph_.value(value).producer);
+      if (graph_.users(value).size() != 1 || graph_.is_output(value)) return std::nullopt;
+      value = node->inputs[0];
+    }
+    if (!node || !is_family(*node, "reduction")) return std::nullopt;
+    rows.node = graph_.value(value).producer;
+    Verdict verdict =
+        can_be_rows(*node->body, graph_.type(matmul.outputs[0]).shape.back(), graph_.ranges());
+    if (verdict.ok && (graph_.users(value).size() != 1 || graph_.is_output(value)))
+      verdict = {false, "something else reads its rows too"};
+    context_.decisions.push_back(
+        decision(*node, matmul, verdict.ok,
+                 verdict.ok ? "its rows are few: each block of the product computes them itself, "
+                              "where that is faster"
+                            : verdict.reason));
+    if (!verdict.ok) return std::nullopt;
+    taken_.insert(rows.node);
+    return rows;
+  }
+
+  /// The value that is the left operand as a whole and nothing else of the node; none if the
+  /// product reads it through other views than reshapes.
+  static std::optional<ValueId> left_operand(const Node& matmul) {
+    const Graph& body = *matmul.body;
+    for (const Node& node : body.nodes()) {
+      if (node.op->name != "MatMul" && node.op->name != "QuantMatMul") continue;
+      ValueId left = node.inputs[0];
+      for (const Node* view = body.producer(left); view; view = body.producer(left)) {
+        if (view->op->name != "Reshape") return std::nullopt;
+        left = view->inputs[0];
+      }
+      for (std::size_t i = 0; i < matmul.inputs.size(); ++i)
+        if (body.inputs()[i] == left &&
+            std::count(matmul.inputs.begin(), matmul.inputs.end(), matmul.inputs[i]) == 1)
+          return matmul.inputs[i];
+    }
+    return std::nullopt;
   }
 
   std::optional<Reader> choose_reader(const Node& matmul) {
@@ -170,7 +263,7 @@ class ProductFuser {
   Verdict may_follow(const Node& matmul, const Reader& reader) const {
     const Node& node = graph_.node(reader.node);
     if (taken_.count(reader.node) != 0)
-      return {false, "'" + describe(node) + "' already follows another product"};
+      return {false, "'" + describe(node) + "' already belongs to another product"};
     for (const Node& part : matmul.body->nodes())
       if (part.op->name == "Transpose" && matmul.body->producer(matmul.body->outputs()[0]) == &part)
         return {false, "the product is stored through a transpose"};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 #include <stdexcept>
 
@@ -36,6 +37,46 @@ ir::Tensor random_weights(const ir::Tensor& like) {
   std::vector<std::byte> bytes(like.bytes().size());
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   return ir::Tensor(like.dtype(), like.shape(), ir::Buffer::take(std::move(bytes)));
+}
+
+/// What the region's part in front of its product makes of the region's inputs.
+ir::Tensor made_rows(const ir::Graph& body, const std::vector<ir::Tensor>& inputs) {
+  const ir::Node& rows = *codegen::product_body(body).rows;
+  std::vector<ir::Tensor> operands;
+  for (const ir::ValueId input : rows.inputs) {
+    const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
+    operands.push_back(inputs[static_cast<std::size_t>(at - body.inputs().begin())]);
+  }
+  ir::EvaluateOptions wide;
+  wide.keep_wide = true;
+  return ir::evaluate(*rows.body, operands, wide)[0];
+}
+
+/// The reference, which rounds rows where they are made, as both kernels do, and otherwise once.
+std::vector<ir::Tensor> evaluate_region(const ir::Graph& body,
+                                        const std::vector<ir::Tensor>& inputs) {
+  ir::EvaluateOptions wide;
+  wide.keep_wide = true;
+  const ir::Node* rows = codegen::product_body(body).rows;
+  if (!rows) return ir::evaluate(body, inputs, wide);
+  ir::GraphBuilder builder("behind");
+  for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
+  std::map<ir::ValueId, ir::ValueId> known;
+  for (const ir::ValueId input : body.inputs())
+    known[input] = builder.input(body.value(input).name, body.type(input));
+  known[rows->outputs[0]] = builder.input("made", body.type(rows->outputs[0]));
+  for (const ir::Node& node : body.nodes()) {
+    if (&node == rows) continue;
+    std::vector<ir::ValueId> operands;
+    for (const ir::ValueId input : node.inputs) operands.push_back(known.at(input));
+    const auto results = builder.add_multi(node.op->name, operands, node.attrs, node.body);
+    for (std::size_t i = 0; i < results.size(); ++i) known[node.outputs[i]] = results[i];
+  }
+  for (std::size_t i = 0; i < body.outputs().size(); ++i)
+    builder.output(body.output_names()[i], known.at(body.outputs()[i]));
+  std::vector<ir::Tensor> operands = inputs;
+  operands.push_back(made_rows(body, inputs));
+  return ir::evaluate(builder.finish(), operands, wide);
 }
 
 /// The weights of a product region, from its inputs.
@@ -86,8 +127,12 @@ void ProductCheck::add(const std::string& name, ir::Graph body, const std::strin
                        std::vector<ir::Bindings> symbols) {
   Case& test = add_case(name, std::move(body), std::move(symbols));
   std::string refusal;
-  auto product =
-      codegen::lower_product(*test.body, true, test.inputs, test.outputs, exprs, refusal);
+  if (const ir::Node* rows = codegen::product_body(*test.body).rows; rows && !with_rows) {
+    test.made_rows = static_cast<std::uint32_t>(test.types.size());
+    test.types.push_back(test.body->type(rows->outputs[0]).dtype);
+  }
+  auto product = codegen::lower_product(*test.body, true, test.made_rows, test.inputs, test.outputs,
+                                        exprs, refusal);
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
   test.product.by_groups = by_groups || codegen::is_group_schedule(schedule);
@@ -171,12 +216,14 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
       zeros = ir::Tensor::from_doubles(zeros.dtype(), zeros.shape(), values);
     }
   }
-  ir::EvaluateOptions wide;
-  wide.keep_wide = true;
-  const auto expected = ir::evaluate(*test.body, inputs, wide);
+  const auto expected = evaluate_region(*test.body, inputs);
   Memory memory = packed(test, inputs);
   for (const ir::Tensor& output : expected)
     memory.emplace_back(output.bytes().size(), std::byte{0xa5});
+  if (test.made_rows) {
+    const ir::Tensor rows = made_rows(*test.body, inputs);
+    memory.emplace_back(rows.bytes().begin(), rows.bytes().end());
+  }
   return run_variants(
       test.name, library, kernel.step, values, memory,
       [&](const plan::fb::KernelVariantT& variant, const Memory& found) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,11 +34,13 @@ class ProductCheck {
   codegen::ExprTable exprs;
   std::vector<codegen::EmittedKernel> kernels;
   bool early = false;      // of what is added next
+  bool with_rows = false;  // the same: blocks make the left operand's rows, where a region does
   bool by_groups = false;  // the same; so is what a schedule of warpgroups is given for
 
  private:
   struct Case {
     std::string name;
+    std::optional<std::uint32_t> made_rows;  // the memory of rows that no part of the kernel makes
     std::unique_ptr<ir::Graph> body;
     std::vector<ir::Bindings> symbols;
     std::vector<DType> types;
