@@ -201,6 +201,8 @@ class Compiler {
         add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
       choice.alternatives.push_back(std::move(alternative));
     }
+    // A kernel behind the rows reads them, the step as a whole makes them.
+    if (product.made_rows()) std::erase(step.reads, *product.made_rows());
     step.work.Set(std::move(choice));
   }
 
