@@ -1,6 +1,8 @@
 // Schedules that tuning may choose compute on a GPU what the rules' do.
 #include <cstdlib>
+#include <random>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
@@ -12,10 +14,29 @@ namespace {
 
 struct Case {
   const char* name;
-  const char* text;
+  std::string text;
   ir::Bindings sizes;
   friend void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
 };
+
+/// y = silu(x w + b), with weights of any numbers and groups of 64.
+std::string quantised_text(int bits, int m, int n, int k) {
+  const int columns = bits == 8 ? k : k / 2;
+  std::vector<int> numbers(static_cast<std::size_t>(n * columns));
+  std::mt19937 random(1);
+  for (int& number : numbers) number = static_cast<int>(random() % 256) - (bits == 8 ? 128 : 0);
+  return fmt::format(R"(
+graph @main(%x: f16[{0}, {2}], %b: f16[{1}]) {{
+  %w = const {3}[{1}, {4}] {{{5}}}
+  %s = const f16[{1}, {6}] splat(0.01)
+  %p = QuantMatMul(%x, %w, %s) {{bits = {7}, group = 64}}
+  %t = Add(%p, %b)
+  %y = Silu(%t)
+  return y = %y
+}})",
+                     m, n, k, bits == 8 ? "i8" : "u8", columns, fmt::join(numbers, ", "), k / 64,
+                     bits);
+}
 
 const Case kCases[] = {{"rows",
                         R"(
@@ -70,7 +91,10 @@ graph @main(%x: f16[300, 1000], %b: f16[1000]) {
   %y = Tanh(%s)
   return y = %y
 })",
-                        {}}};
+                        {}},
+                       {"quantised_one_row", quantised_text(4, 1, 200, 640), {}},
+                       {"quantised_few_rows", quantised_text(8, 5, 136, 320), {}},
+                       {"quantised_rows", quantised_text(4, 150, 136, 320), {}}};
 
 class Candidates : public ::testing::TestWithParam<Case> {};
 
