@@ -267,8 +267,9 @@ class Sampler {
                                    {"exclusive", std::int64_t{1}}});
       const ValueId bound = f.with("Mul", f.reduce("ReduceSum", weights), options_.top_p);
       constexpr double kInfinity = std::numeric_limits<double>::infinity();
-      scores = f.op("Where", {f.op("Less", {before, bound}), scores,
-                              builder_.scalar(DType::kFloat64, -kInfinity)});
+      // NaN, of which neither is true, stays.
+      scores = f.op("Where", {f.op("GreaterOrEqual", {before, bound}),
+                              builder_.scalar(DType::kFloat64, -kInfinity), scores});
     }
     return or_none(f.arg_max(noisy(scores, order, random)), sorted, order);
   }
