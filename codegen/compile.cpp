@@ -116,6 +116,8 @@ class Compiler {
       add_horizontal(node, name, inputs, outputs, step);
     } else if (family == "attention" && options_.cuda) {
       AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
+      program.cached = buffers_.is_found(program.buffers[program.k.buffer]) &&
+                       buffers_.is_found(program.buffers[program.v.buffer]);
       set_work(step, work_of(program, exprs_, size));
       add_attention_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
     } else if (family == "sort") {
@@ -497,6 +499,10 @@ class Compiler {
   std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
                                        const std::string& name, std::string& refusal) {
     product->b_is_weight = buffers_.is_weight(product->program.buffers[product->b_buffer()]);
+    if (product->rows)
+      for (std::size_t b = 0; b + 1 < product->rows->program.buffers.size(); ++b)
+        product->rows->weights.push_back(
+            buffers_.is_weight(product->program.buffers[product->rows->first + b]));
     packed_.pack(*product);
     std::vector<DType> types;
     for (const std::uint32_t buffer : real_buffers(*product))

@@ -163,9 +163,12 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
   }
   const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
   const std::int64_t tile = schedule.keys * ((steps * 2 | 1) + (out_tiles | 1)) * 8 * 2;
-  const std::int64_t merge = std::int64_t{schedule.key_groups - 1} * schedule.row_warps * 32 *
-                             schedule.row_tiles * (out_tiles * 4 + 4) * 4;
-  return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge));
+  // What groups, and blocks of a cluster, add up.
+  const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
+  const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
+  const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part : 0;
+  return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
+                                    sent);
 }
 
 bool mask_in_pairs(const AttentionProgram& program) {

@@ -103,7 +103,8 @@ class ProblemText {
       line(fmt::format("p.limits = {};", address(*p_.limits)));
       line(fmt::format("p.limit_row = {};", args_.dim(p_.limits->row)));
     } else if (p_.limits) {
-      line(fmt::format("p.keys = keys_before(*({}), p.keys);", address(*p_.limits)));
+      line(fmt::format("const auto* limit = {};", address(*p_.limits)));
+      line("p.keys = keys_before(kEarly ? old_value(limit) : *limit, p.keys);");
     }
     line(fmt::format("p.scale = {};", float_literal(p_.scale)));
     line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
@@ -185,7 +186,7 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>::kSharedBytes", stages_text(s))
-                        : fmt::format("Shape::shared_bytes({})", s.ahead);
+                        : fmt::format("Shape::shared_bytes({}, {})", s.ahead, s.splits);
   return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
                             attention_shared_bytes(p, s));
 }
@@ -224,7 +225,8 @@ class Emitter {
     std::vector<std::string> parameters = args_.texts();
     parameters.insert(parameters.begin(), "u32 item");
     kernel.source += fmt::format(
-        "\ntemplate <class Shape>\nSINTER_DEVICE AttentionProblem<Shape>\n{} {{\n{}}}\n",
+        "\ntemplate <class Shape, bool kEarly = false>\nSINTER_DEVICE AttentionProblem<Shape>\n{} "
+        "{{\n{}}}\n",
         signature_text(name_ + "_problem", parameters), problem);
     std::vector<std::string> functions;  // each with the text that says when it runs
     std::map<std::string, std::size_t> known;
@@ -281,8 +283,19 @@ class Emitter {
     return text;
   }
 
-  std::string problem_of(const std::string& item) const {
-    return fmt::format("{}_problem<Shape>({}, {})", name_, item, fmt::join(args_.names(), ", "));
+  std::string problem_of(const std::string& item, bool early = false) const {
+    return fmt::format("{}_problem<Shape{}>({}, {})", name_, early ? ", true" : "", item,
+                       fmt::join(args_.names(), ", "));
+  }
+
+  /// What a kernel does that runs before the one in front has ended.
+  std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
+    if (!early_) return "";
+    std::string text = "  allow_next_kernel();\n";
+    if (p_.cached && !p_.has_row_limits() && !schedule.by_warpgroups())
+      text +=
+          fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
+    return text + "  wait_for_previous_kernel();\n";
   }
 
   std::string function(const std::string& name, const AttentionSchedule& schedule,
@@ -292,14 +305,14 @@ class Emitter {
         fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
                     schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
                     signature_text(name, args_.texts()), shape_text(p_, schedule));
-    if (early_) text += "  allow_next_kernel();\n  wait_for_previous_kernel();\n";
+    const std::string item =
+        schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
+    text += begin(schedule, item);
     if (schedule.by_warpgroups())
       return fmt::format(
           "#ifdef SINTER_WARPGROUPS\n{}  attend_in_groups<Shape, {}>(u32({}), [&](u32 item) {{\n"
           "    return {};\n  }});\n}}\n#endif\n",
           text, stages_text(schedule), items, problem_of("item"));
-    const std::string item =
-        schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
     std::string by = "attend";
     if (schedule.ahead > 1)
       by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);

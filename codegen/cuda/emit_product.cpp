@@ -197,6 +197,13 @@ class ProductLayout {
     line(fmt::format("operands.end = {};", end));
     if (s_.early) line("allow_next_kernel();");
     if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
+    if (product_.rows) {
+      layout_.rows = rows_function(analysis_.request(), analysis_.exprs(), s_.threads());
+      for (const auto& [buffer, bytes] : layout_.rows->weights)
+        if (s_.early)
+          line(fmt::format("fetch_lines<{}>({}, {});", s_.threads(),
+                           args_.buffer(product_.rows->first + buffer), bytes));
+    }
     line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early && product_.b_is_weight));
     if (product_.rows) make_rows();
     layout_.behind_preload.push_back("Tile::multiply(shared, operands);");
@@ -207,7 +214,6 @@ class ProductLayout {
 
   /// The rows, by a function of their own, and zeros behind them.
   void make_rows() {
-    layout_.rows = rows_function(analysis_.request(), analysis_.exprs(), s_.threads());
     const ProductRows& rows = *product_.rows;
     std::vector<std::string> arguments;
     for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)

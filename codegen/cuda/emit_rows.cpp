@@ -31,6 +31,22 @@ Schedule rows_schedule(const ProgramAnalysis& analysis, std::int64_t rows, int t
   return choose_shared_row(analysis, threads);
 }
 
+/// Whether the access walks `length` elements from the buffer's start on, the same for all rows.
+bool is_shared_row(const ProgramAnalysis& analysis, const plan::fb::AccessT& access,
+                   std::int64_t length) {
+  if (!access.gathers.empty() || !access.nonaffine.empty() || !access.guards.empty()) return false;
+  const ExprTable& exprs = analysis.exprs();
+  if (exprs.dim(access.offset) != ir::Dim(0)) return false;
+  ir::Dim dense = 1;
+  for (std::size_t d = analysis.rank(); d-- > 0;) {
+    if (analysis.extent(d) == ir::Dim(1)) continue;
+    const bool inner = (analysis.inner_dims() & dim_bit(d)) != 0;
+    if (exprs.dim(access.strides[d]) != (inner ? dense : ir::Dim(0))) return false;
+    dense = dense * analysis.extent(d);
+  }
+  return analysis.size_of_dims(analysis.inner_dims()) == ir::Dim(length);
+}
+
 }  // namespace
 
 RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int threads) {
@@ -52,6 +68,13 @@ RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int t
   function.blocks = layout.blocks;
   for (const auto& arg : args.kernel_args())
     if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
+  const std::int64_t length = analysis.size_of_dims(analysis.inner_dims()).value();
+  for (const auto& access : rows.program.accesses)
+    if (access->buffer < rows.weights.size() && rows.weights[access->buffer] &&
+        is_shared_row(analysis, *access, length))
+      function.weights.emplace_back(
+          access->buffer,
+          length * static_cast<std::int64_t>(size_of(own.buffer_types[access->buffer])));
   std::vector<std::string> parameters = args.parameters();
   parameters.push_back("u32 block");
   function.text =

@@ -29,6 +29,8 @@ struct RowsFunction {
   std::string name, text;
   ir::Dim blocks;
   std::vector<std::uint32_t> sizes;  // expressions: its parameters between the buffers and `block`
+  std::vector<std::pair<std::uint32_t, std::int64_t>> weights;  // its buffers that may be fetched
+                                                                // at once, and their bytes
 };
 
 struct Layout {

@@ -63,7 +63,7 @@ bool is_skinny_tile(const ProductProgram& product, const ProductSchedule& s) {
       depth % unit_depth(product) != 0)
     return false;
   if (product.weights && kPackedDepth % depth != 0) return false;
-  if (product.rows && (product.rows->most > s.m || kRowDepth % s.k != 0)) return false;
+  if (product.rows && (s.m > 8 || product.rows->most > s.m || kRowDepth % s.k != 0)) return false;
   const std::int64_t group = loop_group(product);
   return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;
 }
@@ -85,7 +85,7 @@ int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& s)
   const bool by_column = product.weights && loop_group(product) == 0;
   return std::max(s.stages * stage, s.warps_k * s.m * (s.n + 4) * 4) +
          (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
-         (product.rows ? s.m * static_cast<int>(product.rows->stride) * 2 : 0);
+         (product.rows ? static_cast<int>(product.rows->most * product.rows->stride) * 2 : 0);
 }
 
 std::string skinny_type(const ProductProgram& product, const ProductSchedule& s) {
@@ -96,11 +96,11 @@ std::string skinny_type(const ProductProgram& product, const ProductSchedule& s)
   if (product.weights)
     scales = fmt::format("Scales<{}, {}{}>", storage_name(product.weights->scales),
                          loop_group(product), product.weights->zeros ? ", true" : "");
-  return fmt::format("SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
-                     storage_name(product.type), weights, scales, s.m, s.n / s.warps_n,
-                     s.k / s.warps_k, s.warps_n, s.warps_k, s.stages, s.splits, s.vector_a,
-                     s.vector_b, product.parts,
-                     product.rows ? fmt::format(", {}", product.rows->stride) : "");
+  return fmt::format(
+      "SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
+      storage_name(product.type), weights, scales, s.m, s.n / s.warps_n, s.k / s.warps_k, s.warps_n,
+      s.warps_k, s.stages, s.splits, s.vector_a, s.vector_b, product.parts,
+      product.rows ? fmt::format(", {}, {}", product.rows->most, product.rows->stride) : "");
 }
 
 std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {

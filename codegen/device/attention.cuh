@@ -64,6 +64,23 @@ SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
   return seen < end ? (seen > 0 ? seen : 0) : end;
 }
 
+/// Has the L2 fetch the keys and values that a block of a cluster of kSplits will read, a row to a
+/// thread. They may be changed until the kernel in front has ended: nothing but the L2 sees them.
+template <class Shape, int kSplits>
+SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
+  constexpr int kOfBlock = Shape::kKeys * Shape::kKeyGroups, kLine = 128 / 2;
+  const i32 end = end_of_keys(p);
+  const auto fetch = [](const typename Shape::T* row, int width) {
+    for (int i = 0; i < width; i += kLine) fetch_line(row + i);
+  };
+  for (i32 first = blockIdx.x % kSplits * kOfBlock; first < end; first += kOfBlock * kSplits)
+    for (i32 key = first + threadIdx.x; key < first + kOfBlock && key < end;
+         key += Shape::kThreads * Shape::kKeyGroups) {
+      fetch(p.k + key * p.k_stride, Shape::kHead);
+      fetch(p.v + key * p.v_stride, Shape::kValueHead);
+    }
+}
+
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
 /// or by a cluster of kSplits such blocks that share out the keys. kAhead: tiles of keys and values
 /// that a group of one warp has under way; 1 for groups of more.
@@ -98,6 +115,7 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
         values_of(stage), p.v, p.v_stride, key0, p.keys, thread);
   };
 
+  if (kSplits > 1) cluster_arrive();
   const i32 end = end_of_keys(p);
   const i32 rounds = (end + kKeys * kTurns - 1) / (kKeys * kTurns);
   i32 key0 = (split * kGroups + group) * kKeys;
@@ -175,24 +193,34 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
     }
   }
 
-  if constexpr (kGroups > 1) {
+  if constexpr (kGroups == 1) {
+    rows.store(p);
+  } else {
+    float* const parts = reinterpret_cast<float*>(shared);
+    const auto store = [&](i32 row, i32 column, float low, float high, float, float total) {
+      Rows::store_merged(p, row, column, low, high, total);
+    };
+    __syncthreads();  // nobody reads tiles any more
+    rows.put(p, parts + group * Shape::kPartFloats);
     __syncthreads();
-    float* const slots = reinterpret_cast<float*>(shared) + thread;
-    constexpr int kSlot = Shape::kThreads * Shape::kHandedOver;
-    if (group > 0) rows.put(p, slots + (group - 1) * kSlot);
-    __syncthreads();
-    if (group == 0)
-#pragma unroll
-      for (int other = 0; other < kGroups - 1; ++other) rows.take(p, slots + other * kSlot);
-    if constexpr (kSplits > 1) {
-      __syncthreads();
-      if (group == 0 && split > 0) rows.put(p, slots);
+    if constexpr (kSplits == 1) {
+      Rows::template merge<kGroups>(p, parts, store);
+    } else {
+      // Each block sends its part to the first one's place for it.
+      float* const sent = reinterpret_cast<float*>(shared + Shape::parts_at(kAhead));
+      float* const own = of_block(sent, 0) + split * Shape::kPartFloats;
+      cluster_wait();  // all blocks have begun
+      const auto send = [&](i32 row, i32 column, float low, float high, float most, float total) {
+        float* const to = own + row * Shape::kPartPitch;
+        to[column] = low;
+        to[column + 1] = high;
+        if (column != 0) return;
+        to[Shape::kValueHead] = most;
+        to[Shape::kValueHead + 1] = total;
+      };
+      Rows::template merge<kGroups>(p, parts, send);
       cluster_barrier();
-      if (group == 0 && split == 0)
-#pragma unroll
-        for (int other = 1; other < kSplits; ++other) rows.take(p, of_block(slots, other));
-      cluster_barrier();  // shared memory dies with its block
+      if (split == 0) Rows::template merge<kSplits>(p, sent, store);
     }
   }
-  if (group == 0 && split == 0) rows.store(p);
 }

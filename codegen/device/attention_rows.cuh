@@ -49,16 +49,18 @@ struct AttentionShape {
   // Rows of an odd number of 16-byte units: matrices are then read without bank conflicts.
   static constexpr int kKeyPitch = (kSteps * 2 | 1) * 8, kValuePitch = (kOutTiles | 1) * 8;
   static constexpr int kTileBytes = kKeys * (kKeyPitch + kValuePitch) * 2;
-  // What a lane hands over when groups add up: sums of the result, two maxima, two sums per 16
-  // rows.
-  static constexpr int kHandedOver = kRowTiles * (kOutTiles * 4 + 4);
-  static constexpr int kMergeBytes = (kKeyGroups - 1) * kThreads * kHandedOver * 4;
-  /// Where each group has `ahead` tiles of keys, and of values.
-  static constexpr int shared_bytes(int ahead) {
+  static constexpr int kRows = kRowWarps * kRowTiles * 16;  // of a block
+  // What a group, or a block, has of the rows when they add up: results, a maximum, a sum.
+  static constexpr int kPartPitch = kValueHead + 4, kPartFloats = kRows * kPartPitch;
+  static constexpr int kMergeBytes = kKeyGroups > 1 ? kKeyGroups* kPartFloats * 4 : 0;
+  /// Where blocks put theirs, with `ahead` tiles of keys, and of values, to each group.
+  static constexpr int parts_at(int ahead) {
     return kKeyGroups * ahead * kTileBytes > kMergeBytes ? kKeyGroups * ahead * kTileBytes
                                                          : kMergeBytes;
   }
-  static constexpr int kRows = kRowWarps * kRowTiles * 16;  // of a block
+  static constexpr int shared_bytes(int ahead, int splits) {
+    return parts_at(ahead) + (splits > 1 ? splits * kPartFloats * 4 : 0);
+  }
 };
 
 /// One head. Element (r, c) of an operand is at data[r * its stride + c], of the mask at
@@ -351,50 +353,73 @@ struct AttentionRows {
     }
   }
 
-  /// Walks over what a lane hands over to the first group, of rows that there are.
-  template <class Visit>
-  SINTER_DEVICE void hand_over(const Problem& p, float* slot, Visit visit) {
+  /// Writes what the warp has of the rows that there are to `part`, rows of the block.
+  SINTER_DEVICE void put(const Problem& p, float* part) const {
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
-      constexpr int kEach = kOutTiles * 4 + 4;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        if (row_of(r, h) >= p.rows) continue;
-        float* const part = slot + (r * kEach + h * (kEach / 2)) * Shape::kThreads;
-        visit(r, h, part);
+        const float total = sum_of_row(sum[r][h]);
+        const i32 row = row_of(r, h);
+        if (row >= p.rows) continue;
+        float* const to = part + (row - p.first_row) * Shape::kPartPitch;
+#pragma unroll
+        for (int j = 0; j < kOutTiles; ++j) {
+          to[j * 8 + t] = y[r][j][h * 2];
+          to[j * 8 + t + 1] = y[r][j][h * 2 + 1];
+        }
+        if (t != 0) continue;
+        to[Shape::kValueHead] = most[r][h];
+        to[Shape::kValueHead + 1] = total;
       }
     }
   }
-  SINTER_DEVICE void put(const Problem& p, float* slot) {
-    hand_over(p, slot, [&](int r, int h, float* part) {
-      part[0] = most[r][h];
-      part[Shape::kThreads] = sum[r][h];
-#pragma unroll
-      for (int i = 0; i < kOutTiles * 2; ++i)
-        part[(2 + i) * Shape::kThreads] = y[r][i / 2][h * 2 + i % 2];
-    });
-  }
-  SINTER_DEVICE void take(const Problem& p, float* slot) {
+
+  /// Adds up kParts parts of what put() wrote. The block's threads share out pairs of columns and
+  /// give each, with the row's maximum and sum, to `use(row, column, low, high, maximum, sum)`.
+  template <int kParts, class Use>
+  SINTER_DEVICE static void merge(const Problem& p, const float* parts, const Use& use) {
+    constexpr int kPairs = Shape::kValueHead / 2;
     const float factor = unit(p);
-    hand_over(p, slot, [&](int r, int h, float* part) {
-      const float maximum = fmaxf(most[r][h], part[0]);
-      const float base = base_of(maximum, factor);
-      const float mine = fast_exp2(most[r][h] * factor - base);
-      const float other = fast_exp2(part[0] * factor - base);
-      most[r][h] = maximum;
-      sum[r][h] = sum[r][h] * mine + part[Shape::kThreads] * other;
+    const i32 rows = p.rows - p.first_row < Shape::kRows ? p.rows - p.first_row : Shape::kRows;
+    for (i32 i = threadIdx.x; i < rows * kPairs; i += Shape::kThreads * Shape::kKeyGroups) {
+      const i32 row = i / kPairs, column = i % kPairs * 2;
+      const float* const from = parts + row * Shape::kPartPitch;
+      float maximum = -infinity();
 #pragma unroll
-      for (int i = 0; i < kOutTiles * 2; ++i) {
-        float& value = y[r][i / 2][h * 2 + i % 2];
-        value = value * mine + part[(2 + i) * Shape::kThreads] * other;
+      for (int part = 0; part < kParts; ++part)
+        maximum = fmaxf(maximum, from[part * Shape::kPartFloats + Shape::kValueHead]);
+      const float base = base_of(maximum, factor);
+      float low = 0, high = 0, total = 0;
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const float* const own = from + part * Shape::kPartFloats;
+        const float weight = fast_exp2(own[Shape::kValueHead] * factor - base);
+        low += own[column] * weight;
+        high += own[column + 1] * weight;
+        total += own[Shape::kValueHead + 1] * weight;
       }
-    });
+      use(row, column, low, high, maximum, total);
+    }
+  }
+
+  /// Writes two columns of a result.
+  SINTER_DEVICE static void store_merged(const Problem& p, i32 row, i32 column, float low,
+                                         float high, float total) {
+    bool drop;
+    const float inverse = inverse_of(p, total, drop);
+    store_pair<Shape::kPairs>(p.y + (p.first_row + row) * p.y_stride + column,
+                              drop ? 0 : low * inverse, drop ? 0 : high * inverse);
+  }
+
+  /// The sum over a row's columns, of which four lanes have parts.
+  SINTER_DEVICE static float sum_of_row(float total) {
+    total += exchange(total, 1);
+    return total + exchange(total, 2);
   }
 
   /// What makes weights of the sums of a row's; `drop`: the row's are zero.
-  SINTER_DEVICE float inverse_of(const Problem& p, float total, bool& drop) const {
-    total += exchange(total, 1);
-    total += exchange(total, 2);
+  SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
     drop = Shape::kGuard && total != total;
     // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no keys
     // is zero.
@@ -408,7 +433,7 @@ struct AttentionRows {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         bool drop;
-        const float inverse = inverse_of(p, sum[r][h], drop);
+        const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
         if (row >= p.rows) continue;
         T* to = p.y + row * p.y_stride + t;
@@ -435,7 +460,7 @@ struct AttentionRows {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         bool drop;
-        const float inverse = inverse_of(p, sum[r][h], drop);
+        const float inverse = inverse_of(p, sum_of_row(sum[r][h]), drop);
         const i32 row = row_of(r, h);
 #pragma unroll
         for (int j = 0; j < kOutTiles; j += 4) {

@@ -138,6 +138,37 @@ SINTER_DEVICE void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+/// Has the L2 fetch the line of 128 bytes that `at` is in; nothing waits for it.
+SINTER_DEVICE void fetch_line(const void* at) {
+#ifdef __CUDACC__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+#endif
+}
+/// The same for `bytes` from `from` on, by a block of kThreads.
+template <int kThreads>
+SINTER_DEVICE void fetch_lines(const void* from, i32 bytes) {
+  for (i32 i = threadIdx.x * 128; i < bytes; i += kThreads * 128)
+    fetch_line(static_cast<const unsigned char*>(from) + i);
+}
+/// What is in memory now, which a kernel in front may be about to change: a hint.
+SINTER_DEVICE i64 old_value(const i64* at) {
+#ifdef __CUDACC__
+  i64 value;
+  asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];" : "=l"(value) : "l"(at));
+  return value;
+#else
+  return *at;
+#endif
+}
+SINTER_DEVICE i64 old_value(const i32* at) {
+#ifdef __CUDACC__
+  i32 value;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at));
+  return value;
+#else
+  return *at;
+#endif
+}
 /// From now on the next kernel may be launched, if it waits itself.
 SINTER_DEVICE void allow_next_kernel() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900

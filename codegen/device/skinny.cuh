@@ -169,11 +169,11 @@ struct NoScales {
 /// (a gate and what it opens, say); kWarpsK warps, and kSplits neighbouring blocks of a
 /// cluster, share k. Each warp takes kDepth of it at a time. All partial sums are added in one
 /// fixed order. kVectorA, kVectorB: elements of one copy of x and of weights that are not packed.
-/// kRowStride: x lies whole in shared memory behind all else (made_rows), row by row so many
-/// elements apart; 0: it is copied step by step.
+/// kMadeRows: so many rows of x lie whole in shared memory behind all else (made_rows), kRowStride
+/// elements apart; 0: x is copied step by step.
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
           int kWarpsK, int kStages, int kSplits, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
-          int kRowStride = 0>
+          int kMadeRows = 0, int kRowStride = 0>
 struct SkinnyTile {
   static constexpr bool kPacked = Weights::kPacked;
   typedef typename Scaling::Stored S;
@@ -206,7 +206,9 @@ struct SkinnyTile {
   static constexpr int kZeroBytes = kGrouped && Scaling::kZeros ? kUnits * kFolds * 16 * 2 : 0;
   static constexpr int kWarpBytes = kWeightBytes + kScaleBytes + kZeroBytes;
   // What the warps of one part of k share of x, elements.
-  static constexpr bool kRowsAreMade = kRowStride > 0;
+  static constexpr bool kRowsAreMade = kMadeRows > 0;
+  static constexpr int kRowsThere = kRowsAreMade ? kMadeRows : kM;  // others repeat the last
+  static_assert(!kRowsAreMade || kM <= 8, "made rows are a few");
   static constexpr int kStrideA = kRowsAreMade ? kRowStride : odd_units(kDepth);
   static constexpr int kRowsBytes = kRowsAreMade ? 0 : kM * kStrideA * 2;
   static constexpr int kStage = kWarpsK * (kWarpsN * kWarpBytes + kRowsBytes);
@@ -217,7 +219,7 @@ struct SkinnyTile {
   static constexpr int kColumnScaleBytes = kByColumn ? kN * static_cast<int>(sizeof(S)) : 0;
   static constexpr int kRingBytes = kStages * kStage > kSumBytes ? kStages* kStage : kSumBytes;
   static constexpr int kMadeRowsAt = kRingBytes + kColumnScaleBytes;
-  static constexpr int kSharedBytes = kMadeRowsAt + kM * kRowStride * 2;
+  static constexpr int kSharedBytes = kMadeRowsAt + kMadeRows * kRowStride * 2;
 
   /// What a block multiplies: weights and scales from its first column on, at k = 0.
   struct Operands {
@@ -343,7 +345,7 @@ struct SkinnyTile {
   SINTER_DEVICE static void make_rows(unsigned char* shared, int k, const Make& make) {
     T* rows = made_rows(shared);
     const int rest = kRowStride - k;
-    for (int i = threadIdx.x; i < kM * rest; i += kThreads)
+    for (int i = threadIdx.x; i < kMadeRows * rest; i += kThreads)
       rows[i / rest * kRowStride + k + i % rest] = T{};
     make(rows);
     __syncthreads();
@@ -461,7 +463,7 @@ struct SkinnyTile {
         const int k = fold * kFold + at;
         u32 right[kTilesM][2];
         if constexpr (kTilesM == 1) {
-          const T* own = rows + (lane % 8 < kM ? lane % 8 : kM - 1) * kStrideA + k;
+          const T* own = rows + (lane % 8 < kRowsThere ? lane % 8 : kRowsThere - 1) * kStrideA + k;
           if constexpr (kFold % 32 == 0) {
             if (at % 32 == 0) load_matrix_x4(two, own + lane / 8 * 8);
             right[0][0] = two[at % 32 / 8];

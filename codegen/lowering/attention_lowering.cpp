@@ -303,10 +303,10 @@ std::string print_attention(const AttentionProgram& program) {
   for (const Dim& extent : program.batch) batch.push_back(extent.to_string());
   std::string text = fmt::format(
       "attention {} batch [{}] rows {} keys {} head {} values {} scale {} fill {} causal {} guard "
-      "{}\n",
+      "{}{}\n",
       to_string(program.dtype), fmt::join(batch, ", "), program.rows.to_string(),
       program.keys.to_string(), program.head, program.value_head, program.scale, program.fill,
-      program.causal, program.guard);
+      program.causal, program.guard, program.cached ? " cached" : "");
   text +=
       print_operand("q", program.q) + print_operand("k", program.k) + print_operand("v", program.v);
   if (program.mask) text += print_operand("mask", *program.mask);

@@ -37,6 +37,9 @@ struct AttentionProgram {
   double scale = 1, fill = 0;
   int causal = 0;
   bool guard = false;
+  /// Keys and values are a cache, of which the step in front changes a few rows at most: they may
+  /// be fetched before that has ended.
+  bool cached = false;
 
   /// Whether rows of one head may see different numbers of keys by their limits.
   bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }

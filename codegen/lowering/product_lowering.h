@@ -51,8 +51,9 @@ struct ProductRows {
   /// k.
   plan::fb::LoopProgramT program;
   std::int64_t stride = 0;
-  std::int64_t most = 0;    // rows
-  std::uint32_t first = 0;  // position in ProductProgram::program.buffers of its other buffers
+  std::int64_t most = 0;      // rows
+  std::uint32_t first = 0;    // position in ProductProgram::program.buffers of its other buffers
+  std::vector<bool> weights;  // which of these no step writes, where that is known
 };
 
 /// A product of a[m, k] and b[k, n], batched, and a loop program over its elements that reads it as

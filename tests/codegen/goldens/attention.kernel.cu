@@ -9,7 +9,7 @@ attention f16 batch [batch, 2] rows seq keys seq head 16 values 16 scale 0.25 fi
 // from layer/attention
 #include "attention.cuh"
 
-template <class Shape>
+template <class Shape, bool kEarly = false>
 SINTER_DEVICE AttentionProblem<Shape>
 packed_heads_and_key_mask_problem(u32 item, const f16* __restrict__ x0, const b8* __restrict__ x1,
                                   f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,
@@ -53,7 +53,7 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 6144, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 1) == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
@@ -68,7 +68,7 @@ packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 24576, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 8) == 34816, "what the launch reserves");
   attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
 }
 
@@ -83,7 +83,7 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 49152, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 2) == 51712, "what the launch reserves");
   attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
 }
 
@@ -98,7 +98,7 @@ packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 12288, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 1) == 12288, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
@@ -113,7 +113,7 @@ packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 24576, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 1) == 24576, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
@@ -128,7 +128,7 @@ packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 6144, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 1) == 10240, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
@@ -143,7 +143,7 @@ packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 6144, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 1) == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
@@ -157,6 +157,6 @@ packed_heads_and_key_mask_v7(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1) == 6144, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 1) == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
