@@ -87,10 +87,11 @@ def dequantiser(kind):
     def halves_to_half(numbers, scales):
         both = torch.stack((numbers & 15, numbers >> 4), -1).flatten(1).half() - 8
         return (both.unflatten(1, (-1, GROUP)) * scales.unsqueeze(-1)).flatten(1)
-    return torch.compile(bytes_to_half if kind == "int8" else halves_to_half, dynamic=True, fullgraph=True)
+    torch._dynamo.reset()  # sizes that are numbers: with symbols the kernels take three times as long
+    return torch.compile(bytes_to_half if kind == "int8" else halves_to_half, dynamic=False, fullgraph=True)
 
 
-def peers_of(kind, n, k, rows, dequantise, seconds):
+def peers_of(kind, n, k, rows, seconds):
     """Microseconds of the peers by rows."""
     import torch
     from torch_workloads import measure
@@ -98,6 +99,7 @@ def peers_of(kind, n, k, rows, dequantise, seconds):
     with torch.inference_mode():
         held = weights_of(kind, n, k)
         both = (held["w"], held["w"].t().contiguous().t()) if kind == "f16" else ()
+        dequantise = dequantiser(kind) if kind != "f16" else None
         for m in rows:
             x = torch.randn(m, k, device="cuda", dtype=torch.float16)
             if kind == "f16":  # the weights as either of the layouts that models have
@@ -144,7 +146,6 @@ def measure(a, result, began):
     copy, tensor = copy_rate(), tensor_rate()
     result["copy_TBps"], result["tensor_TFLOPs"] = round(copy, 3), round(tensor, 1)
     print(f"copy {copy:.2f} TB/s, float16 product {tensor:.0f} TFLOP/s", flush=True)
-    dequantise = {kind: dequantiser(kind) for kind in KINDS if kind != "f16"}
     todo = shapes[part::parts]
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(a.jobs) as pool:
         folder = Path(name)
@@ -155,13 +156,13 @@ def measure(a, result, began):
             return compile_all(a.sinter, pool, folder, target, models)
         ahead = begun(todo[0])
         for index, shape in enumerate(todo):
+            times = {kind: peers_of(kind, *shape, rows, a.seconds) for kind in KINDS}
             plans = {key: done.result() for key, done in ahead.items()}
             print(f"{shape}: plans {time.monotonic() - began:.0f} s", flush=True)
             ahead = begun(todo[index + 1]) if index + 1 < len(todo) else {}
             if time.monotonic() - began > a.deadline:
                 print("deadline: the rest is not run")
                 break
-            times = {kind: peers_of(kind, *shape, rows, dequantise.get(kind), a.seconds) for kind in KINDS}
             found = [row for kind in KINDS
                      for row in rows_of(a, kind, shape, {m: plans[kind, m] for m in rows}, times, copy, tensor)]
             result["layers"] = [row for row in result["layers"] if (row["n"], row["k"]) != shape] + found

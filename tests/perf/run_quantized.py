@@ -7,7 +7,7 @@
   tests/perf/run_quantized.py --merge part.json layers0.json layers1.json --out tests/perf/results/quantized_h200.json
 
 A row is a model and how its weights are kept: f16; int8 and int4, which `compile --weights` makes of the same float16
-model; and int8_exported, weights that PyTorch rounded and exported as integers. 'share' is the bytes that the plan
+model (its last layer has 8 bits in both); and int8_exported, weights that PyTorch rounded and exported as integers. 'share' is the bytes that the plan
 moves over its time, as a share of the rate of a copy of 4 GB read in the same run. Errors are of the logits,
 ||a - b|| / ||b||, against float32 arithmetic with the float32 weights ('original') and with the weights as rounded
 ('rounded'; the rounding is that of fusion/quantise, done again here). GPU times are medians with a cold L2 and a full
@@ -53,23 +53,25 @@ def rounded(weight, bits, group):
     return (torch.round((w * (1 / scale)).clamp(-high, high)) * scale).view(n, k)
 
 
-def rounded_as_exported(weight):
+def rounded_as_exported(weight, is_last):
     from torch_workloads import Int8Linear
     layer = Int8Linear(weight)
     return layer.weight.float() * layer.scale.half().float()[:, None]
 
 
-ROUNDINGS = {"int8": lambda w: rounded(w.half(), 8, 0), "int4": lambda w: rounded(w.half(), 4, 128),
+# Of the weights, and whether they are the last layer's, which --weights int4 leaves at 8 bits.
+ROUNDINGS = {"int8": lambda w, is_last: rounded(w.half(), 8, 0),
+             "int4": lambda w, is_last: rounded(w.half(), 8, 0) if is_last else rounded(w.half(), 4, 128),
              "int8_exported": rounded_as_exported}
 
 
 @contextmanager
-def with_rounding(rounding):
-    """Linear layers compute with rounding(their weights)."""
+def with_rounding(module, rounding):
+    """The module's linear layers compute with rounded weights."""
     from torch import nn
     from torch.nn import functional as F
     before = nn.Linear.forward
-    nn.Linear.forward = lambda layer, x: F.linear(x, rounding(layer.weight))
+    nn.Linear.forward = lambda layer, x: F.linear(x, rounding(layer.weight, layer is module.head))
     try:
         yield
     finally:
@@ -97,7 +99,7 @@ def prepare(name, kinds, folder):
             return module(*(t.clone() for t in inputs.values()))[0].cpu().numpy()
         expected = {"original": logits()}
         for kind in set(kinds) & set(ROUNDINGS):
-            with with_rounding(ROUNDINGS[kind]):
+            with with_rounding(module, ROUNDINGS[kind]):
                 expected[kind] = logits()
         peers.save_tensors(path.with_suffix(".npz"), peers.half(inputs))
         if set(kinds) - {"int8_exported"}:
