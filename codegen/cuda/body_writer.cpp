@@ -52,10 +52,17 @@ void BodyWriter::write() {
   declare_all(layout_->prologue);
   if (layout_->scratch_offset != 0) declare_scratch();
   declare_carries();
-  const bool one_pass = layout_->pass_header.empty();
+  const bool one_pass = layout_->pass_header.empty(), turns = !layout_->turn_header.empty();
+  constexpr const char* kNotUnrolled = "#pragma unroll 1";
+  if (turns) {
+    code_.line(kNotUnrolled);
+    code_.open(layout_->turn_header);
+    declare_all(layout_->turn_lines);
+  }
   if (!one_pass) {
     declare_all(layout_->behind_preload);
-    code_.line("#pragma unroll 1");  // the body is long: its code would not fit the caches
+    // The body is long: the code of all passes would not fit the caches.
+    code_.line(layout_->unrolled_passes ? "#pragma unroll" : kNotUnrolled);
     code_.open(layout_->pass_header);
   }
   declare_all(layout_->pass_lines);
@@ -73,6 +80,7 @@ void BodyWriter::write() {
     if (layout_->turned) empty_tiles();
   }
   if (!one_pass) code_.close();
+  if (turns) code_.close();
   declare_all(layout_->epilogue);
 }
 

@@ -117,6 +117,7 @@ std::string product_headers(const ProductProgram& product, const std::vector<Var
     text += "#include \"product.cuh\"\n";
   if (uses("typedef SkinnyTile<")) text += "#include \"skinny.cuh\"\n";
   if (uses("typedef GroupTile<")) text += "#include \"product_groups.cuh\"\n";
+  if (uses("typedef TurnTile<")) text += "#include \"product_turns.cuh\"\n";
   if (product.rows) text += "#include \"reduce.cuh\"\n#include \"vector.cuh\"\n";
   return text;
 }

@@ -27,13 +27,24 @@ class ProductLayout {
     layout_.thread_dims = analysis_.outer_dims();
     layout_.loop_dims = analysis_.inner_dims();
     layout_.indices.resize(analysis_.rank());
-    place();
-    multiply();
-    rows();
-    columns();
-    reductions();
-    layout_.blocks = tiles_m_ * tiles_n_ * Dim(s_.cluster());
-    for (const Dim& batch : product_.batch) layout_.blocks = layout_.blocks * batch;
+    const auto& ranges = analysis_.exprs().ranges();
+    tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
+    tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.across, ranges);
+    Dim tiles = tiles_m_ * tiles_n_;
+    for (const Dim& batch : product_.batch) tiles = tiles * batch;
+    declare_tile();
+    if (s_.turns > 0) {
+      layout_.blocks = ir::min(tiles, s_.blocks, ranges);
+      take_turns(tiles);
+      rows_of_passes();
+    } else {
+      layout_.blocks = tiles * Dim(s_.cluster());
+      place_block();
+      multiply();
+      rows();
+      columns();
+      reductions();
+    }
     layout_.block = {static_cast<std::uint32_t>(s_.threads()), 1, 1};
     return std::move(layout_);
   }
@@ -46,23 +57,26 @@ class ProductLayout {
   int part_tile() const { return s_.n / product_.parts; }
   bool divides(const Dim& dim, int by) const { return dim.is_constant() && dim.value() % by == 0; }
 
-  /// Which tile the block has.
-  void place() {
-    const auto& ranges = analysis_.exprs().ranges();
-    tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
-    tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.across, ranges);
+  void declare_tile() {
     line(fmt::format("typedef {} Tile;", tile_type()));
     line(fmt::format("static_assert(Tile::kSharedBytes == {}, \"what the launch reserves\");",
                      s_.shared_bytes(product_)));
     line("SINTER_DYNAMIC_SHARED(shared);");
+  }
+
+  /// Which tile the block has.
+  void place_block() {
     const int cluster = s_.cluster();
     line(cluster > 1 ? fmt::format("const u32 rank = blockIdx.x % {};", cluster)
                      : "const u32 rank = 0;");
-    std::string rest = "blockIdx.x";
-    if (cluster > 1) {
-      line(fmt::format("const u32 tile = blockIdx.x / {};", cluster));
-      rest = "tile";
-    }
+    if (cluster > 1) line(fmt::format("const u32 tile = blockIdx.x / {};", cluster));
+    for (std::string& text : place(cluster > 1 ? "tile" : "blockIdx.x")) line(std::move(text));
+  }
+
+  /// Where tile number `rest` is.
+  std::vector<std::string> place(std::string rest) {
+    std::vector<std::string> lines;
+    const auto line = [&](std::string text) { lines.push_back(std::move(text)); };
     // Neighbouring blocks read the same rows, or where weights are what counts, the same weights.
     const Dim& inner_tiles = s_.skinny ? tiles_m_ : tiles_n_;
     const Dim& outer_tiles = s_.skinny ? tiles_n_ : tiles_m_;
@@ -100,9 +114,14 @@ class ProductLayout {
              ? fmt::format("const i32 first_column = i32({} * {} + rank / {}) * {};", tile_n,
                            s_.across, s_.splits, part_tile())
              : fmt::format("const i32 first_column = i32({}) * {};", tile_n, part_tile()));
+    return lines;
   }
 
   std::string tile_type() const {
+    if (s_.turns > 0)
+      return fmt::format("TurnTile<{}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product_.type),
+                         s_.m, s_.n, s_.turns, s_.groups, s_.stages, product_.rows_are_k,
+                         product_.batch.size() + 2);
     if (s_.groups > 0)
       return fmt::format("GroupTile<{}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product_.type),
                          s_.m, s_.n, s_.groups, s_.stages, s_.splits, product_.rows_are_k,
@@ -188,13 +207,14 @@ class ProductLayout {
       begin = "begin";
       end = "end";
     }
-    line("Tile::Operands operands;");
-    if (s_.groups > 0)
-      mapped_operands();
-    else
+    if (s_.groups > 0) {
+      for (std::string& text : mapped_operands(begin, end)) line(std::move(text));
+    } else {
+      line("Tile::Operands operands;");
       addressed_operands();
-    line(fmt::format("operands.begin = {};", begin));
-    line(fmt::format("operands.end = {};", end));
+      line(fmt::format("operands.begin = {};", begin));
+      line(fmt::format("operands.end = {};", end));
+    }
     if (s_.early) line("allow_next_kernel();");
     if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
     if (product_.rows) {
@@ -233,26 +253,98 @@ class ProductLayout {
     line("});");
   }
 
+  /// Copies, and for who multiplies a loop over tiles.
+  void take_turns(const Dim& tiles) {
+    line(fmt::format("const u32 tiles = u32({});", args_.dim(tiles)));
+    std::vector<std::string> lines = place("tile");
+    for (std::string& text : mapped_operands("0", size(product_.k)))
+      lines.push_back(std::move(text));
+    line("const auto operands_of = [&](u32 tile) {");
+    for (const std::string& text : lines) line("  " + text);
+    line("  return operands;");
+    line("};");
+    if (s_.early) line("allow_next_kernel();");
+    if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
+    line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
+                     s_.early && product_.b_is_weight));
+    layout_.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.go_on())";
+    layout_.turn_lines = place("turn.tile");
+    layout_.behind_preload = {"Tile::Sums tile_sums = {};",
+                              "Tile::multiply(tile_sums, shared, turn, operands_of(turn.tile));"};
+    layout_.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
+    layout_.unrolled_passes = true;
+  }
+
+  /// A lane's row of each pass and its vectors: all lanes of a warp take part in the sums, those
+  /// outside write nothing.
+  void rows_of_passes() {
+    auto& lines = layout_.pass_lines;
+    lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
+    std::string live = divides(product_.m, s_.m) ? "" : fmt::format("local < {}", size(product_.m));
+    if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
+    if (!live.empty()) layout_.live_row = "live";
+    rows_from("local", lines);
+    layout_.leader = "first_column + Tile::column_of(pass, 0) == 0";
+    const std::string k = layout_.unrolled() ? "k" : "0";
+    if (layout_.unrolled())
+      layout_.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s_.body.unroll);
+    auto& columns = layout_.loop_lines;
+    columns.push_back(
+        fmt::format("const i32 column = first_column + Tile::column_of(pass, {});", k));
+    std::string e = fmt::format("u32(column) / {}", s_.body.vector);
+    if (!divides(product_.n, s_.n)) {
+      if (!live.empty()) live += " && ";
+      live += fmt::format("column < {}", size(product_.n));
+      columns.push_back(fmt::format("const bool live = {};", live));
+      layout_.live_row = "live";
+      e = "live ? " + e + " : 0";
+    }
+    columns.push_back(fmt::format("const u32 e = {};", e));
+    split_index(analysis_, args_, layout_.loop_dims, "e", false, layout_, columns);
+    for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+      if (is_product(i)) layout_.products.push_back({i, "sums", "tile_sums, pass, " + k});
+  }
+
+  /// Among all rows the one that is row `row_of_matrix` of the tile's matrix, split up.
+  void rows_from(const std::string& row_of_matrix, std::vector<std::string>& lines) {
+    const Dim count = analysis_.size_of_dims(layout_.thread_dims);
+    const bool wide = needs_wide(analysis_, count);
+    const char* type = wide ? "u64" : "u32";
+    std::string row = fmt::format("{}({})", type, row_of_matrix);
+    if (product_.row_step != Dim(1))
+      row += fmt::format(" * {}({})", type, args_.dim(product_.row_step));
+    for (std::size_t b = 0; b < product_.batch.size(); ++b)
+      row += fmt::format(" + {0}(b{1}) * {0}({2})", type, b, args_.dim(product_.batch_rows[b]));
+    lines.push_back(layout_.live_row.empty()
+                        ? fmt::format("const {} row = {};", type, row)
+                        : fmt::format("const {} row = {} ? {} : 0;", type, layout_.live_row, row));
+    if (layout_.thread_dims != 0)
+      split_index(analysis_, args_, layout_.thread_dims, "row", wide, layout_, lines);
+  }
+
   /// What the copy engine is told: both operands as tensors, k or columns innermost.
-  void mapped_operands() {
+  std::vector<std::string> mapped_operands(const std::string& begin, const std::string& end) {
     constexpr int kBoxColumns = 64;
     map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
     if (product_.rows_are_k)
       map("map_b", product_.b_buffer(), product_.b, {product_.n, product_.k}, {kBoxColumns, s_.k});
     else
       map("map_b", product_.b_buffer(), product_.b, {product_.k, product_.n}, {kBoxColumns, s_.n});
-    line("operands.a = &map_a;");
-    line("operands.b = &map_b;");
-    line("operands.row = first_row;");
-    line("operands.column = first_column;");
+    std::vector<std::string> lines = {"Tile::Operands operands;", "operands.a = &map_a;",
+                                      "operands.b = &map_b;", "operands.row = first_row;",
+                                      "operands.column = first_column;"};
     for (std::size_t b = 0; b < product_.batch.size(); ++b) {
       const auto place = [&](const char* name, const ProductOperand& operand) {
-        line(fmt::format("operands.{}[{}] = {};", name, b,
-                         operand.batch_strides[b] != Dim(0) ? fmt::format("i32(b{})", b) : "0"));
+        const bool shared = operand.batch_strides[b] == Dim(0);
+        lines.push_back(fmt::format("operands.{}[{}] = {};", name, b,
+                                    shared ? "0" : fmt::format("i32(b{})", b)));
       };
       place("batch_a", product_.a);
       place("batch_b", product_.b);
     }
+    lines.push_back(fmt::format("operands.begin = {};", begin));
+    lines.push_back(fmt::format("operands.end = {};", end));
+    return lines;
   }
 
   void map(const char* name, std::uint32_t buffer, const ProductOperand& operand,
@@ -317,26 +409,15 @@ class ProductLayout {
     if (passes * s_.splits * at_once != s_.m) require(fmt::format("local < {}", s_.m));
     if (!divides(product_.m, s_.m))
       require(fmt::format("first_row + local < {}", size(product_.m)));
-    const Dim count = analysis_.size_of_dims(layout_.thread_dims);
-    const bool wide = needs_wide(analysis_, count);
-    const char* type = wide ? "u64" : "u32";
-    std::string row = fmt::format("{}(first_row + local)", type);
-    if (product_.row_step != Dim(1))
-      row += fmt::format(" * {}({})", type, args_.dim(product_.row_step));
-    for (std::size_t b = 0; b < product_.batch.size(); ++b)
-      row += fmt::format(" + {0}(b{1}) * {0}({2})", type, b, args_.dim(product_.batch_rows[b]));
     if (live.empty()) {
       lines.push_back("const i32 at = local;");
-      lines.push_back(fmt::format("const {} row = {};", type, row));
     } else {
       // Threads without a row follow another one, for shuffles and barriers, and write nothing.
       lines.push_back(fmt::format("const bool live = {};", live));
       lines.push_back("const i32 at = live ? local : 0;");
-      lines.push_back(fmt::format("const {} row = live ? {} : 0;", type, row));
       layout_.live_row = "live";
     }
-    if (layout_.thread_dims != 0)
-      split_index(analysis_, args_, layout_.thread_dims, "row", wide, layout_, lines);
+    rows_from("first_row + local", lines);
     layout_.leader = "lane == 0 && first_column == 0";
   }
 
@@ -358,14 +439,18 @@ class ProductLayout {
     product_reads();
   }
 
+  bool is_product(std::size_t i) const {
+    const auto& instr = analysis_.instr(i);
+    return instr.kind == InstrKind::Load &&
+           analysis_.access(instr.access).buffer == product_.product;
+  }
+
   /// The loads of the product: of each part its own.
   void product_reads() {
     const auto& exprs = analysis_.exprs();
     for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
-      const auto& instr = analysis_.instr(i);
-      if (instr.kind != InstrKind::Load) continue;
-      const auto& access = analysis_.access(instr.access);
-      if (access.buffer != product_.product) continue;
+      if (!is_product(i)) continue;
+      const auto& access = analysis_.access(analysis_.instr(i).access);
       const std::string slot = fmt::format("slot * {}", s_.body.vector);
       if (product_.parts == 1) {
         layout_.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});

@@ -53,7 +53,10 @@ struct Layout {
   std::string scan, scan_sizes;         // "scan_block" and ", 8"
   std::size_t scratch = 0;              // shared values that each reduction or scan needs
   std::uint32_t scratch_offset = 0;     // where they are in dynamic shared memory; 0: static
+  std::string turn_header;              // a loop around that of the passes; empty: none
+  std::vector<std::string> turn_lines;  // declares what its turns differ in
   std::string pass_header;              // a loop around all behind the prologue; empty: none
+  bool unrolled_passes = false;         // passes differ in which registers they read
   std::vector<std::string> pass_lines;  // declares what the loop's passes differ in
   std::vector<std::string> behind_preload;  // what loads are issued ahead of
   std::vector<std::string> epilogue;        // behind everything

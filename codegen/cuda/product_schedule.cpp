@@ -99,6 +99,13 @@ void drop_implied(const ExprTable& exprs, std::vector<plan::fb::Condition>& cond
   conditions = std::move(kept);
 }
 
+/// As TurnTile has passes over `n` columns: four lanes have a row, of eight columns each at a time.
+bool plan_passes(int n, Schedule& body) {
+  body.threads_x = 4;
+  body.unroll = n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32;
+  return body.vector == 8;
+}
+
 /// Vectors and lanes of the epilogue for a tile with `n` columns of its own; false if none do.
 bool plan_body(const ProgramAnalysis& analysis, int n, ProductSchedule& schedule) {
   const bool reduces = analysis.stages() > 0;
@@ -128,6 +135,7 @@ bool plan_body(const ProgramAnalysis& analysis, int n, ProductSchedule& schedule
   schedule.conditions.insert(schedule.conditions.end(), vectors.conditions.begin(),
                              vectors.conditions.end());
   constexpr int kMostElements = 64;  // of a thread, in registers
+  if (schedule.turns > 0) return plan_passes(n, body);
   return body.unroll * body.vector <= kMostElements && (!reduces || schedule.passes() == 1);
 }
 
@@ -290,7 +298,16 @@ ProductSchedule parse(const std::string& text) {
       require_size(value, text);
     return s;
   }
-  s.groups = 0;
+  if (std::sscanf(text.c_str(),
+                  "product %dx%dx%d turns=%d groups=%d stages=%d blocks=%d splits=%d across=%d",
+                  &s.m, &s.n, &s.k, &s.turns, &s.groups, &s.stages, &s.blocks, &s.splits,
+                  &s.across) == 9) {
+    for (const int value :
+         {s.m, s.n, s.k, s.turns, s.groups, s.stages, s.blocks, s.splits, s.across})
+      require_size(value, text);
+    return s;
+  }
+  s.groups = s.turns = 0;
   if (std::sscanf(text.c_str(), "%*[a-z] %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
                   &s.m, &s.n, &s.k, &s.warps_m, &s.warps_n, &s.warps_k, &s.stages, &s.splits,
                   &s.across) != 9)
@@ -319,14 +336,16 @@ std::string ProductSchedule::to_string() const {
   const std::string tile = groups > 0 ? fmt::format("groups={}", groups)
                                       : fmt::format("warps={}x{}x{}", warps_m, warps_n, warps_k);
   return fmt::format(
-      "{} {}x{}x{} {} stages={} splits={} across={} copies={},{} vector={} lanes={} unroll={}{}",
-      skinny ? "skinny" : "product", m, n, k, tile, stages, splits, across, vector_a, vector_b,
-      body.vector, lanes(), body.unroll, early ? " early" : "");
+      "{} {}x{}x{} {}{} stages={}{} splits={} across={} copies={},{} vector={} lanes={} "
+      "unroll={}{}",
+      skinny ? "skinny" : "product", m, n, k, turns > 0 ? fmt::format("turns={} ", turns) : "",
+      tile, stages, turns > 0 ? fmt::format(" blocks={}", blocks) : "", splits, across, vector_a,
+      vector_b, body.vector, lanes(), body.unroll, early ? " early" : "");
 }
 
 int ProductSchedule::blocks_at_once() const {
-  const int blocks = groups > 0 ? group_blocks_at_once(*this) : 0;
-  return blocks > 1 ? blocks : 0;
+  const int together = groups > 0 && turns == 0 ? group_blocks_at_once(*this) : 0;
+  return together > 1 ? together : 0;
 }
 
 std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs) {

@@ -9,8 +9,8 @@
 
 namespace sinter::codegen {
 
-/// The integers of one product kernel; see ProductTile in codegen/device/product.cuh and SkinnyTile
-/// in codegen/device/skinny.cuh, GroupTile in codegen/device/product_groups.cuh.
+/// The integers of one product kernel; see ProductTile in codegen/device/product.cuh, SkinnyTile in
+/// skinny.cuh, GroupTile in product_groups.cuh and TurnTile in product_turns.cuh.
 struct ProductSchedule {
   bool skinny = false;         // a SkinnyTile: each warp has n / warps_n columns, k / warps_k of k
   int m = 64, n = 32, k = 64;  // of a tile and of a step
@@ -19,14 +19,19 @@ struct ProductSchedule {
   int splits = 1;  // blocks of a cluster that share a tile's k
   int across = 1;  // tiles of a cluster that make up whole rows, for reductions
   int groups = 0;  // warpgroups of a GroupTile, instead of warps; 0: a tile by warps
+  int turns = 0;   // teams of so many groups that take turns at a block's tiles (TurnTile); 0: none
+  int blocks = 0;  // of the grid, at most, where they take tiles in turns
   int vector_a = 8, vector_b = 8;  // elements of a copy
   bool early = false;              // b is copied before the step in front has ended
   Schedule body;                   // what a thread of the epilogue does: vector, unroll, lanes
   std::vector<plan::fb::Condition> conditions;
 
-  /// Those that have the epilogue; warpgroups have a warp besides that copies.
+  /// Those that have a tile's epilogue; warpgroups have a warp besides that copies, teams four.
   int workers() const { return groups > 0 ? 128 * groups : 32 * warps_m * warps_n * warps_k; }
-  int threads() const { return workers() + (groups > 0 ? 32 : 0); }
+  int threads() const {
+    if (turns > 0) return workers() * turns + 128;
+    return workers() + (groups > 0 ? 32 : 0);
+  }
   int cluster() const { return splits * across; }
   int lanes() const { return body.threads_x; }              // threads that share a tile's row
   int rows_at_once() const { return workers() / lanes(); }  // of a block
@@ -36,7 +41,8 @@ struct ProductSchedule {
   /// Dynamic shared memory, without what reductions need: ProductTile::kSharedBytes.
   int shared_bytes(const ProductProgram& product) const;
   /// "product 64x32x64 warps=2x2x1 stages=4 splits=2 across=1 copies=8,8 vector=4 lanes=8
-  /// unroll=1", or "skinny .."; "product 128x128x64 groups=2 stages=3 ..".
+  /// unroll=1", or "skinny .."; "product 128x128x64 groups=2 stages=3 ..", "product 128x192x64
+  /// turns=2 groups=1 stages=5 blocks=132 ..".
   std::string to_string() const;
 };
 

@@ -64,17 +64,6 @@ struct AttentionRings {
   }
 };
 
-/// A place in a ring, and which turn of its barriers is waited for.
-template <int kStages>
-struct RingPlace {
-  int stage = 0;
-  u32 phase = 0;
-
-  SINTER_DEVICE RingPlace next() const {
-    return stage + 1 < kStages ? RingPlace{stage + 1, phase} : RingPlace{0, phase ^ 1};
-  }
-};
-
 /// Calls visit(problem_of(item)) for the block's items. Those of odd turns go to the blocks
 /// in the reverse order, so that whoever had the longest gets the shortest.
 template <class Shape, class ProblemOf, class Visit>

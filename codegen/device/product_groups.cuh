@@ -8,16 +8,17 @@
 
 #ifdef SINTER_WARPGROUPS
 
-/// kM x kN sums over k, 64 at a time. kGroups warpgroups share the rows, kSplits neighbouring
-/// blocks of a cluster share k. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of
-/// kRank dimensions: two, and the batch's. All partial sums are added in one fixed order.
-template <class T, int kM, int kN, int kGroups, int kStages, int kSplits, bool kRowsAreK, int kRank>
-struct GroupTile {
+/// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN sums over k,
+/// 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank dimensions:
+/// two, and the batch's. What the stages are in may be used otherwise once all are done: it has
+/// kLeastBytes at least.
+template <class T, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
+          int kLeastBytes = 0>
+struct GroupStages {
   static constexpr int kK = 64;  // elements of a tile's row of 128 bytes
-  static constexpr int kWorkers = 128 * kGroups, kThreads = kWorkers + 32;
   static constexpr int kRowTiles = kM / kGroups / 64;
   /// Columns of one product: the hardware's larger forms are no faster than two of these.
-  static constexpr int kColumns = kN % 128 == 0                ? 128
+  static constexpr int kColumns = kN == 192 || kN % 128 == 0   ? (kN == 192 ? 192 : 128)
                                   : kN % 96 == 0 && !kRowsAreK ? 96
                                   : kN % 64 == 0               ? 64
                                                                : 32;
@@ -26,9 +27,8 @@ struct GroupTile {
                 "warpgroups multiply 64 rows, boxes of b are 64 columns wide");
 
   static constexpr int kTileA = kM * kK, kTileB = kN * kK, kStage = kTileA + kTileB;  // elements
-  static constexpr int kSumStride = kN + 8;
-  static constexpr int kStageBytes = kStages * kStage * 2, kSumBytes = kM * kSumStride * 4;
-  static constexpr int kBodyBytes = kStageBytes > kSumBytes ? kStageBytes : kSumBytes;
+  static constexpr int kStageBytes = kStages * kStage * 2;
+  static constexpr int kBodyBytes = kStageBytes > kLeastBytes ? kStageBytes : kLeastBytes;
   // Tiles begin at multiples of 1024 bytes.
   static constexpr int kSharedBytes = 1024 + kBodyBytes + 2 * kStages * 16;
 
@@ -40,6 +40,7 @@ struct GroupTile {
     i32 batch_a[kRank - 1], batch_b[kRank - 1];  // of which the last is unused
     i32 begin, end;                              // of k
   };
+  typedef float Sums[kRowTiles][kProducts][kColumns / 8][4];
 
   SINTER_DEVICE static unsigned char* body_of(unsigned char* shared) {
     const auto address = reinterpret_cast<u64>(shared);
@@ -58,8 +59,6 @@ struct GroupTile {
   SINTER_DEVICE static int count_steps(const Operands& x) {
     return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
   }
-  SINTER_DEVICE static bool leads() { return threadIdx.x == kWorkers; }
-
   SINTER_DEVICE static void copy(T* to, const TensorMap& map, i32 first, i32 second,
                                  const i32 (&batch)[kRank - 1], Turnstile& arrivals) {
     i32 at[kRank];
@@ -82,60 +81,60 @@ struct GroupTile {
       copy(to, *x.b, k, x.column, x.batch_b, full_of(shared)[stage]);
     }
   }
-
-  /// Starts the first copies. `kEarly`: the kernel was launched before the one in front has ended,
-  /// on which b does not depend: it is fetched before that is waited for.
+  SINTER_DEVICE static void copy_stage(const Operands& x, unsigned char* shared, int stage, i32 k) {
+    full_of(shared)[stage].arrive_and_expect(kStage * 2);
+    copy_b(x, shared, stage, k);
+    copy_a(x, shared, stage, k);
+  }
+  /// By one thread, in front of a __syncthreads().
+  SINTER_DEVICE static void start_turnstiles(unsigned char* shared) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      full_of(shared)[stage].start(1);
+      free_of(shared)[stage].start(4 * kGroups);
+    }
+    show_turnstiles();
+  }
+  /// Starts the first copies into empty stages, how many is returned. `kEarly`: the kernel was
+  /// launched before the one in front has ended, on which b does not depend: it is fetched before
+  /// that is waited for.
   template <bool kEarly>
-  SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
-    if (leads()) {
-      for (int stage = 0; stage < kStages; ++stage) {
-        full_of(shared)[stage].start(1);
-        free_of(shared)[stage].start(kWorkers / 32);
-      }
-      show_turnstiles();
-    }
-    const int steps = count_steps(x);
-    if (leads()) {
+  SINTER_DEVICE static int fill_first(unsigned char* shared, const Operands& x) {
+    const int count = minimum(count_steps(x), kStages);
 #pragma unroll 1
-      for (int s = 0; s < kStages && s < steps; ++s) {
-        full_of(shared)[s].arrive_and_expect(kStage * 2);
-        copy_b(x, shared, s, x.begin + s * kK);
-      }
-      prefetch_map(*x.a);
+    for (int s = 0; s < count; ++s) {
+      full_of(shared)[s].arrive_and_expect(kStage * 2);
+      copy_b(x, shared, s, x.begin + s * kK);
     }
+    prefetch_map(*x.a);
     if (kEarly) wait_for_previous_kernel();
-    if (leads()) {
 #pragma unroll 1
-      for (int s = 0; s < kStages && s < steps; ++s) copy_a(x, shared, s, x.begin + s * kK);
-    }
-    __syncthreads();  // all see the turnstiles
+    for (int s = 0; s < count; ++s) copy_a(x, shared, s, x.begin + s * kK);
+    return count;
   }
-
-  typedef float Sums[kRowTiles][kProducts][kColumns / 8][4];
-
-  SINTER_DEVICE static void fill_stages(unsigned char* shared, const Operands& x) {
+  /// And those of the steps from `done` on, each when its stage is free.
+  SINTER_DEVICE static void fill_others(unsigned char* shared, const Operands& x, int done,
+                                        RingPlace<kStages>& at) {
     const int steps = count_steps(x);
-    int stage = 0;
-    u32 phase = 0;
 #pragma unroll 1
-    for (int s = kStages; s < steps; ++s) {
-      free_of(shared)[stage].wait(phase);
-      full_of(shared)[stage].arrive_and_expect(kStage * 2);
-      copy_b(x, shared, stage, x.begin + s * kK);
-      copy_a(x, shared, stage, x.begin + s * kK);
-      if (++stage == kStages) stage = 0, phase ^= 1;
+    for (int s = done; s < steps; ++s, at = at.next()) {
+      free_of(shared)[at.stage].wait(at.phase);
+      copy_stage(x, shared, at.stage, x.begin + s * kK);
     }
   }
 
-  SINTER_DEVICE static void multiply_stages(Sums& sums, unsigned char* shared, const Operands& x) {
-    const int steps = count_steps(x), group = threadIdx.x / 128;
-    int stage = 0, before = 0;
-    u32 phase = 0;
+  SINTER_DEVICE static void release(unsigned char* shared, int stage) {
+    if (threadIdx.x % 32 == 0) free_of(shared)[stage].arrive();
+  }
+  /// Starts the products of `steps` stages from `at` on, adding to nothing; those of the last,
+  /// which is returned, are under way then. `group`: among those that share the tile.
+  SINTER_DEVICE static int start_products(Sums& sums, unsigned char* shared, int steps, int group,
+                                          RingPlace<kStages> at) {
+    int before = at.stage;
 #pragma unroll 1
-    for (int s = 0; s < steps; ++s) {
-      full_of(shared)[stage].wait(phase);
-      const T* const a = stages_of(shared) + stage * kStage + group * kRowTiles * 64 * 64;
-      const T* const b = stages_of(shared) + stage * kStage + kTileA;
+    for (int s = 0; s < steps; ++s, at = at.next()) {
+      full_of(shared)[at.stage].wait(at.phase);
+      const T* const a = stages_of(shared) + at.stage * kStage + group * kRowTiles * 64 * 64;
+      const T* const b = stages_of(shared) + at.stage * kStage + kTileA;
       order_products();
 #pragma unroll
       for (int k = 0; k < kK; k += 16)
@@ -148,46 +147,78 @@ struct GroupTile {
       commit_products();
       if (s > 0) {
         wait_for_products<1>();
-        if (threadIdx.x % 32 == 0) free_of(shared)[before].arrive();
+        release(shared, before);
       }
-      before = stage;
-      if (++stage == kStages) stage = 0, phase ^= 1;
+      before = at.stage;
     }
+    return before;
+  }
+  /// Waits for them.
+  SINTER_DEVICE static void finish_products(Sums& sums) {
     wait_for_products<0>();
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i)
 #pragma unroll
       for (int j = 0; j < kProducts; ++j) settle(sums[i][j]);
   }
+};
+
+/// kM x kN sums of a block, or of kSplits neighbouring blocks of a cluster that share k; see
+/// GroupStages. All partial sums are added in one fixed order.
+template <class T, int kM, int kN, int kGroups, int kStages, int kSplits, bool kRowsAreK, int kRank>
+struct GroupTile : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> {
+  typedef GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> Stages;
+  typedef typename Stages::Operands Operands;
+  typedef typename Stages::Sums Sums;
+  static constexpr int kWorkers = 128 * kGroups, kThreads = kWorkers + 32;
+  static constexpr int kSumStride = kN + 8;
+
+  SINTER_DEVICE static bool leads() { return threadIdx.x == kWorkers; }
+
+  /// Starts the first copies; see GroupStages::fill_first.
+  template <bool kEarly>
+  SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
+    if (leads()) {
+      Stages::start_turnstiles(shared);
+      Stages::template fill_first<kEarly>(shared, x);
+    } else if (kEarly) {
+      wait_for_previous_kernel();
+    }
+    __syncthreads();  // all see the turnstiles
+  }
 
   SINTER_DEVICE static void store_sums(const Sums& sums, unsigned char* shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float* const first = reinterpret_cast<float*>(body_of(shared)) +
-                         (warp / 4 * kRowTiles * 64 + warp % 4 * 16 + lane / 4) * kSumStride +
-                         lane % 4 * 2;
+    float* const first =
+        reinterpret_cast<float*>(Stages::body_of(shared)) +
+        (warp / 4 * Stages::kRowTiles * 64 + warp % 4 * 16 + lane / 4) * kSumStride + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < kRowTiles; ++i)
+    for (int i = 0; i < Stages::kRowTiles; ++i)
 #pragma unroll
-      for (int j = 0; j < kProducts; ++j)
+      for (int j = 0; j < Stages::kProducts; ++j)
 #pragma unroll
-        for (int column = 0; column < kColumns; column += 8)
+        for (int column = 0; column < Stages::kColumns; column += 8)
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const float(&d)[4] = sums[i][j][column / 8];
             const Vec<float, 2> pair = {{d[half * 2], d[half * 2 + 1]}};
-            store(first + (i * 64 + half * 8) * kSumStride + j * kColumns + column, pair);
+            store(first + (i * 64 + half * 8) * kSumStride + j * Stages::kColumns + column, pair);
           }
   }
 
   /// Behind begin(): fills `shared` with the block's sums, to be read by sum().
   SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
     if (threadIdx.x >= kWorkers) {
-      if (leads()) fill_stages(shared, x);
+      if (leads()) {
+        RingPlace<kStages> at;
+        Stages::fill_others(shared, x, kStages, at);
+      }
       __syncwarp();
       __syncthreads();
     } else {
       Sums sums = {};
-      multiply_stages(sums, shared, x);
+      Stages::start_products(sums, shared, Stages::count_steps(x), threadIdx.x / 128, {});
+      Stages::finish_products(sums);
       __syncthreads();  // the sums take the stages' place
       store_sums(sums, shared);
     }
@@ -201,8 +232,8 @@ struct GroupTile {
   template <int N>
   SINTER_DEVICE static void sum(float (&x)[N], unsigned char* shared, int row, int column,
                                 u32 rank) {
-    TileSums<kM, kSumStride, 1, kSplits>::add_up(x, reinterpret_cast<const float*>(body_of(shared)),
-                                                 row, column, rank);
+    TileSums<kM, kSumStride, 1, kSplits>::add_up(
+        x, reinterpret_cast<const float*>(Stages::body_of(shared)), row, column, rank);
   }
   SINTER_DEVICE static float sum(unsigned char* shared, int row, int column, u32 rank) {
     float x[1];

@@ -78,6 +78,10 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
 #define SINTER_REGISTERS_64 \
   SINTER_REGISTERS_48       \
   ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SINTER_REGISTERS_96                                                                      \
+  SINTER_REGISTERS_64                                                                            \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
+  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define SINTER_WGMMA(T, type, n, registers, tiles, a0, a1, a2, a3, at, keep, order)                \
   template <bool kRowsAreK>                                                                        \
   SINTER_DEVICE void warpgroup_product(T, float(&d)[n / 8][4], const u32(&a)[4],                   \
@@ -131,7 +135,11 @@ SINTER_WGMMA_128(bf16, "bf16")
   SINTER_WGMMA_TILES(T, type, 96, SINTER_REGISTERS_48,                                             \
                      SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_4(8), "%48", "%49", "%50", "%51") \
   SINTER_WGMMA_TILES(T, type, 128, SINTER_REGISTERS_64,                                            \
-                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8), "%64", "%65", "%66", "%67")
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8), "%64", "%65", "%66", "%67") \
+  SINTER_WGMMA_TILES(T, type, 192, SINTER_REGISTERS_96,                                            \
+                     SINTER_TILES_8(0) SINTER_COMMA SINTER_TILES_8(8)                              \
+                         SINTER_COMMA SINTER_TILES_8(16),                                          \
+                     "%96", "%97", "%98", "%99")
 SINTER_WGMMA_ALL_TILES(f16, "f16")
 SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 #undef SINTER_WGMMA_ALL_TILES
@@ -142,6 +150,7 @@ SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 #undef SINTER_COMMA
 #undef SINTER_WGMMA_64
 #undef SINTER_WGMMA
+#undef SINTER_REGISTERS_96
 #undef SINTER_REGISTERS_64
 #undef SINTER_REGISTERS_48
 #undef SINTER_REGISTERS_32
@@ -258,15 +267,21 @@ SINTER_DEVICE void set_registers() {
 }
 
 // ---- turns of two warpgroups or more, by the hardware's barriers 1 and following
-/// Waits until the warpgroup in front has given the turn to `group`.
+/// Waits until the warpgroup in front has given the turn to `group`. kThreads: of both.
+template <int kThreads = 256>
 SINTER_DEVICE void take_turn(int group) {
 #ifdef __CUDACC__
-  asm volatile("bar.sync %0, 256;" ::"r"(group + 1) : "memory");
+  asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kThreads) : "memory");
+#else
+  emulator::come_to_barrier(group + 1, kThreads, true);
 #endif
 }
+template <int kThreads = 256>
 SINTER_DEVICE void give_turn(int group) {
 #ifdef __CUDACC__
-  asm volatile("bar.arrive %0, 256;" ::"r"(group + 1) : "memory");
+  asm volatile("bar.arrive %0, %1;" ::"r"(group + 1), "n"(kThreads) : "memory");
+#else
+  emulator::come_to_barrier(group + 1, kThreads, false);
 #endif
 }
 
@@ -346,6 +361,16 @@ struct Turnstile {
 #else
     emulator::wait_until([&] { return phase != of; });
 #endif
+  }
+};
+/// A place in a ring, and which turn of its barriers is waited for.
+template <int kStages>
+struct RingPlace {
+  int stage = 0;
+  u32 phase = 0;
+
+  SINTER_DEVICE RingPlace next() const {
+    return stage + 1 < kStages ? RingPlace{stage + 1, phase} : RingPlace{0, phase ^ 1};
   }
 };
 /// By the thread that has started turnstiles: the copy engine sees them.

@@ -19,6 +19,11 @@ std::string tile(const char* size, int groups, int stages, int splits, int acros
                      splits, across);
 }
 
+std::string turns(const char* size, int teams, int groups, int stages, int blocks) {
+  return fmt::format("product {}x64 turns={} groups={} stages={} blocks={} splits=1 across=1", size,
+                     teams, groups, stages, blocks);
+}
+
 TEST(CudaGroups, TilesGroupsAndStagesOnRaggedSizes) {
   ProductCheck check;
   check.add("one", pointwise_graph("f16", "70", 72, 200), tile("64x64", 1, 4, 1));
@@ -43,6 +48,27 @@ TEST(CudaGroups, BlocksThatShareK) {
   check.add("splits", pointwise_graph("f16", "70", 72, 520), tile("64x64", 1, 2, 3));
   check.add("idle_split", pointwise_graph("f16", "70", 72, 264), tile("64x64", 1, 2, 4));
   EXPECT_EQ(check.run(), "");
+}
+
+// Blocks with several tiles each, of which some have one more than others, and with none.
+TEST(CudaGroups, TeamsTakeTurnsAtTiles) {
+  ProductCheck check;
+  check.add("several", pointwise_graph("f16", "450", 264, 200), turns("128x128", 2, 1, 3, 5));
+  check.add("wide", pointwise_graph("bf16", "150", 392, 136), turns("128x192", 2, 1, 2, 1));
+  check.add("one_stage_ahead", pointwise_graph("f16", "300", 136, 64), turns("64x64", 2, 1, 4, 2));
+  check.add("nk", transposed_graph("f16", "260", 200, 136), turns("128x96", 2, 1, 4, 2));
+  check.add("together", pointwise_graph("f16", "300", 264, 136), turns("128x128", 1, 2, 3, 2));
+  check.add("many_blocks", pointwise_graph("f16", "70", 72, 72), turns("64x64", 2, 1, 4, 132));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_EQ(check.kernels[0].step.variants[0]->block[0], 384u);
+}
+
+TEST(CudaGroups, TeamsFetchWeightsFirst) {
+  ProductCheck check;
+  check.early = true;
+  check.add("early", pointwise_graph("f16", "200", 136, 264), turns("64x64", 2, 1, 3, 2));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
 }
 
 TEST(CudaGroups, EarlyKernelsFetchWeightsFirst) {
@@ -87,9 +113,10 @@ TEST(CudaGroups, ChosenSchedulesTakeSymbolicRows) {
 }
 
 TEST(CudaGroups, CodeIsForOneGpuAlone) {
-  ProductCheck check;
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.add("gelu", pointwise_graph("f16", "300", 384, 384), tile("128x128", 2, 3, 1));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tile("64x96", 1, 4, 2));
+  check.add("turns", pointwise_graph("f16", "m", 384, 384), turns("128x192", 2, 1, 5, 132));
   std::vector<std::string> sources;
   for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
   const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};

@@ -118,6 +118,27 @@ INSTANTIATE_TEST_SUITE_P(
                       "128x128x64 groups=2 stages=3", "128x128x64 groups=1 stages=3",
                       "128x256x64 groups=2 stages=4", "256x128x64 groups=4 stages=3"));
 
+// Blocks with many tiles, with fewer than they have teams, and as many as there are.
+class Turns : public Groups {};
+
+TEST_P(Turns, AgreeWithTheReference) {
+  for (const int blocks : {1, 5, 132}) {
+    const std::string schedule =
+        fmt::format("product {} blocks={} splits=1 across=1", GetParam(), blocks);
+    SCOPED_TRACE(schedule);
+    for (const int rows : {64, 197, 1500})
+      check(gelu_graph("f16", rows), schedule, DType::kFloat16);
+    check(gelu_graph("bf16", 700), schedule, DType::kBFloat16);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Product, Turns,
+                         ::testing::Values("128x192x64 turns=2 groups=1 stages=5",
+                                           "128x128x64 turns=2 groups=1 stages=6",
+                                           "128x128x64 turns=2 groups=1 stages=2",
+                                           "64x256x64 turns=2 groups=1 stages=4",
+                                           "128x256x64 turns=1 groups=2 stages=4"));
+
 // Every way to do one step, and the one that a session finds to be the fastest.
 TEST(Ways, AgreeWithTheReference) {
   const ir::Graph graph = norm_graph("f16", 64);

@@ -98,6 +98,24 @@ void wait_until(Test holds) {
   }
 }
 
+/// The hardware's numbered barriers: some threads wait until `threads` have come, others only come.
+struct NumberedBarrier {
+  unsigned came = 0, turn = 0;
+};
+constexpr unsigned kBarriers = 16;
+inline NumberedBarrier barriers[kMostBlocks][kBarriers];
+
+inline void come_to_barrier(int number, unsigned threads, bool waits) {
+  NumberedBarrier& barrier = barriers[current / threads_of_block][number];
+  const unsigned turn = barrier.turn;
+  if (++barrier.came == threads) {
+    barrier.came = 0;
+    ++barrier.turn;
+  } else if (waits) {
+    wait_until([&] { return barrier.turn != turn; });
+  }
+}
+
 inline void run_fiber() {
   kernel(arguments);
   fibers[current].state = State::kDone;
@@ -141,7 +159,10 @@ inline void run_cluster(unsigned first) {
   if (fibers.size() < threads) fibers.resize(threads);
   slots.assign(threads, 0);
   // What is read before it is written shows: these bits are no number.
-  for (unsigned b = 0; b < blocks_of_cluster; ++b) memset(shared_memory[b], 0xff, kSharedBytes);
+  for (unsigned b = 0; b < blocks_of_cluster; ++b) {
+    memset(shared_memory[b], 0xff, kSharedBytes);
+    for (NumberedBarrier& barrier : barriers[b]) barrier = {};
+  }
   for (unsigned t = 0; t < threads; ++t) {
     Fiber& fiber = fibers[t];
     const unsigned at = t % threads_of_block, block = first + t / threads_of_block;
