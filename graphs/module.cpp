@@ -81,6 +81,13 @@ void LaunchConfig::add(const CUlaunchAttribute& attribute) {
   attributes[attribute_count++] = attribute;
 }
 
+void LaunchConfig::remove(CUlaunchAttributeID id) {
+  const auto end = attributes.begin() + attribute_count;
+  attribute_count = static_cast<unsigned>(
+      std::remove_if(attributes.begin(), end, [&](auto& attribute) { return attribute.id == id; }) -
+      attributes.begin());
+}
+
 KernelResources resources_of(const Context& context, CUfunction function,
                              const LaunchConfig& config) {
   const Context::Scope scope(context);

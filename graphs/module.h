@@ -52,6 +52,7 @@ struct LaunchConfig {
 
   /// Throws Error(kInternal) if there is no room for another.
   void add(const CUlaunchAttribute& attribute);
+  void remove(CUlaunchAttributeID id);
 };
 
 /// What a launch of a kernel takes of a multiprocessor, as the driver counts it.

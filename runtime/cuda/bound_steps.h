@@ -12,6 +12,7 @@
 #include "runtime/cuda/conv_cudnn.h"
 #include "runtime/cuda/device_plan.h"
 #include "runtime/cuda/matmul_cublaslt.h"
+#include "runtime/cuda/step_order.h"
 #include "runtime/executor.h"
 
 namespace sinter::runtime {
@@ -44,7 +45,8 @@ struct BoundStep {
   std::vector<BoundWork> works;
   std::string alternative;  // the one that was taken, of a step that has several
 
-  void launch(const graphs::Driver& driver, CUstream stream) const;
+  /// `early`: its first kernel may start before what is in front of it on the stream has ended.
+  void launch(const graphs::Driver& driver, CUstream stream, bool early = true) const;
   /// Kernels and library calls.
   std::size_t launches() const;
   /// Whether its first kernel starts before the step in front has ended.
@@ -59,6 +61,11 @@ struct BufferAddresses {
   std::vector<CUdeviceptr> address;
   std::vector<bool> is_foreign;
 };
+
+/// What each of `steps` reads and writes that anything writes; `workspace`: that of libraries.
+std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
+                                  const BufferAddresses& buffers, std::span<const BoundStep> steps,
+                                  MemoryRange workspace);
 
 /// Chooses kernel variants, alternatives and library algorithms. May time candidates on the
 /// context's stream and write arena and own output buffers doing so: nothing may be in flight.

@@ -185,4 +185,6 @@ void ConvLaunch::launch(CUstream stream) const { impl_->run(*impl_->plan, *impl_
 
 std::string ConvLaunch::describe() const { return impl_->chosen_text(); }
 
+std::uint64_t ConvLaunch::workspace_bytes() const { return impl_->plan->workspace_bytes(); }
+
 }  // namespace sinter::runtime

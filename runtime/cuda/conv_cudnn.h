@@ -51,6 +51,8 @@ class ConvLaunch {
   /// "cuDNN engine 41 (2=4, 13=1), 131 bytes of workspace": the numbers of the engine and of its
   /// settings are the library's.
   std::string describe() const;
+  /// Of the context's workspace.
+  std::uint64_t workspace_bytes() const;
 
  private:
   struct Impl;

@@ -304,6 +304,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   run->steps = bind_steps(*plan_, *shape, buffers, libraries);
   if (options_.cuda_graphs && !timed.empty() && choose_in_graph(*shape, buffers, libraries, timed))
     run->steps = bind_steps(*plan_, *shape, buffers, libraries);
+  if (options_.cuda_graphs && tuning_)
+    run->places = choose_places(*shape, buffers, libraries, run->steps);
   if (tuning_) tuning_->save();
   if (lock) lock.unlock();
   flush_.release();
@@ -317,7 +319,7 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   stream_.synchronize();
   if (options_.cuda_graphs) {
     run->graph.emplace(graphs::Graph::capture(plan_->context(), stream_.handle(),
-                                              [&](CUstream s) { put_all(*run, s); }));
+                                              [&](CUstream s) { put_all(*run, s, true); }));
     run->graph->upload(stream_.handle());
     stream_.synchronize();
   }
@@ -359,9 +361,12 @@ void CudaExecutor::put_downloads(const BoundRun& run, CUstream stream) const {
                                copy.bytes, stream);
 }
 
-void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
+void CudaExecutor::put_all(const BoundRun& run, CUstream stream, bool is_captured) const {
   put_uploads(run, stream);
-  put_compute(run, stream);
+  if (is_captured)
+    put_branches(run.steps, run.places, stream);
+  else
+    put_compute(run, stream);
   put_downloads(run, stream);
 }
 
@@ -382,7 +387,7 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
     if (bound_->graph)
       bound_->graph->launch(target);
     else
-      put_all(*bound_, target);
+      put_all(*bound_, target, false);
     // At once: the user may destroy the stream before the run is awaited.
     if (target != stream_.handle()) done_.record(target);
   });

@@ -27,6 +27,7 @@ std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
 struct BoundRun {
   std::shared_ptr<const BoundShape> shape;
   std::vector<BoundStep> steps;
+  std::vector<StepPlace> places;  // of steps on streams while captured; none: one after another
   std::vector<RegionCopy> uploads, downloads;
   std::vector<TensorView> outputs;
   // Copies, steps and copies, in one launch; absent without CUDA graphs.
@@ -80,18 +81,32 @@ class CudaExecutor final : public Executor {
 
   void put_uploads(const BoundRun& run, CUstream stream) const;
   void put_downloads(const BoundRun& run, CUstream stream) const;
-  void put_all(const BoundRun& run, CUstream stream) const;
+  void put_all(const BoundRun& run, CUstream stream, bool is_captured) const;
   void put_compute(const BoundRun& run, CUstream stream) const;
+  /// The same on a stream that is being captured, with the branches that the run has.
+  void put_branches(const std::vector<BoundStep>& steps, const std::vector<StepPlace>& places,
+                    CUstream stream) const;
+  /// `buffers` with scratch memory where only a run may write. False: there is no room for it.
+  bool spare_foreign(const BoundShape& shape, BufferAddresses& buffers,
+                     std::vector<graphs::DeviceMemory>& scratch) const;
+  /// Microseconds of a graph of these steps, caches cold.
+  double time_in_graph(const std::vector<BoundStep>& steps, const std::vector<StepPlace>& places);
   /// Tries the alternatives of `timed` in a graph of all steps; stores what is faster there. False
   /// if that is what was taken.
   bool choose_in_graph(const BoundShape& shape, BufferAddresses buffers, LibraryContext libraries,
                        const std::vector<TimedChoice>& timed);
+  /// Places on several streams for `steps`, if they are independent enough for it and it measures
+  /// faster, or did before; else none.
+  std::vector<StepPlace> choose_places(const BoundShape& shape, BufferAddresses buffers,
+                                       const LibraryContext& libraries,
+                                       const std::vector<BoundStep>& steps);
   void start_compute(BoundRun& run);
   BoundRun& last_run(const char* what);
 
   SessionOptions options_;
   std::shared_ptr<const DevicePlan> plan_;
   graphs::Stream stream_;
+  std::vector<std::unique_ptr<graphs::Stream>> branches_;  // captured beside it
   graphs::Event done_;  // recorded behind a run that others must wait for
   FlushBuffer flush_;
   std::shared_ptr<TuningCache> tuning_;

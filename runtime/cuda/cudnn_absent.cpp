@@ -31,5 +31,6 @@ ConvLaunch::~ConvLaunch() = default;
 ConvLaunch::ConvLaunch(ConvLaunch&&) noexcept = default;
 void ConvLaunch::launch(CUstream) const { refuse(); }
 std::string ConvLaunch::describe() const { refuse(); }
+std::uint64_t ConvLaunch::workspace_bytes() const { refuse(); }
 
 }  // namespace sinter::runtime

@@ -269,13 +269,18 @@ struct MatmulLaunch::Impl {
     return results;
   }
 
-  bool is_usable(const cublasLtMatmulAlgo_t& stored) const {
+  // Nothing if the library does not take `which`.
+  std::optional<std::uint64_t> workspace_of(const cublasLtMatmulAlgo_t& which) const {
     cublasLtMatmulHeuristicResult_t result{};
     const cublasStatus_t status =
         lt().algo_check.raw(context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(),
-                            c.handle(), d.handle(), &stored, &result);
-    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= context.workspace_bytes &&
-           is_deterministic(lt(), stored);
+                            c.handle(), d.handle(), &which, &result);
+    return status == CUBLAS_STATUS_SUCCESS ? std::optional(result.workspaceSize) : std::nullopt;
+  }
+
+  bool is_usable(const cublasLtMatmulAlgo_t& stored) const {
+    const auto bytes = workspace_of(stored);
+    return bytes && *bytes <= context.workspace_bytes && is_deterministic(lt(), stored);
   }
 
   // False if the library refuses to run `candidate`.
@@ -357,5 +362,9 @@ void MatmulLaunch::launch(CUstream stream) const {
 }
 
 std::size_t MatmulLaunch::calls() const { return impl_->problem.calls.size(); }
+
+std::uint64_t MatmulLaunch::workspace_bytes() const {
+  return impl_->workspace_of(impl_->algorithm).value_or(impl_->context.workspace_bytes);
+}
 
 }  // namespace sinter::runtime

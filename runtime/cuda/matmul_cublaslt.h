@@ -35,6 +35,8 @@ class MatmulLaunch {
 
   void launch(CUstream stream) const;
   std::size_t calls() const;
+  /// Of the context's workspace.
+  std::uint64_t workspace_bytes() const;
 
  private:
   struct Impl;

@@ -22,10 +22,15 @@ struct FakeExec {
 struct FakeStream {
   FakeGraph* capturing = nullptr;
   bool invalidated = false;
+  bool is_origin = true;  // of what it captures; others joined by waiting for an event
+  int nodes = 0, awaited = 0;
 };
 struct FakeEvent {
   double time = -1;
+  FakeStream* recorded_on = nullptr;
+  int nodes = 0;
 };
+std::set<FakeStream*> all_streams;
 struct FakeFunction {
   std::string name;
   int shared_limit = 49152;
@@ -218,12 +223,13 @@ CUresult pointer_get_attribute(void* value, CUpointer_attribute which, CUdevicep
 CUresult stream_create(CUstream* stream, unsigned) {
   ENTER_CONTEXT("cuStreamCreate");
   ++fake().streams;
-  *stream = reinterpret_cast<CUstream>(new FakeStream);
+  *stream = reinterpret_cast<CUstream>(*all_streams.insert(new FakeStream).first);
   return CUDA_SUCCESS;
 }
 CUresult stream_destroy(CUstream stream) {
   ENTER_CONTEXT("cuStreamDestroy_v2");
   --fake().streams;
+  all_streams.erase(reinterpret_cast<FakeStream*>(stream));
   delete reinterpret_cast<FakeStream*>(stream);
   return CUDA_SUCCESS;
 }
@@ -233,8 +239,17 @@ CUresult stream_synchronize(CUstream stream) {
   stream_of(stream).invalidated = true;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
-CUresult stream_wait_event(CUstream, CUevent, unsigned) {
+CUresult stream_wait_event(CUstream stream, CUevent event, unsigned) {
   ENTER_CONTEXT("cuStreamWaitEvent");
+  const auto& recorded = *reinterpret_cast<FakeEvent*>(event);
+  FakeStream* from = recorded.recorded_on;
+  if (!from || !from->capturing) return CUDA_SUCCESS;
+  FakeStream& to = stream_of(stream);
+  if (!to.capturing) {
+    to = FakeStream{from->capturing};
+    to.is_origin = false;
+  }
+  from->awaited = std::max(from->awaited, recorded.nodes);
   return CUDA_SUCCESS;
 }
 CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode) {
@@ -242,8 +257,7 @@ CUresult stream_begin_capture(CUstream stream, CUstreamCaptureMode mode) {
   if (!stream || mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) return CUDA_ERROR_INVALID_VALUE;
   if (stream_of(stream).capturing) return CUDA_ERROR_ILLEGAL_STATE;
   ++fake().graphs;
-  stream_of(stream).capturing = new FakeGraph;
-  stream_of(stream).invalidated = false;
+  stream_of(stream) = FakeStream{new FakeGraph};
   return CUDA_SUCCESS;
 }
 CUresult stream_end_capture(CUstream stream, CUgraph* graph) {
@@ -252,6 +266,11 @@ CUresult stream_end_capture(CUstream stream, CUgraph* graph) {
   FakeGraph* captured = std::exchange(stream_of(stream).capturing, nullptr);
   if (!captured) return CUDA_ERROR_ILLEGAL_STATE;
   CUresult failed = enter("cuStreamEndCapture");
+  for (FakeStream* other : all_streams) {
+    if (other->capturing != captured) continue;
+    other->capturing = nullptr;
+    if (other->awaited < other->nodes) failed = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  }
   if (stream_of(stream).invalidated) failed = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (failed) {
     --fake().graphs;
@@ -274,9 +293,11 @@ CUresult event_destroy(CUevent event) {
   delete reinterpret_cast<FakeEvent*>(event);
   return CUDA_SUCCESS;
 }
-CUresult event_record(CUevent event, CUstream) {
+CUresult event_record(CUevent event, CUstream stream) {
   ENTER_CONTEXT("cuEventRecord");
-  reinterpret_cast<FakeEvent*>(event)->time = fake().clock += fake().event_time;
+  FakeStream& on = stream_of(stream);
+  *reinterpret_cast<FakeEvent*>(event) = {fake().clock += fake().event_time,
+                                          on.capturing ? &on : nullptr, on.nodes};
   return CUDA_SUCCESS;
 }
 CUresult event_synchronize(CUevent) {
@@ -546,6 +567,7 @@ void FakeDriver::put(CUstream stream, CUgraphNodeType type, std::function<void()
   const std::lock_guard lock(mutex);
   if (FakeGraph* graph = stream_of(stream).capturing) {
     graph->nodes.push_back(std::make_unique<Node>(Node{type, std::move(work)}));
+    ++stream_of(stream).nodes;
     return;
   }
   work();

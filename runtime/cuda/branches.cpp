@@ -1,0 +1,95 @@
+// Steps that do not need each other, in parallel branches of a graph.
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "runtime/cuda/cuda_executor.h"
+#include "runtime/plan/hash.h"
+
+namespace sinter::runtime {
+namespace {
+
+using graphs::Event;
+
+// More branches than this share the GPU too finely to gain anything.
+constexpr std::size_t kMostStreams = 4;
+
+/// What distinguishes a choice of branches in the tuning cache.
+std::string problem_of(const plan::fb::PlanT& meta, const BoundShape& shape,
+                       const std::vector<BoundStep>& steps) {
+  std::string text;
+  for (const BoundStep& step : steps)
+    text += fmt::format("{} {}\n", meta.steps[step.index]->name, step.how());
+  for (const std::int64_t symbol : shape.symbols) text += fmt::format("{},", symbol);
+  return fmt::format("branches of {} steps {:016x}", steps.size(), plan::hash64(text));
+}
+
+}  // namespace
+
+void CudaExecutor::put_branches(const std::vector<BoundStep>& steps,
+                                const std::vector<StepPlace>& places, CUstream stream) const {
+  if (places.empty()) {
+    for (const BoundStep& step : steps) step.launch(driver(), stream);
+    return;
+  }
+  const auto stream_of = [&](std::size_t number) {
+    return number == 0 ? stream : branches_[number - 1]->handle();
+  };
+  const auto recorded = [&](CUstream on) {
+    Event event(plan_->context(), false);
+    event.record(on);
+    return event;
+  };
+  const Event start = recorded(stream);
+  std::vector<std::optional<Event>> ended(steps.size());
+  for (const StepPlace& place : places)
+    for (const std::size_t step : place.waits) ended[step].emplace(plan_->context(), false);
+  std::vector<bool> is_used(branches_.size() + 1);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const StepPlace& place = places[i];
+    CUstream on = stream_of(place.stream);
+    for (const std::size_t step : place.waits) ended[step]->make_wait(on);
+    const bool begins = !place.follows && place.stream != 0;
+    if (begins && place.waits.empty()) start.make_wait(on);
+    // Only behind one kernel may another start before that has ended.
+    steps[i].launch(driver(), on, !begins && place.waits.empty());
+    if (ended[i]) ended[i]->record(on);
+    is_used[place.stream] = true;
+  }
+  for (std::size_t s = 1; s < is_used.size(); ++s)
+    if (is_used[s]) recorded(stream_of(s)).make_wait(stream);
+}
+
+std::vector<StepPlace> CudaExecutor::choose_places(const BoundShape& shape, BufferAddresses buffers,
+                                                   const LibraryContext& libraries,
+                                                   const std::vector<BoundStep>& steps) {
+  const MemoryRange workspace{workspace_.address(), workspace_.address() + workspace_.size()};
+  const auto places_at = [&](const BufferAddresses& where, const std::vector<BoundStep>& bound) {
+    return place_steps(memory_of(*plan_, shape, where, bound, workspace), kMostStreams);
+  };
+  std::vector<StepPlace> places = places_at(buffers, steps);
+  if (one_after_another(places)) return {};
+  while (branches_.size() + 1 < kMostStreams)
+    branches_.push_back(std::make_unique<graphs::Stream>(plan_->context()));
+  const std::string problem = problem_of(meta(), shape, steps);
+  if (const auto stored = tuning_->find(problem, libraries.thorough);
+      stored && stored->blob.size() == 1)
+    return stored->blob[0] == 1 ? places : std::vector<StepPlace>();
+
+  std::vector<graphs::DeviceMemory> scratch;
+  if (!spare_foreign(shape, buffers, scratch)) return {};
+  const std::vector<BoundStep> trial = bind_steps(*plan_, shape, buffers, libraries);
+  constexpr double kClearlyFaster = 0.99;
+  const double alone = time_in_graph(trial, {});
+  const double together = time_in_graph(trial, places_at(buffers, trial));
+  const bool is_faster = together < kClearlyFaster * alone;
+  TunedAlgorithm choice;
+  choice.blob = {is_faster ? 1u : 0u};
+  choice.microseconds = is_faster ? together : alone;
+  choice.note = fmt::format("{:.2f} us in branches, {:.2f} us one after another", together, alone);
+  tuning_->store(problem, choice, libraries.thorough);
+  if (!is_faster) places.clear();
+  return places;
+}
+
+}  // namespace sinter::runtime
