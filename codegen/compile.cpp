@@ -44,19 +44,29 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
 
 class Compiler {
  public:
-  Compiler(const Graph& graph, const CompileOptions& options)
-      : graph_(graph),
+  /// `model` has the bindings' shapes and all ranges; `graph` is the first to be added.
+  Compiler(const Graph& model, const Graph& graph, const CompileOptions& options)
+      : graph_(&graph),
         options_(options),
-        exprs_(graph.ranges()),
-        buffers_(graph, exprs_),
+        exprs_(model.ranges()),
+        buffers_(graph, exprs_, model),
         packed_(buffers_) {}
 
-  CompiledPlan run() {
-    plan::fb::PlanT& plan = result_.parts.meta;
-    plan.compiler_version = SINTER_VERSION;
-    plan.target = options_.cuda ? "cuda" : "cpu";
-    for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
-      const Node& node = graph_.nodes()[n];
+  void add_entry(const EntryGraph& entry) {
+    graph_ = &entry.graph;
+    buffers_.begin(entry.graph);
+    auto info = std::make_unique<plan::fb::EntryT>();
+    info->name = entry.name;
+    info->first_step = static_cast<std::uint32_t>(steps_.size());
+    add_steps();
+    info->step_count = static_cast<std::uint32_t>(steps_.size()) - info->first_step;
+    entries_.push_back(std::move(info));
+    entry_limits_.push_back(&entry.limits);
+  }
+
+  void add_steps() {
+    for (std::size_t n = 0; n < graph_->nodes().size(); ++n) {
+      const Node& node = graph_->nodes()[n];
       if (node.op->name == "Reshape") continue;  // the same buffer under another shape
       node_ = n;
       const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
@@ -64,17 +74,26 @@ class Compiler {
                    [&] { add_step(node, name); });
       ++nodes_done_;
       if (options_.progress && !options_.cuda)
-        options_.progress(nodes_done_, graph_.nodes().size());
+        options_.progress(nodes_done_, graph_->nodes().size());
     }
     for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
+    add_state_infos();
+    graph_texts_ += ir::print(*graph_);
+  }
+
+  CompiledPlan run() {
+    plan::fb::PlanT& plan = result_.parts.meta;
+    plan.compiler_version = SINTER_VERSION;
+    plan.target = options_.cuda ? "cuda" : "cpu";
     if (options_.cuda && options_.code) compile_kernels();
     set_lifetimes();
     add_states(plan);
     buffers_.write(result_.parts);
     for (StepT& step : steps_) plan.steps.push_back(std::make_unique<StepT>(std::move(step)));
     write_manifest(plan);
-    plan.graph_text = ir::print(graph_);
+    plan.graph_text = std::move(graph_texts_);
     exprs_.write(plan);
+    add_limits(plan);
     return std::move(result_);
   }
 
@@ -214,17 +233,38 @@ class Compiler {
     return work.AsChoiceStep()->alternatives[place.part->first]->parts[place.part->second]->work;
   }
 
-  void add_states(plan::fb::PlanT& plan) {
-    for (const ir::State& state : graph_.states()) {
+  void add_states(plan::fb::PlanT& plan) const {
+    for (const ir::State& state : graph_->states()) {
       auto entry = std::make_unique<plan::fb::StateT>();
       entry->input = static_cast<std::uint32_t>(state.input);
       entry->output = static_cast<std::uint32_t>(state.output);
       plan.states.push_back(std::move(entry));
-      StateInfo info{graph_.value(graph_.inputs()[static_cast<std::size_t>(state.input)]).name,
-                     graph_.output_names()[static_cast<std::size_t>(state.output)], false,
-                     buffers_.why_copied(state)};
+    }
+  }
+
+  /// What becomes of the states in the graph whose steps have been added; the first entry point
+  /// that copies one says why.
+  void add_state_infos() {
+    result_.states.resize(graph_->states().size());
+    for (std::size_t i = 0; i < result_.states.size(); ++i) {
+      const ir::State& state = graph_->states()[i];
+      StateInfo& info = result_.states[i];
+      info.input = graph_->value(graph_->inputs()[static_cast<std::size_t>(state.input)]).name;
+      info.output = graph_->output_names()[static_cast<std::size_t>(state.output)];
+      if (info.reason.empty()) info.reason = buffers_.why_copied(state);
       info.in_place = info.reason.empty();
-      result_.states.push_back(std::move(info));
+    }
+  }
+
+  /// Symbols have their numbers only once all expressions are written.
+  void add_limits(plan::fb::PlanT& plan) {
+    for (std::size_t e = 0; e < entries_.size(); ++e) {
+      for (std::uint32_t s = 0; s < plan.symbols.size(); ++s) {
+        const auto limit = entry_limits_[e]->find(plan.symbols[s]->name);
+        if (limit != entry_limits_[e]->end())
+          entries_[e]->limits.emplace_back(s, limit->second.min, limit->second.max);
+      }
+      plan.entries.push_back(std::move(entries_[e]));
     }
   }
 
@@ -372,7 +412,7 @@ class Compiler {
     const std::vector<std::uint32_t>& first = group.buffers[0];
     std::vector<DType> types;
     for (const std::uint32_t buffer : first) types.push_back(buffers_.type(buffer));
-    std::string key = kernel_key(group, graph_.ranges(), options_);
+    std::string key = kernel_key(group, exprs_.ranges(), options_);
     const auto chosen = options_.schedules.find(key);
     wish_.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
     wish_.list = options_.list_candidates;
@@ -553,12 +593,15 @@ class Compiler {
     }
   }
 
-  const Graph& graph_;
+  const Graph* graph_;  // whose steps are being added
   const CompileOptions& options_;
   ExprTable exprs_;
   PlanBuffers buffers_;
   PackedBuffers packed_;
   std::vector<StepT> steps_;
+  std::vector<std::unique_ptr<plan::fb::EntryT>> entries_;
+  std::vector<const std::map<std::string, ir::Range>*> entry_limits_;
+  std::string graph_texts_;
   std::vector<KernelGroup> groups_;
   std::map<std::string, std::size_t> group_by_signature_;
   ScheduleWish wish_;     // of the kernel that is being emitted
@@ -570,7 +613,17 @@ class Compiler {
 }  // namespace
 
 CompiledPlan compile(const Graph& graph, const CompileOptions& options) {
-  return Compiler(graph, options).run();
+  Compiler compiler(graph, graph, options);
+  compiler.add_steps();
+  return compiler.run();
+}
+
+CompiledPlan compile_entries(const Graph& model, std::span<const EntryGraph> entries,
+                             const CompileOptions& options) {
+  if (entries.empty()) throw Error(ErrorCode::kInternal, "a plan without entry points");
+  Compiler compiler(model, entries[0].graph, options);
+  for (const EntryGraph& entry : entries) compiler.add_entry(entry);
+  return compiler.run();
 }
 
 }  // namespace sinter::codegen

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -96,5 +98,17 @@ struct CompiledPlan {
 /// missing, Error(kInternal) with a standalone reproducer's path if a generated kernel does not
 /// compile.
 CompiledPlan compile(const ir::Graph& graph, const CompileOptions& options);
+
+/// One way to run a plan: what the passes made of the model for dimensions within `limits`.
+struct EntryGraph {
+  std::string name;
+  ir::Graph graph;
+  std::map<std::string, ir::Range> limits;
+};
+/// A plan with several entry points, in this order. They share bindings, states, weights and
+/// kernels that are the same. `model`: the graph whose bindings have the shapes of all of them, and
+/// whose ranges hold all limits.
+CompiledPlan compile_entries(const ir::Graph& model, std::span<const EntryGraph> entries,
+                             const CompileOptions& options);
 
 }  // namespace sinter::codegen

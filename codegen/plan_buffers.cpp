@@ -63,36 +63,62 @@ std::vector<ScatterRegion> scatter_regions(const ir::Node& node) {
   return regions;
 }
 
-PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs) : graph_(graph), exprs_(exprs) {
-  share_scattered();
+PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Graph& bindings)
+    : graph_(&graph), exprs_(exprs) {
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
-    const ValueId value = graph.inputs()[i];
-    const ir::Value& info = graph.value(value);
+    const ir::Value& info = graph.value(graph.inputs()[i]);
+    const ir::TensorType type{info.type.dtype, bindings.type(bindings.inputs()[i]).shape};
     const auto& states = graph.states();
     const auto state = std::find_if(states.begin(), states.end(), [&](const ir::State& one) {
       return one.input == static_cast<int>(i);
     });
     const bool kept = state != states.end();
     const std::size_t number = kept ? static_cast<std::size_t>(state - states.begin()) : i;
-    const std::uint32_t buffer = add(kept ? BufferKind::State : BufferKind::Input, info.type,
-                                     static_cast<std::uint32_t>(number));
-    by_value_.emplace(root(value), buffer);
+    const std::uint32_t buffer =
+        add(kept ? BufferKind::State : BufferKind::Input, type, static_cast<std::uint32_t>(number));
     if (kept) state_of_output_.emplace(state->output, buffer);
-    inputs_.push_back(binding(info.name, info.type, buffer));
+    inputs_.push_back(binding(info.name, type, buffer));
   }
   for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
-    const ValueId value = graph.outputs()[i];
+    const ir::TensorType type{graph.type(graph.outputs()[i]).dtype,
+                              bindings.type(bindings.outputs()[i]).shape};
     const auto state = state_of_output_.find(static_cast<int>(i));
-    const std::uint32_t buffer =
-        state != state_of_output_.end()
-            ? state->second
-            : add(BufferKind::Output, graph.type(value), static_cast<std::uint32_t>(i));
-    outputs_.push_back(binding(graph.output_names()[i], graph.type(value), buffer));
+    const std::uint32_t buffer = state != state_of_output_.end()
+                                     ? state->second
+                                     : add(BufferKind::Output, type, static_cast<std::uint32_t>(i));
+    outputs_.push_back(binding(graph.output_names()[i], type, buffer));
+  }
+  begin(graph);
+}
+
+void PlanBuffers::begin(const ir::Graph& graph) {
+  const auto differ = [](const std::string& name) {
+    throw Error(ErrorCode::kInternal, "entry points differ in '" + name + "'");
+  };
+  if (graph.inputs().size() != inputs_.size() || graph.outputs().size() != outputs_.size() ||
+      graph.states() != graph_->states())
+    differ("their bindings");
+  graph_ = &graph;
+  by_value_.clear();
+  in_place_.clear();
+  not_in_place_.clear();
+  share_scattered();
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    const ir::Value& info = graph.value(graph.inputs()[i]);
+    if (info.name != inputs_[i]->name ||
+        static_cast<std::uint8_t>(info.type.dtype) != inputs_[i]->dtype)
+      differ(info.name);
+    by_value_.emplace(root(graph.inputs()[i]), inputs_[i]->buffer);
+  }
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const ValueId value = graph.outputs()[i];
+    if (static_cast<std::uint8_t>(graph.type(value).dtype) != outputs_[i]->dtype)
+      differ(outputs_[i]->name);
     // A state keeps its old value until all steps have read it.
-    if (state != state_of_output_.end()) continue;
+    if (state_of_output_.contains(static_cast<int>(i))) continue;
     // The first output of a computed value is where it is computed.
     const ValueId origin = root(value);
-    if (graph.producer(origin)) by_value_.emplace(origin, buffer);
+    if (graph.producer(origin)) by_value_.emplace(origin, outputs_[i]->buffer);
   }
 }
 
@@ -102,41 +128,41 @@ ValueId PlanBuffers::root(ValueId value) const {
       value = moved->second;
       continue;
     }
-    const ir::Node* node = graph_.producer(value);
+    const ir::Node* node = graph_->producer(value);
     if (!node || node->op->name != "Reshape") return value;
     value = node->inputs[0];
   }
 }
 
 bool PlanBuffers::is_state(ValueId input) const {
-  return std::any_of(graph_.states().begin(), graph_.states().end(), [&](const ir::State& state) {
-    return graph_.inputs()[static_cast<std::size_t>(state.input)] == input;
+  return std::any_of(graph_->states().begin(), graph_->states().end(), [&](const ir::State& state) {
+    return graph_->inputs()[static_cast<std::size_t>(state.input)] == input;
   });
 }
 
 void PlanBuffers::share_scattered() {
   // The last node that reads each root; outputs are read after all.
   std::map<ValueId, std::size_t> last;
-  for (std::size_t n = 0; n < graph_.nodes().size(); ++n)
-    if (graph_.nodes()[n].op->name != "Reshape")
-      for (const ValueId input : graph_.nodes()[n].inputs) last[root(input)] = n;
-  for (const ValueId output : graph_.outputs()) last[root(output)] = graph_.nodes().size();
+  for (std::size_t n = 0; n < graph_->nodes().size(); ++n)
+    if (graph_->nodes()[n].op->name != "Reshape")
+      for (const ValueId input : graph_->nodes()[n].inputs) last[root(input)] = n;
+  for (const ValueId output : graph_->outputs()) last[root(output)] = graph_->nodes().size();
   std::map<ValueId, ValueId> in_place;
-  for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
-    const ir::Node& node = graph_.nodes()[n];
+  for (std::size_t n = 0; n < graph_->nodes().size(); ++n) {
+    const ir::Node& node = graph_->nodes()[n];
     for (const ScatterRegion& region : scatter_regions(node)) {
       const ValueId data = root(node.inputs[region.data]);
       // What the node reads beside must not see what it writes.
       const bool once = region.reads_once &&
                         std::count_if(node.inputs.begin(), node.inputs.end(),
                                       [&](ValueId input) { return root(input) == data; }) == 1;
-      if ((graph_.producer(data) || is_state(data)) && last[data] == n && once)
+      if ((graph_->producer(data) || is_state(data)) && last[data] == n && once)
         in_place.emplace(data, node.outputs[region.result]);
       else if (!once)
         not_in_place_[data] = fmt::format("{} reads its old value beside", label(node));
-      else if (last[data] < graph_.nodes().size())
+      else if (last[data] < graph_->nodes().size())
         not_in_place_[data] = fmt::format("{} reads its old value after {} has changed it",
-                                          label(graph_.nodes()[last[data]]), label(node));
+                                          label(graph_->nodes()[last[data]]), label(node));
       else
         not_in_place_[data] = "its old value is an output, too";
     }
@@ -171,7 +197,7 @@ std::unique_ptr<plan::fb::BindingT> PlanBuffers::binding(const std::string& name
 std::uint32_t PlanBuffers::of(ValueId value) {
   value = root(value);
   if (const auto known = by_value_.find(value); known != by_value_.end()) return known->second;
-  const ir::Value& info = graph_.value(value);
+  const ir::Value& info = graph_->value(value);
   const std::uint32_t buffer =
       info.constant ? weight(info.constant) : add(BufferKind::Arena, info.type, 0);
   by_value_.emplace(value, buffer);
@@ -205,13 +231,13 @@ DType PlanBuffers::type(std::uint32_t buffer) const {
 std::vector<PlanBuffers::Copy> PlanBuffers::copies() {
   std::vector<Copy> result, states;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    std::uint32_t source = of(graph_.outputs()[i]);
+    std::uint32_t source = of(graph_->outputs()[i]);
     const std::uint32_t target = outputs_[i]->buffer;
     if (source == target) continue;
     const bool is_state = state_of_output_.contains(static_cast<int>(i));
     if (is_state && buffers_[source].kind == BufferKind::State) {
       // The other state may have its new value before this one is copied.
-      const std::uint32_t between = scratch(graph_.type(graph_.outputs()[i]));
+      const std::uint32_t between = scratch(graph_->type(graph_->outputs()[i]));
       result.push_back({source, between, i});
       source = between;
     }
@@ -222,12 +248,12 @@ std::vector<PlanBuffers::Copy> PlanBuffers::copies() {
 }
 
 std::string PlanBuffers::why_copied(const ir::State& state) {
-  const ValueId input = graph_.inputs()[static_cast<std::size_t>(state.input)];
-  const ValueId output = graph_.outputs()[static_cast<std::size_t>(state.output)];
+  const ValueId input = graph_->inputs()[static_cast<std::size_t>(state.input)];
+  const ValueId output = graph_->outputs()[static_cast<std::size_t>(state.output)];
   if (of(input) == of(output)) return "";
   const auto refused = not_in_place_.find(input);
   if (refused != not_in_place_.end()) return refused->second;
-  const ir::Node* node = graph_.producer(root(output));
+  const ir::Node* node = graph_->producer(root(output));
   return node ? fmt::format("{} makes a new value, it does not change the old one", label(*node))
               : "it is another input";
 }

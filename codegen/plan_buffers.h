@@ -27,11 +27,19 @@ std::vector<ScatterRegion> scatter_regions(const ir::Node& node);
 /// buffer; equal constants share one. What a Scatter changes and nothing reads any more lives in
 /// the result's buffer from the start. Both ends of a state have one buffer: a Scatter changes it
 /// there, any other new value is copied there after all steps.
+///
+/// Graphs of several entry points have bindings and weights in common: begin() starts with the
+/// next.
 class PlanBuffers {
  public:
   /// Throws Error(kUnsupported) for an input with a dimension that is neither a constant nor a
-  /// symbol.
-  PlanBuffers(const ir::Graph& graph, ExprTable& exprs);
+  /// symbol. `bindings`: a graph with the same inputs and outputs, whose shapes are the plan's.
+  PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Graph& bindings);
+  PlanBuffers(const ir::Graph& graph, ExprTable& exprs) : PlanBuffers(graph, exprs, graph) {}
+
+  /// Values are those of `graph` from now on. Throws Error(kInternal) if its inputs, outputs or
+  /// states are not those of the first.
+  void begin(const ir::Graph& graph);
 
   /// The buffer of `value`; makes it on first use.
   std::uint32_t of(ir::ValueId value);
@@ -81,7 +89,7 @@ class PlanBuffers {
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,
                                               std::uint32_t buffer);
 
-  const ir::Graph& graph_;
+  const ir::Graph* graph_;
   ExprTable& exprs_;
   std::vector<plan::fb::BufferT> buffers_;
   std::vector<ir::Dim> bytes_;

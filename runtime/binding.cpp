@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "runtime/plan/entries.h"
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/verify_plan.h"
 
@@ -200,9 +201,12 @@ std::shared_ptr<const BoundShape> BoundShapeCache::get(const std::vector<std::in
   const plan::fb::PlanT& meta = plan_->meta;
   auto bound = std::make_shared<BoundShape>();
   bound->symbols = symbols;
+  bound->entry = plan::find_entry(meta, symbols);
+  bound->steps = plan::steps_of(bound->entry);
+  bound->steps.count = std::min(bound->steps.count, meta.steps.size());
   bound->expressions = plan::evaluate_expressions(meta, symbols);
-  plan::verify_bound(meta, bound->expressions);
-  bound->layout = plan::plan_memory(meta, bound->expressions);
+  plan::verify_bound(meta, bound->expressions, bound->steps);
+  bound->layout = plan::plan_memory(meta, bound->expressions, bound->steps);
   for (const auto& input : meta.inputs)
     bound->input_shapes.push_back(evaluate_shape(input->shape, bound->expressions));
   for (const auto& output : meta.outputs)

@@ -15,8 +15,10 @@ namespace sinter::runtime {
 
 /// A plan with every symbol bound.
 struct BoundShape {
-  std::vector<std::int64_t> symbols;      // in the order of plan.symbols
-  std::vector<std::int64_t> expressions;  // values of plan.expressions
+  std::vector<std::int64_t> symbols;        // in the order of plan.symbols
+  const plan::fb::EntryT* entry = nullptr;  // the entry point that is run, if the plan has any
+  plan::StepRange steps;                    // its steps, or all: none behind the plan's last one
+  std::vector<std::int64_t> expressions;    // values of plan.expressions
   plan::MemoryLayout layout;
   std::vector<std::vector<std::int64_t>> input_shapes;   // by input binding
   std::vector<std::vector<std::int64_t>> output_shapes;  // by output binding

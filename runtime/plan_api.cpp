@@ -125,6 +125,17 @@ std::vector<BindingInfo> Plan::inputs() const { return describe(data_->meta, dat
 std::vector<BindingInfo> Plan::outputs() const {
   return describe(data_->meta, data_->meta.outputs);
 }
+std::vector<EntryInfo> Plan::entries() const {
+  std::vector<EntryInfo> result;
+  for (const auto& entry : data_->meta.entries) {
+    EntryInfo info{entry->name, {}};
+    for (const plan::fb::Limit& limit : entry->limits)
+      info.limits.push_back({data_->meta.symbols[limit.symbol()]->name, limit.min(), limit.max()});
+    result.push_back(std::move(info));
+  }
+  return result;
+}
+
 std::size_t Plan::step_count() const { return data_->meta.steps.size(); }
 std::uint64_t Plan::weight_bytes() const { return data_->weights.size(); }
 

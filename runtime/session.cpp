@@ -246,6 +246,12 @@ MemoryAccount Session::memory() const {
   return impl_->executor->memory();
 }
 
+std::string_view Session::entry() const {
+  const Impl::Use use(impl_.get());
+  const plan::fb::EntryT* entry = impl_->last_bound("entry").entry;
+  return entry == nullptr ? std::string_view() : std::string_view(entry->name);
+}
+
 std::size_t Session::launches() const {
   const Impl::Use use(impl_.get());
   return impl_->executor->launches();
@@ -255,9 +261,11 @@ std::uint64_t Session::bytes_moved() const {
   const Impl::Use use(impl_.get());
   const BoundShape& shape = impl_->last_bound("bytes_moved");
   std::uint64_t total = 0;
-  for (const auto& step : impl_->meta().steps)
+  for (std::size_t i = 0; i < shape.steps.count; ++i) {
+    const auto& step = impl_->meta().steps[shape.steps.first + i];
     total += static_cast<std::uint64_t>(shape.expressions[step->bytes_read]) +
              static_cast<std::uint64_t>(shape.expressions[step->bytes_written]);
+  }
   return total;
 }
 

@@ -81,9 +81,11 @@ class CpuExecutor final : public Executor {
     if (!prepared) {
       const ThreadCount count(threads_);
       Prepared fresh{shape, {}, 0};
-      for (const auto& step : meta_.steps)
+      for (std::size_t i = 0; i < shape->steps.count; ++i) {
+        const plan::fb::StepT& step = *meta_.steps[shape->steps.first + i];
         fresh.steps.push_back(
-            with_context("step '" + step->name + "'", [&] { return make_step(*step, *shape); }));
+            with_context("step '" + step.name + "'", [&] { return make_step(step, *shape); }));
+      }
       reserve(fresh);
       if (prepared_.size() >= kMaxPrepared)
         prepared_.erase(std::min_element(
@@ -151,7 +153,9 @@ class CpuExecutor final : public Executor {
     return account;
   }
 
-  std::size_t launches() const override { return meta_.steps.size(); }
+  std::size_t launches() const override {
+    return account_ ? account_->steps.count : meta_.steps.size();
+  }
 
   double time_compute(bool cold) override {
     const ThreadCount count(threads_);
@@ -171,7 +175,7 @@ class CpuExecutor final : public Executor {
     flush_caches();
     std::vector<StepTime> times;
     for (std::size_t i = 0; i < last_->steps.size(); ++i) {
-      const plan::fb::StepT& step = *meta_.steps[i];
+      const plan::fb::StepT& step = *meta_.steps[last_shape_->steps.first + i];
       const auto start = std::chrono::steady_clock::now();
       run_step(*last_, i);
       StepTime time;
@@ -294,7 +298,7 @@ class CpuExecutor final : public Executor {
       else if (const auto& copy = std::get<Copy>(step); copy.bytes > 0)
         std::memcpy(addresses_[copy.target], addresses_[copy.source], copy.bytes);
     } catch (Error& error) {
-      error.add_context("step '" + meta_.steps[index]->name + "'");
+      error.add_context("step '" + meta_.steps[prepared.shape->steps.first + index]->name + "'");
       throw;
     }
   }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "runtime/plan/entries.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::plan {
@@ -32,12 +33,14 @@ struct Placed {
 
 }  // namespace
 
-MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> expressions) {
+MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> expressions,
+                         StepRange steps) {
   MemoryLayout layout;
   layout.offsets.assign(plan.buffers.size(), 0);
   std::vector<std::uint64_t> sizes(plan.buffers.size(), 0);
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    if (!is_used(*plan.buffers[i], steps)) continue;
     sizes[i] = checked_size(i, expressions[plan.buffers[i]->bytes]);
     if (plan.buffers[i]->kind != fb::BufferKind::Arena || sizes[i] == 0) continue;
     order.push_back(i);

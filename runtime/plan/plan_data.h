@@ -12,7 +12,7 @@
 
 namespace sinter::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 4;
+inline constexpr std::uint32_t kFormatVersion = 5;
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
 
@@ -59,6 +59,12 @@ std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes);
 std::vector<std::int64_t> evaluate_expressions(const fb::PlanT& plan,
                                                std::span<const std::int64_t> symbols);
 
+/// Neighbouring steps of a plan.
+struct StepRange {
+  std::size_t first = 0, count = SIZE_MAX;
+  bool contains(std::size_t step) const { return step >= first && step - first < count; }
+};
+
 /// Where each arena buffer lies for one bound shape.
 struct MemoryLayout {
   std::vector<std::uint64_t> offsets;  // one for each of plan.buffers; arena buffers only
@@ -66,7 +72,9 @@ struct MemoryLayout {
   std::uint64_t unshared_bytes = 0;    // what it would be without reuse
 };
 /// Places arena buffers, largest first at the lowest offset free over their lifetime, 256-byte
-/// aligned. Deterministic. Throws Error(kInvalidPlan) if a size is negative or overflows.
-MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> expressions);
+/// aligned. Deterministic. Only those that `steps` use. Throws Error(kInvalidPlan) if a size is
+/// negative or overflows.
+MemoryLayout plan_memory(const fb::PlanT& plan, std::span<const std::int64_t> expressions,
+                         StepRange steps = {});
 
 }  // namespace sinter::plan

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "runtime/plan/checker.h"
+#include "runtime/plan/entries.h"
 #include "runtime/plan/verify_plan.h"
-#include "runtime/plan/works.h"
 
 namespace sinter::plan {
 namespace {
@@ -42,6 +42,13 @@ class BoundChecker : public Checker {
     if (value < -kMaxExtent || value > kMaxExtent)
       fail("{} is {} for these dimensions", what, value);
     return value;
+  }
+  bool hold(const std::vector<fb::Condition>& conditions) const {
+    return std::all_of(conditions.begin(), conditions.end(), [&](const fb::Condition& condition) {
+      const std::int64_t value = values[condition.expression()];
+      return value <= condition.max() &&
+             value % static_cast<std::int64_t>(condition.divisor()) == 0;
+    });
   }
   void inside(const Reach& reach, std::uint32_t buffer, const char* what) const {
     const fb::BufferT& target = *plan.buffers[buffer];
@@ -245,6 +252,18 @@ void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {
                  check.values[check.plan.buffers[buffer]->bytes]);
 }
 
+void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
+  switch (work.type) {
+    case fb::Work::LoopStep: check_loop(check, *work.AsLoopStep()->program); break;
+    case fb::Work::KernelStep: check_maps(check, *work.AsKernelStep()); break;
+    case fb::Work::MatmulStep: check_matmul(check, *work.AsMatmulStep()); break;
+    case fb::Work::ConvStep: check_conv(check, *work.AsConvStep()); break;
+    case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
+    case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
+    default: break;
+  }
+}
+
 void check_bindings(BoundChecker& check, const char* what,
                     const std::vector<std::unique_ptr<fb::BindingT>>& bindings) {
   for (const auto& binding : bindings) {
@@ -261,28 +280,28 @@ void check_bindings(BoundChecker& check, const char* what,
 
 }  // namespace
 
-void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions) {
+void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions,
+                  StepRange steps) {
   BoundChecker check(plan, expressions);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i)
-    if (expressions[plan.buffers[i]->bytes] < 0)
+    if (is_used(*plan.buffers[i], steps) && expressions[plan.buffers[i]->bytes] < 0)
       check.fail("buffer {} has {} bytes for these dimensions", i,
                  expressions[plan.buffers[i]->bytes]);
   check_bindings(check, "input", plan.inputs);
   check_bindings(check, "output", plan.outputs);
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    if (!steps.contains(i)) continue;
     const fb::StepT& step = *plan.steps[i];
     check.where = fmt::format("step {} '{}'", i, step.name);
-    for_each_work(step.work, [&](const fb::WorkUnion& work) {
-      switch (work.type) {
-        case fb::Work::LoopStep: check_loop(check, *work.AsLoopStep()->program); break;
-        case fb::Work::KernelStep: check_maps(check, *work.AsKernelStep()); break;
-        case fb::Work::MatmulStep: check_matmul(check, *work.AsMatmulStep()); break;
-        case fb::Work::ConvStep: check_conv(check, *work.AsConvStep()); break;
-        case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
-        case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
-        default: break;
-      }
-    });
+    const fb::ChoiceStepT* choice = step.work.AsChoiceStep();
+    if (!choice) {
+      check_work(check, step.work);
+      continue;
+    }
+    // What is not taken for these dimensions may have no memory for them.
+    for (const auto& alternative : choice->alternatives)
+      if (check.hold(alternative->conditions))
+        for (const auto& part : alternative->parts) check_work(check, part->work);
   }
 }
 

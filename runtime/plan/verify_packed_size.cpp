@@ -129,6 +129,10 @@ struct Sum {
     add(module->target());
     add(module->name());
   }
+  void add(const fb::Entry* entry) {
+    add(entry->name());
+    add(entry->limits());
+  }
   void add(const fb::Option* option) {
     add(option->key());
     add(option->value());
@@ -160,6 +164,7 @@ void verify_packed_size(const fb::Plan& root, std::uint64_t metadata_bytes) {
   sum.add(root.modules());
   sum.add(root.manifest());
   sum.add(root.graph_text());
+  sum.add(root.entries());
   if (sum.bytes > metadata_bytes)
     throw Error(
         ErrorCode::kInvalidPlan,

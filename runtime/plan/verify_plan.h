@@ -24,7 +24,8 @@ void verify_plan(const fb::PlanT& plan, const BlobSizes& blobs);
 /// Checks what depends on the bound sizes: extents and strides that are possible, and that no step
 /// leaves its buffers. (Guarded and non-affine accesses of loop programs, and gathered indices,
 /// depend on data; the executor checks them as it goes.) Throws Error(kInvalidPlan) naming the
-/// step.
-void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions);
+/// step. Only `steps`, and the buffers that they use.
+void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions,
+                  StepRange steps = {});
 
 }  // namespace sinter::plan

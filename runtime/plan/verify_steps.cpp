@@ -362,10 +362,58 @@ void verify_alive(const Checker& check, std::uint32_t index, std::size_t step) {
 
 }  // namespace
 
+namespace {
+
+void verify_outputs_written(const Checker& check, const Buffers& written) {
+  for (const auto& output : check.plan.outputs)
+    if (check.plan.buffers[output->buffer]->kind == fb::BufferKind::Output &&
+        !written.contains(output->buffer))
+      check.fail("no step writes the output '{}'", output->name);
+}
+
+/// Entry points are runs of their own, one behind the other; the steps behind which one ends.
+std::vector<std::size_t> verify_entries(Checker& check) {
+  const fb::PlanT& plan = check.plan;
+  std::vector<std::size_t> ends;
+  std::set<std::string_view> names;
+  std::size_t next = 0;
+  for (const auto& entry : plan.entries) {
+    check.where = fmt::format("entry point '{}'", entry->name);
+    if (entry->name.empty() || !names.insert(entry->name).second)
+      check.fail("its name is empty or occurs twice");
+    for (const fb::Limit& limit : entry->limits) {
+      check.index(limit.symbol(), plan.symbols.size(), "a limit's symbol", "symbols");
+      if (limit.min() > limit.max())
+        check.fail("it has the limits [{}, {}]", limit.min(), limit.max());
+    }
+    if (entry->first_step != next || entry->step_count > plan.steps.size() - next)
+      check.fail("its {} steps from {} on do not follow the {} before them, of {}",
+                 entry->step_count, entry->first_step, next, plan.steps.size());
+    next += entry->step_count;
+    ends.push_back(next);
+  }
+  check.where.clear();
+  if (!plan.entries.empty() && next != plan.steps.size())
+    check.fail("its entry points have {} of its {} steps", next, plan.steps.size());
+  if (ends.empty()) ends.push_back(plan.steps.size());
+  return ends;
+}
+
+}  // namespace
+
 void verify_steps(Checker& check) {
   const fb::PlanT& plan = check.plan;
+  const std::vector<std::size_t> ends = verify_entries(check);
   Buffers written;
+  auto end = ends.begin();
+  const auto end_entries = [&](std::size_t step) {
+    for (; end != ends.end() && *end == step; ++end) {
+      verify_outputs_written(check, written);
+      written.clear();
+    }
+  };
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    end_entries(i);
     const fb::StepT& step = *plan.steps[i];
     check.where = fmt::format("step {} '{}'", i, step.name);
     check.expression(step.bytes_read, "the number of bytes it reads");
@@ -399,10 +447,7 @@ void verify_steps(Checker& check) {
     written.insert(writes.begin(), writes.end());
   }
   check.where.clear();
-  for (const auto& output : plan.outputs)
-    if (plan.buffers[output->buffer]->kind == fb::BufferKind::Output &&
-        !written.contains(output->buffer))
-      check.fail("no step writes the output '{}'", output->name);
+  end_entries(plan.steps.size());
 }
 
 }  // namespace sinter::plan

@@ -6,6 +6,7 @@
 
 #include <sinter/error.h>
 
+#include "runtime/plan/entries.h"
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
@@ -38,8 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<std::int64_t> symbols;
     for (const auto& symbol : plan->meta.symbols) symbols.push_back(symbol->min);
     const auto values = sinter::plan::evaluate_expressions(plan->meta, symbols);
-    sinter::plan::verify_bound(plan->meta, values);
-    sinter::plan::plan_memory(plan->meta, values);
+    const auto steps = sinter::plan::steps_of(sinter::plan::find_entry(plan->meta, symbols));
+    sinter::plan::verify_bound(plan->meta, values, steps);
+    sinter::plan::plan_memory(plan->meta, values, steps);
   } catch (const sinter::Error&) {
   }
   return 0;

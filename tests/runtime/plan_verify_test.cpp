@@ -99,7 +99,58 @@ fb::MatmulStepT& matmul_of(fb::PlanT& p) { return *p.steps[0]->work.AsMatmulStep
 fb::SortStepT& sort_of(fb::PlanT& p) { return *p.steps[3]->work.AsSortStep(); }
 fb::ConvStepT& conv_of(fb::PlanT& p) { return *p.steps[2]->work.AsConvStep(); }
 
+/// Two entry points, of which the first has the first so many steps.
+void split_in_two(fb::PlanT& p, Id first_count) {
+  for (const char* name : {"first", "second"}) {
+    auto entry = std::make_unique<fb::EntryT>();
+    entry->name = name;
+    entry->limits.emplace_back(0, 1, 8);
+    entry->first_step = p.entries.empty() ? 0 : first_count;
+    entry->step_count =
+        p.entries.empty() ? first_count : static_cast<Id>(p.steps.size()) - first_count;
+    p.entries.push_back(std::move(entry));
+  }
+}
+
 const Case kCases[] = {
+    {"entry_outputs", [](auto& p) { split_in_two(p, 5); }, "no step writes the output 'y'"},
+    {"entry_without_steps", [](auto& p) { split_in_two(p, 6); }, "no step writes the output 'y'"},
+    {"entry_name",
+     [](auto& p) {
+       split_in_two(p, 5);
+       p.entries[1]->name = "first";
+     },
+     "entry point 'first': its name is empty or occurs twice"},
+    {"entry_symbol",
+     [](auto& p) {
+       split_in_two(p, 5);
+       p.entries[1]->limits[0] = fb::Limit(1, 0, 1);
+     },
+     "a limit's symbol is 1"},
+    {"entry_limits",
+     [](auto& p) {
+       split_in_two(p, 5);
+       p.entries[0]->limits[0] = fb::Limit(0, 3, 2);
+     },
+     "it has the limits [3, 2]"},
+    {"entry_gap",
+     [](auto& p) {
+       split_in_two(p, 4);
+       p.entries[1]->first_step = 5;
+     },
+     "do not follow the 4 before them"},
+    {"entry_too_long",
+     [](auto& p) {
+       split_in_two(p, 4);
+       p.entries[1]->step_count = UINT32_MAX;
+     },
+     "do not follow the 4 before them"},
+    {"entry_too_short",
+     [](auto& p) {
+       split_in_two(p, 4);
+       p.entries[1]->step_count = 1;
+     },
+     "its entry points have 5 of its 6 steps"},
     {"target", [](auto& p) { p.target = "tpu"; }, "target is 'tpu'"},
     {"symbol_range", [](auto& p) { p.symbols[0]->min = 100; }, "has the range [100, 64]"},
     {"symbol_name", [](auto& p) { p.symbols[0]->name = ""; }, "empty or occurs twice"},

@@ -114,9 +114,9 @@ TEST_F(VerifyTest, GraphTextIsAModel) {
   EXPECT_EQ(sinter({"compile", file, "--target=cpu"}).code, 0);
   EXPECT_EQ(sinter({"run", path("rms.plan"), "--shapes=x:3x64"}).code, 0);
   EXPECT_THAT(sinter({"inspect", file}).out, HasSubstr("Graph text; 8 nodes"));
-  const auto dims = sinter({"compile", file, "--target=cpu", "--dim", "batch=4"});
-  EXPECT_EQ(dims.code, 2);
-  EXPECT_THAT(dims.err, HasSubstr("states its own ranges"));
+  const auto shapes = sinter({"compile", file, "--target=cpu", "--maxShapes", "x:4x64"});
+  EXPECT_EQ(shapes.code, 2);
+  EXPECT_THAT(shapes.err, HasSubstr("states its own shapes"));
   const auto broken =
       sinter({"compile", write("b.sinter", "graph @main(%x: f32[4]) {"), "--target=cpu"});
   EXPECT_EQ(broken.code, 4);

@@ -32,6 +32,7 @@ struct BuildOptions {
   bool nms_pad = false;
   std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
   std::string sample;                  // parse_sampler's text; empty: none
+  std::vector<std::string> entries;    // parse_entries' texts; empty: one list of steps
   std::vector<std::string> constants;  // inputs fixed to a value: NAME=FILE.npy or NAME=FILE.pb
   std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;
@@ -61,7 +62,7 @@ Target resolve_target(const std::string& text);
 std::string default_cache_dir();
 
 struct PipelineRun {
-  ir::Graph graph;
+  ir::Graph graph;  // with entry points the first one's
   fusion::Context context;
   std::vector<fusion::PassTime> times;
 };
@@ -77,6 +78,9 @@ struct BuildResult {
   codegen::CompiledPlan plan;
   BuildTimes times;
 };
+
+/// Throws Error(kUsage) if entry points are asked for: `what` shows or does one list of steps.
+void require_one_entry(const BuildOptions& options, const char* what);
 
 frontend::ImportedModel import_with_shapes(const BuildOptions& options);
 /// Runs the passes, printing what --dump-ir asks for (on stderr, or into files of --dump-dir), and

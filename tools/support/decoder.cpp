@@ -79,7 +79,14 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
   if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && shape[0].min > 1))
     throw Error(ErrorCode::kUsage,
                 fmt::format("input '{}' is not of the shape [tokens] or [1, tokens]", ids_.name));
-  least_tokens_ = shape.back().min, most_tokens_ = shape.back().max;
+  const DimInfo& tokens = shape.back();
+  for (const EntryInfo& entry : plan.entries()) {
+    const auto limit = std::find_if(entry.limits.begin(), entry.limits.end(),
+                                    [&](const DimInfo& dim) { return dim.text == tokens.text; });
+    const DimInfo& taken = limit == entry.limits.end() ? tokens : *limit;
+    takes_.emplace_back(taken.min, taken.max);
+  }
+  if (takes_.empty()) takes_.emplace_back(tokens.min, tokens.max);
   find_caches(plan, options);
   if (!place_ && !grows())
     throw Error(ErrorCode::kUsage,
@@ -277,6 +284,25 @@ void Decoder::finish() {
   for (const Cache& cache : loose_) session_.set_input(cache.input, session_.output(cache.output));
 }
 
+std::int64_t Decoder::part_of(std::int64_t tokens) const {
+  // What is left behind a part must be enough for a run of its own.
+  const auto fits = [&](std::int64_t count) {
+    return count == 0 || std::any_of(takes_.begin(), takes_.end(),
+                                     [&](const auto& range) { return count >= range.first; });
+  };
+  std::int64_t best = 0;
+  for (const auto& [least, most] : takes_) {
+    std::int64_t part = std::min(tokens, most);
+    while (part >= least && !fits(tokens - part)) --part;
+    if (part >= least) best = std::max(best, part);
+  }
+  if (best == 0)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the plan takes {} tokens or more at a time, but {} are left",
+                            std::min_element(takes_.begin(), takes_.end())->first, tokens));
+  return best;
+}
+
 void Decoder::run_parts(std::span<const std::int64_t> ids) {
   if (ids.empty()) throw Error(ErrorCode::kUsage, "there are no tokens to run");
   const auto tokens = static_cast<std::int64_t>(ids.size());
@@ -285,15 +311,8 @@ void Decoder::run_parts(std::span<const std::int64_t> ids) {
                 fmt::format("{} tokens behind {} do not fit into caches of {}: compile for more "
                             "(--dim), or give a greater --context",
                             tokens, position_, capacity_));
-  if (tokens < least_tokens_)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the plan takes {} tokens or more at a time, but is given {}",
-                            least_tokens_, tokens));
   while (!ids.empty()) {
-    // What is left behind a part must be enough for a run of its own.
-    auto part = std::min<std::int64_t>(static_cast<std::int64_t>(ids.size()), most_tokens_);
-    const auto rest = static_cast<std::int64_t>(ids.size()) - part;
-    if (rest != 0 && rest < least_tokens_) part -= least_tokens_ - rest;
+    const std::int64_t part = part_of(static_cast<std::int64_t>(ids.size()));
     const auto values = ids.first(static_cast<std::size_t>(part));
     begin(view_of(
         ir::Tensor::from_ints(ids_.dtype, token_shapes(part, position_).at(ids_.name), values)));
@@ -347,7 +366,7 @@ std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
 
 std::map<std::string, std::vector<std::int64_t>> Decoder::all_shapes(std::int64_t tokens,
                                                                      std::int64_t position) const {
-  auto shapes = token_shapes(std::clamp(tokens, least_tokens_, most_tokens_), position);
+  auto shapes = token_shapes(part_of(tokens), position);
   for (const Cache& cache : caches_) shapes.emplace(cache.input, cache.view(position).shape);
   return shapes;
 }
@@ -361,14 +380,18 @@ void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
 
 std::uint64_t Decoder::weight_bytes() const {
   const auto& meta = plan_.data()->meta;
-  const auto values = bind_shapes(meta, all_shapes(1, position_));
+  const auto values = bind_shapes(meta, all_shapes(1, std::min(position_, capacity_ - 1)));
   // A step that gathers rows of a table says that it reads as much as these have.
   std::map<std::uint32_t, std::int64_t> read;
-  for (const auto& step : meta.steps)
-    for (const std::uint32_t buffer : step->reads)
+  const plan::StepRange steps = steps_for(meta, values);
+  for (std::size_t i = 0; i < meta.steps.size(); ++i) {
+    if (!steps.contains(i)) continue;
+    const auto& step = *meta.steps[i];
+    for (const std::uint32_t buffer : step.reads)
       if (meta.buffers[buffer]->kind == plan::fb::BufferKind::Weight)
         read[buffer] = std::max(
-            read[buffer], std::min(values[meta.buffers[buffer]->bytes], values[step->bytes_read]));
+            read[buffer], std::min(values[meta.buffers[buffer]->bytes], values[step.bytes_read]));
+  }
   std::int64_t bytes = 0;
   for (const auto& [buffer, most] : read) bytes += most;
   return static_cast<std::uint64_t>(bytes);

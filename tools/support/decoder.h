@@ -97,6 +97,8 @@ class Decoder {
   void set_integers(const BindingInfo& binding, std::vector<std::int64_t> shape, std::int64_t first,
                     std::int64_t step);
   void run_parts(std::span<const std::int64_t> ids);
+  /// Tokens of the next run, where so many are left: as many as an entry point takes.
+  std::int64_t part_of(std::int64_t tokens) const;
   void begin(const TensorView& ids);
   void finish();
   /// The ids of a run that is fed the token chosen last.
@@ -112,7 +114,8 @@ class Decoder {
   std::string logits_;
   std::vector<Cache> caches_, loose_;
   Session session_;
-  std::int64_t most_tokens_ = 0, least_tokens_ = 0, capacity_ = 0, position_ = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> takes_;  // at a time: least and most
+  std::int64_t capacity_ = 0, position_ = 0;
   bool in_flight_ = false, is_fed_ = false;  // the ids are those of fed_back
   int device_ = 0;
   // An id below 0 stands for the token chosen last; it lies where the plan reads it.

@@ -12,6 +12,7 @@
 #ifdef SINTER_WITH_CUDA
 #include "runtime/cuda/tuning_cache.h"
 #endif
+#include "runtime/plan/entries.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/works.h"
 #include "tools/support/expressions.h"
@@ -69,6 +70,12 @@ class Inspector {
     }
     bindings("input", plan_.inputs());
     bindings("output", plan_.outputs());
+    for (const auto& entry : meta_.entries) {
+      const std::string limits = plan::limits_text(meta_, *entry);
+      console_.print(fmt::format("entry {}: {}, {} steps", entry->name, limits, entry->step_count));
+      report_["entries"].push_back(
+          {{"name", entry->name}, {"limits", limits}, {"steps", entry->step_count}});
+    }
     console_.print(fmt::format("{} steps, weights {}", meta_.steps.size(),
                                format_bytes(static_cast<double>(plan_.weight_bytes()))));
   }
@@ -145,11 +152,12 @@ class Inspector {
   void memory() {
     if (values_.empty())
       throw Error(ErrorCode::kUsage, "this plan has symbolic dimensions: say for which --shapes");
-    const auto layout = plan::plan_memory(meta_, values_);
+    const plan::StepRange steps = steps_for(meta_, values_);
+    const auto layout = plan::plan_memory(meta_, values_, steps);
     std::vector<std::vector<std::string>> rows = {{"buffer", "kind", "bytes", "offset", "steps"}};
     for (std::size_t i = 0; i < meta_.buffers.size(); ++i) {
       const auto& buffer = *meta_.buffers[i];
-      if (buffer.kind == BufferKind::Weight) continue;
+      if (buffer.kind == BufferKind::Weight || !plan::is_used(buffer, steps)) continue;
       const bool arena = buffer.kind == BufferKind::Arena;
       rows.push_back({fmt::format("{}", i), plan::fb::EnumNameBufferKind(buffer.kind),
                       fmt::format("{}", values_[buffer.bytes]),

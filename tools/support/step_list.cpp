@@ -7,6 +7,7 @@
 #include <sinter/error.h>
 
 #include "runtime/binding.h"
+#include "runtime/plan/entries.h"
 #ifdef SINTER_WITH_CUDA
 #include "runtime/cuda/matmul_problem.h"
 #endif
@@ -108,6 +109,15 @@ std::size_t launches_of(const PlanT& plan, const StepT& step,
   return 0;
 }
 
+plan::StepRange steps_for(const PlanT& plan, const std::vector<std::int64_t>& values) {
+  if (values.empty()) return {};
+  std::vector<std::int64_t> symbols(plan.symbols.size());
+  for (std::size_t i = 0; i < plan.expressions.size(); ++i)
+    if (const auto& node = plan.expressions[i]; node.op() == plan::fb::ExprOp::Symbol)
+      symbols[node.a()] = values[i];
+  return plan::steps_of(plan::find_entry(plan, symbols));
+}
+
 void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values, const Console& console,
                 nlohmann::ordered_json& report) {
   const auto texts = expression_texts(plan);
@@ -116,10 +126,18 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values, cons
   };
   std::vector<std::vector<std::string>> rows = {
       {"step", "kind", "launches", "read", "written", "flops", "from"}};
+  const plan::StepRange range = steps_for(plan, values);
+  const auto entry_of = [&](std::size_t step) {
+    for (const auto& entry : plan.entries)
+      if (plan::steps_of(entry.get()).contains(step)) return entry->name;
+    return std::string();
+  };
   std::size_t launches = 0;
   double read = 0, written = 0, flops = 0;
   report["step_list"] = nlohmann::ordered_json::array();
-  for (const auto& step : plan.steps) {
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    if (!range.contains(i)) continue;
+    const auto& step = plan.steps[i];
     const std::size_t count = launches_of(plan, *step, values);
     launches += count;
     if (!values.empty()) {
@@ -127,8 +145,9 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values, cons
       written += static_cast<double>(values[step->bytes_written]);
       flops += static_cast<double>(values[step->flops]);
     }
-    rows.push_back({step->name, ways(step->work, texts), fmt::format("{}", count),
-                    text(step->bytes_read), text(step->bytes_written), text(step->flops),
+    rows.push_back({plan.entries.empty() ? step->name : entry_of(i) + ": " + step->name,
+                    ways(step->work, texts), fmt::format("{}", count), text(step->bytes_read),
+                    text(step->bytes_written), text(step->flops),
                     fmt::format("{}", fmt::join(step->origins, ", "))});
     report["step_list"].push_back({{"name", step->name},
                                    {"kind", kind_of(step->work)},
@@ -138,16 +157,17 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values, cons
                                    {"bytes_written", text(step->bytes_written)},
                                    {"flops", text(step->flops)},
                                    {"origins", step->origins}});
+    if (!plan.entries.empty()) report["step_list"].back()["entry"] = entry_of(i);
   }
   console.print(format_table(rows));
   if (values.empty()) return;
-  report["totals"] = {{"steps", plan.steps.size()},
+  report["totals"] = {{"steps", rows.size() - 1},
                       {"launches", launches},
                       {"bytes_read", static_cast<std::uint64_t>(read)},
                       {"bytes_written", static_cast<std::uint64_t>(written)},
                       {"flops", static_cast<std::uint64_t>(flops)}};
   console.print(fmt::format("{} steps, {} launches; {} read, {} written, {:.3f} GFLOP",
-                            plan.steps.size(), launches, format_bytes(read), format_bytes(written),
+                            rows.size() - 1, launches, format_bytes(read), format_bytes(written),
                             flops * 1e-9));
 }
 

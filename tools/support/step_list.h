@@ -17,6 +17,9 @@ namespace sinter::tools {
 std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const std::string& shapes);
 std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const ShapeMap& shapes);
 
+/// The steps that are run for `values`; all if there are none.
+plan::StepRange steps_for(const plan::fb::PlanT& plan, const std::vector<std::int64_t>& values);
+
 /// "m % 8 == 0", "m <= 64"; `texts` are those of the plan's expressions.
 std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>& conditions,
                                          const std::vector<std::string>& texts);

@@ -55,6 +55,7 @@ void show_steps(const Options& options, const frontend::ImportedModel& model,
 void inspect_model(const Options& options, const Console& console) {
   const auto model = import_with_shapes(options.build);
   if (!options.why.empty()) {
+    require_one_entry(options.build, "--why");
     const auto target = resolve_target(options.build.target);
     explain_why(options.build, model, target, options.why[0], options.why[1], console);
     return;

@@ -17,6 +17,8 @@ struct Options {
 };
 
 int run(const Options& options, const Console& console) {
+  if (options.per_node || options.bisect || !options.reduce.empty())
+    require_one_entry(options.build, "--per-node, --bisect or --reduce");
   const auto built = build_plan(options.build, console);
   if (options.per_node) return verify_regions(built, options.build, options.accuracy, console);
   if (options.bisect) return bisect(built, options.build, options.accuracy, console);

@@ -31,6 +31,13 @@ struct BindingInfo {
   std::vector<DimInfo> shape;
 };
 
+/// A way to run a plan: steps of its own for shapes within these limits, over the weights and states
+/// that all share. Session::run takes the first entry point that fits the inputs' shapes.
+struct EntryInfo {
+  std::string name;
+  std::vector<DimInfo> limits;  // of symbolic dimensions, by name; of others there are none
+};
+
 /// A compiled model: immutable, shared by threads. Copies share the mapped file.
 class Plan {
  public:
@@ -43,6 +50,8 @@ class Plan {
   std::string_view target() const;
   std::vector<BindingInfo> inputs() const;
   std::vector<BindingInfo> outputs() const;
+  /// Empty if one list of steps serves all shapes.
+  std::vector<EntryInfo> entries() const;
   std::size_t step_count() const;
   std::uint64_t weight_bytes() const;
 
@@ -185,6 +194,7 @@ class Session {
 
   /// For the shape that was bound last.
   MemoryAccount memory() const;
+  std::string_view entry() const;     // its entry point; empty if the plan has none
   std::size_t launches() const;       // kernels and library calls of one run
   std::uint64_t bytes_moved() const;  // compulsory traffic of all steps of one run
   /// Device time of one run of what the last run did, in microseconds: inputs and outputs stay on

@@ -1,0 +1,72 @@
+#include "fusion/narrow_dims.h"
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Dim;
+using ir::ValueId;
+
+void check(const ir::Graph& graph, const std::string& symbol, const ir::Range& range) {
+  const auto known = graph.ranges().find(symbol);
+  if (known == graph.ranges().end())
+    throw Error(ErrorCode::kUsage, fmt::format("the model has no symbolic dimension '{}'", symbol));
+  if (range.min > range.max || range.min < known->second.min || range.max > known->second.max)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("dimension '{}' is {} to {}, of which {}..{} is no part", symbol,
+                            known->second.min, known->second.max, range.min, range.max));
+}
+
+}  // namespace
+
+ir::Graph narrow_dims(const ir::Graph& graph, const std::map<std::string, ir::Range>& ranges) {
+  std::map<std::string, Dim, std::less<>> values;
+  ir::Ranges left = graph.ranges();
+  for (const auto& [symbol, range] : ranges) {
+    check(graph, symbol, range);
+    left.erase(symbol);
+    if (range.min == range.max)
+      values.emplace(symbol, Dim(range.min));
+    else
+      left.emplace(symbol, range);
+  }
+  const auto narrow = [&](ir::Shape shape) {
+    for (Dim& dim : shape) dim = ir::simplify(dim.substitute(values), left);
+    return shape;
+  };
+  ir::GraphBuilder builder(graph.name());
+  for (const auto& [symbol, range] : left) builder.range(symbol, range);
+  std::vector<ValueId> mapped(graph.values().size());
+  const auto at = [&](ValueId id) -> ValueId& {
+    return mapped[static_cast<std::size_t>(id.index)];
+  };
+  for (const ValueId id : graph.inputs())
+    at(id) =
+        builder.input(graph.value(id).name, {graph.type(id).dtype, narrow(graph.type(id).shape)});
+  for (std::size_t i = 0; i < mapped.size(); ++i)
+    if (const ir::Value& value = graph.values()[i]; value.constant)
+      mapped[i] = builder.constant(value.constant, value.name);
+  for (const ir::Node& node : graph.nodes()) {
+    if (node.body)
+      throw Error(ErrorCode::kUsage, "dimensions of a graph that is fused cannot be changed");
+    const ir::GraphBuilder::OriginScope scope(builder, node.origins);
+    std::vector<ValueId> inputs;
+    for (const ValueId id : node.inputs) inputs.push_back(at(id));
+    ir::Attrs attrs = node.attrs;
+    for (const auto& [name, value] : node.attrs.values())
+      if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) attrs.set(name, narrow(*dims));
+    const auto results = builder.add_multi(node.op->name, std::move(inputs), std::move(attrs));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      at(node.outputs[i]) = results[i];
+      builder.name(results[i], graph.value(node.outputs[i]).name);
+    }
+  }
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i)
+    builder.output(graph.output_names()[i], at(graph.outputs()[i]));
+  for (const ir::State& state : graph.states()) builder.state(state);
+  return builder.finish();
+}
+
+}  // namespace sinter::fusion

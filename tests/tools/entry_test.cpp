@@ -1,0 +1,143 @@
+// `compile --entry`: several lists of steps over one set of weights and states.
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <sinter/error.h>
+#include <sinter/sinter.h>
+
+#include "fusion/narrow_dims.h"
+#include "ir/text/text.h"
+#include "tests/tools/cli_fixture.h"
+#include "tools/support/entry_option.h"
+
+namespace sinter::tests {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const std::string kDecoder = SINTER_SOURCE_DIR "/models/tiny/decoder.onnx";
+
+class EntryTest : public CliTest {
+ protected:
+  std::string compile(const std::string& name, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"compile", kDecoder, "-o", path(name), "--target=cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    const auto result = sinter(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return path(name);
+  }
+};
+
+const std::vector<std::string> kTwo = {"--entry", "prefill:sequence=2..32", "--entry",
+                                       "decode:sequence=1"};
+
+TEST_F(EntryTest, PrefillAndDecodeShareWeightsAndCaches) {
+  std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/greedy.json");
+  const json goldens = json::parse(file)["decoder"];
+  const auto generate = [&](const std::string& plan, const json& golden) {
+    std::string prompt;
+    for (const auto& id : golden["prompt"]) prompt += id.dump() + ",";
+    const auto result = sinter({"generate", plan, "--ids", prompt, "--max-tokens",
+                                std::to_string(golden["tokens"].size()), "--no-rates", "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out)["tokens"];
+  };
+  for (const bool samples : {false, true})
+    for (const char* prefill :
+         {"prefill:sequence=2..32", "prefill:sequence=2..4", "prefill:sequence=4"}) {
+      std::vector<std::string> options = {"--entry", prefill, "--entry", "decode:sequence=1"};
+      if (samples) options.insert(options.end(), {"--sample", "greedy"});
+      const auto plan = compile("plan", options);
+      // Prompts of 1, 5 and 11 tokens: in one run, in parts, and token by token.
+      for (const auto& golden : goldens)
+        EXPECT_EQ(generate(plan, golden), golden["tokens"]) << prefill;
+    }
+}
+
+TEST_F(EntryTest, WeightsAreThereOnce) {
+  const Plan one = Plan::load(compile("one", {}));
+  const Plan two = Plan::load(compile("two", kTwo));
+  EXPECT_EQ(two.weight_bytes(), one.weight_bytes());
+  EXPECT_EQ(two.inputs().size(), one.inputs().size());
+  ASSERT_EQ(two.entries().size(), 2U);
+  EXPECT_EQ(two.entries()[0].limits.at(0).max, 32);
+  EXPECT_EQ(two.inputs()[0].shape[1].text, "sequence");
+  EXPECT_EQ(two.inputs()[0].shape[1].min, 1);
+  EXPECT_EQ(two.inputs()[0].shape[1].max, 32);
+  const auto inspected = sinter({"inspect", path("two")});
+  EXPECT_THAT(inspected.out, AllOf(HasSubstr("entry prefill: sequence 2..32, "),
+                                   HasSubstr("entry decode: sequence 1, "),
+                                   HasSubstr("entry=prefill:sequence=2..32")));
+  const auto steps =
+      sinter({"inspect", path("two"), "--steps", "--shapes", "input_ids:1x1,past_key_0:1x2x16x8"});
+  EXPECT_THAT(steps.out, AllOf(HasSubstr("decode: "), testing::Not(HasSubstr("prefill: "))));
+  EXPECT_EQ(
+      sinter({"inspect", path("two"), "--memory", "--shapes", "input_ids:1x3,past_key_0:1x2x16x8"})
+          .code,
+      0);
+}
+
+TEST_F(EntryTest, EachIsVerified) {
+  for (const char* shapes :
+       {"input_ids:1x1,past_key_0:1x2x16x8", "input_ids:1x7,past_key_0:1x2x16x8"}) {
+    std::vector<std::string> words = {"verify", kDecoder, "--target=cpu", "--shapes", shapes};
+    words.insert(words.end(), kTwo.begin(), kTwo.end());
+    const auto result = sinter(words);
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+  }
+}
+
+TEST_F(EntryTest, WhatCannotBeIsRefused) {
+  const auto error = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"compile", kDecoder, "-o", path("plan"), "--target=cpu"});
+    const auto result = sinter(more);
+    EXPECT_EQ(result.code, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(error({"--entry", "sequence=1"}), HasSubstr("is no entry point: write NAME:DIM="));
+  EXPECT_THAT(error({"--entry", "a:sequence=4..2"}), HasSubstr("is no entry point"));
+  EXPECT_THAT(error({"--entry", "a:length=1"}), HasSubstr("no symbolic dimension 'length'"));
+  EXPECT_THAT(error({"--entry", "a:sequence=1", "--entry", "a:sequence=2"}),
+              HasSubstr("'a' is there twice"));
+  EXPECT_THAT(error({"--entry", "a:sequence=0..4"}), HasSubstr("of which 0..4 is no part"));
+  EXPECT_THAT(error({"--entry", "a:sequence=1", "--stop-after", "simplify"}),
+              HasSubstr("--stop-after is of one list of steps"));
+  std::vector<std::string> words = {"verify", kDecoder, "--target=cpu", "--per-node"};
+  words.insert(words.end(), kTwo.begin(), kTwo.end());
+  EXPECT_THAT(sinter(words).err, HasSubstr("is of one list of steps"));
+  compile("gap", {"--entry", "a:sequence=4..8", "--entry", "b:sequence=1"});
+  const auto none = sinter({"run", path("gap"), "--shapes", "input_ids:1x3,past_key_0:1x2x16x8"});
+  EXPECT_THAT(none.err, HasSubstr("no entry point of the plan takes these shapes"));
+}
+
+TEST_F(EntryTest, DimensionsOfGraphTextCanBeNarrowed) {
+  const auto model = write("model.txt",
+                           "graph @main(%x: f32[n, m]) ranges {n: 1..8, m: 1..4} {\n"
+                           "  %y = ReduceSum(%x) {axes = [1], keepdims = 0}\n"
+                           "  %z = Reshape(%y) {shape = [n, 1]}\n  return z = %z\n}\n");
+  const auto result = sinter({"compile", model, "--target=cpu", "--dim", "n=3", "--dim", "m=2..3",
+                              "--stop-after", "find_states"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("%x: f32[3, m]"), HasSubstr("m: 2..3"), HasSubstr("shape = [3, 1]")));
+  EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--dim", "n=9"}).err,
+              HasSubstr("dimension 'n' is 1 to 8, of which 9..9 is no part"));
+  EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--dim", "n=m"}).err,
+              HasSubstr("neither made equal nor multiples"));
+}
+
+TEST(Entries, HullIsOfWhatAllLimit) {
+  const auto entries = tools::parse_entries({"a:n=2..5,m=1", "b:n=1"});
+  const auto hull = tools::hull_of(
+      entries, ir::parse_graph("graph @g(%x: f32[n, m]) ranges {n: 1..9, m: 1..9} {\n"
+                               "  return x = %x\n}\n"));
+  ASSERT_EQ(hull.size(), 1U);
+  EXPECT_EQ(hull.at("n").min, 1);
+  EXPECT_EQ(hull.at("n").max, 5);
+}
+
+}  // namespace
+}  // namespace sinter::tests
