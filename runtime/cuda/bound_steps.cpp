@@ -1,5 +1,6 @@
 #include "runtime/cuda/bound_steps.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -320,8 +321,19 @@ std::size_t launches_of(const BoundWork& work) {
   return product ? product->calls() : 1;
 }
 
-void BoundStep::launch(const graphs::Driver& driver, CUstream stream) const {
-  for (const BoundWork& work : works) runtime::launch(work, driver, stream);
+void BoundStep::launch(const graphs::Driver& driver, CUstream stream, bool early) const {
+  for (const BoundWork& work : works) {
+    const auto* kernel = std::get_if<KernelLaunch>(&work);
+    if (kernel != nullptr && !early) {
+      graphs::LaunchConfig config = kernel->config;
+      config.remove(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+      graphs::launch(driver, kernel->function, config, stream,
+                     const_cast<void**>(kernel->arguments.data()));
+    } else {
+      runtime::launch(work, driver, stream);
+    }
+    early = true;
+  }
 }
 
 std::size_t BoundStep::launches() const {
@@ -355,6 +367,35 @@ std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shap
     bound.back().index = i;
   }
   return bound;
+}
+
+std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
+                                  const BufferAddresses& buffers, std::span<const BoundStep> steps,
+                                  MemoryRange workspace) {
+  const fb::PlanT& meta = plan.plan().meta;
+  const auto ranges = [&](const std::vector<std::uint32_t>& ids) {
+    std::vector<MemoryRange> result;
+    for (const std::uint32_t id : ids) {
+      const std::uint64_t bytes = shape.bytes_of(*meta.buffers[id]);
+      if (bytes > 0 && meta.buffers[id]->kind != fb::BufferKind::Weight)
+        result.push_back({buffers.address[id], buffers.address[id] + bytes});
+    }
+    return result;
+  };
+  const auto uses_workspace = [](const BoundWork& work) {
+    const auto* product = std::get_if<MatmulLaunch>(&work);
+    const auto* conv = std::get_if<ConvLaunch>(&work);
+    return (product != nullptr && product->workspace_bytes() > 0) ||
+           (conv != nullptr && conv->workspace_bytes() > 0);
+  };
+  std::vector<StepMemory> result;
+  for (const BoundStep& step : steps) {
+    const fb::StepT& source = *meta.steps[step.index];
+    result.push_back({ranges(source.reads), ranges(source.writes)});
+    if (std::any_of(step.works.begin(), step.works.end(), uses_workspace))
+      result.back().writes.push_back(workspace);
+  }
+  return result;
 }
 
 }  // namespace sinter::runtime
