@@ -10,8 +10,9 @@ const std::vector<Pass>& pipeline() {
   // scales are folded into weights before those are rounded to a lower precision; simplify runs
   // after lower_precision to remove the casts that meet; attention is found while softmax is one
   // node, and takes in its views once the projections that it reads are slices of one; projections
-  // are merged before views are folded into products, since the slices are views too; reductions
-  // pick their neighbours before what is left becomes pointwise regions.
+  // are merged before views are folded into products, since the slices are views too, and so are
+  // weights that are laid out the other way round; reductions pick their neighbours before what is
+  // left becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"find_states", find_states},
       {"quantise_weights", quantise_weights},
@@ -24,6 +25,7 @@ const std::vector<Pass>& pipeline() {
       {"decompose", decompose},
       {"channels_last", channels_last, true},
       {"merge_projections", merge_projections, true},
+      {"lay_out_weights", lay_out_weights, true},
       {"fuse_attention", fuse_attention, true},
       {"fuse_matmul", fuse_matmul, true},
       {"split_reductions", split_reductions, true},

@@ -235,6 +235,15 @@ double estimate(const ProgramAnalysis& analysis, const ProductProgram& product,
   return time;
 }
 
+/// Products that tiles of product.cuh do not take, or slower: with weights by rows of k, of few
+/// rows.
+bool is_for_skinny(const ProgramAnalysis& analysis, const ProductProgram& product) {
+  if (product.weights || product.parts > 1 || product.rows) return true;
+  const auto rows = upper(analysis, product.m);
+  return !product.windows && !product.rows_are_k && analysis.stages() == 0 && rows &&
+         *rows <= kFewRows;
+}
+
 std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
                                         const ProductProgram& product) {
   std::vector<ProductSchedule> all;
@@ -260,7 +269,7 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
   for (ProductSchedule tile : skinny_tiles(product))
     for (tile.splits = 1; tile.splits <= std::end(kSplits)[-1]; tile.splits *= 2)
       add_schedule(tile);
-  if (product.weights || product.parts > 1 || product.rows) return all;
+  if (is_for_skinny(analysis, product) && !all.empty()) return all;
   if (analysis.stages() == 0) {
     for (const Tile& tile : kTiles)
       for (const int splits : kSplits) add(tile, splits, 1);
@@ -414,7 +423,7 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
     if (rows) chosen.back().conditions.emplace_back(analysis.exprs().intern(product.m), 1, *rows);
   };
   const bool norm = analysis.stages() > 0;
-  const std::span<const std::int64_t> steps = product.weights || product.parts > 1 || product.rows
+  const std::span<const std::int64_t> steps = is_for_skinny(analysis, product)
                                                   ? std::span<const std::int64_t>(kSkinnyRows)
                                                   : kRows;
   for (const std::int64_t rows : steps) {

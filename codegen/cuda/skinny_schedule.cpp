@@ -103,18 +103,46 @@ std::string skinny_type(const ProductProgram& product, const ProductSchedule& s)
       product.rows ? fmt::format(", {}, {}", product.rows->most, product.rows->stride) : "");
 }
 
-std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
-  struct Tile {
-    int m, columns, depth, warps_n, warps_k, stages;
+namespace {
+
+struct Tile {
+  int m, columns, depth, warps_n, warps_k, stages;
+};
+
+/// Tiles for up to kFewRows rows, whose time is that of their weights: of a block's weights 64 or
+/// 32 KB are under way beside those that it multiplies, 2 or 4 KB for each warp at a time.
+std::vector<Tile> tiles_of_few_rows(const ProductProgram& product) {
+  struct Shape {
+    int columns, warps_n, warps_k;
   };
-  // What was best for some size on an H200; those of eight rows for one too, where columns are few.
-  constexpr Tile kQuantised[] = {
-      {1, 32, 64, 1, 8, 4},  {4, 32, 64, 1, 8, 4},  {8, 16, 128, 1, 8, 4}, {8, 16, 64, 1, 16, 4},
-      {8, 16, 64, 1, 8, 6},  {8, 32, 64, 1, 8, 4},  {16, 32, 64, 1, 8, 4}, {16, 32, 64, 2, 4, 4},
-      {16, 32, 64, 4, 2, 4}, {32, 32, 64, 2, 4, 4}, {32, 32, 64, 4, 2, 4}, {64, 32, 64, 4, 2, 3},
-      {64, 64, 64, 2, 2, 3}, {128, 32, 64, 4, 1, 3}};
-  constexpr Tile kColumns[] = {
-      {8, 16, 64, 1, 4, 6}, {8, 32, 64, 1, 8, 3}, {16, 32, 64, 1, 4, 4}, {16, 32, 64, 2, 2, 4}};
+  constexpr int kRows[] = {1, 4, 8, static_cast<int>(kFewRows)}, kMostDepth = 256;
+  constexpr Shape kShapes[] = {{16, 1, 8}, {16, 1, 16}, {32, 1, 8}, {32, 2, 4}, {64, 1, 8}};
+  const int bits = product.weights ? product.weights->bits : 16;
+  std::vector<Tile> tiles;
+  for (const int m : kRows)
+    for (const Shape& shape : kShapes)
+      for (const int step : {2048, 4096})
+        for (const int under_way : {64 * 1024, 32 * 1024}) {
+          const int depth = step * 8 / bits / shape.columns;
+          if (depth > kMostDepth) continue;
+          int stages = 1 + under_way / (step * shape.warps_n * shape.warps_k);
+          if (product.k.is_constant())
+            stages = static_cast<int>(std::min<std::int64_t>(
+                stages, 1 + ceil_div(product.k.value(), depth * shape.warps_k)));
+          tiles.push_back({m, shape.columns, depth, shape.warps_n, shape.warps_k, stages});
+        }
+  return tiles;
+}
+
+}  // namespace
+
+std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
+  // What was best for some size on an H200.
+  constexpr Tile kQuantised[] = {{32, 32, 64, 2, 4, 4},
+                                 {32, 32, 64, 4, 2, 4},
+                                 {64, 32, 64, 4, 2, 3},
+                                 {64, 64, 64, 2, 2, 3},
+                                 {128, 32, 64, 4, 1, 3}};
   constexpr Tile kRowsAreK[] = {{8, 64, 32, 1, 4, 6}, {8, 64, 32, 1, 8, 3}, {16, 64, 32, 1, 4, 4}};
   std::vector<ProductSchedule> all;
   std::string ignored;
@@ -129,34 +157,83 @@ std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
     s.stages = tile.stages;
     if (is_skinny_tile(product, s)) all.push_back(s);
   };
+  if (product.weights || !product.rows_are_k)
+    for (const Tile& tile : tiles_of_few_rows(product)) add(tile);
   if (product.weights)
     for (const Tile& tile : kQuantised) add(tile);
   else if (product.rows_are_k && (product.parts > 1 || product.rows))
     // Else tiles of product.cuh are faster, as an H200 measured one row of float16 alone:
     // 2048 x 2048 in 7.9 us instead of 10.5, 2048 x 8192 in 13.5 instead of 17.
     for (const Tile& tile : kRowsAreK) add(tile);
-  else if (!product.rows_are_k)
-    for (const Tile& tile : kColumns) add(tile);
   return all;
 }
 
+namespace {
+
+/// Blocks that a multiprocessor has room for.
+double blocks_that_fit(const ProductProgram& product, const ProductSchedule& s, double registers) {
+  constexpr double kShared = 227.0 * 1024, kOwn = 1024, kThreads = 2048;
+  return std::max(
+      1.0, std::floor(std::min({kShared / (skinny_shared_bytes(product, s) + kOwn),
+                                kThreads / s.threads(), kRegisters / (s.threads() * registers)})));
+}
+
+/// The same for up to kFewRows rows: what is not under way when the step in front ends takes as
+/// long as memory needs for it, with what is under way at once; or as the instructions of a
+/// multiprocessor or the steps of a warp take. Fitted to 460 schedules of a layer's four products
+/// (2,048 to 16,384 columns; one row and eight; weights of 16, 8 and 4 bits), each in a graph of
+/// sixteen layers on an H200: those chosen make a layer of 30 to 40 us 0.3 us longer than the best.
+double estimate_few(const ProductProgram& product, const ProductSchedule& s, std::int64_t m,
+                    std::int64_t n, std::int64_t k) {
+  constexpr double kBytes = 4100, kLatency = 1870;  // of memory: each nanosecond; nanoseconds
+  constexpr double kWave = 1120, kStep = 170, kWarpStep = 11, kRowBytes = 0.024, kSums = 0.06;
+  constexpr double kSplit = 1450, kBoth = 0.15;
+  constexpr double kUnitBytes = 512;
+  const int bits = product.weights ? product.weights->bits : 16;
+  // Of a unit: a multiprocessor's, with others at work; a warp's alone.
+  const double unit = bits == 16 ? 11 : bits == 8 ? 7 : 17;
+  const double unit_alone = bits == 16 ? 44 : bits == 8 ? 42 : 154;
+  const auto processors = static_cast<double>(kProcessors);
+  const double tiles = static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
+  const double blocks = tiles * s.splits;
+  const auto steps = static_cast<double>(ceil_div(ceil_div(k, s.k), s.splits));
+  const double sums = s.n / s.warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;
+  const double fit = blocks_that_fit(product, s, 48 + 1.3 * sums);
+  const double waves = std::max(1.0, blocks / (processors * fit));
+  const double each = std::ceil(blocks / processors);  // blocks of a multiprocessor
+  const double step_bytes = static_cast<double>(s.n) * s.k * bits / 8;
+  const double total = tiles * s.n * static_cast<double>(k) * bits / 8;
+  const double under_way = std::min(
+      total, std::min(blocks, processors * fit) * std::min(s.stages - 1.0, steps) * step_bytes);
+  const double memory = (total - under_way) / std::min(kBytes, under_way / kLatency);
+  const double rows = static_cast<double>(k) * 2 * s.m / s.splits;
+  const double instructions = total / kUnitBytes / processors * unit +
+                              blocks / processors * rows * kRowBytes +
+                              each * steps * s.warps_n * s.warps_k * kWarpStep;
+  const double units = step_bytes / kUnitBytes / (s.warps_n * s.warps_k);  // a warp's, of a step
+  const double chain = waves * steps * (kStep + units * unit_alone);
+  return kWave * std::ceil(waves) + std::max({memory, instructions, chain}) +
+         kBoth * (instructions + chain) +
+         kSums * s.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
+         (s.splits > 1 ? kSplit : 0);
+}
+
+}  // namespace
+
 double estimate_skinny(const ProductProgram& product, const ProductSchedule& s, std::int64_t m,
                        std::int64_t n, std::int64_t k) {
+  if (m <= kFewRows) return estimate_few(product, s, m, n, k);
   // Fitted to the times of 40 schedules of int8 products (2,048 to 128,256 columns, 1 to 256 rows)
   // on an H200: those chosen take 3 % longer than the best in the mean.
   constexpr double kWave = 1250, kStep = 640, kStepOfFew = 700, kMeeting = 205, kSplit = 970;
   constexpr double kBytes = 38, kRowBytes = 0.23, kFlops = 2800, kSums = 11000;  // each nanosecond
   constexpr double kAllBytes = 4100;
-  constexpr double kSharedOfProcessor = 227.0 * 1024;
   const double bits = product.weights ? product.weights->bits : 16;
   const double blocks =
       static_cast<double>(ceil_div(m, s.m)) * static_cast<double>(ceil_div(n, s.n)) * s.splits;
   const double sums = s.n / s.warps_n / kFragment * std::max(1.0, s.m / 8.0) * 4;
-  const double registers = 60 + 1.2 * sums;
   const double processors = static_cast<double>(kProcessors);
-  const double fit =
-      std::floor(std::min({kSharedOfProcessor / (skinny_shared_bytes(product, s) + 1024),
-                           2048.0 / s.threads(), kRegisters / (s.threads() * registers)}));
+  const double fit = blocks_that_fit(product, s, 60 + 1.2 * sums);
   const double resident = std::max(1.0, std::min(fit, blocks / processors));
   const double waves = std::max(1.0, blocks / (processors * resident));
   const double depth = static_cast<double>(ceil_div(ceil_div(k, s.k), s.splits)) * s.k;

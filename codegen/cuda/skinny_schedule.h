@@ -19,6 +19,8 @@ int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& sc
 /// quantised.
 std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product);
 
+/// Rows up to which a product takes as long as its weights.
+inline constexpr std::int64_t kFewRows = 16;
 /// Rows up to which products with quantised weights get a schedule of their own.
 inline constexpr std::int64_t kSkinnyRows[] = {1, 4, 8, 16, 32, 64, 256};
 

@@ -29,6 +29,8 @@ ir::Graph decompose(const ir::Graph& graph, Context& context);
 ir::Graph channels_last(const ir::Graph& graph, Context& context);
 /// Products of one activation with several constant weights become one product and slices of it.
 ir::Graph merge_projections(const ir::Graph& graph, Context& context);
+/// Constant weights of products of few rows [k, n] become [n, k] (CUDA, 16-bit).
+ir::Graph lay_out_weights(const ir::Graph& graph, Context& context);
 /// Attention with its operand views and output views.
 ir::Graph fuse_attention(const ir::Graph& graph, Context& context);
 /// Products and convolutions with their operand views, epilogues and output views.

@@ -1,6 +1,7 @@
 #include "fusion/regions/constant_values.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ir/reference/evaluate.h"
 
@@ -51,6 +52,38 @@ const ir::Tensor& ConstantValues::tensor(ValueId value) {
   for (std::size_t i = 0; i < results.size(); ++i)
     computed_[node.outputs[i]] = std::move(results[i]);
   return computed_.at(value);
+}
+
+namespace {
+
+/// Strip by strip, so that lines of both matrices stay in the cache.
+template <std::size_t kSize>
+void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to) {
+  constexpr std::size_t kStrip = 64;
+  for (std::size_t first = 0; first < columns; first += kStrip)
+    for (std::size_t row = 0; row < rows; ++row)
+      for (std::size_t column = first; column < std::min(columns, first + kStrip); ++column)
+        std::memcpy(to + (column * rows + row) * kSize, from + (row * columns + column) * kSize,
+                    kSize);
+}
+
+}  // namespace
+
+ir::Tensor transposed(const ir::Tensor& matrix) {
+  const auto rows = static_cast<std::size_t>(matrix.shape()[0]);
+  const auto columns = static_cast<std::size_t>(matrix.shape()[1]);
+  std::vector<std::byte> bytes(matrix.bytes().size());
+  const auto run = [&]<std::size_t kSize>(std::integral_constant<std::size_t, kSize>) {
+    transpose<kSize>(matrix.bytes().data(), rows, columns, bytes.data());
+  };
+  switch (size_of(matrix.dtype())) {
+    case 1: run(std::integral_constant<std::size_t, 1>()); break;
+    case 2: run(std::integral_constant<std::size_t, 2>()); break;
+    case 4: run(std::integral_constant<std::size_t, 4>()); break;
+    default: run(std::integral_constant<std::size_t, 8>()); break;
+  }
+  return ir::Tensor(matrix.dtype(), {matrix.shape()[1], matrix.shape()[0]},
+                    ir::Buffer::take(std::move(bytes)));
 }
 
 }  // namespace sinter::fusion

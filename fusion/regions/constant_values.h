@@ -23,4 +23,7 @@ class ConstantValues {
   std::map<ir::ValueId, ir::Tensor> computed_;
 };
 
+/// A matrix the other way round. Its elements are whole bytes.
+ir::Tensor transposed(const ir::Tensor& matrix);
+
 }  // namespace sinter::fusion
