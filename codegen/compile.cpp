@@ -11,6 +11,7 @@
 #include "codegen/cuda/emit_attention.h"
 #include "codegen/cuda/emit_horizontal.h"
 #include "codegen/cuda/emit_sort.h"
+#include "codegen/cuda/emit_unpack.h"
 #include "codegen/cuda/kernel_groups.h"
 #include "codegen/cuda/product_schedule.h"
 #include "codegen/lowering/attention_lowering.h"
@@ -195,10 +196,15 @@ class Compiler {
     const ProductKernels kernels = {
         [&](auto kernel, std::string& refusal) { return accept(std::move(kernel), name, refusal); },
         [&](const ProductProgram& kernel) { return product_limits(kernel, exprs_); },
-        have_warpgroups(options_.architectures)};
+        have_warpgroups(options_.architectures),
+        [&](const ProductProgram& packed) {
+          std::string ignored;
+          return plan_unpacking(packed, buffers_, exprs_, ignored);
+        }};
     for (ProductWay& way : product_ways(product, options_.product, kernels)) {
       if (way.kernel && way.kernel->weights)
         PackedBuffers::replace(step.reads, product.quantised(), *way.kernel);
+      if (way.unpacking) use_unpacked(step, product.quantised(), *way.unpacking);
       auto alternative = std::make_unique<plan::fb::AlternativeT>();
       alternative->name = std::move(way.name);
       alternative->conditions = std::move(way.conditions);
@@ -209,6 +215,7 @@ class Compiler {
       };
       if (way.rows_first)
         add_loop_kernel(name + "_rows", node.origins, *product.rows(), next_part());
+      if (way.unpacking) add_unpack_kernel(name, node.origins, *way.unpacking, next_part());
       const Place first = next_part();
       if (way.kernel)
         add_product_kernel(
@@ -217,7 +224,8 @@ class Compiler {
       else if (way.loops)
         add_loop_kernel(name + "_loops", node.origins, std::move(*way.loops), first);
       else
-        product.set_library(alternative->parts.back()->work);
+        product.set_library(alternative->parts.back()->work,
+                            way.unpacking ? &*way.unpacking : nullptr);
       if (way.then_rest && product.rest())
         add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
       choice.alternatives.push_back(std::move(alternative));
@@ -288,6 +296,26 @@ class Compiler {
     work.bytes = exprs_.intern(bytes);
     step.work.Set(std::move(work));
     steps_.push_back(std::move(step));
+  }
+
+  /// The step unpacks its weights, in one of its ways at least.
+  static void use_unpacked(StepT& step, std::span<const std::uint32_t> plain,
+                           const UnpackProgram& program) {
+    std::erase_if(step.reads, [&](std::uint32_t buffer) {
+      return std::find(plain.begin(), plain.end(), buffer) != plain.end();
+    });
+    for (const std::uint32_t buffer : program.reads()) step.reads.push_back(buffer);
+    step.reads = unique(std::move(step.reads));
+    step.writes.push_back(program.result);
+    step.writes = unique(std::move(step.writes));
+  }
+
+  void add_unpack_kernel(const std::string& name, const std::vector<std::string>& origins,
+                         const UnpackProgram& program, const Place& place) {
+    std::vector<std::uint32_t> buffers = program.reads();
+    buffers.push_back(program.result);
+    add_to_group(name + "_unpack", origins, print_unpacking(program), std::move(buffers),
+                 emit_unpacking(program), place);
   }
 
   /// Puts the step that is about to be added with those that can share its kernel: those of one
@@ -417,6 +445,7 @@ class Compiler {
     wish_.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
     wish_.list = options_.list_candidates;
     wish_.clusters = have_clusters(options_.architectures);
+    given_ = given_buffers(group);
     EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
     if (auto info = kernel_info(group, steps_[group.places[0].step], kernel.choices, exprs_)) {
       info->key = std::move(key);
@@ -445,12 +474,23 @@ class Compiler {
     return std::move(kernel.source);
   }
 
+  /// Buffers of the group's first step that, as those of the others in their place, no step writes.
+  std::set<std::uint32_t> given_buffers(const KernelGroup& group) const {
+    std::set<std::uint32_t> given;
+    for (std::size_t b = 0; b < group.buffers[0].size(); ++b)
+      if (std::all_of(group.buffers.begin(), group.buffers.end(),
+                      [&](const auto& buffers) { return buffers_.is_given(buffers[b]); }))
+        given.insert(group.buffers[0][b]);
+    return given;
+  }
+
   EmitKernel emit_loops(LoopProgramT program) {
     return [this, program = std::make_shared<const LoopProgramT>(std::move(program))](
                const std::string& name, const std::vector<std::string>& origins,
                std::vector<DType> types) {
       KernelRequest request{program.get(), name, origins, std::move(types)};
       request.early = options_.early_launch;
+      request.given = given_;
       request.precise = options_.precise_math;
       if (!is_attention_schedule()) request.schedule = options_.schedule;
       request.wish = wish_;
@@ -464,6 +504,7 @@ class Compiler {
                std::vector<DType> types) {
       KernelRequest request{nullptr, name, origins, std::move(types)};
       request.early = options_.early_launch;
+      request.given = given_;
       request.precise = options_.precise_math;
       return emit_horizontal(*program, request, exprs_);
     };
@@ -514,6 +555,13 @@ class Compiler {
         place);
   }
 
+  EmitKernel emit_unpacking(const UnpackProgram& program) {
+    return [this, program](const std::string& name, const std::vector<std::string>& origins,
+                           const std::vector<DType>&) {
+      return emit_unpack(program, name, origins, exprs_, options_.early_launch);
+    };
+  }
+
   KernelRequest product_request(const ProductProgram& product, const std::string& name,
                                 std::vector<std::string> origins, std::vector<DType> types) const {
     types.insert(types.begin() + product.product, product.type);
@@ -558,6 +606,7 @@ class Compiler {
   EmitKernel emit_horizontals(const HorizontalProgram&) { return {}; }
   EmitKernel emit_attentions(const AttentionProgram&) { return {}; }
   EmitKernel emit_product(const ProductProgram&) { return {}; }
+  EmitKernel emit_unpacking(const UnpackProgram&) { return {}; }
   static std::optional<ProductProgram> accept(const std::optional<ProductProgram>&,
                                               const std::string&, std::string&) {
     return std::nullopt;
@@ -604,7 +653,8 @@ class Compiler {
   std::string graph_texts_;
   std::vector<KernelGroup> groups_;
   std::map<std::string, std::size_t> group_by_signature_;
-  ScheduleWish wish_;     // of the kernel that is being emitted
+  ScheduleWish wish_;
+  std::set<std::uint32_t> given_;  // of the same, that no step writes
   std::size_t node_ = 0;  // that is being lowered
   std::size_t nodes_done_ = 0;
   CompiledPlan result_;

@@ -23,7 +23,8 @@ struct CompileOptions {
   bool code = true;
   /// How fused products are done, for measuring: empty: every way that may be best; "library";
   /// "alone": by a kernel of our own and another for what follows; "groups", "groups alone": the
-  /// same by warpgroups; or the schedule of one kernel for all ("product 64x32x64 warps=...").
+  /// same by warpgroups; "unpacked": quantised weights are made floats first, as for "library"; or
+  /// the schedule of one kernel for all ("product 64x32x64 warps=...").
   std::string product;
   std::string schedule;  // of every generated kernel of rows or elements, for measuring
   /// Schedules in place of the rules', by KernelInfo::key. Those that are no candidates, and those

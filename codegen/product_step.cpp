@@ -100,7 +100,11 @@ std::vector<std::uint32_t> ProductStep::quantised() const {
   return buffers;
 }
 
-void ProductStep::set_library(plan::fb::WorkUnion& work) const {
+void ProductStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking) const {
+  if (unpacking) {
+    work.Set(with_unpacked_weights(std::get<plan::fb::MatmulStepT>(library_), *unpacking, exprs_));
+    return;
+  }
   std::visit([&](const auto& step) { work.Set(std::decay_t<decltype(step)>(step)); }, library_);
 }
 

@@ -11,6 +11,7 @@
 
 #include "codegen/lowering/product_lowering.h"
 #include "codegen/plan_buffers.h"
+#include "codegen/unpacked_weights.h"
 #include "codegen/work.h"
 
 namespace sinter::codegen {
@@ -40,8 +41,8 @@ class ProductStep {
   std::vector<std::uint32_t> quantised() const;
   /// Why no library does the product; empty if one does.
   const std::string& library_refusal() const { return library_refusal_; }
-  /// Makes `work` the library's product.
-  void set_library(plan::fb::WorkUnion& work) const;
+  /// Makes `work` the library's product; `unpacking`: of weights that are unpacked first.
+  void set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking = nullptr) const;
   /// What follows the library's product; nothing if it does all.
   const std::optional<plan::fb::LoopProgramT>& rest() const { return rest_; }
   /// True if what follows reduces rows.

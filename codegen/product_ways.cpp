@@ -22,7 +22,8 @@ class WayList {
                             bool with_rows = false) {
       return accept(product.kernel(with_rest, with_rows, refusal), by_groups, refusal);
     };
-    if (any || (scheduled && !is_group_schedule(wish))) {
+    const bool unpacked = is_quantised() && (wish == "unpacked" || wish == "library");
+    if (any || unpacked || (scheduled && !is_group_schedule(wish))) {
       whole_ = kernel(true, false, refusal_);
       if (product.rows() && (any || wish.starts_with("skinny ")))
         with_rows_ = kernel(true, false, rows_refusal_, true);
@@ -37,7 +38,9 @@ class WayList {
   }
 
   std::vector<ProductWay> run() {
-    if (!wish_.empty() && (with_rows_ || whole_ || alone_ || groups_ || groups_alone_)) {
+    const bool unpacked = wish_ == "unpacked" || wish_ == "library";
+    if (!wish_.empty() && !unpacked &&
+        (with_rows_ || whole_ || alone_ || groups_ || groups_alone_)) {
       if (with_rows_) add(rows_way());
       if (whole_) add(whole_way());
       if (alone_) add(alone_way());
@@ -94,9 +97,41 @@ class WayList {
 
   bool is_quantised() const { return !product_.quantised().empty(); }
 
+  /// Weights made floats first, for many rows: by warpgroups and by the library.
+  void unpacked() {
+    const auto unpacking = kernels_.unpack(whole_ ? *whole_ : *alone_);
+    if (!unpacking) return;
+    const auto add_unpacked = [&](ProductWay way) {
+      way.name = "unpacked, " + way.name;
+      way.conditions = unpacking->conditions;
+      way.unpacking = unpacking;
+      add(std::move(way));
+    };
+    const auto by_groups = [&](bool with_rest) {
+      std::string ignored;
+      auto kernel = product_.kernel(with_rest, false, ignored);
+      if (kernel) kernel = with_unpacked_weights(std::move(*kernel), *unpacking);
+      return accept(std::move(kernel), true, ignored);
+    };
+    if (wish_ != "library") {
+      if (auto whole = by_groups(true))
+        add_unpacked({"warpgroups", {}, std::move(whole), {}, false});
+      else if (auto alone = product_.rest() ? by_groups(false) : std::nullopt)
+        add_unpacked({"warpgroups, then the rest", {}, std::move(alone), {}, true});
+    }
+    add_unpacked(library_way("library"));
+  }
+
   /// The library has no such product.
   void quantised() {
     if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "quantised weights: " + refusal_);
+    const bool asked = wish_ == "unpacked" || wish_ == "library";
+    if (groups_)
+      add(limited(groups_way()));
+    else if (groups_alone_)
+      add(limited(groups_alone_way()));
+    if (wish_.empty() || asked) unpacked();
+    if (asked && !ways_.empty() && ways_.back().conditions.empty()) return;
     if (with_rows_) add(rows_way());
     add(whole_ ? whole_way() : alone_way());
   }

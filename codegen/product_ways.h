@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codegen/product_step.h"
+#include "codegen/unpacked_weights.h"
 
 namespace sinter::codegen {
 
@@ -18,6 +19,7 @@ struct ProductWay {
   std::optional<ProductProgram> kernel;
   std::optional<plan::fb::LoopProgramT> loops;
   bool then_rest = false, rows_first = false;
+  std::optional<UnpackProgram> unpacking = {};  // what makes its weights floats first
 
   bool kernel_has_rows() const { return kernel && kernel->rows; }
 };
@@ -30,6 +32,8 @@ struct ProductKernels {
   /// Sizes up to which a kernel may beat the library.
   std::function<std::vector<plan::fb::Condition>(const ProductProgram&)> limits;
   bool have_groups = false;  // some GPU of the plan's multiplies by warpgroups
+  /// How the packed weights of a product are unpacked for ways that need that; nothing if none do.
+  std::function<std::optional<UnpackProgram>(const ProductProgram& packed)> unpack;
 };
 
 /// Best guess first; the last has no conditions. The library of matrix products is always there and

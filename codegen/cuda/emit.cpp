@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/body_writer.h"
 #include "codegen/cuda/cuda_kernels.h"
+#include "codegen/cuda/early_fetch.h"
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/layout_product.h"
 #include "codegen/cuda/schedule_candidates.h"
@@ -97,7 +98,10 @@ std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& a
     variant.shared_bytes = row_shared_bytes(analysis, layout);
     variant.chosen_by = chosen_by[variants.size()];
     if (variant.overlaps)
-      variant.body = "  allow_next_kernel();\n  wait_for_previous_kernel();\n" + variant.body;
+      variant.body =
+          "  allow_next_kernel();\n" +
+          early_fetches(analysis, args, layout.blocks, static_cast<int>(schedule.threads())) +
+          "  wait_for_previous_kernel();\n" + variant.body;
     variants.push_back(std::move(variant));
   }
   return variants;
@@ -116,6 +120,7 @@ std::string product_headers(const ProductProgram& product, const std::vector<Var
   else if (uses("typedef ProductTile<"))
     text += "#include \"product.cuh\"\n";
   if (uses("typedef SkinnyTile<")) text += "#include \"skinny.cuh\"\n";
+  if (uses("typedef PackedGroupTile<")) text += "#include \"packed_groups.cuh\"\n";
   if (uses("typedef GroupTile<")) text += "#include \"product_groups.cuh\"\n";
   if (uses("typedef TurnTile<")) text += "#include \"product_turns.cuh\"\n";
   if (product.rows) text += "#include \"reduce.cuh\"\n#include \"vector.cuh\"\n";

@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/layout_product.h"
+#include "codegen/cuda/packed_schedule.h"
 #include "codegen/cuda/skinny_schedule.h"
 #include "codegen/weight_pack.h"
 
@@ -16,6 +17,7 @@ using plan::fb::InstrKind;
 namespace {
 
 constexpr std::uint32_t kScratchAlignment = 16;
+constexpr int kBoxColumns = 64;  // of a copy by the copy engine
 
 class ProductLayout {
  public:
@@ -122,6 +124,7 @@ class ProductLayout {
       return fmt::format("TurnTile<{}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product_.type),
                          s_.m, s_.n, s_.turns, s_.groups, s_.stages, product_.rows_are_k,
                          product_.batch.size() + 2);
+    if (s_.groups > 0 && s_.skinny) return packed_group_type(product_, s_);
     if (s_.groups > 0)
       return fmt::format("GroupTile<{}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product_.type),
                          s_.m, s_.n, s_.groups, s_.stages, s_.splits, product_.rows_are_k,
@@ -207,7 +210,7 @@ class ProductLayout {
       begin = "begin";
       end = "end";
     }
-    if (s_.groups > 0) {
+    if (s_.groups > 0 && !s_.skinny) {
       for (std::string& text : mapped_operands(begin, end)) line(std::move(text));
     } else {
       line("Tile::Operands operands;");
@@ -324,7 +327,6 @@ class ProductLayout {
 
   /// What the copy engine is told: both operands as tensors, k or columns innermost.
   std::vector<std::string> mapped_operands(const std::string& begin, const std::string& end) {
-    constexpr int kBoxColumns = 64;
     map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
     if (product_.rows_are_k)
       map("map_b", product_.b_buffer(), product_.b, {product_.n, product_.k}, {kBoxColumns, s_.k});
@@ -366,9 +368,18 @@ class ProductLayout {
     layout_.maps.push_back({name, std::move(map)});
   }
 
+  /// Rows that the copy engine moves, beside weights with addresses.
+  void mapped_rows() {
+    map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
+    line("operands.a = &map_a;");
+    line("operands.row = first_row;");
+  }
+
   void addressed_operands() {
     if (product_.windows) {
       windows();
+    } else if (s_.groups > 0) {
+      mapped_rows();
     } else if (!product_.rows) {
       line(fmt::format("operands.a = {};",
                        start(product_.a_buffer(), product_.a, "first_row", true)));
@@ -385,7 +396,7 @@ class ProductLayout {
             "operands.part_b = {};",
             args_.dim(product_.rows_are_k ? part_columns() : part_columns() * product_.b.stride)));
     }
-    line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
+    if (s_.groups == 0) line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
     line(fmt::format("operands.columns = {} - first_column;", size(part_columns())));
   }
 

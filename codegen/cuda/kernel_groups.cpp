@@ -33,6 +33,7 @@ std::optional<KernelInfo> kernel_info(const KernelGroup& group, const plan::fb::
       place.part && choice && choice->alternatives.size() > 1) {
     const auto& [alternative, part] = *place.part;
     const std::string& name = choice->alternatives[alternative]->name;
+    if (name.find("unpacked, warpgroups") != name.npos) return std::nullopt;
     if (part > 0)
       info.way = "library";
     else if (name.starts_with("product, then"))

@@ -8,6 +8,7 @@
 #include <sinter/error.h>
 
 #include "codegen/cuda/group_schedule.h"
+#include "codegen/cuda/packed_schedule.h"
 #include "codegen/cuda/skinny_schedule.h"
 
 namespace sinter::codegen {
@@ -153,9 +154,12 @@ bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
   // The copy engine moves units of 16 bytes.
   if (schedule.groups > 0 && (schedule.vector_a != 8 || schedule.vector_b != 8)) return false;
   const bool tiles_fit =
-      schedule.groups > 0 ? is_group_tile(product, schedule) && analysis.stages() == 0
-      : schedule.skinny   ? is_skinny_tile(product, schedule) && analysis.stages() == 0
-                          : !product.weights && product.parts == 1 && !product.rows &&
+      schedule.groups > 0
+          ? analysis.stages() == 0 &&
+                (schedule.skinny ? is_packed_group_tile(product, schedule)
+                                 : !product.weights && is_group_tile(product, schedule))
+      : schedule.skinny ? is_skinny_tile(product, schedule) && analysis.stages() == 0
+                        : !product.weights && product.parts == 1 && !product.rows &&
                               schedule.m % (16 * schedule.warps_m) == 0 &&
                               schedule.n % (8 * schedule.warps_n) == 0 &&
                               schedule.k % (16 * schedule.warps_k) == 0 && schedule.stages >= 2 &&
@@ -204,6 +208,9 @@ double estimate(const ProgramAnalysis& analysis, const ProductProgram& product,
     double matrices = 1;
     for (const Dim& batch : product.batch)
       matrices *= static_cast<double>(typical(analysis, batch));
+    if (s.skinny)
+      return estimate_packed_groups(product, s, m, static_cast<std::int64_t>(n),
+                                    static_cast<std::int64_t>(k));
     return estimate_groups(s, m, static_cast<std::int64_t>(n), static_cast<std::int64_t>(k),
                            matrices);
   }
@@ -262,7 +269,8 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
     add_schedule(std::move(s));
   };
   if (product.by_groups) {
-    for (ProductSchedule& tile : group_tiles(product, upper(analysis, product.k)))
+    for (ProductSchedule& tile : product.weights ? packed_group_tiles(product)
+                                                 : group_tiles(product, upper(analysis, product.k)))
       add_schedule(std::move(tile));
     return all;
   }
@@ -301,7 +309,7 @@ void require_size(int value, const std::string& schedule) {
 ProductSchedule parse(const std::string& text) {
   ProductSchedule s;
   s.skinny = text.starts_with("skinny ");
-  if (std::sscanf(text.c_str(), "product %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
+  if (std::sscanf(text.c_str(), "%*[a-z] %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
                   &s.n, &s.k, &s.groups, &s.stages, &s.splits, &s.across) == 7) {
     for (const int value : {s.m, s.n, s.k, s.groups, s.stages, s.splits, s.across})
       require_size(value, text);
@@ -333,7 +341,8 @@ ProductSchedule parse(const std::string& text) {
 }  // namespace
 
 int ProductSchedule::shared_bytes(const ProductProgram& product) const {
-  if (groups > 0) return group_shared_bytes(*this);
+  if (groups > 0)
+    return skinny ? packed_group_shared_bytes(product, *this) : group_shared_bytes(*this);
   if (skinny) return skinny_shared_bytes(product, *this);
   const auto odd_units = [](int elements) { return (elements / 8 | 1) * 8; };
   const int rows_b = product.rows_are_k ? k : n, columns_b = product.rows_are_k ? n : k;
@@ -353,11 +362,18 @@ std::string ProductSchedule::to_string() const {
 }
 
 int ProductSchedule::blocks_at_once() const {
-  const int together = groups > 0 && turns == 0 ? group_blocks_at_once(*this) : 0;
+  const int together = groups == 0 || turns > 0 ? 0
+                       : skinny                 ? packed_group_blocks_at_once(*this)
+                                                : group_blocks_at_once(*this);
   return together > 1 ? together : 0;
 }
 
 std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs) {
+  if (product.weights && product.by_groups) {
+    const auto least = ir::lower_bound(product.m, exprs.ranges());
+    if (least && *least >= kLeastPackedRows) return {};
+    return {plan::fb::Condition(exprs.intern(Dim(kLeastPackedRows) - product.m), 1, 0)};
+  }
   if (product.weights) return {};  // the library has no such product
   if (product.by_groups) return {};
   Dim flops = Dim(2) * product.m * product.n * product.k;
@@ -375,11 +391,13 @@ bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram&
     return false;
   }
   if (product.weights && !can_be_skinny(product, reason)) return false;
-  if (product.by_groups && (product.weights || product.parts > 1 || product.rows)) {
-    reason = "warpgroups multiply neither quantised weights nor parts, nor make rows";
+  if (product.by_groups && (product.rows || (product.parts > 1 && !product.weights))) {
+    reason = "warpgroups neither multiply parts nor make rows";
     return false;
   }
-  if (product.by_groups && !can_use_groups(analysis, product, reason)) return false;
+  if (product.by_groups && !(product.weights ? can_use_packed_groups(analysis, product, reason)
+                                             : can_use_groups(analysis, product, reason)))
+    return false;
   if (!candidates(analysis, product).empty()) return true;
   reason = analysis.stages() > 0 && !product.weights
                ? fmt::format("rows of {} elements do not fit a cluster", product.n.to_string())
@@ -423,9 +441,10 @@ std::vector<ProductSchedule> choose_products(const ProgramAnalysis& analysis,
     if (rows) chosen.back().conditions.emplace_back(analysis.exprs().intern(product.m), 1, *rows);
   };
   const bool norm = analysis.stages() > 0;
-  const std::span<const std::int64_t> steps = is_for_skinny(analysis, product)
-                                                  ? std::span<const std::int64_t>(kSkinnyRows)
-                                                  : kRows;
+  const std::span<const std::int64_t> steps =
+      product.weights && product.by_groups ? std::span<const std::int64_t>(kPackedGroupRows)
+      : is_for_skinny(analysis, product)   ? std::span<const std::int64_t>(kSkinnyRows)
+                                           : kRows;
   for (const std::int64_t rows : steps) {
     const bool last = rows == steps.back() || (most && *most <= rows);
     if (norm && rows > kMostNormRows) break;

@@ -12,7 +12,9 @@ namespace sinter::codegen {
 /// The integers of one product kernel; see ProductTile in codegen/device/product.cuh, SkinnyTile in
 /// skinny.cuh, GroupTile in product_groups.cuh and TurnTile in product_turns.cuh.
 struct ProductSchedule {
-  bool skinny = false;         // a SkinnyTile: each warp has n / warps_n columns, k / warps_k of k
+  /// A SkinnyTile: each warp has n / warps_n columns, k / warps_k of k; by warpgroups a
+  /// PackedGroupTile (packed_groups.cuh).
+  bool skinny = false;
   int m = 64, n = 32, k = 64;  // of a tile and of a step
   int warps_m = 2, warps_n = 2, warps_k = 1;
   int stages = 4;
@@ -30,7 +32,7 @@ struct ProductSchedule {
   int workers() const { return groups > 0 ? 128 * groups : 32 * warps_m * warps_n * warps_k; }
   int threads() const {
     if (turns > 0) return workers() * turns + 128;
-    return workers() + (groups > 0 ? 32 : 0);
+    return workers() + (groups == 0 ? 0 : skinny ? 128 : 32);
   }
   int cluster() const { return splits * across; }
   int lanes() const { return body.threads_x; }              // threads that share a tile's row

@@ -1,0 +1,152 @@
+#include "codegen/cuda/packed_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "codegen/cuda/arguments.h"
+#include "codegen/weight_pack.h"
+
+namespace sinter::codegen {
+namespace {
+
+constexpr int kStep = 128;  // of k, of which each block takes whole ones
+constexpr int kPart = 64, kColumns = 64;
+constexpr int kMostSums = 128, kMostAhead = 8, kMostGroups = 2, kMostCluster = 8;
+constexpr int kSharedOfProcessor = 227 * 1024, kReservedShared = 1024;
+/// A group of all of k, where zero points make it one: above any k.
+constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
+
+struct Tile {
+  int m, n, groups, stages;
+};
+constexpr Tile kTiles[] = {
+    {64, 64, 1, 3}, {64, 128, 2, 3}, {128, 64, 1, 4}, {128, 128, 2, 8}, {256, 128, 2, 4}};
+constexpr int kSplits[] = {1, 2, 4, 8};
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// Neighbouring k's with one scale within the main loop; 0: scales are applied behind it.
+std::int64_t loop_group(const ProductWeights& weights) {
+  return weights.group == 0 && weights.zeros ? kWholeGroup : weights.group;
+}
+
+/// k of a stage of x: that of few rows is copied twice as much at once.
+int stage_depth(const ProductSchedule& s) { return s.m <= 64 ? 2 * kPart : kPart; }
+
+int sums_of_thread(const ProductSchedule& s) { return s.m * s.n / (128 * s.groups); }
+
+/// Bytes of a warp's weights of a part, with scales and zero points.
+int slot_bytes(const ProductProgram& product, const ProductSchedule& s) {
+  const ProductWeights& weights = *product.weights;
+  int bytes = kPart * 16 * weights.bits / 8;
+  if (const std::int64_t group = loop_group(weights); group != 0)
+    bytes += static_cast<int>(kPart / std::min<std::int64_t>(group, kPart)) * 32 *
+             (weights.zeros ? 2 : 1);
+  return bytes * (s.n / (kColumns * s.groups));
+}
+
+/// Whether scales and zero points can be applied to the weights: those of whole columns, which need
+/// not, can always be.
+bool takes_groups(const ProductProgram& product) {
+  const std::int64_t group = loop_group(*product.weights);
+  return group == 0 || (product.weights->scales == product.type && group % 16 == 0 &&
+                        (group % kPart == 0 || kPart % group == 0));
+}
+
+/// Parts of weights that are under way: as many as there is room for beside x.
+int parts_ahead(const ProductProgram& product, const ProductSchedule& s) {
+  const int room = kSharedOfProcessor / packed_group_blocks_at_once(s) - kReservedShared - 1024 -
+                   s.stages * (s.m * stage_depth(s) * 2 + 32);
+  return std::min(kMostAhead, room / (4 * s.groups * slot_bytes(product, s)));
+}
+
+}  // namespace
+
+bool can_use_packed_groups(const ProgramAnalysis& analysis, const ProductProgram& product,
+                           std::string& reason) {
+  const auto fail = [&](const char* why) {
+    reason = why;
+    return false;
+  };
+  if (analysis.stages() > 0) return fail("rows are reduced by warps, whose tiles have fewer rows");
+  if (product.windows || product.rows || !product.batch.empty())
+    return fail("the copy engine is told of a matrix of rows");
+  if (!takes_groups(product))
+    return fail("warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type");
+  const auto most = product.m.is_constant() ? product.m.value()
+                                            : ir::upper_bound(product.m, analysis.exprs().ranges());
+  if (most && *most < kLeastPackedRows) return fail("too few rows for warpgroups");
+  return true;
+}
+
+std::vector<ProductSchedule> packed_group_tiles(const ProductProgram& product) {
+  std::vector<ProductSchedule> all;
+  for (const Tile& tile : kTiles)
+    for (const int splits : kSplits) {
+      ProductSchedule s;
+      s.skinny = true;
+      s.m = tile.m, s.n = tile.n, s.k = kStep;
+      s.groups = tile.groups;
+      s.stages = tile.stages;
+      s.splits = splits;
+      if (is_packed_group_tile(product, s)) all.push_back(s);
+    }
+  return all;
+}
+
+bool is_packed_group_tile(const ProductProgram& product, const ProductSchedule& s) {
+  const bool rows = s.m == 64 || s.m == 96 || s.m == 128 || s.m == 192 || s.m == 256;
+  return product.weights && takes_groups(product) && s.skinny && rows && s.groups >= 1 &&
+         s.groups <= kMostGroups && s.n % (kColumns * s.groups) == 0 &&
+         s.n % (16 * product.parts) == 0 && s.n <= 256 && s.k == kStep && s.stages >= 2 &&
+         s.across == 1 && s.cluster() <= kMostCluster && sums_of_thread(s) <= kMostSums &&
+         parts_ahead(product, s) >= 2;
+}
+
+int packed_group_shared_bytes(const ProductProgram& product, const ProductSchedule& s) {
+  const int filled = s.stages * s.m * stage_depth(s) * 2 +
+                     4 * s.groups * parts_ahead(product, s) * slot_bytes(product, s);
+  const int body = (std::max(filled, s.m * (s.n + 4) * 4) + 15) / 16 * 16;
+  return 1024 + body + 2 * s.stages * 16;
+}
+
+int packed_group_blocks_at_once(const ProductSchedule& s) {
+  return s.m <= 128 && sums_of_thread(s) <= 64 && (s.groups == 1 || s.m <= 64) ? 2 : 1;
+}
+
+std::string packed_group_type(const ProductProgram& product, const ProductSchedule& s) {
+  const ProductWeights& weights = *product.weights;
+  return fmt::format(
+      "PackedGroupTile<{}, {}, Scales<{}, {}{}>, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
+      storage_name(product.type), weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
+      storage_name(weights.scales), loop_group(weights), weights.zeros ? ", true" : "", s.m, s.n,
+      stage_depth(s), s.groups, s.stages, parts_ahead(product, s), s.splits,
+      packed_group_blocks_at_once(s), product.parts);
+}
+
+double estimate_packed_groups(const ProductProgram& product, const ProductSchedule& s,
+                              std::int64_t m, std::int64_t n, std::int64_t k) {
+  constexpr double kLatency = 2300, kWave = 900, kPartTime = 110;             // nanoseconds
+  constexpr double kFlops = 5600, kBytes = 90, kAllBytes = 4100, kSums = 60;  // each of them
+  constexpr double kSplit = 600;
+  constexpr double kProcessors = 132;
+  const double bits = product.weights->bits;
+  const double blocks =
+      static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n)) * static_cast<double>(s.splits);
+  const double depth = static_cast<double>(ceil_div(ceil_div(k, kStep), s.splits) * kStep);
+  const double resident = std::clamp(std::ceil(blocks / kProcessors), 1.0,
+                                     static_cast<double>(packed_group_blocks_at_once(s)));
+  const double waves = std::max(1.0, std::ceil(blocks / (kProcessors * resident)));
+  const double bytes = s.m * depth * 2 + s.n * depth * bits / 8;
+  const double work = std::max({2.0 * s.m * s.n * depth / kFlops * resident,
+                                bytes / kBytes * resident, depth / kPart * kPartTime});
+  const double sums = s.m * s.n * 8.0 / kSums * resident;
+  double time = kLatency + waves * (work + sums + kWave);
+  time = std::max(time, kLatency + static_cast<double>(n) * static_cast<double>(k) * bits / 8 *
+                                       static_cast<double>(ceil_div(m, 8 * s.m)) / kAllBytes);
+  return time + (s.splits > 1 ? kSplit * (1 + 0.2 * s.splits) : 0);
+}
+
+}  // namespace sinter::codegen
