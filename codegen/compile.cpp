@@ -445,6 +445,7 @@ class Compiler {
     wish_.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
     wish_.list = options_.list_candidates;
     wish_.clusters = have_clusters(options_.architectures);
+    given_ = given_buffers(group);
     EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
     if (auto info = kernel_info(group, steps_[group.places[0].step], kernel.choices, exprs_)) {
       info->key = std::move(key);
@@ -473,12 +474,23 @@ class Compiler {
     return std::move(kernel.source);
   }
 
+  /// Buffers of the group's first step that, as those of the others in their place, no step writes.
+  std::set<std::uint32_t> given_buffers(const KernelGroup& group) const {
+    std::set<std::uint32_t> given;
+    for (std::size_t b = 0; b < group.buffers[0].size(); ++b)
+      if (std::all_of(group.buffers.begin(), group.buffers.end(),
+                      [&](const auto& buffers) { return buffers_.is_given(buffers[b]); }))
+        given.insert(group.buffers[0][b]);
+    return given;
+  }
+
   EmitKernel emit_loops(LoopProgramT program) {
     return [this, program = std::make_shared<const LoopProgramT>(std::move(program))](
                const std::string& name, const std::vector<std::string>& origins,
                std::vector<DType> types) {
       KernelRequest request{program.get(), name, origins, std::move(types)};
       request.early = options_.early_launch;
+      request.given = given_;
       request.precise = options_.precise_math;
       if (!is_attention_schedule()) request.schedule = options_.schedule;
       request.wish = wish_;
@@ -492,6 +504,7 @@ class Compiler {
                std::vector<DType> types) {
       KernelRequest request{nullptr, name, origins, std::move(types)};
       request.early = options_.early_launch;
+      request.given = given_;
       request.precise = options_.precise_math;
       return emit_horizontal(*program, request, exprs_);
     };
@@ -640,7 +653,8 @@ class Compiler {
   std::string graph_texts_;
   std::vector<KernelGroup> groups_;
   std::map<std::string, std::size_t> group_by_signature_;
-  ScheduleWish wish_;     // of the kernel that is being emitted
+  ScheduleWish wish_;              // of the kernel that is being emitted
+  std::set<std::uint32_t> given_;  // buffers of its first step that no step writes
   std::size_t node_ = 0;  // that is being lowered
   std::size_t nodes_done_ = 0;
   CompiledPlan result_;

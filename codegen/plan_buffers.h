@@ -52,6 +52,11 @@ class PlanBuffers {
   bool is_weight(std::uint32_t buffer) const {
     return buffers_[buffer].kind == plan::fb::BufferKind::Weight;
   }
+  /// True for memory that no step writes.
+  bool is_given(std::uint32_t buffer) const {
+    const plan::fb::BufferKind kind = buffers_[buffer].kind;
+    return kind == plan::fb::BufferKind::Input || kind == plan::fb::BufferKind::Weight;
+  }
   /// True for memory that a run finds as the one before, or the caller, left it.
   bool is_found(std::uint32_t buffer) const {
     const plan::fb::BufferKind kind = buffers_[buffer].kind;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,10 +27,11 @@ struct KernelRequest {
   const ProductProgram* product = nullptr;
   /// Launched before the step in front has ended; waits for it itself (KernelVariant.overlaps).
   bool early = false;
-  std::string schedule = {};         // the one to use, for measuring; empty: choose
-  std::string block = "blockIdx.x";  // the text of the block's number
-  bool precise = false;              // no cheaper forms of functions: see approximations.h
-  ScheduleWish wish = {};            // what takes the place of the rule's schedules
+  std::set<std::uint32_t> given = {};  // buffers of the plan that no step writes
+  std::string schedule = {};           // the one to use, for measuring; empty: choose
+  std::string block = "blockIdx.x";    // the text of the block's number
+  bool precise = false;                // no cheaper forms of functions: see approximations.h
+  ScheduleWish wish = {};              // what takes the place of the rule's schedules
 };
 
 /// One translation unit with one or more variants of a kernel.

@@ -9,6 +9,7 @@
 #include <sinter/error.h>
 
 #include "codegen/cuda/body_writer.h"
+#include "codegen/cuda/early_fetch.h"
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/layout.h"
 
@@ -136,11 +137,12 @@ class HorizontalText {
     KernelRequest request{&kind.program, fmt::format("{}_{}", name_, k), {}, kind.types};
     request.block = "block";
     request.precise = request_.precise;
+    request.given = given_in(k);
     const ProgramAnalysis analysis(request, *program_.exprs);
     const std::vector<Schedule> schedules = choose_shared(analysis, threads());
     Arguments args(analysis);
     Kind result;
-    std::vector<std::string> bodies;
+    std::vector<std::string> bodies, fetches;
     for (const Schedule& schedule : schedules) {
       const Layout layout =
           schedule.family == Family::kPointwise ? layout_pointwise(analysis, schedule, args)
@@ -149,6 +151,8 @@ class HorizontalText {
       CodeText body(1);
       BodyWriter(analysis, args, layout, body).write();
       bodies.push_back(body.text());
+      fetches.push_back(
+          request_.early ? early_fetches(analysis, args, layout.blocks, schedule.threads()) : "");
       const bool rows = schedule.family == Family::kRow;
       result.conditions.push_back(schedule.conditions);
       result.functions.push_back(
@@ -171,9 +175,19 @@ class HorizontalText {
     parameters.push_back("u32 block");
     for (std::size_t v = 0; v < schedules.size(); ++v)
       result.functions[v].text = fmt::format(
-          "\n// schedule: {}\nSINTER_DEVICE void\n{} {{\n{}}}\n", schedules[v].to_string(),
-          signature_text(result.functions[v].name, parameters), bodies[v]);
+          "\n// schedule: {}\nSINTER_DEVICE void\n{} {{\n{}{}{}}}\n", schedules[v].to_string(),
+          signature_text(result.functions[v].name, parameters), fetches[v], wait(), bodies[v]);
     return result;
+  }
+
+  /// The buffers of a kind's program, by their numbers in it, that no step writes in any part.
+  std::set<std::uint32_t> given_in(std::size_t k) const {
+    const auto& own = program_.kinds[k].program.buffers;
+    std::set<std::uint32_t> given(own.begin(), own.end());
+    for (const HorizontalPart& part : program_.parts)
+      for (std::size_t b = 0; part.kind == k && b < own.size(); ++b)
+        if (!request_.given.contains(part.buffers[b])) given.erase(own[b]);
+    return given;
   }
 
   /// True if the condition holds for any size that the part may have.
@@ -284,7 +298,7 @@ class HorizontalText {
   }
 
   std::string direct_calls() {
-    std::string text = wait();
+    std::string text;
     ir::Dim first = 0;
     for (std::size_t at = 0; at < work_.size();) {
       const std::size_t begin = at;
@@ -360,7 +374,7 @@ class HorizontalText {
           "  const {}_part& part = {}_parts[low];\n",
           work_.size(), name_, name_, name_);
     }
-    text += "  const u32 block = blockIdx.x - part.first_block;\n" + wait();
+    text += "  const u32 block = blockIdx.x - part.first_block;\n";
     std::vector<std::string> calls(functions_.size());
     for (const auto& [function, number] : functions_)
       calls[number] = call(function.first, function.second, "all.buffers[part.buffers[{}]]");

@@ -1,0 +1,113 @@
+// What kernels fetch before the step in front has ended, and the alternatives of products whose
+// few rows a norm makes.
+#ifdef SINTER_WITH_CUDA
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/compile.h"
+#include "ir/text/text.h"
+
+namespace sinter::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+codegen::CompiledPlan compile(const char* graph, std::string& sources) {
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = {"sm_90"};
+  options.early_launch = true;
+  auto compiled = codegen::compile(ir::parse_graph(graph), options);
+  const auto plan = plan::parse_plan(plan::serialize_plan(compiled.parts));
+  sources.assign(reinterpret_cast<const char*>(plan->sources.data()), plan->sources.size());
+  return compiled;
+}
+
+/// The part of `text` in front of the first wait.
+std::string before_wait(const std::string& text) {
+  return text.substr(0, text.find("wait_for_previous_kernel();"));
+}
+
+TEST(CompileEarly, TablesAreFetchedAtPlacesThatInputsSay) {
+  std::string sources;
+  compile(R"(
+graph @main(%x: f16[4, 64], %at: i64[1]) {
+  %table = const f16[32, 64] random(1)
+  %y = Fused(%x, %table, %at) {family = "pointwise"} body (%x, %table, %at) {
+    %row = Gather(%table, %at) {axis = 0}
+    %s = Mul(%x, %row)
+    return s = %s
+  }
+  return y = %y
+})",
+          sources);
+  const std::string early = before_wait(sources);
+  EXPECT_THAT(early, HasSubstr("wrap_index(widen("));
+  EXPECT_THAT(early, HasSubstr("fetch_line"));
+}
+
+TEST(CompileEarly, WhatAStepWritesIsNot) {
+  std::string sources;
+  // The two kernels are one; the second reads the first one's result in the place of an input.
+  compile(R"(
+graph @main(%x: f16[4, 64]) {
+  %a = Fused(%x) {family = "pointwise"} body (%x) {
+    %t = Tanh(%x)
+    return t = %t
+  }
+  %b = Fused(%a) {family = "pointwise"} body (%x) {
+    %t = Tanh(%x)
+    return t = %t
+  }
+  return b = %b
+})",
+          sources);
+  EXPECT_THAT(sources, Not(HasSubstr("fetch_line")));
+}
+
+TEST(CompileEarly, RowsOfAProductComeInItOrFirst) {
+  std::string sources;
+  const auto compiled = compile(R"(
+graph @main(%x: f16[2, 64], %g: f16[64]) {
+  %w = const f16[64, 96] random(1)
+  %y = Fused(%x, %g, %w) {family = "product"} body (%x, %g, %w) {
+    %n = Fused(%x, %g) {family = "reduction"} body (%x, %g) {
+      %q = Square(%x)
+      %m = ReduceMean(%q) {axes = [1], keepdims = 1}
+      %i = Rsqrt(%m)
+      %s = Mul(%x, %i)
+      %t = Mul(%s, %g)
+      return t = %t
+    }
+    %p = Fused(%n, %w) {family = "matmul"} body (%n, %w) {
+      %m = MatMul(%n, %w)
+      return m = %m
+    }
+    return p = %p
+  }
+  return y = %y
+})",
+                                sources);
+  const plan::fb::StepT& step = *compiled.parts.meta.steps[0];
+  const auto& ways = step.work.AsChoiceStep()->alternatives;
+  ASSERT_GE(ways.size(), 3u);
+  EXPECT_EQ(ways[0]->name, "product and its rows");
+  EXPECT_EQ(ways[0]->parts.size(), 1u);
+  EXPECT_EQ(ways[1]->name, "rows, then product");
+  EXPECT_EQ(ways[1]->parts.size(), 2u);
+  EXPECT_EQ(ways.back()->name, "rows, then library");
+  EXPECT_NE(ways.back()->parts[1]->work.AsMatmulStep(), nullptr);
+  // The rows pass within the step.
+  ASSERT_EQ(step.writes.size(), 2u);
+  const std::uint32_t rows = step.writes[1];
+  EXPECT_THAT(step.reads, Not(testing::Contains(rows)));
+  EXPECT_EQ(compiled.parts.meta.buffers[rows]->kind, plan::fb::BufferKind::Arena);
+  EXPECT_THAT(sources, HasSubstr("Tile::make_rows(shared, i32(64)"));
+}
+
+}  // namespace
+}  // namespace sinter::test
+
+#endif
