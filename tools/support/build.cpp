@@ -120,40 +120,32 @@ void add_build_options(Command& verb, BuildOptions& options, bool with_passes) {
   verb.add_option("--minShapes", options.shapes.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
   verb.add_option("--maxShapes", options.shapes.max_shapes, "Greatest shapes: NAME:8x512");
   verb.add_option("--dim", options.shapes.dims,
-                  "Range or value of a symbolic dimension: seq=1..512, "
-                  "batch=8, or multiples only: "
+                  "Range or value of a symbolic dimension: seq=1..512, batch=8, or multiples only: "
                   "h=32..960/32");
   verb.add_option("--constant", options.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("--state", options.states,
-                  "Input that is an output of the run before, kept and changed in the "
-                  "session: "
+                  "Input that is an output of the run before, kept and changed in the session: "
                   "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");
   verb.add_option("--sample", options.sample,
-                  "The plan chooses the next token itself and feeds it back: "
-                  "greedy, or some of "
-                  "top_k=K,top_p=P,temperature=T; ids=, position=, logits=NAME "
-                  "name bindings");
+                  "The plan chooses the next token itself and feeds it back: greedy, or some of "
+                  "top_k=K,top_p=P,temperature=T; ids=, position=, logits=NAME name bindings");
   verb.add_option("--entry", options.entries,
-                  "Entry point: steps of its own for some dimensions, over the "
-                  "same weights and "
+                  "Entry point: steps of its own for some dimensions, over the same weights and "
                   "states: --entry prefill:seq=2..2048 --entry decode:seq=1");
   verb.add_flag("--nms-pad", options.nms_pad,
-                "NonMaxSuppression gives max_output_boxes_per_class rows for "
-                "each class, -1 where "
+                "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
                 "fewer are selected");
   verb.add_switch("--early-launch", options.early_launch, "on", "off",
-                  "CUDA, sm_90: launch generated kernels before the one in "
-                  "front has ended");
+                  "CUDA, sm_90: launch generated kernels before the one in front has ended");
   verb.add_switch("--math", options.precise_math, "precise", "short",
-                  "CUDA: 'short' forms of functions where results are rounded "
-                  "to 16 bits anyway or "
+                  "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
                   "arguments "
                   "are known to be small, or 'precise' ones everywhere");
-  verb.add_option("--schedule", options.schedule,
-                  "CUDA: one schedule for all generated kernels, as `inspect` "
-                  "prints them, to measure "
-                  "it: \"row vector=8 unroll=2 threads=32x4\"");
+  verb.add_option(
+      "--schedule", options.schedule,
+      "CUDA: one schedule for all generated kernels, as `inspect` prints them, to measure "
+      "it: \"row vector=8 unroll=2 threads=32x4\"");
   verb.add_option("-j,--jobs", options.jobs, "Kernels to compile at once; 0 is all cores");
   verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_cache_dir());
@@ -194,9 +186,9 @@ Target resolve_target(const std::string& text) {
       const bool digits =
           name.size() > 4 && name.find_first_not_of("0123456789", 3) == std::string::npos;
       if (!name.starts_with("sm_") || !digits || std::stoi(name.substr(3, 4)) < 80)
-        throw Error(ErrorCode::kUsage, fmt::format("'{}' is no architecture that Sinter compiles "
-                                                   "for: sm_80 and later",
-                                                   name));
+        throw Error(
+            ErrorCode::kUsage,
+            fmt::format("'{}' is no architecture that Sinter compiles for: sm_80 and later", name));
     }
     if (target.architectures.empty())
       throw Error(ErrorCode::kUsage,
@@ -233,11 +225,10 @@ frontend::ImportedModel import_model(const BuildOptions& options) {
     if (shapes.dims.empty()) return model;
     const auto wanted = import_options(shapes, model.graph);
     if (!wanted.same.empty() || !wanted.multiples.empty())
-      throw Error(ErrorCode::kUsage, fmt::format("'{}' is Graph text, whose dimensions can be "
-                                                 "narrowed, but neither "
-                                                 "made equal nor multiples: write --dim "
-                                                 "NAME=MIN..MAX or NAME=VALUE",
-                                                 options.model));
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is Graph text, whose dimensions can be narrowed, but neither "
+                              "made equal nor multiples: write --dim NAME=MIN..MAX or NAME=VALUE",
+                              options.model));
     model.graph = fusion::narrow_dims(model.graph, {wanted.ranges.begin(), wanted.ranges.end()});
     return model;
   }
@@ -248,8 +239,7 @@ frontend::ImportedModel import_model(const BuildOptions& options) {
   const auto& shapes = options.shapes;
   if (shapes.min_shapes.empty() && shapes.max_shapes.empty() && shapes.dims.empty())
     return frontend::import_model(options.model, values);
-  // Some models can be imported with the right shapes only, so the inputs are
-  // read first.
+  // Some models can be imported with the right shapes only, so the inputs are read first.
   auto import = import_options(shapes, frontend::import_inputs(options.model, values));
   import.input_values = std::move(values.input_values);
   import.pad_selections = options.nms_pad;
@@ -291,8 +281,7 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   return context;
 }
 
-/// States and weights are found once for all entry points; the other passes go
-/// over each of them.
+/// States and weights are found once for all entry points; the other passes go over each of them.
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   ir::Graph& model, PipelineRun& run) {
   fusion::PipelineOptions first, then;
