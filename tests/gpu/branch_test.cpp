@@ -19,9 +19,9 @@ ir::Graph branches() {
   return ir::parse_graph(
       "graph @g(%x: f32[300, 256], %u: f32[256, 256], %v: f32[256, 256]) {\n"
       "  %a0 = MatMul(%x, %u)\n  %a1 = Tanh(%a0)\n  %a2 = MatMul(%a1, %v)\n"
-      "  %b0 = MatMul(%x, %v)\n  %b1 = Softmax(%b0) {axis = -1}\n  %b2 = MatMul(%b1, %u)\n"
-      "  %c0 = Softmax(%x) {axis = 0}\n  %c1 = CumSum(%c0) {axis = 1}\n"
-      "  %d = Add(%a2, %b2)\n  %e = Softmax(%d) {axis = -1}\n  %f = Mul(%e, %c1)\n"
+      "  %b0 = MatMul(%x, %v)\n  %b1 = Softmax(%b0) {axis = 1}\n  %b2 = MatMul(%b1, %u)\n"
+      "  %c0 = Softmax(%x) {axis = 0}\n  %c1 = Softmax(%c0) {axis = 1}\n"
+      "  %d = Add(%a2, %b2)\n  %e = Softmax(%d) {axis = 1}\n  %f = Mul(%e, %c1)\n"
       "  %g0 = MatMul(%f, %u)\n  %h0 = MatMul(%f, %v)\n  %i = Sub(%g0, %h0)\n"
       "  return y = %i, a = %a2, c = %c1\n}\n");
 }
