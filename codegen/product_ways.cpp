@@ -27,6 +27,7 @@ class WayList {
       whole_ = kernel(true, false, refusal_);
       if (product.rows() && (any || wish.starts_with("skinny ")))
         with_rows_ = kernel(true, false, rows_refusal_, true);
+      if (scheduled && with_rows_) whole_.reset();
     }
     if (any || wish == "groups" || is_group_schedule(wish))
       groups_ = kernel(true, true, any ? ignored : refusal_);

@@ -285,7 +285,9 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, kFew}, {program.keys, 64}});
   chooser.add(by_warps(1, 1, 4, 32), {few_rows, {sixteens, kFew}, {program.keys, 512}});
   const bool wide = longest > 64;
-  constexpr std::int64_t kShort = 4096;
+  constexpr std::int64_t kShort = 4096, kOneRound = 1024;
+  chooser.add(by_warps(1, 1, 4, 32, 8),
+              {few_rows, {sixteens, kFew / 8}, {program.keys, kOneRound}});
   if (!wide)
     chooser.add(by_warps(1, 1, 4, 64, 8), {few_rows, {sixteens, kFew / 8}, {program.keys, kShort}});
   chooser.add(by_warps(1, 1, wide ? 4 : 8, 64, 8), {few_rows, {sixteens, kFew / 8}});

@@ -139,6 +139,30 @@ INSTANTIATE_TEST_SUITE_P(Product, Turns,
                                            "64x256x64 turns=2 groups=1 stages=4",
                                            "128x256x64 turns=1 groups=2 stages=4"));
 
+// Blocks that compute their few rows themselves, by warps and by all threads, with and without
+// clusters.
+TEST(Rows, AgreeWithTheReference) {
+  for (const char* type : {"f16", "bf16"})
+    for (const int rows : {1, 3, 8}) {
+      const ir::Graph graph = ir::parse_graph(fmt::format(R"(
+graph @main(%x: {0}[{1}, 1104], %w: {0}[1104, 384], %g: {0}[1104], %r: {0}[{1}, 384]) {{
+  %n = RmsNorm(%x, %g) {{axis = 1, epsilon = 1e-5}}
+  %p = MatMul(%n, %w)
+  %t = Tanh(%p)
+  %y = Add(%t, %r)
+  return y = %y
+}})",
+                                                          type, rows));
+      for (const int splits : {1, 2, 8})
+        for (const char* tile :
+             {"8x32x256 warps=1x1x4 stages=3", "8x64x128 warps=1x2x4 stages=2"}) {
+          const std::string schedule = fmt::format("skinny {} splits={} across=1", tile, splits);
+          SCOPED_TRACE(fmt::format("{} {} {}", type, rows, schedule));
+          check(graph, schedule, *type == 'f' ? DType::kFloat16 : DType::kBFloat16);
+        }
+    }
+}
+
 // Every way to do one step, and the one that a session finds to be the fastest.
 TEST(Ways, AgreeWithTheReference) {
   const ir::Graph graph = norm_graph("f16", 64);
