@@ -126,10 +126,12 @@ std::vector<Tile> tiles_of_few_rows(const ProductProgram& product) {
           const int depth = step * 8 / bits / shape.columns;
           if (depth > kMostDepth) continue;
           int stages = 1 + under_way / (step * shape.warps_n * shape.warps_k);
-          if (product.k.is_constant())
-            stages = static_cast<int>(std::min<std::int64_t>(
-                stages, 1 + ceil_div(product.k.value(), depth * shape.warps_k)));
-          tiles.push_back({m, shape.columns, depth, shape.warps_n, shape.warps_k, stages});
+          const bool is_whole = product.k.is_constant() &&
+                                product.k.value() <= std::int64_t{stages} * depth * shape.warps_k;
+          if (is_whole)
+            stages = static_cast<int>(1 + ceil_div(product.k.value(), depth * shape.warps_k));
+          if (is_whole || stages > 2)
+            tiles.push_back({m, shape.columns, depth, shape.warps_n, shape.warps_k, stages});
         }
   return tiles;
 }
@@ -187,7 +189,7 @@ double estimate_few(const ProductProgram& product, const ProductSchedule& s, std
                     std::int64_t n, std::int64_t k) {
   constexpr double kBytes = 4100, kLatency = 1870;  // of memory: each nanosecond; nanoseconds
   constexpr double kWave = 1120, kStep = 170, kWarpStep = 11, kRowBytes = 0.024, kSums = 0.06;
-  constexpr double kSplit = 1450, kBoth = 0.15;
+  constexpr double kSplit = 725, kBoth = 0.15;
   constexpr double kUnitBytes = 512;
   const int bits = product.weights ? product.weights->bits : 16;
   // Of a unit: a multiprocessor's, with others at work; a warp's alone.
@@ -215,7 +217,7 @@ double estimate_few(const ProductProgram& product, const ProductSchedule& s, std
   return kWave * std::ceil(waves) + std::max({memory, instructions, chain}) +
          kBoth * (instructions + chain) +
          kSums * s.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
-         (s.splits > 1 ? kSplit : 0);
+         (s.splits > 1 ? kSplit * s.splits : 0);
 }
 
 }  // namespace
