@@ -19,6 +19,19 @@ void check(const ir::Graph& graph, const std::string& symbol, const ir::Range& r
                             known->second.min, known->second.max, range.min, range.max));
 }
 
+/// A generated tensor that has become one known number, as a constant; else `value`.
+ValueId as_constant(ir::GraphBuilder& builder, const ir::OpDef& op, const ir::Attrs& attrs,
+                    ValueId value) {
+  const ir::TensorType type = builder.type(value);
+  if (op.generate() == nullptr || ir::element_count(type.shape) != Dim(1)) return value;
+  const std::vector<Dim> first(type.shape.size(), Dim(0));
+  const Dim number = op.generate()->value(attrs, first);
+  if (!number.is_constant()) return value;
+  return builder.constant(
+      ir::Tensor::from_doubles(type.dtype, std::vector<std::int64_t>(type.shape.size(), 1),
+                               std::vector<double>{static_cast<double>(number.value())}));
+}
+
 }  // namespace
 
 ir::Graph narrow_dims(const ir::Graph& graph, const std::map<std::string, ir::Range>& ranges) {
@@ -57,9 +70,9 @@ ir::Graph narrow_dims(const ir::Graph& graph, const std::map<std::string, ir::Ra
     ir::Attrs attrs = node.attrs;
     for (const auto& [name, value] : node.attrs.values())
       if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) attrs.set(name, narrow(*dims));
-    const auto results = builder.add_multi(node.op->name, std::move(inputs), std::move(attrs));
+    const auto results = builder.add_multi(node.op->name, std::move(inputs), attrs);
     for (std::size_t i = 0; i < results.size(); ++i) {
-      at(node.outputs[i]) = results[i];
+      at(node.outputs[i]) = as_constant(builder, *node.op, attrs, results[i]);
       builder.name(results[i], graph.value(node.outputs[i]).name);
     }
   }

@@ -8,6 +8,7 @@
 
 #include "fusion/narrow_dims.h"
 #include "ir/text/text.h"
+#include "runtime/plan/plan_data.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/support/entry_option.h"
 
@@ -61,6 +62,9 @@ TEST_F(EntryTest, WeightsAreThereOnce) {
   const Plan one = Plan::load(compile("one", {}));
   const Plan two = Plan::load(compile("two", kTwo));
   EXPECT_EQ(two.weight_bytes(), one.weight_bytes());
+  // No more than if it were the only one.
+  EXPECT_LE(two.data()->meta.entries[1]->step_count,
+            Plan::load(compile("alone", {"--dim", "sequence=1"})).step_count());
   EXPECT_EQ(two.inputs().size(), one.inputs().size());
   ASSERT_EQ(two.entries().size(), 2U);
   EXPECT_EQ(two.entries()[0].limits.at(0).max, 32);
@@ -117,12 +121,20 @@ TEST_F(EntryTest, DimensionsOfGraphTextCanBeNarrowed) {
   const auto model = write("model.txt",
                            "graph @main(%x: f32[n, m]) ranges {n: 1..8, m: 1..4} {\n"
                            "  %y = ReduceSum(%x) {axes = [1], keepdims = 0}\n"
-                           "  %z = Reshape(%y) {shape = [n, 1]}\n  return z = %z\n}\n");
+                           "  %z = Reshape(%y) {shape = [n, 1]}\n"
+                           "  %i = Iota() {shape = [n, 1], axis = 0, dtype = i64}\n"
+                           "  %s = Size() {value = [n + 2], dtype = i64}\n"
+                           "  %k = Add(%i, %s)\n  return z = %z, k = %k\n}\n");
   const auto result = sinter({"compile", model, "--target=cpu", "--dim", "n=3", "--dim", "m=2..3",
                               "--stop-after", "find_states"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("%x: f32[3, m]"), HasSubstr("m: 2..3"), HasSubstr("shape = [3, 1]")));
+  // What is generated from a size that is known is a constant.
+  const auto one =
+      sinter({"compile", model, "--target=cpu", "--dim", "n=1", "--stop-after", "find_states"});
+  EXPECT_THAT(one.out, AllOf(HasSubstr("const i64[1, 1] {0}"), HasSubstr("const i64[] {3}"),
+                             testing::Not(HasSubstr("Iota"))));
   EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--dim", "n=9"}).err,
               HasSubstr("dimension 'n' is 1 to 8, of which 9..9 is no part"));
   EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--dim", "n=m"}).err,

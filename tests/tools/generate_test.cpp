@@ -274,6 +274,12 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
               HasSubstr("no input 'input_ids'; it has 'x'"));
 }
 
+TEST(Prompt, IdsMayBeLongerThanAnyFilesName) {
+  tools::PromptOptions options;
+  for (int i = 0; i < 3000; ++i) options.ids += std::to_string(i) + ",";
+  EXPECT_EQ(tools::prompt_ids(options, nullptr).size(), 3000U);
+}
+
 TEST(Prompt, IdsAreReadFromTextAndFiles) {
   EXPECT_EQ(tools::parse_ids("1, 2\n3\t4"), (std::vector<std::int64_t>{1, 2, 3, 4}));
   EXPECT_EQ(tools::parse_ids(" "), (std::vector<std::int64_t>{}));

@@ -90,6 +90,8 @@ class Steps {
 
 std::vector<double> logits_of(const json& golden) {
   std::vector<double> logits;
+  if (golden["logits"].empty())  // the script's formula
+    for (int i = 0; i < 6000; ++i) logits.push_back(i * 7919 % 10007 % 200 / 8.0);
   for (const auto& value : golden["logits"])
     logits.push_back(value.is_string() ? std::stod(value.get<std::string>()) : value.get<double>());
   return logits;

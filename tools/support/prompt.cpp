@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -58,7 +59,9 @@ std::vector<std::int64_t> parse_ids(std::string_view text) {
 std::vector<std::int64_t> prompt_ids(const PromptOptions& options, const Tokenizer* tokenizer) {
   std::vector<std::int64_t> ids;
   if (!options.ids.empty()) {
-    ids = parse_ids(std::filesystem::exists(options.ids) ? read_file(options.ids) : options.ids);
+    std::error_code too_long;  // to be a name
+    const bool is_file = std::filesystem::exists(options.ids, too_long);
+    ids = parse_ids(is_file ? read_file(options.ids) : options.ids);
   } else {
     if (tokenizer == nullptr)
       throw Error(ErrorCode::kUsage,

@@ -81,12 +81,19 @@ def main():
         {"temperature": 1e-6},
         {"temperature": 2.0, "top_k": 1000, "top_p": 0.95},
     ]
+    # Long enough for parts, with many equal ones: as the test computes it, too.
+    long = [i * 7919 % 10007 % 200 / 8 for i in range(6000)]
     cases = []
     for name, logits in rows.items():
         for options in choices:
             sampler = Sampler(**options, seed=int(rng.integers(1 << 40)))
             cases.append({"name": name, "logits": [repr(float(x)) for x in logits], "options": options,
                           "seed": sampler.state, "tokens": [sampler(logits) for _ in range(STEPS)]})
+    for options in ({"temperature": 3.0, "top_k": 30}, {"temperature": 5.0, "top_k": 90, "top_p": 0.9},
+                    {"temperature": 4.0, "top_p": 0.5}, {"temperature": 2.0}):
+        sampler = Sampler(**options, seed=int(rng.integers(1 << 40)))
+        cases.append({"name": "long", "logits": [], "options": options, "seed": sampler.state,
+                      "tokens": [sampler(long) for _ in range(STEPS)]})
     shares = [{"options": options, "logits": rows[name], "probabilities": check_distribution(options, rows[name])}
               for name in ("normal", "ties") for options in choices if options and options["temperature"] > 0.1]
     path = Path(__file__).resolve().parent / "sampler.json"
