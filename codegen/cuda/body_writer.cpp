@@ -61,8 +61,7 @@ void BodyWriter::write() {
   }
   if (!one_pass) {
     declare_all(layout_->behind_preload);
-    // The body is long: the code of all passes would not fit the caches.
-    code_.line(layout_->unrolled_passes ? "#pragma unroll" : kNotUnrolled);
+    code_.line(kNotUnrolled);  // the body is long: its code would not fit the caches
     code_.open(layout_->pass_header);
   }
   declare_all(layout_->pass_lines);

@@ -275,13 +275,12 @@ class ProductLayout {
     layout_.behind_preload = {"Tile::Sums tile_sums = {};",
                               "Tile::multiply(tile_sums, shared, turn, operands_of(turn.tile));"};
     layout_.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
-    layout_.unrolled_passes = true;
   }
 
-  /// A lane's row of each pass and its vectors: all lanes of a warp take part in the sums, those
-  /// outside write nothing.
+  /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
   void rows_of_passes() {
     auto& lines = layout_.pass_lines;
+    lines.push_back("Tile::show(tile_sums, shared, pass);");
     lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
     std::string live = divides(product_.m, s_.m) ? "" : fmt::format("local < {}", size(product_.m));
     if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
@@ -305,7 +304,7 @@ class ProductLayout {
     columns.push_back(fmt::format("const u32 e = {};", e));
     split_index(analysis_, args_, layout_.loop_dims, "e", false, layout_, columns);
     for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
-      if (is_product(i)) layout_.products.push_back({i, "sums", "tile_sums, pass, " + k});
+      if (is_product(i)) layout_.products.push_back({i, "sums", "shared, " + k});
   }
 
   /// Among all rows the one that is row `row_of_matrix` of the tile's matrix, split up.

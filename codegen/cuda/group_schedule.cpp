@@ -29,12 +29,18 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 int stage_bytes(const ProductSchedule& s) { return (s.m + s.n) * kStep * 2; }
 
+/// Where teams take turns, the sums of a pass, of eight rows for each warp.
+int turn_bytes(const ProductSchedule& s) {
+  return s.turns * s.groups * 4 * 8 * 32 * turn_vectors(s.n) * 4;
+}
+
 /// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take.
 int column_unit(const ProductProgram& product) { return product.rows_are_k ? 64 : 32; }
 
 /// As many stages as fit, no more than there are steps.
 int stages_for(const ProductSchedule& s, int blocks, std::optional<std::int64_t> depth) {
-  const int room = kSharedOfProcessor / blocks - kReservedShared - 1024 - 2 * kMostStages * 16;
+  const int room = kSharedOfProcessor / blocks - (s.turns > 0 ? turn_bytes(s) : kReservedShared) -
+                   1024 - 2 * kMostStages * 16;
   std::int64_t stages = std::min(room / stage_bytes(s), kMostStages);
   if (depth) stages = std::min(stages, ceil_div(ceil_div(*depth, kStep), s.splits));
   return static_cast<int>(std::max<std::int64_t>(stages, 2));
@@ -91,6 +97,8 @@ std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
   return all;
 }
 
+int turn_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32; }
+
 bool is_group_tile(const ProductProgram& product, const ProductSchedule& s) {
   constexpr int kMostSize = 256;  // a box's rows
   // A thread's registers are more where others that only copy give theirs away.
@@ -104,8 +112,8 @@ bool is_group_tile(const ProductProgram& product, const ProductSchedule& s) {
 }
 
 int group_shared_bytes(const ProductSchedule& s) {
-  const int sums = s.turns > 0 ? 0 : s.m * (s.n + 8) * 4;
-  const int body = std::max(s.stages * stage_bytes(s), sums);
+  const int stages = s.stages * stage_bytes(s);
+  const int body = s.turns > 0 ? stages + turn_bytes(s) : std::max(stages, s.m * (s.n + 8) * 4);
   return 1024 + body + 2 * s.stages * 16;
 }
 

@@ -21,7 +21,10 @@ std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
 /// Whether GroupTile has this form.
 bool is_group_tile(const ProductProgram& product, const ProductSchedule& schedule);
 
-/// GroupTile::kSharedBytes.
+/// TurnPasses::kVectors of tiles of n columns.
+int turn_vectors(int n);
+
+/// GroupTile::kSharedBytes, or TurnTile's.
 int group_shared_bytes(const ProductSchedule& schedule);
 
 /// Blocks of a multiprocessor that its shared memory and registers are enough for.

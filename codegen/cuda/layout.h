@@ -56,7 +56,6 @@ struct Layout {
   std::string turn_header;              // a loop around that of the passes; empty: none
   std::vector<std::string> turn_lines;  // declares what its turns differ in
   std::string pass_header;              // a loop around all behind the prologue; empty: none
-  bool unrolled_passes = false;         // passes differ in which registers they read
   std::vector<std::string> pass_lines;  // declares what the loop's passes differ in
   std::vector<std::string> behind_preload;  // what loads are issued ahead of
   std::vector<std::string> epilogue;        // behind everything

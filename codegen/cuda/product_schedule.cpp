@@ -18,7 +18,7 @@ using ir::Dim;
 namespace {
 
 constexpr int kMostCluster = 16, kPortableCluster = 8;
-constexpr int kMostSharedBytes = 224 * 1024;
+constexpr int kMostSharedBytes = 224 * 1024, kAllShared = 227 * 1024;
 // Beyond so many operations the library's own pipelines (wgmma) are ahead of mma.sync by more than
 // an epilogue can win back.
 constexpr double kMostFlops = 8e9;
@@ -100,10 +100,10 @@ void drop_implied(const ExprTable& exprs, std::vector<plan::fb::Condition>& cond
   conditions = std::move(kept);
 }
 
-/// As TurnTile has passes over `n` columns: four lanes have a row, of eight columns each at a time.
+/// As TurnPasses has it: four lanes have a row, of eight columns each at a time.
 bool plan_passes(int n, Schedule& body) {
   body.threads_x = 4;
-  body.unroll = n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32;
+  body.unroll = turn_vectors(n);
   return body.vector == 8;
 }
 
@@ -165,7 +165,7 @@ bool complete(const ProgramAnalysis& analysis, const ProductProgram& product,
                               schedule.k % (16 * schedule.warps_k) == 0 && schedule.stages >= 2 &&
                               schedule.threads() <= 1024;
   if (!tiles_fit || schedule.cluster() > kMostCluster ||
-      schedule.shared_bytes(product) > kMostSharedBytes)
+      schedule.shared_bytes(product) > (schedule.turns > 0 ? kAllShared : kMostSharedBytes))
     return false;
   if (analysis.stages() > 0) {
     const auto columns = upper(analysis, product.n);

@@ -1,17 +1,33 @@
 // Tiles of a matrix product one after the other (sm_90a): a block stays, one thread has the copy
 // engine fill the stages of this tile and the next ones, and teams of warpgroups take turns: while
-// one has the epilogue of its tile, straight from its registers, another multiplies.
+// one has the epilogue of its tile another multiplies.
 #pragma once
 
 #include "product_groups.cuh"
 
 #ifdef SINTER_WARPGROUPS
 
+/// What a tile's epilogue walks over in passes: eight rows for each warp, whose columns come 32 at
+/// a time, kVectors times: four lanes have a row, of eight columns each. A pass's sums wait in
+/// shared memory, since a loop cannot index registers, and its code many times over would not fit
+/// the caches.
+template <int kN>
+struct TurnPasses {
+  static constexpr int kVector = 8;
+  static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : kN / 32;
+  static constexpr int kFloats = 8 * 32 * kVectors;  // of a warp
+};
+
 /// kTeams of kGroups warpgroups, each team at a tile of its own; see GroupStages. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, ..
 template <class T, int kM, int kN, int kTeams, int kGroups, int kStages, bool kRowsAreK, int kRank>
-struct TurnTile : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank> {
-  typedef GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank> Stages;
+struct TurnTile
+    : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+                  kStages*(kM + kN) * 128 + kTeams * kGroups * 16 * TurnPasses<kN>::kFloats> {
+  typedef GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+                      kStages*(kM + kN) * 128 + kTeams * kGroups * 16 * TurnPasses<kN>::kFloats>
+      Stages;
+  typedef TurnPasses<kN> Passes;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Sums Sums;
   static constexpr int kTeam = 128 * kGroups, kWorkers = kTeam * kTeams, kThreads = kWorkers + 128;
@@ -66,11 +82,9 @@ struct TurnTile : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank> {
     if (steps > 0) Stages::release(shared, last);
   }
 
-  // The epilogue walks a tile in passes, of eight rows for each warp, whose columns come 32 at a
-  // time: four lanes have a row, of eight columns each.
-  static constexpr int kVector = 8;
-  static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : kN / 32;
-  static constexpr int kRows = Stages::kRowTiles * 2, kPasses = kRows * (kN / 32 / kVectors);
+  // First come all rows of the same columns.
+  static constexpr int kRows = Stages::kRowTiles * 2;
+  static constexpr int kPasses = kRows * (kN / 32 / Passes::kVectors);
 
   SINTER_DEVICE static int row_of(int pass) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
@@ -78,36 +92,48 @@ struct TurnTile : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank> {
            lane / 4;
   }
   SINTER_DEVICE static int column_of(int pass, int k) {
-    return (pass / kRows * kVectors + k) * 32 + threadIdx.x % 4 * kVector;
+    return (pass / kRows * Passes::kVectors + k) * 32 + threadIdx.x % 4 * Passes::kVector;
   }
-  /// The lane's sums of a pass's vector k, by all lanes of a warp: what four lanes hold of four
-  /// times eight columns is transposed among them.
-  SINTER_DEVICE static void sum(float (&x)[kVector], const Sums& sums, int pass, int k) {
-    const int i = pass % kRows / 2, half = pass % 2 * 2, first = (pass / kRows * kVectors + k) * 4;
+  /// Stores a pass's sums, behind the warp's last look at another's.
+  SINTER_DEVICE static void show(const Sums& sums, unsigned char* shared, int pass) {
+    const int lane = threadIdx.x % 32;
+    __syncwarp();
 #pragma unroll
-    for (int u = 0; u < 4; ++u)
+    for (int p = 0; p < kPasses; ++p) {
+      if (p != pass) continue;
 #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        x[u * 2 + e] = sums[i][(first + u) / kTiles][(first + u) % kTiles][half + e];
+      for (int k = 0; k < Passes::kVectors; ++k)
 #pragma unroll
-    for (int bit = 1; bit < 4; bit *= 2) {
-      const bool upper = (threadIdx.x & bit) != 0;
-#pragma unroll
-      for (int u = 0; u < 4; ++u) {
-        if ((u & bit) != 0) continue;
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float &low = x[u * 2 + e], &high = x[(u | bit) * 2 + e];
-          const float other = exchange(upper ? low : high, bit);
-          low = upper ? other : low;
-          high = upper ? high : other;
+        for (int u = 0; u < 4; ++u) {
+          const int tile = (p / kRows * Passes::kVectors + k) * 4 + u, half = p % 2 * 2;
+          const float(&d)[4] = sums[p % kRows / 2][tile / kTiles][tile % kTiles];
+          const Vec<float, 2> pair = {{d[half], d[half + 1]}};
+          store(place(shared, k, u, lane / 4, lane / 2 % 2) + lane % 2 * 2, pair);
         }
-      }
+    }
+    __syncwarp();
+  }
+  /// The lane's sums of the pass shown, of its vector k.
+  SINTER_DEVICE static void sum(float (&x)[Passes::kVector], unsigned char* shared, int k) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Vec<float, 4> four = load<4>(place(shared, k, lane % 4, lane / 4, half));
+#pragma unroll
+      for (int j = 0; j < 4; ++j) x[half * 4 + j] = four.v[j];
     }
   }
 
  private:
   static constexpr int kTiles = Stages::kColumns / 8;  // of one product
+
+  /// Four sums of row `row`, from column u * 8 + half * 4 on of 32: so that neither what stores nor
+  /// what loads meets others in a bank.
+  SINTER_DEVICE static float* place(unsigned char* shared, int k, int u, int row, int half) {
+    float* const mine = reinterpret_cast<float*>(Stages::body_of(shared) + Stages::kStageBytes) +
+                        threadIdx.x / 32 * Passes::kFloats;
+    return mine + (k * 8 + row) * 32 + (u ^ row % 4) * 8 + (half ^ row % 2) * 4;
+  }
 
   SINTER_DEVICE static int group() {
     return kGroups == 1 ? 0 : static_cast<int>(threadIdx.x) / 128 % kGroups;
