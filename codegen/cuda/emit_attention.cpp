@@ -292,7 +292,8 @@ class Emitter {
   std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
     if (!early_) return "";
     std::string text = "  allow_next_kernel();\n";
-    if (p_.cached && !p_.has_row_limits() && !schedule.by_warpgroups())
+    constexpr int kFewRows = 32;  // more: several blocks read the same keys
+    if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
       text +=
           fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
     return text + "  wait_for_previous_kernel();\n";

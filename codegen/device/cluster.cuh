@@ -150,24 +150,11 @@ SINTER_DEVICE void fetch_lines(const void* from, i32 bytes) {
   for (i32 i = threadIdx.x * 128; i < bytes; i += kThreads * 128)
     fetch_line(static_cast<const unsigned char*>(from) + i);
 }
-/// What is in memory now, which a kernel in front may be about to change: a hint.
-SINTER_DEVICE i64 old_value(const i64* at) {
-#ifdef __CUDACC__
-  i64 value;
-  asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];" : "=l"(value) : "l"(at));
-  return value;
-#else
-  return *at;
-#endif
-}
-SINTER_DEVICE i64 old_value(const i32* at) {
-#ifdef __CUDACC__
-  i32 value;
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at));
-  return value;
-#else
-  return *at;
-#endif
+/// What is in memory now, which a kernel in front may be about to change: a hint. What is read
+/// there later is read anew.
+template <class T>
+SINTER_DEVICE T old_value(const T* at) {
+  return *static_cast<const volatile T*>(at);
 }
 /// From now on the next kernel may be launched, if it waits itself.
 SINTER_DEVICE void allow_next_kernel() {
