@@ -203,8 +203,14 @@ class Compiler {
         }};
     for (ProductWay& way : product_ways(product, options_.product, kernels)) {
       if (way.kernel && way.kernel->weights)
-        PackedBuffers::replace(step.reads, product.quantised(), *way.kernel);
-      if (way.unpacking) use_unpacked(step, product.quantised(), *way.unpacking);
+        PackedBuffers::replace(
+            step.reads, product.quantised(),
+            std::span(way.kernel->program.buffers).subspan(way.kernel->first_operand()));
+      if (way.unpacking) {
+        PackedBuffers::replace(step.reads, product.quantised(), way.unpacking->reads());
+        if (step.writes.back() != way.unpacking->result)
+          step.writes.push_back(way.unpacking->result);
+      }
       auto alternative = std::make_unique<plan::fb::AlternativeT>();
       alternative->name = std::move(way.name);
       alternative->conditions = std::move(way.conditions);
@@ -296,18 +302,6 @@ class Compiler {
     work.bytes = exprs_.intern(bytes);
     step.work.Set(std::move(work));
     steps_.push_back(std::move(step));
-  }
-
-  /// The step unpacks its weights, in one of its ways at least.
-  static void use_unpacked(StepT& step, std::span<const std::uint32_t> plain,
-                           const UnpackProgram& program) {
-    std::erase_if(step.reads, [&](std::uint32_t buffer) {
-      return std::find(plain.begin(), plain.end(), buffer) != plain.end();
-    });
-    for (const std::uint32_t buffer : program.reads()) step.reads.push_back(buffer);
-    step.reads = unique(std::move(step.reads));
-    step.writes.push_back(program.result);
-    step.writes = unique(std::move(step.writes));
   }
 
   void add_unpack_kernel(const std::string& name, const std::vector<std::string>& origins,

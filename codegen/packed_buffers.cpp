@@ -52,14 +52,12 @@ void PackedBuffers::pack(ProductProgram& product) {
 }
 
 void PackedBuffers::replace(std::vector<std::uint32_t>& reads, std::span<const std::uint32_t> plain,
-                            const ProductProgram& packed) {
+                            std::span<const std::uint32_t> packed) {
   std::erase_if(reads, [&](std::uint32_t buffer) {
     return std::find(plain.begin(), plain.end(), buffer) != plain.end();
   });
-  const auto& buffers = packed.program.buffers;
-  for (std::uint32_t b = packed.first_operand(); b < buffers.size(); ++b)
-    if (std::find(reads.begin(), reads.end(), buffers[b]) == reads.end())
-      reads.push_back(buffers[b]);
+  for (const std::uint32_t buffer : packed)
+    if (std::find(reads.begin(), reads.end(), buffer) == reads.end()) reads.push_back(buffer);
 }
 
 }  // namespace sinter::codegen

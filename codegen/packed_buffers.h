@@ -17,9 +17,9 @@ class PackedBuffers {
   /// nothing if the product has none. Throws Error(kUnsupported) if they cannot be packed.
   void pack(ProductProgram& product);
 
-  /// Changes what a step reads accordingly; `plain`: the graph's buffers.
+  /// Changes what a step reads accordingly: `plain`, the graph's buffers, to `packed`.
   static void replace(std::vector<std::uint32_t>& reads, std::span<const std::uint32_t> plain,
-                      const ProductProgram& packed);
+                      std::span<const std::uint32_t> packed);
 
  private:
   using Key = std::array<std::uint32_t, 3>;

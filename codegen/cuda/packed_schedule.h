@@ -26,10 +26,10 @@ int packed_group_blocks_at_once(const ProductSchedule& schedule);
 /// "PackedGroupTile<f16, PackedBytes, Scales<f16, 0>, 256, ..>".
 std::string packed_group_type(const ProductProgram& product, const ProductSchedule& schedule);
 
-/// Rows from which on they may be ahead of tiles by warps, and up to which they get a schedule
-/// each.
-inline constexpr std::int64_t kLeastPackedRows = 17;
-inline constexpr std::int64_t kPackedGroupRows[] = {64, 128, 256, 512, 1024, 4096};
+/// Rows from which on they may be ahead of tiles by warps, and up to which of making the weights
+/// floats first; up to which they get a schedule each.
+inline constexpr std::int64_t kLeastPackedRows = 17, kMostPackedRows = 3072;
+inline constexpr std::int64_t kPackedGroupRows[] = {64, 128, 256, 512, 1024, kMostPackedRows};
 
 /// Estimated nanoseconds for m x n x k on an H200.
 double estimate_packed_groups(const ProductProgram& product, const ProductSchedule& schedule,

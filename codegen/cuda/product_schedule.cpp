@@ -370,9 +370,14 @@ int ProductSchedule::blocks_at_once() const {
 
 std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs) {
   if (product.weights && product.by_groups) {
+    std::vector<plan::fb::Condition> conditions;
     const auto least = ir::lower_bound(product.m, exprs.ranges());
-    if (least && *least >= kLeastPackedRows) return {};
-    return {plan::fb::Condition(exprs.intern(Dim(kLeastPackedRows) - product.m), 1, 0)};
+    const auto most = ir::upper_bound(product.m, exprs.ranges());
+    if (!least || *least < kLeastPackedRows)
+      conditions.emplace_back(exprs.intern(Dim(kLeastPackedRows) - product.m), 1, 0);
+    if (!most || *most > kMostPackedRows)
+      conditions.emplace_back(exprs.intern(product.m), 1, kMostPackedRows);
+    return conditions;
   }
   if (product.weights) return {};  // the library has no such product
   if (product.by_groups) return {};

@@ -212,6 +212,8 @@ TEST(CudaUnpack, RowsAndScalesDecideWhetherWeightsAreUnpacked) {
   EXPECT_THAT(ways_of(compiled("64")), testing::ElementsAre("warpgroups", "product"));
   EXPECT_THAT(ways_of(compiled("65")), testing::ElementsAre("warpgroups", "unpacked, warpgroups",
                                                             "unpacked, library", "product"));
+  EXPECT_THAT(ways_of(compiled("4096")),
+              testing::ElementsAre("unpacked, warpgroups", "unpacked, library", "product"));
   std::string large = "{";
   for (int n = 0; n < 64; ++n) large += n == 0 ? "1000" : ", 1";
   EXPECT_THAT(ways_of(compiled("65", large + "}")), testing::ElementsAre("warpgroups", "product"));
