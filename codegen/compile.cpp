@@ -8,12 +8,11 @@
 #include <sinter/error.h>
 
 #include "codegen/cuda/cuda_kernels.h"
-#include "codegen/cuda/emit_attention.h"
-#include "codegen/cuda/emit_horizontal.h"
 #include "codegen/cuda/emit_sort.h"
 #include "codegen/cuda/emit_unpack.h"
 #include "codegen/cuda/kernel_groups.h"
 #include "codegen/cuda/product_schedule.h"
+#include "codegen/kernel_emitters.h"
 #include "codegen/lowering/attention_lowering.h"
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/horizontal_lowering.h"
@@ -309,7 +308,7 @@ class Compiler {
     std::vector<std::uint32_t> buffers = program.reads();
     buffers.push_back(program.result);
     add_to_group(name + "_unpack", origins, print_unpacking(program), std::move(buffers),
-                 emit_unpacking(program), place);
+                 emitters_.unpacking(program), place);
   }
 
   /// Puts the step that is about to be added with those that can share its kernel: those of one
@@ -334,7 +333,7 @@ class Compiler {
     for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
     std::vector<std::uint32_t> buffers = program.buffers;
     add_to_group(name, origins, print_loop_program(local, exprs_), std::move(buffers),
-                 emit_loops(std::move(program)), place);
+                 emitters_.loops(std::move(program)), place);
   }
 
   /// Many small regions: what they read and write, all at once.
@@ -367,7 +366,7 @@ class Compiler {
     });
     std::string signature = print_horizontal(program);
     add_to_group(name, node.origins, std::move(signature), std::move(buffers),
-                 emit_horizontals(std::move(program)), {steps_.size(), {}});
+                 emitters_.horizontals(std::move(program)), {steps_.size(), {}});
   }
 
   void add_attention_kernel(const std::string& name, const std::vector<std::string>& origins,
@@ -375,7 +374,7 @@ class Compiler {
     std::string signature = print_attention(program);
     std::vector<std::uint32_t> buffers = program.buffers;
     add_to_group(name, origins, std::move(signature), std::move(buffers),
-                 emit_attentions(std::move(program)), place);
+                 emitters_.attentions(std::move(program)), place);
   }
 
   /// The product is no buffer of the plan.
@@ -387,16 +386,8 @@ class Compiler {
 
   void add_product_kernel(const std::string& name, const std::vector<std::string>& origins,
                           const ProductProgram& product, const Place& place) {
-    const auto print_local = [&](LoopProgramT local) {
-      for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
-      return print_loop_program(local, exprs_);
-    };
-    std::string signature = print_product(product) + print_local(product.program);
-    if (product.rows)
-      signature += fmt::format("rows from buffer {}\n", product.rows->first) +
-                   print_local(product.rows->program);
-    add_to_group(name, origins, std::move(signature), real_buffers(product), emit_product(product),
-                 place);
+    add_to_group(name, origins, print_product(product, exprs_), real_buffers(product),
+                 emitters_.product(product), place);
   }
 
 #ifdef SINTER_WITH_CUDA
@@ -431,15 +422,15 @@ class Compiler {
     std::vector<std::string> origins = group.origins;
     std::sort(origins.begin(), origins.end());
     origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
-    const std::vector<std::uint32_t>& first = group.buffers[0];
     std::vector<DType> types;
-    for (const std::uint32_t buffer : first) types.push_back(buffers_.type(buffer));
+    for (const std::uint32_t buffer : group.buffers[0]) types.push_back(buffers_.type(buffer));
     std::string key = kernel_key(group, exprs_.ranges(), options_);
     const auto chosen = options_.schedules.find(key);
-    wish_.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
-    wish_.list = options_.list_candidates;
-    wish_.clusters = have_clusters(options_.architectures);
-    given_ = given_buffers(group);
+    ScheduleWish wish;
+    wish.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
+    wish.list = options_.list_candidates;
+    wish.clusters = have_clusters(options_.architectures);
+    emitters_.begin(wish, given_buffers(group));
     EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
     if (auto info = kernel_info(group, steps_[group.places[0].step], kernel.choices, exprs_)) {
       info->key = std::move(key);
@@ -450,16 +441,7 @@ class Compiler {
       for (auto& variant : step.variants)
         variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
       for (std::size_t s = 0; s < group.places.size(); ++s) {
-        plan::fb::KernelStepT work = step;
-        const auto own_buffer = [&](std::uint32_t buffer) {
-          const auto position = std::find(first.begin(), first.end(), buffer) - first.begin();
-          return group.buffers[s][static_cast<std::size_t>(position)];
-        };
-        for (auto& arg : work.args)
-          if (arg.kind() == plan::fb::ArgKind::Buffer)
-            arg = plan::fb::KernelArg(arg.kind(), own_buffer(arg.index()));
-        for (const auto& variant : work.variants)
-          for (const auto& map : variant->maps) map->buffer = own_buffer(map->buffer);
+        plan::fb::KernelStepT work = on_buffers_of(group, step, s);
         Place place = group.places[s];
         if (k > 0) place.part->second += k;
         work_at(place).Set(std::move(work));
@@ -476,43 +458,6 @@ class Compiler {
                       [&](const auto& buffers) { return buffers_.is_given(buffers[b]); }))
         given.insert(group.buffers[0][b]);
     return given;
-  }
-
-  EmitKernel emit_loops(LoopProgramT program) {
-    return [this, program = std::make_shared<const LoopProgramT>(std::move(program))](
-               const std::string& name, const std::vector<std::string>& origins,
-               std::vector<DType> types) {
-      KernelRequest request{program.get(), name, origins, std::move(types)};
-      request.early = options_.early_launch;
-      request.given = given_;
-      request.precise = options_.precise_math;
-      if (!is_attention_schedule()) request.schedule = options_.schedule;
-      request.wish = wish_;
-      return emit_cuda(request, exprs_);
-    };
-  }
-
-  EmitKernel emit_horizontals(HorizontalProgram program) {
-    return [this, program = std::make_shared<const HorizontalProgram>(std::move(program))](
-               const std::string& name, const std::vector<std::string>& origins,
-               std::vector<DType> types) {
-      KernelRequest request{nullptr, name, origins, std::move(types)};
-      request.early = options_.early_launch;
-      request.given = given_;
-      request.precise = options_.precise_math;
-      return emit_horizontal(*program, request, exprs_);
-    };
-  }
-
-  bool is_attention_schedule() const { return options_.schedule.starts_with("attention "); }
-
-  EmitKernel emit_attentions(AttentionProgram program) {
-    return [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
-               const std::string& name, const std::vector<std::string>& origins,
-               const std::vector<DType>&) {
-      return emit_attention(*program, name, origins, exprs_, options_.early_launch,
-                            is_attention_schedule() ? options_.schedule : std::string(), wish_);
-    };
   }
 
   /// One kernel if no row is longer than what a block sorts, else parts of the only alternative.
@@ -549,34 +494,6 @@ class Compiler {
         place);
   }
 
-  EmitKernel emit_unpacking(const UnpackProgram& program) {
-    return [this, program](const std::string& name, const std::vector<std::string>& origins,
-                           const std::vector<DType>&) {
-      return emit_unpack(program, name, origins, exprs_, options_.early_launch);
-    };
-  }
-
-  KernelRequest product_request(const ProductProgram& product, const std::string& name,
-                                std::vector<std::string> origins, std::vector<DType> types) const {
-    types.insert(types.begin() + product.product, product.type);
-    KernelRequest request{&product.program, name, std::move(origins), std::move(types)};
-    request.product = &product;
-    if (is_schedule(options_.product)) request.schedule = options_.product;
-    request.early = options_.early_launch;
-    request.precise = options_.precise_math;
-    return request;
-  }
-
-  EmitKernel emit_product(const ProductProgram& product) {
-    return [this, shared = std::make_shared<const ProductProgram>(product)](
-               const std::string& name, const std::vector<std::string>& origins,
-               std::vector<DType> types) {
-      KernelRequest request = product_request(*shared, name, origins, std::move(types));
-      request.wish = wish_;
-      return emit_cuda(request, exprs_);
-    };
-  }
-
   /// The product if some schedule takes it; else `refusal` says why not.
   std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
                                        const std::string& name, std::string& refusal) {
@@ -589,18 +506,14 @@ class Compiler {
     std::vector<DType> types;
     for (const std::uint32_t buffer : real_buffers(*product))
       types.push_back(buffers_.type(buffer));
-    if (!can_emit_product(product_request(*product, name, {}, std::move(types)), exprs_, refusal))
+    if (!can_emit_product(emitters_.product_request(*product, name, {}, std::move(types)), exprs_,
+                          refusal))
       return std::nullopt;
     return product;
   }
 #else
-  EmitKernel emit_loops(const LoopProgramT&) { return {}; }
   void add_sort_kernels(const std::string&, const std::vector<std::string>&, const SortProblem&,
                         StepT&) {}
-  EmitKernel emit_horizontals(const HorizontalProgram&) { return {}; }
-  EmitKernel emit_attentions(const AttentionProgram&) { return {}; }
-  EmitKernel emit_product(const ProductProgram&) { return {}; }
-  EmitKernel emit_unpacking(const UnpackProgram&) { return {}; }
   static std::optional<ProductProgram> accept(const std::optional<ProductProgram>&,
                                               const std::string&, std::string&) {
     return std::nullopt;
@@ -647,8 +560,7 @@ class Compiler {
   std::string graph_texts_;
   std::vector<KernelGroup> groups_;
   std::map<std::string, std::size_t> group_by_signature_;
-  ScheduleWish wish_;              // of the kernel that is being emitted
-  std::set<std::uint32_t> given_;  // buffers of its first step that no step writes
+  KernelEmitters emitters_{options_, exprs_};
   std::size_t node_ = 0;  // that is being lowered
   std::size_t nodes_done_ = 0;
   CompiledPlan result_;

@@ -9,6 +9,21 @@
 
 namespace sinter::codegen {
 
+plan::fb::KernelStepT on_buffers_of(const KernelGroup& group, plan::fb::KernelStepT step,
+                                    std::size_t place) {
+  const std::vector<std::uint32_t>& first = group.buffers[0];
+  const auto own_buffer = [&](std::uint32_t buffer) {
+    const auto position = std::find(first.begin(), first.end(), buffer) - first.begin();
+    return group.buffers[place][static_cast<std::size_t>(position)];
+  };
+  for (auto& arg : step.args)
+    if (arg.kind() == plan::fb::ArgKind::Buffer)
+      arg = plan::fb::KernelArg(arg.kind(), own_buffer(arg.index()));
+  for (const auto& variant : step.variants)
+    for (const auto& map : variant->maps) map->buffer = own_buffer(map->buffer);
+  return step;
+}
+
 std::string kernel_key(const KernelGroup& group, const ir::Ranges& ranges,
                        const CompileOptions& options) {
   std::string bounds;

@@ -36,6 +36,10 @@ struct KernelGroup {
   EmitKernel emit;
 };
 
+/// `step`, a kernel on the buffers of the group's first place, on those of place number `place`.
+plan::fb::KernelStepT on_buffers_of(const KernelGroup& group, plan::fb::KernelStepT step,
+                                    std::size_t place);
+
 /// KernelInfo::key of a group: a hash.
 std::string kernel_key(const KernelGroup& group, const ir::Ranges& ranges,
                        const CompileOptions& options);

@@ -235,7 +235,11 @@ std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, Exp
 
 }  // namespace
 
-std::string print_product(const ProductProgram& product) {
+std::string print_product(const ProductProgram& product, const ExprTable& exprs) {
+  const auto print_local = [&](plan::fb::LoopProgramT local) {
+    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
+    return print_loop_program(local, exprs);
+  };
   std::string text =
       fmt::format("product {} {}x{}x{} a {} b {} {} rows {} buffer {}", to_string(product.type),
                   product.m.to_string(), product.n.to_string(), product.k.to_string(),
@@ -250,7 +254,11 @@ std::string print_product(const ProductProgram& product) {
   if (product.weights)
     text += fmt::format(" weights of {} bits group {}{}", product.weights->bits,
                         product.weights->group, product.weights->zeros ? " zeros" : "");
-  return text + "\n";
+  text += "\n" + print_local(product.program);
+  if (product.rows)
+    text += fmt::format("rows from buffer {}\n", product.rows->first) +
+            print_local(product.rows->program);
+  return text;
 }
 
 std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,

@@ -90,8 +90,9 @@ struct ProductProgram {
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
 };
 
-/// Everything about the product but buffers and program, for sharing kernels.
-std::string print_product(const ProductProgram& product);
+/// Everything about the product, its program and its rows' but the plan's buffers, for sharing
+/// kernels.
+std::string print_product(const ProductProgram& product, const ExprTable& exprs);
 
 /// Numbers of buffers that a ProductProgram uses for its product, and for rows that it computes.
 inline constexpr std::uint32_t kProductBuffer = 0xffffffffu, kRowsBuffer = 0xfffffffeu;
