@@ -114,13 +114,16 @@ class WayList {
       if (kernel) kernel = with_unpacked_weights(std::move(*kernel), *unpacking);
       return accept(std::move(kernel), true, ignored);
     };
+    // What follows the library's product costs a kernel more; alone it is the better guess.
+    const bool library_first = !product_.rest();
+    if (library_first) add_unpacked(library_way("library"));
     if (wish_ != "library") {
       if (auto whole = by_groups(true))
         add_unpacked({"warpgroups", {}, std::move(whole), {}, false});
       else if (auto alone = product_.rest() ? by_groups(false) : std::nullopt)
         add_unpacked({"warpgroups, then the rest", {}, std::move(alone), {}, true});
     }
-    add_unpacked(library_way("library"));
+    if (!library_first) add_unpacked(library_way("library"));
   }
 
   /// The library has no such product.
