@@ -1,6 +1,7 @@
 // The front door of fusion: the passes, in order, and the driver that runs them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <set>
@@ -88,6 +89,9 @@ struct Context {
   StateOptions states;
   WeightOptions weights;
   std::vector<QuantisedLayer> layers;  // every layer that `weights` asks about
+  /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so
+  /// that it does in the next, too; null: no other graph shares any.
+  std::set<std::uint64_t>* laid_out = nullptr;
 };
 
 struct Pass {

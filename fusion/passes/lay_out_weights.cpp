@@ -20,8 +20,8 @@ constexpr std::int64_t kMostRows = 16;
 // Elements of one copy: rows of other lengths would be copied in smaller pieces.
 constexpr std::int64_t kCopied = 8;
 
-/// A MatMul of few rows with constant 16-bit weights [k, n].
-bool wants_rows_of_k(const Graph& graph, const Node& node) {
+/// A MatMul with constant 16-bit weights [k, n], of few rows, or of few in another graph.
+bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& context) {
   if (node.op->name != "MatMul") return false;
   const ir::Value& weight = graph.value(node.inputs[1]);
   if (weight.constant == nullptr || weight.type.shape.size() != 2) return false;
@@ -30,7 +30,8 @@ bool wants_rows_of_k(const Graph& graph, const Node& node) {
   const ir::Shape& x = graph.type(node.inputs[0]).shape;
   const auto rows = ir::upper_bound(
       ir::element_count(ir::Shape(x.begin(), x.empty() ? x.end() : x.end() - 1)), graph.ranges());
-  return rows && *rows <= kMostRows;
+  return (rows && *rows <= kMostRows) ||
+         (context.laid_out != nullptr && context.laid_out->contains(weight.constant->hash()));
 }
 
 Piece with_rows_of_k(const Graph& graph, const Node& node) {
@@ -54,12 +55,16 @@ Graph lay_out_weights(const Graph& graph, Context& context) {
   if (!context.target.product_kernels) return graph;
   std::vector<Piece> pieces;
   for (const Node& node : graph.nodes()) {
-    if (!wants_rows_of_k(graph, node)) continue;
+    if (!wants_rows_of_k(graph, node, context)) continue;
     const auto& users = graph.users(node.inputs[1]);
     // Weights that something else reads would lie in the plan twice.
-    if (std::all_of(users.begin(), users.end(),
-                    [&](NodeId user) { return wants_rows_of_k(graph, graph.node(user)); }))
+    if (std::all_of(users.begin(), users.end(), [&](NodeId user) {
+          return wants_rows_of_k(graph, graph.node(user), context);
+        })) {
       pieces.push_back(with_rows_of_k(graph, node));
+      if (context.laid_out != nullptr)
+        context.laid_out->insert(graph.value(node.inputs[1]).constant->hash());
+    }
   }
   return rebuild(graph, pieces);
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -296,9 +297,24 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   auto result = fusion::run_pipeline(model, run.context, first);
   model = std::move(result.graph);
   run.times = std::move(result.times);
-  std::vector<codegen::EntryGraph> graphs;
-  for (auto& [name, limits] : parse_entries(options.entries)) {
+  const auto entries = parse_entries(options.entries);
+  // Small ones first: how weights lie matters to them alone, and all read the same.
+  const auto size_of_entry = [&](std::size_t e) {
+    double size = 1;
+    for (const auto& [symbol, range] : entries[e].limits) size *= static_cast<double>(range.max);
+    return size;
+  };
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return size_of_entry(a) < size_of_entry(b);
+  });
+  std::set<std::uint64_t> laid_out;
+  std::vector<codegen::EntryGraph> graphs(entries.size());
+  for (const std::size_t e : order) {
+    const auto& [name, limits] = entries[e];
     fusion::Context context = context_of(options, target);
+    context.laid_out = &laid_out;
     auto of_entry = fusion::run_pipeline(fusion::narrow_dims(model, limits), context, then);
     for (auto& time : of_entry.times) {
       time.name = name + ":" + time.name;
@@ -310,7 +326,7 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
       if (auto& notes = run.context.precision_notes;
           std::find(notes.begin(), notes.end(), note) == notes.end())
         notes.push_back(std::move(note));
-    graphs.push_back({name, std::move(of_entry.graph), limits});
+    graphs[e] = {name, std::move(of_entry.graph), limits};
   }
   run.graph = graphs.front().graph;
   return graphs;
