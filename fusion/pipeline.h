@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,12 +50,28 @@ struct StateOptions {
   std::vector<std::pair<std::string, std::string>> pairs;  // names of an input and an output
 };
 
+/// What layers are measured on while their weights become integers.
+struct Calibration {
+  /// Runs a graph on its inputs, in order.
+  using Run = std::function<std::vector<ir::Tensor>(std::span<const ir::Tensor> inputs)>;
+
+  std::vector<std::vector<ir::Tensor>> samples;  // of the model's inputs, all of the same shapes
+  std::function<Run(const ir::Graph& graph)> compile;  // graphs whose sizes are numbers
+  std::function<void(std::size_t done, std::size_t all)> progress;  // layers; may be empty
+};
+
 /// What `--weights` asks for: weights of products that become integers of few bits.
 struct WeightOptions {
-  int bits = 0;                   // 4 or 8; 0: weights stay as the model has them
-  std::int64_t group = 0;         // elements along k that share a scale; 0: a whole channel
-  bool symmetric = true;          // no zero points
-  bool embeddings = false;        // tables that rows are gathered from, too
+  int bits = 0;                 // 4 or 8; 0: weights stay as the model has them
+  std::int64_t group = 0;       // elements along k that share a scale; 0: a whole channel
+  bool symmetric = true;        // no zero points
+  bool embeddings = false;      // tables that rows are gathered from, too
+  bool last_as_others = false;  // false: layers that no other reads from have 8 bits at least
+  // What rounding errors are compensated on; null: each weight is rounded to the nearest.
+  std::shared_ptr<const Calibration> calibration;
+  // With a calibration, layers of 4 bits whose output would be off by more have 8: times the root
+  // of the mean layer's size over their own, since small layers cost little more so.
+  double wide_error = 0.048;
   std::vector<std::string> keep;  // layers that stay: parts of names of ONNX nodes
   double max_error = std::numeric_limits<double>::infinity();  // of a layer's output; above: kept
 };
@@ -62,10 +80,12 @@ struct WeightOptions {
 struct QuantisedLayer {
   std::string name;  // its ONNX nodes
   std::int64_t n = 0, k = 0;
+  int bits = 0;  // 0: kept
   double weight_error = 0;
-  double output_error = 0;  // on normal deviates of a fixed seed
+  double output_error = 0;  // on calibration samples, else on normal deviates of a fixed seed
   double bytes_before = 0, bytes_after = 0;
-  std::string kept;  // why the layer stays as it was; empty: it is quantised
+  std::string wider;  // why it has more bits than asked for; empty: it has not
+  std::string kept;   // why the layer stays as it was; empty: it is quantised
 };
 
 /// One decision about fusing two nodes, for --explain-fusion and --why.

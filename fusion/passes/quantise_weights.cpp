@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -7,6 +10,8 @@
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/dequantisation.h"
 #include "fusion/quantise/gather_integers.h"
+#include "fusion/quantise/last_layers.h"
+#include "fusion/quantise/layer_inputs.h"
 #include "fusion/quantise/quantiser.h"
 #include "fusion/quantise/read_weights.h"
 #include "fusion/regions/constant_values.h"
@@ -36,31 +41,63 @@ class WeightQuantiser {
       : graph_(graph), context_(context), values_(graph) {}
 
   Graph run() {
+    find_layers();
     std::vector<Piece> pieces;
-    for (const Node& node : graph_.nodes()) {
-      auto piece = node.op->name == "MatMul" ? product(node) : embedding(node);
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      const auto found = stored_.find(i);
+      std::optional<Piece> piece;
+      if (found != stored_.end())
+        piece = stored(node, found->second);
+      else if (layers_.contains(i))
+        piece = chosen(i);
+      else
+        piece = embedding(node);
       if (piece) pieces.push_back(std::move(*piece));
     }
     return rebuild(graph_, pieces);
   }
 
  private:
-  /// A product of an activation and weights [k, n] that no input has a part in.
-  std::optional<Piece> product(const Node& node) {
-    const ValueId x = node.inputs[0], weight = node.inputs[1];
-    const ir::Shape& shape = graph_.type(weight).shape;
-    if (!is_narrow_float(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
-        shape.size() != 2 || shape[0] == ir::Dim(0) || shape[1] == ir::Dim(0))
-      return std::nullopt;
+  /// The products of an activation and weights [k, n] that no input has a part in: those whose
+  /// weights the model itself keeps as integers, and those that are to become such.
+  void find_layers() {
     const auto known = [&](ValueId value) { return values_.knows(value); };
-    if (auto found = match_dequantisation(graph_, weight, known))
-      return stored(node, *found, shape[0].value(), shape[1].value());
-    return context_.weights.bits == 0 ? std::nullopt : chosen(node);
+    std::set<std::size_t> products;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (node.op->name != "MatMul") continue;
+      const ValueId x = node.inputs[0], weight = node.inputs[1];
+      const ir::Shape& shape = graph_.type(weight).shape;
+      if (!is_narrow_float(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
+          shape.size() != 2 || shape[0] == ir::Dim(0) || shape[1] == ir::Dim(0))
+        continue;
+      products.insert(i);
+      if (auto found = match_dequantisation(graph_, weight, known))
+        stored_.emplace(i, std::move(*found));
+      else if (context_.weights.bits != 0)
+        layers_.insert(i);
+    }
+    const auto ends = last_layers(graph_, products);
+    if (!context_.weights.last_as_others) last_ = ends;
+    for (const std::size_t layer : layers_)
+      if (!ends.contains(layer)) mean_size_ += size_of_weights(layer);
+    const std::size_t others = layers_.size() - std::min(layers_.size(), ends.size());
+    if (others > 0) mean_size_ /= static_cast<double>(others);
+    const Calibration* calibration = context_.weights.calibration.get();
+    if (calibration != nullptr && !layers_.empty())
+      inputs_.emplace(graph_, values_, *calibration, layers_);
+  }
+
+  double size_of_weights(std::size_t layer) const {
+    const ir::Shape& shape = graph_.type(graph_.nodes()[layer].inputs[1]).shape;
+    return static_cast<double>(shape[0].value()) * static_cast<double>(shape[1].value());
   }
 
   /// Weights that the model itself keeps as integers.
-  std::optional<Piece> stored(const Node& node, const Dequantisation& found, std::int64_t k,
-                              std::int64_t n) {
+  std::optional<Piece> stored(const Node& node, const Dequantisation& found) {
+    const ir::Shape& shape = graph_.type(node.inputs[1]).shape;
+    const std::int64_t k = shape[0].value(), n = shape[1].value();
     const Node* scaling = found.scale ? nullptr : scale_behind(node);
     std::vector<double> columns;
     if (scaling != nullptr) columns = column_scale(*scaling, node, n);
@@ -99,15 +136,23 @@ class WeightQuantiser {
   }
 
   /// Float weights, where the user wants them in few bits.
-  std::optional<Piece> chosen(const Node& node) {
-    const auto weights = quantised_layer(node, transposed(node.inputs[1]), context_.weights, false);
-    return weights ? std::optional(replacement(node, nullptr, *weights)) : std::nullopt;
+  std::optional<Piece> chosen(std::size_t place) {
+    const Node& node = graph_.nodes()[place];
+    std::optional<Tensor> moments;
+    if (inputs_) moments = inputs_->moments(place);
+    const auto weights = quantised_layer(node, transposed(node.inputs[1]), context_.weights,
+                                         moments ? &*moments : nullptr, last_.contains(place));
+    if (!weights) return std::nullopt;
+    if (inputs_)
+      inputs_->replace(place, ir::dequantised(*weights, graph_.type(node.inputs[0]).dtype));
+    return replacement(node, nullptr, *weights);
   }
 
   /// `weight` [n, k] as integers, unless the layer is to stay as it is; either way a row of the
-  /// report. The rows of a table are its outputs.
+  /// report. `moments` of what it reads, if they are known.
   std::optional<QuantisedWeights> quantised_layer(const Node& node, const Tensor& weight,
-                                                  const WeightOptions& options, bool is_table) {
+                                                  WeightOptions options, const Tensor* moments,
+                                                  bool is_last) {
     QuantisedLayer layer;
     layer.name = layer_name(node);
     layer.n = weight.shape()[0];
@@ -118,17 +163,40 @@ class WeightQuantiser {
         layer.kept = fmt::format("its name has '{}' (--keep)", pattern);
     std::optional<QuantisedWeights> result;
     if (layer.kept.empty()) {
-      result =
-          with_context("layer '" + layer.name + "'", [&] { return quantise(weight, options); });
-      const Tensor rounded = ir::dequantised(*result, DType::kFloat32);
-      constexpr std::int64_t kRows = 4;
-      layer.weight_error = weight_error(weight, rounded);
-      layer.output_error = is_table ? layer.weight_error : output_error(weight, rounded, kRows);
+      const auto round = [&] {
+        result = with_context("layer '" + layer.name + "'", [&] {
+          return moments != nullptr ? quantise(weight, options, *moments)
+                                    : quantise(weight, options);
+        });
+        const Tensor rounded = ir::dequantised(*result, DType::kFloat32);
+        layer.weight_error = weight_error(weight, rounded);
+        const bool is_table = node.op->name != "MatMul";  // whose rows are its outputs
+        constexpr std::int64_t kRows = 4;
+        layer.output_error = is_table             ? layer.weight_error
+                             : moments != nullptr ? output_error(weight, rounded, *moments)
+                                                  : output_error(weight, rounded, kRows);
+      };
+      constexpr int kWideBits = 8;
+      const auto widen = [&](std::string reason) {
+        options.bits = kWideBits;
+        options.group = 0;
+        layer.wider = std::move(reason);
+      };
+      if (is_last && options.bits < kWideBits) widen("no layer is behind it");
+      round();
+      const double scaled =
+          layer.output_error * std::sqrt(mean_size_ / static_cast<double>(layer.n * layer.k));
+      if (moments != nullptr && options.bits < kWideBits && scaled > options.wide_error) {
+        widen(fmt::format("its output would be off by {:.3g}", layer.output_error));
+        round();
+      }
       if (layer.output_error > options.max_error) {
         layer.kept = fmt::format("its output would be off by {:.3g} (--max-layer-error {:.3g})",
                                  layer.output_error, options.max_error);
+        layer.wider.clear();
         result.reset();
       } else {
+        layer.bits = result->bits;
         layer.bytes_after =
             static_cast<double>(result->values.bytes().size() + result->scales.bytes().size() +
                                 (result->zero_points ? result->zero_points->bytes().size() : 0));
@@ -142,17 +210,7 @@ class WeightQuantiser {
   Tensor transposed(ValueId value) {
     const Node* view = graph_.producer(value);
     if (view != nullptr && view->op->name == "Transpose") return values_.tensor(view->inputs[0]);
-    const Tensor& tensor = values_.tensor(value);
-    const std::int64_t k = tensor.shape()[0], n = tensor.shape()[1];
-    const std::size_t size = size_of(tensor.dtype());
-    std::vector<std::byte> bytes(tensor.bytes().size());
-    constexpr std::int64_t kStrip = 64;
-    for (std::int64_t first = 0; first < n; first += kStrip)
-      for (std::int64_t row = 0; row < k; ++row)
-        for (std::int64_t column = first; column < std::min(n, first + kStrip); ++column)
-          std::copy_n(tensor.bytes().data() + static_cast<std::size_t>(row * n + column) * size,
-                      size, bytes.data() + static_cast<std::size_t>(column * k + row) * size);
-    return Tensor(tensor.dtype(), {n, k}, ir::Buffer::take(std::move(bytes)));
+    return fusion::transposed(values_.tensor(value));
   }
 
   /// The product with `weights`, which also does what `scaling` did.
@@ -192,7 +250,7 @@ class WeightQuantiser {
     options.bits = 8;
     options.group = 0;
     options.symmetric = true;
-    auto weights = quantised_layer(node, values_.tensor(table), options, true);
+    auto weights = quantised_layer(node, values_.tensor(table), options, nullptr, false);
     return weights ? std::optional(gathered(node, std::move(*weights), type.dtype)) : std::nullopt;
   }
 
@@ -218,6 +276,11 @@ class WeightQuantiser {
   const Graph& graph_;
   Context& context_;
   ConstantValues values_;
+  // Places of products in the graph.
+  std::map<std::size_t, Dequantisation> stored_;
+  std::set<std::size_t> layers_, last_;
+  double mean_size_ = 0;  // of layers but the last
+  std::optional<LayerInputs> inputs_;
 };
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "fusion/quantise/quantiser.h"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <span>
@@ -10,6 +13,7 @@
 
 #include <sinter/error.h>
 
+#include "fusion/quantise/compensation.h"
 #include "ir/parallel.h"
 
 namespace sinter::fusion {
@@ -19,112 +23,42 @@ using ir::Tensor;
 
 constexpr std::size_t kGroupsAtOnce = 64;  // that a thread fits
 
-/// A scale and a zero point.
-struct Fit {
-  float scale = 0, zero = 0;
-};
-
-/// To nearest, halves to even, for |x| < 2^22: additions are vectorised where a call is not.
-float rounded(float x) {
-  constexpr float kShift = 12582912.0F;
-  return (x + kShift) - kShift;
-}
-
-class GroupFitter {
+/// A tensor's numbers; those of float32 stay where they are.
+class Floats {
  public:
-  explicit GroupFitter(const WeightOptions& options)
-      : symmetric_(options.symmetric),
-        // -2^(bits-1) is left out where there is no zero point: -x is then as near as x.
-        low_(static_cast<float>(options.symmetric ? 1 - (1 << (options.bits - 1))
-                                                  : -(1 << (options.bits - 1)))),
-        high_(static_cast<float>((1 << (options.bits - 1)) - 1)),
-        steps_(options.bits == 4 ? 16 : 4) {}
-
-  /// With integers q the scale sum w q / sum q^2 leaves the least of sum (w - s q)^2, and takes
-  /// (sum w q)^2 / sum q^2 away from sum w^2: the range that takes most is the best. Rounding with
-  /// that scale again can only leave less.
-  Fit fit(std::span<const float> w) const {
-    const auto [low, high] = std::minmax_element(w.begin(), w.end());
-    const float smallest = std::min(*low, 0.0F), largest = std::max(*high, 0.0F);
-    Fit best;
-    double most = 0;
-    for (int step = 0; step < steps_; ++step) {
-      const float part = 1.0F - 0.025F * static_cast<float>(step);
-      const Fit next = symmetric_ ? Fit{part * std::max(-smallest, largest) / high_, 0}
-                                  : with_zero(part * smallest, part * largest);
-      if (!(next.scale > 0)) continue;
-      const auto [products, squares] = sums(w, next);
-      if (squares == 0 || products * products / squares <= most) continue;
-      most = products * products / squares;
-      best = {static_cast<float>(products / squares), next.zero};
+  explicit Floats(const Tensor& tensor) {
+    if (tensor.dtype() == DType::kFloat32) {
+      values_ = tensor.as<float>();
+      return;
     }
-    return best;
+    const auto count = static_cast<std::size_t>(tensor.element_count());
+    own_ = std::make_unique_for_overwrite<float[]>(count);
+    values_ = {own_.get(), count};
+    ir::for_each_range(count, 1 << 16, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        own_[i] = static_cast<float>(tensor.at(static_cast<std::int64_t>(i)));
+    });
   }
-
-  float number(float w, const Fit& fit) const {
-    return fit.scale == 0 ? 0.0F : number(w, 1.0F / fit.scale, fit.zero);
-  }
+  std::span<const float> values() const { return values_; }
+  const float* data() const { return values_.data(); }
+  std::size_t size() const { return values_.size(); }
+  float operator[](std::size_t i) const { return values_[i]; }
 
  private:
-  float number(float w, float inverse, float zero) const {
-    return rounded(std::min(std::max(w * inverse + zero, low_), high_));
-  }
-
-  /// Zero stays a number of its own: padding and pruned weights are exact.
-  Fit with_zero(float smallest, float largest) const {
-    const float scale = (largest - smallest) / (high_ - low_);
-    if (!(scale > 0)) return {};
-    return {scale, std::clamp(std::nearbyint(low_ - smallest / scale), low_, high_)};
-  }
-
-  /// sum w q and sum q^2, of the integers q less the zero point.
-  std::pair<double, double> sums(std::span<const float> w, const Fit& fit) const {
-    constexpr std::size_t kLanes = 8;
-    const float inverse = 1.0F / fit.scale;
-    std::array<double, kLanes> products{}, squares{};
-    std::size_t i = 0;
-    for (; i + kLanes <= w.size(); i += kLanes) {
-      for (std::size_t l = 0; l < kLanes; ++l) {
-        const float x = w[i + l], q = number(x, inverse, fit.zero) - fit.zero;
-        products[l] += static_cast<double>(x) * static_cast<double>(q);
-        squares[l] += static_cast<double>(q * q);
-      }
-    }
-    for (; i < w.size(); ++i) {
-      const float q = number(w[i], inverse, fit.zero) - fit.zero;
-      products[0] += static_cast<double>(w[i]) * static_cast<double>(q);
-      squares[0] += static_cast<double>(q * q);
-    }
-    return {std::accumulate(products.begin(), products.end(), 0.0),
-            std::accumulate(squares.begin(), squares.end(), 0.0)};
-  }
-
-  bool symmetric_;
-  float low_, high_;
-  int steps_;
+  std::unique_ptr<float[]> own_;
+  std::span<const float> values_;
 };
 
-std::vector<float> as_floats(const Tensor& tensor) {
-  if (tensor.dtype() == DType::kFloat32)
-    return {tensor.as<float>().begin(), tensor.as<float>().end()};
-  std::vector<float> values(static_cast<std::size_t>(tensor.element_count()));
-  ir::for_each_range(values.size(), 1 << 16, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i)
-      values[i] = static_cast<float>(tensor.at(static_cast<std::int64_t>(i)));
-  });
-  return values;
-}
-
-/// |d| / |y| in the 2-norm, of `count` pairs (y, d) that `pair_at` gives.
-template <class PairAt>
-double relative_error(std::size_t count, std::size_t length, const PairAt& pair_at) {
+/// |d| / |y| in the 2-norm, of `count` pairs that `squares_at` gives: parts of |y|^2 and |d|^2.
+template <class SquaresAt>
+double relative_error(std::size_t count, std::size_t length, const SquaresAt& squares_at) {
   std::vector<std::pair<double, double>> parts((count + length - 1) / length);
   ir::for_each_range(count, length, [&](std::size_t begin, std::size_t end) {
     auto& [size, difference] = parts[begin / length];
     for (std::size_t i = begin; i < end; ++i) {
-      const auto [y, d] = pair_at(i);
-      size += y * y;
-      difference += d * d;
+      const auto [y, d] = squares_at(i);
+      size += y;
+      difference += d;
     }
   });
   double size = 0, difference = 0;
@@ -135,61 +69,99 @@ double relative_error(std::size_t count, std::size_t length, const PairAt& pair_
   return difference == 0 ? 0 : std::sqrt(difference / size);
 }
 
-}  // namespace
+/// How weights [n, k] are cut into groups.
+struct Layout {
+  Layout(const Tensor& weights, const WeightOptions& options)
+      : n(weights.shape()[0]),
+        k(weights.shape()[1]),
+        group(options.group >= k ? 0 : options.group),
+        groups(ir::group_count(k, group)),
+        width(group == 0 ? k : group) {}
+  std::int64_t n, k, group, groups, width;
+};
 
-ir::QuantisedWeights quantise(const Tensor& weights, const WeightOptions& options) {
-  const std::int64_t n = weights.shape()[0], k = weights.shape()[1];
-  const std::int64_t group = options.group >= k ? 0 : options.group;
-  const std::int64_t groups = ir::group_count(k, group), width = group == 0 ? k : group;
-  const std::vector<float> w = as_floats(weights);
-  if (!std::all_of(w.begin(), w.end(), [](float x) { return std::isfinite(x); }))
+Floats finite_floats(const Tensor& weights) {
+  Floats w(weights);
+  std::atomic<bool> are_finite = true;
+  ir::for_each_range(w.size(), 1 << 16, [&](std::size_t begin, std::size_t end) {
+    const auto part = w.values().subspan(begin, end - begin);
+    if (!std::all_of(part.begin(), part.end(), [](float x) { return std::isfinite(x); }))
+      are_finite = false;
+  });
+  if (!are_finite)
     throw Error(ErrorCode::kInvalidModel,
                 "weights that are infinite or no numbers cannot be quantised; keep the layer with "
                 "--keep");
-  const GroupFitter fitter(options);
-  std::vector<std::int8_t> values(w.size());
-  const auto fits = static_cast<std::size_t>(n * groups);
-  std::vector<float> scales(fits);
-  std::vector<std::int8_t> zeros(fits);
-  ir::for_each_range(fits, kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
-    for (std::size_t at = first; at < last; ++at) {
-      const std::int64_t row = static_cast<std::int64_t>(at) / groups,
-                         g = static_cast<std::int64_t>(at) % groups;
-      const std::int64_t begin = row * k + g * width, end = std::min(begin + width, (row + 1) * k);
-      const auto part = std::span(w).subspan(static_cast<std::size_t>(begin),
-                                             static_cast<std::size_t>(end - begin));
-      const Fit fit = fitter.fit(part);
-      scales[at] = fit.scale;
-      zeros[at] = static_cast<std::int8_t>(fit.zero);
-      for (std::size_t i = 0; i < part.size(); ++i)
-        values[static_cast<std::size_t>(begin) + i] =
-            static_cast<std::int8_t>(fitter.number(part[i], fit));
-    }
-  });
+  return w;
+}
+
+ir::QuantisedWeights packed(const RoundedWeights& rounded, const Layout& layout,
+                            const WeightOptions& options, DType zero_type) {
   ir::QuantisedWeights result;
   result.bits = options.bits;
-  result.group = group;
-  result.k = k;
-  result.values = options.bits == 4 ? ir::pack_four_bits(values, n, k)
-                                    : Tensor::of(DType::kInt8, {n, k}, values);
-  result.scales = Tensor::of(DType::kFloat32, {n, groups}, scales);
-  if (std::any_of(zeros.begin(), zeros.end(), [](std::int8_t zero) { return zero != 0; }))
-    result.zero_points = Tensor::of(DType::kInt8, {n, groups}, zeros);
+  result.group = layout.group;
+  result.k = layout.k;
+  result.values = options.bits == 4
+                      ? ir::pack_four_bits(rounded.values, layout.n, layout.k)
+                      : Tensor::of(DType::kInt8, {layout.n, layout.k}, rounded.values);
+  result.scales = Tensor::of(DType::kFloat32, {layout.n, layout.groups}, rounded.scales);
+  const auto& zeros = rounded.zeros;
+  if (std::any_of(zeros.begin(), zeros.end(), [](float zero) { return zero != 0; }))
+    result.zero_points = Tensor::from_doubles(zero_type, {layout.n, layout.groups},
+                                              std::vector<double>(zeros.begin(), zeros.end()));
   return result;
 }
 
+}  // namespace
+
+ir::QuantisedWeights quantise(const Tensor& weights, const WeightOptions& options) {
+  const Layout layout(weights, options);
+  const Floats w = finite_floats(weights);
+  const GroupFitter fitter(options);
+  RoundedWeights rounded{std::vector<std::int8_t>(w.size()), {}, {}};
+  const auto fits = static_cast<std::size_t>(layout.n * layout.groups);
+  rounded.scales.resize(fits);
+  rounded.zeros.resize(fits);
+  ir::for_each_range(fits, kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
+    for (std::size_t at = first; at < last; ++at) {
+      const std::int64_t row = static_cast<std::int64_t>(at) / layout.groups,
+                         g = static_cast<std::int64_t>(at) % layout.groups;
+      const std::int64_t begin = row * layout.k + g * layout.width,
+                         end = std::min(begin + layout.width, (row + 1) * layout.k);
+      const auto part = w.values().subspan(static_cast<std::size_t>(begin),
+                                           static_cast<std::size_t>(end - begin));
+      const GroupFit fit = fitter.fit(part);
+      rounded.scales[at] = fit.scale;
+      rounded.zeros[at] = fit.zero;
+      for (std::size_t i = 0; i < part.size(); ++i)
+        rounded.values[static_cast<std::size_t>(begin) + i] =
+            static_cast<std::int8_t>(fitter.number(part[i], fit));
+    }
+  });
+  return packed(rounded, layout, options, DType::kInt8);
+}
+
+ir::QuantisedWeights quantise(const Tensor& weights, const WeightOptions& options,
+                              const Tensor& moments) {
+  const Layout layout(weights, options);
+  const RoundedWeights rounded =
+      round_compensated(finite_floats(weights).values(), layout.n, layout.k, layout.width,
+                        GroupFitter(options), moments.as<float>());
+  return packed(rounded, layout, options, DType::kFloat32);
+}
+
 double weight_error(const Tensor& exact, const Tensor& rounded) {
-  const std::vector<float> a = as_floats(exact), b = as_floats(rounded);
+  const Floats a(exact), b(rounded);
   return relative_error(a.size(), 1 << 16, [&](std::size_t i) {
-    const auto w = static_cast<double>(a[i]);
-    return std::pair(w, w - static_cast<double>(b[i]));
+    const auto w = static_cast<double>(a[i]), d = w - static_cast<double>(b[i]);
+    return std::pair(w * w, d * d);
   });
 }
 
 double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t rows) {
   const auto n = static_cast<std::size_t>(exact.shape()[0]),
              k = static_cast<std::size_t>(exact.shape()[1]);
-  const std::vector<float> a = as_floats(exact), b = as_floats(rounded);
+  const Floats a(exact), b(rounded);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> x(static_cast<std::size_t>(rows) * k);
@@ -203,7 +175,26 @@ double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t row
       y += factor * static_cast<double>(w[i]);
       d += factor * (static_cast<double>(w[i]) - static_cast<double>(other[i]));
     }
-    return std::pair(y, d);
+    return std::pair(y * y, d * d);
+  });
+}
+
+double output_error(const Tensor& exact, const Tensor& rounded, const Tensor& moments) {
+  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using View = Eigen::Map<const Matrix>;
+  const Eigen::Index n = exact.shape()[0], k = exact.shape()[1];
+  const Floats a(exact), b(rounded);
+  const View w(a.data(), n, k), other(b.data(), n, k), m(moments.as<float>().data(), k, k);
+  constexpr Eigen::Index kRowsAtOnce = 64;
+  const auto parts = static_cast<std::size_t>((n + kRowsAtOnce - 1) / kRowsAtOnce);
+  return relative_error(parts, 1, [&](std::size_t part) {
+    const Eigen::Index first = static_cast<Eigen::Index>(part) * kRowsAtOnce;
+    const auto own = w.middleRows(first, std::min(kRowsAtOnce, n - first));
+    const Matrix change = own - other.middleRows(first, own.rows());
+    const auto square = [&](const auto& rows) {
+      return static_cast<double>((rows * m).cwiseProduct(rows).sum());
+    };
+    return std::pair(square(own), square(change));
   });
 }
 

@@ -14,10 +14,17 @@ namespace sinter::fusion {
 /// integer can stand for (infinite, NaN) throw Error(kInvalidModel).
 ir::QuantisedWeights quantise(const ir::Tensor& weights, const WeightOptions& options);
 
+/// The same with the error made up for where it shows in products with inputs x, of which
+/// `moments`, float32 [k, k], is the mean of x'x (round_compensated).
+ir::QuantisedWeights quantise(const ir::Tensor& weights, const WeightOptions& options,
+                              const ir::Tensor& moments);
+
 /// |exact - rounded| / |exact| in the 2-norm; 0 if both are zero.
 double weight_error(const ir::Tensor& exact, const ir::Tensor& rounded);
 
 /// The same of x * exact' and x * rounded', for `rows` rows of normal deviates of a fixed seed.
 double output_error(const ir::Tensor& exact, const ir::Tensor& rounded, std::int64_t rows);
+/// The same for inputs x of which `moments` is the mean of x'x.
+double output_error(const ir::Tensor& exact, const ir::Tensor& rounded, const ir::Tensor& moments);
 
 }  // namespace sinter::fusion

@@ -17,14 +17,6 @@ Shape evaluate_shape(const Shape& shape, const Bindings& bindings) {
   return result;
 }
 
-Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings) {
-  Attrs result = attrs;
-  for (const auto& [name, value] : attrs.values())
-    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
-      result.set(name, evaluate_shape(*dims, bindings));
-  return result;
-}
-
 /// `attrs` are concrete, `inputs` of the declared types `types` whatever their storage.
 std::vector<Tensor> run_op(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
                            std::span<const DType> types, const std::vector<TensorType>& declared,
@@ -122,6 +114,14 @@ class Evaluator {
 };
 
 }  // namespace
+
+Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings) {
+  Attrs result = attrs;
+  for (const auto& [name, value] : attrs.values())
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&value))
+      result.set(name, evaluate_shape(*dims, bindings));
+  return result;
+}
 
 std::vector<Tensor> evaluate(const Graph& graph, std::span<const Tensor> inputs,
                              const EvaluateOptions& options) {

@@ -15,6 +15,9 @@ namespace sinter::ir {
 /// the input, its type and the shape found on any mismatch (rank, type, dimension, range).
 Bindings bind_symbols(const Graph& graph, std::span<const Tensor> inputs);
 
+/// `attrs` with every dimension in them as the number that it is under `bindings`.
+Attrs evaluate_attrs(const Attrs& attrs, const Bindings& bindings);
+
 struct EvaluateOptions {
   /// True: float16, bfloat16 and float32 intermediate values are kept as float64 and only graph
   /// outputs are rounded. False: every node's result is rounded to its type.

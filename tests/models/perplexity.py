@@ -7,7 +7,8 @@
 The text is of Python's documentation as its standard library ships it (pydoc_data.topics, PSF licence: 'objects',
 'execmodel', 'import'), cut into windows that do not see each other; every token of a window but the first counts. The
 GGUF file is where the weights come from, so 'float32' are its blocks as float32, and what is measured of 'int8' and
-'int4' comes on top of Q4_1. ONNX Runtime's float32 is the reference of float32.
+'int4' comes on top of Q4_1. ONNX Runtime's float32 is the reference of float32. What 'calibrated' reads to make up for
+rounding errors is other text than what is measured: of the other topics, windows evenly spread over them (--samples).
 """
 import argparse
 import hashlib
@@ -16,6 +17,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -28,15 +30,18 @@ from runs import Sinter, onnx_runtime  # noqa: E402
 CACHE = ROOT / "models" / "cache"
 GGUF = CACHE / "smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOPICS = ("objects", "execmodel", "import")
-# Name: how the model's weights are written, how they are compiled, and how much more perplexity than float32's is
-# allowed in all (none: stated, not judged).
+# Name: how the model's weights are written, how they are compiled, whether calibrated, and how much more perplexity
+# than float32's is allowed in all (none: stated, not judged).
 WAYS = {
-    "float32": ([], [], None),
-    "Q4_1": (["--keep-blocks"], [], 0.001),
-    "int8": ([], ["--weights=int8"], 0.005),
-    "int4 g128": ([], ["--weights=int4:group=128"], 0.06),
-    "int4 g128 but the last layer": ([], ["--weights=int4:group=128:asymmetric", "--keep=head/"], None),
-    "int4 g32 but the last layer": ([], ["--weights=int4:group=32:asymmetric", "--keep=head/"], None),
+    "float32": ([], [], False, None),
+    "Q4_1": (["--keep-blocks"], [], False, 0.001),
+    "int8": ([], ["--weights=int8"], False, 0.005),
+    "int4 g128 calibrated": ([], ["--weights=int4:group=128:asymmetric"], True, 0.06),
+    "int4 g128 calibrated, none wide": ([], ["--weights=int4:group=128:asymmetric:wide=0"], True, None),
+    "int4 g128 calibrated, more wide": ([], ["--weights=int4:group=128:asymmetric:wide=0.04"], True, None),
+    "int4 g128 symmetric calibrated": ([], ["--weights=int4:group=128"], True, None),
+    "int4 g32 calibrated": ([], ["--weights=int4:group=32:asymmetric"], True, None),
+    "int4 g128": ([], ["--weights=int4:group=128:asymmetric"], False, None),
 }
 REFERENCE_TOLERANCE = 1e-4  # of float32 against ONNX Runtime
 
@@ -46,12 +51,20 @@ def text():
     return "".join(topics[name] for name in TOPICS)
 
 
-def windows(size, count):
+def other_text():
+    from pydoc_data.topics import topics
+    return "".join(value for name, value in sorted(topics.items()) if name not in TOPICS)
+
+
+def windows(text, size, count, spread=False):
+    """int64 [1, size] each: the first ones, or `spread` evenly over the text."""
     from tokenizers import Tokenizer
-    ids = Tokenizer.from_file(str(CACHE / "smollm2_tokenizer.json")).encode(text()).ids
-    if len(ids) < size * count:
+    ids = Tokenizer.from_file(str(CACHE / "smollm2_tokenizer.json")).encode(text).ids
+    whole = len(ids) // size
+    if whole < count:
         sys.exit(f"the text has {len(ids)} tokens, fewer than {count} windows of {size}")
-    return [np.array([ids[i * size:(i + 1) * size]]) for i in range(count)]
+    places = [i * whole // count if spread else i for i in range(count)]
+    return [np.array([ids[i * size:(i + 1) * size]]) for i in places]
 
 
 def model(options):
@@ -76,20 +89,30 @@ def main():
     p.add_argument("--ways", default=",".join(WAYS), help=f"of {', '.join(WAYS)}")
     p.add_argument("--window", type=int, default=1024, help="tokens of a window")
     p.add_argument("--windows", type=int, default=5)
+    p.add_argument("--samples", type=int, default=16, help="windows that 'calibrated' reads")
+    p.add_argument("--calibration", help="a file of text for 'calibrated' instead")
     p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out", help="write the results as JSON")
     a = p.parse_args()
-    texts, rows, failed = windows(a.window, a.windows), [], []
+    texts, rows, failed = windows(text(), a.window, a.windows), [], []
+    calibration = Path(a.calibration).read_text() if a.calibration else other_text()
+    samples = np.array(windows(calibration, a.window, a.samples, spread=True))
     session = onnx_runtime(model([]))
     base = perplexity([session.run(None, {"input_ids": ids})[0] for ids in texts])
     del session
     print(f"ONNX Runtime, float32: {base:.4f}", flush=True)
     rows.append({"way": "ONNX Runtime, float32", "perplexity": base})
     for way in a.ways.split(","):
-        written, compiled, bound = WAYS[way]
+        written, compiled, calibrated, bound = WAYS[way]
         with tempfile.TemporaryDirectory() as folder:
             sinter = Sinter(a.sinter, folder, a.target, a.precision)
-            plan = sinter.compile(model(written), "--dim", f"sequence={a.window}", *compiled)
+            read = []
+            if calibrated:
+                np.savez(Path(folder) / "samples.npz", input_ids=samples)
+                read = ["--calibration", str(Path(folder) / "samples.npz")]
+            start = time.perf_counter()
+            plan = sinter.compile(model(written), "--dim", f"sequence={a.window}", *compiled, *read)
+            seconds = time.perf_counter() - start
             found = perplexity([sinter.run(plan, {"input_ids": ids})["cost"] for ids in texts])
             more = found / base - 1
             if way == "float32" and a.precision == "model":
@@ -97,10 +120,11 @@ def main():
             ok = bound is None or more <= bound and (way != "float32" or more >= -bound)
             failed += [] if ok else [way]
             rows.append({"way": way, "compiled_with": compiled, "perplexity": found, "more_than_float32": more,
-                         "allowed": bound, "plan_bytes": plan.stat().st_size})
+                         "allowed": bound, "plan_bytes": plan.stat().st_size, "compile_seconds": seconds,
+                         "samples": len(samples) if calibrated else 0})
             allowed = "" if bound is None else f" (at most {100 * bound:g} %)"
             print(f"{'ok    ' if ok else 'FAILED'} {way}: {found:.4f}, {100 * more:+.3f} % against float32{allowed}; "
-                  f"plan {plan.stat().st_size / 1e6:.1f} MB", flush=True)
+                  f"plan {plan.stat().st_size / 1e6:.1f} MB, compiled in {seconds:.0f} s", flush=True)
     if a.out:
         write(a.out, {**provenance(a.commit), "target": a.target, "precision": a.precision, "text": {
             "source": f"pydoc_data.topics of Python {platform.python_version()}, PSF licence: {', '.join(TOPICS)}",

@@ -14,6 +14,7 @@
 
 #include "fusion/narrow_dims.h"
 #include "ir/text/text.h"
+#include "tools/support/calibration.h"
 #include "tools/support/devices.h"
 #include "tools/support/entry_option.h"
 #include "tools/support/graph_file.h"
@@ -284,7 +285,8 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
 
 /// States and weights are found once for all entry points; the other passes go over each of them.
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
-                                                  ir::Graph& model, PipelineRun& run) {
+                                                  const Console& console, ir::Graph& model,
+                                                  PipelineRun& run) {
   fusion::PipelineOptions first, then;
   first.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
   then.disabled = first.disabled;
@@ -294,7 +296,9 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
     (is_of_model ? then : first).disabled.insert(std::string(pass.name));
   }
   run.context = context_of(options, target);
+  run.context.weights.calibration = make_calibration(options.weights.calibration, model, console);
   auto result = fusion::run_pipeline(model, run.context, first);
+  run.context.weights.calibration.reset();  // its samples
   model = std::move(result.graph);
   run.times = std::move(result.times);
   const auto entries = parse_entries(options.entries);
@@ -355,7 +359,10 @@ PipelineRun run_passes(
     run.graph = model.graph;
     return run;
   }
+  run.context.weights.calibration =
+      make_calibration(options.weights.calibration, model.graph, console);
   auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
+  run.context.weights.calibration.reset();  // its samples
   run.graph = std::move(result.graph);
   run.times = std::move(result.times);
   for (const auto& note : run.context.precision_notes) console.note("precision: " + note);
@@ -387,7 +394,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
     if (options.tune) require_one_entry(options, "--tune");
     if (!options.dump_ir.empty()) require_one_entry(options, "--dump-ir");
     bindings = result.model.graph;
-    entries = run_entry_passes(options, target, bindings, result.pipeline);
+    entries = run_entry_passes(options, target, console, bindings, result.pipeline);
     for (const auto& note : result.pipeline.context.precision_notes)
       console.note("precision: " + note);
   }
@@ -411,6 +418,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.options = {{"fuse", options.fuse ? "on" : "off"}, {"precision", options.precision}};
   if (options.weights.weights != "model")
     compile.options.emplace_back("weights", options.weights.weights);
+  for (const auto& file : options.weights.calibration)
+    compile.options.emplace_back("calibration", file);
   for (const auto& pass : options.disabled_passes)
     compile.options.emplace_back("disable-pass", pass);
   if (target.cuda && !options.early_launch) compile.options.emplace_back("early-launch", "off");

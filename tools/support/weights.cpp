@@ -1,6 +1,8 @@
 #include "tools/support/weights.h"
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -9,12 +11,15 @@ namespace sinter::tools {
 namespace {
 
 [[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::kUsage,
-              fmt::format("--weights {}: write model, int8 or int4, the latter two perhaps with "
-                          ":group=N (elements along k that share a scale, at least 8), :asymmetric "
-                          "(zero points) and :embeddings (tables in int8, too), for example "
-                          "int4:group=128",
-                          text));
+  throw Error(
+      ErrorCode::kUsage,
+      fmt::format("--weights {}: write model, int8 or int4, the latter two perhaps with "
+                  ":group=N (elements along k that share a scale, at least 8), :asymmetric "
+                  "(zero points), :wide=E (calibrated layers of int4 that would be off by "
+                  "more than E, a mean layer's measure, are int8; 0: none), :head (the last "
+                  "layer in int4, too) and :embeddings (tables in int8, too), for example "
+                  "int4:group=128",
+                  text));
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -33,10 +38,14 @@ std::vector<std::string> split(const std::string& text, char at) {
 void add_weight_options(Command& verb, WeightTexts& texts) {
   verb.add_option("--weights", texts.weights,
                   "model (as they are), or products' weights as int8 or int4: "
-                  "int4:group=128:asymmetric:embeddings")
+                  "int4:group=128:asymmetric:embeddings; layers that no other reads from stay at "
+                  "int8 unless :head")
       ->capture_default_str();
   verb.add_option("--keep", texts.keep,
                   "--weights leaves layers alone whose name has this text; may be repeated");
+  verb.add_option("--calibration", texts.calibration,
+                  "FILE.npz of samples of the model's inputs, on which --weights makes up for "
+                  "rounding errors; may be repeated");
   verb.add_option("--max-layer-error", texts.max_layer_error,
                   "--weights leaves layers alone whose output would be off by more, relative to "
                   "its size (0: by any)");
@@ -53,11 +62,19 @@ fusion::WeightOptions parse_weights(const WeightTexts& texts) {
     refuse(texts.weights);
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::string& part = parts[i];
-    constexpr std::string_view kGroup = "group=";
+    constexpr std::string_view kGroup = "group=", kWide = "wide=";
     if (part == "asymmetric") {
       options.symmetric = false;
+    } else if (part == "head") {
+      options.last_as_others = true;
     } else if (part == "embeddings") {
       options.embeddings = true;
+    } else if (part.starts_with(kWide)) {
+      const char *first = part.data() + kWide.size(), *last = part.data() + part.size();
+      const auto parsed = std::from_chars(first, last, options.wide_error);
+      if (parsed.ptr != last || parsed.ec != std::errc() || !(options.wide_error >= 0))
+        refuse(texts.weights);
+      if (options.wide_error == 0) options.wide_error = std::numeric_limits<double>::infinity();
     } else if (part.starts_with(kGroup)) {
       const char *first = part.data() + kGroup.size(), *last = part.data() + part.size();
       const auto parsed = std::from_chars(first, last, options.group);
@@ -70,20 +87,21 @@ fusion::WeightOptions parse_weights(const WeightTexts& texts) {
   }
   if (texts.max_layer_error < 0)
     throw Error(ErrorCode::kUsage, "--max-layer-error is negative: write 0 for any error");
-  if (options.bits == 0 && (!texts.keep.empty() || texts.max_layer_error > 0))
-    throw Error(
-        ErrorCode::kUsage,
-        "--keep and --max-layer-error are about --weights int8 or int4, which is not given");
+  if (options.bits == 0 &&
+      (!texts.keep.empty() || !texts.calibration.empty() || texts.max_layer_error > 0))
+    throw Error(ErrorCode::kUsage,
+                "--keep, --calibration and --max-layer-error are about --weights int8 or int4, "
+                "which is not given");
   options.keep = texts.keep;
   if (texts.max_layer_error > 0) options.max_error = texts.max_layer_error;
   return options;
 }
 
 void print_layers(const std::vector<fusion::QuantisedLayer>& layers, double plan_bytes,
-                  const Console& console) {
+                  const WeightTexts& texts, const Console& console) {
   if (layers.empty()) return;
   std::vector<std::vector<std::string>> rows{
-      {"layer", "n", "k", "weight error", "output error", "before", "after", ""}};
+      {"layer", "n", "k", "bits", "weight error", "output error", "before", "after", ""}};
   double before = 0, after = 0;
   std::size_t kept = 0;
   for (const auto& layer : layers) {
@@ -91,18 +109,28 @@ void print_layers(const std::vector<fusion::QuantisedLayer>& layers, double plan
     after += layer.bytes_after;
     kept += !layer.kept.empty();
     rows.push_back({layer.name, fmt::format("{}", layer.n), fmt::format("{}", layer.k),
+                    layer.bits == 0 ? "" : fmt::format("{}", layer.bits),
                     fmt::format("{:.2e}", layer.weight_error),
                     fmt::format("{:.2e}", layer.output_error), format_bytes(layer.bytes_before),
                     format_bytes(layer.bytes_after),
-                    layer.kept.empty() ? "" : "kept: " + layer.kept});
+                    !layer.kept.empty()    ? "kept: " + layer.kept
+                    : !layer.wider.empty() ? "wider: " + layer.wider
+                                           : ""});
   }
   console.print(format_table(rows));
   console.print(
       fmt::format("{} layers quantised, {} kept: their weights {} -> {}, the plan {} -> {}; errors "
                   "are relative, "
-                  "in the 2-norm, outputs on normal deviates",
+                  "in the 2-norm, outputs on {}",
                   layers.size() - kept, kept, format_bytes(before), format_bytes(after),
-                  format_bytes(plan_bytes + before - after), format_bytes(plan_bytes)));
+                  format_bytes(plan_bytes + before - after), format_bytes(plan_bytes),
+                  texts.calibration.empty() ? "normal deviates" : "the samples of --calibration"));
+  const bool narrow =
+      std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.bits == 4; });
+  if (texts.calibration.empty() && narrow)
+    console.note(
+        "4-bit weights are rounded to the nearest: --calibration FILE.npz, samples of what the "
+        "model reads, lets their errors be made up for");
 }
 
 nlohmann::ordered_json layers_to_json(const std::vector<fusion::QuantisedLayer>& layers) {
@@ -111,10 +139,12 @@ nlohmann::ordered_json layers_to_json(const std::vector<fusion::QuantisedLayer>&
     result.push_back({{"layer", layer.name},
                       {"n", layer.n},
                       {"k", layer.k},
+                      {"bits", layer.bits},
                       {"weight_error", layer.weight_error},
                       {"output_error", layer.output_error},
                       {"bytes_before", layer.bytes_before},
                       {"bytes_after", layer.bytes_after},
+                      {"wider", layer.wider},
                       {"kept", layer.kept}});
   return result;
 }

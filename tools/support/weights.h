@@ -15,7 +15,8 @@ namespace sinter::tools {
 struct WeightTexts {
   std::string weights = "model";  // model, or int8 or int4 with ":group=N", ":asymmetric", ..
   std::vector<std::string> keep;
-  double max_layer_error = 0;  // 0: any
+  std::vector<std::string> calibration;  // files of samples
+  double max_layer_error = 0;            // 0: any
 };
 
 void add_weight_options(Command& verb, WeightTexts& texts);
@@ -24,7 +25,7 @@ fusion::WeightOptions parse_weights(const WeightTexts& texts);
 
 /// A row for each layer, and what all of them come to. `plan_bytes`: of the plan as it was written.
 void print_layers(const std::vector<fusion::QuantisedLayer>& layers, double plan_bytes,
-                  const Console& console);
+                  const WeightTexts& texts, const Console& console);
 nlohmann::ordered_json layers_to_json(const std::vector<fusion::QuantisedLayer>& layers);
 
 }  // namespace sinter::tools

@@ -141,7 +141,8 @@ int run(const Options& options, const Console& console) {
                          : "no code",
       result.target.to_string()));
   print_states(result.plan, console);
-  print_layers(result.pipeline.context.layers, static_cast<double>(bytes), console);
+  print_layers(result.pipeline.context.layers, static_cast<double>(bytes), options.build.weights,
+               console);
   console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
                             result.times.import_ms, result.times.passes_ms,
                             result.times.codegen_ms));
