@@ -1,4 +1,5 @@
-// Quantised weights in the order in which the kernels of codegen/device/skinny.cuh read them.
+// Quantised weights in the order in which the kernels of codegen/device read them (skinny.cuh,
+// packed_groups.cuh, unpack.cuh).
 #pragma once
 
 #include <optional>

@@ -4,6 +4,7 @@
 
 #include "codegen/cuda/arguments.h"
 #include "codegen/cuda/kernel_text.h"
+#include "codegen/cuda/skinny_schedule.h"
 
 namespace sinter::codegen {
 namespace {
@@ -13,11 +14,8 @@ constexpr int kDepth = 128, kWarps = 4, kColumns = static_cast<int>(kPackedColum
 static_assert(kPackedDepth % kDepth == 0);
 
 std::string type_text(const UnpackProgram& program) {
-  const ProductWeights& weights = program.weights;
-  return fmt::format("Unpacking<{}, {}, Scales<{}, {}{}>, {}, {}>", storage_name(program.type),
-                     weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
-                     storage_name(weights.scales), weights.group, weights.zeros ? ", true" : "",
-                     kDepth, kWarps);
+  return fmt::format("Unpacking<{}, {}, {}, {}>", storage_name(program.type),
+                     packed_weights_type(program.weights, program.weights.group), kDepth, kWarps);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/arguments.h"
-#include "codegen/weight_pack.h"
+#include "codegen/cuda/skinny_schedule.h"
 
 namespace sinter::codegen {
 namespace {
@@ -15,8 +15,6 @@ constexpr int kStep = 128;  // of k, of which each block takes whole ones
 constexpr int kPart = 64, kColumns = 64;
 constexpr int kMostSums = 128, kMostAhead = 10, kMostGroups = 2, kMostCluster = 8;
 constexpr int kSharedOfProcessor = 227 * 1024, kReservedShared = 1024;
-/// A group of all of k, where zero points make it one: above any k.
-constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
 
 struct Tile {
   int m, n, groups, stages;
@@ -28,11 +26,6 @@ constexpr int kSplits[] = {1, 2, 4, 8};
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Neighbouring k's with one scale within the main loop; 0: scales are applied behind it.
-std::int64_t loop_group(const ProductWeights& weights) {
-  return weights.group == 0 && weights.zeros ? kWholeGroup : weights.group;
-}
-
 /// k of a stage of x: that of few rows is copied twice as much at once.
 int stage_depth(const ProductSchedule& s) { return s.m <= 64 ? 2 * kPart : kPart; }
 
@@ -42,7 +35,7 @@ int sums_of_thread(const ProductSchedule& s) { return s.m * s.n / (128 * s.group
 int slot_bytes(const ProductProgram& product, const ProductSchedule& s) {
   const ProductWeights& weights = *product.weights;
   int bytes = kPart * 16 * weights.bits / 8;
-  if (const std::int64_t group = loop_group(weights); group != 0)
+  if (const std::int64_t group = loop_group(product); group != 0)
     bytes += static_cast<int>(kPart / std::min<std::int64_t>(group, kPart)) * 32 *
              (weights.zeros ? 2 : 1);
   return bytes * (s.n / (kColumns * s.groups));
@@ -51,7 +44,7 @@ int slot_bytes(const ProductProgram& product, const ProductSchedule& s) {
 /// Whether scales and zero points can be applied to the weights: those of whole columns, which need
 /// not, can always be.
 bool takes_groups(const ProductProgram& product) {
-  const std::int64_t group = loop_group(*product.weights);
+  const std::int64_t group = loop_group(product);
   return group == 0 || (product.weights->scales == product.type && group % 16 == 0 &&
                         (group % kPart == 0 || kPart % group == 0));
 }
@@ -121,13 +114,11 @@ int packed_group_blocks_at_once(const ProductSchedule& s) {
 }
 
 std::string packed_group_type(const ProductProgram& product, const ProductSchedule& s) {
-  const ProductWeights& weights = *product.weights;
-  return fmt::format(
-      "PackedGroupTile<{}, {}, Scales<{}, {}{}>, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
-      storage_name(product.type), weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
-      storage_name(weights.scales), loop_group(weights), weights.zeros ? ", true" : "", s.m, s.n,
-      stage_depth(s), s.groups, s.stages, parts_ahead(product, s), s.splits,
-      packed_group_blocks_at_once(s), product.parts);
+  return fmt::format("PackedGroupTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
+                     storage_name(product.type),
+                     packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
+                     stage_depth(s), s.groups, s.stages, parts_ahead(product, s), s.splits,
+                     packed_group_blocks_at_once(s), product.parts);
 }
 
 // Fitted to 430 times of 40 products (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of 8

@@ -22,16 +22,20 @@ int unit_depth(const ProductProgram& product) {
   return !product.weights ? kFragment : product.weights->bits == 8 ? 32 : 64;
 }
 
-/// Neighbouring k's with one scale within the main loop; 0: scales are applied behind it.
+int odd_units(int elements) { return (elements / 8 | 1) * 8; }
+
+}  // namespace
+
 std::int64_t loop_group(const ProductProgram& product) {
   if (!product.weights) return 0;
   if (product.weights->group != 0) return product.weights->group;
   return product.weights->zeros ? kWholeGroup : 0;
 }
 
-int odd_units(int elements) { return (elements / 8 | 1) * 8; }
-
-}  // namespace
+std::string packed_weights_type(const ProductWeights& weights, std::int64_t group) {
+  return fmt::format("{}, Scales<{}, {}{}>", weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
+                     storage_name(weights.scales), group, weights.zeros ? ", true" : "");
+}
 
 bool can_be_skinny(const ProductProgram& product, std::string& reason) {
   if (product.windows) {
@@ -89,17 +93,14 @@ int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& s)
 }
 
 std::string skinny_type(const ProductProgram& product, const ProductSchedule& s) {
-  const char* weights = !product.weights ? product.rows_are_k ? "RowsAreK" : "RowsAreColumns"
-                        : product.weights->bits == 8 ? "PackedBytes"
-                                                     : "PackedNibbles";
-  std::string scales = "NoScales";
-  if (product.weights)
-    scales = fmt::format("Scales<{}, {}{}>", storage_name(product.weights->scales),
-                         loop_group(product), product.weights->zeros ? ", true" : "");
+  const std::string weights = product.weights
+                                  ? packed_weights_type(*product.weights, loop_group(product))
+                              : product.rows_are_k ? "RowsAreK, NoScales"
+                                                   : "RowsAreColumns, NoScales";
   return fmt::format(
-      "SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>",
-      storage_name(product.type), weights, scales, s.m, s.n / s.warps_n, s.k / s.warps_k, s.warps_n,
-      s.warps_k, s.stages, s.splits, s.vector_a, s.vector_b, product.parts,
+      "SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", storage_name(product.type),
+      weights, s.m, s.n / s.warps_n, s.k / s.warps_k, s.warps_n, s.warps_k, s.stages, s.splits,
+      s.vector_a, s.vector_b, product.parts,
       product.rows ? fmt::format(", {}, {}", product.rows->most, product.rows->stride) : "");
 }
 

@@ -28,6 +28,12 @@ inline constexpr std::int64_t kSkinnyRows[] = {1, 4, 8, 16, 32, 64, 256};
 double estimate_skinny(const ProductProgram& product, const ProductSchedule& schedule,
                        std::int64_t m, std::int64_t n, std::int64_t k);
 
+/// Neighbouring k's with one scale within a kernel's main loop; 0: scales are applied behind it.
+std::int64_t loop_group(const ProductProgram& product);
+
+/// "PackedBytes, Scales<f16, 128, true>": packed weights and the scales of `group` k's each.
+std::string packed_weights_type(const ProductWeights& weights, std::int64_t group);
+
 /// "SkinnyTile<f16, PackedBytes, Scales<f16, 0>, 8, ..>".
 std::string skinny_type(const ProductProgram& product, const ProductSchedule& schedule);
 
