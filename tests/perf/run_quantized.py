@@ -216,14 +216,16 @@ def summarise_models(models):
 
 
 def merge(paths):
-    """One result of parts of one commit that were measured on GPUs of one kind."""
+    """One result of parts that were measured on GPUs of one kind; which commit each is of stays with it."""
     import quantized_layers as layers
     parts = [json.loads(Path(path).read_text()) for path in paths]
-    result = {**parts[0], "copy_TBps": [part["copy_TBps"] for part in parts], "models": {}, "layers": []}
+    result = {**parts[-1], "models": {}, "layers": [], "parts": []}
     for part in parts:
-        for what in ("commit", "gpu"):
-            if part[what] != result[what]:
-                raise SystemExit(f"parts of different {what}s: {part[what]} and {result[what]}")
+        if part["gpu"] != result["gpu"]:
+            raise SystemExit(f"parts of different GPUs: {part['gpu']} and {result['gpu']}")
+        rows = len(part["layers"])
+        result["parts"].append({"commit": part["commit"], "copy_TBps": part["copy_TBps"],
+                                "measured": [*part["models"], *([f"{rows} layers"] if rows else [])]})
         for name, row in part["models"].items():
             result["models"].setdefault(name, {}).update(row)
         result["layers"] += part["layers"]
