@@ -76,16 +76,6 @@ SINTER_DEVICE u32 mask_and_set(u32 x, u32 mask, u32 bits) {
 // each lane of a warp in the order of its fragments (codegen/weight_pack.h). Values are biased, so
 // that they are unsigned: their bits become the last of a mantissa, and the conversion is exact.
 
-/// Elements of x's type: a lane's 16 bytes are its fragment.
-struct PackedElements {
-  static constexpr int kUnitDepth = 16;
-  static constexpr bool kRowsAreK = false, kPacked = true;
-  template <class T>
-  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int) {
-    a[0] = unit.x, a[1] = unit.y, a[2] = unit.z, a[3] = unit.w;
-  }
-};
-
 /// Bytes, which stand for -128 .. 127.
 struct PackedBytes {
   static constexpr int kUnitDepth = 32;

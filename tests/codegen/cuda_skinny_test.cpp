@@ -92,6 +92,17 @@ TEST(CudaSkinny, FloatWeightsOfBothOrders) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaSkinny, FewRowsOfFloatWeightsByRowsOfK) {
+  ProductCheck check;
+  check.early = true;
+  check.add("one", float_graph("f16", 1, 40, 2056, false), "");
+  check.add("short", float_graph("bf16", 3, 72, 40, false), "");
+  check.add("sixteen", float_graph("f16", 16, 88, 1032, false), "");
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("SkinnyTile<")) << kernel.source;
+}
+
 TEST(CudaSkinny, GatesAreMadeOfBothHalvesOfTheColumns) {
   ProductCheck check;
   check.add("bytes", gate_graph("3", 48, 264, 8), scheduled("4x32x128 warps=1x1x2 stages=3", 2));
