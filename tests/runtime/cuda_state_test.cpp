@@ -62,6 +62,42 @@ TEST_F(CudaStateTest, AreWrittenAndReset) {
   EXPECT_THAT(state(), ElementsAre(1, 1, 1));
 }
 
+TEST_F(CudaStateTest, AreThoseOfAllEntryPoints) {
+  CudaPlanBuilder builder;
+  const Id n = builder.symbol("n");
+  builder.input("x", DType::kFloat32, {n});
+  const Id s = builder.state("s", DType::kFloat32, {builder.constant(3)});
+  const Id y = builder.output("y", DType::kFloat32, {n});
+  builder.kernel("count", "add_one_in_place", {}, {s}, {{fb::ArgKind::Int64, builder.constant(3)}});
+  builder.kernel("few", "double", {s}, {y}, {{fb::ArgKind::Int64, n}});
+  builder.kernel("many", "double", {s}, {y}, {{fb::ArgKind::Int64, n}});
+  // Up to two elements it counts; three only look.
+  for (const auto& [name, least, most, first, count] :
+       {std::tuple("few", 1, 2, 0U, 2U), std::tuple("many", 3, 3, 2U, 1U)}) {
+    auto entry = std::make_unique<fb::EntryT>();
+    entry->name = name;
+    entry->limits.emplace_back(0, least, most);
+    entry->first_step = first;
+    entry->step_count = count;
+    builder.meta.entries.push_back(std::move(entry));
+  }
+  open(builder.data());
+  set_input(0, {0, 0}, {2});
+  run({2});
+  EXPECT_EQ(executor->launches(), 2u);
+  EXPECT_THAT(output(1), ElementsAre(2, 2));
+  set_input(0, {0, 0, 0}, {3});
+  run({3});
+  EXPECT_EQ(executor->launches(), 1u);
+  EXPECT_THAT(output(1), ElementsAre(2, 2, 2));
+  fake().calls.clear();
+  run({2});
+  run({3});
+  EXPECT_THAT(output(1), ElementsAre(4, 4, 4));
+  EXPECT_EQ(fake().calls["cuGraphLaunch"], 2);
+  EXPECT_EQ(fake().calls["cuStreamBeginCapture_v2"], 0);
+}
+
 TEST_F(CudaStateTest, AreNoPartOfTransfers) {
   open(counting_plan());
   set_input(0, {0, 0, 0}, {3});

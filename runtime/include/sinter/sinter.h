@@ -31,8 +31,8 @@ struct BindingInfo {
   std::vector<DimInfo> shape;
 };
 
-/// A way to run a plan: steps of its own for shapes within these limits, over the weights and states
-/// that all share. Session::run takes the first entry point that fits the inputs' shapes.
+/// A way to run a plan: steps of its own for shapes within these limits, over the weights and
+/// states that all share. Session::run takes the first entry point that fits the inputs' shapes.
 struct EntryInfo {
   std::string name;
   std::vector<DimInfo> limits;  // of symbolic dimensions, by name; of others there are none
