@@ -9,8 +9,7 @@
 
 /// What a tile's epilogue walks over in passes: eight rows for each warp, whose columns come 32 at
 /// a time, kVectors times: four lanes have a row, of eight columns each. A pass's sums wait in
-/// shared memory, since a loop cannot index registers, and its code many times over would not fit
-/// the caches.
+/// shared memory, since a loop cannot index registers; long bodies are faster as a loop.
 template <int kN>
 struct TurnPasses {
   static constexpr int kVector = 8;
