@@ -250,7 +250,10 @@ class Sampler {
     else if (options_.top_p == 1)
       return or_none(
           f.arg_max(noisy(scaled(row, f.reduce("ReduceMax", row)), std::nullopt, random)), row);
-    order = largest_first(row, count);
+    order = f.op("ArgSort", {row},
+                 {{"axis", std::int64_t{1}},
+                  {"count", std::vector<Dim>{count}},
+                  {"descending", std::int64_t{1}}});
     const ValueId sorted = f.gather(row, *order);
     ValueId scores = scaled(sorted, f.gather(row, f.op("Slice", {*order},
                                                        {{"starts", std::vector<Dim>{0, 0}},
@@ -269,45 +272,6 @@ class Sampler {
                               builder_.scalar(DType::kFloat64, -kInfinity), scores});
     }
     return or_none(f.arg_max(noisy(scores, order, random)), sorted, order);
-  }
-
-  /// The places of the `count` largest elements of each row.
-  ValueId sorted_places(ValueId rows, std::int64_t count) {
-    return formulas_.op("ArgSort", {rows},
-                        {{"axis", std::int64_t{1}},
-                         {"count", std::vector<Dim>{count}},
-                         {"descending", std::int64_t{1}}});
-  }
-
-  /// The places of the `count` largest elements of a row, equal ones in order. The first so many of
-  /// a row are among the first so many of its parts, which are sorted side by side.
-  ValueId largest_first(ValueId row, std::int64_t count) {
-    Formulas& f = formulas_;
-    const std::int64_t length = builder_.type(row).shape.back().value();
-    const std::int64_t parts = parts_of(length, count);
-    if (parts == 1) return sorted_places(row, count);
-    const std::int64_t each = length / parts;
-    const ValueId places = sorted_places(f.reshape(row, {parts, each}), count);
-    const ValueId begins =
-        f.op("Iota", {},
-             {{"shape", Shape{parts, 1}}, {"axis", std::int64_t{0}}, {"dtype", DType::kInt64}});
-    // Part by part, so that equal elements are in order here, too.
-    const ValueId ids =
-        f.reshape(f.op("Add", {places, f.with("Mul", begins, static_cast<double>(each))}),
-                  {1, parts * count});
-    return f.gather(ids, sorted_places(f.gather(row, ids), count));
-  }
-
-  /// The divisor of `length` for which neither a part nor what is left of all parts is long.
-  static std::int64_t parts_of(std::int64_t length, std::int64_t count) {
-    constexpr std::int64_t kSortedAtOnce = 2048;  // by one block of a GPU
-    if (length <= kSortedAtOnce) return 1;
-    std::int64_t best = 1, longest = length / 2;  // less is not worth a second sort
-    for (std::int64_t parts = 2; parts * count < longest; ++parts)
-      if (const std::int64_t most = std::max(length / parts, parts * count);
-          length % parts == 0 && length / parts >= count && most < longest)
-        best = parts, longest = most;
-    return best;
   }
 
   /// Logits less the largest, over the temperature; 0 where equal, though both are infinite.

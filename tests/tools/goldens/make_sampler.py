@@ -81,7 +81,7 @@ def main():
         {"temperature": 1e-6},
         {"temperature": 2.0, "top_k": 1000, "top_p": 0.95},
     ]
-    # Long enough for parts, with many equal ones: as the test computes it, too.
+    # A long row with many equal logits, as the test computes it, too.
     long = [i * 7919 % 10007 % 200 / 8 for i in range(6000)]
     cases = []
     for name, logits in rows.items():
