@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/cuda/body_writer.h"
@@ -98,10 +99,10 @@ std::vector<Variant> loop_variants(const ProgramAnalysis& analysis, Arguments& a
     variant.shared_bytes = row_shared_bytes(analysis, layout);
     variant.chosen_by = chosen_by[variants.size()];
     if (variant.overlaps)
-      variant.body =
-          "  allow_next_kernel();\n" +
-          early_fetches(analysis, args, layout.blocks, static_cast<int>(schedule.threads())) +
-          "  wait_for_previous_kernel();\n" + variant.body;
+      variant.body = fmt::format(
+          "  allow_next_kernel();\n{}  wait_for_previous_kernel();\n  {}\n{}",
+          early_fetches(analysis, args, layout.blocks, static_cast<int>(schedule.threads())),
+          fmt::join(args.behind_wait(), "\n  "), variant.body);
     variants.push_back(std::move(variant));
   }
   return variants;

@@ -59,6 +59,13 @@ class Parameters {
   const std::vector<std::string>& texts() const { return texts_; }
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<plan::fb::KernelArg>& args() const { return args_; }
+  /// The names of those that are read.
+  std::vector<std::string> inputs() const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (texts_[i].starts_with("const ")) names.push_back(names_[i]);
+    return names;
+  }
 
  private:
   ExprTable& exprs_;
@@ -296,7 +303,10 @@ class Emitter {
     if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
       text +=
           fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
-    return text + "  wait_for_previous_kernel();\n";
+    text += "  wait_for_previous_kernel();\n";
+    for (const std::string& name : args_.inputs())
+      text += fmt::format("  {0} = behind_wait({0});\n", name);
+    return text;
   }
 
   std::string function(const std::string& name, const AttentionSchedule& schedule,

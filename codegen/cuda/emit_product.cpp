@@ -228,6 +228,7 @@ class ProductLayout {
                            args_.buffer(product_.rows->first + buffer), bytes));
     }
     line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early && product_.b_is_weight));
+    behind_wait();
     if (product_.rows) make_rows();
     layout_.behind_preload.push_back("Tile::multiply(shared, operands);");
     line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
@@ -256,6 +257,11 @@ class ProductLayout {
     line("});");
   }
 
+  void behind_wait() {
+    if (!s_.early) return;
+    for (std::string& text : args_.behind_wait()) line(std::move(text));
+  }
+
   /// Copies, and for who multiplies a loop over tiles.
   void take_turns(const Dim& tiles) {
     line(fmt::format("const u32 tiles = u32({});", args_.dim(tiles)));
@@ -270,6 +276,7 @@ class ProductLayout {
     if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
     line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
                      s_.early && product_.b_is_weight));
+    behind_wait();
     layout_.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.go_on())";
     layout_.turn_lines = place("turn.tile");
     layout_.behind_preload = {"Tile::Sums tile_sums = {};",

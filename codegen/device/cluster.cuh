@@ -138,6 +138,16 @@ SINTER_DEVICE void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+/// `p`, for loads behind wait_for_previous_kernel of what the kernel in front may have written. The
+/// assembler may move loads of memory that is constant within a kernel (ld.global.nc, which
+/// `const __restrict__` parameters get) in front of the wait; it knows nothing of this pointer's.
+template <class T>
+SINTER_DEVICE const T* behind_wait(const T* p) {
+#ifdef __CUDACC__
+  asm volatile("" : "+l"(p)::"memory");
+#endif
+  return p;
+}
 /// Has the L2 fetch the line of 128 bytes that `at` is in; nothing waits for it.
 SINTER_DEVICE void fetch_line(const void* at) {
 #ifdef __CUDACC__

@@ -21,7 +21,7 @@ SINTER_DEVICE void copy_tile(T* shared, const T* from, i64 stride, i32 rows, i32
     T* to = shared + row * kStride + column;
     const T* source = valid ? from + row * stride + column : from;
     if constexpr (kVector == 1)
-      *to = valid ? *source : T{0};
+      *to = valid ? *behind_wait(source) : T{0};
     else
       start_copy<kVector * 2>(to, source, valid);
   }

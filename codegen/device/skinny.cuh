@@ -290,7 +290,7 @@ struct SkinnyTile {
                   (kRowsAreK ? depth * x.stride_b + n : n * x.stride_b + depth);
         T* target = shared + row * kStrideB + column;
         if constexpr (kVectorB == 1)
-          *target = valid ? *from : T{0};
+          *target = valid ? *behind_wait(from) : T{0};
         else
           start_copy<kVectorB * 2>(target, from, valid);
       }
@@ -359,7 +359,7 @@ struct SkinnyTile {
       const T* from = valid ? x.a + row * x.stride_a + k + column : x.a;
       T* to = shared + row * kStrideA + column;
       if constexpr (kVectorA == 1)
-        *to = valid ? *from : T{0};
+        *to = valid ? *behind_wait(from) : T{0};
       else
         start_copy<kVectorA * 2>(to, from, valid);
     }

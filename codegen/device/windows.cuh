@@ -114,7 +114,7 @@ struct WindowRows {
         const T* from = find(i, column, valid);
         T* to = shared + row_of(i) * kStride + column_of(i);
         if constexpr (kVector == 1)
-          *to = valid ? *from : T{0};
+          *to = valid ? *behind_wait(from) : T{0};
         else
           start_copy<kVector * 2>(to, from, valid);
       }
@@ -132,7 +132,7 @@ struct WindowRows {
         for (int i = 0; i < kAtOnce; ++i) {
           bool valid;
           const T* from = find(0, find_column(k + column_of(first + i), end), valid);
-          values[i] = valid ? *from : T{0};
+          values[i] = valid ? *behind_wait(from) : T{0};
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i)
