@@ -67,6 +67,39 @@ graph @main(%x: f16[4, 64]) {
   EXPECT_THAT(sources, Not(HasSubstr("fetch_line")));
 }
 
+// Loads through `const __restrict__` parameters may be moved in front of the wait.
+TEST(CompileEarly, WhatAStepWritesIsReadThroughAPointerFromBehindTheWait) {
+  std::string sources;
+  compile(R"(
+graph @main(%q: f16[2, 3, 64], %k: f16[2, 40, 64], %x: f16[40, 64]) {
+  %w = const f16[64] random(1)
+  %s = Fused(%x, %w) {family = "pointwise"} body (%x, %w) {
+    %t = Tanh(%x)
+    %m = Mul(%t, %w)
+    return m = %m
+  }
+  %v = Fused(%s, %w) {family = "pointwise"} body (%x, %w) {
+    %t = Tanh(%x)
+    %m = Mul(%t, %w)
+    return m = %m
+  }
+  %y = Fused(%q, %k) {family = "attention"} body (%q, %k) {
+    %a = Attention(%q, %k, %k) {scale = 0.125}
+    return a = %a
+  }
+  return y = %y, v = %v
+})",
+          sources);
+  const std::size_t loops = sources.find("x0 = behind_wait(x0);");
+  ASSERT_NE(loops, sources.npos);
+  EXPECT_EQ(sources.substr(0, loops).find_last_not_of(" \n"),
+            sources.rfind("wait_for_previous_kernel();", loops) +
+                std::string("wait_for_previous_kernel();").size() - 1);
+  const std::string attention = sources.substr(sources.find("attention.cuh"));
+  for (const char* line : {"x0 = behind_wait(x0);", "x1 = behind_wait(x1);"})
+    EXPECT_GT(attention.find(line), attention.find("wait_for_previous_kernel();")) << line;
+}
+
 TEST(CompileEarly, RowsOfAProductComeInItOrFirst) {
   std::string sources;
   const auto compiled = compile(R"(
