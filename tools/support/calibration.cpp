@@ -31,8 +31,9 @@ std::vector<std::vector<Tensor>> read_samples(const std::vector<std::string>& fi
                                               const std::vector<BindingInfo>& inputs) {
   std::vector<std::vector<Tensor>> samples(inputs.size());
   for (const auto& [name, tensor] : read_tensor_files(files)) {
-    const auto input = std::find_if(inputs.begin(), inputs.end(),
-                                    [&](const BindingInfo& info) { return info.name == name; });
+    const auto input =
+        std::find_if(inputs.begin(), inputs.end(),
+                     [&name = name](const BindingInfo& info) { return info.name == name; });
     if (input == inputs.end())
       throw Error(ErrorCode::kUsage,
                   fmt::format("--calibration: the model has no input '{}'", name));

@@ -73,8 +73,9 @@ std::vector<std::int64_t> bind_shapes(const PlanT& plan, const std::string& shap
 std::vector<std::int64_t> bind_shapes(const PlanT& plan, const ShapeMap& shapes) {
   runtime::InputShapes given(plan.inputs.size());
   for (const auto& [name, shape] : shapes) {
-    const auto input = std::find_if(plan.inputs.begin(), plan.inputs.end(),
-                                    [&](const auto& each) { return each->name == name; });
+    const auto input =
+        std::find_if(plan.inputs.begin(), plan.inputs.end(),
+                     [&name = name](const auto& each) { return each->name == name; });
     if (input == plan.inputs.end())
       throw Error(ErrorCode::kUsage, fmt::format("the plan has no input '{}'", name));
     const auto index = static_cast<std::size_t>(input - plan.inputs.begin());
