@@ -118,6 +118,7 @@ class DotBlock {
         VF x[kCount];
         for (int m = 0; m < kCount; ++m) x[m] = hn::LoadU(d, x_[m] + i);
         for (int r = 0; r < kRows; ++r) {
+          if (i % kLine == 0) __builtin_prefetch(rows_[r] + i + ahead_);
           VF q = widen_signed(d, rows_[r] + i);
           if constexpr (kZeros != Zeros::kNone) q = hn::Sub(q, zeros[r]);
           for (int m = 0; m < kCount; ++m) sum[r][m] = hn::MulAdd(q, x[m], sum[r][m]);
@@ -127,6 +128,7 @@ class DotBlock {
       for (std::int64_t i = begin / 2; i < end / 2; i += lanes) {
         VF even[kRows], odd[kRows];
         for (int r = 0; r < kRows; ++r) {
+          if (i % kLine == 0) __builtin_prefetch(rows_[r] + i + ahead_);
           widen_halves(d, rows_[r] + i, even[r], odd[r]);
           even[r] = hn::Sub(even[r], zeros[r]);
           odd[r] = hn::Sub(odd[r], zeros[r]);
@@ -154,8 +156,12 @@ class DotBlock {
     }
   }
 
+  // Weights come from memory: those of rows kAhead bytes behind are asked for, a cache line at a
+  // time, since rows are often too short for the processor to do so.
+  static constexpr std::int64_t kLine = 64, kAhead = 4096;
   const QuantRows& w_;
   std::int64_t first_, half_;
+  std::int64_t ahead_ = w_.pitch == 0 ? 0 : (kAhead + w_.pitch - 1) / w_.pitch * w_.pitch;
   const std::byte* rows_[kRows];
   const float* scales_[kRows];
   const float* x_[kCount];
