@@ -301,9 +301,11 @@ struct Binder {
 
 }  // namespace
 
-void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream) {
+void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream, bool early) {
   if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
-    graphs::launch(driver, kernel->function, kernel->config, stream,
+    graphs::LaunchConfig config = kernel->config;
+    if (!early) config.remove(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+    graphs::launch(driver, kernel->function, config, stream,
                    const_cast<void**>(kernel->arguments.data()));
   } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
     product->launch(stream);
@@ -323,15 +325,7 @@ std::size_t launches_of(const BoundWork& work) {
 
 void BoundStep::launch(const graphs::Driver& driver, CUstream stream, bool early) const {
   for (const BoundWork& work : works) {
-    const auto* kernel = std::get_if<KernelLaunch>(&work);
-    if (kernel != nullptr && !early) {
-      graphs::LaunchConfig config = kernel->config;
-      config.remove(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
-      graphs::launch(driver, kernel->function, config, stream,
-                     const_cast<void**>(kernel->arguments.data()));
-    } else {
-      runtime::launch(work, driver, stream);
-    }
+    runtime::launch(work, driver, stream, early);
     early = true;
   }
 }

@@ -35,7 +35,9 @@ struct ZeroFill {
 };
 
 using BoundWork = std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill>;
-void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream);
+/// `early`: a kernel may start before what is in front of it on the stream has ended.
+void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream,
+            bool early = true);
 /// Kernels, library calls or copies.
 std::size_t launches_of(const BoundWork& work);
 
@@ -45,7 +47,7 @@ struct BoundStep {
   std::vector<BoundWork> works;
   std::string alternative;  // the one that was taken, of a step that has several
 
-  /// `early`: its first kernel may start before what is in front of it on the stream has ended.
+  /// `early`: of its first work.
   void launch(const graphs::Driver& driver, CUstream stream, bool early = true) const;
   /// Kernels and library calls.
   std::size_t launches() const;

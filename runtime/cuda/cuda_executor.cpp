@@ -319,7 +319,7 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   stream_.synchronize();
   if (options_.cuda_graphs) {
     run->graph.emplace(graphs::Graph::capture(plan_->context(), stream_.handle(),
-                                              [&](CUstream s) { put_all(*run, s, true); }));
+                                              [&](CUstream s) { put_all(*run, s); }));
     run->graph->upload(stream_.handle());
     stream_.synchronize();
   }
@@ -346,7 +346,7 @@ void CudaExecutor::prepare(const std::shared_ptr<const BoundShape>& shape) {
 }
 
 void CudaExecutor::put_compute(const BoundRun& run, CUstream stream) const {
-  for (const BoundStep& step : run.steps) step.launch(driver(), stream);
+  put_branches(run.steps, run.places, stream);
 }
 
 void CudaExecutor::put_uploads(const BoundRun& run, CUstream stream) const {
@@ -361,12 +361,9 @@ void CudaExecutor::put_downloads(const BoundRun& run, CUstream stream) const {
                                copy.bytes, stream);
 }
 
-void CudaExecutor::put_all(const BoundRun& run, CUstream stream, bool is_captured) const {
+void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
   put_uploads(run, stream);
-  if (is_captured)
-    put_branches(run.steps, run.places, stream);
-  else
-    put_compute(run, stream);
+  put_compute(run, stream);
   put_downloads(run, stream);
 }
 
@@ -387,7 +384,7 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
     if (bound_->graph)
       bound_->graph->launch(target);
     else
-      put_all(*bound_, target, false);
+      put_all(*bound_, target);
     // At once: the user may destroy the stream before the run is awaited.
     if (target != stream_.handle()) done_.record(target);
   });

@@ -27,7 +27,7 @@ std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
 struct BoundRun {
   std::shared_ptr<const BoundShape> shape;
   std::vector<BoundStep> steps;
-  std::vector<StepPlace> places;  // of steps on streams while captured; none: one after another
+  std::vector<StepPlace> places;  // of steps on streams, with CUDA graphs; none: one after another
   std::vector<RegionCopy> uploads, downloads;
   std::vector<TensorView> outputs;
   // Copies, steps and copies, in one launch; absent without CUDA graphs.
@@ -81,9 +81,9 @@ class CudaExecutor final : public Executor {
 
   void put_uploads(const BoundRun& run, CUstream stream) const;
   void put_downloads(const BoundRun& run, CUstream stream) const;
-  void put_all(const BoundRun& run, CUstream stream, bool is_captured) const;
+  void put_all(const BoundRun& run, CUstream stream) const;
   void put_compute(const BoundRun& run, CUstream stream) const;
-  /// The same on a stream that is being captured, with the branches that the run has.
+  /// Steps on `stream`, and on those beside it where `places` says so; all end on `stream`.
   void put_branches(const std::vector<BoundStep>& steps, const std::vector<StepPlace>& places,
                     CUstream stream) const;
   /// `buffers` with scratch memory where only a run may write. False: there is no room for it.

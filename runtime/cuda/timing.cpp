@@ -75,8 +75,8 @@ double CudaExecutor::time_compute(bool cold) {
   BoundRun& run = last_run("time_compute");
   CUstream stream = stream_.handle();
   if (options_.cuda_graphs && !run.compute_graph) {
-    run.compute_graph.emplace(graphs::Graph::capture(
-        plan_->context(), stream, [&](CUstream s) { put_branches(run.steps, run.places, s); }));
+    run.compute_graph.emplace(
+        graphs::Graph::capture(plan_->context(), stream, [&](CUstream s) { put_compute(run, s); }));
     run.compute_graph->upload(stream);
   }
   const Event start(plan_->context(), true);
