@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/parallel.h"
 #include "ir/reference/evaluate.h"
 
 namespace sinter::fusion {
@@ -60,11 +61,12 @@ namespace {
 template <std::size_t kSize>
 void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to) {
   constexpr std::size_t kStrip = 64;
-  for (std::size_t first = 0; first < columns; first += kStrip)
+  ir::for_each_range(columns, kStrip, [&](std::size_t first, std::size_t last) {
     for (std::size_t row = 0; row < rows; ++row)
-      for (std::size_t column = first; column < std::min(columns, first + kStrip); ++column)
+      for (std::size_t column = first; column < last; ++column)
         std::memcpy(to + (column * rows + row) * kSize, from + (row * columns + column) * kSize,
                     kSize);
+  });
 }
 
 }  // namespace

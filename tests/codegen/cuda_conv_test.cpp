@@ -189,12 +189,7 @@ TEST(CudaConv, CompilesForEveryArchitecture) {
   add(check, {"layer", 1, {56, 56}, 64, 64, {3, 3}, {}, {}, one, one}, "");
   add(check, {"stem", 1, {224, 224}, 3, 64, {7, 7}, {2, 2}, {}, {3, 3}, {3, 3}}, "");
   add(check, {"strided", 8, {28, 28}, 256, 512, {1, 1}, {2, 2}}, "");
-  std::vector<std::string> sources;
-  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
-  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
-  codegen::NvrtcStats stats;
-  for (const auto& compiled : codegen::compile_cuda(sources, architectures, {}, stats))
-    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
+  check.expect_code();
 }
 
 }  // namespace

@@ -117,11 +117,7 @@ TEST(CudaGroups, CodeIsForOneGpuAlone) {
   check.add("gelu", pointwise_graph("f16", "300", 384, 384), tile("128x128", 2, 3, 1));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tile("64x96", 1, 4, 2));
   check.add("turns", pointwise_graph("f16", "m", 384, 384), turns("128x192", 2, 1, 5, 132));
-  std::vector<std::string> sources;
-  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
-  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
-  codegen::NvrtcStats stats;
-  for (const auto& compiled : codegen::compile_cuda(sources, architectures, {}, stats)) {
+  for (const auto& compiled : check.compile()) {
     EXPECT_LT(compiled[0].cubin.size(), compiled[1].cubin.size());
     EXPECT_LT(compiled[2].cubin.size(), compiled[1].cubin.size());
   }

@@ -130,12 +130,7 @@ TEST(CudaProduct, CompilesForEveryArchitecture) {
   check.add("norm", norm_graph("m", 384, 1536, true), "");
   check.add("wide", transposed_graph("bf16", "m", 128, 256),
             scheduled("128x128x32 warps=2x4x1 stages=4", 2));
-  std::vector<std::string> sources;
-  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
-  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
-  codegen::NvrtcStats stats;
-  for (const auto& compiled : codegen::compile_cuda(sources, architectures, {}, stats))
-    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
+  check.expect_code();
 }
 
 TEST(CudaProduct, ForcedSchedulesThatDoNotFitAreRefused) {

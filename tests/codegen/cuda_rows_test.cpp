@@ -104,12 +104,7 @@ TEST(CudaRows, CompilesForEveryArchitecture) {
   check.early = true;
   check.add("one", floats("f16", "1", 256, 2048, kRms), "");
   check.add("few", bytes("bf16", "8", 384, 1536, kLayer), "");
-  std::vector<std::string> sources;
-  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
-  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
-  codegen::NvrtcStats stats;
-  for (const auto& compiled : codegen::compile_cuda(sources, architectures, {}, stats))
-    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
+  check.expect_code();
 }
 
 TEST(CudaRows, TilesOfFewerRowsAreRefused) {

@@ -148,12 +148,7 @@ TEST(CudaSkinny, CompilesForEveryArchitecture) {
   check.add("eight", quantised_graph("f16", "m", 384, 384, {}), "");
   check.add("four", quantised_graph("bf16", "m", 384, 1536, {4, 128, "f16", "i8"}), "");
   check.add("float", float_graph("bf16", 1, 256, 512, true), "");
-  std::vector<std::string> sources;
-  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
-  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
-  codegen::NvrtcStats stats;
-  for (const auto& compiled : codegen::compile_cuda(sources, architectures, {}, stats))
-    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
+  check.expect_code();
 }
 
 TEST(CudaSkinny, WhatIsNotTakenIsRefused) {

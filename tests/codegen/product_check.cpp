@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include "codegen/lowering/conv_loops.h"
 #include "codegen/product_ways.h"
@@ -182,6 +183,19 @@ Memory ProductCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) co
   for (const ir::Tensor& input : inputs)
     memory.emplace_back(input.bytes().begin(), input.bytes().end());
   return memory;
+}
+
+std::vector<std::vector<codegen::CompiledKernel>> ProductCheck::compile() const {
+  std::vector<std::string> sources;
+  for (const auto& kernel : kernels) sources.push_back(kernel.source);
+  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+  codegen::NvrtcStats stats;
+  return codegen::compile_cuda(sources, architectures, {}, stats);
+}
+
+void ProductCheck::expect_code() const {
+  for (const auto& compiled : compile())
+    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
 }
 
 std::string ProductCheck::run() {

@@ -31,6 +31,11 @@ class ProductCheck {
   /// Compiles and runs everything; what went wrong, a line for each.
   std::string run();
 
+  /// The code of all kernels for sm_80, sm_90 and sm_100, in this order for each.
+  std::vector<std::vector<codegen::CompiledKernel>> compile() const;
+  /// EXPECTs that there is some for each.
+  void expect_code() const;
+
   codegen::ExprTable exprs;
   std::vector<codegen::EmittedKernel> kernels;
   bool early = false;      // of what is added next
