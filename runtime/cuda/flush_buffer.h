@@ -1,40 +1,27 @@
 // Evicts the GPU's L2 cache before a cold measurement.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "graphs/memory.h"
+#include "graphs/module.h"
 
 namespace sinter::runtime {
 
-/// Device memory of several times the L2, allocated at first use. Overwriting it also keeps the GPU
-/// busy for some tens of microseconds, in which the host can queue what is to be timed.
+/// Device memory of several times the L2, which is read to put it in the place of whatever the
+/// cache holds. Reading leaves clean lines: those that overwriting leaves have to be written back
+/// while the measurement runs, 50 MB on an H200, which takes some ten microseconds. It also keeps
+/// the GPU busy for about a hundred microseconds, in which the host can queue what is to be timed.
 class FlushBuffer {
  public:
   explicit FlushBuffer(graphs::ContextPtr context) : context_(std::move(context)) {}
 
-  /// Overwrites the buffer on `stream`. Throws Error(kOutOfMemory) at first use.
-  void flush(CUstream stream) {
-    if (!memory_.address()) {
-      constexpr std::uint64_t kTimesL2 = 4;
-      constexpr std::uint64_t kLeast = 1u << 20;
-      memory_ = graphs::DeviceMemory(context_,
-                                     std::max(kLeast, kTimesL2 * context_->properties().l2_bytes));
-    }
-    context_->driver().memset_d8_async(memory_.address(), value_++, memory_.size(), stream);
-  }
-  /// The same where a cold cache is only better, not needed: does nothing if memory is short.
-  void flush_if_possible(CUstream stream) {
-    if (is_refused_) return;
-    try {
-      flush(stream);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kOutOfMemory) throw;
-      is_refused_ = true;
-    }
-  }
+  /// Reads the buffer on `stream`. Memory and kernel are made at first use, where it throws
+  /// Error(kOutOfMemory) or, if the driver cannot assemble the kernel, Error(kDevice).
+  void flush(CUstream stream);
+  /// The same where a cold cache is only better, not needed: does nothing if they cannot be made.
+  void flush_if_possible(CUstream stream);
   /// Gives the memory back.
   void release() {
     memory_ = {};
@@ -42,9 +29,12 @@ class FlushBuffer {
   }
 
  private:
+  void make(CUstream stream);
+
   graphs::ContextPtr context_;
   graphs::DeviceMemory memory_;
-  unsigned char value_ = 0;
+  std::optional<graphs::Module> module_;
+  CUfunction read_all_ = nullptr;
   bool is_refused_ = false;
 };
 

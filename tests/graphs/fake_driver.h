@@ -48,7 +48,8 @@ class FakeDriver {
   std::vector<std::string> launched;  // kernels that ran, in order
   std::vector<CUlaunchConfig> configs;
   double clock = 0;  // microseconds of the fake GPU
-  // What work takes, besides the 10 us of a kernel.
+  // What work takes, besides the 10 us of a kernel; kernels that were loaded as text take
+  // fill_time.
   double event_time = 0, fill_time = 0, copy_microseconds_per_megabyte = 0;
 
   // What is alive.

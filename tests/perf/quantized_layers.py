@@ -2,17 +2,21 @@
 --layers.
 
 Peers: a float16 product by cuBLASLt (PyTorch's, the faster of the weights' two layouts), and for integers a kernel
-that writes the weights as float16 (compiled by Inductor) and that product behind it. Shares are of a 4 GB copy's rate and of the rate of a float16 product of 8192
-cubed, read in the same run.
+that writes the weights as float16 (compiled by Inductor) and that product behind it. Shares are of a 4 GB copy's rate
+and of the rate of a float16 product of 8192 cubed, read in the same run. Beside points of one row, which are little but
+their weights, is what moving as many bytes takes that is timed in the same way: 'copy_us' reads and writes them, half
+each, 'read_us' reads them all.
 """
 import math
+import multiprocessing
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
+
 from common import sinter_json, write
-from run_sweep import copy_rate
 
 # n x k, the largest first: parts take turns.
 SHAPES = ((28672, 28672), (128256, 4096), (28672, 4096), (14336, 4096), (4096, 14336), (4096, 4096), (8192, 2048),
@@ -24,14 +28,18 @@ LARGE = 1 << 26  # weights of layers that the conditions are about
 
 
 def weights_of(kind, n, k):
-    """On the GPU, as ONNX stores them."""
-    import torch
+    """As ONNX stores them. A few million numbers again and again: making them all anew takes longer than measuring."""
+    rng = np.random.default_rng(0)
+
+    def filled(numbers, *shape):
+        return np.resize(numbers, shape)
     if kind == "f16":
-        return {"w": torch.randn(k, n, device="cuda", dtype=torch.float16) * k ** -0.5}
-    scales = torch.rand(n, k // GROUP if kind == "int4" else 1, device="cuda") * 0.01 + 0.01
-    numbers = torch.randint(-127, 128, (n, k), device="cuda", dtype=torch.int8) if kind == "int8" else \
-        torch.randint(0, 256, (n, k // 2), device="cuda", dtype=torch.uint8)
-    return {"w": numbers, "s": scales.half()}
+        return {"w": filled((rng.standard_normal(1 << 22, np.float32) * k ** -0.5).astype(np.float16), k, n)}
+    groups = k // GROUP if kind == "int4" else 1
+    scales = filled((rng.random(1 << 20, np.float32) * 0.01 + 0.01).astype(np.float16), n, groups)
+    if kind == "int8":
+        return {"w": filled(rng.integers(-127, 128, 1 << 22, np.int8), n, k), "s": scales}
+    return {"w": filled(rng.integers(0, 256, 1 << 22, np.uint8), n, k // 2), "s": scales}
 
 
 def model_of(kind, m, n, k, tensors):
@@ -59,8 +67,7 @@ def write_models(folder, kind, n, k, rows):
     import onnx
     stem, tensors, offset = f"{kind}_{n}x{k}", [], 0
     with open(folder / f"{stem}.weights", "wb") as file:
-        for name, tensor in weights_of(kind, n, k).items():
-            data = tensor.cpu().numpy()
+        for name, data in weights_of(kind, n, k).items():
             shape = (n, k // GROUP, GROUP // 2) if kind == "int4" and name == "w" else \
                 (n,) if kind == "int8" and name == "s" else data.shape
             proto = onnx.TensorProto(name=name, dims=shape, data_location=onnx.TensorProto.EXTERNAL,
@@ -91,13 +98,23 @@ def dequantiser(kind):
     return torch.compile(bytes_to_half if kind == "int8" else halves_to_half, dynamic=False, fullgraph=True)
 
 
+def compile_dequantisers(kind, shapes):
+    """Puts their kernels into Inductor's cache, where who measures finds them."""
+    import torch
+    with torch.inference_mode():
+        for n, k in shapes:
+            width, dtype = (k, torch.int8) if kind == "int8" else (k // 2, torch.uint8)
+            dequantiser(kind)(torch.zeros(n, width, dtype=dtype, device="cuda"),
+                              torch.ones(n, k // GROUP if kind == "int4" else 1, dtype=torch.half, device="cuda"))
+
+
 def peers_of(kind, n, k, rows, seconds):
     """Microseconds of the peers by rows."""
     import torch
-    from torch_workloads import measure
+    from gpu_timing import measure
     times = {}
     with torch.inference_mode():
-        held = weights_of(kind, n, k)
+        held = {name: torch.from_numpy(data).cuda() for name, data in weights_of(kind, n, k).items()}
         both = (held["w"], held["w"].t().contiguous().t()) if kind == "f16" else ()
         dequantise = dequantiser(kind) if kind != "f16" else None
         for m in rows:
@@ -115,21 +132,33 @@ def peers_of(kind, n, k, rows, seconds):
 def tensor_rate():
     """Operations of float16 products per second, in TFLOP/s."""
     import torch
-    from torch_workloads import measure
+    from gpu_timing import measure
     size = 8192
     x, y = (torch.randn(size, size, device="cuda", dtype=torch.float16) for _ in range(2))
     return 2 * size ** 3 / measure(lambda: x @ y)["gpu_us"] * 1e-6
 
 
-def compile_all(sinter, pool, folder, target, models):
-    def one(path):
-        plan = path.with_suffix(".plan")
-        try:
-            sinter_json(sinter, "compile", path, "-o", plan, f"--target={target}")
-        except (SystemExit, Exception) as problem:
-            return RuntimeError(str(problem)[-300:])
-        return plan
-    return {key: pool.submit(one, path) for key, path in models.items()}
+def empty_plan(a, folder, target):
+    """Microseconds of a plan that computes one number."""
+    import onnx
+    from onnx import TensorProto, helper
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, (1,)) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "empty", value[:1], value[1:])
+    path = folder / "empty.onnx"
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)]), path)
+    sinter_json(a.sinter, "compile", path, "-o", path.with_suffix(".plan"), f"--target={target}")
+    bench = sinter_json(a.sinter, "bench", path.with_suffix(".plan"), "--deviceIo", "--duration=0.5")
+    return round(bench["compute_us"]["median"], 2)
+
+
+def compile_plan(sinter, target, model):
+    """The plan, or what went wrong."""
+    plan = model.with_suffix(".plan")
+    try:
+        sinter_json(sinter, "compile", model, "-o", plan, f"--target={target}")
+    except (SystemExit, Exception) as problem:
+        return RuntimeError(str(problem)[-300:])
+    return plan
 
 
 def bytes_of(kind, m, n, k):
@@ -139,27 +168,37 @@ def bytes_of(kind, m, n, k):
 
 def measure(a, result, began):
     import torch
+    from gpu_timing import copy_rate, empty_time
     part, parts = map(int, a.part.split("/"))
     shapes = [tuple(map(int, text.split("x"))) for text in a.shapes.split(",")] if a.shapes else SHAPES
     rows = [int(text) for text in a.rows.split(",")] if a.rows else ROWS
     target = "cuda:sm_%d%d" % torch.cuda.get_device_capability()
-    copy, tensor = copy_rate(), tensor_rate()
-    result["copy_TBps"], result["tensor_TFLOPs"] = round(copy, 3), round(tensor, 1)
-    print(f"copy {copy:.2f} TB/s, float16 product {tensor:.0f} TFLOP/s", flush=True)
     todo = shapes[part::parts]
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(a.jobs) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(a.jobs) as pool, spawn.Pool(4) as others:
         folder = Path(name)
 
         def begun(shape):
-            models = {(kind, m): path for kind in KINDS
-                      for m, path in write_models(folder, kind, *shape, rows).items()}
-            return compile_all(a.sinter, pool, folder, target, models)
+            """A task that makes the plans of a shape, by kind and rows, on the host alone."""
+            def plans_of(kind):
+                return [(kind, m, pool.submit(compile_plan, a.sinter, target, path))
+                        for m, path in write_models(folder, kind, *shape, rows).items()]
+            return [pool.submit(plans_of, kind) for kind in KINDS]
         ahead = begun(todo[0])
+        others.starmap(compile_dequantisers, [(kind, todo[i::2]) for kind in KINDS[1:] for i in range(2)])
+        others.close()
+        others.join()
+        copy, tensor = copy_rate(), tensor_rate()
+        result.update(copy_TBps=round(copy, 3), tensor_TFLOPs=round(tensor, 1), empty_kernel_us=empty_time(),
+                      empty_plan_us=empty_plan(a, folder, target))
+        print(f"copy {copy:.2f} TB/s, float16 product {tensor:.0f} TFLOP/s, empty kernel {result['empty_kernel_us']} "
+              f"us, plan of one number {result['empty_plan_us']} us; {time.monotonic() - began:.0f} s", flush=True)
         for index, shape in enumerate(todo):
+            begun_plans = [entry for task in ahead for entry in task.result()]  # compilers alone are left running
             times = {kind: peers_of(kind, *shape, rows, a.seconds) for kind in KINDS}
-            plans = {key: done.result() for key, done in ahead.items()}
+            plans = {(kind, m): plan.result() for kind, m, plan in begun_plans}
             print(f"{shape}: plans {time.monotonic() - began:.0f} s", flush=True)
-            ahead = begun(todo[index + 1]) if index + 1 < len(todo) else {}
+            ahead = begun(todo[index + 1]) if index + 1 < len(todo) else []
             if time.monotonic() - began > a.deadline:
                 print("deadline: the rest is not run")
                 break
@@ -172,6 +211,7 @@ def measure(a, result, began):
 
 
 def rows_of(a, kind, shape, plans, times, copy, tensor):
+    from gpu_timing import copy_time, read_time
     n, k = shape
     fine = {m: plan for m, plan in plans.items() if not isinstance(plan, Exception)}
     try:
@@ -186,9 +226,13 @@ def rows_of(a, kind, shape, plans, times, copy, tensor):
                **times[kind][m]}
         if m in ours:
             us = row["sinter_us"] = round(ours[m]["compute_us"]["median"], 2)
+            size = bytes_of(kind, m, n, k)
             row["launches"] = ours[m]["launches"]
-            row["of_copy"] = round(bytes_of(kind, m, n, k) / us * 1e-6 / copy, 3)
+            row["of_copy"] = round(size / us * 1e-6 / copy, 3)
             row["of_tensor"] = round(2 * m * n * k / us * 1e-6 / tensor, 3)
+            if m == 1:
+                row["copy_us"], row["read_us"] = copy_time(size, a.seconds), read_time(size, a.seconds)
+                row["of_same_copy"] = round(row["copy_us"] / us, 3)
         else:
             row["failed"] = str(plan)
         rows.append(row)
@@ -217,6 +261,8 @@ def summarise(rows):
                                                    if row["m"] == m]) for m in sorted({row["m"] for row in mine})}
     return {"points": len(rows), "failed": len(rows) - len(done),
             "int8_m1_large_least_of_copy": min((row["of_copy"] for row in large), default=None),
+            "int8_m1_large_least_of_same_copy": min((row["of_same_copy"] for row in large if "of_same_copy" in row),
+                                                    default=None),
             "int8_m1_large_least_against_cublaslt_f16": round(min(against_float), 3) if large else None,
             "slower_than_dequantise": [named(row, against_scratch[id(row)]) for row in integers
                                        if against_scratch[id(row)] < 0.98],

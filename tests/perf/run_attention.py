@@ -117,7 +117,7 @@ def torch_times(point, seconds):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
-    from torch_workloads import measure
+    from gpu_timing import measure
     backends = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
     if point.flops < 5e9:
         backends["efficient"] = SDPBackend.EFFICIENT_ATTENTION

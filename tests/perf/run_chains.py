@@ -3,9 +3,8 @@
 
   tests/perf/run_chains.py --out tests/perf/results/h200_chains.json
 
-All times are medians of GPU time with a cold L2 and a full queue, in us: Sinter's by `sinter bench`, PyTorch's
-by events around a call after a buffer of several times the L2 has been overwritten. 'copy_us' is a
-device-to-device copy that reads and writes as many bytes in all, timed like PyTorch.
+All times are medians of GPU time with a cold L2 and a full queue, in us: Sinter's by `sinter bench`, PyTorch's by
+gpu_timing.py. 'copy_us' is a device-to-device copy that reads and writes as many bytes in all, timed like PyTorch.
 """
 import argparse
 import subprocess
@@ -25,29 +24,14 @@ ROWS_BY_COLUMNS = [(262144, 128), (65536, 512), (32768, 1024), (8192, 4096), (20
 
 class Torch:
     def __init__(self):
+        import gpu_timing
         import torch
-        self.torch = torch
-        self.flush = torch.empty(1 << 28, dtype=torch.int8, device="cuda")
+        self.torch, self.timing = torch, gpu_timing
 
     def time(self, call, runs=30):
-        torch = self.torch
         for _ in range(3):
             call()
-        start, stop = ([torch.cuda.Event(enable_timing=True) for _ in range(runs)] for _ in range(2))
-        torch.cuda.synchronize()
-        for a, b in zip(start, stop):
-            self.flush.zero_()
-            a.record()
-            call()
-            b.record()
-        torch.cuda.synchronize()
-        return round(float(np.median([a.elapsed_time(b) * 1e3 for a, b in zip(start, stop)])), 2)
-
-    def copy(self, total_bytes):
-        """A copy that reads and writes `total_bytes` together."""
-        source = self.torch.randint(-9, 9, (total_bytes // 2,), dtype=self.torch.int8, device="cuda")
-        target = self.torch.empty_like(source)
-        return self.time(lambda: target.copy_(source))
+        return round(float(np.median(self.timing.gpu_times(call, runs))), 2)
 
     def peers(self, function, inputs, modes=("default", "reduce-overhead")):
         """Eager and modes of torch.compile, each by its name."""
@@ -103,7 +87,7 @@ def main():
     t = Torch()
     torch, of = t.torch, functions(t.torch)
     result = {**provenance(a.commit), "torch": torch.__version__}
-    rate = (1 << 32) / t.copy(1 << 32) * 1e-6
+    rate = t.timing.copy_rate()
     result["copy_TBps"] = round(rate, 3)
     with tempfile.TemporaryDirectory() as tmp, torch.inference_mode():
         tmp = Path(tmp)
@@ -117,7 +101,8 @@ def main():
         result["chains_f16"] = {}
         for name, (inputs, elements) in work.items():
             us = measure(a.sinter, tmp / f"{name}.onnx", tmp)
-            result["chains_f16"][name] = entry(us, t.peers(of[name], inputs), 2 * elements, t.copy(2 * elements), rate)
+            result["chains_f16"][name] = entry(us, t.peers(of[name], inputs), 2 * elements,
+                                               t.timing.copy_time(2 * elements), rate)
             print(name, result["chains_f16"][name], flush=True)
         sizes = np.random.default_rng(0).integers(256, 65536, 1000)
         tensors = [t.random(int(n)) for n in sizes]
@@ -131,7 +116,7 @@ def main():
                 rows = rows // scale
                 x = t.random(rows, columns, dtype=dtype)
                 moved = 2 * x.numel() * x.element_size()
-                copy_us = t.copy(moved)
+                copy_us = t.timing.copy_time(moved)
                 weights = [t.random(columns, dtype=dtype) for _ in range(2)]
                 cases = {"layernorm": (chains.ln_relu_add(short, rows, columns), of["chain_ln_relu_add"], (x, *weights)),
                          "softmax": (chains.softmax_mask(short, [rows, columns], [1, columns]),

@@ -153,7 +153,7 @@ def run_sinter(a, name, kind, folder, target, copy):
 def measure_models(a, result, began):
     import torch
     import torch_workloads as peers
-    from run_sweep import copy_rate
+    from gpu_timing import copy_rate
     target = "cuda:sm_%d%d" % torch.cuda.get_device_capability()
     copy = copy_rate()
     result["copy_TBps"] = round(copy, 3)

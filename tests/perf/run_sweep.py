@@ -15,7 +15,6 @@ PyTorch's kernels are compiled by several processes first, so that measuring fin
 processes trace points side by side, but only one of them, or Sinter, measures at a time.
 """
 import argparse
-import functools
 import itertools
 import json
 import math
@@ -145,7 +144,7 @@ def share_lock(lock):
 def measure_torch(task):
     """Microseconds, or what went wrong, by mode."""
     import torch
-    from torch_workloads import measure
+    from gpu_timing import measure
     point, modes, seconds = task
     times = {}
     with torch.inference_mode():
@@ -169,22 +168,6 @@ def measure_sinter(sinter, plans, seconds):
     return [round(bench["compute_us"]["median"], 2) for bench in (found if len(plans) > 1 else [found])]
 
 
-@functools.cache
-def copy_time(size):
-    """Microseconds of a copy that reads and writes `size` bytes in all."""
-    import torch
-    from torch_workloads import measure
-    x = torch.randn(size // 4, device="cuda").half()
-    y = torch.empty_like(x)
-    return measure(lambda: y.copy_(x))["gpu_us"]
-
-
-def copy_rate():
-    """Bytes read and written per second of a large copy, in TB/s."""
-    size = 1 << 32
-    return size / copy_time(size) * 1e-6
-
-
 def compile_plan(sinter, folder, target, point):
     import onnx
     stem = folder / "_".join(map(str, point[:4]))
@@ -202,6 +185,7 @@ def row_of(point, ours, times, copy):
     else:
         row.update(sinter_us=ours, share=round(size / ours * 1e-6 / copy, 3))
         if size >= LARGE_BYTES:
+            from gpu_timing import copy_time
             with measuring:
                 row["of_copy"] = round(copy_time(size) / ours, 3)
     row.update(times)
@@ -296,6 +280,8 @@ def main():
     if a.merge:
         return write(a.out, merge(a.merge))
     import torch
+
+    from gpu_timing import copy_rate
     began = time.monotonic()
     part, parts = map(int, a.part.split("/"))
     todo = list(points(a.operators.split(","), a.types.split(",")))[part::parts]

@@ -1,4 +1,4 @@
-"""Benchmark workloads as PyTorch modules with seeded weights, and how PyTorch's time is taken."""
+"""Benchmark workloads as PyTorch modules with seeded weights, and how they are compiled and timed."""
 import time
 from dataclasses import dataclass
 from typing import Callable
@@ -6,6 +6,7 @@ from typing import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
+from gpu_timing import measure
 from torch import nn
 
 ROWS, COLUMNS = 8192, 4096
@@ -304,33 +305,6 @@ def seeded(workload):
 
 def lowered(tensor, dtype):
     return tensor.to("cuda", dtype) if tensor.is_floating_point() else tensor.to("cuda")
-
-
-def measure(call, seconds=1.0):
-    """Microseconds: 'gpu' with events, a cold L2 and a full queue; 'wall' of one synchronised call."""
-    # so large that overwriting it takes longer than the host takes to queue a compiled call
-    flush = torch.empty(1 << 29, dtype=torch.int8, device="cuda")
-    for _ in range(5):
-        call()
-    torch.cuda.synchronize()
-    wall, began = [], time.perf_counter()
-    while len(wall) < 10 or (time.perf_counter() - began < seconds / 2 and len(wall) < 300):
-        start = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        wall.append(time.perf_counter() - start)
-    runs = int(np.clip(seconds / np.median(wall), 20, 300))
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
-    for start, stop in events:
-        flush.zero_()
-        start.record()
-        call()
-        stop.record()
-    torch.cuda.synchronize()
-    gpu = [start.elapsed_time(stop) * 1e3 for start, stop in events]
-    return {"gpu_us": round(float(np.median(gpu)), 2), "p10_us": round(float(np.percentile(gpu, 10)), 2),
-            "p90_us": round(float(np.percentile(gpu, 90)), 2),
-            "wall_us": round(float(np.median(wall)) * 1e6, 2), "runs": runs}
 
 
 def time_mode(workload, mode):

@@ -279,5 +279,14 @@ TEST_F(MatmulTest, ShortMemoryOnlyWarmsTheCacheWhileTiming) {
   check(test);
 }
 
+TEST_F(MatmulTest, WithoutTheDriversAssemblerTheCacheIsWarmWhileTiming) {
+  const ProductCase test = plain_case();
+  open(plan_of(test));  // loads no module: the plan is a library's product
+  set_inputs(test);
+  fake().fail_next["cuModuleLoadData"] = CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+  run({});
+  check(test);
+}
+
 }  // namespace
 }  // namespace sinter::testing

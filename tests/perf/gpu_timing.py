@@ -1,0 +1,102 @@
+"""GPU times of PyTorch's calls, taken as `sinter bench` takes those of plans: between events, the queue full, caches
+cold. README.md says what cold is and why."""
+import ctypes
+import functools
+import time
+
+import numpy as np
+import torch
+
+from common import ROOT
+
+FLUSH_BYTES = 1 << 29  # so many that reading them takes longer than the host takes to queue a compiled call
+BLOCK_BYTES = 1 << 15
+
+
+@functools.cache
+def read_kernel():
+    """The kernel that the runtime empties the L2 with; its text is in the runtime's source."""
+    text = (ROOT / "runtime" / "cuda" / "read_all.ptx.inc").read_text().split('R"ptx(')[1].split(')ptx"')[0]
+    torch.cuda.synchronize()  # makes PyTorch's context the current one
+    driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+    for problem in (driver.cuModuleLoadData(ctypes.byref(module), text.encode()),
+                    driver.cuModuleGetFunction(ctypes.byref(function), module, b"sinter_read_all")):
+        if problem:
+            raise RuntimeError(f"the driver says {problem} to the kernel that empties the L2")
+    return driver, function
+
+
+def read_all(tensor):
+    """Reads all of `tensor`, whole blocks of it, on the current stream."""
+    driver, function = read_kernel()
+    base = ctypes.c_uint64(tensor.data_ptr())
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(base))
+    blocks = max(1, tensor.nbytes // BLOCK_BYTES)
+    problem = driver.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0,
+                                    ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), arguments, None)
+    if problem:
+        raise RuntimeError(f"the driver says {problem} to a launch of the kernel that empties the L2")
+
+
+@functools.cache
+def flush_buffer():
+    return torch.zeros(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+
+
+def gpu_times(call, runs):
+    """Microseconds of each of `runs` calls, caches cold, the queue full."""
+    buffer = flush_buffer()
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
+    for start, stop in events:
+        read_all(buffer)
+        start.record()
+        call()
+        stop.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(stop) * 1e3 for start, stop in events]
+
+
+def measure(call, seconds=1.0):
+    """Microseconds: 'gpu' as gpu_times(); 'wall' of one synchronised call."""
+    for _ in range(5):
+        call()
+    torch.cuda.synchronize()
+    wall, began = [], time.perf_counter()
+    while len(wall) < 10 or (time.perf_counter() - began < seconds / 2 and len(wall) < 300):
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        wall.append(time.perf_counter() - start)
+    gpu = gpu_times(call, int(np.clip(seconds / np.median(wall), 20, 300)))
+    return {"gpu_us": round(float(np.median(gpu)), 2), "p10_us": round(float(np.percentile(gpu, 10)), 2),
+            "p90_us": round(float(np.percentile(gpu, 90)), 2),
+            "wall_us": round(float(np.median(wall)) * 1e6, 2), "runs": len(gpu)}
+
+
+@functools.cache
+def copy_time(size, seconds=1.0):
+    """Microseconds of a copy that reads and writes `size` bytes in all."""
+    x = torch.randint(-99, 100, (size // 2,), device="cuda", dtype=torch.int8)
+    y = torch.empty_like(x)
+    return measure(lambda: y.copy_(x), seconds)["gpu_us"]
+
+
+@functools.cache
+def read_time(size, seconds=1.0):
+    """Microseconds of a kernel that reads `size` bytes, rounded up to whole blocks, and writes none."""
+    blocks = -(-size // BLOCK_BYTES)
+    x = torch.randint(-99, 100, (blocks * BLOCK_BYTES,), device="cuda", dtype=torch.int8)
+    return measure(lambda: read_all(x), seconds)["gpu_us"]
+
+
+@functools.cache
+def empty_time():
+    """Microseconds of a kernel that does nothing: what events and a launch take."""
+    return measure(lambda: torch.cuda._sleep(0), 0.2)["gpu_us"]
+
+
+@functools.cache
+def copy_rate():
+    """Bytes read and written per second of a copy of 4 GB, in TB/s."""
+    size = 1 << 32
+    return size / copy_time(size) * 1e-6
