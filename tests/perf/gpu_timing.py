@@ -56,11 +56,16 @@ def gpu_times(call, runs):
     return [start.elapsed_time(stop) * 1e3 for start, stop in events]
 
 
-def measure(call, seconds=1.0):
-    """Microseconds: 'gpu' as gpu_times(); 'wall' of one synchronised call."""
-    for _ in range(5):
-        call()
-    torch.cuda.synchronize()
+def measure(call, seconds=1.0, settle=0.0):
+    """Microseconds: 'gpu' as gpu_times(); 'wall' of one synchronised call. `settle`: seconds of calls before, for what
+    draws so much power that clocks sink."""
+    began = time.perf_counter()
+    while True:
+        for _ in range(5):
+            call()
+        torch.cuda.synchronize()
+        if time.perf_counter() - began >= settle:
+            break
     wall, began = [], time.perf_counter()
     while len(wall) < 10 or (time.perf_counter() - began < seconds / 2 and len(wall) < 300):
         start = time.perf_counter()

@@ -25,6 +25,13 @@ ROWS = (1, 2, 4, 8, 16, 64, 256, 1024, 4096)
 KINDS = ("f16", "int8", "int4")
 GROUP = 128
 LARGE = 1 << 26  # weights of layers that the conditions are about
+# Products of so many operations draw so much power that clocks sink, by how much depends on what ran before: they are
+# measured after as many seconds of themselves, Sinter's and the peers'.
+HEAVY, SETTLE = 1 << 37, 0.25
+
+
+def is_heavy(m, n, k):
+    return 2 * m * n * k >= HEAVY
 
 
 def weights_of(kind, n, k):
@@ -119,11 +126,12 @@ def peers_of(kind, n, k, rows, seconds):
         dequantise = dequantiser(kind) if kind != "f16" else None
         for m in rows:
             x = torch.randn(m, k, device="cuda", dtype=torch.float16)
+            settle = SETTLE if is_heavy(m, n, k) else 0.0
             if kind == "f16":  # the weights as either of the layouts that models have
-                times[m] = {"cublaslt_us": min(measure(lambda: x @ w, seconds)["gpu_us"] for w in both)}
+                times[m] = {"cublaslt_us": min(measure(lambda: x @ w, seconds, settle)["gpu_us"] for w in both)}
             else:
-                times[m] = {"dequantise_us": measure(lambda: x @ dequantise(held["w"], held["s"]).t(),
-                                                     seconds)["gpu_us"]}
+                times[m] = {"dequantise_us": measure(lambda: x @ dequantise(held["w"], held["s"]).t(), seconds,
+                                                     settle)["gpu_us"]}
     del held, both
     torch.cuda.empty_cache()
     return times
@@ -202,42 +210,51 @@ def measure(a, result, began):
             if time.monotonic() - began > a.deadline:
                 print("deadline: the rest is not run")
                 break
-            found = [row for kind in KINDS
-                     for row in rows_of(a, kind, shape, {m: plans[kind, m] for m in rows}, times, copy, tensor)]
+            ours = bench(a, shape, plans, times["f16"])
+            found = [row_of(a, kind, m, shape, plans[kind, m], ours.get((kind, m)),
+                            {**times["f16"][m], **times[kind][m]}, copy, tensor) for kind, m in plans]
             result["layers"] = [row for row in result["layers"] if (row["n"], row["k"]) != shape] + found
             write(a.out, result)
             for plan in folder.glob(f"*_{shape[0]}x{shape[1]}*"):
                 plan.unlink()
 
 
-def rows_of(a, kind, shape, plans, times, copy, tensor):
+def bench(a, shape, plans, peers):
+    """What `sinter bench` says of a shape's plans, by kind and rows; `peers`: about how long they take, by rows."""
+    found = {}
+    for heavy in (False, True):
+        keys = [(kind, m) for (kind, m), plan in plans.items()
+                if is_heavy(m, *shape) == heavy and not isinstance(plan, Exception)]
+        if not keys:
+            continue
+        warm_up = int(SETTLE * 1e6 / min(peers[m]["cublaslt_us"] for _, m in keys)) if heavy else 3
+        try:
+            said = sinter_json(a.sinter, "bench", *(plans[key] for key in keys), "--deviceIo", "--iterations=60",
+                               f"--warmUp={warm_up}", f"--duration={a.seconds}")
+            found.update(zip(keys, said if len(keys) > 1 else [said]))
+        except SystemExit as problem:
+            found.update(dict.fromkeys(keys, problem))
+    return found
+
+
+def row_of(a, kind, m, shape, plan, ours, peers, copy, tensor):
+    """`ours`: what `sinter bench` says, or what went wrong."""
     from gpu_timing import copy_time, read_time
     n, k = shape
-    fine = {m: plan for m, plan in plans.items() if not isinstance(plan, Exception)}
-    try:
-        bench = sinter_json(a.sinter, "bench", *fine.values(), "--deviceIo", "--iterations=60", "--warmUp=3",
-                            f"--duration={a.seconds}") if fine else []
-        ours = dict(zip(fine, bench if len(fine) > 1 else [bench]))
-    except SystemExit as problem:
-        ours, plans = {}, dict.fromkeys(plans, problem)
-    rows = []
-    for m, plan in plans.items():
-        row = {"weights": kind, "n": n, "k": k, "m": m, "cublaslt_us": times["f16"][m]["cublaslt_us"],
-               **times[kind][m]}
-        if m in ours:
-            us = row["sinter_us"] = round(ours[m]["compute_us"]["median"], 2)
-            size = bytes_of(kind, m, n, k)
-            row["launches"] = ours[m]["launches"]
-            row["of_copy"] = round(size / us * 1e-6 / copy, 3)
-            row["of_tensor"] = round(2 * m * n * k / us * 1e-6 / tensor, 3)
-            if m == 1:
-                row["copy_us"], row["read_us"] = copy_time(size, a.seconds), read_time(size, a.seconds)
-                row["of_same_copy"] = round(row["copy_us"] / us, 3)
-        else:
-            row["failed"] = str(plan)
-        rows.append(row)
-        print(row, flush=True)
-    return rows
+    row = {"weights": kind, "n": n, "k": k, "m": m, **peers}
+    if isinstance(ours, dict):
+        us = row["sinter_us"] = round(ours["compute_us"]["median"], 2)
+        size = bytes_of(kind, m, n, k)
+        row["launches"] = ours["launches"]
+        row["of_copy"] = round(size / us * 1e-6 / copy, 3)
+        row["of_tensor"] = round(2 * m * n * k / us * 1e-6 / tensor, 3)
+        if m == 1:
+            row["copy_us"], row["read_us"] = copy_time(size, a.seconds), read_time(size, a.seconds)
+            row["of_same_copy"] = round(row["copy_us"] / us, 3)
+    else:
+        row["failed"] = str(ours or plan)
+    print(row, flush=True)
+    return row
 
 
 def geometric_mean(values):

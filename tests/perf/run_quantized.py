@@ -224,7 +224,9 @@ def merge(paths):
         if part["gpu"] != result["gpu"]:
             raise SystemExit(f"parts of different GPUs: {part['gpu']} and {result['gpu']}")
         rows = len(part["layers"])
-        result["parts"].append({"commit": part["commit"], "copy_TBps": part["copy_TBps"],
+        rates = {key: part[key] for key in ("copy_TBps", "tensor_TFLOPs", "empty_kernel_us", "empty_plan_us")
+                 if key in part}
+        result["parts"].append({"commit": part["commit"], "date": part["date"], **rates,
                                 "measured": [*part["models"], *([f"{rows} layers"] if rows else [])]})
         for name, row in part["models"].items():
             result["models"].setdefault(name, {}).update(row)
