@@ -16,11 +16,13 @@ weights, int8 (what gpt-fast compiles) and int4 (PyTorch's own kernel, in bfloat
 Results are added to a file of the same commit. Models of 8 billion weights need 60 GB of disk, memory and GPU memory.
 """
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,16 +84,13 @@ def prepare(name, kinds, folder):
     """Writes ONNX files, inputs and expected logits of a model where they are not there."""
     import torch
     import torch_workloads as peers
-    from torch_export import write_graph, write_weights
+    from torch_export import export
     workload, path = peers.WORKLOADS[name], folder / f"{name}.onnx"
     logits_path = path.with_suffix(".logits.npz")
     if logits_path.exists():
         return
     began = time.perf_counter()
 
-    def exported(stem, weights, kind=""):
-        write_graph(peers.WORKLOADS[name + kind], folder / f"{stem}.onnx",
-                    write_weights(weights.half(), folder / f"{stem}.weights"))
     with torch.no_grad():
         module, inputs = peers.seeded(workload)
 
@@ -103,10 +102,12 @@ def prepare(name, kinds, folder):
                 expected[kind] = logits()
         peers.save_tensors(path.with_suffix(".npz"), peers.half(inputs))
         if set(kinds) - {"int8_exported"}:
-            exported(name, module)
+            export(workload, module.half(), path)
         del module
         if "int8_exported" in kinds:
-            exported(f"{name}_int8_exported", peers.with_linears(peers.seeded(workload)[0], peers.Int8Linear), "_int8")
+            module = peers.with_linears(peers.seeded(workload)[0], peers.Int8Linear).half()
+            export(peers.WORKLOADS[f"{name}_int8"], module, folder / f"{name}_int8_exported.onnx")
+            del module
     np.savez(logits_path, **expected)
     torch.cuda.empty_cache()
     print(f"exported {name} ({time.perf_counter() - began:.0f} s)", flush=True)
@@ -128,12 +129,15 @@ def compile_plan(sinter, model, plan, target, weights):
     return {"compile_s": round(time.perf_counter() - began, 1), "compile_peak_GB": round(peak / 1e6, 2)}
 
 
-def run_sinter(a, name, kind, folder, target, copy):
+def compile_kind(a, name, kind, folder, target):
     model = folder / (f"{name}_int8_exported.onnx" if kind == "int8_exported" else f"{name}.onnx")
+    return compile_plan(a.sinter, model, folder / f"{name}_{kind}.plan", target, WEIGHTS[kind])
+
+
+def run_sinter(a, name, kind, folder, compiled, copy):
     plan, result = folder / f"{name}_{kind}.plan", folder / "outputs.npz"
     inputs = folder / f"{name}.npz"
-    row = compile_plan(a.sinter, model, plan, target, WEIGHTS[kind])
-    row["plan_bytes"] = plan.stat().st_size
+    row = {**compiled, "plan_bytes": plan.stat().st_size}
     sinter_json(a.sinter, "run", plan, "--inputs", inputs, "--outputs", result)
     expected, found = np.load(folder / f"{name}.logits.npz"), np.load(result)["logits"]
     row["errors"] = {"original": relative_error(found, expected["original"])}
@@ -163,19 +167,27 @@ def measure_models(a, result, began):
     modes = [] if a.modes == "none" else a.modes.split(",")
     for name in a.models.split(","):
         rows = {kind: result["models"].setdefault(name if kind == "f16" else f"{name}_{kind}", {}) for kind in kinds}
-        if a.sinter != "none":
-            prepare(name, kinds, folder)
-        for kind, row in rows.items() if a.sinter != "none" else ():
-            try:
-                row["sinter"] = run_sinter(a, name, kind, folder, target, copy)
-            except (SystemExit, Exception) as error:
-                row["sinter"] = {"failed": str(error)[:500]}
-            print_row(f"{name}_{kind}", row)
-            write(a.out, result)
-        for mode in modes:
-            for kind, row in rows.items():
+        with ThreadPoolExecutor(a.jobs) as pool:
+            compiling = {}
+            if a.sinter != "none":
+                prepare(name, kinds, folder)
+                compiling = {kind: pool.submit(compile_kind, a, name, kind, folder, target) for kind in kinds}
+
+            def measure_ours(wait):
+                for kind in [kind for kind, plan in compiling.items() if wait or plan.done()]:
+                    row = rows[kind]
+                    try:
+                        row["sinter"] = run_sinter(a, name, kind, folder, compiling.pop(kind).result(), copy)
+                    except (SystemExit, Exception) as error:
+                        row["sinter"] = {"failed": str(error)[:500]}
+                    print_row(f"{name}_{kind} ({time.monotonic() - began:.0f} s)", row)
+                    write(a.out, result)
+            # Compilers leave the GPU alone: meanwhile it is PyTorch's.
+            for mode, kind in itertools.product(modes, kinds):
+                measure_ours(wait=False)
                 if kind == "int8_exported":
                     continue  # what PyTorch runs is the same
+                row = rows[kind]
                 if time.monotonic() - began > a.deadline:
                     row.setdefault(mode, {"failed": "not run: deadline"})
                     continue
@@ -184,8 +196,9 @@ def measure_models(a, result, began):
                 except Exception as error:
                     row[mode] = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
                     torch.cuda.empty_cache()
-                print(name, kind, mode, row[mode], flush=True)
+                print(f"{name} {kind} {mode} {row[mode]} ({time.monotonic() - began:.0f} s)", flush=True)
                 write(a.out, result)
+            measure_ours(wait=True)
 
 
 def print_row(name, row):
@@ -216,10 +229,11 @@ def summarise_models(models):
 
 
 def merge(paths):
-    """One result of parts that were measured on GPUs of one kind; which commit each is of stays with it."""
+    """One result of parts that were measured on GPUs of one kind, where the last has its way; which commit each is of
+    stays with it."""
     import quantized_layers as layers
     parts = [json.loads(Path(path).read_text()) for path in paths]
-    result = {**parts[-1], "models": {}, "layers": [], "parts": []}
+    result, points = {**parts[-1], "models": {}, "parts": []}, {}
     for part in parts:
         if part["gpu"] != result["gpu"]:
             raise SystemExit(f"parts of different GPUs: {part['gpu']} and {result['gpu']}")
@@ -230,7 +244,8 @@ def merge(paths):
                                 "measured": [*part["models"], *([f"{rows} layers"] if rows else [])]})
         for name, row in part["models"].items():
             result["models"].setdefault(name, {}).update(row)
-        result["layers"] += part["layers"]
+        points.update(((row["weights"], row["n"], row["k"], row["m"]), row) for row in part["layers"])
+    result["layers"] = list(points.values())
     return result, layers.summarise(result["layers"])
 
 

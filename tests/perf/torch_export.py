@@ -1,6 +1,6 @@
 """ONNX of PyTorch modules with more weights than one wants to copy: the graph comes from tensors without contents, the
 weights go from where they lie to one file."""
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import nn
@@ -20,24 +20,26 @@ class Borrowing(nn.Module):
         return torch.func.functional_call(self.module, held, values[:self.inputs])
 
 
-def write_weights(module, path):
-    """Writes parameters and buffers to one file; returns its name and, by theirs, where they lie: (offset, bytes)."""
+def place_weights(module):
+    """Where parameters and buffers lie in a file that has them all, by name: (offset, bytes)."""
     places, offset = {}, 0
+    for name, tensor in module.state_dict().items():
+        places[name] = offset, tensor.nbytes
+        offset += -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
+    return places
+
+
+def write_weights(module, places, path):
     with open(path, "wb") as file:
         for name, tensor in module.state_dict().items():
-            data = tensor.detach().contiguous().cpu().view(-1).numpy()
-            file.seek(offset)
-            data.tofile(file)
-            places[name] = offset, data.nbytes
-            offset += -(-data.nbytes // ALIGNMENT) * ALIGNMENT
-    return Path(path).name, places
+            file.seek(places[name][0])
+            tensor.detach().contiguous().cpu().view(-1).numpy().tofile(file)
 
 
-def write_graph(workload, path, weights):
-    """Writes the ONNX graph of a workload in float16 whose weights write_weights() wrote to the same folder."""
+def write_graph(workload, path, location, places):
+    """Writes the ONNX graph of a workload in float16, whose weights are at `places` of the file `location` beside it."""
     import onnx_ir
     from torch_workloads import half
-    location, places = weights
     with torch.device("meta"):
         module, inputs = workload.make().eval().half(), half(workload.inputs())
     names = [*inputs, *module.state_dict()]
@@ -52,3 +54,12 @@ def write_graph(workload, path, weights):
                                                    name=value.name, base_dir=str(path.parent))
         graph.register_initializer(value)
     onnx_ir.save(program.model, str(path))
+
+
+def export(workload, module, path):
+    """Writes the ONNX graph of a workload in float16 to `path`, and the module's weights to .weights beside it."""
+    location, places = path.with_suffix(".weights"), place_weights(module)
+    with ThreadPoolExecutor(1) as writer:  # the graph takes about as long
+        written = writer.submit(write_weights, module, places, location)
+        write_graph(workload, path, location.name, places)
+        written.result()

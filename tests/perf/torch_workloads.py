@@ -342,8 +342,8 @@ def export(workload, path):
     if workload.half:
         module, inputs = module.half(), half(inputs)
     if workload.caches:
-        from torch_export import write_graph, write_weights
-        write_graph(workload, path, write_weights(module, path.with_suffix(".weights")))
+        import torch_export
+        torch_export.export(workload, module, path)
     else:
         program = torch.onnx.export(module, tuple(inputs.values()), dynamo=True, opset_version=20, verbose=False,
                                     input_names=list(inputs), output_names=list(workload.outputs))
