@@ -107,6 +107,7 @@ nlohmann::ordered_json measure(const std::string& file, const Options& options,
   return {{"plan", file},
           {"target", plan.target()},
           {"device_io", options.device_io},
+          {"cold_l2", !options.hot},
           {"shapes", describe_shapes(plan, inputs)},
           {"host_to_device_us", to_json(h2d)},
           {"compute_us", to_json(gpu)},
@@ -146,7 +147,9 @@ void add_bench(Cli& cli) {
       ->check_positive();
   verb->add_option("--duration", options->duration, "Most seconds")->capture_default_str();
   verb->add_option("--warmUp", options->warm_up, "Runs before measuring")->capture_default_str();
-  verb->add_flag("--hot", options->hot, "Leave the L2 cache as the last run left it");
+  verb->add_flag("--hot", options->hot,
+                 "Leave the caches as the last run left them, instead of emptying them before each "
+                 "timed run");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
   verb->add_flag("--deviceIo", options->device_io,

@@ -119,7 +119,9 @@ void add_compare(Cli& cli) {
   verb->add_option("--rounds", options->rounds, "Most rounds")->capture_default_str();
   verb->add_option("--duration", options->duration, "Most seconds of measuring")
       ->capture_default_str();
-  verb->add_flag("--hot", options->hot, "Leave the L2 cache as the last run left it");
+  verb->add_flag("--hot", options->hot,
+                 "Leave the caches as the last run left them, instead of emptying them before each "
+                 "timed run");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
   verb->callback([options, &console = cli.console] { run(*options, console); });
