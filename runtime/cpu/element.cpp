@@ -108,4 +108,29 @@ void store_int(DType dtype, std::byte* p, std::int64_t value) {
   }
 }
 
+void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,
+                 float* to) {
+  const auto each = [&](auto pointer, auto convert) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = convert(pointer[i * step]);
+  };
+  switch (dtype) {
+    case DType::kFloat16: return each(reinterpret_cast<const std::uint16_t*>(from), half_to_float);
+    case DType::kBFloat16:
+      return each(reinterpret_cast<const std::uint16_t*>(from), bfloat_to_float);
+    default: return each(reinterpret_cast<const float*>(from), [](float x) { return x; });
+  }
+}
+
+void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t step,
+                  std::int64_t count) {
+  const auto each = [&](auto pointer, auto convert) {
+    for (std::int64_t i = 0; i < count; ++i) pointer[i * step] = convert(from[i]);
+  };
+  switch (dtype) {
+    case DType::kFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_half);
+    case DType::kBFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_bfloat);
+    default: return each(reinterpret_cast<float*>(to), [](float x) { return x; });
+  }
+}
+
 }  // namespace sinter::runtime::cpu

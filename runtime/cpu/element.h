@@ -23,6 +23,12 @@ inline float bfloat_to_float(std::uint16_t bits) {
 }
 std::uint16_t float_to_bfloat(float value);
 
+/// `count` elements of a float type of up to 32 bits, `step` apart, as floats; and back.
+void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,
+                 float* to);
+void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t step,
+                  std::int64_t count);
+
 /// Calls visit with a pointer of the C++ type of compute type `type`; bool only replaces.
 template <typename Visit>
 void with_compute_type(DType type, Visit&& visit) {

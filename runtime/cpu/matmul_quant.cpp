@@ -5,41 +5,21 @@
 
 #include "runtime/cpu/dnnl_support.h"
 #include "runtime/cpu/element.h"
+#include "runtime/cpu/panel_ops.h"
 #include "runtime/cpu/parallel.h"
 
 namespace sinter::runtime::cpu {
 namespace {
 
 // A block of weights as floats, with the sums that it adds to, is to stay in a core's own cache.
-constexpr std::int64_t kBlockColumns = 32, kBlockDepth = 1024, kBlockRows = 128;
+constexpr std::int64_t kBlockColumns = 64, kBlockDepth = 256, kBlockRows = 256;
+/// Columns of which a thread takes a whole number, and of a block that is multiplied directly.
+constexpr std::int64_t kPartColumns = 32;
+/// Above so many rows it takes less time to make the weights floats than to read them for every
+/// kMostDirectRows rows.
+constexpr std::int64_t kMostRowsDirectly = 12;
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
-
-/// `count` elements, `step` apart, as floats.
-void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,
-                 float* to) {
-  const auto each = [&](auto pointer, auto convert) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = convert(pointer[i * step]);
-  };
-  switch (dtype) {
-    case DType::kFloat16: return each(reinterpret_cast<const std::uint16_t*>(from), half_to_float);
-    case DType::kBFloat16:
-      return each(reinterpret_cast<const std::uint16_t*>(from), bfloat_to_float);
-    default: return each(reinterpret_cast<const float*>(from), [](float x) { return x; });
-  }
-}
-
-void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t step,
-                  std::int64_t count) {
-  const auto each = [&](auto pointer, auto convert) {
-    for (std::int64_t i = 0; i < count; ++i) pointer[i * step] = convert(from[i]);
-  };
-  switch (dtype) {
-    case DType::kFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_half);
-    case DType::kBFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_bfloat);
-    default: return each(reinterpret_cast<float*>(to), [](float x) { return x; });
-  }
-}
 
 /// `size` bytes that `fill` writes, one copy for a plan.
 template <typename Fill>
@@ -128,14 +108,16 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
                   reinterpret_cast<float*>(to));
     });
   }
-  direct_ = rows_ <= kMostDirectRows && dots_directly(weights_);
+  direct_ = rows_ <= kMostRowsDirectly && dots_directly(weights_);
   const double multiplications =
       static_cast<double>(rows_) * static_cast<double>(n_) * static_cast<double>(k_);
   threads_ = std::min(threads, threads_for(multiplications));
   const std::int64_t block_rows = std::min(rows_, kBlockRows), depth = std::min(k_, kBlockDepth);
+  const std::int64_t converted = takes_floats(a_) ? 0 : block_rows * depth;
   workspace_floats_ = static_cast<std::size_t>(
-      direct_ ? rows_ * (2 * quant_half(k_) + 16 + kBlockColumns) + 3 * kBlockColumns
-              : kBlockColumns * (depth + block_rows + 3) + block_rows * depth);
+      2 * kBlockColumns +
+      (direct_ ? rows_ * (2 * quant_half(k_) + 16 + kPartColumns)
+               : (kBlockColumns + kPanelStep) * depth + kBlockColumns * block_rows + converted));
 }
 
 /// What one thread does: columns [first, last) of the result.
@@ -177,13 +159,13 @@ class MatmulQuant::Worker {
     const std::byte* from =
         buffers_[a.buffer] + (a.rows[static_cast<std::size_t>(row)] + begin * a.step) *
                                  static_cast<std::int64_t>(size_of(a.dtype));
-    if (a.dtype == DType::kFloat32 && a.step == 1) return reinterpret_cast<const float*>(from);
+    if (takes_floats(a)) return reinterpret_cast<const float*>(from);
     load_floats(a.dtype, from, a.step, end - begin, space);
     return space;
   }
 
   void directly(std::int64_t first, std::int64_t last) {
-    const float* x[kMostDirectRows] = {};
+    const float* x[kMostRowsDirectly] = {};
     const std::int64_t half = quant_half(p_.k_);
     for (std::int64_t m = 0; m < p_.rows_; ++m) {
       float* space = take(rounded_up(2 * half, 16));
@@ -198,19 +180,21 @@ class MatmulQuant::Worker {
       load_floats(a.dtype, from + a.step * size, 2 * a.step, p_.k_ / 2, space + half);
       x[m] = space;
     }
-    float* sums = take(p_.rows_ * kBlockColumns);
-    for (std::int64_t n = first; n < last; n += kBlockColumns) {
-      const std::int64_t count = std::min(kBlockColumns, last - n);
-      dot_quantised(weights_, n, count, x, p_.rows_, sums, kBlockColumns);
+    float* sums = take(p_.rows_ * kPartColumns);
+    for (std::int64_t n = first; n < last; n += kPartColumns) {
+      const std::int64_t count = std::min(kPartColumns, last - n);
+      for (std::int64_t m = 0; m < p_.rows_; m += kMostDirectRows)
+        dot_quantised(weights_, n, count, x + m, std::min(kMostDirectRows, p_.rows_ - m),
+                      sums + m * kPartColumns, kPartColumns);
       load_bias(n, count);
-      for (std::int64_t m = 0; m < p_.rows_; ++m) finish(m, n, count, sums + m * kBlockColumns);
+      for (std::int64_t m = 0; m < p_.rows_; ++m) finish(m, n, count, sums + m * kPartColumns);
     }
   }
 
   void by_blocks(std::int64_t first, std::int64_t last) {
     const std::int64_t most = std::min(p_.rows_, kBlockRows), depth = std::min(p_.k_, kBlockDepth);
-    float *tile = take(kBlockColumns * depth), *sums = take(kBlockColumns * most),
-          *space = take(most * depth);
+    float *panel = take(kBlockColumns * depth), *floats = take(kPanelStep * depth),
+          *sums = take(kBlockColumns * most), *space = free_;
     for (std::int64_t n = first; n < last; n += kBlockColumns) {
       const std::int64_t count = std::min(kBlockColumns, last - n);
       load_bias(n, count);
@@ -219,13 +203,26 @@ class MatmulQuant::Worker {
         std::fill_n(sums, rows * kBlockColumns, 0.0F);
         for (std::int64_t k = 0; k < p_.k_; k += depth) {
           const std::int64_t end = std::min(k + depth, p_.k_);
-          dequantise_rows(weights_, n, count, k, end, tile, depth);
+          make_panel(n, count, k, end, floats, panel);
           const float* x[kBlockRows];
           for (std::int64_t r = 0; r < rows; ++r) x[r] = x_row(m + r, k, end, space + r * depth);
-          add_dots(x, rows, tile, depth, count, end - k, sums, kBlockColumns);
+          add_products(x, rows, panel, kBlockColumns, rounded_up(count, kPanelStep), end - k, sums,
+                       kBlockColumns);
         }
         for (std::int64_t r = 0; r < rows; ++r) finish(m + r, n, count, sums + r * kBlockColumns);
       }
+    }
+  }
+
+  /// Columns [n, n + count) of the weights from k to end, as floats, a row for each k; zeros fill
+  /// the last step of columns.
+  void make_panel(std::int64_t n, std::int64_t count, std::int64_t k, std::int64_t end,
+                  float* floats, float* panel) const {
+    for (std::int64_t done = 0; done < count; done += kPanelStep) {
+      const std::int64_t some = std::min(kPanelStep, count - done);
+      dequantise_rows(weights_, n + done, some, k, end, floats, end - k);
+      std::fill(floats + some * (end - k), floats + kPanelStep * (end - k), 0.0F);
+      transpose_floats(floats, end - k, kPanelStep, end - k, panel + done, kBlockColumns);
     }
   }
 
@@ -261,10 +258,10 @@ void MatmulQuant::run(std::span<std::byte* const> buffers,
                       std::span<std::byte* const> workspaces) const {
   if (rows_ == 0 || n_ == 0) return;
   run_team(threads_, [&](int me, int team) {
-    // Whole blocks for each thread: what a thread computes does not depend on how many there are.
-    const std::int64_t blocks = rounded_up(n_, kBlockColumns) / kBlockColumns;
-    const std::int64_t first = blocks * me / team * kBlockColumns,
-                       last = std::min(n_, blocks * (me + 1) / team * kBlockColumns);
+    // Whole parts for each thread: what a thread computes does not depend on how many there are.
+    const std::int64_t parts = rounded_up(n_, kPartColumns) / kPartColumns;
+    const std::int64_t first = parts * me / team * kPartColumns,
+                       last = std::min(n_, parts * (me + 1) / team * kPartColumns);
     if (first < last)
       Worker(*this, buffers, workspaces[static_cast<std::size_t>(me)]).multiply(first, last);
   });

@@ -37,6 +37,11 @@ class MatmulQuant {
   };
   class Worker;
 
+  /// True if rows are read where they lie.
+  static bool takes_floats(const Operand& operand) {
+    return operand.dtype == DType::kFloat32 && operand.step == 1;
+  }
+
   Operand operand(const plan::fb::MatrixT& matrix, std::span<const std::int64_t> values) const;
 
   std::vector<std::int64_t> batch_;

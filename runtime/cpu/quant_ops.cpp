@@ -16,13 +16,11 @@ namespace sinter::runtime::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// With 32 registers a tile of 4 x 4 sums stays in them.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr bool kManyRegisters = true;
 #else
 constexpr bool kManyRegisters = false;
 #endif
-constexpr int kTileRows = kManyRegisters ? 4 : 2, kTileColumns = 4;
 
 /// Vectors for groups of 16 four-bit numbers, which are 8 even and 8 odd ones.
 using Narrow = hn::CappedTag<float, 8>;
@@ -274,56 +272,6 @@ void dequantise_vectors(const QuantRows& w, std::int64_t first, std::int64_t row
   }
 }
 
-/// kRows rows of x times kColumns rows of t.
-template <int kRows, int kColumns>
-HWY_INLINE void add_dot_tile(const float* const* x, const float* t, std::int64_t t_pitch,
-                             std::int64_t k, float* y, std::int64_t y_pitch) {
-  const D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  V sum[kRows][kColumns];
-  for (int m = 0; m < kRows; ++m)
-    for (int c = 0; c < kColumns; ++c) sum[m][c] = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + lanes <= k; i += lanes) {
-    V right[kColumns];
-    for (int c = 0; c < kColumns; ++c) right[c] = hn::LoadU(d, t + c * t_pitch + i);
-    for (int m = 0; m < kRows; ++m) {
-      const V left = hn::LoadU(d, x[m] + i);
-      for (int c = 0; c < kColumns; ++c) sum[m][c] = hn::MulAdd(left, right[c], sum[m][c]);
-    }
-  }
-  if (i < k) {
-    const auto count = static_cast<std::size_t>(k - i);
-    for (int c = 0; c < kColumns; ++c) {
-      const V right = load_tail(d, t + c * t_pitch + i, count);
-      for (int m = 0; m < kRows; ++m)
-        sum[m][c] = hn::MulAdd(load_tail(d, x[m] + i, count), right, sum[m][c]);
-    }
-  }
-  for (int m = 0; m < kRows; ++m)
-    for (int c = 0; c < kColumns; ++c)
-      y[m * y_pitch + c] += hn::GetLane(hn::SumOfLanes(d, sum[m][c]));
-}
-
-template <int kColumns>
-HWY_INLINE void add_dot_columns(const float* const* x, std::int64_t count, const float* t,
-                                std::int64_t t_pitch, std::int64_t k, float* y,
-                                std::int64_t y_pitch) {
-  std::int64_t m = 0;
-  for (; m + kTileRows <= count; m += kTileRows)
-    add_dot_tile<kTileRows, kColumns>(x + m, t, t_pitch, k, y + m * y_pitch, y_pitch);
-  for (; m < count; ++m) add_dot_tile<1, kColumns>(x + m, t, t_pitch, k, y + m * y_pitch, y_pitch);
-}
-
-void add_dots_vectors(const float* const* x, std::int64_t count, const float* t,
-                      std::int64_t t_pitch, std::int64_t rows, std::int64_t k, float* y,
-                      std::int64_t y_pitch) {
-  std::int64_t r = 0;
-  for (; r + kTileColumns <= rows; r += kTileColumns)
-    add_dot_columns<kTileColumns>(x, count, t + r * t_pitch, t_pitch, k, y + r, y_pitch);
-  for (; r < rows; ++r) add_dot_columns<1>(x, count, t + r * t_pitch, t_pitch, k, y + r, y_pitch);
-}
-
 HWY_INLINE V activate_vector(D d, V x, plan::fb::Activation activation) {
   using plan::fb::Activation;
   const V one = hn::Set(d, 1.0f), half_x = hn::Mul(x, hn::Set(d, 0.5f));
@@ -372,7 +320,6 @@ namespace sinter::runtime::cpu {
 HWY_EXPORT(dots_vector_groups);
 HWY_EXPORT(dot_vectors);
 HWY_EXPORT(dequantise_vectors);
-HWY_EXPORT(add_dots_vectors);
 HWY_EXPORT(finish_vectors);
 
 std::int64_t quant_half(std::int64_t k) { return k / 2 + k % 2; }
@@ -389,11 +336,6 @@ void dot_quantised(const QuantRows& weights, std::int64_t first, std::int64_t ro
 void dequantise_rows(const QuantRows& weights, std::int64_t first, std::int64_t rows,
                      std::int64_t begin, std::int64_t end, float* out, std::int64_t out_pitch) {
   HWY_DYNAMIC_DISPATCH(dequantise_vectors)(weights, first, rows, begin, end, out, out_pitch);
-}
-
-void add_dots(const float* const* x, std::int64_t count, const float* t, std::int64_t t_pitch,
-              std::int64_t rows, std::int64_t k, float* y, std::int64_t y_pitch) {
-  HWY_DYNAMIC_DISPATCH(add_dots_vectors)(x, count, t, t_pitch, rows, k, y, y_pitch);
 }
 
 void finish_values(float* values, std::int64_t count, float alpha, const float* bias,

@@ -22,7 +22,7 @@ struct QuantRows {
 
 /// Most rows of x that dot_quantised takes.
 inline constexpr std::int64_t kMostDirectRows = 4;
-/// True if groups are such that dot_quantised is fast.
+/// True if dot_quantised takes the groups.
 bool dots_directly(const QuantRows& weights);
 /// Floats that dot_quantised wants for each row of x: with 4 bits the elements of even k come
 /// first, and from quant_half(k) on those of odd k.
@@ -36,10 +36,6 @@ void dot_quantised(const QuantRows& weights, std::int64_t first, std::int64_t ro
 /// out[r * out_pitch + i] = w[first + r][begin + i] for r < rows and begin + i < end.
 void dequantise_rows(const QuantRows& weights, std::int64_t first, std::int64_t rows,
                      std::int64_t begin, std::int64_t end, float* out, std::int64_t out_pitch);
-
-/// y[m * y_pitch + r] += sum over i < k of x[m][i] * t[r * t_pitch + i], for r < rows, m < count.
-void add_dots(const float* const* x, std::int64_t count, const float* t, std::int64_t t_pitch,
-              std::int64_t rows, std::int64_t k, float* y, std::int64_t y_pitch);
 
 /// values = activation(alpha * values + bias + residual); bias and residual may be null.
 void finish_values(float* values, std::int64_t count, float alpha, const float* bias,

@@ -1,0 +1,40 @@
+// Products of float32 blocks that lie in a core's caches, for the CPU's own vector instructions,
+// chosen at run time. What a sum is depends on nothing but its own elements.
+#pragma once
+
+#include <cstdint>
+
+namespace sinter::runtime::cpu {
+
+/// Panels have whole multiples of so many columns, whatever the instructions.
+inline constexpr std::int64_t kPanelStep = 16;
+
+/// y[m * y_pitch + n] += sum over i < k of x[m][i] * b[i * b_pitch + n], for m < count and
+/// n < columns, a multiple of kPanelStep; x[m] is a row of floats.
+void add_products(const float* const* x, std::int64_t count, const float* b, std::int64_t b_pitch,
+                  std::int64_t columns, std::int64_t k, float* y, std::int64_t y_pitch);
+
+/// y[m * y_pitch + r] += sum over i < k of x[m][i] * t[r * t_pitch + i], for r < rows, m < count:
+/// faster than to transpose t if there are few m.
+void add_dots(const float* const* x, std::int64_t count, const float* t, std::int64_t t_pitch,
+              std::int64_t rows, std::int64_t k, float* y, std::int64_t y_pitch);
+
+/// to[i * to_pitch + r] = from[r * from_pitch + i], for r < rows and i < columns.
+void transpose_floats(const float* from, std::int64_t from_pitch, std::int64_t rows,
+                      std::int64_t columns, float* to, std::int64_t to_pitch);
+
+/// One row of a softmax that is made block by block: the greatest score so far, the sum of
+/// exp(score - greatest), and the weighted sum of values, `columns` of them (a multiple of
+/// kPanelStep), which are scaled down as the greatest score grows.
+struct SoftmaxRow {
+  float greatest, sum;
+  float* values;
+  std::int64_t columns;
+};
+/// Scores become their weights, exp(score - greatest), in place.
+void add_scores(float* scores, std::int64_t count, SoftmaxRow& row);
+
+/// values = values * factor.
+void scale_values(float* values, std::int64_t count, float factor);
+
+}  // namespace sinter::runtime::cpu
