@@ -14,28 +14,31 @@ BLOCK_BYTES = 1 << 15
 
 
 @functools.cache
-def read_kernel():
-    """The kernel that the runtime empties the L2 with; its text is in the runtime's source."""
-    text = (ROOT / "runtime" / "cuda" / "read_all.ptx.inc").read_text().split('R"ptx(')[1].split(')ptx"')[0]
+def kernel(file, name):
+    """The driver and one of the kernels that the runtime empties the L2 with; their text is in its source."""
+    text = (ROOT / "runtime" / "cuda" / f"{file}.ptx.inc").read_text().split('R"ptx(')[1].split(')ptx"')[0]
     torch.cuda.synchronize()  # makes PyTorch's context the current one
     driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
     for problem in (driver.cuModuleLoadData(ctypes.byref(module), text.encode()),
-                    driver.cuModuleGetFunction(ctypes.byref(function), module, b"sinter_read_all")):
+                    driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())):
         if problem:
-            raise RuntimeError(f"the driver says {problem} to the kernel that empties the L2")
+            raise RuntimeError(f"the driver says {problem} to {name}")
     return driver, function
 
 
-def read_all(tensor):
-    """Reads all of `tensor`, whole blocks of it, on the current stream."""
-    driver, function = read_kernel()
+def launch(file, name, tensor):
+    """Runs a kernel over the whole blocks of `tensor` on the current stream."""
+    driver, function = kernel(file, name)
     base = ctypes.c_uint64(tensor.data_ptr())
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(base))
-    blocks = max(1, tensor.nbytes // BLOCK_BYTES)
-    problem = driver.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0,
+    problem = driver.cuLaunchKernel(function, tensor.nbytes // BLOCK_BYTES, 1, 1, 256, 1, 1, 0,
                                     ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), arguments, None)
     if problem:
-        raise RuntimeError(f"the driver says {problem} to a launch of the kernel that empties the L2")
+        raise RuntimeError(f"the driver says {problem} to a launch of {name}")
+
+
+def read_all(tensor):
+    launch("read_all", "sinter_read_all", tensor)
 
 
 @functools.cache
@@ -43,12 +46,22 @@ def flush_buffer():
     return torch.zeros(FLUSH_BYTES, dtype=torch.int8, device="cuda")
 
 
+def flush():
+    """As FlushBuffer::flush()."""
+    kept, rest = flush_buffer().split((FLUSH_BYTES // 4, FLUSH_BYTES - FLUSH_BYTES // 4))
+    if torch.cuda.get_device_capability() >= (8, 0):
+        launch("keep_all", "sinter_keep_all", kept)
+        launch("keep_all", "sinter_let_go", kept)
+    else:
+        read_all(kept)
+    read_all(rest)
+
+
 def gpu_times(call, runs):
     """Microseconds of each of `runs` calls, caches cold, the queue full."""
-    buffer = flush_buffer()
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
     for start, stop in events:
-        read_all(buffer)
+        flush()
         start.record()
         call()
         stop.record()

@@ -13,6 +13,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -25,9 +26,10 @@ ROWS = (1, 2, 4, 8, 16, 64, 256, 1024, 4096)
 KINDS = ("f16", "int8", "int4")
 GROUP = 128
 LARGE = 1 << 26  # weights of layers that the conditions are about
-# Products of so many operations draw so much power that clocks sink, by how much depends on what ran before: they are
-# measured after as many seconds of themselves, Sinter's and the peers'.
-HEAVY, SETTLE = 1 << 37, 0.25
+# Products of so many operations draw so much power that clocks sink, by how much changes from one moment to the next:
+# those with integer weights are measured several times in turns with the peers, each time after so many seconds of
+# themselves.
+HEAVY, SETTLE, ROUNDS = 1 << 37, 0.1, 3
 
 
 def is_heavy(m, n, k):
@@ -115,26 +117,30 @@ def compile_dequantisers(kind, shapes):
                               torch.ones(n, k // GROUP if kind == "int4" else 1, dtype=torch.half, device="cuda"))
 
 
-def peers_of(kind, n, k, rows, seconds):
-    """Microseconds of the peers by rows."""
-    import torch
-    from gpu_timing import measure
-    times = {}
-    with torch.inference_mode():
-        held = {name: torch.from_numpy(data).cuda() for name, data in weights_of(kind, n, k).items()}
-        both = (held["w"], held["w"].t().contiguous().t()) if kind == "f16" else ()
-        dequantise = dequantiser(kind) if kind != "f16" else None
-        for m in rows:
-            x = torch.randn(m, k, device="cuda", dtype=torch.float16)
-            settle = SETTLE if is_heavy(m, n, k) else 0.0
-            if kind == "f16":  # the weights as either of the layouts that models have
-                times[m] = {"cublaslt_us": min(measure(lambda: x @ w, seconds, settle)["gpu_us"] for w in both)}
-            else:
-                times[m] = {"dequantise_us": measure(lambda: x @ dequantise(held["w"], held["s"]).t(), seconds,
-                                                     settle)["gpu_us"]}
-    del held, both
-    torch.cuda.empty_cache()
-    return times
+class Peers:
+    """What PyTorch runs of a layer."""
+
+    def __init__(self, n, k):
+        import torch
+        self.n, self.k = n, k
+        self.held = {kind: {name: torch.from_numpy(data).cuda() for name, data in weights_of(kind, n, k).items()}
+                     for kind in KINDS}
+        as_given = self.held["f16"]["w"]
+        self.floats = as_given, as_given.t().contiguous().t()  # the layouts that models have
+        self.dequantise = {kind: dequantiser(kind) for kind in KINDS[1:]}
+
+    def time(self, kind, m, seconds):
+        """Microseconds with m rows."""
+        import torch
+        from gpu_timing import measure
+        settle = SETTLE if is_heavy(m, self.n, self.k) else 0.0
+        x = torch.randn(m, self.k, device="cuda", dtype=torch.float16)
+
+        def unpacked():
+            return self.dequantise[kind](self.held[kind]["w"], self.held[kind]["s"]).t()
+        calls = [lambda w=w: x @ w for w in self.floats] if kind == "f16" else [lambda: x @ unpacked()]
+        with torch.inference_mode():
+            return min(measure(call, seconds, settle)["gpu_us"] for call in calls)
 
 
 def tensor_rate():
@@ -203,49 +209,64 @@ def measure(a, result, began):
               f"us, plan of one number {result['empty_plan_us']} us; {time.monotonic() - began:.0f} s", flush=True)
         for index, shape in enumerate(todo):
             begun_plans = [entry for task in ahead for entry in task.result()]  # compilers alone are left running
-            times = {kind: peers_of(kind, *shape, rows, a.seconds) for kind in KINDS}
+            peers = Peers(*shape)
+            times = {(kind, m): [peers.time(kind, m, a.seconds)] for kind in KINDS for m in rows}
             plans = {(kind, m): plan.result() for kind, m, plan in begun_plans}
             print(f"{shape}: plans {time.monotonic() - began:.0f} s", flush=True)
             ahead = begun(todo[index + 1]) if index + 1 < len(todo) else []
             if time.monotonic() - began > a.deadline:
                 print("deadline: the rest is not run")
                 break
-            ours = bench(a, shape, plans, times["f16"])
-            found = [row_of(a, kind, m, shape, plans[kind, m], ours.get((kind, m)),
-                            {**times["f16"][m], **times[kind][m]}, copy, tensor) for kind, m in plans]
+            ours = bench(a, shape, plans, times)
+            heavy = {key: plan for key, plan in plans.items() if key[0] != "f16" and is_heavy(key[1], *shape)}
+            for _ in range(ROUNDS - 1 if heavy else 0):
+                for key in heavy:
+                    times[key].append(peers.time(*key, a.seconds))
+                for key, said in bench(a, shape, heavy, times).items():
+                    ours[key] = ours[key] + said if isinstance(said, list) and isinstance(ours[key], list) else said
+            del peers
+            torch.cuda.empty_cache()
+            found = [row_of(a, kind, m, shape, plan, ours.get((kind, m)), times, copy, tensor)
+                     for (kind, m), plan in plans.items()]
             result["layers"] = [row for row in result["layers"] if (row["n"], row["k"]) != shape] + found
             write(a.out, result)
             for plan in folder.glob(f"*_{shape[0]}x{shape[1]}*"):
                 plan.unlink()
 
 
-def bench(a, shape, plans, peers):
-    """What `sinter bench` says of a shape's plans, by kind and rows; `peers`: about how long they take, by rows."""
+def bench(a, shape, plans, times):
+    """What `sinter bench` says of a shape's plans, by kind and rows: a list of one, or what went wrong. `times`: those
+    of the peers."""
     found = {}
     for heavy in (False, True):
         keys = [(kind, m) for (kind, m), plan in plans.items()
                 if is_heavy(m, *shape) == heavy and not isinstance(plan, Exception)]
         if not keys:
             continue
-        warm_up = int(SETTLE * 1e6 / min(peers[m]["cublaslt_us"] for _, m in keys)) if heavy else 3
+        warm_up = int(SETTLE * 1e6 / min(times["f16", m][0] for _, m in keys)) if heavy else 3
         try:
             said = sinter_json(a.sinter, "bench", *(plans[key] for key in keys), "--deviceIo", "--iterations=60",
                                f"--warmUp={warm_up}", f"--duration={a.seconds}")
-            found.update(zip(keys, said if len(keys) > 1 else [said]))
+            found.update(zip(keys, ([one] for one in (said if len(keys) > 1 else [said]))))
         except SystemExit as problem:
-            found.update(dict.fromkeys(keys, problem))
+            found.update(dict.fromkeys(keys, str(problem)))
     return found
 
 
-def row_of(a, kind, m, shape, plan, ours, peers, copy, tensor):
-    """`ours`: what `sinter bench` says, or what went wrong."""
+def row_of(a, kind, m, shape, plan, ours, times, copy, tensor):
+    """`ours`: what bench() found."""
     from gpu_timing import copy_time, read_time
     n, k = shape
-    row = {"weights": kind, "n": n, "k": k, "m": m, **peers}
-    if isinstance(ours, dict):
-        us = row["sinter_us"] = round(ours["compute_us"]["median"], 2)
+    row = {"weights": kind, "n": n, "k": k, "m": m, "cublaslt_us": median(times["f16", m])}
+    if kind != "f16":
+        row["dequantise_us"] = median(times[kind, m])
+    if isinstance(ours, list):
+        each = [round(said["compute_us"]["median"], 2) for said in ours]
+        us = row["sinter_us"] = median(each)
+        if len(each) > 1:
+            row["rounds"] = {"sinter_us": each, "dequantise_us": times[kind, m]}
         size = bytes_of(kind, m, n, k)
-        row["launches"] = ours["launches"]
+        row["launches"] = ours[0]["launches"]
         row["of_copy"] = round(size / us * 1e-6 / copy, 3)
         row["of_tensor"] = round(2 * m * n * k / us * 1e-6 / tensor, 3)
         if m == 1:
