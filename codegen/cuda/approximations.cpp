@@ -1,5 +1,9 @@
 #include "codegen/cuda/approximations.h"
 
+#include <cmath>
+#include <optional>
+#include <string_view>
+
 #include <sinter/scalar_op.h>
 
 #include "runtime/plan/loop_values.h"
@@ -37,6 +41,51 @@ bool is_one(const plan::fb::InstrT& instr) {
   return instr.kind == InstrKind::Constant && instr.constant_float == 1;
 }
 
+bool is_near(const plan::fb::InstrT& instr, double value) {
+  return instr.kind == InstrKind::Constant && std::abs(instr.constant_float - value) < 1e-6 * value;
+}
+
+bool is_op(const plan::fb::InstrT& instr, ScalarOp op) {
+  return instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == op;
+}
+
+/// x of 1 + erf(x / sqrt(2)), whose result the graph rounds to 16 bits.
+std::optional<std::uint32_t> gelu_factor_argument(const ProgramAnalysis& analysis,
+                                                  std::uint32_t value) {
+  constexpr double kInverseRoot = 0.70710678118654752;
+  const auto& sum = analysis.instr(value);
+  if (!is_op(sum, ScalarOp::kAdd)) return std::nullopt;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto& erf = analysis.instr(sum.args[k]);
+    if (!is_one(analysis.instr(sum.args[1 - k])) || !is_op(erf, ScalarOp::kErf) ||
+        erf.precision == Precision::Full)
+      continue;
+    const auto& scaled = analysis.instr(erf.args[0]);
+    if (!is_op(scaled, ScalarOp::kMul)) continue;
+    for (std::size_t s = 0; s < 2; ++s)
+      if (is_near(analysis.instr(scaled.args[s]), kInverseRoot)) return scaled.args[1 - s];
+  }
+  return std::nullopt;
+}
+
+/// x if the product is that of x, 0.5 and 1 + erf(x / sqrt(2)), in any order.
+std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis,
+                                           const plan::fb::InstrT& product) {
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto& inner = analysis.instr(product.args[k]);
+    if (!is_op(inner, ScalarOp::kMul)) continue;
+    const std::uint32_t factors[] = {product.args[1 - k], inner.args[0], inner.args[1]};
+    for (std::size_t f = 0; f < 3; ++f) {
+      const auto x = gelu_factor_argument(analysis, factors[f]);
+      const std::uint32_t a = factors[(f + 1) % 3], b = factors[(f + 2) % 3];
+      if (x && ((*x == a && is_near(analysis.instr(b), 0.5)) ||
+                (*x == b && is_near(analysis.instr(a), 0.5))))
+        return x;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Approximations::Approximations(const ProgramAnalysis& analysis)
@@ -52,6 +101,11 @@ Approximations::Approximations(const ProgramAnalysis& analysis)
   find_live(analysis);
 }
 
+int Approximations::length(std::size_t i) const {
+  constexpr int kShort = 6, kGelu = 10;
+  return std::string_view(functions_[i]) == "short_gelu" ? kGelu : kShort;
+}
+
 void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
                             std::size_t i) {
   const auto& instr = analysis.instr(i);
@@ -62,6 +116,11 @@ void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<V
       functions_[i] = "divide_by_normal";
   } else if (op == ScalarOp::kReciprocal) {
     if (ranges[instr.args[0]].low >= kSmall) functions_[i] = "reciprocal_of_normal";
+  } else if (op == ScalarOp::kMul) {
+    if (const auto argument = gelu_argument(analysis, instr)) {
+      functions_[i] = "short_gelu";
+      operands_[i] = {*argument};
+    }
   } else if (op == ScalarOp::kAdd) {
     // 1 + f(x), whose tail the sum would cancel.
     for (std::size_t k = 0; k < 2; ++k) {

@@ -20,6 +20,8 @@ class Approximations {
   /// The device function that computes instruction `i`, an Op, from operands(i); null: its
   /// operator's.
   const char* function(std::size_t i) const { return functions_[i]; }
+  /// Instructions of function(i), roughly.
+  int length(std::size_t i) const;
   /// Of an Op; other than the program's where one function computes two instructions.
   const std::vector<std::uint32_t>& operands(std::size_t i) const { return operands_[i]; }
   /// Some store needs the value, computed so.

@@ -82,14 +82,22 @@ bool BodyWriter::is_kept_in_cache(std::size_t i) const {
          !analysis_.is_written(analysis_.access(analysis_.instr(i).access).buffer);
 }
 
+bool BodyWriter::loads_exchanged(std::size_t i) const {
+  return !layout_->load_exchanged.empty() && is_shared_by_rows(analysis_, i) &&
+         index_.guards(analysis_.access(analysis_.instr(i).access)).empty();
+}
+
 /// The bits that a load reads: an element, or if `whole` a vector.
 std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   const auto& instr = analysis_.instr(i);
   const auto& access = analysis_.access(instr.access);
   const DType type = analysis_.buffer_type(access.buffer);
+  const std::string load =
+      loads_exchanged(i)
+          ? layout_->load_exchanged
+          : fmt::format("{}<{}>", is_kept_in_cache(i) ? "load_kept" : "load", vector());
   const std::string value =
-      whole ? fmt::format("{}<{}>({}{})", is_kept_in_cache(i) ? "load_kept" : "load", vector(),
-                          pointers_[instr.access], loop_address(instr.access))
+      whole ? fmt::format("{}({}{})", load, pointers_[instr.access], loop_address(instr.access))
             : element(i);
   const std::string guards = index_.guards(access);
   if (guards.empty()) return value;

@@ -61,7 +61,8 @@ void BodyWriter::write() {
   }
   if (!one_pass) {
     declare_all(layout_->behind_preload);
-    code_.line(kNotUnrolled);  // the body is long: its code would not fit the caches
+    // Where the body is long its code would not fit the caches.
+    code_.line(layout_->unroll_passes ? "#pragma unroll" : kNotUnrolled);
     code_.open(layout_->pass_header);
   }
   declare_all(layout_->pass_lines);
@@ -106,7 +107,9 @@ bool BodyWriter::is_preloaded(std::size_t i) const {
   if (grouped_[i]) return true;
   // While a product is computed there is time for loads, as long as one pass takes them all.
   const bool ahead = analysis_.stages() > 0 || layout_->unrolled() ||
-                     (!layout_->products.empty() && layout_->pass_header.empty());
+                     (!layout_->products.empty() && layout_->pass_header.empty()) ||
+                     !layout_->given_loads.empty();
+  if (!layout_->given_loads.empty() && !layout_->given_loads[i]) return false;
   return analysis_.instr(i).kind == InstrKind::Load && live(i) && !layout_->product_read(i) &&
          !is_turned(i) && !is_row_vector(i) && !layout_->looped() && ahead && per_element(i) &&
          analysis_.value(i).stage == 0 && !gathers_by_element(i) &&
@@ -408,9 +411,13 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
     } else if (kind == InstrKind::Load && is_vector(i) && is_preloaded(i)) {
       if (is_held(i, stage) && !holds_all())
         code_.line(fmt::format("hold(r{}{});", i, raw_subscript(i)));
+      if (is_exchanged(i))
+        code_.line(fmt::format("r{0}{1} = {2}(r{0}{1});", i, raw_subscript(i), layout_->exchange));
     } else if (kind == InstrKind::Load && is_vector(i)) {
-      code_.line(fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
-                             raw_expression(i, true)));
+      const std::string raw = raw_expression(i, true);
+      code_.line(
+          fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
+                      is_exchanged(i) ? fmt::format("{}({})", layout_->exchange, raw) : raw));
     } else if (kind == InstrKind::Store && (is_vector(i) || is_turned(i))) {
       const auto& access = analysis_.access(analysis_.instr(i).access);
       code_.line(fmt::format("{} t{}[{}];", compute_name(analysis_.buffer_type(access.buffer)), i,
@@ -458,8 +465,15 @@ void BodyWriter::vector_stores(const InstrSet& needed) {
     if (!is_vector(i)) continue;
     const std::string condition = writes(i);
     const std::string live = condition.empty() ? "" : fmt::format("if ({}) ", condition);
-    code_.line(fmt::format("{}store({}{}, t{});", live, pointers_[instr.access],
-                           loop_address(instr.access), i));
+    std::string values = fmt::format("t{}", i);
+    if (!layout_->exchange.empty()) {  // by all lanes
+      const std::string type = buffer_type_name(i);
+      values = fmt::format("y{}", i);
+      code_.line(fmt::format("const Vec<{}, {}> {} = {}(Pack<{}>::of(t{}));", type, vector(),
+                             values, layout_->exchange, type, i));
+    }
+    code_.line(fmt::format("{}store({}{}, {});", live, pointers_[instr.access],
+                           loop_address(instr.access), values));
   }
 }
 

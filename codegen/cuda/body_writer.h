@@ -38,6 +38,12 @@ class BodyWriter {
   bool is_preloaded(std::size_t i) const;
   bool is_kept_in_cache(std::size_t i) const;
   bool is_staged(std::size_t i) const { return staged_[i]; }
+  /// A vector load of what all rows share, as the threads compute with it.
+  bool loads_exchanged(std::size_t i) const;
+  /// One that threads exchange before they compute with it.
+  bool is_exchanged(std::size_t i) const {
+    return !layout_->exchange.empty() && !loads_exchanged(i);
+  }
   bool is_turned(std::size_t i) const {
     return layout_->turned != nullptr && layout_->schedule->turn.values[i];
   }

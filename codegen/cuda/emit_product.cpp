@@ -121,9 +121,9 @@ class ProductLayout {
 
   std::string tile_type() const {
     if (s_.turns > 0)
-      return fmt::format("TurnTile<{}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product_.type),
-                         s_.m, s_.n, s_.turns, s_.groups, s_.stages, product_.rows_are_k,
-                         product_.batch.size() + 2);
+      return fmt::format("TurnTile<{}, {}, {}, {}, {}, {}, {}, {}, {}>",
+                         storage_name(product_.type), s_.m, s_.n, s_.turns, s_.groups, s_.stages,
+                         product_.rows_are_k, product_.batch.size() + 2, s_.spread);
     if (s_.groups > 0 && s_.skinny) return packed_group_type(product_, s_);
     if (s_.groups > 0)
       return fmt::format("GroupTile<{}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product_.type),
@@ -282,12 +282,16 @@ class ProductLayout {
     layout_.behind_preload = {"Tile::Sums tile_sums = {};",
                               "Tile::multiply(tile_sums, shared, turn, operands_of(turn.tile));"};
     layout_.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
+    if (!s_.spread) return;
+    layout_.unroll_passes = true;
+    layout_.exchange = "Tile::exchanged";
+    if (divides(product_.n, s_.n)) layout_.load_exchanged = "Tile::load_exchanged";
   }
 
   /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
   void rows_of_passes() {
     auto& lines = layout_.pass_lines;
-    lines.push_back("Tile::show(tile_sums, shared, pass);");
+    if (!s_.spread) lines.push_back("Tile::show(tile_sums, shared, pass);");
     lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
     std::string live = divides(product_.m, s_.m) ? "" : fmt::format("local < {}", size(product_.m));
     if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
@@ -311,7 +315,7 @@ class ProductLayout {
     columns.push_back(fmt::format("const u32 e = {};", e));
     split_index(analysis_, args_, layout_.loop_dims, "e", false, layout_, columns);
     for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
-      if (is_product(i)) layout_.products.push_back({i, "sums", "shared, " + k});
+      if (is_product(i)) layout_.products.push_back({i, "sums", "tile_sums, shared, pass, " + k});
   }
 
   /// Among all rows the one that is row `row_of_matrix` of the tile's matrix, split up.

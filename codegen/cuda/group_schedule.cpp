@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/cuda/schedule_parts.h"
+#include "runtime/plan/loop_values.h"
+
 namespace sinter::codegen {
 namespace {
 
@@ -10,7 +13,7 @@ using ir::Dim;
 
 constexpr int kStep = 64;  // of k
 constexpr int kMostStages = 12, kMostGroups = 4, kMostCluster = 16;
-constexpr int kSharedOfProcessor = 227 * 1024, kReservedShared = 1024, kRegisters = 65536;
+constexpr int kSharedOfProcessor = 227 * 1024, kReservedShared = 1024;
 constexpr std::size_t kMostBatch = 3;  // a tensor map has five dimensions
 
 struct Tile {
@@ -22,15 +25,17 @@ constexpr Tile kTiles[] = {{64, 32, 1, 1},   {64, 64, 1, 1},   {64, 64, 1, 2},  
                            {128, 128, 2, 2}, {128, 192, 2, 1}, {128, 256, 2, 1}};
 constexpr int kSplits[] = {1, 2, 3, 4, 6, 8};
 /// By two teams of one warpgroup in turns.
-constexpr Tile kTurnTiles[] = {{128, 128, 1, 1}, {128, 192, 1, 1}};
-constexpr int kProcessors = 132;  // of an H200
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr Tile kTurnTiles[] = {
+    {64, 192, 1, 1}, {128, 128, 1, 1}, {128, 192, 1, 1}, {192, 128, 1, 1}};
+/// Instructions of an element above which a tile's code, which is unrolled where it is spread, does
+/// not stay in the caches.
+constexpr double kMostSpread = 32;
 
 int stage_bytes(const ProductSchedule& s) { return (s.m + s.n) * kStep * 2; }
 
 /// Where teams take turns, the sums of a pass, of eight rows for each warp.
 int turn_bytes(const ProductSchedule& s) {
+  if (s.spread) return 0;
   return s.turns * s.groups * 4 * 8 * 32 * turn_vectors(s.n) * 4;
 }
 
@@ -41,9 +46,9 @@ int column_unit(const ProductProgram& product) { return product.rows_are_k ? 64 
 int stages_for(const ProductSchedule& s, int blocks, std::optional<std::int64_t> depth) {
   const int room = kSharedOfProcessor / blocks - (s.turns > 0 ? turn_bytes(s) : kReservedShared) -
                    1024 - 2 * kMostStages * 16;
-  std::int64_t stages = std::min(room / stage_bytes(s), kMostStages);
+  int stages = std::min(room / stage_bytes(s), kMostStages);
   if (depth) stages = std::min(stages, ceil_div(ceil_div(*depth, kStep), s.splits));
-  return static_cast<int>(std::max<std::int64_t>(stages, 2));
+  return std::max(stages, 2);
 }
 
 int sums_of_thread(const ProductSchedule& s) { return s.m / s.groups / 64 * s.n / 2; }
@@ -69,7 +74,8 @@ bool can_use_groups(const ProgramAnalysis& analysis, const ProductProgram& produ
 }
 
 std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
-                                         std::optional<std::int64_t> depth) {
+                                         std::optional<std::int64_t> depth,
+                                         const EpilogueWork& work) {
   std::vector<ProductSchedule> all;
   const auto add = [&](const Tile& tile, int splits) {
     ProductSchedule s;
@@ -86,14 +92,17 @@ std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
   };
   for (const Tile& tile : kTiles)
     for (const int splits : kSplits) add(tile, splits);
-  for (const Tile& tile : kTurnTiles) {
-    ProductSchedule s;
-    s.m = tile.m, s.n = tile.n, s.k = kStep;
-    s.turns = 2, s.groups = tile.groups;
-    s.blocks = kProcessors;
-    s.stages = stages_for(s, 1, std::nullopt);  // those of the next tile are on their way
-    if (is_group_tile(product, s)) all.push_back(s);
-  }
+  for (const Tile& tile : kTurnTiles)
+    for (const bool spread : {true, false}) {
+      if (spread && work.instructions > kMostSpread) continue;
+      ProductSchedule s;
+      s.m = tile.m, s.n = tile.n, s.k = kStep;
+      s.turns = 2, s.groups = tile.groups;
+      s.blocks = static_cast<int>(kProcessors);
+      s.spread = spread;
+      s.stages = stages_for(s, 1, std::nullopt);  // those of the next tile are on their way
+      if (is_group_tile(product, s)) all.push_back(s);
+    }
   return all;
 }
 
@@ -121,25 +130,63 @@ int group_blocks_at_once(const ProductSchedule& s) {
   constexpr int kOtherRegisters = 40, kAllocated = 8;
   const int registers = (sums_of_thread(s) + kOtherRegisters + kAllocated - 1) / kAllocated;
   const int by_memory = kSharedOfProcessor / (group_shared_bytes(s) + kReservedShared);
-  const int by_registers = kRegisters / (s.threads() * registers * kAllocated);
+  const int by_registers = static_cast<int>(kRegisters) / (s.threads() * registers * kAllocated);
   return std::max(1, std::min(by_memory, by_registers));
 }
 
-/// Where teams take turns: a tile's products hide the epilogue of the one before. After some 30
-/// times (1,576 to 6,304 rows) on an H200.
-double estimate_turns(const ProductSchedule& s, double tiles, double depth) {
-  constexpr double kLatency = 3100, kFlops = 6200, kSums = 25;  // nanoseconds; each of them
-  const double turns = std::ceil(tiles / s.blocks);
+bool can_spread(const ProgramAnalysis& analysis, const Schedule& body) {
+  if (body.vector_dim < 0) return false;
+  const DimSet along = dim_bit(static_cast<std::size_t>(body.vector_dim));
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (!analysis.value(i).live || (analysis.value(i).dims & along) == 0) continue;
+    if (instr.kind == plan::fb::InstrKind::Index || instr.kind == plan::fb::InstrKind::Scatter)
+      return false;
+    if (plan::is_memory(instr.kind) && !body.vector_access[instr.access]) return false;
+  }
+  return true;
+}
+
+EpilogueWork count_work(const ProgramAnalysis& analysis, const ProductProgram& product) {
+  EpilogueWork work;
+  work.instructions = count_operations(analysis);
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (instr.kind != plan::fb::InstrKind::Load || !analysis.value(i).live) continue;
+    const std::uint32_t buffer = analysis.access(instr.access).buffer;
+    if (buffer == product.product) continue;
+    if (is_shared_by_rows(analysis, i))
+      work.instructions += 1;
+    else
+      work.row_bytes += static_cast<double>(size_of(analysis.buffer_type(buffer)));
+  }
+  return work;
+}
+
+/// Where teams take turns: what copies, products and the epilogue of the tile before take from each
+/// other. Fitted to 900 times of 60 products (1,576 to 8,192 rows; a bias, gelu, a residual) in
+/// graphs on an H200: those chosen take 2 % longer than the best in the mean.
+double estimate_turns(const ProductSchedule& s, double tiles, double depth,
+                      const EpilogueWork& epilogue) {
+  constexpr double kLatency = 1280, kFlops = 8130, kBytes = 251;  // nanoseconds; each of them
+  // Of an element, in thousandths of a nanosecond.
+  constexpr double kRolled = 43, kSpread = 28, kInstruction = 5.5, kRowByte = 41;
+  constexpr double kInTheWay = 0.75;  // what of an epilogue products behind it wait for
   const double products = 2.0 * s.m * s.n * depth / kFlops;
-  const double sums = s.m * s.n * 4.0 / kSums / s.groups;
-  return kLatency + turns * std::max(products, s.turns > 1 ? sums / s.turns : products + sums) +
-         (s.turns > 1 ? sums : 0);
+  const double bytes = (s.m + s.n) * depth * 2 * tiles / s.blocks / kBytes;
+  const double sums = s.m * s.n / s.groups / 1000.0 *
+                      ((s.spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
+                       kRowByte * epilogue.row_bytes);
+  const double turns = std::ceil(tiles / s.blocks);
+  if (s.turns == 1) return kLatency + bytes + turns * (products + sums);
+  return kLatency + bytes + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) +
+         sums;
 }
 
 // Fitted to 450 times of 21 products (64 to 4,096 rows, k of 384 to 3,072) in graphs on an H200:
 // those chosen take 3 % longer than the best of a product in the mean, 13 % at most.
 double estimate_groups(const ProductSchedule& s, std::int64_t m, std::int64_t n, std::int64_t k,
-                       double matrices) {
+                       double matrices, const EpilogueWork& epilogue) {
   constexpr double kLatency = 2300, kWave = 520, kStepTime = 27;              // nanoseconds
   constexpr double kFlops = 5850, kBytes = 90, kAllBytes = 8500, kSums = 69;  // each of them
   constexpr double kBarrier = 110, kBlock = 390;
@@ -148,7 +195,7 @@ double estimate_groups(const ProductSchedule& s, std::int64_t m, std::int64_t n,
   const double tiles = matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
   const double blocks = tiles * static_cast<double>(s.splits);
   const double depth = static_cast<double>(ceil_div(ceil_div(k, kStep), s.splits) * kStep);
-  if (s.turns > 0) return estimate_turns(s, tiles, depth);
+  if (s.turns > 0) return estimate_turns(s, tiles, depth, epilogue);
   const double resident =
       std::clamp(std::ceil(blocks / processors), 1.0, static_cast<double>(group_blocks_at_once(s)));
   const double waves = std::max(1.0, std::ceil(blocks / (processors * resident)));

@@ -57,7 +57,12 @@ struct Layout {
   std::vector<std::string> turn_lines;  // declares what its turns differ in
   std::string pass_header;              // a loop around all behind the prologue; empty: none
   std::vector<std::string> pass_lines;  // declares what the loop's passes differ in
+  bool unroll_passes = false;
+  // Functions of vectors in registers, where a thread computes with other elements than it loads
+  // and stores: of a vector either way, and one that loads what all rows share. Empty: none.
+  std::string exchange, load_exchanged;
   std::vector<std::string> behind_preload;  // what loads are issued ahead of
+  std::vector<bool> given_loads;            // not empty: of all loads these alone are
   std::vector<std::string> epilogue;        // behind everything
   std::shared_ptr<const Layout> tail;       // a loop for the elements behind the last whole vector
   std::shared_ptr<const Schedule> tail_schedule;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -136,7 +137,8 @@ bool plan_body(const ProgramAnalysis& analysis, int n, ProductSchedule& schedule
   schedule.conditions.insert(schedule.conditions.end(), vectors.conditions.begin(),
                              vectors.conditions.end());
   constexpr int kMostElements = 64;  // of a thread, in registers
-  if (schedule.turns > 0) return plan_passes(n, body);
+  if (schedule.turns > 0)
+    return plan_passes(n, body) && (!schedule.spread || can_spread(analysis, body));
   return body.unroll * body.vector <= kMostElements && (!reduces || schedule.passes() == 1);
 }
 
@@ -212,7 +214,7 @@ double estimate(const ProgramAnalysis& analysis, const ProductProgram& product,
       return estimate_packed_groups(product, s, m, static_cast<std::int64_t>(n),
                                     static_cast<std::int64_t>(k));
     return estimate_groups(s, m, static_cast<std::int64_t>(n), static_cast<std::int64_t>(k),
-                           matrices);
+                           matrices, count_work(analysis, product));
   }
   if (s.skinny)
     return estimate_skinny(product, s, m, static_cast<std::int64_t>(n),
@@ -270,7 +272,8 @@ std::vector<ProductSchedule> candidates(const ProgramAnalysis& analysis,
   };
   if (product.by_groups) {
     for (ProductSchedule& tile : product.weights ? packed_group_tiles(product)
-                                                 : group_tiles(product, upper(analysis, product.k)))
+                                                 : group_tiles(product, upper(analysis, product.k),
+                                                               count_work(analysis, product)))
       add_schedule(std::move(tile));
     return all;
   }
@@ -315,10 +318,17 @@ ProductSchedule parse(const std::string& text) {
       require_size(value, text);
     return s;
   }
+  char passes[8] = {};
   if (std::sscanf(text.c_str(),
-                  "product %dx%dx%d turns=%d groups=%d stages=%d blocks=%d splits=%d across=%d",
-                  &s.m, &s.n, &s.k, &s.turns, &s.groups, &s.stages, &s.blocks, &s.splits,
-                  &s.across) == 9) {
+                  "product %dx%dx%d turns=%d groups=%d stages=%d blocks=%d passes=%7[a-z] "
+                  "splits=%d across=%d",
+                  &s.m, &s.n, &s.k, &s.turns, &s.groups, &s.stages, &s.blocks, passes, &s.splits,
+                  &s.across) == 10) {
+    s.spread = std::string_view(passes) == "spread";
+    if (!s.spread && std::string_view(passes) != "rolled")
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("passes are spread or rolled, not '{}', in the schedule '{}'", passes, text));
     for (const int value :
          {s.m, s.n, s.k, s.turns, s.groups, s.stages, s.blocks, s.splits, s.across})
       require_size(value, text);
@@ -357,8 +367,9 @@ std::string ProductSchedule::to_string() const {
       "{} {}x{}x{} {}{} stages={}{} splits={} across={} copies={},{} vector={} lanes={} "
       "unroll={}{}",
       skinny ? "skinny" : "product", m, n, k, turns > 0 ? fmt::format("turns={} ", turns) : "",
-      tile, stages, turns > 0 ? fmt::format(" blocks={}", blocks) : "", splits, across, vector_a,
-      vector_b, body.vector, lanes(), body.unroll, early ? " early" : "");
+      tile, stages,
+      turns > 0 ? fmt::format(" blocks={} passes={}", blocks, spread ? "spread" : "rolled") : "",
+      splits, across, vector_a, vector_b, body.vector, lanes(), body.unroll, early ? " early" : "");
 }
 
 int ProductSchedule::blocks_at_once() const {

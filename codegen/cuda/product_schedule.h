@@ -23,6 +23,7 @@ struct ProductSchedule {
   int groups = 0;  // warpgroups of a GroupTile, instead of warps; 0: a tile by warps
   int turns = 0;   // teams of so many groups that take turns at a block's tiles (TurnTile); 0: none
   int blocks = 0;  // of the grid, at most, where they take tiles in turns
+  bool spread = false;             // how their epilogue's passes run: see TurnPasses
   int vector_a = 8, vector_b = 8;  // elements of a copy
   bool early = false;              // b is copied before the step in front has ended
   Schedule body;                   // what a thread of the epilogue does: vector, unroll, lanes
@@ -44,7 +45,7 @@ struct ProductSchedule {
   int shared_bytes(const ProductProgram& product) const;
   /// "product 64x32x64 warps=2x2x1 stages=4 splits=2 across=1 copies=8,8 vector=4 lanes=8
   /// unroll=1", or "skinny .."; "product 128x128x64 groups=2 stages=3 ..", "product 128x192x64
-  /// turns=2 groups=1 stages=5 blocks=132 ..".
+  /// turns=2 groups=1 stages=5 blocks=132 passes=spread ..", or "passes=rolled".
   std::string to_string() const;
 };
 

@@ -38,20 +38,26 @@ namespace {
 /// in flight. Arithmetic on several of one input at once overlaps with their loads; long code would
 /// grow too large.
 int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
-  constexpr int kFewOperations = 8, kManyOperations = 40, kLong = 20, kShort = 6;
-  const Approximations math(analysis);
-  int operations = 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    if (analysis.instr(i).kind != InstrKind::Op || !math.is_live(i)) continue;
-    const auto op = static_cast<ScalarOp>(analysis.instr(i).op);
-    operations += math.function(i) != nullptr ? kShort : is_long_operation(op) ? kLong : 1;
-  }
+  constexpr int kFewOperations = 8, kManyOperations = 40;
+  const int operations = count_operations(analysis);
   if (operations <= kFewOperations || operations > kManyOperations) return 1;
   const double words = words_per_element(analysis) * vectors.vector;
   return words <= 4 ? 4 : 1;
 }
 
 }  // namespace
+
+int count_operations(const ProgramAnalysis& analysis) {
+  constexpr int kLong = 20;
+  const Approximations math(analysis);
+  int operations = 0;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    if (analysis.instr(i).kind != InstrKind::Op || !math.is_live(i)) continue;
+    const auto op = static_cast<ScalarOp>(analysis.instr(i).op);
+    operations += math.function(i) != nullptr ? math.length(i) : is_long_operation(op) ? kLong : 1;
+  }
+  return operations;
+}
 
 int power_of_two_up(std::int64_t value) {
   int power = 1;

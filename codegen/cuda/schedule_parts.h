@@ -14,6 +14,8 @@ constexpr int kBlockThreads = 128;          // of blocks that hold several rows
 
 inline int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 int power_of_two_up(std::int64_t value);
+/// Instructions of an element's operations, roughly.
+int count_operations(const ProgramAnalysis& analysis);
 std::optional<std::int64_t> upper(const ProgramAnalysis& analysis, const ir::Dim& dim);
 Schedule with_vectors(const VectorPlan& plan, Family family);
 VectorPlan no_vectors(const ProgramAnalysis& analysis);

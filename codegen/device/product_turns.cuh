@@ -8,25 +8,48 @@
 #ifdef SINTER_WARPGROUPS
 
 /// What a tile's epilogue walks over in passes: eight rows for each warp, whose columns come 32 at
-/// a time, kVectors times: four lanes have a row, of eight columns each. A pass's sums wait in
-/// shared memory, since a loop cannot index registers; long bodies are faster as a loop.
-template <int kN>
+/// a time, kVectors times. Four lanes have a row of 32 and load and store eight columns each. While
+/// it computes, a lane has
+///   rolled: the same columns. Passes are a loop, whose code is short; as it cannot index
+///   registers, a pass's sums go through shared memory; spread: the columns whose sums it has,
+///   pairs 2 t, 2 t + 1 of each eight. Passes are unrolled, and lanes exchange what they load and
+///   store, in its own type.
+template <int kN, bool kSpread>
 struct TurnPasses {
   static constexpr int kVector = 8;
   static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : kN / 32;
-  static constexpr int kFloats = 8 * 32 * kVectors;  // of a warp
+  static constexpr int kFloats = kSpread ? 0 : 8 * 32 * kVectors;  // of a warp
 };
+
+/// Four items of four lanes: lane t's item u for lane u's item t.
+template <class T>
+SINTER_DEVICE void exchange_items(T (&x)[4]) {
+#pragma unroll
+  for (int bit = 1; bit < 4; bit *= 2) {
+    const bool upper = (threadIdx.x & bit) != 0;
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      if ((u & bit) != 0) continue;
+      T &low = x[u], &high = x[u | bit];
+      const T other = exchange(upper ? low : high, bit);
+      low = upper ? other : low;
+      high = upper ? high : other;
+    }
+  }
+}
 
 /// kTeams of kGroups warpgroups, each team at a tile of its own; see GroupStages. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, ..
-template <class T, int kM, int kN, int kTeams, int kGroups, int kStages, bool kRowsAreK, int kRank>
-struct TurnTile
-    : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
-                  kStages*(kM + kN) * 128 + kTeams * kGroups * 16 * TurnPasses<kN>::kFloats> {
+template <class T, int kM, int kN, int kTeams, int kGroups, int kStages, bool kRowsAreK, int kRank,
+          bool kSpread>
+struct TurnTile : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+                              kStages*(kM + kN) * 128 +
+                                  kTeams * kGroups * 16 * TurnPasses<kN, kSpread>::kFloats> {
   typedef GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
-                      kStages*(kM + kN) * 128 + kTeams * kGroups * 16 * TurnPasses<kN>::kFloats>
+                      kStages*(kM + kN) * 128 +
+                          kTeams * kGroups * 16 * TurnPasses<kN, kSpread>::kFloats>
       Stages;
-  typedef TurnPasses<kN> Passes;
+  typedef TurnPasses<kN, kSpread> Passes;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Sums Sums;
   static constexpr int kTeam = 128 * kGroups, kWorkers = kTeam * kTeams, kThreads = kWorkers + 128;
@@ -95,6 +118,7 @@ struct TurnTile
   }
   /// Stores a pass's sums, behind the warp's last look at another's.
   SINTER_DEVICE static void show(const Sums& sums, unsigned char* shared, int pass) {
+    if (kSpread) return;
     const int lane = threadIdx.x % 32;
     __syncwarp();
 #pragma unroll
@@ -113,14 +137,52 @@ struct TurnTile
     __syncwarp();
   }
   /// The lane's sums of the pass shown, of its vector k.
-  SINTER_DEVICE static void sum(float (&x)[Passes::kVector], unsigned char* shared, int k) {
-    const int lane = threadIdx.x % 32;
+  SINTER_DEVICE static void sum(float (&x)[Passes::kVector], const Sums& sums,
+                                unsigned char* shared, int pass, int k) {
+    if constexpr (kSpread) {
+      const int first = (pass / kRows * Passes::kVectors + k) * 4, half = pass % 2 * 2;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const Vec<float, 4> four = load<4>(place(shared, k, lane % 4, lane / 4, half));
+      for (int j = 0; j < Passes::kVector; ++j)
+        x[j] = sums[pass % kRows / 2][(first + j / 2) / kTiles][(first + j / 2) % kTiles]
+                   [half + j % 2];
+    } else {
+      const int lane = threadIdx.x % 32;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) x[half * 4 + j] = four.v[j];
+      for (int half = 0; half < 2; ++half) {
+        const Vec<float, 4> four = load<4>(place(shared, k, lane % 4, lane / 4, half));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) x[half * 4 + j] = four.v[j];
+      }
     }
+  }
+  /// What the lane computes with of what it and its neighbours have loaded, or stores of what they
+  /// have computed.
+  template <class V>
+  SINTER_DEVICE static Vec<V, 8> exchanged(const Vec<V, 8>& x) {
+    static_assert(sizeof(V) <= 2, "a pair is a word or less");
+    if (!kSpread) return x;
+    Vec<V, 8> result;
+    u32 pairs[4] = {};
+#pragma unroll
+    for (int u = 0; u < 4; ++u) memcpy(&pairs[u], &x.v[u * 2], 2 * sizeof(V));
+    exchange_items(pairs);
+#pragma unroll
+    for (int u = 0; u < 4; ++u) memcpy(&result.v[u * 2], &pairs[u], 2 * sizeof(V));
+    return result;
+  }
+  /// exchanged(load<8>(p)), of what all rows share, so that rows may share the loads as well; `p`:
+  /// of this lane's columns, all 32 exist.
+  template <class V>
+  SINTER_DEVICE static Vec<V, 8> load_exchanged(const V* p) {
+    if (!kSpread) return load<8>(p);
+    Vec<V, 8> result;
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      const Vec<V, 2> pair = load<2>(p + u * 8 - static_cast<int>(threadIdx.x % 4) * 6);
+      result.v[u * 2] = pair.v[0];
+      result.v[u * 2 + 1] = pair.v[1];
+    }
+    return result;
   }
 
  private:

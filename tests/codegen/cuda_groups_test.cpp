@@ -19,9 +19,24 @@ std::string tile(const char* size, int groups, int stages, int splits, int acros
                      splits, across);
 }
 
-std::string turns(const char* size, int teams, int groups, int stages, int blocks) {
-  return fmt::format("product {}x64 turns={} groups={} stages={} blocks={} splits=1 across=1", size,
-                     teams, groups, stages, blocks);
+std::string turns(const char* size, int teams, int groups, int stages, int blocks,
+                  const char* passes = "rolled") {
+  return fmt::format(
+      "product {}x64 turns={} groups={} stages={} blocks={} passes={} splits=1 across=1", size,
+      teams, groups, stages, blocks, passes);
+}
+
+/// Inputs and results of 8 and 16 bits.
+std::string narrow_graph(const char* m, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: f16[{0}, {2}], %w: f16[{2}, {1}], %c: bool[{1}], %d: bool[{0}, {1}], %r: "
+      "f16[{0}, {1}]) {{\n"
+      "  %0 = MatMul(%x, %w) : f16[{0}, {1}]\n"
+      "  %1 = And(%c, %d) : bool[{0}, {1}]\n"
+      "  %2 = Where(%1, %0, %r) : f16[{0}, {1}]\n"
+      "  %3 = Greater(%0, %r) : bool[{0}, {1}]\n"
+      "  return y = %2, q = %3\n}}\n",
+      m, n, k);
 }
 
 TEST(CudaGroups, TilesGroupsAndStagesOnRaggedSizes) {
@@ -61,6 +76,24 @@ TEST(CudaGroups, TeamsTakeTurnsAtTiles) {
   check.add("many_blocks", pointwise_graph("f16", "70", 72, 72), turns("64x64", 2, 1, 4, 132));
   EXPECT_EQ(check.run(), "");
   EXPECT_EQ(check.kernels[0].step.variants[0]->block[0], 384u);
+}
+
+// Each computes with the columns whose sums it has, and exchanges what it loads and stores.
+TEST(CudaGroups, TeamsComputeWhereSumsAre) {
+  ProductCheck check;
+  check.add("several", pointwise_graph("f16", "450", 264, 200),
+            turns("128x128", 2, 1, 3, 5, "spread"));
+  check.add("wide", pointwise_graph("bf16", "150", 384, 136),
+            turns("128x192", 2, 1, 2, 1, "spread"));
+  check.add("tall", pointwise_graph("f16", "200", 136, 136),
+            turns("192x128", 2, 1, 2, 2, "spread"));
+  check.add("nk", transposed_graph("f16", "260", 200, 136), turns("128x96", 2, 1, 4, 2, "spread"));
+  check.add("together", pointwise_graph("f16", "300", 256, 136),
+            turns("128x128", 1, 2, 3, 2, "spread"));
+  check.add("narrow", narrow_graph("70", 128, 72), turns("64x64", 2, 1, 4, 2, "spread"));
+  check.add("narrow_rest", narrow_graph("70", 72, 72), turns("64x64", 2, 1, 4, 2, "spread"));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_THAT(check.kernels[1].source, HasSubstr("= Tile::load_exchanged(x0 + i1);"));
 }
 
 TEST(CudaGroups, TeamsFetchWeightsFirst) {
@@ -117,6 +150,8 @@ TEST(CudaGroups, CodeIsForOneGpuAlone) {
   check.add("gelu", pointwise_graph("f16", "300", 384, 384), tile("128x128", 2, 3, 1));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tile("64x96", 1, 4, 2));
   check.add("turns", pointwise_graph("f16", "m", 384, 384), turns("128x192", 2, 1, 5, 132));
+  check.add("spread", pointwise_graph("f16", "m", 384, 384),
+            turns("128x192", 2, 1, 5, 132, "spread"));
   for (const auto& compiled : check.compile()) {
     EXPECT_LT(compiled[0].cubin.size(), compiled[1].cubin.size());
     EXPECT_LT(compiled[2].cubin.size(), compiled[1].cubin.size());
@@ -141,6 +176,17 @@ TEST(CudaGroups, FormsThatDoNotFitAreRefused) {
   EXPECT_THAT(message(plain, tile("64x64", 1, 40, 1)), refused);   // shared memory
   EXPECT_THAT(message(plain, tile("64x64", 1, 2, 32)), refused);   // cluster
   EXPECT_THAT(message(norm_graph("70", 64, 64, false), tile("64x64", 1, 2, 1)), refused);
+  // Which columns a thread has is another matter where passes are spread.
+  const std::string columns =
+      "graph @g(%x: f16[70, 64], %w: f16[64, 64]) {\n"
+      "  %0 = MatMul(%x, %w) : f16[70, 64]\n"
+      "  %1 = Iota() {shape = [1, 64], axis = 1, dtype = f16} : f16[1, 64]\n"
+      "  %2 = Add(%0, %1) : f16[70, 64]\n"
+      "  return y = %2\n}\n";
+  EXPECT_EQ(message(columns, turns("64x64", 2, 1, 2, 2)), "accepted");
+  EXPECT_THAT(message(columns, turns("64x64", 2, 1, 2, 2, "spread")), refused);
+  EXPECT_THAT(message(plain, turns("64x64", 2, 1, 2, 2, "other")),
+              HasSubstr("passes are spread or rolled, not 'other'"));
   // Rows that are no multiple of 16 bytes.
   EXPECT_THAT(message(pointwise_graph("f16", "70", 64, 68), tile("64x64", 1, 2, 1)), refused);
 }

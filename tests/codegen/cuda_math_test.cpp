@@ -61,6 +61,16 @@ const Form kForms[] = {
     {"one plus erf", "short_one_plus_error_function(", 0x1p-17,
      [](auto& p, auto x) { return one_plus(p, ScalarOp::kErf, x); },
      [](double x) { return std::erfc(-x); }},
+    {"gelu", "short_gelu(", 0x1p-16,
+     [](auto& p, auto x) {
+       const auto half = p.op(ScalarOp::kMul, {x, p.constant(DType::kFloat32, 0.5)});
+       const auto root = p.constant(DType::kFloat32, 0.7071067811865476);
+       const auto scaled = p.op(ScalarOp::kMul, {x, root});
+       return p.op(ScalarOp::kMul, {half, one_plus(p, ScalarOp::kErf, scaled)});
+     },
+     [](double x) {
+       return std::isinf(x) ? std::max(x, 0.0) : x / 2 * std::erfc(-x / std::sqrt(2.0));
+     }},
     {"one plus tanh", "short_one_plus_hyperbolic_tangent(", 0x1p-20,
      [](auto& p, auto x) { return one_plus(p, ScalarOp::kTanh, x); },
      [](double x) { return 2 / (1 + std::exp(-2 * x)); }},

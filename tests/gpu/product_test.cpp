@@ -123,17 +123,20 @@ class Turns : public Groups {};
 
 TEST_P(Turns, AgreeWithTheReference) {
   for (const int blocks : {1, 5, 132}) {
-    const std::string schedule =
-        fmt::format("product {} blocks={} splits=1 across=1", GetParam(), blocks);
-    SCOPED_TRACE(schedule);
-    for (const int rows : {64, 197, 1500})
-      check(gelu_graph("f16", rows), schedule, DType::kFloat16);
-    check(gelu_graph("bf16", 700), schedule, DType::kBFloat16);
+    for (const char* passes : {"rolled", "spread"}) {
+      const std::string schedule = fmt::format("product {} blocks={} passes={} splits=1 across=1",
+                                               GetParam(), blocks, passes);
+      SCOPED_TRACE(schedule);
+      for (const int rows : {64, 197, 1500})
+        check(gelu_graph("f16", rows), schedule, DType::kFloat16);
+      check(gelu_graph("bf16", 700), schedule, DType::kBFloat16);
+    }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Product, Turns,
                          ::testing::Values("128x192x64 turns=2 groups=1 stages=5",
+                                           "192x128x64 turns=2 groups=1 stages=4",
                                            "128x128x64 turns=2 groups=1 stages=6",
                                            "128x128x64 turns=2 groups=1 stages=2",
                                            "64x256x64 turns=2 groups=1 stages=4",
