@@ -80,6 +80,14 @@ constexpr Shape kShapes[] = {
     {"bert_3072_fc1", 3072, 3072, 768, "gelu"},
     {"bert_3072_out", 3072, 768, 768, "residual"},
     {"bert_4096_qkv", 4096, 2304, 768, "bias"},
+    {"bert_4096_fc1", 4096, 3072, 768, "gelu"},
+    {"bert_4096_out", 4096, 768, 768, "residual"},
+    {"bert_4096_fc2", 4096, 768, 3072, "residual"},
+    {"bert_384_qkv", 384, 2304, 768, "bias"},
+    {"bert_384_fc1", 384, 3072, 768, "gelu"},
+    {"bert_768_qkv", 768, 2304, 768, "bias"},
+    {"bert_768_fc1", 768, 3072, 768, "gelu"},
+    {"bert_768_out", 768, 768, 768, "residual"},
 };
 
 /// A convolution with channels last: `in` x `in` positions, square kernel, the same pads around.
