@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -44,13 +45,13 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
 
 class Compiler {
  public:
-  /// `model` has the bindings' shapes and all ranges; `graph` is the first to be added.
-  Compiler(const Graph& model, const Graph& graph, const CompileOptions& options)
-      : graph_(&graph),
+  /// `model` has the bindings' shapes and all ranges; `graphs` are added in this order.
+  Compiler(const Graph& model, std::span<const Graph* const> graphs, const CompileOptions& options)
+      : graph_(graphs[0]),
         options_(options),
         exprs_(model.ranges()),
-        buffers_(graph, exprs_, model),
-        packed_(buffers_) {}
+        buffers_(*graph_, exprs_, model),
+        packed_(buffers_, options.cuda ? weights_of_few_rows(graphs) : std::set<std::uint64_t>()) {}
 
   void add_entry(const EntryGraph& entry) {
     graph_ = &entry.graph;
@@ -196,6 +197,7 @@ class Compiler {
         [&](auto kernel, std::string& refusal) { return accept(std::move(kernel), name, refusal); },
         [&](const ProductProgram& kernel) { return product_limits(kernel, exprs_); },
         have_warpgroups(options_.architectures),
+        [&](const ProductProgram& kernel) { return packed_.takes_elements(kernel); },
         [&](const ProductProgram& packed) {
           std::string ignored;
           return plan_unpacking(packed, buffers_, exprs_, ignored);
@@ -203,10 +205,10 @@ class Compiler {
     for (ProductWay& way : product_ways(product, options_.product, kernels)) {
       if (way.kernel && way.kernel->weights)
         PackedBuffers::replace(
-            step.reads, product.quantised(),
+            step.reads, product.weights(),
             std::span(way.kernel->program.buffers).subspan(way.kernel->first_operand()));
       if (way.unpacking) {
-        PackedBuffers::replace(step.reads, product.quantised(), way.unpacking->reads());
+        PackedBuffers::replace(step.reads, product.weights(), way.unpacking->reads());
         if (step.writes.back() != way.unpacking->result)
           step.writes.push_back(way.unpacking->result);
       }
@@ -569,7 +571,8 @@ class Compiler {
 }  // namespace
 
 CompiledPlan compile(const Graph& graph, const CompileOptions& options) {
-  Compiler compiler(graph, graph, options);
+  const Graph* const graphs[] = {&graph};
+  Compiler compiler(graph, graphs, options);
   compiler.add_steps();
   return compiler.run();
 }
@@ -577,7 +580,9 @@ CompiledPlan compile(const Graph& graph, const CompileOptions& options) {
 CompiledPlan compile_entries(const Graph& model, std::span<const EntryGraph> entries,
                              const CompileOptions& options) {
   if (entries.empty()) throw Error(ErrorCode::kInternal, "a plan without entry points");
-  Compiler compiler(model, entries[0].graph, options);
+  std::vector<const Graph*> graphs;
+  for (const EntryGraph& entry : entries) graphs.push_back(&entry.graph);
+  Compiler compiler(model, graphs, options);
   for (const EntryGraph& entry : entries) compiler.add_entry(entry);
   return compiler.run();
 }

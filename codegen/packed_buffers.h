@@ -1,20 +1,32 @@
-// Quantised weights of a plan in the order of its kernels.
+// Weights of a plan in the order of its kernels.
 #pragma once
 
 #include <array>
 #include <map>
+#include <set>
 
 #include "codegen/lowering/product_lowering.h"
 #include "codegen/plan_buffers.h"
 
 namespace sinter::codegen {
 
+/// Hashes of the constants of 16 bits that all `graphs`, those of one plan, read as weights of
+/// products of few rows alone (regions of family "product"): nothing but kernels of our own reads
+/// them, so that a plan may hold them packed. An entry point of more rows or a table of embeddings
+/// that is also a product's weights leaves them as they are.
+std::set<std::uint64_t> weights_of_few_rows(std::span<const ir::Graph* const> graphs);
+
 class PackedBuffers {
  public:
-  explicit PackedBuffers(PlanBuffers& buffers) : buffers_(buffers) {}
+  /// `elements`: weights_of_few_rows.
+  PackedBuffers(PlanBuffers& buffers, std::set<std::uint64_t> elements)
+      : buffers_(buffers), elements_(std::move(elements)) {}
 
-  /// Puts packed weights, scales and zero points, each packed once, in place of the graph's;
-  /// nothing if the product has none. Throws Error(kUnsupported) if they cannot be packed.
+  /// True if the product's right operand is a constant of 16 bits that may be packed.
+  bool takes_elements(const ProductProgram& product) const;
+
+  /// Puts packed weights, scales and zero points, each packed once, in place of the graph's, if the
+  /// product has `weights`. Throws Error(kUnsupported) if they cannot be packed.
   void pack(ProductProgram& product);
 
   /// Changes what a step reads accordingly: `plain`, the graph's buffers, to `packed`.
@@ -30,6 +42,7 @@ class PackedBuffers {
   Packed make(const ProductProgram& product, const Key& key);
 
   PlanBuffers& buffers_;
+  std::set<std::uint64_t> elements_;
   std::map<std::pair<Key, DType>, Packed> known_;
 };
 

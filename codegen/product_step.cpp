@@ -91,9 +91,15 @@ bool multiplies_quantised(const Node& node) {
   return product_node(*node.body).op->name == "QuantMatMul";
 }
 
-std::vector<std::uint32_t> ProductStep::quantised() const {
+bool ProductStep::is_quantised() const {
   const auto* matmul = std::get_if<plan::fb::MatmulStepT>(&library_);
-  if (!matmul || !matmul->quantisation) return {};
+  return matmul && matmul->quantisation;
+}
+
+std::vector<std::uint32_t> ProductStep::weights() const {
+  const auto* matmul = std::get_if<plan::fb::MatmulStepT>(&library_);
+  if (!matmul) return {};
+  if (!matmul->quantisation) return {matmul->b->buffer};
   std::vector<std::uint32_t> buffers = {matmul->b->buffer, matmul->quantisation->scales};
   if (const std::int32_t zeros = matmul->quantisation->zero_points; zeros >= 0)
     buffers.push_back(static_cast<std::uint32_t>(zeros));

@@ -37,8 +37,9 @@ class ProductStep {
   /// they then lie in.
   const std::optional<plan::fb::LoopProgramT>& rows() const { return rows_; }
   std::optional<std::uint32_t> made_rows() const { return made_rows_; }
-  /// The buffers of quantised weights, their scales and zero points; none if weights are no such.
-  std::vector<std::uint32_t> quantised() const;
+  bool is_quantised() const;
+  /// The buffers of a product's weights, their scales and zero points if there are any.
+  std::vector<std::uint32_t> weights() const;
   /// Why no library does the product; empty if one does.
   const std::string& library_refusal() const { return library_refusal_; }
   /// Makes `work` the library's product; `unpacking`: of weights that are unpacked first.

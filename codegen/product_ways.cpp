@@ -15,27 +15,12 @@ class WayList {
  public:
   WayList(const ProductStep& product, const std::string& wish, const ProductKernels& kernels)
       : product_(product), wish_(wish), kernels_(kernels) {
-    refusal_ = wish.empty() ? "" : "the compiler was asked for '" + wish + "'";
-    const bool any = wish.empty(), scheduled = is_schedule(wish);
-    std::string ignored;
-    const auto kernel = [&](bool with_rest, bool by_groups, std::string& refusal,
-                            bool with_rows = false) {
-      return accept(product.kernel(with_rest, with_rows, refusal), by_groups, refusal);
-    };
-    const bool unpacked = is_quantised() && (wish == "unpacked" || wish == "library");
-    if (any || unpacked || (scheduled && !is_group_schedule(wish))) {
-      whole_ = kernel(true, false, refusal_);
-      if (product.rows() && (any || wish.starts_with("skinny ")))
-        with_rows_ = kernel(true, false, rows_refusal_, true);
-      if (scheduled && with_rows_) whole_.reset();
-    }
-    if (any || wish == "groups" || is_group_schedule(wish))
-      groups_ = kernel(true, true, any ? ignored : refusal_);
-    if (!product.rest()) return;
-    if (wish == "alone" || ((any || is_quantised()) && (!whole_ || product.reduces())))
-      alone_ = kernel(false, false, ignored);
-    if (wish == "groups alone" || (any && (!groups_ || product.reduces())))
-      groups_alone_ = kernel(false, true, ignored);
+    const bool few = wish.starts_with("skinny ") && !is_group_schedule(wish);
+    packs_elements_ = (wish.empty() || few) && !product.is_conv() && !is_quantised();
+    find_kernels();
+    if (!packs_elements_ || whole_ || with_rows_ || (alone_ && product.reduces())) return;
+    packs_elements_ = false;
+    find_kernels();
   }
 
   std::vector<ProductWay> run() {
@@ -51,6 +36,8 @@ class WayList {
       convolution();
     } else if (is_quantised()) {
       quantised();
+    } else if (packs_elements_) {
+      packed();
     } else {
       if (with_rows_) add(limited(rows_way()));
       if (whole_) add(limited(whole_way()));
@@ -63,6 +50,38 @@ class WayList {
   }
 
  private:
+  void find_kernels() {
+    refusal_ = wish_.empty() ? "" : "the compiler was asked for '" + wish_ + "'";
+    const bool any = wish_.empty(), scheduled = is_schedule(wish_);
+    std::string ignored;
+    const bool unpacked = is_quantised() && (wish_ == "unpacked" || wish_ == "library");
+    if (any || unpacked || (scheduled && !is_group_schedule(wish_))) {
+      whole_ = kernel(true, false, refusal_);
+      if (product_.rows() && (any || wish_.starts_with("skinny ")))
+        with_rows_ = kernel(true, false, rows_refusal_, true);
+      if (scheduled && with_rows_) whole_.reset();
+    }
+    // Warpgroups would read weights as they were.
+    if (!packs_elements_ && (any || wish_ == "groups" || is_group_schedule(wish_)))
+      groups_ = kernel(true, true, any ? ignored : refusal_);
+    if (!product_.rest()) return;
+    if (wish_ == "alone" || ((any || is_quantised()) && (!whole_ || product_.reduces())))
+      alone_ = kernel(false, false, ignored);
+    if (!packs_elements_ && (wish_ == "groups alone" || (any && (!groups_ || product_.reduces()))))
+      groups_alone_ = kernel(false, true, ignored);
+  }
+
+  std::optional<ProductProgram> kernel(bool with_rest, bool by_groups, std::string& refusal,
+                                       bool with_rows = false) {
+    auto program = product_.kernel(with_rest, with_rows, refusal);
+    if (packs_elements_ && program) packs_elements_ = kernels_.takes_elements(*program);
+    if (packs_elements_ && program) {
+      program->weights.emplace();
+      program->weights->bits = 16;
+    }
+    return accept(std::move(program), by_groups, refusal);
+  }
+
   std::optional<ProductProgram> accept(std::optional<ProductProgram> kernel, bool by_groups,
                                        std::string& refusal) const {
     if (by_groups && (!kernels_.have_groups || product_.is_conv())) return std::nullopt;
@@ -96,7 +115,7 @@ class WayList {
     return way;
   }
 
-  bool is_quantised() const { return !product_.quantised().empty(); }
+  bool is_quantised() const { return product_.is_quantised(); }
 
   /// Weights made floats first, for many rows: by warpgroups and by the library.
   void unpacked() {
@@ -136,6 +155,11 @@ class WayList {
       add(limited(groups_alone_way()));
     if (wish_.empty() || asked) unpacked();
     if (asked && !ways_.empty() && ways_.back().conditions.empty()) return;
+    packed();
+  }
+
+  /// Nothing else reads packed weights.
+  void packed() {
     if (with_rows_) add(rows_way());
     add(whole_ ? whole_way() : alone_way());
   }
@@ -169,6 +193,7 @@ class WayList {
   const std::string& wish_;
   const ProductKernels& kernels_;
   std::string refusal_, rows_refusal_;
+  bool packs_elements_ = false;  // weights of 16 bits, for kernels for few rows alone
   std::optional<ProductProgram> with_rows_, whole_, alone_, groups_, groups_alone_;
   std::vector<ProductWay> ways_;
 };

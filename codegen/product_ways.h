@@ -32,6 +32,8 @@ struct ProductKernels {
   /// Sizes up to which a kernel may beat the library.
   std::function<std::vector<plan::fb::Condition>(const ProductProgram&)> limits;
   bool have_groups = false;  // some GPU of the plan's multiplies by warpgroups
+  /// Whether the product's right operand, of 16 bits, may be packed.
+  std::function<bool(const ProductProgram&)> takes_elements;
   /// How the packed weights of a product are unpacked for ways that need that; nothing if none do.
   std::function<std::optional<UnpackProgram>(const ProductProgram& packed)> unpack;
 };

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/parallel.h"
+
 namespace sinter::codegen {
 
 using ir::Tensor;
@@ -74,6 +76,23 @@ Tensor pack_values(const ir::QuantisedWeights& weights) {
   return Tensor(DType::kUInt8, {tiles, across, kUnitBytes}, ir::Buffer::take(std::move(bytes)));
 }
 
+/// Units of one tile's 16 columns; element (n, k) is at from[n * stride_n + k * stride_k].
+struct Elements {
+  const std::uint16_t* from;
+  std::int64_t n, k, stride_n, stride_k;
+
+  void pack_tile(std::int64_t tile, std::uint16_t* to) const {
+    for (std::int64_t u = 0; u * kFragment < k; ++u)
+      for (std::int64_t column = 0; column < kPackedColumns; ++column) {
+        const std::int64_t row = tile * kPackedColumns + column, g = column % 8, upper = column / 8;
+        if (row >= n) continue;
+        for (std::int64_t i = 0; i < kFragment && u * kFragment + i < k; ++i)
+          to[u * kUnitBytes / 2 + (g * 4 + i % 8 / 2) * 8 + (i / 8 * 2 + upper) * 2 + i % 2] =
+              from[row * stride_n + (u * kFragment + i) * stride_k];
+      }
+  }
+};
+
 /// One value for each column and group, of 16 columns side by side.
 Tensor pack_groups(const Tensor& values, const ir::QuantisedWeights& weights, DType type) {
   const std::int64_t n = weights.n(), groups = values.shape()[1];
@@ -118,6 +137,27 @@ PackedWeights pack_weights(const ir::QuantisedWeights& weights, DType x_type) {
                     fmt::format("a zero point of weights is beyond {}", to_string(x_type)));
   }
   return packed;
+}
+
+Tensor pack_elements(const Tensor& weights, bool rows_are_k) {
+  if (weights.shape().size() != 2 || size_of(weights.dtype()) != 2)
+    throw Error(ErrorCode::kInternal, "packed weights are matrices of 16-bit elements");
+  const std::int64_t rows = weights.shape()[0], columns = weights.shape()[1];
+  Elements elements = {reinterpret_cast<const std::uint16_t*>(weights.bytes().data()), rows,
+                       columns, columns, 1};
+  if (rows_are_k) {
+    std::swap(elements.n, elements.k);
+    std::swap(elements.stride_n, elements.stride_k);
+  }
+  const std::int64_t tiles = ceil_div(elements.n, kPackedColumns);
+  const std::int64_t across = packed_depth(elements.k) / kFragment;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tiles * across * kUnitBytes));
+  ir::for_each_job(static_cast<std::size_t>(tiles), 0, [&](std::size_t tile) {
+    elements.pack_tile(static_cast<std::int64_t>(tile),
+                       reinterpret_cast<std::uint16_t*>(bytes.data()) +
+                           static_cast<std::int64_t>(tile) * across * kUnitBytes / 2);
+  });
+  return Tensor(DType::kUInt8, {tiles, across, kUnitBytes}, ir::Buffer::take(std::move(bytes)));
 }
 
 }  // namespace sinter::codegen

@@ -1,4 +1,4 @@
-// Quantised weights in the order in which the kernels of codegen/device read them (skinny.cuh,
+// Weights in the order in which the kernels of codegen/device read them (skinny.cuh,
 // packed_groups.cuh, unpack.cuh).
 #pragma once
 
@@ -19,13 +19,14 @@ inline std::int64_t packed_depth(std::int64_t k) {
   return (k + kPackedDepth - 1) / kPackedDepth * kPackedDepth;
 }
 
-/// Units of 16 columns by 32 (8 bits) or 64 (4 bits) of k: all of k, then the next 16 columns. A
-/// unit is 16 bytes for each lane of a warp. With g = lane / 4 and t = lane % 4 * 2, number i of a
-/// lane's is of column g + i / 2 % 2 * 8 and k = i / 8 * 16 + i / 4 % 2 * 8 + t + i % 2 .. where i
-/// counts fragments (16 of k), halves of k, halves of columns, neighbours. Four numbers of a half
-/// of k and their order in the word that holds them: 8 bits {0, 2, 1, 3} from the lowest byte on; 4
-/// bits: a word holds a fragment, numbers of even i in its lower half.
-/// Values are biased to be unsigned. What is added to fill up the columns and k stands for zero.
+/// Units of 16 columns by 32 (8 bits), 64 (4 bits) or 16 (elements of 16) of k: all of k, then the
+/// next 16 columns. A unit is 16 bytes for each lane of a warp. With g = lane / 4 and
+/// t = lane % 4 * 2, number i of a lane's is of column g + i / 2 % 2 * 8 and
+/// k = i / 8 * 16 + i / 4 % 2 * 8 + t + i % 2 .. where i counts fragments (16 of k), halves of k,
+/// halves of columns, neighbours. Elements lie in this order. Four numbers of a half of k and their
+/// order in the word that holds them: 8 bits {0, 2, 1, 3} from the lowest byte on; 4 bits: a word
+/// holds a fragment, numbers of even i in its lower half. Integers are biased to be unsigned. What
+/// is added to fill up the columns and k stands for zero.
 struct PackedWeights {
   ir::Tensor values;                // u8 [columns / 16, depth / (32 or 64), 512]
   ir::Tensor scales;                // [columns / 16, groups, 16], filled up with zeros
@@ -43,5 +44,8 @@ std::string refuse_groups(std::int64_t group, std::int64_t k);
 /// `x_type`: f16 or bf16. Scales become f16 or bf16 if that changes none of them, else f32. Throws
 /// Error(kUnsupported) if the groups are refused or a zero point is too large for x's type.
 PackedWeights pack_weights(const ir::QuantisedWeights& weights, DType x_type);
+
+/// Elements of 16 bits, [k, n] if `rows_are_k`, else [n, k], as PackedWeights::values.
+ir::Tensor pack_elements(const ir::Tensor& weights, bool rows_are_k);
 
 }  // namespace sinter::codegen

@@ -169,6 +169,9 @@ class ProductLayout {
     line(fmt::format("operands.b = {} + i64(first_column / {}) * {};",
                      args_.buffer(product_.b_buffer()), kPackedColumns, stride));
     line(fmt::format("operands.stride_b = {};", stride));
+    if (product_.parts > 1)
+      line(fmt::format("operands.part_b = {};", part_columns().value() / kPackedColumns * stride));
+    if (!weights.is_quantised()) return;
     const std::int64_t groups = packed_groups(weights.group, k);
     line(fmt::format("operands.scales = {} + i64(first_column) * {};",
                      args_.buffer(product_.scales_buffer()), groups));
@@ -176,11 +179,8 @@ class ProductLayout {
       line(fmt::format("operands.zeros = {} + i64(first_column) * {};",
                        args_.buffer(product_.zeros_buffer()), groups));
     line(fmt::format("operands.stride_scales = {};", groups * kPackedColumns));
-    if (product_.parts > 1) {
-      const std::int64_t columns = part_columns().value();
-      line(fmt::format("operands.part_b = {};", columns / kPackedColumns * stride));
-      line(fmt::format("operands.part_scales = {};", columns * groups));
-    }
+    if (product_.parts > 1)
+      line(fmt::format("operands.part_scales = {};", part_columns().value() * groups));
   }
 
   /// "a + 64 + i64(b0) * 128 + ...".

@@ -19,7 +19,7 @@ constexpr int kFragment = 16, kMostThreads = 512, kMostUnits = 8;
 constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
 
 int unit_depth(const ProductProgram& product) {
-  return !product.weights ? kFragment : product.weights->bits == 8 ? 32 : 64;
+  return product.weights ? 256 / product.weights->bits : kFragment;
 }
 
 int odd_units(int elements) { return (elements / 8 | 1) * 8; }
@@ -33,6 +33,7 @@ std::int64_t loop_group(const ProductProgram& product) {
 }
 
 std::string packed_weights_type(const ProductWeights& weights, std::int64_t group) {
+  if (!weights.is_quantised()) return "PackedElements, NoScales";
   return fmt::format("{}, Scales<{}, {}{}>", weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
                      storage_name(weights.scales), group, weights.zeros ? ", true" : "");
 }
@@ -86,7 +87,8 @@ int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& s)
   }
   const int x = product.rows ? 0 : s.m * odd_units(depth) * 2;
   const int stage = s.warps_k * (s.warps_n * weights + x);
-  const bool by_column = product.weights && loop_group(product) == 0;
+  const bool by_column =
+      product.weights && product.weights->is_quantised() && loop_group(product) == 0;
   return std::max(s.stages * stage, s.warps_k * s.m * (s.n + 4) * 4) +
          (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
          (product.rows ? static_cast<int>(product.rows->most * product.rows->stride) * 2 : 0);

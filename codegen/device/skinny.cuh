@@ -73,8 +73,18 @@ SINTER_DEVICE u32 mask_and_set(u32 x, u32 mask, u32 bits) {
 
 // ---- what weights are stored as
 // Packed weights are units of 512 bytes: 16 columns of the product by kUnitDepth of k, 16 bytes for
-// each lane of a warp in the order of its fragments (codegen/weight_pack.h). Values are biased, so
-// that they are unsigned: their bits become the last of a mantissa, and the conversion is exact.
+// each lane of a warp in the order of its fragments (codegen/weight_pack.h). Integers are biased,
+// so that they are unsigned: their bits become the last of a mantissa, and the conversion is exact.
+
+/// Elements of x's type.
+struct PackedElements {
+  static constexpr int kUnitDepth = 16;
+  static constexpr bool kRowsAreK = false, kPacked = true;
+  template <class T>
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int) {
+    a[0] = unit.x, a[1] = unit.y, a[2] = unit.z, a[3] = unit.w;
+  }
+};
 
 /// Bytes, which stand for -128 .. 127.
 struct PackedBytes {

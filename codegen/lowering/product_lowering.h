@@ -34,14 +34,16 @@ struct ProductWindows {
   ir::Dim elements;  // of the whole tensor
 };
 
-/// Weights of few bits as the right operand. As the graph has them until codegen/weight_pack.h
-/// packs them for a kernel; buffers of scales, and of zero points if there are any, come in front
-/// of a and b.
+/// Weights as the right operand that codegen/weight_pack.h packs for a kernel; until then they are
+/// as the graph has them. Those of few bits have buffers of scales, and of zero points if there are
+/// any, in front of a and b.
 struct ProductWeights {
-  int bits = 8;
+  int bits = 8;            // 16: elements of x's type, with none of what follows
   std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
   bool zeros = false;
   DType scales = DType::kFloat32;  // their type once packed
+
+  bool is_quantised() const { return bits < 16; }
 };
 
 /// What each block computes of the left operand for itself: all of its rows, into its shared
@@ -74,7 +76,7 @@ struct ProductProgram {
   /// Equal parts of n, side by side, of which the program reads one column of each at a time (a
   /// gate and what it opens): its element loops then count n / parts.
   int parts = 1;
-  std::optional<ProductWeights> weights;  // if b's are of few bits
+  std::optional<ProductWeights> weights;  // if b is packed
   bool rows_are_k = true;                 // b[k][n] with n contiguous; else b[n][k]
   bool by_groups = false;                 // by warpgroups (sm_90 alone), else by warps
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
@@ -84,7 +86,8 @@ struct ProductProgram {
   std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
   std::uint32_t first_operand() const {
-    return !weights ? a_buffer() : weights->zeros ? zeros_buffer() : scales_buffer();
+    if (!weights || !weights->is_quantised()) return a_buffer();
+    return weights->zeros ? zeros_buffer() : scales_buffer();
   }
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
   std::uint32_t zeros_buffer() const { return a_buffer() - 2; }

@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-codegen::CompiledPlan compile(const char* graph, std::string& sources) {
+codegen::CompiledPlan compile(const std::string& graph, std::string& sources) {
   codegen::CompileOptions options;
   options.cuda = true;
   options.architectures = {"sm_90"};
@@ -100,11 +100,9 @@ graph @main(%q: f16[2, 3, 64], %k: f16[2, 40, 64], %x: f16[40, 64]) {
     EXPECT_GT(attention.find(line), attention.find("wait_for_previous_kernel();")) << line;
 }
 
-TEST(CompileEarly, RowsOfAProductComeInItOrFirst) {
-  std::string sources;
-  const auto compiled = compile(R"(
-graph @main(%x: f16[2, 64], %g: f16[64]) {
-  %w = const f16[64, 96] random(1)
+/// A norm of few rows and the product that reads it.
+std::string norm_graph(const std::string& inputs, const std::string& weights) {
+  return "graph @main(%x: f16[2, 64], %g: f16[64]" + inputs + ") {\n" + weights + R"(
   %y = Fused(%x, %g, %w) {family = "product"} body (%x, %g, %w) {
     %n = Fused(%x, %g) {family = "reduction"} body (%x, %g) {
       %q = Square(%x)
@@ -121,8 +119,12 @@ graph @main(%x: f16[2, 64], %g: f16[64]) {
     return p = %p
   }
   return y = %y
-})",
-                                sources);
+})";
+}
+
+TEST(CompileEarly, RowsOfAProductComeInItOrFirst) {
+  std::string sources;
+  const auto compiled = compile(norm_graph(", %w: f16[64, 96]", ""), sources);
   const plan::fb::StepT& step = *compiled.parts.meta.steps[0];
   const auto& ways = step.work.AsChoiceStep()->alternatives;
   ASSERT_GE(ways.size(), 3u);
@@ -138,6 +140,45 @@ graph @main(%x: f16[2, 64], %g: f16[64]) {
   EXPECT_THAT(step.reads, Not(testing::Contains(rows)));
   EXPECT_EQ(compiled.parts.meta.buffers[rows]->kind, plan::fb::BufferKind::Arena);
   EXPECT_THAT(sources, HasSubstr("Tile::make_rows(shared, i32(64)"));
+}
+
+TEST(CompileEarly, NothingElseReadsPackedWeightsOfFewRows) {
+  std::string sources;
+  const auto compiled = compile(norm_graph("", "  %w = const f16[64, 96] random(1)"), sources);
+  const plan::fb::StepT& step = *compiled.parts.meta.steps[0];
+  std::vector<std::string> names;
+  for (const auto& way : step.work.AsChoiceStep()->alternatives) names.push_back(way->name);
+  EXPECT_THAT(names, testing::ElementsAre("product and its rows", "rows, then product"));
+  EXPECT_THAT(sources, HasSubstr("PackedElements, NoScales"));
+  // k is filled up to 256; the plan has these weights alone.
+  EXPECT_EQ(compiled.parts.weights.back().bytes.size(), 96u * 256 * 2);
+  EXPECT_EQ(compiled.parts.weights.size(), 1u);
+  EXPECT_EQ(step.reads.size(), 3u);
+}
+
+TEST(CompileEarly, WeightsThatOtherStepsReadAreNotPacked) {
+  std::string sources;
+  const auto compiled = compile(R"(
+graph @main(%x: f16[1, 64], %id: i64[1]) {
+  %w = const f16[96, 64] random(1)
+  %y = Fused(%x, %w) {family = "product"} body (%x, %w) {
+    %p = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+      %t = Transpose(%w) {perm = [1, 0]}
+      %m = MatMul(%x, %t)
+      return m = %m
+    }
+    return p = %p
+  }
+  %z = Fused(%w, %id) {family = "pointwise"} body (%w, %id) {
+    %g = Gather(%w, %id) {axis = 0}
+    return g = %g
+  }
+  return y = %y, z = %z
+})",
+                                sources);
+  EXPECT_THAT(sources, HasSubstr("RowsAreColumns, NoScales"));
+  EXPECT_THAT(sources, Not(HasSubstr("PackedElements")));
+  EXPECT_EQ(compiled.parts.weights.size(), 1u);
 }
 
 }  // namespace

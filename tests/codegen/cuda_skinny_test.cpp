@@ -92,6 +92,29 @@ TEST(CudaSkinny, FloatWeightsOfBothOrders) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaSkinny, PackedFloatWeightsOfBothOrders) {
+  ProductCheck check;
+  check.packs_elements = true;
+  int number = 0;
+  for (const bool rows_are_k : {false, true})
+    for (const char* type : {"f16", "bf16"})
+      for (const int m : {1, 5, 16}) {
+        const int rows = m == 5 ? 8 : m;
+        const std::string tile =
+            fmt::format("{}x32x128 warps=1x{}x2 stages=3", rows, 1 + number % 2);
+        check.add(fmt::format("p{}", number), float_graph(type, m, 72, 520, rows_are_k),
+                  scheduled(tile.c_str(), 1 + number % 2));
+        ++number;
+      }
+  check.add("odd", float_graph("f16", 3, 37, 45, true), "");
+  check.add("odd_k", float_graph("bf16", 2, 33, 523, false), "");
+  check.add("short", float_graph("f16", 1, 3, 7, true), "");
+  check.add("gate", gate_graph("2", 64, 320, 16), "");
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("PackedElements, NoScales"));
+}
+
 TEST(CudaSkinny, FewRowsOfFloatWeightsByRowsOfK) {
   ProductCheck check;
   check.early = true;

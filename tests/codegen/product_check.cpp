@@ -137,7 +137,11 @@ void ProductCheck::add(const std::string& name, ir::Graph body, const std::strin
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
   test.product.by_groups = by_groups || codegen::is_group_schedule(schedule);
-  if (codegen::ProductProgram& own = test.product; own.weights) {
+  if (codegen::ProductProgram& own = test.product; packs_elements) {
+    own.weights.emplace();
+    own.weights->bits = 16;
+    test.types[own.program.buffers[own.b_buffer()]] = DType::kUInt8;
+  } else if (own.weights) {
     // As pack_weights leaves them.
     const auto& buffers = own.program.buffers;
     own.weights->scales = test.types[buffers[own.scales_buffer()]];
@@ -171,7 +175,10 @@ void ProductCheck::add_loops(const std::string& name, ir::Graph body,
 
 Memory ProductCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const {
   const codegen::ProductProgram& product = test.product;
-  if (product.weights) {
+  if (product.weights && !product.weights->is_quantised()) {
+    ir::Tensor& weights = inputs[product.program.buffers[product.b_buffer()]];
+    weights = codegen::pack_elements(weights, product.rows_are_k);
+  } else if (product.weights) {
     const codegen::PackedWeights weights =
         codegen::pack_weights(weights_in(product, product.k.value(), inputs), product.type);
     const auto& buffers = product.program.buffers;
@@ -220,7 +227,7 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
   }
   const auto values = plan::evaluate_expressions(plan, sizes);
   std::vector<ir::Tensor> inputs = random_inputs(*test.body, symbols, 3);
-  if (test.product.weights) {
+  if (test.product.weights && test.product.weights->is_quantised()) {
     ir::Tensor& weights = inputs[test.product.program.buffers[test.product.b_buffer()]];
     weights = random_weights(weights);
     const codegen::ProductWeights& packed = *test.product.weights;

@@ -38,7 +38,8 @@ class ProductCheck {
 
   codegen::ExprTable exprs;
   std::vector<codegen::EmittedKernel> kernels;
-  bool early = false;      // of what is added next
+  bool packs_elements = false;  // weights of 16 bits are packed
+  bool early = false;           // of what is added next
   bool with_rows = false;  // the same: blocks make the left operand's rows, where a region does
   bool by_groups = false;  // the same; so is what a schedule of warpgroups is given for
 

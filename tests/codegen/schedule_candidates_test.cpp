@@ -242,7 +242,7 @@ TEST(ChosenSchedules, TakeTheRulesPlaceInPlans) {
 // Products and attention list theirs as well; compiling all of them would take minutes.
 TEST(ChosenSchedules, ProductsAndAttentionHaveCandidates) {
   const ir::Graph graph = ir::parse_graph(R"(
-graph @main(%x: f16[16, 256], %q: f16[2, 4, 64, 64], %k: f16[2, 4, 64, 64]) {
+graph @main(%x: f16[32, 256], %q: f16[2, 4, 64, 64], %k: f16[2, 4, 64, 64]) {
   %w = const f16[256, 512] random(1)
   %a = Fused(%x, %w) {family = "product"} body (%x, %w) {
     %m = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
