@@ -112,8 +112,12 @@ struct Tile {
   int m, columns, depth, warps_n, warps_k, stages;
 };
 
-/// Tiles for up to kFewRows rows, whose time is that of their weights: of a block's weights 64 or
-/// 32 KB are under way beside those that it multiplies, 2 or 4 KB for each warp at a time.
+bool has_packed_elements(const ProductProgram& product) {
+  return product.weights && !product.weights->is_quantised();
+}
+
+/// Tiles for up to kFewRows rows, whose time is that of their weights: of a block's weights 32 to
+/// 96 KB are under way beside those that it multiplies, 2 or 4 KB for each warp at a time.
 std::vector<Tile> tiles_of_few_rows(const ProductProgram& product) {
   struct Shape {
     int columns, warps_n, warps_k;
@@ -125,10 +129,11 @@ std::vector<Tile> tiles_of_few_rows(const ProductProgram& product) {
   for (const int m : kRows)
     for (const Shape& shape : kShapes)
       for (const int step : {2048, 4096})
-        for (const int under_way : {64 * 1024, 32 * 1024}) {
+        for (const int kilobytes : {96, 64, 48, 32}) {
+          if (!has_packed_elements(product) && kilobytes != 64 && kilobytes != 32) continue;
           const int depth = step * 8 / bits / shape.columns;
           if (depth > kMostDepth) continue;
-          int stages = 1 + under_way / (step * shape.warps_n * shape.warps_k);
+          int stages = 1 + kilobytes * 1024 / (step * shape.warps_n * shape.warps_k);
           const bool is_whole = product.k.is_constant() &&
                                 product.k.value() <= std::int64_t{stages} * depth * shape.warps_k;
           if (is_whole)
@@ -183,21 +188,49 @@ double blocks_that_fit(const ProductProgram& product, const ProductSchedule& s, 
                                 kThreads / s.threads(), kRegisters / (s.threads() * registers)})));
 }
 
+/// In nanoseconds, where nothing else is said.
+struct FewRowsCosts {
+  double bytes, latency;    // of memory: each nanosecond; until what is asked for arrives
+  double wave, most_waves;  // of blocks; beyond so many, blocks hide each other's beginnings
+  double step, meeting;     // of a block; more if its warps wait for each other
+  double warp_step;         // of a multiprocessor, for each warp
+  double row_bytes, sums;   // for a byte of x, a sum
+  double both;              // part of instructions and chains that hides behind nothing
+  double unit, unit_alone;  // of 512 bytes: a multiprocessor's, with others at work; a warp's
+};
+// Fitted to 460 schedules of a layer's four products (2,048 to 16,384 columns; one row and eight;
+// weights of 16, 8 and 4 bits), each in a graph of sixteen layers on an H200: those chosen make a
+// layer of 30 to 40 us 0.3 us longer than the best.
+constexpr FewRowsCosts of_bits(int bits) {
+  return {4100,
+          1870,
+          1120,
+          1e9,
+          170,
+          0,
+          11,
+          0.024,
+          0.06,
+          0.15,
+          bits == 16  ? 11.0
+          : bits == 8 ? 7.0
+                      : 17.0,
+          bits == 16  ? 44.0
+          : bits == 8 ? 42.0
+                      : 154.0};
+}
+// The same for packed elements: 310 schedules of such layers and of layers twice as wide, of
+// 128,256 columns alone. Those chosen take 0.2 us longer than the best in the mean.
+constexpr FewRowsCosts kElementsCosts = {4397, 292, 1085, 2.46, 22, 62, 0, 0.0128, 0, 0, 2.4, 19.4};
+
 /// The same for up to kFewRows rows: what is not under way when the step in front ends takes as
 /// long as memory needs for it, with what is under way at once; or as the instructions of a
-/// multiprocessor or the steps of a warp take. Fitted to 460 schedules of a layer's four products
-/// (2,048 to 16,384 columns; one row and eight; weights of 16, 8 and 4 bits), each in a graph of
-/// sixteen layers on an H200: those chosen make a layer of 30 to 40 us 0.3 us longer than the best.
+/// multiprocessor or the steps of a warp take.
 double estimate_few(const ProductProgram& product, const ProductSchedule& s, std::int64_t m,
                     std::int64_t n, std::int64_t k) {
-  constexpr double kBytes = 4100, kLatency = 1870;  // of memory: each nanosecond; nanoseconds
-  constexpr double kWave = 1120, kStep = 170, kWarpStep = 11, kRowBytes = 0.024, kSums = 0.06;
-  constexpr double kSplit = 725, kBoth = 0.15;
-  constexpr double kUnitBytes = 512;
+  constexpr double kUnitBytes = 512, kSplit = 725;
   const int bits = product.weights ? product.weights->bits : 16;
-  // Of a unit: a multiprocessor's, with others at work; a warp's alone.
-  const double unit = bits == 16 ? 11 : bits == 8 ? 7 : 17;
-  const double unit_alone = bits == 16 ? 44 : bits == 8 ? 42 : 154;
+  const FewRowsCosts costs = has_packed_elements(product) ? kElementsCosts : of_bits(bits);
   const auto processors = static_cast<double>(kProcessors);
   const double tiles = static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
   const double blocks = tiles * s.splits;
@@ -210,16 +243,17 @@ double estimate_few(const ProductProgram& product, const ProductSchedule& s, std
   const double total = tiles * s.n * static_cast<double>(k) * bits / 8;
   const double under_way = std::min(
       total, std::min(blocks, processors * fit) * std::min(s.stages - 1.0, steps) * step_bytes);
-  const double memory = (total - under_way) / std::min(kBytes, under_way / kLatency);
+  const double memory = (total - under_way) / std::min(costs.bytes, under_way / costs.latency);
   const double rows = static_cast<double>(k) * 2 * s.m / s.splits;
-  const double instructions = total / kUnitBytes / processors * unit +
-                              blocks / processors * rows * kRowBytes +
-                              each * steps * s.warps_n * s.warps_k * kWarpStep;
+  const double instructions = total / kUnitBytes / processors * costs.unit +
+                              blocks / processors * rows * costs.row_bytes +
+                              each * steps * s.warps_n * s.warps_k * costs.warp_step;
   const double units = step_bytes / kUnitBytes / (s.warps_n * s.warps_k);  // a warp's, of a step
-  const double chain = waves * steps * (kStep + units * unit_alone);
-  return kWave * std::ceil(waves) + std::max({memory, instructions, chain}) +
-         kBoth * (instructions + chain) +
-         kSums * s.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
+  const double chain =
+      waves * steps * (costs.step + units * costs.unit_alone + (s.warps_n > 1 ? costs.meeting : 0));
+  return costs.wave * std::min(std::ceil(waves), costs.most_waves) +
+         std::max({memory, instructions, chain}) + costs.both * (instructions + chain) +
+         costs.sums * s.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
          (s.splits > 1 ? kSplit * s.splits : 0);
 }
 

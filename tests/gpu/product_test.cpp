@@ -166,6 +166,44 @@ graph @main(%x: {0}[{1}, 1104], %w: {0}[1104, 384], %g: {0}[1104], %r: {0}[{1}, 
     }
 }
 
+// Weights that few rows alone read, which are packed: sizes that fill no unit, an order that no
+// pass has changed, gates, two products that share their weights, and a table that is read
+// otherwise too.
+TEST(PackedElements, AgreeWithTheReference) {
+  for (const char* type : {"f16", "bf16"})
+    for (const int rows : {1, 3, 8, 16})
+      for (const auto& [n, k] : {std::pair(384, 1024), std::pair(74, 523), std::pair(37, 45)}) {
+        SCOPED_TRACE(fmt::format("{} {} {} {}", type, rows, n, k));
+        const ir::Graph graph = ir::parse_graph(fmt::format(R"(
+graph @main(%x: {0}[{1}, {3}], %z: {0}[{1}, {3}], %b: {0}[{2}], %id: i64[2]) {{
+  %w = const {0}[{3}, {2}] random(1)
+  %p = MatMul(%x, %w)
+  %s = Add(%p, %b)
+  %y = Gelu(%s)
+  %q = MatMul(%z, %w)
+  %u = const {0}[{4}, {3}] random(2)
+  %ut = Transpose(%u) {{perm = [1, 0]}}
+  %g = MatMul(%x, %ut)
+  %l = Slice(%g) {{starts = [0, 0], steps = [1, 1], shape = [{1}, {2}]}}
+  %r = Slice(%g) {{starts = [0, {2}], steps = [1, 1], shape = [{1}, {2}]}}
+  %a = Silu(%l)
+  %h = Mul(%a, %r)
+  %t = const {0}[{2}, {3}] random(3)
+  %tt = Transpose(%t) {{perm = [1, 0]}}
+  %o = MatMul(%z, %tt)
+  %e = Gather(%t, %id) {{axis = 0}}
+  return y = %y, q = %q, h = %h, o = %o, e = %e
+}})",
+                                                            type, rows, n, k, 2 * n));
+        const auto inputs = random_inputs(graph, {});
+        Session session(compile_with(graph, ""));
+        const auto outputs = run(session, graph, inputs);
+        expect_reference(graph, inputs, outputs,
+                         tolerance_of(*type == 'f' ? DType::kFloat16 : DType::kBFloat16));
+        expect_same_bits(run(session, graph, inputs), outputs);
+      }
+}
+
 // Every way to do one step, and the one that a session finds to be the fastest.
 TEST(Ways, AgreeWithTheReference) {
   const ir::Graph graph = norm_graph("f16", 64);
