@@ -15,6 +15,7 @@
 #include "codegen/cuda/product_schedule.h"
 #include "codegen/kernel_emitters.h"
 #include "codegen/lowering/attention_lowering.h"
+#include "codegen/lowering/cpu_attention.h"
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/horizontal_lowering.h"
 #include "codegen/lowering/library_lowering.h"
@@ -140,6 +141,10 @@ class Compiler {
                        buffers_.is_found(program.buffers[program.v.buffer]);
       set_work(step, work_of(program, exprs_, size));
       add_attention_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
+    } else if (family == "attention") {
+      const AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
+      set_work(step, work_of(program, exprs_, size));
+      step.work.Set(cpu_attention_step(program, exprs_));
     } else if (family == "sort") {
       const SortProblem problem = lower_sort(*node.body, inputs, outputs);
       set_work(step, work_of(problem, exprs_));

@@ -57,6 +57,7 @@ TargetTraits cpu_traits() {
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;
   traits.quantised_matmul = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  traits.attention_steps = traits.quantised_matmul;
   return traits;
 }
 

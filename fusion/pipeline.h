@@ -31,7 +31,9 @@ struct TargetTraits {
   // What the convolutions of family "conv" end with: a residual, and activations, by operator.
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;
-  bool attention = false;        // one kernel for attention in float16 and bfloat16
+  bool attention = false;  // one kernel for attention in float16 and bfloat16
+  // Types of attention that the runtime does itself, of heads of any known size.
+  std::set<DType> attention_steps;
   bool horizontal = false;       // many small regions in one launch
   bool product_kernels = false;  // our own products, which any region may follow
   // Types of x for which products with quantised weights exist; others multiply float weights.

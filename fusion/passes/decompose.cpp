@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -76,18 +77,34 @@ std::vector<ValueId> dequantise(GraphBuilder& builder, Context& context, const i
   return node.op->composite().decompose(builder, node, inputs);
 }
 
+/// What keeps weights in few bits where x's type is what stands against it.
+std::string ways_out(const Context& context) {
+  const auto& types = context.target.quantised_matmul;
+  std::string ways;
+  for (const auto& [type, option] :
+       {std::pair(DType::kFloat16, "fp16"), {DType::kBFloat16, "bf16"}})
+    if (types.contains(type))
+      ways += fmt::format("{}--precision {}", ways.empty() ? "; " : " or ", option);
+  const bool is_lowered =
+      context.precision == Precision::kFloat16 || context.precision == Precision::kBFloat16;
+  return is_lowered || ways.empty() ? "" : ways + " keeps them in few bits";
+}
+
 }  // namespace
 
 ir::Graph decompose(const ir::Graph& graph, Context& context) {
-  return ir::rewrite(
+  std::map<std::string, std::size_t> dequantised;  // products, by why their weights become floats
+  ir::Graph result = ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const ir::Graph& old, const ir::Node& node,
           std::span<const ValueId> inputs) -> std::optional<std::vector<ValueId>> {
         if (node.op->kind == ir::OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "QuantMatMul")
-          if (const std::string no = quantised_refusal(context.target, old, node); !no.empty())
+          if (const std::string no = quantised_refusal(context.target, old, node); !no.empty()) {
+            ++dequantised[no];
             return dequantise(builder, context, node, inputs, no);
+          }
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "Conv" && !has_conv(context, old, node))
@@ -99,6 +116,11 @@ ir::Graph decompose(const ir::Graph& graph, Context& context) {
           return std::vector{join_in_steps(builder, node, inputs)};
         return std::nullopt;
       });
+  for (const auto& [why, products] : dequantised)
+    context.precision_notes.push_back(
+        fmt::format("the quantised weights of {} product{} are floats in the plan: {}{}", products,
+                    products == 1 ? "" : "s", why, ways_out(context)));
+  return result;
 }
 
 }  // namespace sinter::fusion

@@ -405,7 +405,7 @@ class AttentionMatcher {
 }  // namespace
 
 Graph recognise_attention(const Graph& graph, Context& context) {
-  if (!context.target.attention) return graph;
+  if (!context.target.attention && context.target.attention_steps.empty()) return graph;
   std::vector<Piece> pieces;
   for (const Node& node : graph.nodes())
     if (node.op->name == "MatMul")

@@ -16,7 +16,8 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-constexpr std::int64_t kLongestHead = 256;
+constexpr std::int64_t kLongestHead = 256;       // of kernels
+constexpr std::int64_t kLongestStepHead = 4096;  // as plan.fbs says
 
 bool is_single_view(const Node& node) {
   return node.op->kind == ir::OpKind::kView && node.inputs.size() == 1 && node.op->name != "Concat";
@@ -99,17 +100,20 @@ Graph inverse_views(const Graph& graph, ValueId value, std::span<const NodeId> v
 }  // namespace
 
 std::string attention_refusal(const TargetTraits& target, std::span<const ir::TensorType> inputs) {
-  if (!target.attention) return "this target has no attention";
   const DType type = inputs[0].dtype;
-  if (type != DType::kFloat16 && type != DType::kBFloat16)
+  const bool step = target.attention_steps.count(type) > 0;
+  if (!step && !target.attention)
+    return fmt::format("this target has no attention of {}", to_string(type));
+  if (!step && type != DType::kFloat16 && type != DType::kBFloat16)
     return fmt::format("attention kernels take float16 and bfloat16, not {}", to_string(type));
   if (inputs[1].dtype != type || inputs[2].dtype != type)
     return "attention kernels take queries, keys and values of one type";
+  const std::int64_t longest = step ? kLongestStepHead : kLongestHead, multiple = step ? 1 : 8;
   for (const Dim& head : {inputs[1].shape.back(), inputs[2].shape.back()})
-    if (!head.is_constant() || head.value() < 8 || head.value() > kLongestHead ||
-        head.value() % 8 != 0)
-      return fmt::format("attention kernels take heads of a multiple of 8 up to {}, not {}",
-                         kLongestHead, head.to_string());
+    if (!head.is_constant() || head.value() < multiple || head.value() > longest ||
+        head.value() % multiple != 0)
+      return fmt::format("attention kernels take heads of a multiple of {} up to {}, not {}",
+                         multiple, longest, head.to_string());
   if (inputs.size() > 3 && inputs[3].dtype == DType::kFloat64)
     return "attention kernels add no float64 mask";
   return "";

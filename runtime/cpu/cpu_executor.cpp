@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/cpu/attention.h"
 #include "runtime/cpu/host_buffer.h"
 #include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/matmul_dnnl.h"
@@ -52,7 +53,8 @@ struct Copy {
   std::uint32_t source, target;
   std::size_t bytes;
 };
-using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort, Copy>;
+using PreparedStep =
+    std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort, CpuAttention, Copy>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;
@@ -198,6 +200,7 @@ class CpuExecutor final : public Executor {
     if (std::holds_alternative<TileProgram>(step)) return "loops";
     if (std::holds_alternative<RowSort>(step)) return "sort";
     if (std::holds_alternative<MatmulQuant>(step)) return "quantised";
+    if (std::holds_alternative<CpuAttention>(step)) return "attention";
     return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
   }
 
@@ -222,6 +225,7 @@ class CpuExecutor final : public Executor {
                     static_cast<std::size_t>(shape.expressions[copy.bytes])};
       }
       case Work::SortStep: return RowSort(meta_, *step.work.AsSortStep(), shape, threads_);
+      case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads_);
       default: throw Error(ErrorCode::kInternal, "a kind of step that the CPU does not run");
     }
   }
@@ -238,6 +242,8 @@ class CpuExecutor final : public Executor {
         workspace = std::max(workspace, product->workspace_bytes());
       else if (const auto* sort = std::get_if<RowSort>(&step))
         workspace = std::max(workspace, sort->workspace_bytes());
+      else if (const auto* attention = std::get_if<CpuAttention>(&step))
+        workspace = std::max(workspace, attention->workspace_bytes());
     for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
     for (std::size_t s = 0; s < states_.size(); ++s)
       reserve_state(s,
@@ -291,6 +297,8 @@ class CpuExecutor final : public Executor {
         sort->run(addresses_, workspace_addresses_);
       else if (const auto* product = std::get_if<MatmulQuant>(&step))
         product->run(addresses_, workspace_addresses_);
+      else if (const auto* attention = std::get_if<CpuAttention>(&step))
+        attention->run(addresses_, workspace_addresses_);
       else if (auto* matmul = std::get_if<MatmulDnnl>(&step))
         matmul->execute(addresses_);
       else if (auto* conv = std::get_if<ConvDnnl>(&step))

@@ -1,5 +1,6 @@
 #include "runtime/cpu/element.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -117,7 +118,11 @@ void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int
     case DType::kFloat16: return each(reinterpret_cast<const std::uint16_t*>(from), half_to_float);
     case DType::kBFloat16:
       return each(reinterpret_cast<const std::uint16_t*>(from), bfloat_to_float);
-    default: return each(reinterpret_cast<const float*>(from), [](float x) { return x; });
+    default:
+      if (step == 1)
+        std::copy_n(reinterpret_cast<const float*>(from), count, to);
+      else
+        each(reinterpret_cast<const float*>(from), [](float x) { return x; });
   }
 }
 
@@ -129,7 +134,11 @@ void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t st
   switch (dtype) {
     case DType::kFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_half);
     case DType::kBFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_bfloat);
-    default: return each(reinterpret_cast<float*>(to), [](float x) { return x; });
+    default:
+      if (step == 1)
+        std::copy_n(from, count, reinterpret_cast<float*>(to));
+      else
+        each(reinterpret_cast<float*>(to), [](float x) { return x; });
   }
 }
 

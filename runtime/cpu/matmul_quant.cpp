@@ -17,7 +17,7 @@ constexpr std::int64_t kBlockColumns = 64, kBlockDepth = 256, kBlockRows = 256;
 constexpr std::int64_t kPartColumns = 32;
 /// Above so many rows it takes less time to make the weights floats than to read them for every
 /// kMostDirectRows rows.
-constexpr std::int64_t kMostRowsDirectly = 12;
+constexpr std::int64_t kMostRowsDirectly = 6;
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 

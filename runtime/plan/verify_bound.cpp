@@ -244,6 +244,22 @@ void check_sort(const BoundChecker& check, const fb::SortStepT& work) {
   check_dense(check, work.output, {outer, count, inner}, "its output");
 }
 
+void check_attention(const BoundChecker& check, const fb::AttentionStepT& work) {
+  const std::int64_t rows = check.extent(work.rows, "the number of rows");
+  const std::int64_t keys = check.extent(work.keys, "the number of keys");
+  const auto head = static_cast<std::int64_t>(work.head),
+             value_head = static_cast<std::int64_t>(work.value_head);
+  Sizes sizes;
+  for (const std::uint32_t expression : work.batch)
+    sizes.batch.push_back(check.extent(expression, "a batch dimension"));
+  check_matrix(check, *work.q, sizes, rows, head, "its queries");
+  check_matrix(check, *work.k, sizes, keys, head, "its keys");
+  check_matrix(check, *work.v, sizes, keys, value_head, "its values");
+  check_matrix(check, *work.y, sizes, rows, value_head, "its result");
+  if (work.mask) check_matrix(check, *work.mask, sizes, rows, keys, "its mask");
+  if (work.limits) check_matrix(check, *work.limits, sizes, rows, 1, "its limits");
+}
+
 void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {
   const std::int64_t bytes = check.values[work.bytes];
   for (const std::uint32_t buffer : {work.source, work.target})
@@ -260,6 +276,7 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::ConvStep: check_conv(check, *work.AsConvStep()); break;
     case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
     case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
+    case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
     default: break;
   }
 }

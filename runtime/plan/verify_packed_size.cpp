@@ -121,6 +121,11 @@ struct Sum {
       add(conv->dilations());
       add(conv->pads_begin());
       add(conv->pads_end());
+    } else if (const fb::AttentionStep* attention = owner->work_as_AttentionStep()) {
+      add(attention->batch());
+      for (const fb::Matrix* matrix : {attention->q(), attention->k(), attention->v(),
+                                       attention->y(), attention->mask(), attention->limits()})
+        add(matrix);
     } else if (const fb::ChoiceStep* choice = owner->work_as_ChoiceStep()) {
       add(choice);
     }

@@ -108,13 +108,14 @@ void verify_loop(const Checker& check, const fb::LoopProgramT& program, Uses& us
   }
 }
 
-void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t batch,
-                   const char* what) {
+/// All but which of its strides is one.
+void verify_strided(const Checker& check, const fb::MatrixT& matrix, std::size_t batch,
+                    const char* what) {
   const fb::BufferT& buffer = check.buffer(matrix.buffer, what);
   const DType dtype = check.dtype(matrix.dtype, what);
-  if (buffer.dtype != matrix.dtype || dtype == DType::kBool)
-    check.fail("{} is of type {} in a buffer of type {}; products are of one type of numbers", what,
-               to_string(dtype), to_string(static_cast<DType>(buffer.dtype)));
+  if (buffer.dtype != matrix.dtype)
+    check.fail("{} is of type {} in a buffer of type {}", what, to_string(dtype),
+               to_string(static_cast<DType>(buffer.dtype)));
   check.expression(matrix.offset, what);
   check.expression(matrix.row_stride, what);
   check.expression(matrix.col_stride, what);
@@ -122,13 +123,23 @@ void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t 
     check.fail("{} has {} batch strides for {} batch dimensions", what, matrix.batch_strides.size(),
                batch);
   check.expressions(matrix.batch_strides, what);
-  const auto is_one = [&](std::uint32_t expression) {
-    const fb::ExprNode& node = check.plan.expressions[expression];
-    return node.op() == fb::ExprOp::Constant && node.value() == 1;
-  };
-  if (!is_one(matrix.row_stride) && !is_one(matrix.col_stride))
+}
+
+bool is_one(const Checker& check, std::uint32_t expression) {
+  const fb::ExprNode& node = check.plan.expressions[expression];
+  return node.op() == fb::ExprOp::Constant && node.value() == 1;
+}
+
+void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t batch,
+                   const char* what) {
+  verify_strided(check, matrix, batch, what);
+  if (static_cast<DType>(matrix.dtype) == DType::kBool)
+    check.fail("{} is of type bool; products are of numbers", what);
+  if (!is_one(check, matrix.row_stride) && !is_one(check, matrix.col_stride))
     check.fail("neither rows nor columns of {} are contiguous", what);
 }
+
+bool is_narrow(DType type) { return is_float(type) && type != DType::kFloat64; }
 
 /// Operand b of quantised weights, and what they are made with.
 void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
@@ -162,7 +173,6 @@ void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses
   };
   require_weight(work.b->buffer, "its quantised weights");
   require_weight(quantisation.scales, "its scales");
-  const auto is_narrow = [](DType type) { return is_float(type) && type != DType::kFloat64; };
   if (!is_narrow(static_cast<DType>(work.a->dtype)) ||
       !is_narrow(static_cast<DType>(work.d->dtype)))
     check.fail("a product of {} with quantised weights into {}",
@@ -279,6 +289,44 @@ void verify_sort(const Checker& check, const fb::SortStepT& work, Uses& uses) {
   uses.writes.insert(work.output);
 }
 
+void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses& uses) {
+  constexpr std::uint64_t kMostHead = 4096;
+  for (const std::uint64_t head : {work.head, work.value_head})
+    if (head == 0 || head > kMostHead) check.fail("it has heads of {} columns", head);
+  if (work.causal > 2) check.fail("its causal mask is of the unknown kind {}", work.causal);
+  check.expression(work.rows, "the number of rows");
+  check.expression(work.keys, "the number of keys");
+  check.rank(work.batch.size(), "the batch");
+  check.expressions(work.batch, "a batch dimension");
+  for (const auto& [matrix, what] : {std::pair(work.q.get(), "its queries"),
+                                     {work.k.get(), "its keys"},
+                                     {work.v.get(), "its values"},
+                                     {work.y.get(), "its result"}}) {
+    verify_strided(check, *matrix, work.batch.size(), what);
+    if (!is_narrow(static_cast<DType>(matrix->dtype)) || matrix->dtype != work.q->dtype)
+      check.fail("{} are of type {} beside queries of type {}", what,
+                 to_string(static_cast<DType>(matrix->dtype)),
+                 to_string(static_cast<DType>(work.q->dtype)));
+    if (!is_one(check, matrix->col_stride))
+      check.fail("the columns of {} are not contiguous", what);
+  }
+  uses.reads.insert({work.q->buffer, work.k->buffer, work.v->buffer});
+  uses.writes.insert(work.y->buffer);
+  if (work.mask) {
+    verify_strided(check, *work.mask, work.batch.size(), "its mask");
+    const auto type = static_cast<DType>(work.mask->dtype);
+    if (type != DType::kBool && !is_narrow(type))
+      check.fail("its mask is of type {}", to_string(type));
+    uses.reads.insert(work.mask->buffer);
+  }
+  if (work.limits) {
+    verify_strided(check, *work.limits, work.batch.size(), "its limits");
+    if (!is_integer(static_cast<DType>(work.limits->dtype)))
+      check.fail("its limits are of type {}", to_string(static_cast<DType>(work.limits->dtype)));
+    uses.reads.insert(work.limits->buffer);
+  }
+}
+
 void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
   check.buffer(work.source, "its source");
   check.buffer(work.target, "its target");
@@ -343,6 +391,10 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
     case fb::Work::SortStep:
       if (cuda) check.fail("a sort cannot run on target '{}'", check.plan.target);
       verify_sort(check, *work.AsSortStep(), uses);
+      break;
+    case fb::Work::AttentionStep:
+      if (cuda) check.fail("an attention step cannot run on target '{}'", check.plan.target);
+      verify_attention(check, *work.AsAttentionStep(), uses);
       break;
     case fb::Work::ChoiceStep:
       if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);

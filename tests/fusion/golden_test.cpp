@@ -57,6 +57,8 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.target.conv_epilogue_residual = value == "on";
   } else if (key == "quantised") {
     if (value == "off") test.context.target.quantised_matmul.clear();
+  } else if (key == "attention") {
+    if (value == "off") test.context.target.attention_steps.clear();
   } else if (key == "weights") {
     test.context.weights.bits = value == "int4" ? 4 : 8;
   } else if (key == "group") {

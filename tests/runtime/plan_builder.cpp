@@ -268,6 +268,16 @@ void PlanBuilder::sort(const std::string& name, fb::SortStepT sort) {
   step(name, {source}, {target}, std::move(work));
 }
 
+void PlanBuilder::attention(const std::string& name, fb::AttentionStepT attention) {
+  std::vector<Id> reads = {attention.q->buffer, attention.k->buffer, attention.v->buffer};
+  if (attention.mask) reads.push_back(attention.mask->buffer);
+  if (attention.limits) reads.push_back(attention.limits->buffer);
+  const Id target = attention.y->buffer;
+  fb::WorkUnion work;
+  work.Set(std::move(attention));
+  step(name, std::move(reads), {target}, std::move(work));
+}
+
 void PlanBuilder::copy(const std::string& name, Id source, Id target, Id bytes) {
   fb::CopyStepT copy;
   copy.source = source;

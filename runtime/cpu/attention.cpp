@@ -1,0 +1,336 @@
+#include "runtime/cpu/attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "runtime/cpu/dnnl_support.h"
+#include "runtime/cpu/element.h"
+#include "runtime/cpu/panel_ops.h"
+#include "runtime/cpu/parallel.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// A block's keys, values, scores and sums stay in a core's own cache.
+constexpr std::int64_t kBlockRows = 128, kBlockKeys = 128;
+/// Up to so many rows keys are multiplied as they lie; for more it pays to transpose them.
+constexpr std::int64_t kDotRows = 4;
+/// Up to so many rows a group's keys are divided into parts of so many or more, up to so many
+/// parts.
+constexpr std::int64_t kPartedRows = 16, kPartKeys = 2 * kBlockKeys, kMostParts = 256;
+
+std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+std::int64_t parts_of(std::int64_t count, std::int64_t size) {
+  return std::max<std::int64_t>(1, (count + size - 1) / size);
+}
+
+/// Floats of one row in a part: its sums, the greatest score and their sum.
+std::int64_t row_floats(std::int64_t padded) { return padded + kPanelStep; }
+
+}  // namespace
+
+CpuAttention::Operand CpuAttention::operand(const plan::fb::MatrixT& matrix,
+                                            std::span<const std::int64_t> values,
+                                            bool rows_are_keys) const {
+  Operand result;
+  result.buffer = matrix.buffer;
+  result.dtype = static_cast<DType>(matrix.dtype);
+  result.key = values[rows_are_keys ? matrix.row_stride : matrix.col_stride];
+  const std::int64_t step = rows_are_keys ? 0 : values[matrix.row_stride];
+  // Places of all combinations of indices, of the dimensions that are shared or of the others.
+  const auto places = [&](bool shared, std::int64_t first) {
+    std::vector<std::int64_t> all{first};
+    for (std::size_t d = 0; d < batch_.size(); ++d) {
+      if (shared_[d] != shared) continue;
+      std::vector<std::int64_t> next;
+      for (const std::int64_t at : all)
+        for (std::int64_t i = 0; i < batch_[d]; ++i)
+          next.push_back(at + i * values[matrix.batch_strides[d]]);
+      all = std::move(next);
+    }
+    return all;
+  };
+  result.groups = places(false, values[matrix.offset]);
+  if (rows_are_keys) return result;
+  const std::vector<std::int64_t> heads = places(true, 0);
+  for (std::int64_t query = 0; query < queries_; ++query)
+    for (const std::int64_t head : heads) result.rows.push_back(query * step + head);
+  return result;
+}
+
+CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShape& shape,
+                           int threads)
+    : queries_(shape.expressions[step.rows]),
+      keys_(shape.expressions[step.keys]),
+      head_(static_cast<std::int64_t>(step.head)),
+      value_head_(static_cast<std::int64_t>(step.value_head)),
+      has_mask_(step.mask != nullptr),
+      has_limits_(step.limits != nullptr),
+      guard_(step.guard),
+      scale_(step.scale),
+      fill_(step.fill),
+      causal_(static_cast<int>(step.causal)),
+      threads_(threads) {
+  const auto& values = shape.expressions;
+  for (std::size_t d = 0; d < step.batch.size(); ++d) {
+    batch_.push_back(values[step.batch[d]]);
+    shared_.push_back(values[step.k->batch_strides[d]] == 0 &&
+                      values[step.v->batch_strides[d]] == 0);
+    (shared_[d] ? heads_ : groups_) *= batch_[d];
+  }
+  rows_ = queries_ * heads_;
+  if (rows_ == 0 || groups_ == 0) return;
+  q_ = operand(*step.q, values, false);
+  k_ = operand(*step.k, values, true);
+  v_ = operand(*step.v, values, true);
+  y_ = operand(*step.y, values, false);
+  if (has_mask_) mask_ = operand(*step.mask, values, false);
+  if (has_limits_) limits_ = operand(*step.limits, values, false);
+  padded_ = rounded_up(value_head_, kPanelStep);
+  row_blocks_ = parts_of(rows_, kBlockRows);
+  const std::int64_t most = std::min(kMostParts / groups_, parts_of(keys_, kPartKeys));
+  if (rows_ <= kPartedRows && most > 1) {
+    part_keys_ = rounded_up(parts_of(keys_, most), kBlockKeys);
+    parts_ = parts_of(keys_, part_keys_);
+    shared_floats_ = groups_ * parts_ * rows_ * row_floats(padded_);
+  }
+  const std::int64_t rows = std::min(rows_, kBlockRows);
+  own_floats_ =
+      rows * (head_ + kBlockKeys + row_floats(padded_)) + kBlockKeys * (2 * head_ + padded_ + 1);
+}
+
+std::int64_t CpuAttention::seen(std::span<std::byte* const> buffers, std::int64_t group,
+                                std::int64_t row) const {
+  std::int64_t count = keys_;
+  if (has_limits_)
+    count = std::min(
+        count, load_int(limits_.dtype,
+                        limits_.at(buffers, limits_.groups[static_cast<std::size_t>(group)] +
+                                                limits_.rows[static_cast<std::size_t>(row)])));
+  if (causal_ != 0) {
+    const std::int64_t first = causal_ == 1 ? 1 : keys_ - queries_ + 1;
+    count = std::min(count, first + row / heads_);
+  }
+  return std::max<std::int64_t>(count, 0);
+}
+
+/// Threads that the work there is, by the limits of this run, is worth.
+int CpuAttention::team(std::span<std::byte* const> buffers) const {
+  double keys = static_cast<double>(keys_) * static_cast<double>(rows_ * groups_);
+  if (has_limits_ || causal_ != 0) {
+    keys = 0;
+    for (std::int64_t group = 0; group < groups_; ++group)
+      for (std::int64_t row = 0; row < rows_; ++row)
+        keys += static_cast<double>(seen(buffers, group, row));
+  }
+  return std::min(threads_, threads_for(keys * static_cast<double>(head_ + value_head_)));
+}
+
+/// What one thread does; its scratch memory.
+class CpuAttention::Worker {
+ public:
+  Worker(const CpuAttention& attention, std::span<std::byte* const> buffers, float* shared,
+         float* own)
+      : a_(attention), buffers_(buffers), shared_(shared) {
+    const std::int64_t rows = std::min(a_.rows_, kBlockRows);
+    const auto take = [&](std::int64_t count) {
+      float* result = own;
+      own += count;
+      return result;
+    };
+    queries_ = take(rows * a_.head_);
+    scores_ = take(rows * kBlockKeys);
+    sums_ = take(rows * row_floats(a_.padded_));
+    keys_ = take(kBlockKeys * a_.head_);
+    panel_ = take(kBlockKeys * a_.head_);
+    values_ = take(kBlockKeys * a_.padded_);
+    mask_ = take(kBlockKeys);
+  }
+
+  /// One block of rows of a group and one part of its keys.
+  void attend(std::int64_t group, std::int64_t block, std::int64_t part) {
+    group_ = group;
+    first_ = block * kBlockRows;
+    count_ = std::min(kBlockRows, a_.rows_ - first_);
+    std::int64_t begin = 0, end = 0;
+    for (std::int64_t r = 0; r < count_; ++r)
+      end = std::max(end, seen_[r] = a_.seen(buffers_, group, first_ + r));
+    if (a_.parts_ > 1) {
+      begin = part * a_.part_keys_;
+      end = std::min(end, begin + a_.part_keys_);
+      place_sums(shared_ + (group * a_.parts_ + part) * count_ * row_floats(a_.padded_));
+    } else {
+      place_sums(sums_);
+    }
+    load_queries();
+    for (; begin < end; begin += kBlockKeys) add_block(begin, std::min(kBlockKeys, end - begin));
+    for (std::int64_t r = 0; r < count_; ++r) {
+      state_[r].values[a_.padded_] = state_[r].greatest;
+      state_[r].values[a_.padded_ + 1] = state_[r].sum;
+    }
+    if (a_.parts_ == 1)
+      for (std::int64_t r = 0; r < count_; ++r) store(first_ + r, state_[r].values, state_[r].sum);
+  }
+
+  /// Puts the parts of a group's rows together, in order, and stores them.
+  void join(std::int64_t group) {
+    group_ = group;
+    const std::int64_t floats = row_floats(a_.padded_);
+    for (std::int64_t row = 0; row < a_.rows_; ++row) {
+      float* parts = shared_ + (group * a_.parts_ * a_.rows_ + row) * floats;
+      const std::int64_t step = a_.rows_ * floats;
+      float greatest = -kInfinity, sum = 0;
+      for (std::int64_t p = 0; p < a_.parts_; ++p) {
+        const float own = parts[p * step + a_.padded_];
+        if (!(own <= greatest)) greatest = own;
+      }
+      std::fill_n(sums_, a_.padded_, 0.0F);
+      for (std::int64_t p = 0; p < a_.parts_; ++p) {
+        const float* part = parts + p * step;
+        if (part[a_.padded_] == -kInfinity) continue;
+        const float factor = std::exp(part[a_.padded_] - greatest);
+        sum += factor * part[a_.padded_ + 1];
+        for (std::int64_t c = 0; c < a_.padded_; ++c) sums_[c] += factor * part[c];
+      }
+      store(row, sums_, sum);
+    }
+  }
+
+ private:
+  const std::byte* at(const Operand& operand, std::int64_t row) const {
+    return operand.at(buffers_, operand.groups[static_cast<std::size_t>(group_)] +
+                                    operand.rows[static_cast<std::size_t>(row)]);
+  }
+  const std::byte* at_key(const Operand& operand, std::int64_t key) const {
+    return operand.at(buffers_,
+                      operand.groups[static_cast<std::size_t>(group_)] + key * operand.key);
+  }
+
+  void place_sums(float* sums) {
+    for (std::int64_t r = 0; r < count_; ++r) {
+      float* own = sums + r * row_floats(a_.padded_);
+      std::fill_n(own, a_.padded_, 0.0F);
+      state_[r] = {-kInfinity, 0, own, a_.padded_};
+    }
+  }
+
+  void load_queries() {
+    for (std::int64_t r = 0; r < count_; ++r) {
+      const std::byte* from = at(a_.q_, first_ + r);
+      q_[r] = reinterpret_cast<const float*>(from);
+      if (a_.q_.dtype == DType::kFloat32) continue;
+      load_floats(a_.q_.dtype, from, 1, a_.head_, queries_ + r * a_.head_);
+      q_[r] = queries_ + r * a_.head_;
+    }
+  }
+
+  void add_block(std::int64_t begin, std::int64_t count) {
+    make_scores(begin, count);
+    const float* weights[kBlockRows];
+    for (std::int64_t r = 0; r < count_; ++r) {
+      float* scores = scores_ + r * kBlockKeys;
+      weights[r] = scores;
+      const std::int64_t seen = std::clamp<std::int64_t>(seen_[r] - begin, 0, count);
+      std::fill(scores + seen, scores + count, 0.0F);
+      mask(r, begin, seen, scores);
+      add_scores(scores, seen, state_[r]);
+    }
+    const float* values = reinterpret_cast<const float*>(at_key(a_.v_, begin));
+    std::int64_t pitch = a_.v_.key;
+    if (a_.v_.dtype != DType::kFloat32 || a_.padded_ != a_.value_head_) {
+      for (std::int64_t key = 0; key < count; ++key) {
+        float* row = values_ + key * a_.padded_;
+        load_floats(a_.v_.dtype, at_key(a_.v_, begin + key), 1, a_.value_head_, row);
+        std::fill(row + a_.value_head_, row + a_.padded_, 0.0F);
+      }
+      values = values_;
+      pitch = a_.padded_;
+    }
+    add_products(weights, count_, values, pitch, a_.padded_, count, state_[0].values,
+                 row_floats(a_.padded_));
+  }
+
+  /// q k' for the rows of the block.
+  void make_scores(std::int64_t begin, std::int64_t count) {
+    const float* keys = reinterpret_cast<const float*>(at_key(a_.k_, begin));
+    std::int64_t pitch = a_.k_.key;
+    if (a_.k_.dtype != DType::kFloat32) {
+      for (std::int64_t key = 0; key < count; ++key)
+        load_floats(a_.k_.dtype, at_key(a_.k_, begin + key), 1, a_.head_, keys_ + key * a_.head_);
+      keys = keys_;
+      pitch = a_.head_;
+    }
+    for (std::int64_t r = 0; r < count_; ++r) std::fill_n(scores_ + r * kBlockKeys, count, 0.0F);
+    if (count_ <= kDotRows) {
+      add_dots(q_, count_, keys, pitch, count, a_.head_, scores_, kBlockKeys);
+      return;
+    }
+    const std::int64_t columns = rounded_up(count, kPanelStep);
+    transpose_floats(keys, pitch, count, a_.head_, panel_, kBlockKeys);
+    for (std::int64_t i = 0; columns > count && i < a_.head_; ++i)
+      std::fill(panel_ + i * kBlockKeys + count, panel_ + i * kBlockKeys + columns, 0.0F);
+    for (std::int64_t r = 0; r < count_; ++r)
+      std::fill(scores_ + r * kBlockKeys + count, scores_ + r * kBlockKeys + columns, 0.0F);
+    add_products(q_, count_, panel_, kBlockKeys, columns, a_.head_, scores_, kBlockKeys);
+  }
+
+  void mask(std::int64_t r, std::int64_t begin, std::int64_t count, float* scores) {
+    scale_values(scores, count, a_.scale_);
+    if (!a_.has_mask_) return;
+    const Operand& operand = a_.mask_;
+    const std::byte* from = at(operand, first_ + r) +
+                            begin * operand.key * static_cast<std::int64_t>(size_of(operand.dtype));
+    if (operand.dtype != DType::kBool) {
+      load_floats(operand.dtype, from, operand.key, count, mask_);
+      for (std::int64_t i = 0; i < count; ++i) scores[i] += mask_[i];
+      return;
+    }
+    for (std::int64_t i = 0; i < count; ++i)
+      if (from[i * operand.key] == std::byte{0}) scores[i] = a_.fill_;
+  }
+
+  /// Of a row that sees nothing, or no number, the weights are 0 / 0.
+  void store(std::int64_t row, float* values, float sum) {
+    if (sum > 0)
+      scale_values(values, a_.padded_, 1 / sum);
+    else
+      std::fill_n(values, a_.padded_, a_.guard_ ? 0.0F : std::numeric_limits<float>::quiet_NaN());
+    store_floats(a_.y_.dtype, values, const_cast<std::byte*>(at(a_.y_, row)), 1, a_.value_head_);
+  }
+
+  const CpuAttention& a_;
+  std::span<std::byte* const> buffers_;
+  float* shared_;
+  float *queries_ = nullptr, *scores_ = nullptr, *sums_ = nullptr, *keys_ = nullptr,
+        *panel_ = nullptr, *values_ = nullptr, *mask_ = nullptr;
+  std::int64_t group_ = 0, first_ = 0, count_ = 0;
+  const float* q_[kBlockRows];
+  std::int64_t seen_[kBlockRows];
+  SoftmaxRow state_[kBlockRows];
+};
+
+void CpuAttention::run(std::span<std::byte* const> buffers,
+                       std::span<std::byte* const> workspaces) const {
+  if (rows_ == 0 || groups_ == 0) return;
+  auto* shared = reinterpret_cast<float*>(workspaces[0]);
+  std::atomic<std::int64_t> next = 0;
+  const std::int64_t all = groups_ * row_blocks_ * parts_;
+  const auto worker = [&](int me) {
+    return Worker(
+        *this, buffers, shared,
+        reinterpret_cast<float*>(workspaces[static_cast<std::size_t>(me)]) + shared_floats_);
+  };
+  run_team(team(buffers), [&](int me, int) {
+    Worker own = worker(me);
+    for (std::int64_t task = next++; task < all; task = next++)
+      own.attend(task / (row_blocks_ * parts_), task / parts_ % row_blocks_, task % parts_);
+  });
+  if (parts_ == 1) return;
+  Worker last = worker(0);
+  for (std::int64_t group = 0; group < groups_; ++group) last.join(group);
+}
+
+}  // namespace sinter::runtime::cpu
