@@ -1,8 +1,11 @@
 // Matrix products: a block (or the blocks of a cluster) multiplies a tile, its sums wait in shared
 // memory, and the program's body runs over them like over rows of memory.
+#include <sstream>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "codegen/cuda/early_fetch.h"
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/layout_product.h"
 #include "codegen/cuda/packed_schedule.h"
@@ -218,7 +221,7 @@ class ProductLayout {
       line(fmt::format("operands.begin = {};", begin));
       line(fmt::format("operands.end = {};", end));
     }
-    if (s_.early) line("allow_next_kernel();");
+    if (s_.early) begin_early();
     if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
     if (product_.rows) {
       layout_.rows = rows_function(analysis_.request(), analysis_.exprs(), s_.threads());
@@ -234,6 +237,13 @@ class ProductLayout {
     line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
     // Remote sums and scratch are read until here.
     if (s_.cluster() > 1) layout_.epilogue.push_back("cluster_barrier();");
+  }
+
+  /// What rows share, such as a bias, is on its way to the L2 when the sums are ready.
+  void begin_early() {
+    line("allow_next_kernel();");
+    std::istringstream fetches(early_fetches(analysis_, args_, layout_.blocks, s_.threads()));
+    for (std::string text; std::getline(fetches, text);) line(text.substr(2));
   }
 
   /// The rows, by a function of their own, and zeros behind them.
@@ -272,7 +282,7 @@ class ProductLayout {
     for (const std::string& text : lines) line("  " + text);
     line("  return operands;");
     line("};");
-    if (s_.early) line("allow_next_kernel();");
+    if (s_.early) begin_early();
     if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
     line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
                      s_.early && product_.b_is_weight));

@@ -48,6 +48,38 @@ graph @main(%x: f16[4, 64], %at: i64[1]) {
   EXPECT_THAT(early, HasSubstr("fetch_line"));
 }
 
+TEST(CompileEarly, BiasesBehindProductsAreFetchedButNoResiduals) {
+  std::string sources;
+  compile(R"(
+graph @main(%x: f16[70, 128], %y: f16[70, 128]) {
+  %r = Fused(%y) {family = "pointwise"} body (%y) {
+    %t = Tanh(%y)
+    return t = %t
+  }
+  %w = const f16[128, 128] random(1)
+  %b = const f16[128] random(2)
+  %p = Fused(%x, %w, %b, %r) {family = "product"} body (%x, %w, %b, %r) {
+    %m = Fused(%x, %w, %b, %r) {family = "matmul"} body (%x, %w, %b, %r) {
+      %p = MatMul(%x, %w)
+      %s = Add(%p, %b)
+      %u = Add(%s, %r)
+      return u = %u
+    }
+    return m = %m
+  }
+  return p = %p
+})",
+          sources);
+  for (const char* family : {"typedef ProductTile<", "typedef GroupTile<"}) {
+    SCOPED_TRACE(family);
+    const std::size_t at = sources.find(family);
+    ASSERT_NE(at, std::string::npos);
+    const std::string kernel = sources.substr(at, sources.find("Tile::begin<", at) - at);
+    EXPECT_THAT(kernel, HasSubstr(", 256);"));  // bytes
+    EXPECT_EQ(kernel.find("fetch_line"), kernel.rfind("fetch_line"));
+  }
+}
+
 TEST(CompileEarly, WhatAStepWritesIsNot) {
   std::string sources;
   // The two kernels are one; the second reads the first one's result in the place of an input.
