@@ -8,13 +8,14 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/alternatives.h"
+#include "codegen/attention_step.h"
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/cuda/emit_sort.h"
 #include "codegen/cuda/emit_unpack.h"
 #include "codegen/cuda/kernel_groups.h"
 #include "codegen/cuda/product_schedule.h"
 #include "codegen/kernel_emitters.h"
-#include "codegen/lowering/attention_lowering.h"
 #include "codegen/lowering/cpu_attention.h"
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/horizontal_lowering.h"
@@ -136,11 +137,7 @@ class Compiler {
     } else if (family == "horizontal" && options_.cuda) {
       add_horizontal(node, name, inputs, outputs, step);
     } else if (family == "attention" && options_.cuda) {
-      AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
-      program.cached = buffers_.is_found(program.buffers[program.k.buffer]) &&
-                       buffers_.is_found(program.buffers[program.v.buffer]);
-      set_work(step, work_of(program, exprs_, size));
-      add_attention_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
+      add_attention(node, name, inputs, outputs, step);
     } else if (family == "attention") {
       const AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
       set_work(step, work_of(program, exprs_, size));
@@ -376,12 +373,24 @@ class Compiler {
                  emitters_.horizontals(std::move(program)), {steps_.size(), {}});
   }
 
-  void add_attention_kernel(const std::string& name, const std::vector<std::string>& origins,
-                            AttentionProgram program, const Place& place) {
-    std::string signature = print_attention(program);
-    std::vector<std::uint32_t> buffers = program.buffers;
-    add_to_group(name, origins, std::move(signature), std::move(buffers),
-                 emitters_.attentions(std::move(program)), place);
+  void add_attention(const Node& node, const std::string& name,
+                     const std::vector<std::uint32_t>& inputs,
+                     const std::vector<std::uint32_t>& outputs, StepT& step) {
+    AttentionStep attention =
+        lower_attention_step(*graph_, node, inputs, outputs, buffers_, exprs_);
+    set_work(step, attention.work);
+    Place place{steps_.size(), {}};
+    if (const std::size_t in_front = attention.in_front.size(); in_front > 0) {
+      step.writes.push_back(*attention.queries);
+      step.work.Set(one_way("attention behind its rows (" + attention.refusal + ")", in_front + 1));
+      for (place.part = {0, 0}; place.part->second < in_front; ++place.part->second)
+        add_loop_kernel(fmt::format("{}_front{}", name, place.part->second), node.origins,
+                        std::move(attention.in_front[place.part->second]), place);
+    }
+    std::string signature = print_attention(attention.program, exprs_);
+    std::vector<std::uint32_t> buffers = attention.program.buffers;
+    add_to_group(name, node.origins, std::move(signature), std::move(buffers),
+                 emitters_.attentions(std::move(attention.program)), place);
   }
 
   /// The product is no buffer of the plan.
@@ -478,13 +487,7 @@ class Compiler {
       for (int b = 0; b < std::min(schedule.passes, 2); ++b)
         scratch.push_back(buffers_.scratch(bytes));
       step.writes.insert(step.writes.end(), scratch.begin(), scratch.end());
-      auto alternative = std::make_unique<plan::fb::AlternativeT>();
-      alternative->name = "sort";
-      for (int part = 0; part <= schedule.passes; ++part)
-        alternative->parts.push_back(std::make_unique<plan::fb::PartT>());
-      plan::fb::ChoiceStepT choice;
-      choice.alternatives.push_back(std::move(alternative));
-      step.work.Set(std::move(choice));
+      step.work.Set(one_way("sort", static_cast<std::size_t>(schedule.passes) + 1));
       place.part = {0, 0};
     }
     std::vector<std::uint32_t> buffers = {problem.input, problem.output};

@@ -45,9 +45,10 @@ EmitKernel KernelEmitters::horizontals(HorizontalProgram program) const {
 EmitKernel KernelEmitters::attentions(AttentionProgram program) const {
   return [this, program = std::make_shared<const AttentionProgram>(std::move(program))](
              const std::string& name, const std::vector<std::string>& origins,
-             const std::vector<DType>&) {
+             std::vector<DType> types) {
     return emit_attention(*program, name, origins, exprs_, options_.early_launch,
-                          is_attention_schedule() ? options_.schedule : std::string(), wish_);
+                          is_attention_schedule() ? options_.schedule : std::string(), wish_,
+                          request(name, origins, std::move(types)));
   };
 }
 

@@ -49,7 +49,7 @@ std::vector<ScatterRegion> scatter_regions(const ir::Node& node) {
              reads_once(*node.body, node.body->inputs()[found.data])}};
   }
   std::vector<ScatterRegion> regions;
-  if (family != "horizontal") return regions;
+  if (family != "horizontal" && family != "attention") return regions;
   for (const ir::Node& part : node.body->nodes())
     for (const ScatterRegion& inner : scatter_regions(part)) {
       const ValueId data = part.inputs[inner.data];

@@ -31,6 +31,7 @@ const std::vector<Pass>& pipeline() {
       {"split_reductions", split_reductions, true},
       {"fuse_reductions", fuse_reductions, true},
       {"fuse_pointwise", fuse_pointwise, true},
+      {"fuse_cache_rows", fuse_cache_rows, true},
       {"fuse_products", fuse_products, true},
       {"fuse_horizontal", fuse_horizontal, true},
       {"wrap_singletons", wrap_singletons},

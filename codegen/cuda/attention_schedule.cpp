@@ -63,19 +63,27 @@ bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& s
              most_shared(schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
 }
 
+/// Whether blocks can make what the program has in front: one for each head's queries, warps with
+/// tiles of their own.
+bool fits_front(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  return !program.front || (schedule.row_warps == 1 && schedule.row_tiles == 1 &&
+                            schedule.ahead == 1 && !schedule.by_warpgroups());
+}
+
 /// Adds schedules with what sizes have to be for them; leaves out those that never apply.
 class Chooser {
  public:
   Chooser(const AttentionProgram& program, ExprTable& exprs) : program_(program), exprs_(exprs) {
     for (const Dim& extent : program.batch) heads_ = heads_ * extent;
     base_.vector = common_vector({&program.k, &program.v});
-    base_.pairs = common_vector({&program.q, &program.y}) > 1;
+    base_.pairs =
+        (program.front ? common_vector({&program.y}) : common_vector({&program.q, &program.y})) > 1;
   }
 
   /// `limits`: sizes that may not exceed a number.
   using Limits = std::vector<std::pair<Dim, std::int64_t>>;
   void add(AttentionSchedule schedule, const Limits& limits) {
-    if (done_) return;
+    if (done_ || !fits_front(program_, schedule)) return;
     schedule.vector = base_.vector;
     schedule.pairs = base_.pairs;
     if (schedule.by_warpgroups()) {
@@ -167,8 +175,11 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
   const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
   const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
   const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part : 0;
+  const std::int64_t front =
+      program.front ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2}
+                    : 0;
   return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
-                                    sent);
+                                    sent + front);
 }
 
 bool mask_in_pairs(const AttentionProgram& program) {
@@ -236,6 +247,7 @@ AttentionSchedule parse(const std::string& text) {
 
 /// True if a kernel can be made of it: powers of two up to what the template takes.
 bool takes(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  if (!fits_front(program, schedule)) return false;
   if (schedule.by_warpgroups()) return fits_warpgroups(program, schedule);
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
          schedule.row_tiles <= 2 && schedule.splits <= 16 && schedule.ahead <= 8 &&
@@ -293,6 +305,10 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   chooser.add(by_warps(1, 1, wide ? 4 : 8, 64, 8), {few_rows, {sixteens, kFew / 8}});
   chooser.add(by_warps(1, 1, 8, wide ? 32 : 64, 2), {few_rows, {sixteens, kFew / 2}});
   chooser.add(by_warps(1, 1, 8, 32), {few_rows, {sixteens, kFew}});
+  if (program.front) {
+    chooser.add(by_warps(1, 1, 8, 32), {});
+    return chooser.take();
+  }
   // Warpgroups, as an H200 measured them: 64 rows a block, two blocks on a multiprocessor, where
   // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
   // take items in turns unless rows are causal and long: then whoever is done first takes the next.

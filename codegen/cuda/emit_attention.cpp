@@ -10,6 +10,7 @@
 #include <sinter/error.h>
 
 #include "codegen/cuda/arguments.h"
+#include "codegen/cuda/attention_front_text.h"
 #include "codegen/cuda/attention_schedule.h"
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/schedule_candidates.h"
@@ -22,18 +23,19 @@ using ir::Dim;
 /// The kernel's parameters: its buffers, then the sizes that are not constant.
 class Parameters {
  public:
-  Parameters(const AttentionProgram& program, ExprTable& exprs)
+  Parameters(const AttentionProgram& program, ExprTable& exprs, std::vector<DType> types)
       : exprs_(exprs), result_(program.y.buffer) {
-    std::vector<DType> types(program.buffers.size());
+    types.resize(program.buffers.size());
     for (const AttentionOperand* operand :
          {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
           program.limits ? &*program.limits : nullptr})
-      if (operand != nullptr) types[operand->buffer] = operand->dtype;
-    for (std::size_t b = 0; b < types.size(); ++b) {
-      const bool written = b == result_;
-      names_.push_back(buffer(static_cast<std::uint32_t>(b)));
-      texts_.push_back(fmt::format("{}{}* __restrict__ {}", written ? "" : "const ",
-                                   storage_name(types[b]), names_.back()));
+      if (operand != nullptr && operand->buffer != kMadeBuffer)
+        types[operand->buffer] = operand->dtype;
+    for (std::uint32_t b = 0; b < types.size(); ++b) {
+      const bool written = program.writes(b), read = b != result_;
+      names_.push_back(buffer(b));
+      texts_.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", storage_name(types[b]),
+                                   read && written ? "" : " __restrict__", names_.back()));
       args_.emplace_back(plan::fb::ArgKind::Buffer, program.buffers[b]);
     }
   }
@@ -42,9 +44,10 @@ class Parameters {
 
   /// A literal, or a parameter that is added on first use. All sizes are 64 bits wide: a block
   /// computes a few addresses once.
-  std::string dim(const Dim& dim) {
+  std::string dim(const Dim& dim) { return size(exprs_.intern(dim)); }
+  std::string size(std::uint32_t expression) {
+    const Dim dim = exprs_.dim(expression);
     if (dim.is_constant()) return int_literal(dim.value());
-    const std::uint32_t expression = exprs_.intern(dim);
     const auto known = sizes_.find(expression);
     if (known != sizes_.end()) return known->second;
     const std::string name = fmt::format("n{}", sizes_.size());
@@ -98,7 +101,10 @@ class ProblemText {
     line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
     line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
     place();
-    operand("q", p_.q);
+    if (p_.front)
+      line("p.q = nullptr;");  // made by the block
+    else
+      operand("q", p_.q);
     operand("k", p_.k);
     operand("v", p_.v);
     operand("y", p_.y);
@@ -117,6 +123,64 @@ class ProblemText {
     line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
     line("return p;");
     return std::move(text_);
+  }
+
+  /// How an item's queries and its new row are made by a block's threads, each from the next whole
+  /// warp on; `functions`: of queries, key and value. The row's number is the result.
+  std::string write_front(const std::vector<MadeFunction>& functions) {
+    line("AttentionProblem<Shape> p;");
+    line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
+    place();
+    const AttentionFront& front = *p_.front;
+    constexpr std::int64_t kWarp = 32;
+    std::int64_t first = 0, end = 0;
+    std::string parts;
+    const auto part = [&](const char* to, const MadeOperand& made, std::int64_t rows,
+                          std::int64_t width, const MadeFunction& function) {
+      first = (end + kWarp - 1) / kWarp * kWarp;
+      const std::int64_t across = width / function.vector;
+      end = first + rows * across;
+      const std::string at = first == 0 ? "at" : fmt::format("(at - {})", first);
+      std::string element = place_of(made.offset, made.batch);
+      if (made.row != Dim(0)) element += fmt::format(" + row * {}", args_.dim(made.row));
+      parts += fmt::format(
+          "    if ({} < {}) {{\n      const u32 row = {} / {}, column = {} % {} * {};\n"
+          "      const i64 element = {};  // the row's first\n      {};\n    }}\n",
+          at, rows * across, at, across, at, across, function.vector, element,
+          call(function, fmt::format("{} + row * {} - element", to, width),
+               fmt::format("{}((element + column) / {})", function.number, function.vector)));
+    };
+    part("queries", front.q, p_.rows.value(), p_.head, functions[0]);
+    part("key", front.k, 1, p_.head, functions[1]);
+    part("value", front.v, 1, p_.value_head, functions[2]);
+    line("bool waits = true;");
+    line("const auto wait_once = [&] {");
+    line("  if (waits) wait();");
+    line("  waits = false;");
+    line("};");
+    line(
+        fmt::format("for (u32 at = threadIdx.x; at < {}; "
+                    "at += Shape::kThreads * Shape::kKeyGroups) {{",
+                    end));
+    text_ += parts;
+    line("}");
+    line("wait_once();");
+    line(fmt::format("const i64 place = {}[{}];", args_.buffer(front.place_buffer),
+                     args_.dim(front.place_offset)));
+    const std::string keys = args_.dim(p_.keys);
+    line(fmt::format("return has_index(place, {0}) ? i32(wrap_index(place, {0})) : -1;", keys));
+    return std::move(text_);
+  }
+
+  /// "name(x0, x1, TO, n0, NUMBER)".
+  std::string call(const MadeFunction& function, const std::string& to, const std::string& number) {
+    std::vector<std::string> arguments;
+    for (const std::uint32_t buffer : function.buffers)
+      arguments.push_back(buffer == kMadeBuffer ? to : args_.buffer(buffer));
+    for (const std::uint32_t size : function.sizes) arguments.push_back(args_.size(size));
+    if (!number.empty()) arguments.insert(arguments.end(), {number, "wait_once"});
+    return fmt::format("{}({})", number.empty() ? function.fetch : function.name,
+                       fmt::join(arguments, ", "));
   }
 
  private:
@@ -146,14 +210,19 @@ class ProblemText {
   }
 
   std::string address(const AttentionOperand& operand) {
-    std::string text = args_.buffer(operand.buffer);
-    if (operand.offset != Dim(0)) text += " + " + args_.dim(operand.offset);
-    for (std::size_t axis = 0; axis < p_.batch.size(); ++axis)
-      if (operand.batch[axis] != Dim(0))
-        text += operand.batch[axis] == Dim(1)
-                    ? fmt::format(" + b{}", axis)
-                    : fmt::format(" + b{} * {}", axis, args_.dim(operand.batch[axis]));
-    return text;
+    const std::string place = place_of(operand.offset, operand.batch);
+    return args_.buffer(operand.buffer) + (place == "0" ? "" : " + " + place);
+  }
+
+  /// Of an item's first element.
+  std::string place_of(const Dim& offset, const std::vector<Dim>& batch) {
+    std::string text = offset == Dim(0) ? "" : args_.dim(offset);
+    for (std::size_t axis = 0; axis < p_.batch.size(); ++axis) {
+      if (batch[axis] == Dim(0)) continue;
+      text += fmt::format("{}b{}", text.empty() ? "" : " + ", axis);
+      if (batch[axis] != Dim(1)) text += fmt::format(" * {}", args_.dim(batch[axis]));
+    }
+    return text.empty() ? "0" : text;
   }
 
   void operand(const char* name, const AttentionOperand& operand) {
@@ -193,7 +262,8 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
   text += "> Shape;\n";
   const std::string bytes =
       s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>::kSharedBytes", stages_text(s))
-                        : fmt::format("Shape::shared_bytes({}, {})", s.ahead, s.splits);
+                        : fmt::format("Shape::shared_bytes({}, {}){}", s.ahead, s.splits,
+                                      p.front ? " + Shape::kFrontBytes" : "");
   return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
                             attention_shared_bytes(p, s));
 }
@@ -202,8 +272,16 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
 /// differ in their grids alone share.
 class Emitter {
  public:
-  Emitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs, bool early)
-      : p_(program), name_(name), exprs_(exprs), early_(early), args_(program, exprs) {}
+  Emitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs, bool early,
+          const KernelRequest& facts)
+      : p_(program),
+        name_(name),
+        exprs_(exprs),
+        early_(early),
+        facts_(facts),
+        args_(program, exprs, facts.buffer_types) {
+    facts_.early = early;
+  }
 
   EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced,
                      const ScheduleWish& wish) {
@@ -219,6 +297,7 @@ class Emitter {
           [](const AttentionSchedule& s) { return s.splits == 1 && !s.by_warpgroups(); });
     // All parameters are known before the first signature is written.
     const std::string problem = ProblemText(p_, args_).write();
+    const std::string front = p_.front ? write_front() : "";
     bool by_warpgroups = false;
     for (const AttentionSchedule& schedule : schedules) {
       items_.push_back(ir::ceil_div(p_.rows, schedule.rows(), exprs_.ranges()) * heads());
@@ -229,12 +308,23 @@ class Emitter {
     if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
     kernel.source += "#include \"attention.cuh\"\n";
     if (by_warpgroups) kernel.source += "#include \"attention_groups.cuh\"\n";
+    if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
     std::vector<std::string> parameters = args_.texts();
     parameters.insert(parameters.begin(), "u32 item");
     kernel.source += fmt::format(
         "\ntemplate <class Shape, bool kEarly = false>\nSINTER_DEVICE AttentionProblem<Shape>\n{} "
         "{{\n{}}}\n",
         signature_text(name_ + "_problem", parameters), problem);
+    if (p_.front) {
+      for (const MadeFunction& function : functions_in_front_) kernel.source += function.text;
+      const std::string type = storage_name(p_.dtype);
+      for (const char* made : {"queries", "key", "value"})
+        parameters.push_back(fmt::format("{}* {}", type, made));
+      parameters.push_back("const Wait& wait");
+      kernel.source +=
+          fmt::format("\ntemplate <class Shape, class Wait>\nSINTER_DEVICE i32\n{} {{\n{}}}\n",
+                      signature_text(name_ + "_front", parameters), front);
+    }
     std::vector<std::string> functions;  // each with the text that says when it runs
     std::map<std::string, std::size_t> known;
     std::vector<std::string> notes;
@@ -295,6 +385,48 @@ class Emitter {
                        fmt::join(args_.names(), ", "));
   }
 
+  std::string write_front() {
+    const AttentionFront& front = *p_.front;
+    const auto add = [&](const MadeOperand& made, std::int64_t width, const char* what) {
+      functions_in_front_.push_back(
+          made_function(p_, made, width, fmt::format("{}_{}", name_, what), facts_, exprs_));
+    };
+    add(front.q, p_.head, "queries");
+    add(front.k, p_.head, "key");
+    add(front.v, p_.value_head, "value");
+    return ProblemText(p_, args_).write_front(functions_in_front_);
+  }
+
+  /// The same where the block makes its queries and its new row.
+  std::string attend_with_front(const AttentionSchedule& schedule, const std::string& item) {
+    std::string text = fmt::format("  const u32 item = {};\n", item);
+    if (early_) {
+      text += "  allow_next_kernel();\n";
+      ProblemText calls(p_, args_);
+      for (const MadeFunction& function : functions_in_front_)
+        if (!function.fetch.empty())
+          text += fmt::format("  {};\n", calls.call(function, "nullptr", ""));
+      if (p_.cached)
+        text += fmt::format("  fetch_keys<Shape, {}, {}>({});\n", schedule.splits,
+                            p_.front->still ? 1 : 0, problem_of("item", true));
+    }
+    text += "  const auto wait = [&] {\n";
+    if (early_) {
+      text += "    wait_for_previous_kernel();\n";
+      for (const std::string& name : args_.inputs())
+        text += fmt::format("    {0} = behind_wait({0});\n", name);
+    }
+    text += fmt::format("    return {};\n  }};\n", problem_of("item"));
+    const std::string type = storage_name(p_.dtype);
+    text += fmt::format(
+        "  const auto make = [&]({0}* queries, {0}* key, {0}* value, const auto& wait) {{\n"
+        "    return {1}_front<Shape>(item, {2}, queries, key, value, wait);\n  }};\n",
+        type, name_, fmt::join(args_.names(), ", "));
+    return text + fmt::format("  attend<Shape, {}, 1>({}, front_of<{}>(wait, make));\n}}\n",
+                              schedule.splits, problem_of("item", early_),
+                              early_ && p_.front->still);
+  }
+
   /// What a kernel does that runs before the one in front has ended.
   std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
     if (!early_) return "";
@@ -310,7 +442,7 @@ class Emitter {
   }
 
   std::string function(const std::string& name, const AttentionSchedule& schedule,
-                       const std::string& items) const {
+                       const std::string& items) {
     const int at_once = schedule.blocks_at_once();
     std::string text =
         fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
@@ -318,6 +450,7 @@ class Emitter {
                     signature_text(name, args_.texts()), shape_text(p_, schedule));
     const std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
+    if (p_.front) return text + attend_with_front(schedule, item);
     text += begin(schedule, item);
     if (schedule.by_warpgroups())
       return fmt::format(
@@ -336,7 +469,9 @@ class Emitter {
   const std::string& name_;
   ExprTable& exprs_;
   bool early_;
+  KernelRequest facts_;
   Parameters args_;
+  std::vector<MadeFunction> functions_in_front_;
   std::vector<Dim> items_;           // of each schedule
   std::vector<std::string> counts_;  // their numbers as text, where a kernel asks for them
 };
@@ -345,11 +480,12 @@ class Emitter {
 
 EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
                              const std::vector<std::string>& origins, ExprTable& exprs, bool early,
-                             const std::string& schedule, const ScheduleWish& wish) {
+                             const std::string& schedule, const ScheduleWish& wish,
+                             const KernelRequest& facts) {
   if (std::string reason; !can_schedule_attention(program, reason))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
-  return Emitter(program, name, exprs, early).emit(origins, schedule, wish);
+  return Emitter(program, name, exprs, early, facts).emit(origins, schedule, wish);
 }
 
 }  // namespace sinter::codegen

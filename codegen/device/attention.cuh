@@ -65,15 +65,17 @@ SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
 }
 
 /// Has the L2 fetch the keys and values that a block of a cluster of kSplits will read, a row to a
-/// thread. They may be changed until the kernel in front has ended: nothing but the L2 sees them.
-template <class Shape, int kSplits>
+/// thread, from round kFirst on. They may be changed until the kernel in front has ended: nothing
+/// but the L2 sees them.
+template <class Shape, int kSplits, int kFirst = 0>
 SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
   constexpr int kOfBlock = Shape::kKeys * Shape::kKeyGroups, kLine = 128 / 2;
   const i32 end = end_of_keys(p);
   const auto fetch = [](const typename Shape::T* row, int width) {
     for (int i = 0; i < width; i += kLine) fetch_line(row + i);
   };
-  for (i32 first = blockIdx.x % kSplits * kOfBlock; first < end; first += kOfBlock * kSplits)
+  for (i32 first = (blockIdx.x % kSplits + kFirst * kSplits) * kOfBlock; first < end;
+       first += kOfBlock * kSplits)
     for (i32 key = first + threadIdx.x; key < first + kOfBlock && key < end;
          key += Shape::kThreads * Shape::kKeyGroups) {
       fetch(p.k + key * p.k_stride, Shape::kHead);
@@ -81,16 +83,40 @@ SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
     }
 }
 
+/// What attend() finds in memory: the queries, and all keys and values.
+struct NoFront {
+  static constexpr bool kMakes = false, kAhead = false;
+};
+/// What it does not: `wait()` waits for the step in front and says what the problem is then,
+/// `make(queries, key, value, wait)` has the block's threads write the queries, rows of kHead, and
+/// a new row of keys and of values, each thread behind a wait(), and says which row that is (-1:
+/// none). kCopiesAhead: the rows of keys and values that there are do not change while the kernel
+/// waits.
+template <bool kCopiesAhead, class Wait, class Make>
+struct Front {
+  static constexpr bool kMakes = true, kAhead = kCopiesAhead;
+  const Wait& wait;
+  const Make& make;
+};
+template <bool kCopiesAhead, class Wait, class Make>
+SINTER_DEVICE Front<kCopiesAhead, Wait, Make> front_of(const Wait& wait, const Make& make) {
+  return {wait, make};
+}
+
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
 /// or by a cluster of kSplits such blocks that share out the keys. kAhead: tiles of keys and values
-/// that a group of one warp has under way; 1 for groups of more.
-template <class Shape, int kSplits = 1, int kAhead = 1>
-SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
+/// that a group of one warp has under way; 1 for groups of more. What `front` makes lies behind all
+/// else in shared memory (Shape::kFrontBytes), and the new row goes to its place in memory too: p
+/// is then what the problem may be before the step in front has ended.
+template <class Shape, int kSplits = 1, int kAhead = 1, class Front = NoFront>
+SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front()) {
   typedef typename Shape::T T;
   typedef AttentionRows<Shape> Rows;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplits;
   static_assert(kSplits == 1 || kGroups > 1, "blocks hand over where groups do");
   static_assert(kAhead == 1 || Shape::kRowWarps == 1, "a warp waits for its own copies");
+  static_assert(!Front::kMakes || (kAhead == 1 && Shape::kRowWarps == 1),
+                "a warp puts the new row among its own copies");
   SINTER_DYNAMIC_SHARED(shared);
   const int split = kSplits > 1 ? blockIdx.x % kSplits : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
@@ -115,16 +141,34 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
         values_of(stage), p.v, p.v_stride, key0, p.keys, thread);
   };
 
-  if (kSplits > 1) cluster_arrive();
-  const i32 end = end_of_keys(p);
-  const i32 rounds = (end + kKeys * kTurns - 1) / (kKeys * kTurns);
   i32 key0 = (split * kGroups + group) * kKeys;
-  if (kAhead == 1 && rounds > 0) {
+  const auto copy_first = [&] {
     copy_keys(0, key0);
     commit_copies();
     copy_values(0, key0);
     commit_copies();
+  };
+
+  if (kSplits > 1) cluster_arrive();
+  i32 new_row = -1;
+  T* const own_queries = reinterpret_cast<T*>(shared + Shape::shared_bytes(kAhead, kSplits));
+  T* const own_key = own_queries + Shape::kRows * Shape::kHead;
+  T* const own_value = own_key + Shape::kHead;
+  if constexpr (Front::kMakes) {
+    const i32 hoped = p.keys;
+    if (Front::kAhead) copy_first();
+    new_row = front.make(own_queries, own_key, own_value, [&] { p = front.wait(); });
+    p.q = own_queries;
+    p.q_stride = Shape::kHead;
+    if (Front::kAhead && p.keys != hoped) {
+      wait_for_groups<0>();
+      barrier();
+      copy_first();
+    }
   }
+  const i32 end = end_of_keys(p);
+  const i32 rounds = (end + kKeys * kTurns - 1) / (kKeys * kTurns);
+  if (kAhead == 1 && !Front::kAhead && rounds > 0) copy_first();
   if constexpr (kAhead > 1) {
 #pragma unroll
     for (int stage = 0; stage < kAhead; ++stage) {
@@ -142,6 +186,27 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
       for (int c = 0; c < 8; ++c)
         keys_of(i / kKeys)[i % kKeys * Shape::kKeyPitch + Shape::kHead + c] = T{0};
   }
+  if constexpr (Front::kMakes) {
+    __syncthreads();
+    if (split == 0 && group == 0 && new_row >= 0) {
+      put_row<Shape::kHead, Shape::kVector>(const_cast<T*>(p.k) + new_row * p.k_stride, own_key,
+                                            lane);
+      put_row<Shape::kValueHead, Shape::kVector>(const_cast<T*>(p.v) + new_row * p.v_stride,
+                                                 own_value, lane);
+    }
+  }
+  // The new row takes the place of what was copied: this warp's copies have all arrived then.
+  const auto add_new_row = [&](T* tile, const auto& put) {
+    if (!Front::kMakes || new_row < key0 || new_row >= key0 + kKeys || new_row >= p.keys) return;
+    __syncwarp();
+    put(tile, new_row - key0);
+  };
+  const auto add_key = [&](T* tile, i32 row) {
+    put_row<Shape::kHead, 8>(tile + row * Shape::kKeyPitch, own_key, lane);
+  };
+  const auto add_value = [&](T* tile, i32 row) {
+    put_row<Shape::kValueHead, 8>(tile + row * Shape::kValuePitch, own_value, lane);
+  };
   Rows rows;
   rows.clear(p.first_row + warp * Shape::kRowTiles * 16, lane);
   rows.load_queries(p);
@@ -159,6 +224,7 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
       wait_for_groups<1>();
     else
       wait_for_groups<0>();
+    add_new_row(keys_of(stage), add_key);
     barrier();  // keys are there; nobody reads the last tile's values any more
     if (kAhead == 1 && round > 0) {
       copy_values(0, key0);
@@ -174,6 +240,7 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
     }
     if constexpr (kAhead == 1) {
       wait_for_groups<0>();
+      add_new_row(values_of(stage), add_value);
       barrier();  // values are there; nobody reads these keys any more
       if (round + 1 < rounds) {
         copy_keys(0, key0 + kKeys * kTurns);
@@ -197,6 +264,7 @@ SINTER_DEVICE void attend(const AttentionProblem<Shape>& p) {
     rows.store(p);
   } else {
     float* const parts = reinterpret_cast<float*>(shared);
+    if (Front::kAhead) wait_for_groups<0>();  // of tiles that nobody wanted
     const auto store = [&](i32 row, i32 column, float low, float high, float, float total) {
       Rows::store_merged(p, row, column, low, high, total);
     };

@@ -58,6 +58,8 @@ struct AttentionShape {
     return kKeyGroups * ahead * kTileBytes > kMergeBytes ? kKeyGroups * ahead * kTileBytes
                                                          : kMergeBytes;
   }
+  /// Of what a block makes itself: its queries, a row of keys and one of values (Front).
+  static constexpr int kFrontBytes = (kRows * kHead + kHead + kValueHead) * 2;
   static constexpr int shared_bytes(int ahead, int splits) {
     return parts_at(ahead) + (splits > 1 ? splits * kPartFloats * 4 : 0);
   }
@@ -128,6 +130,22 @@ SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i3
       start_copy<kVector * 2>(to, source, valid);
     else
       *to = valid ? *source : T{0};
+  }
+}
+
+/// A warp copies a row of kWidth elements, kVector at once.
+template <int kWidth, int kVector, class T>
+SINTER_DEVICE void put_row(T* to, const T* row, int lane) {
+#pragma unroll
+  for (int first = 0; first < kWidth; first += 32 * kVector) {
+    const int column = first + lane * kVector;
+    if (column >= kWidth) break;
+    if constexpr (kVector == 8) {
+      *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(row + column);
+    } else {
+#pragma unroll
+      for (int c = 0; c < kVector; ++c) to[column + c] = row[column + c];
+    }
   }
 }
 

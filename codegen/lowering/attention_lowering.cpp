@@ -8,6 +8,7 @@
 
 #include "codegen/lowering/describe.h"
 #include "codegen/lowering/index_space.h"
+#include "codegen/lowering/loop_lowering.h"
 #include "ir/attention_inputs.h"
 
 namespace sinter::codegen {
@@ -289,6 +290,21 @@ std::string print_operand(const char* name, const AttentionOperand& operand) {
                      fmt::join(batch, ", "), operand.row.to_string(), operand.column.to_string());
 }
 
+std::string print_front(const AttentionFront& front, const ExprTable& exprs) {
+  std::string text =
+      fmt::format("front: place {} buffer {} offset {}{}\n", to_string(front.place_type),
+                  front.place_buffer, front.place_offset.to_string(), front.still ? " still" : "");
+  for (const auto& [name, made] :
+       {std::pair("q", &front.q), std::pair("k", &front.k), std::pair("v", &front.v)}) {
+    std::vector<std::string> batch;
+    for (const Dim& stride : made->batch) batch.push_back(stride.to_string());
+    text += fmt::format("{}: offset {} batch [{}] row {}\n{}", name, made->offset.to_string(),
+                        fmt::join(batch, ", "), made->row.to_string(),
+                        print_loop_program(made->program, exprs));
+  }
+  return text;
+}
+
 }  // namespace
 
 AttentionProgram lower_attention(const Graph& body, std::span<const std::uint32_t> inputs,
@@ -298,7 +314,7 @@ AttentionProgram lower_attention(const Graph& body, std::span<const std::uint32_
   return AttentionLowering(body, inputs, outputs[0], exprs).lower();
 }
 
-std::string print_attention(const AttentionProgram& program) {
+std::string print_attention(const AttentionProgram& program, const ExprTable& exprs) {
   std::vector<std::string> batch;
   for (const Dim& extent : program.batch) batch.push_back(extent.to_string());
   std::string text = fmt::format(
@@ -307,11 +323,12 @@ std::string print_attention(const AttentionProgram& program) {
       to_string(program.dtype), fmt::join(batch, ", "), program.rows.to_string(),
       program.keys.to_string(), program.head, program.value_head, program.scale, program.fill,
       program.causal, program.guard, program.cached ? " cached" : "");
-  text +=
-      print_operand("q", program.q) + print_operand("k", program.k) + print_operand("v", program.v);
+  if (!program.front) text += print_operand("q", program.q);
+  text += print_operand("k", program.k) + print_operand("v", program.v);
   if (program.mask) text += print_operand("mask", *program.mask);
   if (program.limits) text += print_operand("limits", *program.limits);
-  return text + print_operand("y", program.y);
+  text += print_operand("y", program.y);
+  return program.front ? text + print_front(*program.front, exprs) : text;
 }
 
 StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size) {
@@ -325,8 +342,9 @@ StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const 
   };
   const Dim head(program.head), value_head(program.value_head);
   StepWork work;
-  work.bytes_read = bytes(program.q, program.rows, head) + bytes(program.k, program.keys, head) +
-                    bytes(program.v, program.keys, value_head);
+  work.bytes_read =
+      bytes(program.k, program.keys, head) + bytes(program.v, program.keys, value_head);
+  if (!program.front) work.bytes_read = work.bytes_read + bytes(program.q, program.rows, head);
   if (program.mask)
     work.bytes_read =
         work.bytes_read + bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
@@ -339,6 +357,17 @@ StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const 
   work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys * (head + value_head);
   for (const Dim& extent : program.batch) work.flops = work.flops * extent;
   work.arithmetic = product_arithmetic(program.dtype, plan::fb::MathMode::Default);
+  if (!program.front) return work;
+  const SizeOf of_buffer = [&](std::uint32_t buffer) {
+    return buffer == kMadeBuffer ? BufferSize{Dim(0), 1} : size(program.buffers[buffer]);
+  };
+  for (const MadeOperand* made : {&program.front->q, &program.front->k, &program.front->v}) {
+    const StepWork own = work_of(made->program, exprs, of_buffer);
+    work.bytes_read = work.bytes_read + own.bytes_read;
+    work.flops = work.flops + own.flops;
+  }
+  work.bytes_written =
+      work.bytes_written + bytes(program.k, 1, head) + bytes(program.v, 1, value_head);
   return work;
 }
 

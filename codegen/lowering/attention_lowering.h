@@ -10,6 +10,7 @@
 #include "codegen/lowering/expr_table.h"
 #include "codegen/work.h"
 #include "ir/graph.h"
+#include "runtime/plan/plan_data.h"
 
 namespace sinter::codegen {
 
@@ -22,12 +23,35 @@ struct AttentionOperand {
   std::vector<ir::Dim> batch;  // one for each of AttentionProgram.batch
 };
 
+/// Takes the place of a buffer where a value never gets to memory.
+constexpr std::uint32_t kMadeBuffer = 0xffffffff;
+
+/// A value that blocks make for themselves: `program`, which is pointwise, stores it densely, in
+/// the order of its loops, to kMadeBuffer; its other buffers are AttentionProgram's. Element
+/// (batch.., row, column) is number offset + sum batch strides + row stride + column.
+struct MadeOperand {
+  plan::fb::LoopProgramT program;
+  ir::Dim offset, row;
+  std::vector<ir::Dim> batch;
+};
+
+/// The queries, which then are in no buffer, and a row of keys and of values, which becomes row
+/// number `place` of them.
+struct AttentionFront {
+  MadeOperand q, k, v;
+  std::uint32_t place_buffer = 0;  // of AttentionProgram: integers, of which one is `place`
+  DType place_type = DType::kInt64;
+  ir::Dim place_offset;
+  /// No step in front of this one changes keys and values in the same run.
+  bool still = false;
+};
+
 /// y = softmax(mask(scale * q k')) v for every index of the batch; ir/ops/attention.cpp has the
 /// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
 /// queries; its columns are keys. Rows of the limits are queries: row r sees the keys before
 /// limits[r].
 struct AttentionProgram {
-  std::vector<std::uint32_t> buffers;  // Plan.buffers, each once; y's is the last
+  std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
   DType dtype = DType::kFloat16;       // of q, k, v and y
   std::int64_t head = 0, value_head = 0;
   ir::Dim rows, keys;
@@ -40,7 +64,12 @@ struct AttentionProgram {
   /// Keys and values are a cache, of which the step in front changes a few rows at most: they may
   /// be fetched before that has ended.
   bool cached = false;
+  std::optional<AttentionFront> front;
 
+  /// Whether the kernel writes buffer number `buffer` of `buffers`.
+  bool writes(std::uint32_t buffer) const {
+    return buffer == y.buffer || (front && (buffer == k.buffer || buffer == v.buffer));
+  }
   /// Whether rows of one head may see different numbers of keys by their limits.
   bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }
 };
@@ -52,7 +81,7 @@ AttentionProgram lower_attention(const ir::Graph& body, std::span<const std::uin
                                  std::span<const std::uint32_t> outputs, ExprTable& exprs);
 
 /// Every fact but the plan's buffers, readable.
-std::string print_attention(const AttentionProgram& program);
+std::string print_attention(const AttentionProgram& program, const ExprTable& exprs);
 
 /// Every operand's elements once; a product counts two operations, causal scores count half.
 StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size);

@@ -11,6 +11,7 @@
 #include "fusion/passes/passes.h"
 #include "fusion/regions/cost.h"
 #include "fusion/regions/rebuild.h"
+#include "fusion/regions/states.h"
 
 namespace sinter::fusion {
 namespace {
@@ -121,7 +122,7 @@ class HorizontalFuser {
       if (node.op->name != "Reshape") ++here;
       for (const ValueId output : node.outputs)
         level[static_cast<std::size_t>(output.index)] = here;
-      if (is_fused(node, "reduction") || is_fused(node, "pointwise") || changes_state(node))
+      if (is_fused(node, "reduction") || is_fused(node, "pointwise") || changes_state(graph_, node))
         by_level[here].push_back(NodeId{static_cast<std::int32_t>(n)});
     }
     for (const auto& [unused, nodes] : by_level) add_groups(nodes);
@@ -129,27 +130,6 @@ class HorizontalFuser {
   }
 
  private:
-  /// A Scatter into a state that nothing else reads: it is done in place and copies nothing.
-  bool changes_state(const Node& node) const {
-    if (!is_fused(node, "scatter")) return false;
-    const Graph& body = *node.body;
-    for (const Node& part : body.nodes()) {
-      if (part.op->scatter() == nullptr) continue;
-      const auto data = std::find(body.inputs().begin(), body.inputs().end(), part.inputs[0]);
-      if (data == body.inputs().end() || part.attrs.get_string("combine") != "none") return false;
-      const ValueId value = node.inputs[static_cast<std::size_t>(data - body.inputs().begin())];
-      const bool is_state =
-          std::any_of(graph_.states().begin(), graph_.states().end(), [&](const ir::State& state) {
-            return graph_.inputs()[static_cast<std::size_t>(state.input)] == value;
-          });
-      if (!is_state || graph_.users(value).size() != 1 || graph_.is_output(value) ||
-          std::count(node.inputs.begin(), node.inputs.end(), value) != 1 ||
-          body.users(*data).size() != 1)
-        return false;
-    }
-    return true;
-  }
-
   double bytes_of(const ir::TensorType& type) const {
     double bytes = static_cast<double>(size_of(type.dtype));
     for (const ir::Dim& dim : type.shape) bytes *= typical(dim, graph_.ranges());

@@ -39,6 +39,9 @@ ir::Graph fuse_matmul(const ir::Graph& graph, Context& context);
 ir::Graph fuse_reductions(const ir::Graph& graph, Context& context);
 /// Regions of the pointwise, view and gather nodes that are left.
 ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context);
+/// Queries and the rows that a step adds to caches with the attention that reads them, where the
+/// target has a kernel for it.
+ir::Graph fuse_cache_rows(const ir::Graph& graph, Context& context);
 /// Products and convolutions with the kernel that reads their result, on targets that have kernels
 /// for both.
 ir::Graph fuse_products(const ir::Graph& graph, Context& context);

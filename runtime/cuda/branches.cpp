@@ -29,7 +29,9 @@ std::string problem_of(const plan::fb::PlanT& meta, const BoundShape& shape,
 void CudaExecutor::put_branches(const std::vector<BoundStep>& steps,
                                 const std::vector<StepPlace>& places, CUstream stream) const {
   if (places.empty()) {
-    for (const BoundStep& step : steps) step.launch(driver(), stream);
+    // The first kernel waits for all of the run before, whose states others read at their
+    // beginning.
+    for (std::size_t i = 0; i < steps.size(); ++i) steps[i].launch(driver(), stream, i > 0);
     return;
   }
   const auto stream_of = [&](std::size_t number) {
@@ -52,7 +54,7 @@ void CudaExecutor::put_branches(const std::vector<BoundStep>& steps,
     const bool begins = !place.follows && place.stream != 0;
     if (begins && place.waits.empty()) start.make_wait(on);
     // Only behind one kernel may another start before that has ended.
-    steps[i].launch(driver(), on, !begins && place.waits.empty());
+    steps[i].launch(driver(), on, i > 0 && !begins && place.waits.empty());
     if (ended[i]) ended[i]->record(on);
     is_used[place.stream] = true;
   }

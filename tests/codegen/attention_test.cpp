@@ -262,7 +262,7 @@ TEST(AttentionKernels, FitIntoSharedMemory) {
 TEST(AttentionKernels, AreReadable) {
   const Emitted kernel = emit(kAttentionCases[0]);
   const std::string text =
-      codegen::print_attention(kernel.program) + "----\n" + kernel.kernel.source;
+      codegen::print_attention(kernel.program, kernel.exprs) + "----\n" + kernel.kernel.source;
   const std::string path = SINTER_SOURCE_DIR "/tests/codegen/goldens/attention.kernel.cu";
   if (std::getenv("SINTER_UPDATE_GOLDENS") != nullptr) {
     std::ofstream(path) << text;

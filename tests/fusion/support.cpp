@@ -131,7 +131,8 @@ void expect_family(const Node& node) {
                                                           : "conv");
         break;
       case OpKind::kFused:
-        EXPECT_TRUE(family == "product" || family == "horizontal") << "a fused node within another";
+        EXPECT_TRUE(family == "product" || family == "horizontal" || family == "attention")
+            << "a fused node within another";
         expect_family(inner);
         break;
       default: ADD_FAILURE() << inner.op->name << " within a fused node";

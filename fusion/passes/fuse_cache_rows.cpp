@@ -1,0 +1,155 @@
+// A step of decoding: queries, and the row that the step adds to a cache of keys and to one of
+// values, go with the attention that reads them, whose blocks make what they need of it
+// themselves. Nothing else waits for these rows, so that the kernel that made them was a launch
+// and a way through memory for a few thousand elements.
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "fusion/passes/passes.h"
+#include "fusion/regions/rebuild.h"
+#include "fusion/regions/region.h"
+#include "fusion/regions/states.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::OpKind;
+using ir::ValueId;
+
+// Queries that share a head's keys, which one block has; operators that each block does again.
+constexpr std::int64_t kMostQueries = 16;
+constexpr std::size_t kMostOperators = 48;
+
+bool is_family(const Node& node, std::string_view family) {
+  return node.op->kind == OpKind::kFused && node.attrs.get_string("family") == family;
+}
+
+/// What makes an operand, and the reshapes between.
+struct Source {
+  NodeId node;
+  std::vector<NodeId> reshapes;
+};
+
+class CacheRowFuser {
+ public:
+  CacheRowFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
+
+  Graph run() {
+    std::vector<Piece> pieces;
+    for (const Node& node : graph_.nodes())
+      if (is_family(node, "attention"))
+        if (auto piece = fuse(node)) pieces.push_back(std::move(*piece));
+    return rebuild(graph_, pieces);
+  }
+
+ private:
+  std::optional<Piece> fuse(const Node& attention) {
+    const Node* inner = nullptr;
+    for (const Node& node : attention.body->nodes())
+      if (node.op->name == "Attention") inner = &node;
+    if (!inner) return std::nullopt;
+    const auto q = source(attention, *inner, 0), k = source(attention, *inner, 1),
+               v = source(attention, *inner, 2);
+    // Nothing to say where keys and values are no caches.
+    if (!q || !k || !v || !changes_state(graph_, graph_.node(k->node)) ||
+        !changes_state(graph_, graph_.node(v->node)) || k->node == v->node)
+      return std::nullopt;
+    const Verdict verdict = can_fuse(*attention.body, *inner, *q, *k, *v);
+    for (const Source* part : {&*q, &*k, &*v})
+      context_.decisions.push_back(
+          decision(graph_.node(part->node), attention, verdict.ok,
+                   verdict.ok ? "each block makes its own queries and new row" : verdict.reason));
+    if (!verdict.ok) return std::nullopt;
+    context_.decisions.back().launches = 1;
+    BodyBuilder body(graph_, BodyBuilder::Literals::kNone);
+    std::vector<ValueId> writes, stored;
+    for (const Source* part : {&*q, &*k, &*v}) {
+      body.copy(graph_.node(part->node));
+      for (std::size_t i = part->reshapes.size(); i-- > 0;)
+        body.copy(graph_.node(part->reshapes[i]));
+    }
+    body.copy(attention);
+    for (const NodeId cache : {k->node, v->node}) writes.push_back(graph_.node(cache).outputs[0]);
+    writes.push_back(attention.outputs[0]);
+    for (const ValueId value : writes) stored.push_back(body.import(value));
+    return body_piece("attention", body, stored, writes);
+  }
+
+  /// Of operand `i` of the Attention, if views lead from it to one value that a node makes for it.
+  std::optional<Source> source(const Node& attention, const Node& inner, std::size_t i) const {
+    const Graph& body = *attention.body;
+    ValueId within = inner.inputs[i];
+    for (const Node* view = body.producer(within); view; view = body.producer(within)) {
+      if (view->inputs.size() != 1) return std::nullopt;
+      within = view->inputs[0];
+    }
+    const auto at = std::find(body.inputs().begin(), body.inputs().end(), within);
+    if (at == body.inputs().end()) return std::nullopt;
+    ValueId value = attention.inputs[static_cast<std::size_t>(at - body.inputs().begin())];
+    if (std::count(attention.inputs.begin(), attention.inputs.end(), value) != 1)
+      return std::nullopt;
+    Source result;
+    while (graph_.users(value).size() == 1) {
+      const Node* node = graph_.producer(value);
+      if (!node) return std::nullopt;
+      result.node = graph_.value(value).producer;
+      if (node->op->name != "Reshape") return result;
+      if (graph_.is_output(value)) return std::nullopt;
+      result.reshapes.push_back(result.node);
+      value = node->inputs[0];
+    }
+    return std::nullopt;
+  }
+
+  Verdict can_fuse(const Graph& body, const Node& inner, const Source& q, const Source& k,
+                   const Source& v) const {
+    const Node& queries = graph_.node(q.node);
+    if (!is_family(queries, "pointwise") || queries.outputs.size() != 1 ||
+        graph_.is_output(queries.outputs[0]))
+      return {false, "its queries are not computed element by element, for it alone"};
+    const ir::Shape& shape = body.type(inner.inputs[0]).shape;
+    if (shape[shape.size() - 2] != ir::Dim(1))
+      return {false, "a head has several queries, which the rows in front of theirs see as well"};
+    if (inner.attrs.get_int("causal") == 1) return {false, "its rows see different keys"};
+    std::size_t operators = 0;
+    for (const Source* part : {&q, &k, &v})
+      operators += graph_.node(part->node).body->nodes().size();
+    if (operators > kMostOperators)
+      return {false, fmt::format("each block would do {} operators again", operators)};
+    const auto rows = ir::divide_exactly(ir::element_count(shape), shape.back());
+    const auto added = new_rows(graph_.node(k.node));
+    const auto shared = rows && added ? ir::divide_exactly(*rows, *added) : std::nullopt;
+    if (!shared || !shared->is_constant() || shared->value() > kMostQueries ||
+        new_rows(graph_.node(v.node)) != added)
+      return {false, fmt::format("it is not one row for up to {} queries each that is added",
+                                 kMostQueries)};
+    return {true, ""};
+  }
+
+  /// Rows of what a region scatters: all elements by those of the last dimension.
+  static std::optional<ir::Dim> new_rows(const Node& scatter) {
+    for (const Node& part : scatter.body->nodes()) {
+      if (part.op->scatter() == nullptr) continue;
+      const ir::Shape& shape = scatter.body->type(part.inputs[1]).shape;
+      return ir::divide_exactly(ir::element_count(shape), shape.back());
+    }
+    return std::nullopt;
+  }
+
+  const Graph& graph_;
+  Context& context_;
+};
+
+}  // namespace
+
+Graph fuse_cache_rows(const Graph& graph, Context& context) {
+  if (!context.target.cuda || !context.target.attention) return graph;
+  return CacheRowFuser(graph, context).run();
+}
+
+}  // namespace sinter::fusion
