@@ -9,36 +9,47 @@ import torch
 
 from common import ROOT
 
-FLUSH_BYTES = 1 << 29  # so many that reading them takes longer than the host takes to queue a compiled call
+FLUSH_BYTES = 1 << 30  # so many that reading them takes longer than the host takes to queue a compiled call
 BLOCK_BYTES = 1 << 15
 
 
 @functools.cache
 def kernel(file, name):
-    """The driver and one of the kernels that the runtime empties the L2 with; their text is in its source."""
+    """One of the kernels that the runtime empties the L2 with; their text is in its source."""
     text = (ROOT / "runtime" / "cuda" / f"{file}.ptx.inc").read_text().split('R"ptx(')[1].split(')ptx"')[0]
     torch.cuda.synchronize()  # makes PyTorch's context the current one
-    driver, module, function = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
-    for problem in (driver.cuModuleLoadData(ctypes.byref(module), text.encode()),
-                    driver.cuModuleGetFunction(ctypes.byref(function), module, name.encode())):
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    for problem in (driver().cuModuleLoadData(ctypes.byref(module), text.encode()),
+                    driver().cuModuleGetFunction(ctypes.byref(function), module, name.encode())):
         if problem:
             raise RuntimeError(f"the driver says {problem} to {name}")
-    return driver, function
+    return function
 
 
-def launch(file, name, tensor):
-    """Runs a kernel over the whole blocks of `tensor` on the current stream."""
-    driver, function = kernel(file, name)
+@functools.cache
+def driver():
+    library = ctypes.CDLL("libcuda.so.1")
+    library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+    return library
+
+
+def launcher(file, name, tensor):
+    """A function that runs a kernel over the whole blocks of `tensor` on the stream that is current now. Little is left
+    for it to do: the host must be ahead of the GPU."""
+    launch, function = driver().cuLaunchKernel, kernel(file, name)
     base = ctypes.c_uint64(tensor.data_ptr())
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(base))
-    problem = driver.cuLaunchKernel(function, tensor.nbytes // BLOCK_BYTES, 1, 1, 256, 1, 1, 0,
-                                    ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), arguments, None)
-    if problem:
-        raise RuntimeError(f"the driver says {problem} to a launch of {name}")
+    stream, blocks = torch.cuda.current_stream().cuda_stream, tensor.nbytes // BLOCK_BYTES
+
+    def run():
+        if problem := launch(function, blocks, 1, 1, 256, 1, 1, 0, stream, arguments, None):
+            raise RuntimeError(f"the driver says {problem} to a launch of {name}, {base.value}")
+    return run
 
 
-def read_all(tensor):
-    launch("read_all", "sinter_read_all", tensor)
+def reader(tensor):
+    """A function that reads all of `tensor`."""
+    return launcher("read_all", "sinter_read_all", tensor)
 
 
 @functools.cache
@@ -46,19 +57,23 @@ def flush_buffer():
     return torch.zeros(FLUSH_BYTES, dtype=torch.int8, device="cuda")
 
 
-def flush():
-    """As FlushBuffer::flush()."""
-    kept, rest = flush_buffer().split((FLUSH_BYTES // 4, FLUSH_BYTES - FLUSH_BYTES // 4))
-    if torch.cuda.get_device_capability() >= (8, 0):
-        launch("keep_all", "sinter_keep_all", kept)
-        launch("keep_all", "sinter_let_go", kept)
-    else:
-        read_all(kept)
-    read_all(rest)
+def flusher():
+    """A function that empties the L2, as FlushBuffer::flush()."""
+    kept, rest = flush_buffer().split((FLUSH_BYTES // 8, FLUSH_BYTES - FLUSH_BYTES // 8))
+    keeps = torch.cuda.get_device_capability() >= (8, 0)
+    first = [launcher("keep_all", name, kept) for name in ("sinter_keep_all", "sinter_let_go")] if keeps else \
+        [reader(kept)]
+    parts = [*first, reader(rest)]
+
+    def flush():
+        for part in parts:
+            part()
+    return flush
 
 
 def gpu_times(call, runs):
     """Microseconds of each of `runs` calls, caches cold, the queue full."""
+    flush = flusher()
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
     for start, stop in events:
         flush()
@@ -104,7 +119,7 @@ def read_time(size, seconds=1.0):
     """Microseconds of a kernel that reads `size` bytes, rounded up to whole blocks, and writes none."""
     blocks = -(-size // BLOCK_BYTES)
     x = torch.randint(-99, 100, (blocks * BLOCK_BYTES,), device="cuda", dtype=torch.int8)
-    return measure(lambda: read_all(x), seconds)["gpu_us"]
+    return measure(reader(x), seconds)["gpu_us"]
 
 
 @functools.cache
