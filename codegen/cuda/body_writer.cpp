@@ -61,10 +61,14 @@ void BodyWriter::write() {
   }
   if (!one_pass) {
     declare_all(layout_->behind_preload);
+    define_row_loads();
     // Where the body is long its code would not fit the caches.
     code_.line(layout_->unroll_passes ? "#pragma unroll" : kNotUnrolled);
     code_.open(layout_->pass_header);
   }
+  if (row_loads_)  // twice as fast as passes need them: each that is done leaves registers
+    code_.line(fmt::format("if (pass * 2 < {}) load_rows(pass * 2), load_rows(pass * 2 + 1);",
+                           layout_->passes));
   declare_all(layout_->pass_lines);
   if (layout_->loop_header.empty()) declare_all(layout_->loop_lines);
   for (int stage = 0; stage <= analysis_.stages(); ++stage) {
@@ -114,6 +118,34 @@ bool BodyWriter::is_preloaded(std::size_t i) const {
          !is_turned(i) && !is_row_vector(i) && !layout_->looped() && ahead && per_element(i) &&
          analysis_.value(i).stage == 0 && !gathers_by_element(i) &&
          !is_late(analysis_, *layout_->schedule, i);
+}
+
+/// What each row has of its own, in whole vectors: loaded while passes before compute.
+bool BodyWriter::is_passes_ahead(std::size_t i) const {
+  return !layout_->passes.empty() && is_preloaded(i) && is_vector(i) &&
+         !is_shared_by_rows(analysis_, i) &&
+         analysis_.access(analysis_.instr(i).access).gathers.empty();
+}
+
+/// A function that loads what a pass's rows have of their own.
+void BodyWriter::define_row_loads() {
+  std::vector<std::size_t> loads;
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
+    if (is_passes_ahead(i)) loads.push_back(i);
+  row_loads_ = !loads.empty();
+  if (!row_loads_) return;
+  for (const std::size_t i : loads)
+    code_.line(fmt::format("Vec<{}, {}> r{}[{}][{}];", buffer_type_name(i), vector(), i,
+                           layout_->passes, layout_->schedule->unroll));
+  code_.open("const auto load_rows = [&](int pass)");
+  declare_all(layout_->pass_lines);
+  for (const std::size_t i : loads) declare_pointer(i);
+  open_vectors();
+  for (const std::size_t i : loads)
+    code_.line(fmt::format("r{}[pass][k] = {};", i, raw_expression(i, true)));
+  close_vectors();
+  code_.close(";");
+  for (const std::size_t i : loads) pointers_[analysis_.instr(i).access].clear();
 }
 
 /// As many loads as static shared memory holds.
@@ -172,15 +204,20 @@ void BodyWriter::declare_pointers(int stage) {
     int ready = 0;
     for (const auto& gather : access.gathers)
       if (!in_loop(gather.value())) ready = std::max(ready, analysis_.value(gather.value()).stage);
-    if (ready != stage) continue;
-    const std::string& buffer = args_.buffer(access.buffer);
-    const std::string start = index_.address(access, layout_->thread_dims, true);
-    pointers_[instr.access] = start.empty() ? buffer : fmt::format("p{}", instr.access);
-    if (!start.empty())
-      code_.line(fmt::format("{}{}* p{} = {}{};",
-                             analysis_.is_written(access.buffer) ? "" : "const ",
-                             buffer_type_name(i), instr.access, buffer, start));
+    if (ready == stage) declare_pointer(i);
   }
+}
+
+void BodyWriter::declare_pointer(std::size_t i) {
+  const std::uint32_t a = analysis_.instr(i).access;
+  const auto& access = analysis_.access(a);
+  const std::string& buffer = args_.buffer(access.buffer);
+  const std::string start = index_.address(access, layout_->thread_dims, true);
+  pointers_[a] = start.empty() ? buffer : fmt::format("p{}", a);
+  if (!start.empty())
+    code_.declare(fmt::format("{}{}* p{} = {}{};",
+                              analysis_.is_written(access.buffer) ? "" : "const ",
+                              buffer_type_name(i), a, buffer, start));
 }
 
 void BodyWriter::thread_values(int stage) {
@@ -201,7 +238,7 @@ void BodyWriter::thread_values(int stage) {
 void BodyWriter::preload() {
   std::vector<std::size_t> loads;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
-    if (is_preloaded(i)) loads.push_back(i);
+    if (is_preloaded(i) && !is_passes_ahead(i)) loads.push_back(i);
   if (loads.empty()) return;
   // Declared and loaded in one line where nothing stands between.
   const bool direct = !layout_->unrolled() && layout_->predicate.empty();
@@ -251,7 +288,8 @@ void BodyWriter::preload() {
 
 /// Which of a preloaded load's vectors the loop is at.
 std::string BodyWriter::raw_subscript(std::size_t i) const {
-  return (layout_->unrolled() || grouped_[i] ? "[k]" : "") +
+  return std::string(is_passes_ahead(i) ? "[pass]" : "") +
+         (layout_->unrolled() || grouped_[i] ? "[k]" : "") +
          std::string(is_staged(i) ? "[threadIdx.x]" : "");
 }
 

@@ -53,6 +53,8 @@ class BodyWriter {
   }
   bool is_row_vector(std::size_t i) const;
   std::string raw_subscript(std::size_t i) const;
+  bool is_passes_ahead(std::size_t i) const;
+  void define_row_loads();
   bool gathers_by_element(std::size_t i) const;
   int vector() const { return layout_->schedule->vector; }
 
@@ -60,6 +62,7 @@ class BodyWriter {
   void declare_shared();
   void declare_scratch();
   void declare_pointers(int stage);
+  void declare_pointer(std::size_t i);
   void thread_values(int stage);
   void preload();
   void declare_tiles();
@@ -132,6 +135,7 @@ class BodyWriter {
   std::string keep_subscript_;  // "[k][j]"
   std::string slot_;            // family window: "[s]"
   InstrSet done_;               // family window: what has a name already
+  bool row_loads_ = false;      // there is a function load_rows
 };
 
 }  // namespace sinter::codegen

@@ -59,13 +59,13 @@ void CodeText::open(std::string_view header) {
   scopes_.push_back({!header.empty(), {}, {}});
 }
 
-void CodeText::close() {
+void CodeText::close(std::string_view behind) {
   const Scope scope = std::move(scopes_.back());
   scopes_.pop_back();
   if (!scope.brace) return;
   drop_unused(scope);
   --indent_;
-  line("}");
+  line("}" + std::string(behind));
 }
 
 void CodeText::drop_unused(const Scope& scope) {

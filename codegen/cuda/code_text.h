@@ -20,7 +20,7 @@ class CodeText {
   /// "header {", indented from here on. An empty header opens nothing.
   void open(std::string_view header);
   /// Closes what the matching open() opened.
-  void close();
+  void close(std::string_view behind = {});  // `behind`: the brace
   /// The whole text; ends the outermost scope.
   std::string text();
 

@@ -294,6 +294,7 @@ class ProductLayout {
     layout_.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
     if (!s_.spread) return;
     layout_.unroll_passes = true;
+    layout_.passes = "Tile::kPasses";
     layout_.exchange = "Tile::exchanged";
     if (divides(product_.n, s_.n)) layout_.load_exchanged = "Tile::load_exchanged";
   }

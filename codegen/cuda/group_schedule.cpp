@@ -164,23 +164,29 @@ EpilogueWork count_work(const ProgramAnalysis& analysis, const ProductProgram& p
 }
 
 /// Where teams take turns: what copies, products and the epilogue of the tile before take from each
-/// other. Fitted to 900 times of 60 products (1,576 to 8,192 rows; a bias, gelu, a residual) in
-/// graphs on an H200: those chosen take 2 % longer than the best in the mean.
+/// other. Fitted to 640 times of 70 products (384 to 8,192 rows; a bias, gelu, a residual) in
+/// graphs on an H200: those chosen take 1 % longer than the best in the mean.
 double estimate_turns(const ProductSchedule& s, double tiles, double depth,
                       const EpilogueWork& epilogue) {
-  constexpr double kLatency = 1280, kFlops = 8130, kBytes = 251;  // nanoseconds; each of them
+  constexpr double kLatency = 1035, kFlops = 8115, kBytes = 250;  // nanoseconds; each of them
+  // Of blocks with one tile, which nothing overlaps: twice what it is, as is the other tiles'
+  // error.
+  constexpr double kAlone = 2200;
   // Of an element, in thousandths of a nanosecond.
-  constexpr double kRolled = 43, kSpread = 28, kInstruction = 5.5, kRowByte = 41;
-  constexpr double kInTheWay = 0.75;  // what of an epilogue products behind it wait for
+  constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
+  constexpr double kRolledByte = 26, kSpreadByte = 21.4;
+  constexpr double kCode = 0.24;      // of an instruction that is new to the caches
+  constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
   const double products = 2.0 * s.m * s.n * depth / kFlops;
   const double bytes = (s.m + s.n) * depth * 2 * tiles / s.blocks / kBytes;
-  const double sums = s.m * s.n / s.groups / 1000.0 *
-                      ((s.spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
-                       kRowByte * epilogue.row_bytes);
+  const double element = (s.spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
+                         (s.spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
+  const double sums = s.m * s.n / s.groups / 1000.0 * element;
   const double turns = std::ceil(tiles / s.blocks);
-  if (s.turns == 1) return kLatency + bytes + turns * (products + sums);
-  return kLatency + bytes + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) +
-         sums;
+  double time = kLatency + bytes + (turns > 1 ? 0 : kAlone);
+  if (s.spread) time += kCode * sums_of_thread(s) * (epilogue.instructions + 3);
+  if (s.turns == 1) return time + turns * (products + sums);
+  return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
 }
 
 // Fitted to 450 times of 21 products (64 to 4,096 rows, k of 384 to 3,072) in graphs on an H200:

@@ -94,6 +94,7 @@ TEST(CudaGroups, TeamsComputeWhereSumsAre) {
   check.add("narrow_rest", narrow_graph("70", 72, 72), turns("64x64", 2, 1, 4, 2, "spread"));
   EXPECT_EQ(check.run(), "");
   EXPECT_THAT(check.kernels[1].source, HasSubstr("= Tile::load_exchanged(x0 + i1);"));
+  EXPECT_THAT(check.kernels[1].source, HasSubstr("r11[pass][k] = load<8>(p2 + i1);"));
 }
 
 TEST(CudaGroups, TeamsFetchWeightsFirst) {
