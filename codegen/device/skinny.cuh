@@ -188,6 +188,8 @@ struct SkinnyTile {
   static constexpr int common(int a, int b) { return b == 0 ? a : common(b, a % b); }
   static constexpr int kFold = kGrouped ? common(kGroup, kDepth) : kDepth;
   static constexpr int kFolds = kDepth / kFold;
+  // Sums of a group that are computed side by side, as each product waits for the one before.
+  static constexpr int kChains = kGrouped && kTilesM == 1 && kFold % 32 == 0 ? 2 : 1;
   static_assert(kColumns % 16 == 0 && kDepth % Weights::kUnitDepth == 0 && kDepth % 32 == 0,
                 "warps multiply units");
   static_assert(kM <= 8 ? (kM & (kM - 1)) == 0 : kM % 16 == 0, "rows of eight, or a few");
@@ -425,15 +427,20 @@ struct SkinnyTile {
     for (int half = 0; half < 2; ++half) z[half] = zeros[g + half * 8] * 0x10001u;
   }
 
-  /// The fragment of 16 columns by 16 of k from `depth` on.
-  SINTER_DEVICE static void load_weights(u32 (&a)[4], const unsigned char* weights, int unit,
-                                         int depth) {
+  /// The packed unit that has 16 columns' weights at `depth`.
+  SINTER_DEVICE static uint4 load_unit(const unsigned char* weights, int unit, int depth) {
+    constexpr int kUnitDepth = Weights::kUnitDepth;
+    return *reinterpret_cast<const uint4*>(
+        weights + (unit * (kDepth / kUnitDepth) + depth / kUnitDepth) * 512 +
+        threadIdx.x % 32 * 16);
+  }
+
+  /// The fragment of 16 columns by 16 of k from `depth` on; `bits`: the packed unit that has it.
+  SINTER_DEVICE static void load_weights(u32 (&a)[4], const uint4& bits,
+                                         const unsigned char* weights, int unit, int depth) {
     const int lane = threadIdx.x % 32;
     if constexpr (kPacked) {
-      constexpr int kUnitDepth = Weights::kUnitDepth;
-      const uint4 bits = *reinterpret_cast<const uint4*>(
-          weights + (unit * (kDepth / kUnitDepth) + depth / kUnitDepth) * 512 + lane * 16);
-      Weights::template widen_unit<T>(a, bits, depth % kUnitDepth / 16);
+      Weights::template widen_unit<T>(a, bits, depth % Weights::kUnitDepth / 16);
     } else if constexpr (kRowsAreK) {
       load_matrix_x4_transposed(a, reinterpret_cast<const T*>(weights) +
                                        (depth + lane / 16 * 8 + lane % 8) * kStrideB + unit * 16 +
@@ -450,17 +457,18 @@ struct SkinnyTile {
     const unsigned char* weights = weights_of(stage);
 #pragma unroll
     for (int fold = 0; fold < kFolds; ++fold) {
-      Sums part = {};
+      Sums part[kChains] = {};
       u32 z[kUnits][2];
       if constexpr (Scaling::kZeros) {
 #pragma unroll
         for (int i = 0; i < kUnits; ++i) zeros_of(z[i], weights, i, fold);
       }
-      Sums& into = kGrouped ? part : sums;
+      uint4 bits[kUnits];
       u32 two[4];  // of x, for 32 k's
 #pragma unroll
       for (int at = 0; at < kFold; at += 16) {
         const int k = fold * kFold + at;
+        Sums& into = kGrouped ? part[at / 16 % kChains] : sums;
         u32 right[kTilesM][2];
         if constexpr (kTilesM == 1) {
           const T* own = rows + (lane % 8 < kRowsThere ? lane % 8 : kRowsThere - 1) * kStrideA + k;
@@ -485,8 +493,11 @@ struct SkinnyTile {
         }
 #pragma unroll
         for (int i = 0; i < kUnits; ++i) {
+          if constexpr (kPacked) {
+            if (at == 0 || k % Weights::kUnitDepth == 0) bits[i] = load_unit(weights, i, k);
+          }
           u32 left[4];
-          load_weights(left, weights, i, k);
+          load_weights(left, bits[i], weights, i, k);
           if constexpr (Scaling::kZeros) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) left[r] = subtract_pairs<T>(left[r], z[i][r % 2]);
@@ -505,7 +516,11 @@ struct SkinnyTile {
 #pragma unroll
           for (int j = 0; j < kTilesM; ++j)
 #pragma unroll
-            for (int e = 0; e < 4; ++e) sums[i][j][e] += part[i][j][e] * (e < 2 ? low : high);
+            for (int e = 0; e < 4; ++e) {
+              float sum = part[0][i][j][e];
+              if constexpr (kChains == 2) sum += part[1][i][j][e];
+              sums[i][j][e] += sum * (e < 2 ? low : high);
+            }
         }
       }
     }
