@@ -5,6 +5,8 @@ import os
 import platform
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,3 +52,17 @@ def write(path, result):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {path}")
+
+
+@contextmanager
+def beside(jobs):
+    """A pool of threads whose programs have half of the cores, while this thread, whose calls are timed, has the
+    others: a host that waits for a core lets the GPU run dry."""
+    cores = sorted(os.sched_getaffinity(0))
+    half = len(cores) // 2
+    os.sched_setaffinity(0, cores[:half] or cores)
+    try:
+        with ThreadPoolExecutor(jobs, initializer=os.sched_setaffinity, initargs=(0, cores[half:])) as pool:
+            yield pool
+    finally:
+        os.sched_setaffinity(0, cores)

@@ -11,13 +11,12 @@ import math
 import multiprocessing
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from common import sinter_json, write
+from common import beside, sinter_json, write
 
 # n x k, the largest first: parts take turns.
 SHAPES = ((28672, 28672), (128256, 4096), (28672, 4096), (14336, 4096), (4096, 14336), (4096, 4096), (8192, 2048),
@@ -189,7 +188,7 @@ def measure(a, result, began):
     target = "cuda:sm_%d%d" % torch.cuda.get_device_capability()
     todo = shapes[part::parts]
     spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(a.jobs) as pool, spawn.Pool(4) as others:
+    with tempfile.TemporaryDirectory() as name, spawn.Pool(4) as others, beside(a.jobs) as pool:
         folder = Path(name)
 
         def begun(shape):
@@ -208,11 +207,10 @@ def measure(a, result, began):
         print(f"copy {copy:.2f} TB/s, float16 product {tensor:.0f} TFLOP/s, empty kernel {result['empty_kernel_us']} "
               f"us, plan of one number {result['empty_plan_us']} us; {time.monotonic() - began:.0f} s", flush=True)
         for index, shape in enumerate(todo):
-            begun_plans = [entry for task in ahead for entry in task.result()]  # compilers alone are left running
+            plans = {(kind, m): plan.result() for task in ahead for kind, m, plan in task.result()}
             peers = Peers(*shape)
             times = {(kind, m): [peers.time(kind, m, a.seconds)] for kind in KINDS for m in rows}
-            plans = {(kind, m): plan.result() for kind, m, plan in begun_plans}
-            print(f"{shape}: plans {time.monotonic() - began:.0f} s", flush=True)
+            print(f"{shape}: {time.monotonic() - began:.0f} s", flush=True)
             ahead = begun(todo[index + 1]) if index + 1 < len(todo) else []
             if time.monotonic() - began > a.deadline:
                 print("deadline: the rest is not run")

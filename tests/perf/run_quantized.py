@@ -22,13 +22,12 @@ import os
 import subprocess
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from common import ROOT, provenance, sinter_json, write
+from common import ROOT, beside, provenance, sinter_json, write
 from runs import relative_error
 
 WEIGHTS = {"f16": "model", "int8": "int8", "int4": "int4:group=128", "int8_exported": "model"}
@@ -113,12 +112,11 @@ def prepare(name, kinds, folder):
     print(f"exported {name} ({time.perf_counter() - began:.0f} s)", flush=True)
 
 
-def compile_plan(sinter, model, plan, target, weights, cores):
-    """Seconds, and the most memory that the compiler held, mapped files included, in GB. `cores`: where it runs."""
+def compile_plan(sinter, model, plan, target, weights):
+    """Seconds, and the most memory that the compiler held, mapped files included, in GB."""
     began, peak = time.perf_counter(), 0
     words = [sinter, "compile", str(model), "-o", str(plan), f"--target={target}", f"--weights={weights}", "--quiet"]
     with tempfile.TemporaryFile("w+") as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
-        os.sched_setaffinity(process.pid, cores)
         status = Path(f"/proc/{process.pid}/status")
         while process.poll() is None:  # rusage would count this process, too, before it becomes another
             held = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
@@ -130,9 +128,9 @@ def compile_plan(sinter, model, plan, target, weights, cores):
     return {"compile_s": round(time.perf_counter() - began, 1), "compile_peak_GB": round(peak / 1e6, 2)}
 
 
-def compile_kind(a, name, kind, folder, target, cores):
+def compile_kind(a, name, kind, folder, target):
     model = folder / (f"{name}_int8_exported.onnx" if kind == "int8_exported" else f"{name}.onnx")
-    return compile_plan(a.sinter, model, folder / f"{name}_{kind}.plan", target, WEIGHTS[kind], cores)
+    return compile_plan(a.sinter, model, folder / f"{name}_{kind}.plan", target, WEIGHTS[kind])
 
 
 def run_sinter(a, name, kind, folder, compiled, copy):
@@ -168,14 +166,11 @@ def measure_models(a, result, began):
     modes = [] if a.modes == "none" else a.modes.split(",")
     for name in a.models.split(","):
         rows = {kind: result["models"].setdefault(name if kind == "f16" else f"{name}_{kind}", {}) for kind in kinds}
-        with ThreadPoolExecutor(a.jobs) as pool:
+        with beside(a.jobs) as pool:
             compiling = {}
             if a.sinter != "none":
                 prepare(name, kinds, folder)
-                cores = sorted(os.sched_getaffinity(0))
-                theirs = cores[len(cores) // 2:] if modes else cores
-                os.sched_setaffinity(0, set(cores) - set(theirs) or cores)  # PyTorch's host is not to wait for a core
-                compiling = {kind: pool.submit(compile_kind, a, name, kind, folder, target, theirs) for kind in kinds}
+                compiling = {kind: pool.submit(compile_kind, a, name, kind, folder, target) for kind in kinds}
 
             def measure_ours(wait):
                 for kind in [kind for kind, plan in compiling.items() if wait or plan.done()]:
@@ -203,8 +198,6 @@ def measure_models(a, result, began):
                 print(f"{name} {kind} {mode} {row[mode]} ({time.monotonic() - began:.0f} s)", flush=True)
                 write(a.out, result)
             measure_ours(wait=True)
-        if a.sinter != "none":
-            os.sched_setaffinity(0, cores)
 
 
 def print_row(name, row):
