@@ -126,8 +126,9 @@ class ProblemText {
   }
 
   /// How an item's queries and its new row are made by a block's threads, each from the next whole
-  /// warp on; `functions`: of queries, key and value. The row's number is the result.
-  std::string write_front(const std::vector<MadeFunction>& functions) {
+  /// warp on; `functions`: of queries, key and value; `is_given`: no step writes the new row's
+  /// number, which is the result.
+  std::string write_front(const std::vector<MadeFunction>& functions, bool is_given) {
     line("AttentionProblem<Shape> p;");
     line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
     place();
@@ -153,6 +154,9 @@ class ProblemText {
     part("queries", front.q, p_.rows.value(), p_.head, functions[0]);
     part("key", front.k, 1, p_.head, functions[1]);
     part("value", front.v, 1, p_.value_head, functions[2]);
+    const std::string place_at =
+        fmt::format("{} + {}", args_.buffer(front.place_buffer), args_.dim(front.place_offset));
+    if (is_given) line(fmt::format("const i64 place = *({});", place_at));
     line("bool waits = true;");
     line("const auto wait_once = [&] {");
     line("  if (waits) wait();");
@@ -165,8 +169,7 @@ class ProblemText {
     text_ += parts;
     line("}");
     line("wait_once();");
-    line(fmt::format("const i64 place = {}[{}];", args_.buffer(front.place_buffer),
-                     args_.dim(front.place_offset)));
+    if (!is_given) line(fmt::format("const i64 place = *behind_wait({});", place_at));
     const std::string keys = args_.dim(p_.keys);
     line(fmt::format("return has_index(place, {0}) ? i32(wrap_index(place, {0})) : -1;", keys));
     return std::move(text_);
@@ -394,7 +397,8 @@ class Emitter {
     add(front.q, p_.head, "queries");
     add(front.k, p_.head, "key");
     add(front.v, p_.value_head, "value");
-    return ProblemText(p_, args_).write_front(functions_in_front_);
+    return ProblemText(p_, args_).write_front(
+        functions_in_front_, facts_.given.contains(p_.buffers[front.place_buffer]));
   }
 
   /// The same where the block makes its queries and its new row.

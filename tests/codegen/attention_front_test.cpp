@@ -21,6 +21,7 @@ namespace sinter::test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 /// A region: rotated queries of `heads` heads, keys and values of `caches` each, `head` columns.
 struct Step {
@@ -240,6 +241,9 @@ TEST(AttentionFront, LoadsWhatIsGivenBeforeItWaits) {
   EXPECT_LT(wait, x);
   EXPECT_THAT(source, HasSubstr("front_of<true>"));
   EXPECT_THAT(emit(kSteps[0], false, true).kernel.source, HasSubstr("front_of<false>"));
+  // What a step may write is read through a pointer that the assembler knows nothing of.
+  EXPECT_THAT(source, Not(HasSubstr("place = *behind_wait(")));
+  EXPECT_THAT(emit(kSteps[0], false, true).kernel.source, HasSubstr("place = *behind_wait("));
 }
 
 }  // namespace
