@@ -61,8 +61,7 @@ struct Layout {
   // Functions of vectors in registers, where a thread computes with other elements than it loads
   // and stores: of a vector either way, and one that loads what all rows share. Empty: none.
   std::string exchange, load_exchanged;
-  std::string
-      passes;  // how many, where loads of rows are issued some passes ahead; empty: they are not
+  std::string passes;  // how many; empty unless loads of rows are issued some passes ahead
   std::vector<std::string> behind_preload;  // what loads are issued ahead of
   std::vector<bool> given_loads;            // not empty: of all loads these alone are
   std::vector<std::string> epilogue;        // behind everything
