@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "codegen/compile.h"
 #include "codegen/cuda/emit_attention.h"
 #include "cuda_emulation.h"
 #include "ir/reference/evaluate.h"
@@ -229,6 +230,46 @@ TEST(AttentionFront, IsRefusedWithAReason) {
               HasSubstr("place of the new row is computed"));
   EXPECT_THAT(refusal(region({"many", "1", 32, 1, 32, 16, 16}), "scale", "scale"),
               HasSubstr("more than 16 queries"));
+}
+
+/// The plan of a graph that is a region alone; its caches are states.
+codegen::CompiledPlan plan_of(const std::string& text) {
+  const auto body = std::make_shared<const ir::Graph>(ir::parse_graph(text));
+  ir::GraphBuilder builder("main");
+  std::vector<ir::ValueId> inputs;
+  for (const ir::ValueId input : body->inputs())
+    inputs.push_back(builder.input(body->value(input).name, body->type(input)));
+  const auto results =
+      builder.add_multi("Fused", inputs, {{"family", std::string("attention")}}, body);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    builder.output(body->output_names()[i], results[i]);
+  builder.state({5, 0});
+  builder.state({6, 1});
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = {"sm_90"};
+  return codegen::compile(builder.finish(), options);
+}
+
+TEST(AttentionFront, IsOneKernelOrPartsOfAStep) {
+  const Step step = {"step", "1", 4, 2, 32, 16, 16};
+  const auto whole = plan_of(region(step));
+  ASSERT_EQ(whole.parts.meta.steps.size(), 1u);
+  EXPECT_NE(whole.parts.meta.steps[0]->work.AsKernelStep(), nullptr);
+  std::string text = region(step);
+  const std::string place = "%place = Reshape(%at)";
+  text.replace(text.find(place), place.size(), "%later = Add(%at, %at)\n%place = Reshape(%later)");
+  const auto parts = plan_of(text);
+  ASSERT_EQ(parts.parts.meta.steps.size(), 1u);
+  const auto* choice = parts.parts.meta.steps[0]->work.AsChoiceStep();
+  ASSERT_NE(choice, nullptr);
+  ASSERT_EQ(choice->alternatives.size(), 1u);
+  EXPECT_EQ(choice->alternatives[0]->parts.size(), 4u);
+  EXPECT_THAT(choice->alternatives[0]->name, HasSubstr("place of the new row is computed"));
+  for (const auto* plan : {&whole, &parts}) {
+    for (const codegen::StateInfo& state : plan->states) EXPECT_TRUE(state.in_place);
+    EXPECT_NO_THROW(plan::parse_plan(plan::serialize_plan(plan->parts)));
+  }
 }
 
 TEST(AttentionFront, LoadsWhatIsGivenBeforeItWaits) {
