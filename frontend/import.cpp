@@ -64,7 +64,7 @@ class Importer {
     state_.pad_selections = options.pad_selections;
   }
 
-  ImportedModel run(std::span<const std::byte> bytes) {
+  ImportedModel run(const ModelBytes& source) {
     if (!model_->has_graph())
       throw Error(ErrorCode::kInvalidModel,
                   "the model has no graph: the file is truncated, or not an ONNX model");
@@ -72,7 +72,7 @@ class Importer {
     if (model_->training_info_size() > 0)
       state_.warn("the model's training information is ignored");
     Hasher hasher;
-    hasher.add(bytes);
+    source.for_each_block([&](std::span<const std::byte> block) { hasher.add(block); });
     state_.on_external = [&](std::span<const std::byte> external) { hasher.add(external); };
     Scope scope(state_, {model_, opsets, "", nullptr});
     const Body body = body_of(graph_, Body::Kind::kModel);
@@ -194,13 +194,13 @@ class Importer {
 /// Imports with as few assumptions about the inputs as make the shapes fit.
 ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& model,
                               const std::filesystem::path& folder, const ImportOptions& options,
-                              std::span<const std::byte> bytes) {
+                              const ModelBytes& source) {
   constexpr std::size_t kMostAssumptions = 32;
   ImportOptions assumed = options;
   std::vector<std::string> notes;
   for (;;) {
     try {
-      ImportedModel result = Importer(model, folder, assumed).run(bytes);
+      ImportedModel result = Importer(model, folder, assumed).run(source);
       result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
       return result;
     } catch (const ir::DimMismatch& mismatch) {
@@ -215,22 +215,23 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
 
 ImportedModel import_model(const std::string& path, const ImportOptions& options) {
   const auto file = MappedFile::open(path);
-  const auto model = parse_model(file->bytes(), path);
-  return with_context(fmt::format("model '{}'", path), [&] {
-    return import_assuming(model, folder_of(path), options, file->bytes());
-  });
+  const ModelBytes source{file->bytes(), file.get()};
+  const auto model = parse_model(source, path);
+  return with_context(fmt::format("model '{}'", path),
+                      [&] { return import_assuming(model, folder_of(path), options, source); });
 }
 
 ir::Graph import_inputs(const std::string& path, const ImportOptions& options) {
   const auto file = MappedFile::open(path);
-  const auto model = parse_model(file->bytes(), path);
+  const auto model = parse_model({file->bytes(), file.get()}, path);
   return with_context(fmt::format("model '{}'", path),
                       [&] { return Importer(model, folder_of(path), options).run_inputs(); });
 }
 
 ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,
                                  const ImportOptions& options) {
-  return import_assuming(parse_model(bytes, "model"), folder, options, bytes);
+  const ModelBytes source{bytes};
+  return import_assuming(parse_model(source, "model"), folder, options, source);
 }
 
 std::vector<SupportedOp> supported_ops() {

@@ -1,5 +1,6 @@
 #include "frontend/model_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream.h>
 #include <google/protobuf/stubs/logging.h>
 #include <onnx.pb.h>
 #include <sinter/error.h>
@@ -145,9 +147,39 @@ void quiet_protobuf() {
   std::call_once(once, [] { google::protobuf::SetLogHandler(nullptr); });
 }
 
+/// A model's bytes as protobuf asks for them: the block before is let go of.
+class ModelStream final : public google::protobuf::io::ZeroCopyInputStream {
+ public:
+  explicit ModelStream(const ModelBytes& model) : model_(model) {}
+
+  bool Next(const void** data, int* size) override {
+    constexpr std::size_t kBlock = std::size_t{16} << 20;
+    if (model_.file != nullptr) model_.file->forget(model_.bytes.subspan(given_, next_ - given_));
+    given_ = next_;
+    if (next_ == model_.bytes.size()) return false;
+    next_ += std::min(kBlock, model_.bytes.size() - next_);
+    *data = model_.bytes.data() + given_;
+    *size = static_cast<int>(next_ - given_);
+    return true;
+  }
+  void BackUp(int count) override { next_ -= static_cast<std::size_t>(count); }
+  bool Skip(int count) override {
+    const auto left = model_.bytes.size() - next_, wanted = static_cast<std::size_t>(count);
+    next_ += std::min(left, wanted);
+    given_ = next_;
+    return wanted <= left;
+  }
+  std::int64_t ByteCount() const override { return static_cast<std::int64_t>(next_); }
+
+ private:
+  const ModelBytes& model_;
+  std::size_t given_ = 0, next_ = 0;  // the last block
+};
+
 template <typename Message>
-std::shared_ptr<const Message> parse(std::span<const std::byte> bytes, const std::string& name,
+std::shared_ptr<const Message> parse(const ModelBytes& model, const std::string& name,
                                      std::string_view what, const OuterFields& known) {
+  const std::span<const std::byte> bytes = model.bytes;
   quiet_protobuf();
   if (bytes.empty()) invalid(fmt::format("'{}' is empty: expected {}", name, what));
   if (bytes.size() > INT_MAX)
@@ -159,8 +191,8 @@ std::shared_ptr<const Message> parse(std::span<const std::byte> bytes, const std
                               std::min<std::size_t>(bytes.size(), 64));
   const auto other = recognise_other_format(head);
   auto message = std::make_shared<Message>();
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
+  ModelStream blocks(model);
+  google::protobuf::io::CodedInputStream stream(&blocks);
   stream.SetRecursionLimit(kMaxNesting);
   const bool parsed = message->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
   if (other) invalid(fmt::format("'{}' is not {}: it is {}", name, what, *other));
@@ -207,18 +239,28 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   return mapped;
 }
 
+void MappedFile::forget(std::span<const std::byte> part) const {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto offset = static_cast<std::size_t>(part.data() - data_);
+  const std::size_t begin = (offset + page - 1) / page * page,
+                    end = (offset + part.size()) / page * page;
+  // Advice: what is not followed costs memory alone.
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_ + begin), end - begin, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-std::shared_ptr<const onnx::ModelProto> parse_model(std::span<const std::byte> bytes,
+std::shared_ptr<const onnx::ModelProto> parse_model(const ModelBytes& model,
                                                     const std::string& name) {
-  return parse<onnx::ModelProto>(bytes, name, "an ONNX model", kModelFields);
+  return parse<onnx::ModelProto>(model, name, "an ONNX model", kModelFields);
 }
 
 std::shared_ptr<const onnx::TensorProto> parse_tensor(std::span<const std::byte> bytes,
                                                       const std::string& name) {
-  return parse<onnx::TensorProto>(bytes, name, "a serialised ONNX tensor", kTensorFields);
+  return parse<onnx::TensorProto>({bytes, nullptr}, name, "a serialised ONNX tensor",
+                                  kTensorFields);
 }
 
 }  // namespace sinter::frontend

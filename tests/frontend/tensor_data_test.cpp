@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <onnx.pb.h>
 
+#include "ir/text/text.h"
 #include "tests/frontend/model_builder.h"
 
 namespace sinter::frontend {
@@ -246,6 +247,38 @@ TEST_F(ExternalTensor, KeysMayNotRepeat) {
 TEST_F(ExternalTensor, AModelInMemoryHasNoFolder) {
   set("location", "weights.bin");
   EXPECT_THAT(model_.import_error(ErrorCode::kInvalidModel), HasSubstr("the model has no folder"));
+}
+
+/// A file is read in blocks of 16 MiB: neither a weight of several nor what is cut by a block's end
+/// may depend on that.
+TEST(ModelFile, IsTheSameInBlocks) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {1});
+  std::string last = "x";
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = "w" + std::to_string(i), next = "y" + std::to_string(i);
+    const std::int64_t count = i == 1 ? 9'000'000 : 1'000'003;
+    model.initializer(name, ramp({count}, i)).node("ReduceMax", {name}, {"m" + name});
+    model.node("Add", {last, "m" + name}, {next});
+    last = next;
+  }
+  model.output(last);
+  const TemporaryFolder folder;
+  const std::string bytes = model.bytes();
+  ASSERT_GT(bytes.size(), 2U << 24);
+  const auto mapped = import_model(folder.write("model.onnx", bytes));
+  const auto held = import_model_bytes(std::as_bytes(std::span(bytes)), "");
+  EXPECT_EQ(mapped.hash, held.hash);
+  EXPECT_EQ(ir::print(mapped.graph), ir::print(held.graph));
+  std::size_t constants = 0;
+  for (std::size_t i = 0; i < mapped.graph.values().size(); ++i) {
+    const auto& constant = mapped.graph.values()[i].constant;
+    if (!constant) continue;
+    ++constants;
+    EXPECT_EQ(*constant, *held.graph.values()[i].constant);
+    EXPECT_EQ(constant->at(1) - constant->at(0), 1);
+  }
+  EXPECT_EQ(constants, 3U);
 }
 
 }  // namespace
