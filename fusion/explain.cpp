@@ -216,7 +216,8 @@ std::string reason_of(const Node& from, const Node& to) {
   };
   if (is_one_of(to, {"matmul", "conv", "product", "attention"}))
     return "products, convolutions and attention read their operands from memory: of what makes "
-           "these they take in views alone";
+           "these they take in views alone, but for few rows: a norm's, one query's, a cache's new "
+           "one";
   if (is_one_of(from, {"matmul", "conv", "product"}))
     return "of what reads a product it takes in bias, residual, activation and a transpose, and on "
            "a GPU in 16 bits one kernel that needs the element or row at hand";
