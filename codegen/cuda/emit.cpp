@@ -118,11 +118,11 @@ std::string product_headers(const ProductProgram& product, const std::vector<Var
   std::string text;
   if (product.windows)
     text += "#include \"windows.cuh\"\n";
-  else if (uses("typedef ProductTile<"))
+  else if (uses("WithSums<ProductTile<"))
     text += "#include \"product.cuh\"\n";
-  if (uses("typedef SkinnyTile<")) text += "#include \"skinny.cuh\"\n";
-  if (uses("typedef PackedGroupTile<")) text += "#include \"packed_groups.cuh\"\n";
-  if (uses("typedef GroupTile<")) text += "#include \"product_groups.cuh\"\n";
+  if (uses("WithSums<SkinnyTile<")) text += "#include \"skinny.cuh\"\n";
+  if (uses("WithSums<PackedGroupTile<")) text += "#include \"packed_groups.cuh\"\n";
+  if (uses("WithSums<GroupTile<")) text += "#include \"product_groups.cuh\"\n";
   if (uses("typedef TurnTile<")) text += "#include \"product_turns.cuh\"\n";
   if (product.rows) text += "#include \"reduce.cuh\"\n#include \"vector.cuh\"\n";
   return text;

@@ -63,7 +63,8 @@ class ProductLayout {
   bool divides(const Dim& dim, int by) const { return dim.is_constant() && dim.value() % by == 0; }
 
   void declare_tile() {
-    line(fmt::format("typedef {} Tile;", tile_type()));
+    line(s_.turns > 0 ? fmt::format("typedef {} Tile;", tile_type())
+                      : fmt::format("typedef WithSums<{}> Tile;", tile_type()));
     line(fmt::format("static_assert(Tile::kSharedBytes == {}, \"what the launch reserves\");",
                      s_.shared_bytes(product_)));
     line("SINTER_DYNAMIC_SHARED(shared);");

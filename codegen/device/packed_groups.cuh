@@ -354,17 +354,9 @@ struct PackedGroupTile {
       __syncthreads();
   }
 
-  /// See TileSums.
-  template <int N>
-  SINTER_DEVICE static void sum(float (&x)[N], unsigned char* shared, int row, int column,
-                                u32 rank) {
-    TileSums<kM, kSumStride, 1, kSplits>::add_up(x, reinterpret_cast<const float*>(body_of(shared)),
-                                                 row, column, rank);
-  }
-  SINTER_DEVICE static float sum(unsigned char* shared, int row, int column, u32 rank) {
-    float x[1];
-    sum(x, shared, row, column, rank);
-    return x[0];
+  typedef TileSums<kM, kSumStride, 1, kSplits> Totals;
+  SINTER_DEVICE static const float* sums_of(unsigned char* shared) {
+    return reinterpret_cast<const float*>(body_of(shared));
   }
 };
 

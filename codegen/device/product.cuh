@@ -69,6 +69,22 @@ struct TileSums {
   }
 };
 
+/// A tile with what an epilogue reads of it: Tile::Totals, a TileSums, of what lies at
+/// Tile::sums_of(shared).
+template <class Tile>
+struct WithSums : Tile {
+  template <int N>
+  SINTER_DEVICE static void sum(float (&x)[N], unsigned char* shared, int row, int column,
+                                u32 rank) {
+    Tile::Totals::add_up(x, Tile::sums_of(shared), row, column, rank);
+  }
+  SINTER_DEVICE static float sum(unsigned char* shared, int row, int column, u32 rank) {
+    float x[1];
+    sum(x, shared, row, column, rank);
+    return x[0];
+  }
+};
+
 /// kM x kN sums over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of each the
 /// steps' k; kSplits neighbouring blocks of a cluster share the whole k. All partial sums are added
 /// in one fixed order.
@@ -228,17 +244,9 @@ struct ProductTile {
       __syncthreads();
   }
 
-  /// See TileSums.
-  template <int N>
-  SINTER_DEVICE static void sum(float (&x)[N], const unsigned char* shared, int row, int column,
-                                u32 rank) {
-    TileSums<kM, kSumStride, kWarpsK, kSplits>::add_up(x, reinterpret_cast<const float*>(shared),
-                                                       row, column, rank);
-  }
-  SINTER_DEVICE static float sum(const unsigned char* shared, int row, int column, u32 rank) {
-    float x[1];
-    sum(x, shared, row, column, rank);
-    return x[0];
+  typedef TileSums<kM, kSumStride, kWarpsK, kSplits> Totals;
+  SINTER_DEVICE static const float* sums_of(unsigned char* shared) {
+    return reinterpret_cast<const float*>(shared);
   }
 };
 

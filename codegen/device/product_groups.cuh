@@ -228,17 +228,9 @@ struct GroupTile : GroupStages<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM
       __syncthreads();
   }
 
-  /// See TileSums.
-  template <int N>
-  SINTER_DEVICE static void sum(float (&x)[N], unsigned char* shared, int row, int column,
-                                u32 rank) {
-    TileSums<kM, kSumStride, 1, kSplits>::add_up(
-        x, reinterpret_cast<const float*>(Stages::body_of(shared)), row, column, rank);
-  }
-  SINTER_DEVICE static float sum(unsigned char* shared, int row, int column, u32 rank) {
-    float x[1];
-    sum(x, shared, row, column, rank);
-    return x[0];
+  typedef TileSums<kM, kSumStride, 1, kSplits> Totals;
+  SINTER_DEVICE static const float* sums_of(unsigned char* shared) {
+    return reinterpret_cast<const float*>(Stages::body_of(shared));
   }
 };
 

@@ -584,16 +584,8 @@ struct SkinnyTile {
     }
   }
 
-  /// See TileSums.
-  template <int N>
-  SINTER_DEVICE static void sum(float (&x)[N], const unsigned char* shared, int row, int column,
-                                u32 rank) {
-    TileSums<kM, kSumStride, kWarpsK, kSplits>::add_up(x, reinterpret_cast<const float*>(shared),
-                                                       row, column, rank);
-  }
-  SINTER_DEVICE static float sum(const unsigned char* shared, int row, int column, u32 rank) {
-    float x[1];
-    sum(x, shared, row, column, rank);
-    return x[0];
+  typedef TileSums<kM, kSumStride, kWarpsK, kSplits> Totals;
+  SINTER_DEVICE static const float* sums_of(unsigned char* shared) {
+    return reinterpret_cast<const float*>(shared);
   }
 };

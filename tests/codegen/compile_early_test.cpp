@@ -70,7 +70,7 @@ graph @main(%x: f16[70, 128], %y: f16[70, 128]) {
   return p = %p
 })",
           sources);
-  for (const char* family : {"typedef ProductTile<", "typedef GroupTile<"}) {
+  for (const char* family : {"WithSums<ProductTile<", "WithSums<GroupTile<"}) {
     SCOPED_TRACE(family);
     const std::size_t at = sources.find(family);
     ASSERT_NE(at, std::string::npos);
