@@ -72,10 +72,12 @@ def flusher():
 
 
 def gpu_times(call, runs):
-    """Microseconds of each of `runs` calls, caches cold, the queue full."""
+    """Microseconds of each of `runs` calls, caches cold, the queue full. As in Session::time_compute() one that is not
+    timed comes before each: caches of instructions are warm, and as much of the time goes to work that draws power."""
     flush = flusher()
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
     for start, stop in events:
+        call()
         flush()
         start.record()
         call()
