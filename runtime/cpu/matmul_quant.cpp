@@ -115,9 +115,8 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   const std::int64_t block_rows = std::min(rows_, kBlockRows), depth = std::min(k_, kBlockDepth);
   const std::int64_t converted = takes_floats(a_) ? 0 : block_rows * depth;
   workspace_floats_ = static_cast<std::size_t>(
-      2 * kBlockColumns +
-      (direct_ ? rows_ * (2 * quant_half(k_) + 16 + kPartColumns)
-               : (kBlockColumns + kPanelStep) * depth + kBlockColumns * block_rows + converted));
+      2 * kBlockColumns + (direct_ ? rows_ * (2 * quant_half(k_) + 16 + kPartColumns)
+                                   : kBlockColumns * (depth + block_rows) + converted));
 }
 
 /// What one thread does: columns [first, last) of the result.
@@ -193,8 +192,7 @@ class MatmulQuant::Worker {
 
   void by_blocks(std::int64_t first, std::int64_t last) {
     const std::int64_t most = std::min(p_.rows_, kBlockRows), depth = std::min(p_.k_, kBlockDepth);
-    float *panel = take(kBlockColumns * depth), *floats = take(kPanelStep * depth),
-          *sums = take(kBlockColumns * most), *space = free_;
+    float *panel = take(kBlockColumns * depth), *sums = take(kBlockColumns * most), *space = free_;
     for (std::int64_t n = first; n < last; n += kBlockColumns) {
       const std::int64_t count = std::min(kBlockColumns, last - n);
       load_bias(n, count);
@@ -203,7 +201,9 @@ class MatmulQuant::Worker {
         std::fill_n(sums, rows * kBlockColumns, 0.0F);
         for (std::int64_t k = 0; k < p_.k_; k += depth) {
           const std::int64_t end = std::min(k + depth, p_.k_);
-          make_panel(n, count, k, end, floats, panel);
+          for (std::int64_t c = 0; c < count; c += kPanelStep)
+            dequantise_panel(weights_, n + c, std::min(kPanelStep, count - c), k, end, panel + c,
+                             kBlockColumns);
           const float* x[kBlockRows];
           for (std::int64_t r = 0; r < rows; ++r) x[r] = x_row(m + r, k, end, space + r * depth);
           add_products(x, rows, panel, kBlockColumns, rounded_up(count, kPanelStep), end - k, sums,
@@ -211,18 +211,6 @@ class MatmulQuant::Worker {
         }
         for (std::int64_t r = 0; r < rows; ++r) finish(m + r, n, count, sums + r * kBlockColumns);
       }
-    }
-  }
-
-  /// Columns [n, n + count) of the weights from k to end, as floats, a row for each k; zeros fill
-  /// the last step of columns.
-  void make_panel(std::int64_t n, std::int64_t count, std::int64_t k, std::int64_t end,
-                  float* floats, float* panel) const {
-    for (std::int64_t done = 0; done < count; done += kPanelStep) {
-      const std::int64_t some = std::min(kPanelStep, count - done);
-      dequantise_rows(weights_, n + done, some, k, end, floats, end - k);
-      std::fill(floats + some * (end - k), floats + kPanelStep * (end - k), 0.0F);
-      transpose_floats(floats, end - k, kPanelStep, end - k, panel + done, kBlockColumns);
     }
   }
 

@@ -1,7 +1,9 @@
 #include "runtime/cpu/quant_ops.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "runtime/cpu/panel_ops.h"
 #include "runtime/cpu/vector_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/quant_ops.cpp"
@@ -228,48 +230,91 @@ void dot_vectors(const QuantRows& w, std::int64_t first, std::int64_t rows, cons
     run(Narrow());
 }
 
-template <int kBits>
-HWY_INLINE void dequantise_part(const std::byte* row, std::int64_t begin, std::int64_t end,
-                                float zero, float scale, float* out) {
-  const D d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t i = begin;
-  const auto one = [&](std::int64_t at) {
-    out[at - begin] = (number_at<kBits>(row, at) - zero) * scale;
-  };
-  const V scales = hn::Set(d, scale);
-  if constexpr (kBits == 8) {
-    const V zeros = hn::Set(d, zero);
-    for (; i + lanes <= end; i += lanes)
-      hn::StoreU(hn::Mul(hn::Sub(widen_signed(d, row + i), zeros), scales), d, out + (i - begin));
-  } else {
-    if (i % 2 != 0 && i < end) one(i++);
-    const V zeros = hn::Set(d, zero + 8.0f);
-    for (; i + 2 * lanes <= end; i += 2 * lanes) {
-      V even, odd;
-      widen_halves(d, row + i / 2, even, odd);
-      hn::StoreInterleaved2(hn::Mul(hn::Sub(even, zeros), scales),
-                            hn::Mul(hn::Sub(odd, zeros), scales), d, out + (i - begin));
+/// No wider than a panel's step.
+using P = hn::CappedTag<float, kPanelStep>;
+
+/// A square of bytes.
+constexpr int kSide = kPanelStep;
+
+/// to[i][r] = from[r][i].
+HWY_INLINE void transpose_bytes(const std::byte* const* from, std::uint8_t (*to)[kSide]) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int r = 0; r < kSide; ++r)
+    for (int i = 0; i < kSide; ++i) to[i][r] = std::to_integer<std::uint8_t>(from[r][i]);
+#else
+  const hn::FixedTag<std::uint8_t, kSide> d;
+  hn::VFromD<decltype(d)> rows[kSide], next[kSide];
+  HWY_UNROLL(16)
+  for (int r = 0; r < kSide; ++r)
+    rows[r] = hn::LoadU(d, reinterpret_cast<const std::uint8_t*>(from[r]));
+  // Each time the bits of (row, place) move round by one, so that after half of them the two have
+  // changed places.
+  HWY_UNROLL(4)
+  for (int bit = 0; bit < 4; ++bit) {
+    HWY_UNROLL(8)
+    for (int r = 0; r < kSide / 2; ++r) {
+      next[2 * r] = hn::InterleaveLower(d, rows[r], rows[r + kSide / 2]);
+      next[2 * r + 1] = hn::InterleaveUpper(d, rows[r], rows[r + kSide / 2]);
     }
+    HWY_UNROLL(16)
+    for (int r = 0; r < kSide; ++r) rows[r] = next[r];
   }
-  for (; i < end; ++i) one(i);
+  HWY_UNROLL(16)
+  for (int r = 0; r < kSide; ++r) hn::StoreU(rows[r], d, to[r]);
+#endif
 }
 
-void dequantise_vectors(const QuantRows& w, std::int64_t first, std::int64_t rows,
-                        std::int64_t begin, std::int64_t end, float* out, std::int64_t out_pitch) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::byte* row = w.values + (first + r) * w.pitch;
-    for (std::int64_t from = begin; from < end;) {
-      const std::int64_t g = from / w.group, to = std::min(end, (g + 1) * w.group);
-      const float zero = zero_of(w, first + r, g), scale = w.scales[(first + r) * w.groups + g];
-      float* target = out + r * out_pitch + (from - begin);
-      if (w.bits == 8)
-        dequantise_part<8>(row, from, to, zero, scale, target);
-      else
-        dequantise_part<4>(row, from, to, zero, scale, target);
-      from = to;
+template <int kBits>
+void dequantise_bits(const QuantRows& w, std::int64_t first, std::int64_t columns,
+                     std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch) {
+  constexpr std::int64_t kNumbers = kSide * 8 / kBits;  // of a square's row
+  const P d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  HWY_ALIGN float scales[kSide] = {}, zeros[kSide] = {};
+  HWY_ALIGN std::uint8_t square[kSide][kSide];
+  std::byte parts[kSide][kSide] = {};  // rows that end within a square, or are none
+  const std::byte* rows[kSide];
+  std::int64_t group_end = begin;
+  for (std::int64_t i = begin; i < end; i += kNumbers) {
+    const std::int64_t count = end - i < kNumbers ? end - i : kNumbers;
+    for (std::int64_t c = 0; c < kSide; ++c) {
+      rows[c] = c < columns ? w.values + (first + c) * w.pitch + i * kBits / 8 : parts[c];
+      if (count == kNumbers || c >= columns) continue;
+      std::memcpy(parts[c], rows[c], static_cast<std::size_t>((count * kBits + 7) / 8));
+      rows[c] = parts[c];
+    }
+    transpose_bytes(rows, square);
+    for (std::int64_t k = i; k < i + count; ++k, to += to_pitch) {
+      if (k == group_end) {
+        const std::int64_t g = k / w.group;
+        group_end = (g + 1) * w.group;
+        for (std::int64_t c = 0; c < columns; ++c) {
+          scales[c] = w.scales[(first + c) * w.groups + g];
+          zeros[c] = zero_of(w, first + c, g) + (kBits == 4 ? 8.0f : 0.0f);
+        }
+      }
+      const auto* row = reinterpret_cast<const std::byte*>(square[(k - i) * kBits / 8]);
+      for (std::int64_t c = 0; c < kSide; c += lanes) {
+        hn::VFromD<P> q;
+        if constexpr (kBits == 8) {
+          q = widen_signed(d, row + c);
+        } else {
+          hn::VFromD<P> even, odd;
+          widen_halves(d, row + c, even, odd);
+          q = (k - i) % 2 == 0 ? even : odd;
+        }
+        hn::StoreU(hn::Mul(hn::Sub(q, hn::Load(d, zeros + c)), hn::Load(d, scales + c)), d, to + c);
+      }
     }
   }
+}
+
+void dequantise_vectors(const QuantRows& w, std::int64_t first, std::int64_t columns,
+                        std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch) {
+  if (w.bits == 8)
+    dequantise_bits<8>(w, first, columns, begin, end, to, to_pitch);
+  else
+    dequantise_bits<4>(w, first, columns, begin, end, to, to_pitch);
 }
 
 HWY_INLINE V activate_vector(D d, V x, plan::fb::Activation activation) {
@@ -333,9 +378,9 @@ void dot_quantised(const QuantRows& weights, std::int64_t first, std::int64_t ro
   HWY_DYNAMIC_DISPATCH(dot_vectors)(weights, first, rows, x, count, y, y_pitch);
 }
 
-void dequantise_rows(const QuantRows& weights, std::int64_t first, std::int64_t rows,
-                     std::int64_t begin, std::int64_t end, float* out, std::int64_t out_pitch) {
-  HWY_DYNAMIC_DISPATCH(dequantise_vectors)(weights, first, rows, begin, end, out, out_pitch);
+void dequantise_panel(const QuantRows& weights, std::int64_t first, std::int64_t columns,
+                      std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch) {
+  HWY_DYNAMIC_DISPATCH(dequantise_vectors)(weights, first, columns, begin, end, to, to_pitch);
 }
 
 void finish_values(float* values, std::int64_t count, float alpha, const float* bias,

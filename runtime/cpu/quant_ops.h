@@ -33,9 +33,10 @@ std::int64_t quant_half(std::int64_t k);
 void dot_quantised(const QuantRows& weights, std::int64_t first, std::int64_t rows,
                    const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch);
 
-/// out[r * out_pitch + i] = w[first + r][begin + i] for r < rows and begin + i < end.
-void dequantise_rows(const QuantRows& weights, std::int64_t first, std::int64_t rows,
-                     std::int64_t begin, std::int64_t end, float* out, std::int64_t out_pitch);
+/// to[(i - begin) * to_pitch + c] = w[first + c][i] for c < columns and begin <= i < end, and zero
+/// for the c from `columns` to kPanelStep; `begin` is even.
+void dequantise_panel(const QuantRows& weights, std::int64_t first, std::int64_t columns,
+                      std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch);
 
 /// values = activation(alpha * values + bias + residual); bias and residual may be null.
 void finish_values(float* values, std::int64_t count, float alpha, const float* bias,
