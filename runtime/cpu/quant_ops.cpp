@@ -24,6 +24,8 @@ constexpr bool kManyRegisters = true;
 constexpr bool kManyRegisters = false;
 #endif
 
+constexpr std::int64_t kLine = 64;  // bytes of a cache line
+
 /// Vectors for groups of 16 four-bit numbers, which are 8 even and 8 odd ones.
 using Narrow = hn::CappedTag<float, 8>;
 
@@ -158,7 +160,7 @@ class DotBlock {
 
   // Weights come from memory: those of rows kAhead bytes behind are asked for, a cache line at a
   // time, since rows are often too short for the processor to do so.
-  static constexpr std::int64_t kLine = 64, kAhead = 4096;
+  static constexpr std::int64_t kAhead = 4096;
   const QuantRows& w_;
   std::int64_t first_, half_;
   std::int64_t ahead_ = w_.pitch == 0 ? 0 : (kAhead + w_.pitch - 1) / w_.pitch * w_.pitch;
@@ -277,6 +279,10 @@ void dequantise_bits(const QuantRows& w, std::int64_t first, std::int64_t column
   std::int64_t group_end = begin;
   for (std::int64_t i = begin; i < end; i += kNumbers) {
     const std::int64_t count = end - i < kNumbers ? end - i : kNumbers;
+    // Rows are too short for the processor to see a stream: those of the next panel are asked for.
+    if (i * kBits / 8 % kLine == 0)
+      for (std::int64_t c = 0; c < kSide; ++c)
+        __builtin_prefetch(w.values + (first + kSide + c) * w.pitch + i * kBits / 8);
     for (std::int64_t c = 0; c < kSide; ++c) {
       rows[c] = c < columns ? w.values + (first + c) * w.pitch + i * kBits / 8 : parts[c];
       if (count == kNumbers || c >= columns) continue;
