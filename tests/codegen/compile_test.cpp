@@ -319,13 +319,13 @@ TEST(Compile, NamesWhatItCannotLower) {
   })"),
               testing::AllOf(HasSubstr("Exp 'Exp_7'"), HasSubstr("only fused regions")));
   EXPECT_THAT(compile_error(R"(graph @main(%x: f32[4]) {
-    %y = Fused(%x) {family = "attention"} body (%x) {
+    %y = Fused(%x) {family = "horizontal"} body (%x) {
       %e = Exp(%x)
       return y = %e
     }
     return y = %y
   })"),
-              HasSubstr("family 'attention'"));
+              HasSubstr("family 'horizontal'"));
 }
 
 constexpr const char* kScatters = R"(
