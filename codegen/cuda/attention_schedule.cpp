@@ -174,7 +174,7 @@ std::uint32_t attention_shared_bytes(const AttentionProgram& program,
   // What groups, and blocks of a cluster, add up.
   const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
   const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
-  const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part : 0;
+  const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part + 16 : 0;
   const std::int64_t front =
       program.front ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2}
                     : 0;

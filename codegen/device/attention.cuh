@@ -149,7 +149,14 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
     commit_copies();
   };
 
-  if (kSplits > 1) cluster_arrive();
+  u64* const arrived = reinterpret_cast<u64*>(shared + Shape::arrived_at(kAhead, kSplits));
+  if constexpr (kSplits > 1) {
+    const i32 left = p.rows - p.first_row > 0 ? p.rows - p.first_row : 0;
+    const i32 rows = left < Shape::kRows ? left : Shape::kRows;
+    if (split == 0 && threadIdx.x == 0)
+      expect_bytes(arrived, kSplits * rows * (Shape::kValueHead + 2) * 4);
+    cluster_arrive();
+  }
   i32 new_row = -1;
   T* const own_queries = reinterpret_cast<T*>(shared + Shape::shared_bytes(kAhead, kSplits));
   T* const own_key = own_queries + Shape::kRows * Shape::kHead;
@@ -276,18 +283,15 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
     } else {
       // Each block sends its part to the first one's place for it.
       float* const sent = reinterpret_cast<float*>(shared + Shape::parts_at(kAhead));
-      float* const own = of_block(sent, 0) + split * Shape::kPartFloats;
+      float* const own = sent + split * Shape::kPartFloats;
       cluster_wait();  // all blocks have begun
       const auto send = [&](i32 row, i32 column, float low, float high, float most, float total) {
         float* const to = own + row * Shape::kPartPitch;
-        to[column] = low;
-        to[column + 1] = high;
-        if (column != 0) return;
-        to[Shape::kValueHead] = most;
-        to[Shape::kValueHead + 1] = total;
+        send_pair(to + column, low, high, arrived, 0);
+        if (column == 0) send_pair(to + Shape::kValueHead, most, total, arrived, 0);
       };
       Rows::template merge<kGroups>(p, parts, send);
-      cluster_barrier();
+      end_sending(arrived, split == 0);
       if (split == 0) Rows::template merge<kSplits>(p, sent, store);
     }
   }

@@ -60,8 +60,12 @@ struct AttentionShape {
   }
   /// Of what a block makes itself: its queries, a row of keys and one of values (Front).
   static constexpr int kFrontBytes = (kRows * kHead + kHead + kValueHead) * 2;
+  /// Where their arrival is counted.
+  static constexpr int arrived_at(int ahead, int splits) {
+    return parts_at(ahead) + splits * kPartFloats * 4;
+  }
   static constexpr int shared_bytes(int ahead, int splits) {
-    return parts_at(ahead) + (splits > 1 ? splits * kPartFloats * 4 : 0);
+    return splits > 1 ? arrived_at(ahead, splits) + 16 : parts_at(ahead);
   }
 };
 

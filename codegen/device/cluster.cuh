@@ -131,6 +131,64 @@ SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
   return result;
 }
 
+/// What blocks of a cluster send to one of them, which waits for their bytes and for nothing else:
+/// a barrier would wait for stores to memory too. `arrived` is 8 bytes of shared memory, at the
+/// same place in every block, and is used once. In front of cluster_arrive(), by one thread of the
+/// block that receives:
+SINTER_DEVICE void expect_bytes(u64* arrived, i32 bytes) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], 1;\n"
+      "fence.mbarrier_init.release.cluster;\n"
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+          static_cast<u32>(__cvta_generic_to_shared(arrived))),
+      "r"(bytes)
+      : "memory");
+#endif
+}
+/// Behind cluster_wait(): two values to `to`, a multiple of 8 bytes, of block `rank`.
+SINTER_DEVICE void send_pair(float* to, float low, float high, u64* arrived, u32 rank) {
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 900
+  u32 there, counted;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(there)
+      : "r"(static_cast<u32>(__cvta_generic_to_shared(to))), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;"
+      : "=r"(counted)
+      : "r"(static_cast<u32>(__cvta_generic_to_shared(arrived))), "r"(rank));
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+          there),
+      "r"(__float_as_int(low)), "r"(__float_as_int(high)), "r"(counted)
+      : "memory");
+#endif
+#else
+  float* const there = of_block(to, rank);
+  there[0] = low;
+  there[1] = high;
+#endif
+}
+/// Behind all that this block sends. The one that `receives` waits until everything has arrived;
+/// the others may end.
+SINTER_DEVICE void end_sending(u64* arrived, bool receives) {
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 900
+  u32 done = receives ? 0 : 1;
+  while (done == 0)
+    asm volatile(
+        "{ .reg .pred p;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(static_cast<u32>(__cvta_generic_to_shared(arrived)))
+        : "memory");
+#endif
+#else
+  cluster_barrier();
+#endif
+}
+
 /// Waits until the kernel in front has ended and its memory is visible. A kernel that is launched
 /// early (KernelVariant.overlaps) touches nothing but weights before.
 SINTER_DEVICE void wait_for_previous_kernel() {

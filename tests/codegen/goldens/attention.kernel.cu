@@ -68,7 +68,7 @@ packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1, 8) == 22528, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 8) == 22544, "what the launch reserves");
   attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
 }
 
@@ -83,7 +83,7 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
                          /*causal*/ false, /*guard*/ false> Shape;
-  static_assert(Shape::shared_bytes(1, 2) == 51712, "what the launch reserves");
+  static_assert(Shape::shared_bytes(1, 2) == 51728, "what the launch reserves");
   attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
 }
 
