@@ -228,8 +228,8 @@ def summarise_models(models):
 
 
 def merge(paths):
-    """One result of parts that were measured on GPUs of one kind, where the last has its way; which commit each is of
-    stays with it."""
+    """One result of parts that were measured on GPUs of one kind, where the last that did not fail has its way; which
+    commit each is of stays with it."""
     import quantized_layers as layers
     parts = [json.loads(Path(path).read_text()) for path in paths]
     result, points = {**parts[-1], "models": {}, "parts": []}, {}
@@ -242,7 +242,8 @@ def merge(paths):
         result["parts"].append({"commit": part["commit"], "date": part["date"], **rates,
                                 "measured": [*part["models"], *([f"{rows} layers"] if rows else [])]})
         for name, row in part["models"].items():
-            result["models"].setdefault(name, {}).update(row)
+            known = result["models"].setdefault(name, {})
+            known.update({mode: times for mode, times in row.items() if "failed" not in times or mode not in known})
         points.update(((row["weights"], row["n"], row["k"], row["m"]), row) for row in part["layers"])
     result["layers"] = list(points.values())
     return result, layers.summarise(result["layers"])
