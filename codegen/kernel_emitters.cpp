@@ -5,11 +5,19 @@
 #include "codegen/cuda/emit_attention.h"
 #include "codegen/cuda/emit_horizontal.h"
 #include "codegen/cuda/emit_unpack.h"
+#include "codegen/cuda/schedule.h"
 #include "codegen/product_ways.h"
 
 namespace sinter::codegen {
 
 using plan::fb::LoopProgramT;
+
+KernelEmitters::KernelEmitters(const CompileOptions& options, ExprTable& exprs)
+    : options_(options), exprs_(exprs) {
+#ifdef SINTER_WITH_CUDA
+  if (!options.schedule.empty()) check_family(options.schedule);
+#endif
+}
 
 #ifdef SINTER_WITH_CUDA
 KernelRequest KernelEmitters::request(const std::string& name,

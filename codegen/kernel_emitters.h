@@ -18,8 +18,8 @@ namespace sinter::codegen {
 /// Must outlive what it makes.
 class KernelEmitters {
  public:
-  KernelEmitters(const CompileOptions& options, ExprTable& exprs)
-      : options_(options), exprs_(exprs) {}
+  /// Throws Error(kUsage) if the options ask for a schedule of no family.
+  KernelEmitters(const CompileOptions& options, ExprTable& exprs);
 
   /// What holds for the kernel that is emitted next: which schedules take the rules' place, and
   /// which buffers of its group's first step no step writes.

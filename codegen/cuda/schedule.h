@@ -153,6 +153,10 @@ double held_words(const ProgramAnalysis& analysis, const Schedule& schedule);
 bool can_schedule_ordered(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis);
 
+/// Throws Error(kUsage) if no family of kernels, products and attention included, has schedules
+/// like `text`.
+void check_family(const std::string& text);
+
 /// The schedule that `text` (Schedule::to_string) describes, for measuring. Throws Error(kUsage) if
 /// it is none, or none for this program.
 Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text);

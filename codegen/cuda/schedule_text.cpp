@@ -1,4 +1,5 @@
 // Schedules as text, and back.
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 
@@ -13,6 +14,8 @@ namespace sinter::codegen {
 namespace {
 
 constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan", "window", "transpose"};
+// Whose texts others read: AttentionSchedule, ProductSchedule.
+constexpr const char* kOtherFamilies[] = {"attention", "product", "skinny"};
 
 [[noreturn]] void refuse(const ProgramAnalysis& analysis, const std::string& text,
                          const std::string& why) {
@@ -21,6 +24,15 @@ constexpr const char* kFamilies[] = {"pointwise", "row", "column", "scan", "wind
 }
 
 }  // namespace
+
+void check_family(const std::string& text) {
+  const std::string family = text.substr(0, text.find(' '));
+  const auto is_it = [&](const char* name) { return family == name; };
+  if (!std::ranges::any_of(kFamilies, is_it) && !std::ranges::any_of(kOtherFamilies, is_it))
+    throw Error(ErrorCode::kUsage,
+                fmt::format("schedule '{}' begins with none of {}, {}", text,
+                            fmt::join(kFamilies, ", "), fmt::join(kOtherFamilies, ", ")));
+}
 
 std::string Schedule::to_string() const {
   const bool turns = family == Family::kTranspose;

@@ -267,6 +267,9 @@ TEST_F(TuningTest, OptionsThatContradict) {
                               "--tune=1", "--schedule=row vector=4"});
   EXPECT_EQ(forced.code, 2);
   EXPECT_THAT(forced.err, HasSubstr("--schedule"));
+  const auto unknown = compile("--schedule=nonsense 3");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("nonsense 3"), HasSubstr("pointwise")));
 }
 
 TEST(RegionGraph, IsTheNodeWithWhatItReads) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/product_ways.h"
 #include "fusion/narrow_dims.h"
 #include "ir/text/text.h"
 #include "tools/support/calibration.h"
@@ -146,8 +147,8 @@ void add_build_options(Command& verb, BuildOptions& options, bool with_passes) {
                   "are known to be small, or 'precise' ones everywhere");
   verb.add_option(
       "--schedule", options.schedule,
-      "CUDA: one schedule for all generated kernels, as `inspect` prints them, to measure "
-      "it: \"row vector=8 unroll=2 threads=32x4\"");
+      "CUDA: one schedule for all generated kernels of its family, as `inspect` prints them, "
+      "to measure it: \"row vector=8 unroll=2 threads=32x4\"");
   verb.add_option("-j,--jobs", options.jobs, "Kernels to compile at once; 0 is all cores");
   verb.add_option("--kernel-cache", options.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_cache_dir());
@@ -406,7 +407,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.tf32 = options.precision == "tf32";
   compile.early_launch = options.early_launch;
   compile.precise_math = options.precise_math;
-  compile.schedule = options.schedule;
+  (codegen::is_schedule(options.schedule) ? compile.product : compile.schedule) = options.schedule;
   compile.code = options.code;
   compile.threads = options.jobs;
   compile.cache_dir = options.cache_dir == "none" ? ""
