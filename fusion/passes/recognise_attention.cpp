@@ -359,7 +359,9 @@ class AttentionMatcher {
     take(product_);
     for (std::size_t i = 0; i + 1 < taken_.size(); ++i)
       context_.decisions.push_back(decision(*taken_[i], product_, true, "a step of attention"));
-    ir::Attrs attrs{{"scale", scale_}, {"causal", std::int64_t{causal_}}};
+    // As float32, which whoever computes it has: 1/sqrt(32) and 32^-1/4 twice are one scale then.
+    ir::Attrs attrs{{"scale", double{static_cast<float>(scale_)}},
+                    {"causal", std::int64_t{causal_}}};
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);
     if (guard_) attrs.set("guard", std::int64_t{1});
