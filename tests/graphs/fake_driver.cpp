@@ -318,7 +318,7 @@ CUresult event_elapsed_time(float* milliseconds, CUevent start, CUevent stop) {
 CUresult module_load_data(CUmodule* module, const void* image) {
   ENTER_CONTEXT("cuModuleLoadData");
   const auto* text = static_cast<const char*>(image);
-  const bool is_assembly = std::memcmp(image, "\n.version", 9) == 0;
+  const bool is_assembly = std::strncmp(text, "\n.version", 9) == 0;
   if (!is_assembly && std::memcmp(image, "cubin", 5) != 0 && std::memcmp(image, "\177ELF", 4) != 0)
     return CUDA_ERROR_INVALID_IMAGE;
   ++fake().modules;

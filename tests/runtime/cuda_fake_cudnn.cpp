@@ -189,8 +189,7 @@ template <typename Value>
 cudnnStatus_t give(const std::vector<Value>& values, std::int64_t most, std::int64_t* count,
                    void* target) {
   *count = static_cast<std::int64_t>(values.size());
-  std::memcpy(target, values.data(),
-              sizeof(Value) * static_cast<std::size_t>(std::min(most, *count)));
+  std::copy_n(values.begin(), std::min(most, *count), static_cast<Value*>(target));
   return CUDNN_STATUS_SUCCESS;
 }
 
