@@ -198,8 +198,8 @@ class Session {
   std::size_t launches() const;       // kernels and library calls of one run
   std::uint64_t bytes_moved() const;  // compulsory traffic of all steps of one run
   /// Device time of one run of what the last run did, in microseconds: inputs and outputs stay on
-  /// the device, and caches hold nothing of it if `cold`. CPU target: wall time. Like profile() this
-  /// changes states as runs do.
+  /// the device, and caches hold nothing of it if `cold`. CPU target: wall time. Like profile()
+  /// this changes states as runs do.
   double time_compute(bool cold);
   /// One measurement of the copies of the last run, alone.
   TransferTimes time_transfers();
