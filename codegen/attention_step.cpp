@@ -18,9 +18,7 @@ AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
     program.cached = buffers.is_found(program.buffers[program.k.buffer]) &&
                      buffers.is_found(program.buffers[program.v.buffer]);
     const StepWork own = work_of(program, exprs, size);
-    step.work.bytes_read = step.work.bytes_read + own.bytes_read;
-    step.work.bytes_written = step.work.bytes_written + own.bytes_written;
-    step.work.flops = step.work.flops + own.flops;
+    step.work += own;
     step.work.arithmetic = own.arithmetic;
     return std::move(step);
   };
@@ -45,10 +43,7 @@ AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
   const auto add = [&](const ir::Node& part, std::uint32_t result) {
     const std::uint32_t writes[] = {result};
     step.in_front.push_back(lower_region(*part.body, reads(part), writes, exprs));
-    const StepWork work = work_of(step.in_front.back(), exprs, size);
-    step.work.bytes_read = step.work.bytes_read + work.bytes_read;
-    step.work.bytes_written = step.work.bytes_written + work.bytes_written;
-    step.work.flops = step.work.flops + work.flops;
+    step.work += work_of(step.in_front.back(), exprs, size);
   };
   add(*parts->q, *step.queries);
   for (const ir::Node* part : parts->scatters) add(*part, part_writes(body, *part, outputs));

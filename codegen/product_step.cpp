@@ -146,19 +146,16 @@ StepWork ProductStep::work() const {
           ? std::visit([&](const auto& step) { return work_of(step, exprs_, size); }, library_)
           : work_of(*loops(false), exprs_, size);
   if (rows_) {
-    const StepWork rows = work_of(*rows_, exprs_, size);
     const ir::Dim passed = buffers_.size(*made_rows_).bytes;
-    work.bytes_read = work.bytes_read + rows.bytes_read - passed;
-    work.bytes_written = work.bytes_written + rows.bytes_written - passed;
-    work.flops = work.flops + rows.flops;
+    work += work_of(*rows_, exprs_, size);
+    work.bytes_read = work.bytes_read - passed;
+    work.bytes_written = work.bytes_written - passed;
   }
   if (!rest_) return work;
-  const StepWork rest = work_of(*rest_, exprs_, size);
   const ir::Dim passed = buffers_.size(between_).bytes;
-  work.bytes_read = work.bytes_read + rest.bytes_read - passed;
-  work.bytes_written =
-      work.bytes_written + rest.bytes_written - (is_scratch_ ? passed : ir::Dim(0));
-  work.flops = work.flops + rest.flops;
+  work += work_of(*rest_, exprs_, size);
+  work.bytes_read = work.bytes_read - passed;
+  if (is_scratch_) work.bytes_written = work.bytes_written - passed;
   return work;
 }
 

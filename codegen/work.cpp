@@ -91,6 +91,13 @@ Dim shape_count(const std::vector<std::uint32_t>& shape, const ExprTable& exprs)
 
 }  // namespace
 
+StepWork& StepWork::operator+=(const StepWork& other) {
+  bytes_read = bytes_read + other.bytes_read;
+  bytes_written = bytes_written + other.bytes_written;
+  flops = flops + other.flops;
+  return *this;
+}
+
 plan::fb::Arithmetic product_arithmetic(DType operands, plan::fb::MathMode math) {
   using plan::fb::Arithmetic;
   if (operands == DType::kFloat64) return Arithmetic::Double;

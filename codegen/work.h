@@ -15,6 +15,9 @@ namespace sinter::codegen {
 struct StepWork {
   ir::Dim bytes_read, bytes_written, flops;
   plan::fb::Arithmetic arithmetic = plan::fb::Arithmetic::Scalar;  // what most of flops are
+
+  /// Adds traffic and operations; `arithmetic` stays.
+  StepWork& operator+=(const StepWork& other);
 };
 
 /// What the accounting asks about a plan buffer.
