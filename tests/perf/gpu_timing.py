@@ -9,7 +9,8 @@ import torch
 
 from common import ROOT
 
-FLUSH_BYTES = 1 << 30  # so many that reading them takes longer than the host takes to queue a compiled call
+LONG_FLUSH = 1 << 30  # so many that reading them takes longer than the host takes to queue a compiled call
+TIMES_L2 = 8  # what FlushBuffer reads
 BLOCK_BYTES = 1 << 15
 
 
@@ -54,12 +55,19 @@ def reader(tensor):
 
 @functools.cache
 def flush_buffer():
-    return torch.zeros(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    return torch.zeros(LONG_FLUSH, dtype=torch.int8, device="cuda")
 
 
-def flusher():
-    """A function that empties the L2, as FlushBuffer::flush()."""
-    kept, rest = flush_buffer().split((FLUSH_BYTES // 8, FLUSH_BYTES - FLUSH_BYTES // 8))
+def same_flush():
+    """The bytes that FlushBuffer reads."""
+    size = TIMES_L2 * torch.cuda.get_device_properties(0).L2_cache_size
+    return min(size, LONG_FLUSH) // BLOCK_BYTES * BLOCK_BYTES
+
+
+def flusher(size=LONG_FLUSH):
+    """A function that empties the L2, as FlushBuffer::flush(), by reading `size` bytes."""
+    first = max(size // 8, same_flush() // 4) // BLOCK_BYTES * BLOCK_BYTES
+    kept, rest = flush_buffer()[:size].split((first, size - first))
     keeps = torch.cuda.get_device_capability() >= (8, 0)
     first = [launcher("keep_all", name, kept) for name in ("sinter_keep_all", "sinter_let_go")] if keeps else \
         [reader(kept)]
@@ -71,10 +79,10 @@ def flusher():
     return flush
 
 
-def gpu_times(call, runs):
+def gpu_times(call, runs, flush_bytes=LONG_FLUSH):
     """Microseconds of each of `runs` calls, caches cold, the queue full. As in Session::time_compute() one that is not
     timed comes before each: caches of instructions are warm, and as much of the time goes to work that draws power."""
-    flush = flusher()
+    flush = flusher(flush_bytes)
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
     for start, stop in events:
         call()
@@ -86,9 +94,11 @@ def gpu_times(call, runs):
     return [start.elapsed_time(stop) * 1e3 for start, stop in events]
 
 
-def measure(call, seconds=1.0, settle=0.0):
+def measure(call, seconds=1.0, settle=0.0, flush_bytes=None):
     """Microseconds: 'gpu' as gpu_times(); 'wall' of one synchronised call. `settle`: seconds of calls before, for what
-    draws so much power that clocks sink."""
+    draws so much power that clocks sink: such calls are long, so that the host is ahead of the GPU anyway, and they rest
+    between them no longer than a plan does."""
+    flush_bytes = flush_bytes or (same_flush() if settle > 0 else LONG_FLUSH)
     began = time.perf_counter()
     while True:
         for _ in range(5):
@@ -102,7 +112,7 @@ def measure(call, seconds=1.0, settle=0.0):
         call()
         torch.cuda.synchronize()
         wall.append(time.perf_counter() - start)
-    gpu = gpu_times(call, int(np.clip(seconds / np.median(wall), 20, 300)))
+    gpu = gpu_times(call, int(np.clip(seconds / np.median(wall), 20, 300)), flush_bytes)
     return {"gpu_us": round(float(np.median(gpu)), 2), "p10_us": round(float(np.percentile(gpu, 10)), 2),
             "p90_us": round(float(np.percentile(gpu, 90)), 2),
             "wall_us": round(float(np.median(wall)) * 1e6, 2), "runs": len(gpu)}
