@@ -128,21 +128,63 @@ std::shared_ptr<const Buffer> Buffer::take(std::vector<std::byte> bytes) {
   auto buffer = std::make_shared<Buffer>();
   buffer->storage_ = std::move(bytes);
   buffer->bytes_ = buffer->storage_;
+  buffer->size_ = buffer->bytes_.size();
   return buffer;
 }
 
 std::shared_ptr<const Buffer> Buffer::borrow(std::span<const std::byte> bytes,
-                                             std::shared_ptr<const void> owner) {
+                                             std::shared_ptr<const void> owner,
+                                             std::function<void()> forget) {
   auto buffer = std::make_shared<Buffer>();
   buffer->owner_ = std::move(owner);
+  buffer->forget_ = std::move(forget);
   buffer->bytes_ = bytes;
+  buffer->size_ = bytes.size();
   return buffer;
+}
+
+std::shared_ptr<const Buffer> Buffer::derived(std::size_t size,
+                                              std::function<std::vector<std::byte>()> make) {
+  auto buffer = std::make_shared<Buffer>();
+  buffer->make_ = std::move(make);
+  buffer->size_ = size;
+  return buffer;
+}
+
+HeldBytes Buffer::hold() const {
+  if (!make_) {
+    if (!forget_) return {bytes_, nullptr};
+    return {bytes_, std::shared_ptr<const void>(owner_.get(), [owner = owner_, forget = forget_](
+                                                                  const void*) { forget(); })};
+  }
+  const std::lock_guard lock(mutex_);
+  auto made = made_.lock();
+  if (!made) {
+    made = std::make_shared<const std::vector<std::byte>>(make_());
+    if (made->size() != size_)
+      throw Error(ErrorCode::kInternal,
+                  fmt::format("a constant of {} bytes was made of {}", size_, made->size()));
+    made_ = made;
+  }
+  return {*made, made};
+}
+
+std::span<const std::byte> Buffer::keep() const {
+  const HeldBytes held = hold();
+  const std::lock_guard lock(mutex_);
+  if (!kept_) {
+    kept_ = made_.lock();
+    bytes_ = *kept_;
+    is_kept_.store(true, std::memory_order_release);
+  }
+  return bytes_;
 }
 
 std::uint64_t Buffer::hash() const {
   std::uint64_t known = hash_.load(std::memory_order_relaxed);
   if (known == 0) {
-    known = XXH3_64bits(bytes_.data(), bytes_.size());
+    const HeldBytes held = hold();
+    known = XXH3_64bits(held.bytes.data(), held.bytes.size());
     hash_.store(known, std::memory_order_relaxed);
   }
   return known;
@@ -152,7 +194,7 @@ Tensor::Tensor(DType dtype, std::vector<std::int64_t> shape, std::shared_ptr<con
     : dtype_(dtype), shape_(std::move(shape)), data_(std::move(data)) {
   const Extent extent = extent_of(dtype_, shape_);
   count_ = extent.count;
-  const std::size_t found = data_ ? data_->bytes().size() : 0;
+  const std::size_t found = byte_count();
   if (found != static_cast<std::size_t>(extent.bytes))
     throw Error(ErrorCode::kInvalidModel,
                 fmt::format("a tensor {}[{}] needs {} bytes, but has {}", to_string(dtype_),
@@ -223,8 +265,9 @@ std::uint64_t Tensor::hash() const {
 bool operator==(const Tensor& a, const Tensor& b) {
   if (a.dtype_ != b.dtype_ || a.shape_ != b.shape_) return false;
   if (a.data_ == b.data_) return true;
-  const auto x = a.bytes(), y = b.bytes();
-  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size()) == 0);
+  const HeldBytes x = a.hold(), y = b.hold();
+  return x.bytes.size() == y.bytes.size() &&
+         (x.bytes.empty() || std::memcmp(x.bytes.data(), y.bytes.data(), x.bytes.size()) == 0);
 }
 
 double load_as_double(DType dtype, const std::byte* p) {

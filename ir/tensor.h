@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,21 +26,50 @@ struct TensorType {
 /// "f32[batch, seq, 384]".
 std::string to_string(const TensorType& type);
 
-/// Immutable bytes: owned, or borrowed from a mapped file that `owner` keeps open.
+/// Bytes that are there while this lives, as is the buffer that they are of.
+struct HeldBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+/// Immutable bytes: owned, borrowed from a mapped file that `owner` keeps open, or made of other
+/// buffers whenever somebody asks for them. All weights of a large model do not fit into memory
+/// several times over: what goes over many of them reads each by hold().
 class Buffer {
  public:
   static std::shared_ptr<const Buffer> copy_of(std::span<const std::byte> bytes);
   static std::shared_ptr<const Buffer> take(std::vector<std::byte> bytes);
+  /// `forget` lets go of the memory that the bytes take, which are had again when they are read.
   static std::shared_ptr<const Buffer> borrow(std::span<const std::byte> bytes,
-                                              std::shared_ptr<const void> owner);
-  std::span<const std::byte> bytes() const { return bytes_; }
+                                              std::shared_ptr<const void> owner,
+                                              std::function<void()> forget = {});
+  /// `size` bytes that `make` gives, the same each time.
+  static std::shared_ptr<const Buffer> derived(std::size_t size,
+                                               std::function<std::vector<std::byte>()> make);
+
+  std::size_t size() const { return size_; }
+  /// The bytes, for as long as the buffer lives.
+  std::span<const std::byte> bytes() const {
+    return make_ && !is_kept_.load(std::memory_order_acquire) ? keep() : bytes_;
+  }
+  /// The bytes; memory that they can be had again without is let go of when nobody holds them.
+  HeldBytes hold() const;
   /// XXH3 of the bytes, computed once.
   std::uint64_t hash() const;
 
  private:
+  std::span<const std::byte> keep() const;
+
   std::vector<std::byte> storage_;
   std::shared_ptr<const void> owner_;
-  std::span<const std::byte> bytes_;
+  std::size_t size_ = 0;
+  std::function<void()> forget_;
+  std::function<std::vector<std::byte>()> make_;
+  mutable std::mutex mutex_;  // of what is made, until it is kept
+  mutable std::weak_ptr<const std::vector<std::byte>> made_;
+  mutable std::shared_ptr<const std::vector<std::byte>> kept_;
+  mutable std::atomic<bool> is_kept_ = false;
+  mutable std::span<const std::byte> bytes_;
   mutable std::atomic<std::uint64_t> hash_ = 0;  // 0: not yet known
 };
 
@@ -68,6 +99,9 @@ class Tensor {
   std::span<const std::byte> bytes() const {
     return data_ ? data_->bytes() : std::span<const std::byte>();
   }
+  std::size_t byte_count() const { return data_ ? data_->size() : 0; }
+  /// bytes() while the result and a copy of the tensor live: see Buffer::hold.
+  HeldBytes hold() const { return data_ ? data_->hold() : HeldBytes(); }
   const std::shared_ptr<const Buffer>& buffer() const { return data_; }
   template <typename T>
   std::span<const T> as() const {
