@@ -65,9 +65,9 @@ def same_flush():
 
 
 def flusher(size=LONG_FLUSH):
-    """A function that empties the L2, as FlushBuffer::flush(), by reading `size` bytes."""
-    first = max(size // 8, same_flush() // 4) // BLOCK_BYTES * BLOCK_BYTES
-    kept, rest = flush_buffer()[:size].split((first, size - first))
+    """A function that empties the L2 as FlushBuffer::flush() does, by reading `size` bytes."""
+    head = max(size // 8, same_flush() // 4) // BLOCK_BYTES * BLOCK_BYTES
+    kept, rest = flush_buffer()[:size].split((head, size - head))
     keeps = torch.cuda.get_device_capability() >= (8, 0)
     first = [launcher("keep_all", name, kept) for name in ("sinter_keep_all", "sinter_let_go")] if keeps else \
         [reader(kept)]
@@ -79,10 +79,10 @@ def flusher(size=LONG_FLUSH):
     return flush
 
 
-def gpu_times(call, runs, flush_bytes=LONG_FLUSH):
+def gpu_times(call, runs):
     """Microseconds of each of `runs` calls, caches cold, the queue full. As in Session::time_compute() one that is not
     timed comes before each: caches of instructions are warm, and as much of the time goes to work that draws power."""
-    flush = flusher(flush_bytes)
+    flush = flusher()
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(runs)]
     for start, stop in events:
         call()
@@ -94,28 +94,52 @@ def gpu_times(call, runs, flush_bytes=LONG_FLUSH):
     return [start.elapsed_time(stop) * 1e3 for start, stop in events]
 
 
-def measure(call, seconds=1.0, settle=0.0, flush_bytes=None):
-    """Microseconds: 'gpu' as gpu_times(); 'wall' of one synchronised call. `settle`: seconds of calls before, for what
-    draws so much power that clocks sink: such calls are long, so that the host is ahead of the GPU anyway, and they rest
-    between them no longer than a plan does."""
-    flush_bytes = flush_bytes or (same_flush() if settle > 0 else LONG_FLUSH)
-    began = time.perf_counter()
-    while True:
-        for _ in range(5):
-            call()
+def heavy_times(call, runs):
+    """The same of long calls that draw so much power that clocks sink: between two that are timed is what `sinter
+    bench` does between two of a plan, and the GPU waits for the host as often, so that both rest equally long."""
+    flush = flusher(same_flush())
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times = []
+    for _ in range(runs):
+        call()
         torch.cuda.synchronize()
-        if time.perf_counter() - began >= settle:
-            break
+        call()
+        flush()
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop) * 1e3)
+        flush()
+        torch.cuda.synchronize()
+    return times
+
+
+def heavy_runs(seconds, microseconds):
+    """How many calls that take so long are timed."""
+    return int(np.clip(seconds * 1e6 / microseconds, 20, 60))
+
+
+def measure(call, seconds=1.0, settle=0.0):
+    """Microseconds: 'gpu' as gpu_times(), or heavy_times() if calls are repeated for `settle` seconds first; 'wall' of
+    one synchronised call."""
+    for _ in range(5):
+        call()
+    torch.cuda.synchronize()
     wall, began = [], time.perf_counter()
-    while len(wall) < 10 or (time.perf_counter() - began < seconds / 2 and len(wall) < 300):
+    limit = settle or seconds / 2
+    while len(wall) < 10 or (time.perf_counter() - began < limit and (settle or len(wall) < 300)):
         start = time.perf_counter()
         call()
         torch.cuda.synchronize()
         wall.append(time.perf_counter() - start)
-    gpu = gpu_times(call, int(np.clip(seconds / np.median(wall), 20, 300)), flush_bytes)
+    us = float(np.median(wall)) * 1e6
+    if settle:
+        gpu = heavy_times(call, heavy_runs(seconds, us))
+    else:
+        gpu = gpu_times(call, int(np.clip(seconds * 1e6 / us, 20, 300)))
     return {"gpu_us": round(float(np.median(gpu)), 2), "p10_us": round(float(np.percentile(gpu, 10)), 2),
-            "p90_us": round(float(np.percentile(gpu, 90)), 2),
-            "wall_us": round(float(np.median(wall)) * 1e6, 2), "runs": len(gpu)}
+            "p90_us": round(float(np.percentile(gpu, 90)), 2), "wall_us": round(us, 2), "runs": len(gpu)}
 
 
 @functools.cache

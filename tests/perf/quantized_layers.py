@@ -235,19 +235,24 @@ def measure(a, result, began):
 def bench(a, shape, plans, times):
     """What `sinter bench` says of a shape's plans, by kind and rows: a list of one, or what went wrong. `times`: those
     of the peers."""
+    from gpu_timing import heavy_runs
     found = {}
-    for heavy in (False, True):
-        keys = [(kind, m) for (kind, m), plan in plans.items()
-                if is_heavy(m, *shape) == heavy and not isinstance(plan, Exception)]
+
+    def add(keys, *options):
         if not keys:
-            continue
-        warm_up = int(SETTLE * 1e6 / min(times["f16", m][0] for _, m in keys)) if heavy else 3
+            return
         try:
-            said = sinter_json(a.sinter, "bench", *(plans[key] for key in keys), "--deviceIo", "--iterations=60",
-                               f"--warmUp={warm_up}", f"--duration={a.seconds}")
+            said = sinter_json(a.sinter, "bench", *(plans[key] for key in keys), "--deviceIo", *options)
             found.update(zip(keys, ([one] for one in (said if len(keys) > 1 else [said]))))
         except SystemExit as problem:
             found.update(dict.fromkeys(keys, str(problem)))
+    there = [key for key, plan in plans.items() if not isinstance(plan, Exception)]
+    add([key for key in there if not is_heavy(key[1], *shape)], "--iterations=60", "--warmUp=3",
+        f"--duration={a.seconds}")
+    for m in dict.fromkeys(m for _, m in there if is_heavy(m, *shape)):
+        us = times["f16", m][0]
+        add([key for key in there if key[1] == m], f"--iterations={heavy_runs(a.seconds, us)}", "--duration=60",
+            f"--warmUp={int(SETTLE * 1e6 / us)}")
     return found
 
 
