@@ -36,13 +36,13 @@ EntryHeader header_of(const std::vector<std::byte>& cubin) {
 
 }  // namespace
 
-std::string KernelCache::key(std::string_view source, std::string_view headers,
+std::string KernelCache::key(std::string_view source, std::string_view more,
                              std::string_view options, int nvrtc_version,
                              std::string_view architecture) {
   // Lengths keep the parts apart.
-  std::string all = fmt::format("{} {} {} {} {}\n", source.size(), headers.size(), options.size(),
+  std::string all = fmt::format("{} {} {} {} {}\n", source.size(), more.size(), options.size(),
                                 nvrtc_version, architecture);
-  all.append(source).append(headers).append(options);
+  all.append(source).append(more).append(options);
   const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }

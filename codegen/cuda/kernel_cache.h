@@ -17,10 +17,10 @@ class KernelCache {
   /// An empty folder name: no cache.
   explicit KernelCache(std::string folder) : folder_(std::move(folder)) {}
 
-  /// XXH3-128 of everything that decides the code, in hexadecimal.
-  static std::string key(std::string_view source, std::string_view headers,
-                         std::string_view options, int nvrtc_version,
-                         std::string_view architecture);
+  /// XXH3-128 of everything that decides the code, in hexadecimal; `more`: what the source does not
+  /// say, such as the ranges of sizes.
+  static std::string key(std::string_view source, std::string_view more, std::string_view options,
+                         int nvrtc_version, std::string_view architecture);
 
   std::optional<std::vector<std::byte>> find(const std::string& key) const;
   void insert(const std::string& key, const std::vector<std::byte>& cubin) const;

@@ -73,13 +73,6 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
-std::string all_headers() {
-  std::string text;
-  for (const DeviceHeader& header : embedded_device_headers())
-    text += fmt::format("{} {}\n{}", header.name, header.text.size(), header.text);
-  return text;
-}
-
 /// The source with the device headers in place of their #include lines, each once.
 void inline_headers(std::string_view source, std::vector<std::string>& seen, std::string& out) {
   for (std::size_t at = 0; at < source.size();) {
@@ -88,8 +81,9 @@ void inline_headers(std::string_view source, std::vector<std::string>& seen, std
     at = end + 1;
     if (line == "#pragma once") continue;
     const DeviceHeader* included = nullptr;
-    for (const DeviceHeader& header : embedded_device_headers())
-      if (line == fmt::format("#include \"{}\"", header.name)) included = &header;
+    if (line.starts_with("#include \""))
+      for (const DeviceHeader& header : embedded_device_headers())
+        if (line == fmt::format("#include \"{}\"", header.name)) included = &header;
     if (included == nullptr) {
       out.append(line).push_back('\n');
     } else if (std::find(seen.begin(), seen.end(), included->name) == seen.end()) {
@@ -99,13 +93,22 @@ void inline_headers(std::string_view source, std::vector<std::string>& seen, std
   }
 }
 
+/// All that NVRTC sees of `source` but its own headers: a change of a device header that it does
+/// not include leaves its kernel what it was.
+std::string whole_text(std::string_view source) {
+  std::vector<std::string> seen;
+  std::string text;
+  inline_headers(source, seen, text);
+  return text;
+}
+
 /// Writes what is needed to see the failure again without Sinter; returns its path.
 std::string write_reproducer(const std::string& source, const std::string& architecture,
                              const std::string& log) {
   std::error_code error;
   std::filesystem::path folder = std::filesystem::temp_directory_path(error);
   if (error) folder = ".";
-  const std::string key = KernelCache::key(source, all_headers(), "", 0, architecture);
+  const std::string key = KernelCache::key(whole_text(source), "", "", 0, architecture);
   const std::filesystem::path path = folder / fmt::format("sinter-kernel-{}.cu", key.substr(0, 12));
   std::string text = fmt::format(
       "// Does not compile. To see it again:\n//   nvcc -arch={} {} "
@@ -117,8 +120,7 @@ std::string write_reproducer(const std::string& source, const std::string& archi
     text += "// " + log.substr(at, end - at) + "\n";
     at = end + 1;
   }
-  std::vector<std::string> seen;
-  inline_headers(source, seen, text);
+  text += whole_text(source);
   std::ofstream file(path);
   file << text;
   file.close();
@@ -194,19 +196,20 @@ std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::strin
   const Nvrtc& nvrtc = load_nvrtc();
   check_architectures(nvrtc, architectures);
   const KernelCache cache(options.cache_dir);
-  const std::string headers = all_headers();
   const std::string flags = fmt::format("{}", fmt::join(kOptions, " "));
 
   std::vector<Job> jobs;
   std::map<std::string, std::size_t> by_key;
   std::vector<std::size_t> job_of;  // of [source][architecture]
-  for (const std::string& source : sources)
+  for (const std::string& source : sources) {
+    const std::string text = whole_text(source);
     for (const std::string& architecture : architectures) {
-      std::string key = KernelCache::key(source, headers, flags, nvrtc.version, architecture);
+      std::string key = KernelCache::key(text, "", flags, nvrtc.version, architecture);
       const auto [found, added] = by_key.emplace(key, jobs.size());
       if (added) jobs.push_back({std::move(key), &source, &architecture, {}});
       job_of.push_back(found->second);
     }
+  }
 
   std::mutex mutex;
   std::size_t done = 0;

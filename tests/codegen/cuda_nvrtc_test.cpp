@@ -213,11 +213,11 @@ TEST(KernelCache, OtherSourceOrArchitectureIsAMiss) {
   compile({copy_source()}, kHopper, cache.path);
   EXPECT_FALSE(compile({copy_source()}, {"sm_80"}, cache.path)[0][0].from_cache);
   EXPECT_FALSE(compile({copy_source("other")}, kHopper, cache.path)[0][0].from_cache);
-  const std::string key = codegen::KernelCache::key("source", "headers", "options", 13000, "sm_90");
-  EXPECT_NE(key, codegen::KernelCache::key("source", "headers2", "options", 13000, "sm_90"));
-  EXPECT_NE(key, codegen::KernelCache::key("source", "headers", "options2", 13000, "sm_90"));
-  EXPECT_NE(key, codegen::KernelCache::key("source", "headers", "options", 12080, "sm_90"));
-  EXPECT_NE(key, codegen::KernelCache::key("sourceh", "eaders", "options", 13000, "sm_90"));
+  const std::string key = codegen::KernelCache::key("source", "more", "options", 13000, "sm_90");
+  EXPECT_NE(key, codegen::KernelCache::key("source", "more2", "options", 13000, "sm_90"));
+  EXPECT_NE(key, codegen::KernelCache::key("source", "more", "options2", 13000, "sm_90"));
+  EXPECT_NE(key, codegen::KernelCache::key("source", "more", "options", 12080, "sm_90"));
+  EXPECT_NE(key, codegen::KernelCache::key("sourcem", "ore", "options", 13000, "sm_90"));
 }
 
 TEST(KernelCache, DamagedEntriesAreCompiledAgain) {
