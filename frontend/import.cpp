@@ -149,10 +149,11 @@ class Importer {
   void read_graph_outputs(Scope& scope) {
     for (const auto& output : graph_.output()) {
       const ir::ValueId value = scope.find_value(output.name());
-      if (!value.valid())
+      const auto lacking = scope.unreadable_type(output.name());
+      if (!value.valid() || lacking)
         throw Error(ErrorCode::kUnsupported,
-                    fmt::format("output '{}' is a constant of element type {}", output.name(),
-                                onnx_type_name(scope.unreadable_type(output.name()).value_or(0))));
+                    fmt::format("output '{}' has element type {}, which is not supported",
+                                output.name(), onnx_type_name(lacking.value_or(0))));
       check_declared_output(output, builder_.type(value));
       builder_.output(output.name(), value);
     }

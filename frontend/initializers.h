@@ -29,7 +29,9 @@ DType require_dtype(int onnx_type, const std::string& what);
 ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const void> owner,
                        ExternalData& external);
 
-/// True for INT4 and UINT4, of which Sinter has tensors of constants only.
+/// ONNX's types of 4-bit integers, of which Sinter has tensors of constants only, held as int8 or
+/// uint8.
+inline constexpr int kUInt4 = 21, kInt4 = 22;
 bool is_four_bit(int onnx_type);
 /// As read_tensor, for those: their numbers as int8 or uint8.
 ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& external);

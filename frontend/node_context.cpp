@@ -161,6 +161,13 @@ std::optional<ir::Tensor> NodeContext::attr_tensor(std::string_view name) const 
   return read_tensor(attribute->t(), env_.owner, env_.external);
 }
 
+std::optional<ir::Tensor> NodeContext::attr_four_bit_tensor(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::TENSOR);
+  if (attribute == nullptr || !frontend::is_four_bit(attribute->t().data_type()))
+    return std::nullopt;
+  return read_four_bit_tensor(attribute->t(), env_.external);
+}
+
 std::optional<ir::Tensor> NodeContext::attr_sparse_tensor(std::string_view name) const {
   const auto* attribute = find_attr(name, onnx::AttributeProto::SPARSE_TENSOR);
   if (attribute == nullptr) return std::nullopt;

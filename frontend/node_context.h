@@ -71,6 +71,9 @@ class NodeContext {
   bool has_input(std::size_t i) const { return i < inputs_.size() && inputs_[i].valid(); }
   /// True if input `i` is a constant of 4-bit integers, which is held as one of 8 bits.
   bool is_four_bit(std::size_t i) const { return i < env_.four_bits.size() && env_.four_bits[i]; }
+  /// Says that output 0 is one of 4-bit integers, held so.
+  void give_four_bits() { gives_four_bits_ = true; }
+  bool gives_four_bits() const { return gives_four_bits_; }
   bool output_is_used(std::size_t i) const {
     return i < output_is_used_.size() && output_is_used_[i];
   }
@@ -107,6 +110,8 @@ class NodeContext {
   std::optional<std::vector<double>> attr_floats(std::string_view name) const;
   std::optional<std::vector<std::string>> attr_strings(std::string_view name) const;
   std::optional<ir::Tensor> attr_tensor(std::string_view name) const;
+  /// Likewise of 4-bit integers, held as 8; nothing if its elements are others.
+  std::optional<ir::Tensor> attr_four_bit_tensor(std::string_view name) const;
   /// The dense form of a sparse tensor.
   std::optional<ir::Tensor> attr_sparse_tensor(std::string_view name) const;
 
@@ -165,7 +170,7 @@ class NodeContext {
   std::vector<ir::ValueId> inputs_;
   std::vector<bool> output_is_used_;
   std::vector<ir::ValueId> outputs_;
-  bool refused_ = false;
+  bool refused_ = false, gives_four_bits_ = false;
   mutable std::set<std::string, std::less<>> read_;
 };
 

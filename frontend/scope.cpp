@@ -58,7 +58,7 @@ void Scope::read_initializers(const onnx::GraphProto& graph) {
     }
     ir::Tensor tensor = read_tensor(proto, place_.owner, state_.external);
     if (proto.data_location() == onnx::TensorProto::EXTERNAL && state_.on_external)
-      state_.on_external(tensor.bytes());
+      state_.on_external(tensor.hold().bytes);
     initializers_.emplace(proto.name(), std::move(tensor));
   }
   for (const auto& proto : graph.sparse_initializer()) {
@@ -126,7 +126,8 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     four_bits.push_back(false);
     if (left_out) continue;
     const auto type = unreadable_type(name);
-    if (inputs.back().valid() && (!type || (row != nullptr && row->four_bits))) {
+    if (inputs.back().valid() &&
+        (!type || (row != nullptr && row->four_bits != FourBits::kRefuses))) {
       four_bits.back() = type.has_value();
       continue;
     }
@@ -157,6 +158,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     row->import(context);
+    if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);
   } catch (Error& error) {
     if (error.code() == ErrorCode::kUnsupported) {
@@ -228,7 +230,7 @@ std::optional<std::vector<ir::ValueId>> Scope::import_subgraph(const onnx::Graph
   std::vector<ir::ValueId> outputs;
   for (const auto& output : graph.output()) {
     outputs.push_back(inner.find_value(output.name()));
-    if (outputs.back().valid()) continue;
+    if (outputs.back().valid() && !inner.unreadable_type(output.name())) continue;
     if (state_.unsupported.size() > refused) return std::nullopt;
     if (const auto type = inner.unreadable_type(output.name()))
       throw Error(ErrorCode::kUnsupported,
@@ -249,6 +251,8 @@ void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("its output {} ('{}') is not supported", i, name));
     set_output(name, state_.folder.simplified(value));
+    if (i == 0 && context.gives_four_bits())
+      unreadable_.emplace(name, state_.builder.type(value).dtype == DType::kInt8 ? kInt4 : kUInt4);
   }
 }
 

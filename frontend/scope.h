@@ -79,7 +79,8 @@ class Scope final : public SubgraphImporter {
 
   /// The value named `name` here or outside, or an invalid id if it depends on an unsupported node.
   ir::ValueId find_value(const std::string& name);
-  /// The ONNX type of the initializer `name`, if it is one that Sinter lacks.
+  /// The ONNX type of the value `name`, if it is one that Sinter lacks: of an initializer, or of
+  /// 4-bit integers that a node makes.
   std::optional<int> unreadable_type(const std::string& name) const;
 
   std::optional<std::vector<ir::ValueId>> import_subgraph(const onnx::GraphProto& graph,
@@ -104,7 +105,7 @@ class Scope final : public SubgraphImporter {
   Place place_;
   std::unordered_set<std::string> initializer_names_;
   std::unordered_map<std::string, ir::Tensor> initializers_;
-  std::unordered_map<std::string, int> unreadable_;  // initializers, with their ONNX type
+  std::unordered_map<std::string, int> unreadable_;  // names, with their ONNX type
   std::unordered_map<std::string, ir::ValueId> values_;
   std::unordered_set<std::string> absent_;
   std::unordered_map<std::string, const onnx::ValueInfoProto*> declared_;

@@ -15,7 +15,10 @@ using ir::Tensor;
 using ir::ValueId;
 
 void constant(NodeContext& node) {
-  if (auto tensor = node.attr_tensor("value")) {
+  if (auto four_bits = node.attr_four_bit_tensor("value")) {
+    node.give_four_bits();
+    node.output(node.builder().constant(std::move(*four_bits)));
+  } else if (auto tensor = node.attr_tensor("value")) {
     node.output(node.builder().constant(std::move(*tensor)));
   } else if (node.has_attr("value_float")) {
     node.output(node.constant(DType::kFloat32, node.attr_float("value_float")));
@@ -76,6 +79,30 @@ void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
   }
 }
 
+/// `value` without what changes the shape of its one element.
+ValueId element_of(NodeContext& node, ValueId value) {
+  const ir::Node* view = node.builder().producer(value);
+  while (view != nullptr && view->op->kind == ir::OpKind::kView && view->inputs.size() == 1 &&
+         ir::element_count(node.shape(view->inputs[0])) == Dim(1)) {
+    value = view->inputs[0];
+    view = node.builder().producer(value);
+  }
+  return value;
+}
+
+/// `limit` - `start` where `limit` is spelled as start + n, whatever start holds: the positions of
+/// new rows in a cache.
+std::optional<Dim> known_distance(NodeContext& node, ValueId start, ValueId limit) {
+  const ValueId first = element_of(node, start);
+  const ir::Node* sum = node.builder().producer(element_of(node, limit));
+  if (sum == nullptr || sum->op->name != "Add") return std::nullopt;
+  const std::vector<ValueId> terms = sum->inputs;
+  for (const std::size_t i : {0, 1})
+    if (element_of(node, terms[i]) == first)
+      if (const auto n = node.folder().contents(terms[1 - i])) return n->at(0);
+  return std::nullopt;
+}
+
 void range(NodeContext& node) {
   const ValueId inputs[] = {node.input(0, "start"), node.input(1, "limit"), node.input(2, "delta")};
   const DType dtype = node.dtype(inputs[0]);
@@ -91,7 +118,11 @@ void range(NodeContext& node) {
     for (std::size_t i = 0; i < 3; ++i) node.scalar(i, "bounds");
     node.unsupported("its bounds are not constants; only integers may be symbolic");
   }
-  const Dim first = node.size(0, "start"), last = node.size(1, "limit");
+  const bool is_anywhere = !node.folder().contents(inputs[0]);
+  const auto distance =
+      is_anywhere ? known_distance(node, inputs[0], inputs[1]) : std::optional<Dim>();
+  const Dim first = distance ? Dim(0) : node.size(0, "start"),
+            last = distance ? *distance : node.size(1, "limit");
   const std::vector<std::int64_t> step = node.ints(2, "delta");
   if (step[0] == 0) node.invalid("delta is 0");
   const auto& ranges = node.builder().ranges();
@@ -101,7 +132,9 @@ void range(NodeContext& node) {
   ValueId result = node.folder().iota(count, dtype);
   if (step[0] != 1)
     result = node.add("Mul", {result, node.cast(node.folder().scalar_of(step[0]), dtype)});
-  if (first != Dim(0))
+  if (distance)
+    result = node.add("Add", {result, node.reshape(inputs[0], {})});
+  else if (first != Dim(0))
     result = node.add("Add", {result, node.cast(node.folder().scalar_of(first), dtype)});
   node.output(result);
 }

@@ -82,6 +82,17 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
                               values);
 }
 
+/// Input g_idx says to which group of scales each column belongs: here to that of its block.
+void require_blocks_in_order(NodeContext& node, const BlockedWeights& w) {
+  const Tensor& groups = constant_input(node, 4, "g_idx", w.columns);
+  for (std::int64_t i = 0; i < w.columns; ++i)
+    if (groups.at(i) != static_cast<double>(i / w.block))
+      node.unsupported(
+          fmt::format("input g_idx puts column {} into group {}, not into that of its block of {}: "
+                      "export without reordering (act-order)",
+                      i, groups.at(i), w.block));
+}
+
 /// A [.., K] times the transpose of block-quantised weights [N, K].
 void matmul_nbits(NodeContext& node) {
   node.ignore_attr("accuracy_level");  // how rough A may become: here it stays as it is
@@ -93,7 +104,6 @@ void matmul_nbits(NodeContext& node) {
         fmt::format("its weights are packed for one GPU kernel (weight_prepacked={}); export with "
                     "weight_prepacked=0",
                     packing));
-  if (node.has_input(4)) node.unsupported("input g_idx reorders columns; export without it");
   if (w.rows < 1 || w.columns < 1 || w.rows > kMostSize || w.columns > kMostSize || w.block < 1 ||
       w.block > kMostSize || w.block % 8 != 0)
     node.invalid(fmt::format("N {}, K {} and block_size {} are not sizes of a matrix", w.rows,
@@ -101,6 +111,7 @@ void matmul_nbits(NodeContext& node) {
   if (w.bits != 2 && w.bits != 4 && w.bits != 8)
     node.unsupported(fmt::format("weights of {} bits; supported are 2, 4 and 8", w.bits));
   w.blocks = (w.columns + w.block - 1) / w.block;
+  if (node.has_input(4)) require_blocks_in_order(node, w);
   const bool is_vector = node.rank(a) == 1;
   if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
   const Tensor scales = constant_input(node, 2, "scales", w.rows * w.blocks);
@@ -152,6 +163,9 @@ void gather_block_quantized(NodeContext& node) {
     node.unsupported("it gathers along the axis of its blocks: gather along another one");
   // Of int4 and uint4 the importer holds a byte each already; bytes hold what `bits` says.
   const bool is_packed = !node.is_four_bit(0);
+  if (is_packed && type == DType::kInt8)
+    node.unsupported("data is " + ir::to_string(node.type(data)) +
+                     "; supported are int4, uint4 and uint8");
   const std::int64_t bits = is_packed ? node.attr_int("bits", 4) : 8;
   if (!is_packed) node.ignore_attr("bits");
   if (bits != 2 && bits != 4 && bits != 8)
@@ -190,7 +204,8 @@ void gather_block_quantized(NodeContext& node) {
 
 constexpr OpRow kRows[] = {
     {"MatMulNBits", 1, matmul_nbits, kMicrosoft},
-    {"GatherBlockQuantized", 1, gather_block_quantized, kMicrosoft, Types::kFloats, true},
+    {"GatherBlockQuantized", 1, gather_block_quantized, kMicrosoft, Types::kFloats,
+     FourBits::kReads},
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft", microsoft_ops, Types::kFloats},
     {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
     {"com.microsoft quantised", microsoft_quantized_ops, Types::kFloats},
+    {"com.microsoft integers", microsoft_integer_ops, Types::kFloats},
 };
 
 }  // namespace

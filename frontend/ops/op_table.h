@@ -23,6 +23,10 @@ std::string_view to_string(Types types);
 /// True if `types`, which is not kOfFamily, has `dtype`.
 bool has_type(Types types, DType dtype);
 
+/// What an operator does with constants of 4-bit integers, which are held as int8 or uint8: refuses
+/// them, reads them, or makes the same of them in another shape (its first output is such, too).
+enum class FourBits : std::uint8_t { kRefuses, kReads, kKeeps };
+
 /// `import` handles `name` of `domain` ("" is ai.onnx) from `since_version` on, until a row of the
 /// same name with a higher version takes over.
 struct OpRow {
@@ -31,7 +35,7 @@ struct OpRow {
   ImportFunction import = nullptr;
   std::string_view domain = {};
   Types types = Types::kOfFamily;
-  bool four_bits = false;  // takes constants of 4-bit integers
+  FourBits four_bits = FourBits::kRefuses;
 };
 
 /// One family of operators for each file in this folder.
@@ -56,6 +60,7 @@ std::span<const OpRow> state_space_ops();
 std::span<const OpRow> microsoft_ops();
 std::span<const OpRow> microsoft_attention_ops();
 std::span<const OpRow> microsoft_quantized_ops();
+std::span<const OpRow> microsoft_integer_ops();
 std::span<const OpRow> index_ops();
 std::span<const OpRow> ranking_ops();
 std::span<const OpRow> suppression_ops();

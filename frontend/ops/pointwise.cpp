@@ -200,7 +200,7 @@ constexpr OpRow kRows[] = {
     {"Greater", 7, same_binary}, {"GreaterOrEqual", 12, same_binary},
     {"Min", 6, same_variadic}, {"Max", 6, same_variadic}, {"Sum", 6, sum}, {"Mean", 6, mean},
     {"IsNaN", 9, is_nan, "", Types::kFloats}, {"IsInf", 10, is_inf, "", Types::kFloats}, {"Where", 9, where, "", Types::kAny},
-    {"Cast", 6, cast, "", Types::kAny, true}, {"CastLike", 15, cast_like, "", Types::kAny},
+    {"Cast", 6, cast, "", Types::kAny, FourBits::kReads}, {"CastLike", 15, cast_like, "", Types::kAny},
     {"Clip", 6, clip_attributes}, {"Clip", 11, clip_inputs},
 };
 // clang-format on

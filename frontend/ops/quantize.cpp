@@ -38,7 +38,17 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
   if (own.empty() || (own.size() == 1 && own[0] == Dim(1))) return node.reshape(parameter, {});
   const auto axis = static_cast<std::size_t>(grouping.axis);
   if (grouping.block_size == 0) {
-    if (own.size() == shape.size()) return parameter;
+    const auto misfit = [&](std::size_t d) {
+      return own[d] != Dim(1) && own[d] != shape[d] && own[d].is_constant() &&
+             shape[d].is_constant();
+    };
+    if (own.size() == shape.size()) {
+      for (std::size_t d = 0; d < own.size(); ++d)
+        if (misfit(d))
+          node.invalid(fmt::format("scales and zero points of shape {} do not fit {}",
+                                   ir::to_string(own), ir::to_string(shape)));
+      return parameter;
+    }
     if (own.size() != 1 || own[0] != shape[axis])
       node.invalid(fmt::format("scales and zero points of shape {} do not fit dimension {} of {}",
                                ir::to_string(own), axis, ir::to_string(shape)));
@@ -49,10 +59,14 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
   return spread_blocks(node, parameter, shape, grouping.axis, grouping.block_size);
 }
 
-/// round(x / scale) + zero point as `to`; x, scale and zero are float32 and broadcast. A conversion
-/// to an integer saturates.
+/// round(x / scale) + zero point, of float32 that broadcast.
+Term rounded(const Term& x, const Term& scale, const Term& zero) {
+  return x.with("Quotient", scale).apply("Round") + zero;
+}
+
+/// The same as `to`: a conversion to an integer saturates.
 Term quantized(const Term& x, const Term& scale, const Term& zero, DType to) {
-  return (x.with("Quotient", scale).apply("Round") + zero).cast(to);
+  return rounded(x, scale, zero).cast(to);
 }
 
 Term as_float(NodeContext& node, ValueId value) { return Term(node, value).cast(DType::kFloat32); }
@@ -68,11 +82,14 @@ void quantize_linear(NodeContext& node) {
   node.ignore_attr("saturate");   // only of 8-bit floats
   node.ignore_attr("precision");  // computed in float32 or wider
   DType to = DType::kUInt8;
-  const std::int64_t stated = node.attr_int("output_dtype", 0);
+  const auto stated = static_cast<int>(node.attr_int("output_dtype", 0));
+  const bool is_narrow = node.has_input(2) ? node.is_four_bit(2) : is_four_bit(stated);
   if (node.has_input(2))
     to = node.dtype(node.input(2, "y_zero_point"));
+  else if (is_narrow)
+    to = stated == kInt4 ? DType::kInt8 : DType::kUInt8;
   else if (stated != 0)
-    to = require_dtype(static_cast<int>(stated), "the result");
+    to = require_dtype(stated, "the result");
   require_integer(node, to, "a quantised result");
   const Grouping grouping = read_grouping(node, x, scale);
   const Shape shape = node.shape(x);
@@ -81,7 +98,12 @@ void quantize_linear(NodeContext& node) {
           ? as_float(node, spread(node, node.input(2, "y_zero_point"), shape, grouping))
           : Term(node, node.constant(DType::kFloat32, 0));
   const Term step = as_float(node, spread(node, scale, shape, grouping));
-  node.output(quantized(as_float(node, x), step, zero, to).value());
+  Term wide = rounded(as_float(node, x), step, zero);
+  if (is_narrow) {
+    node.give_four_bits();
+    wide = to == DType::kInt8 ? clamp(wide, -8, wide.number(7)) : clamp(wide, 0, wide.number(15));
+  }
+  node.output(wide.cast(to).value());
 }
 
 /// value - zero point, exact.
@@ -96,6 +118,11 @@ void dequantize_linear(NodeContext& node) {
   const std::int64_t stated = node.attr_int("output_dtype", 0);
   const DType to =
       stated == 0 ? node.dtype(scale) : require_dtype(static_cast<int>(stated), "the result");
+  if (!is_float(node.dtype(scale)))
+    node.invalid(fmt::format("x_scale is {}; scales are floats", ir::to_string(node.type(scale))));
+  if (node.has_input(2) && (node.dtype(node.input(2, "x_zero_point")) != node.dtype(x) ||
+                            node.is_four_bit(2) != node.is_four_bit(0)))
+    node.invalid("the input and its zero points differ in type");
   const Grouping grouping = read_grouping(node, x, scale);
   const Shape shape = node.shape(x);
   std::optional<ValueId> zero;
@@ -179,6 +206,29 @@ void qlinear_matmul(NodeContext& node) {
                   .value());
 }
 
+Term with_bias(NodeContext& node, const Term& y, std::size_t i) {
+  return node.has_input(i) ? y + Term(node, node.input(i, "bias")) : y;
+}
+
+/// com.microsoft: a float matrix, quantised as DynamicQuantizeLinear does, times integers.
+void dynamic_quantize_matmul(NodeContext& node) {
+  const ValueId y = multiply_dynamic(node, node.input(0, "A"), node.input(1, "B"),
+                                     node.input(2, "b_scale"), optional_input(node, 3));
+  node.output(with_bias(node, Term(node, y), 4).value());
+}
+
+/// com.microsoft: MatMulInteger and what the sums stand for.
+void matmul_integer_to_float(NodeContext& node) {
+  const Term product = integer_product(node, node.input(0, "A"), optional_input(node, 4),
+                                       node.input(1, "B"), optional_input(node, 5));
+  const auto scale = [&](std::size_t i, const char* name, bool left) {
+    return as_float(node, matrix_parameter(node, node.input(i, name), left));
+  };
+  const Term y =
+      product.cast(DType::kFloat32) * (scale(2, "a_scale", true) * scale(3, "b_scale", false));
+  node.output(with_bias(node, y.cast(node.dtype(node.input(2, "a_scale"))), 6).value());
+}
+
 /// A parameter of the weights, one value or one for each output channel, along dimension `axis` of
 /// `rank`.
 ValueId channel_parameter(NodeContext& node, ValueId parameter, std::int64_t rank,
@@ -233,6 +283,15 @@ ValueId spread_blocks(NodeContext& node, ValueId parameter, const Shape& shape, 
   if (own.size() != shape.size())
     node.invalid(fmt::format("blocks need scales of the input's rank, but they are {} for {}",
                              ir::to_string(own), ir::to_string(shape)));
+  Shape needed = shape;
+  const Dim count = shape[axis];
+  needed[axis] = count.is_constant() ? Dim((count.value() - 1) / block + 1) : own[axis];
+  for (std::size_t d = 0; d < own.size(); ++d)
+    if (own[d] != needed[d] && own[d].is_constant() && needed[d].is_constant())
+      node.invalid(fmt::format(
+          "scales and zero points of shape {} do not fit blocks of {} along "
+          "dimension {} of {}: these need {}",
+          ir::to_string(own), block, along, ir::to_string(shape), ir::to_string(needed)));
   Shape split = own, repeated = own, merged = own;
   split.insert(split.begin() + along + 1, Dim(1));
   repeated.insert(repeated.begin() + along + 1, Dim(block));
@@ -259,8 +318,8 @@ ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId 
 namespace {
 
 constexpr OpRow kRows[] = {
-    {"QuantizeLinear", 10, quantize_linear},
-    {"DequantizeLinear", 10, dequantize_linear, "", Types::kIntegers, true},
+    {"QuantizeLinear", 10, quantize_linear, "", Types::kFloats, FourBits::kReads},
+    {"DequantizeLinear", 10, dequantize_linear, "", Types::kIntegers, FourBits::kReads},
     {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
     {"MatMulInteger", 10, matmul_integer, "", Types::kIntegers},
     {"QLinearMatMul", 10, qlinear_matmul, "", Types::kIntegers},
@@ -268,8 +327,16 @@ constexpr OpRow kRows[] = {
     {"QLinearConv", 10, qlinear_conv, "", Types::kIntegers},
 };
 
+constexpr OpRow kMicrosoftRows[] = {
+    {"QuantizeLinear", 1, quantize_linear, kMicrosoft, Types::kFloats, FourBits::kReads},
+    {"DequantizeLinear", 1, dequantize_linear, kMicrosoft, Types::kIntegers, FourBits::kReads},
+    {"MatMulIntegerToFloat", 1, matmul_integer_to_float, kMicrosoft, Types::kIntegers},
+    {"DynamicQuantizeMatMul", 1, dynamic_quantize_matmul, kMicrosoft},
+};
+
 }  // namespace
 
 std::span<const OpRow> quantize_ops() { return kRows; }
+std::span<const OpRow> microsoft_integer_ops() { return kMicrosoftRows; }
 
 }  // namespace sinter::frontend

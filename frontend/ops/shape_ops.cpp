@@ -229,15 +229,15 @@ void space_to_depth(NodeContext& node) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Identity", 1, identity},
+    {"Identity", 1, identity, "", Types::kAny, FourBits::kKeeps},
     {"Dropout", 7, dropout},
     {"Shape", 1, shape},
     {"Size", 1, size},
-    {"Reshape", 5, reshape, "", Types::kAny, true},
-    {"Flatten", 1, flatten},
-    {"Squeeze", 1, squeeze},
-    {"Unsqueeze", 1, unsqueeze},
-    {"Transpose", 1, transpose, "", Types::kAny, true},
+    {"Reshape", 5, reshape, "", Types::kAny, FourBits::kKeeps},
+    {"Flatten", 1, flatten, "", Types::kAny, FourBits::kKeeps},
+    {"Squeeze", 1, squeeze, "", Types::kAny, FourBits::kKeeps},
+    {"Unsqueeze", 1, unsqueeze, "", Types::kAny, FourBits::kKeeps},
+    {"Transpose", 1, transpose, "", Types::kAny, FourBits::kKeeps},
     {"Expand", 8, expand},
     {"Tile", 6, tile},
     {"DepthToSpace", 1, depth_to_space},

@@ -367,7 +367,7 @@ constexpr OpRow kRows[] = {
     {"Slice", 10, slice_inputs},
     {"Split", 2, split},
     {"Concat", 4, concat},
-    {"Gather", 1, gather, "", Types::kAny, true},
+    {"Gather", 1, gather, "", Types::kAny, FourBits::kKeeps},
     {"Pad", 2, pad_attributes},
     {"Pad", 11, pad_inputs},
     {"CenterCropPad", 18, center_crop_pad},

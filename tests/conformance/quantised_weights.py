@@ -167,6 +167,62 @@ def dynamic(save):
     model.save(save, model.add("Mul", [model.add("Cast", [product], to=TensorProto.FLOAT), scale]))
 
 
+def four_bit_values(save):
+    """4-bit integers that nodes make: rounded from floats, constants."""
+    for kind in (TensorProto.INT4, TensorProto.UINT4):
+        model = Model(f"weights_from_floats_{NAMES[kind]}", floats(2, 20))
+        w, s = model.constant("w", floats(20, 4)), model.constant("s", floats(2, 4, scale=.1) + 1)
+        z = model.integers("z", kind, (2, 4))
+        blocks = {"axis": 0, "block_size": 16}
+        q = model.add("QuantizeLinear", [w, s, z], **blocks)
+        model.save(save, model.add("MatMul", ["x", model.add("DequantizeLinear", [q, s, z],
+                                                             **blocks)]))
+        model = Model(f"weights_constant_{NAMES[kind]}", floats(2, 5))
+        values = rng.integers(*LIMITS[kind], (5, 3))
+        w = model.add("Constant", [], value=helper.make_tensor("w", kind, (5, 3),
+                                                               np.ravel(values).tolist()))
+        model.save(save, model.add("MatMul", ["x", model.add("DequantizeLinear",
+                                                             [w, model.constant("s", floats(3))],
+                                                             axis=1)]))
+
+
+def contributed(save):
+    """com.microsoft's own: QuantizeLinear and DequantizeLinear, groups by name, integer products."""
+    model = Model("weights_microsoft_axis", floats(2, 20))
+    w = model.add("DequantizeLinear",
+                  [model.integers("w", TensorProto.INT8, (20, 3)), model.constant("s", floats(3)),
+                   model.integers("z", TensorProto.INT8, (3,))], MS, axis=1)
+    model.save(save, model.add("MatMul", ["x", w]))
+    model = Model("weights_microsoft_pair", floats(2, 20))
+    s, z = model.constant("s", np.float32(.02)), model.integers("z", TensorProto.UINT8, (), [100])
+    q = model.add("QuantizeLinear", [model.constant("w", floats(20, 3)), s, z], MS)
+    model.save(save, model.add("MatMul", ["x", model.add("DequantizeLinear", [q, s, z], MS)]))
+    model = Model("weights_nbits_groups_in_order", floats(2, 40), 17)
+    model.save(save, model.add("MatMulNBits",
+                               ["x", model.constant("w", rng.integers(0, 256, (3, 3, 8))
+                                                    .astype(np.uint8)),
+                                model.constant("s", floats(3, 3)), "",
+                                model.constant("g", (np.arange(40) // 16).astype(np.int32))],
+                               MS, K=40, N=3, bits=4, block_size=16))
+    for bias in (False, True):
+        model = Model(f"weights_dynamic_matmul{'_bias' if bias else ''}", floats(3, 12), 17)
+        inputs = ["x", model.integers("w", TensorProto.INT8, (12, 4)),
+                  model.constant("s", np.float32([.1, .2, .3, .4])),
+                  model.integers("z", TensorProto.INT8, (4,), [0, 3, -7, 100])]
+        model.save(save, model.add("DynamicQuantizeMatMul",
+                                   inputs + ([model.constant("b", floats(4))] if bias else []), MS))
+        a = rng.integers(0, 256, (3, 12)).astype(np.uint8)
+        model = Model(f"weights_integer_matmul{'_bias' if bias else ''}", a, 17)
+        inputs = ["x", model.integers("w", TensorProto.INT8, (12, 4)),
+                  model.constant("a", np.float32(.01)), model.constant("s", np.float32([1, 2, 3, 4])),
+                  model.integers("p", TensorProto.UINT8, (), [120])]
+        if bias:
+            inputs += [model.integers("z", TensorProto.INT8, (4,), [0, 3, -7, 100]),
+                       model.constant("b", floats(4))]
+        model.save(save, model.add("MatMulIntegerToFloat", inputs, MS))
+
+
 def quantised_weights(save):
-    for group in (dequantize_linear, spelled_out, matmul_nbits, embeddings, dynamic):
+    for group in (dequantize_linear, spelled_out, matmul_nbits, embeddings, dynamic,
+                  four_bit_values, contributed):
         group(save)

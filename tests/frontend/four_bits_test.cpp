@@ -61,14 +61,72 @@ TEST(FourBits, ViewsAndCastsReadThemToo) {
   expect_tensor(model.run({floats({3}, {0, 0, 0})})[0], {1, 3}, {1, -6, -1});
 }
 
-TEST(FourBits, WhatWouldLoseTheirMeaningIsRefusedByName) {
-  // Rounding saturates at the type of the zero point.
+TEST(FourBits, RoundingSaturatesAtTheirBounds) {
+  const Tensor x = floats({4}, {-100, -3, 3, 100});
+  for (const auto& [type, expected] : {std::pair(kInt4, std::vector<double>{-4, -3, 3, 3.5}),
+                                       std::pair(kUInt4, std::vector<double>{0, 0, 3, 7.5})}) {
+    ModelBuilder stated(21);
+    stated.input("x", DType::kFloat32, {4}).initializer("s", floats({}, {0.5}));
+    stated.node("QuantizeLinear", {"x", "s"}, {"q"}, {attr("output_dtype", type)});
+    stated.node("DequantizeLinear", {"q", "s"}, {"y"}).output("y");
+    expect_tensor(stated.run({x})[0], {4}, expected);
+  }
+  // Zero points of -1, 1, 0 and -1.
   ModelBuilder model(21);
-  model.input("x", DType::kFloat32, {3}).initializer("s", floats({}, {0.5}));
-  raw(four_bits(model, "z", kInt4, {3}));
-  model.node("QuantizeLinear", {"x", "s", "z"}, {"y"}).output("y");
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
-              AllOf(HasSubstr("QuantizeLinear"), HasSubstr("input 'z' has element type INT4")));
+  model.input("x", DType::kFloat32, {4}).initializer("s", floats({4}, {1, 1, 1, 1}));
+  four_bits(model, "z", kInt4, {4}).set_raw_data(std::string("\x1f\xf0", 2));
+  model.node("QuantizeLinear", {"x", "s", "z"}, {"q"}, {attr("axis", 0)});
+  model.node("DequantizeLinear", {"q", "s", "z"}, {"y"}, {attr("axis", 0)}).output("y");
+  expect_tensor(model.run({x})[0], {4}, {-7, -3, 3, 8});
+}
+
+TEST(FourBits, ConstantNodesHoldThem) {
+  auto model = dequantised(kInt4, raw);
+  auto& graph = model.graph();
+  auto* node = graph.add_node();
+  node->set_op_type("Constant");
+  node->add_output("w");
+  auto* value = node->add_attribute();
+  value->set_name("value");
+  value->set_type(onnx::AttributeProto::TENSOR);
+  *value->mutable_t() = graph.initializer(1);
+  graph.mutable_initializer()->RemoveLast();
+  graph.mutable_node()->SwapElements(0, 2);
+  graph.mutable_node()->SwapElements(1, 2);
+  expect_tensor(model.run({floats({1, 3}, {1, 10, 100})})[0], {1, 1}, {(1 - 6 * 10 - 100) * 0.5});
+}
+
+TEST(FourBits, StayWhatTheyAreThroughViews) {
+  // Bytes would be two numbers each here.
+  const auto gathered = [](const std::string& view, const std::vector<Attribute>& attributes) {
+    auto model = microsoft("GatherBlockQuantized", {"v", "i", "s"}, {attr("block_size", 16)});
+    model.input("i", DType::kInt64, {1}).initializer("s", floats({2, 1}, {1, 10}));
+    four_bits(model, "w", kInt4, {2, 2}).set_raw_data(std::string("\x21\xf3", 2));
+    model.node(view, {"w"}, {"v"}, attributes);
+    model.graph().mutable_node()->SwapElements(0, 1);
+    return model.run({Tensor::from_ints(DType::kInt64, {1}, std::vector<std::int64_t>{1})})[0];
+  };
+  expect_tensor(gathered("Identity", {}), {1, 2}, {30, -10});
+  expect_tensor(gathered("Transpose", {attr("perm", std::vector<std::int64_t>{1, 0})}), {1, 2},
+                {20, -10});
+  expect_tensor(gathered("Flatten", {attr("axis", 1)}), {1, 2}, {30, -10});
+}
+
+TEST(FourBits, WhatWouldLoseTheirMeaningIsRefusedByName) {
+  const auto rounded = [](int type) {
+    ModelBuilder model(21);
+    model.input("x", DType::kFloat32, {3}).initializer("s", floats({}, {0.5}));
+    model.node("QuantizeLinear", {"x", "s"}, {"q"}, {attr("output_dtype", type)});
+    return model;
+  };
+  auto sum = rounded(kInt4);
+  sum.node("Add", {"q", "q"}, {"y"}).output("y");
+  EXPECT_THAT(sum.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("Add"), HasSubstr("input 'q' has element type INT4")));
+  auto shown = rounded(kUInt4);
+  shown.output("q");
+  EXPECT_THAT(shown.import_error(ErrorCode::kUnsupported),
+              HasSubstr("output 'q' has element type UINT4"));
 }
 
 TEST(MatMulNBits, KeepsItsBits) {
@@ -104,6 +162,23 @@ TEST(MatMulNBits, NamesWhatItDoesNotTake) {
               HasSubstr("block_size 12"));
   EXPECT_THAT(error({attr("block_size", 16), attr("bits", 8)}, ErrorCode::kInvalidModel),
               HasSubstr("must have 16 elements"));
+}
+
+TEST(MatMulNBits, ColumnsMayNameTheGroupsThatTheyAreIn) {
+  const auto model = [](const std::vector<std::int64_t>& groups) {
+    auto result = microsoft("MatMulNBits", {"a", "b", "s", "", "g"},
+                            {attr("K", 16), attr("N", 1), attr("block_size", 8), attr("bits", 4)});
+    result.input("a", DType::kFloat32, {1, 16}).initializer("s", floats({2}, {0.5, 2}));
+    result.initializer(
+        "b", Tensor::from_ints(DType::kUInt8, {1, 2, 4}, std::vector<std::int64_t>(8, 0x99)));
+    result.initializer("g", Tensor::from_ints(DType::kInt32, {16}, groups));
+    return result;
+  };
+  std::vector<std::int64_t> groups{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+  expect_tensor(model(groups).run({floats({1, 16}, std::vector<double>(16, 1))})[0], {1, 1}, {20});
+  std::swap(groups[3], groups[12]);
+  EXPECT_THAT(model(groups).import_error(ErrorCode::kUnsupported),
+              HasSubstr("g_idx puts column 3 into group 1"));
 }
 
 TEST(GatherBlockQuantized, NamesWhatItDoesNotTake) {

@@ -43,6 +43,60 @@ TEST(Quantize, PerAxisAndInBlocks) {
                 {2, 3}, {1, 2, 9, 8, 10, 36});
 }
 
+TEST(Quantize, ParametersThatDoNotFitAreErrors) {
+  const auto error = [](const Tensor& scale, const Tensor& zero,
+                        const std::vector<Attribute>& attributes) {
+    const Tensor x = bytes({20, 6}, std::vector<std::int64_t>(120, 1), DType::kInt8);
+    return OneOp({"DequantizeLinear", {x, scale, zero}, attributes, 21})
+        .model()
+        .import_error(ErrorCode::kInvalidModel);
+  };
+  const auto ones = [](std::vector<std::int64_t> shape, DType type) {
+    std::size_t count = 1;
+    for (const std::int64_t dim : shape) count *= static_cast<std::size_t>(dim);
+    return Tensor::from_doubles(type, std::move(shape), std::vector<double>(count, 1));
+  };
+  const auto scales = [&](std::vector<std::int64_t> shape) {
+    return ones(std::move(shape), DType::kFloat32);
+  };
+  const std::vector<Attribute> blocks{attr("axis", 0), attr("block_size", 7)};
+  EXPECT_THAT(error(scales({4, 6}), ones({4, 6}, DType::kInt8), blocks),
+              testing::HasSubstr("[4, 6] do not fit blocks of 7 along dimension 0 of [20, 6]: "
+                                 "these need [3, 6]"));
+  EXPECT_THAT(error(scales({3, 5}), ones({3, 5}, DType::kInt8), blocks),
+              testing::HasSubstr("these need [3, 6]"));
+  EXPECT_THAT(error(scales({2, 3}), ones({2, 3}, DType::kInt8), {}),
+              testing::HasSubstr("[2, 3] do not fit [20, 6]"));
+  EXPECT_THAT(error(scales({6}), ones({6}, DType::kUInt8), {}),
+              testing::HasSubstr("the input and its zero points differ in type"));
+  EXPECT_THAT(error(ones({6}, DType::kInt32), ones({6}, DType::kInt8), {}),
+              testing::HasSubstr("x_scale is i32[6]; scales are floats"));
+}
+
+TEST(Quantize, MicrosoftsOwnMeanTheSame) {
+  auto model = microsoft("DequantizeLinear", {"w", "s", "z"}, {attr("axis", 1)});
+  model.input("w", DType::kUInt8, {1, 2}).initializer("s", floats({2}, {0.5, 2}));
+  model.initializer("z", bytes({2}, {10, 3}));
+  expect_tensor(model.run({bytes({1, 2}, {12, 1})})[0], {1, 2}, {1, -4});
+}
+
+TEST(Quantize, MicrosoftsIntegerProductsGiveFloats) {
+  // Quantised to 0, 100 and 255 in steps of 0.01 from -1.
+  const Tensor w = bytes({3, 2}, {1, 2, 3, 4, 5, 6}, DType::kInt8);
+  const Tensor steps = floats({2}, {0.5, 2}), zeros = bytes({2}, {1, 0}, DType::kInt8);
+  auto dynamic = microsoft("DynamicQuantizeMatMul", {"a", "w", "s", "z", "b"});
+  dynamic.input("a", DType::kFloat32, {1, 3}).initializer("w", w).initializer("s", steps);
+  dynamic.initializer("z", zeros).initializer("b", floats({2}, {10, 20}));
+  expect_tensor(dynamic.run({floats({1, 3}, {-1, 0, 1.55})})[0], {1, 2},
+                {10 + (0 * -1 + 4 * 1.55) * 0.5, 20 + (2 * -1 + 6 * 1.55) * 2});
+  auto stated = microsoft("MatMulIntegerToFloat", {"a", "w", "as", "s", "az", "z", "b"});
+  stated.input("a", DType::kUInt8, {1, 3}).initializer("w", w).initializer("s", steps);
+  stated.initializer("as", floats({}, {0.01})).initializer("az", bytes({}, {100}));
+  stated.initializer("z", zeros).initializer("b", floats({2}, {10, 20}));
+  expect_tensor(stated.run({bytes({1, 3}, {0, 100, 255})})[0], {1, 2},
+                {10 + (0 * -1 + 4 * 1.55) * 0.5, 20 + (2 * -1 + 6 * 1.55) * 2});
+}
+
 TEST(Quantize, DequantizeIsExactInWideTypes) {
   const Tensor x = bytes({2}, {2147483647, -5}, DType::kInt32);
   expect_tensor(OneOp({"DequantizeLinear", {x, scalar(2)}}).run(), {2}, {4294967296.0, -10});

@@ -122,6 +122,29 @@ TEST(ShapeFolding, PositionsByRange) {
   expect_tensor(y[0], {3, 2}, {0, 1, 2, 3, 4, 5});
 }
 
+TEST(ShapeFolding, RangesOfAKnownLengthMayBeginAnywhere) {
+  const auto positions = [](const char* limit, int delta) {
+    ModelBuilder model;
+    model.input("ids", DType::kInt64, {"batch", "seq"}).input("p", DType::kInt64, {1});
+    model.initializer("i1", int64s({}, {1})).initializer("d", int64s({}, {delta}));
+    model.node("Shape", {"ids"}, {"shape"})
+        .node("Gather", {"shape", "i1"}, {"s"}, {attr("axis", 0)})
+        .node("Squeeze", {"p"}, {"start"})
+        .node("Add", {"s", "start"}, {"end"})
+        .node("Mul", {"start", "start"}, {"square"})
+        .node("Range", {"start", limit, "d"}, {"y"})
+        .output("y");
+    return model;
+  };
+  const auto imported = positions("end", 1).import();
+  EXPECT_EQ(output_shape(imported), (Shape{kSeq}));
+  const std::vector<ir::Tensor> inputs{int64s({1, 3}, {0, 0, 0}), int64s({1}, {40})};
+  expect_tensor(ir::evaluate(imported.graph, inputs)[0], {3}, {40, 41, 42});
+  expect_tensor(ir::evaluate(positions("end", 2).import().graph, inputs)[0], {2}, {40, 42});
+  EXPECT_THAT(positions("square", 1).import_error(ErrorCode::kUnsupported),
+              testing::HasSubstr("start (input 0, 'start') depends on the data"));
+}
+
 TEST(ShapeFolding, SizesMayBeUsedAsData) {
   // The sum over seq divided by its length, which only the shape knows.
   auto model = batch_by_seq();
