@@ -197,6 +197,8 @@ class Sampler {
         logits.shape.back().value() < 1)
       refuse(fmt::format("output '{}' is {}, not floats [.., vocabulary] of a constant vocabulary",
                          options_.logits, ir::to_string(logits)));
+    if (options_.position != SamplerOptions().position)
+      for (const std::string& name : options_.position) require(inputs, name, "input", "position");
     for (const std::string& name : options_.position) {
       const auto at = std::find(inputs.begin(), inputs.end(), name);
       if (at == inputs.end()) continue;

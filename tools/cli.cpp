@@ -1,7 +1,9 @@
 #include "tools/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <new>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -29,6 +31,12 @@ int exit_code_of(ErrorCode code) {
   return kInternalError;
 }
 
+/// Options behind one that is refused are not parsed.
+bool asks_for_json(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc,
+                     [](const char* word) { return std::string_view(word) == "--json"; });
+}
+
 constexpr const char* kFooter = R"(
 Examples:
   sinter compile model.onnx -o model.plan                   for the GPU found here, else the CPU
@@ -36,9 +44,11 @@ Examples:
   sinter run model.plan --inputs in.npz --outputs out.npz
   sinter bench model.plan --shapes=ids:1x64
   sinter compare model.onnx --shapes=ids:1x64               fused and unfused, side by side
+  sinter compile decoder.onnx -o decoder.plan --weights=int8 --sample greedy
+  sinter generate decoder.plan --tokenizer tokenizer.json --prompt "Once upon a time"
 
 Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model, 4 invalid model,
-5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter.)";
+5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter, 130 interrupted.)";
 
 }  // namespace
 
@@ -69,6 +79,11 @@ int run_cli(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0 && asks_for_json(argc, argv)) {
+      console.json = true;
+      console.error(ErrorCode::kUsage, error.what());
+      return exit_code_of(ErrorCode::kUsage);
+    }
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const Error& error) {
     console.error(error.code(), error.what());

@@ -120,6 +120,9 @@ TEST_F(CliTest, JsonIsOneObjectOnStdout) {
   EXPECT_LT(compare["fused_against_unfused_error"], 1e-5);
   const auto error = json::parse(sinter({"run", path("none.plan"), "--json"}).out);
   EXPECT_EQ(error["error"]["code"], "usage");
+  const auto refused = sinter({"compile", "--json", "--no-such-option", "x"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_EQ(json::parse(refused.out)["error"]["code"], "usage");
   EXPECT_TRUE(json::parse(sinter({"ops", "--json"}).out).contains("operators"));
   EXPECT_TRUE(json::parse(sinter({"doctor", "--json"}).out).contains("findings"));
 }

@@ -1,6 +1,10 @@
 // `sinter generate` over a tiny decoder with random weights (models/build_llama.py --random).
+#include <atomic>
+#include <chrono>
+#include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <sinter/error.h>
@@ -187,6 +191,34 @@ TEST_F(GenerateTest, StreamsIdsAndStops) {
   EXPECT_EQ(full["tokens"], json(std::vector<int>(tokens.begin(), tokens.begin() + 8)));
 }
 
+TEST_F(GenerateTest, CtrlCEndsTheText) {
+  const auto plan = compile();
+  // Once the verb waits for it, and tokens come.
+  std::atomic<bool> done = false;
+  std::thread user([&done] {
+    struct sigaction now {};
+    do {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      sigaction(SIGINT, nullptr, &now);
+      if (done) return;
+    } while (now.sa_handler == SIG_DFL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    kill(getpid(), SIGINT);
+  });
+  const auto result =
+      sinter({"generate", plan, "--ids", "1", "--max-tokens", "60000", "--no-rates", "--json"});
+  done = true;
+  user.join();
+  EXPECT_EQ(result.code, 130) << result.err;
+  const auto found = json::parse(result.out);
+  EXPECT_EQ(found["stopped_by"], "interrupt");
+  EXPECT_GE(found["tokens"].size(), 1U);
+  EXPECT_LT(found["tokens"].size(), 60000U);
+  struct sigaction after {};
+  sigaction(SIGINT, nullptr, &after);
+  EXPECT_EQ(after.sa_handler, SIG_DFL);
+}
+
 TEST_F(GenerateTest, DrawsWithASeed) {
   const auto plan = compile();
   const auto prompt = read_json("greedy.json")["decoder"][1]["prompt"];
@@ -256,6 +288,10 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   };
   EXPECT_THAT(error({"--ids", "1,x"}), HasSubstr("'x' is not a token id"));
   EXPECT_THAT(error({"--ids", ","}), HasSubstr("the prompt has no tokens"));
+  EXPECT_THAT(error({"--ids", ""}), HasSubstr("the prompt has no tokens"));
+  // A plan that samples takes it for the token that it chose last.
+  EXPECT_THAT(error({"--ids", "1,-1"}), HasSubstr("'-1' is not a token id"));
+  EXPECT_THAT(error({"--ids", "1,96"}), HasSubstr("token id 96 is none of the model's 96"));
   EXPECT_THAT(error({"--ids", "1,2,3,4", "--context", "3"}),
               HasSubstr("4 tokens behind 0 do not fit into caches of 3"));
   EXPECT_THAT(
@@ -268,7 +304,9 @@ TEST_F(GenerateTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--prompt", "text"}), HasSubstr("--tokenizer"));
   EXPECT_THAT(error({}), HasSubstr("option"));
   EXPECT_THAT(error({"--ids", "1", "--position-input", "place"}),
-              HasSubstr("input 'position' is neither the tokens ('input_ids') nor their position"));
+              HasSubstr("the plan has no input 'place'"));
+  EXPECT_THAT(error({"--ids", "1", "--mask-input", "mask"}),
+              HasSubstr("the plan has no input 'mask'"));
   const auto small = compile_small();
   EXPECT_THAT(sinter({"generate", small, "--ids", "1"}).err,
               HasSubstr("no input 'input_ids'; it has 'x'"));

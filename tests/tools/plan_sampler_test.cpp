@@ -181,6 +181,10 @@ TEST(PlanSampler, SaysWhatItCannotDo) {
               HasSubstr("no input 'input_ids'; it has 'ids', 'x'. Name it with ids=NAME"));
   EXPECT_THAT(error(graph("%input_ids: i64[1, 2], %x: f32[1, 4]", "%x", "y")),
               HasSubstr("no output 'logits'; it has 'y'. Name it with logits=NAME"));
+  SamplerOptions elsewhere;
+  elsewhere.position = {"place"};
+  EXPECT_THAT(error(graph("%input_ids: i64[1, 2], %x: f32[1, 4]"), elsewhere),
+              HasSubstr("no input 'place'; it has 'input_ids', 'x'. Name it with position=NAME"));
   EXPECT_THAT(error(graph("%input_ids: i64[b, 2], %x: f32[1, 4]")), HasSubstr("--dim b=1"));
   EXPECT_THAT(error(graph("%input_ids: f32[1, 2], %x: f32[1, 4]")), HasSubstr("not i64 or i32"));
   EXPECT_THAT(error(graph("%input_ids: i64[1, 2], %x: f32[1, v]")),

@@ -1,6 +1,9 @@
 // compile --weights: what it prints, what it refuses, and that the plan computes it.
+#include "tools/support/weights.h"
+
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include <gmock/gmock.h>
 
@@ -21,7 +24,7 @@ TEST_F(CliTest, WeightsPrintsEveryLayer) {
       sinter({"compile", model, "--target=cpu", "--weights=int8", "-o", path("int8.plan")});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("weight error"), HasSubstr("product"),
-                                HasSubstr("1 layers quantised, 0 kept"), HasSubstr("the plan")));
+                                HasSubstr("1 of 1 layers quantised"), HasSubstr("the plan")));
   const auto graph = sinter({"inspect", path("int8.plan"), "--graph"});
   EXPECT_THAT(graph.out, HasSubstr("QuantMatMul"));
   EXPECT_EQ(
@@ -131,9 +134,89 @@ TEST_F(CliTest, WeightsRefusesWhatItDoesNotKnow) {
     EXPECT_EQ(result.code, 2) << text;
     EXPECT_THAT(result.err, AllOf(HasSubstr(text), HasSubstr("int4:group=128")));
   }
+  const auto why = [&](const char* text) {
+    return sinter({"compile", model, "--target=cpu", "-o", path("x.plan"), "--weights", text}).err;
+  };
+  EXPECT_THAT(why("int3"), HasSubstr("'int3' is not known"));
+  EXPECT_THAT(why("int4:group=7"), HasSubstr("groups of 7 are too small"));
+  EXPECT_THAT(why("int4:group=x"), HasSubstr("'x' is not a number"));
+  EXPECT_THAT(why("int4:fast"), HasSubstr("'fast' is not known"));
   const auto alone = sinter({"compile", model, "--target=cpu", "--keep=a", "-o", path("x.plan")});
   EXPECT_EQ(alone.code, 2);
   EXPECT_THAT(alone.err, HasSubstr("--weights"));
+}
+
+TEST_F(CliTest, WeightsSaysWhatWasAskedForInVain) {
+  const auto model = save(small_model());
+  const auto compile = [&](const std::string& file, std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"compile", file, "--target=cpu", "--weights=int8", "-o", path("x.plan")});
+    const auto result = sinter(more);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result;
+  };
+  EXPECT_THAT(compile(model, {"--keep=prod", "--keep=head"}).err,
+              AllOf(HasSubstr("--keep head: no layer's name has this text"),
+                    testing::Not(HasSubstr("--keep prod:"))));
+  // What is kept by its name has no errors.
+  EXPECT_THAT(compile(model, {"--keep=prod"}).out, testing::Not(HasSubstr("0.00e+00")));
+  auto none = small_model();
+  none.mutable_graph()->mutable_node(0)->set_op_type("Add");
+  none.mutable_graph()->mutable_initializer(0)->set_dims(0, 1);
+  none.mutable_graph()->mutable_initializer(0)->set_dims(1, 8);
+  none.mutable_graph()->mutable_initializer(0)->mutable_float_data()->Truncate(8);
+  none.mutable_graph()->mutable_initializer(1)->set_dims(0, 1);
+  none.mutable_graph()->mutable_initializer(1)->mutable_float_data()->Truncate(1);
+  none.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  EXPECT_THAT(compile(save(none, "none.onnx"), {}).err,
+              HasSubstr("the model has no product of an activation and constant float weights"));
+}
+
+TEST_F(CliTest, PlanSizesAreThoseOfTheSamePrecision) {
+  std::vector<fusion::QuantisedLayer> layers(2);
+  layers[0].n = layers[0].k = 100;
+  layers[0].bytes_before = 40000;
+  layers[0].bytes_after = 10400;
+  layers[1] = layers[0];
+  layers[1].kept = "it is";
+  const std::set<DType> all{DType::kFloat32, DType::kFloat16}, half{DType::kFloat16};
+  const auto before = [&](fusion::Precision precision, const std::set<DType>& types) {
+    return tools::bytes_without_rounding(layers, precision, types, 50000);
+  };
+  EXPECT_EQ(before(fusion::Precision::kModel, all), 50000 + 40000 - 10400);
+  EXPECT_EQ(before(fusion::Precision::kFloat16, all), 50000 + 20000 - 10400);
+  EXPECT_EQ(before(fusion::Precision::kModel, half), 50000);  // they are floats again
+}
+
+TEST_F(CliTest, WeightsAreVerifiedWithinWhatRoundingCosts) {
+  const auto model = save(small_model());
+  EXPECT_EQ(sinter({"verify", model, "--target=cpu", "--weights=int8"}).code, 0);
+  EXPECT_EQ(sinter({"verify", model, "--target=cpu", "--weights=int8", "--tolerance=1e-6"}).code,
+            1);
+}
+
+TEST_F(CliTest, CompareSetsWeightsAgainstTheModelsOwn) {
+  auto wide = small_model();
+  auto* graph = wide.mutable_graph();
+  graph->clear_initializer();
+  weights(graph->add_initializer(), "w", {8, 512});
+  weights(graph->add_initializer(), "b", {512});
+  graph->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  const auto model = save(wide);
+  const std::vector<std::string> words{
+      "compare", model, "--target=cpu", "--shapes=x:3x8", "--rounds=2", "--threads=1", "--json"};
+  auto quantised = words;
+  quantised.push_back("--weights=int8");
+  const auto found = json::parse(sinter(quantised).out);
+  ASSERT_TRUE(found["variants"].contains("model-weights")) << found;
+  EXPECT_GT(found["weights_error"], 1e-6);
+  EXPECT_LT(found["weights_error"], 0.05);
+  EXPECT_LT(found["fused_against_unfused_error"], 1e-5);
+  const auto& fused = found["variants"]["fused"];
+  EXPECT_LT(fused["weight_bytes"], found["variants"]["model-weights"]["weight_bytes"]);
+  EXPECT_GE(fused["memory_bytes"], fused["weight_bytes"]);
+  EXPECT_GT(fused["plan_bytes"], fused["weight_bytes"]);
+  EXPECT_FALSE(json::parse(sinter(words).out)["variants"].contains("model-weights"));
 }
 
 }  // namespace

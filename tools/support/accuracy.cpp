@@ -12,6 +12,13 @@
 namespace sinter::tools {
 namespace {
 
+/// What rounding weights to few bits costs whole models.
+double bound_of_weights(const std::string& weights) {
+  if (weights.starts_with("int8")) return 5e-2;
+  if (weights.starts_with("int4")) return 3e-1;
+  return 0;
+}
+
 double bound_of_precision(const std::string& precision) {
   // Relative errors of whole models: float32 sums in another order, 10-bit and 7-bit mantissas.
   if (precision == "fp16") return 5e-3;
@@ -37,7 +44,8 @@ void save(const std::string& folder, std::string_view name, const Plan& plan,
 }  // namespace
 
 double default_bound(DType type, const BuildOptions& build, bool cuda) {
-  const double base = bound_of_precision(build.precision);
+  const double base =
+      std::max(bound_of_precision(build.precision), bound_of_weights(build.weights.weights));
   // Kernels compute 16-bit results to a sixteenth of their rounding (--math): some round the other
   // way.
   if (!cuda || build.precise_math) return base;

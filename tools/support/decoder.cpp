@@ -26,8 +26,11 @@ const BindingInfo* find(const std::vector<BindingInfo>& bindings, const std::str
 const BindingInfo& require(const std::vector<BindingInfo>& bindings, const std::string& name,
                            const char* what, const char* option) {
   if (const auto* binding = find(bindings, name)) return *binding;
+  constexpr std::size_t kShown = 8;
   std::vector<std::string> names;
-  for (const auto& binding : bindings) names.push_back("'" + binding.name + "'");
+  for (const auto& binding : bindings)
+    if (names.size() < kShown) names.push_back("'" + binding.name + "'");
+  if (bindings.size() > kShown) names.push_back(fmt::format("{} more", bindings.size() - kShown));
   throw Error(ErrorCode::kUsage, fmt::format("the plan has no {} '{}'; it has {}. Name it with {}",
                                              what, name, fmt::join(names, ", "), option));
 }
@@ -52,6 +55,15 @@ std::int64_t count_of(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+/// The first of `names` that is there; others than the usual ones are asked for, so one must be.
+std::optional<BindingInfo> first_input(const Plan& plan, const std::vector<std::string>& names,
+                                       const std::vector<std::string>& usual, const char* option) {
+  const auto inputs = plan.inputs();
+  const auto found = first_of(inputs, names);
+  if (!found && !names.empty() && names != usual) return require(inputs, names[0], "input", option);
+  return found;
+}
+
 /// How an output's name follows from that of the input it comes back as.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPastAndPresent = {{
     {"past_key_values.", "present."},
@@ -64,8 +76,8 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
     : plan_(plan),
       sampler_(sampler_of(plan)),
       ids_(require(plan.inputs(), options.ids, "input", "--ids-input")),
-      place_(first_of(plan.inputs(), options.position)),
-      mask_(first_of(plan.inputs(), options.mask)),
+      place_(first_input(plan, options.position, DecoderOptions().position, "--position-input")),
+      mask_(first_input(plan, options.mask, DecoderOptions().mask, "--mask-input")),
       session_(plan, session),
       device_(session.device) {
   require_type(ids_, false);
@@ -102,6 +114,7 @@ void Decoder::require_logits(const Plan& plan, const std::string& name) {
     throw Error(ErrorCode::kUsage, fmt::format("output '{}' is {}, not f32, f16 or bf16", name,
                                                to_string(logits.dtype)));
   logits_ = name;
+  if (!logits.shape.empty() && is_fixed(logits.shape.back())) vocabulary_ = logits.shape.back().max;
 }
 
 void Decoder::require_token(const Plan& plan) const {
@@ -306,10 +319,14 @@ std::int64_t Decoder::part_of(std::int64_t tokens) const {
 void Decoder::run_parts(std::span<const std::int64_t> ids) {
   if (ids.empty()) throw Error(ErrorCode::kUsage, "there are no tokens to run");
   const auto tokens = static_cast<std::int64_t>(ids.size());
+  for (const std::int64_t id : ids)
+    if (vocabulary_ > 0 && (id < 0 || id >= vocabulary_))
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("token id {} is none of the model's {}", id, vocabulary_));
   if (tokens > capacity_ - position_)
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} tokens behind {} do not fit into caches of {}: compile for more "
-                            "(--dim), or give a greater --context",
+                            "(--dim), or give a greater --context where that leaves it open",
                             tokens, position_, capacity_));
   while (!ids.empty()) {
     const std::int64_t part = part_of(static_cast<std::int64_t>(ids.size()));

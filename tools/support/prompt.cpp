@@ -50,7 +50,7 @@ std::vector<std::int64_t> parse_ids(std::string_view text) {
     if (begin == std::string_view::npos) return ids;
     const auto word = text.substr(begin, text.find_first_of(kBetween, begin) - begin);
     const auto id = number(word);
-    if (!id) throw Error(ErrorCode::kUsage, fmt::format("'{}' is not a token id", word));
+    if (!id || *id < 0) throw Error(ErrorCode::kUsage, fmt::format("'{}' is not a token id", word));
     ids.push_back(*id);
     text.remove_prefix(begin + word.size());
   }
@@ -63,12 +63,12 @@ std::vector<std::int64_t> prompt_ids(const PromptOptions& options, const Tokeniz
     const bool is_file = std::filesystem::exists(options.ids, too_long);
     ids = parse_ids(is_file ? read_file(options.ids) : options.ids);
   } else {
-    if (tokenizer == nullptr)
+    if (tokenizer == nullptr && !options.text.empty())
       throw Error(ErrorCode::kUsage,
                   "text needs a tokenizer (--tokenizer tokenizer.json); or give --ids");
     std::string text = options.text == "-" ? read_all(std::cin) : options.text;
     if (!options.template_file.empty()) text = in_template(options.template_file, text);
-    ids = tokenizer->encode(text);
+    if (tokenizer != nullptr) ids = tokenizer->encode(text);
   }
   if (ids.empty()) throw Error(ErrorCode::kUsage, "the prompt has no tokens");
   return ids;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,16 @@ void add_weight_options(Command& verb, WeightTexts& texts);
 /// Throws Error(kUsage) saying what --weights takes.
 fusion::WeightOptions parse_weights(const WeightTexts& texts);
 
-/// A row for each layer, and what all of them come to. `plan_bytes`: of the plan as it was written.
-void print_layers(const std::vector<fusion::QuantisedLayer>& layers, double plan_bytes,
-                  const WeightTexts& texts, const Console& console);
+/// What a plan of `plan_bytes` would have, had its layers kept their floats in the plan's own
+/// precision. Types that the target has no products of quantised weights for are floats in it.
+double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
+                              fusion::Precision precision, const std::set<DType>& quantised_matmul,
+                              double plan_bytes);
+
+/// A row for each layer, and what all of them come to; and what was asked for in vain. Bytes of the
+/// plan: before_rounding is bytes_without_rounding.
+void print_layers(const std::vector<fusion::QuantisedLayer>& layers, double before_rounding,
+                  double plan_bytes, const WeightTexts& texts, const Console& console);
 nlohmann::ordered_json layers_to_json(const std::vector<fusion::QuantisedLayer>& layers);
 
 }  // namespace sinter::tools

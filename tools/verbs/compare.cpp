@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/plan/plan_data.h"
 #include "tools/support/build.h"
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
@@ -24,9 +25,30 @@ struct Options {
 struct Variant {
   std::string name;
   Plan plan;
+  double plan_bytes;
   Session session;
   std::vector<double> compute, wall;
 };
+
+/// The variant that has the model's own weights, where --weights makes others.
+constexpr const char* kModelWeights = "model-weights";
+
+struct Build {
+  std::string name;
+  BuildOptions options;
+};
+
+std::vector<Build> builds_of(const Options& options) {
+  std::vector<Build> builds{{"unfused", options.build}, {"fused", options.build}};
+  builds[0].options.fuse = false;
+  builds[1].options.fuse = true;
+  if (options.build.weights.weights != "model") {
+    builds.push_back(builds[1]);
+    builds.back().name = kModelWeights;
+    builds.back().options.weights = {};
+  }
+  return builds;
+}
 
 void measure(std::vector<Variant>& variants, const Options& options, const Console& console) {
   for (auto& variant : variants)
@@ -50,53 +72,69 @@ void run(const Options& options, const Console& console) {
   const auto inputs = make_inputs(describe_inputs(model.graph), options.inputs);
 
   std::vector<Variant> variants;
-  for (const bool fuse : {false, true}) {
-    auto build = options.build;
-    build.fuse = fuse;
-    const auto plan = load_built(build_plan(build, model, target, console).plan);
+  for (const Build& build : builds_of(options)) {
+    const auto built = build_plan(build.options, model, target, console);
+    const auto bytes = plan::serialize_plan(built.plan.parts);
+    const auto plan = Plan::from_memory(bytes);
     for (const bool graph : {false, true}) {
-      if (graph && !target.cuda) continue;
+      // Weights are compared as plans run.
+      if (graph ? !target.cuda : target.cuda && build.name == kModelWeights) continue;
       auto session = options.session;
       session.cuda_graphs = graph;
-      const std::string name = std::string(fuse ? "fused" : "unfused") + (!target.cuda ? ""
-                                                                          : graph      ? "-graph"
-                                                                                       : "-stream");
-      variants.push_back({name, plan, Session(plan, session), {}, {}});
+      const std::string name = build.name + (!target.cuda ? "" : graph ? "-graph" : "-stream");
+      variants.push_back(
+          {name, plan, static_cast<double>(bytes.size()), Session(plan, session), {}, {}});
       set_inputs(variants.back().session, plan, inputs);
     }
   }
   measure(variants, options, console);
 
   double difference = 0;
+  std::optional<double> weights_error;
   const auto reference = get_outputs(variants.front().session, variants.front().plan);
   for (auto& variant : variants) {
     const auto outputs = get_outputs(variant.session, variant.plan);
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      difference = std::max(difference, relative_error(outputs[i], reference[i]));
+    const bool other_weights = variant.name.starts_with(kModelWeights);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (other_weights)
+        weights_error =
+            std::max(weights_error.value_or(0), relative_error(reference[i], outputs[i]));
+      else
+        difference = std::max(difference, relative_error(outputs[i], reference[i]));
+    }
   }
 
-  std::vector<std::vector<std::string>> rows = {
-      {"", "compute us", "p10", "p90", "wall us", "speed-up", "launches", "moved"}};
+  std::vector<std::vector<std::string>> rows = {{"", "compute us", "p10", "p90", "wall us",
+                                                 "speed-up", "launches", "moved", "plan",
+                                                 "memory"}};
   nlohmann::ordered_json report = {{"model", options.build.model},
                                    {"target", target.to_string()},
                                    {"precision", options.build.precision},
+                                   {"weights", options.build.weights.weights},
                                    {"shapes", describe_shapes(variants.front().plan, inputs)},
                                    {"cold_l2", !options.hot},
                                    {"fused_against_unfused_error", difference}};
+  if (weights_error) report["weights_error"] = *weights_error;
   const double baseline = statistics_of(variants.front().compute).median;
   for (auto& variant : variants) {
     const auto compute = statistics_of(variant.compute), wall = statistics_of(variant.wall);
     const auto bytes = variant.session.bytes_moved();
+    const auto memory = variant.session.memory();
+    const std::uint64_t held = memory.weights + memory.arena + memory.workspace + memory.io;
     rows.push_back(
         {variant.name, fmt::format("{:.1f}", compute.median), fmt::format("{:.1f}", compute.p10),
          fmt::format("{:.1f}", compute.p90), fmt::format("{:.1f}", wall.median),
          fmt::format("{:.2f}x", baseline / compute.median),
-         fmt::format("{}", variant.session.launches()), format_bytes(static_cast<double>(bytes))});
+         fmt::format("{}", variant.session.launches()), format_bytes(static_cast<double>(bytes)),
+         format_bytes(variant.plan_bytes), format_bytes(static_cast<double>(held))});
     report["variants"][variant.name] = {{"compute_us", to_json(compute)},
                                         {"wall_us", to_json(wall)},
                                         {"speed_up", baseline / compute.median},
                                         {"launches", variant.session.launches()},
-                                        {"bytes_moved", bytes}};
+                                        {"bytes_moved", bytes},
+                                        {"plan_bytes", variant.plan_bytes},
+                                        {"weight_bytes", memory.weights},
+                                        {"memory_bytes", held}};
   }
   console.print(fmt::format("{} for {}, {}", options.build.model, target.to_string(),
                             describe_shapes(variants.front().plan, inputs)));
@@ -104,6 +142,10 @@ void run(const Options& options, const Console& console) {
   console.print(fmt::format("medians of {} interleaved rounds{}; outputs agree within {:.1e}",
                             variants.front().compute.size(),
                             target.cuda && !options.hot ? ", cold L2" : "", difference));
+  if (weights_error)
+    console.print(
+        fmt::format("--weights {}: outputs are off by {:.1e} from those of the model's own",
+                    options.build.weights.weights, *weights_error));
   console.result(report);
 }
 
@@ -112,7 +154,9 @@ void run(const Options& options, const Console& console) {
 void add_compare(Cli& cli) {
   auto options = std::make_shared<Options>();
   auto* verb = cli.app.add_subcommand(
-      "compare", "Compile a model fused and unfused, and measure both, interleaved in one process");
+      "compare",
+      "Compile a model fused and unfused, and measure both, interleaved in one process; with "
+      "--weights also with the model's own");
   verb->add_option("model", options->build.model, "ONNX file")->required();
   add_build_options(*verb, options->build, false);
   add_input_options(*verb, options->inputs);

@@ -141,12 +141,17 @@ int run(const Options& options, const Console& console) {
                          : "no code",
       result.target.to_string()));
   print_states(result.plan, console);
-  print_layers(result.pipeline.context.layers, static_cast<double>(bytes), options.build.weights,
+  const auto& context = result.pipeline.context;
+  const double before_rounding =
+      bytes_without_rounding(context.layers, context.precision, context.target.quantised_matmul,
+                             static_cast<double>(bytes));
+  print_layers(context.layers, before_rounding, static_cast<double>(bytes), options.build.weights,
                console);
   console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
                             result.times.import_ms, result.times.passes_ms,
                             result.times.codegen_ms));
   auto report = summary(result, path, bytes);
+  if (!context.layers.empty()) report["bytes_without_rounding"] = before_rounding;
   if (options.verify) report["measured"] = measured;
   if (tuning) {
     tuning->finish(result.plan);

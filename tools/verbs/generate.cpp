@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -66,9 +67,30 @@ class Stream {
   Utf8Stream text_;
 };
 
+volatile std::sig_atomic_t interrupted = 0;
+constexpr int kInterruptedExit = 128 + SIGINT;
+
+/// While it lives, a first Ctrl-C ends the text after the token that is due, a second the process.
+class Interrupts {
+ public:
+  Interrupts() {
+    interrupted = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { interrupted = 1; };
+    action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+    sigaction(SIGINT, &action, &previous_);
+  }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+  ~Interrupts() { sigaction(SIGINT, &previous_, nullptr); }
+
+ private:
+  struct sigaction previous_ {};
+};
+
 struct Generated {
   std::vector<std::int64_t> tokens;
-  std::string stopped_by;     // "stop token", "max tokens" or "context"
+  std::string stopped_by;     // "stop token", "max tokens", "context" or "interrupt"
   double first_us = 0;        // from the prompt to the first token
   std::vector<double> steps;  // microseconds from each token to the next
 };
@@ -145,6 +167,11 @@ Generated generate(const Options& options, Decoder& decoder,
     }
     const bool is_last = static_cast<std::int64_t>(result.tokens.size()) >= options.max_tokens;
     const bool is_full = decoder.position() >= decoder.capacity();
+    if (interrupted != 0) {
+      stream.add(id);
+      result.stopped_by = "interrupt";
+      break;
+    }
     start = Clock::now();
     // While the plan is at the next one, this one is shown.
     if (!is_last && !is_full) chooser.begin_next();
@@ -214,7 +241,7 @@ void report(const Options& options, const Plan& plan, Decoder& decoder, const Ge
   console.result(json);
 }
 
-void run(Options options, const Console& console) {
+int run(Options options, const Console& console) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
@@ -246,8 +273,10 @@ void run(Options options, const Console& console) {
     console.note(fmt::format("the plan chooses tokens itself ({}){}", to_text(*decoder.sampler()),
                              decoder.feeds_itself() ? " and feeds itself" : ""));
   Stream stream(console, words);
+  const Interrupts interrupts;
   const auto result = generate(options, decoder, prompt, stops, words, stream);
   report(options, plan, decoder, result, prompt, words, load_us, console);
+  return result.stopped_by == "interrupt" ? kInterruptedExit : 0;
 }
 
 }  // namespace
@@ -255,7 +284,9 @@ void run(Options options, const Console& console) {
 void add_generate(Cli& cli) {
   auto options = std::make_shared<Options>();
   auto* verb = cli.app.add_subcommand(
-      "generate", "Continue a text with a decoder plan: tokens as they come, then how fast");
+      "generate",
+      "Continue a text with a decoder plan: tokens as they come, then how fast; Ctrl-C ends "
+      "the text");
   verb->add_option("plan", options->plan, "Plan file")->required();
   auto* prompt = verb->add_option_group("prompt");
   auto* text = prompt->add_option("--prompt", options->prompt.text, "Text; - is standard input");
@@ -302,7 +333,9 @@ void add_generate(Cli& cli) {
                  "Do not measure what the machine copies (some tenths of a second)");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
   verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
-  verb->callback([options, &console = cli.console] { run(*options, console); });
+  verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
+    exit_code = run(*options, console);
+  });
 }
 
 }  // namespace sinter::tools

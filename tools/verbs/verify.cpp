@@ -45,10 +45,10 @@ void add_verify(Cli& cli) {
   verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
   add_build_options(*verb, options->build, true);
   add_input_options(*verb, options->accuracy.inputs);
-  verb->add_option(
-      "--tolerance", options->accuracy.bound,
-      "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 3e-2 "
-      "for bf16, 3e-3 for tf32; on CUDA at least 2e-4 for float16 outputs, 1e-3 for bfloat16");
+  verb->add_option("--tolerance", options->accuracy.bound,
+                   "Most relative error ||a - b|| / ||b||; by default 2e-5, 5e-3 for fp16, 3e-2 "
+                   "for bf16, 3e-3 for tf32, 5e-2 for --weights int8, 3e-1 for int4; on CUDA at "
+                   "least 2e-4 for float16 outputs, 1e-3 for bfloat16");
   auto* per_node =
       verb->add_flag("--per-node", options->per_node,
                      "Each fused region on the inputs that the reference gives it, worst first; by "
