@@ -277,8 +277,11 @@ void PlanBuffers::place_weights(plan::PlanParts& parts) {
     }
     end = (end + kAlignment - 1) / kAlignment * kAlignment;
     buffers_[buffer].weight_offset = end;
-    parts.weights.push_back({end, constant->bytes(), constant});
-    end += constant->bytes().size();
+    parts.weights.emplace_back(end, constant->byte_count(), [constant = constant] {
+      ir::HeldBytes held = constant->hold();
+      return plan::PieceBytes{held.bytes, std::move(held.owner)};
+    });
+    end += constant->byte_count();
   }
 }
 

@@ -22,8 +22,9 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 /// The numbers of some rows, biased to be unsigned; what lies outside stands for zero.
 class Numbers {
  public:
-  explicit Numbers(const ir::QuantisedWeights& weights)
-      : bytes_(reinterpret_cast<const std::uint8_t*>(weights.values.bytes().data())),
+  /// `values`: the bytes of the weights' values.
+  Numbers(const ir::QuantisedWeights& weights, std::span<const std::byte> values)
+      : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
         bits_(weights.bits),
         n_(weights.n()),
         k_(weights.k),
@@ -63,17 +64,37 @@ void pack_unit(const Numbers& numbers, int bits, std::int64_t n, std::int64_t k,
   }
 }
 
+/// Units of `tiles` tiles, `across` in each, made when they are read: `begin()` gives what writes
+/// those of a tile.
+template <class Begin>
+Tensor made_tiles(std::int64_t tiles, std::int64_t across, Begin begin) {
+  const auto tile_bytes = static_cast<std::size_t>(across * kUnitBytes),
+             count = static_cast<std::size_t>(tiles);
+  auto make = [count, tile_bytes, begin = std::move(begin)] {
+    std::vector<std::byte> bytes(count * tile_bytes);
+    const auto write = begin();
+    ir::for_each_job(count, 0, [&](std::size_t tile) {
+      write(static_cast<std::int64_t>(tile),
+            reinterpret_cast<std::uint8_t*>(bytes.data() + tile * tile_bytes));
+    });
+    return bytes;
+  };
+  return Tensor(DType::kUInt8, {tiles, across, kUnitBytes},
+                ir::Buffer::derived(count * tile_bytes, std::move(make)));
+}
+
 Tensor pack_values(const ir::QuantisedWeights& weights) {
   const std::int64_t tiles = ceil_div(weights.n(), kPackedColumns);
   const std::int64_t unit_depth = weights.bits == 8 ? 32 : 64;
   const std::int64_t across = packed_depth(weights.k) / unit_depth;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(tiles * across * kUnitBytes));
-  const Numbers numbers(weights);
-  auto* unit = reinterpret_cast<std::uint8_t*>(bytes.data());
-  for (std::int64_t tile = 0; tile < tiles; ++tile)
-    for (std::int64_t u = 0; u < across; ++u, unit += kUnitBytes)
-      pack_unit(numbers, weights.bits, tile * kPackedColumns, u * unit_depth, unit);
-  return Tensor(DType::kUInt8, {tiles, across, kUnitBytes}, ir::Buffer::take(std::move(bytes)));
+  return made_tiles(tiles, across, [weights, across, unit_depth] {
+    const ir::HeldBytes held = weights.values.hold();
+    return [held, numbers = Numbers(weights, held.bytes), bits = weights.bits, across, unit_depth](
+               std::int64_t tile, std::uint8_t* unit) {
+      for (std::int64_t u = 0; u < across; ++u, unit += kUnitBytes)
+        pack_unit(numbers, bits, tile * kPackedColumns, u * unit_depth, unit);
+    };
+  });
 }
 
 /// Units of one tile's 16 columns; element (n, k) is at from[n * stride_n + k * stride_k].
@@ -143,21 +164,21 @@ Tensor pack_elements(const Tensor& weights, bool rows_are_k) {
   if (weights.shape().size() != 2 || size_of(weights.dtype()) != 2)
     throw Error(ErrorCode::kInternal, "packed weights are matrices of 16-bit elements");
   const std::int64_t rows = weights.shape()[0], columns = weights.shape()[1];
-  Elements elements = {reinterpret_cast<const std::uint16_t*>(weights.bytes().data()), rows,
-                       columns, columns, 1};
+  Elements elements = {nullptr, rows, columns, columns, 1};
   if (rows_are_k) {
     std::swap(elements.n, elements.k);
     std::swap(elements.stride_n, elements.stride_k);
   }
   const std::int64_t tiles = ceil_div(elements.n, kPackedColumns);
   const std::int64_t across = packed_depth(elements.k) / kFragment;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(tiles * across * kUnitBytes));
-  ir::for_each_job(static_cast<std::size_t>(tiles), 0, [&](std::size_t tile) {
-    elements.pack_tile(static_cast<std::int64_t>(tile),
-                       reinterpret_cast<std::uint16_t*>(bytes.data()) +
-                           static_cast<std::int64_t>(tile) * across * kUnitBytes / 2);
+  return made_tiles(tiles, across, [weights, elements] {
+    const ir::HeldBytes held = weights.hold();
+    Elements from = elements;
+    from.from = reinterpret_cast<const std::uint16_t*>(held.bytes.data());
+    return [held, from](std::int64_t tile, std::uint8_t* units) {
+      from.pack_tile(tile, reinterpret_cast<std::uint16_t*>(units));
+    };
   });
-  return Tensor(DType::kUInt8, {tiles, across, kUnitBytes}, ir::Buffer::take(std::move(bytes)));
 }
 
 }  // namespace sinter::codegen

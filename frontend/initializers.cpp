@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -108,13 +109,14 @@ std::shared_ptr<const ir::Buffer> normalise_booleans(std::span<const std::byte> 
 }
 
 std::shared_ptr<const ir::Buffer> to_buffer(std::span<const std::byte> bytes, DType dtype,
-                                            std::shared_ptr<const void> owner) {
+                                            std::shared_ptr<const void> owner,
+                                            std::function<void()> forget = {}) {
   if (dtype == DType::kBool) return normalise_booleans(bytes);
   // A small constant must not keep a whole model in memory.
   constexpr std::size_t kSmall = 4096;
   if (!owner || bytes.size() <= kSmall || !is_aligned(bytes, dtype))
     return ir::Buffer::copy_of(bytes);
-  return ir::Buffer::borrow(bytes, std::move(owner));
+  return ir::Buffer::borrow(bytes, std::move(owner), std::move(forget));
 }
 
 }  // namespace
@@ -166,8 +168,12 @@ ir::Tensor read_tensor(const onnx::TensorProto& proto, std::shared_ptr<const voi
   if (proto.has_segment()) invalid(proto, "it is split into segments, which no exporter writes");
   const Extent extent = extent_of(proto, dtype);
   if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
-    ExternalData::Slice slice = external.find(proto, extent.bytes);
-    return ir::Tensor(dtype, extent.shape, to_buffer(slice.bytes, dtype, std::move(slice.owner)));
+    const ExternalData::Slice slice = external.find(proto, extent.bytes);
+    // The owner lives at least as long as the buffer.
+    return ir::Tensor(
+        dtype, extent.shape,
+        to_buffer(slice.bytes, dtype, slice.owner,
+                  [file = slice.owner.get(), part = slice.bytes] { file->forget(part); }));
   }
   if (proto.has_raw_data()) {
     const std::string& raw = proto.raw_data();
@@ -195,11 +201,11 @@ ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& ex
   const std::size_t stored = extent.count / 2 + extent.count % 2;
   std::vector<std::byte> held;
   std::span<const std::byte> packed;
-  std::shared_ptr<const void> owner;
+  std::shared_ptr<const MappedFile> file;
   if (proto.data_location() == onnx::TensorProto::EXTERNAL) {
     ExternalData::Slice slice = external.find(proto, stored);
     packed = slice.bytes;
-    owner = std::move(slice.owner);
+    file = std::move(slice.owner);
   } else if (proto.has_raw_data()) {
     packed = std::as_bytes(std::span(proto.raw_data()));
   } else {
@@ -216,6 +222,7 @@ ir::Tensor read_four_bit_tensor(const onnx::TensorProto& proto, ExternalData& ex
     const int half = i % 2 == 0 ? both & 15 : both >> 4;
     values[i] = static_cast<std::byte>(is_signed && half > 7 ? half - 16 : half);
   }
+  if (file) file->forget(packed);
   return ir::Tensor(is_signed ? DType::kInt8 : DType::kUInt8, extent.shape,
                     ir::Buffer::take(std::move(values)));
 }

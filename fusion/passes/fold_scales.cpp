@@ -188,7 +188,8 @@ class ScaleFolder {
     for (std::size_t d = axis + 1; d < shape.size(); ++d)
       inner *= static_cast<std::size_t>(shape[d]);
     const std::size_t size = size_of(weight.dtype());
-    std::vector<std::byte> bytes(weight.bytes().begin(), weight.bytes().end());
+    const ir::HeldBytes held = weight.hold();
+    std::vector<std::byte> bytes(held.bytes.begin(), held.bytes.end());
     std::vector<double> before(scale.size()), after(scale.size());
     for (std::size_t i = 0; i * size < bytes.size(); ++i) {
       const std::size_t channel = i / inner % scale.size();

@@ -58,6 +58,7 @@ LoweringPolicy::LoweringPolicy(DType narrow)
 NarrowedConstant LoweringPolicy::clamp_constant(const ir::Tensor& constant, DType to) const {
   NarrowedConstant result;
   const std::size_t size = size_of(to);
+  const ir::HeldBytes held = constant.hold();
   std::vector<std::byte> bytes(constant.as<float>().size() * size);
   std::byte* out = bytes.data();
   for (float element : constant.as<float>()) {

@@ -4,6 +4,7 @@
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
+#include "fusion/regions/constant_values.h"
 #include "fusion/regions/epilogue.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
@@ -104,30 +105,35 @@ bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
   return true;
 }
 
-/// The weights side by side, as one [k, columns].
+/// The weights side by side, as one [k, columns], made when it is read.
 Tensor join_columns(const std::vector<Projection>& parts, std::int64_t columns) {
+  struct Source {
+    Tensor weight;
+    bool transposed;
+    std::size_t width;
+  };
+  std::vector<Source> sources;
+  for (const Projection& part : parts)
+    sources.push_back({*part.weight, part.transposed, static_cast<std::size_t>(part.n)});
   const std::size_t size = size_of(parts[0].weight->dtype());
-  const std::size_t rows = static_cast<std::size_t>(parts[0].k);
-  const std::size_t pitch = static_cast<std::size_t>(columns) * size;
-  std::vector<std::byte> bytes(rows * pitch);
-  std::size_t at = 0;
-  for (const Projection& part : parts) {
-    const std::size_t width = static_cast<std::size_t>(part.n) * size;
-    const std::byte* from = part.weight->bytes().data();
-    const std::size_t columns_here = static_cast<std::size_t>(part.n);
-    for (std::size_t row = 0; row < rows; ++row) {
-      std::byte* to = bytes.data() + row * pitch + at;
-      if (!part.transposed) {
-        std::memcpy(to, from + row * width, width);
-        continue;
-      }
-      for (std::size_t column = 0; column < columns_here; ++column)
-        std::memcpy(to + column * size, from + (column * rows + row) * size, size);
+  const auto rows = static_cast<std::size_t>(parts[0].k), pitch = static_cast<std::size_t>(columns);
+  auto make = [sources = std::move(sources), size, rows, pitch] {
+    std::vector<std::byte> bytes(rows * pitch * size);
+    std::byte* to = bytes.data();
+    for (const Source& source : sources) {
+      const ir::HeldBytes from = source.weight.hold();
+      const std::size_t width = source.width * size;
+      if (source.transposed)
+        write_transposed(from.bytes, source.width, rows, size, to, pitch);
+      else
+        for (std::size_t row = 0; row < rows; ++row)
+          std::memcpy(to + row * pitch * size, from.bytes.data() + row * width, width);
+      to += width;
     }
-    at += width;
-  }
+    return bytes;
+  };
   return Tensor(parts[0].weight->dtype(), {parts[0].k, columns},
-                ir::Buffer::take(std::move(bytes)));
+                ir::Buffer::derived(rows * pitch * size, std::move(make)));
 }
 
 /// True if the weights of both can lie side by side.
@@ -139,7 +145,8 @@ bool fit_together(const Projection& a, const Projection& b) {
          a.quantised[2]->dtype() == b.quantised[2]->dtype();
 }
 
-/// Operand `operand` of each, one below the other; zeros where there is none (zero points).
+/// Operand `operand` of each, one below the other; zeros where there is none (zero points). Made
+/// when it is read.
 Tensor join_rows(const std::vector<Projection>& parts, std::size_t operand) {
   DType type = DType::kInt8;
   std::int64_t width = 0, rows = 0;
@@ -150,17 +157,22 @@ Tensor join_rows(const std::vector<Projection>& parts, std::size_t operand) {
     width = part.quantised[operand]->shape()[1];
   }
   const std::size_t pitch = static_cast<std::size_t>(width) * size_of(type);
-  std::vector<std::byte> bytes;
-  bytes.reserve(static_cast<std::size_t>(rows) * pitch);
-  for (const Projection& part : parts) {
-    if (operand < part.quantised.size()) {
-      const auto from = part.quantised[operand]->bytes();
-      bytes.insert(bytes.end(), from.begin(), from.end());
-    } else {
-      bytes.resize(bytes.size() + static_cast<std::size_t>(part.n) * pitch);
+  std::vector<std::pair<Tensor, std::size_t>> sources;  // and the bytes; an empty tensor is zeros
+  for (const Projection& part : parts)
+    sources.emplace_back(operand < part.quantised.size() ? *part.quantised[operand] : Tensor(),
+                         static_cast<std::size_t>(part.n) * pitch);
+  const std::size_t size = static_cast<std::size_t>(rows) * pitch;
+  auto make = [sources = std::move(sources), size] {
+    std::vector<std::byte> bytes;
+    bytes.reserve(size);
+    for (const auto& [source, count] : sources) {
+      const ir::HeldBytes from = source.hold();
+      bytes.insert(bytes.end(), from.bytes.begin(), from.bytes.end());
+      bytes.resize(bytes.size() + count - from.bytes.size());
     }
-  }
-  return Tensor(type, {rows, width}, ir::Buffer::take(std::move(bytes)));
+    return bytes;
+  };
+  return Tensor(type, {rows, width}, ir::Buffer::derived(size, std::move(make)));
 }
 
 /// The one product of all columns.

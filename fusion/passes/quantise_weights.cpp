@@ -153,11 +153,12 @@ class WeightQuantiser {
   std::optional<QuantisedWeights> quantised_layer(const Node& node, const Tensor& weight,
                                                   WeightOptions options, const Tensor* moments,
                                                   bool is_last) {
+    const ir::HeldBytes held = weight.hold();  // until it has been read for the last time
     QuantisedLayer layer;
     layer.name = layer_name(node);
     layer.n = weight.shape()[0];
     layer.k = weight.shape()[1];
-    layer.bytes_before = layer.bytes_after = static_cast<double>(weight.bytes().size());
+    layer.bytes_before = layer.bytes_after = static_cast<double>(held.bytes.size());
     for (const std::string& pattern : options.keep)
       if (layer.name.find(pattern) != std::string::npos)
         layer.kept = fmt::format("its name has '{}' (--keep)", pattern);

@@ -128,7 +128,8 @@ class Reader {
   /// The numbers themselves; `offset_` is what they are less than the model's own.
   void read_values(const Tensor& tensor, const Address& address, QuantisedWeights& result) {
     const bool is_signed = tensor.dtype() == DType::kInt8;
-    const auto* from = reinterpret_cast<const std::uint8_t*>(tensor.bytes().data());
+    const ir::HeldBytes held = tensor.hold();
+    const auto* from = reinterpret_cast<const std::uint8_t*>(held.bytes.data());
     const auto value = [&](std::int64_t at) {
       return is_signed ? static_cast<int>(static_cast<std::int8_t>(from[at])) : int{from[at]};
     };

@@ -59,33 +59,40 @@ namespace {
 
 /// Strip by strip, so that lines of both matrices stay in the cache.
 template <std::size_t kSize>
-void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to) {
+void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to,
+               std::size_t pitch) {
   constexpr std::size_t kStrip = 64;
   ir::for_each_range(columns, kStrip, [&](std::size_t first, std::size_t last) {
     for (std::size_t row = 0; row < rows; ++row)
       for (std::size_t column = first; column < last; ++column)
-        std::memcpy(to + (column * rows + row) * kSize, from + (row * columns + column) * kSize,
+        std::memcpy(to + (column * pitch + row) * kSize, from + (row * columns + column) * kSize,
                     kSize);
   });
 }
 
 }  // namespace
 
-ir::Tensor transposed(const ir::Tensor& matrix) {
-  const auto rows = static_cast<std::size_t>(matrix.shape()[0]);
-  const auto columns = static_cast<std::size_t>(matrix.shape()[1]);
-  std::vector<std::byte> bytes(matrix.bytes().size());
-  const auto run = [&]<std::size_t kSize>(std::integral_constant<std::size_t, kSize>) {
-    transpose<kSize>(matrix.bytes().data(), rows, columns, bytes.data());
-  };
-  switch (size_of(matrix.dtype())) {
-    case 1: run(std::integral_constant<std::size_t, 1>()); break;
-    case 2: run(std::integral_constant<std::size_t, 2>()); break;
-    case 4: run(std::integral_constant<std::size_t, 4>()); break;
-    default: run(std::integral_constant<std::size_t, 8>()); break;
+void write_transposed(std::span<const std::byte> from, std::size_t rows, std::size_t columns,
+                      std::size_t size, std::byte* to, std::size_t pitch) {
+  switch (size) {
+    case 1: return transpose<1>(from.data(), rows, columns, to, pitch);
+    case 2: return transpose<2>(from.data(), rows, columns, to, pitch);
+    case 4: return transpose<4>(from.data(), rows, columns, to, pitch);
+    default: return transpose<8>(from.data(), rows, columns, to, pitch);
   }
+}
+
+ir::Tensor transposed(const ir::Tensor& matrix) {
+  auto make = [matrix] {
+    const ir::HeldBytes from = matrix.hold();
+    std::vector<std::byte> bytes(from.bytes.size());
+    const auto rows = static_cast<std::size_t>(matrix.shape()[0]);
+    write_transposed(from.bytes, rows, static_cast<std::size_t>(matrix.shape()[1]),
+                     size_of(matrix.dtype()), bytes.data(), rows);
+    return bytes;
+  };
   return ir::Tensor(matrix.dtype(), {matrix.shape()[1], matrix.shape()[0]},
-                    ir::Buffer::take(std::move(bytes)));
+                    ir::Buffer::derived(matrix.byte_count(), std::move(make)));
 }
 
 }  // namespace sinter::fusion

@@ -1,7 +1,9 @@
 // Values that no input has a part in, computed when they are asked for.
 #pragma once
 
+#include <cstddef>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "ir/graph.h"
@@ -23,7 +25,12 @@ class ConstantValues {
   std::map<ir::ValueId, ir::Tensor> computed_;
 };
 
-/// A matrix the other way round. Its elements are whole bytes.
+/// A matrix the other way round, made when it is read. Its elements are whole bytes.
 ir::Tensor transposed(const ir::Tensor& matrix);
+
+/// Writes a matrix of elements of `size` bytes, whole rows, the other way round: rows of `to` are
+/// `pitch` elements apart.
+void write_transposed(std::span<const std::byte> from, std::size_t rows, std::size_t columns,
+                      std::size_t size, std::byte* to, std::size_t pitch);
 
 }  // namespace sinter::fusion

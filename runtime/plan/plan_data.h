@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -30,13 +31,26 @@ struct PlanData {
   std::span<const std::byte> weight(const fb::BufferT& buffer, std::uint64_t bytes) const;
 };
 
+/// Bytes that are there while `owner` lives.
+struct PieceBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
 /// What a writer needs: metadata, and the blobs as lists of pieces that are written one after the
 /// other at the offsets that the metadata gives.
 struct PlanParts {
   struct Piece {
-    std::uint64_t offset = 0;
-    std::span<const std::byte> bytes;
-    std::shared_ptr<const void> owner;
+    Piece(std::uint64_t at, std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
+        : Piece(at, bytes.size(), [bytes, owner = std::move(owner)] {
+            return PieceBytes{bytes, owner};
+          }) {}
+    /// `bytes` gives them when they are written; what is large need not be in memory before.
+    Piece(std::uint64_t at, std::uint64_t byte_count, std::function<PieceBytes()> bytes)
+        : offset(at), size(byte_count), read(std::move(bytes)) {}
+
+    std::uint64_t offset, size;
+    std::function<PieceBytes()> read;
   };
   fb::PlanT meta;
   std::vector<Piece> weights, modules, sources;

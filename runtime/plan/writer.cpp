@@ -41,7 +41,7 @@ Pieces sorted(const Pieces& pieces, int section) {
                   fmt::format("pieces of the plan's {} section overlap: one starts at {}, the one "
                               "before ends at {}",
                               section_name(section), piece.offset, end));
-    end = piece.offset + piece.bytes.size();
+    end = piece.offset + piece.size;
   }
   return result;
 }
@@ -50,16 +50,23 @@ void put_pieces(const Pieces& pieces, const Sink& sink) {
   std::uint64_t position = 0;
   for (const PlanParts::Piece& piece : pieces) {
     put_zeros(sink, piece.offset - position);
-    sink(piece.bytes);
-    position = piece.offset + piece.bytes.size();
+    const PieceBytes read = piece.read();
+    if (read.bytes.size() != piece.size)
+      throw Error(ErrorCode::kInternal,
+                  fmt::format("a piece of the plan has {} bytes instead of {}", read.bytes.size(),
+                              piece.size));
+    sink(read.bytes);
+    position = piece.offset + piece.size;
   }
 }
 
 std::uint64_t size_of(const Pieces& pieces) {
-  return pieces.empty() ? 0 : pieces.back().offset + pieces.back().bytes.size();
+  return pieces.empty() ? 0 : pieces.back().offset + pieces.back().size;
 }
 
-void put_plan(const PlanParts& parts, const Sink& sink) {
+/// Everything in file order, each piece read once. The header is zeros there: it has the hashes of
+/// what follows it, and is returned to be put in its place.
+FileHeader put_plan(const PlanParts& parts, const Sink& sink) {
   flatbuffers::FlatBufferBuilder builder;
   fb::FinishPlanBuffer(builder, fb::Plan::Pack(builder, &parts.meta));
   const std::span metadata =
@@ -77,23 +84,21 @@ void put_plan(const PlanParts& parts, const Sink& sink) {
   header.header_size = sizeof(FileHeader);
   header.section_count = kSectionCount;
   std::uint64_t position = sizeof(FileHeader);
+  put_zeros(sink, position);
   for (int i = 0; i < kSectionCount; ++i) {
+    const std::uint64_t offset = align_section(position);
+    put_zeros(sink, offset - position);
     Hasher hasher;
-    put_pieces(sections[i], [&](std::span<const std::byte> bytes) { hasher.update(bytes); });
-    header.sections[i] = {align_section(position), size_of(sections[i]), hasher.digest()};
-    position = header.sections[i].offset + header.sections[i].size;
+    put_pieces(sections[i], [&](std::span<const std::byte> bytes) {
+      hasher.update(bytes);
+      sink(bytes);
+    });
+    header.sections[i] = {offset, size_of(sections[i]), hasher.digest()};
+    position = offset + header.sections[i].size;
   }
   header.file_size = position;
-  const std::span header_bytes = std::as_bytes(std::span(&header, 1));
-  header.hash = hash64(header_bytes.first(offsetof(FileHeader, hash)));
-
-  sink(header_bytes);
-  position = sizeof(FileHeader);
-  for (int i = 0; i < kSectionCount; ++i) {
-    put_zeros(sink, header.sections[i].offset - position);
-    put_pieces(sections[i], sink);
-    position = header.sections[i].offset + header.sections[i].size;
-  }
+  header.hash = hash64(std::as_bytes(std::span(&header, 1)).first(offsetof(FileHeader, hash)));
+  return header;
 }
 
 /// A file that vanishes unless it is renamed to its final name.
@@ -120,6 +125,11 @@ class TemporaryFile {
     }
   }
 
+  void write_at_start(std::span<const std::byte> bytes) {
+    if (::lseek(descriptor_, 0, SEEK_SET) != 0) fail();
+    write(bytes);
+  }
+
   void commit() {
     const int descriptor = std::exchange(descriptor_, -1);
     if (::close(descriptor) != 0) fail();
@@ -144,15 +154,18 @@ class TemporaryFile {
 
 void write_plan(const PlanParts& parts, const std::string& path) {
   TemporaryFile file(path);
-  put_plan(parts, [&](std::span<const std::byte> bytes) { file.write(bytes); });
+  const FileHeader header =
+      put_plan(parts, [&](std::span<const std::byte> bytes) { file.write(bytes); });
+  file.write_at_start(std::as_bytes(std::span(&header, 1)));
   file.commit();
 }
 
 std::vector<std::byte> serialize_plan(const PlanParts& parts) {
   std::vector<std::byte> result;
-  put_plan(parts, [&](std::span<const std::byte> bytes) {
+  const FileHeader header = put_plan(parts, [&](std::span<const std::byte> bytes) {
     result.insert(result.end(), bytes.begin(), bytes.end());
   });
+  std::memcpy(result.data(), &header, sizeof header);
   return result;
 }
 

@@ -183,7 +183,7 @@ TEST(CompileEarly, NothingElseReadsPackedWeightsOfFewRows) {
   EXPECT_THAT(names, testing::ElementsAre("product and its rows", "rows, then product"));
   EXPECT_THAT(sources, HasSubstr("PackedElements, NoScales"));
   // k is filled up to 256; the plan has these weights alone.
-  EXPECT_EQ(compiled.parts.weights.back().bytes.size(), 96u * 256 * 2);
+  EXPECT_EQ(compiled.parts.weights.back().size, 96u * 256 * 2);
   EXPECT_EQ(compiled.parts.weights.size(), 1u);
   EXPECT_EQ(step.reads.size(), 3u);
 }

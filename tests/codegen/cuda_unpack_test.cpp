@@ -191,7 +191,7 @@ TEST(CudaUnpack, ProductsOfManyRowsMayUnpackTheirWeights) {
   EXPECT_EQ(groups->variants[0]->maps[1]->buffer, scratch);
   EXPECT_THAT(step.writes, testing::Contains(scratch));
   std::uint64_t weights = 0;
-  for (const auto& part : made.parts.weights) weights += part.bytes.size();
+  for (const auto& part : made.parts.weights) weights += part.size;
   EXPECT_EQ(weights, 64u * 256 + 64 * 2);
   // Few rows need no memory for them.
   const auto bytes = [&](std::int64_t rows) {

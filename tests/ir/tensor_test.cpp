@@ -194,6 +194,63 @@ TEST(Buffer, BorrowsWithoutCopying) {
   EXPECT_EQ(tensor.at(1), 2);
 }
 
+TEST(Buffer, OfAMappedFileIsForgottenWhenNobodyHoldsIt) {
+  const std::vector<float> values{1, 2};
+  int forgotten = 0;
+  const Tensor tensor(DType::kFloat32, {2},
+                      Buffer::borrow(std::as_bytes(std::span(values)),
+                                     std::shared_ptr<const void>(&values, [](const void*) {}),
+                                     [&] { ++forgotten; }));
+  {
+    const HeldBytes held = tensor.hold();
+    EXPECT_EQ(held.bytes.data(), tensor.bytes().data());
+    EXPECT_EQ(forgotten, 0);
+  }
+  EXPECT_EQ(forgotten, 1);
+  (void)tensor.hash();
+  EXPECT_EQ(forgotten, 2);
+  (void)tensor.hash();  // is known
+  EXPECT_EQ(forgotten, 2);
+}
+
+TEST(Buffer, IsMadeWhenItIsReadAndNotKept) {
+  const std::vector<float> values{1, 2};
+  int made = 0;
+  const auto make = [&] {
+    ++made;
+    const auto bytes = std::as_bytes(std::span(values));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  };
+  const Tensor tensor(DType::kFloat32, {2}, Buffer::derived(8, make));
+  EXPECT_EQ(tensor.byte_count(), 8u);
+  EXPECT_EQ(made, 0);
+  const Tensor stored = Tensor::of(DType::kFloat32, {2}, values);
+  EXPECT_EQ(tensor.hash(), stored.hash());
+  EXPECT_EQ(tensor, stored);
+  EXPECT_EQ(made, 2);
+  {
+    const HeldBytes held = tensor.hold(), again = tensor.hold();
+    EXPECT_EQ(held.bytes.data(), again.bytes.data());
+  }
+  EXPECT_EQ(made, 3);
+  // A view that nobody holds is kept for as long as the buffer lives.
+  const auto bytes = tensor.bytes();
+  EXPECT_EQ(tensor.at(1), 2);
+  EXPECT_EQ(tensor.hold().bytes.data(), bytes.data());
+  EXPECT_EQ(made, 4);
+}
+
+TEST(Buffer, IsMadeOfAsManyBytesAsItSays) {
+  const auto buffer = Buffer::derived(8, [] { return std::vector<std::byte>(4); });
+  try {
+    (void)buffer->bytes();
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInternal);
+    EXPECT_THAT(error.what(), HasSubstr("of 8 bytes was made of 4"));
+  }
+}
+
 TEST(TensorType, Prints) {
   EXPECT_EQ(to_string(TensorType{DType::kBFloat16, {Dim::symbol("batch"), 384}}),
             "bf16[batch, 384]");
