@@ -55,7 +55,7 @@ void pack_unit(const Numbers& numbers, int bits, std::int64_t n, std::int64_t k,
             const std::uint32_t value =
                 numbers.at(n + g + upper * 8, k + j * kFragment + half * 8 + t + next);
             if (bits == 8) {
-              to[(j * 2 + half) * 4 + upper + next * 2] = static_cast<std::uint8_t>(value);
+              to[(j * 2 + upper) * 4 + half + next * 2] = static_cast<std::uint8_t>(value);
             } else {
               const int nibble = half * 2 + upper + next * 4;
               to[j * 4 + nibble / 2] |= static_cast<std::uint8_t>(value << (nibble % 2 * 4));

@@ -23,10 +23,10 @@ inline std::int64_t packed_depth(std::int64_t k) {
 /// next 16 columns. A unit is 16 bytes for each lane of a warp. With g = lane / 4 and
 /// t = lane % 4 * 2, number i of a lane's is of column g + i / 2 % 2 * 8 and
 /// k = i / 8 * 16 + i / 4 % 2 * 8 + t + i % 2 .. where i counts fragments (16 of k), halves of k,
-/// halves of columns, neighbours. Elements lie in this order. Four numbers of a half of k and their
-/// order in the word that holds them: 8 bits {0, 2, 1, 3} from the lowest byte on; 4 bits: a word
-/// holds a fragment, numbers of even i in its lower half. Integers are biased to be unsigned. What
-/// is added to fill up the columns and k stands for zero.
+/// halves of columns, neighbours. Elements lie in this order. Of 8 bits, a word holds a column of a
+/// fragment, k's t, t + 8, t + 1, t + 9 from the lowest byte on; of 4 bits, it holds a fragment,
+/// the same k's in its bytes, the upper column in their upper halves. Integers are biased to be
+/// unsigned. What is added to fill up the columns and k stands for zero.
 struct PackedWeights {
   ir::Tensor values;                // u8 [columns / 16, depth / (32 or 64), 512]
   ir::Tensor scales;                // [columns / 16, groups, 16], filled up with zeros

@@ -121,6 +121,7 @@ std::string product_headers(const ProductProgram& product, const std::vector<Var
   else if (uses("WithSums<ProductTile<"))
     text += "#include \"product.cuh\"\n";
   if (uses("WithSums<SkinnyTile<")) text += "#include \"skinny.cuh\"\n";
+  if (uses("WithSums<DigitTile<")) text += "#include \"skinny_digits.cuh\"\n";
   if (uses("WithSums<PackedGroupTile<")) text += "#include \"packed_groups.cuh\"\n";
   if (uses("WithSums<GroupTile<")) text += "#include \"product_groups.cuh\"\n";
   if (uses("typedef TurnTile<")) text += "#include \"product_turns.cuh\"\n";

@@ -419,7 +419,10 @@ class ProductLayout {
             args_.dim(product_.rows_are_k ? part_columns() : part_columns() * product_.b.stride)));
     }
     if (s_.groups == 0) line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
-    line(fmt::format("operands.columns = {} - first_column;", size(part_columns())));
+    // A constant where all are there, which spares the kernel its checks.
+    line(divides(part_columns(), part_tile() * s_.across)
+             ? fmt::format("operands.columns = {};", part_tile())
+             : fmt::format("operands.columns = {} - first_column;", size(part_columns())));
   }
 
   void rows() {

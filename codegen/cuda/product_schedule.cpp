@@ -335,6 +335,16 @@ ProductSchedule parse(const std::string& text) {
     return s;
   }
   s.groups = s.turns = 0;
+  if (std::sscanf(text.c_str(),
+                  "skinny %dx%dx%d warps=%dx%dx%d stages=%d digits=%d splits=%d across=%d", &s.m,
+                  &s.n, &s.k, &s.warps_m, &s.warps_n, &s.warps_k, &s.stages, &s.digits, &s.splits,
+                  &s.across) == 10) {
+    for (const int value :
+         {s.m, s.n, s.k, s.warps_m, s.warps_n, s.warps_k, s.stages, s.digits, s.splits, s.across})
+      require_size(value, text);
+    return s;
+  }
+  s.digits = 0;
   if (std::sscanf(text.c_str(), "%*[a-z] %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
                   &s.m, &s.n, &s.k, &s.warps_m, &s.warps_n, &s.warps_k, &s.stages, &s.splits,
                   &s.across) != 9)
@@ -368,11 +378,15 @@ std::string ProductSchedule::to_string() const {
       "unroll={}{}",
       skinny ? "skinny" : "product", m, n, k, turns > 0 ? fmt::format("turns={} ", turns) : "",
       tile, stages,
-      turns > 0 ? fmt::format(" blocks={} passes={}", blocks, spread ? "spread" : "rolled") : "",
+      turns > 0    ? fmt::format(" blocks={} passes={}", blocks, spread ? "spread" : "rolled")
+      : digits > 0 ? fmt::format(" digits={}", digits)
+                   : "",
       splits, across, vector_a, vector_b, body.vector, lanes(), body.unroll, early ? " early" : "");
 }
 
 int ProductSchedule::blocks_at_once() const {
+  // Without a word ptxas takes 64 registers for digits, and spills: it is given all that there are.
+  if (digits > 0) return 1;
   const int together = groups == 0 || turns > 0 ? 0
                        : skinny                 ? packed_group_blocks_at_once(*this)
                                                 : group_blocks_at_once(*this);

@@ -10,7 +10,8 @@
 namespace sinter::codegen {
 
 /// The integers of one product kernel; see ProductTile in codegen/device/product.cuh, SkinnyTile in
-/// skinny.cuh, GroupTile in product_groups.cuh and TurnTile in product_turns.cuh.
+/// skinny.cuh, DigitTile in skinny_digits.cuh, GroupTile in product_groups.cuh and TurnTile in
+/// product_turns.cuh.
 struct ProductSchedule {
   /// A SkinnyTile: each warp has n / warps_n columns, k / warps_k of k; by warpgroups a
   /// PackedGroupTile (packed_groups.cuh).
@@ -23,7 +24,8 @@ struct ProductSchedule {
   int groups = 0;  // warpgroups of a GroupTile, instead of warps; 0: a tile by warps
   int turns = 0;   // teams of so many groups that take turns at a block's tiles (TurnTile); 0: none
   int blocks = 0;  // of the grid, at most, where they take tiles in turns
-  bool spread = false;             // how their epilogue's passes run: see TurnPasses
+  bool spread = false;  // how their epilogue's passes run: see TurnPasses
+  int digits = 0;       // of elements of x as integers (DigitTile of skinny_digits.cuh); 0: floats
   int vector_a = 8, vector_b = 8;  // elements of a copy
   bool early = false;              // b is copied before the step in front has ended
   Schedule body;                   // what a thread of the epilogue does: vector, unroll, lanes
@@ -44,8 +46,9 @@ struct ProductSchedule {
   /// Dynamic shared memory, without what reductions need: ProductTile::kSharedBytes.
   int shared_bytes(const ProductProgram& product) const;
   /// "product 64x32x64 warps=2x2x1 stages=4 splits=2 across=1 copies=8,8 vector=4 lanes=8
-  /// unroll=1", or "skinny .."; "product 128x128x64 groups=2 stages=3 ..", "product 128x192x64
-  /// turns=2 groups=1 stages=5 blocks=132 passes=spread ..", or "passes=rolled".
+  /// unroll=1", or "skinny .." ("stages=4 digits=3 splits=2 .."); "product 128x128x64 groups=2
+  /// stages=3 ..", "product 128x192x64 turns=2 groups=1 stages=5 blocks=132 passes=spread ..", or
+  /// "passes=rolled".
   std::string to_string() const;
 };
 

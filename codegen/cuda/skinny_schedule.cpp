@@ -15,6 +15,7 @@ namespace sinter::codegen {
 namespace {
 
 constexpr int kFragment = 16, kMostThreads = 512, kMostUnits = 8;
+constexpr int kDigits = 3;  // two are less exact than float16 where x has outliers
 /// Groups of all of k where zero points make them groups: above any k.
 constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
 
@@ -23,6 +24,29 @@ int unit_depth(const ProductProgram& product) {
 }
 
 int odd_units(int elements) { return (elements / 8 | 1) * 8; }
+
+/// Steps of a block.
+int count_steps(const ProductProgram& product, const ProductSchedule& s) {
+  return ceil_div(ceil_div(product.k.value(), s.k), s.splits);
+}
+
+/// What DigitTile asks for besides.
+bool takes_digits(const ProductProgram& product, const ProductSchedule& s) {
+  constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // of a warp: what lanes hold
+  const int depth = s.k / s.warps_k;
+  const std::int64_t group = loop_group(product);
+  return product.weights && product.weights->is_quantised() && s.warps_n == 1 &&
+         (s.digits == 2 || s.digits == 3) && s.m <= kMostRows && depth % 64 == 0 &&
+         (group == 0 || std::gcd(group, std::int64_t{depth}) % 32 == 0) &&
+         (product.rows || s.vector_a == 8) &&
+         std::int64_t{count_steps(product, s)} * depth <= kMostDepth;
+}
+
+/// Of a DigitTile, behind its SkinnyTile.
+int digit_bytes(const ProductProgram& product, const ProductSchedule& s) {
+  const int columns = s.m * s.digits;
+  return count_steps(product, s) * (s.k / 64) * (columns * 4 + 1) * 16;
+}
 
 }  // namespace
 
@@ -69,6 +93,7 @@ bool is_skinny_tile(const ProductProgram& product, const ProductSchedule& s) {
     return false;
   if (product.weights && kPackedDepth % depth != 0) return false;
   if (product.rows && (s.m > 8 || product.rows->most > s.m || kRowDepth % s.k != 0)) return false;
+  if (s.digits > 0 && !takes_digits(product, s)) return false;
   const std::int64_t group = loop_group(product);
   return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;
 }
@@ -85,13 +110,14 @@ int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& s)
     const auto scale = static_cast<int>(size_of(product.weights->scales));
     weights += units * folds * kFragment * (scale + (product.weights->zeros ? 2 : 0));
   }
-  const int x = product.rows ? 0 : s.m * odd_units(depth) * 2;
+  const int x = product.rows || s.digits > 0 ? 0 : s.m * odd_units(depth) * 2;
   const int stage = s.warps_k * (s.warps_n * weights + x);
   const bool by_column =
       product.weights && product.weights->is_quantised() && loop_group(product) == 0;
   return std::max(s.stages * stage, s.warps_k * s.m * (s.n + 4) * 4) +
          (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
-         (product.rows ? static_cast<int>(product.rows->most * product.rows->stride) * 2 : 0);
+         (product.rows ? static_cast<int>(product.rows->most * product.rows->stride) * 2 : 0) +
+         (s.digits > 0 ? digit_bytes(product, s) : 0);
 }
 
 std::string skinny_type(const ProductProgram& product, const ProductSchedule& s) {
@@ -99,6 +125,11 @@ std::string skinny_type(const ProductProgram& product, const ProductSchedule& s)
                                   ? packed_weights_type(*product.weights, loop_group(product))
                               : product.rows_are_k ? "RowsAreK, NoScales"
                                                    : "RowsAreColumns, NoScales";
+  if (s.digits > 0)
+    return fmt::format("DigitTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
+                       storage_name(product.type), weights, s.m, s.n, s.k / s.warps_k, s.warps_k,
+                       s.stages, s.splits, product.parts, product.rows ? product.rows->most : 0,
+                       product.rows ? product.rows->stride : 0, s.digits, count_steps(product, s));
   return fmt::format(
       "SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>", storage_name(product.type),
       weights, s.m, s.n / s.warps_n, s.k / s.warps_k, s.warps_n, s.warps_k, s.stages, s.splits,
@@ -110,40 +141,54 @@ namespace {
 
 struct Tile {
   int m, columns, depth, warps_n, warps_k, stages;
+  bool is_for_digits = false;  // as well
 };
 
 bool has_packed_elements(const ProductProgram& product) {
   return product.weights && !product.weights->is_quantised();
 }
 
+bool is_quantised(const ProductProgram& product) {
+  return product.weights && product.weights->is_quantised();
+}
+
 /// Tiles for up to kFewRows rows, whose time is that of their weights: of a block's weights 32 to
-/// 96 KB are under way beside those that it multiplies, 2 or 4 KB for each warp at a time.
+/// 96 KB are under way beside those that it multiplies, 2 to 4 KB for each warp at a time.
 std::vector<Tile> tiles_of_few_rows(const ProductProgram& product) {
   struct Shape {
     int columns, warps_n, warps_k;
+    bool is_for_one = false;  // measured for one row of half bytes alone
   };
   constexpr int kRows[] = {1, 4, 8, static_cast<int>(kFewRows)}, kMostDepth = 256;
-  constexpr Shape kShapes[] = {{16, 1, 8}, {16, 1, 16}, {32, 1, 8}, {32, 2, 4}, {64, 1, 8}};
+  constexpr Shape kShapes[] = {{16, 1, 8}, {16, 1, 16},      {32, 1, 8}, {32, 1, 16, true},
+                               {32, 2, 4}, {48, 1, 8, true}, {64, 1, 8}, {128, 1, 8, true}};
   const int bits = product.weights ? product.weights->bits : 16;
   std::vector<Tile> tiles;
-  for (const int m : kRows)
+  for (const int m : kRows) {
+    const bool is_one = m == 1 && bits == 4;
     for (const Shape& shape : kShapes)
-      for (const int step : {2048, 4096})
+      for (const int step : {2048, 3072, 4096})
         for (const int kilobytes : {96, 64, 48, 32}) {
-          if (!has_packed_elements(product) && kilobytes != 64 && kilobytes != 32) continue;
+          const bool is_usual = kilobytes == 64 || kilobytes == 32;
+          if (!is_usual && !is_one && !has_packed_elements(product)) continue;
+          if (shape.is_for_one && !is_one) continue;
           // Warps that share a row wait for each other: 2 to 10 % longer than eight that share k.
-          const bool shares_row = m == 1 && shape.warps_n > 1;
-          if (shares_row && product.weights && product.weights->is_quantised()) continue;
+          const int most = is_quantised(product) ? 1 : 4;
+          if (product.weights && m <= most && shape.warps_n > 1) continue;
           const int depth = step * 8 / bits / shape.columns;
-          if (depth > kMostDepth) continue;
+          if (depth > kMostDepth || depth * shape.columns * bits != step * 8) continue;
           int stages = 1 + kilobytes * 1024 / (step * shape.warps_n * shape.warps_k);
           const bool is_whole = product.k.is_constant() &&
                                 product.k.value() <= std::int64_t{stages} * depth * shape.warps_k;
           if (is_whole)
             stages = static_cast<int>(1 + ceil_div(product.k.value(), depth * shape.warps_k));
+          // What the estimate does not know: with digits 48 KB were faster than 64 and 32.
+          const bool is_for_digits = is_one && (is_whole || kilobytes == 48 || kilobytes == 96);
           if (is_whole || stages > 2)
-            tiles.push_back({m, shape.columns, depth, shape.warps_n, shape.warps_k, stages});
+            tiles.push_back(
+                {m, shape.columns, depth, shape.warps_n, shape.warps_k, stages, is_for_digits});
         }
+  }
   return tiles;
 }
 
@@ -168,7 +213,11 @@ std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
     s.k = tile.depth * tile.warps_k;
     s.warps_m = 1, s.warps_n = tile.warps_n, s.warps_k = tile.warps_k;
     s.stages = tile.stages;
-    if (is_skinny_tile(product, s)) all.push_back(s);
+    for (const int digits : {0, kDigits}) {
+      s.digits = digits;
+      if (digits == 0 || tile.is_for_digits)
+        if (is_skinny_tile(product, s)) all.push_back(s);
+    }
   };
   if (product.weights || !product.rows_are_k)
     for (const Tile& tile : tiles_of_few_rows(product)) add(tile);
@@ -200,6 +249,10 @@ struct FewRowsCosts {
   double row_bytes, sums;   // for a byte of x, a sum
   double both;              // part of instructions and chains that hides behind nothing
   double unit, unit_alone;  // of 512 bytes: a multiprocessor's, with others at work; a warp's
+  // Weights and x out of the L2: each nanosecond to all multiprocessors, to one block.
+  double traffic = 1e9, block_traffic = 1e9;
+  double last_wave = 0;    // a stage's, of the blocks that are left when the first ones end
+  double own_meeting = 0;  // of a step whose warps wait for each other, behind everything else
 };
 // Fitted to 460 schedules of a layer's four products (2,048 to 16,384 columns; one row and eight;
 // weights of 16, 8 and 4 bits), each in a graph of sixteen layers on an H200: those chosen make a
@@ -223,8 +276,30 @@ constexpr FewRowsCosts of_bits(int bits) {
                       : 154.0};
 }
 // The same for packed elements: 310 schedules of such layers and of layers twice as wide, of
-// 128,256 columns alone. Those chosen take 0.2 us longer than the best in the mean.
-constexpr FewRowsCosts kElementsCosts = {4397, 292, 1085, 2.46, 22, 62, 0, 0.0128, 0, 0, 2.4, 19.4};
+// 128,256 columns alone. Those chosen take 0.2 us longer than the best in the mean. The last four
+// to 118 schedules of nine products alone, of up to 16 rows, with what layers are best by.
+constexpr FewRowsCosts kElementsCosts = {4397, 292, 1085, 2.46, 22,   62, 0,   0.0128,
+                                         0,    0,   2.4,  19.4, 5050, 50, 500, 20};
+
+// The same for one row of half bytes by floats and by digits: 170 schedules of layers of 1B and 8B.
+// Those chosen by digits take 0.15 us longer than the best in the mean.
+constexpr FewRowsCosts kHalfBytesOfOneRow = {4110, 4800,   1070,   1e9,    82.2, 0,
+                                             54.2, 0.0858, 0.0547, 0.0927, 7.21, 157};
+constexpr FewRowsCosts kDigitsOfOneRow = {4130, 2580,   1200,  1e9,   42.6,  0,
+                                          34.8, 0.0617, 0.422, 0.006, 0.501, 52};
+
+FewRowsCosts costs_of(const ProductProgram& product, const ProductSchedule& s, std::int64_t m) {
+  if (has_packed_elements(product)) return kElementsCosts;
+  const int bits = product.weights ? product.weights->bits : 16;
+  if (s.digits > 0) return kDigitsOfOneRow;
+  return m == 1 && bits == 4 ? kHalfBytesOfOneRow : of_bits(bits);
+}
+
+/// Whether digits are not measured for the product: they are left to who asks for them.
+bool is_unknown_to_digits(const ProductProgram& product, std::int64_t m) {
+  const std::int64_t group = loop_group(product);
+  return m > 1 || product.weights->zeros || (group != 0 && group < 64);
+}
 
 /// The same for up to kFewRows rows: what is not under way when the step in front ends takes as
 /// long as memory needs for it, with what is under way at once; or as the instructions of a
@@ -233,7 +308,7 @@ double estimate_few(const ProductProgram& product, const ProductSchedule& s, std
                     std::int64_t n, std::int64_t k) {
   constexpr double kUnitBytes = 512, kSplit = 725;
   const int bits = product.weights ? product.weights->bits : 16;
-  const FewRowsCosts costs = has_packed_elements(product) ? kElementsCosts : of_bits(bits);
+  const FewRowsCosts costs = costs_of(product, s, m);
   const auto processors = static_cast<double>(kProcessors);
   const double tiles = static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
   const double blocks = tiles * s.splits;
@@ -254,10 +329,18 @@ double estimate_few(const ProductProgram& product, const ProductSchedule& s, std
   const double units = step_bytes / kUnitBytes / (s.warps_n * s.warps_k);  // a warp's, of a step
   const double chain =
       waves * steps * (costs.step + units * costs.unit_alone + (s.warps_n > 1 ? costs.meeting : 0));
-  return costs.wave * std::min(std::ceil(waves), costs.most_waves) +
-         std::max({memory, instructions, chain}) + costs.both * (instructions + chain) +
-         costs.sums * s.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
-         (s.splits > 1 ? kSplit * s.splits : 0);
+  const double traffic = (total + (product.rows ? 0 : tiles * rows * s.splits)) /
+                         std::min(costs.traffic, costs.block_traffic * blocks);
+  // Blocks of one wave end together: the fewer are left, the longer most multiprocessors wait.
+  const double left = waves > 1 ? std::max(0.25, 2 - waves) : 0;
+  const double time = costs.wave * std::min(std::ceil(waves), costs.most_waves) +
+                      std::max({memory, instructions, chain, traffic}) +
+                      costs.both * (instructions + chain) +
+                      costs.last_wave * left * steps / std::min(s.stages - 1.0, steps) +
+                      (s.warps_n > 1 ? costs.own_meeting * waves * steps : 0) +
+                      costs.sums * s.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
+                      (s.splits > 1 ? kSplit * s.splits : 0);
+  return s.digits > 0 && is_unknown_to_digits(product, m) ? 2 * time : time;
 }
 
 }  // namespace

@@ -51,6 +51,22 @@ SINTER_DEVICE void cluster_wait() {
 #endif
 }
 
+/// Waits until all bytes have come that the barrier at `arrivals` in this block's shared memory
+/// expects of the cluster's blocks. Once for each barrier.
+SINTER_DEVICE void wait_for_arrivals(u32 arrivals) {
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+  u32 done = 0;
+  while (done == 0)
+    asm volatile(
+        "{ .reg .pred p;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
+        "selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(arrivals)
+        : "memory");
+#endif
+}
+
 /// Behind a reduction's values in shared memory: where their arrival is counted.
 template <int kWarps, int kBlocks, class T>
 SINTER_DEVICE u32 arrivals_of(T* scratch) {
@@ -110,15 +126,7 @@ SINTER_DEVICE T reduce_cluster(T x, T* scratch, u32 rank) {
             : "memory");
       }
     }
-    u32 done = 0;
-    while (done == 0)
-      asm volatile(
-          "{ .reg .pred p;\n"
-          "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
-          "selp.u32 %0, 1, 0, p; }"
-          : "=r"(done)
-          : "r"(arrivals)
-          : "memory");
+    wait_for_arrivals(arrivals);
   } else
 #endif
   {
@@ -174,15 +182,7 @@ SINTER_DEVICE void send_pair(float* to, float low, float high, u64* arrived, u32
 SINTER_DEVICE void end_sending(u64* arrived, bool receives) {
 #ifdef __CUDACC__
 #if __CUDA_ARCH__ >= 900
-  u32 done = receives ? 0 : 1;
-  while (done == 0)
-    asm volatile(
-        "{ .reg .pred p;\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n"
-        "selp.u32 %0, 1, 0, p; }"
-        : "=r"(done)
-        : "r"(static_cast<u32>(__cvta_generic_to_shared(arrived)))
-        : "memory");
+  if (receives) wait_for_arrivals(static_cast<u32>(__cvta_generic_to_shared(arrived)));
 #endif
 #else
   cluster_barrier();

@@ -99,8 +99,8 @@ SINTER_DEVICE void PackedBytes::widen_unit<f16>(u32 (&a)[4], const uint4& unit, 
   const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
 #pragma unroll
   for (int i = 0; i < 2; ++i) {  // 1024 + x, less 1024 + 128
-    a[i * 2] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4240), 0x64806480u);
-    a[i * 2 + 1] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4341), 0x64806480u);
+    a[i] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4240), 0x64806480u);
+    a[i + 2] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4341), 0x64806480u);
   }
 }
 template <>
@@ -109,7 +109,7 @@ SINTER_DEVICE void PackedBytes::widen_unit<bf16>(u32 (&a)[4], const uint4& unit,
   const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const u32 x = words[i / 2] >> (i % 2 * 8);
+    const u32 x = words[i % 2] >> (i / 2 * 8);
     a[i] = multiply_add_pairs<bf16>(mask_and_set(x, 0x007f007fu, 0x43004300u), 0x3f803f80u,
                                     (x & 0x00800080u) ^ 0xc380c380u);
   }
@@ -256,6 +256,10 @@ struct SkinnyTile {
   SINTER_DEVICE static bool has_unit(const Operands& x, int n) {
     return within_part(n) / 16 * 16 < x.columns;
   }
+  /// Whether a warp's step from `k` on is there; known to the compiler if all are.
+  SINTER_DEVICE static bool has_depth(const Operands& x, i32 k) {
+    return (x.end - x.begin) % kStepDepth == 0 || k < x.end;
+  }
   SINTER_DEVICE static i64 unit_at(int n, i64 stride, i64 part) {
     return part_of(n) * part + within_part(n) / 16 * stride;
   }
@@ -274,7 +278,7 @@ struct SkinnyTile {
       constexpr int kAcross = kDepth / Weights::kUnitDepth;
 #pragma unroll
       for (int i = 0; i < kUnits; ++i) {
-        const bool valid = has_unit(x, first + i * 16) && k < x.end;
+        const bool valid = has_unit(x, first + i * 16) && has_depth(x, k);
         const unsigned char* from = static_cast<const unsigned char*>(x.b);
         if (valid)
           from += unit_at(first + i * 16, x.stride_b, x.part_b) +
@@ -327,7 +331,7 @@ struct SkinnyTile {
       if (kCount % 32 != 0 && i >= kCount) break;
       const int unit = i / (kFolds * kPieces), fold = i / kPieces % kFolds, piece = i % kPieces;
       const i32 depth = k + fold * kFold;
-      const bool valid = has_unit(x, first + unit * 16) && k < x.end;
+      const bool valid = has_unit(x, first + unit * 16) && has_depth(x, k);
       const V* from = values;
       if (valid)
         from += unit_at(first + unit * 16, x.stride_scales, x.part_scales) +

@@ -80,6 +80,10 @@ TEST(CudaRows, QuantisedWeights) {
             scheduled("1x16x256 warps=1x1x4 stages=4"));
   check.add("groups", bytes("bf16", "4", 72, 256, kRms, 32),
             scheduled("4x32x128 warps=1x1x2 stages=3", 2));
+  check.add("digits", bytes("f16", "1", 48, 520, kRms),
+            scheduled("1x16x256 warps=1x1x4 stages=4 digits=3"));
+  check.add("digits_of_groups", bytes("bf16", "3", 72, 256, kRms, 32),
+            scheduled("4x32x128 warps=1x1x2 stages=3 digits=3", 2));
   EXPECT_EQ(check.run(), "");
 }
 

@@ -73,6 +73,54 @@ TEST(CudaSkinny, ZeroPointsOfIntegersAndOfAnyNumber) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(CudaSkinny, DigitsOfBytesAndOfHalfBytes) {
+  ProductCheck check;
+  check.add("one", quantised_graph("f16", "1", 48, 520, {}),
+            scheduled("1x16x256 warps=1x1x4 stages=4 digits=3"));
+  check.add("two", quantised_graph("f16", "2", 72, 1032, {8, 0, "f32"}),
+            scheduled("2x32x256 warps=1x1x4 stages=3 digits=3", 2));
+  check.add("three", quantised_graph("bf16", "3", 72, 136, {8, 0, "f32"}),
+            scheduled("4x32x128 warps=1x1x2 stages=4 digits=3"));
+  check.add("less", quantised_graph("bf16", "3", 40, 768, {8, 0, "f32"}),
+            scheduled("4x16x128 warps=1x1x1 stages=4 digits=2", 4));
+  int number = 0;
+  for (const int group : {32, 64, 96, 128, 256, 520, 1000})
+    for (const int bits : {8, 4}) {
+      const Weights weights = {bits, group, number % 3 == 0 ? "f32" : "f16"};
+      check.add(fmt::format("g{}", number),
+                quantised_graph(number % 2 == 0 ? "f16" : "bf16", "3", 40, 520, weights),
+                scheduled("4x32x256 warps=1x1x4 stages=3 digits=3", 1 + number % 2));
+      ++number;
+    }
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("WithSums<DigitTile<"));
+}
+
+TEST(CudaSkinny, DigitsOfWeightsWithZeroPoints) {
+  ProductCheck check;
+  int number = 0;
+  for (const char* zeros : {"i8", "f32"})
+    for (const int group : {0, 32, 128})
+      for (const int bits : {8, 4})
+        check.add(fmt::format("z{}", number++),
+                  quantised_graph("f16", "2", 33, 264, {bits, group, "f16", zeros}),
+                  scheduled("2x16x128 warps=1x1x2 stages=3 digits=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, DigitsOfGatesAndOfEarlyKernels) {
+  ProductCheck check;
+  check.add("gate", gate_graph("3", 48, 264, 8),
+            scheduled("4x32x128 warps=1x1x2 stages=3 digits=3", 2));
+  check.add("groups", gate_graph("1", 80, 256, 4, 32),
+            scheduled("1x64x128 warps=1x1x2 stages=3 digits=3"));
+  check.early = true;
+  check.add("early", quantised_graph("f16", "1", 40, 256, {4, 64}),
+            scheduled("1x32x128 warps=1x1x2 stages=3 digits=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
 TEST(CudaSkinny, FloatWeightsOfBothOrders) {
   ProductCheck check;
   int number = 0;
@@ -186,6 +234,13 @@ TEST(CudaSkinny, WhatIsNotTakenIsRefused) {
   };
   EXPECT_THAT(message({}, scheduled("12x32x64 warps=1x1x1 stages=2")),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
+  // Digits: of a few rows, of columns that warps do not share, of groups of 32, two or three.
+  for (const char* tile :
+       {"8x32x64 warps=1x1x1 stages=2 digits=3", "4x32x64 warps=1x2x1 stages=2 digits=3",
+        "4x32x32 warps=1x1x1 stages=2 digits=3", "4x32x64 warps=1x1x1 stages=2 digits=4"})
+    EXPECT_THAT(message({}, scheduled(tile)), testing::HasSubstr("does not take kernel")) << tile;
+  EXPECT_THAT(message({8, 16}, scheduled("4x32x64 warps=1x1x1 stages=2 digits=3")),
+              testing::HasSubstr("does not take kernel"));
   EXPECT_THAT(message({}, "product 16x32x64 warps=1x1x1 stages=2 splits=1 across=1"),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
   EXPECT_EQ(codegen::refuse_groups(24, 240), "groups of 24 are no multiple of 16");

@@ -13,17 +13,6 @@
 namespace sinter::gpu_test {
 namespace {
 
-Plan compile_with(const ir::Graph& graph, const std::string& schedule) {
-  fusion::Context context;
-  context.target = fusion::cuda_traits();
-  codegen::CompileOptions options;
-  options.cuda = true;
-  options.architectures = {architecture()};
-  options.product = schedule;
-  const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
-  return Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts));
-}
-
 ir::Graph gelu_graph(const std::string& type, int rows) {
   return ir::parse_graph(fmt::format(R"(
 graph @main(%x: {0}[{1}, 384], %w: {0}[384, 768], %b: {0}[768], %r: {0}[{1}, 768]) {{

@@ -2,7 +2,9 @@
 // may follow, numbers at the ends of their ranges, and the spellings that become such products.
 #include "ir/quantised.h"
 
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -235,6 +237,67 @@ TEST(QuantisedNumbers, AtTheEndsOfTheirRangesAgreeWithTheReference) {
     }
     check(text, type);
   }
+}
+
+/// A tile of digits of x (codegen/device/skinny_digits.cuh).
+std::string digits(int rows, int splits) {
+  return fmt::format("skinny {}x32x256 warps=1x1x4 stages=3 digits=3 splits={} across=1", rows,
+                     splits);
+}
+
+class Digits : public ::testing::TestWithParam<Form> {};
+
+TEST_P(Digits, AgreeWithTheReference) {
+  for (const DType type : {DType::kFloat16, DType::kBFloat16})
+    for (const int rows : {1, 2, 3, 4})
+      for (const Then then : {Then::kSiluAndResidual, Then::kGate}) {
+        const int splits = rows == 1 ? 1 : rows;
+        Text text(type);
+        text.product(GetParam(), std::to_string(rows), 192, 1040, then);
+        const std::string schedule = digits(rows == 3 ? 4 : rows, splits == 3 ? 1 : splits);
+        SCOPED_TRACE(fmt::format("{} {} {}", to_string(type), rows, schedule));
+        const ir::Graph graph = text.graph();
+        Session session(compile_with(graph, schedule));
+        const auto inputs = random_inputs(graph, {});
+        const auto outputs = run(session, graph, inputs);
+        EXPECT_EQ(session.launches(), 1u);
+        expect_reference(graph, inputs, outputs, tolerance_of(type));
+        expect_same_bits(run(session, graph, inputs), outputs);
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Quantised, Digits,
+                         ::testing::Values(kForms[0], kForms[1], kForms[2], kForms[4], kForms[5],
+                                           kForms[6], kForms[9], kForms[10], kForms[11], kForms[12],
+                                           kForms[13]),
+                         [](const auto& info) { return info.param.name; });
+
+// Of x that is zero, below what float16 has all its bits for, as large as it gets, or no number.
+TEST(DigitNumbers, AtTheEndsOfTheirRangesAgreeWithTheReference) {
+  for (const Form& form : {kForms[0], kForms[11]})
+    for (const double size : {0.0, 0x1p-20, 20000.0, std::numeric_limits<double>::infinity(),
+                              std::numeric_limits<double>::quiet_NaN()}) {
+      SCOPED_TRACE(fmt::format("{} {}", form.name, size));
+      Text text(DType::kFloat16);
+      text.product(form, "4", 192, 1040, Then::kNothing,
+                   {size < 1 ? 64 : 0x1p-12, size < 1 ? 128 : 0x1p-10});
+      const ir::Graph graph = text.graph();
+      Session session(compile_with(graph, digits(4, 1)));
+      auto inputs = random_inputs(graph, {});
+      std::vector<double> x = inputs[0].to_doubles();
+      if (std::isfinite(size))
+        for (double& value : x) value *= size;
+      else
+        x[0] = x[2 * 1040 + 7] = size;  // of rows 0 and 2
+      inputs[0] = ir::Tensor::from_doubles(DType::kFloat16, inputs[0].shape(), x);
+      const auto outputs = run(session, graph, inputs);
+      if (std::isfinite(size)) {
+        expect_reference(graph, inputs, outputs, tolerance_of(DType::kFloat16));
+        continue;
+      }
+      for (std::int64_t i = 0; i < 4 * 192; ++i)
+        EXPECT_EQ(std::isfinite(outputs[0].at(i)), i / 192 % 2 != 0) << i;
+    }
 }
 
 // Products of float32 have no kernel for integers: the weights become float when the plan is made.

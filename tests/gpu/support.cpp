@@ -39,6 +39,17 @@ Plan compile(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
   return Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts));
 }
 
+Plan compile_with(const ir::Graph& graph, const std::string& schedule) {
+  fusion::Context context;
+  context.target = fusion::cuda_traits();
+  codegen::CompileOptions options;
+  options.cuda = true;
+  options.architectures = {architecture()};
+  options.product = schedule;
+  const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
+  return Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts));
+}
+
 std::vector<ir::Tensor> random_inputs(const ir::Graph& graph, const ir::Bindings& sizes,
                                       std::uint64_t seed) {
   std::mt19937_64 random(seed);
