@@ -12,12 +12,13 @@ namespace sinter::runtime::cpu {
 namespace {
 
 // A block of weights as floats, with the sums that it adds to, is to stay in a core's own cache.
-constexpr std::int64_t kBlockColumns = 64, kBlockDepth = 256, kBlockRows = 256;
+constexpr std::int64_t kBlockColumns = kQuantColumns, kBlockDepth = 256, kBlockRows = 256;
 /// Columns of which a thread takes a whole number, and of a block that is multiplied directly.
 constexpr std::int64_t kPartColumns = 32;
 /// Above so many rows it takes less time to make the weights floats than to read them for every
-/// kMostDirectRows rows.
+/// few of them.
 constexpr std::int64_t kMostRowsDirectly = 6;
+static_assert(kMostRowsDirectly >= kQuantRows - 1);
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
@@ -36,6 +37,15 @@ std::shared_ptr<const PackedWeights::Entry> copied(PackedWeights& weights, std::
                                  dnnl_engine(), to);
     return entry;
   });
+}
+
+/// Elements [n, groups] as [panel, group, row], zeros in the rows that fill the last panel.
+template <typename T>
+void write_group_panels(const T* from, std::int64_t n, std::int64_t groups, T* to) {
+  for (std::int64_t first = 0; first < n; first += kPanelStep)
+    for (std::int64_t g = 0; g < groups; ++g)
+      for (std::int64_t r = first; r < first + kPanelStep; ++r)
+        *to++ = r < n ? from[r * groups + g] : T{0};
 }
 
 }  // namespace
@@ -84,57 +94,66 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   weights_.group = std::min<std::int64_t>(static_cast<std::int64_t>(quantisation.group),
                                           std::max<std::int64_t>(k_, 1));
   weights_.groups = rounded_up(k_, weights_.group) / weights_.group;
-  weights_.pitch = quantisation.bits == 8 ? k_ : quant_half(k_);
-  weight_buffer_ = step.b->buffer;
-  scales_buffer_ = quantisation.scales;
-  zeros_buffer_ = quantisation.zero_points;
-  const auto type_of = [&](std::int64_t buffer) {
-    return static_cast<DType>(plan.meta.buffers[static_cast<std::size_t>(buffer)]->dtype);
-  };
-  float_zeros_ = zeros_buffer_ >= 0 && type_of(zeros_buffer_) == DType::kFloat32;
-  const auto bytes_of = [&](std::uint32_t index) {
-    const auto& buffer = *plan.meta.buffers[index];
-    return plan.weight(buffer, shape.bytes_of(buffer));
-  };
-  // In large pages memory is read twice as fast as from a mapped file.
-  const auto numbers = bytes_of(weight_buffer_);
-  values_ = copied(weights, weight_buffer_, "as they are", numbers.size(),
-                   [&](std::byte* to) { std::copy(numbers.begin(), numbers.end(), to); });
-  if (const DType type = type_of(scales_buffer_); type != DType::kFloat32) {
-    const auto narrow = bytes_of(scales_buffer_);
-    const std::size_t count = narrow.size() / size_of(type);
-    scales_ = copied(weights, scales_buffer_, "float32", count * sizeof(float), [&](std::byte* to) {
-      load_floats(type, narrow.data(), 1, static_cast<std::int64_t>(count),
-                  reinterpret_cast<float*>(to));
-    });
-  }
-  direct_ = rows_ <= kMostRowsDirectly && dots_directly(weights_);
+  weights_.pitch = quantisation.bits == 8 ? k_ : k_ / 2 + k_ % 2;
+  pack(plan, step, shape, weights);
+  direct_ = rows_ <= kMostRowsDirectly;
   const double multiplications =
       static_cast<double>(rows_) * static_cast<double>(n_) * static_cast<double>(k_);
   threads_ = std::min(threads, threads_for(multiplications));
   const std::int64_t block_rows = std::min(rows_, kBlockRows), depth = std::min(k_, kBlockDepth);
   const std::int64_t converted = takes_floats(a_) ? 0 : block_rows * depth;
   workspace_floats_ = static_cast<std::size_t>(
-      2 * kBlockColumns + (direct_ ? rows_ * (2 * quant_half(k_) + 16 + kPartColumns)
+      2 * kBlockColumns + (direct_ ? rows_ * (rounded_up(k_, 16) + kPartColumns)
                                    : kBlockColumns * (depth + block_rows) + converted));
+}
+
+void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
+                       const BoundShape& shape, PackedWeights& weights) {
+  const auto bytes_of = [&](std::uint32_t index) {
+    const auto& buffer = *plan.meta.buffers[index];
+    return plan.weight(buffer, shape.bytes_of(buffer));
+  };
+  const auto type_of = [&](std::uint32_t index) {
+    return static_cast<DType>(plan.meta.buffers[index]->dtype);
+  };
+  const auto rows = static_cast<std::size_t>(rounded_up(n_, kPanelStep)),
+             groups = static_cast<std::size_t>(weights_.groups);
+  const auto address = [](const auto& entry) { return entry->memory.get_data_handle(); };
+  values_ = copied(weights, step.b->buffer, "panels",
+                   rows * static_cast<std::size_t>(weights_.pitch), [&](std::byte* to) {
+                     write_panels(bytes_of(step.b->buffer).data(), n_, weights_.pitch, to);
+                   });
+  weights_.values = static_cast<const std::byte*>(address(values_));
+  const auto float_panels = [&](std::uint32_t buffer) {
+    return copied(
+        weights, buffer, "panels of float32", rows * groups * sizeof(float), [&](std::byte* to) {
+          std::vector<float> floats(static_cast<std::size_t>(n_) * groups);
+          load_floats(type_of(buffer), bytes_of(buffer).data(), 1,
+                      static_cast<std::int64_t>(floats.size()), floats.data());
+          write_group_panels(floats.data(), n_, weights_.groups, reinterpret_cast<float*>(to));
+        });
+  };
+  scales_ = float_panels(step.quantisation->scales);
+  weights_.scales = static_cast<const float*>(address(scales_));
+  if (step.quantisation->zero_points < 0) return;
+  const auto zeros = static_cast<std::uint32_t>(step.quantisation->zero_points);
+  if (type_of(zeros) == DType::kFloat32) {
+    zeros_ = float_panels(zeros);
+    weights_.float_zeros = static_cast<const float*>(address(zeros_));
+    return;
+  }
+  zeros_ = copied(weights, zeros, "panels", rows * groups, [&](std::byte* to) {
+    write_group_panels(reinterpret_cast<const std::int8_t*>(bytes_of(zeros).data()), n_,
+                       weights_.groups, reinterpret_cast<std::int8_t*>(to));
+  });
+  weights_.zeros = static_cast<const std::int8_t*>(address(zeros_));
 }
 
 /// What one thread does: columns [first, last) of the result.
 class MatmulQuant::Worker {
  public:
   Worker(const MatmulQuant& product, std::span<std::byte* const> buffers, std::byte* workspace)
-      : p_(product), buffers_(buffers), free_(reinterpret_cast<float*>(workspace)) {
-    weights_ = p_.weights_;
-    weights_.values = static_cast<const std::byte*>(p_.values_->memory.get_data_handle());
-    weights_.scales = p_.scales_ ? static_cast<const float*>(p_.scales_->memory.get_data_handle())
-                                 : reinterpret_cast<const float*>(buffers[p_.scales_buffer_]);
-    if (p_.zeros_buffer_ < 0) return;
-    const std::byte* zeros = buffers[static_cast<std::size_t>(p_.zeros_buffer_)];
-    if (p_.float_zeros_)
-      weights_.float_zeros = reinterpret_cast<const float*>(zeros);
-    else
-      weights_.zeros = reinterpret_cast<const std::int8_t*>(zeros);
-  }
+      : p_(product), buffers_(buffers), free_(reinterpret_cast<float*>(workspace)) {}
 
   void multiply(std::int64_t first, std::int64_t last) {
     bias_ = take(kBlockColumns);
@@ -165,26 +184,13 @@ class MatmulQuant::Worker {
 
   void directly(std::int64_t first, std::int64_t last) {
     const float* x[kMostRowsDirectly] = {};
-    const std::int64_t half = quant_half(p_.k_);
-    for (std::int64_t m = 0; m < p_.rows_; ++m) {
-      float* space = take(rounded_up(2 * half, 16));
-      if (weights_.bits == 8) {
-        x[m] = x_row(m, 0, p_.k_, space);
-        continue;
-      }
-      const Operand& a = p_.a_;
-      const auto size = static_cast<std::int64_t>(size_of(a.dtype));
-      const std::byte* from = buffers_[a.buffer] + a.rows[static_cast<std::size_t>(m)] * size;
-      load_floats(a.dtype, from, 2 * a.step, half, space);
-      load_floats(a.dtype, from + a.step * size, 2 * a.step, p_.k_ / 2, space + half);
-      x[m] = space;
-    }
+    for (std::int64_t m = 0; m < p_.rows_; ++m)
+      x[m] = x_row(m, 0, p_.k_, take(rounded_up(p_.k_, 16)));
     float* sums = take(p_.rows_ * kPartColumns);
     for (std::int64_t n = first; n < last; n += kPartColumns) {
       const std::int64_t count = std::min(kPartColumns, last - n);
-      for (std::int64_t m = 0; m < p_.rows_; m += kMostDirectRows)
-        dot_quantised(weights_, n, count, x + m, std::min(kMostDirectRows, p_.rows_ - m),
-                      sums + m * kPartColumns, kPartColumns);
+      for (std::int64_t c = 0; c < count; c += kPanelStep)
+        dot_quantised(p_.weights_, (n + c) / kPanelStep, x, p_.rows_, sums + c, kPartColumns);
       load_bias(n, count);
       for (std::int64_t m = 0; m < p_.rows_; ++m) finish(m, n, count, sums + m * kPartColumns);
     }
@@ -196,22 +202,26 @@ class MatmulQuant::Worker {
     for (std::int64_t n = first; n < last; n += kBlockColumns) {
       const std::int64_t count = std::min(kBlockColumns, last - n);
       load_bias(n, count);
-      for (std::int64_t m = 0; m < p_.rows_; m += kBlockRows) {
-        const std::int64_t rows = std::min(kBlockRows, p_.rows_ - m);
+      for (std::int64_t m = 0; m < p_.rows_;) {
+        const std::int64_t rows = block_rows(p_.rows_ - m);
         std::fill_n(sums, rows * kBlockColumns, 0.0F);
         for (std::int64_t k = 0; k < p_.k_; k += depth) {
           const std::int64_t end = std::min(k + depth, p_.k_);
-          for (std::int64_t c = 0; c < count; c += kPanelStep)
-            dequantise_panel(weights_, n + c, std::min(kPanelStep, count - c), k, end, panel + c,
-                             kBlockColumns);
           const float* x[kBlockRows];
           for (std::int64_t r = 0; r < rows; ++r) x[r] = x_row(m + r, k, end, space + r * depth);
-          add_products(x, rows, panel, kBlockColumns, rounded_up(count, kPanelStep), end - k, sums,
-                       kBlockColumns);
+          multiply_quantised(p_.weights_, n / kPanelStep, rounded_up(count, kPanelStep), k, end, x,
+                             rows, sums, kBlockColumns, panel);
         }
         for (std::int64_t r = 0; r < rows; ++r) finish(m + r, n, count, sums + r * kBlockColumns);
+        m += rows;
       }
     }
+  }
+
+  /// Of `left` rows: as many as a block has, and never so few left over that no block takes them.
+  static std::int64_t block_rows(std::int64_t left) {
+    if (left <= kBlockRows) return left;
+    return left - kBlockRows < kQuantRows ? kBlockRows - kQuantRows : kBlockRows;
   }
 
   void load_bias(std::int64_t n, std::int64_t count) {
@@ -239,7 +249,6 @@ class MatmulQuant::Worker {
   std::span<std::byte* const> buffers_;
   float* free_;
   float *bias_ = nullptr, *row_ = nullptr;
-  QuantRows weights_;
 };
 
 void MatmulQuant::run(std::span<std::byte* const> buffers,

@@ -15,11 +15,12 @@
 namespace sinter::runtime::cpu {
 
 /// One product for one bound shape. Few rows of x are multiplied with the numbers as they are read,
-/// at the speed of memory; for more, blocks of weights become floats that stay in a cache.
+/// at the speed of memory; for more, blocks of weights become floats that stay in a cache, while
+/// they are multiplied with the first rows.
 class MatmulQuant {
  public:
-  /// `plan` and `shape` have been checked; the step has a quantisation. `weights` gets copies of
-  /// the numbers, and of 16-bit scales as float32.
+  /// `plan` and `shape` have been checked; the step has a quantisation. `weights` gets the numbers,
+  /// their scales as float32 and their zero points in panels.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);
 
@@ -43,6 +44,8 @@ class MatmulQuant {
   }
 
   Operand operand(const plan::fb::MatrixT& matrix, std::span<const std::int64_t> values) const;
+  void pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& step, const BoundShape& shape,
+            PackedWeights& weights);
 
   std::vector<std::int64_t> batch_;
   std::int64_t m_ = 0, n_ = 0, k_ = 0, rows_ = 0;
@@ -51,12 +54,8 @@ class MatmulQuant {
   std::int64_t bias_ = -1;
   float alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
-  QuantRows weights_;  // without addresses
-  std::uint32_t weight_buffer_ = 0, scales_buffer_ = 0;
-  std::int64_t zeros_buffer_ = -1;
-  bool float_zeros_ = false;
-  std::shared_ptr<const PackedWeights::Entry> values_;
-  std::shared_ptr<const PackedWeights::Entry> scales_;  // null: they are float32 in the plan
+  QuantPanels weights_;
+  std::shared_ptr<const PackedWeights::Entry> values_, scales_, zeros_;  // which these lie in
   bool direct_ = false;
   int threads_ = 1;
   std::size_t workspace_floats_ = 0;

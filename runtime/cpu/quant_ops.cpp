@@ -1,7 +1,7 @@
 #include "runtime/cpu/quant_ops.h"
 
 #include <algorithm>
-#include <cstring>
+#include <type_traits>
 
 #include "runtime/cpu/panel_ops.h"
 #include "runtime/cpu/vector_targets.h"
@@ -24,225 +24,236 @@ constexpr bool kManyRegisters = true;
 constexpr bool kManyRegisters = false;
 #endif
 
-constexpr std::int64_t kLine = 64;  // bytes of a cache line
-
-/// Vectors for groups of 16 four-bit numbers, which are 8 even and 8 odd ones.
-using Narrow = hn::CappedTag<float, 8>;
-
-HWY_INLINE float zero_of(const QuantRows& w, std::int64_t row, std::int64_t group) {
-  const std::int64_t at = row * w.groups + group;
-  if (w.zeros != nullptr) return static_cast<float>(w.zeros[at]);
-  return w.float_zeros != nullptr ? w.float_zeros[at] : 0.0f;
-}
-
-/// The number at `i` of a row.
-template <int kBits>
-HWY_INLINE float number_at(const std::byte* row, std::int64_t i) {
-  if constexpr (kBits == 8) return static_cast<float>(static_cast<std::int8_t>(row[i]));
-  const int both = std::to_integer<int>(row[i / 2]);
-  return static_cast<float>((i % 2 == 0 ? both & 15 : both >> 4) - 8);
-}
-
-template <class DF>
-HWY_INLINE hn::Vec<DF> widen_signed(DF d, const std::byte* p) {
-  const hn::Rebind<std::int8_t, DF> d8;
-  const hn::RebindToSigned<DF> d32;
-  return hn::ConvertTo(d,
-                       hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p))));
-}
-
-/// Even and odd numbers of as many bytes as d has lanes, as they are stored: 0 to 15.
-template <class DF, class V>
-HWY_INLINE void widen_halves(DF d, const std::byte* p, V& even, V& odd) {
-  const hn::Rebind<std::uint8_t, DF> d8;
-  const hn::RebindToSigned<DF> d32;
-  const auto both = hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(p));
-  even = hn::ConvertTo(d, hn::PromoteTo(d32, hn::And(both, hn::Set(d8, std::uint8_t{15}))));
-  odd = hn::ConvertTo(d, hn::PromoteTo(d32, hn::ShiftRight<4>(both)));
-}
-
-/// Which zero points there are.
-enum class Zeros { kNone, kIntegers, kFloats };
-
-/// kRows rows of weights times kCount rows of x.
-template <int kBits, Zeros kZeros, int kRows, int kCount, class DF>
-class DotBlock {
-  using VF = hn::Vec<DF>;
-
- public:
-  HWY_INLINE DotBlock(DF d, const QuantRows& w, std::int64_t first, const float* const* x)
-      : w_(w), first_(first), half_(quant_half(w.k)) {
-    for (int r = 0; r < kRows; ++r) {
-      rows_[r] = w.values + (first + r) * w.pitch;
-      scales_[r] = w.scales + (first + r) * w.groups;
-    }
-    for (int m = 0; m < kCount; ++m) x_[m] = x[m];
-    for (int r = 0; r < kRows; ++r)
-      for (int m = 0; m < kCount; ++m) total_[r][m] = hn::Zero(d);
-  }
-
-  /// What a group's sum is multiplied by is the row's own, so that vectors are added up once, at
-  /// the end.
-  HWY_INLINE void run(DF d, float* y, std::int64_t y_pitch) {
-    const auto step = static_cast<std::int64_t>(hn::Lanes(d)) * (kBits == 4 ? 2 : 1);
-    std::int64_t g = 0, begin = 0;
-    if (w_.group % step == 0)
-      for (; begin + w_.group <= w_.k; begin += w_.group, ++g)
-        add_group(d, g, begin, begin + w_.group);
-    for (; begin < w_.k; begin += w_.group, ++g) {
-      const std::int64_t end = begin + w_.group < w_.k ? begin + w_.group : w_.k,
-                         whole = begin + (end - begin) / step * step;
-      add_group(d, g, begin, whole);
-      add_rest(g, whole, end);
-    }
-    for (int r = 0; r < kRows; ++r)
-      for (int m = 0; m < kCount; ++m)
-        y[m * y_pitch + r] = hn::GetLane(hn::SumOfLanes(d, total_[r][m])) + rest_[r][m];
-  }
-
- private:
-  HWY_INLINE float zero(int r, std::int64_t g) const {
-    const std::int64_t at = (first_ + r) * w_.groups + g;
-    if constexpr (kZeros == Zeros::kIntegers) return static_cast<float>(w_.zeros[at]);
-    if constexpr (kZeros == Zeros::kFloats) return w_.float_zeros[at];
-    return 0;
-  }
-
-  HWY_INLINE void add_group(DF d, std::int64_t g, std::int64_t begin, std::int64_t end) {
-    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    VF sum[kRows][kCount], zeros[kRows];
-    for (int r = 0; r < kRows; ++r) {
-      zeros[r] = hn::Set(d, zero(r, g) + (kBits == 4 ? 8.0f : 0.0f));
-      for (int m = 0; m < kCount; ++m) sum[r][m] = hn::Zero(d);
-    }
-    if constexpr (kBits == 8) {
-      for (std::int64_t i = begin; i < end; i += lanes) {
-        VF x[kCount];
-        for (int m = 0; m < kCount; ++m) x[m] = hn::LoadU(d, x_[m] + i);
-        for (int r = 0; r < kRows; ++r) {
-          if (i % kLine == 0) __builtin_prefetch(rows_[r] + i + ahead_);
-          VF q = widen_signed(d, rows_[r] + i);
-          if constexpr (kZeros != Zeros::kNone) q = hn::Sub(q, zeros[r]);
-          for (int m = 0; m < kCount; ++m) sum[r][m] = hn::MulAdd(q, x[m], sum[r][m]);
-        }
-      }
-    } else {
-      for (std::int64_t i = begin / 2; i < end / 2; i += lanes) {
-        VF even[kRows], odd[kRows];
-        for (int r = 0; r < kRows; ++r) {
-          if (i % kLine == 0) __builtin_prefetch(rows_[r] + i + ahead_);
-          widen_halves(d, rows_[r] + i, even[r], odd[r]);
-          even[r] = hn::Sub(even[r], zeros[r]);
-          odd[r] = hn::Sub(odd[r], zeros[r]);
-        }
-        for (int m = 0; m < kCount; ++m) {
-          const VF x = hn::LoadU(d, x_[m] + i), y = hn::LoadU(d, x_[m] + half_ + i);
-          for (int r = 0; r < kRows; ++r)
-            sum[r][m] = hn::MulAdd(odd[r], y, hn::MulAdd(even[r], x, sum[r][m]));
-        }
-      }
-    }
-    for (int r = 0; r < kRows; ++r) {
-      const VF scale = hn::Set(d, scales_[r][g]);
-      for (int m = 0; m < kCount; ++m) total_[r][m] = hn::MulAdd(sum[r][m], scale, total_[r][m]);
-    }
-  }
-
-  HWY_INLINE void add_rest(std::int64_t g, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      for (int r = 0; r < kRows; ++r) {
-        const float q = (number_at<kBits>(rows_[r], i) - zero(r, g)) * scales_[r][g];
-        for (int m = 0; m < kCount; ++m)
-          rest_[r][m] += q * x_[m][kBits == 8 ? i : i / 2 + (i % 2 == 0 ? 0 : half_)];
-      }
-    }
-  }
-
-  // Weights come from memory: those of rows kAhead bytes behind are asked for, a cache line at a
-  // time, since rows are often too short for the processor to do so.
-  static constexpr std::int64_t kAhead = 4096;
-  const QuantRows& w_;
-  std::int64_t first_, half_;
-  std::int64_t ahead_ = w_.pitch == 0 ? 0 : (kAhead + w_.pitch - 1) / w_.pitch * w_.pitch;
-  const std::byte* rows_[kRows];
-  const float* scales_[kRows];
-  const float* x_[kCount];
-  VF total_[kRows][kCount];
-  float rest_[kRows][kCount] = {};
-};
-
-template <int kBits, Zeros kZeros, int kCount, class DF>
-HWY_INLINE void dot_all(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
-                        const float* const* x, float* y, std::int64_t y_pitch) {
-  constexpr int kRows = kCount == 1 || kManyRegisters ? kCount <= 2 ? 4 : 2 : kCount == 2 ? 2 : 1;
-  std::int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows)
-    DotBlock<kBits, kZeros, kRows, kCount, DF>(d, w, first + r, x).run(d, y + r, y_pitch);
-  for (; r < rows; ++r)
-    DotBlock<kBits, kZeros, 1, kCount, DF>(d, w, first + r, x).run(d, y + r, y_pitch);
-}
-
-template <int kBits, Zeros kZeros, class DF>
-void dot_counted(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
-                 const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch) {
-  switch (count) {
-    case 1: return dot_all<kBits, kZeros, 1>(d, w, first, rows, x, y, y_pitch);
-    case 2: return dot_all<kBits, kZeros, 2>(d, w, first, rows, x, y, y_pitch);
-    case 3: return dot_all<kBits, kZeros, 3>(d, w, first, rows, x, y, y_pitch);
-    default: return dot_all<kBits, kZeros, 4>(d, w, first, rows, x, y, y_pitch);
-  }
-}
-
-template <int kBits, class DF>
-void dot_zeros(DF d, const QuantRows& w, std::int64_t first, std::int64_t rows,
-               const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch) {
-  if (w.zeros != nullptr)
-    dot_counted<kBits, Zeros::kIntegers>(d, w, first, rows, x, count, y, y_pitch);
-  else if (w.float_zeros != nullptr)
-    dot_counted<kBits, Zeros::kFloats>(d, w, first, rows, x, count, y, y_pitch);
-  else
-    dot_counted<kBits, Zeros::kNone>(d, w, first, rows, x, count, y, y_pitch);
-}
-
-std::int64_t vector_step(int bits, bool narrow) {
-  const auto lanes =
-      static_cast<std::int64_t>(narrow ? hn::Lanes(Narrow()) : hn::Lanes(hn::ScalableTag<float>()));
-  return bits == 4 ? 2 * lanes : lanes;
-}
-
-bool takes_groups(const QuantRows& w, bool narrow) {
-  return w.group >= w.k || w.group % vector_step(w.bits, narrow) == 0;
-}
-
-bool dots_vector_groups(const QuantRows& w) {
-  return takes_groups(w, false) || takes_groups(w, true);
-}
-
-void dot_vectors(const QuantRows& w, std::int64_t first, std::int64_t rows, const float* const* x,
-                 std::int64_t count, float* y, std::int64_t y_pitch) {
-  const auto run = [&](auto d) {
-    if (w.bits == 4)
-      dot_zeros<4>(d, w, first, rows, x, count, y, y_pitch);
-    else
-      dot_zeros<8>(d, w, first, rows, x, count, y, y_pitch);
-  };
-  if (takes_groups(w, false))
-    run(hn::ScalableTag<float>());
-  else
-    run(Narrow());
-}
-
-/// No wider than a panel's step.
+/// No wider than a panel.
 using P = hn::CappedTag<float, kPanelStep>;
+using PV = hn::VFromD<P>;
+constexpr int kPanelVectors = kPanelStep / static_cast<int>(hn::MaxLanes(P()));
+
+/// A row of a panel's bytes that has element k.
+template <int kBits>
+HWY_INLINE const std::byte* row_of(const std::byte* panel, std::int64_t k) {
+  return panel + (kBits == 4 ? k / 2 : k) * kPanelStep;
+}
+
+/// Numbers of as many rows as d has lanes. Of four bits those in the bytes' lower (even k) or upper
+/// halves (odd k), as they are stored: 0 to 15.
+template <int kBits, bool kOdd>
+HWY_INLINE PV widen(P d, const std::byte* p) {
+  const hn::RebindToSigned<P> d32;
+  if constexpr (kBits == 8) {
+    const hn::Rebind<std::int8_t, P> d8;
+    return hn::ConvertTo(
+        d, hn::PromoteTo(d32, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(p))));
+  } else {
+    const hn::Rebind<std::uint8_t, P> d8;
+    const auto both = hn::LoadU(d8, reinterpret_cast<const std::uint8_t*>(p));
+    return hn::ConvertTo(
+        d, hn::PromoteTo(
+               d32, kOdd ? hn::ShiftRight<4>(both) : hn::And(both, hn::Set(d8, std::uint8_t{15}))));
+  }
+}
+
+/// What stands for zero among those numbers, of rows from `lane` on.
+template <int kBits>
+HWY_INLINE PV zeros_of(P d, const QuantPanels& w, std::int64_t panel, std::int64_t group,
+                       std::int64_t lane) {
+  const std::int64_t at = (panel * w.groups + group) * kPanelStep + lane;
+  const PV stored = hn::Set(d, kBits == 4 ? 8.0f : 0.0f);
+  if (w.float_zeros != nullptr) return hn::Add(hn::LoadU(d, w.float_zeros + at), stored);
+  if (w.zeros == nullptr) return stored;
+  return hn::Add(widen<8, false>(d, reinterpret_cast<const std::byte*>(w.zeros + at)), stored);
+}
+
+/// Calls `one(k, false or true)` for k from `begin` to `end`; true, as a type, where four bits lie
+/// in the upper half of a byte.
+template <int kBits, class One>
+HWY_INLINE void for_each_k(std::int64_t begin, std::int64_t end, const One& one) {
+  if constexpr (kBits == 8) {
+    for (std::int64_t k = begin; k < end; ++k) one(k, std::false_type());
+  } else {
+    if (begin % 2 != 0 && begin < end) one(begin++, std::true_type());
+    for (; begin + 2 <= end; begin += 2) {
+      one(begin, std::false_type());
+      one(begin + 1, std::true_type());
+    }
+    if (begin < end) one(begin, std::false_type());
+  }
+}
+
+/// kRows rows of x times a panel. Products are added up in kChains sums for kSegment k at most, and
+/// these times their scale in a total.
+template <int kBits, bool kZeros, int kRows>
+HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* const* x, float* y,
+                         std::int64_t y_pitch) {
+  constexpr int kChains = kManyRegisters ? 4 : 2;
+  constexpr std::int64_t kSegment = 128;
+  const P d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::byte* values = w.values + panel * w.pitch * kPanelStep;
+  PV total[kRows][kPanelVectors];
+  for (int m = 0; m < kRows; ++m)
+    for (int v = 0; v < kPanelVectors; ++v) total[m][v] = hn::Zero(d);
+  for (std::int64_t g = 0, begin = 0; begin < w.k;) {
+    const std::int64_t group_end = (g + 1) * w.group < w.k ? (g + 1) * w.group : w.k,
+                       end = begin + kSegment < group_end ? begin + kSegment : group_end;
+    PV sum[kChains][kRows][kPanelVectors], zeros[kPanelVectors];
+    for (int v = 0; v < kPanelVectors; ++v) {
+      zeros[v] = zeros_of<kBits>(d, w, panel, g, v * lanes);
+      for (int c = 0; c < kChains; ++c)
+        for (int m = 0; m < kRows; ++m) sum[c][m][v] = hn::Zero(d);
+    }
+    const auto add = [&](std::int64_t k, auto odd, int chain) HWY_ATTR {
+      for (int v = 0; v < kPanelVectors; ++v) {
+        PV q = widen<kBits, decltype(odd)::value>(d, row_of<kBits>(values, k) + v * lanes);
+        if constexpr (kZeros || kBits == 4) q = hn::Sub(q, zeros[v]);
+        for (int m = 0; m < kRows; ++m)
+          sum[chain][m][v] = hn::MulAdd(hn::Set(d, x[m][k]), q, sum[chain][m][v]);
+      }
+    };
+    std::int64_t k = begin;
+    if (kBits == 4 && k % 2 != 0) add(k++, std::true_type(), 0);
+    for (; k + kChains <= end; k += kChains) {
+      HWY_UNROLL(4)
+      for (int c = 0; c < kChains; c += 2) {
+        add(k + c, std::false_type(), c);
+        add(k + c + 1, std::bool_constant<kBits == 4>(), c + 1);
+      }
+    }
+    for_each_k<kBits>(k, end, [&](std::int64_t at, auto odd) HWY_ATTR { add(at, odd, 0); });
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const PV scale = hn::LoadU(d, w.scales + (panel * w.groups + g) * kPanelStep + v * lanes);
+      for (int m = 0; m < kRows; ++m) {
+        PV all = hn::Add(sum[0][m][v], sum[1][m][v]);
+        if constexpr (kChains == 4) all = hn::Add(all, hn::Add(sum[2][m][v], sum[3][m][v]));
+        total[m][v] = hn::MulAdd(all, scale, total[m][v]);
+      }
+    }
+    begin = end;
+    if (end == group_end) ++g;
+  }
+  for (int m = 0; m < kRows; ++m)
+    for (int v = 0; v < kPanelVectors; ++v) hn::StoreU(total[m][v], d, y + m * y_pitch + v * lanes);
+}
+
+template <int kBits, bool kZeros>
+void dot_counted(const QuantPanels& w, std::int64_t panel, const float* const* x,
+                 std::int64_t count, float* y, std::int64_t y_pitch) {
+  std::int64_t m = 0;
+  if constexpr (kManyRegisters)
+    for (; m + 4 <= count; m += 4)
+      dot_rows<kBits, kZeros, 4>(w, panel, x + m, y + m * y_pitch, y_pitch);
+  for (; m + 2 <= count; m += 2)
+    dot_rows<kBits, kZeros, 2>(w, panel, x + m, y + m * y_pitch, y_pitch);
+  if (m < count) dot_rows<kBits, kZeros, 1>(w, panel, x + m, y + m * y_pitch, y_pitch);
+}
+
+/// Calls `run` with the bits and whether there are zero points, as types.
+template <class Run>
+HWY_INLINE void with_kind(const QuantPanels& w, const Run& run) {
+  const bool zeros = w.zeros != nullptr || w.float_zeros != nullptr;
+  using Four = std::integral_constant<int, 4>;
+  using Eight = std::integral_constant<int, 8>;
+  if (w.bits == 4)
+    zeros ? run(Four(), std::true_type()) : run(Four(), std::false_type());
+  else
+    zeros ? run(Eight(), std::true_type()) : run(Eight(), std::false_type());
+}
+
+void dot_vectors(const QuantPanels& w, std::int64_t panel, const float* const* x,
+                 std::int64_t count, float* y, std::int64_t y_pitch) {
+  with_kind(w, [&](auto bits, auto zeros) {
+    dot_counted<decltype(bits)::value, decltype(zeros)::value>(w, panel, x, count, y, y_pitch);
+  });
+}
+
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
+constexpr int kTileVectors = 4;
+#else
+constexpr int kTileVectors = 2;
+#endif
+
+/// The first kQuantRows rows of multiply_quantised, of kVectors vectors from column `column` on:
+/// numbers become floats between the sums, which takes hardly any time there.
+template <int kBits, bool kZeros, int kVectors>
+HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t column,
+                          std::int64_t begin, std::int64_t end, const float* const* x, float* y,
+                          std::int64_t y_pitch, float* made) {
+  constexpr int kRows = kQuantRows;
+  const P d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::byte* values[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    const std::int64_t at = column + v * lanes;
+    values[v] = w.values + (first + at / kPanelStep) * w.pitch * kPanelStep + at % kPanelStep;
+  }
+  y += column;
+  made += column;
+  for (std::int64_t from = begin; from < end;) {
+    const std::int64_t g = from / w.group, to = (g + 1) * w.group < end ? (g + 1) * w.group : end;
+    PV sum[kRows][kVectors], scales[kVectors], zeros[kVectors];
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = column + v * lanes, panel = first + at / kPanelStep,
+                         lane = at % kPanelStep;
+      scales[v] = hn::LoadU(d, w.scales + (panel * w.groups + g) * kPanelStep + lane);
+      zeros[v] = zeros_of<kBits>(d, w, panel, g, lane);
+      HWY_UNROLL(8)
+      for (int m = 0; m < kRows; ++m) sum[m][v] = hn::LoadU(d, y + m * y_pitch + v * lanes);
+    }
+    for_each_k<kBits>(from, to, [&](std::int64_t k, auto odd) HWY_ATTR {
+      PV right[kVectors];
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) {
+        right[v] = widen<kBits, decltype(odd)::value>(d, row_of<kBits>(values[v], k));
+        if constexpr (kZeros || kBits == 4) right[v] = hn::Sub(right[v], zeros[v]);
+        right[v] = hn::Mul(right[v], scales[v]);
+        hn::StoreU(right[v], d, made + (k - begin) * kQuantColumns + v * lanes);
+      }
+      HWY_UNROLL(8)
+      for (int m = 0; m < kRows; ++m) {
+        const PV left = hn::Set(d, x[m][k - begin]);
+        HWY_UNROLL(4)
+        for (int v = 0; v < kVectors; ++v) sum[m][v] = hn::MulAdd(left, right[v], sum[m][v]);
+      }
+    });
+    HWY_UNROLL(8)
+    for (int m = 0; m < kRows; ++m) HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[m][v], d, y + m * y_pitch + v * lanes);
+    from = to;
+  }
+}
+
+template <int kBits, bool kZeros>
+void make_columns(const QuantPanels& w, std::int64_t first, std::int64_t columns,
+                  std::int64_t begin, std::int64_t end, const float* const* x, float* y,
+                  std::int64_t y_pitch, float* made) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(P()));
+  std::int64_t n = 0;
+  for (; n + kTileVectors * lanes <= columns; n += kTileVectors * lanes)
+    make_tile<kBits, kZeros, kTileVectors>(w, first, n, begin, end, x, y, y_pitch, made);
+  for (; n + 2 * lanes <= columns; n += 2 * lanes)
+    make_tile<kBits, kZeros, 2>(w, first, n, begin, end, x, y, y_pitch, made);
+  for (; n < columns; n += lanes)
+    make_tile<kBits, kZeros, 1>(w, first, n, begin, end, x, y, y_pitch, made);
+}
+
+void make_vectors(const QuantPanels& w, std::int64_t first, std::int64_t columns,
+                  std::int64_t begin, std::int64_t end, const float* const* x, float* y,
+                  std::int64_t y_pitch, float* made) {
+  with_kind(w, [&](auto bits, auto zeros) {
+    make_columns<decltype(bits)::value, decltype(zeros)::value>(w, first, columns, begin, end, x, y,
+                                                                y_pitch, made);
+  });
+}
 
 /// A square of bytes.
 constexpr int kSide = kPanelStep;
 
-/// to[i][r] = from[r][i].
-HWY_INLINE void transpose_bytes(const std::byte* const* from, std::uint8_t (*to)[kSide]) {
+/// to[i * kSide + r] = from[r][i].
+HWY_INLINE void transpose_square(const std::byte* const* from, std::byte* to) {
 #if HWY_TARGET == HWY_SCALAR
   for (int r = 0; r < kSide; ++r)
-    for (int i = 0; i < kSide; ++i) to[i][r] = std::to_integer<std::uint8_t>(from[r][i]);
+    for (int i = 0; i < kSide; ++i) to[i * kSide + r] = from[r][i];
 #else
   const hn::FixedTag<std::uint8_t, kSide> d;
   hn::VFromD<decltype(d)> rows[kSide], next[kSide];
@@ -262,65 +273,21 @@ HWY_INLINE void transpose_bytes(const std::byte* const* from, std::uint8_t (*to)
     for (int r = 0; r < kSide; ++r) rows[r] = next[r];
   }
   HWY_UNROLL(16)
-  for (int r = 0; r < kSide; ++r) hn::StoreU(rows[r], d, to[r]);
+  for (int r = 0; r < kSide; ++r)
+    hn::StoreU(rows[r], d, reinterpret_cast<std::uint8_t*>(to + r * kSide));
 #endif
 }
 
-template <int kBits>
-void dequantise_bits(const QuantRows& w, std::int64_t first, std::int64_t columns,
-                     std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch) {
-  constexpr std::int64_t kNumbers = kSide * 8 / kBits;  // of a square's row
-  const P d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  HWY_ALIGN float scales[kSide] = {}, zeros[kSide] = {};
-  HWY_ALIGN std::uint8_t square[kSide][kSide];
-  std::byte parts[kSide][kSide] = {};  // rows that end within a square, or are none
-  const std::byte* rows[kSide];
-  std::int64_t group_end = begin;
-  for (std::int64_t i = begin; i < end; i += kNumbers) {
-    const std::int64_t count = end - i < kNumbers ? end - i : kNumbers;
-    // Rows are too short for the processor to see a stream: those of the next panel are asked for.
-    if (i * kBits / 8 % kLine == 0)
-      for (std::int64_t c = 0; c < kSide; ++c)
-        __builtin_prefetch(w.values + (first + kSide + c) * w.pitch + i * kBits / 8);
-    for (std::int64_t c = 0; c < kSide; ++c) {
-      rows[c] = c < columns ? w.values + (first + c) * w.pitch + i * kBits / 8 : parts[c];
-      if (count == kNumbers || c >= columns) continue;
-      std::memcpy(parts[c], rows[c], static_cast<std::size_t>((count * kBits + 7) / 8));
-      rows[c] = parts[c];
-    }
-    transpose_bytes(rows, square);
-    for (std::int64_t k = i; k < i + count; ++k, to += to_pitch) {
-      if (k == group_end) {
-        const std::int64_t g = k / w.group;
-        group_end = (g + 1) * w.group;
-        for (std::int64_t c = 0; c < columns; ++c) {
-          scales[c] = w.scales[(first + c) * w.groups + g];
-          zeros[c] = zero_of(w, first + c, g) + (kBits == 4 ? 8.0f : 0.0f);
-        }
-      }
-      const auto* row = reinterpret_cast<const std::byte*>(square[(k - i) * kBits / 8]);
-      for (std::int64_t c = 0; c < kSide; c += lanes) {
-        hn::VFromD<P> q;
-        if constexpr (kBits == 8) {
-          q = widen_signed(d, row + c);
-        } else {
-          hn::VFromD<P> even, odd;
-          widen_halves(d, row + c, even, odd);
-          q = (k - i) % 2 == 0 ? even : odd;
-        }
-        hn::StoreU(hn::Mul(hn::Sub(q, hn::Load(d, zeros + c)), hn::Load(d, scales + c)), d, to + c);
-      }
-    }
+void panel_vectors(const std::byte* rows, std::int64_t count, std::int64_t pitch, std::byte* to) {
+  std::int64_t i = 0;
+  for (; count == kSide && i + kSide <= pitch; i += kSide) {
+    const std::byte* from[kSide];
+    for (int r = 0; r < kSide; ++r) from[r] = rows + r * pitch + i;
+    transpose_square(from, to + i * kSide);
   }
-}
-
-void dequantise_vectors(const QuantRows& w, std::int64_t first, std::int64_t columns,
-                        std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch) {
-  if (w.bits == 8)
-    dequantise_bits<8>(w, first, columns, begin, end, to, to_pitch);
-  else
-    dequantise_bits<4>(w, first, columns, begin, end, to, to_pitch);
+  for (; i < pitch; ++i)
+    for (std::int64_t r = 0; r < kSide; ++r)
+      to[i * kSide + r] = r < count ? rows[r * pitch + i] : std::byte{0};
 }
 
 HWY_INLINE V activate_vector(D d, V x, plan::fb::Activation activation) {
@@ -368,25 +335,28 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sinter::runtime::cpu {
 
-HWY_EXPORT(dots_vector_groups);
 HWY_EXPORT(dot_vectors);
-HWY_EXPORT(dequantise_vectors);
+HWY_EXPORT(make_vectors);
+HWY_EXPORT(panel_vectors);
 HWY_EXPORT(finish_vectors);
 
-std::int64_t quant_half(std::int64_t k) { return k / 2 + k % 2; }
-
-bool dots_directly(const QuantRows& weights) {
-  return HWY_DYNAMIC_DISPATCH(dots_vector_groups)(weights);
+void write_panels(const std::byte* rows, std::int64_t n, std::int64_t pitch, std::byte* to) {
+  for (std::int64_t first = 0; first < n; first += kPanelStep) HWY_DYNAMIC_DISPATCH(panel_vectors)
+  (rows + first * pitch, std::min(kPanelStep, n - first), pitch, to + first * pitch);
 }
 
-void dot_quantised(const QuantRows& weights, std::int64_t first, std::int64_t rows,
-                   const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch) {
-  HWY_DYNAMIC_DISPATCH(dot_vectors)(weights, first, rows, x, count, y, y_pitch);
+void dot_quantised(const QuantPanels& weights, std::int64_t panel, const float* const* x,
+                   std::int64_t count, float* y, std::int64_t y_pitch) {
+  HWY_DYNAMIC_DISPATCH(dot_vectors)(weights, panel, x, count, y, y_pitch);
 }
 
-void dequantise_panel(const QuantRows& weights, std::int64_t first, std::int64_t columns,
-                      std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch) {
-  HWY_DYNAMIC_DISPATCH(dequantise_vectors)(weights, first, columns, begin, end, to, to_pitch);
+void multiply_quantised(const QuantPanels& weights, std::int64_t panel, std::int64_t columns,
+                        std::int64_t begin, std::int64_t end, const float* const* x,
+                        std::int64_t count, float* y, std::int64_t y_pitch, float* made) {
+  HWY_DYNAMIC_DISPATCH(make_vectors)
+  (weights, panel, columns, begin, end, x, y, y_pitch, made);
+  add_products(x + kQuantRows, count - kQuantRows, made, kQuantColumns, columns, end - begin,
+               y + kQuantRows * y_pitch, y_pitch);
 }
 
 void finish_values(float* values, std::int64_t count, float alpha, const float* bias,

@@ -5,14 +5,17 @@
 #include <cstdint>
 
 #include "plan_generated.h"
+#include "runtime/cpu/panel_ops.h"
 
 namespace sinter::runtime::cpu {
 
-/// Weights [n, k] of few bits, as Quantisation in plan.fbs says. Scales are [n, groups], and so are
-/// the zero points, of which there is one kind or none.
-struct QuantRows {
+/// Weights [n, k] of few bits, as Quantisation in plan.fbs says, in panels of kPanelStep rows that
+/// lie across: byte b of a panel's row r is at (panel * pitch + b) * kPanelStep + r. Scales are
+/// [panel, group, row], and so are the zero points, of which there is one kind or none. Rows that
+/// fill the last panel have a scale of zero.
+struct QuantPanels {
   const std::byte* values = nullptr;
-  std::int64_t pitch = 0;  // bytes from row to row
+  std::int64_t pitch = 0;  // bytes of a row
   int bits = 8;
   std::int64_t k = 0, group = 1, groups = 1;
   const float* scales = nullptr;
@@ -20,23 +23,22 @@ struct QuantRows {
   const std::int8_t* zeros = nullptr;
 };
 
-/// Most rows of x that dot_quantised takes.
-inline constexpr std::int64_t kMostDirectRows = 4;
-/// True if dot_quantised takes the groups.
-bool dots_directly(const QuantRows& weights);
-/// Floats that dot_quantised wants for each row of x: with 4 bits the elements of even k come
-/// first, and from quant_half(k) on those of odd k.
-std::int64_t quant_half(std::int64_t k);
+/// Writes n rows of `pitch` bytes in panels, of which the last is filled with zeros.
+void write_panels(const std::byte* rows, std::int64_t n, std::int64_t pitch, std::byte* to);
 
-/// y[m * y_pitch + r] = sum over k of x[m][k] * w[first + r][k], for r < rows and m < count, which
-/// is at most kMostDirectRows.
-void dot_quantised(const QuantRows& weights, std::int64_t first, std::int64_t rows,
-                   const float* const* x, std::int64_t count, float* y, std::int64_t y_pitch);
+/// y[m * y_pitch + r] = sum over k of x[m][k] * w[r][k], for all rows r of a panel and m < count.
+/// What a sum is does not depend on the other rows of x.
+void dot_quantised(const QuantPanels& weights, std::int64_t panel, const float* const* x,
+                   std::int64_t count, float* y, std::int64_t y_pitch);
 
-/// to[(i - begin) * to_pitch + c] = w[first + c][i] for c < columns and begin <= i < end, and zero
-/// for the c from `columns` to kPanelStep; `begin` is even.
-void dequantise_panel(const QuantRows& weights, std::int64_t first, std::int64_t columns,
-                      std::int64_t begin, std::int64_t end, float* to, std::int64_t to_pitch);
+/// Rows of x that multiply_quantised takes at least, and columns of `made`.
+inline constexpr std::int64_t kQuantRows = 6, kQuantColumns = 64;
+/// Adds to y[m * y_pitch + c] the sum over begin <= i < end of x[m][i - begin] * w[c][i], for
+/// m < count and `columns` c, whole panels from `panel` on and at most kQuantColumns. The weights
+/// are left in `made` as floats, (end - begin) rows of kQuantColumns.
+void multiply_quantised(const QuantPanels& weights, std::int64_t panel, std::int64_t columns,
+                        std::int64_t begin, std::int64_t end, const float* const* x,
+                        std::int64_t count, float* y, std::int64_t y_pitch, float* made);
 
 /// values = activation(alpha * values + bias + residual); bias and residual may be null.
 void finish_values(float* values, std::int64_t count, float alpha, const float* bias,

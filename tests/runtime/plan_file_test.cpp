@@ -207,6 +207,32 @@ TEST(PlanFile, SectionsMayNotOverlapOrLeaveTheFile) {
   }
 }
 
+/// Weights are as large as memory: each is there only while it is written.
+TEST(PlanFile, ReadsPiecesOnceAndOneAtATime) {
+  PlanBuilder builder = sample();
+  plan::PlanParts parts = builder.parts();
+  int reads = 0, alive = 0, most = 0;
+  for (auto& piece : parts.weights)
+    piece.read = [&, before = piece.read] {
+      ++reads;
+      most = std::max(most, ++alive);
+      return plan::PieceBytes{before().bytes,
+                              std::shared_ptr<const void>(&alive, [&](const void*) { --alive; })};
+    };
+  const std::string path = ::testing::TempDir() + "plan_file_pieces.plan";
+  plan::write_plan(parts, path);
+  EXPECT_EQ(reads, static_cast<int>(parts.weights.size()));
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(alive, 0);
+  std::ifstream file(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const Bytes bytes = builder.bytes();
+  EXPECT_EQ(text, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  std::remove(path.c_str());
+  parts.weights[0].size += 4;
+  EXPECT_THROW(plan::serialize_plan(parts), Error);
+}
+
 TEST(PlanFile, OverlappingPiecesAreADefectOfTheCompiler) {
   PlanBuilder builder = sample();
   plan::PlanParts parts = builder.parts();
