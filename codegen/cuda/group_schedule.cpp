@@ -169,9 +169,9 @@ EpilogueWork count_work(const ProgramAnalysis& analysis, const ProductProgram& p
 double estimate_turns(const ProductSchedule& s, double tiles, double depth,
                       const EpilogueWork& epilogue) {
   constexpr double kLatency = 1035, kFlops = 8115, kBytes = 250;  // nanoseconds; each of them
-  // Of blocks with one tile, which nothing overlaps. The fit says 1,000, of few such times; with so
-  // much more kernels of one tile a block keep the products of few rows that they are better at.
-  constexpr double kAlone = 2200;
+  // Of blocks with one tile, which nothing overlaps: 384 and 768 rows by 2,304 columns of 768 are
+  // best by kernels of one tile a block and in turns, which takes between 1,600 and 2,100.
+  constexpr double kAlone = 1850;
   // Of an element, in thousandths of a nanosecond.
   constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
   constexpr double kRolledByte = 26, kSpreadByte = 21.4;
@@ -200,8 +200,7 @@ double estimate_groups(const ProductSchedule& s, std::int64_t m, std::int64_t n,
   // Of an element, in thousandths of a nanosecond: storing its sum, which every block of a
   // cluster does, and the rest, which they share.
   constexpr double kStored = 55, kElement = 29.5, kInstruction = 5.1, kRowByte = 22.6;
-  // Clusters of more than two do not fit every group of multiprocessors without a rest.
-  const double processors = s.cluster() <= 2 ? 132 : 120;
+  const double processors = processors_filled_by(s.cluster());
   const double tiles = matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n));
   const double blocks = tiles * static_cast<double>(s.splits);
   const double depth = static_cast<double>(ceil_div(ceil_div(k, kStep), s.splits) * kStep);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/arguments.h"
+#include "codegen/cuda/schedule_parts.h"
 #include "codegen/cuda/skinny_schedule.h"
 
 namespace sinter::codegen {
@@ -23,8 +24,6 @@ struct Tile {
 constexpr Tile kTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, {128, 64, 1, 4},
                            {128, 128, 2, 8}, {128, 256, 2, 5}, {256, 128, 2, 4}};
 constexpr int kSplits[] = {1, 2, 4, 8};
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// k of a stage of x: that of few rows is copied twice as much at once.
 int stage_depth(const ProductSchedule& s) { return s.m <= 64 ? 2 * kPart : kPart; }
@@ -122,12 +121,14 @@ std::string packed_group_type(const ProductProgram& product, const ProductSchedu
 }
 
 // Fitted to 430 times of 40 products (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of 8
-// and 4 bits) in graphs on an H200: those chosen take 2 % longer than the best in the mean.
+// and 4 bits) in graphs on an H200: those chosen take 2 % longer than the best in the mean. What
+// clusters of more than two cost, to 84 times of 17 products alone.
 double estimate_packed_groups(const ProductProgram& product, const ProductSchedule& s,
                               std::int64_t m, std::int64_t n, std::int64_t k) {
   constexpr double kLatency = 1200, kWave = 470, kSplit = 1500;  // nanoseconds
   constexpr double kBytes = 96, kAllBytes = 3990, kSums = 76;    // each of them
-  constexpr double kProcessors = 132, kFewWaves = 3, kLastWave = 0.64, kRowTime = 46;
+  constexpr double kFewWaves = 3, kLastWave = 0.64, kRowTime = 46;
+  constexpr double kUneven = 1.45;  // where clusters leave two blocks to a few multiprocessors
   struct Costs {
     double flops, weights;  // each nanosecond on a multiprocessor: multiplied, made floats
     double part;            // nanoseconds of a warpgroup, for 64 of k and 64 columns
@@ -138,9 +139,11 @@ double estimate_packed_groups(const ProductProgram& product, const ProductSchedu
   const double blocks =
       static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n)) * static_cast<double>(s.splits);
   const double depth = static_cast<double>(ceil_div(ceil_div(k, kStep), s.splits) * kStep);
-  const double resident = std::clamp(std::ceil(blocks / kProcessors), 1.0,
-                                     static_cast<double>(packed_group_blocks_at_once(s)));
-  const double filled = blocks / (kProcessors * resident);
+  const double processors = processors_filled_by(s.cluster());
+  const double at_once = packed_group_blocks_at_once(s);
+  double resident = std::clamp(std::ceil(blocks / processors), 1.0, at_once);
+  const double filled = blocks / (processors * resident);
+  if (resident > 1 && blocks <= static_cast<double>(kProcessors)) resident = kUneven;
   const double waves =
       filled < kFewWaves ? std::max(1.0, std::ceil(filled - 0.001)) : filled + kLastWave;
   const double tiles = static_cast<double>(s.n) / (kColumns * s.groups);
@@ -154,7 +157,7 @@ double estimate_packed_groups(const ProductProgram& product, const ProductSchedu
   const double weights = static_cast<double>(n) * static_cast<double>(k) * bits / 8;
   return std::max(kLatency + waves * (std::max(together, alone) + sums + kWave),
                   kLatency + weights / kAllBytes) +
-         (s.splits > 1 ? kSplit * (1 + 0.2 * s.splits) : 0);
+         (s.splits > 1 ? waves * kSplit * (1 + 0.2 * s.splits) : 0);
 }
 
 }  // namespace sinter::codegen
