@@ -27,6 +27,9 @@ constexpr Spelling kSpellings[] = {
     {"scale_shift", "Cast(w) * s + b"},
     {"scale", "Cast(w) * s"},
     {"scale_scalar", "Cast(w) * $s"},
+    {"integer_difference_divided", "(Cast(w) - Cast(z)) / s"},
+    {"float_difference_divided", "(Cast(w) - z) / s"},
+    {"divided", "Cast(w) / s"},
     // The scale comes behind the product.
     {"unscaled", "Cast(w)"},
 };
@@ -56,7 +59,7 @@ std::optional<Dequantisation> match_dequantisation(
       const Element& weight = match.variables.at("w").back();
       const DType type = graph.type(weight.value).dtype;
       if (type != DType::kInt8 && type != DType::kUInt8) continue;
-      Dequantisation result{spelling.name, weight, {}, {}, {}};
+      Dequantisation result{spelling.name, weight, {}, {}, {}, spelling.name.ends_with("divided")};
       const auto read = [&](const char* name, std::optional<Term>& term) {
         if (const auto found = match.variables.find(name); found != match.variables.end())
           term = Term{found->second.back(), 0};

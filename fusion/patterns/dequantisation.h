@@ -23,6 +23,7 @@ struct Dequantisation {
   std::string_view spelling;
   Element weight;
   std::optional<Term> zero, scale, shift;
+  bool divides = false;  // by `scale`
 };
 
 /// What `value` is a dequantisation of, if any spelling of dequantisation.cpp matches and

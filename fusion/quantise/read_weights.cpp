@@ -73,9 +73,11 @@ struct Numbers {
   const Tensor* tensor = nullptr;  // null: `number` everywhere
   std::optional<Address> address;
   double number = 0;
+  bool is_divisor = false;
 
   double at(std::int64_t k, std::int64_t n) const {
-    return tensor != nullptr ? tensor->at(address->at(k, n)) : number;
+    const double found = tensor != nullptr ? tensor->at(address->at(k, n)) : number;
+    return is_divisor ? 1 / found : found;
   }
 };
 
@@ -89,7 +91,7 @@ class Reader {
                                        std::string& refusal) {
     QuantisedWeights result;
     result.k = k_;
-    const Numbers scale = numbers(found.scale, 1), zero = numbers(found.zero, 0),
+    const Numbers scale = numbers(found.scale, 1, found.divides), zero = numbers(found.zero, 0),
                   shift = numbers(found.shift, 0);
     std::int64_t group = 0;
     for (const Numbers* part : {&scale, &zero, &shift}) {
@@ -115,8 +117,9 @@ class Reader {
   }
 
  private:
-  Numbers numbers(const std::optional<Term>& term, double otherwise) {
+  Numbers numbers(const std::optional<Term>& term, double otherwise, bool is_divisor = false) {
     Numbers result;
+    result.is_divisor = is_divisor;
     result.number = term ? term->number : otherwise;
     if (term && term->element) {
       result.tensor = &values_.tensor(term->element->value);
@@ -177,8 +180,8 @@ class Reader {
     }
     // Scales keep the type that the model gives them, unless something was worked into them.
     DType type = DType::kFloat32;
-    if (scale.tensor != nullptr && column_scale.empty() && is_float(scale.tensor->dtype()) &&
-        scale.tensor->dtype() != DType::kFloat64)
+    if (scale.tensor != nullptr && !scale.is_divisor && column_scale.empty() &&
+        is_float(scale.tensor->dtype()) && scale.tensor->dtype() != DType::kFloat64)
       type = scale.tensor->dtype();
     result.scales = Tensor::from_doubles(type, {n_, groups}, scales);
     if (std::all_of(zeros.begin(), zeros.end(), [](double z) { return z == 0; })) return true;

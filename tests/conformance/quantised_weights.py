@@ -222,7 +222,15 @@ def contributed(save):
         model.save(save, model.add("MatMulIntegerToFloat", inputs, MS))
 
 
+def divided(save):
+    for scalar in (False, True):
+        model = Model(f"weights_cast_divided{'_by_one' if scalar else ''}", floats(2, 20))
+        w = model.add("Cast", [model.integers("w", TensorProto.INT8, (20, 3))], to=TensorProto.FLOAT)
+        s = model.constant("s", np.float32(12.5) if scalar else floats(3) + 3)
+        model.save(save, model.add("MatMul", ["x", model.add("Div", [w, s])]))
+
+
 def quantised_weights(save):
     for group in (dequantize_linear, spelled_out, matmul_nbits, embeddings, dynamic,
-                  four_bit_values, contributed):
+                  four_bit_values, contributed, divided):
         group(save)

@@ -79,6 +79,11 @@ TEST_F(StateOption, NamesAnInputAndAnOutput) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, ::testing::HasSubstr(
                               "state h -> y: copied after each run: 'add_mul' makes a new value"));
+  const auto shown = sinter({"inspect", path("model.plan")}).out;
+  EXPECT_THAT(shown,
+              ::testing::HasSubstr("input x: f32[4]\noutput z: f32[4]\nstate h -> y: f32[4]"));
+  EXPECT_THAT(sinter({"inspect", path("model.plan"), "--json"}).out,
+              ::testing::HasSubstr("\"states\""));
   EXPECT_THAT(compile({}).out, ::testing::Not(::testing::HasSubstr("state ")));
 }
 

@@ -70,6 +70,7 @@ class Inspector {
     }
     bindings("input", plan_.inputs());
     bindings("output", plan_.outputs());
+    states();
     for (const auto& entry : meta_.entries) {
       const std::string limits = plan::limits_text(meta_, *entry);
       console_.print(fmt::format("entry {}: {}, {} steps", entry->name, limits, entry->step_count));
@@ -213,16 +214,33 @@ class Inspector {
     return values_.empty() ? texts_[expression] : std::to_string(values_[expression]);
   }
 
+  static std::string type_text(const BindingInfo& info) {
+    std::vector<std::string> dims;
+    for (const auto& dim : info.shape)
+      dims.push_back(dim.min == dim.max || dim.text.find_first_of("*+-( ") != std::string::npos
+                         ? dim.text
+                         : fmt::format("{}={}..{}", dim.text, dim.min, dim.max));
+    return fmt::format("{}[{}]", to_string(info.dtype), fmt::join(dims, ", "));
+  }
+
+  /// Inputs or outputs; of those that are states the text has one line in `states`.
   void bindings(const char* what, const std::vector<BindingInfo>& infos) {
-    for (const auto& info : infos) {
-      std::vector<std::string> dims;
-      for (const auto& dim : info.shape)
-        dims.push_back(dim.min == dim.max || dim.text.find_first_of("*+-( ") != std::string::npos
-                           ? dim.text
-                           : fmt::format("{}={}..{}", dim.text, dim.min, dim.max));
-      const auto type = fmt::format("{}[{}]", to_string(info.dtype), fmt::join(dims, ", "));
-      console_.print(fmt::format("{} {}: {}", what, info.name, type));
-      report_[fmt::format("{}s", what)].push_back({{"name", info.name}, {"type", type}});
+    const bool is_input = std::string_view(what) == "input";
+    std::set<std::size_t> states;
+    for (const auto& state : meta_.states) states.insert(is_input ? state->input : state->output);
+    for (std::size_t i = 0; i < infos.size(); ++i) {
+      const auto type = type_text(infos[i]);
+      if (!states.contains(i)) console_.print(fmt::format("{} {}: {}", what, infos[i].name, type));
+      report_[fmt::format("{}s", what)].push_back({{"name", infos[i].name}, {"type", type}});
+    }
+  }
+
+  void states() {
+    const auto inputs = plan_.inputs(), outputs = plan_.outputs();
+    for (const auto& state : meta_.states) {
+      const BindingInfo &input = inputs[state->input], &output = outputs[state->output];
+      console_.print(fmt::format("state {} -> {}: {}", input.name, output.name, type_text(input)));
+      report_["states"].push_back({{"input", input.name}, {"output", output.name}});
     }
   }
 
