@@ -80,8 +80,15 @@ HWY_INLINE void for_each_k(std::int64_t begin, std::int64_t end, const One& one)
   }
 }
 
+/// total + value, where `lost` gathers what rounding takes from it.
+HWY_INLINE PV add_exactly(PV total, PV value, PV& lost) {
+  const PV sum = hn::Add(total, value), added = hn::Sub(sum, total);
+  lost = hn::Add(lost, hn::Add(hn::Sub(total, hn::Sub(sum, added)), hn::Sub(value, added)));
+  return sum;
+}
+
 /// kRows rows of x times a panel. Products are added up in kChains sums for kSegment k at most, and
-/// these times their scale in a total.
+/// these times their scale in a total, in which a few large elements of x cost the others nothing.
 template <int kBits, bool kZeros, int kRows>
 HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* const* x, float* y,
                          std::int64_t y_pitch) {
@@ -90,9 +97,9 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
   const P d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::byte* values = w.values + panel * w.pitch * kPanelStep;
-  PV total[kRows][kPanelVectors];
+  PV total[kRows][kPanelVectors], lost[kRows][kPanelVectors];
   for (int m = 0; m < kRows; ++m)
-    for (int v = 0; v < kPanelVectors; ++v) total[m][v] = hn::Zero(d);
+    for (int v = 0; v < kPanelVectors; ++v) total[m][v] = lost[m][v] = hn::Zero(d);
   for (std::int64_t g = 0, begin = 0; begin < w.k;) {
     const std::int64_t group_end = (g + 1) * w.group < w.k ? (g + 1) * w.group : w.k,
                        end = begin + kSegment < group_end ? begin + kSegment : group_end;
@@ -125,14 +132,15 @@ HWY_INLINE void dot_rows(const QuantPanels& w, std::int64_t panel, const float* 
       for (int m = 0; m < kRows; ++m) {
         PV all = hn::Add(sum[0][m][v], sum[1][m][v]);
         if constexpr (kChains == 4) all = hn::Add(all, hn::Add(sum[2][m][v], sum[3][m][v]));
-        total[m][v] = hn::MulAdd(all, scale, total[m][v]);
+        total[m][v] = add_exactly(total[m][v], hn::Mul(all, scale), lost[m][v]);
       }
     }
     begin = end;
     if (end == group_end) ++g;
   }
   for (int m = 0; m < kRows; ++m)
-    for (int v = 0; v < kPanelVectors; ++v) hn::StoreU(total[m][v], d, y + m * y_pitch + v * lanes);
+    for (int v = 0; v < kPanelVectors; ++v)
+      hn::StoreU(hn::Add(total[m][v], lost[m][v]), d, y + m * y_pitch + v * lanes);
 }
 
 template <int kBits, bool kZeros>
