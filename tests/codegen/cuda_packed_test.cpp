@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codegen/cuda/packed_schedule.h"
 #include "product_check.h"
 #include "quantised_graphs.h"
 
@@ -102,6 +103,22 @@ TEST(CudaPacked, WhatIsNotTakenIsRefused) {
   // Scales of another type than x's, and groups that are no parts of 64 of k.
   EXPECT_THAT(message({8, 64, "bf16"}), testing::HasSubstr("does not take kernel 'kernel_p'"));
   EXPECT_THAT(message({8, 48}), testing::HasSubstr("does not take kernel 'kernel_p'"));
+}
+
+/// 128 blocks in clusters of four do not all fit 132 multiprocessors at once, those of two do.
+TEST(CudaPacked, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
+  codegen::ProductProgram product;
+  product.weights.emplace();
+  const auto estimate = [&](int m, int splits) {
+    codegen::ProductSchedule s;
+    s.skinny = true;
+    s.m = m, s.n = 128, s.k = 128;
+    s.groups = 2;
+    s.splits = splits;
+    return codegen::estimate_packed_groups(product, s, 256, 4096, 14336);
+  };
+  EXPECT_GT(estimate(256, 4), 1.5 * estimate(128, 2));
+  EXPECT_GT(estimate(256, 2), 1.5 * estimate(128, 2));  // half of the multiprocessors
 }
 
 }  // namespace
