@@ -53,7 +53,7 @@ class Compiler {
         options_(options),
         exprs_(model.ranges()),
         buffers_(*graph_, exprs_, model),
-        packed_(buffers_, options.cuda ? weights_of_few_rows(graphs) : std::set<std::uint64_t>()) {}
+        packed_(buffers_, packed_weights(graphs, options)) {}
 
   void add_entry(const EntryGraph& entry) {
     graph_ = &entry.graph;
@@ -324,7 +324,8 @@ class Compiler {
       signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
                                std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
     const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
-    if (added) groups_.push_back({name, at->first, node_, {}, {}, {}, std::move(emit)});
+    if (added)
+      groups_.push_back({name, at->first, entries_.size(), node_, {}, {}, {}, std::move(emit)});
     KernelGroup& group = groups_[at->second];
     group.places.push_back(place);
     group.buffers.push_back(std::move(buffers));

@@ -4,6 +4,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,10 +33,13 @@ struct CompileOptions {
   /// of other kernels, change nothing.
   std::map<std::string, ChosenSchedules> schedules;
   bool list_candidates = false;  // fill VariantInfo::candidates
-  bool precise_math = false;     // no cheaper forms of functions (codegen/cuda/approximations.h)
-  bool early_launch = false;     // generated kernels start before the one in front ends
-  int threads = 0;               // NVRTC compilations at once; 0: all cores
-  std::string cache_dir;         // kernel cache; empty: none
+  /// Hashes of the constants that may be packed as weights, of a plan that is a part of another;
+  /// nothing: what the graphs themselves say (packed_buffers.h).
+  std::optional<std::set<std::uint64_t>> packed_weights;
+  bool precise_math = false;  // no cheaper forms of functions (codegen/cuda/approximations.h)
+  bool early_launch = false;  // generated kernels start before the one in front ends
+  int threads = 0;            // NVRTC compilations at once; 0: all cores
+  std::string cache_dir;      // kernel cache; empty: none
   /// Called as work proceeds: done of total kernels.
   std::function<void(std::size_t done, std::size_t total)> progress;
   // copied into the manifest:
@@ -67,7 +72,8 @@ struct KernelInfo {
   std::string name;
   /// Says everything that schedules depend on: program, types, ranges of sizes, options.
   std::string key;
-  std::size_t node = 0;  // of the graph: the first that uses it
+  std::size_t entry = 0;  // the first that uses it: the entry point,
+  std::size_t node = 0;   // and the node of its graph
   std::size_t uses = 0;
   /// How CompileOptions::product makes this kernel, and no other way to do the step, from that
   /// node: empty: the step is this kernel alone; "product": by a schedule.

@@ -68,6 +68,12 @@ std::set<std::uint64_t> weights_of_few_rows(std::span<const Graph* const> graphs
   return packed;
 }
 
+std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
+                                       const CompileOptions& options) {
+  if (!options.cuda) return {};
+  return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);
+}
+
 bool PackedBuffers::takes_elements(const ProductProgram& product) const {
   const std::uint32_t buffer = product.program.buffers[product.b_buffer()];
   const auto constant = buffers_.constant_of(buffer);
@@ -91,8 +97,13 @@ PackedBuffers::Packed PackedBuffers::make(const ProductProgram& product, const K
   const auto add = [&](const ir::Tensor& part) {
     return buffers_.constant(std::make_shared<const ir::Tensor>(part));
   };
+  const auto add_values = [&](const ir::Tensor& values) {
+    const auto [at, added] = values_.try_emplace({key[0], product.rows_are_k});
+    if (added) at->second = buffers_.made_constant(std::make_shared<const ir::Tensor>(values));
+    return at->second;
+  };
   if (!product.weights->is_quantised())
-    return {add(pack_elements(tensor(key[0]), product.rows_are_k)), kNone, kNone};
+    return {add_values(pack_elements(tensor(key[0]), product.rows_are_k)), kNone, kNone};
   ir::QuantisedWeights weights;
   weights.bits = product.weights->bits;
   weights.group = product.weights->group;
@@ -101,7 +112,7 @@ PackedBuffers::Packed PackedBuffers::make(const ProductProgram& product, const K
   weights.scales = tensor(key[1]);
   if (key[2] != kNone) weights.zero_points = tensor(key[2]);
   const PackedWeights packed = pack_weights(weights, product.type);
-  return {add(packed.values), add(packed.scales), packed.zeros ? add(*packed.zeros) : kNone,
+  return {add_values(packed.values), add(packed.scales), packed.zeros ? add(*packed.zeros) : kNone,
           packed.scales.dtype()};
 }
 

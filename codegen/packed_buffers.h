@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "codegen/compile.h"
 #include "codegen/lowering/product_lowering.h"
 #include "codegen/plan_buffers.h"
 
@@ -15,10 +16,13 @@ namespace sinter::codegen {
 /// them, so that a plan may hold them packed. An entry point of more rows or a table of embeddings
 /// that is also a product's weights leaves them as they are.
 std::set<std::uint64_t> weights_of_few_rows(std::span<const ir::Graph* const> graphs);
+/// The same, of a plan that is compiled with `options`; none for the CPU.
+std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
+                                       const CompileOptions& options);
 
 class PackedBuffers {
  public:
-  /// `elements`: weights_of_few_rows.
+  /// `elements`: packed_weights.
   PackedBuffers(PlanBuffers& buffers, std::set<std::uint64_t> elements)
       : buffers_(buffers), elements_(std::move(elements)) {}
 
@@ -44,6 +48,7 @@ class PackedBuffers {
   PlanBuffers& buffers_;
   std::set<std::uint64_t> elements_;
   std::map<std::pair<Key, DType>, Packed> known_;
+  std::map<std::pair<std::uint32_t, bool>, std::uint32_t> values_;  // by buffer and rows_are_k
 };
 
 }  // namespace sinter::codegen

@@ -68,6 +68,14 @@ class PlanBuffers {
   /// The weight buffer of a tensor that no value of the graph has; equal ones share a buffer.
   std::uint32_t constant(const std::shared_ptr<const ir::Tensor>& tensor) { return weight(tensor); }
 
+  /// A weight buffer of its own for what is made of another weight: looking for an equal one would
+  /// make it before it is written.
+  std::uint32_t made_constant(const std::shared_ptr<const ir::Tensor>& tensor) {
+    const std::uint32_t buffer = add(plan::fb::BufferKind::Weight, tensor->type(), 0);
+    weights_.emplace(buffer, tensor);
+    return buffer;
+  }
+
   /// What is copied after all steps, in this order: outputs that are another output, an input or a
   /// constant, and new values of states.
   struct Copy {

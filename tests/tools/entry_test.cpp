@@ -1,4 +1,5 @@
 // `compile --entry`: several lists of steps over one set of weights and states.
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -94,6 +95,44 @@ TEST_F(EntryTest, EachIsVerified) {
   }
 }
 
+TEST_F(EntryTest, WhatIsOfOneListOfStepsIsDoneForEach) {
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), kTwo.begin(), kTwo.end());
+    const auto result = sinter(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result;
+  };
+  const auto both = [](const char* first, const char* second) {
+    return testing::ContainsRegex(std::string("entry prefill: sequence=2..32\n(.|\n)*") + first +
+                                  "(.|\n)*entry decode: sequence=1\n(.|\n)*" + second);
+  };
+  const std::vector<std::string> verify = {"verify", kDecoder, "--target=cpu", "--shapes",
+                                           "past_key_0:1x2x16x8"};
+  const auto with = [&](const std::string& option) {
+    auto words = verify;
+    words.push_back(option);
+    return words;
+  };
+  EXPECT_THAT(run(with("--per-node")).out, both(" 0 of ", " 0 of "));
+  EXPECT_THAT(run(with("--bisect")).out, both("regions are within", "regions are within"));
+  const auto nodes = json::parse(run({"verify", kDecoder, "--target=cpu", "--per-node", "--json",
+                                      "--shapes", "input_ids:1x7,past_key_0:1x2x16x8"})
+                                     .out);
+  ASSERT_EQ(nodes["entries"].size(), 1U);  // the other does not take the shapes
+  EXPECT_EQ(nodes["entries"][0]["entry"], "prefill");
+  EXPECT_FALSE(nodes["entries"][0]["regions"].empty());
+  EXPECT_THAT(run({"compile", kDecoder, "--target=cpu", "--stop-after", "simplify"}).out,
+              both("input_ids: i64\\[1, sequence\\]", "input_ids: i64\\[1, 1\\]"));
+  run({"compile", kDecoder, "--target=cpu", "-o", path("plan"), "--dump-ir",
+       "after:find_states,after:simplify", "--dump-dir", path("dump")});
+  std::vector<std::string> files;
+  for (const auto& file : std::filesystem::directory_iterator(path("dump")))
+    files.push_back(file.path().filename().string());
+  EXPECT_THAT(files, testing::UnorderedElementsAre("00_after_find_states.txt",
+                                                   "01_decode_after_simplify.txt",
+                                                   "02_prefill_after_simplify.txt"));
+}
+
 TEST_F(EntryTest, WhatCannotBeIsRefused) {
   const auto error = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"compile", kDecoder, "-o", path("plan"), "--target=cpu"});
@@ -107,11 +146,14 @@ TEST_F(EntryTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(error({"--entry", "a:sequence=1", "--entry", "a:sequence=2"}),
               HasSubstr("'a' is there twice"));
   EXPECT_THAT(error({"--entry", "a:sequence=0..4"}), HasSubstr("of which 0..4 is no part"));
-  EXPECT_THAT(error({"--entry", "a:sequence=1", "--stop-after", "simplify"}),
-              HasSubstr("--stop-after is of one list of steps"));
-  std::vector<std::string> words = {"verify", kDecoder, "--target=cpu", "--per-node"};
+  std::vector<std::string> words = {"verify", kDecoder, "--target=cpu", "--reduce", path("r")};
   words.insert(words.end(), kTwo.begin(), kTwo.end());
-  EXPECT_THAT(sinter(words).err, HasSubstr("is of one list of steps"));
+  EXPECT_THAT(sinter(words).err, HasSubstr("--reduce is of one list of steps"));
+  words = {"verify",     kDecoder,   "--target=cpu",
+           "--per-node", "--shapes", "input_ids:1x99,past_key_0:1x2x128x8"};
+  words.insert(words.end(), kTwo.begin(), kTwo.end());
+  EXPECT_THAT(sinter(words).err,
+              AllOf(HasSubstr("no entry point takes these shapes"), HasSubstr("decode: ")));
   compile("gap", {"--entry", "a:sequence=4..8", "--entry", "b:sequence=1"});
   const auto none = sinter({"run", path("gap"), "--shapes", "input_ids:1x3,past_key_0:1x2x16x8"});
   EXPECT_THAT(none.err, HasSubstr("no entry point of the plan takes these shapes"));

@@ -73,7 +73,7 @@ class TuningTest : public CliTest {
   /// compile --tune, with `gpu` as the machine.
   BuildResult tune(FakeGpu& gpu, const std::string& plan, double seconds = kBrief,
                    const std::string& target = "cuda:sm_90", const std::string& file = "",
-                   const std::string& shapes = "") {
+                   const std::string& shapes = "", const std::vector<std::string>& entries = {}) {
     const Console console{.quiet = true};
     TuningOptions options;
     options.seconds = seconds;
@@ -82,9 +82,10 @@ class TuningTest : public CliTest {
     BuildOptions build;
     build.model = model();
     build.target = target;
+    build.entries = entries;
     Tuning tuning(options, plan, console, gpu.machine());
-    build.tune = [&](const auto& graph, const auto& resolved, auto& compile) {
-      tuning.choose(target, graph, resolved, compile);
+    build.tune = [&](const auto& graph, const auto& all, const auto& resolved, auto& compile) {
+      tuning.choose(target, graph, all, resolved, compile);
     };
     auto result = build_plan(build, console);
     plan::write_plan(result.plan.parts, plan);
@@ -155,6 +156,28 @@ TEST_F(TuningTest, VariantsAreTunedAtSizesThatRunThem) {
   ASSERT_EQ(variants.size(), 2u);
   EXPECT_EQ(variants[0]->schedule, few.opened[2]);
   EXPECT_EQ(variants[1]->schedule, many.opened[2]);
+}
+
+TEST_F(TuningTest, EntryPointsAreTunedAtTheirOwnSizes) {
+  const std::vector<std::string> two = {"many:batch=2..4096", "one:batch=1"};
+  FakeGpu gpu;
+  gpu.favourite_us = kRuleUs;  // none is faster: all are kept as the rule's
+  const auto result = tune(gpu, path("a.plan"), 1, "cuda:sm_90", "", "", two);
+  ASSERT_EQ(result.plan.kernels.size(), 2u);
+  EXPECT_EQ(result.plan.kernels[0].entry, 0u);
+  EXPECT_EQ(result.plan.kernels[1].entry, 1u);
+  EXPECT_FALSE(gpu.opened.empty());
+  // Both were, under the names by which the plan finds them.
+  const auto again =
+      sinter({"compile", model(), "-o", path("b.plan"), "--target=cuda:sm_90", "--entry", two[0],
+              "--entry", two[1], "--tuning-cache", path("a.plan.tuning")});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("schedules of 2 of 2 kernels"));
+  EXPECT_EQ(read(path("a.plan")), read(path("b.plan")));
+  // Shapes are for the entry point that takes them.
+  FakeGpu few;
+  EXPECT_NO_THROW(tune(few, path("c.plan"), kBrief, "cuda:sm_90", "", "x:7x8", two));
+  EXPECT_THROW(tune(few, path("d.plan"), kBrief, "cuda:sm_90", "", "x:5000x8", two), Error);
 }
 
 TEST_F(TuningTest, WithoutTimeTheRulesStay) {
@@ -289,7 +312,7 @@ graph @main(%x: f32[batch, 8], %y: f32[batch, 8]) ranges {batch: 1..64} {
   }
   return a = %a, b = %b
 })");
-  const ir::Graph region = region_graph(graph, graph.nodes().size() - 1);
+  const ir::Graph region = region_graph(graph, graph.nodes().size() - 1, graph.ranges());
   ir::verify(region);
   ASSERT_EQ(region.inputs().size(), 2u);
   EXPECT_EQ(ir::to_string(region.type(region.inputs()[0])), "u8[batch]");

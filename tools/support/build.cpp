@@ -89,16 +89,19 @@ class Dumper {
   Dumper(const BuildOptions& options)
       : points_(parse_dump(options.dump_ir)), dir_(options.dump_dir) {}
 
-  void operator()(std::string_view pass, bool after, const ir::Graph& graph) {
+  /// `entry`: whose graph it is, if it is one entry point's.
+  void operator()(std::string_view pass, bool after, const ir::Graph& graph,
+                  const std::string& entry = "") {
     const auto point = fmt::format("{}:{}", after ? "after" : "before", pass);
     if (!points_.contains(point) && !(after && points_.contains("all"))) return;
     if (dir_.empty()) {
-      fmt::print(stderr, "# {}\n{}\n", point, ir::print(graph));
+      fmt::print(stderr, "# {}{}\n{}\n", entry.empty() ? "" : entry + " ", point, ir::print(graph));
       return;
     }
     std::filesystem::create_directories(dir_);
     const auto path =
-        fmt::format("{}/{:02}_{}_{}.txt", dir_, count_++, after ? "after" : "before", pass);
+        fmt::format("{}/{:02}_{}{}_{}.txt", dir_, count_++, entry.empty() ? "" : entry + "_",
+                    after ? "after" : "before", pass);
     std::ofstream file(path);
     if (!(file << ir::print(graph) << '\n'))
       throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be written", path));
@@ -288,7 +291,12 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   const Console& console, ir::Graph& model,
                                                   PipelineRun& run) {
+  Dumper dump(options);
+  dump("import", true, model);
   fusion::PipelineOptions first, then;
+  first.observe = [&](std::string_view pass, bool after, const ir::Graph& graph) {
+    dump(pass, after, graph);
+  };
   first.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
   then.disabled = first.disabled;
   for (const auto& pass : fusion::pipeline()) {
@@ -317,9 +325,14 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
   std::set<std::uint64_t> laid_out;
   std::vector<codegen::EntryGraph> graphs(entries.size());
   for (const std::size_t e : order) {
-    const auto& [name, limits] = entries[e];
+    const std::string& name = entries[e].name;
+    const auto& limits = entries[e].limits;
     fusion::Context context = context_of(options, target);
     context.laid_out = &laid_out;
+    then.observe = [&dump, &entry = name](std::string_view pass, bool after,
+                                          const ir::Graph& graph) {
+      dump(pass, after, graph, entry);
+    };
     auto of_entry = fusion::run_pipeline(fusion::narrow_dims(model, limits), context, then);
     for (auto& time : of_entry.times) {
       time.name = name + ":" + time.name;
@@ -392,8 +405,6 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   if (options.entries.empty()) {
     result.pipeline = run_passes(options, result.model, target, console);
   } else {
-    if (options.tune) require_one_entry(options, "--tune");
-    if (!options.dump_ir.empty()) require_one_entry(options, "--dump-ir");
     bindings = result.model.graph;
     entries = run_entry_passes(options, target, console, bindings, result.pipeline);
     for (const auto& note : result.pipeline.context.precision_notes)
@@ -436,7 +447,8 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
     progress.update(done, total);
   };
   start = std::chrono::steady_clock::now();
-  if (options.tune) options.tune(result.pipeline.graph, target, compile);
+  if (options.tune)
+    options.tune(entries.empty() ? result.pipeline.graph : bindings, entries, target, compile);
   result.plan = entries.empty() ? codegen::compile(result.pipeline.graph, compile)
                                 : codegen::compile_entries(bindings, entries, compile);
   result.compile = std::move(compile);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,11 @@ struct BuildOptions {
   bool early_launch = true;
   bool precise_math = false;
   std::string schedule;
-  /// Called with what the passes made before code is generated: may choose schedules.
-  std::function<void(const ir::Graph& graph, const Target& target, codegen::CompileOptions&)> tune;
+  /// Called with what the passes made before code is generated: may choose schedules. `model` is
+  /// that graph, or the one with the bindings of `entries`.
+  std::function<void(const ir::Graph& model, std::span<const codegen::EntryGraph> entries,
+                     const Target& target, codegen::CompileOptions&)>
+      tune;
   bool code = true;  // false: no kernels are compiled, for looking at the plan's steps
   int jobs = 0;
   std::string cache_dir;  // kernel cache; "none" for none

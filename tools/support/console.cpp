@@ -14,7 +14,11 @@ void Console::print(std::string_view line) const {
 }
 
 void Console::result(const nlohmann::ordered_json& object) const {
-  if (json) fmt::print("{}\n", object.dump(2));
+  if (!json) return;
+  if (collect)
+    collect(object);
+  else
+    fmt::print("{}\n", object.dump(2));
 }
 
 void Console::note(std::string_view line) const {

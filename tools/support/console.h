@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@ namespace sinter::tools {
 struct Console {
   bool json = false;
   bool quiet = false;
+  /// Takes results in JSON mode in place of stdout, for one that is put together of several.
+  std::function<void(const nlohmann::ordered_json& object)> collect;
 
   /// A line on stdout; nothing in JSON mode.
   void print(std::string_view line) const;

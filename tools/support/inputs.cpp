@@ -113,9 +113,13 @@ std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
   const auto ranges = parse_ranges(options.ranges);
   ShapeMap shapes = parse_shapes(options.shapes);
   std::vector<std::pair<std::string, std::vector<std::string>>> names;
+  ir::Bindings least;
   for (const auto& input : inputs) {
     names.emplace_back(input.name, std::vector<std::string>());
-    for (const auto& dim : input.shape) names.back().second.push_back(dim.text);
+    for (const auto& dim : input.shape) {
+      names.back().second.push_back(dim.text);
+      least.emplace(dim.text, dim.min);  // which is a symbol, or is never asked for
+    }
   }
   for (const auto& [name, tensor] : given) shapes.insert_or_assign(name, tensor.shape());
   for (const auto& [name, bounds] : ranges) {
@@ -123,7 +127,7 @@ std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
     for (const auto& input : inputs) known = known || input.name == name;
     if (!known) throw Error(ErrorCode::kUsage, fmt::format("there is no input '{}'", name));
   }
-  const ShapeMap complete = complete_shapes(names, shapes, 1);
+  const ShapeMap complete = complete_shapes(names, shapes, 1, least);
 
   std::vector<ir::Tensor> result;
   std::mt19937_64 generator(options.seed);

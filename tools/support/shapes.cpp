@@ -140,7 +140,7 @@ std::optional<std::int64_t> value_for(const ir::Dim& dim, const std::string& sym
 
 ShapeMap complete_shapes(
     const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
-    const ShapeMap& shapes, std::int64_t fallback) {
+    const ShapeMap& shapes, std::int64_t fallback, const ir::Bindings& least) {
   for (const auto& [name, shape] : shapes) {
     bool known = false;
     for (const auto& input : inputs) known = known || input.first == name;
@@ -177,7 +177,11 @@ ShapeMap complete_shapes(
     result[name] = {};
     for (const auto& text : dims) {
       const ir::Dim dim = ir::parse_dim(text);
-      for (const std::string& symbol : dim.symbols()) symbols.emplace(symbol, fallback);
+      for (const std::string& symbol : dim.symbols()) {
+        const auto known = least.find(symbol);
+        symbols.emplace(symbol,
+                        known == least.end() ? fallback : std::max(fallback, known->second));
+      }
       result[name].push_back(dim.evaluate(symbols));
     }
   }

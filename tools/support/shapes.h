@@ -28,10 +28,10 @@ struct ShapeOptions {
 frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Graph& model);
 
 /// Symbol values that give each input its shape in `shapes`; symbols of other inputs follow or take
-/// `fallback`. Throws Error(kUsage) on contradiction.
+/// `fallback`, or what is the `least` that they may be. Throws Error(kUsage) on contradiction.
 ShapeMap complete_shapes(
     const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
-    const ShapeMap& shapes, std::int64_t fallback);
+    const ShapeMap& shapes, std::int64_t fallback, const ir::Bindings& least = {});
 
 /// Values of the graph's symbols for typical inputs: what `shapes` say, else the greatest value
 /// that its range allows, at most 512, or one where it is unbounded. Throws Error(kUsage) for a

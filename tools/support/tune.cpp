@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/packed_buffers.h"
 #include "ir/parallel.h"
 #include "tools/support/measure.h"
 
@@ -51,19 +52,20 @@ void read(std::vector<Trial*> trials, int rounds) {
 
 class KernelTuner {
  public:
-  KernelTuner(const ir::Graph& graph, const codegen::CompileOptions& compile,
+  /// `region`: with a step that is the kernel.
+  KernelTuner(ir::Graph region, const codegen::CompileOptions& compile,
               const TuningMachine& machine, const TuneOptions& options,
               const codegen::KernelInfo& kernel, Clock::time_point deadline)
       : options_(options),
         kernel_(kernel),
         deadline_(deadline),
-        variant_(variant_at(kernel, options.sizes)),
-        region_(region_graph(graph, kernel.node)),
+        variant_(variant_at(kernel, options.sizes[kernel.entry])),
+        region_(std::move(region)),
         compile_(compile) {
     compile_.threads = 1;
     compile_.progress = nullptr;
     compile_.list_candidates = false;
-    bench_ = machine.bench(region_, options.sizes);
+    bench_ = machine.bench(region_, options.sizes[kernel.entry]);
   }
 
   TunedKernel run() {
@@ -176,9 +178,9 @@ class KernelTuner {
 
 }  // namespace
 
-ir::Graph region_graph(const ir::Graph& graph, std::size_t n) {
+ir::Graph region_graph(const ir::Graph& graph, std::size_t n, const ir::Ranges& ranges) {
   ir::GraphBuilder builder("region");
-  for (const auto& [symbol, range] : graph.ranges()) {
+  for (const auto& [symbol, range] : ranges) {
     builder.range(symbol, range);
     builder.input("size_" + symbol, {DType::kUInt8, {ir::Dim::symbol(symbol)}});
   }
@@ -206,23 +208,32 @@ ir::Graph region_graph(const ir::Graph& graph, std::size_t n) {
   return builder.finish();
 }
 
-std::vector<TunedKernel> tune_kernels(const ir::Graph& graph,
+std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
+                                      std::span<const codegen::EntryGraph> entries,
                                       const codegen::CompileOptions& compile,
                                       const TuningMachine& machine, const TuneOptions& options,
                                       const Console& console) {
   codegen::CompileOptions listing = compile;
   listing.list_candidates = true;
-  const auto kernels = codegen::compile(graph, listing).kernels;
+  const auto kernels = (entries.empty() ? codegen::compile(model, listing)
+                                        : codegen::compile_entries(model, entries, listing))
+                           .kernels;
+  // A kernel alone reads its weights as it does in the plan, where others may read them, too.
+  std::vector<const ir::Graph*> graphs;
+  for (const codegen::EntryGraph& entry : entries) graphs.push_back(&entry.graph);
+  if (entries.empty()) graphs.push_back(&model);
+  codegen::CompileOptions alone = compile;
+  alone.packed_weights = codegen::packed_weights(graphs, compile);
   std::vector<std::pair<double, const codegen::KernelInfo*>> order;
   double rest = 0;
   for (const codegen::KernelInfo& kernel : kernels) {
-    const std::size_t variant = variant_at(kernel, options.sizes);
+    const ir::Bindings& sizes = options.sizes[kernel.entry];
+    const std::size_t variant = variant_at(kernel, sizes);
     const auto known = compile.schedules.find(kernel.key);
     if ((known != compile.schedules.end() && known->second.contains(variant)) ||
         kernel.variants[variant].candidates.size() < 2)
       continue;
-    order.emplace_back(estimate_us(kernel, options.sizes) * static_cast<double>(kernel.uses),
-                       &kernel);
+    order.emplace_back(estimate_us(kernel, sizes) * static_cast<double>(kernel.uses), &kernel);
     rest += order.back().first;
   }
   std::stable_sort(order.begin(), order.end(),
@@ -245,7 +256,10 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& graph,
     const auto share = std::chrono::duration_cast<Clock::duration>((end - now) * (weight / rest));
     rest -= weight;
     try {
-      results.push_back(KernelTuner(graph, compile, machine, options, *kernel, now + share).run());
+      results.push_back(
+          KernelTuner(region_graph(*graphs[kernel->entry], kernel->node, model.ranges()), alone,
+                      machine, options, *kernel, now + share)
+              .run());
     } catch (const Error& error) {
       TunedKernel failed;
       failed.name = kernel->name;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,8 @@ TuningMachine gpu_machine(int device);
 
 struct TuneOptions {
   double seconds = 0;  // for all kernels; one that has been begun may take a little more
-  ir::Bindings sizes;  // of every symbol
-  int jobs = 0;        // kernels to compile at once; 0: all cores
+  std::vector<ir::Bindings> sizes;  // of every symbol of the plan, for each graph
+  int jobs = 0;                     // kernels to compile at once; 0: all cores
 };
 
 /// What came of one kernel.
@@ -53,18 +54,22 @@ struct TunedKernel {
 /// A candidate takes the rule's place only if it is faster by this share in both of two readings.
 inline constexpr double kTuningMargin = 0.02;
 
-/// Times candidates for the variants that kernels of `graph` (which the passes have finished with)
-/// run at the given sizes, each beside the rule's choice, interleaved. Kernels that are thought to
-/// take longest come first and get time in proportion. `compile`: how the plan will be compiled,
-/// for the machine's architecture alone; variants that its `schedules` has are left as they are.
-std::vector<TunedKernel> tune_kernels(const ir::Graph& graph,
+/// Times candidates for the variants that kernels of `model` (which the passes have finished with),
+/// or of `entries`, if there are any, run at the given sizes, each beside the rule's choice,
+/// interleaved. Kernels that are thought to take longest come first and get time in proportion; one
+/// that several entry points use is tuned at the sizes of the first. `compile`: how the plan will
+/// be compiled, for the machine's architecture alone; variants that its `schedules` has are left as
+/// they are.
+std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
+                                      std::span<const codegen::EntryGraph> entries,
                                       const codegen::CompileOptions& compile,
                                       const TuningMachine& machine, const TuneOptions& options,
                                       const Console& console);
 
-/// A graph of node `n` alone, with the reshapes in front of it. Its inputs are the node's and, so
-/// that every symbol is known, one of each symbol's size; constants stay.
-ir::Graph region_graph(const ir::Graph& graph, std::size_t n);
+/// A graph of node `n` alone, with the reshapes in front of it, over symbols of these ranges. Its
+/// inputs are the node's and, so that every symbol is known, one of each symbol's size; constants
+/// stay.
+ir::Graph region_graph(const ir::Graph& graph, std::size_t n, const ir::Ranges& ranges);
 
 /// The table of what came out.
 std::string format_tuning(const std::vector<TunedKernel>& kernels);

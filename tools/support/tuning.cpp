@@ -79,7 +79,49 @@ void Tuning::check_target(const Target& target) const {
                             fmt::join(target.architectures, " and ")));
 }
 
-void Tuning::choose(const std::string& target_text, const ir::Graph& graph, const Target& target,
+/// For each graph the size of every symbol, of which an entry point may have made constants.
+std::vector<ir::Bindings> Tuning::choose_sizes(const ir::Graph& model,
+                                               std::span<const codegen::EntryGraph> entries) {
+  const ShapeMap shapes = parse_shapes(options_.shapes);
+  std::vector<ir::Bindings> sizes;
+  const auto add = [&](const ir::Graph& graph, ir::Bindings numbers, const std::string& entry) {
+    auto& inputs = input_shapes_.emplace_back();
+    for (const ir::ValueId id : graph.inputs()) {
+      auto& shape = inputs[graph.value(id).name];
+      for (const ir::Dim& dim : graph.type(id).shape) shape.push_back(dim.evaluate(numbers));
+    }
+    std::vector<std::string> texts;
+    for (const auto& [symbol, value] : numbers)
+      texts.push_back(fmt::format("{}={}", symbol, value));
+    if (!texts.empty())
+      console_.note(fmt::format("tuning{} for {}{}", entry.empty() ? "" : " entry " + entry,
+                                fmt::join(texts, ", "),
+                                options_.shapes.empty() ? "; --optShapes says otherwise" : ""));
+    sizes.push_back(std::move(numbers));
+  };
+  if (entries.empty()) add(model, typical_sizes(model, shapes), "");
+  std::size_t taken = 0;
+  std::string why;
+  for (const codegen::EntryGraph& entry : entries) {
+    ir::Bindings numbers;
+    try {
+      numbers = typical_sizes(entry.graph, shapes);
+      ++taken;
+    } catch (const Error& error) {
+      why += fmt::format("; {}: {}", entry.name, error.what());
+      numbers = typical_sizes(entry.graph, {});
+    }
+    for (const auto& [symbol, range] : entry.limits) numbers.emplace(symbol, range.max);
+    numbers.merge(typical_sizes(model, {}));
+    add(entry.graph, std::move(numbers), entry.name);
+  }
+  if (!entries.empty() && taken == 0)
+    throw Error(ErrorCode::kUsage, "--optShapes: no entry point takes these shapes" + why);
+  return sizes;
+}
+
+void Tuning::choose(const std::string& target_text, const ir::Graph& model,
+                    std::span<const codegen::EntryGraph> entries, const Target& target,
                     codegen::CompileOptions& compile) {
   check_target(target);
   if (target.architectures.size() != 1) {
@@ -101,19 +143,8 @@ void Tuning::choose(const std::string& target_text, const ir::Graph& graph, cons
   TuneOptions tune;
   tune.seconds = options_.seconds;
   tune.jobs = compile.threads;
-  tune.sizes = typical_sizes(graph, parse_shapes(options_.shapes));
-  for (const ir::ValueId id : graph.inputs()) {
-    auto& shape = input_shapes_[graph.value(id).name];
-    for (const ir::Dim& dim : graph.type(id).shape) shape.push_back(dim.evaluate(tune.sizes));
-  }
-  if (!tune.sizes.empty()) {
-    std::vector<std::string> sizes;
-    for (const auto& [symbol, value] : tune.sizes)
-      sizes.push_back(fmt::format("{}={}", symbol, value));
-    console_.note(fmt::format("tuning for {}{}", fmt::join(sizes, ", "),
-                              options_.shapes.empty() ? "; --optShapes says otherwise" : ""));
-  }
-  tuned_ = tune_kernels(graph, compile, *machine_, tune, console_);
+  tune.sizes = choose_sizes(model, entries);
+  tuned_ = tune_kernels(model, entries, compile, *machine_, tune, console_);
   keep_schedules(file_, *machine_, tuned_);
   if (std::filesystem::exists(file_)) kept_ = read_schedules(file_);
   compile.schedules = chosen_ = schedules_for(kept_, file_, machine_->architecture, machine_->gpu);
@@ -140,8 +171,10 @@ void Tuning::tune_libraries() {
   SessionOptions session;
   session.device = options_.device;
   session.thorough_tuning = true;
-  with_context("timing algorithms of libraries",
-               [&] { Session(Plan::load(plan_path_), session).warm_up(input_shapes_); });
+  with_context("timing algorithms of libraries", [&] {
+    Session one(Plan::load(plan_path_), session);
+    for (const auto& shapes : input_shapes_) one.warm_up(shapes);
+  });
   std::vector<std::vector<std::string>> rows = {{"problem", "us", "chosen"}};
   for (const auto& [where, problem, chosen] : runtime::read_tuning_file(plan_path_ + kSuffix)) {
     if (chosen.blob.empty()) continue;  // a schedule

@@ -32,7 +32,8 @@ class Tuning {
   /// BuildOptions::tune: takes schedules from the file, times what it has not, and keeps that.
   /// `target_text`: as the user wrote it. Throws Error(kUsage) if kernels cannot be timed for that
   /// target here.
-  void choose(const std::string& target_text, const ir::Graph& graph, const Target& target,
+  void choose(const std::string& target_text, const ir::Graph& model,
+              std::span<const codegen::EntryGraph> entries, const Target& target,
               codegen::CompileOptions& compile);
   /// Behind the plan's file: times libraries' algorithms if that was asked for, and puts what the
   /// tuning file keeps of them where sessions of the plan look. Prints what was done.
@@ -42,6 +43,8 @@ class Tuning {
 
  private:
   void check_target(const Target& target) const;
+  std::vector<ir::Bindings> choose_sizes(const ir::Graph& model,
+                                         std::span<const codegen::EntryGraph> entries);
   void tune_libraries();
   void tell_use(const codegen::CompiledPlan& plan);
 
@@ -51,7 +54,7 @@ class Tuning {
   std::optional<TuningMachine> machine_;
   std::vector<KeptSchedule> kept_;
   std::map<std::string, codegen::ChosenSchedules> chosen_;
-  std::map<std::string, std::vector<std::int64_t>> input_shapes_;
+  std::vector<std::map<std::string, std::vector<std::int64_t>>> input_shapes_;  // of each graph
   std::vector<TunedKernel> tuned_;
   nlohmann::ordered_json report_;
 };

@@ -5,6 +5,7 @@
 
 #include "ir/text/text.h"
 #include "tools/support/accuracy.h"
+#include "tools/support/each_entry.h"
 #include "tools/support/tuning.h"
 #include "tools/verbs/verbs.h"
 
@@ -97,15 +98,16 @@ Accuracy record_accuracy(const Options& options, BuildResult& result, const Cons
 }
 
 int run(const Options& options, const Console& console) {
-  if (!options.build.stop_after.empty()) {
-    require_one_entry(options.build, "--stop-after");
-    const auto target = resolve_target(options.build.target);
-    const auto model = import_with_shapes(options.build);
-    const auto passes = run_passes(options.build, model, target, console);
-    console.print(ir::print(passes.graph));
-    console.result({{"graph", ir::print(passes.graph)}});
-    return 0;
-  }
+  if (!options.build.stop_after.empty())
+    return run_each_entry(options.build, {}, console,
+                          [](const BuildOptions& build, const Console& own) {
+                            const auto target = resolve_target(build.target);
+                            const auto model = import_with_shapes(build);
+                            const auto passes = run_passes(build, model, target, own);
+                            own.print(ir::print(passes.graph));
+                            own.result({{"graph", ir::print(passes.graph)}});
+                            return 0;
+                          });
   std::string path = options.output;
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
@@ -113,8 +115,8 @@ int run(const Options& options, const Console& console) {
   BuildOptions build = options.build;
   if (options.tuning.is_asked_for()) {
     tuning.emplace(options.tuning, path, console);
-    build.tune = [&](const auto& graph, const auto& target, auto& compile) {
-      tuning->choose(options.build.target, graph, target, compile);
+    build.tune = [&](const auto& model, const auto& entries, const auto& target, auto& compile) {
+      tuning->choose(options.build.target, model, entries, target, compile);
     };
   }
   auto result = build_plan(build, console);

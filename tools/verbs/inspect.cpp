@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "ir/text/text.h"
-#include "tools/support/build.h"
+#include "tools/support/each_entry.h"
 #include "tools/support/graph_file.h"
 #include "tools/support/inspect_plan.h"
 #include "tools/support/step_list.h"
@@ -53,13 +53,15 @@ void show_steps(const Options& options, const frontend::ImportedModel& model,
 }
 
 void inspect_model(const Options& options, const Console& console) {
-  const auto model = import_with_shapes(options.build);
   if (!options.why.empty()) {
-    require_one_entry(options.build, "--why");
-    const auto target = resolve_target(options.build.target);
-    explain_why(options.build, model, target, options.why[0], options.why[1], console);
+    run_each_entry(options.build, {}, console, [&](const BuildOptions& build, const Console& own) {
+      const auto target = resolve_target(build.target);
+      explain_why(build, import_with_shapes(build), target, options.why[0], options.why[1], own);
+      return 0;
+    });
     return;
   }
+  const auto model = import_with_shapes(options.build);
   if (options.views.steps) {
     show_steps(options, model, console);
     return;

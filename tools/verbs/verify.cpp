@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tools/support/accuracy.h"
+#include "tools/support/each_entry.h"
 #include "tools/support/verify_regions.h"
 #include "tools/verbs/verbs.h"
 
@@ -17,11 +18,16 @@ struct Options {
 };
 
 int run(const Options& options, const Console& console) {
-  if (options.per_node || options.bisect || !options.reduce.empty())
-    require_one_entry(options.build, "--per-node, --bisect or --reduce");
+  if (options.per_node || options.bisect)
+    return run_each_entry(options.build, options.accuracy.inputs, console,
+                          [&](const BuildOptions& build, const Console& own) {
+                            const auto built = build_plan(build, own);
+                            return options.per_node
+                                       ? verify_regions(built, build, options.accuracy, own)
+                                       : bisect(built, build, options.accuracy, own);
+                          });
+  if (!options.reduce.empty()) require_one_entry(options.build, "--reduce");
   const auto built = build_plan(options.build, console);
-  if (options.per_node) return verify_regions(built, options.build, options.accuracy, console);
-  if (options.bisect) return bisect(built, options.build, options.accuracy, console);
   if (!options.reduce.empty())
     return reduce_failure(built, options.build, options.accuracy, options.reduce, console);
   const auto accuracy = measure_accuracy(built, options.build, options.accuracy, console);
