@@ -1,6 +1,9 @@
 // The operator table: schema, inference, index maps, decompositions.
 #include <algorithm>
+#include <functional>
+#include <initializer_list>
 #include <set>
+#include <string_view>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,10 +15,6 @@
 
 namespace sinter::ir {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 const Dim kBatch = Dim::symbol("batch"), kSeq = Dim::symbol("seq");
 
@@ -34,8 +33,22 @@ std::string infer(std::string_view op, const std::vector<TensorType>& inputs, At
   return to_string(builder.type(builder.add(op, ids, std::move(attrs))));
 }
 
+/// A failure at `line` unless `call` is refused with a message that has every part in it. One
+/// function: a matcher at each of the many calls takes the compiler seconds.
+void expect_invalid(int line, const std::function<void()>& call,
+                    std::initializer_list<std::string_view> parts) {
+  try {
+    call();
+    ADD_FAILURE_AT(__FILE__, line) << "nothing was thrown";
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    for (const std::string_view part : parts)
+      if (message.find(part) == std::string_view::npos)
+        ADD_FAILURE_AT(__FILE__, line) << "'" << part << "' is not in: " << message;
+  }
+}
 #define EXPECT_INVALID(expression, ...) \
-  EXPECT_THAT([&] { (void)(expression); }, ThrowsMessage<Error>(AllOf(__VA_ARGS__)))
+  expect_invalid(__LINE__, [&] { (void)(expression); }, {__VA_ARGS__})
 
 TEST(Registry, FindsEveryOperatorOnce) {
   std::set<std::string> names;
@@ -50,7 +63,7 @@ TEST(Registry, FindsEveryOperatorOnce) {
   EXPECT_TRUE(std::is_sorted(all_ops().begin(), all_ops().end(),
                              [](auto* a, auto* b) { return a->name < b->name; }));
   EXPECT_EQ(find_op("NoSuch"), nullptr);
-  EXPECT_INVALID(get_op("NoSuch"), HasSubstr("there is no operator 'NoSuch'"));
+  EXPECT_INVALID(get_op("NoSuch"), "there is no operator 'NoSuch'");
 }
 
 TEST(Registry, CommutativeOperatorsCommute) {
@@ -71,8 +84,7 @@ TEST(Infer, PointwiseBroadcasts) {
   EXPECT_EQ(infer("Less", {i64({kBatch, 1}), i64({1, kSeq})}), "bool[batch, seq]");
   EXPECT_EQ(infer("Where", {boolean({kSeq}), f32({}), f32({kBatch, 1})}), "f32[batch, seq]");
   EXPECT_EQ(infer("Cast", {i64({kSeq})}, {{"to", Attr(DType::kFloat16)}}), "f16[seq]");
-  EXPECT_INVALID(infer("Add", {f32({2, 3}), f32({4})}), HasSubstr("Add"), HasSubstr("[2, 3]"),
-                 HasSubstr("[4]"));
+  EXPECT_INVALID(infer("Add", {f32({2, 3}), f32({4})}), "Add", "[2, 3]", "[4]");
 }
 
 TEST(Infer, AttentionBroadcastsBatches) {
@@ -83,14 +95,12 @@ TEST(Infer, AttentionBroadcastsBatches) {
                   plain),
             "f32[batch, 4, seq, 8]");
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 8}), f32({9, 8})}, plain),
-                 HasSubstr("q and k differ"), HasSubstr("f32[9, 8]"));
-  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({8, 8})}, plain),
-                 HasSubstr("k and v"));
-  EXPECT_INVALID(infer("Attention", {f32({16}), f32({9, 16}), f32({9, 8})}, plain),
-                 HasSubstr("q [.., m, d]"));
+                 "q and k differ", "f32[9, 8]");
+  EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({8, 8})}, plain), "k and v");
+  EXPECT_INVALID(infer("Attention", {f32({16}), f32({9, 16}), f32({9, 8})}, plain), "q [.., m, d]");
   EXPECT_INVALID(
       infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({2, 3, 9})}, plain),
-      HasSubstr("the mask cannot be broadcast to [3, 9]"));
+      "the mask cannot be broadcast to [3, 9]");
   const Attrs limited = {{"scale", Attr(0.5)}, {"limited", Attr(std::int64_t{1})}};
   EXPECT_EQ(
       infer("Attention",
@@ -98,32 +108,32 @@ TEST(Infer, AttentionBroadcastsBatches) {
             limited),
       "f32[2, 3, 8]");
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})}, limited),
-                 HasSubstr("no input for the limits"));
+                 "no input for the limits");
   EXPECT_INVALID(
       infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), i64({3, 9})}, limited),
-      HasSubstr("the limits cannot be broadcast to [3, 1]"));
+      "the limits cannot be broadcast to [3, 1]");
   EXPECT_INVALID(
       infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), f32({3, 1})}, limited),
-      HasSubstr("the limits are numbers of keys"));
+      "the limits are numbers of keys");
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8}), i64({3, 9})}, plain),
-                 HasSubstr("the mask is bool"));
+                 "the mask is bool");
   EXPECT_INVALID(infer("Attention", {f32({3, 16}), f32({9, 16}), f32({9, 8})},
                        {{"scale", Attr(0.5)}, {"causal", Attr(std::int64_t{3})}}),
-                 HasSubstr("causal is 0"));
+                 "causal is 0");
 }
 
 TEST(Infer, PointwiseChecksTypes) {
   EXPECT_INVALID(infer("Mul", {f32({2}), i64({2})}),
-                 HasSubstr("Mul: inputs must share one element type, found f32[2], i64[2]"));
-  EXPECT_INVALID(infer("Erf", {i64({2})}), HasSubstr("Erf: needs float elements, found i64[2]"));
-  EXPECT_INVALID(infer("Gelu", {i64({2})}), HasSubstr("needs float elements"));
-  EXPECT_INVALID(infer("Add", {boolean({2}), boolean({2})}), HasSubstr("needs numbers"));
-  EXPECT_INVALID(infer("Less", {boolean({2}), boolean({2})}), HasSubstr("needs numbers"));
+                 "Mul: inputs must share one element type, found f32[2], i64[2]");
+  EXPECT_INVALID(infer("Erf", {i64({2})}), "Erf: needs float elements, found i64[2]");
+  EXPECT_INVALID(infer("Gelu", {i64({2})}), "needs float elements");
+  EXPECT_INVALID(infer("Add", {boolean({2}), boolean({2})}), "needs numbers");
+  EXPECT_INVALID(infer("Less", {boolean({2}), boolean({2})}), "needs numbers");
   EXPECT_EQ(infer("Equal", {boolean({2}), boolean({2})}), "bool[2]");
-  EXPECT_INVALID(infer("And", {boolean({2}), i64({2})}), HasSubstr("input 1 must be bool"));
-  EXPECT_INVALID(infer("Where", {f32({2}), f32({2}), f32({2})}), HasSubstr("input 0 must be bool"));
-  EXPECT_INVALID(infer("Add", {f32({2})}), HasSubstr("Add"), HasSubstr("1 inputs"));
-  EXPECT_INVALID(infer("Cast", {f32({2})}), HasSubstr("'to' is missing"));
+  EXPECT_INVALID(infer("And", {boolean({2}), i64({2})}), "input 1 must be bool");
+  EXPECT_INVALID(infer("Where", {f32({2}), f32({2}), f32({2})}), "input 0 must be bool");
+  EXPECT_INVALID(infer("Add", {f32({2})}), "Add", "1 inputs");
+  EXPECT_INVALID(infer("Cast", {f32({2})}), "'to' is missing");
 }
 
 TEST(Infer, Reductions) {
@@ -134,12 +144,11 @@ TEST(Infer, Reductions) {
   EXPECT_EQ(infer("ReduceSum", {x}, attrs({2}, 1)), "f32[batch, seq, 1]");
   EXPECT_EQ(infer("ReduceMean", {x}, attrs({0, 2}, 0)), "f32[seq]");
   EXPECT_EQ(infer("ReduceMax", {x}, {{"axes", Attr(ints({1}))}}), "f32[batch, 1, 8]");
-  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({3}, 1)), HasSubstr("axes [3]"),
-                 HasSubstr("f32[batch, seq, 8]"));
-  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({2, 0}, 1)), HasSubstr("must be sorted"));
-  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({-1}, 1)), HasSubstr("axes [-1]"));
-  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({1}, 2)), HasSubstr("keepdims is 2"));
-  EXPECT_INVALID(infer("ReduceSum", {boolean({3})}, attrs({0}, 1)), HasSubstr("needs numbers"));
+  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({3}, 1)), "axes [3]", "f32[batch, seq, 8]");
+  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({2, 0}, 1)), "must be sorted");
+  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({-1}, 1)), "axes [-1]");
+  EXPECT_INVALID(infer("ReduceSum", {x}, attrs({1}, 2)), "keepdims is 2");
+  EXPECT_INVALID(infer("ReduceSum", {boolean({3})}, attrs({0}, 1)), "needs numbers");
 }
 
 TEST(Infer, ReshapeComparesElementCounts) {
@@ -147,37 +156,36 @@ TEST(Infer, ReshapeComparesElementCounts) {
   const auto to = [](Shape shape) { return Attrs{{"shape", Attr(std::move(shape))}}; };
   EXPECT_EQ(infer("Reshape", {x}, to({kBatch, kSeq, 12, 32})), "f32[batch, seq, 12, 32]");
   EXPECT_EQ(infer("Reshape", {x}, to({kSeq * kBatch * Dim(384)})), "f32[384*batch*seq]");
-  EXPECT_INVALID(infer("Reshape", {x}, to({kBatch, kSeq, 12, 33})),
-                 HasSubstr("f32[batch, seq, 384]"), HasSubstr("[batch, seq, 12, 33]"),
-                 HasSubstr("elements"));
-  EXPECT_INVALID(infer("Reshape", {x}, to({kBatch, kBatch, 384})), HasSubstr("Reshape"));
+  EXPECT_INVALID(infer("Reshape", {x}, to({kBatch, kSeq, 12, 33})), "f32[batch, seq, 384]",
+                 "[batch, seq, 12, 33]", "elements");
+  EXPECT_INVALID(infer("Reshape", {x}, to({kBatch, kBatch, 384})), "Reshape");
 }
 
 TEST(Infer, Views) {
   EXPECT_EQ(infer("Transpose", {f32({kBatch, kSeq, 4})}, {{"perm", Attr(ints({2, 0, 1}))}}),
             "f32[4, batch, seq]");
   EXPECT_INVALID(infer("Transpose", {f32({2, 3})}, {{"perm", Attr(ints({0, 0}))}}),
-                 HasSubstr("perm [0, 0] is not a permutation of the dimensions of f32[2, 3]"));
+                 "perm [0, 0] is not a permutation of the dimensions of f32[2, 3]");
   EXPECT_EQ(infer("Expand", {f32({kBatch, 1})}, {{"shape", Attr(dims({kBatch, kSeq}))}}),
             "f32[batch, seq]");
   EXPECT_INVALID(infer("Expand", {f32({3, 4})}, {{"shape", Attr(dims({3, 1}))}}),
-                 HasSubstr("f32[3, 4] does not broadcast to [3, 1]"));
+                 "f32[3, 4] does not broadcast to [3, 1]");
   EXPECT_EQ(
       infer("Concat", {f32({kBatch, 2}), f32({kBatch, kSeq})}, {{"axis", Attr(ints({1})[0])}}),
       "f32[batch, seq + 2]");
   EXPECT_INVALID(infer("Concat", {f32({2, 2}), f32({3, 2})}, {{"axis", Attr(ints({1})[0])}}),
-                 HasSubstr("may differ in dimension 1 only"), HasSubstr("f32[3, 2]"));
+                 "may differ in dimension 1 only", "f32[3, 2]");
   EXPECT_INVALID(infer("Concat", {f32({2, 2}), f32({2})}, {{"axis", Attr(ints({0})[0])}}),
-                 HasSubstr("one rank"));
+                 "one rank");
   EXPECT_INVALID(infer("Concat", {f32({2, 2})}, {{"axis", Attr(ints({2})[0])}}),
-                 HasSubstr("axis 2 is not a dimension of [2, 2]: expected 0 to 1"));
+                 "axis 2 is not a dimension of [2, 2]: expected 0 to 1");
   const auto pads = [](std::vector<Dim> begins, std::vector<Dim> ends) {
     return Attrs{{"begins", Attr(std::move(begins))}, {"ends", Attr(std::move(ends))}};
   };
   EXPECT_EQ(infer("Pad", {f32({kSeq, 4})}, pads({1, 0}, {kSeq, 2})), "f32[2*seq + 1, 6]");
   EXPECT_INVALID(infer("Pad", {f32({2, 4})}, pads({0, -3}, {0, -2})),
-                 HasSubstr("leave nothing of dimension 1"));
-  EXPECT_INVALID(infer("Pad", {f32({2, 4})}, pads({0}, {0})), HasSubstr("found 1 and 1"));
+                 "leave nothing of dimension 1");
+  EXPECT_INVALID(infer("Pad", {f32({2, 4})}, pads({0}, {0})), "found 1 and 1");
 }
 
 Attrs slice(std::vector<Dim> starts, std::vector<std::int64_t> steps, std::vector<Dim> shape) {
@@ -190,11 +198,10 @@ TEST(Infer, SliceChecksKnownEnds) {
   EXPECT_EQ(infer("Slice", {f32({10, kSeq})}, slice({9, 0}, {-3, 1}, {4, kSeq - Dim(1)})),
             "f32[4, seq - 1]");
   EXPECT_INVALID(infer("Slice", {f32({10})}, slice({0}, {3}, {5})),
-                 HasSubstr("elements 0 to 12 of dimension 0 lie outside f32[10]"));
-  EXPECT_INVALID(infer("Slice", {f32({10})}, slice({2}, {-1}, {4})), HasSubstr("elements 2 to -1"));
-  EXPECT_INVALID(infer("Slice", {f32({10})}, slice({0}, {0}, {1})), HasSubstr("step"));
-  EXPECT_INVALID(infer("Slice", {f32({10, 2})}, slice({0}, {1}, {1})),
-                 HasSubstr("found 1, 1 and 1"));
+                 "elements 0 to 12 of dimension 0 lie outside f32[10]");
+  EXPECT_INVALID(infer("Slice", {f32({10})}, slice({2}, {-1}, {4})), "elements 2 to -1");
+  EXPECT_INVALID(infer("Slice", {f32({10})}, slice({0}, {0}, {1})), "step");
+  EXPECT_INVALID(infer("Slice", {f32({10, 2})}, slice({0}, {1}, {1})), "found 1, 1 and 1");
 }
 
 TEST(Infer, Windows) {
@@ -208,26 +215,25 @@ TEST(Infer, Windows) {
   EXPECT_EQ(infer("Conv", {x, f32({8, 6, 3})}, attrs(1, 1)), "f32[batch, 8, seq]");
   EXPECT_EQ(infer("Conv", {x, f32({8, 6, 3}), f32({8})}, attrs(1, 0)), "f32[batch, 8, seq - 2]");
   EXPECT_INVALID(infer("Conv", {x, f32({8, 5, 3})}, attrs(1, 1)),
-                 HasSubstr("group 1 does not divide the channels"), HasSubstr("f32[8, 5, 3]"));
-  EXPECT_INVALID(infer("Conv", {x, f32({8, 6, 3}), f32({6})}, attrs(1, 1)), HasSubstr("bias"));
-  EXPECT_INVALID(infer("Conv", {x, f32({8, 6, 3, 3})}, attrs(1, 1)), HasSubstr("of one rank"));
+                 "group 1 does not divide the channels", "f32[8, 5, 3]");
+  EXPECT_INVALID(infer("Conv", {x, f32({8, 6, 3}), f32({6})}, attrs(1, 1)), "bias");
+  EXPECT_INVALID(infer("Conv", {x, f32({8, 6, 3, 3})}, attrs(1, 1)), "of one rank");
   EXPECT_INVALID(infer("Conv", {f32({1, 6, 2}), f32({8, 6, 3})}, attrs(1, 0)),
-                 HasSubstr("window of 3 does not fit"));
+                 "window of 3 does not fit");
   EXPECT_INVALID(infer("Conv", {x, f32({8, 6, 3})}, attrs(0, 0)),
-                 HasSubstr("strides [0] has a value below 1"));
+                 "strides [0] has a value below 1");
   Attrs last = attrs(2, 1);
   last.set("channels_last", Attr(std::int64_t{1}));
   EXPECT_EQ(infer("Conv", {f32({kBatch, 9, 6}), f32({8, 3, 6}), f32({8})}, last),
             "f32[batch, 5, 8]");
   EXPECT_INVALID(infer("Conv", {f32({kBatch, 9, 6}), f32({8, 3, 5})}, last),
-                 HasSubstr("group 1 does not divide the channels"), HasSubstr("f32[8, 3, 5]"));
+                 "group 1 does not divide the channels", "f32[8, 3, 5]");
   last.set("channels_last", Attr(std::int64_t{2}));
-  EXPECT_INVALID(infer("Conv", {f32({kBatch, 9, 6}), f32({8, 3, 6})}, last),
-                 HasSubstr("channels_last is 2"));
+  EXPECT_INVALID(infer("Conv", {f32({kBatch, 9, 6}), f32({8, 3, 6})}, last), "channels_last is 2");
   Attrs unfold = attrs(2, 1);
   unfold.set("kernel", Attr(ints({3})));
   EXPECT_EQ(infer("Unfold", {f32({kBatch, 6, 9})}, unfold), "f32[batch, 6, 3, 5]");
-  EXPECT_INVALID(infer("Unfold", {f32({6, 9})}, unfold), HasSubstr("spatial dimensions"));
+  EXPECT_INVALID(infer("Unfold", {f32({6, 9})}, unfold), "spatial dimensions");
   unfold.set("channels_last", Attr(std::int64_t{1}));
   EXPECT_EQ(infer("Unfold", {f32({kBatch, 9, 6})}, unfold), "f32[batch, 3, 5, 6]");
 }
@@ -236,27 +242,25 @@ TEST(Infer, Products) {
   EXPECT_EQ(infer("MatMul", {f32({kBatch, kSeq, 4}), f32({4, 8})}), "f32[batch, seq, 8]");
   EXPECT_EQ(infer("MatMul", {f32({kBatch, 1, 2, 4}), f32({12, 4, kSeq})}),
             "f32[batch, 12, 2, seq]");
-  EXPECT_INVALID(infer("MatMul", {f32({2, 3}), f32({4, 5})}), HasSubstr("f32[2, 3], f32[4, 5]"));
-  EXPECT_INVALID(infer("MatMul", {f32({3}), f32({3, 5})}), HasSubstr("rank 2 or more"));
-  EXPECT_INVALID(infer("MatMul", {f32({2, 2, 3}), f32({3, 3, 5})}), HasSubstr("MatMul"),
-                 HasSubstr("f32[3, 3, 5]"));
+  EXPECT_INVALID(infer("MatMul", {f32({2, 3}), f32({4, 5})}), "f32[2, 3], f32[4, 5]");
+  EXPECT_INVALID(infer("MatMul", {f32({3}), f32({3, 5})}), "rank 2 or more");
+  EXPECT_INVALID(infer("MatMul", {f32({2, 2, 3}), f32({3, 3, 5})}), "MatMul", "f32[3, 3, 5]");
 }
 
 TEST(Infer, GatherAndComposites) {
   const Attrs axis1{{"axis", Attr(ints({1})[0])}};
   EXPECT_EQ(infer("Gather", {f32({30, 384, 2}), i64({kBatch, kSeq})}, axis1),
             "f32[30, batch, seq, 2]");
-  EXPECT_INVALID(infer("Gather", {f32({30, 384}), f32({2})}, axis1),
-                 HasSubstr("indices must be integers"));
+  EXPECT_INVALID(infer("Gather", {f32({30, 384}), f32({2})}, axis1), "indices must be integers");
   EXPECT_EQ(infer("Softmax", {f32({kBatch, kSeq})}, axis1), "f32[batch, seq]");
-  EXPECT_INVALID(infer("Softmax", {i64({2, 2})}, axis1), HasSubstr("needs float"));
+  EXPECT_INVALID(infer("Softmax", {i64({2, 2})}, axis1), "needs float");
   const TensorType x = f32({kBatch, kSeq, 8});
   EXPECT_EQ(infer("LayerNorm", {x, f32({8}), f32({1, 1, 8})}, {{"axis", Attr(ints({2})[0])}}),
             "f32[batch, seq, 8]");
   EXPECT_EQ(infer("RmsNorm", {x, f32({kSeq, 1})}, axis1), "f32[batch, seq, 8]");
   EXPECT_INVALID(infer("LayerNorm", {x, f32({kSeq, 8})}, {{"axis", Attr(ints({2})[0])}}),
-                 HasSubstr("must broadcast to the normalised dimensions [8]"));
-  EXPECT_INVALID(infer("RmsNorm", {x, f32({7})}, axis1), HasSubstr("f32[7]"));
+                 "must broadcast to the normalised dimensions [8]");
+  EXPECT_INVALID(infer("RmsNorm", {x, f32({7})}, axis1), "f32[7]");
 }
 
 /// The index map of one view over symbolic shapes, as text: "in0[$0, $1] if 0 <= v < e".
