@@ -116,7 +116,7 @@ class Decoder {
   Session session_;
   std::vector<std::pair<std::int64_t, std::int64_t>> takes_;  // at a time: least and most
   std::int64_t capacity_ = 0, position_ = 0;
-  std::int64_t vocabulary_ = 0;  // tokens that there are; 0: the plan does not say
+  std::int64_t vocabulary_ = 0;              // tokens that there are; 0: the plan does not say
   bool in_flight_ = false, is_fed_ = false;  // the ids are those of fed_back
   int device_ = 0;
   // An id below 0 stands for the token chosen last; it lies where the plan reads it.
