@@ -107,9 +107,8 @@ EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels
   // lies outside of buffers do so without help. Compiling takes longer than running: hence -Og.
   const std::string command = fmt::format(
       "g++ -std=c++17 -Og -w -shared -fPIC -fno-strict-aliasing "
-      "-fsanitize=alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero,object-"
-      "size,"
-      "return,unreachable -fsanitize-undefined-trap-on-error "
+      "-fsanitize=alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero "
+      "-fsanitize=object-size,return,unreachable -fsanitize-undefined-trap-on-error "
       "-I{0}/tests/codegen/cuda_emulator -I{0}/codegen/device "
       "-o {1}/kernels.so {1}/kernels.cpp > {1}/log 2>&1",
       SINTER_SOURCE_DIR, folder_);
