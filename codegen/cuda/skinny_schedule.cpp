@@ -173,8 +173,10 @@ std::vector<Tile> tiles_of_few_rows(const ProductProgram& product) {
           if (!is_usual && !is_one && !has_packed_elements(product)) continue;
           if (shape.is_for_one && !is_one) continue;
           // Warps that share a row wait for each other: 2 to 10 % longer than eight that share k.
-          const int most = is_quantised(product) ? 1 : 4;
+          const int most = is_quantised(product) ? 1 : product.rows ? 4 : 8;
           if (product.weights && m <= most && shape.warps_n > 1) continue;
+          // One row is 1 to 5 % faster by tiles of four, alone and in a chain.
+          if (m == 1 && has_packed_elements(product) && !product.rows) continue;
           const int depth = step * 8 / bits / shape.columns;
           if (depth > kMostDepth || depth * shape.columns * bits != step * 8) continue;
           int stages = 1 + kilobytes * 1024 / (step * shape.warps_n * shape.warps_k);
@@ -221,9 +223,9 @@ std::vector<ProductSchedule> skinny_tiles(const ProductProgram& product) {
   };
   if (product.weights || !product.rows_are_k)
     for (const Tile& tile : tiles_of_few_rows(product)) add(tile);
-  if (product.weights)
+  if (is_quantised(product))
     for (const Tile& tile : kQuantised) add(tile);
-  else if (product.rows_are_k && (product.parts > 1 || product.rows))
+  else if (!product.weights && product.rows_are_k && (product.parts > 1 || product.rows))
     // Else tiles of product.cuh are faster, as an H200 measured one row of float16 alone:
     // 2048 x 2048 in 7.9 us instead of 10.5, 2048 x 8192 in 13.5 instead of 17.
     for (const Tile& tile : kRowsAreK) add(tile);
@@ -249,10 +251,13 @@ struct FewRowsCosts {
   double row_bytes, sums;   // for a byte of x, a sum
   double both;              // part of instructions and chains that hides behind nothing
   double unit, unit_alone;  // of 512 bytes: a multiprocessor's, with others at work; a warp's
-  // Weights and x out of the L2: each nanosecond to all multiprocessors, to one block.
-  double traffic = 1e9, block_traffic = 1e9;
+  // Weights and x out of the L2: each nanosecond to all multiprocessors, for one tile.
+  double traffic = 1e9, tile_traffic = 1e9;
   double last_wave = 0;    // a stage's, of the blocks that are left when the first ones end
   double own_meeting = 0;  // of a step whose warps wait for each other, behind everything else
+  // Of several waves, behind everything else: of a multiprocessor, for each warp's step; of a wave
+  // of blocks that have it to themselves.
+  double own_step = 0, lone_wave = 0;
 };
 // Fitted to 460 schedules of a layer's four products (2,048 to 16,384 columns; one row and eight;
 // weights of 16, 8 and 4 bits), each in a graph of sixteen layers on an H200: those chosen make a
@@ -276,10 +281,16 @@ constexpr FewRowsCosts of_bits(int bits) {
                       : 154.0};
 }
 // The same for packed elements: 310 schedules of such layers and of layers twice as wide, of
-// 128,256 columns alone. Those chosen take 0.2 us longer than the best in the mean. The last four
-// to 118 schedules of nine products alone, of up to 16 rows, with what layers are best by.
-constexpr FewRowsCosts kElementsCosts = {4397, 292, 1085, 2.46, 22,   62, 0,   0.0128,
-                                         0,    0,   2.4,  19.4, 5050, 50, 500, 20};
+// 128,256 columns alone. Those chosen take 0.2 us longer than the best in the mean. What is
+// set behind them to 118 schedules of nine products alone, of up to 16 rows, with what layers are
+// best by.
+constexpr FewRowsCosts of_elements() {
+  FewRowsCosts costs = {4397, 292, 1085, 2.46, 22, 62, 0, 0.0128, 0, 0, 2.4, 19.4};
+  costs.traffic = 5050, costs.tile_traffic = 50;
+  costs.last_wave = 500, costs.lone_wave = 120;
+  costs.own_meeting = 20, costs.own_step = 1.5;
+  return costs;
+}
 
 // The same for one row of half bytes by floats and by digits: 170 schedules of layers of 1B and 8B.
 // Those chosen by digits take 0.15 us longer than the best in the mean.
@@ -289,7 +300,7 @@ constexpr FewRowsCosts kDigitsOfOneRow = {4130, 2580,   1200,  1e9,   42.6,  0,
                                           34.8, 0.0617, 0.422, 0.006, 0.501, 52};
 
 FewRowsCosts costs_of(const ProductProgram& product, const ProductSchedule& s, std::int64_t m) {
-  if (has_packed_elements(product)) return kElementsCosts;
+  if (has_packed_elements(product)) return of_elements();
   const int bits = product.weights ? product.weights->bits : 16;
   if (s.digits > 0) return kDigitsOfOneRow;
   return m == 1 && bits == 4 ? kHalfBytesOfOneRow : of_bits(bits);
@@ -329,8 +340,10 @@ double estimate_few(const ProductProgram& product, const ProductSchedule& s, std
   const double units = step_bytes / kUnitBytes / (s.warps_n * s.warps_k);  // a warp's, of a step
   const double chain =
       waves * steps * (costs.step + units * costs.unit_alone + (s.warps_n > 1 ? costs.meeting : 0));
-  const double traffic = (total + (product.rows ? 0 : tiles * rows * s.splits)) /
-                         std::min(costs.traffic, costs.block_traffic * blocks);
+  const double rows_there =
+      product.rows ? 0.0 : static_cast<double>(k * std::min<std::int64_t>(s.m, m)) * 2;
+  const double traffic =
+      (total + tiles * rows_there) / std::min(costs.traffic, costs.tile_traffic * tiles);
   // Blocks of one wave end together: the fewer are left, the longer most multiprocessors wait.
   const double left = waves > 1 ? std::max(0.25, 2 - waves) : 0;
   const double time = costs.wave * std::min(std::ceil(waves), costs.most_waves) +
@@ -338,6 +351,8 @@ double estimate_few(const ProductProgram& product, const ProductSchedule& s, std
                       costs.both * (instructions + chain) +
                       costs.last_wave * left * steps / std::min(s.stages - 1.0, steps) +
                       (s.warps_n > 1 ? costs.own_meeting * waves * steps : 0) +
+                      (waves > 1 ? costs.own_step * each * steps * s.warps_n * s.warps_k : 0) +
+                      (waves > 1 && fit == 1 ? costs.lone_wave * waves : 0) +
                       costs.sums * s.warps_k * s.m * s.n * std::max(1.0, blocks / processors / 2) +
                       (s.splits > 1 ? kSplit * s.splits : 0);
   return s.digits > 0 && is_unknown_to_digits(product, m) ? 2 * time : time;
