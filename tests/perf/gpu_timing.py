@@ -94,9 +94,23 @@ def gpu_times(call, runs):
     return [start.elapsed_time(stop) * 1e3 for start, stop in events]
 
 
+def captured(call):
+    """The call as a CUDA graph, as plans are: PyTorch takes long to queue a call."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
 def heavy_times(call, runs):
-    """The same of long calls that draw so much power that clocks sink: between two that are timed is what `sinter
-    bench` does between two of a plan, and the GPU waits for the host as often, so that both rest equally long."""
+    """As gpu_times(), of long calls that draw so much power that clocks sink: between two that are timed is what
+    `sinter bench` does between two of a plan, and the GPU waits for the host as often, so that both rest equally
+    long."""
     flush = flusher(same_flush())
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
@@ -121,8 +135,10 @@ def heavy_runs(seconds, microseconds):
 
 
 def measure(call, seconds=1.0, settle=0.0):
-    """Microseconds: 'gpu' as gpu_times(), or heavy_times() if calls are repeated for `settle` seconds first; 'wall' of
-    one synchronised call."""
+    """Microseconds: 'gpu' as gpu_times(), or as heavy_times() of the call as a graph, repeated for `settle` seconds
+    first, if there are any; 'wall' of one synchronised call."""
+    if settle:
+        call = captured(call)
     for _ in range(5):
         call()
     torch.cuda.synchronize()
