@@ -114,10 +114,12 @@ int skinny_shared_bytes(const ProductProgram& product, const ProductSchedule& s)
   const int stage = s.warps_k * (s.warps_n * weights + x);
   const bool by_column =
       product.weights && product.weights->is_quantised() && loop_group(product) == 0;
+  const bool are_digits_in_ring =
+      s.digits > 0 && s.stages > count_steps(product, s) && digit_bytes(product, s) <= stage;
   return std::max(s.stages * stage, s.warps_k * s.m * (s.n + 4) * 4) +
          (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
          (product.rows ? static_cast<int>(product.rows->most * product.rows->stride) * 2 : 0) +
-         (s.digits > 0 ? digit_bytes(product, s) : 0);
+         (s.digits > 0 && !are_digits_in_ring ? digit_bytes(product, s) : 0);
 }
 
 std::string skinny_type(const ProductProgram& product, const ProductSchedule& s) {

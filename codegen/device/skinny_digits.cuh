@@ -154,8 +154,11 @@ struct DigitTile : SkinnyTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWar
   // lanes that write words of neighbouring k's reach all banks.
   static constexpr int kBlockBytes = (kM * kDigits * 4 + 1) * 16;
   static constexpr int kWarpDigits = kWarpDepth / 64 * kBlockBytes;
-  static constexpr int kDigitsAt = Base::kSharedBytes;
-  static constexpr int kSharedBytes = kDigitsAt + kWarpsK * kWarpDigits;
+  // A ring that holds all steps has a stage that nothing is copied to: they lie there if they fit.
+  static constexpr int kAllDigits = kWarpsK * kWarpDigits;
+  static constexpr bool kInRing = kStages > kSteps&& kAllDigits <= Base::kStage;
+  static constexpr int kDigitsAt = kInRing ? (kStages - 1) * Base::kStage : Base::kSharedBytes;
+  static constexpr int kSharedBytes = Base::kSharedBytes + (kInRing ? 0 : kAllDigits);
 
   template <class A, class B, bool kFirst>
   struct Either {
