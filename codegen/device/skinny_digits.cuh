@@ -156,7 +156,7 @@ struct DigitTile : SkinnyTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWar
   static constexpr int kWarpDigits = kWarpDepth / 64 * kBlockBytes;
   // A ring that holds all steps has a stage that nothing is copied to: they lie there if they fit.
   static constexpr int kAllDigits = kWarpsK * kWarpDigits;
-  static constexpr bool kInRing = kStages > kSteps&& kAllDigits <= Base::kStage;
+  static constexpr bool kInRing = (kStages > kSteps) && (kAllDigits <= Base::kStage);
   static constexpr int kDigitsAt = kInRing ? (kStages - 1) * Base::kStage : Base::kSharedBytes;
   static constexpr int kSharedBytes = Base::kSharedBytes + (kInRing ? 0 : kAllDigits);
 
