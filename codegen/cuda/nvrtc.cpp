@@ -108,7 +108,8 @@ std::string write_reproducer(const std::string& source, const std::string& archi
   std::error_code error;
   std::filesystem::path folder = std::filesystem::temp_directory_path(error);
   if (error) folder = ".";
-  const std::string key = KernelCache::key(whole_text(source), "", "", 0, architecture);
+  const std::string whole = whole_text(source);
+  const std::string key = KernelCache::key(whole, "", "", 0, architecture);
   const std::filesystem::path path = folder / fmt::format("sinter-kernel-{}.cu", key.substr(0, 12));
   std::string text = fmt::format(
       "// Does not compile. To see it again:\n//   nvcc -arch={} {} "
@@ -120,7 +121,7 @@ std::string write_reproducer(const std::string& source, const std::string& archi
     text += "// " + log.substr(at, end - at) + "\n";
     at = end + 1;
   }
-  text += whole_text(source);
+  text += whole;
   std::ofstream file(path);
   file << text;
   file.close();

@@ -1,6 +1,8 @@
 // Products of few rows, with weights of 16 bits and of few: emitted with given schedules, run on
 // the emulator and compared with the reference evaluation of their region.
 #ifdef SINTER_WITH_CUDA
+#include <initializer_list>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,17 +48,22 @@ TEST(CudaSkinny, BytesOfWholeColumns) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaSkinny, GroupsOfSixteenAndMore) {
-  ProductCheck check;
+/// Three rows times weights of both widths in such groups, types and splits in turns.
+void add_groups(ProductCheck& check, std::initializer_list<int> groups, const char* tile) {
   int number = 0;
-  for (const int group : {16, 32, 48, 64, 128, 256, 272, 520, 1000})
+  for (const int group : groups)
     for (const int bits : {8, 4}) {
       const Weights weights = {bits, group, number % 3 == 0 ? "f32" : "f16"};
       check.add(fmt::format("g{}", number),
                 quantised_graph(number % 2 == 0 ? "f16" : "bf16", "3", 40, 520, weights),
-                scheduled("4x32x256 warps=1x1x4 stages=3", 1 + number % 2));
+                scheduled(tile, 1 + number % 2));
       ++number;
     }
+}
+
+TEST(CudaSkinny, GroupsOfSixteenAndMore) {
+  ProductCheck check;
+  add_groups(check, {16, 32, 48, 64, 128, 256, 272, 520, 1000}, "4x32x256 warps=1x1x4 stages=3");
   EXPECT_EQ(check.run(), "");
 }
 
@@ -83,15 +90,7 @@ TEST(CudaSkinny, DigitsOfBytesAndOfHalfBytes) {
             scheduled("4x32x128 warps=1x1x2 stages=4 digits=3"));
   check.add("less", quantised_graph("bf16", "3", 40, 768, {8, 0, "f32"}),
             scheduled("4x16x128 warps=1x1x1 stages=4 digits=2", 4));
-  int number = 0;
-  for (const int group : {32, 64, 96, 128, 256, 520, 1000})
-    for (const int bits : {8, 4}) {
-      const Weights weights = {bits, group, number % 3 == 0 ? "f32" : "f16"};
-      check.add(fmt::format("g{}", number),
-                quantised_graph(number % 2 == 0 ? "f16" : "bf16", "3", 40, 520, weights),
-                scheduled("4x32x256 warps=1x1x4 stages=3 digits=3", 1 + number % 2));
-      ++number;
-    }
+  add_groups(check, {32, 64, 96, 128, 256, 520, 1000}, "4x32x256 warps=1x1x4 stages=3 digits=3");
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels)
     EXPECT_THAT(kernel.source, testing::HasSubstr("WithSums<DigitTile<"));
