@@ -40,10 +40,6 @@ std::string string_field(const google::protobuf::MessageLite& message, int numbe
   return values.empty() ? std::string() : values.back();
 }
 
-std::string plain_domain(const std::string& domain) {
-  return is_onnx_domain(domain) ? std::string() : domain;
-}
-
 using Bound = std::unordered_map<std::string, const onnx::AttributeProto*>;
 
 void bind_nodes(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Bound& bound) {

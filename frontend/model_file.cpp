@@ -35,7 +35,7 @@ struct FileDescriptor {
   }
 };
 
-[[noreturn]] void invalid(std::string message) {
+[[noreturn]] void not_a_model(std::string message) {
   throw Error(ErrorCode::kInvalidModel, std::move(message));
 }
 
@@ -181,9 +181,9 @@ std::shared_ptr<const Message> parse(const ModelBytes& model, const std::string&
                                      std::string_view what, const OuterFields& known) {
   const std::span<const std::byte> bytes = model.bytes;
   quiet_protobuf();
-  if (bytes.empty()) invalid(fmt::format("'{}' is empty: expected {}", name, what));
+  if (bytes.empty()) not_a_model(fmt::format("'{}' is empty: expected {}", name, what));
   if (bytes.size() > INT_MAX)
-    invalid(fmt::format(
+    not_a_model(fmt::format(
         "'{}' has {} bytes, more than the 2 GiB that a protobuf message can have: save the model "
         "with its weights as external data",
         name, bytes.size()));
@@ -195,19 +195,20 @@ std::shared_ptr<const Message> parse(const ModelBytes& model, const std::string&
   google::protobuf::io::CodedInputStream stream(&blocks);
   stream.SetRecursionLimit(kMaxNesting);
   const bool parsed = message->ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
-  if (other) invalid(fmt::format("'{}' is not {}: it is {}", name, what, *other));
+  if (other) not_a_model(fmt::format("'{}' is not {}: it is {}", name, what, *other));
   const OuterScan scan = scan_outer_fields(bytes, known);
   // Many a short run of bytes is some protobuf message: one without a single known field is not the
   // message that we want. Unknown fields after known ones are a newer ONNX.
   if (parsed && scan.fields > 0) return message;
   if (scan.cut_short && (scan.fields > 0 || bytes.size() < 16))
-    invalid(fmt::format(
+    not_a_model(fmt::format(
         "'{}' is truncated: it has {} bytes, but its contents announce at least {}; get the file "
         "again",
         name, bytes.size(), scan.announced));
   if (scan.unknown_field && scan.fields < 2)
-    invalid(fmt::format("'{}' is not {}: it does not begin with the fields of one", name, what));
-  invalid(fmt::format(
+    not_a_model(
+        fmt::format("'{}' is not {}: it does not begin with the fields of one", name, what));
+  not_a_model(fmt::format(
       "'{}' is damaged: after {} whole fields its bytes are no longer {} (or it nests deeper than "
       "{} levels); get the file again",
       name, scan.fields, what, kMaxNesting));

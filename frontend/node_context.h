@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,6 +22,8 @@ class TensorProto;
 }  // namespace onnx
 
 namespace sinter::frontend {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class ExternalData;
 

@@ -16,10 +16,6 @@ namespace {
 // Functions and graphs that lie in each other. Protobuf itself reads a hundred levels of graphs.
 constexpr std::size_t kMaxCallDepth = 64;
 
-std::string plain_domain(const std::string& domain) {
-  return is_onnx_domain(domain) ? std::string() : domain;
-}
-
 }  // namespace
 
 ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem::path& folder_path,

@@ -119,6 +119,10 @@ std::string describe_cycle(const Body& body,
 
 bool is_onnx_domain(const std::string& domain) { return domain.empty() || domain == "ai.onnx"; }
 
+std::string plain_domain(const std::string& domain) {
+  return is_onnx_domain(domain) ? std::string() : domain;
+}
+
 std::string node_label(const onnx::NodeProto& node, int index) {
   return node.name().empty() ? fmt::format("{}_{}", node.op_type(), index) : node.name();
 }

@@ -22,6 +22,8 @@ inline constexpr std::int64_t kMaxOpset = 27;
 
 /// True for the two spellings of ONNX's own domain.
 bool is_onnx_domain(const std::string& domain);
+/// `domain`, or nothing for a spelling of the ai.onnx domain.
+std::string plain_domain(const std::string& domain);
 
 /// The node's name, or "<op type>_<index>" for a node without one.
 std::string node_label(const onnx::NodeProto& node, int index);

@@ -11,7 +11,7 @@
 namespace sinter::ir {
 namespace {
 
-constexpr int kMaxDepth = 100;
+constexpr int kMaxNesting = 100;
 
 bool is_name_start(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) || c == '_' || c == '$';
@@ -20,14 +20,14 @@ bool is_name_part(char c) {
   return is_name_start(c) || std::isdigit(static_cast<unsigned char>(c));
 }
 
-class Parser {
+class DimParser {
  public:
-  Parser(std::string_view text, std::size_t position) : text_(text), position_(position) {}
+  DimParser(std::string_view text, std::size_t position) : text_(text), position_(position) {}
 
   std::size_t position() const { return position_; }
 
   Dim sum() {
-    if (++depth_ > kMaxDepth) fail("the expression is nested too deeply");
+    if (++depth_ > kMaxNesting) fail("the expression is nested too deeply");
     Dim result = 0;
     bool negative = accept('-');
     if (!negative) accept('+');
@@ -204,7 +204,7 @@ std::string unquote_prefix(std::string_view text, std::size_t& position) {
 }
 
 Dim parse_dim_prefix(std::string_view text, std::size_t& position) {
-  Parser parser(text, position);
+  DimParser parser(text, position);
   Dim result = parser.sum();
   position = parser.position();
   return result;

@@ -19,9 +19,9 @@ bool is_value(const ScalarNode& node) {
 /// Recursive descent over: comparison := sum [cmp sum]; sum := product {+- product};
 /// product := unary {*/ unary}; unary := [-] primary; primary := number | x | y | z | @name |
 /// function(args) | (comparison).
-class Parser {
+class ScalarParser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  explicit ScalarParser(std::string_view text) : text_(text) {}
 
   ScalarExpr parse() {
     comparison();
@@ -243,7 +243,7 @@ class TypeInference {
 
 }  // namespace
 
-ScalarExpr parse_scalar_expr(std::string_view text) { return Parser(text).parse(); }
+ScalarExpr parse_scalar_expr(std::string_view text) { return ScalarParser(text).parse(); }
 
 std::string to_string(const ScalarExpr& expr) {
   std::vector<std::string> texts;

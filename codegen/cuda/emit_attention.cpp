@@ -21,9 +21,9 @@ namespace {
 using ir::Dim;
 
 /// The kernel's parameters: its buffers, then the sizes that are not constant.
-class Parameters {
+class AttentionParameters {
  public:
-  Parameters(const AttentionProgram& program, ExprTable& exprs, std::vector<DType> types)
+  AttentionParameters(const AttentionProgram& program, ExprTable& exprs, std::vector<DType> types)
       : exprs_(exprs), result_(program.y.buffer) {
     types.resize(program.buffers.size());
     for (const AttentionOperand* operand :
@@ -94,7 +94,8 @@ double in_base_2(double score) {
 /// What all variants share: which rows of which head an item is, and where the operands lie.
 class ProblemText {
  public:
-  ProblemText(const AttentionProgram& program, Parameters& args) : p_(program), args_(args) {}
+  ProblemText(const AttentionProgram& program, AttentionParameters& args)
+      : p_(program), args_(args) {}
 
   std::string write() {
     line("AttentionProblem<Shape> p;");
@@ -234,7 +235,7 @@ class ProblemText {
   }
 
   const AttentionProgram& p_;
-  Parameters& args_;
+  AttentionParameters& args_;
   std::string text_;
 };
 
@@ -273,10 +274,10 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
 
 /// The translation unit: what an item is, then a function for each schedule, which variants that
 /// differ in their grids alone share.
-class Emitter {
+class AttentionEmitter {
  public:
-  Emitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs, bool early,
-          const KernelRequest& facts)
+  AttentionEmitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs,
+                   bool early, const KernelRequest& facts)
       : p_(program),
         name_(name),
         exprs_(exprs),
@@ -474,7 +475,7 @@ class Emitter {
   ExprTable& exprs_;
   bool early_;
   KernelRequest facts_;
-  Parameters args_;
+  AttentionParameters args_;
   std::vector<MadeFunction> functions_in_front_;
   std::vector<Dim> items_;           // of each schedule
   std::vector<std::string> counts_;  // their numbers as text, where a kernel asks for them
@@ -489,7 +490,7 @@ EmittedKernel emit_attention(const AttentionProgram& program, const std::string&
   if (std::string reason; !can_schedule_attention(program, reason))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
-  return Emitter(program, name, exprs, early, facts).emit(origins, schedule, wish);
+  return AttentionEmitter(program, name, exprs, early, facts).emit(origins, schedule, wish);
 }
 
 }  // namespace sinter::codegen

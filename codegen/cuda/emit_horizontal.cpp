@@ -23,7 +23,7 @@ constexpr int kLongRowThreads = 512, kLongRowBlocks = 4;
 constexpr std::int64_t kLongRow = 4096;  // elements
 // Anything else: blocks small enough that what is left over is little.
 constexpr int kThreads = 256;
-constexpr int kOtherWords = 40;  // registers of a thread beside its elements
+constexpr int kOtherRegisters = 40;  // registers of a thread beside its elements
 // Parts whose table is the kernel's text: nothing is looked up in memory, sizes may be arguments.
 constexpr std::size_t kMostDirectParts = 16;
 // A kernel's parameters take at most 4 KiB.
@@ -234,7 +234,7 @@ class HorizontalText {
     double words = 0;
     for (const auto& [function, unused] : functions_)
       words = std::max(words, kinds_[function.first].functions[function.second].words);
-    const int registers = (static_cast<int>(words) + kOtherWords + 7) / 8 * 8;
+    const int registers = (static_cast<int>(words) + kOtherRegisters + 7) / 8 * 8;
     return std::clamp(kRegisters / (kThreads * registers), 1, kMostThreads / kThreads);
   }
 

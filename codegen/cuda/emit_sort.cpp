@@ -13,19 +13,19 @@ namespace {
 
 using ir::Dim;
 
-constexpr int kMostPiece = 2048;    // elements; entries of 16 bytes leave room for another block
-constexpr int kMostThreads = 512;   // of a piece: a thread compares two pairs at a time
-constexpr int kBlockThreads = 128;  // of blocks that hold several short rows
-constexpr int kMergeTile = 1024;    // kMergeThreads * kMergeEach of sort.cuh
+constexpr int kMostPiece = 2048;       // elements; entries of 16 bytes leave room for another block
+constexpr int kMostSortThreads = 512;  // of a piece: a thread compares two pairs at a time
+constexpr int kSortBlockThreads = 128;  // of blocks that hold several short rows
+constexpr int kMergeTile = 1024;        // kMergeThreads * kMergeEach of sort.cuh
 constexpr int kMergeThreads = 256;
 constexpr std::int64_t kLongest = std::int64_t{1} << 31;  // places are of 32 bits
 
 int entry_bytes(DType dtype) { return size_of(dtype) == 8 ? 16 : 8; }
 
 /// The parameters: buffers, then sizes of 64 bits, those that are not constant.
-class Parameters {
+class SortParameters {
  public:
-  explicit Parameters(ExprTable& exprs) : exprs_(exprs) {}
+  explicit SortParameters(ExprTable& exprs) : exprs_(exprs) {}
 
   void buffer(const std::string& text, std::uint32_t buffer) {
     texts_.push_back(text);
@@ -51,10 +51,10 @@ class Parameters {
   std::vector<plan::fb::KernelArg> args_;
 };
 
-class Emitter {
+class SortEmitter {
  public:
-  Emitter(const SortProblem& problem, const std::vector<std::uint32_t>& scratch,
-          const std::string& name, ExprTable& exprs)
+  SortEmitter(const SortProblem& problem, const std::vector<std::uint32_t>& scratch,
+              const std::string& name, ExprTable& exprs)
       : p_(problem),
         scratch_(scratch),
         name_(name),
@@ -79,20 +79,20 @@ class Emitter {
   }
 
  private:
-  std::string problem_text(Parameters& args) {
+  std::string problem_text(SortParameters& args) {
     return fmt::format("  const SortProblem p = {{{}, {}, {}, {}}};\n", args.dim("rows", rows_),
                        args.dim("length", p_.length), args.dim("inner", p_.inner),
                        args.dim("count", p_.count));
   }
 
-  std::string function(const std::string& name, int threads, const Parameters& args,
+  std::string function(const std::string& name, int threads, const SortParameters& args,
                        const std::string& body) const {
     return fmt::format("\nextern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
                        threads, signature_text(name, args.texts()), body);
   }
 
   plan::fb::KernelStepT step(const std::string& function, const Dim& blocks, int threads,
-                             Parameters& args) {
+                             SortParameters& args) {
     plan::fb::KernelStepT result;
     auto variant = std::make_unique<plan::fb::KernelVariantT>();
     const auto most = ir::upper_bound(p_.length, exprs_.ranges());
@@ -109,7 +109,7 @@ class Emitter {
 
   plan::fb::KernelStepT pieces(std::string& text) {
     const int threads = schedule_.threads * schedule_.pieces;
-    Parameters args(exprs_);
+    SortParameters args(exprs_);
     args.buffer(fmt::format("const {}* __restrict__ x", storage_name(p_.dtype)), p_.input);
     if (schedule_.passes > 0) args.buffer(fmt::format("{}_shape::Entry* runs", name_), scratch_[0]);
     args.buffer("i64* __restrict__ y", p_.output);
@@ -126,7 +126,7 @@ class Emitter {
   plan::fb::KernelStepT merge(int pass, std::string* text) {
     const std::string function_name = name_ + "_merge";
     const std::int64_t run = std::int64_t{schedule_.piece} << pass;
-    Parameters args(exprs_);
+    SortParameters args(exprs_);
     const std::string entry = name_ + "_shape::Entry";
     args.buffer(fmt::format("const {}* from", entry),
                 scratch_[static_cast<std::size_t>(pass) % scratch_.size()]);
@@ -169,8 +169,8 @@ SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs) {
   SortSchedule schedule;
   schedule.piece = static_cast<int>(std::min<std::uint64_t>(
       kMostPiece, std::max<std::uint64_t>(2, std::bit_ceil(static_cast<std::uint64_t>(most)))));
-  schedule.threads = std::min(schedule.piece / 2, kMostThreads);
-  schedule.pieces = std::max(1, kBlockThreads / schedule.threads);
+  schedule.threads = std::min(schedule.piece / 2, kMostSortThreads);
+  schedule.pieces = std::max(1, kSortBlockThreads / schedule.threads);
   for (std::int64_t run = schedule.piece; run < most; run *= 2) ++schedule.passes;
   return schedule;
 }
@@ -186,7 +186,7 @@ ir::Dim sort_scratch_bytes(const SortProblem& problem, const SortSchedule& sched
 EmittedKernel emit_sort(const SortProblem& problem, const std::vector<std::uint32_t>& scratch,
                         const std::string& name, const std::vector<std::string>& origins,
                         ExprTable& exprs) {
-  return Emitter(problem, scratch, name, exprs).write(origins);
+  return SortEmitter(problem, scratch, name, exprs).write(origins);
 }
 
 }  // namespace sinter::codegen

@@ -36,7 +36,7 @@ struct Place {
 
 /// A region's body with its sizes as symbols: equal sizes are one. A body of constant names of
 /// sizes that the region's own attributes hold stays as it is, without symbols.
-struct Shape {
+struct GroupShape {
   std::shared_ptr<const Graph> body;
   Sizes sizes;
 };
@@ -47,8 +47,8 @@ std::string offset_name(std::size_t output) { return fmt::format("at:{}", output
 
 /// The body with a symbol for each size but those whose symbol is in `known`. Nothing if sizes also
 /// stand in attributes, so that only those that the body has are possible.
-std::optional<Shape> with_symbols(const Graph& body, const std::set<std::string>& known) {
-  Shape shape;
+std::optional<GroupShape> with_symbols(const Graph& body, const std::set<std::string>& known) {
+  GroupShape shape;
   std::map<Dim, std::string> names;
   ir::GraphBuilder builder(body.name());
   if (!known.empty())
@@ -107,7 +107,7 @@ std::set<std::string> row_symbols(const Graph& body) {
 /// A region of the horizontal one, on its way to a part.
 struct Member {
   const Node* node = nullptr;
-  Shape shape;
+  GroupShape shape;
   std::string text;                     // of the body
   std::vector<Dim> rows;                // what row_symbols stand for
   Sizes offsets;                        // of its results
@@ -198,7 +198,7 @@ class Lowering {
                   fmt::format("{} is no part of a horizontal region", describe(node)));
     Member member;
     member.node = &node;
-    member.shape = with_symbols(*node.body, {}).value_or(Shape{node.body, {}});
+    member.shape = with_symbols(*node.body, {}).value_or(GroupShape{node.body, {}});
     member.text = ir::print(*member.shape.body);
     for (const std::string& symbol : row_symbols(*member.shape.body))
       if (const auto size = member.shape.sizes.find(symbol); size != member.shape.sizes.end())

@@ -13,7 +13,7 @@ namespace {
 
 bool is_index_name(std::string_view name) { return name.starts_with('$'); }
 
-bool uses_index(const DimAtom& atom) {
+bool atom_uses_index(const DimAtom& atom) {
   if (atom.kind == DimAtom::Kind::kSymbol) return is_index_name(atom.name);
   return codegen::uses_index(atom.a) || codegen::uses_index(atom.b);
 }
@@ -25,7 +25,7 @@ std::string gather_symbol(std::size_t g) { return "$g" + std::to_string(g); }
 bool uses_index(const Dim& dim) {
   return std::any_of(dim.terms().begin(), dim.terms().end(), [](const Dim::Term& term) {
     return std::any_of(term.factors.begin(), term.factors.end(),
-                       [](const auto& atom) { return uses_index(*atom); });
+                       [](const auto& atom) { return atom_uses_index(*atom); });
   });
 }
 
@@ -53,7 +53,7 @@ AddressParts split_address(const Dim& address, std::span<const std::string> symb
     Dim factor = term.coefficient;
     std::size_t found = symbols.size(), dependent = 0;
     for (const auto& atom : term.factors) {
-      if (!uses_index(*atom)) {
+      if (!atom_uses_index(*atom)) {
         factor = factor * dim_of(*atom, ranges);
         continue;
       }
@@ -161,7 +161,7 @@ void LoopSpace::split(const SplitRequest& request) {
 std::optional<SplitRequest> LoopSpace::find_split(const Dim& address) const {
   for (const Dim::Term& term : address.terms()) {
     for (const auto& atom : term.factors) {
-      if (atom->kind == DimAtom::Kind::kSymbol || !uses_index(*atom)) continue;
+      if (atom->kind == DimAtom::Kind::kSymbol || !atom_uses_index(*atom)) continue;
       // Inner expressions first: an outer division is often linear once they are.
       for (const Dim* nested : {&atom->a, &atom->b})
         if (auto found = find_split(*nested)) return found;

@@ -125,7 +125,7 @@ void gelu(NodeContext& node) {
   node.output(node.add(approximate == "tanh" ? "GeluTanh" : "Gelu", {node.x()}));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kActivationOps[] = {
     {"Relu", 1, same, "", Types::kNumbers},
     {"Tanh", 1, same},
     {"Sigmoid", 1, same},
@@ -147,6 +147,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> activation_ops() { return kRows; }
+std::span<const OpRow> activation_ops() { return kActivationOps; }
 
 }  // namespace sinter::frontend

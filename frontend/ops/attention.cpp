@@ -152,7 +152,7 @@ void rotary_embedding(NodeContext& node) {
   node.output(is_flat ? merge_heads(node, result) : result);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kAttentionOps[] = {
     {"Attention", 23, attention},
     {"FlexAttention", 1, flex_attention, "ai.onnx.preview"},
     {"RotaryEmbedding", 23, rotary_embedding},
@@ -160,6 +160,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> attention_ops() { return kRows; }
+std::span<const OpRow> attention_ops() { return kAttentionOps; }
 
 }  // namespace sinter::frontend

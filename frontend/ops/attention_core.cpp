@@ -33,8 +33,6 @@ ValueId merge_heads(NodeContext& node, ValueId x) {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// A mask for scores whose heads are split into groups: [.., heads, m, n] -> [.., heads / group,
 /// group, m, n].
 ValueId grouped_mask(NodeContext& node, ValueId mask, const Dim& group) {

@@ -266,7 +266,7 @@ void scan_of_batches(NodeContext& node) {
   }
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kControlFlowOps[] = {
     {"If", 1, if_then_else},
     {"Loop", 1, loop},
     {"Scan", 8, scan_of_batches},
@@ -275,6 +275,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> control_flow_ops() { return kRows; }
+std::span<const OpRow> control_flow_ops() { return kControlFlowOps; }
 
 }  // namespace sinter::frontend

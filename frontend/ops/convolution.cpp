@@ -182,13 +182,13 @@ void conv_transpose(NodeContext& node) {
   node.output(interleave(node, places, w, starts, result));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kConvolutionOps[] = {
     {"Conv", 1, conv},
     {"ConvTranspose", 1, conv_transpose},
 };
 
 }  // namespace
 
-std::span<const OpRow> convolution_ops() { return kRows; }
+std::span<const OpRow> convolution_ops() { return kConvolutionOps; }
 
 }  // namespace sinter::frontend

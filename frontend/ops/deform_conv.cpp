@@ -111,10 +111,10 @@ void deform_conv(NodeContext& node) {
   node.output(y.value());
 }
 
-constexpr OpRow kRows[] = {{"DeformConv", 19, deform_conv}};
+constexpr OpRow kDeformConvOps[] = {{"DeformConv", 19, deform_conv}};
 
 }  // namespace
 
-std::span<const OpRow> deform_conv_ops() { return kRows; }
+std::span<const OpRow> deform_conv_ops() { return kDeformConvOps; }
 
 }  // namespace sinter::frontend

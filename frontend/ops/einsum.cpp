@@ -241,10 +241,10 @@ class Einsum {
 
 void einsum(NodeContext& node) { node.output(Einsum(node).run()); }
 
-constexpr OpRow kRows[] = {{"Einsum", 12, einsum}};
+constexpr OpRow kEinsumOps[] = {{"Einsum", 12, einsum}};
 
 }  // namespace
 
-std::span<const OpRow> einsum_ops() { return kRows; }
+std::span<const OpRow> einsum_ops() { return kEinsumOps; }
 
 }  // namespace sinter::frontend

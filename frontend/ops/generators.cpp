@@ -206,7 +206,7 @@ void eye_like(NodeContext& node) {
   node.output((row + k).with("Equal", column).cast(dtype).value());
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kGeneratorOps[] = {
     {"Constant", 1, constant}, {"ConstantOfShape", 9, constant_of_shape},
     {"Range", 11, range},      {"Trilu", 14, trilu},
     {"OneHot", 9, one_hot},    {"EyeLike", 9, eye_like},
@@ -214,6 +214,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> generator_ops() { return kRows; }
+std::span<const OpRow> generator_ops() { return kGeneratorOps; }
 
 }  // namespace sinter::frontend

@@ -317,7 +317,7 @@ void max_unpool(NodeContext& node) {
   node.output(y);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kIndexOps[] = {
     {"GatherElements", 11, gather_elements},
     {"GatherND", 11, gather_nd},
     {"Scatter", 9, scatter_elements},
@@ -331,6 +331,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> index_ops() { return kRows; }
+std::span<const OpRow> index_ops() { return kIndexOps; }
 
 }  // namespace sinter::frontend

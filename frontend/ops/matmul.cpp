@@ -76,7 +76,7 @@ void det(NodeContext& node) {
   node.output(determinant(Term(node, x), 0, columns).reshape(shape).value());
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kMatmulOps[] = {
     {"MatMul", 1, matmul},
     {"Gemm", 1, gemm},
     {"Det", 11, det},
@@ -100,6 +100,6 @@ ValueId multiply_matrices(NodeContext& node, ValueId a, ValueId b) {
   return node.reshape(product, shape);
 }
 
-std::span<const OpRow> matmul_ops() { return kRows; }
+std::span<const OpRow> matmul_ops() { return kMatmulOps; }
 
 }  // namespace sinter::frontend

@@ -91,7 +91,7 @@ ValueId with_bias(NodeContext& node) {
   return node.has_input(1) ? node.add("Add", {node.x(), node.input(1, "bias")}) : node.x();
 }
 
-void gelu(NodeContext& node) { node.output(node.add("Gelu", {with_bias(node)})); }
+void bias_gelu(NodeContext& node) { node.output(node.add("Gelu", {with_bias(node)})); }
 void fast_gelu(NodeContext& node) { node.output(node.add("GeluTanh", {with_bias(node)})); }
 
 /// x * sigmoid(alpha * x).
@@ -154,12 +154,12 @@ void fused_conv(NodeContext& node) {
   node.output(conv_activation(node, y));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kMicrosoftOps[] = {
     {"SkipLayerNormalization", 1, skip_layer_normalization, kMicrosoft},
     {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, kMicrosoft},
     {"EmbedLayerNormalization", 1, embed_layer_normalization, kMicrosoft},
-    {"BiasGelu", 1, gelu, kMicrosoft},
-    {"Gelu", 1, gelu, kMicrosoft},
+    {"BiasGelu", 1, bias_gelu, kMicrosoft},
+    {"Gelu", 1, bias_gelu, kMicrosoft},
     {"FastGelu", 1, fast_gelu, kMicrosoft},
     {"QuickGelu", 1, quick_gelu, kMicrosoft},
     {"FusedMatMul", 1, fused_matmul, kMicrosoft},
@@ -168,6 +168,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> microsoft_ops() { return kRows; }
+std::span<const OpRow> microsoft_ops() { return kMicrosoftOps; }
 
 }  // namespace sinter::frontend

@@ -58,7 +58,7 @@ ValueId padding_mask(NodeContext& node, ValueId mask, const Dim& batch, const Di
 }
 
 /// One product for q, k and v, then attention over `num_heads`.
-void attention(NodeContext& node) {
+void packed_attention(NodeContext& node) {
   for (const char* name : {"do_rotary", "past_present_share_buffer"})
     if (node.attr_int(name, 0) != 0)
       node.unsupported(fmt::format("attribute '{}' is set; export without it", name));
@@ -272,7 +272,7 @@ void group_query_attention(NodeContext& node) {
 }
 
 /// Inputs input, position_ids, cos_cache, sin_cache. One position is that of the first token.
-void rotary_embedding(NodeContext& node) {
+void microsoft_rotary_embedding(NodeContext& node) {
   refuse_attr(node, "is_packed_batching", 0);
   ValueId x = node.input(0, "input"), positions = node.input(1, "position_ids");
   const ValueId cos = node.input(2, "cos_cache"), sin = node.input(3, "sin_cache");
@@ -307,15 +307,15 @@ void rotary_embedding(NodeContext& node) {
   node.output(is_flat ? merge_heads(node, result) : result);
 }
 
-constexpr OpRow kRows[] = {
-    {"Attention", 1, attention, kMicrosoft},
+constexpr OpRow kMicrosoftAttentionOps[] = {
+    {"Attention", 1, packed_attention, kMicrosoft},
     {"MultiHeadAttention", 1, multi_head_attention, kMicrosoft},
     {"GroupQueryAttention", 1, group_query_attention, kMicrosoft},
-    {"RotaryEmbedding", 1, rotary_embedding, kMicrosoft},
+    {"RotaryEmbedding", 1, microsoft_rotary_embedding, kMicrosoft},
 };
 
 }  // namespace
 
-std::span<const OpRow> microsoft_attention_ops() { return kRows; }
+std::span<const OpRow> microsoft_attention_ops() { return kMicrosoftAttentionOps; }
 
 }  // namespace sinter::frontend

@@ -202,7 +202,7 @@ void gather_block_quantized(NodeContext& node) {
   node.output((difference.cast(DType::kFloat32) * steps).cast(node.dtype(scales)).value());
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kMicrosoftQuantizedOps[] = {
     {"MatMulNBits", 1, matmul_nbits, kMicrosoft},
     {"GatherBlockQuantized", 1, gather_block_quantized, kMicrosoft, Types::kFloats,
      FourBits::kReads},
@@ -210,6 +210,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> microsoft_quantized_ops() { return kRows; }
+std::span<const OpRow> microsoft_quantized_ops() { return kMicrosoftQuantizedOps; }
 
 }  // namespace sinter::frontend

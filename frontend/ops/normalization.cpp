@@ -223,7 +223,7 @@ void softmax_flattened(NodeContext& node) {
   node.output(node.reshape(softmax_of(node, node.reshape(x, flat), 1), shape));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kNormalizationOps[] = {
     // ONNX Runtime writes the first two into models of older opsets too.
     {"LayerNormalization", 1, layer_normalization},
     {"SimplifiedLayerNormalization", 1, rms_normalization},
@@ -243,6 +243,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> normalization_ops() { return kRows; }
+std::span<const OpRow> normalization_ops() { return kNormalizationOps; }
 
 }  // namespace sinter::frontend

@@ -177,7 +177,7 @@ void clip_inputs(NodeContext& node) {
 }
 
 // clang-format off
-constexpr OpRow kRows[] = {
+constexpr OpRow kPointwiseOps[] = {
     {"Abs", 1, same_unary}, {"Neg", 1, same_unary}, {"Sign", 9, same_unary},
     {"Floor", 1, same_unary}, {"Ceil", 1, same_unary}, {"Round", 11, same_unary},
     {"Sqrt", 1, same_unary, "", Types::kFloats}, {"Reciprocal", 1, same_unary, "", Types::kFloats}, {"Exp", 1, same_unary, "", Types::kFloats},
@@ -207,6 +207,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> pointwise_ops() { return kRows; }
+std::span<const OpRow> pointwise_ops() { return kPointwiseOps; }
 
 }  // namespace sinter::frontend

@@ -189,7 +189,7 @@ void lp_normalization(NodeContext& node) {
       node.add("Where", {node.add("Equal", {norm, zero}), zero, node.add("Div", {x, norm})}));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kPoolingOps[] = {
     {"MaxPool", 1, max_pool},
     {"AveragePool", 1, average_pool},
     {"LpPool", 2, lp_pool},
@@ -199,6 +199,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> pooling_ops() { return kRows; }
+std::span<const OpRow> pooling_ops() { return kPoolingOps; }
 
 }  // namespace sinter::frontend

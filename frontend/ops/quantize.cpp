@@ -317,7 +317,7 @@ ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId 
 
 namespace {
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kQuantizeOps[] = {
     {"QuantizeLinear", 10, quantize_linear, "", Types::kFloats, FourBits::kReads},
     {"DequantizeLinear", 10, dequantize_linear, "", Types::kIntegers, FourBits::kReads},
     {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
@@ -336,7 +336,7 @@ constexpr OpRow kMicrosoftRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> quantize_ops() { return kRows; }
+std::span<const OpRow> quantize_ops() { return kQuantizeOps; }
 std::span<const OpRow> microsoft_integer_ops() { return kMicrosoftRows; }
 
 }  // namespace sinter::frontend

@@ -14,8 +14,6 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 std::size_t read_axis(NodeContext& node, const Term& x, std::int64_t fallback) {
   return static_cast<std::size_t>(
       node.normalise_axis(node.attr_int("axis", fallback), node.rank(x.value())));
@@ -135,13 +133,13 @@ void cumulative(NodeContext& node, const char* combine) {
 void cum_sum(NodeContext& node) { cumulative(node, "sum"); }
 void cum_prod(NodeContext& node) { cumulative(node, "prod"); }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kRankingOps[] = {
     {"ArgMax", 1, arg_max}, {"ArgMin", 1, arg_min},  {"Hardmax", 1, hardmax},
     {"TopK", 1, top_k},     {"CumSum", 11, cum_sum}, {"CumProd", 26, cum_prod},
 };
 
 }  // namespace
 
-std::span<const OpRow> ranking_ops() { return kRows; }
+std::span<const OpRow> ranking_ops() { return kRankingOps; }
 
 }  // namespace sinter::frontend

@@ -436,7 +436,7 @@ void lstm(NodeContext& node) { import_lstm(node, false); }
 /// All steps of the input are quantised together, and the state of all samples in each step.
 void dynamic_quantize_lstm(NodeContext& node) { import_lstm(node, true); }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kRecurrentOps[] = {
     {"RNN", 1, rnn},
     {"GRU", 3, gru},
     {"LSTM", 1, lstm},
@@ -445,6 +445,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> recurrent_ops() { return kRows; }
+std::span<const OpRow> recurrent_ops() { return kRecurrentOps; }
 
 }  // namespace sinter::frontend

@@ -120,7 +120,7 @@ void global_pool(NodeContext& node) {
   node.output(reducer(node, x, over));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kReduceOps[] = {
     {"ReduceSum", 1, import_reduction<sum, false>},
     {"ReduceSum", 13, import_reduction<sum, true>},
     {"ReduceMean", 1, import_reduction<mean, false>},
@@ -147,6 +147,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> reduce_ops() { return kRows; }
+std::span<const OpRow> reduce_ops() { return kReduceOps; }
 
 }  // namespace sinter::frontend

@@ -479,7 +479,7 @@ void resize(NodeContext& node) {
   finish(node, std::move(axes), std::move(how));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kResizeOps[] = {
     {"Upsample", 7, resize_asymmetric},
     {"Resize", 10, resize_asymmetric},
     {"Resize", 11, resize},
@@ -487,6 +487,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> resize_ops() { return kRows; }
+std::span<const OpRow> resize_ops() { return kResizeOps; }
 
 }  // namespace sinter::frontend

@@ -195,7 +195,7 @@ void roi_align(NodeContext& node) {
                        {{"axes", std::vector<std::int64_t>{4, 5}}, {"keepdims", std::int64_t{0}}}));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSamplingOps[] = {
     {"GridSample", 16, grid_sample},
     {"AffineGrid", 20, affine_grid},
     {"RoiAlign", 10, roi_align},
@@ -203,6 +203,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> sampling_ops() { return kRows; }
+std::span<const OpRow> sampling_ops() { return kSamplingOps; }
 
 }  // namespace sinter::frontend

@@ -228,7 +228,7 @@ void space_to_depth(NodeContext& node) {
   node.output(node.reshape(blocks, {s[0], s[1] * (b * b), h, w}));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kShapeOps[] = {
     {"Identity", 1, identity, "", Types::kAny, FourBits::kKeeps},
     {"Dropout", 7, dropout},
     {"Shape", 1, shape},
@@ -246,6 +246,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> shape_ops() { return kRows; }
+std::span<const OpRow> shape_ops() { return kShapeOps; }
 
 }  // namespace sinter::frontend

@@ -254,7 +254,7 @@ void mel_weight_matrix(NodeContext& node) {
   node.output(matrix(node, dtype, rows, bins, weight).value());
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSignalOps[] = {
     {"HannWindow", 17, hann_window},
     {"HammingWindow", 17, hamming_window},
     {"BlackmanWindow", 17, blackman_window},
@@ -265,6 +265,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> signal_ops() { return kRows; }
+std::span<const OpRow> signal_ops() { return kSignalOps; }
 
 }  // namespace sinter::frontend

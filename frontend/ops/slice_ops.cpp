@@ -362,7 +362,7 @@ void center_crop_pad(NodeContext& node) {
   node.output(x);
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kSliceOps[] = {
     {"Slice", 1, slice_attributes},
     {"Slice", 10, slice_inputs},
     {"Split", 2, split},
@@ -375,6 +375,6 @@ constexpr OpRow kRows[] = {
 
 }  // namespace
 
-std::span<const OpRow> slice_ops() { return kRows; }
+std::span<const OpRow> slice_ops() { return kSliceOps; }
 
 }  // namespace sinter::frontend

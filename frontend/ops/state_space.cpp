@@ -130,13 +130,13 @@ void linear_attention(NodeContext& node) {
       1, node.cast(state, node.has_input(3) ? node.dtype(node.input(3, "past_state")) : dtype));
 }
 
-constexpr OpRow kRows[] = {
+constexpr OpRow kStateSpaceOps[] = {
     {"CausalConvWithState", 27, causal_conv_with_state},
     {"LinearAttention", 27, linear_attention},
 };
 
 }  // namespace
 
-std::span<const OpRow> state_space_ops() { return kRows; }
+std::span<const OpRow> state_space_ops() { return kStateSpaceOps; }
 
 }  // namespace sinter::frontend

@@ -14,8 +14,6 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// Corners of boxes, [batches, 1, boxes], or [batches, classes, 1] of one box for each class.
 struct Boxes {
   Term x_low, x_high, y_low, y_high;
@@ -129,10 +127,10 @@ void non_max_suppression(NodeContext& node) {
   node.output(result.value());
 }
 
-constexpr OpRow kRows[] = {{"NonMaxSuppression", 10, non_max_suppression}};
+constexpr OpRow kSuppressionOps[] = {{"NonMaxSuppression", 10, non_max_suppression}};
 
 }  // namespace
 
-std::span<const OpRow> suppression_ops() { return kRows; }
+std::span<const OpRow> suppression_ops() { return kSuppressionOps; }
 
 }  // namespace sinter::frontend

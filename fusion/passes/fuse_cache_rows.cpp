@@ -25,10 +25,6 @@ using ir::ValueId;
 constexpr std::int64_t kMostQueries = 16;
 constexpr std::size_t kMostOperators = 48;
 
-bool is_family(const Node& node, std::string_view family) {
-  return node.op->kind == OpKind::kFused && node.attrs.get_string("family") == family;
-}
-
 /// What makes an operand, and the reshapes between.
 struct Source {
   NodeId node;

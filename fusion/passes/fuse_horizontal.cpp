@@ -26,7 +26,7 @@ using ir::ValueId;
 // stand in a table; few parts may have sizes that are known only at run time.
 constexpr std::size_t kMostBuffers = 4000, kMostSymbolicParts = 16, kMostSymbolicBuffers = 128;
 // Different bodies are functions of one kernel, all of which get the registers that one needs.
-constexpr std::size_t kMostBodies = 8, kMostOperators = 96;
+constexpr std::size_t kMostBodies = 8, kMostBodyOperators = 96;
 // More rows than a GPU has multiprocessors keep it busy as they are; fewer are shared by blocks.
 constexpr double kManyRows = 132;
 // Alone, rows that lie across memory are taken by neighbouring threads and transposes go through
@@ -97,7 +97,7 @@ struct Group {
     if (buffers + next.buffers > most) return false;
     if (!(is_constant && next.is_constant) && members.size() >= kMostSymbolicParts) return false;
     return bodies.contains(next.body) ||
-           (bodies.size() < kMostBodies && operators + next.operators <= kMostOperators);
+           (bodies.size() < kMostBodies && operators + next.operators <= kMostBodyOperators);
   }
   void add(Candidate next) {
     if (bodies.insert(next.body).second) operators += next.operators;
@@ -230,7 +230,7 @@ class HorizontalFuser {
       refusal = needs_own_schedule(*node.body, part, found);
       if (!refusal.empty()) return std::nullopt;
     }
-    if (found.operators > kMostOperators) {
+    if (found.operators > kMostBodyOperators) {
       refusal = fmt::format("it has {} operators, too many for a kernel of several regions",
                             found.operators);
       return std::nullopt;

@@ -19,15 +19,11 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-bool is_family(const Node& node, std::string_view family) {
-  return node.op->kind == OpKind::kFused && node.attrs.get_string("family") == family;
-}
-
 /// A product or a convolution: what a kernel of our own may do together with its reader.
 bool is_product(const Node& node) { return is_family(node, "matmul") || is_family(node, "conv"); }
 
 /// A kernel that reads a product, perhaps through reshapes.
-struct Reader {
+struct ResultReader {
   NodeId node;
   std::vector<NodeId> reshapes;
   ValueId read;  // what it reads: the product, or the last reshape of it
@@ -171,7 +167,7 @@ class ProductFuser {
     }
     body.copy(matmul);
     std::vector<ValueId> writes;
-    const std::optional<Reader> reader = choose_reader(matmul);
+    const std::optional<ResultReader> reader = choose_reader(matmul);
     if (!reader || escapes(result, *reader)) writes.push_back(result);
     if (reader) {
       taken_.insert(reader->node);
@@ -233,8 +229,8 @@ class ProductFuser {
     return std::nullopt;
   }
 
-  std::optional<Reader> choose_reader(const Node& matmul) {
-    for (const Reader& reader : readers(matmul.outputs[0], {})) {
+  std::optional<ResultReader> choose_reader(const Node& matmul) {
+    for (const ResultReader& reader : readers(matmul.outputs[0], {})) {
       const Node& node = graph_.node(reader.node);
       const Verdict verdict = may_follow(matmul, reader);
       context_.decisions.push_back(
@@ -245,14 +241,15 @@ class ProductFuser {
     return std::nullopt;
   }
 
-  std::vector<Reader> readers(ValueId value, const std::vector<NodeId>& reshapes) const {
-    std::vector<Reader> result;
+  std::vector<ResultReader> readers(ValueId value, const std::vector<NodeId>& reshapes) const {
+    std::vector<ResultReader> result;
     for (NodeId user : graph_.users(value)) {
       const Node& node = graph_.node(user);
       if (node.op->name == "Reshape") {
         std::vector<NodeId> longer = reshapes;
         longer.push_back(user);
-        for (Reader& reader : readers(node.outputs[0], longer)) result.push_back(std::move(reader));
+        for (ResultReader& reader : readers(node.outputs[0], longer))
+          result.push_back(std::move(reader));
       } else if (is_family(node, "pointwise") || is_family(node, "reduction")) {
         result.push_back({user, reshapes, value});
       }
@@ -260,7 +257,7 @@ class ProductFuser {
     return result;
   }
 
-  Verdict may_follow(const Node& matmul, const Reader& reader) const {
+  Verdict may_follow(const Node& matmul, const ResultReader& reader) const {
     const Node& node = graph_.node(reader.node);
     if (taken_.count(reader.node) != 0)
       return {false, "'" + describe(node) + "' already belongs to another product"};
@@ -279,14 +276,14 @@ class ProductFuser {
   }
 
   /// True unless the reader reads another reshape of the product as well.
-  bool reads_nothing_else(ValueId result, const Reader& reader) const {
+  bool reads_nothing_else(ValueId result, const ResultReader& reader) const {
     std::size_t ways = 0;
-    for (const Reader& other : readers(result, {})) ways += other.node == reader.node;
+    for (const ResultReader& other : readers(result, {})) ways += other.node == reader.node;
     return ways == 1;
   }
 
   /// True if the reader also waits for something else that waits for the product.
-  bool has_detour(ValueId result, const Reader& reader) const {
+  bool has_detour(ValueId result, const ResultReader& reader) const {
     std::set<NodeId> seen;
     std::vector<NodeId> open;
     const auto push_users = [&](ValueId value) {
@@ -311,7 +308,7 @@ class ProductFuser {
   }
 
   /// True if something else than the reader needs the product.
-  bool escapes(ValueId value, const Reader& reader) const {
+  bool escapes(ValueId value, const ResultReader& reader) const {
     if (graph_.is_output(value)) return true;
     return std::any_of(graph_.users(value).begin(), graph_.users(value).end(), [&](NodeId user) {
       if (user == reader.node) return false;

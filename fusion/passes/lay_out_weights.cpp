@@ -16,7 +16,7 @@ using ir::ValueId;
 
 // Products of so few rows take as long as their weights take to come out of memory, where runs of
 // k come faster than runs of columns; the others are as fast either way.
-constexpr std::int64_t kMostRows = 16;
+constexpr std::int64_t kMostRowsOfInput = 16;
 // Elements of one copy: rows of other lengths would be copied in smaller pieces.
 constexpr std::int64_t kCopied = 8;
 
@@ -30,7 +30,7 @@ bool wants_rows_of_k(const Graph& graph, const Node& node, const Context& contex
   const ir::Shape& x = graph.type(node.inputs[0]).shape;
   const auto rows = ir::upper_bound(
       ir::element_count(ir::Shape(x.begin(), x.empty() ? x.end() : x.end() - 1)), graph.ranges());
-  return (rows && *rows <= kMostRows) ||
+  return (rows && *rows <= kMostRowsOfInput) ||
          (context.laid_out != nullptr && context.laid_out->contains(weight.constant->hash()));
 }
 

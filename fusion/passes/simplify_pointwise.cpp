@@ -257,7 +257,7 @@ Result constant_last(const Site& site) {
   return with_inputs(site, inputs);
 }
 
-constexpr std::array<SimplifyRule, 11> kRules = {{
+constexpr std::array<SimplifyRule, 11> kPointwiseRules = {{
     {"neutral", neutral},
     {"twice", twice},
     {"casts", casts},
@@ -273,6 +273,6 @@ constexpr std::array<SimplifyRule, 11> kRules = {{
 
 }  // namespace
 
-std::span<const SimplifyRule> pointwise_rules() { return kRules; }
+std::span<const SimplifyRule> pointwise_rules() { return kPointwiseRules; }
 
 }  // namespace sinter::fusion

@@ -209,7 +209,7 @@ Result take_is_slice(const Site& site) {
   return site.fitted(site.builder.add("Reshape", {part}, {{"shape", aligned}}));
 }
 
-constexpr std::array<SimplifyRule, 11> kRules = {{
+constexpr std::array<SimplifyRule, 11> kViewRules = {{
     {"nothing_to_do", nothing_to_do},
     {"reshape_of_reshape", reshape_of_reshape},
     {"expand_of_expand", expand_of_expand},
@@ -225,6 +225,6 @@ constexpr std::array<SimplifyRule, 11> kRules = {{
 
 }  // namespace
 
-std::span<const SimplifyRule> view_rules() { return kRules; }
+std::span<const SimplifyRule> view_rules() { return kViewRules; }
 
 }  // namespace sinter::fusion

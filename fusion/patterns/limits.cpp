@@ -19,8 +19,8 @@ bool is_plain_view(const Node& node) {
   return node.op->kind == ir::OpKind::kView && node.inputs.size() == 1 && node.op->name != "Pad";
 }
 
-ValueId add_views(GraphBuilder& builder, const Graph& graph, ValueId value,
-                  std::span<const NodeId> views) {
+ValueId add_limit_views(GraphBuilder& builder, const Graph& graph, ValueId value,
+                        std::span<const NodeId> views) {
   for (const NodeId id : views)
     value = builder.add(graph.node(id).op->name, {value}, graph.node(id).attrs);
   return value;
@@ -56,8 +56,8 @@ std::optional<KeyLimits> limits_of(const Graph& graph, ValueId mask, std::span<c
 
   GraphBuilder builder("views");
   for (const auto& [symbol, range] : graph.ranges()) builder.range(symbol, range);
-  builder.output("y",
-                 add_views(builder, graph, builder.input("x", graph.type(mask)), result.views));
+  builder.output(
+      "y", add_limit_views(builder, graph, builder.input("x", graph.type(mask)), result.views));
   const Graph behind = builder.finish();
   const ir::Shape& shape = behind.type(behind.outputs()[0]).shape;
   if (shape.empty() || !(shape.back() == keys)) return std::nullopt;
@@ -102,7 +102,7 @@ ValueId add_limits(GraphBuilder& builder, const Graph& graph, const KeyLimits& l
         "Add", {operand, builder.scalar(DType::kInt64, static_cast<double>(limits.more))});
   if (builder.type(operand).shape != limits.shape)
     operand = builder.add("Expand", {operand}, {{"shape", limits.shape}});
-  const ValueId all = add_views(builder, graph, operand, limits.views);
+  const ValueId all = add_limit_views(builder, graph, operand, limits.views);
   ir::Shape shape = builder.type(all).shape;
   const std::size_t rank = shape.size();
   shape.back() = 1;

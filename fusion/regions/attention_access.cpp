@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "fusion/regions/operand.h"
 #include "ir/affine.h"
 
 namespace sinter::fusion {
@@ -18,10 +19,6 @@ using ir::ValueId;
 
 constexpr std::int64_t kLongestHead = 256;       // of kernels
 constexpr std::int64_t kLongestStepHead = 4096;  // as plan.fbs says
-
-bool is_single_view(const Node& node) {
-  return node.op->kind == ir::OpKind::kView && node.inputs.size() == 1 && node.op->name != "Concat";
-}
 
 /// Index symbols of a value, one batch dimension possibly as two.
 struct Index {

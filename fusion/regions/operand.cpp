@@ -14,10 +14,6 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-bool is_single_view(const Node& node) {
-  return node.op->kind == ir::OpKind::kView && node.inputs.size() == 1 && node.op->name != "Concat";
-}
-
 /// The views among `nodes` in a graph of their own.
 Graph views_only(const Graph& graph, ValueId source, std::span<const NodeId> nodes) {
   ir::GraphBuilder builder("views");
@@ -38,6 +34,10 @@ bool batch_is_forward(const ir::StridedAccess& access, std::size_t dims, const G
 }
 
 }  // namespace
+
+bool is_single_view(const Node& node) {
+  return node.op->kind == ir::OpKind::kView && node.inputs.size() == 1 && node.op->name != "Concat";
+}
 
 bool is_matrix_product(const Node& node) {
   return node.op->name == "MatMul" || node.op->name == "QuantMatMul";

@@ -8,6 +8,9 @@
 
 namespace sinter::fusion {
 
+/// True for a view of one input that is not a concatenation.
+bool is_single_view(const ir::Node& node);
+
 /// True for MatMul and QuantMatMul: x [.., m, k] times a right operand.
 bool is_matrix_product(const ir::Node& node);
 /// Operands of such a product that may be read through views: both of a MatMul, x alone of a

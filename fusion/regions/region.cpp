@@ -28,6 +28,10 @@ Index broadcast_index(const ir::Shape& operand, const Index& index) {
 
 }  // namespace
 
+bool is_family(const Node& node, std::string_view family) {
+  return node.op->kind == ir::OpKind::kFused && node.attrs.get_string("family") == family;
+}
+
 Region::Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes,
                const std::vector<bool>& stored)
     : graph_(&graph),

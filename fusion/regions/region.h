@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -18,6 +19,9 @@ struct Verdict {
 };
 
 using Index = std::vector<ir::Dim>;
+
+/// True for a fused node of `family`.
+bool is_family(const ir::Node& node, std::string_view family);
 
 /// A region iterates over `space`; its reductions, if any, run over `axes` of it. Legality is
 /// decided by following elements: an output at index ($0, $1, ..) needs its operands at certain

@@ -7,14 +7,14 @@
 namespace sinter::ir::ops {
 namespace {
 
-struct Row {
+struct ReduceRow {
   const char* name;
   Combine combine;
   const char* pre;     // of x: an element
   const char* finish;  // of x: the combined value, y: how many elements it combines
 };
 
-constexpr Row kRows[] = {
+constexpr ReduceRow kReduceRows[] = {
     {"ReduceSum", Combine::kSum, "x", "x"},   {"ReduceMean", Combine::kSum, "x", "x / y"},
     {"ReduceMax", Combine::kMax, "x", "x"},   {"ReduceMin", Combine::kMin, "x", "x"},
     {"ReduceProd", Combine::kProd, "x", "x"}, {"ReduceSumSquare", Combine::kSum, "x * x", "x"},
@@ -48,7 +48,7 @@ std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorT
 
 std::vector<OpDef> reduce_ops() {
   std::vector<OpDef> ops;
-  for (const Row& row : kRows) {
+  for (const ReduceRow& row : kReduceRows) {
     OpDef op;
     op.name = row.name;
     op.kind = OpKind::kReduce;

@@ -275,7 +275,7 @@ std::vector<ViewSource> map_unfold(const Attrs& attrs, Types inputs, const Tenso
   return {source};
 }
 
-struct Row {
+struct ViewRow {
   const char* name;
   std::vector<AttrSpec> attrs;
   std::vector<TensorType> (*infer)(const Attrs&, Types);
@@ -290,7 +290,7 @@ std::vector<OpDef> view_ops() {
   const auto ints = [](const char* name) { return AttrSpec{name, AttrKind::kInts, std::nullopt}; };
   const AttrSpec axis{"axis", AttrKind::kInt, std::nullopt};
   const AttrSpec fill{"fill", AttrKind::kFloat, Attr(0.0)};
-  const Row rows[] = {
+  const ViewRow rows[] = {
       {"Reshape", {dims("shape")}, infer_reshape, map_reshape},
       {"Transpose", {ints("perm")}, infer_transpose, map_transpose},
       {"Expand", {dims("shape")}, infer_expand, map_expand},
@@ -304,7 +304,7 @@ std::vector<OpDef> view_ops() {
        map_unfold},
   };
   std::vector<OpDef> ops;
-  for (const Row& row : rows) {
+  for (const ViewRow& row : rows) {
     OpDef op;
     op.name = row.name;
     op.kind = OpKind::kView;

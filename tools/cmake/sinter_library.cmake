@@ -1,5 +1,6 @@
-# sinter_library(NAME folder...): a static library of all .cpp files in the named folders of the
-# current directory (not recursive), with the project's warnings.
+# sinter_library(NAME FOLDERS folder...): a static library of all .cpp files in the named folders of
+# the current directory (not recursive), with the project's warnings. Most of a small file's compile
+# time is its headers', so that some are compiled together (SINTER_UNITY_BATCH).
 function(sinter_library name)
   cmake_parse_arguments(ARG "" "" "FOLDERS" ${ARGN})
   set(sources)
@@ -9,7 +10,17 @@ function(sinter_library name)
   endforeach()
   add_library(${name} STATIC ${sources})
   sinter_warnings(${name})
-  target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/runtime/include)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}
+                             ${PROJECT_SOURCE_DIR}/runtime/include)
+  sinter_unity(${name})
+endfunction()
+
+# Compiles sources of a target in batches. Files with options of their own stay alone.
+function(sinter_unity name)
+  if(SINTER_UNITY_BATCH GREATER 1)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON
+                          UNITY_BUILD_BATCH_SIZE ${SINTER_UNITY_BATCH})
+  endif()
 endfunction()
 
 # Headers that most files of a target read, compiled once. A file still includes what it uses.
