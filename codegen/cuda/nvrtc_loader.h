@@ -2,9 +2,10 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include <nvrtc.h>
+
+#include "runtime/libraries/cuda_libraries.h"
 
 namespace sinter::codegen {
 
@@ -25,14 +26,11 @@ struct Nvrtc {
   decltype(&nvrtcGetSupportedArchs) get_archs = nullptr;
 };
 
-/// The folders that are searched after the system's loader path, in order.
-std::vector<std::string> nvrtc_search_folders();
-
 /// Loads NVRTC once and keeps it. Throws Error(kDevice) naming what was looked for, where, and how
 /// to get it; a later call tries again.
 const Nvrtc& load_nvrtc();
 
-/// The same from the given folders alone, and not kept; for tests of what is missing.
-Nvrtc load_nvrtc_from(const std::vector<std::string>& folders, bool loader_path);
+/// The same from the given folders, and not kept; for tests of what is missing.
+Nvrtc load_nvrtc_from(const libraries::LibraryFolders& search);
 
 }  // namespace sinter::codegen

@@ -49,7 +49,7 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  /// The first library found (library_search.h), loaded once and kept. Throws Error(kDevice) with
+  /// The first library found (cuda_libraries.h), loaded once and kept. Throws Error(kDevice) with
   /// what was tried and how to get it.
   static std::shared_ptr<const CublasLt> system();
 

@@ -2,20 +2,21 @@
 #include <fmt/format.h>
 
 #include "runtime/cuda/cublaslt.h"
-#include "runtime/cuda/library_search.h"
+#include "runtime/libraries/cuda_libraries.h"
 
 namespace sinter::runtime {
 namespace {
 
 // Newest first; both have the interface that the header declares.
-constexpr const char* kLibraryNames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+constexpr const char* kCublasLtNames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 
 std::shared_ptr<const CublasLt> load() {
-  const OpenedLibrary opened =
-      open_cuda_library(kLibraryNames, "cublasLtCreate",
-                        "cuBLASLt was not found; this plan needs it for its matrix products. "
-                        "Install the CUDA toolkit, or run tools/setup --cuda (PyPI wheel "
-                        "nvidia-cublas), or name its folder in SINTER_CUDA_LIBS.");
+  const libraries::OpenedLibrary opened = libraries::open_cuda_library(
+      kCublasLtNames, "cublasLtCreate",
+      fmt::format(
+          "cuBLASLt was not found; this plan needs it for its matrix products. '{}' gets it; or "
+          "install the CUDA toolkit, or name its folder in SINTER_CUDA_LIBS.",
+          libraries::install_command("nvidia-cublas", "--cuda")));
   return std::make_shared<const CublasLt>(
       [handle = opened.handle](const char* symbol) { return dlsym(handle, symbol); }, opened.path);
 }

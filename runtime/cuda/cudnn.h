@@ -44,7 +44,7 @@ class Cudnn {
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
 
-  /// The first library found (library_search.h), loaded once and kept. Throws Error(kDevice) with
+  /// The first library found (cuda_libraries.h), loaded once and kept. Throws Error(kDevice) with
   /// what was tried and how to get it.
   static std::shared_ptr<const Cudnn> system();
 

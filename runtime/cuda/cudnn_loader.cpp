@@ -5,20 +5,20 @@
 #include <fmt/format.h>
 
 #include "runtime/cuda/cudnn.h"
-#include "runtime/cuda/library_search.h"
+#include "runtime/libraries/cuda_libraries.h"
 
 namespace sinter::runtime {
 namespace {
 
-constexpr const char* kLibraryNames[] = {"libcudnn.so.9"};
+constexpr const char* kCudnnNames[] = {"libcudnn.so.9"};
 constexpr std::size_t kOldestVersion = 90000;
 
 std::shared_ptr<const Cudnn> load() {
-  const OpenedLibrary opened = open_cuda_library(
-      kLibraryNames, "cudnnGetVersion",
-      "cuDNN 9 (libcudnn.so.9) was not found. Install it with NVIDIA's packages (cudnn9-cuda-13) "
-      "or from PyPI (pip install nvidia-cudnn-cu13, or tools/setup --cudnn), or name its folder in "
-      "SINTER_CUDA_LIBS.");
+  const libraries::OpenedLibrary opened = libraries::open_cuda_library(
+      kCudnnNames, "cudnnGetVersion",
+      fmt::format("cuDNN 9 (libcudnn.so.9) was not found. '{}' gets it, as does NVIDIA's package "
+                  "cudnn9-cuda-13; or name its folder in SINTER_CUDA_LIBS.",
+                  libraries::install_command("nvidia-cudnn-cu13", "--cudnn")));
   return std::make_shared<const Cudnn>(
       [handle = opened.handle](const char* symbol) { return dlsym(handle, symbol); }, opened.path);
 }

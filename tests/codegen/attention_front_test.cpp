@@ -113,7 +113,7 @@ constexpr Step kSteps[] = {
     {"any_batch", "batch", 4, 2, 64, 16, 16},
 };
 
-struct Emitted {
+struct AttentionFrontEmitted {
   ir::Graph body;
   codegen::ExprTable exprs;
   codegen::AttentionProgram program;
@@ -128,7 +128,7 @@ std::optional<codegen::AttentionProgram> lower_step(const ir::Graph& body,
                                    refusal);
 }
 
-Emitted emit(const Step& step, bool early, bool still) {
+AttentionFrontEmitted emit(const Step& step, bool early, bool still) {
   const ir::Graph body = ir::parse_graph(region(step));
   codegen::ExprTable exprs(body.ranges());
   std::string refusal;
@@ -147,7 +147,7 @@ Emitted emit(const Step& step, bool early, bool still) {
 }
 
 TEST(AttentionFront, MeansItsBody) {
-  std::vector<Emitted> emitted;
+  std::vector<AttentionFrontEmitted> emitted;
   std::vector<codegen::EmittedKernel> kernels;
   for (const Step& step : kSteps)
     for (const bool early : {false, true}) {
@@ -160,7 +160,7 @@ TEST(AttentionFront, MeansItsBody) {
     }
   const EmulatedKernels library(kernels);
   for (std::size_t e = 0; e < emitted.size(); ++e) {
-    const Emitted& kernel = emitted[e];
+    const AttentionFrontEmitted& kernel = emitted[e];
     const Step& step = kSteps[e / 2];
     // At the beginning, between, at the end, behind it, from the end; a row that is not seen.
     const int last = step.keys - 1;
@@ -273,7 +273,7 @@ TEST(AttentionFront, IsOneKernelOrPartsOfAStep) {
 }
 
 TEST(AttentionFront, LoadsWhatIsGivenBeforeItWaits) {
-  const Emitted kernel = emit(kSteps[0], true, true);
+  const AttentionFrontEmitted kernel = emit(kSteps[0], true, true);
   const std::string& source = kernel.kernel.source;
   const std::size_t queries = source.find("shared_keys_queries("),
                     table = source.find("load<8>(p", queries),

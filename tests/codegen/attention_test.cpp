@@ -37,13 +37,13 @@ codegen::AttentionProgram lower(const ir::Graph& body, codegen::ExprTable& exprs
 }
 
 /// A kernel with the table that its expressions are in.
-struct Emitted {
+struct EmittedAttention {
   ir::Graph body;
   codegen::ExprTable exprs;
   codegen::AttentionProgram program;
   codegen::EmittedKernel kernel;
 };
-Emitted emit(const AttentionCase& test) {
+EmittedAttention emit(const AttentionCase& test) {
   const ir::Graph body = ir::parse_graph(test.text);
   codegen::ExprTable exprs(body.ranges());
   codegen::AttentionProgram program = lower(body, exprs);
@@ -75,21 +75,23 @@ std::vector<ir::Tensor> inputs_of(const ir::Graph& body, const ir::Bindings& siz
 
 /// Values are below 2. Weights are rounded before the second product, the result is once more: half
 /// a unit of 11 (or 8) bits each, of values up to 2.
-double tolerance(DType type) { return type == DType::kFloat16 ? 2e-3 : 1.6e-2; }
+double attention_tolerance(DType type) { return type == DType::kFloat16 ? 2e-3 : 1.6e-2; }
 
 std::string difference(const ir::Tensor& expected, const std::vector<std::byte>& found) {
   for (std::int64_t i = 0; i < expected.element_count(); ++i) {
     const double a =
         ir::load_as_double(expected.dtype(), found.data() + static_cast<std::size_t>(i) * 2);
     const double e = expected.at(i);
-    if (std::isnan(e) ? !std::isnan(a) : !(std::abs(a - e) <= tolerance(expected.dtype())))
+    if (std::isnan(e) ? !std::isnan(a)
+                      : !(std::abs(a - e) <= attention_tolerance(expected.dtype())))
       return fmt::format("[{}] is {}, not {}", i, a, e);
   }
   return "";
 }
 
 /// The values of the plan's expressions with these sizes.
-std::vector<std::int64_t> expressions_of(const Emitted& kernel, const ir::Bindings& sizes) {
+std::vector<std::int64_t> expressions_of(const EmittedAttention& kernel,
+                                         const ir::Bindings& sizes) {
   plan::fb::PlanT plan;
   kernel.exprs.write(plan);
   std::vector<std::int64_t> symbols;
@@ -104,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(Parts, AttentionCases, testing::Range(std::size_t{0}, k
 
 TEST_P(AttentionCases, MeanTheirBodies) {
   std::vector<const AttentionCase*> cases;
-  std::vector<Emitted> emitted;
+  std::vector<EmittedAttention> emitted;
   std::vector<codegen::EmittedKernel> kernels;
   for (std::size_t c = GetParam(); c < std::size(kAttentionCases); c += kParts) {
     SCOPED_TRACE(kAttentionCases[c].name);
@@ -114,7 +116,7 @@ TEST_P(AttentionCases, MeanTheirBodies) {
   }
   const EmulatedKernels library(kernels);
   for (std::size_t c = 0; c < emitted.size(); ++c) {
-    const Emitted& kernel = emitted[c];
+    const EmittedAttention& kernel = emitted[c];
     for (const ir::Bindings& sizes : cases[c]->sizes) {
       const auto inputs = inputs_of(kernel.body, sizes);
       const ir::Tensor expected = ir::evaluate(kernel.body, inputs)[0];
@@ -136,7 +138,7 @@ TEST_P(AttentionCases, MeanTheirBodies) {
 TEST(AttentionKernels, EveryFormIsSeen) {
   std::set<std::string> schedules;
   for (const AttentionCase& test : kAttentionCases) {
-    const Emitted kernel = emit(test);
+    const EmittedAttention kernel = emit(test);
     for (const ir::Bindings& sizes : test.sizes) {
       const auto values = expressions_of(kernel, sizes);
       for (const auto& variant : kernel.kernel.step.variants)
@@ -187,7 +189,7 @@ TEST(AttentionKernels, CompileTheirInstructions) {
   std::vector<std::string> by_warps, on_sm_90;
   std::set<std::string> seen;
   for (const AttentionCase& test : kAttentionCases) {
-    const Emitted kernel = emit(test);
+    const EmittedAttention kernel = emit(test);
     for (const auto& variant : kernel.kernel.step.variants) {
       const std::size_t before = seen.size();
       seen.merge(instructions_of(kernel.program, variant->schedule));
@@ -211,7 +213,7 @@ TEST(AttentionKernels, CompileForEveryArchitecture) {
       std::begin(kAttentionCases), std::end(kAttentionCases),
       [](const AttentionCase& test) { return test.name == std::string("heads_of_64"); });
   ASSERT_NE(groups, std::end(kAttentionCases));
-  Emitted early = emit(*groups);
+  EmittedAttention early = emit(*groups);
   early.kernel = codegen::emit_attention(early.program, "early", {}, early.exprs, true);
   for (const auto& variant : early.kernel.step.variants) EXPECT_TRUE(variant->overlaps);
   EXPECT_THAT(early.kernel.source, HasSubstr("wait_for_previous_kernel();"));
@@ -260,7 +262,7 @@ TEST(AttentionKernels, FitIntoSharedMemory) {
 
 /// Generated text and the strided problem behind it, as in goldens/.
 TEST(AttentionKernels, AreReadable) {
-  const Emitted kernel = emit(kAttentionCases[0]);
+  const EmittedAttention kernel = emit(kAttentionCases[0]);
   const std::string text =
       codegen::print_attention(kernel.program, kernel.exprs) + "----\n" + kernel.kernel.source;
   const std::string path = SINTER_SOURCE_DIR "/tests/codegen/goldens/attention.kernel.cu";

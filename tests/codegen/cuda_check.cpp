@@ -23,7 +23,7 @@ std::vector<std::int64_t> evaluate(const codegen::ExprTable& exprs, const ir::Bi
   return plan::evaluate_expressions(plan, values);
 }
 
-double tolerance(DType type) {
+double check_tolerance(DType type) {
   switch (type) {
     case DType::kFloat16: return 1.5e-3;
     case DType::kBFloat16: return 1.2e-2;
@@ -85,20 +85,21 @@ std::string CudaCheck::run_case(const Case& test, const codegen::EmittedKernel& 
   }
   Memory expected = memory;
   interpret(program.program, program.types, values, expected);
-  return run_variants(test.name, library, kernel.step, values, memory,
-                      [&](const plan::fb::KernelVariantT& variant, const Memory& actual) {
-                        ++schedules_run_[variant.schedule];
-                        std::string problems;
-                        for (std::size_t b = 0; b < program.types.size(); ++b) {
-                          const DType type = program.types[b];
-                          // Cancellation leaves errors in proportion to the values that cancelled.
-                          const double scale = std::max(largest_magnitude(type, expected[b]), 1.0);
-                          problems += problem_in(variant, b,
-                                                 first_difference(type, actual[b], expected[b],
-                                                                  {tolerance(type), 0.1 * scale}));
-                        }
-                        return problems;
-                      });
+  return run_variants(
+      test.name, library, kernel.step, values, memory,
+      [&](const plan::fb::KernelVariantT& variant, const Memory& actual) {
+        ++schedules_run_[variant.schedule];
+        std::string problems;
+        for (std::size_t b = 0; b < program.types.size(); ++b) {
+          const DType type = program.types[b];
+          // Cancellation leaves errors in proportion to the values that cancelled.
+          const double scale = std::max(largest_magnitude(type, expected[b]), 1.0);
+          problems += problem_in(
+              variant, b,
+              first_difference(type, actual[b], expected[b], {check_tolerance(type), 0.1 * scale}));
+        }
+        return problems;
+      });
 }
 
 }  // namespace sinter::test

@@ -182,7 +182,7 @@ TEST(Nvrtc, FailureLeavesAStandaloneReproducer) {
 TEST(Nvrtc, MissingLibraryIsNamed) {
   const Folder empty;
   try {
-    codegen::load_nvrtc_from({empty.path}, false);
+    codegen::load_nvrtc_from({{empty.path}, 1, false});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDevice);
@@ -194,7 +194,7 @@ TEST(Nvrtc, MissingLibraryIsNamed) {
 
 TEST(Nvrtc, FoundInAFolderAlone) {
   const fs::path found = codegen::load_nvrtc().path;
-  const codegen::Nvrtc nvrtc = codegen::load_nvrtc_from({found.parent_path().string()}, false);
+  const codegen::Nvrtc nvrtc = codegen::load_nvrtc_from({{found.parent_path().string()}, 1, false});
   EXPECT_EQ(nvrtc.version, codegen::load_nvrtc().version);
 }
 

@@ -12,24 +12,24 @@
 namespace sinter::test {
 namespace {
 
-std::string scheduled(const char* tile, int splits = 1) {
+std::string packed_scheduled(const char* tile, int splits = 1) {
   return fmt::format("skinny {} splits={} across=1", tile, splits);
 }
 
 TEST(CudaPacked, EveryTileAndSplits) {
   ProductCheck check;
   check.add("wide", quantised_graph("f16", "70", 144, 520, {}),
-            scheduled("64x128x128 groups=2 stages=3"));
+            packed_scheduled("64x128x128 groups=2 stages=3"));
   check.add("narrow", quantised_graph("bf16", "33", 72, 264, {8, 0, "f32"}),
-            scheduled("64x64x128 groups=1 stages=3", 2));
+            packed_scheduled("64x64x128 groups=1 stages=3", 2));
   check.add("rows", quantised_graph("f16", "130", 200, 600, {}),
-            scheduled("128x64x128 groups=1 stages=4", 4));
+            packed_scheduled("128x64x128 groups=1 stages=4", 4));
   check.add("square", quantised_graph("f16", "129", 136, 96, {}),
-            scheduled("128x128x128 groups=2 stages=4"));
+            packed_scheduled("128x128x128 groups=2 stages=4"));
   check.add("large", quantised_graph("f16", "260", 128, 1000, {8, 0, "bf16"}),
-            scheduled("256x128x128 groups=2 stages=3", 2));
+            packed_scheduled("256x128x128 groups=2 stages=3", 2));
   check.add("two", quantised_graph("f16", "65", 264, 200, {}),
-            scheduled("128x256x128 groups=2 stages=2"));
+            packed_scheduled("128x256x128 groups=2 stages=2"));
   EXPECT_EQ(check.run(), "");
 }
 
@@ -42,7 +42,7 @@ TEST(CudaPacked, GroupsAndZeroPoints) {
         const char* type = number % 3 == 0 ? "bf16" : "f16";
         const Weights weights = {bits, group, type, zeros};
         check.add(fmt::format("g{}", number), quantised_graph(type, "40", 80, 520, weights),
-                  scheduled("64x64x128 groups=1 stages=2", 1 + number % 2));
+                  packed_scheduled("64x64x128 groups=1 stages=2", 1 + number % 2));
         ++number;
       }
   EXPECT_EQ(check.run(), "");
@@ -50,9 +50,10 @@ TEST(CudaPacked, GroupsAndZeroPoints) {
 
 TEST(CudaPacked, GatesAreMadeOfBothHalvesOfTheColumns) {
   ProductCheck check;
-  check.add("bytes", gate_graph("70", 80, 264, 8), scheduled("64x128x128 groups=2 stages=2"));
+  check.add("bytes", gate_graph("70", 80, 264, 8),
+            packed_scheduled("64x128x128 groups=2 stages=2"));
   check.add("groups", gate_graph("20", 48, 256, 4, 32),
-            scheduled("64x64x128 groups=1 stages=2", 2));
+            packed_scheduled("64x64x128 groups=1 stages=2", 2));
   EXPECT_EQ(check.run(), "");
 }
 
@@ -74,11 +75,11 @@ TEST(CudaPacked, ChosenSchedulesTakeSymbolicRows) {
 TEST(CudaPacked, CompilesForTheGpusThatHaveThem) {
   ProductCheck check;
   check.add("eight", quantised_graph("f16", "300", 384, 384, {}),
-            scheduled("256x128x128 groups=2 stages=4"));
+            packed_scheduled("256x128x128 groups=2 stages=4"));
   check.add("four", quantised_graph("bf16", "300", 384, 1536, {4, 128, "bf16", "i8"}),
-            scheduled("128x128x128 groups=2 stages=4", 2));
+            packed_scheduled("128x128x128 groups=2 stages=4", 2));
   check.add("few", quantised_graph("f16", "60", 384, 384, {4, 32}),
-            scheduled("64x64x128 groups=1 stages=3"));
+            packed_scheduled("64x64x128 groups=1 stages=3"));
   std::vector<std::string> sources;
   for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
   codegen::NvrtcStats stats;
@@ -92,7 +93,7 @@ TEST(CudaPacked, WhatIsNotTakenIsRefused) {
     try {
       ProductCheck check;
       check.add("p", quantised_graph("f16", "100", 64, 480, weights),
-                scheduled("64x64x128 groups=1 stages=2"));
+                packed_scheduled("64x64x128 groups=1 stages=2"));
     } catch (const std::exception& error) {
       return std::string(error.what());
     }

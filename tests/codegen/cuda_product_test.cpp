@@ -12,7 +12,7 @@
 namespace sinter::test {
 namespace {
 
-std::string scheduled(const char* tile, int splits, int across = 1) {
+std::string product_scheduled(const char* tile, int splits, int across = 1) {
   return fmt::format("product {} splits={} across={}", tile, splits, across);
 }
 
@@ -25,13 +25,13 @@ TEST(CudaProduct, TilesSplitsAndWarpsOnRaggedSizes) {
   for (const char* tile : tiles)
     for (const int splits : {1, 2, 4})
       check.add(fmt::format("p{}", number++), pointwise_graph("f16", "37", 72, 200),
-                scheduled(tile, splits));
+                product_scheduled(tile, splits));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaProduct, LayoutsTypesAndAlignments) {
   ProductCheck check;
-  const std::string tile = scheduled("32x32x64 warps=2x2x1 stages=3", 2);
+  const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
   check.add("bf16", pointwise_graph("bf16", "33", 40, 96), tile);
   check.add("nk", transposed_graph("f16", "33", 40, 96), tile);
   check.add("nk_bf16", transposed_graph("bf16", "17", 24, 64), tile);
@@ -61,7 +61,8 @@ TEST(CudaProduct, ChosenSchedulesTakeSymbolicRows) {
 TEST(CudaProduct, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
   ProductCheck check;
   const auto add = [&](const char* name, const std::string& tile, int splits, int across, int n) {
-    check.add(name, norm_graph("21", n, 72, false), scheduled(tile.c_str(), splits, across));
+    check.add(name, norm_graph("21", n, 72, false),
+              product_scheduled(tile.c_str(), splits, across));
   };
   add("block", "16x72x64 warps=1x1x4 stages=3", 1, 1, 72);
   add("block_splits", "16x72x64 warps=1x1x4 stages=3", 2, 1, 72);
@@ -70,7 +71,7 @@ TEST(CudaProduct, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
   add("cluster_splits", "32x24x32 warps=1x1x2 stages=3", 2, 4, 96);
   add("ragged", "16x32x64 warps=1x2x2 stages=3", 2, 3, 76);
   check.add("sum_kept", norm_graph("21", 72, 40, true),
-            scheduled("16x24x64 warps=1x1x4 stages=3", 2, 3));
+            product_scheduled("16x24x64 warps=1x1x4 stages=3", 2, 3));
   EXPECT_EQ(check.run(), "");
 }
 
@@ -110,10 +111,10 @@ TEST(CudaProduct, BatchesViewsAndSeveralOutputs) {
 TEST(CudaProduct, EarlyKernelsWaitBeforeTheyReadOrWrite) {
   ProductCheck check;
   check.early = true;
-  const std::string tile = scheduled("32x32x64 warps=2x2x1 stages=3", 2);
+  const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
   check.add("early", pointwise_graph("f16", "33", 40, 96), tile);
   check.add("early_norm", norm_graph("33", 40, 96, false),
-            scheduled("16x24x64 warps=1x1x4 stages=3", 1, 2));
+            product_scheduled("16x24x64 warps=1x1x4 stages=3", 1, 2));
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels) {
     EXPECT_TRUE(kernel.step.variants[0]->overlaps);
@@ -129,7 +130,7 @@ TEST(CudaProduct, CompilesForEveryArchitecture) {
   check.add("chosen", pointwise_graph("f16", "m", 384, 384), "");
   check.add("norm", norm_graph("m", 384, 1536, true), "");
   check.add("wide", transposed_graph("bf16", "m", 128, 256),
-            scheduled("128x128x32 warps=2x4x1 stages=4", 2));
+            product_scheduled("128x128x32 warps=2x4x1 stages=4", 2));
   check.expect_code();
 }
 
@@ -144,9 +145,9 @@ TEST(CudaProduct, ForcedSchedulesThatDoNotFitAreRefused) {
     return std::string("accepted");
   };
   EXPECT_THAT(message("product 64x32"), testing::HasSubstr("is no schedule of a product"));
-  EXPECT_THAT(message(scheduled("24x32x64 warps=1x1x1 stages=2", 1)),
+  EXPECT_THAT(message(product_scheduled("24x32x64 warps=1x1x1 stages=2", 1)),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
-  EXPECT_THAT(message(scheduled("16x32x64 warps=1x1x1 stages=2", 32)),
+  EXPECT_THAT(message(product_scheduled("16x32x64 warps=1x1x1 stages=2", 32)),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
 }
 

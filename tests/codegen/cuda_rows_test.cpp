@@ -45,22 +45,25 @@ std::string bytes(const std::string& type, const std::string& m, int n, int k,
       fmt::format("%w: i8[{0}, {1}], %s: f16[{0}, {2}]", n, k, groups));
 }
 
-std::string scheduled(const char* tile, int splits = 1) {
+std::string rows_scheduled(const char* tile, int splits = 1) {
   return fmt::format("skinny {} splits={} across=1", tile, splits);
 }
 
 TEST(CudaRows, NormsOfOneRowAndOfAFew) {
   ProductCheck check;
   check.with_rows = true;
-  check.add("one", floats("f16", "1", 48, 520, kRms), scheduled("1x32x128 warps=1x1x4 stages=3"));
+  check.add("one", floats("f16", "1", 48, 520, kRms),
+            rows_scheduled("1x32x128 warps=1x1x4 stages=3"));
   check.add("layer", floats("bf16", "1", 40, 256, kLayer, false),
-            scheduled("1x32x128 warps=1x1x2 stages=3", 2));
+            rows_scheduled("1x32x128 warps=1x1x2 stages=3", 2));
   check.add("three", floats("f16", "3", 72, 264, kRms, false),
-            scheduled("4x32x64 warps=1x1x2 stages=3"));
+            rows_scheduled("4x32x64 warps=1x1x2 stages=3"));
   check.add("eight", floats("f16", "8", 40, 1032, kLayer),
-            scheduled("8x32x256 warps=1x1x4 stages=2", 2));
-  check.add("odd", floats("f16", "5", 37, 45, kRms), scheduled("8x32x64 warps=1x1x2 stages=3"));
-  check.add("warps", floats("bf16", "2", 72, 200, kRms), scheduled("2x64x64 warps=1x2x2 stages=3"));
+            rows_scheduled("8x32x256 warps=1x1x4 stages=2", 2));
+  check.add("odd", floats("f16", "5", 37, 45, kRms),
+            rows_scheduled("8x32x64 warps=1x1x2 stages=3"));
+  check.add("warps", floats("bf16", "2", 72, 200, kRms),
+            rows_scheduled("2x64x64 warps=1x2x2 stages=3"));
   EXPECT_EQ(check.run(), "");
 }
 
@@ -68,7 +71,7 @@ TEST(CudaRows, RowsThatNoThreadsHold) {
   ProductCheck check;
   check.with_rows = true;
   check.add("long", floats("f16", "2", 32, 4104, kLayer),
-            scheduled("2x32x64 warps=1x1x1 stages=2", 4));
+            rows_scheduled("2x32x64 warps=1x1x1 stages=2", 4));
   EXPECT_EQ(check.run(), "");
 }
 
@@ -77,13 +80,13 @@ TEST(CudaRows, QuantisedWeights) {
   check.with_rows = true;
   check.early = true;
   check.add("columns", bytes("f16", "1", 48, 520, kRms),
-            scheduled("1x16x256 warps=1x1x4 stages=4"));
+            rows_scheduled("1x16x256 warps=1x1x4 stages=4"));
   check.add("groups", bytes("bf16", "4", 72, 256, kRms, 32),
-            scheduled("4x32x128 warps=1x1x2 stages=3", 2));
+            rows_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
   check.add("digits", bytes("f16", "1", 48, 520, kRms),
-            scheduled("1x16x256 warps=1x1x4 stages=4 digits=3"));
+            rows_scheduled("1x16x256 warps=1x1x4 stages=4 digits=3"));
   check.add("digits_of_groups", bytes("bf16", "3", 72, 256, kRms, 32),
-            scheduled("4x32x128 warps=1x1x2 stages=3 digits=3", 2));
+            rows_scheduled("4x32x128 warps=1x1x2 stages=3 digits=3", 2));
   EXPECT_EQ(check.run(), "");
 }
 
@@ -115,7 +118,7 @@ TEST(CudaRows, TilesOfFewerRowsAreRefused) {
   ProductCheck check;
   check.with_rows = true;
   EXPECT_THROW(check.add("few", floats("f16", "5", 48, 512, kRms),
-                         scheduled("4x32x128 warps=1x1x4 stages=3")),
+                         rows_scheduled("4x32x128 warps=1x1x4 stages=3")),
                Error);
   EXPECT_THROW(check.add("warps", floats("f16", "5", 48, 512, kRms),
                          "product 16x32x64 warps=1x1x1 stages=2 splits=1 across=1"),

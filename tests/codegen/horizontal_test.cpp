@@ -33,14 +33,14 @@ std::string member(std::size_t k, const std::string& result, const std::string& 
       k, result, reduction, axis);
 }
 
-struct Emitted {
+struct HorizontalEmitted {
   std::string source;
   bool packed = false;
 };
 
 /// Runs the body's kernel on random inputs; what differs from the reference, or nothing.
 std::string difference(const ir::Graph& body, const ir::Bindings& symbols = {},
-                       Emitted* emitted = nullptr, std::uint64_t seed = 3) {
+                       HorizontalEmitted* emitted = nullptr, std::uint64_t seed = 3) {
   std::vector<std::uint32_t> inputs, outputs;
   for (std::uint32_t b = 0; b < body.inputs().size(); ++b) inputs.push_back(b);
   for (std::uint32_t b = 0; b < body.outputs().size(); ++b)
@@ -73,7 +73,7 @@ std::string difference(const ir::Graph& body, const ir::Bindings& symbols = {},
   }
   return "";
 }
-std::string difference(const std::string& text, Emitted* emitted = nullptr) {
+std::string difference(const std::string& text, HorizontalEmitted* emitted = nullptr) {
   return difference(ir::parse_graph(text), {}, emitted);
 }
 
@@ -93,7 +93,7 @@ TEST(Horizontal, PartsOfManySizesShareOneFunction) {
       "  %all = Fused(%s1, %c, %s5) {family = \"pointwise\"} : f32[5] body @body(%a, %b, %c) {\n"
       "    %0 = Concat(%b, %a, %c) {axis = 0}\n    return out0 = %0\n  }\n"
       "  return y = %all, z = %r2\n}\n";
-  Emitted kernel;
+  HorizontalEmitted kernel;
   EXPECT_EQ(difference(text, &kernel), "");
   EXPECT_THAT(kernel.source, HasSubstr("many_0("));
   EXPECT_THAT(kernel.source, Not(HasSubstr("many_1(")));
@@ -108,7 +108,7 @@ TEST(Horizontal, SeveralKindsAndRows) {
   text += member(0, "f32[]", "ReduceMax", 0) + member(1, "f32[3]", "ReduceSum", 1) +
           member(2, "f32[2]", "ReduceSum", 0) + member(3, "f32[]", "ReduceMax", 0) +
           "  return a = %r0, b = %r1, c = %r2, d = %r3\n}\n";
-  Emitted kernel;
+  HorizontalEmitted kernel;
   EXPECT_EQ(difference(text, &kernel), "");
   EXPECT_THAT(kernel.source, HasSubstr("many_3("));
   EXPECT_THAT(kernel.source, HasSubstr("else if (blockIdx.x < u32("));
@@ -125,7 +125,7 @@ TEST(Horizontal, ManyPartsAreATable) {
       members += member(k, fmt::format("f32[{}]", rows), k % 2 ? "ReduceMax" : "ReduceSum", 1);
       results += fmt::format("{}y{} = %r{}", k > 0 ? ", " : "", k, k);
     }
-    Emitted kernel;
+    HorizontalEmitted kernel;
     EXPECT_EQ(difference(text + ") {\n" + members + "  return " + results + "\n}\n", &kernel), "");
     EXPECT_TRUE(kernel.packed);
     EXPECT_THAT(kernel.source, HasSubstr("many_parts[20] = {"));
@@ -153,7 +153,7 @@ constexpr const char* kNorms =
 
 TEST(Horizontal, NormsOfSymbolicSizeAreOneFunction) {
   const ir::Graph body = ir::parse_graph(kNorms);
-  Emitted kernel;
+  HorizontalEmitted kernel;
   EXPECT_EQ(difference(body, {{"batch", 2}, {"seq", 5}}, &kernel), "");
   EXPECT_EQ(difference(body, {{"batch", 1}, {"seq", 1}}), "");
   EXPECT_FALSE(kernel.packed);
@@ -175,7 +175,7 @@ TEST(Horizontal, UpdatesOfManySizes) {
         k, size);
     results += fmt::format("{}y{} = %u{}", k > 0 ? ", " : "", k, k);
   }
-  Emitted kernel;
+  HorizontalEmitted kernel;
   EXPECT_EQ(difference(text + ") {\n" + members + "  return " + results + "\n}\n", &kernel), "");
   // What is left behind whole vectors goes element by element.
   EXPECT_THAT(kernel.source,
@@ -225,7 +225,7 @@ TEST(Horizontal, Branches) {
       "    %2 = Sub(%0, %1)\n    %3 = Cast(%s) {to = f32}\n    %4 = Mul(%2, %3)\n"
       "    %5 = Cast(%4) {to = f16}\n    return y = %5\n  }\n"
       "  return a = %0, b = %1, c = %2, d = %3\n}\n";
-  Emitted kernel;
+  HorizontalEmitted kernel;
   EXPECT_EQ(difference(text, &kernel), "");
   EXPECT_THAT(kernel.source, HasSubstr("// schedule: window "));
 }

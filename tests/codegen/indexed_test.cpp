@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-struct Case {
+struct IndexedCase {
   const char* name;
   const char* text;
   /// Of integer inputs on the emulator, instead of [-3, 3).
@@ -23,7 +23,7 @@ struct Case {
 };
 
 // Dimensions that are reached into have at least three elements: random indices are in [-3, 3).
-constexpr Case kCases[] = {
+constexpr IndexedCase kIndexedCases[] = {
     {"take_elements", R"(graph @g(%x: f32[5, 4], %i: i64[5, 7]) {
       %rows = Iota() {shape = [5, 1]}
       %t = Take(%x, %rows, %i)
@@ -111,7 +111,7 @@ ir::Bindings symbols_of(const ir::Graph& body) {
   return result;
 }
 
-class Indexed : public testing::TestWithParam<Case> {};
+class Indexed : public testing::TestWithParam<IndexedCase> {};
 
 TEST_P(Indexed, MatchesTheReference) {
   const ir::Graph body = ir::parse_graph(GetParam().text);
@@ -119,34 +119,34 @@ TEST_P(Indexed, MatchesTheReference) {
     EXPECT_EQ(check_region(body, symbols_of(body), seed), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Regions, Indexed, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Regions, Indexed, testing::ValuesIn(kIndexedCases),
                          [](const auto& info) { return info.param.name; });
 
-std::string listing_of(std::string_view name) { return listing_in(kCases, name); }
+std::string indexed_listing_of(std::string_view name) { return listing_in(kIndexedCases, name); }
 
 TEST(Indexed, WhatCountsIsAnAddress) {
   // Only the chosen dimension is gathered; rows and columns are strides.
-  EXPECT_THAT(listing_of("take_elements"), HasSubstr("[4*i0 + %"));
-  EXPECT_THAT(listing_of("take_at_computed_places"), HasSubstr("9*%"));
+  EXPECT_THAT(indexed_listing_of("take_elements"), HasSubstr("[4*i0 + %"));
+  EXPECT_THAT(indexed_listing_of("take_at_computed_places"), HasSubstr("9*%"));
   // i / 2 is the outer one of two loops.
-  const std::string twice = listing_of("take_every_element_twice");
+  const std::string twice = indexed_listing_of("take_every_element_twice");
   EXPECT_THAT(twice, HasSubstr("loops (i0 < 40, i1 < 2)"));
   EXPECT_THAT(twice, Not(HasSubstr("%0[of")));
 }
 
 TEST(Indexed, ElementsThatMayMeetAreOrdered) {
-  EXPECT_THAT(listing_of("scatter_elements"), HasSubstr("loops (i0 < 5) row (i1 < 3)"));
-  EXPECT_THAT(listing_of("scatter_elements"), HasSubstr("scatter_sum f32"));
-  EXPECT_THAT(listing_of("scatter_rows"), HasSubstr("loops (i0 < 32) row (i1 < 9)"));
-  EXPECT_THAT(listing_of("scatter_points"), HasSubstr("row (i1 < 20)"));
-  EXPECT_THAT(listing_of("replace_in_cache"), HasSubstr("row (i"));
+  EXPECT_THAT(indexed_listing_of("scatter_elements"), HasSubstr("loops (i0 < 5) row (i1 < 3)"));
+  EXPECT_THAT(indexed_listing_of("scatter_elements"), HasSubstr("scatter_sum f32"));
+  EXPECT_THAT(indexed_listing_of("scatter_rows"), HasSubstr("loops (i0 < 32) row (i1 < 9)"));
+  EXPECT_THAT(indexed_listing_of("scatter_points"), HasSubstr("row (i1 < 20)"));
+  EXPECT_THAT(indexed_listing_of("replace_in_cache"), HasSubstr("row (i"));
 }
 
 #ifdef SINTER_WITH_CUDA
 
 TEST(Indexed, KernelsRunOnTheEmulator) {
   CudaCheck check({{"m", {1, 9, nullptr}}, {"n", {1, 9, nullptr}}, {"s", {1, 100, nullptr}}});
-  for (const Case& test : kCases) {
+  for (const IndexedCase& test : kIndexedCases) {
     const ir::Graph body = ir::parse_graph(test.text);
     ProgramBuilder program = lowered_program(check.exprs, body);
     check.add(test.name, std::move(program), {kSymbols});

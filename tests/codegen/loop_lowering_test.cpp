@@ -13,14 +13,14 @@ namespace {
 using codegen::ExprTable;
 using testing::HasSubstr;
 
-struct Case {
+struct LoopLoweringCase {
   const char* name;
   const char* text;
   ir::Bindings symbols;
-  friend void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
+  friend void PrintTo(const LoopLoweringCase& value, std::ostream* os) { *os << value.name; }
 };
 
-class RegionMeansItsBody : public testing::TestWithParam<Case> {};
+class RegionMeansItsBody : public testing::TestWithParam<LoopLoweringCase> {};
 
 TEST_P(RegionMeansItsBody, OnRandomInputs) {
   const ir::Graph body = ir::parse_graph(GetParam().text);
@@ -29,15 +29,15 @@ TEST_P(RegionMeansItsBody, OnRandomInputs) {
 }
 
 const ir::Bindings kNone;
-const ir::Bindings kSmall = {{"batch", 2}, {"seq", 5}};
+const ir::Bindings kLoopLoweringSmall = {{"batch", 2}, {"seq", 5}};
 
-const Case kCases[] = {
+const LoopLoweringCase kLoopLoweringCases[] = {
     {"add_broadcast", R"(graph @g(%x: f32[batch, seq, 8], %b: f32[8]) {
       %y = Add(%x, %b)
       %z = Tanh(%y)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"scalar", R"(graph @g(%x: f32[], %y: f32[]) {
       %z = Mul(%x, %y)
       return z = %z
@@ -48,21 +48,21 @@ const Case kCases[] = {
       %z = Exp(%y)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"split_heads", R"(graph @g(%x: f32[batch, seq, 12]) {
       %h = Reshape(%x) {shape = [batch, seq, 3, 4]}
       %t = Transpose(%h) {perm = [0, 2, 1, 3]}
       %z = Neg(%t)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"merge_heads", R"(graph @g(%x: f32[batch, 3, seq, 4], %r: f32[batch, seq, 12]) {
       %t = Transpose(%x) {perm = [0, 2, 1, 3]}
       %h = Reshape(%t) {shape = [batch, seq, 12]}
       %z = Add(%h, %r)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"reshape_not_affine", R"(graph @g(%x: f32[6, 4]) {
       %t = Transpose(%x) {perm = [1, 0]}
       %r = Reshape(%t) {shape = [3, 8]}
@@ -75,14 +75,14 @@ const Case kCases[] = {
       %b = Mul(%a, %x)
       return a = %a, b = %b
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"outputs_of_two_ranks", R"(graph @g(%x: f32[batch, 6]) {
       %a = Exp(%x)
       %r = Reshape(%a) {shape = [batch, 2, 3]}
       %b = Neg(%r)
       return a = %a, b = %b
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"concat", R"(graph @g(%x: f32[2, 3], %y: f32[2, 4], %w: f32[2, 1]) {
       %e = Exp(%x)
       %c = Concat(%e, %y, %w) {axis = 1}
@@ -95,7 +95,7 @@ const Case kCases[] = {
       %z = Neg(%c)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"rotate_half", R"(graph @g(%x: f32[batch, seq, 8], %cos: f32[seq, 8], %sin: f32[seq, 8]) {
       %lo = Slice(%x) {starts = [0, 0, 0], steps = [1, 1, 1], shape = [batch, seq, 4]}
       %hi = Slice(%x) {starts = [0, 0, 4], steps = [1, 1, 1], shape = [batch, seq, 4]}
@@ -106,7 +106,7 @@ const Case kCases[] = {
       %z = Add(%a, %b)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"pad", R"(graph @g(%x: f32[3, 5]) {
       %p = Pad(%x) {begins = [1, 0], ends = [2, 3], fill = 1.5}
       %z = Mul(%p, %p)
@@ -119,7 +119,7 @@ const Case kCases[] = {
       %z = Neg(%p)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"pad_of_pad", R"(graph @g(%x: f32[4]) {
       %p = Pad(%x) {begins = [1], ends = [1], fill = 7}
       %q = Pad(%p) {begins = [2], ends = [1], fill = -3}
@@ -146,13 +146,13 @@ const Case kCases[] = {
       %r = Reshape(%u) {shape = [batch, 9, 8]}
       return z = %r
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"gather_rows", R"(graph @g(%table: f32[9, 4], %ids: i64[batch, seq]) {
       %e = Gather(%table, %ids) {axis = 0}
       %z = Neg(%e)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"gather_middle_of_view", R"(graph @g(%table: f32[4, 3, 5], %ids: i32[2, 3]) {
       %t = Transpose(%table) {perm = [2, 0, 1]}
       %c = Square(%t)
@@ -168,7 +168,7 @@ const Case kCases[] = {
       %e = Gather(%table, %j) {axis = 0}
       return z = %e
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"select_and_cast", R"(graph @g(%m: i64[batch, 1, 1, seq], %x: f32[batch, 2, seq, seq]) {
       %one = const f32[] {1}
       %big = const f32[] {-10000}
@@ -179,7 +179,7 @@ const Case kCases[] = {
       %y = Where(%c, %x, %mask)
       return z = %y
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"half_types", R"(graph @g(%x: f16[4, 6], %y: bf16[4, 6]) {
       %a = Cast(%x) {to = f32}
       %b = Cast(%y) {to = f32}
@@ -216,7 +216,7 @@ const Case kCases[] = {
       %z = Div(%e, %t)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"softmax_middle", R"(graph @g(%x: f32[3, 5, 4]) {
       %m = ReduceMax(%x) {axes = [1], keepdims = 1}
       %s = Sub(%x, %m)
@@ -242,14 +242,14 @@ const Case kCases[] = {
       %z = Add(%s, %b)
       return sum = %x1, z = %z, mean = %m0, var = %v
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"mean_over_symbol", R"(graph @g(%x: f32[batch, seq, 3]) {
       %m = ReduceMean(%x) {axes = [1], keepdims = 0}
       %s = ReduceSumSquare(%x) {axes = [1], keepdims = 0}
       %z = Mul(%m, %s)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"group_norm", R"(graph @g(%x: f32[batch, 6, seq], %g: f32[6, 1]) {
       %r = Reshape(%x) {shape = [batch, 2, 3*seq]}
       %m = ReduceMean(%r) {axes = [2], keepdims = 1}
@@ -258,7 +258,7 @@ const Case kCases[] = {
       %z = Mul(%y, %g)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"norm_then_heads", R"(graph @g(%x: f32[batch, seq, 12]) {
       %s = ReduceMax(%x) {axes = [2], keepdims = 1}
       %d = Sub(%x, %s)
@@ -266,7 +266,7 @@ const Case kCases[] = {
       %t = Transpose(%h) {perm = [0, 2, 1, 3]}
       return z = %t
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"reduce_all", R"(graph @g(%x: f32[3, 4]) {
       %m = ReduceMin(%x) {axes = [0, 1], keepdims = 0}
       return z = %m
@@ -299,7 +299,7 @@ const Case kCases[] = {
       %d = Div(%r, %s)
       return z = %d
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"embedding_norm", R"(graph @g(%t: f32[7, 6], %p: f32[9, 6], %ids: i64[batch, seq]) {
       %e = Gather(%t, %ids) {axis = 0}
       %q = Slice(%p) {starts = [0, 0], steps = [1, 1], shape = [seq, 6]}
@@ -308,7 +308,7 @@ const Case kCases[] = {
       %d = Sub(%x, %m)
       return z = %d
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"masked_mean", R"(graph @g(%x: f32[batch, seq, 4], %m: i64[batch, seq]) {
       %u = Reshape(%m) {shape = [batch, seq, 1]}
       %w = Expand(%u) {shape = [batch, seq, 4]}
@@ -319,14 +319,14 @@ const Case kCases[] = {
       %z = Mul(%s, %c)
       return z = %z
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"reduce_of_pad", R"(graph @g(%x: f32[3, seq]) {
       %p = Pad(%x) {begins = [0, 1], ends = [0, 2], fill = 4}
       %m = ReduceMax(%p) {axes = [1], keepdims = 1}
       %d = Sub(%p, %m)
       return z = %d
     })",
-     kSmall},
+     kLoopLoweringSmall},
     {"integer_mean", R"(graph @g(%x: i64[3, 4]) {
       %m = ReduceMean(%x) {axes = [1], keepdims = 1}
       return z = %m
@@ -334,10 +334,10 @@ const Case kCases[] = {
      kNone},
 };
 
-INSTANTIATE_TEST_SUITE_P(Bodies, RegionMeansItsBody, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Bodies, RegionMeansItsBody, testing::ValuesIn(kLoopLoweringCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-std::string lowering_error(const char* text) {
+std::string loop_lowering_lowering_error(const char* text) {
   const ir::Graph body = ir::parse_graph(text);
   ExprTable exprs(body.ranges());
   try {
@@ -350,7 +350,7 @@ std::string lowering_error(const char* text) {
 }
 
 TEST(LoopLowering, RefusesAReductionOfAnotherShape) {
-  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[3, 4]) {
+  EXPECT_THAT(loop_lowering_lowering_error(R"(graph @g(%x: f32[3, 4]) {
       %a = ReduceSum(%x) {axes = [1], keepdims = 1}
       %b = Sub(%x, %a)
       %c = ReduceSum(%b) {axes = [0], keepdims = 1}
@@ -361,7 +361,7 @@ TEST(LoopLowering, RefusesAReductionOfAnotherShape) {
 }
 
 TEST(LoopLowering, RefusesAResultReadInAnotherRow) {
-  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[3, 3]) {
+  EXPECT_THAT(loop_lowering_lowering_error(R"(graph @g(%x: f32[3, 3]) {
       %a = ReduceSum(%x) {axes = [1], keepdims = 0}
       %b = Add(%x, %a)
       return z = %b
@@ -370,7 +370,7 @@ TEST(LoopLowering, RefusesAResultReadInAnotherRow) {
 }
 
 TEST(LoopLowering, RefusesWhatMustHaveBeenDecomposed) {
-  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[3, 4]) {
+  EXPECT_THAT(loop_lowering_lowering_error(R"(graph @g(%x: f32[3, 4]) {
       %a = Softmax(%x) {axis = 1}
       return z = %a
     })"),
@@ -378,7 +378,7 @@ TEST(LoopLowering, RefusesWhatMustHaveBeenDecomposed) {
 }
 
 TEST(LoopLowering, RefusesLargeConstants) {
-  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[3]) {
+  EXPECT_THAT(loop_lowering_lowering_error(R"(graph @g(%x: f32[3]) {
       %c = const f32[3] {1, 2, 3}
       %a = Add(%x, %c)
       return z = %a
@@ -387,13 +387,13 @@ TEST(LoopLowering, RefusesLargeConstants) {
 }
 
 TEST(LoopLowering, RefusesToGatherWhereThePositionDecides) {
-  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[3, 2], %i: i64[4]) {
+  EXPECT_THAT(loop_lowering_lowering_error(R"(graph @g(%x: f32[3, 2], %i: i64[4]) {
       %p = Pad(%x) {begins = [1, 0], ends = [0, 0], fill = 0.0}
       %a = Gather(%p, %i) {axis = 0}
       return z = %a
     })"),
               testing::AllOf(HasSubstr("Gather"), HasSubstr("computed first")));
-  EXPECT_THAT(lowering_error(R"(graph @g(%x: f32[4, 6], %i: i64[4]) {
+  EXPECT_THAT(loop_lowering_lowering_error(R"(graph @g(%x: f32[4, 6], %i: i64[4]) {
       %t = Transpose(%x) {perm = [1, 0]}
       %r = Reshape(%t) {shape = [24]}
       %a = Gather(%r, %i) {axis = 0}

@@ -13,29 +13,29 @@ using codegen::ExprTable;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct Case {
+struct MatmulLoweringCase {
   const char* name;
   const char* text;
   ir::Bindings symbols;
-  friend void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
+  friend void PrintTo(const MatmulLoweringCase& value, std::ostream* os) { *os << value.name; }
 };
 
-const ir::Bindings kNone;
-const ir::Bindings kSmall = {{"batch", 2}, {"seq", 5}};
+const ir::Bindings kMatmulNone;
+const ir::Bindings kMatmulLoweringSmall = {{"batch", 2}, {"seq", 5}};
 
-class MatmulMeansItsBody : public testing::TestWithParam<Case> {};
+class MatmulMeansItsBody : public testing::TestWithParam<MatmulLoweringCase> {};
 
 TEST_P(MatmulMeansItsBody, OnRandomInputs) {
   const ir::Graph body = ir::parse_graph(GetParam().text);
   EXPECT_EQ(check_matmul(body, GetParam().symbols), "");
 }
 
-const Case kCases[] = {
+const MatmulLoweringCase kMatmulLoweringCases[] = {
     {"plain", R"(graph @g(%a: f32[3, 4], %b: f32[4, 5]) {
       %y = MatMul(%a, %b)
       return y = %y
     })",
-     kNone},
+     kMatmulNone},
     {"linear_layer",
      R"(graph @g(%a: f32[batch, seq, 6], %b: f32[6, 8], %bias: f32[8], %r: f32[batch, seq, 8]) {
       %y = MatMul(%a, %b)
@@ -46,7 +46,7 @@ const Case kCases[] = {
       %z = Gelu(%u)
       return z = %z
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"weight_transposed", R"(graph @g(%a: f32[batch, 6], %w: f32[8, 6], %bias: f32[8]) {
       %b = Transpose(%w) {perm = [1, 0]}
       %y = MatMul(%a, %b)
@@ -54,7 +54,7 @@ const Case kCases[] = {
       %z = Relu(%t)
       return z = %z
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"attention_scores", R"(graph @g(%q: f32[batch, seq, 12], %k: f32[batch, seq, 12]) {
       %q4 = Reshape(%q) {shape = [batch, seq, 3, 4]}
       %qt = Transpose(%q4) {perm = [0, 2, 1, 3]}
@@ -65,7 +65,7 @@ const Case kCases[] = {
       %d = Div(%s, %root)
       return s = %d
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"attention_values", R"(graph @g(%p: f32[batch, 3, seq, seq], %v: f32[batch, seq, 12]) {
       %v4 = Reshape(%v) {shape = [batch, seq, 3, 4]}
       %vt = Transpose(%v4) {perm = [0, 2, 1, 3]}
@@ -74,7 +74,7 @@ const Case kCases[] = {
       %y = Reshape(%ot) {shape = [batch, seq, 12]}
       return y = %y
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"packed_qkv_slices", R"(graph @g(%x: f32[batch, seq, 36]) {
       %q = Slice(%x) {starts = [0, 0, 0], steps = [1, 1, 1], shape = [batch, seq, 12]}
       %k = Slice(%x) {starts = [0, 0, 12], steps = [1, 1, 1], shape = [batch, seq, 12]}
@@ -85,46 +85,46 @@ const Case kCases[] = {
       %s = MatMul(%qt, %kt)
       return s = %s
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"stored_by_heads", R"(graph @g(%x: f32[batch, seq, 6], %w: f32[6, 12]) {
       %y = MatMul(%x, %w)
       %h = Reshape(%y) {shape = [batch, seq, 3, 4]}
       %t = Transpose(%h) {perm = [0, 2, 1, 3]}
       return t = %t
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"stored_transposed", R"(graph @g(%x: f32[batch, 5, 6], %w: f32[6, 4]) {
       %y = MatMul(%x, %w)
       %t = Transpose(%y) {perm = [0, 2, 1]}
       return t = %t
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"batch_broadcast", R"(graph @g(%x: f32[2, 1, 3, 4], %w: f32[5, 4, 6]) {
       %y = MatMul(%x, %w)
       return y = %y
     })",
-     kNone},
+     kMatmulNone},
     {"convolution_weights_left", R"(graph @g(%w: f32[4, 9], %u: f32[batch, 9, 8]) {
       %y = MatMul(%w, %u)
       return y = %y
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"one_row", R"(graph @g(%x: f32[batch, 1, 6], %w: f32[6, 8], %b: f32[8]) {
       %y = MatMul(%x, %w)
       %z = Add(%y, %b)
       return z = %z
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"one_column", R"(graph @g(%x: f32[batch, 5, 6], %w: f32[6, 1]) {
       %y = MatMul(%x, %w)
       return y = %y
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"outer_product", R"(graph @g(%x: f32[batch, 5, 1], %w: f32[batch, 1, 4]) {
       %y = MatMul(%x, %w)
       return y = %y
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"residual_behind_reshape",
      R"(graph @g(%x: f32[batch, seq, 12], %w: f32[12, 8], %r: f32[batch*seq, 8]) {
       %y = MatMul(%x, %w)
@@ -132,14 +132,14 @@ const Case kCases[] = {
       %z = Add(%f, %r)
       return z = %z
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"half", R"(graph @g(%x: f16[batch, 6], %w: f16[6, 4], %b: f32[4]) {
       %y = MatMul(%x, %w)
       %f = Cast(%y) {to = f32}
       %z = Add(%f, %b)
       return z = %z
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"quantised_groups", R"(graph @g(%x: f32[batch, seq, 20], %w: i8[3, 20], %s: f32[3, 2],
                                      %z: i8[3, 2], %bias: f32[3]) {
       %y = QuantMatMul(%x, %w, %s, %z) {group = 16}
@@ -147,7 +147,7 @@ const Case kCases[] = {
       %u = Relu(%t)
       return u = %u
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"quantised_four_bits", R"(graph @g(%x: f16[7, batch], %w: u8[5, 4], %s: f16[5, 1],
                                         %z: f32[5, 1]) {
       %t = Transpose(%x) {perm = [1, 0]}
@@ -155,15 +155,15 @@ const Case kCases[] = {
       %u = Transpose(%y) {perm = [1, 0]}
       return u = %u
     })",
-     kSmall},
+     kMatmulLoweringSmall},
     {"quantised_one_column", R"(graph @g(%x: f32[batch, 5, 1], %w: i8[1, 1], %s: f32[1, 1]) {
       %y = QuantMatMul(%x, %w, %s)
       return y = %y
     })",
-     kSmall},
+     kMatmulLoweringSmall},
 };
 
-INSTANTIATE_TEST_SUITE_P(Bodies, MatmulMeansItsBody, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Bodies, MatmulMeansItsBody, testing::ValuesIn(kMatmulLoweringCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
 struct LoweredMatmul {
@@ -185,7 +185,7 @@ LoweredMatmul lower_text(const char* text, bool tf32 = false) {
   result.step = codegen::lower_matmul(body, inputs, {&output, 1}, result.exprs, tf32);
   return result;
 }
-std::string lowering_error(const char* text) {
+std::string matmul_lowering_lowering_error(const char* text) {
   try {
     lower_text(text);
   } catch (const Error& error) {
@@ -196,7 +196,7 @@ std::string lowering_error(const char* text) {
 }
 
 TEST(MatmulLowering, BatchJoinsTheRowsWhereTheRightSideHasNone) {
-  const LoweredMatmul linear = lower_text(kCases[1].text);
+  const LoweredMatmul linear = lower_text(kMatmulLoweringCases[1].text);
   EXPECT_EQ(linear.text(linear.step.m), "batch*seq");
   EXPECT_TRUE(linear.step.batch.empty());
   EXPECT_EQ(linear.step.bias, 2);
@@ -206,7 +206,7 @@ TEST(MatmulLowering, BatchJoinsTheRowsWhereTheRightSideHasNone) {
 }
 
 TEST(MatmulLowering, HeadsStayABatchOfTheirOwn) {
-  const LoweredMatmul scores = lower_text(kCases[3].text);
+  const LoweredMatmul scores = lower_text(kMatmulLoweringCases[3].text);
   EXPECT_THAT(scores.texts(scores.step.batch), ElementsAre("batch", "3"));
   EXPECT_THAT(scores.texts(scores.step.a->batch_strides), ElementsAre("12*seq", "4"));
   EXPECT_EQ(scores.text(scores.step.a->row_stride), "12");
@@ -224,14 +224,14 @@ TEST(MatmulLowering, DenseBatchesMerge) {
 }
 
 TEST(MatmulLowering, OneRowTakesTheBatchAsRows) {
-  const LoweredMatmul step = lower_text(kCases[10].text);
+  const LoweredMatmul step = lower_text(kMatmulLoweringCases[10].text);
   EXPECT_EQ(step.text(step.step.m), "batch");
   EXPECT_TRUE(step.step.batch.empty());
 }
 
 TEST(MatmulLowering, TensorFloatOnlyForFloat32) {
-  EXPECT_EQ(lower_text(kCases[0].text, true).step.math, plan::fb::MathMode::Tf32);
-  EXPECT_EQ(lower_text(kCases[0].text, false).step.math, plan::fb::MathMode::Default);
+  EXPECT_EQ(lower_text(kMatmulLoweringCases[0].text, true).step.math, plan::fb::MathMode::Tf32);
+  EXPECT_EQ(lower_text(kMatmulLoweringCases[0].text, false).step.math, plan::fb::MathMode::Default);
   EXPECT_EQ(lower_text(R"(graph @g(%a: f16[3, 4], %b: f16[4, 5]) {
       %y = MatMul(%a, %b)
       return y = %y
@@ -258,44 +258,45 @@ TEST(MatmulLowering, QuantisedWeightsLieAsTheyAre) {
 }
 
 TEST(MatmulLowering, RefusesWhatALibraryCallCannotDo) {
-  EXPECT_THAT(lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5]) {
+  EXPECT_THAT(matmul_lowering_lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5]) {
       %e = Exp(%a)
       %y = MatMul(%e, %b)
       return y = %y
     })"),
               HasSubstr("made by Exp"));
-  EXPECT_THAT(lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5]) {
+  EXPECT_THAT(matmul_lowering_lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5]) {
       %y = MatMul(%a, %b)
       %z = Exp(%y)
       return z = %z
     })"),
               HasSubstr("Exp"));
-  EXPECT_THAT(lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5], %c: f32[5]) {
+  EXPECT_THAT(matmul_lowering_lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5], %c: f32[5]) {
       %y = MatMul(%a, %b)
       %r = Relu(%y)
       %z = Add(%r, %c)
       return z = %z
     })"),
               HasSubstr("follows the activation"));
-  EXPECT_THAT(lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5], %c: f32[3, 1]) {
+  EXPECT_THAT(
+      matmul_lowering_lowering_error(R"(graph @g(%a: f32[3, 4], %b: f32[4, 5], %c: f32[3, 1]) {
       %y = MatMul(%a, %b)
       %z = Add(%y, %c)
       return z = %z
     })"),
-              HasSubstr("neither a bias"));
-  EXPECT_THAT(lowering_error(R"(graph @g(%a: f32[3, 8], %b: f32[4, 5]) {
+      HasSubstr("neither a bias"));
+  EXPECT_THAT(matmul_lowering_lowering_error(R"(graph @g(%a: f32[3, 8], %b: f32[4, 5]) {
       %s = Slice(%a) {starts = [0, 0], steps = [1, 2], shape = [3, 4]}
       %y = MatMul(%s, %b)
       return y = %y
     })"),
               HasSubstr("strides 8 and 2"));
-  EXPECT_THAT(lowering_error(R"(graph @g(%a: i32[3, 4], %b: i32[4, 5]) {
+  EXPECT_THAT(matmul_lowering_lowering_error(R"(graph @g(%a: i32[3, 4], %b: i32[4, 5]) {
       %p = MatMul(%a, %b)
       %y = Relu(%p)
       return y = %y
     })"),
               HasSubstr("floating-point"));
-  EXPECT_THAT(lowering_error(R"(graph @g(%a: f32[2, 3, 4], %b: f32[8, 5]) {
+  EXPECT_THAT(matmul_lowering_lowering_error(R"(graph @g(%a: f32[2, 3, 4], %b: f32[8, 5]) {
       %t = Transpose(%a) {perm = [1, 2, 0]}
       %r = Reshape(%t) {shape = [3, 8]}
       %y = MatMul(%r, %b)

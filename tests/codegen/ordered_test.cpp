@@ -21,14 +21,14 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-struct Case {
+struct OrderedCase {
   const char* name;
   const char* text;
   std::vector<ir::Bindings> sizes = {{}};
-  friend void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
+  friend void PrintTo(const OrderedCase& value, std::ostream* os) { *os << value.name; }
 };
 
-const Case kCases[] = {
+const OrderedCase kCases[] = {
     {"sum", R"(graph @g(%x: f32[3, 40]) {
       %z = Scan(%x) {axis = 1, combine = "sum"}
       return z = %z
@@ -102,7 +102,7 @@ const Case kCases[] = {
     })"},
 };
 
-class Scans : public testing::TestWithParam<Case> {};
+class Scans : public testing::TestWithParam<OrderedCase> {};
 
 TEST_P(Scans, MatchTheReference) {
   const ir::Graph body = ir::parse_graph(GetParam().text);
@@ -113,14 +113,14 @@ TEST_P(Scans, MatchTheReference) {
 INSTANTIATE_TEST_SUITE_P(Regions, Scans, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
-std::string listing_of(std::string_view name) { return listing_in(kCases, name); }
+std::string ordered_listing_of(std::string_view name) { return listing_in(kCases, name); }
 
 TEST(Scan, TheAxisIsTheRow) {
-  EXPECT_THAT(listing_of("down_the_columns"), HasSubstr("loops (i0 < 130) row (i1 < 19)"));
-  EXPECT_THAT(listing_of("down_the_columns"), HasSubstr("scan_prod_exclusive f32 %0"));
+  EXPECT_THAT(ordered_listing_of("down_the_columns"), HasSubstr("loops (i0 < 130) row (i1 < 19)"));
+  EXPECT_THAT(ordered_listing_of("down_the_columns"), HasSubstr("scan_prod_exclusive f32 %0"));
   // From the end: the addresses run backwards, the program does not.
-  EXPECT_THAT(listing_of("exclusive_from_the_end"), HasSubstr("-1*i1 + 36"));
-  EXPECT_THAT(listing_of("no_axis_to_run_along"), Not(HasSubstr("scan")));
+  EXPECT_THAT(ordered_listing_of("exclusive_from_the_end"), HasSubstr("-1*i1 + 36"));
+  EXPECT_THAT(ordered_listing_of("no_axis_to_run_along"), Not(HasSubstr("scan")));
 }
 
 TEST(Scan, IsReadAtItsOwnElementOnly) {
@@ -139,7 +139,7 @@ TEST(Scan, IsReadAtItsOwnElementOnly) {
 
 TEST(Scan, KernelsRunOnTheEmulator) {
   CudaCheck check({{"n", {1, 5000, nullptr}}});
-  for (const Case& test : kCases)
+  for (const OrderedCase& test : kCases)
     check.add(test.name, lowered_program(check.exprs, ir::parse_graph(test.text)), test.sizes);
   EXPECT_EQ(check.run(), "");
   std::string all;
@@ -152,7 +152,7 @@ TEST(Scan, KernelsRunOnTheEmulator) {
 std::vector<codegen::EmittedKernel> compiled_kernels() {
   std::vector<codegen::EmittedKernel> kernels;
   codegen::ExprTable exprs({{"n", {1, 5000, nullptr}}});
-  for (const Case& test : kCases)
+  for (const OrderedCase& test : kCases)
     kernels.push_back(
         emit_cuda(lowered_program(exprs, ir::parse_graph(test.text)).request(test.name), exprs));
   for (int type = 0; type < kDTypeCount; ++type) {

@@ -13,8 +13,6 @@ using ir::Tensor;
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::vector<std::int64_t> v(std::initializer_list<std::int64_t> values) { return values; }
-
 std::vector<std::string> operators(const ir::Graph& graph) {
   std::vector<std::string> names;
   for (const auto& node : graph.nodes()) names.push_back(node.op->name);

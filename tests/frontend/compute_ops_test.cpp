@@ -8,8 +8,6 @@ namespace {
 
 using ir::Tensor;
 
-std::vector<std::int64_t> v(std::initializer_list<std::int64_t> values) { return values; }
-
 TEST(Reduce, EveryFunction) {
   const Tensor x = floats({2, 2}, {1, -2, 3, 4});
   const auto run = [&](const char* op) {

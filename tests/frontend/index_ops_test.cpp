@@ -11,8 +11,6 @@ using ir::Shape;
 using ir::Tensor;
 using testing::HasSubstr;
 
-std::vector<std::int64_t> v(std::initializer_list<std::int64_t> values) { return values; }
-
 TEST(Gather, ElementsAndTuples) {
   const Tensor x = floats({2, 3}, {1, 2, 3, 4, 5, 6});
   expect_tensor(

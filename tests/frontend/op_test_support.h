@@ -13,6 +13,8 @@
 
 namespace sinter::frontend {
 
+inline std::vector<std::int64_t> v(std::initializer_list<std::int64_t> values) { return values; }
+
 /// Imports a model of one node and evaluates it on `inputs`. Inputs named in `constants` become
 /// initializers instead.
 struct OneOp {

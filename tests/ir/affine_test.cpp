@@ -5,13 +5,13 @@
 #include <sinter/error.h>
 
 #include "ir/text/text.h"
+#include "tests/ir/symbols.h"
 
 namespace sinter::ir {
 namespace {
 
 using ::testing::ElementsAre;
 
-const Dim B = Dim::symbol("batch"), S = Dim::symbol("seq");
 const Dim i0 = Dim::symbol("$0"), i1 = Dim::symbol("$1"), i2 = Dim::symbol("$2"),
           i3 = Dim::symbol("$3");
 

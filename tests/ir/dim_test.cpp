@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "tests/ir/expect_error.h"
+
 namespace sinter::ir {
 namespace {
 
@@ -21,18 +23,6 @@ Range index_range(const Dim& extent) {
   if (extent.is_constant()) range.max = extent.value() - 1;
   range.symbolic_max = std::make_shared<const Dim>(extent - Dim(1));
   return range;
-}
-
-template <typename Action>
-std::string error_of(Action&& action, ErrorCode code) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return "";
 }
 
 TEST(Dim, NormalFormMakesEqualPolynomialsEqual) {

@@ -5,6 +5,8 @@
 #include <sinter/error.h>
 
 #include "ir/text/text.h"
+#include "tests/ir/expect_error.h"
+#include "tests/ir/symbols.h"
 
 namespace sinter::ir {
 namespace {
@@ -12,20 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const Dim B = Dim::symbol("batch");
 const TensorType kRow{DType::kFloat32, {B, 8}};
-
-template <typename Action>
-std::string error_of(Action&& action, ErrorCode code = ErrorCode::kInvalidModel) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return "";
-}
 
 std::vector<std::string> op_names(const Graph& graph) {
   std::vector<std::string> names;

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "tests/ir/expect_error.h"
+
 namespace sinter::ir {
 namespace {
 
@@ -23,18 +25,6 @@ std::uint16_t bits_of(DType dtype, double value) {
 
 double from_bits(DType dtype, std::uint16_t bits) {
   return Tensor::of<std::uint16_t>(dtype, {}, {bits}).at(0);
-}
-
-template <typename Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
-    return error.what();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return "";
 }
 
 TEST(Float16, RoundsToNearestEven) {

@@ -6,13 +6,13 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "tests/ir/symbols.h"
+
 namespace sinter::ir {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-const Dim B = Dim::symbol("batch"), S = Dim::symbol("seq");
 
 void expect_round_trip(const Graph& graph) {
   const std::string text = print(graph);

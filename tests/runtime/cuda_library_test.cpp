@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "runtime/cuda/device_info.h"
-#include "runtime/cuda/library_search.h"
+#include "runtime/libraries/cuda_libraries.h"
 #include "tests/runtime/cuda_fixture.h"
 
 namespace sinter::testing {
@@ -48,7 +48,7 @@ TEST(CudaLibraryTest, DoctorReportsWithoutThrowing) {
 TEST(CudaLibraryTest, ListedFoldersAreSearchedFirst) {
   const fs::path folder = fs::temp_directory_path();
   ::setenv("SINTER_CUDA_LIBS", (folder.string() + ":/nowhere:").c_str(), 1);
-  const runtime::LibraryFolders search = runtime::cuda_library_folders();
+  const libraries::LibraryFolders search = libraries::cuda_library_folders();
   ::unsetenv("SINTER_CUDA_LIBS");
   ASSERT_EQ(search.first_count, 2u);
   EXPECT_EQ(search.folders[0], folder.string());
@@ -62,7 +62,7 @@ TEST(CudaLibraryTest, WheelsOfAVirtualEnvironmentAreFound) {
   fs::create_directories(wheels / "cu13/lib");
   fs::create_directories(wheels / "cudnn/lib");
   ::setenv("VIRTUAL_ENV", environment.c_str(), 1);
-  const auto folders = runtime::cuda_library_folders().folders;
+  const auto folders = libraries::cuda_library_folders().folders;
   ::unsetenv("VIRTUAL_ENV");
   fs::remove_all(environment);
   EXPECT_THAT(folders, Contains((wheels / "cu13/lib").string()));

@@ -21,10 +21,11 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"ir", {"ir"}},
     {"frontend", {"frontend", "ir"}},
     {"fusion", {"fusion", "ir"}},
-    {"codegen", {"codegen", "ir", "runtime/plan"}},
+    {"codegen", {"codegen", "ir", "runtime/libraries", "runtime/plan"}},
     {"graphs", {"graphs"}},
+    {"runtime/libraries", {"runtime/libraries"}},
     {"runtime/plan", {"runtime/plan"}},
-    {"runtime", {"runtime", "runtime/plan", "graphs", "sinter"}},
+    {"runtime", {"runtime", "runtime/libraries", "runtime/plan", "graphs", "sinter"}},
 };
 const std::set<std::string> kLeaves = {"sinter/error.h", "sinter/dtype.h", "sinter/scalar_op.h"};
 // Libraries that only one folder may see.
@@ -34,7 +35,8 @@ const std::map<std::string, std::set<std::string>> kPrivate = {
 };
 
 std::string folder_of(const std::string& path) {
-  if (path.starts_with("runtime/plan/")) return "runtime/plan";
+  for (const char* part : {"runtime/libraries", "runtime/plan"})
+    if (path.starts_with(std::string(part) + '/')) return part;
   if (path.starts_with("runtime/include/")) return "runtime";
   return path.substr(0, path.find('/'));
 }

@@ -1,0 +1,42 @@
+// Where NVIDIA's libraries are found when they are needed: nothing is linked. Knows no CUDA header.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace sinter::libraries {
+
+/// Folders that may hold CUDA libraries, in the order in which they are searched; the loader's own
+/// path, and what the process has already loaded, come after the first `first_count` of them.
+struct LibraryFolders {
+  std::vector<std::string> folders;
+  std::size_t first_count = 0;
+  bool loader_path = true;  // false: the folders alone
+};
+
+/// The folders of $SINTER_CUDA_LIBS, then (behind the loader's path) of the toolkits in
+/// $SINTER_CUDA_HOME, $CUDA_HOME, $CUDA_PATH and /usr/local/cuda, then of PyPI's nvidia-* packages
+/// and torch: in $VIRTUAL_ENV, in $CONDA_PREFIX, in the Python environment that this library is
+/// installed in, in the user's site-packages; last what tools/setup put above the binary.
+LibraryFolders cuda_library_folders();
+
+struct OpenedLibrary {
+  void* handle = nullptr;  // of dlopen; never closed: a library's threads may outlive its users
+  std::string path;
+};
+
+/// The first of `names` that is found, in their order, in `search`. `symbol` is one that the
+/// library has: it tells the path of what the loader found. Throws Error(kDevice) with `missing`,
+/// where it was looked for, and why what was found could not be opened.
+OpenedLibrary open_cuda_library(std::span<const char* const> names, const char* symbol,
+                                const std::string& missing,
+                                const LibraryFolders& search = cuda_library_folders());
+
+/// The command that installs PyPI's `packages` where they are found: "tools/setup OPTION" for a
+/// binary in a source tree, else "pip install PACKAGES".
+std::string install_command(std::string_view packages, std::string_view setup_option);
+
+}  // namespace sinter::libraries

@@ -1,0 +1,10 @@
+// Symbolic dimensions that tests of graphs share.
+#pragma once
+
+#include "ir/dim.h"
+
+namespace sinter::ir {
+
+inline const Dim B = Dim::symbol("batch"), S = Dim::symbol("seq");
+
+}  // namespace sinter::ir
