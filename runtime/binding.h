@@ -21,7 +21,9 @@ void check_input_shape(const plan::fb::PlanT& plan, std::size_t index,
 /// each other, or naming the inputs that are missing to know every symbol.
 std::vector<std::int64_t> bind_symbols(const plan::fb::PlanT& plan, const InputShapes& shapes);
 
-/// Bound shapes by their symbols; the least recently used is dropped beyond a limit.
+/// Bound shapes by their symbols, and by the inputs' shapes, so that shapes that were seen are
+/// found without a look at the plan and without allocating. The least recently used is dropped
+/// beyond a limit.
 class BoundShapeCache {
  public:
   BoundShapeCache(std::shared_ptr<const plan::PlanData> plan, std::size_t limit)
@@ -29,6 +31,8 @@ class BoundShapeCache {
 
   /// Evaluates, checks and lays out what is new. Throws Error(kInvalidPlan).
   std::shared_ptr<const BoundShape> get(const std::vector<std::int64_t>& symbols);
+  /// The same for what bind_symbols makes of `shapes`. Throws Error(kUsage), too.
+  std::shared_ptr<const BoundShape> get(const InputShapes& shapes);
 
  private:
   struct Entry {
@@ -39,6 +43,9 @@ class BoundShapeCache {
   std::size_t limit_;
   std::uint64_t clock_ = 0;
   std::map<std::vector<std::int64_t>, Entry> entries_;
+  // By rank and dimensions of each input, -1 for one without a shape.
+  std::map<std::vector<std::int64_t>, std::shared_ptr<const BoundShape>> by_inputs_;
+  std::vector<std::int64_t> key_;
 };
 
 }  // namespace sinter::runtime

@@ -7,7 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include <sinter/sinter.h>
+#include <sinter/profile.h>
+#include <sinter/session.h>
 
 #include "runtime/plan/plan_data.h"
 
@@ -46,16 +47,19 @@ class Executor {
   /// Takes input `index`: host data is copied now, device data is remembered. The value of a state
   /// is copied from either.
   virtual void set_input(std::size_t index, const TensorView& view) = 0;
+  /// The same for memory that runs read where it lies: host memory on the CPU, device memory on a
+  /// GPU. Not of a state.
+  virtual void use_input(std::size_t index, const TensorView& view) = 0;
   /// Null data: the executor's own memory.
-  virtual void set_output(std::size_t index, const TensorView& view) = 0;
+  virtual void set_output(std::size_t index, const MutableTensorView& view) = 0;
   /// Starts a run for `shape`, which has been prepared.
   virtual void run(const std::shared_ptr<const BoundShape>& shape, void* stream) = 0;
   virtual void await() = 0;
   /// Of the last run; valid until the next. Not of a state.
-  virtual TensorView output(std::size_t index) const = 0;
+  virtual const TensorView& output(std::size_t index) const = 0;
   /// State `index` of the plan, of this shape, in the memory that outputs are in; valid until the
   /// next run or call for it.
-  virtual TensorView state(std::size_t index, const std::vector<std::int64_t>& shape) = 0;
+  virtual const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) = 0;
   /// All states are zero again.
   virtual void reset_states() = 0;
 

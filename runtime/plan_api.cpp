@@ -1,4 +1,4 @@
-// sinter::Plan and the small parts of the public API.
+// sinter::Plan: what a plan says of itself.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -6,7 +6,8 @@
 #include <fmt/format.h>
 #include <sinter/sinter.h>
 
-#include "runtime/plan/plan_data.h"
+#include "runtime/log.h"
+#include "runtime/plan_access.h"
 
 namespace sinter {
 namespace {
@@ -107,7 +108,7 @@ std::vector<BindingInfo> describe(
   const std::vector<Interval> intervals = bounds(meta);
   std::vector<BindingInfo> result;
   for (const auto& binding : bindings) {
-    BindingInfo info{binding->name, static_cast<DType>(binding->dtype), {}};
+    BindingInfo info{binding->name, static_cast<DType>(binding->dtype), {}, std::nullopt};
     for (const std::uint32_t dim : binding->shape)
       info.shape.push_back(dim_info(meta, intervals, dim));
     result.push_back(std::move(info));
@@ -115,47 +116,124 @@ std::vector<BindingInfo> describe(
   return result;
 }
 
-}  // namespace
-
-Plan Plan::load(const std::string& path) { return Plan(plan::read_plan(path)); }
-Plan Plan::from_memory(std::span<const std::byte> bytes) { return Plan(plan::parse_plan(bytes)); }
-
-std::string_view Plan::target() const { return data_->meta.target; }
-std::vector<BindingInfo> Plan::inputs() const { return describe(data_->meta, data_->meta.inputs); }
-std::vector<BindingInfo> Plan::outputs() const {
-  return describe(data_->meta, data_->meta.outputs);
+std::vector<StateInfo> describe_states(const plan::fb::PlanT& meta) {
+  std::vector<StateInfo> result;
+  for (const auto& state : meta.states) result.push_back({state->input, state->output});
+  return result;
 }
-std::vector<EntryInfo> Plan::entries() const {
+
+std::vector<EntryInfo> describe_entries(const plan::fb::PlanT& meta) {
   std::vector<EntryInfo> result;
-  for (const auto& entry : data_->meta.entries) {
+  for (const auto& entry : meta.entries) {
     EntryInfo info{entry->name, {}};
     for (const plan::fb::Limit& limit : entry->limits)
-      info.limits.push_back({data_->meta.symbols[limit.symbol()]->name, limit.min(), limit.max()});
+      info.limits.push_back({meta.symbols[limit.symbol()]->name, limit.min(), limit.max()});
     result.push_back(std::move(info));
   }
   return result;
 }
 
-std::size_t Plan::step_count() const { return data_->meta.steps.size(); }
-std::uint64_t Plan::weight_bytes() const { return data_->weights.size(); }
-
-std::int64_t TensorView::element_count() const {
-  std::int64_t count = 1;
-  for (const std::int64_t dim : shape)
-    if (dim < 0 || __builtin_mul_overflow(count, dim, &count))
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("the shape [{}] is not possible", fmt::join(shape, ", ")));
-  return count;
+std::size_t index_of(const std::vector<BindingInfo>& bindings, std::string_view name,
+                     const char* what) {
+  for (std::size_t i = 0; i < bindings.size(); ++i)
+    if (bindings[i].name == name) return i;
+  std::string names;
+  for (const BindingInfo& binding : bindings)
+    names += fmt::format("{}'{}'", names.empty() ? "" : ", ", binding.name);
+  throw Error(ErrorCode::kUsage, fmt::format("there is no {} '{}'; the plan has {}", what, name,
+                                             names.empty() ? "none" : names));
 }
 
-std::size_t TensorView::byte_count() const {
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<std::size_t>(element_count()), size_of(dtype), &bytes))
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the shape [{}] is not possible", fmt::join(shape, ", ")));
-  return bytes;
+}  // namespace
+
+Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
+  const plan::fb::PlanT& meta = data->meta;
+  auto impl = std::make_shared<Plan::Impl>();
+  impl->inputs = describe(meta, meta.inputs);
+  impl->outputs = describe(meta, meta.outputs);
+  impl->states = describe_states(meta);
+  for (std::size_t s = 0; s < impl->states.size(); ++s) {
+    impl->inputs[impl->states[s].input].state = s;
+    impl->outputs[impl->states[s].output].state = s;
+  }
+  impl->entries = describe_entries(meta);
+  if (meta.manifest) {
+    for (const auto& option : meta.manifest->options)
+      impl->options.emplace_back(option->key, option->value);
+    for (const auto& measured : meta.manifest->measured)
+      impl->measured.push_back({measured->output, measured->relative_error});
+  }
+  impl->data = std::move(data);
+  runtime::log(LogLevel::kInfo, [&] {
+    return fmt::format("plan {}: {}, {} steps, {} bytes of weights",
+                       impl->data->path.empty() ? "from memory" : "'" + impl->data->path + "'",
+                       impl->data->meta.target, impl->data->meta.steps.size(),
+                       impl->data->weights.size());
+  });
+  return Plan(std::move(impl));
 }
 
-std::string_view version() { return SINTER_VERSION; }
+Plan Plan::load(const std::string& path) { return PlanAccess::make(plan::read_plan(path)); }
+Plan Plan::from_memory(std::span<const std::byte> bytes) {
+  return PlanAccess::make(plan::parse_plan(bytes));
+}
+Plan Plan::borrow(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+  return PlanAccess::make(plan::borrow_plan(bytes, std::move(owner)));
+}
+
+const Plan::Impl& Plan::impl() const {
+  if (!impl_) throw Error(ErrorCode::kUsage, "the plan was moved from");
+  return *impl_;
+}
+
+const std::vector<BindingInfo>& Plan::inputs() const { return impl().inputs; }
+const std::vector<BindingInfo>& Plan::outputs() const { return impl().outputs; }
+std::size_t Plan::input_index(std::string_view name) const {
+  return index_of(impl().inputs, name, "input");
+}
+std::size_t Plan::output_index(std::string_view name) const {
+  return index_of(impl().outputs, name, "output");
+}
+const std::vector<StateInfo>& Plan::states() const { return impl().states; }
+const std::vector<EntryInfo>& Plan::entries() const { return impl().entries; }
+
+std::string_view Plan::target() const { return impl().data->meta.target; }
+const std::vector<std::string>& Plan::architectures() const {
+  return impl().data->meta.architectures;
+}
+std::size_t Plan::step_count() const { return impl().data->meta.steps.size(); }
+std::uint64_t Plan::weight_bytes() const { return impl().data->weights.size(); }
+std::string_view Plan::path() const { return impl().data->path; }
+
+std::string_view Plan::compiler_version() const { return impl().data->meta.compiler_version; }
+std::uint32_t Plan::format_version() const {
+  impl();
+  return plan::kFormatVersion;  // the only one that is read
+}
+std::uint32_t Plan::cuda_version() const { return impl().data->meta.cuda_version; }
+std::string_view Plan::model_name() const {
+  const auto& manifest = impl().data->meta.manifest;
+  return manifest ? std::string_view(manifest->model_name) : std::string_view();
+}
+std::uint64_t Plan::model_hash() const {
+  const auto& manifest = impl().data->meta.manifest;
+  return manifest ? manifest->model_hash : 0;
+}
+const std::vector<std::pair<std::string, std::string>>& Plan::options() const {
+  return impl().options;
+}
+const std::vector<MeasuredError>& Plan::measured_errors() const { return impl().measured; }
+const std::vector<std::string>& Plan::precision_notes() const {
+  static const std::vector<std::string> none;
+  const auto& manifest = impl().data->meta.manifest;
+  return manifest ? manifest->precision_notes : none;
+}
+std::string_view Plan::graph_text() const { return impl().data->meta.graph_text; }
+
+std::string_view version() {
+  static_assert(std::string_view(SINTER_VERSION) == SINTER_PROJECT_VERSION,
+                "sinter/version.h and CMakeLists.txt say different versions");
+  return SINTER_VERSION;
+}
 
 }  // namespace sinter

@@ -1,12 +1,11 @@
 // sinter::Session: names, checks and binding; executors do the work.
 #include <algorithm>
-#include <atomic>
 
 #include <fmt/format.h>
-#include <sinter/sinter.h>
+#include <sinter/session.h>
 
-#include "runtime/binding.h"
-#include "runtime/executor.h"
+#include "runtime/log.h"
+#include "runtime/session_access.h"
 
 namespace sinter {
 namespace {
@@ -14,6 +13,7 @@ namespace {
 using runtime::BoundShape;
 using runtime::Executor;
 using runtime::state_of;
+using Bindings = std::vector<std::unique_ptr<plan::fb::BindingT>>;
 
 /// Bound shapes are small; more are kept than graphs, so that going back to one stays cheap.
 constexpr std::size_t kMinBoundShapes = 64;
@@ -34,178 +34,285 @@ std::unique_ptr<Executor> make_executor(const std::shared_ptr<const plan::PlanDa
 #endif
 }
 
-std::string join_names(const std::vector<std::unique_ptr<plan::fb::BindingT>>& bindings) {
-  std::string text;
-  for (const auto& binding : bindings)
-    text += fmt::format("{}'{}'", text.empty() ? "" : ", ", binding->name);
-  return text.empty() ? "none" : text;
+const plan::fb::BindingT& binding_at(const Bindings& bindings, std::size_t index,
+                                     const char* what) {
+  if (index >= bindings.size())
+    throw Error(ErrorCode::kUsage, fmt::format("there is no {} {}; the plan has {} of them", what,
+                                               index, bindings.size()));
+  return *bindings[index];
 }
 
-std::size_t find_binding(const std::vector<std::unique_ptr<plan::fb::BindingT>>& bindings,
-                         std::string_view name, const char* what) {
-  for (std::size_t i = 0; i < bindings.size(); ++i)
-    if (bindings[i]->name == name) return i;
-  throw Error(ErrorCode::kUsage, fmt::format("there is no {} '{}'; the plan has {}", what, name,
-                                             join_names(bindings)));
+/// Vector units take elements at any address, but one that is none of its type is a mistake.
+void check_alignment(const TensorView& view, const char* what, const std::string& name) {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+  if (address % size_of(view.dtype) != 0)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the memory of {} '{}' lies at {:#x}, which is not aligned to the {} "
+                            "bytes of {}",
+                            what, name, address, size_of(view.dtype), to_string(view.dtype)));
+}
+
+/// What can be said of an input before an executor sees it.
+void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorView& view) {
+  const plan::fb::BindingT& binding = binding_at(meta.inputs, index, "input");
+  const auto expected = static_cast<DType>(binding.dtype);
+  if (view.dtype != expected)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("input '{}' is of type {}; the plan takes {}", binding.name,
+                            to_string(view.dtype), to_string(expected)));
+  runtime::check_input_shape(meta, index, view.shape);
+  if (!view.data && view.byte_count() > 0)
+    throw Error(ErrorCode::kUsage, fmt::format("input '{}' has no data", binding.name));
+  if (view.memory == Memory::kDevice && meta.target == "cpu")
+    throw Error(ErrorCode::kUsage,
+                fmt::format("input '{}' is in device memory; a plan for the CPU takes host memory",
+                            binding.name));
 }
 
 }  // namespace
 
-struct Session::Impl {
-  Impl(Plan plan_in, SessionOptions options_in)
-      : plan(std::move(plan_in)),
-        options(std::move(options_in)),
-        executor(make_executor(plan.data(), options)),
-        shapes(plan.data(), std::max(kMinBoundShapes, options.graph_cache)),
-        inputs(meta().inputs.size()),
-        outputs(meta().outputs.size()) {}
+Session::Impl::Use::Use(Impl* impl) : impl_(impl) {
+  if (!impl) throw Error(ErrorCode::kUsage, "the session was moved from");
+  if (impl->busy.exchange(true, std::memory_order_acquire))
+    throw Error(ErrorCode::kUsage,
+                "the session is used from two threads at once: give each thread a session of its "
+                "own; sessions of one plan share its weights");
+}
 
-  const plan::fb::PlanT& meta() const { return plan.data()->meta; }
+Session::Impl::Impl(Plan plan_in, SessionOptions options_in, std::unique_ptr<Executor> executor_in)
+    : plan(std::move(plan_in)),
+      options(std::move(options_in)),
+      executor(std::move(executor_in)),
+      shapes(PlanAccess::data(plan), std::max(kMinBoundShapes, options.graph_cache)),
+      inputs(meta().inputs.size()),
+      outputs(meta().outputs.size()) {}
 
-  /// The shape that the inputs bind. Throws Error(kUsage) if one is missing.
-  std::shared_ptr<const BoundShape> bind() {
-    std::vector<std::string> missing;
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs[i] && !state_of(meta(), *meta().inputs[i]))
-        missing.push_back("'" + meta().inputs[i]->name + "'");
-    if (!missing.empty())
-      throw Error(ErrorCode::kUsage, fmt::format("input {} is not set", fmt::join(missing, ", ")));
-    return shapes.get(runtime::bind_symbols(meta(), inputs));
+const std::shared_ptr<const BoundShape>& Session::Impl::bind() {
+  if (current) return current;
+  std::string missing;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (!inputs[i] && !state_of(meta(), *meta().inputs[i]))
+      missing += fmt::format("{}'{}'", missing.empty() ? "" : ", ", meta().inputs[i]->name);
+  if (!missing.empty()) throw Error(ErrorCode::kUsage, fmt::format("input {} is not set", missing));
+  current = shapes.get(inputs);
+  return current;
+}
+
+void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>& shape) {
+  if (inputs[input] && *inputs[input] == shape) return;
+  inputs[input] = shape;
+  current.reset();
+}
+
+void Session::Impl::check_outputs(const BoundShape& shape) const {
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i] && *outputs[i] != shape.output_shapes[i])
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("the memory given for output '{}' has the shape [{}], the output [{}]",
+                      meta().outputs[i]->name, fmt::join(*outputs[i], ", "),
+                      fmt::join(shape.output_shapes[i], ", ")));
+}
+
+void Session::Impl::check_states(const BoundShape& shape) const {
+  for (const auto& state : meta().states)
+    if (const auto& held = inputs[state->input]; held && *held != shape.input_shapes[state->input])
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("state '{}' has the shape [{}]; reset_state() before it becomes [{}]",
+                              meta().inputs[state->input]->name, fmt::join(*held, ", "),
+                              fmt::join(shape.input_shapes[state->input], ", ")));
+}
+
+void Session::Impl::check_loans(const char* what) const {
+  if (const int count = loans.load(std::memory_order_acquire); count > 0)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} while {} of the session's outputs {} lent out through DLPack: "
+                            "release the tensor, or give the output memory of its own with "
+                            "set_output",
+                            what, count, count == 1 ? "is" : "are"));
+}
+
+const BoundShape& Session::Impl::last_bound(const char* what) const {
+  if (!bound) throw Error(ErrorCode::kUsage, fmt::format("{} before the first run", what));
+  return *bound;
+}
+
+void Session::Impl::start(void* stream) {
+  check_loans("a run");
+  const std::shared_ptr<const BoundShape>& shape = bind();
+  check_outputs(*shape);
+  check_states(*shape);
+  executor->prepare(shape);
+  if (bound != shape)
+    runtime::log(LogLevel::kDebug, [&] {
+      return fmt::format("running with symbols [{}]", fmt::join(shape->symbols, ", "));
+    });
+  bound = shape;
+  has_run = false;
+  executor->run(shape, stream);
+  for (const auto& state : meta().states)
+    if (!inputs[state->input]) inputs[state->input] = shape->input_shapes[state->input];
+  running = has_run = true;
+}
+
+void Session::Impl::await() {
+  running = false;
+  // What a failed run has left is no output.
+  const bool had_run = std::exchange(has_run, false);
+  executor->await();
+  has_run = had_run;
+}
+
+const TensorView& Session::Impl::output(std::size_t index) {
+  const plan::fb::BindingT& binding = binding_at(meta().outputs, index, "output");
+  if (!has_run)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("output '{}' is asked for before a run", binding.name));
+  if (const auto state = state_of(meta(), binding)) {
+    if (running) await();
+    return executor->state(*state, bound->output_shapes[index]);
   }
+  const TensorView& view = executor->output(index);
+  if (running && view.memory == Memory::kHost) await();
+  return view;
+}
 
-  void check_outputs(const BoundShape& shape) const {
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i] && *outputs[i] != shape.output_shapes[i])
-        throw Error(
-            ErrorCode::kUsage,
-            fmt::format("the memory given for output '{}' has the shape [{}], the output [{}]",
-                        meta().outputs[i]->name, fmt::join(*outputs[i], ", "),
-                        fmt::join(shape.output_shapes[i], ", ")));
-  }
+Session SessionAccess::make(Plan plan, SessionOptions options, std::unique_ptr<Executor> executor) {
+  return Session(std::make_shared<Impl>(std::move(plan), std::move(options), std::move(executor)));
+}
 
-  /// Memory of states is not made anew while it holds something.
-  void check_states(const BoundShape& shape) const {
-    for (const auto& state : meta().states)
-      if (const auto& held = inputs[state->input];
-          held && *held != shape.input_shapes[state->input])
-        throw Error(ErrorCode::kUsage,
-                    fmt::format("state '{}' has the shape [{}]; reset_state() before it becomes "
-                                "[{}]",
-                                meta().inputs[state->input]->name, fmt::join(*held, ", "),
-                                fmt::join(shape.input_shapes[state->input], ", ")));
-  }
-
-  void await() {
-    executor->await();
-    running = false;
-  }
-
-  const BoundShape& last_bound(const char* what) const {
-    if (!bound) throw Error(ErrorCode::kUsage, fmt::format("{} before the first run", what));
-    return *bound;
-  }
-
-  Plan plan;
-  SessionOptions options;
-  std::unique_ptr<Executor> executor;
-  runtime::BoundShapeCache shapes;
-  runtime::InputShapes inputs, outputs;
-  std::shared_ptr<const BoundShape> bound;  // of the last run or warm-up
-  bool running = false;
-  bool has_run = false;
-  std::atomic<bool> busy{false};
-
-  /// Marks the session as in use, and notices that another thread has.
-  class Use {
-   public:
-    explicit Use(Impl* impl) : impl_(impl) {
-      if (!impl) throw Error(ErrorCode::kUsage, "the session was moved from");
-      if (impl->busy.exchange(true, std::memory_order_acquire))
-        throw Error(
-            ErrorCode::kUsage,
-            "the session is used from two threads at once: give each thread a session of its "
-            "own; sessions of one plan share its weights");
-    }
-    ~Use() { impl_->busy.store(false, std::memory_order_release); }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-
-   private:
-    Impl* impl_;
-  };
-};
-
-Session::Session(Plan plan, SessionOptions options)
-    : impl_(std::make_unique<Impl>(std::move(plan), std::move(options))) {}
+Session::Session(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Session::Session(Plan plan, SessionOptions options) {
+  auto executor = make_executor(PlanAccess::data(plan), options);
+  impl_ = std::make_shared<Impl>(std::move(plan), std::move(options), std::move(executor));
+  runtime::log(LogLevel::kInfo, [&] {
+    return fmt::format("a session on {}", impl_->is_on_cpu()
+                                              ? "the CPU"
+                                              : fmt::format("GPU {}", impl_->options.device));
+  });
+}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 
-void Session::set_input(std::string_view name, const TensorView& view) {
+const Plan& Session::plan() const {
+  if (!impl_) throw Error(ErrorCode::kUsage, "the session was moved from");
+  return impl_->plan;
+}
+
+void Session::set_input(std::size_t index, const TensorView& view) {
   const Impl::Use use(impl_.get());
-  const std::size_t index = find_binding(impl_->meta().inputs, name, "input");
-  const auto expected = static_cast<DType>(impl_->meta().inputs[index]->dtype);
-  if (view.dtype != expected)
-    throw Error(ErrorCode::kUsage, fmt::format("input '{}' is of type {}; the plan takes {}", name,
-                                               to_string(view.dtype), to_string(expected)));
-  runtime::check_input_shape(impl_->meta(), index, view.shape);
-  if (!view.data && view.byte_count() > 0)
-    throw Error(ErrorCode::kUsage, fmt::format("input '{}' has no data", name));
-  if (view.memory == Memory::kDevice && impl_->plan.target() == "cpu")
-    throw Error(
-        ErrorCode::kUsage,
-        fmt::format("input '{}' is in device memory; a plan for the CPU takes host memory", name));
+  check_input(impl_->meta(), index, view);
+  if (state_of(impl_->meta(), *impl_->meta().inputs[index])) impl_->check_loans("a state is set");
   impl_->executor->set_input(index, view);
-  impl_->inputs[index] = view.shape;
+  impl_->set_shape(index, view.shape);
 }
 
-void Session::set_output(std::string_view name, const TensorView& view) {
-  const Impl::Use use(impl_.get());
-  const std::size_t index = find_binding(impl_->meta().outputs, name, "output");
-  const auto expected = static_cast<DType>(impl_->meta().outputs[index]->dtype);
-  if (view.data && view.dtype != expected)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the memory given for output '{}' is of type {}, the output of {}",
-                            name, to_string(view.dtype), to_string(expected)));
-  if (view.data && view.memory == Memory::kDevice && impl_->plan.target() == "cpu")
+void Session::set_input(std::string_view name, const TensorView& view) {
+  set_input(plan().input_index(name), view);
+}
+
+void Session::set_values(std::size_t index, std::vector<std::int64_t> shape,
+                         std::span<const std::byte> bytes, DType dtype) {
+  const TensorView view{dtype, std::move(shape), bytes.data()};
+  const plan::fb::PlanT& meta = PlanAccess::data(plan())->meta;
+  check_input(meta, index, view);
+  if (bytes.size() != view.byte_count())
     throw Error(
         ErrorCode::kUsage,
-        fmt::format("output '{}' cannot go to device memory from a plan for the CPU", name));
-  if (view.data && state_of(impl_->meta(), *impl_->meta().outputs[index]))
-    throw Error(ErrorCode::kUsage,
-                fmt::format("output '{}' is a state, whose memory the session keeps", name));
-  impl_->executor->set_output(index, view);
-  if (view.data)
-    impl_->outputs[index] = view.shape;
-  else
-    impl_->outputs[index].reset();
+        fmt::format(
+            "input '{}' of shape [{}] and type {} takes {} elements, {} bytes; {} elements, "
+            "{} bytes, are given",
+            meta.inputs[index]->name, fmt::join(view.shape, ", "), to_string(dtype),
+            view.element_count(), view.byte_count(), bytes.size() / size_of(dtype), bytes.size()));
+  set_input(index, view);
 }
 
-void Session::reset_state() {
+void Session::set_input(std::size_t index, std::vector<std::int64_t> shape,
+                        std::span<const std::byte> bytes, DType dtype) {
+  set_values(index, std::move(shape), bytes, dtype);
+}
+
+void Session::set_input(std::string_view name, std::vector<std::int64_t> shape,
+                        std::span<const std::byte> bytes, DType dtype) {
+  set_values(plan().input_index(name), std::move(shape), bytes, dtype);
+}
+
+void Session::use_input(std::size_t index, const TensorView& view) {
   const Impl::Use use(impl_.get());
-  if (impl_->running) impl_->await();
-  impl_->executor->reset_states();
-  for (const auto& state : impl_->meta().states) impl_->inputs[state->input].reset();
+  const plan::fb::PlanT& meta = impl_->meta();
+  check_input(meta, index, view);
+  const std::string& name = meta.inputs[index]->name;
+  if (state_of(meta, *meta.inputs[index]))
+    throw Error(ErrorCode::kUsage,
+                fmt::format("input '{}' is a state, whose memory the session keeps: set_input "
+                            "copies a value into it",
+                            name));
+  if (view.memory == Memory::kHost && !impl_->is_on_cpu())
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("input '{}' is in host memory, which a GPU does not read where it lies: "
+                    "set_input copies it",
+                    name));
+  if (impl_->is_on_cpu()) check_alignment(view, "input", name);
+  impl_->executor->use_input(index, view);
+  impl_->set_shape(index, view.shape);
+}
+
+void Session::use_input(std::string_view name, const TensorView& view) {
+  use_input(plan().input_index(name), view);
+}
+
+void Session::set_output(std::size_t index, const MutableTensorView& view) {
+  const Impl::Use use(impl_.get());
+  const plan::fb::PlanT& meta = impl_->meta();
+  const plan::fb::BindingT& binding = binding_at(meta.outputs, index, "output");
+  if (view.data) {
+    const auto expected = static_cast<DType>(binding.dtype);
+    if (view.dtype != expected)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("the memory given for output '{}' is of type {}, the output of {}",
+                              binding.name, to_string(view.dtype), to_string(expected)));
+    detail::byte_count(view.shape, view.dtype);
+    if (view.memory == Memory::kDevice && impl_->is_on_cpu())
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("output '{}' cannot go to device memory from a plan for the CPU",
+                              binding.name));
+    if (state_of(meta, binding))
+      throw Error(ErrorCode::kUsage, fmt::format("output '{}' is a state, whose memory the session "
+                                                 "keeps",
+                                                 binding.name));
+    if (view.memory == Memory::kHost) check_alignment(view, "output", binding.name);
+  }
+  impl_->executor->set_output(index, view);
+  if (!view.data)
+    impl_->outputs[index].reset();
+  else
+    impl_->outputs[index] = view.shape;
+}
+
+void Session::set_output(std::string_view name, const MutableTensorView& view) {
+  set_output(plan().output_index(name), view);
+}
+
+const TensorView& Session::output(std::size_t index) const {
+  const Impl::Use use(impl_.get());
+  return impl_->output(index);
+}
+
+const TensorView& Session::output(std::string_view name) const {
+  return output(plan().output_index(name));
 }
 
 void Session::run() {
-  run_async();
-  await();
+  const Impl::Use use(impl_.get());
+  impl_->start(nullptr);
+  impl_->await();
 }
 
 void Session::run_async(void* stream) {
   const Impl::Use use(impl_.get());
-  if (impl_->running) impl_->await();
-  const std::shared_ptr<const BoundShape> shape = impl_->bind();
-  impl_->check_outputs(*shape);
-  impl_->check_states(*shape);
-  impl_->executor->prepare(shape);
-  impl_->bound = shape;
-  impl_->has_run = false;
-  impl_->executor->run(shape, stream);
-  for (const auto& state : impl_->meta().states)
-    impl_->inputs[state->input] = shape->input_shapes[state->input];
-  impl_->running = impl_->has_run = true;
+  impl_->start(stream);
 }
 
 void Session::await() {
@@ -213,28 +320,26 @@ void Session::await() {
   impl_->await();
 }
 
-TensorView Session::output(std::string_view name) const {
+void Session::reset_state() {
   const Impl::Use use(impl_.get());
-  const std::size_t index = find_binding(impl_->meta().outputs, name, "output");
-  if (!impl_->has_run)
-    throw Error(ErrorCode::kUsage, fmt::format("output '{}' is asked for before a run", name));
-  if (const auto state = state_of(impl_->meta(), *impl_->meta().outputs[index])) {
-    if (impl_->running) impl_->await();
-    return impl_->executor->state(*state, impl_->bound->output_shapes[index]);
-  }
-  return impl_->executor->output(index);
+  impl_->check_loans("reset_state");
+  if (impl_->running) impl_->await();
+  impl_->executor->reset_states();
+  for (const auto& state : impl_->meta().states) impl_->inputs[state->input].reset();
+  impl_->current.reset();
 }
 
 void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& shapes) {
   const Impl::Use use(impl_.get());
+  impl_->check_loans("warm_up");
   if (impl_->running) impl_->await();
   runtime::InputShapes given(impl_->inputs.size());
   for (const auto& [name, shape] : shapes) {
-    const std::size_t index = find_binding(impl_->meta().inputs, name, "input");
+    const std::size_t index = impl_->plan.input_index(name);
     runtime::check_input_shape(impl_->meta(), index, shape);
     given[index] = shape;
   }
-  const auto bound = impl_->shapes.get(runtime::bind_symbols(impl_->meta(), given));
+  const auto bound = impl_->shapes.get(given);
   impl_->check_states(*bound);
   impl_->executor->prepare(bound);
   impl_->bound = bound;
@@ -267,33 +372,6 @@ std::uint64_t Session::bytes_moved() const {
              static_cast<std::uint64_t>(shape.expressions[step->bytes_written]);
   }
   return total;
-}
-
-double Session::time_compute(bool cold) {
-  const Impl::Use use(impl_.get());
-  if (!impl_->has_run) throw Error(ErrorCode::kUsage, "time_compute before the first run");
-  if (impl_->running) impl_->await();
-  return impl_->executor->time_compute(cold);
-}
-
-TransferTimes Session::time_transfers() {
-  const Impl::Use use(impl_.get());
-  if (!impl_->has_run) throw Error(ErrorCode::kUsage, "time_transfers before the first run");
-  if (impl_->running) impl_->await();
-  return impl_->executor->time_transfers();
-}
-
-std::vector<StepTime> Session::profile() {
-  const Impl::Use use(impl_.get());
-  if (!impl_->has_run) throw Error(ErrorCode::kUsage, "profile before the first run");
-  if (impl_->running) impl_->await();
-  return impl_->executor->profile();
-}
-
-MachineRates Session::measure_rates() {
-  const Impl::Use use(impl_.get());
-  if (impl_->running) impl_->await();
-  return impl_->executor->measure_rates();
 }
 
 }  // namespace sinter

@@ -73,8 +73,11 @@ class CpuExecutor final : public Executor {
         weights_(packed_weights_of(plan_)),
         inputs_(meta_.inputs.size()),
         outputs_(meta_.outputs.size()),
+        given_inputs_(meta_.inputs.size(), nullptr),
         given_outputs_(meta_.outputs.size(), nullptr),
         states_(meta_.states.size()),
+        output_views_(meta_.outputs.size()),
+        state_views_(meta_.states.size()),
         workspace_(static_cast<std::size_t>(threads_)),
         addresses_(meta_.buffers.size(), nullptr) {}
 
@@ -108,10 +111,17 @@ class CpuExecutor final : public Executor {
       inputs_[index].reserve(bytes, "input '" + meta_.inputs[index]->name + "'");
     HostBuffer& buffer = state ? states_[*state] : inputs_[index];
     if (bytes > 0) std::memmove(buffer.data(), view.data, bytes);
+    given_inputs_[index] = nullptr;
   }
 
-  void set_output(std::size_t index, const TensorView& view) override {
-    given_outputs_[index] = static_cast<std::byte*>(const_cast<void*>(view.data));
+  void use_input(std::size_t index, const TensorView& view) override {
+    // Steps only read inputs, as verify_plan has seen. One of no bytes may have no address.
+    if (!view.data) return set_input(index, view);
+    given_inputs_[index] = static_cast<std::byte*>(const_cast<void*>(view.data));
+  }
+
+  void set_output(std::size_t index, const MutableTensorView& view) override {
+    given_outputs_[index] = static_cast<std::byte*>(view.data);
   }
 
   void run(const std::shared_ptr<const BoundShape>& shape, void*) override {
@@ -119,21 +129,26 @@ class CpuExecutor final : public Executor {
     last_ = &prepared;
     last_shape_ = prepared.shape;
     bind_addresses(*prepared.shape);
+    for (std::size_t i = 0; i < output_views_.size(); ++i) {
+      const plan::fb::BindingT& binding = *meta_.outputs[i];
+      output_views_[i].dtype = static_cast<DType>(binding.dtype);
+      output_views_[i].shape = prepared.shape->output_shapes[i];
+      output_views_[i].data = addresses_[binding.buffer];
+    }
     const ThreadCount count(threads_);
     for (std::size_t i = 0; i < prepared.steps.size(); ++i) run_step(prepared, i);
   }
 
   void await() override {}
 
-  TensorView output(std::size_t index) const override {
-    const plan::fb::BindingT& binding = *meta_.outputs[index];
-    return {static_cast<DType>(binding.dtype), last_shape_->output_shapes[index],
-            addresses_[binding.buffer], Memory::kHost};
-  }
+  const TensorView& output(std::size_t index) const override { return output_views_[index]; }
 
-  TensorView state(std::size_t index, const std::vector<std::int64_t>& shape) override {
-    const plan::fb::BindingT& binding = *meta_.inputs[meta_.states[index]->input];
-    return {static_cast<DType>(binding.dtype), shape, states_[index].data(), Memory::kHost};
+  const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) override {
+    TensorView& view = state_views_[index];
+    view.dtype = static_cast<DType>(meta_.inputs[meta_.states[index]->input]->dtype);
+    view.shape = shape;
+    view.data = states_[index].data();
+    return view;
   }
 
   void reset_states() override {
@@ -249,7 +264,7 @@ class CpuExecutor final : public Executor {
       reserve_state(s,
                     shape.bytes_of(*meta_.buffers[meta_.inputs[meta_.states[s]->input]->buffer]));
     for (std::size_t i = 0; i < inputs_.size(); ++i)
-      if (!state_of(meta_, *meta_.inputs[i]))
+      if (!given_inputs_[i] && !state_of(meta_, *meta_.inputs[i]))
         inputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.inputs[i]->buffer]),
                            "input '" + meta_.inputs[i]->name + "'");
     for (std::size_t i = 0; i < outputs_.size(); ++i)
@@ -270,7 +285,10 @@ class CpuExecutor final : public Executor {
     for (std::size_t i = 0; i < meta_.buffers.size(); ++i) {
       const plan::fb::BufferT& buffer = *meta_.buffers[i];
       switch (buffer.kind) {
-        case BufferKind::Input: addresses_[i] = inputs_[buffer.binding].data(); break;
+        case BufferKind::Input:
+          addresses_[i] = given_inputs_[buffer.binding] ? given_inputs_[buffer.binding]
+                                                        : inputs_[buffer.binding].data();
+          break;
         case BufferKind::Output:
           if (!given_outputs_[buffer.binding])
             outputs_[buffer.binding].reserve(shape.bytes_of(buffer), "an output");
@@ -326,9 +344,10 @@ class CpuExecutor final : public Executor {
   int threads_;
   std::shared_ptr<PackedWeights> weights_;
   std::vector<HostBuffer> inputs_, outputs_;
-  std::vector<std::byte*> given_outputs_;
+  std::vector<std::byte*> given_inputs_, given_outputs_;  // the user's memory, or null
   std::vector<HostBuffer> states_;
-  std::vector<HostBuffer> workspace_;  // by thread
+  std::vector<TensorView> output_views_, state_views_;  // of the last run; of the last call
+  std::vector<HostBuffer> workspace_;                   // by thread
   HostBuffer arena_, flush_;
   int flush_value_ = 0;
   std::vector<std::byte*> addresses_;  // by plan buffer, of the last run

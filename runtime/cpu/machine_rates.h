@@ -1,7 +1,7 @@
 // What this machine's processor can do, measured.
 #pragma once
 
-#include <sinter/sinter.h>
+#include <sinter/profile.h>
 
 namespace sinter::runtime::cpu {
 

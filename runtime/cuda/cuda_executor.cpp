@@ -25,9 +25,16 @@ std::string tuning_file(const plan::PlanData& plan, const SessionOptions& option
   return plan.path.empty() ? std::string() : plan.path + kTuningSuffix;
 }
 
-std::string running_on(const Context& context) {
-  return fmt::format("running on GPU {} ({})", context.properties().index,
-                     context.properties().name);
+/// Runs `body`; an Error that leaves it says on which GPU. Makes no text where nothing fails.
+template <typename Body>
+void running_on(const Context& context, const Body& body) {
+  try {
+    body();
+  } catch (Error& error) {
+    error.add_context(fmt::format("running on GPU {} ({})", context.properties().index,
+                                  context.properties().name));
+    throw;
+  }
 }
 
 }  // namespace
@@ -51,7 +58,12 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       states_(plan_->context(), plan->meta.states.size()),
       input_pointers_(plan->meta.inputs.size()),
       output_pointers_(plan->meta.outputs.size()),
-      cache_(options.graph_cache) {
+      output_targets_(plan->meta.outputs.size()),
+      input_sizes_(plan->meta.inputs.size()),
+      output_sizes_(plan->meta.outputs.size()),
+      state_sizes_(plan->meta.states.size()),
+      cache_(options.graph_cache),
+      state_views_(plan->meta.states.size()) {
   if (!plan_->library() && !plan_->cudnn()) return;
   const Context& context = *plan_->context();
   require_free_memory(context, kWorkspaceBytes,
@@ -63,44 +75,73 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
 }
 
 CudaExecutor::~CudaExecutor() {
-  // Memory must not be freed under a run in flight; its errors have nobody left to go to.
+  // Memory must not be freed under a run in flight; its errors have nobody left to go to. What the
+  // user gave for outputs may be gone already.
+  has_targets_in_flight_ = false;
   try {
     await();
   } catch (const Error&) {
   }
 }
 
-void CudaExecutor::check_device_pointer(const TensorView& view, const std::string& what) const {
+void CudaExecutor::check_device_pointer(const TensorView& view, const char* what,
+                                        const std::string& name) const {
   const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+  const int device = plan_->context()->properties().index;
+  const auto refuse_gpu = [&](int other) {
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} '{}' is memory of GPU {}, the session is on GPU {}", what, name,
+                            other, device));
+  };
   if (address % kPointerAlignment != 0)
     throw Error(ErrorCode::kUsage,
-                fmt::format("{} is device memory at {:#x}, which is not aligned to {} bytes: copy "
-                            "it to an aligned allocation",
-                            what, address, kPointerAlignment));
-  const int device = plan_->context()->properties().index;
+                fmt::format("{} '{}' is device memory at {:#x}, which is not aligned to {} bytes: "
+                            "copy it to an aligned allocation",
+                            what, name, address, kPointerAlignment));
+  if (view.device >= 0 && view.device != device) refuse_gpu(view.device);
   CUmemorytype type{};
   int ordinal = -1;
   const graphs::Driver& driver = this->driver();
   if (driver.pointer_get_attribute.raw(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
           CUDA_SUCCESS ||
       type != CU_MEMORYTYPE_DEVICE)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} is given as device memory, but {:#x} is none", what, address));
+    throw Error(ErrorCode::kUsage, fmt::format("{} '{}' is given as device memory, but {:#x} is "
+                                               "none",
+                                               what, name, address));
   if (driver.pointer_get_attribute.raw(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) ==
           CUDA_SUCCESS &&
       ordinal != device)
-    throw Error(ErrorCode::kUsage, fmt::format("{} is memory of GPU {}, the session is on GPU {}",
-                                               what, ordinal, device));
+    refuse_gpu(ordinal);
+}
+
+void CudaExecutor::check_host_pointer(const TensorView& view, const char* what,
+                                      const std::string& name) const {
+  const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+  const graphs::Driver& driver = this->driver();
+  CUmemorytype type{};
+  unsigned is_managed = 0;
+  // An address that the driver does not know is host memory.
+  if (driver.pointer_get_attribute.raw(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) !=
+          CUDA_SUCCESS ||
+      type != CU_MEMORYTYPE_DEVICE)
+    return;
+  if (driver.pointer_get_attribute.raw(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) ==
+          CUDA_SUCCESS &&
+      is_managed != 0)
+    return;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("{} '{}' is given as host memory, but {:#x} is device memory", what, name,
+                          address));
 }
 
 void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
   const Context::Scope scope(*plan_->context());
   const std::uint64_t bytes = view.byte_count();
-  if (const auto state = state_of(meta(), *meta().inputs[index]))
-    return write_state(*state, view, meta().inputs[index]->name);
+  const std::string& name = meta().inputs[index]->name;
+  if (bytes > 0 && view.memory == Memory::kDevice) check_device_pointer(view, "input", name);
+  if (bytes > 0 && view.memory == Memory::kHost) check_host_pointer(view, "input", name);
+  if (const auto state = state_of(meta(), *meta().inputs[index])) return write_state(*state, view);
   if (view.memory == Memory::kDevice) {
-    if (bytes > 0)
-      check_device_pointer(view, fmt::format("input '{}'", meta().inputs[index]->name));
     const auto address = reinterpret_cast<CUdeviceptr>(view.data);
     addresses_changed_ = addresses_changed_ || input_pointers_[index] != address;
     input_pointers_[index] = address;
@@ -108,50 +149,56 @@ void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
   }
   // A run in flight may still be reading the staging buffer.
   await();
-  std::vector<std::uint64_t> wanted(input_pointers_.size());
-  wanted[index] = bytes;
-  if (in_.needs_growth(wanted)) {
+  std::fill(input_sizes_.begin(), input_sizes_.end(), 0);
+  input_sizes_[index] = bytes;
+  if (in_.needs_growth(input_sizes_)) {
     forget_bound();
-    in_.reserve(wanted);
+    in_.reserve(input_sizes_);
   }
   if (bytes > 0) std::memcpy(in_.host(index), view.data, bytes);
   addresses_changed_ = addresses_changed_ || input_pointers_[index] != 0;
   input_pointers_[index] = 0;
 }
 
-void CudaExecutor::set_output(std::size_t index, const TensorView& view) {
+void CudaExecutor::set_output(std::size_t index, const MutableTensorView& view) {
   const Context::Scope scope(*plan_->context());
-  if (view.data) {
-    const std::string what = fmt::format("output '{}'", meta().outputs[index]->name);
-    if (view.memory != Memory::kDevice)
-      throw Error(ErrorCode::kUsage, fmt::format("{} can only be set to device memory", what));
-    check_device_pointer(view, what);
+  const std::string& name = meta().outputs[index]->name;
+  const bool on_host = view.data && view.memory == Memory::kHost;
+  if (on_host) {
+    if (options_.output_memory != Memory::kHost)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("output '{}' cannot go to host memory from a session whose outputs "
+                              "stay on the device (SessionOptions::output_memory)",
+                              name));
+    check_host_pointer(view, "output", name);
+  } else if (view.data) {
+    check_device_pointer(view, "output", name);
   }
-  const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+  const auto address = on_host ? CUdeviceptr{0} : reinterpret_cast<CUdeviceptr>(view.data);
   addresses_changed_ = addresses_changed_ || output_pointers_[index] != address;
   output_pointers_[index] = address;
+  output_targets_[index] = on_host ? view.data : nullptr;
 }
 
-void CudaExecutor::write_state(std::size_t index, const TensorView& view, const std::string& name) {
+void CudaExecutor::write_state(std::size_t index, const TensorView& view) {
   await();
-  if (view.memory == Memory::kDevice && view.byte_count() > 0)
-    check_device_pointer(view, fmt::format("input '{}'", name));
-  std::vector<std::uint64_t> wanted(meta().states.size());
-  wanted[index] = view.byte_count();
-  if (states_.needs_growth(wanted)) {
+  std::fill(state_sizes_.begin(), state_sizes_.end(), 0);
+  state_sizes_[index] = view.byte_count();
+  if (states_.needs_growth(state_sizes_)) {
     forget_bound();
-    states_.reserve(wanted, stream_.handle());
+    states_.reserve(state_sizes_, stream_.handle());
   }
   states_.write(index, view, stream_.handle());
 }
 
-TensorView CudaExecutor::state(std::size_t index, const std::vector<std::int64_t>& shape) {
+const TensorView& CudaExecutor::state(std::size_t index, const std::vector<std::int64_t>& shape) {
   const Context::Scope scope(*plan_->context());
   await();
-  TensorView view;
+  TensorView& view = state_views_[index];
   view.dtype = static_cast<DType>(meta().inputs[meta().states[index]->input]->dtype);
   view.shape = shape;
   view.memory = options_.output_memory;
+  view.device = view.memory == Memory::kDevice ? plan_->context()->properties().index : -1;
   view.data = options_.output_memory == Memory::kHost
                   ? states_.read(index, view.byte_count(), stream_.handle())
                   : reinterpret_cast<const void*>(states_.address(index));
@@ -170,33 +217,33 @@ void CudaExecutor::forget_bound() {
   cache_.clear();
 }
 
-std::vector<std::uint64_t> CudaExecutor::input_sizes(const BoundShape& shape) const {
-  std::vector<std::uint64_t> sizes(input_pointers_.size());
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    if (!input_pointers_[i] && !state_of(meta(), *meta().inputs[i]))
-      sizes[i] = shape.bytes_of(*meta().buffers[meta().inputs[i]->buffer]);
-  return sizes;
+const std::vector<std::uint64_t>& CudaExecutor::input_sizes(const BoundShape& shape) {
+  for (std::size_t i = 0; i < input_sizes_.size(); ++i)
+    input_sizes_[i] = input_pointers_[i] || state_of(meta(), *meta().inputs[i])
+                          ? 0
+                          : shape.bytes_of(*meta().buffers[meta().inputs[i]->buffer]);
+  return input_sizes_;
 }
 
-std::vector<std::uint64_t> CudaExecutor::output_sizes(const BoundShape& shape) const {
-  std::vector<std::uint64_t> sizes(output_pointers_.size());
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    if (!output_pointers_[i] && !state_of(meta(), *meta().outputs[i]))
-      sizes[i] = shape.bytes_of(*meta().buffers[meta().outputs[i]->buffer]);
-  return sizes;
+const std::vector<std::uint64_t>& CudaExecutor::output_sizes(const BoundShape& shape) {
+  for (std::size_t i = 0; i < output_sizes_.size(); ++i)
+    output_sizes_[i] = output_pointers_[i] || state_of(meta(), *meta().outputs[i])
+                           ? 0
+                           : shape.bytes_of(*meta().buffers[meta().outputs[i]->buffer]);
+  return output_sizes_;
 }
 
-std::vector<std::uint64_t> CudaExecutor::state_sizes(const BoundShape& shape) const {
-  std::vector<std::uint64_t> sizes;
-  for (const auto& state : meta().states)
-    sizes.push_back(shape.bytes_of(*meta().buffers[meta().inputs[state->input]->buffer]));
-  return sizes;
+const std::vector<std::uint64_t>& CudaExecutor::state_sizes(const BoundShape& shape) {
+  for (std::size_t i = 0; i < state_sizes_.size(); ++i)
+    state_sizes_[i] =
+        shape.bytes_of(*meta().buffers[meta().inputs[meta().states[i]->input]->buffer]);
+  return state_sizes_;
 }
 
 void CudaExecutor::reserve_memory(const BoundShape& shape) {
-  const auto states = state_sizes(shape);
-  const auto inputs = input_sizes(shape);
-  const auto outputs = output_sizes(shape);
+  const auto& states = state_sizes(shape);
+  const auto& inputs = input_sizes(shape);
+  const auto& outputs = output_sizes(shape);
   const std::uint64_t arena_bytes = shape.layout.arena_bytes;
   const bool arena_grows = arena_bytes > arena_.size();
   const bool inputs_grow = in_.needs_growth(inputs);
@@ -227,13 +274,13 @@ void CudaExecutor::reserve_memory(const BoundShape& shape) {
   }
 }
 
-graphs::GraphKey CudaExecutor::key(const BoundShape& shape) const {
-  graphs::GraphKey key;
-  key.reserve(shape.symbols.size() + input_pointers_.size() + output_pointers_.size());
-  for (const std::int64_t symbol : shape.symbols) key.push_back(static_cast<std::uint64_t>(symbol));
-  key.insert(key.end(), input_pointers_.begin(), input_pointers_.end());
-  key.insert(key.end(), output_pointers_.begin(), output_pointers_.end());
-  return key;
+const graphs::GraphKey& CudaExecutor::key(const BoundShape& shape) {
+  key_.clear();
+  for (const std::int64_t symbol : shape.symbols)
+    key_.push_back(static_cast<std::uint64_t>(symbol));
+  key_.insert(key_.end(), input_pointers_.begin(), input_pointers_.end());
+  key_.insert(key_.end(), output_pointers_.begin(), output_pointers_.end());
+  return key_;
 }
 
 CUdeviceptr CudaExecutor::output_address(std::size_t index) const {
@@ -275,6 +322,7 @@ TensorView CudaExecutor::output_view(std::size_t index, const BoundShape& shape)
   view.shape = shape.output_shapes[index];
   const bool on_host = options_.output_memory == Memory::kHost && !output_pointers_[index];
   view.memory = on_host ? Memory::kHost : Memory::kDevice;
+  view.device = on_host ? -1 : plan_->context()->properties().index;
   view.data = on_host ? static_cast<const void*>(out_.host(index))
                       : reinterpret_cast<const void*>(output_address(index));
   return view;
@@ -329,11 +377,10 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
 BoundRun& CudaExecutor::acquire(const std::shared_ptr<const BoundShape>& shape) {
   if (bound_ && !addresses_changed_ && bound_->shape->symbols == shape->symbols) return *bound_;
   reserve_memory(*shape);
-  graphs::GraphKey wanted = key(*shape);
-  std::shared_ptr<BoundRun> found = cache_.find(wanted);
+  std::shared_ptr<BoundRun> found = cache_.find(key(*shape));
   if (!found) {
     found = bind(shape);
-    cache_.insert(std::move(wanted), found);
+    cache_.insert(key(*shape), found);
   }
   bound_ = std::move(found);
   addresses_changed_ = false;
@@ -369,9 +416,11 @@ void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
 
 void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* stream) {
   const Context::Scope scope(*plan_->context());
+  // What the run before leaves in the staging buffer goes to the user's memory first.
+  if (has_targets_in_flight_) await();
   acquire(shape);
   CUstream target = stream ? static_cast<CUstream>(stream) : stream_.handle();
-  with_context(running_on(*plan_->context()), [&] {
+  running_on(*plan_->context(), [&] {
     // Runs share arena and staging: one on another stream starts behind the last.
     if (in_flight_ && in_flight_stream_ != target) {
       if (in_flight_stream_ == stream_.handle()) done_.record(in_flight_stream_);
@@ -381,6 +430,12 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
     in_flight_stream_ = target;
     last_run_ = bound_;
     last_outputs_ = bound_->outputs;
+    targets_in_flight_ = output_targets_;
+    for (std::size_t i = 0; i < targets_in_flight_.size(); ++i)
+      if (targets_in_flight_[i]) {
+        last_outputs_[i].data = targets_in_flight_[i];
+        has_targets_in_flight_ = true;
+      }
     if (bound_->graph)
       bound_->graph->launch(target);
     else
@@ -393,16 +448,20 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
 void CudaExecutor::await() {
   if (!in_flight_) return;
   in_flight_ = false;
+  const bool has_targets = std::exchange(has_targets_in_flight_, false);
   const Context::Scope scope(*plan_->context());
-  with_context(running_on(*plan_->context()), [&] {
+  running_on(*plan_->context(), [&] {
     if (in_flight_stream_ == stream_.handle())
       stream_.synchronize();
     else
       done_.synchronize();
   });
+  for (std::size_t i = 0; has_targets && i < targets_in_flight_.size(); ++i)
+    if (const std::size_t bytes = targets_in_flight_[i] ? last_outputs_[i].byte_count() : 0)
+      std::memcpy(targets_in_flight_[i], out_.host(i), bytes);
 }
 
-TensorView CudaExecutor::output(std::size_t index) const {
+const TensorView& CudaExecutor::output(std::size_t index) const {
   if (last_outputs_.empty())
     throw Error(ErrorCode::kUsage,
                 fmt::format("output '{}' was asked for before a run", meta().outputs[index]->name));

@@ -46,11 +46,12 @@ class CudaExecutor final : public Executor {
 
   void prepare(const std::shared_ptr<const BoundShape>& shape) override;
   void set_input(std::size_t index, const TensorView& view) override;
-  void set_output(std::size_t index, const TensorView& view) override;
+  void use_input(std::size_t index, const TensorView& view) override { set_input(index, view); }
+  void set_output(std::size_t index, const MutableTensorView& view) override;
   void run(const std::shared_ptr<const BoundShape>& shape, void* stream) override;
   void await() override;
-  TensorView output(std::size_t index) const override;
-  TensorView state(std::size_t index, const std::vector<std::int64_t>& shape) override;
+  const TensorView& output(std::size_t index) const override;
+  const TensorView& state(std::size_t index, const std::vector<std::int64_t>& shape) override;
   void reset_states() override;
   MemoryAccount memory() const override;
   std::size_t launches() const override;
@@ -65,17 +66,23 @@ class CudaExecutor final : public Executor {
 
   /// The bound run for `shape` and the addresses that are set: cached, or made now.
   BoundRun& acquire(const std::shared_ptr<const BoundShape>& shape);
-  std::vector<std::uint64_t> input_sizes(const BoundShape& shape) const;
-  std::vector<std::uint64_t> output_sizes(const BoundShape& shape) const;
-  std::vector<std::uint64_t> state_sizes(const BoundShape& shape) const;
-  void write_state(std::size_t index, const TensorView& view, const std::string& name);
+  // Bytes by binding or state, of those in memory of ours. The reference is valid until the next
+  // call: a run of a shape that was seen allocates nothing.
+  const std::vector<std::uint64_t>& input_sizes(const BoundShape& shape);
+  const std::vector<std::uint64_t>& output_sizes(const BoundShape& shape);
+  const std::vector<std::uint64_t>& state_sizes(const BoundShape& shape);
+  void write_state(std::size_t index, const TensorView& view);
   void reserve_memory(const BoundShape& shape);
-  graphs::GraphKey key(const BoundShape& shape) const;
+  /// Of `shape` and the user's addresses; valid until the next call.
+  const graphs::GraphKey& key(const BoundShape& shape);
   std::shared_ptr<BoundRun> bind(const std::shared_ptr<const BoundShape>& shape);
   BufferAddresses addresses(const BoundShape& shape) const;
   CUdeviceptr output_address(std::size_t index) const;
   TensorView output_view(std::size_t index, const BoundShape& shape) const;
-  void check_device_pointer(const TensorView& view, const std::string& what) const;
+  void check_device_pointer(const TensorView& view, const char* what,
+                            const std::string& name) const;
+  /// Throws Error(kUsage) for an address that the driver knows as device memory.
+  void check_host_pointer(const TensorView& view, const char* what, const std::string& name) const;
   /// After memory has moved: what was bound to its addresses is void.
   void forget_bound();
 
@@ -115,10 +122,16 @@ class CudaExecutor final : public Executor {
   StateMemory states_;
   // The user's device memory, or 0.
   std::vector<CUdeviceptr> input_pointers_, output_pointers_;
+  // The user's host memory that await() copies an output to, or null: as it is set, and for the run
+  // in flight.
+  std::vector<void*> output_targets_, targets_in_flight_;
+  bool has_targets_in_flight_ = false;
+  std::vector<std::uint64_t> input_sizes_, output_sizes_, state_sizes_;
+  graphs::GraphKey key_;
   graphs::GraphCache<BoundRun> cache_;
   std::shared_ptr<BoundRun> bound_;     // bound last
   std::shared_ptr<BoundRun> last_run_;  // run last, while its addresses are valid
-  std::vector<TensorView> last_outputs_;
+  std::vector<TensorView> last_outputs_, state_views_;
   bool addresses_changed_ = false;  // since bound_
   bool in_flight_ = false;
   CUstream in_flight_stream_ = nullptr;

@@ -1,4 +1,4 @@
-// What of CUDA is found on this machine, for `sinter doctor`. Standard library only.
+// What of CUDA is found on this machine, for `sinter doctor`.
 #pragma once
 
 #include <cstddef>
@@ -6,16 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace sinter::runtime {
+#include <sinter/devices.h>
 
-struct GpuInfo {
-  int index = 0;
-  std::string name;
-  std::string architecture;  // "sm_90"
-  int multiprocessors = 0;
-  std::uint64_t memory_bytes = 0;
-  std::uint64_t l2_bytes = 0;
-};
+namespace sinter::runtime {
 
 struct CudaInfo {
   bool has_driver = false;

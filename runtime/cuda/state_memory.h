@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include <sinter/sinter.h>
+#include <sinter/tensor.h>
 
 #include "graphs/memory.h"
 

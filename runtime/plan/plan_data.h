@@ -16,6 +16,8 @@ namespace sinter::plan {
 inline constexpr std::uint32_t kFormatVersion = 5;
 inline constexpr std::size_t kSectionAlignment = 4096;
 inline constexpr std::size_t kWeightAlignment = 256;
+// What bytes that are not copied begin at: a cache line, which weights lie at too.
+inline constexpr std::size_t kBorrowedAlignment = 64;
 
 /// Sections of a plan file, in file order.
 enum class Section { kMetadata = 0, kWeights = 1, kModules = 2, kSources = 3 };
@@ -67,6 +69,10 @@ std::vector<std::byte> serialize_plan(const PlanParts& parts);
 std::shared_ptr<const PlanData> read_plan(const std::string& path);
 /// The same for bytes in memory, which are copied.
 std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes);
+/// The same for bytes that stay where they are while `owner` lives. Throws Error(kUsage) unless
+/// they are aligned to kBorrowedAlignment.
+std::shared_ptr<const PlanData> borrow_plan(std::span<const std::byte> bytes,
+                                            std::shared_ptr<const void> owner);
 
 /// Values of all expressions of `plan` for symbol values in the order of plan.symbols. Throws
 /// Error(kInvalidPlan) for overflow or division by zero.

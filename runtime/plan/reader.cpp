@@ -219,4 +219,15 @@ std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes) {
   return check_plan({copy->data, bytes.size()}, copy, {});
 }
 
+std::shared_ptr<const PlanData> borrow_plan(std::span<const std::byte> bytes,
+                                            std::shared_ptr<const void> owner) {
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
+  if (address % kBorrowedAlignment != 0)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the plan's bytes lie at {:#x}, which is not aligned to {} bytes: align "
+                            "them, or let the plan copy them",
+                            address, kBorrowedAlignment));
+  return check_plan(bytes, std::move(owner), {});
+}
+
 }  // namespace sinter::plan

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sinter/profile.h>
 
 #include "codegen/compile.h"
 #include "graphs/graph_exec.h"
@@ -342,7 +343,7 @@ graph @main(%x: T[n, 8, 24, 20]) ranges {n: 1..16} {
         expect_reference(graph, inputs, outputs, tolerance_of(type));
         expect_same_bits(run(session, graph, inputs), outputs);
       }
-      for (const StepTime& step : session.profile())
+      for (const StepTime& step : profile_steps(session))
         std::cout << fmt::format("{} {}: {:.2f} us {}\n", t, step.name, step.microseconds,
                                  step.how);
     }

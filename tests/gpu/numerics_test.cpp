@@ -4,6 +4,7 @@
 #include "runtime/binding.h"
 #include "runtime/cuda/cuda_executor.h"
 #include "runtime/plan/works.h"
+#include "runtime/plan_access.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/support.h"
 #include "tests/graphs/fake_driver.h"
@@ -56,9 +57,9 @@ TEST_P(Compile, GivesAPlanThatBinds) {
   driver.reset();
   testing::fake_cublaslt().reset();
   driver.total_memory = std::uint64_t{16} << 30;
-  driver.major = plan.data()->meta.architectures[0][3] - '0';
-  driver.minor = plan.data()->meta.architectures[0][4] - '0';
-  for (const auto& step : plan.data()->meta.steps)
+  driver.major = PlanAccess::data(plan)->meta.architectures[0][3] - '0';
+  driver.minor = PlanAccess::data(plan)->meta.architectures[0][4] - '0';
+  for (const auto& step : PlanAccess::data(plan)->meta.steps)
     plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
       const auto* kernel = work.AsKernelStep();
       if (!kernel) return;
@@ -74,11 +75,12 @@ TEST_P(Compile, GivesAPlanThatBinds) {
       }
     });
   const auto executor = runtime::make_cuda_executor(
-      {&driver.driver(), &testing::load_fake_cublaslt, &no_cudnn}, plan.data(), {});
-  runtime::BoundShapeCache shapes(plan.data(), 8);
+      {&driver.driver(), &testing::load_fake_cublaslt, &no_cudnn}, PlanAccess::data(plan), {});
+  runtime::BoundShapeCache shapes(PlanAccess::data(plan), 8);
   for (const ir::Bindings& sizes : param.test->sizes) {
     std::vector<std::int64_t> symbols;
-    for (const auto& symbol : plan.data()->meta.symbols) symbols.push_back(sizes.at(symbol->name));
+    for (const auto& symbol : PlanAccess::data(plan)->meta.symbols)
+      symbols.push_back(sizes.at(symbol->name));
     const auto shape = shapes.get(symbols);
     executor->prepare(shape);
     executor->run(shape, nullptr);

@@ -6,12 +6,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sinter/profile.h>
 #include <unistd.h>
 
 #include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "runtime/cuda/device_info.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan_access.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/support.h"
 
@@ -287,9 +289,9 @@ TEST(Sessions, TimesAreThere) {
     options.cuda_graphs = cuda_graphs;
     Session session(plan, options);
     const auto expected = run(session, graph, inputs);
-    EXPECT_GT(session.time_compute(true), 0);
-    EXPECT_GT(session.time_compute(false), 0);
-    const auto profile = session.profile();
+    EXPECT_GT(time_compute(session, true), 0);
+    EXPECT_GT(time_compute(session, false), 0);
+    const auto profile = profile_steps(session);
     EXPECT_EQ(profile.size(), plan.step_count());
     double sum = 0;
     for (const StepTime& step : profile) {
@@ -306,7 +308,7 @@ TEST(Sessions, TimesAreThere) {
       }
       EXPECT_NEAR(parts, step.microseconds, 1e-6) << step.name;
     }
-    const MachineRates rates = session.measure_rates();
+    const MachineRates rates = measure_rates(session);
     EXPECT_GT(rates.copy_bytes_per_second, 0);
     EXPECT_GT(rates.operations_per_second.at("Half"), rates.operations_per_second.at("Single"));
     EXPECT_GT(sum, 0);
@@ -324,12 +326,12 @@ TEST(Sessions, PlanForAnotherGpuIsRefused) {
   // The same plan, said to be for an architecture that this GPU is not.
   const Plan good = compile(encoder(), true);
   plan::PlanParts parts;
-  parts.meta = good.data()->meta;
+  parts.meta = PlanAccess::data(good)->meta;
   for (auto& module : parts.meta.modules) module->target = "sm_50";
   parts.meta.architectures = {"sm_50"};
-  parts.weights.push_back({0, good.data()->weights, good.data()});
-  parts.modules.push_back({0, good.data()->modules, good.data()});
-  parts.sources.push_back({0, good.data()->sources, good.data()});
+  parts.weights.push_back({0, PlanAccess::data(good)->weights, PlanAccess::data(good)});
+  parts.modules.push_back({0, PlanAccess::data(good)->modules, PlanAccess::data(good)});
+  parts.sources.push_back({0, PlanAccess::data(good)->sources, PlanAccess::data(good)});
   const Plan foreign = Plan::from_memory(plan::serialize_plan(parts));
   try {
     Session session(foreign);

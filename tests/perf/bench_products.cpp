@@ -31,6 +31,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <sinter/profile.h>
 #include <sinter/sinter.h>
 #include <unistd.h>
 
@@ -357,15 +358,15 @@ Result measure(const Plan& plan, const Options& options, const std::string& tuni
   session.run();
   Result result;
   result.launches = session.launches();
-  result.how = session.profile().front().how;
+  result.how = profile_steps(session).front().how;
   const TensorView view = session.output(plan.outputs()[0].name);
   const auto* bits = static_cast<const std::uint16_t*>(view.data);
   for (std::size_t i = 0; i < view.byte_count() / 2; ++i)
     result.output.push_back(half_value(bits[i]));
   std::vector<double> warm, cold;
   for (int i = 0; i < options.repeats; ++i) {
-    warm.push_back(session.time_compute(false) / options.copies);
-    cold.push_back(session.time_compute(true) / options.copies);
+    warm.push_back(time_compute(session, false) / options.copies);
+    cold.push_back(time_compute(session, true) / options.copies);
   }
   result.warm = median(warm);
   result.cold = median(cold);

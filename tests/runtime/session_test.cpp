@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sinter/profile.h>
 
 #include "plan_builder.h"
 
@@ -93,7 +94,7 @@ SessionOptions one_thread() {
 
 void set(Session& session, const char* name, std::vector<std::int64_t> shape,
          const std::vector<float>& values) {
-  session.set_input<float>(name, std::move(shape), values, DType::kFloat32);
+  session.set_input(name, std::move(shape), values);
 }
 
 std::string usage_error(const std::function<void()>& action) {
@@ -248,8 +249,9 @@ TEST(Session, AsksForARunFirst) {
   Session session(double_and_sum(), one_thread());
   EXPECT_THAT(usage_error([&] { session.output("y"); }), HasSubstr("before a run"));
   EXPECT_THAT(usage_error([&] { session.output("q"); }), HasSubstr("there is no output 'q'"));
-  EXPECT_THAT(usage_error([&] { session.profile(); }), HasSubstr("before the first run"));
-  EXPECT_THAT(usage_error([&] { session.time_compute(false); }), HasSubstr("before the first run"));
+  EXPECT_THAT(usage_error([&] { profile_steps(session); }), HasSubstr("before the first run"));
+  EXPECT_THAT(usage_error([&] { time_compute(session, false); }),
+              HasSubstr("before the first run"));
   EXPECT_THAT(usage_error([&] { session.bytes_moved(); }), HasSubstr("before the first run"));
 }
 
@@ -295,7 +297,7 @@ TEST(Session, Profiles) {
   set(session, "x", {1, 2}, {1, 2});
   set(session, "b", {2}, {0, 0});
   session.run();
-  const auto times = session.profile();
+  const auto times = profile_steps(session);
   ASSERT_EQ(times.size(), 2u);
   EXPECT_EQ(times[0].name, "double");
   EXPECT_EQ(times[0].bytes, 16u);
@@ -306,14 +308,14 @@ TEST(Session, Profiles) {
   EXPECT_FALSE(times[0].parts[0].kernel);
   EXPECT_EQ(times[0].parts[0].microseconds, times[0].microseconds);
   EXPECT_GT(times[1].microseconds, 0);
-  EXPECT_GT(session.time_compute(false), 0);
-  EXPECT_GT(session.time_compute(true), 0);
+  EXPECT_GT(time_compute(session, false), 0);
+  EXPECT_GT(time_compute(session, true), 0);
   EXPECT_THAT(session.output("y").as<float>(), ElementsAre(2, 4));
 }
 
 TEST(Session, MeasuresTheMachine) {
   Session session(double_and_sum(), one_thread());
-  const MachineRates rates = session.measure_rates();
+  const MachineRates rates = measure_rates(session);
   EXPECT_THAT(rates.machine, HasSubstr("1 thread"));
   EXPECT_GT(rates.copy_bytes_per_second, 0);
   EXPECT_GT(rates.copy_bytes, 0u);
@@ -495,8 +497,8 @@ TEST(Session, RunsTheEntryPointOfItsShape) {
     EXPECT_EQ(session.entry(), "one");
     EXPECT_EQ(session.launches(), 2U);
     EXPECT_THAT(session.output("y").as<float>(), ElementsAre(10.5F + 2 * (round + 1)));
-    EXPECT_EQ(session.profile().size(), 2U);
-    EXPECT_EQ(session.profile().at(1).name, "single");
+    EXPECT_EQ(profile_steps(session).size(), 2U);
+    EXPECT_EQ(profile_steps(session).at(1).name, "single");
     EXPECT_EQ(session.memory().arena, 0U);
     // Two profiles have counted as well.
     session.reset_state();

@@ -10,6 +10,7 @@
 #include "fusion/narrow_dims.h"
 #include "ir/text/text.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan_access.h"
 #include "tests/tools/cli_fixture.h"
 #include "tools/support/entry_option.h"
 
@@ -64,7 +65,7 @@ TEST_F(EntryTest, WeightsAreThereOnce) {
   const Plan two = Plan::load(compile("two", kTwo));
   EXPECT_EQ(two.weight_bytes(), one.weight_bytes());
   // No more than if it were the only one.
-  EXPECT_LE(two.data()->meta.entries[1]->step_count,
+  EXPECT_LE(PlanAccess::data(two)->meta.entries[1]->step_count,
             Plan::load(compile("alone", {"--dim", "sequence=1"})).step_count());
   EXPECT_EQ(two.inputs().size(), one.inputs().size());
   ASSERT_EQ(two.entries().size(), 2U);

@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
+#include <sinter/profile.h>
 
 #include "tests/tools/cli_fixture.h"
 #include "tools/support/profile_report.h"

@@ -10,6 +10,7 @@
 
 #include "runtime/cpu/tile_ops.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan_access.h"
 #include "tools/support/inputs.h"
 #include "tools/support/sample_option.h"
 #include "tools/support/step_list.h"
@@ -128,7 +129,7 @@ void Decoder::require_token(const Plan& plan) const {
 }
 
 bool Decoder::is_state(const std::string& input) const {
-  const auto& meta = plan_.data()->meta;
+  const auto& meta = PlanAccess::data(plan_)->meta;
   return std::any_of(meta.states.begin(), meta.states.end(),
                      [&](const auto& state) { return meta.inputs[state->input]->name == input; });
 }
@@ -183,7 +184,7 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
            std::any_of(caches_.begin(), caches_.end(),
                        [&](const Cache& cache) { return cache.input == input.name; });
   };
-  for (const auto& state : plan.data()->meta.states)
+  for (const auto& state : PlanAccess::data(plan)->meta.states)
     if (!is_known(inputs[state->input]))
       add_cache(inputs[state->input], outputs[state->output], options.context);
   const std::size_t kept = caches_.size();
@@ -396,7 +397,7 @@ void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
 }
 
 std::uint64_t Decoder::weight_bytes() const {
-  const auto& meta = plan_.data()->meta;
+  const auto& meta = PlanAccess::data(plan_)->meta;
   const auto values = bind_shapes(meta, all_shapes(1, std::min(position_, capacity_ - 1)));
   // A step that gathers rows of a table says that it reads as much as these have.
   std::map<std::uint32_t, std::int64_t> read;

@@ -15,6 +15,7 @@
 #include "runtime/plan/entries.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan/works.h"
+#include "runtime/plan_access.h"
 #include "tools/support/expressions.h"
 #include "tools/support/step_list.h"
 
@@ -30,7 +31,10 @@ using plan::fb::Work;
 class Inspector {
  public:
   Inspector(const Plan& plan, const PlanViews& views, const Console& console)
-      : plan_(plan), meta_(plan.data()->meta), console_(console), texts_(expression_texts(meta_)) {
+      : plan_(plan),
+        meta_(PlanAccess::data(plan)->meta),
+        console_(console),
+        texts_(expression_texts(meta_)) {
     if (!views.shapes.empty() || meta_.symbols.empty()) values_ = bind_shapes(meta_, views.shapes);
   }
 
@@ -131,7 +135,7 @@ class Inspector {
                   "// {}: {}, by {}", variant->function, variant->schedule, chosen_by(*variant)));
       });
     std::set<std::uint64_t> seen;
-    const auto sources = plan_.data()->sources;
+    const auto sources = PlanAccess::data(plan_)->sources;
     for (std::uint32_t m = 0; m < meta_.modules.size(); ++m) {
       const auto& module = meta_.modules[m];
       if (!seen.insert(module->source_offset).second) continue;
@@ -177,7 +181,7 @@ class Inspector {
   /// and schedules of kernels, by the compiler.
   void tuning() {
 #ifdef SINTER_WITH_CUDA
-    const std::string file = plan_.data()->path + runtime::kTuningSuffix;
+    const std::string file = PlanAccess::data(plan_)->path + runtime::kTuningSuffix;
     std::string environment;
     std::vector<std::vector<std::string>> rows;
     const auto flush = [&] {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <sinter/profile.h>
 #include <sinter/sinter.h>
 
 namespace sinter::tools {

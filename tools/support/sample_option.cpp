@@ -7,6 +7,7 @@
 #include <sinter/error.h>
 
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan_access.h"
 
 namespace sinter::tools {
 namespace {
@@ -84,7 +85,7 @@ std::string to_text(const fusion::SamplerOptions& options) {
 }
 
 std::optional<fusion::SamplerOptions> sampler_of(const Plan& plan) {
-  const auto& manifest = plan.data()->meta.manifest;
+  const auto& manifest = PlanAccess::data(plan)->meta.manifest;
   if (!manifest) return std::nullopt;
   for (const auto& option : manifest->options)
     if (option->key == kSampleKey) return parse_sampler(option->value);

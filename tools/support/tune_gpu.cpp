@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <sinter/error.h>
+#include <sinter/profile.h>
 
 #include "tools/support/build.h"
 #include "tools/support/device_copies.h"
@@ -69,7 +70,7 @@ class GpuBench : public TrialBench {
     for (const auto& [name, view] : outputs_) session->set_output(name, view);
     session->run();
     return [session, schedule] {
-      for (const StepTime& step : session->profile())
+      for (const StepTime& step : profile_steps(*session))
         for (const PartTime& part : step.parts)
           if (part.kernel && part.kernel->schedule == schedule) return part.microseconds;
       throw Error(ErrorCode::kUnsupported, "no kernel of that schedule ran");

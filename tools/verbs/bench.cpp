@@ -3,6 +3,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <sinter/profile.h>
 
 #include "tools/support/device_copies.h"
 #include "tools/support/devices.h"
@@ -69,8 +70,8 @@ nlohmann::ordered_json measure(const std::string& file, const Options& options,
   const auto wanted = static_cast<std::size_t>(options.iterations);
   while (latency.size() < wanted && seconds() < options.duration) {
     latency.push_back(time_run(session));
-    compute.push_back(session.time_compute(!options.hot));
-    const auto transfers = session.time_transfers();
+    compute.push_back(time_compute(session, !options.hot));
+    const auto transfers = time_transfers(session);
     to_device.push_back(transfers.host_to_device);
     to_host.push_back(transfers.device_to_host);
     progress.update(latency.size(), wanted);

@@ -2,6 +2,7 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <sinter/profile.h>
 
 #include "runtime/plan/plan_data.h"
 #include "tools/support/build.h"
@@ -58,7 +59,7 @@ void measure(std::vector<Variant>& variants, const Options& options, const Conso
   for (int round = 0; round < options.rounds && (round < 5 || spent < options.duration * 1e6);
        ++round) {
     for (auto& variant : variants) {
-      variant.compute.push_back(variant.session.time_compute(!options.hot));
+      variant.compute.push_back(time_compute(variant.session, !options.hot));
       variant.wall.push_back(time_run(variant.session));
       spent += variant.compute.back() + variant.wall.back();
     }

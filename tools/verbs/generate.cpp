@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <sinter/profile.h>
 
 #include "tools/support/decoder.h"
 #include "tools/support/devices.h"
@@ -228,7 +229,7 @@ void report(const Options& options, const Plan& plan, Decoder& decoder, const Ge
                     format_time(steps.median), format_time(steps.p99), 1e6 / steps.mean,
                     format_bytes(static_cast<double>(bytes)));
     if (!options.no_rates) {
-      const auto rates = decoder.session().measure_rates();
+      const auto rates = measure_rates(decoder.session());
       const double share =
           static_cast<double>(bytes) / steps.median * 1e6 / rates.copy_bytes_per_second;
       json.update(

@@ -1,5 +1,7 @@
 #include <memory>
 
+#include <sinter/profile.h>
+
 #include "tools/support/inputs.h"
 #include "tools/support/measure.h"
 #include "tools/support/profile_report.h"
@@ -21,13 +23,13 @@ void run(const Options& options, const Console& console) {
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
   session.run();
-  const MachineRates rates = session.measure_rates();
+  const MachineRates rates = measure_rates(session);
   std::vector<std::vector<StepTime>> rounds;
   std::vector<double> whole;
   Progress progress(console, "measuring");
   for (int round = 0; round < options.rounds; ++round) {
-    rounds.push_back(session.profile());
-    whole.push_back(session.time_compute(true));
+    rounds.push_back(profile_steps(session));
+    whole.push_back(time_compute(session, true));
     progress.update(static_cast<std::size_t>(round) + 1, static_cast<std::size_t>(options.rounds));
   }
   const ProfileReport profile =

@@ -6,16 +6,19 @@
 #include <string_view>
 #include <utility>
 
+#include <sinter/export.h>
+
 namespace sinter {
 
+/// The numbers are part of the C ABI: only append.
 enum class ErrorCode {
-  kUsage,         // a wrong option, input name, type, rank or dimension
-  kUnsupported,   // a valid model that asks for what Sinter does not do
-  kInvalidModel,  // not an ONNX model, or one that contradicts itself
-  kInvalidPlan,   // not a plan, damaged, newer, or made for something else
-  kOutOfMemory,   // host or device memory
-  kDevice,        // a missing or failing GPU, driver or library
-  kInternal,      // a defect of Sinter itself
+  kUsage = 1,         // a wrong option, input name, type, rank or dimension
+  kUnsupported = 2,   // a valid model that asks for what Sinter does not do
+  kInvalidModel = 3,  // not an ONNX model, or one that contradicts itself
+  kInvalidPlan = 4,   // not a plan, damaged, newer, or made for something else
+  kOutOfMemory = 5,   // host or device memory
+  kDevice = 6,        // a missing or failing GPU, driver or library
+  kInternal = 7,      // a defect of Sinter itself
 };
 
 /// Stable lower-case name of `code`, used in JSON output ("invalid_model").
@@ -34,7 +37,7 @@ constexpr std::string_view to_string(ErrorCode code) {
 
 /// The base of every exception that Sinter throws. The message says what is wrong, names the node
 /// or input, gives what was found and what was expected, and where possible the way out.
-class Error : public std::exception {
+class SINTER_API Error : public std::exception {
  public:
   Error(ErrorCode code, std::string message) : code_(code), message_(std::move(message)) {}
 

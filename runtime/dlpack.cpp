@@ -1,0 +1,135 @@
+// DLPack in and out. The structures' layout is checked against DLPack's in tests/runtime.
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sinter/dlpack.h>
+
+#include "runtime/session_access.h"
+
+namespace sinter {
+namespace {
+
+using dlpack::DeviceType;
+using dlpack::TypeCode;
+using Impl = SessionAccess::Impl;
+
+/// What a lent tensor points to, and what keeps its memory.
+template <typename Managed>
+struct Loan {
+  Managed managed;
+  std::vector<std::int64_t> shape, strides;
+  std::shared_ptr<Impl> session;
+
+  static void release(Managed* self) {
+    const std::unique_ptr<Loan> loan(static_cast<Loan*>(self->manager));
+    loan->session->loans.fetch_sub(1, std::memory_order_release);
+  }
+};
+
+TypeCode code_of(DType dtype) {
+  if (dtype == DType::kBool) return TypeCode::kBool;
+  if (dtype == DType::kBFloat16) return TypeCode::kBFloat;
+  if (is_float(dtype)) return TypeCode::kFloat;
+  return is_signed_integer(dtype) ? TypeCode::kInt : TypeCode::kUInt;
+}
+
+template <typename Managed>
+Managed* lend(Session& session, std::size_t output) {
+  const std::shared_ptr<Impl>& impl = SessionAccess::impl(session);
+  const Impl::Use use(impl.get());
+  const TensorView& view = impl->output(output);
+  auto loan = std::make_unique<Loan<Managed>>();
+  loan->shape = view.shape;
+  loan->strides.resize(view.shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t d = view.shape.size(); d-- > 0; stride *= view.shape[d])
+    loan->strides[d] = stride;
+  dlpack::Tensor& tensor = loan->managed.tensor;
+  tensor.data = const_cast<void*>(view.data);
+  if (view.memory == Memory::kDevice) tensor.device = {DeviceType::kCuda, view.device};
+  tensor.ndim = static_cast<std::int32_t>(view.shape.size());
+  tensor.dtype = {code_of(view.dtype), static_cast<std::uint8_t>(8 * size_of(view.dtype)), 1};
+  tensor.shape = loan->shape.data();
+  tensor.strides = loan->strides.data();
+  if constexpr (std::is_same_v<Managed, dlpack::VersionedTensor>)
+    if (runtime::state_of(impl->meta(), *impl->meta().outputs[output]))
+      loan->managed.flags =
+          dlpack::kReadOnly;  // what is written there would be the next run's input
+  loan->managed.manager = loan.get();
+  loan->managed.deleter = &Loan<Managed>::release;
+  loan->session = impl;
+  impl->loans.fetch_add(1, std::memory_order_relaxed);
+  return &loan.release()->managed;
+}
+
+std::optional<DType> dtype_from(const dlpack::DataType& type) {
+  if (type.lanes != 1) return std::nullopt;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (code_of(dtype) == type.code && 8 * size_of(dtype) == type.bits) return dtype;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error(ErrorCode::kUsage, "the DLPack tensor " + why);
+}
+
+std::vector<std::int64_t> dense_shape(const dlpack::Tensor& tensor) {
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
+    refuse(fmt::format("has {} dimensions and {} shape", tensor.ndim, tensor.shape ? "a" : "no"));
+  std::vector<std::int64_t> shape(tensor.shape, tensor.shape + tensor.ndim);
+  if (detail::element_count(shape) == 0 || !tensor.strides) return shape;
+  std::int64_t dense = 1;
+  for (std::size_t d = shape.size(); d-- > 0; dense *= shape[d])
+    if (shape[d] != 1 && tensor.strides[d] != dense)
+      refuse(fmt::format(
+          "of shape [{}] has the strides [{}]; only dense row-major ones are taken: "
+          "make a contiguous copy first",
+          fmt::join(shape, ", "), fmt::join(tensor.strides, tensor.strides + tensor.ndim, ", ")));
+  return shape;
+}
+
+}  // namespace
+
+dlpack::VersionedTensor* to_dlpack(Session& session, std::size_t output) {
+  return lend<dlpack::VersionedTensor>(session, output);
+}
+
+dlpack::ManagedTensor* to_dlpack_unversioned(Session& session, std::size_t output) {
+  return lend<dlpack::ManagedTensor>(session, output);
+}
+
+MutableTensorView mutable_from_dlpack(const dlpack::Tensor& tensor) {
+  MutableTensorView view;
+  const auto dtype = dtype_from(tensor.dtype);
+  if (!dtype)
+    refuse(
+        fmt::format("has elements of type code {} with {} bits and {} lanes, which is no type of "
+                    "Sinter's",
+                    static_cast<int>(tensor.dtype.code), tensor.dtype.bits, tensor.dtype.lanes));
+  view.dtype = *dtype;
+  view.shape = dense_shape(tensor);
+  switch (tensor.device.type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost: break;
+    case DeviceType::kCuda:
+    case DeviceType::kCudaManaged:
+      view.memory = Memory::kDevice;
+      view.device = tensor.device.id;
+      break;
+    default:
+      refuse(
+          fmt::format("is on a device of type {}; only the CPU (1, 3) and CUDA (2, 13) are taken",
+                      static_cast<int>(tensor.device.type)));
+  }
+  if (tensor.data) view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  return view;
+}
+
+TensorView from_dlpack(const dlpack::Tensor& tensor) { return mutable_from_dlpack(tensor); }
+
+}  // namespace sinter

@@ -1,0 +1,28 @@
+// The version of these headers. C and C++.
+#pragma once
+
+#include <sinter/export.h>
+
+#define SINTER_VERSION_MAJOR 0
+#define SINTER_VERSION_MINOR 1
+#define SINTER_VERSION_PATCH 0
+
+#define SINTER_VERSION_TEXT_(major, minor, patch) #major "." #minor "." #patch
+#define SINTER_VERSION_TEXT(major, minor, patch) SINTER_VERSION_TEXT_(major, minor, patch)
+/// "0.1.0".
+#define SINTER_VERSION \
+  SINTER_VERSION_TEXT(SINTER_VERSION_MAJOR, SINTER_VERSION_MINOR, SINTER_VERSION_PATCH)
+/// Grows with every version: to be compared by the preprocessor.
+#define SINTER_VERSION_NUMBER \
+  (SINTER_VERSION_MAJOR * 1000000 + SINTER_VERSION_MINOR * 1000 + SINTER_VERSION_PATCH)
+
+#ifdef __cplusplus
+#include <string_view>
+
+namespace sinter {
+
+/// The version of the library that the program runs with, "0.1.0".
+SINTER_API std::string_view version();
+
+}  // namespace sinter
+#endif

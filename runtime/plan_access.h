@@ -1,0 +1,33 @@
+// What a Plan holds: for the runtime itself, tools and tests.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sinter/plan.h>
+
+#include "runtime/plan/plan_data.h"
+
+namespace sinter {
+
+struct Plan::Impl {
+  std::shared_ptr<const plan::PlanData> data;
+  // The same for people: made once, so that members can give references.
+  std::vector<BindingInfo> inputs, outputs;
+  std::vector<StateInfo> states;
+  std::vector<EntryInfo> entries;
+  std::vector<std::pair<std::string, std::string>> options;
+  std::vector<MeasuredError> measured;
+};
+
+struct PlanAccess {
+  static Plan make(std::shared_ptr<const plan::PlanData> data);
+  /// Throws Error(kUsage) for a plan that was moved from.
+  static const std::shared_ptr<const plan::PlanData>& data(const Plan& plan) {
+    return plan.impl().data;
+  }
+};
+
+}  // namespace sinter

@@ -1,0 +1,70 @@
+// The inside of a Session: for the calls on it that are not its members, and for tests.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include <sinter/session.h>
+
+#include "runtime/binding.h"
+#include "runtime/executor.h"
+#include "runtime/plan_access.h"
+
+namespace sinter {
+
+struct Session::Impl {
+  Impl(Plan plan_in, SessionOptions options_in, std::unique_ptr<runtime::Executor> executor_in);
+
+  const plan::fb::PlanT& meta() const { return PlanAccess::data(plan)->meta; }
+  bool is_on_cpu() const { return meta().target == "cpu"; }
+  /// The shape that the inputs bind. Throws Error(kUsage) if one is missing.
+  const std::shared_ptr<const runtime::BoundShape>& bind();
+  void set_shape(std::size_t input, const std::vector<std::int64_t>& shape);
+  void check_outputs(const runtime::BoundShape& shape) const;
+  /// Memory of states is not made anew while it holds something.
+  void check_states(const runtime::BoundShape& shape) const;
+  /// Throws Error(kUsage) while a tensor of to_dlpack is out, which `what` would change.
+  void check_loans(const char* what) const;
+  /// Throws Error(kUsage) before the first run.
+  const runtime::BoundShape& last_bound(const char* what) const;
+
+  void start(void* stream);
+  void await();
+  const TensorView& output(std::size_t index);
+
+  Plan plan;
+  SessionOptions options;
+  std::unique_ptr<runtime::Executor> executor;
+  runtime::BoundShapeCache shapes;
+  runtime::InputShapes inputs, outputs;
+  std::shared_ptr<const runtime::BoundShape> current;  // of `inputs`; null: they have changed
+  std::shared_ptr<const runtime::BoundShape> bound;    // of the last run or warm-up
+  bool running = false;
+  bool has_run = false;
+  std::atomic<bool> busy{false};
+  std::atomic<int> loans{0};  // tensors of to_dlpack that are not released
+
+  /// Marks the session as in use, and notices that another thread has.
+  class Use {
+   public:
+    explicit Use(Impl* impl);
+    ~Use() { impl_->busy.store(false, std::memory_order_release); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    Impl* impl_;
+  };
+};
+
+struct SessionAccess {
+  using Impl = Session::Impl;
+
+  static const std::shared_ptr<Impl>& impl(const Session& session) { return session.impl_; }
+  /// A session over an executor of the caller's: tests have one over a fake driver.
+  static Session make(Plan plan, SessionOptions options,
+                      std::unique_ptr<runtime::Executor> executor);
+};
+
+}  // namespace sinter
