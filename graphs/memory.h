@@ -3,17 +3,31 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "graphs/device.h"
 
 namespace sinter::graphs {
 
-/// Owned device memory, aligned to 256 bytes. Freed with its owner.
+constexpr std::uint64_t kDeviceAlignment = 256;
+
+/// Where device memory comes from instead of the driver, in a context that is current.
+class DeviceAllocator {
+ public:
+  virtual ~DeviceAllocator() = default;
+  /// `bytes` aligned to kDeviceAlignment; 0: there are none.
+  virtual CUdeviceptr allocate(std::uint64_t bytes) noexcept = 0;
+  virtual void deallocate(CUdeviceptr address, std::uint64_t bytes) noexcept = 0;
+};
+using DeviceAllocatorPtr = std::shared_ptr<DeviceAllocator>;
+
+/// Owned device memory, aligned to kDeviceAlignment. Freed with its owner.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// Throws Error(kOutOfMemory) saying how much was asked for and is free. Zero bytes: no memory.
-  DeviceMemory(ContextPtr context, std::uint64_t bytes);
+  /// From `allocator`, or the driver if there is none. Throws Error(kOutOfMemory) saying how much
+  /// was asked for and is free. Zero bytes: no memory.
+  DeviceMemory(ContextPtr context, std::uint64_t bytes, DeviceAllocatorPtr allocator = nullptr);
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;
@@ -23,6 +37,7 @@ class DeviceMemory {
 
  private:
   ContextPtr context_;
+  DeviceAllocatorPtr allocator_;
   CUdeviceptr address_ = 0;
   std::uint64_t size_ = 0;
 };

@@ -12,16 +12,12 @@
 namespace sinter {
 namespace {
 
-using dlpack::DeviceType;
-using dlpack::TypeCode;
-using Impl = SessionAccess::Impl;
-
 /// What a lent tensor points to, and what keeps its memory.
 template <typename Managed>
 struct Loan {
   Managed managed;
   std::vector<std::int64_t> shape, strides;
-  std::shared_ptr<Impl> session;
+  std::shared_ptr<SessionAccess::Impl> session;
 
   static void release(Managed* self) {
     const std::unique_ptr<Loan> loan(static_cast<Loan*>(self->manager));
@@ -29,17 +25,17 @@ struct Loan {
   }
 };
 
-TypeCode code_of(DType dtype) {
-  if (dtype == DType::kBool) return TypeCode::kBool;
-  if (dtype == DType::kBFloat16) return TypeCode::kBFloat;
-  if (is_float(dtype)) return TypeCode::kFloat;
-  return is_signed_integer(dtype) ? TypeCode::kInt : TypeCode::kUInt;
+dlpack::TypeCode code_of(DType dtype) {
+  if (dtype == DType::kBool) return dlpack::TypeCode::kBool;
+  if (dtype == DType::kBFloat16) return dlpack::TypeCode::kBFloat;
+  if (is_float(dtype)) return dlpack::TypeCode::kFloat;
+  return is_signed_integer(dtype) ? dlpack::TypeCode::kInt : dlpack::TypeCode::kUInt;
 }
 
 template <typename Managed>
 Managed* lend(Session& session, std::size_t output) {
-  const std::shared_ptr<Impl>& impl = SessionAccess::impl(session);
-  const Impl::Use use(impl.get());
+  const std::shared_ptr<SessionAccess::Impl>& impl = SessionAccess::impl(session);
+  const SessionAccess::Impl::Use use(impl.get());
   const TensorView& view = impl->output(output);
   auto loan = std::make_unique<Loan<Managed>>();
   loan->shape = view.shape;
@@ -49,7 +45,7 @@ Managed* lend(Session& session, std::size_t output) {
     loan->strides[d] = stride;
   dlpack::Tensor& tensor = loan->managed.tensor;
   tensor.data = const_cast<void*>(view.data);
-  if (view.memory == Memory::kDevice) tensor.device = {DeviceType::kCuda, view.device};
+  if (view.memory == Memory::kDevice) tensor.device = {dlpack::DeviceType::kCuda, view.device};
   tensor.ndim = static_cast<std::int32_t>(view.shape.size());
   tensor.dtype = {code_of(view.dtype), static_cast<std::uint8_t>(8 * size_of(view.dtype)), 1};
   tensor.shape = loan->shape.data();
@@ -74,19 +70,20 @@ std::optional<DType> dtype_from(const dlpack::DataType& type) {
   return std::nullopt;
 }
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_dlpack(const std::string& why) {
   throw Error(ErrorCode::kUsage, "the DLPack tensor " + why);
 }
 
 std::vector<std::int64_t> dense_shape(const dlpack::Tensor& tensor) {
   if (tensor.ndim < 0 || (tensor.ndim > 0 && !tensor.shape))
-    refuse(fmt::format("has {} dimensions and {} shape", tensor.ndim, tensor.shape ? "a" : "no"));
+    refuse_dlpack(
+        fmt::format("has {} dimensions and {} shape", tensor.ndim, tensor.shape ? "a" : "no"));
   std::vector<std::int64_t> shape(tensor.shape, tensor.shape + tensor.ndim);
   if (detail::element_count(shape) == 0 || !tensor.strides) return shape;
   std::int64_t dense = 1;
   for (std::size_t d = shape.size(); d-- > 0; dense *= shape[d])
     if (shape[d] != 1 && tensor.strides[d] != dense)
-      refuse(fmt::format(
+      refuse_dlpack(fmt::format(
           "of shape [{}] has the strides [{}]; only dense row-major ones are taken: "
           "make a contiguous copy first",
           fmt::join(shape, ", "), fmt::join(tensor.strides, tensor.strides + tensor.ndim, ", ")));
@@ -107,22 +104,22 @@ MutableTensorView mutable_from_dlpack(const dlpack::Tensor& tensor) {
   MutableTensorView view;
   const auto dtype = dtype_from(tensor.dtype);
   if (!dtype)
-    refuse(
+    refuse_dlpack(
         fmt::format("has elements of type code {} with {} bits and {} lanes, which is no type of "
                     "Sinter's",
                     static_cast<int>(tensor.dtype.code), tensor.dtype.bits, tensor.dtype.lanes));
   view.dtype = *dtype;
   view.shape = dense_shape(tensor);
   switch (tensor.device.type) {
-    case DeviceType::kCpu:
-    case DeviceType::kCudaHost: break;
-    case DeviceType::kCuda:
-    case DeviceType::kCudaManaged:
+    case dlpack::DeviceType::kCpu:
+    case dlpack::DeviceType::kCudaHost: break;
+    case dlpack::DeviceType::kCuda:
+    case dlpack::DeviceType::kCudaManaged:
       view.memory = Memory::kDevice;
       view.device = tensor.device.id;
       break;
     default:
-      refuse(
+      refuse_dlpack(
           fmt::format("is on a device of type {}; only the CPU (1, 3) and CUDA (2, 13) are taken",
                       static_cast<int>(tensor.device.type)));
   }

@@ -7,10 +7,8 @@
 namespace sinter {
 namespace {
 
-using Impl = SessionAccess::Impl;
-
 /// Nothing is in flight, and there was a run if `what` needs one.
-runtime::Executor& quiet(Impl& impl, const char* what, bool needs_run = true) {
+runtime::Executor& quiet(SessionAccess::Impl& impl, const char* what, bool needs_run = true) {
   impl.check_loans(what);
   if (needs_run && !impl.has_run)
     throw Error(ErrorCode::kUsage, fmt::format("{} before the first run", what));
@@ -21,26 +19,26 @@ runtime::Executor& quiet(Impl& impl, const char* what, bool needs_run = true) {
 }  // namespace
 
 double time_compute(Session& session, bool cold) {
-  Impl* impl = SessionAccess::impl(session).get();
-  const Impl::Use use(impl);
+  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
+  const SessionAccess::Impl::Use use(impl);
   return quiet(*impl, "time_compute").time_compute(cold);
 }
 
 TransferTimes time_transfers(Session& session) {
-  Impl* impl = SessionAccess::impl(session).get();
-  const Impl::Use use(impl);
+  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
+  const SessionAccess::Impl::Use use(impl);
   return quiet(*impl, "time_transfers").time_transfers();
 }
 
 std::vector<StepTime> profile_steps(Session& session) {
-  Impl* impl = SessionAccess::impl(session).get();
-  const Impl::Use use(impl);
+  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
+  const SessionAccess::Impl::Use use(impl);
   return quiet(*impl, "profile_steps").profile();
 }
 
 MachineRates measure_rates(Session& session) {
-  Impl* impl = SessionAccess::impl(session).get();
-  const Impl::Use use(impl);
+  SessionAccess::Impl* impl = SessionAccess::impl(session).get();
+  const SessionAccess::Impl::Use use(impl);
   return quiet(*impl, "measure_rates", false).measure_rates();
 }
 

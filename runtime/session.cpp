@@ -10,16 +10,13 @@
 namespace sinter {
 namespace {
 
-using runtime::BoundShape;
-using runtime::Executor;
-using runtime::state_of;
 using Bindings = std::vector<std::unique_ptr<plan::fb::BindingT>>;
 
 /// Bound shapes are small; more are kept than graphs, so that going back to one stays cheap.
 constexpr std::size_t kMinBoundShapes = 64;
 
-std::unique_ptr<Executor> make_executor(const std::shared_ptr<const plan::PlanData>& plan,
-                                        const SessionOptions& options) {
+std::unique_ptr<runtime::Executor> make_executor(const std::shared_ptr<const plan::PlanData>& plan,
+                                                 const SessionOptions& options) {
   if (options.threads < 0)
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} threads are not possible; 0 means all cores", options.threads));
@@ -43,7 +40,7 @@ const plan::fb::BindingT& binding_at(const Bindings& bindings, std::size_t index
 }
 
 /// Vector units take elements at any address, but one that is none of its type is a mistake.
-void check_alignment(const TensorView& view, const char* what, const std::string& name) {
+void check_element_alignment(const TensorView& view, const char* what, const std::string& name) {
   const auto address = reinterpret_cast<std::uintptr_t>(view.data);
   if (address % size_of(view.dtype) != 0)
     throw Error(ErrorCode::kUsage,
@@ -79,7 +76,8 @@ Session::Impl::Use::Use(Impl* impl) : impl_(impl) {
                 "own; sessions of one plan share its weights");
 }
 
-Session::Impl::Impl(Plan plan_in, SessionOptions options_in, std::unique_ptr<Executor> executor_in)
+Session::Impl::Impl(Plan plan_in, SessionOptions options_in,
+                    std::unique_ptr<runtime::Executor> executor_in)
     : plan(std::move(plan_in)),
       options(std::move(options_in)),
       executor(std::move(executor_in)),
@@ -87,11 +85,11 @@ Session::Impl::Impl(Plan plan_in, SessionOptions options_in, std::unique_ptr<Exe
       inputs(meta().inputs.size()),
       outputs(meta().outputs.size()) {}
 
-const std::shared_ptr<const BoundShape>& Session::Impl::bind() {
+const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
   if (current) return current;
   std::string missing;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (!inputs[i] && !state_of(meta(), *meta().inputs[i]))
+    if (!inputs[i] && !runtime::state_of(meta(), *meta().inputs[i]))
       missing += fmt::format("{}'{}'", missing.empty() ? "" : ", ", meta().inputs[i]->name);
   if (!missing.empty()) throw Error(ErrorCode::kUsage, fmt::format("input {} is not set", missing));
   current = shapes.get(inputs);
@@ -104,7 +102,7 @@ void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>
   current.reset();
 }
 
-void Session::Impl::check_outputs(const BoundShape& shape) const {
+void Session::Impl::check_outputs(const runtime::BoundShape& shape) const {
   for (std::size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i] && *outputs[i] != shape.output_shapes[i])
       throw Error(
@@ -114,7 +112,7 @@ void Session::Impl::check_outputs(const BoundShape& shape) const {
                       fmt::join(shape.output_shapes[i], ", ")));
 }
 
-void Session::Impl::check_states(const BoundShape& shape) const {
+void Session::Impl::check_states(const runtime::BoundShape& shape) const {
   for (const auto& state : meta().states)
     if (const auto& held = inputs[state->input]; held && *held != shape.input_shapes[state->input])
       throw Error(ErrorCode::kUsage,
@@ -132,14 +130,14 @@ void Session::Impl::check_loans(const char* what) const {
                             what, count, count == 1 ? "is" : "are"));
 }
 
-const BoundShape& Session::Impl::last_bound(const char* what) const {
+const runtime::BoundShape& Session::Impl::last_bound(const char* what) const {
   if (!bound) throw Error(ErrorCode::kUsage, fmt::format("{} before the first run", what));
   return *bound;
 }
 
 void Session::Impl::start(void* stream) {
   check_loans("a run");
-  const std::shared_ptr<const BoundShape>& shape = bind();
+  const std::shared_ptr<const runtime::BoundShape>& shape = bind();
   check_outputs(*shape);
   check_states(*shape);
   executor->prepare(shape);
@@ -168,7 +166,7 @@ const TensorView& Session::Impl::output(std::size_t index) {
   if (!has_run)
     throw Error(ErrorCode::kUsage,
                 fmt::format("output '{}' is asked for before a run", binding.name));
-  if (const auto state = state_of(meta(), binding)) {
+  if (const auto state = runtime::state_of(meta(), binding)) {
     if (running) await();
     return executor->state(*state, bound->output_shapes[index]);
   }
@@ -177,7 +175,8 @@ const TensorView& Session::Impl::output(std::size_t index) {
   return view;
 }
 
-Session SessionAccess::make(Plan plan, SessionOptions options, std::unique_ptr<Executor> executor) {
+Session SessionAccess::make(Plan plan, SessionOptions options,
+                            std::unique_ptr<runtime::Executor> executor) {
   return Session(std::make_shared<Impl>(std::move(plan), std::move(options), std::move(executor)));
 }
 
@@ -203,7 +202,8 @@ const Plan& Session::plan() const {
 void Session::set_input(std::size_t index, const TensorView& view) {
   const Impl::Use use(impl_.get());
   check_input(impl_->meta(), index, view);
-  if (state_of(impl_->meta(), *impl_->meta().inputs[index])) impl_->check_loans("a state is set");
+  if (runtime::state_of(impl_->meta(), *impl_->meta().inputs[index]))
+    impl_->check_loans("a state is set");
   impl_->executor->set_input(index, view);
   impl_->set_shape(index, view.shape);
 }
@@ -243,7 +243,7 @@ void Session::use_input(std::size_t index, const TensorView& view) {
   const plan::fb::PlanT& meta = impl_->meta();
   check_input(meta, index, view);
   const std::string& name = meta.inputs[index]->name;
-  if (state_of(meta, *meta.inputs[index]))
+  if (runtime::state_of(meta, *meta.inputs[index]))
     throw Error(ErrorCode::kUsage,
                 fmt::format("input '{}' is a state, whose memory the session keeps: set_input "
                             "copies a value into it",
@@ -254,7 +254,7 @@ void Session::use_input(std::size_t index, const TensorView& view) {
         fmt::format("input '{}' is in host memory, which a GPU does not read where it lies: "
                     "set_input copies it",
                     name));
-  if (impl_->is_on_cpu()) check_alignment(view, "input", name);
+  if (impl_->is_on_cpu()) check_element_alignment(view, "input", name);
   impl_->executor->use_input(index, view);
   impl_->set_shape(index, view.shape);
 }
@@ -278,11 +278,11 @@ void Session::set_output(std::size_t index, const MutableTensorView& view) {
       throw Error(ErrorCode::kUsage,
                   fmt::format("output '{}' cannot go to device memory from a plan for the CPU",
                               binding.name));
-    if (state_of(meta, binding))
+    if (runtime::state_of(meta, binding))
       throw Error(ErrorCode::kUsage, fmt::format("output '{}' is a state, whose memory the session "
                                                  "keeps",
                                                  binding.name));
-    if (view.memory == Memory::kHost) check_alignment(view, "output", binding.name);
+    if (view.memory == Memory::kHost) check_element_alignment(view, "output", binding.name);
   }
   impl_->executor->set_output(index, view);
   if (!view.data)
@@ -364,7 +364,7 @@ std::size_t Session::launches() const {
 
 std::uint64_t Session::bytes_moved() const {
   const Impl::Use use(impl_.get());
-  const BoundShape& shape = impl_->last_bound("bytes_moved");
+  const runtime::BoundShape& shape = impl_->last_bound("bytes_moved");
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < shape.steps.count; ++i) {
     const auto& step = impl_->meta().steps[shape.steps.first + i];

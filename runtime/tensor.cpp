@@ -11,7 +11,7 @@ Allocator::~Allocator() = default;
 namespace detail {
 namespace {
 
-[[noreturn]] void refuse(std::span<const std::int64_t> shape) {
+[[noreturn]] void refuse_shape(std::span<const std::int64_t> shape) {
   throw Error(ErrorCode::kUsage,
               fmt::format("the shape [{}] is not possible", fmt::join(shape, ", ")));
 }
@@ -21,7 +21,7 @@ namespace {
 std::int64_t element_count(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;
   for (const std::int64_t dim : shape)
-    if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) refuse(shape);
+    if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) refuse_shape(shape);
   return count;
 }
 
@@ -29,7 +29,7 @@ std::size_t byte_count(std::span<const std::int64_t> shape, DType dtype) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(static_cast<std::size_t>(element_count(shape)), size_of(dtype),
                              &bytes))
-    refuse(shape);
+    refuse_shape(shape);
   return bytes;
 }
 

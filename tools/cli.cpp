@@ -26,7 +26,8 @@ int exit_code_of(ErrorCode code) {
     case ErrorCode::kInvalidPlan: return 5;
     case ErrorCode::kOutOfMemory: return 6;
     case ErrorCode::kDevice: return 7;
-    case ErrorCode::kInternal: return kInternalError;
+    case ErrorCode::kInternal:
+    case ErrorCode::kCancelled: return kInternalError;
   }
   return kInternalError;
 }

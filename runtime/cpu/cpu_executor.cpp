@@ -71,14 +71,15 @@ class CpuExecutor final : public Executor {
                      ? options.threads
                      : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
         weights_(packed_weights_of(plan_)),
-        inputs_(meta_.inputs.size()),
-        outputs_(meta_.outputs.size()),
+        inputs_(buffers(meta_.inputs.size(), options)),
+        outputs_(buffers(meta_.outputs.size(), options)),
         given_inputs_(meta_.inputs.size(), nullptr),
         given_outputs_(meta_.outputs.size(), nullptr),
-        states_(meta_.states.size()),
+        states_(buffers(meta_.states.size(), options)),
         output_views_(meta_.outputs.size()),
         state_views_(meta_.states.size()),
-        workspace_(static_cast<std::size_t>(threads_)),
+        workspace_(buffers(static_cast<std::size_t>(threads_), options)),
+        arena_(options.allocator),
         addresses_(meta_.buffers.size(), nullptr) {}
 
   void prepare(const std::shared_ptr<const BoundShape>& shape) override {
@@ -211,6 +212,12 @@ class CpuExecutor final : public Executor {
   MachineRates measure_rates() override { return measure_machine(threads_); }
 
  private:
+  static std::vector<HostBuffer> buffers(std::size_t count, const SessionOptions& options) {
+    std::vector<HostBuffer> result;
+    for (std::size_t i = 0; i < count; ++i) result.emplace_back(options.allocator);
+    return result;
+  }
+
   static std::string kind_of(const PreparedStep& step) {
     if (std::holds_alternative<TileProgram>(step)) return "loops";
     if (std::holds_alternative<RowSort>(step)) return "sort";

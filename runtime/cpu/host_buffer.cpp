@@ -15,9 +15,10 @@ namespace {
 
 /// What is streamed through is read twice as fast from large pages, which Linux gives on request.
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
+constexpr std::size_t kCacheLine = 64;
 
 std::align_val_t alignment_for(std::size_t size) {
-  return std::align_val_t{size >= kLargePage ? kLargePage : 64};
+  return std::align_val_t{size >= kLargePage ? kLargePage : kCacheLine};
 }
 
 /// Linux hands out more memory than there is and kills who touches it.
@@ -29,35 +30,55 @@ std::size_t physical_memory() {
 
 }  // namespace
 
-HostBuffer::~HostBuffer() {
-  if (data_) ::operator delete(data_, alignment_for(capacity_));
-}
+HostBuffer::~HostBuffer() { release(); }
 
 HostBuffer::HostBuffer(HostBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), capacity_(std::exchange(other.capacity_, 0)) {}
+    : allocator_(other.allocator_),
+      data_(std::exchange(other.data_, nullptr)),
+      capacity_(std::exchange(other.capacity_, 0)) {}
 
 HostBuffer& HostBuffer::operator=(HostBuffer&& other) noexcept {
+  std::swap(allocator_, other.allocator_);
   std::swap(data_, other.data_);
   std::swap(capacity_, other.capacity_);
   return *this;
 }
 
+void* HostBuffer::allocate(std::size_t bytes) const {
+  if (allocator_) return allocator_->allocate(Memory::kHost, -1, bytes, kCacheLine);
+  if (bytes > physical_memory()) return nullptr;
+  void* data = ::operator new(bytes, alignment_for(bytes), std::nothrow);
+  if (data && bytes >= kLargePage)
+    ::madvise(data, bytes, MADV_HUGEPAGE);  // a wish: it may be refused
+  return data;
+}
+
+void HostBuffer::release() {
+  if (!data_) return;
+  if (allocator_)
+    allocator_->deallocate(data_, Memory::kHost, -1, capacity_, kCacheLine);
+  else
+    ::operator delete(data_, alignment_for(capacity_));
+}
+
 void HostBuffer::reserve(std::size_t bytes, std::string_view what) {
   if (data_ && bytes <= capacity_) return;
-  const std::size_t size = std::max<std::size_t>(bytes, 64);
-  const std::size_t physical = physical_memory();
-  void* fresh =
-      size <= physical ? ::operator new(size, alignment_for(size), std::nothrow) : nullptr;
+  const std::size_t size = std::max(bytes, kCacheLine);
+  void* fresh = allocate(size);
+  const double mebibytes = static_cast<double>(size) / (1 << 20);
+  if (!fresh && allocator_)
+    throw Error(ErrorCode::kOutOfMemory,
+                fmt::format("{} needs {:.1f} MiB of memory, which the session's allocator has not: "
+                            "use a smaller batch or shorter sequences",
+                            what, mebibytes));
   if (!fresh)
     throw Error(ErrorCode::kOutOfMemory,
                 fmt::format("{} needs {:.1f} MiB of memory, this machine has {:.1f} MiB: use a "
                             "smaller batch or shorter sequences",
-                            what, static_cast<double>(size) / (1 << 20),
-                            static_cast<double>(physical) / (1 << 20)));
-  if (size >= kLargePage) ::madvise(fresh, size, MADV_HUGEPAGE);  // a wish: it may be refused
+                            what, mebibytes, static_cast<double>(physical_memory()) / (1 << 20)));
   if (capacity_ > 0) std::memcpy(fresh, data_, capacity_);
   std::memset(static_cast<std::byte*>(fresh) + capacity_, 0, size - capacity_);
-  if (data_) ::operator delete(data_, alignment_for(capacity_));
+  release();
   data_ = static_cast<std::byte*>(fresh);
   capacity_ = size;
 }

@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string_view>
+
+#include <sinter/allocator.h>
 
 namespace sinter::runtime::cpu {
 
 class HostBuffer {
  public:
   HostBuffer() = default;
+  /// From `allocator` instead of the system; null: from the system.
+  explicit HostBuffer(std::shared_ptr<Allocator> allocator) : allocator_(std::move(allocator)) {}
   ~HostBuffer();
   HostBuffer(HostBuffer&& other) noexcept;
   HostBuffer& operator=(HostBuffer&& other) noexcept;
@@ -23,6 +28,10 @@ class HostBuffer {
   std::size_t capacity() const { return capacity_; }
 
  private:
+  void* allocate(std::size_t bytes) const;
+  void release();
+
+  std::shared_ptr<Allocator> allocator_;
   std::byte* data_ = nullptr;
   std::size_t capacity_ = 0;
 };

@@ -7,6 +7,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sinter/allocator.h>
+
+#include "runtime/log.h"
 
 namespace sinter::runtime {
 namespace {
@@ -23,6 +26,31 @@ std::string tuning_file(const plan::PlanData& plan, const SessionOptions& option
   if (!options.tuning_cache.empty())
     return (std::filesystem::path(options.tuning_cache) / "cublaslt.tuning").string();
   return plan.path.empty() ? std::string() : plan.path + kTuningSuffix;
+}
+
+/// The user's allocator for the memory of one GPU.
+class UserAllocator final : public graphs::DeviceAllocator {
+ public:
+  UserAllocator(std::shared_ptr<Allocator> allocator, int device)
+      : allocator_(std::move(allocator)), device_(device) {}
+
+  CUdeviceptr allocate(std::uint64_t bytes) noexcept override {
+    return reinterpret_cast<CUdeviceptr>(
+        allocator_->allocate(Memory::kDevice, device_, bytes, graphs::kDeviceAlignment));
+  }
+  void deallocate(CUdeviceptr address, std::uint64_t bytes) noexcept override {
+    allocator_->deallocate(reinterpret_cast<void*>(address), Memory::kDevice, device_, bytes,
+                           graphs::kDeviceAlignment);
+  }
+
+ private:
+  std::shared_ptr<Allocator> allocator_;
+  int device_;
+};
+
+graphs::DeviceAllocatorPtr device_allocator(const SessionOptions& options) {
+  if (!options.allocator) return nullptr;
+  return std::make_shared<UserAllocator>(options.allocator, options.device);
 }
 
 /// Runs `body`; an Error that leaves it says on which GPU. Makes no text where nothing fails.
@@ -50,12 +78,14 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
                            const SessionOptions& options)
     : options_(options),
       plan_(DevicePlan::acquire(environment, plan, options.device)),
+      allocator_(device_allocator(options)),
       stream_(plan_->context()),
       done_(plan_->context(), false),
       flush_(plan_->context()),
-      in_(plan_->context(), plan->meta.inputs.size(), true),
-      out_(plan_->context(), plan->meta.outputs.size(), options.output_memory == Memory::kHost),
-      states_(plan_->context(), plan->meta.states.size()),
+      in_(plan_->context(), plan->meta.inputs.size(), true, allocator_),
+      out_(plan_->context(), plan->meta.outputs.size(), options.output_memory == Memory::kHost,
+           allocator_),
+      states_(plan_->context(), plan->meta.states.size(), allocator_),
       input_pointers_(plan->meta.inputs.size()),
       output_pointers_(plan->meta.outputs.size()),
       output_targets_(plan->meta.outputs.size()),
@@ -66,9 +96,11 @@ CudaExecutor::CudaExecutor(const CudaEnvironment& environment,
       state_views_(plan->meta.states.size()) {
   if (!plan_->library() && !plan_->cudnn()) return;
   const Context& context = *plan_->context();
-  require_free_memory(context, kWorkspaceBytes,
-                      fmt::format("{} of workspace", format_bytes(kWorkspaceBytes)));
-  workspace_ = graphs::DeviceMemory(plan_->context(), kWorkspaceBytes);
+  // An allocator's own memory is not what the driver has free.
+  if (!allocator_)
+    require_free_memory(context, kWorkspaceBytes,
+                        fmt::format("{} of workspace", format_bytes(kWorkspaceBytes)));
+  workspace_ = graphs::DeviceMemory(plan_->context(), kWorkspaceBytes, allocator_);
   tuning_ =
       TuningCache::open(tuning_file(*plan, options_),
                         tuning_environment(context, plan_->library().get(), plan_->cudnn().get()));
@@ -258,17 +290,19 @@ void CudaExecutor::reserve_memory(const BoundShape& shape) {
   const std::uint64_t io = (inputs_grow ? in_.size_after(inputs) : 0) +
                            (outputs_grow ? out_.size_after(outputs) : 0) + states_.growth(states);
   const std::uint64_t arena = arena_grows ? arena_bytes : 0;
-  require_free_memory(
-      *plan_->context(), io + arena,
-      fmt::format("{} of arena, {} of inputs, outputs and states, besides {} of weights and {} of "
-                  "workspace that are there already",
-                  format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
-                  format_bytes(workspace_.size())));
+  if (!allocator_)
+    require_free_memory(
+        *plan_->context(), io + arena,
+        fmt::format(
+            "{} of arena, {} of inputs, outputs and states, besides {} of weights and {} of "
+            "workspace that are there already",
+            format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
+            format_bytes(workspace_.size())));
   in_.reserve(inputs);
   out_.reserve(outputs);
   states_.reserve(states, stream_.handle());
   if (arena_grows) {
-    arena_ = graphs::DeviceMemory(plan_->context(), arena_bytes);
+    arena_ = graphs::DeviceMemory(plan_->context(), arena_bytes, allocator_);
     // Library algorithms are timed on what is there: zeros rather than what somebody left.
     driver().memset_d8_async(arena_.address(), 0, arena_bytes, stream_.handle());
   }
@@ -354,7 +388,13 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
     run->steps = bind_steps(*plan_, *shape, buffers, libraries);
   if (options_.cuda_graphs && tuning_)
     run->places = choose_places(*shape, buffers, libraries, run->steps);
-  if (tuning_) tuning_->save();
+  if (tuning_ && !tuning_->save())
+    log(LogLevel::kWarning, [&] {
+      return fmt::format(
+          "what was chosen by timing cannot be kept in '{}': the next process "
+          "chooses again (SessionOptions::tuning_cache names a folder)",
+          tuning_file(plan_->plan(), options_));
+    });
   if (lock) lock.unlock();
   flush_.release();
 

@@ -112,6 +112,7 @@ class CudaExecutor final : public Executor {
 
   SessionOptions options_;
   std::shared_ptr<const DevicePlan> plan_;
+  graphs::DeviceAllocatorPtr allocator_;  // null: the driver
   graphs::Stream stream_;
   std::vector<std::unique_ptr<graphs::Stream>> branches_;  // captured beside it
   graphs::Event done_;  // recorded behind a run that others must wait for

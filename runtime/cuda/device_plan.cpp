@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "graphs/stream.h"
+#include "runtime/log.h"
 #include "runtime/plan/works.h"
 
 namespace sinter::runtime {
@@ -151,6 +152,8 @@ void DevicePlan::load_cudnn(const CudaEnvironment& environment) {
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kOutOfMemory) throw;
     cudnn_problem_ = error.what();
+    log(LogLevel::kWarning,
+        [&] { return "convolutions go without cuDNN, some of them slower: " + cudnn_problem_; });
   }
 }
 

@@ -23,8 +23,13 @@ std::uint64_t sum(std::span<const std::uint64_t> sizes) {
 
 }  // namespace
 
-IoRegion::IoRegion(graphs::ContextPtr context, std::size_t slots, bool pinned)
-    : context_(std::move(context)), has_host_(pinned), capacities_(slots), offsets_(slots) {}
+IoRegion::IoRegion(graphs::ContextPtr context, std::size_t slots, bool pinned,
+                   graphs::DeviceAllocatorPtr allocator)
+    : context_(std::move(context)),
+      allocator_(std::move(allocator)),
+      has_host_(pinned),
+      capacities_(slots),
+      offsets_(slots) {}
 
 bool IoRegion::needs_growth(std::span<const std::uint64_t> wanted) const {
   for (std::size_t i = 0; i < wanted.size(); ++i)
@@ -56,7 +61,7 @@ bool IoRegion::reserve(std::span<const std::uint64_t> wanted) {
 
   graphs::PinnedMemory pinned;
   if (has_host_) pinned = graphs::PinnedMemory(context_, total);
-  graphs::DeviceMemory device(context_, total);
+  graphs::DeviceMemory device(context_, total, allocator_);
   for (std::size_t i = 0; i < sizes.size() && has_host_; ++i)
     if (capacities_[i] > 0) std::memcpy(pinned.data() + offsets[i], host(i), capacities_[i]);
   pinned_ = std::move(pinned);

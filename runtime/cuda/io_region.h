@@ -18,8 +18,10 @@ struct RegionCopy {
 /// neighbours travel in one copy. Slots grow; growing moves everything.
 class IoRegion {
  public:
-  /// `pinned`: whether there is a host part.
-  IoRegion(graphs::ContextPtr context, std::size_t slots, bool pinned);
+  /// `pinned`: whether there is a host part. The device's part is from `allocator`, if there is
+  /// one.
+  IoRegion(graphs::ContextPtr context, std::size_t slots, bool pinned,
+           graphs::DeviceAllocatorPtr allocator = nullptr);
 
   /// Makes slot i hold at least wanted[i] bytes. The host part's contents are kept. True if
   /// addresses changed. Nothing may be in flight if needs_growth(wanted). Throws
@@ -42,6 +44,7 @@ class IoRegion {
   std::vector<std::uint64_t> grown(std::span<const std::uint64_t> wanted) const;
 
   graphs::ContextPtr context_;
+  graphs::DeviceAllocatorPtr allocator_;
   bool has_host_ = false;
   std::vector<std::uint64_t> capacities_, offsets_;
   graphs::PinnedMemory pinned_;

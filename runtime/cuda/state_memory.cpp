@@ -6,8 +6,12 @@
 
 namespace sinter::runtime {
 
-StateMemory::StateMemory(graphs::ContextPtr context, std::size_t states)
-    : context_(std::move(context)), memory_(states), copies_(states) {}
+StateMemory::StateMemory(graphs::ContextPtr context, std::size_t states,
+                         graphs::DeviceAllocatorPtr allocator)
+    : context_(std::move(context)),
+      allocator_(std::move(allocator)),
+      memory_(states),
+      copies_(states) {}
 
 bool StateMemory::needs_growth(std::span<const std::uint64_t> wanted) const {
   return growth(wanted) > 0;
@@ -24,7 +28,7 @@ void StateMemory::reserve(std::span<const std::uint64_t> wanted, CUstream stream
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] <= memory_[i].size()) continue;
     memory_[i] = {};
-    memory_[i] = graphs::DeviceMemory(context_, wanted[i]);
+    memory_[i] = graphs::DeviceMemory(context_, wanted[i], allocator_);
     fill_with_zeros(i, stream);
   }
   wait(stream);

@@ -16,7 +16,8 @@ namespace sinter::runtime {
 /// the stream that they are given and wait for it; nothing else may be using the memory.
 class StateMemory {
  public:
-  StateMemory(graphs::ContextPtr context, std::size_t states);
+  StateMemory(graphs::ContextPtr context, std::size_t states,
+              graphs::DeviceAllocatorPtr allocator = nullptr);
 
   bool needs_growth(std::span<const std::uint64_t> wanted) const;
   /// Device bytes that reserve(wanted) will add.
@@ -39,6 +40,7 @@ class StateMemory {
   void wait(CUstream stream) const;
 
   graphs::ContextPtr context_;
+  graphs::DeviceAllocatorPtr allocator_;
   std::vector<graphs::DeviceMemory> memory_;
   std::vector<std::vector<std::byte>> copies_;  // on the host, of what was read
 };

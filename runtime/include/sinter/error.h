@@ -19,6 +19,7 @@ enum class ErrorCode {
   kOutOfMemory = 5,   // host or device memory
   kDevice = 6,        // a missing or failing GPU, driver or library
   kInternal = 7,      // a defect of Sinter itself
+  kCancelled = 8,     // the caller asked to stop
 };
 
 /// Stable lower-case name of `code`, used in JSON output ("invalid_model").
@@ -31,6 +32,7 @@ constexpr std::string_view to_string(ErrorCode code) {
     case ErrorCode::kOutOfMemory: return "out_of_memory";
     case ErrorCode::kDevice: return "device";
     case ErrorCode::kInternal: return "internal";
+    case ErrorCode::kCancelled: return "cancelled";
   }
   return "internal";
 }
