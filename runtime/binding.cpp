@@ -219,7 +219,7 @@ std::shared_ptr<const BoundShape> BoundShapeCache::get(const std::vector<std::in
   return bound;
 }
 
-std::shared_ptr<const BoundShape> BoundShapeCache::get(const InputShapes& shapes) {
+std::shared_ptr<const BoundShape> BoundShapeCache::bind(const InputShapes& shapes) {
   key_.clear();
   for (const auto& shape : shapes) {
     key_.push_back(shape ? static_cast<std::int64_t>(shape->size()) : -1);

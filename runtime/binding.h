@@ -31,8 +31,8 @@ class BoundShapeCache {
 
   /// Evaluates, checks and lays out what is new. Throws Error(kInvalidPlan).
   std::shared_ptr<const BoundShape> get(const std::vector<std::int64_t>& symbols);
-  /// The same for what bind_symbols makes of `shapes`. Throws Error(kUsage), too.
-  std::shared_ptr<const BoundShape> get(const InputShapes& shapes);
+  /// The shape that bind_symbols finds for `shapes`. Throws Error(kUsage), too.
+  std::shared_ptr<const BoundShape> bind(const InputShapes& shapes);
 
  private:
   struct Entry {

@@ -92,7 +92,7 @@ const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
     if (!inputs[i] && !runtime::state_of(meta(), *meta().inputs[i]))
       missing += fmt::format("{}'{}'", missing.empty() ? "" : ", ", meta().inputs[i]->name);
   if (!missing.empty()) throw Error(ErrorCode::kUsage, fmt::format("input {} is not set", missing));
-  current = shapes.get(inputs);
+  current = shapes.bind(inputs);
   return current;
 }
 
@@ -339,7 +339,7 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
     runtime::check_input_shape(impl_->meta(), index, shape);
     given[index] = shape;
   }
-  const auto bound = impl_->shapes.get(given);
+  const auto bound = impl_->shapes.bind(given);
   impl_->check_states(*bound);
   impl_->executor->prepare(bound);
   impl_->bound = bound;

@@ -190,7 +190,7 @@ TEST_F(DeviceIo, InputsAndOutputsInPlace) {
   const graphs::DeviceMemory out(context, expected[0].bytes().size());
   session.set_input("ids", input());
   session.set_output("y", {DType::kFloat32, expected[0].shape(),
-                           reinterpret_cast<const void*>(out.address()), Memory::kDevice});
+                           reinterpret_cast<void*>(out.address()), Memory::kDevice});
   session.run();
   const TensorView y = session.output("y");
   EXPECT_EQ(y.memory, Memory::kDevice);

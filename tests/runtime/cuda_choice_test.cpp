@@ -210,7 +210,7 @@ TEST_F(ChoiceTest, TimingDoesNotWriteTheUsersMemory) {
                                     16 * sizeof(float));
   auto* mine = reinterpret_cast<float*>(memory.address());
   std::fill_n(mine, 16, -1.0f);
-  executor->set_output(0, TensorView{DType::kFloat32, {16}, mine, Memory::kDevice});
+  executor->set_output(0, MutableTensorView{DType::kFloat32, {16}, mine, Memory::kDevice});
   set_input(0, std::vector<float>(16, 3), {16});
   set_input(1, {1, 0, 0, 1}, {2, 2});
   executor->prepare(bound({16}));

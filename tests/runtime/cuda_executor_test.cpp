@@ -269,6 +269,9 @@ class DeviceMemoryTest : public CudaTest {
   TensorView at(std::size_t element, std::int64_t count) const {
     return {DType::kFloat32, {count}, values + element, Memory::kDevice};
   }
+  MutableTensorView target(std::size_t element, std::int64_t count) const {
+    return {DType::kFloat32, {count}, values + element, Memory::kDevice};
+  }
   graphs::ContextPtr context;
   graphs::DeviceMemory memory;
   float* values = nullptr;
@@ -278,7 +281,7 @@ TEST_F(DeviceMemoryTest, InputsAndOutputsAreUsedInPlace) {
   open(chain_plan());
   for (int i = 0; i < 3; ++i) values[i] = static_cast<float>(i);
   executor->set_input(0, at(0, 3));
-  executor->set_output(0, at(64, 3));
+  executor->set_output(0, target(64, 3));
   run({3});
   EXPECT_EQ(executor->output(0).memory, Memory::kDevice);
   EXPECT_EQ(executor->output(0).data, values + 64);
@@ -291,7 +294,7 @@ TEST_F(DeviceMemoryTest, InputsAndOutputsAreUsedInPlace) {
   run({3});
   EXPECT_EQ(output()[0], 22);
   EXPECT_EQ(fake().calls["cuStreamBeginCapture_v2"], 0);
-  executor->set_output(0, at(128, 3));
+  executor->set_output(0, target(128, 3));
   run({3});
   EXPECT_EQ(values[128], 22);
   EXPECT_EQ(fake().calls["cuStreamBeginCapture_v2"], 1);
@@ -325,7 +328,9 @@ TEST_F(DeviceMemoryTest, BadPointersAreRefused) {
   const TensorView wrong{DType::kFloat32, {4}, host, Memory::kDevice};
   EXPECT_THAT(error_of([&] { executor->set_input(0, wrong); }).what(),
               HasSubstr("given as device memory"));
-  const Error output = error_of([&] { executor->set_output(0, wrong); });
+  const Error output = error_of([&] {
+    executor->set_output(0, {DType::kFloat32, {4}, host, Memory::kDevice});
+  });
   EXPECT_EQ(output.code(), ErrorCode::kUsage);
   EXPECT_THAT(output.what(), HasSubstr("output 'y'"));
 }

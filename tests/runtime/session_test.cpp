@@ -413,7 +413,7 @@ TEST(Session, AStateHasNoOtherMemory) {
   float given[2] = {};
   EXPECT_THAT(
       usage_error([&] {
-        session.set_output("s_next", TensorView{DType::kFloat32, {2}, given, Memory::kHost});
+        session.set_output("s_next", MutableTensorView{DType::kFloat32, {2}, given, Memory::kHost});
       }),
       HasSubstr("'s_next' is a state"));
 }

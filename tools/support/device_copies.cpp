@@ -2,8 +2,6 @@
 
 #include <sinter/error.h>
 
-#include "tools/support/inputs.h"
-
 #ifdef SINTER_WITH_CUDA
 #include "graphs/device.h"
 #include "graphs/driver.h"
@@ -26,17 +24,17 @@ struct DeviceCopies::Impl {
 
 DeviceCopies::DeviceCopies(int device) : impl_(std::make_unique<Impl>(device)) {}
 
-TensorView DeviceCopies::add(const ir::Tensor& tensor) {
-  TensorView view = view_of(tensor);
+MutableTensorView DeviceCopies::add(const ir::Tensor& tensor) {
+  MutableTensorView view{tensor.dtype(), tensor.shape()};
   const graphs::Context::Scope scope(*impl_->context);
   const graphs::DeviceMemory& copy =
       impl_->copies.emplace_back(impl_->context, static_cast<std::uint64_t>(view.byte_count()));
   if (copy.size() > 0) {
-    impl_->context->driver().memcpy_htod_async(copy.address(), view.data, copy.size(),
+    impl_->context->driver().memcpy_htod_async(copy.address(), tensor.bytes().data(), copy.size(),
                                                impl_->stream.handle());
     impl_->stream.synchronize();
   }
-  view.data = reinterpret_cast<const void*>(copy.address());
+  view.data = reinterpret_cast<void*>(copy.address());
   view.memory = Memory::kDevice;
   return view;
 }
@@ -50,7 +48,7 @@ DeviceCopies::DeviceCopies(int) {
               "this build is CPU-only: inputs cannot be put on a GPU; leave out --deviceIo");
 }
 
-TensorView DeviceCopies::add(const ir::Tensor& tensor) { return view_of(tensor); }
+MutableTensorView DeviceCopies::add(const ir::Tensor&) { return {}; }
 
 #endif
 

@@ -18,7 +18,7 @@ class DeviceCopies {
   ~DeviceCopies();
 
   /// Copies `tensor`; the view is valid as long as this object. Throws Error(kOutOfMemory).
-  TensorView add(const ir::Tensor& tensor);
+  MutableTensorView add(const ir::Tensor& tensor);
 
  private:
   struct Impl;

@@ -80,7 +80,7 @@ class GpuBench : public TrialBench {
  private:
   int device_;
   DeviceCopies copies_;
-  std::vector<std::pair<std::string, TensorView>> inputs_, outputs_;
+  std::vector<std::pair<std::string, MutableTensorView>> inputs_, outputs_;
 };
 
 }  // namespace

@@ -1,0 +1,225 @@
+// The C ABI: versions, errors, plans.
+#include <sinter/log.h>
+#include <sinter/version.h>
+
+#include "runtime/c/c_handles.h"
+#include "runtime/c/c_support.h"
+
+namespace sinter::c {
+namespace {
+
+static_assert(SINTER_ERROR_USAGE == static_cast<int>(ErrorCode::kUsage));
+static_assert(SINTER_ERROR_UNSUPPORTED == static_cast<int>(ErrorCode::kUnsupported));
+static_assert(SINTER_ERROR_INVALID_MODEL == static_cast<int>(ErrorCode::kInvalidModel));
+static_assert(SINTER_ERROR_INVALID_PLAN == static_cast<int>(ErrorCode::kInvalidPlan));
+static_assert(SINTER_ERROR_OUT_OF_MEMORY == static_cast<int>(ErrorCode::kOutOfMemory));
+static_assert(SINTER_ERROR_DEVICE == static_cast<int>(ErrorCode::kDevice));
+static_assert(SINTER_ERROR_INTERNAL == static_cast<int>(ErrorCode::kInternal));
+static_assert(SINTER_ERROR_CANCELLED == static_cast<int>(ErrorCode::kCancelled));
+static_assert(SINTER_BOOL == static_cast<int>(DType::kBool));
+static_assert(SINTER_INT64 == static_cast<int>(DType::kInt64));
+static_assert(SINTER_UINT64 == static_cast<int>(DType::kUInt64));
+static_assert(SINTER_FLOAT64 == static_cast<int>(DType::kFloat64) && kDTypeCount == 13);
+static_assert(SINTER_LOG_WARNING == static_cast<int>(LogLevel::kWarning));
+
+thread_local std::string last_error_text;
+thread_local const char* last_error = "";
+
+std::vector<sinter_dim> dims_of(const std::vector<DimInfo>& dims) {
+  std::vector<sinter_dim> result;
+  for (const DimInfo& dim : dims) result.push_back({dim.text.c_str(), dim.min, dim.max});
+  return result;
+}
+
+sinter_binding binding_of(const BindingInfo& info, const std::vector<sinter_dim>& dims) {
+  sinter_binding binding{};
+  binding.name = info.name.c_str();
+  binding.dtype = static_cast<sinter_dtype>(info.dtype);
+  binding.rank = static_cast<std::int32_t>(dims.size());
+  binding.shape = dims.data();
+  binding.state = info.state ? static_cast<std::int64_t>(*info.state) : -1;
+  return binding;
+}
+
+/// `index` if it is one of `count`.
+std::size_t checked_index(std::size_t index, std::size_t count, const char* what) {
+  if (index >= count)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("there is no {} {}; the plan has {} of them", what, index, count));
+  return index;
+}
+
+template <typename Load>
+sinter_status make_plan(sinter_plan** plan, const Load& load) {
+  return guarded([&] {
+    given(plan, "plan");
+    *plan = new sinter_plan(load());
+  });
+}
+
+}  // namespace
+
+sinter_status fail(sinter_status status, const char* message) noexcept {
+  try {
+    last_error_text = message;
+    last_error = last_error_text.c_str();
+  } catch (...) {
+    last_error = "there is no memory left, not even for the message";
+  }
+  return status;
+}
+
+}  // namespace sinter::c
+
+using namespace sinter;
+using c::given;
+using c::guarded;
+
+sinter_plan::sinter_plan(Plan plan_in) : plan(std::move(plan_in)) {
+  for (const BindingInfo& input : plan.inputs()) inputs.push_back(c::dims_of(input.shape));
+  for (const BindingInfo& output : plan.outputs()) outputs.push_back(c::dims_of(output.shape));
+  for (const EntryInfo& entry : plan.entries()) entries.push_back(c::dims_of(entry.limits));
+  for (const std::string& name : plan.architectures()) architectures.push_back(name.c_str());
+  for (const auto& [key, value] : plan.options()) options.push_back({key.c_str(), value.c_str()});
+  for (const MeasuredError& error : plan.measured_errors())
+    measured.push_back({error.output.c_str(), error.relative_error});
+}
+
+extern "C" {
+
+uint32_t sinter_c_abi_version(void) { return SINTER_C_ABI_VERSION; }
+const char* sinter_version(void) { return SINTER_VERSION; }
+
+const char* sinter_status_name(sinter_status status) {
+  if (status == SINTER_OK) return "ok";
+  if (status < SINTER_ERROR_USAGE || status > SINTER_ERROR_CANCELLED) return "unknown";
+  return to_string(static_cast<ErrorCode>(status)).data();
+}
+
+const char* sinter_last_error(void) { return c::last_error; }
+
+size_t sinter_dtype_size(sinter_dtype dtype) {
+  return dtype < 0 || dtype >= kDTypeCount ? 0 : size_of(static_cast<DType>(dtype));
+}
+
+sinter_status sinter_plan_load(const char* path, sinter_plan** plan) {
+  return c::make_plan(plan, [&] { return Plan::load(&given(path, "path")); });
+}
+
+sinter_status sinter_plan_from_memory(const void* bytes, size_t size, sinter_plan** plan) {
+  return c::make_plan(plan, [&] {
+    if (size > 0) given(static_cast<const std::byte*>(bytes), "bytes");
+    return Plan::from_memory({static_cast<const std::byte*>(bytes), size});
+  });
+}
+
+sinter_status sinter_plan_borrow(const void* bytes, size_t size, void (*release)(void* user),
+                                 void* user, sinter_plan** plan) {
+  return guarded([&] {
+    // From here on whoever lets go last releases the bytes, be it this call because of an error: a
+    // shared_ptr calls its deleter even if it cannot be made.
+    std::shared_ptr<const void> owner;
+    if (release) owner = std::shared_ptr<const void>(bytes, [=](const void*) { release(user); });
+    given(plan, "plan");
+    if (size > 0) given(static_cast<const std::byte*>(bytes), "bytes");
+    *plan = new sinter_plan(
+        Plan::borrow({static_cast<const std::byte*>(bytes), size}, std::move(owner)));
+  });
+}
+
+void sinter_plan_free(sinter_plan* plan) { delete plan; }
+
+size_t sinter_plan_input_count(const sinter_plan* plan) { return plan ? plan->inputs.size() : 0; }
+size_t sinter_plan_output_count(const sinter_plan* plan) { return plan ? plan->outputs.size() : 0; }
+size_t sinter_plan_entry_count(const sinter_plan* plan) { return plan ? plan->entries.size() : 0; }
+size_t sinter_plan_state_count(const sinter_plan* plan) {
+  return plan ? plan->plan.states().size() : 0;
+}
+
+sinter_status sinter_plan_input(const sinter_plan* plan, size_t index, sinter_binding* binding) {
+  return guarded([&] {
+    c::checked_index(index, given(plan, "plan").inputs.size(), "input");
+    c::write_struct(binding, c::binding_of(plan->plan.inputs()[index], plan->inputs[index]),
+                    "binding");
+  });
+}
+
+sinter_status sinter_plan_output(const sinter_plan* plan, size_t index, sinter_binding* binding) {
+  return guarded([&] {
+    c::checked_index(index, given(plan, "plan").outputs.size(), "output");
+    c::write_struct(binding, c::binding_of(plan->plan.outputs()[index], plan->outputs[index]),
+                    "binding");
+  });
+}
+
+sinter_status sinter_plan_input_index(const sinter_plan* plan, const char* name, size_t* index) {
+  return guarded(
+      [&] { given(index, "index") = given(plan, "plan").plan.input_index(&given(name, "name")); });
+}
+
+sinter_status sinter_plan_output_index(const sinter_plan* plan, const char* name, size_t* index) {
+  return guarded(
+      [&] { given(index, "index") = given(plan, "plan").plan.output_index(&given(name, "name")); });
+}
+
+sinter_status sinter_plan_state(const sinter_plan* plan, size_t index, size_t* input,
+                                size_t* output) {
+  return guarded([&] {
+    const auto& states = given(plan, "plan").plan.states();
+    const StateInfo& state = states[c::checked_index(index, states.size(), "state")];
+    given(output, "output");
+    given(input, "input") = state.input;
+    *output = state.output;
+  });
+}
+
+sinter_status sinter_plan_entry(const sinter_plan* plan, size_t index, sinter_entry* entry) {
+  return guarded([&] {
+    c::checked_index(index, given(plan, "plan").entries.size(), "entry point");
+    sinter_entry value{};
+    value.name = plan->plan.entries()[index].name.c_str();
+    value.limit_count = plan->entries[index].size();
+    value.limits = plan->entries[index].data();
+    c::write_struct(entry, value, "entry");
+  });
+}
+
+sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* facts) {
+  return guarded([&] {
+    const Plan& of = given(plan, "plan").plan;
+    sinter_plan_facts value{};
+    // These views are of whole strings, which end with a zero, or empty.
+    const auto text = [](std::string_view view) { return view.empty() ? "" : view.data(); };
+    value.target = text(of.target());
+    value.architectures = plan->architectures.data();
+    value.architecture_count = plan->architectures.size();
+    value.step_count = of.step_count();
+    value.weight_bytes = of.weight_bytes();
+    value.compiler_version = text(of.compiler_version());
+    value.format_version = of.format_version();
+    value.cuda_version = of.cuda_version();
+    value.model_name = text(of.model_name());
+    value.model_hash = of.model_hash();
+    value.options = plan->options.data();
+    value.option_count = plan->options.size();
+    value.measured_errors = plan->measured.data();
+    value.measured_error_count = plan->measured.size();
+    value.graph_text = text(of.graph_text());
+    c::write_struct(facts, value, "facts");
+  });
+}
+
+sinter_status sinter_set_logger(sinter_logger logger, void* user, sinter_log_level least) {
+  return guarded([&] {
+    if (least < SINTER_LOG_DEBUG || least > SINTER_LOG_WARNING)
+      throw Error(ErrorCode::kUsage, fmt::format("there is no log level {}", least));
+    if (!logger) return set_logger({});
+    set_logger(
+        [=](LogLevel level, std::string_view message) {
+          logger(user, static_cast<sinter_log_level>(level), std::string(message).c_str());
+        },
+        static_cast<LogLevel>(least));
+  });
+}
+
+}  // extern "C"

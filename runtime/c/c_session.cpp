@@ -1,0 +1,236 @@
+// The C ABI: sessions.
+#include <string_view>
+
+#include <sinter/allocator.h>
+#include <sinter/dlpack.h>
+
+#include "runtime/c/c_handles.h"
+#include "runtime/c/c_support.h"
+
+namespace sinter::c {
+namespace {
+
+class CallbackAllocator final : public Allocator {
+ public:
+  explicit CallbackAllocator(const sinter_allocator& callbacks) : callbacks_(callbacks) {}
+
+  void* allocate(Memory memory, int device, std::size_t bytes,
+                 std::size_t alignment) noexcept override {
+    return callbacks_.allocate(callbacks_.user, static_cast<sinter_memory>(memory), device, bytes,
+                               alignment);
+  }
+  void deallocate(void* data, Memory memory, int device, std::size_t bytes,
+                  std::size_t alignment) noexcept override {
+    callbacks_.deallocate(callbacks_.user, data, static_cast<sinter_memory>(memory), device, bytes,
+                          alignment);
+  }
+
+ private:
+  sinter_allocator callbacks_;
+};
+
+Memory memory_of(sinter_memory memory) {
+  if (memory != SINTER_HOST && memory != SINTER_DEVICE)
+    throw Error(ErrorCode::kUsage, fmt::format("there is no memory {}", memory));
+  return static_cast<Memory>(memory);
+}
+
+SessionOptions options_of(const sinter_session_options* given_options) {
+  SessionOptions options;
+  if (!given_options) return options;
+  const auto said = read_struct(given_options, "options");
+  options.device = said.device;
+  options.threads = said.threads;
+  options.cuda_graphs = said.without_cuda_graphs == 0;
+  options.output_memory = memory_of(said.output_memory);
+  if (said.graph_cache > 0) options.graph_cache = said.graph_cache;
+  if (said.tuning_cache) options.tuning_cache = said.tuning_cache;
+  options.thorough_tuning = said.thorough_tuning != 0;
+  if (said.allocator) {
+    const auto callbacks = read_struct(said.allocator, "allocator");
+    if (!callbacks.allocate || !callbacks.deallocate)
+      throw Error(ErrorCode::kUsage, "an allocator must have both functions");
+    options.allocator = std::make_shared<CallbackAllocator>(callbacks);
+  }
+  return options;
+}
+
+/// Calls `body` with the session, which no other thread is in meanwhile.
+template <typename Body>
+sinter_status with_session(sinter_session* session, const Body& body) {
+  return guarded([&] {
+    std::atomic<bool>& busy = given(session, "session").busy;
+    if (busy.exchange(true, std::memory_order_acquire))
+      throw Error(ErrorCode::kUsage,
+                  "the session is used from two threads at once: give each thread a session of its "
+                  "own; sessions of one plan share its weights");
+    const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool>*)> leave(
+        &busy, [](std::atomic<bool>* flag) { flag->store(false, std::memory_order_release); });
+    body(*session);
+  });
+}
+
+/// Puts a shape of C's into a view's, which keeps its memory.
+void read_shape(std::vector<std::int64_t>& to, std::int32_t rank, const std::int64_t* shape) {
+  if (rank < 0) throw Error(ErrorCode::kUsage, fmt::format("a tensor has {} dimensions", rank));
+  if (rank > 0) given(shape, "shape");
+  to.assign(shape, shape + rank);
+}
+
+/// Says in `view` what a program says in `tensor`.
+template <typename View, typename Tensor>
+void read_tensor(View& view, const Tensor* tensor, const char* what, std::size_t index) {
+  const Tensor said = read_struct(tensor, "tensor");
+  if (said.dtype < 0 || said.dtype >= kDTypeCount)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} {} has the type {}, which is none", what, index, said.dtype));
+  view.dtype = static_cast<DType>(said.dtype);
+  view.memory = memory_of(said.memory);
+  view.device = said.device;
+  view.data = said.data;
+  read_shape(view.shape, said.rank, said.shape);
+  if (const std::size_t wanted = view.byte_count(); wanted != said.bytes)
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("{} {} of shape [{}] and type {} takes {} bytes; {} are given", what, index,
+                    fmt::join(view.shape, ", "), to_string(view.dtype), wanted, said.bytes));
+}
+
+/// The scratch view of a binding.
+template <typename View>
+View& view_at(std::vector<View>& views, std::size_t index, const char* what) {
+  if (index >= views.size())
+    throw Error(ErrorCode::kUsage, fmt::format("there is no {} {}; the plan has {} of them", what,
+                                               index, views.size()));
+  return views[index];
+}
+
+}  // namespace
+}  // namespace sinter::c
+
+using namespace sinter;
+using c::given;
+using c::guarded;
+using c::with_session;
+
+extern "C" {
+
+sinter_status sinter_session_create(const sinter_plan* plan, const sinter_session_options* options,
+                                    sinter_session** session) {
+  return guarded([&] {
+    given(session, "session");
+    *session = new sinter_session(Session(given(plan, "plan").plan, c::options_of(options)));
+  });
+}
+
+void sinter_session_free(sinter_session* session) { delete session; }
+
+sinter_status sinter_session_set_input(sinter_session* session, size_t index,
+                                       const sinter_tensor* tensor) {
+  return with_session(session, [&](sinter_session& s) {
+    TensorView& view = c::view_at(s.inputs, index, "input");
+    c::read_tensor(view, tensor, "input", index);
+    s.session.set_input(index, view);
+  });
+}
+
+sinter_status sinter_session_use_input(sinter_session* session, size_t index,
+                                       const sinter_tensor* tensor) {
+  return with_session(session, [&](sinter_session& s) {
+    TensorView& view = c::view_at(s.inputs, index, "input");
+    c::read_tensor(view, tensor, "input", index);
+    s.session.use_input(index, view);
+  });
+}
+
+sinter_status sinter_session_set_output(sinter_session* session, size_t index,
+                                        const sinter_mutable_tensor* tensor) {
+  return with_session(session, [&](sinter_session& s) {
+    MutableTensorView& view = c::view_at(s.outputs, index, "output");
+    if (!tensor) return s.session.set_output(index, MutableTensorView{});
+    c::read_tensor(view, tensor, "output", index);
+    if (!view.data && view.byte_count() > 0)
+      throw Error(ErrorCode::kUsage, fmt::format("output {} has no data", index));
+    s.session.set_output(index, view);
+  });
+}
+
+sinter_status sinter_session_run(sinter_session* session) {
+  return with_session(session, [](sinter_session& s) { s.session.run(); });
+}
+
+sinter_status sinter_session_run_async(sinter_session* session, void* stream) {
+  return with_session(session, [&](sinter_session& s) { s.session.run_async(stream); });
+}
+
+sinter_status sinter_session_await(sinter_session* session) {
+  return with_session(session, [](sinter_session& s) { s.session.await(); });
+}
+
+sinter_status sinter_session_output(sinter_session* session, size_t index, sinter_tensor* tensor) {
+  return with_session(session, [&](sinter_session& s) {
+    const TensorView& view = s.session.output(index);
+    sinter_tensor value{};
+    value.dtype = static_cast<sinter_dtype>(view.dtype);
+    value.rank = static_cast<std::int32_t>(view.shape.size());
+    value.shape = view.shape.data();
+    value.data = view.data;
+    value.bytes = view.byte_count();
+    value.memory = static_cast<sinter_memory>(view.memory);
+    value.device = view.device;
+    c::write_struct(tensor, value, "tensor");
+  });
+}
+
+sinter_status sinter_session_reset_state(sinter_session* session) {
+  return with_session(session, [](sinter_session& s) { s.session.reset_state(); });
+}
+
+sinter_status sinter_session_warm_up(sinter_session* session, const sinter_input_shape* shapes,
+                                     size_t count) {
+  return with_session(session, [&](sinter_session& s) {
+    if (count > 0) given(shapes, "shapes");
+    const auto& inputs = s.session.plan().inputs();
+    std::map<std::string, std::vector<std::int64_t>> by_name;
+    for (std::size_t i = 0; i < count; ++i) {
+      c::view_at(s.inputs, shapes[i].input, "input");
+      c::read_shape(by_name[inputs[shapes[i].input].name], shapes[i].rank, shapes[i].shape);
+    }
+    s.session.warm_up(by_name);
+  });
+}
+
+sinter_status sinter_session_memory(sinter_session* session, sinter_memory_account* account) {
+  return with_session(session, [&](sinter_session& s) {
+    const MemoryAccount found = s.session.memory();
+    sinter_memory_account value{};
+    value.weights = found.weights;
+    value.arena = found.arena;
+    value.arena_without_reuse = found.arena_without_reuse;
+    value.workspace = found.workspace;
+    value.io = found.io;
+    c::write_struct(account, value, "account");
+  });
+}
+
+sinter_status sinter_session_entry(sinter_session* session, const char** name) {
+  return with_session(session, [&](sinter_session& s) {
+    const std::string_view entry = s.session.entry();
+    given(name, "name") = entry.empty() ? "" : entry.data();
+  });
+}
+
+sinter_status sinter_session_launches(sinter_session* session, uint64_t* launches) {
+  return with_session(
+      session, [&](sinter_session& s) { given(launches, "launches") = s.session.launches(); });
+}
+
+sinter_status sinter_session_output_dlpack(sinter_session* session, size_t index,
+                                           void** managed_tensor) {
+  return with_session(session, [&](sinter_session& s) {
+    given(managed_tensor, "managed_tensor");
+    *managed_tensor = to_dlpack(s.session, index);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,82 @@
+// What all functions of the C ABI do: turn exceptions into codes, read and write structures that
+// may grow.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+#include <sinter/sinter_c.h>
+
+namespace sinter::c {
+
+/// Keeps `message` for sinter_last_error; gives `status` back. Does not throw.
+sinter_status fail(sinter_status status, const char* message) noexcept;
+
+/// Runs `body` so that no exception leaves it.
+template <typename Body>
+sinter_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return SINTER_OK;
+  } catch (const Error& error) {
+    return fail(static_cast<sinter_status>(error.code()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(SINTER_ERROR_OUT_OF_MEMORY, "the machine has no memory left");
+  } catch (const std::exception& error) {
+    return fail(SINTER_ERROR_INTERNAL, error.what());
+  } catch (...) {
+    return fail(SINTER_ERROR_INTERNAL, "an exception that is none of Sinter's");
+  }
+}
+
+/// `pointer`, which must not be null.
+template <typename T>
+T& given(T* pointer, const char* what) {
+  if (!pointer) throw Error(ErrorCode::kUsage, fmt::format("{} is NULL", what));
+  return *pointer;
+}
+
+/// Throws unless `size` can be a structure's of which the first version had `least` bytes.
+inline void check_struct_size(std::size_t size, std::size_t least, const char* what) {
+  constexpr std::size_t kMost = 4096;
+  if (size < least || size > kMost)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} has a struct_size of {}: set it to sizeof, which is {} or more",
+                            what, size, least));
+}
+
+/// What a program said in a structure, with zeros for members that it does not know. `least`: the
+/// size that the structure had when it was first released.
+template <typename T>
+T read_struct(const T* from, const char* what, std::size_t least = sizeof(T)) {
+  const std::size_t size = given(from, what).struct_size;
+  check_struct_size(size, least, what);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(from);
+  for (std::size_t i = sizeof(T); i < size; ++i)
+    if (bytes[i] != 0)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{} says something at byte {}, which this library (version {}) does "
+                              "not know: update Sinter",
+                              what, i, SINTER_VERSION));
+  T result{};
+  std::memcpy(&result, from, std::min(size, sizeof(T)));
+  return result;
+}
+
+/// Tells a program as much of `value` as its structure has room for.
+template <typename T>
+void write_struct(T* to, T value, const char* what, std::size_t least = sizeof(T)) {
+  const std::size_t size = given(to, what).struct_size;
+  check_struct_size(size, least, what);
+  value.struct_size = size;
+  std::memcpy(to, &value, std::min(size, sizeof(T)));
+  if (size > sizeof(T)) std::memset(reinterpret_cast<char*>(to) + sizeof(T), 0, size - sizeof(T));
+}
+
+}  // namespace sinter::c

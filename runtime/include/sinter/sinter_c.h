@@ -1,0 +1,333 @@
+// Sinter for C and for languages that call C: load a plan, run it.
+//
+// Errors. Functions that can fail return a sinter_status; of others it is said what they return.
+// sinter_last_error() has the message of the calling thread's last call that failed, until its next
+// one that does. After an error out parameters are as they were. No exception leaves a function.
+//
+// Versions. A function, a constant or a member of a structure that was in a release stays as it is;
+// new ones are added. Structures that may grow begin with `struct_size`, which the caller sets to
+// sizeof of what it was compiled with: the library reads and writes no more than that. What a
+// program says in members that the library does not know is refused unless it is zero. Zero is the
+// default of every option: `sinter_session_options options = {sizeof options};` asks for nothing
+// else.
+//
+// Handles. A sinter_plan is used by any number of threads. A sinter_session is used by one thread
+// at a time; a call while another thread is in one is SINTER_ERROR_USAGE. Sessions keep what they
+// need of their plan: it may be freed first. Freeing NULL does nothing. Using what was freed, or a
+// pointer that was never a handle, is undefined.
+//
+// Strings are UTF-8 that ends with a zero. Pointers that a function gives point to memory of the
+// handle that it was called with, and are valid as long as that or as said.
+#ifndef SINTER_C_H
+#define SINTER_C_H
+
+#include <sinter/export.h>
+#include <sinter/version.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// Grows when functions or members are added; the library's is at least the program's, or
+/// something is missing.
+#define SINTER_C_ABI_VERSION 1
+SINTER_API uint32_t sinter_c_abi_version(void);
+/// "0.1.0".
+SINTER_API const char* sinter_version(void);
+
+typedef int32_t sinter_status;
+enum {
+  SINTER_OK = 0,
+  SINTER_ERROR_USAGE = 1,          // a wrong option, input name, type, rank or dimension
+  SINTER_ERROR_UNSUPPORTED = 2,    // a valid model that asks for what Sinter does not do
+  SINTER_ERROR_INVALID_MODEL = 3,  // not an ONNX model, or one that contradicts itself
+  SINTER_ERROR_INVALID_PLAN = 4,   // not a plan, damaged, newer, or made for something else
+  SINTER_ERROR_OUT_OF_MEMORY = 5,  // host or device memory
+  SINTER_ERROR_DEVICE = 6,         // a missing or failing GPU, driver or library
+  SINTER_ERROR_INTERNAL = 7,       // a defect of Sinter itself
+  SINTER_ERROR_CANCELLED = 8       // the caller asked to stop
+};
+/// "usage", "out_of_memory"; "unknown" for a number that is none. Never NULL, never freed.
+SINTER_API const char* sinter_status_name(sinter_status status);
+/// Never NULL; empty if no call of this thread has failed.
+SINTER_API const char* sinter_last_error(void);
+
+/// Types of elements.
+typedef int32_t sinter_dtype;
+enum {
+  SINTER_BOOL = 0,
+  SINTER_INT8 = 1,
+  SINTER_INT16 = 2,
+  SINTER_INT32 = 3,
+  SINTER_INT64 = 4,
+  SINTER_UINT8 = 5,
+  SINTER_UINT16 = 6,
+  SINTER_UINT32 = 7,
+  SINTER_UINT64 = 8,
+  SINTER_FLOAT16 = 9,
+  SINTER_BFLOAT16 = 10,
+  SINTER_FLOAT32 = 11,
+  SINTER_FLOAT64 = 12
+};
+/// Bytes of an element; 0 for a number that is no type.
+SINTER_API size_t sinter_dtype_size(sinter_dtype dtype);
+
+typedef int32_t sinter_memory;
+enum { SINTER_HOST = 0, SINTER_DEVICE = 1 };
+
+typedef struct sinter_plan sinter_plan;
+typedef struct sinter_session sinter_session;
+typedef struct sinter_device_buffer sinter_device_buffer;
+
+// ---- plans
+
+/// Maps and checks a file, which must not be changed while the plan or a session of it lives.
+SINTER_API sinter_status sinter_plan_load(const char* path, sinter_plan** plan);
+/// Checks a copy of `size` bytes.
+SINTER_API sinter_status sinter_plan_from_memory(const void* bytes, size_t size,
+                                                 sinter_plan** plan);
+/// The same without a copy. `bytes` are aligned to 64 and stay unchanged until `release` is called
+/// with `user`, once, by whatever thread frees the plan or its last session; at once if this fails.
+/// A `release` of NULL: until both are freed.
+SINTER_API sinter_status sinter_plan_borrow(const void* bytes, size_t size,
+                                            void (*release)(void* user), void* user,
+                                            sinter_plan** plan);
+SINTER_API void sinter_plan_free(sinter_plan* plan);
+
+/// Never grows. A dimension: fixed, or named with a range, both ends inclusive.
+typedef struct sinter_dim {
+  const char* text;  // "384", "batch", "batch*seq"
+  int64_t min, max;
+} sinter_dim;
+
+/// An input or an output.
+typedef struct sinter_binding {
+  size_t struct_size;
+  const char* name;
+  sinter_dtype dtype;
+  int32_t rank;
+  const sinter_dim* shape;
+  int64_t state;  // the state that it belongs to, or -1
+} sinter_binding;
+
+SINTER_API size_t sinter_plan_input_count(const sinter_plan* plan);
+SINTER_API size_t sinter_plan_output_count(const sinter_plan* plan);
+SINTER_API sinter_status sinter_plan_input(const sinter_plan* plan, size_t index,
+                                           sinter_binding* binding);
+SINTER_API sinter_status sinter_plan_output(const sinter_plan* plan, size_t index,
+                                            sinter_binding* binding);
+SINTER_API sinter_status sinter_plan_input_index(const sinter_plan* plan, const char* name,
+                                                 size_t* index);
+SINTER_API sinter_status sinter_plan_output_index(const sinter_plan* plan, const char* name,
+                                                  size_t* index);
+
+/// What a run leaves in output `output`, the next takes as input `input`.
+SINTER_API size_t sinter_plan_state_count(const sinter_plan* plan);
+SINTER_API sinter_status sinter_plan_state(const sinter_plan* plan, size_t index, size_t* input,
+                                           size_t* output);
+
+/// Entry points: steps for shapes within limits. A run takes the first that fits.
+typedef struct sinter_entry {
+  size_t struct_size;
+  const char* name;
+  size_t limit_count;
+  const sinter_dim* limits;  // of symbolic dimensions, by name
+} sinter_entry;
+/// 0: one list of steps serves all shapes.
+SINTER_API size_t sinter_plan_entry_count(const sinter_plan* plan);
+SINTER_API sinter_status sinter_plan_entry(const sinter_plan* plan, size_t index,
+                                           sinter_entry* entry);
+
+/// Never grow.
+typedef struct sinter_option {
+  const char* key;
+  const char* value;
+} sinter_option;
+typedef struct sinter_measured_error {
+  const char* output;
+  double relative_error;
+} sinter_measured_error;
+
+typedef struct sinter_plan_facts {
+  size_t struct_size;
+  const char* target;                // "cpu" or "cuda"
+  const char* const* architectures;  // "sm_90", ...
+  size_t architecture_count;
+  uint64_t step_count;
+  uint64_t weight_bytes;
+  const char* compiler_version;
+  uint32_t format_version;
+  uint32_t cuda_version;  // of NVRTC, 13000 for 13.0; 0: no kernels
+  const char* model_name;
+  uint64_t model_hash;
+  const sinter_option* options;  // of the compiler, and metadata
+  size_t option_count;
+  const sinter_measured_error* measured_errors;
+  size_t measured_error_count;
+  const char* graph_text;
+} sinter_plan_facts;
+SINTER_API sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* facts);
+
+// ---- sessions
+
+/// Memory of a session from the program: see sinter/allocator.h. `user` is handed to both.
+typedef struct sinter_allocator {
+  size_t struct_size;
+  void* user;
+  /// `bytes` aligned to `alignment` in host memory or on GPU `device`; NULL: there are none.
+  void* (*allocate)(void* user, sinter_memory memory, int32_t device, size_t bytes,
+                    size_t alignment);
+  void (*deallocate)(void* user, void* data, sinter_memory memory, int32_t device, size_t bytes,
+                     size_t alignment);
+} sinter_allocator;
+
+typedef struct sinter_session_options {
+  size_t struct_size;
+  int32_t device;                     // CUDA device
+  int32_t threads;                    // CPU target; 0: all cores
+  int32_t without_cuda_graphs;        // 1: launch every step on a stream
+  sinter_memory output_memory;        // of outputs that the session keeps, on a GPU
+  uint64_t graph_cache;               // most shapes to keep captured; 0: 16
+  const char* tuning_cache;           // folder for chosen algorithms; NULL: next to the plan
+  int32_t thorough_tuning;            // 1: time more algorithms
+  const sinter_allocator* allocator;  // NULL: the system. Copied; `user` outlives the session
+} sinter_session_options;
+
+/// `options` of NULL: the defaults.
+SINTER_API sinter_status sinter_session_create(const sinter_plan* plan,
+                                               const sinter_session_options* options,
+                                               sinter_session** session);
+/// Waits for a run.
+SINTER_API void sinter_session_free(sinter_session* session);
+
+/// Dense row-major elements in memory of somebody else's. `data` is not written to.
+typedef struct sinter_tensor {
+  size_t struct_size;
+  sinter_dtype dtype;
+  int32_t rank;
+  const int64_t* shape;
+  const void* data;
+  size_t bytes;  // at `data`: as many as type and shape say
+  sinter_memory memory;
+  int32_t device;  // GPU of device memory; -1: the session's
+} sinter_tensor;
+/// The same to write to.
+typedef struct sinter_mutable_tensor {
+  size_t struct_size;
+  sinter_dtype dtype;
+  int32_t rank;
+  const int64_t* shape;
+  void* data;
+  size_t bytes;
+  sinter_memory memory;
+  int32_t device;
+} sinter_mutable_tensor;
+
+// With a shape that was seen before none of these allocates.
+
+/// Host memory is copied before this returns; device memory is used where it lies, as
+/// sinter_session_use_input says. An input stays set for all later runs.
+SINTER_API sinter_status sinter_session_set_input(sinter_session* session, size_t index,
+                                                  const sinter_tensor* tensor);
+/// Memory that runs read where it lies: host memory, aligned to its element, of a plan for the CPU;
+/// device memory, aligned to 16 bytes, of one for CUDA. It is there and unchanged from the start of
+/// each run to its end. Not for states.
+SINTER_API sinter_status sinter_session_use_input(sinter_session* session, size_t index,
+                                                  const sinter_tensor* tensor);
+/// Memory that runs write an output to, there from the start of each run to its end; NULL: the
+/// session's own again. Host memory of a CUDA plan is filled by sinter_session_await. Not for
+/// states.
+SINTER_API sinter_status sinter_session_set_output(sinter_session* session, size_t index,
+                                                   const sinter_mutable_tensor* tensor);
+
+/// Runs and waits.
+SINTER_API sinter_status sinter_session_run(sinter_session* session);
+/// Starts a run on `stream`, a CUstream or cudaStream_t; NULL: a stream of the session's own, which
+/// waits for no other. The run starts behind what was put on `stream` before, and what is put there
+/// afterwards starts behind the run: device inputs may be written in front of it and overwritten
+/// behind it. A plan for the CPU runs to the end. sinter/session.h says more.
+SINTER_API sinter_status sinter_session_run_async(sinter_session* session, void* stream);
+/// Waits for the last run, and says what went wrong in it.
+SINTER_API sinter_status sinter_session_await(sinter_session* session);
+
+/// The output of the last run: `tensor` and its memory are valid until the next run,
+/// sinter_session_warm_up or the session's end. Host memory: waits for the run. Device memory: is
+/// complete in the order of the run's stream. States are read like other outputs.
+SINTER_API sinter_status sinter_session_output(sinter_session* session, size_t index,
+                                               sinter_tensor* tensor);
+
+/// Every state is zero again and may take another shape.
+SINTER_API sinter_status sinter_session_reset_state(sinter_session* session);
+
+/// Never grows. The shape of an input.
+typedef struct sinter_input_shape {
+  size_t input;
+  int32_t rank;
+  const int64_t* shape;
+} sinter_input_shape;
+/// Prepares a run with inputs of these shapes, so that it neither allocates nor captures.
+SINTER_API sinter_status sinter_session_warm_up(sinter_session* session,
+                                                const sinter_input_shape* shapes, size_t count);
+
+/// Bytes, for the shape that was bound last. `io`: inputs, outputs and states.
+typedef struct sinter_memory_account {
+  size_t struct_size;
+  uint64_t weights, arena, arena_without_reuse, workspace, io;
+} sinter_memory_account;
+SINTER_API sinter_status sinter_session_memory(sinter_session* session,
+                                               sinter_memory_account* account);
+/// The entry point of the shape that was bound last; empty if the plan has none.
+SINTER_API sinter_status sinter_session_entry(sinter_session* session, const char** name);
+/// Kernels and library calls of one run.
+SINTER_API sinter_status sinter_session_launches(sinter_session* session, uint64_t* launches);
+
+/// Output `index` of the last run as a DLManagedTensorVersioned that its receiver releases. It is
+/// lent: until then runs, warm_up and reset_state are SINTER_ERROR_USAGE, and what the session
+/// holds stays.
+SINTER_API sinter_status sinter_session_output_dlpack(sinter_session* session, size_t index,
+                                                      void** managed_tensor);
+
+// ---- GPUs
+
+typedef struct sinter_gpu_info {
+  size_t struct_size;
+  const char* name;  // valid until this thread's next call of sinter_gpu
+  const char* architecture;
+  int32_t multiprocessors;
+  uint64_t memory_bytes;
+  uint64_t l2_bytes;
+} sinter_gpu_info;
+/// How many GPUs sessions can be made on. If there are none, `problem` (which may be NULL) says why
+/// and how to get one, until this thread's next call of sinter_gpu_count; else it is empty.
+SINTER_API sinter_status sinter_gpu_count(size_t* count, const char** problem);
+SINTER_API sinter_status sinter_gpu(size_t index, sinter_gpu_info* info);
+
+/// Memory on a GPU, for programs that do not link CUDA. Copies wait until they are done.
+SINTER_API sinter_status sinter_device_buffer_create(int32_t device, size_t bytes,
+                                                     sinter_device_buffer** buffer);
+SINTER_API void sinter_device_buffer_free(sinter_device_buffer* buffer);
+/// NULL for a buffer of no bytes.
+SINTER_API void* sinter_device_buffer_data(const sinter_device_buffer* buffer);
+SINTER_API sinter_status sinter_device_buffer_write(sinter_device_buffer* buffer, size_t offset,
+                                                    const void* source, size_t bytes);
+SINTER_API sinter_status sinter_device_buffer_read(const sinter_device_buffer* buffer,
+                                                   size_t offset, void* target, size_t bytes);
+
+// ---- the process
+
+typedef int32_t sinter_log_level;
+enum { SINTER_LOG_DEBUG = 0, SINTER_LOG_INFO = 1, SINTER_LOG_WARNING = 2 };
+typedef void (*sinter_logger)(void* user, sinter_log_level level, const char* message);
+/// `logger` is called with every message of `least` or above from now on, by whatever thread uses
+/// the library and by several at once; NULL: no more. It must not call Sinter. The library prints
+/// nothing by itself.
+SINTER_API sinter_status sinter_set_logger(sinter_logger logger, void* user,
+                                           sinter_log_level least);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
