@@ -73,9 +73,8 @@ class Executor {
 
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const plan::PlanData> plan,
                                             const SessionOptions& options);
-#ifdef SINTER_WITH_CUDA
+/// Of builds with the CUDA target.
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const plan::PlanData> plan,
                                              const SessionOptions& options);
-#endif
 
 }  // namespace sinter::runtime

@@ -20,7 +20,7 @@ constexpr std::int64_t kPartColumns = 32;
 constexpr std::int64_t kMostRowsDirectly = 6;
 static_assert(kMostRowsDirectly >= kQuantRows - 1);
 
-std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+std::int64_t rounded_up_to(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
 /// `size` bytes that `fill` writes, one copy for a plan.
 template <typename Fill>
@@ -93,7 +93,7 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   weights_.k = k_;
   weights_.group = std::min<std::int64_t>(static_cast<std::int64_t>(quantisation.group),
                                           std::max<std::int64_t>(k_, 1));
-  weights_.groups = rounded_up(k_, weights_.group) / weights_.group;
+  weights_.groups = rounded_up_to(k_, weights_.group) / weights_.group;
   weights_.pitch = quantisation.bits == 8 ? k_ : k_ / 2 + k_ % 2;
   pack(plan, step, shape, weights);
   direct_ = rows_ <= kMostRowsDirectly;
@@ -103,7 +103,7 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   const std::int64_t block_rows = std::min(rows_, kBlockRows), depth = std::min(k_, kBlockDepth);
   const std::int64_t converted = takes_floats(a_) ? 0 : block_rows * depth;
   workspace_floats_ = static_cast<std::size_t>(
-      2 * kBlockColumns + (direct_ ? rows_ * (rounded_up(k_, 16) + kPartColumns)
+      2 * kBlockColumns + (direct_ ? rows_ * (rounded_up_to(k_, 16) + kPartColumns)
                                    : kBlockColumns * (depth + block_rows) + converted));
 }
 
@@ -116,7 +116,7 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
   const auto type_of = [&](std::uint32_t index) {
     return static_cast<DType>(plan.meta.buffers[index]->dtype);
   };
-  const auto rows = static_cast<std::size_t>(rounded_up(n_, kPanelStep)),
+  const auto rows = static_cast<std::size_t>(rounded_up_to(n_, kPanelStep)),
              groups = static_cast<std::size_t>(weights_.groups);
   const auto address = [](const auto& entry) { return entry->memory.get_data_handle(); };
   values_ = copied(weights, step.b->buffer, "panels",
@@ -185,7 +185,7 @@ class MatmulQuant::Worker {
   void directly(std::int64_t first, std::int64_t last) {
     const float* x[kMostRowsDirectly] = {};
     for (std::int64_t m = 0; m < p_.rows_; ++m)
-      x[m] = x_row(m, 0, p_.k_, take(rounded_up(p_.k_, 16)));
+      x[m] = x_row(m, 0, p_.k_, take(rounded_up_to(p_.k_, 16)));
     float* sums = take(p_.rows_ * kPartColumns);
     for (std::int64_t n = first; n < last; n += kPartColumns) {
       const std::int64_t count = std::min(kPartColumns, last - n);
@@ -209,7 +209,7 @@ class MatmulQuant::Worker {
           const std::int64_t end = std::min(k + depth, p_.k_);
           const float* x[kBlockRows];
           for (std::int64_t r = 0; r < rows; ++r) x[r] = x_row(m + r, k, end, space + r * depth);
-          multiply_quantised(p_.weights_, n / kPanelStep, rounded_up(count, kPanelStep), k, end, x,
+          multiply_quantised(p_.weights_, n / kPanelStep, rounded_up_to(count, kPanelStep), k, end, x,
                              rows, sums, kBlockColumns, panel);
         }
         for (std::int64_t r = 0; r < rows; ++r) finish(m + r, n, count, sums + r * kBlockColumns);
@@ -256,7 +256,7 @@ void MatmulQuant::run(std::span<std::byte* const> buffers,
   if (rows_ == 0 || n_ == 0) return;
   run_team(threads_, [&](int me, int team) {
     // Whole parts for each thread: what a thread computes does not depend on how many there are.
-    const std::int64_t parts = rounded_up(n_, kPartColumns) / kPartColumns;
+    const std::int64_t parts = rounded_up_to(n_, kPartColumns) / kPartColumns;
     const std::int64_t first = parts * me / team * kPartColumns,
                        last = std::min(n_, parts * (me + 1) / team * kPartColumns);
     if (first < last)

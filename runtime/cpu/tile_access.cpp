@@ -13,9 +13,6 @@
 namespace sinter::runtime::cpu {
 namespace {
 
-/// Loops that a walk keeps an index for. The verifier allows no more.
-constexpr std::size_t kMaxAxes = 32;
-
 /// [low, high) of i in [0, count) with 0 <= base + i * step < extent.
 struct Interval {
   std::int64_t low, high;

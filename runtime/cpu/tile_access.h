@@ -16,6 +16,9 @@
 
 namespace sinter::runtime::cpu {
 
+/// Loops that a walk keeps an index for. The verifier allows no more.
+inline constexpr std::size_t kMaxAxes = 32;
+
 /// Axes of BoundLoops by role, outermost first.
 struct TileAxes {
   std::vector<std::size_t> z, y, x;

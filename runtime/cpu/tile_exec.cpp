@@ -11,11 +11,7 @@
 #include "runtime/cpu/tile_runs.h"
 
 namespace sinter::runtime::cpu {
-namespace {
-
-constexpr std::size_t kMaxAxes = 32;
-
-}  // namespace
+namespace {}  // namespace
 
 /// One thread's state while it runs a program.
 class TileProgram::Worker {

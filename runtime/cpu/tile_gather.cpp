@@ -16,9 +16,6 @@ namespace {
 
 /// Elements that are loaded at a time, their offsets on the stack.
 constexpr std::int64_t kPiece = 1024;
-/// As many loops as the verifier allows.
-constexpr std::size_t kMaxAxes = 32;
-
 /// The part of an offset that a joint index over several loops makes.
 std::int64_t strided_offset(const std::vector<std::int64_t>& extents,
                             const std::vector<std::int64_t>& steps, std::int64_t joint) {

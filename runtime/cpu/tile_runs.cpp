@@ -11,7 +11,7 @@ namespace sinter::runtime::cpu {
 namespace {
 
 /// Elements that are converted at a time, through a buffer on the stack.
-constexpr std::int64_t kPiece = 256;
+constexpr std::int64_t kRunPiece = 256;
 
 bool is_narrow(DType type) { return compute_type(type) != type; }
 
@@ -73,9 +73,9 @@ void load_run(DType storage, const std::byte* source, std::int64_t step, std::by
   if (!is_narrow(storage)) return copy_in(size_of(storage), source, step, target, count);
   auto* to = reinterpret_cast<float*>(target);
   if (step == 1) return widen(storage, source, to, count);
-  std::uint16_t piece[kPiece];
-  for (std::int64_t i = 0; i < count; i += kPiece) {
-    const std::int64_t n = std::min(kPiece, count - i);
+  std::uint16_t piece[kRunPiece];
+  for (std::int64_t i = 0; i < count; i += kRunPiece) {
+    const std::int64_t n = std::min(kRunPiece, count - i);
     copy_in(2, source + i * step * 2, step, reinterpret_cast<std::byte*>(piece), n);
     widen(storage, piece, to + i, n);
   }
@@ -87,13 +87,13 @@ void store_run(DType storage, const std::byte* source, std::int64_t source_step,
     return copy_out(size_of(storage), source, source_step, target, step, count);
   const auto* from = reinterpret_cast<const float*>(source);
   if (step == 1 && source_step == 1) return narrow(storage, from, target, count);
-  std::uint16_t piece[kPiece];
+  std::uint16_t piece[kRunPiece];
   if (source_step == 0) {
     narrow(storage, from, piece, 1);
     return copy_out(2, reinterpret_cast<const std::byte*>(piece), 0, target, step, count);
   }
-  for (std::int64_t i = 0; i < count; i += kPiece) {
-    const std::int64_t n = std::min(kPiece, count - i);
+  for (std::int64_t i = 0; i < count; i += kRunPiece) {
+    const std::int64_t n = std::min(kRunPiece, count - i);
     narrow(storage, from + i, piece, n);
     copy_out(2, reinterpret_cast<const std::byte*>(piece), 1, target + i * step * 2, step, n);
   }

@@ -10,7 +10,7 @@ namespace {
 // Newest first; both have the interface that the header declares.
 constexpr const char* kCublasLtNames[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
 
-std::shared_ptr<const CublasLt> load() {
+std::shared_ptr<const CublasLt> load_cublaslt() {
   const libraries::OpenedLibrary opened = libraries::open_cuda_library(
       kCublasLtNames, "cublasLtCreate",
       fmt::format(
@@ -57,7 +57,7 @@ std::shared_ptr<const CublasLt> CublasLt::system() {
   // The library is never closed: its own threads and atexit handlers may outlive our users.
   static auto* loaded = new std::shared_ptr<const CublasLt>();
   const std::lock_guard lock(mutex);
-  if (!*loaded) *loaded = load();
+  if (!*loaded) *loaded = load_cublaslt();
   return *loaded;
 }
 

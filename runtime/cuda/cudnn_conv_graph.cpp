@@ -10,9 +10,9 @@ namespace {
 namespace fb = plan::fb;
 
 // Every buffer of a plan, and what a user may give, is aligned to this many bytes.
-constexpr std::int64_t kAlignment = 16;
+constexpr std::int64_t kTensorAlignment = 16;
 
-cudnnDataType_t data_type(DType type) {
+cudnnDataType_t cudnn_type(DType type) {
   switch (type) {
     case DType::kFloat16: return CUDNN_DATA_HALF;
     case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
@@ -35,7 +35,7 @@ class Builder {
         problem_(problem),
         parts_(parts),
         scalars_(scalars),
-        stored_(data_type(problem.dtype)),
+        stored_(cudnn_type(problem.dtype)),
         compute_(problem.dtype == DType::kFloat64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
         left_(count_operations()) {}
 
@@ -59,7 +59,7 @@ class Builder {
         .set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::span(like.sizes))
         .set(CUDNN_ATTR_TENSOR_STRIDES, std::span(like.strides))
         .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
-        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kAlignment);
+        .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment);
   }
   const CudnnDescriptor& stored(const ConvTensor& like, ConvRole role) {
     return tensor(like, stored_, static_cast<std::int64_t>(role)).finalize();

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kCudnnNames[] = {"libcudnn.so.9"};
 constexpr std::size_t kOldestVersion = 90000;
 
-std::shared_ptr<const Cudnn> load() {
+std::shared_ptr<const Cudnn> load_library() {
   const libraries::OpenedLibrary opened = libraries::open_cuda_library(
       kCudnnNames, "cudnnGetVersion",
       fmt::format("cuDNN 9 (libcudnn.so.9) was not found. '{}' gets it, as does NVIDIA's package "
@@ -84,7 +84,7 @@ std::shared_ptr<const Cudnn> Cudnn::system() {
   // The library is never closed: its own threads and atexit handlers may outlive our users.
   static auto* loaded = new std::shared_ptr<const Cudnn>();
   const std::lock_guard lock(mutex);
-  if (!*loaded) *loaded = load();
+  if (!*loaded) *loaded = load_library();
   return *loaded;
 }
 

@@ -25,7 +25,7 @@ set(SINTER_WITH_CUDA OFF)
 if(NOT SINTER_CUDA STREQUAL "OFF")
   find_path(CUDA_INCLUDE_DIR cuda.h
             HINTS $ENV{SINTER_CUDA_HOME}/include ENV CUDA_HOME
-                  ${CMAKE_SOURCE_DIR}/.deps/cuda/include /usr/local/cuda/include
+                  ${PROJECT_SOURCE_DIR}/.deps/cuda/include /usr/local/cuda/include
             PATH_SUFFIXES include)
   if(CUDA_INCLUDE_DIR)
     file(STRINGS ${CUDA_INCLUDE_DIR}/cuda.h cuda_version_line REGEX "^#define CUDA_VERSION ")
@@ -51,7 +51,7 @@ set(SINTER_WITH_CUDNN OFF)
 if(SINTER_WITH_CUDA)
   find_path(CUDNN_INCLUDE_DIR cudnn_graph.h
             HINTS ENV CUDNN_HOME ${CUDA_INCLUDE_DIR}
-                  ${CMAKE_SOURCE_DIR}/.deps/pypi/nvidia/cudnn/include
+                  ${PROJECT_SOURCE_DIR}/.deps/pypi/nvidia/cudnn/include
             PATH_SUFFIXES include)
   if(CUDNN_INCLUDE_DIR)
     file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h cudnn_version_lines

@@ -23,6 +23,16 @@ function(sinter_unity name)
   endif()
 endfunction()
 
+# sinter_cuda_aware(files...): sources with a part that only builds with the CUDA target have. They
+# alone see SINTER_WITH_CUDA, so that with and without it the rest is the same.
+function(sinter_cuda_aware)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(SINTER_WITH_CUDA)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_DEFINITIONS SINTER_WITH_CUDA=1
+                                COMPILE_OPTIONS "-isystem;${CUDA_INCLUDE_DIR}")
+  endif()
+endfunction()
+
 # Headers that most files of a target read, compiled once. A file still includes what it uses.
 function(sinter_precompile name)
   target_precompile_headers(${name} PRIVATE <algorithm> <cstdint> <functional> <map> <memory>
@@ -41,5 +51,7 @@ function(sinter_warnings name)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 warns of overlaps and overflows inside std::string where there are none (GCC bug 105651).
     target_compile_options(${name} PRIVATE -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)
+    # A batch is not the main file, so that it counts each unnamed namespace in it as a header's.
+    target_compile_options(${name} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()

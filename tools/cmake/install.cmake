@@ -1,0 +1,108 @@
+# cmake --install, by component:
+#   runtime    libsinter.so.N, and oneDNN where it is not the system's
+#   compiler   libsinter_compiler.so.N
+#   tools      the command `sinter`
+#   dev        headers, links and static libraries, CMake package, pkg-config files
+# `cpack -G DEB` makes a Debian package of each.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Sinter)
+# oneDNN from PyPI lies in a folder of ours: no other program shall find it.
+set(private_dir ${CMAKE_INSTALL_LIBDIR}/sinter)
+set(products sinter)
+if(SINTER_COMPILER AND TARGET sinter_compiler)
+  list(APPEND products sinter_compiler)
+endif()
+foreach(product ${products})
+  set_target_properties(${product}_shared PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/sinter")
+  foreach(kind shared static)
+    set_target_properties(${product}_${kind} PROPERTIES EXCLUDE_FROM_ALL OFF)
+  endforeach()
+endforeach()
+
+set_target_properties(sinter_shared PROPERTIES EXPORT_NAME runtime_shared)
+set_target_properties(sinter_static PROPERTIES EXPORT_NAME runtime_static)
+install(TARGETS sinter_shared EXPORT SinterSharedTargets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
+install(TARGETS sinter_static EXPORT SinterStaticTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+if(SINTER_COMPILER AND TARGET sinter_compiler)
+  set_target_properties(sinter_compiler_shared PROPERTIES EXPORT_NAME compiler_shared)
+  set_target_properties(sinter_compiler_static PROPERTIES EXPORT_NAME compiler_static)
+  install(TARGETS sinter_compiler_shared EXPORT SinterSharedTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT compiler NAMELINK_COMPONENT dev)
+  install(TARGETS sinter_compiler_static EXPORT SinterStaticTargets
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+  set_target_properties(sinter PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../${private_dir}")
+  install(TARGETS sinter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+endif()
+
+get_target_property(dnnl_file DNNL::dnnl IMPORTED_LOCATION_RELEASE)
+if(NOT dnnl_file)
+  get_target_property(dnnl_file DNNL::dnnl IMPORTED_LOCATION)
+endif()
+cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${dnnl_file}" NORMALIZE dnnl_is_private)
+if(dnnl_is_private)
+  get_filename_component(dnnl_file ${dnnl_file} REALPATH)
+  install(FILES ${dnnl_file} DESTINATION ${private_dir} COMPONENT runtime RENAME libdnnl.so.3)
+endif()
+
+# Headers: what users include. scalar_op.h is for the compiler's own folders.
+file(GLOB headers ${PROJECT_SOURCE_DIR}/runtime/include/sinter/*.h
+                  ${PROJECT_SOURCE_DIR}/runtime/c/include/sinter/*.h)
+list(FILTER headers EXCLUDE REGEX "/scalar_op.h$")
+if(SINTER_COMPILER AND TARGET sinter_compiler)
+  file(GLOB compiler_headers ${PROJECT_SOURCE_DIR}/tools/compiler/include/sinter/*.h)
+  list(APPEND headers ${compiler_headers})
+endif()
+install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sinter COMPONENT dev)
+
+foreach(kind Shared Static)
+  install(EXPORT Sinter${kind}Targets NAMESPACE Sinter:: DESTINATION ${package_dir} COMPONENT dev)
+endforeach()
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/SinterConfig.cmake.in SinterConfig.cmake
+                              INSTALL_DESTINATION ${package_dir} PATH_VARS private_dir)
+write_basic_package_version_file(SinterConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/SinterConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/SinterConfigVersion.cmake
+        DESTINATION ${package_dir} COMPONENT dev)
+
+# pkg-config: `--static` adds what the static libraries need.
+if(dnnl_is_private)
+  set(PC_DNNL "-L\${libdir}/sinter -l:libdnnl.so.3 -Wl,-rpath,\${libdir}/sinter")
+else()
+  set(PC_DNNL "-ldnnl")
+endif()
+foreach(product ${products})
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${product}.pc.in ${product}.pc @ONLY)
+  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${product}.pc
+          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/tools/cmake/THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        COMPONENT runtime)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME sinter)
+set(CPACK_PACKAGE_VENDOR "Sinter")
+set(CPACK_PACKAGE_CONTACT "Sinter maintainers")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Graph-mode fusion compiler and runtime for ONNX models")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL runtime dev)
+if(SINTER_COMPILER AND TARGET sinter_compiler)
+  list(APPEND CPACK_COMPONENTS_ALL compiler tools)
+endif()
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libsinter)
+set(CPACK_DEBIAN_COMPILER_PACKAGE_NAME libsinter-compiler)
+set(CPACK_DEBIAN_COMPILER_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME sinter)
+set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME libsinter-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
+include(CPack)
