@@ -1,12 +1,21 @@
-# Third-party packages. All are Debian 12 packages (tools/setup installs them) but the CUDA toolkit.
+# Third-party packages. tools/setup installs them: Debian 12 packages but oneDNN and the CUDA toolkit.
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt 9 REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(dnnl REQUIRED)
+
+# oneDNN >= 3.0: the system's, or what tools/setup got from PyPI.
+find_package(dnnl 3 CONFIG QUIET)
+if(NOT dnnl_FOUND)
+  find_package(dnnl 3 CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../../.deps/onednn NO_DEFAULT_PATH)
+endif()
+if(NOT dnnl_FOUND)
+  message(FATAL_ERROR "No oneDNN 3.x was found (Debian 12's libdnnl-dev is 2.6): run tools/setup, which gets "
+                      "it from PyPI into .deps/onednn, or set dnnl_DIR to the folder of dnnl-config.cmake")
+endif()
+message(STATUS "oneDNN: ${dnnl_VERSION} in ${dnnl_DIR}")
 
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 
