@@ -123,47 +123,61 @@ std::uint64_t bytes_of(std::int64_t elements) {
   return static_cast<std::uint64_t>(elements) * sizeof(float);
 }
 
-/// A part of a convolution: some images, and of each some of the first spatial dimension's rows.
+/// A part of a convolution: some images, of each some of the first spatial dimension's rows, and
+/// some channels.
 struct Piece {
   std::int64_t image = 0, images = 0, row = 0, rows = 0;           // of the output
+  std::int64_t channel = 0, channels = 0;                          // of the output
   std::int64_t input_row = 0, input_rows = 0, begin = 0, end = 0;  // and the padding around these
 };
 
-/// How a convolution is divided follows from its sizes alone.
+/// The whole of it.
+Piece whole(const Problem& p) {
+  return {0, p.output[0], 0, p.output[2], 0, p.output[1], 0, p.input[2], p.begin[0], p.end[0]};
+}
+
+/// How a convolution is divided follows from its sizes alone: by images and rows, each part of
+/// which reads all weights, or, where these are what is large, by channels.
 std::vector<Piece> divide(const Problem& p) {
-  const std::int64_t images = p.output[0], rows = p.output[2];
-  const double weight_bytes = 4 * Problem::elements(p.weight);
-  const double time = microseconds_of(
-      p.multiplications(), 4 * (Problem::elements(p.input) + Problem::elements(p.output)));
-  const std::int64_t wanted = parts_for(time);
-  // Each part reads all weights: no more parts than leave that a fraction of the time.
-  constexpr double kWeightBytes = 30e3;  // of a microsecond, from a shared cache
-  const std::int64_t most = std::max<std::int64_t>(
-      2, static_cast<std::int64_t>(time * kWeightBytes / std::max(weight_bytes, 1.0)));
-  const std::int64_t count = std::min(wanted, most);
-  const std::int64_t chunk = std::max<std::int64_t>(1, images / count);
-  const std::int64_t row_parts = std::clamp<std::int64_t>(chunk > 1 ? 1 : count / images, 1, rows);
+  constexpr double kCached = 1 << 20;     // bytes that stay in a core's own cache
+  constexpr std::int64_t kChannels = 64;  // of a block of oneDNN's kernels
+  const double weights = 4 * Problem::elements(p.weight), input = 4 * Problem::elements(p.input),
+               output = 4 * Problem::elements(p.output);
+  const std::int64_t wanted = parts_for(p.multiplications(), input + output + weights);
+  const std::int64_t images = p.output[0], rows = p.output[2], channels = p.output[1];
   std::vector<Piece> pieces;
+  if (p.group == 1 && weights > kCached && weights > input) {
+    const std::int64_t blocks = (channels + kChannels - 1) / kChannels,
+                       step = (blocks + wanted - 1) / wanted * kChannels;
+    for (std::int64_t channel = 0; channel < channels; channel += step) {
+      pieces.push_back(whole(p));
+      pieces.back().channel = channel;
+      pieces.back().channels = std::min(step, channels - channel);
+    }
+    return pieces;
+  }
+  const std::int64_t chunk = std::max<std::int64_t>(1, images / wanted);
+  const std::int64_t row_parts = std::clamp<std::int64_t>(wanted / images, 1, rows);
   for (std::int64_t image = 0; image < images; image += chunk)
     for (std::int64_t part = 0; part < row_parts; ++part) {
-      Piece piece{image, std::min(chunk, images - image), rows * part / row_parts, 0, 0, 0, 0, 0};
-      piece.rows = rows * (part + 1) / row_parts - piece.row;
-      const std::int64_t extent = (p.weight[2] - 1) * (p.dilations[0] + 1) + 1;
-      const std::int64_t first = piece.row * p.strides[0] - p.begin[0],
-                         last = first + (piece.rows - 1) * p.strides[0] + extent;
-      piece.input_row = std::max<std::int64_t>(first, 0);
-      piece.input_rows = std::min(last, p.input[2]) - piece.input_row;
-      piece.begin = piece.input_row - first;
-      piece.end = last - piece.input_row - piece.input_rows;
-      if (row_parts > 1 && piece.input_rows <= 0) return {};  // nothing but padding
+      Piece piece = whole(p);
+      piece.image = image;
+      piece.images = std::min(chunk, images - image);
+      if (row_parts > 1) {
+        piece.row = rows * part / row_parts;
+        piece.rows = rows * (part + 1) / row_parts - piece.row;
+        const std::int64_t extent = (p.weight[2] - 1) * (p.dilations[0] + 1) + 1;
+        const std::int64_t first = piece.row * p.strides[0] - p.begin[0],
+                           last = first + (piece.rows - 1) * p.strides[0] + extent;
+        piece.input_row = std::max<std::int64_t>(first, 0);
+        piece.input_rows = std::min(last, p.input[2]) - piece.input_row;
+        piece.begin = piece.input_row - first;
+        piece.end = last - piece.input_row - piece.input_rows;
+        if (piece.input_rows <= 0) return {whole(p)};  // nothing but padding
+      }
       pieces.push_back(piece);
     }
   return pieces;
-}
-
-/// The whole of it.
-Piece whole(const Problem& p) {
-  return {0, p.output[0], 0, p.output[2], 0, p.input[2], p.begin[0], p.end[0]};
 }
 
 }  // namespace
@@ -194,27 +208,40 @@ class ConvDivider {
     const Kind& kind = kind_of(piece);
     BoundPrimitive part(kind.primitive, kind.scratchpad);
     const auto bind = [&](int argument, const Place& place, const dnnl::memory::desc& layout,
-                          const dims& sizes, std::int64_t image, std::int64_t row) {
-      const dims strides = strides_of(sizes, true);
-      const std::uint64_t offset = bytes_of(image * strides[0] + row * strides[2]);
+                          std::int64_t offset) {
       if (place.memory)
-        part.bind(argument, dnnl::memory(layout, dnnl_engine(), place.memory + offset));
+        part.bind(argument, dnnl::memory(layout, dnnl_engine(), place.memory + bytes_of(offset)));
       else
-        part.bind(argument, layout, place.buffer, offset);
+        part.bind(argument, layout, place.buffer, bytes_of(offset));
     };
-    bind(DNNL_ARG_SRC, input, kind.input, p_.input, piece.image, piece.input_row);
-    bind(DNNL_ARG_DST, output, kind.output, p_.output, piece.image, piece.row);
+    const auto bind_output = [&](int argument, const Place& place, bool is_result) {
+      const dims strides = strides_of(p_.output, true);
+      const std::int64_t offset = piece.image * strides[0] + piece.row * strides[2] + piece.channel;
+      if (piece.channels == p_.output[1]) return bind(argument, place, kind.output, offset);
+      const auto channels = static_cast<std::size_t>(p_.output[1]),
+                 own = static_cast<std::size_t>(piece.channels);
+      part.bind_copy(argument, kind.output,
+                     {place.buffer, place.memory, bytes_of(offset),
+                      kind.output.get_size() / sizeof(float) / own, own * sizeof(float),
+                      channels * sizeof(float)},
+                     is_result);
+    };
+    const dims strides = strides_of(p_.input, true);
+    bind(DNNL_ARG_SRC, input, kind.input, piece.image * strides[0] + piece.input_row * strides[2]);
+    bind_output(DNNL_ARG_DST, output, true);
     if (step_.residual >= 0)
-      bind(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, residual, kind.output, p_.output,
-           piece.image, piece.row);
-    const auto plain = stored_weight(p_);
-    if (weight_data_ && kind.weight != plain)
+      bind_output(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, residual, false);
+    const std::uint64_t weight =
+        bytes_of(piece.channel * strides_of(p_.weight, p_.channels_last)[0]);
+    if (weight_data_ && kind.weight != kind.plain_weight)
       part.bind(DNNL_ARG_WEIGHTS,
-                pack(weights_, step_.weight, weight_data_, plain, kind.weight)->memory);
+                pack(weights_, step_.weight, weight_data_ + weight, kind.plain_weight, kind.weight)
+                    ->memory);
     else
-      part.bind(DNNL_ARG_WEIGHTS, kind.weight, step_.weight);
+      part.bind(DNNL_ARG_WEIGHTS, kind.weight, step_.weight, weight);
     if (step_.bias >= 0)
-      part.bind(DNNL_ARG_BIAS, bias_layout(), static_cast<std::uint32_t>(step_.bias));
+      part.bind(DNNL_ARG_BIAS, kind.bias, static_cast<std::uint32_t>(step_.bias),
+                bytes_of(piece.channel));
     parts.add(std::move(part));
   }
 
@@ -223,24 +250,25 @@ class ConvDivider {
  private:
   struct Kind {
     dnnl::convolution_forward primitive;
-    dnnl::memory::desc input, output, weight, scratchpad;
+    dnnl::memory::desc input, output, plain_weight, weight, bias, scratchpad;
   };
   using Key = std::vector<std::int64_t>;
 
-  dnnl::memory::desc bias_layout() const {
-    return {{p_.output[1]}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
-  }
-
   /// Pieces of the same sizes and padding share a primitive.
   const Kind& kind_of(const Piece& piece) {
-    const auto [found, is_new] =
-        kinds_.try_emplace(Key{piece.images, piece.rows, piece.input_rows, piece.begin, piece.end});
+    const auto [found, is_new] = kinds_.try_emplace(
+        Key{piece.images, piece.rows, piece.channels, piece.input_rows, piece.begin, piece.end});
     Kind& kind = found->second;
     if (!is_new) return kind;
     dims input = p_.input, output = p_.output, begin = p_.begin, end = p_.end;
     input[0] = output[0] = piece.images;
     input[2] = piece.input_rows;
     output[2] = piece.rows;
+    output[1] = piece.channels;
+    Problem part = p_;
+    part.weight[0] = piece.channels;
+    kind.plain_weight = stored_weight(part);
+    kind.bias = {{piece.channels}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
     begin[0] = piece.begin;
     end[0] = piece.end;
     kind.input = stored(input, true);
@@ -252,17 +280,18 @@ class ConvDivider {
     attributes.set_post_ops(ops);
     // Weights that are computed lie as they do; packed ones as the first part wants them.
     const auto describe = [&](const dnnl::memory::desc& weight, bool may_fail) {
-      const auto bias = step_.bias >= 0 ? bias_layout() : dnnl::memory::desc();
+      const auto bias = step_.bias >= 0 ? kind.bias : dnnl::memory::desc();
       return dnnl::convolution_forward::primitive_desc(
           dnnl_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
           kind.input, weight, bias, kind.output, p_.strides, p_.dilations, begin, end, attributes,
           may_fail);
     };
-    const dnnl::memory::desc any(weight_sizes(p_), dnnl::memory::data_type::f32,
+    const dnnl::memory::desc any(weight_sizes(part), dnnl::memory::data_type::f32,
                                  dnnl::memory::format_tag::any);
     dnnl::convolution_forward::primitive_desc chosen;
-    if (!weight_data_) chosen = describe(stored_weight(p_), false);
-    if (!chosen && kinds_.size() > 1) chosen = describe(weight_, true);
+    if (!weight_data_) chosen = describe(kind.plain_weight, false);
+    if (!chosen && weight_ && weight_.get_dims() == any.get_dims())
+      chosen = describe(weight_, true);
     if (!chosen) chosen = describe(any, false);
     kind.weight = weight_ = chosen.weights_desc();
     kind.scratchpad = chosen.scratchpad_desc();
@@ -283,9 +312,10 @@ PrimitiveParts reorder(const dims& sizes, std::uint32_t buffer, const dnnl::memo
                        bool into, int threads) {
   PrimitiveParts parts(threads);
   const auto plain = stored(sizes, false);
+  constexpr double kBytesOfPart = 256 << 10;
   const double bytes = 8 * Problem::elements(sizes);
   const std::int64_t count =
-      std::clamp<std::int64_t>(parts_for(microseconds_of(0, bytes)), 1, sizes[2]);
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(bytes / kBytesOfPart), 1, sizes[2]);
   for (std::int64_t part = 0; part < count; ++part) {
     dims at(sizes.size(), 0), of = sizes;
     at[2] = sizes[2] * part / count;
@@ -347,13 +377,11 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
           : nullptr;
   with_dnnl_errors("convolution", [&] {
     auto& steps = impl_->steps;
-    if (p.channels_last && p.is_product()) {
+    if (p.channels_last && p.is_product() && p.multiplications() >= 2 * kMultiplicationsOfThread) {
       steps.push_back(divide_product(product_of(p, step, weight_data), weights, threads));
       return;
     }
     const int team = threads_for(p.multiplications(), threads);
-    std::vector<Piece> pieces = divide(p);
-    if (pieces.size() <= 1) pieces = {whole(p)};
     ConvDivider divider(p, step, weights, weight_data);
     using Place = ConvDivider::Place;
     const auto place_of = [&](std::uint32_t buffer, const dims& sizes, bool is_read) -> Place {
@@ -367,7 +395,7 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
       divider.residual = place_of(static_cast<std::uint32_t>(step.residual), p.output, true);
     const Place output = place_of(step.output, p.output, false);
     PrimitiveParts parts(team);
-    for (const Piece& piece : pieces) divider.add(piece, input, output, parts);
+    for (const Piece& piece : divide(p)) divider.add(piece, input, output, parts);
     steps.push_back(std::move(parts));
     if (output.memory)
       steps.push_back(reorder(p.output, step.output, impl_->own.back(), false, team));

@@ -100,8 +100,8 @@ void append_activation(dnnl::post_ops& ops, Activation activation, float a, floa
 }
 
 int threads_for(double multiplications, int most) {
-  constexpr double kPerThread = 256 * 1024;
-  return static_cast<int>(std::clamp(multiplications / kPerThread, 1.0, static_cast<double>(most)));
+  return static_cast<int>(
+      std::clamp(multiplications / kMultiplicationsOfThread, 1.0, static_cast<double>(most)));
 }
 
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,

@@ -40,8 +40,9 @@ decltype(auto) with_dnnl_errors(const char* what, Body&& body) {
 void append_activation(dnnl::post_ops& ops, plan::fb::Activation activation, float a = 0,
                        float b = 0);
 
-/// Threads, of `most`, that are worth having for so many multiplications: a team that wakes for
-/// less than a few microseconds of work costs more than it brings.
+/// A thread that wakes for less, a few microseconds of work, costs more than it brings.
+inline constexpr double kMultiplicationsOfThread = 256 * 1024;
+/// Threads, of `most`, that are worth having for so many multiplications.
 int threads_for(double multiplications, int most);
 
 /// The weights of buffer `buffer`, which lie at `data` as `plain`, in layout `wanted`.

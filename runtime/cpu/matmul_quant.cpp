@@ -257,7 +257,7 @@ void MatmulQuant::run(std::span<std::byte* const> buffers,
   // What a column's results are does not depend on the part that it is in.
   const std::int64_t step = direct_ ? kPartColumns : kBlockColumns;
   const std::int64_t columns = rounded_up(n_, step) / step;
-  const std::int64_t parts = std::min(columns, threads::kPartsOfThread * threads_);
+  const std::int64_t parts = std::min(columns, threads::parts_of(threads_));
   threads::run_parts(parts, threads_, [&](threads::Member& member) {
     while (const auto part = member.next())
       Worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())])

@@ -1,6 +1,7 @@
 #include "runtime/cpu/primitive_parts.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "runtime/cpu/dnnl_support.h"
@@ -9,8 +10,9 @@
 namespace sinter::runtime::cpu {
 
 BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, const dnnl::memory::desc& scratchpad)
-    : primitive_(std::move(primitive)), scratch_bytes_(scratchpad.get_size()) {
-  if (scratch_bytes_ == 0) return;
+    : primitive_(std::move(primitive)) {
+  if (scratchpad.get_size() == 0) return;
+  take_scratch(scratchpad.get_size());
   dnnl::memory memory(scratchpad, dnnl_engine(), DNNL_MEMORY_NONE);
   scratch_ = memory.get();
   bind(DNNL_ARG_SCRATCHPAD, std::move(memory));
@@ -28,6 +30,19 @@ void BoundPrimitive::bind(int argument, dnnl::memory memory) {
   memories_.push_back(std::move(memory));
 }
 
+void BoundPrimitive::bind_copy(int argument, const dnnl::memory::desc& layout, const Block& block,
+                               bool is_result) {
+  dnnl::memory memory(layout, dnnl_engine(), DNNL_MEMORY_NONE);
+  copies_.push_back({memory.get(), block, take_scratch(layout.get_size()), is_result});
+  bind(argument, std::move(memory));
+}
+
+std::size_t BoundPrimitive::take_scratch(std::size_t bytes) {
+  const std::size_t offset = scratch_bytes_;
+  scratch_bytes_ += (bytes + 63) / 64 * 64;
+  return offset;
+}
+
 void BoundPrimitive::execute(std::span<std::byte* const> buffers, std::byte* scratch) {
   const auto place = [](dnnl_memory_t memory, std::byte* data) {
     dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(memory, data),
@@ -39,12 +54,25 @@ void BoundPrimitive::execute(std::span<std::byte* const> buffers, std::byte* scr
     place(address.memory, data);
     address.last = data;
   }
-  if (scratch_) place(scratch_, scratch);
+  if (scratch_) place(scratch_, scratch);  // it is the first there
+  const auto copy = [&](const Copy& one) {
+    const Block& block = one.block;
+    std::byte *there = (block.memory ? block.memory : buffers[block.buffer]) + block.byte_offset,
+              *here = scratch + one.scratch;
+    for (std::size_t r = 0; r < block.rows; ++r, there += block.pitch, here += block.width)
+      std::memcpy(one.is_result ? there : here, one.is_result ? here : there, block.width);
+  };
+  for (const Copy& one : copies_) {
+    place(one.memory, scratch + one.scratch);
+    if (!one.is_result) copy(one);
+  }
   dnnl::error::wrap_c_api(
       dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
                              static_cast<int>(arguments_.size()), arguments_.data()),
       "could not execute a primitive");
   dnnl_stream().wait();
+  for (const Copy& one : copies_)
+    if (one.is_result) copy(one);
 }
 
 void PrimitiveParts::add(BoundPrimitive part) {
@@ -63,18 +91,15 @@ void PrimitiveParts::execute(std::span<std::byte* const> buffers,
                      });
 }
 
-std::int64_t parts_for(double microseconds) {
-  constexpr double kLeast = 16, kSmall = 25, kLarge = 200;  // microseconds of a part
-  constexpr std::int64_t kMany = 16;
-  if (microseconds < kLeast) return 1;
-  const auto small =
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(microseconds / kSmall), 2, kMany);
-  return std::max(small, static_cast<std::int64_t>(microseconds / kLarge));
-}
-
-double microseconds_of(double multiplications, double bytes) {
-  constexpr double kMultiplications = 70e3, kBytes = 10e3;  // of a microsecond
-  return multiplications / kMultiplications + bytes / kBytes;
+std::int64_t parts_for(double multiplications, double bytes) {
+  // What one thread does in a microsecond, and how many microseconds a part is to take.
+  constexpr double kMultiplications = 70e3, kBytes = 10e3, kLeast = 16, kSmall = 25, kLarge = 200;
+  constexpr double kMany = 16;
+  const double time = multiplications / kMultiplications + bytes / kBytes;
+  if (time < kLeast) return 1;
+  const double parts = std::max(std::clamp(time / kSmall, 2.0, kMany), time / kLarge);
+  return static_cast<std::int64_t>(
+      std::max(1.0, std::min(parts, multiplications / kMultiplicationsOfThread)));
 }
 
 }  // namespace sinter::runtime::cpu

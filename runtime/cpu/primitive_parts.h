@@ -21,6 +21,17 @@ class BoundPrimitive {
             std::uint64_t byte_offset = 0);
   /// `argument` is `memory` at all times.
   void bind(int argument, dnnl::memory memory);
+  /// A block of a plan buffer, or of `memory`: `rows` of `width` bytes, `pitch` bytes apart.
+  struct Block {
+    std::uint32_t buffer = 0;
+    std::byte* memory = nullptr;
+    std::uint64_t byte_offset = 0;
+    std::size_t rows = 0, width = 0, pitch = 0;
+  };
+  /// `argument`, of dense `layout`, is copied from `block` (into it, if it is a result), for
+  /// primitives that take no such pitch.
+  void bind_copy(int argument, const dnnl::memory::desc& layout, const Block& block,
+                 bool is_result);
 
   std::size_t scratch_bytes() const { return scratch_bytes_; }
   /// `scratch`: memory of the calling thread's own, 64-byte aligned.
@@ -33,12 +44,21 @@ class BoundPrimitive {
     std::uint64_t byte_offset;
     const std::byte* last;
   };
+  struct Copy {
+    dnnl_memory_t memory;
+    Block block;
+    std::size_t scratch;  // where it lies in the scratch memory
+    bool is_result;
+  };
+  std::size_t take_scratch(std::size_t bytes);
+
   dnnl::primitive primitive_;
   std::size_t scratch_bytes_ = 0;
   dnnl_memory_t scratch_ = nullptr;
   std::vector<dnnl::memory> memories_;
   std::vector<dnnl_exec_arg_t> arguments_;
   std::vector<Address> addresses_;
+  std::vector<Copy> copies_;
 };
 
 /// Primitives that do not read what another of them writes.
@@ -60,13 +80,11 @@ class PrimitiveParts {
   std::vector<BoundPrimitive> parts_;
 };
 
-/// Parts that are worth having of work that takes one thread so long: several times as many as
-/// threads, so that others take over what a thread that has lost its processor leaves, but none
-/// that takes less than about ten times what starting it does. It knows nothing of the threads
-/// there are: results must not depend on them.
-std::int64_t parts_for(double microseconds);
-
-/// About what one thread takes for a product's multiplications, and for bytes from memory.
-double microseconds_of(double multiplications, double bytes);
+/// Parts that are worth having of so many multiplications that read or write so many bytes: several
+/// times as many as threads, so that others take over what a thread that has lost its processor
+/// leaves, but none that takes less than about ten times what starting it does, nor fewer
+/// multiplications than a thread is worth. It knows nothing of the threads there are: results must
+/// not depend on them.
+std::int64_t parts_for(double multiplications, double bytes);
 
 }  // namespace sinter::runtime::cpu

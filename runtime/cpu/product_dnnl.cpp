@@ -21,17 +21,18 @@ struct Division {
   std::int64_t chunk = 1, rows = 0, columns = 0;
 };
 
-/// Few rows are divided by columns, so that each thread reads its own weights; else parts are about
-/// square, which reads least.
+/// Few rows are divided by columns, so that each thread reads its own weights; many are not, if the
+/// weights stay in a core's own cache, because oneDNN is fastest with whole rows; else parts are
+/// about square, which reads least.
 Division divide(const Product& p) {
   // Vectors and blocks of oneDNN's kernels end with such columns and rows.
-  constexpr std::int64_t kColumnStep = 64, kRowStep = 8, kLeastRows = 32;
+  constexpr std::int64_t kColumnStep = 64, kRowStep = 8, kLeastRows = 64, kManyRows = 256;
+  constexpr double kCached = 1 << 20;  // bytes
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);
   double matrices = 1;
   for (const std::int64_t size : p.batch) matrices *= static_cast<double>(size);
-  const double macs =
-                   static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k),
-               bytes = 4 * static_cast<double>(p.k) * static_cast<double>(p.n);
-  const std::int64_t wanted = parts_for(matrices * microseconds_of(macs, bytes));
+  const double macs = m * n * static_cast<double>(p.k), bytes = 4 * static_cast<double>(p.k) * n;
+  const std::int64_t wanted = parts_for(matrices * macs, matrices * bytes);
   Division result{0, 1, p.m, p.n};
   std::int64_t parts = 1;
   while (result.prefix < p.batch.size() && parts * p.batch[result.prefix] <= wanted)
@@ -42,12 +43,12 @@ Division divide(const Product& p) {
   }
   const std::int64_t left = wanted / parts;
   if (left < 2) return result;
-  const double area =
-      static_cast<double>(p.m) * static_cast<double>(p.n) / static_cast<double>(left);
-  double columns = std::sqrt(area);
-  if (p.m < 2 * kLeastRows) columns = static_cast<double>(p.n) / static_cast<double>(left);
-  result.columns = std::max<std::int64_t>(1, std::llround(columns / kColumnStep)) * kColumnStep;
-  result.columns = std::min(result.columns, p.n);
+  double columns = std::sqrt(m * n / static_cast<double>(left));
+  if (p.m <= kLeastRows) columns = n / static_cast<double>(left);
+  if (p.m >= kManyRows && bytes <= kCached) columns = n;
+  result.columns =
+      std::min(p.n, std::max<std::int64_t>(1, std::llround(columns / kColumnStep)) * kColumnStep);
+  if (columns == n) result.columns = p.n;
   const std::int64_t row_parts = std::max<std::int64_t>(1, left / divided(p.n, result.columns));
   const std::int64_t rows = divided(divided(p.m, row_parts), kRowStep) * kRowStep;
   result.rows = std::min(p.m, std::max(rows, kLeastRows));
@@ -109,7 +110,16 @@ class Divider {
     if (is_new) kind = make(sizes);
     BoundPrimitive part(kind.primitive, kind.scratchpad);
     part.bind(DNNL_ARG_SRC, kind.a, p_.a.buffer, bytes_of(offset_of(p_.a, at, at.row, 0)));
-    part.bind(DNNL_ARG_DST, kind.d, p_.d.buffer, bytes_of(offset_of(p_.d, at, at.row, at.column)));
+    const auto bind_result = [&](int argument, const ProductOperand& operand,
+                                 const dnnl::memory::desc& layout, bool is_result) {
+      const std::uint64_t offset = bytes_of(offset_of(operand, at, at.row, at.column));
+      if (!kind.dense) return part.bind(argument, layout, operand.buffer, offset);
+      part.bind_copy(argument, layout,
+                     {operand.buffer, nullptr, offset, static_cast<std::size_t>(sizes.rows),
+                      bytes_of(sizes.columns), bytes_of(operand.row_stride)},
+                     is_result);
+    };
+    bind_result(DNNL_ARG_DST, p_.d, kind.d, true);
     const std::uint64_t b = bytes_of(offset_of(p_.b, at, 0, at.column));
     if (p_.b_weight && kind.b != kind.b_plain)
       part.bind(DNNL_ARG_WEIGHTS,
@@ -117,9 +127,7 @@ class Divider {
     else
       part.bind(DNNL_ARG_WEIGHTS, kind.b_plain, p_.b.buffer, b);
     if (p_.bias) part.bind(kind.bias_argument, kind.bias, *p_.bias, bytes_of(at.column));
-    if (p_.residual)
-      part.bind(kind.residual_argument, kind.residual, p_.residual->buffer,
-                bytes_of(offset_of(*p_.residual, at, at.row, at.column)));
+    if (p_.residual) bind_result(kind.residual_argument, *p_.residual, kind.residual, false);
     parts.add(std::move(part));
   }
 
@@ -128,13 +136,23 @@ class Divider {
     dnnl::matmul primitive;
     dnnl::memory::desc a, b_plain, b, d, bias, residual, scratchpad;
     int bias_argument = DNNL_ARG_BIAS, residual_argument = 0;
+    bool dense = false;  // some columns of rows that are computed in memory of their own
   };
 
   Kind make(const Sizes& sizes) {
     Kind kind;
     kind.a = layout_of(p_.a, sizes.batch, sizes.rows, p_.k);
     kind.b_plain = layout_of(p_.b, sizes.batch, p_.k, sizes.columns);
-    kind.d = layout_of(p_.d, sizes.batch, sizes.rows, sizes.columns);
+    // oneDNN's fastest kernels take no pitch of results. A copy costs little if k is not small.
+    constexpr std::int64_t kLeastDepth = 128;
+    const auto has_rows = [](const ProductOperand& operand) { return operand.column_stride == 1; };
+    kind.dense = sizes.columns < p_.n && sizes.batch.empty() && p_.k >= kLeastDepth &&
+                 has_rows(p_.d) && (!p_.residual || has_rows(*p_.residual));
+    const auto result_of = [&](ProductOperand operand) {
+      if (kind.dense) operand.row_stride = sizes.columns;
+      return layout_of(operand, sizes.batch, sizes.rows, sizes.columns);
+    };
+    kind.d = result_of(p_.d);
     dims bias_sizes(sizes.batch.size() + 1, 1), bias_strides(sizes.batch.size() + 1, sizes.columns);
     bias_sizes.push_back(sizes.columns);
     bias_strides.push_back(1);
@@ -150,7 +168,7 @@ class Divider {
     if (scaled) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p_.alpha, 0);
     if (scaled && p_.bias) kind.bias_argument = append_binary(kind.bias);
     if (p_.residual) {
-      kind.residual = layout_of(*p_.residual, sizes.batch, sizes.rows, sizes.columns);
+      kind.residual = result_of(*p_.residual);
       kind.residual_argument = append_binary(kind.residual);
     }
     append_activation(ops, p_.activation, p_.activation_a, p_.activation_b);

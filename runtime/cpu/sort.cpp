@@ -171,7 +171,7 @@ void RowSort::run(std::span<std::byte* const> buffers,
   const std::byte* input = buffers[input_];
   auto* output = reinterpret_cast<std::int64_t*>(buffers[output_]);
   const int team = std::min(threads_, static_cast<int>(workspaces.size()));
-  const std::int64_t parts = std::min(rows_, threads::kPartsOfThread * team);
+  const std::int64_t parts = std::min(rows_, threads::parts_of(team));
   threads::run_parts(parts, team, [&](threads::Member& member) {
     std::byte* workspace = workspaces[static_cast<std::size_t>(member.me())];
     while (const auto part = member.next())

@@ -369,7 +369,7 @@ void TileProgram::run(std::span<std::byte* const> buffers,
   };
   const auto team = static_cast<int>(
       std::min(static_cast<std::int64_t>(threads_), static_cast<std::int64_t>(workspaces.size())));
-  const std::int64_t parts = std::min(items, threads::kPartsOfThread * team);
+  const std::int64_t parts = std::min(items, threads::parts_of(team));
   threads::run_parts(parts, team, [&](threads::Member& member) {
     Worker worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())]);
     while (const auto part = member.next())

@@ -21,9 +21,9 @@
 namespace sinter::runtime::threads {
 
 inline constexpr int kMaxThreads = 256;
-/// Parts for each thread, of work that can be divided at will: so many that what a thread leaves,
-/// or another that came late has not begun, is soon done by others.
-inline constexpr std::int64_t kPartsOfThread = 8;
+/// Parts for `threads` threads, of work that can be divided at will: so many that what a thread
+/// leaves, or one that came late has not begun, is soon done by others.
+constexpr std::int64_t parts_of(int threads) { return threads > 1 ? 8 * threads : 1; }
 
 class Member;
 class ThreadPool;
