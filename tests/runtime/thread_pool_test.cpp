@@ -223,7 +223,9 @@ TEST_F(SharedPool, RunsOnTheGivenProcessors) {
   runtime::threads::run_parts(2, 2, [&](Member& member) {
     while (member.next()) {
       both.arrive_and_wait();
-      if (member.me() == 1) EXPECT_THAT(allowed_cpus(), ElementsAre(cpu));
+      if (member.me() == 1) {
+        EXPECT_THAT(allowed_cpus(), ElementsAre(cpu));
+      }
     }
   });
 }
