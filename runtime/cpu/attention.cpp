@@ -1,14 +1,13 @@
 #include "runtime/cpu/attention.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 
 #include "runtime/cpu/dnnl_support.h"
 #include "runtime/cpu/element.h"
 #include "runtime/cpu/panel_ops.h"
-#include "runtime/cpu/parallel.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -126,7 +125,7 @@ int CpuAttention::team(std::span<std::byte* const> buffers) const {
       for (std::int64_t row = 0; row < rows_; ++row)
         keys += static_cast<double>(seen(buffers, group, row));
   }
-  return std::min(threads_, threads_for(keys * static_cast<double>(head_ + value_head_)));
+  return threads_for(keys * static_cast<double>(head_ + value_head_), threads_);
 }
 
 /// What one thread does; its scratch memory.
@@ -316,17 +315,16 @@ void CpuAttention::run(std::span<std::byte* const> buffers,
                        std::span<std::byte* const> workspaces) const {
   if (rows_ == 0 || groups_ == 0) return;
   auto* shared = reinterpret_cast<float*>(workspaces[0]);
-  std::atomic<std::int64_t> next = 0;
   const std::int64_t all = groups_ * row_blocks_ * parts_;
   const auto worker = [&](int me) {
     return Worker(
         *this, buffers, shared,
         reinterpret_cast<float*>(workspaces[static_cast<std::size_t>(me)]) + shared_floats_);
   };
-  run_team(team(buffers), [&](int me, int) {
-    Worker own = worker(me);
-    for (std::int64_t task = next++; task < all; task = next++)
-      own.attend(task / (row_blocks_ * parts_), task / parts_ % row_blocks_, task % parts_);
+  threads::run_parts(all, team(buffers), [&](threads::Member& member) {
+    Worker own = worker(member.me());
+    while (const auto task = member.next())
+      own.attend(*task / (row_blocks_ * parts_), *task / parts_ % row_blocks_, *task % parts_);
   });
   if (parts_ == 1) return;
   Worker last = worker(0);

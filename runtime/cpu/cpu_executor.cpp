@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <variant>
 
 #include <fmt/format.h>
@@ -14,10 +13,11 @@
 #include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/matmul_dnnl.h"
 #include "runtime/cpu/matmul_quant.h"
-#include "runtime/cpu/parallel.h"
 #include "runtime/cpu/sort.h"
 #include "runtime/cpu/tile_program.h"
 #include "runtime/executor.h"
+#include "runtime/threads/openmp.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime {
 namespace cpu {
@@ -49,6 +49,17 @@ std::shared_ptr<PackedWeights> packed_weights_of(
   return weights;
 }
 
+int threads_of(const SessionOptions& options) {
+  const int most = thread_pool_size();
+  return options.threads == 0 ? most : std::min(options.threads, most);
+}
+
+/// For as long as a thread computes a session's work.
+struct Computing {
+  threads::ThreadPool::Caller caller;
+  threads::NoOpenMpTeams alone;
+};
+
 struct Copy {
   std::uint32_t source, target;
   std::size_t bytes;
@@ -67,9 +78,7 @@ class CpuExecutor final : public Executor {
   CpuExecutor(std::shared_ptr<const plan::PlanData> plan, const SessionOptions& options)
       : plan_(std::move(plan)),
         meta_(plan_->meta),
-        threads_(options.threads > 0
-                     ? options.threads
-                     : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+        threads_(threads_of(options)),
         weights_(packed_weights_of(plan_)),
         inputs_(buffers(meta_.inputs.size(), options)),
         outputs_(buffers(meta_.outputs.size(), options)),
@@ -85,7 +94,7 @@ class CpuExecutor final : public Executor {
   void prepare(const std::shared_ptr<const BoundShape>& shape) override {
     Prepared* prepared = find(*shape);
     if (!prepared) {
-      const ThreadCount count(threads_);
+      const Computing computing;
       Prepared fresh{shape, {}, 0};
       for (std::size_t i = 0; i < shape->steps.count; ++i) {
         const plan::fb::StepT& step = *meta_.steps[shape->steps.first + i];
@@ -136,7 +145,7 @@ class CpuExecutor final : public Executor {
       output_views_[i].shape = prepared.shape->output_shapes[i];
       output_views_[i].data = addresses_[binding.buffer];
     }
-    const ThreadCount count(threads_);
+    const Computing computing;
     for (std::size_t i = 0; i < prepared.steps.size(); ++i) run_step(prepared, i);
   }
 
@@ -176,7 +185,7 @@ class CpuExecutor final : public Executor {
   }
 
   double time_compute(bool cold) override {
-    const ThreadCount count(threads_);
+    const Computing computing;
     bind_addresses(*last_shape_);
     if (cold) flush_caches();
     const auto start = std::chrono::steady_clock::now();
@@ -185,7 +194,7 @@ class CpuExecutor final : public Executor {
   }
 
   std::vector<StepTime> profile() override {
-    const ThreadCount count(threads_);
+    const Computing computing;
     bind_addresses(*last_shape_);
     const auto value = [&](std::uint32_t expression) {
       return static_cast<std::uint64_t>(last_shape_->expressions[expression]);
@@ -209,7 +218,10 @@ class CpuExecutor final : public Executor {
     return times;
   }
 
-  MachineRates measure_rates() override { return measure_machine(threads_); }
+  MachineRates measure_rates() override {
+    const Computing computing;
+    return measure_machine(threads_);
+  }
 
  private:
   static std::vector<HostBuffer> buffers(std::size_t count, const SessionOptions& options) {
@@ -238,9 +250,10 @@ class CpuExecutor final : public Executor {
       case Work::MatmulStep: {
         const plan::fb::MatmulStepT& product = *step.work.AsMatmulStep();
         if (product.quantisation) return MatmulQuant(*plan_, product, shape, *weights_, threads_);
-        return MatmulDnnl(*plan_, product, shape, *weights_);
+        return MatmulDnnl(*plan_, product, shape, *weights_, threads_);
       }
-      case Work::ConvStep: return ConvDnnl(*plan_, *step.work.AsConvStep(), shape, *weights_);
+      case Work::ConvStep:
+        return ConvDnnl(*plan_, *step.work.AsConvStep(), shape, *weights_, threads_);
       case Work::CopyStep: {
         const plan::fb::CopyStepT& copy = *step.work.AsCopyStep();
         return Copy{copy.source, copy.target,
@@ -258,14 +271,14 @@ class CpuExecutor final : public Executor {
     arena_.reserve(shape.layout.arena_bytes, "the arena");
     std::size_t workspace = 0;
     for (const PreparedStep& step : prepared.steps)
-      if (const auto* program = std::get_if<TileProgram>(&step))
-        workspace = std::max(workspace, program->workspace_bytes());
-      else if (const auto* product = std::get_if<MatmulQuant>(&step))
-        workspace = std::max(workspace, product->workspace_bytes());
-      else if (const auto* sort = std::get_if<RowSort>(&step))
-        workspace = std::max(workspace, sort->workspace_bytes());
-      else if (const auto* attention = std::get_if<CpuAttention>(&step))
-        workspace = std::max(workspace, attention->workspace_bytes());
+      workspace = std::max(workspace, std::visit(
+                                          [](const auto& work) -> std::size_t {
+                                            if constexpr (requires { work.workspace_bytes(); })
+                                              return work.workspace_bytes();
+                                            else
+                                              return 0;
+                                          },
+                                          step));
     for (HostBuffer& one : workspace_) one.reserve(workspace, "the workspace of a thread");
     for (std::size_t s = 0; s < states_.size(); ++s)
       reserve_state(s,
@@ -325,9 +338,9 @@ class CpuExecutor final : public Executor {
       else if (const auto* attention = std::get_if<CpuAttention>(&step))
         attention->run(addresses_, workspace_addresses_);
       else if (auto* matmul = std::get_if<MatmulDnnl>(&step))
-        matmul->execute(addresses_);
+        matmul->execute(addresses_, workspace_addresses_);
       else if (auto* conv = std::get_if<ConvDnnl>(&step))
-        conv->execute(addresses_);
+        conv->execute(addresses_, workspace_addresses_);
       else if (const auto& copy = std::get<Copy>(step); copy.bytes > 0)
         std::memcpy(addresses_[copy.target], addresses_[copy.source], copy.bytes);
     } catch (Error& error) {

@@ -1,11 +1,12 @@
 #include "runtime/cpu/dnnl_support.h"
 
 #include <algorithm>
-#include <cmath>
+#include <atomic>
 
-#include <omp.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "runtime/cpu/parallel.h"
+#include "runtime/threads/openmp.h"
 
 namespace sinter::runtime::cpu {
 
@@ -16,6 +17,24 @@ PackedWeights::PackedWeights(std::size_t plan_bytes)
     : chunk_bytes_(std::clamp<std::size_t>(plan_bytes, 1 << 12, 8 << 20)) {}
 
 PackedWeights::~PackedWeights() = default;
+
+namespace {
+
+/// Equal for equal layouts. oneDNN tells all about one only if it is made of strides and blocks; of
+/// another it is a name that nothing else has.
+std::string layout_of(const dnnl::memory::desc& layout) {
+  if (layout.get_format_kind() != dnnl::memory::format_kind::blocked) {
+    static std::atomic<int> others = 0;
+    return fmt::format("other {}; ", others++);
+  }
+  return fmt::format("{} {} {} {} {} {} {}; ", static_cast<int>(layout.get_data_type()),
+                     fmt::join(layout.get_dims(), ","), fmt::join(layout.get_padded_dims(), ","),
+                     fmt::join(layout.get_strides(), ","), layout.get_submemory_offset(),
+                     fmt::join(layout.get_inner_blks(), ","),
+                     fmt::join(layout.get_inner_idxs(), ","));
+}
+
+}  // namespace
 
 std::byte* PackedWeights::allocate(std::size_t bytes) {
   constexpr std::size_t kLine = 64;
@@ -38,8 +57,21 @@ std::uint64_t PackedWeights::bytes() const {
 }
 
 const dnnl::engine& dnnl_engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = [] {
+    if (dnnl_version()->cpu_runtime == DNNL_RUNTIME_OMP && !threads::has_openmp())
+      throw Error(
+          ErrorCode::kUnsupported,
+          "oneDNN was built for OpenMP, but omp_set_num_threads is not found, without which it "
+          "would start threads of its own: link its OpenMP runtime as a shared library");
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
+}
+
+dnnl::primitive_attr dnnl_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
 }
 
 dnnl::stream& dnnl_stream() {
@@ -47,14 +79,13 @@ dnnl::stream& dnnl_stream() {
   return stream;
 }
 
-bool append_activation(dnnl::post_ops& ops, Activation activation, float a, float b) {
+void append_activation(dnnl::post_ops& ops, Activation activation, float a, float b) {
   using dnnl::algorithm;
   const auto append = [&](algorithm kind, float alpha = 0, float beta = 0) {
-    ops.append_eltwise(1.0F, kind, alpha, beta);
-    return true;
+    ops.append_eltwise(kind, alpha, beta);
   };
   switch (activation) {
-    case Activation::None: return true;
+    case Activation::None: return;
     case Activation::Relu: return append(algorithm::eltwise_relu);
     case Activation::GeluErf: return append(algorithm::eltwise_gelu_erf);
     case Activation::GeluTanh: return append(algorithm::eltwise_gelu_tanh);
@@ -63,27 +94,21 @@ bool append_activation(dnnl::post_ops& ops, Activation activation, float a, floa
     case Activation::Silu: return append(algorithm::eltwise_swish, 1);
     case Activation::LeakyRelu: return append(algorithm::eltwise_relu, a);
     case Activation::Clip: return append(algorithm::eltwise_clip, a, b);
-    case Activation::HardSigmoid:
-      return append(algorithm::eltwise_linear, a, b) && append(algorithm::eltwise_clip, 0, 1);
-    case Activation::HardSwish:  // oneDNN's has these parameters and no others
-      return std::abs(6 * a - 1) < 1e-6F && b == 0.5F && append(algorithm::eltwise_hardswish);
+    case Activation::HardSigmoid: return append(algorithm::eltwise_hardsigmoid, a, b);
+    case Activation::HardSwish: return append(algorithm::eltwise_hardswish, a, b);
   }
-  return false;
 }
 
-int threads_for(double multiplications) {
-  constexpr double kPerThread = 256 * 1024;
+int threads_for(double multiplications, int most) {
   return static_cast<int>(
-      std::clamp(multiplications / kPerThread, 1.0, static_cast<double>(omp_get_max_threads())));
+      std::clamp(multiplications / kMultiplicationsOfThread, 1.0, static_cast<double>(most)));
 }
 
 std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,
                                                  const void* data, const dnnl::memory::desc& plain,
                                                  const dnnl::memory::desc& wanted) {
-  // The descriptors' bytes identify the layouts: oneDNN gives no other name for one.
-  std::string layout(reinterpret_cast<const char*>(&wanted.data), sizeof wanted.data);
-  layout.append(reinterpret_cast<const char*>(&plain.data), sizeof plain.data);
-  layout.append(reinterpret_cast<const char*>(&data), sizeof data);  // one buffer may hold several
+  const std::string layout = layout_of(plain) + layout_of(wanted) +
+                             fmt::format("at {}", data);  // one buffer may hold several
   return weights.find_or_make(buffer, layout, [&] {
     auto entry = std::make_shared<PackedWeights::Entry>();
     dnnl::memory source(plain, dnnl_engine(), const_cast<void*>(data));
@@ -92,34 +117,6 @@ std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::ui
     dnnl_stream().wait();
     return entry;
   });
-}
-
-void BoundPrimitive::bind(int argument, const dnnl::memory::desc& layout, std::uint32_t buffer,
-                          std::uint64_t byte_offset) {
-  dnnl::memory memory(layout, dnnl_engine(), DNNL_MEMORY_NONE);
-  addresses_.push_back({memory.get(), buffer, byte_offset, nullptr});
-  bind(argument, std::move(memory));
-}
-
-void BoundPrimitive::bind(int argument, dnnl::memory memory) {
-  arguments_.push_back({argument, memory.get()});
-  memories_.push_back(std::move(memory));
-}
-
-void BoundPrimitive::execute(std::span<std::byte* const> buffers) {
-  for (Address& address : addresses_) {
-    std::byte* data = buffers[address.buffer] + address.byte_offset;
-    if (data == address.last) continue;
-    dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(address.memory, data),
-                            "could not set an argument's address");
-    address.last = data;
-  }
-  const ThreadCount count(threads_);
-  dnnl::error::wrap_c_api(
-      dnnl_primitive_execute(primitive_.get(), dnnl_stream().get(),
-                             static_cast<int>(arguments_.size()), arguments_.data()),
-      "could not execute a primitive");
-  dnnl_stream().wait();
 }
 
 }  // namespace sinter::runtime::cpu

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cpu/host_buffer.h"
-#include "runtime/cpu/parallel.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -38,54 +38,68 @@ double copy_time(int threads) {
   HostBuffer source, target;
   source.reserve(kCopyBytes, "measuring a copy");
   target.reserve(kCopyBytes, "measuring a copy");
+  constexpr std::size_t kPart = std::size_t{1} << 20;
   return least_time(5, [&] {
-    run_team(threads, [&](int me, int team) {
-      constexpr std::size_t kPage = 4096;
-      const std::size_t slice = kCopyBytes / kPage / static_cast<std::size_t>(team) * kPage;
-      const std::size_t first = static_cast<std::size_t>(me) * slice;
-      std::memcpy(target.data() + first, source.data() + first,
-                  me + 1 == team ? kCopyBytes - first : slice);
+    threads::run_parts(kCopyBytes / kPart, threads, [&](threads::Member& member) {
+      while (const auto part = member.next()) {
+        const std::size_t first = static_cast<std::size_t>(*part) * kPart;
+        std::memcpy(target.data() + first, source.data() + first, kPart);
+      }
     });
   });
 }
 
-double single_product_time() {
+/// Products that `multiply` writes to memory `c`, per second, by all threads at once.
+template <typename T, typename Multiply>
+double products_per_second(int threads, const Multiply& multiply) {
+  std::vector<std::vector<T>> results(static_cast<std::size_t>(threads),
+                                      std::vector<T>(kSize * kSize));
+  const std::int64_t count = threads * 4;
+  return static_cast<double>(count) * 1e6 / least_time(5, [&] {
+           threads::run_parts(count, threads, [&](threads::Member& member) {
+             while (member.next()) multiply(results[static_cast<std::size_t>(member.me())].data());
+           });
+         });
+}
+
+double single_products(int threads) {
   const std::vector<float> a(kSize * kSize, 0.5F), b(kSize * kSize, 0.25F);
-  std::vector<float> c(kSize * kSize);
-  return least_time(5, [&] {
-    dnnl_sgemm('N', 'N', kSize, kSize, kSize, 1.0F, a.data(), kSize, b.data(), kSize, 0.0F,
-               c.data(), kSize);
+  return products_per_second<float>(threads, [&](float* c) {
+    dnnl_sgemm('N', 'N', kSize, kSize, kSize, 1.0F, a.data(), kSize, b.data(), kSize, 0.0F, c,
+               kSize);
   });
 }
 
-double int8_product_time() {
+double int8_products(int threads) {
   const std::vector<std::uint8_t> a(kSize * kSize, 3);
   const std::vector<std::int8_t> b(kSize * kSize, 2);
-  std::vector<std::int32_t> c(kSize * kSize);
-  const std::int32_t zero = 0;
-  return least_time(5, [&] {
+  return products_per_second<std::int32_t>(threads, [&](std::int32_t* c) {
+    const std::int32_t zero = 0;
     dnnl_gemm_u8s8s32('N', 'N', 'F', kSize, kSize, kSize, 1.0F, a.data(), kSize, 0, b.data(), kSize,
-                      0, 0.0F, c.data(), kSize, &zero);
+                      0, 0.0F, c, kSize, &zero);
   });
 }
 
 }  // namespace
 
 MachineRates measure_machine(int threads) {
-  const ThreadCount count(threads);
   MachineRates rates;
   rates.machine = fmt::format("{} thread{} of a processor", threads, threads == 1 ? "" : "s");
   rates.copy_bytes = 2 * kCopyBytes;
   rates.copy_bytes_per_second = static_cast<double>(rates.copy_bytes) / copy_time(threads) * 1e6;
-  rates.empty_step_microseconds = least_time(101, [&] { run_team(threads, [](int, int) {}); });
+  rates.empty_step_microseconds = least_time(101, [&] {
+    threads::run_parts(threads, threads, [](threads::Member& member) {
+      while (member.next()) continue;
+    });
+  });
   constexpr double kOperations = 2.0 * kSize * kSize * kSize;
-  const double single = kOperations / single_product_time() * 1e6;
+  const double single = kOperations * single_products(threads);
   // Operators compute 16-bit floats as float32; one operation is half of what a product counts.
   rates.operations_per_second = {{"Single", single},
                                  {"Half", single},
                                  {"Scalar", single / 2},
                                  {"Double", single / 2},
-                                 {"Int8", kOperations / int8_product_time() * 1e6}};
+                                 {"Int8", kOperations * int8_products(threads)}};
   rates.operations_from = fmt::format(
       "measured: oneDNN's products of {0}x{0}x{0}; single operations at half of that", kSize);
   rates.timing = "wall time of each step, caches cold before the first";

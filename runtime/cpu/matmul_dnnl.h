@@ -55,12 +55,14 @@ class MatmulDnnl {
   /// `plan` and `shape` have been checked. Weights are packed here. Throws Error(kUnsupported) for
   /// a type that no product takes.
   MatmulDnnl(const plan::PlanData& plan, const plan::fb::MatmulStepT& step, const BoundShape& shape,
-             PackedWeights& weights);
+             PackedWeights& weights, int threads);
   ~MatmulDnnl();
   MatmulDnnl(MatmulDnnl&&) noexcept;
 
-  /// `buffers` has the address of each of plan.buffers.
-  void execute(std::span<std::byte* const> buffers);
+  /// Bytes that each thread needs.
+  std::size_t workspace_bytes() const;
+  /// `buffers` has the address of each of plan.buffers, `workspaces` memory of each thread.
+  void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:
   struct Impl;
@@ -71,11 +73,12 @@ class MatmulDnnl {
 class ConvDnnl {
  public:
   ConvDnnl(const plan::PlanData& plan, const plan::fb::ConvStepT& step, const BoundShape& shape,
-           PackedWeights& weights);
+           PackedWeights& weights, int threads);
   ~ConvDnnl();
   ConvDnnl(ConvDnnl&&) noexcept;
 
-  void execute(std::span<std::byte* const> buffers);
+  std::size_t workspace_bytes() const;
+  void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:
   struct Impl;

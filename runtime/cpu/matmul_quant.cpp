@@ -6,7 +6,7 @@
 #include "runtime/cpu/dnnl_support.h"
 #include "runtime/cpu/element.h"
 #include "runtime/cpu/panel_ops.h"
-#include "runtime/cpu/parallel.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -99,7 +99,7 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   direct_ = rows_ <= kMostRowsDirectly;
   const double multiplications =
       static_cast<double>(rows_) * static_cast<double>(n_) * static_cast<double>(k_);
-  threads_ = std::min(threads, threads_for(multiplications));
+  threads_ = threads_for(multiplications, threads);
   const std::int64_t block_rows = std::min(rows_, kBlockRows), depth = std::min(k_, kBlockDepth);
   const std::int64_t converted = takes_floats(a_) ? 0 : block_rows * depth;
   workspace_floats_ = static_cast<std::size_t>(
@@ -254,13 +254,15 @@ class MatmulQuant::Worker {
 void MatmulQuant::run(std::span<std::byte* const> buffers,
                       std::span<std::byte* const> workspaces) const {
   if (rows_ == 0 || n_ == 0) return;
-  run_team(threads_, [&](int me, int team) {
-    // Whole parts for each thread: what a thread computes does not depend on how many there are.
-    const std::int64_t parts = rounded_up_to(n_, kPartColumns) / kPartColumns;
-    const std::int64_t first = parts * me / team * kPartColumns,
-                       last = std::min(n_, parts * (me + 1) / team * kPartColumns);
-    if (first < last)
-      Worker(*this, buffers, workspaces[static_cast<std::size_t>(me)]).multiply(first, last);
+  // What a column's results are does not depend on the part that it is in.
+  const std::int64_t step = direct_ ? kPartColumns : kBlockColumns;
+  const std::int64_t columns = rounded_up_to(n_, step) / step;
+  const std::int64_t parts = std::min(columns, threads::parts_of(threads_));
+  threads::run_parts(parts, threads_, [&](threads::Member& member) {
+    while (const auto part = member.next())
+      Worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())])
+          .multiply(columns * *part / parts * step,
+                    std::min(n_, columns * (*part + 1) / parts * step));
   });
 }
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "runtime/cpu/element.h"
-#include "runtime/cpu/parallel.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -170,18 +170,17 @@ void RowSort::run(std::span<std::byte* const> buffers,
   if (rows_ == 0 || count_ == 0) return;
   const std::byte* input = buffers[input_];
   auto* output = reinterpret_cast<std::int64_t*>(buffers[output_]);
-  const auto work = [&](std::int64_t begin, std::int64_t end, std::byte* workspace) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      if (is_wide(dtype_))
-        sort_row<Wide>(input, output, row, workspace);
-      else
-        sort_row<Narrow>(input, output, row, workspace);
-    }
-  };
-  const int threads = std::min(threads_, static_cast<int>(workspaces.size()));
-  if (threads == 1) return work(0, rows_, workspaces[0]);
-  run_team(threads, [&](std::int64_t me, std::int64_t team) {
-    work(rows_ * me / team, rows_ * (me + 1) / team, workspaces[static_cast<std::size_t>(me)]);
+  const int team = std::min(threads_, static_cast<int>(workspaces.size()));
+  const std::int64_t parts = std::min(rows_, threads::parts_of(team));
+  threads::run_parts(parts, team, [&](threads::Member& member) {
+    std::byte* workspace = workspaces[static_cast<std::size_t>(member.me())];
+    while (const auto part = member.next())
+      for (std::int64_t row = rows_ * *part / parts; row < rows_ * (*part + 1) / parts; ++row) {
+        if (is_wide(dtype_))
+          sort_row<Wide>(input, output, row, workspace);
+        else
+          sort_row<Narrow>(input, output, row, workspace);
+      }
   });
 }
 

@@ -1,14 +1,11 @@
 // Runs tile programs.
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <exception>
-#include <mutex>
 #include <utility>
 
-#include "runtime/cpu/parallel.h"
 #include "runtime/cpu/tile_program.h"
 #include "runtime/cpu/tile_runs.h"
+#include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
 namespace {}  // namespace
@@ -353,43 +350,28 @@ void TileProgram::run(std::span<std::byte* const> buffers,
   const std::int64_t items = outer * inner;
   if (items == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
 
-  std::exception_ptr failure;
-  std::mutex failure_mutex;
-  std::atomic<bool> failed{false};
-  const auto work = [&](std::int64_t begin, std::int64_t end, std::byte* workspace) {
-    try {
-      Worker worker(*this, buffers, workspace);
-      for (std::int64_t item = begin; item < end && !failed.load(std::memory_order_relaxed);
-           ++item) {
-        const std::int64_t i = item / inner, j = item % inner;
-        if (s.across) {
-          const std::int64_t x0 = j * s.tile_cols;
-          worker.run_across(i, x0, std::min(s.tile_cols, s.x_count - x0));
-        } else {
-          const std::int64_t y0 = i * s.tile_rows;
-          const std::int64_t rows = std::min(s.tile_rows, s.y_count - y0);
-          const std::int64_t x0 = split_columns ? j * s.tile_cols : 0;
-          worker.run_along(y0, rows, x0,
-                           split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
-        }
-      }
-    } catch (...) {
-      const std::lock_guard lock(failure_mutex);
-      if (!failure) failure = std::current_exception();
-      failed = true;
+  const auto run_item = [&](Worker& worker, std::int64_t item) {
+    const std::int64_t i = item / inner, j = item % inner;
+    if (s.across) {
+      const std::int64_t x0 = j * s.tile_cols;
+      worker.run_across(i, x0, std::min(s.tile_cols, s.x_count - x0));
+      return;
     }
+    const std::int64_t y0 = i * s.tile_rows;
+    const std::int64_t rows = std::min(s.tile_rows, s.y_count - y0);
+    const std::int64_t x0 = split_columns ? j * s.tile_cols : 0;
+    worker.run_along(y0, rows, x0,
+                     split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
   };
-
-  const auto threads = static_cast<int>(std::min(
-      {static_cast<std::int64_t>(threads_), items, static_cast<std::int64_t>(workspaces.size())}));
-  if (threads <= 1) {
-    work(0, items, workspaces[0]);
-  } else {
-    run_team(threads, [&](std::int64_t me, std::int64_t team) {
-      work(items * me / team, items * (me + 1) / team, workspaces[static_cast<std::size_t>(me)]);
-    });
-  }
-  if (failure) std::rethrow_exception(failure);
+  const auto team = static_cast<int>(
+      std::min(static_cast<std::int64_t>(threads_), static_cast<std::int64_t>(workspaces.size())));
+  const std::int64_t parts = std::min(items, threads::parts_of(team));
+  threads::run_parts(parts, team, [&](threads::Member& member) {
+    Worker worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())]);
+    while (const auto part = member.next())
+      for (std::int64_t item = items * *part / parts; item < items * (*part + 1) / parts; ++item)
+        run_item(worker, item);
+  });
 }
 
 }  // namespace sinter::runtime::cpu

@@ -100,7 +100,8 @@ TEST_P(CpuProduct, AgreesWithTheDefinition) {
   }
 
   const Plan plan = p.build();
-  for (const int threads : {1, 2}) {
+  Bytes first;
+  for (const int threads : {1, 2, 4}) {
     SessionOptions options;
     options.threads = threads;
     Session session(plan, options);
@@ -110,7 +111,12 @@ TEST_P(CpuProduct, AgreesWithTheDefinition) {
     session.run();
     expect_close(c.type, expected, session.output("d"));
     session.run();
-    expect_close(c.type, expected, session.output("d"));
+    const TensorView d = session.output("d");
+    expect_close(c.type, expected, d);
+    const auto* data = static_cast<const std::byte*>(d.data);
+    const Bytes bytes(data, data + d.byte_count());
+    if (threads == 1) first = bytes;
+    EXPECT_EQ(bytes, first) << threads << " threads give another result than one";
   }
 }
 
@@ -165,6 +171,27 @@ std::vector<ProductCase> product_cases() {
     c.batch = {2, 3, 2, 2, 2};
     c.b_has_batch = {};
     add(c, "five_batch_dimensions");
+  }
+  {
+    // Of sizes that are divided among threads.
+    ProductCase c{"", 150, 333, 70};
+    c.bias = c.residual = true;
+    c.activation = fb::Activation::Relu;
+    add(c, "divided");
+    c.b_is_weight = false;
+    add(c, "divided_no_weight");
+    c.a_transposed = c.b_transposed = true;
+    c.alpha = 0.5F;
+    add(c, "divided_transposed");
+    add({"", 3, 700, 120}, "divided_columns");
+    c = {"", 21, 70, 33};
+    c.batch = {3, 25};
+    c.b_is_weight = false;
+    c.residual = true;
+    add(c, "divided_batch");
+    c.b_has_batch = {true, false};
+    c.bias = true;
+    add(c, "divided_batch_broadcast");
   }
   add({"", 1, 64, 64}, "one_row");
   add({"", 64, 1, 64}, "one_column");
@@ -310,21 +337,51 @@ TEST_P(CpuConv, AgreesWithTheDefinition) {
   if (c.residual) work.residual = static_cast<int>(p.input("r", c.type, ids(output)));
   p.conv("conv", std::move(work));
 
-  SessionOptions options;
-  options.threads = 2;
-  Session session(p.build(), options);
-  session.set_input("x", {c.type, input, x.data()});
-  if (c.residual) session.set_input("r", {c.type, output, residual.data()});
-  session.run();
-  expect_close(c.type, expected, session.output("y"));
-  session.run();
-  expect_close(c.type, expected, session.output("y"));
+  const Plan plan = p.build();
+  Bytes first;
+  for (const int threads : {1, 2, 4}) {
+    SessionOptions options;
+    options.threads = threads;
+    Session session(plan, options);
+    session.set_input("x", {c.type, input, x.data()});
+    if (c.residual) session.set_input("r", {c.type, output, residual.data()});
+    session.run();
+    expect_close(c.type, expected, session.output("y"));
+    session.run();
+    const TensorView y = session.output("y");
+    expect_close(c.type, expected, y);
+    const auto* data = static_cast<const std::byte*>(y.data);
+    const Bytes bytes(data, data + y.byte_count());
+    if (threads == 1) first = bytes;
+    EXPECT_EQ(bytes, first) << threads << " threads give another result than one";
+  }
 }
 
 /// A pointwise convolution that adds a residual and ends with `activation`.
 ConvCase ending(std::string name, fb::Activation activation, float a = 0, float b = 0) {
   return {std::move(name), 2,      8,      20,   1,          {6, 7}, {1, 1}, {1, 1},
           {1, 1},          {0, 0}, {0, 0}, true, activation, a,      b,      true};
+}
+
+/// One of many positions, of which threads take rows.
+ConvCase divided(std::string name, std::vector<std::uint64_t> strides,
+                 std::vector<std::uint64_t> begin, std::vector<std::uint64_t> end) {
+  return {std::move(name),
+          2,
+          16,
+          24,
+          1,
+          {41, 30},
+          {3, 3},
+          std::move(strides),
+          {1, 1},
+          begin,
+          end,
+          true,
+          fb::Activation::Relu,
+          0,
+          0,
+          true};
 }
 
 const ConvCase kConvCases[] = {
@@ -351,6 +408,9 @@ const ConvCase kConvCases[] = {
     {"column", 1, 16, 24, 1, {40, 1}, {5, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
     {"single", 2, 16, 24, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
     {"large", 1, 64, 64, 1, {24, 24}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    divided("divided", {2, 1}, {1, 0}, {2, 1}),
+    divided("divided_unstrided", {1, 1}, {2, 2}, {2, 2}),
+    divided("divided_padding_alone", {1, 1}, {9, 1}, {9, 1}),
     ending("residual", fb::Activation::None),
     ending("relu", fb::Activation::Relu),
     ending("sigmoid", fb::Activation::Sigmoid),

@@ -1,21 +1,29 @@
-# Third-party packages. All are Debian 12 packages (tools/setup installs them) but the CUDA toolkit.
+# Third-party packages. tools/setup installs them: Debian 12 packages but oneDNN and the CUDA toolkit.
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt 9 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(dnnl REQUIRED)
+
+# oneDNN >= 3.0: the system's, or what tools/setup got from PyPI.
+find_package(dnnl 3 CONFIG QUIET)
+if(NOT dnnl_FOUND)
+  find_package(dnnl 3 CONFIG QUIET PATHS ${CMAKE_CURRENT_LIST_DIR}/../../.deps/onednn NO_DEFAULT_PATH)
+endif()
+if(NOT dnnl_FOUND)
+  message(FATAL_ERROR "No oneDNN 3.x was found (Debian 12's libdnnl-dev is 2.6): run tools/setup, which gets "
+                      "it from PyPI into .deps/onednn, or set dnnl_DIR to the folder of dnnl-config.cmake")
+endif()
+message(STATUS "oneDNN: ${dnnl_VERSION} in ${dnnl_DIR}")
 
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 
-# Protobuf and FlatBuffers are linked statically: a binary then needs neither on the user's machine.
+# Of FlatBuffers headers suffice. libprotobuf.a of Debian fits into no shared library.
 find_program(PROTOC protoc REQUIRED)
-find_library(PROTOBUF_LIBRARY NAMES libprotobuf.a REQUIRED)
+find_library(PROTOBUF_LIBRARY NAMES protobuf REQUIRED)
 find_path(PROTOBUF_INCLUDE_DIR google/protobuf/message.h REQUIRED)
 find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
 find_program(FLATC flatc REQUIRED)
-find_library(FLATBUFFERS_LIBRARY NAMES libflatbuffers.a REQUIRED)
 find_path(FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)
 find_library(HWY_LIBRARY NAMES hwy REQUIRED)
 find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)

@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <dnnl.hpp>
-#include <thread>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
+#include <sinter/threads.h>
 
 #ifdef SINTER_WITH_CUDA
 #include "codegen/cuda/nvrtc_info.h"
@@ -94,8 +94,7 @@ double create_context(const Plan& plan, int device) {
 std::vector<Finding> examine_machine() {
   std::vector<Finding> findings;
   findings.push_back(
-      {"processor", true,
-       fmt::format("{} threads, {}", std::thread::hardware_concurrency(), dnnl_isa())});
+      {"processor", true, fmt::format("{} threads, {}", thread_pool_size(), dnnl_isa())});
   const auto* dnnl = dnnl_version();
   findings.push_back({"oneDNN (matrix products on the CPU)", true,
                       fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)});

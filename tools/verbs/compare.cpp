@@ -168,7 +168,8 @@ void add_compare(Cli& cli) {
                  "Leave the caches as the last run left them, instead of emptying them before each "
                  "timed run");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
-  verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
+  verb->add_option("--threads", options->session.threads,
+                   "CPU threads, at most the pool's; 0: all of them");
   verb->callback([options, &console = cli.console] { run(*options, console); });
 }
 

@@ -56,7 +56,8 @@ void add_profile(Cli& cli) {
       ->capture_default_str()
       ->check_positive();
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
-  verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
+  verb->add_option("--threads", options->session.threads,
+                   "CPU threads, at most the pool's; 0: all of them");
   verb->callback([options, &console = cli.console] { run(*options, console); });
 }
 

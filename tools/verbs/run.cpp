@@ -95,7 +95,8 @@ void add_run(Cli& cli) {
                    "Most relative error ||a - b|| / ||b|| allowed")
       ->capture_default_str();
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
-  verb->add_option("--threads", options->session.threads, "CPU threads; 0 is all cores");
+  verb->add_option("--threads", options->session.threads,
+                   "CPU threads, at most the pool's; 0: all of them");
   verb->callback([options, &cli_console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run(*options, cli_console);
   });

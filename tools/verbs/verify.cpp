@@ -76,7 +76,8 @@ void add_verify(Cli& cli) {
       ->check_existing_folder();
   verb->add_option("--device", options->accuracy.session.device, "CUDA device")
       ->capture_default_str();
-  verb->add_option("--threads", options->accuracy.session.threads, "CPU threads; 0 is all cores");
+  verb->add_option("--threads", options->accuracy.session.threads,
+                   "CPU threads, at most the pool's; 0: all of them");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run(*options, console);
   });

@@ -21,7 +21,7 @@ class Allocator;
 
 struct SessionOptions {
   int device = 0;                // CUDA device
-  int threads = 0;               // CPU target: 0 means all cores
+  int threads = 0;               // CPU target: at most, of the pool's; 0: all (sinter/threads.h)
   bool cuda_graphs = true;       // false: launch every step on a stream
   std::size_t graph_cache = 16;  // most shapes to keep captured
   Memory output_memory = Memory::kHost;
