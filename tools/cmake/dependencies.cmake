@@ -1,9 +1,6 @@
 # Third-party packages. tools/setup installs them: Debian 12 packages but oneDNN and the CUDA toolkit.
 find_package(Threads REQUIRED)
 find_package(fmt 9 REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(nlohmann_json 3.11 REQUIRED)
-find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 
 # oneDNN >= 3.0: the system's, or what tools/setup got from PyPI.
 find_package(dnnl 3 CONFIG QUIET)
@@ -17,16 +14,26 @@ endif()
 message(STATUS "oneDNN: ${dnnl_VERSION} in ${dnnl_DIR}")
 
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
-
-# Of FlatBuffers headers suffice. libprotobuf.a of Debian fits into no shared library.
-find_program(PROTOC protoc REQUIRED)
-find_library(PROTOBUF_LIBRARY NAMES protobuf REQUIRED)
-find_path(PROTOBUF_INCLUDE_DIR google/protobuf/message.h REQUIRED)
-find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
 find_program(FLATC flatc REQUIRED)
-find_path(FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)
+find_path(FLATBUFFERS_INCLUDE_DIR flatbuffers/flatbuffers.h REQUIRED)  # headers suffice
 find_library(HWY_LIBRARY NAMES hwy REQUIRED)
 find_path(HWY_INCLUDE_DIR hwy/highway.h REQUIRED)
+
+if(SINTER_COMPILER)
+  find_package(CLI11 REQUIRED)
+  find_package(nlohmann_json 3.11 REQUIRED)
+  find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+  find_program(PROTOC protoc REQUIRED)
+  # The shared one: Debian's libprotobuf.a fits into no shared library.
+  find_library(PROTOBUF_LIBRARY NAMES protobuf REQUIRED)
+  find_path(PROTOBUF_INCLUDE_DIR google/protobuf/message.h REQUIRED)
+  find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
+  find_library(ZIP_LIBRARY NAMES zip REQUIRED)
+  find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)
+  # Patterns of tokenizers; linked statically.
+  find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
+  find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
+endif()
 
 # Only headers of the CUDA toolkit are needed: every CUDA library is loaded at run time.
 set(SINTER_WITH_CUDA OFF)
@@ -77,10 +84,3 @@ if(SINTER_WITH_CUDA)
                    "(no headers >= 9.8 found; tools/setup --cudnn gets them from PyPI)")
   endif()
 endif()
-
-find_library(ZIP_LIBRARY NAMES zip REQUIRED)
-find_path(ZIP_INCLUDE_DIR zip.h REQUIRED)
-
-# Patterns of tokenizers; linked statically, as the libraries above.
-find_library(PCRE2_LIBRARY NAMES libpcre2-8.a REQUIRED)
-find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
