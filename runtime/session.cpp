@@ -40,13 +40,14 @@ const plan::fb::BindingT& binding_at(const Bindings& bindings, std::size_t index
 }
 
 /// Vector units take elements at any address, but one that is none of its type is a mistake.
-void check_element_alignment(const TensorView& view, const char* what, const std::string& name) {
-  const auto address = reinterpret_cast<std::uintptr_t>(view.data);
-  if (address % size_of(view.dtype) != 0)
+void check_element_alignment(const void* data, DType dtype, const char* what,
+                             const std::string& name) {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (address % size_of(dtype) != 0)
     throw Error(ErrorCode::kUsage,
                 fmt::format("the memory of {} '{}' lies at {:#x}, which is not aligned to the {} "
                             "bytes of {}",
-                            what, name, address, size_of(view.dtype), to_string(view.dtype)));
+                            what, name, address, size_of(dtype), to_string(dtype)));
 }
 
 /// What can be said of an input before an executor sees it.
@@ -104,11 +105,11 @@ void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>
 
 void Session::Impl::check_outputs(const runtime::BoundShape& shape) const {
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    if (outputs[i] && *outputs[i] != shape.output_shapes[i])
+    if (outputs[i].is_given && outputs[i].shape != shape.output_shapes[i])
       throw Error(
           ErrorCode::kUsage,
           fmt::format("the memory given for output '{}' has the shape [{}], the output [{}]",
-                      meta().outputs[i]->name, fmt::join(*outputs[i], ", "),
+                      meta().outputs[i]->name, fmt::join(outputs[i].shape, ", "),
                       fmt::join(shape.output_shapes[i], ", ")));
 }
 
@@ -254,7 +255,7 @@ void Session::use_input(std::size_t index, const TensorView& view) {
         fmt::format("input '{}' is in host memory, which a GPU does not read where it lies: "
                     "set_input copies it",
                     name));
-  if (impl_->is_on_cpu()) check_element_alignment(view, "input", name);
+  if (impl_->is_on_cpu()) check_element_alignment(view.data, view.dtype, "input", name);
   impl_->executor->use_input(index, view);
   impl_->set_shape(index, view.shape);
 }
@@ -282,13 +283,12 @@ void Session::set_output(std::size_t index, const MutableTensorView& view) {
       throw Error(ErrorCode::kUsage, fmt::format("output '{}' is a state, whose memory the session "
                                                  "keeps",
                                                  binding.name));
-    if (view.memory == Memory::kHost) check_element_alignment(view, "output", binding.name);
+    if (view.memory == Memory::kHost)
+      check_element_alignment(view.data, view.dtype, "output", binding.name);
   }
   impl_->executor->set_output(index, view);
-  if (!view.data)
-    impl_->outputs[index].reset();
-  else
-    impl_->outputs[index] = view.shape;
+  impl_->outputs[index].is_given = view.data != nullptr;
+  impl_->outputs[index].shape = view.shape;
 }
 
 void Session::set_output(std::string_view name, const MutableTensorView& view) {

@@ -37,7 +37,12 @@ struct Session::Impl {
   SessionOptions options;
   std::unique_ptr<runtime::Executor> executor;
   runtime::BoundShapeCache shapes;
-  runtime::InputShapes inputs, outputs;
+  runtime::InputShapes inputs;
+  struct GivenOutput {
+    bool is_given = false;  // memory of the user's
+    std::vector<std::int64_t> shape;
+  };
+  std::vector<GivenOutput> outputs;
   std::shared_ptr<const runtime::BoundShape> current;  // of `inputs`; null: they have changed
   std::shared_ptr<const runtime::BoundShape> bound;    // of the last run or warm-up
   bool running = false;

@@ -116,9 +116,9 @@ CudaExecutor::~CudaExecutor() {
   }
 }
 
-void CudaExecutor::check_device_pointer(const TensorView& view, const char* what,
+void CudaExecutor::check_device_pointer(const void* data, int said_device, const char* what,
                                         const std::string& name) const {
-  const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
   const int device = plan_->context()->properties().index;
   const auto refuse_gpu = [&](int other) {
     throw Error(ErrorCode::kUsage,
@@ -130,7 +130,7 @@ void CudaExecutor::check_device_pointer(const TensorView& view, const char* what
                 fmt::format("{} '{}' is device memory at {:#x}, which is not aligned to {} bytes: "
                             "copy it to an aligned allocation",
                             what, name, address, kPointerAlignment));
-  if (view.device >= 0 && view.device != device) refuse_gpu(view.device);
+  if (said_device >= 0 && said_device != device) refuse_gpu(said_device);
   CUmemorytype type{};
   int ordinal = -1;
   const graphs::Driver& driver = this->driver();
@@ -146,9 +146,9 @@ void CudaExecutor::check_device_pointer(const TensorView& view, const char* what
     refuse_gpu(ordinal);
 }
 
-void CudaExecutor::check_host_pointer(const TensorView& view, const char* what,
+void CudaExecutor::check_host_pointer(const void* data, const char* what,
                                       const std::string& name) const {
-  const auto address = reinterpret_cast<CUdeviceptr>(view.data);
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
   const graphs::Driver& driver = this->driver();
   CUmemorytype type{};
   unsigned is_managed = 0;
@@ -170,8 +170,9 @@ void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
   const Context::Scope scope(*plan_->context());
   const std::uint64_t bytes = view.byte_count();
   const std::string& name = meta().inputs[index]->name;
-  if (bytes > 0 && view.memory == Memory::kDevice) check_device_pointer(view, "input", name);
-  if (bytes > 0 && view.memory == Memory::kHost) check_host_pointer(view, "input", name);
+  if (bytes > 0 && view.memory == Memory::kDevice)
+    check_device_pointer(view.data, view.device, "input", name);
+  if (bytes > 0 && view.memory == Memory::kHost) check_host_pointer(view.data, "input", name);
   if (const auto state = state_of(meta(), *meta().inputs[index])) return write_state(*state, view);
   if (view.memory == Memory::kDevice) {
     const auto address = reinterpret_cast<CUdeviceptr>(view.data);
@@ -202,9 +203,9 @@ void CudaExecutor::set_output(std::size_t index, const MutableTensorView& view) 
                   fmt::format("output '{}' cannot go to host memory from a session whose outputs "
                               "stay on the device (SessionOptions::output_memory)",
                               name));
-    check_host_pointer(view, "output", name);
+    check_host_pointer(view.data, "output", name);
   } else if (view.data) {
-    check_device_pointer(view, "output", name);
+    check_device_pointer(view.data, view.device, "output", name);
   }
   const auto address = on_host ? CUdeviceptr{0} : reinterpret_cast<CUdeviceptr>(view.data);
   addresses_changed_ = addresses_changed_ || output_pointers_[index] != address;

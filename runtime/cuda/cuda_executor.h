@@ -79,10 +79,10 @@ class CudaExecutor final : public Executor {
   BufferAddresses addresses(const BoundShape& shape) const;
   CUdeviceptr output_address(std::size_t index) const;
   TensorView output_view(std::size_t index, const BoundShape& shape) const;
-  void check_device_pointer(const TensorView& view, const char* what,
+  void check_device_pointer(const void* data, int said_device, const char* what,
                             const std::string& name) const;
   /// Throws Error(kUsage) for an address that the driver knows as device memory.
-  void check_host_pointer(const TensorView& view, const char* what, const std::string& name) const;
+  void check_host_pointer(const void* data, const char* what, const std::string& name) const;
   /// After memory has moved: what was bound to its addresses is void.
   void forget_bound();
 

@@ -256,7 +256,9 @@ TEST(Log, GoesToTheProgramsLoggerAlone) {
 TEST(Devices, ListThemOrSayWhyNot) {
   const GpuList list = list_gpus();
   EXPECT_EQ(list.gpus.empty(), !list.problem.empty());
-  if (list.gpus.empty()) EXPECT_THROW(DeviceBuffer(0, 64), Error);
+  if (list.gpus.empty()) {
+    EXPECT_THROW(DeviceBuffer(0, 64), Error);
+  }
   for (const GpuInfo& gpu : list.gpus) EXPECT_THAT(gpu.architecture, HasSubstr("sm_"));
 }
 

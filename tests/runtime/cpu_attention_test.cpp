@@ -25,7 +25,7 @@ enum class Mask { kNone, kBool, kFloat };
 
 /// q [groups, queries, heads, head] of which a group's heads share keys [groups, keys, head] and
 /// values [groups, keys, value_head].
-struct Case {
+struct AttentionProblem {
   std::int64_t groups = 2, heads = 1, queries = 5, keys = 37, head = 16, value_head = 16;
   DType type = DType::kFloat32;
   Mask mask = Mask::kNone;
@@ -35,7 +35,7 @@ struct Case {
   std::vector<std::int64_t> limits = {};  // of each query; empty: none
 };
 
-std::string name_of(const Case& c) {
+std::string name_of(const AttentionProblem& c) {
   return fmt::format(
       "groups {} heads {} queries {} keys {} head {} values {} type {} mask {} causal {} limits {}",
       c.groups, c.heads, c.queries, c.keys, c.head, c.value_head, to_string(c.type),
@@ -44,7 +44,7 @@ std::string name_of(const Case& c) {
 
 class AttentionCase {
  public:
-  explicit AttentionCase(const Case& c) : case_(c) {
+  explicit AttentionCase(const AttentionProblem& c) : case_(c) {
     q_ = random_bytes(c.type, c.groups * c.queries * c.heads * c.head, 1);
     k_ = random_bytes(c.type, c.groups * c.keys * c.head, 2);
     v_ = random_bytes(c.type, c.groups * c.keys * c.value_head, 3);
@@ -60,7 +60,7 @@ class AttentionCase {
   Bytes& mask() { return mask_; }
 
   PlanBuilder plan() const {
-    const Case& c = case_;
+    const AttentionProblem& c = case_;
     PlanBuilder p;
     const auto number = [&](std::int64_t value) { return p.constant(value); };
     const auto matrix = [&](Id buffer, std::int64_t row, std::int64_t column, std::int64_t group,
@@ -98,7 +98,7 @@ class AttentionCase {
 
   /// The result of a run, as bytes.
   Bytes run(const Plan& built, int threads) const {
-    const Case& c = case_;
+    const AttentionProblem& c = case_;
     SessionOptions options;
     options.threads = threads;
     Session session(built, options);
@@ -128,7 +128,7 @@ class AttentionCase {
   }
 
   Bytes definition() const {
-    const Case& c = case_;
+    const AttentionProblem& c = case_;
     const std::int64_t rows = c.queries * c.heads;
     Bytes result(static_cast<std::size_t>(c.groups * rows * c.value_head) * size_of(c.type));
     for (std::int64_t g = 0; g < c.groups; ++g)
@@ -157,7 +157,7 @@ class AttentionCase {
   double value(const Bytes& bytes, std::int64_t i) const { return element(case_.type, bytes, i); }
 
   double score(std::int64_t g, std::int64_t query, std::int64_t head, std::int64_t key) const {
-    const Case& c = case_;
+    const AttentionProblem& c = case_;
     const auto at = static_cast<std::size_t>(query);
     if (!c.limits.empty() && key >= c.limits[at]) return -kInfinity;
     if (c.causal == 1 && key > query) return -kInfinity;
@@ -174,12 +174,12 @@ class AttentionCase {
     return sum;
   }
 
-  Case case_;
+  AttentionProblem case_;
   Bytes q_, k_, v_, mask_;
 };
 
-void expect_all(const std::vector<Case>& cases) {
-  for (const Case& c : cases) {
+void expect_all(const std::vector<AttentionProblem>& cases) {
+  for (const AttentionProblem& c : cases) {
     SCOPED_TRACE(name_of(c));
     AttentionCase(c).expect_defined_result();
     if (::testing::Test::HasFailure()) return;
@@ -187,11 +187,11 @@ void expect_all(const std::vector<Case>& cases) {
 }
 
 TEST(CpuAttention, EveryNumberOfRowsAndKeys) {
-  std::vector<Case> cases;
+  std::vector<AttentionProblem> cases;
   for (const std::int64_t queries : {1, 2, 4, 5, 17, 130, 300})
     for (const std::int64_t keys : {1, 15, 16, 127, 129, 700})
       for (const std::int64_t heads : {1, 3}) {
-        Case c;
+        AttentionProblem c;
         c.queries = queries;
         c.keys = keys;
         c.heads = heads;
@@ -201,12 +201,12 @@ TEST(CpuAttention, EveryNumberOfRowsAndKeys) {
 }
 
 TEST(CpuAttention, HeadsAndTypes) {
-  std::vector<Case> cases;
+  std::vector<AttentionProblem> cases;
   for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
     for (const std::int64_t head : {1, 7, 64, 100})
       for (const std::int64_t value_head : {1, 8, 33, 64})
         for (const std::int64_t queries : {1, 20}) {
-          Case c;
+          AttentionProblem c;
           c.type = type;
           c.head = head;
           c.value_head = value_head;
@@ -218,12 +218,12 @@ TEST(CpuAttention, HeadsAndTypes) {
 }
 
 TEST(CpuAttention, Masks) {
-  std::vector<Case> cases;
+  std::vector<AttentionProblem> cases;
   for (const std::int64_t queries : {1, 3, 40})
     for (const Mask mask : {Mask::kNone, Mask::kBool, Mask::kFloat})
       for (const int causal : {0, 1, 2})
         for (const double fill : {-kInfinity, -1.0}) {
-          Case c;
+          AttentionProblem c;
           c.queries = queries;
           c.keys = 290;
           c.heads = 2;
@@ -237,12 +237,13 @@ TEST(CpuAttention, Masks) {
 
 TEST(CpuAttention, RowsThatSeeNothing) {
   for (const bool guard : {false, true}) {
-    AttentionCase masked(Case{.queries = 2, .keys = 3, .mask = Mask::kBool, .guard = guard});
+    AttentionCase masked(
+        AttentionProblem{.queries = 2, .keys = 3, .mask = Mask::kBool, .guard = guard});
     masked.mask() = {std::byte{0}, std::byte{0}, std::byte{0},
                      std::byte{1}, std::byte{0}, std::byte{1}};
-    const Case limited{.queries = 3, .guard = guard, .limits = {0, 2, -7}};
-    const Case parts{.queries = 2, .keys = 900, .guard = guard, .limits = {0, 600}};
-    const Case causal{.queries = 9, .keys = 4, .causal = 2, .guard = guard};
+    const AttentionProblem limited{.queries = 3, .guard = guard, .limits = {0, 2, -7}};
+    const AttentionProblem parts{.queries = 2, .keys = 900, .guard = guard, .limits = {0, 600}};
+    const AttentionProblem causal{.queries = 9, .keys = 4, .causal = 2, .guard = guard};
     for (const AttentionCase& attention :
          {masked, AttentionCase(limited), AttentionCase(parts), AttentionCase(causal)}) {
       const Bytes y = attention.run(attention.plan().build(), 2), expected = attention.definition();
@@ -260,11 +261,11 @@ TEST(CpuAttention, RowsThatSeeNothing) {
 }
 
 /// Limits of a decode step, of a prefill behind what a cache holds, beyond all keys.
-std::vector<Case> limited_cases() {
-  std::vector<Case> cases;
+std::vector<AttentionProblem> limited_cases() {
+  std::vector<AttentionProblem> cases;
   for (const std::int64_t limit : {1, 16, 200, 257, 900, 5000})
     for (const std::int64_t queries : {1, 2, 50}) {
-      Case c;
+      AttentionProblem c;
       c.heads = 3;
       c.keys = 900;
       c.queries = queries;
@@ -278,7 +279,7 @@ TEST(CpuAttention, Limits) { expect_all(limited_cases()); }
 
 TEST(CpuAttention, KeysBehindTheLimitsAreNotRead) {
   for (const DType type : {DType::kFloat32, DType::kFloat16})
-    for (Case c : limited_cases()) {
+    for (AttentionProblem c : limited_cases()) {
       SCOPED_TRACE(name_of(c));
       c.type = type;
       AttentionCase attention(c);
@@ -295,17 +296,18 @@ TEST(CpuAttention, KeysBehindTheLimitsAreNotRead) {
 }
 
 TEST(CpuAttention, NothingToAttend) {
-  expect_all({Case{.groups = 0}, Case{.queries = 0}, Case{.keys = 0, .guard = true}});
+  expect_all({AttentionProblem{.groups = 0}, AttentionProblem{.queries = 0},
+              AttentionProblem{.keys = 0, .guard = true}});
 }
 
-struct Damage {
+struct BadAttention {
   const char* name;
   std::function<void(fb::PlanT&, fb::AttentionStepT&)> damage;
   const char* expected;
 };
 
 TEST(AttentionPlan, DamageIsRefusedByName) {
-  const Damage damages[] = {
+  const BadAttention damages[] = {
       {"head", [](auto&, auto& step) { step.head = 0; }, "heads of 0 columns"},
       {"value head", [](auto&, auto& step) { step.value_head = 5000; }, "heads of 5000 columns"},
       {"causal", [](auto&, auto& step) { step.causal = 3; }, "unknown kind 3"},
@@ -331,11 +333,11 @@ TEST(AttentionPlan, DamageIsRefusedByName) {
       {"undeclared", [](auto& plan, auto&) { plan.steps[0]->reads.clear(); }, "undeclared"},
       {"target", [](auto& plan, auto&) { plan.target = "cuda"; }, "cannot run on target 'cuda'"},
   };
-  Case c;
+  AttentionProblem c;
   c.mask = Mask::kBool;
   c.limits.assign(5, 7);
   const AttentionCase attention(c);
-  for (const Damage& damage : damages) {
+  for (const BadAttention& damage : damages) {
     SCOPED_TRACE(damage.name);
     PlanBuilder p = attention.plan();
     plan::PlanParts parts = p.parts();
@@ -351,7 +353,7 @@ TEST(AttentionPlan, DamageIsRefusedByName) {
 }
 
 TEST(AttentionPlan, NoOperandLeavesItsBuffer) {
-  Case c;
+  AttentionProblem c;
   c.mask = Mask::kFloat;
   c.limits.assign(5, 7);
   const auto refuse = [&](const std::function<void(PlanBuilder&, fb::AttentionStepT&)>& change,

@@ -19,7 +19,7 @@ using runtime::cpu::ChainSide;
 using runtime::cpu::OpArgs;
 using runtime::cpu::View;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Function {
@@ -76,9 +76,9 @@ TEST(CpuFunctions, AreWithinTheirBounds) {
 }
 
 TEST(CpuFunctions, HaveTheirLimitsAtSpecialValues) {
-  const std::vector<float> special = {kNan,     -kNan,  kInfinity, -kInfinity, 0.0f,
-                                      -0.0f,    1e-45f, -1e-45f,   1e-39f,     3.4e38f,
-                                      -3.4e38f, 100.0f, -100.0f,   -1.0f};
+  const std::vector<float> special = {
+      kNan,    -kNan,  kFloatInfinity, -kFloatInfinity, 0.0f,   -0.0f,   1e-45f,
+      -1e-45f, 1e-39f, 3.4e38f,        -3.4e38f,        100.0f, -100.0f, -1.0f};
   for (const Function& f : kFunctions)
     for (const std::size_t size : {1u, 3u, 16u, 37u, 64u}) {  // whole vectors and parts of one
       for (const float value : special) {
@@ -125,7 +125,7 @@ TEST_P(Chains, AgreeWithSingleOperators) {
   const auto numbers = [&] {
     std::vector<float> values(static_cast<std::size_t>(rows * stride));
     for (float& value : values)
-      value = below(50) == 0 ? std::vector{kNan, kInfinity, -0.0f, 1e-40f}[below(4)]
+      value = below(50) == 0 ? std::vector{kNan, kFloatInfinity, -0.0f, 1e-40f}[below(4)]
                              : normal(generator);
     return values;
   };

@@ -235,14 +235,14 @@ TEST(CpuQuantProduct, NothingToSumUpOrToStore) {
   expect_all({c, none});
 }
 
-struct Damage {
+struct QuantDamage {
   const char* name;
   std::function<void(fb::PlanT&, fb::MatmulStepT&)> damage;
   const char* expected;
 };
 
 TEST(QuantisedPlan, DamageIsRefusedByName) {
-  const Damage damages[] = {
+  const QuantDamage damages[] = {
       {"bits", [](auto&, auto& step) { step.quantisation->bits = 3; }, "weights have 3 bits"},
       {"group", [](auto&, auto& step) { step.quantisation->group = 0; }, "groups of 0"},
       {"huge group", [](auto&, auto& step) { step.quantisation->group = UINT64_MAX; },
@@ -279,7 +279,7 @@ TEST(QuantisedPlan, DamageIsRefusedByName) {
       {"too few scales", [](auto&, auto& step) { step.quantisation->group = 1; },
        "the scales reaches element"},
   };
-  for (const Damage& damage : damages) {
+  for (const QuantDamage& damage : damages) {
     SCOPED_TRACE(damage.name);
     QuantCase c;
     c.group = 16;

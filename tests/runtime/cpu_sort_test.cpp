@@ -14,12 +14,12 @@
 namespace sinter::testing {
 namespace {
 
-struct Case {
+struct SortCase {
   DType type;
   std::int64_t outer, length, inner, count;
 };
 
-Plan sort_plan(const Case& test, bool descending) {
+Plan sort_plan(const SortCase& test, bool descending) {
   PlanBuilder b;
   const Id outer = b.constant(test.outer), length = b.constant(test.length);
   const Id inner = b.constant(test.inner), count = b.constant(test.count);
@@ -58,9 +58,9 @@ class CpuSort : public ::testing::TestWithParam<DType> {};
 
 TEST_P(CpuSort, IsStable) {
   const DType type = GetParam();
-  for (const Case& test :
-       {Case{type, 3, 1, 1, 1}, Case{type, 2, 50, 3, 50}, Case{type, 4, 300, 1, 7},
-        Case{type, 1, 20000, 1, 20000}, Case{type, 3, 9000, 2, 4000}, Case{type, 1, 12, 1, 0}})
+  for (const SortCase& test : {SortCase{type, 3, 1, 1, 1}, SortCase{type, 2, 50, 3, 50},
+                               SortCase{type, 4, 300, 1, 7}, SortCase{type, 1, 20000, 1, 20000},
+                               SortCase{type, 3, 9000, 2, 4000}, SortCase{type, 1, 12, 1, 0}})
     for (const bool descending : {false, true})
       for (const int threads : {1, 3}) {
         SCOPED_TRACE(std::to_string(test.length) + (descending ? " descending" : " ascending"));

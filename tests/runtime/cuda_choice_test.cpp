@@ -223,13 +223,13 @@ TEST_F(ChoiceTest, TimingDoesNotWriteTheUsersMemory) {
 
 // ---- what the reader refuses
 
-struct Damage {
+struct BadChoice {
   const char* name;
   void (*apply)(ChoicePlan&);
   const char* expected;
 };
 
-const Damage kDamages[] = {
+const BadChoice kDamages[] = {
     {"no_alternative", [](ChoicePlan& p) { p.choice().alternatives.clear(); }, "no alternative"},
     {"conditional_last",
      [](ChoicePlan& p) {
@@ -302,7 +302,7 @@ TEST(Choice, TakesAConvolutionFirst) {
   EXPECT_NO_THROW(plan.builder.data());
 }
 
-class ChoiceDamage : public ::testing::TestWithParam<Damage> {};
+class ChoiceDamage : public ::testing::TestWithParam<BadChoice> {};
 
 TEST_P(ChoiceDamage, IsRefused) {
   ChoicePlan plan;
@@ -312,7 +312,7 @@ TEST_P(ChoiceDamage, IsRefused) {
   EXPECT_THAT(error.what(), HasSubstr(GetParam().expected));
 }
 
-INSTANTIATE_TEST_SUITE_P(Damage, ChoiceDamage, ::testing::ValuesIn(kDamages),
+INSTANTIATE_TEST_SUITE_P(BadChoice, ChoiceDamage, ::testing::ValuesIn(kDamages),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

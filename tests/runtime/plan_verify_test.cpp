@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
 /// Step 0 is a product, step 1 a loop program, step 2 a convolution, step 3 a copy.
-PlanBuilder sample() {
+PlanBuilder steps_of_all_kinds() {
   PlanBuilder b;
   const Id batch = b.symbol("batch", 1, 64);
   const Id four = b.constant(4), one = b.constant(1), zero = b.constant(0), two = b.constant(2);
@@ -78,7 +78,7 @@ PlanBuilder sample() {
   return b;
 }
 
-std::string message_of(const Bytes& bytes) {
+std::string refusal_of(const Bytes& bytes) {
   try {
     plan::parse_plan(bytes);
   } catch (const Error& error) {
@@ -88,7 +88,7 @@ std::string message_of(const Bytes& bytes) {
   return "accepted";
 }
 
-struct Case {
+struct DamageCase {
   const char* name;
   std::function<void(fb::PlanT&)> damage;
   const char* expected;
@@ -116,13 +116,13 @@ void split_in_two(fb::PlanT& p, Id first_count) {
 
 /// The sample as the only entry point, which takes what check_survives gives it.
 Bytes sample_as_entry() {
-  PlanBuilder builder = sample();
+  PlanBuilder builder = steps_of_all_kinds();
   plan::PlanParts parts = builder.parts();
   add_entry(parts.meta, "few", 0, static_cast<Id>(parts.meta.steps.size()));
   return plan::serialize_plan(parts);
 }
 
-const Case kCases[] = {
+const DamageCase kCases[] = {
     {"entry_outputs", [](auto& p) { split_in_two(p, 5); }, "no step writes the output 'y'"},
     {"entry_without_steps", [](auto& p) { split_in_two(p, 6); }, "no step writes the output 'y'"},
     {"entry_name",
@@ -338,22 +338,22 @@ const Case kCases[] = {
      "stores a value per element at an address per row"},
 };
 
-class PlanVerify : public ::testing::TestWithParam<Case> {};
+class PlanVerify : public ::testing::TestWithParam<DamageCase> {};
 
 TEST_P(PlanVerify, IsRefused) {
-  PlanBuilder builder = sample();
+  PlanBuilder builder = steps_of_all_kinds();
   plan::PlanParts parts = builder.parts();
   GetParam().damage(parts.meta);
-  EXPECT_THAT(message_of(plan::serialize_plan(parts)), HasSubstr(GetParam().expected));
+  EXPECT_THAT(refusal_of(plan::serialize_plan(parts)), HasSubstr(GetParam().expected));
 }
 
 INSTANTIATE_TEST_SUITE_P(Damage, PlanVerify, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
 
 TEST(PlanVerifySample, IsAccepted) {
-  PlanBuilder builder = sample();
-  EXPECT_EQ(message_of(builder.bytes()), "accepted");
-  EXPECT_EQ(message_of(sample_as_entry()), "accepted");
+  PlanBuilder builder = steps_of_all_kinds();
+  EXPECT_EQ(refusal_of(builder.bytes()), "accepted");
+  EXPECT_EQ(refusal_of(sample_as_entry()), "accepted");
 }
 
 std::string bound_message(const fb::PlanT& meta, std::int64_t batch) {
@@ -367,7 +367,7 @@ std::string bound_message(const fb::PlanT& meta, std::int64_t batch) {
   return "accepted";
 }
 
-const Case kBoundCases[] = {
+const DamageCase kBoundCases[] = {
     {"sort_length", [](auto& p) { sort_of(p).length = sort_of(p).outer; }, "its input reaches"},
     {"sort_count", [](auto& p) { sort_of(p).count = sort_of(p).outer; }, "in rows of 4 elements"},
     {"sort_output", [](auto& p) { sort_of(p).count = sort_of(p).length; }, "its output reaches"},
@@ -397,14 +397,14 @@ const Case kBoundCases[] = {
     {"binding", [](auto& p) { p.buffers[0]->bytes = p.buffers[3]->bytes; }, "its shape takes 144"},
 };
 
-class PlanVerifyBound : public ::testing::TestWithParam<Case> {};
+class PlanVerifyBound : public ::testing::TestWithParam<DamageCase> {};
 
 TEST_P(PlanVerifyBound, IsRefused) {
-  PlanBuilder builder = sample();
+  PlanBuilder builder = steps_of_all_kinds();
   plan::PlanParts parts = builder.parts();
   EXPECT_EQ(bound_message(parts.meta, 9), "accepted");
   GetParam().damage(parts.meta);
-  ASSERT_EQ(message_of(plan::serialize_plan(parts)), "accepted");
+  ASSERT_EQ(refusal_of(plan::serialize_plan(parts)), "accepted");
   EXPECT_THAT(bound_message(parts.meta, 9), HasSubstr(GetParam().expected));
 }
 
@@ -412,13 +412,13 @@ INSTANTIATE_TEST_SUITE_P(Damage, PlanVerifyBound, ::testing::ValuesIn(kBoundCase
                          [](const auto& info) { return info.param.name; });
 
 TEST(PlanVerifyBound, ChannelsMayBeLast) {
-  PlanBuilder builder = sample();
+  PlanBuilder builder = steps_of_all_kinds();
   plan::PlanParts parts = builder.parts();
   fb::ConvStepT& conv = conv_of(parts.meta);
   conv.channels_last = true;
   for (auto* shape : {&conv.input_shape, &conv.weight_shape, &conv.output_shape})
     std::swap((*shape)[1], (*shape)[2]);
-  ASSERT_EQ(message_of(plan::serialize_plan(parts)), "accepted");
+  ASSERT_EQ(refusal_of(plan::serialize_plan(parts)), "accepted");
   EXPECT_EQ(bound_message(parts.meta, 9), "accepted");
   conv.pads_end = {1};
   EXPECT_THAT(bound_message(parts.meta, 9), HasSubstr("does not follow from"));
