@@ -16,12 +16,15 @@ function(sinter_product name)
       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
   endforeach()
   # A shared library must be whole, and shows nothing of the static libraries in it.
-  target_link_options(${name}_shared PRIVATE -Wl,--no-undefined -Wl,--exclude-libs,ALL -Wl,--gc-sections)
+  set(exports ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/exports.map)
+  target_link_options(${name}_shared PRIVATE -Wl,--no-undefined -Wl,--gc-sections
+                      -Wl,--version-script=${exports})
+  set_target_properties(${name}_shared PROPERTIES LINK_DEPENDS ${exports})
 endfunction()
 
 set(runtime_parts sinter_plan sinter_libraries sinter_runtime)
 if(SINTER_WITH_CUDA)
-  list(APPEND runtime_parts sinter_graphs)
+  list(APPEND runtime_parts sinter_runtime_cuda sinter_graphs)
 endif()
 sinter_product(sinter ${runtime_parts})
 set(runtime_headers $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/runtime/include>
@@ -38,8 +41,12 @@ endforeach()
 
 if(SINTER_COMPILER AND TARGET sinter_compiler)
   # The plan format is in both libraries: it is not API.
-  sinter_product(sinter_compiler sinter_compiler sinter_ir sinter_onnx_proto sinter_frontend
-                 sinter_fusion sinter_codegen)
+  set(compiler_parts sinter_compiler sinter_ir sinter_onnx_proto sinter_frontend sinter_fusion
+                     sinter_codegen)
+  if(SINTER_WITH_CUDA)
+    list(APPEND compiler_parts sinter_codegen_cuda)
+  endif()
+  sinter_product(sinter_compiler ${compiler_parts})
   target_sources(sinter_compiler_shared PRIVATE $<TARGET_OBJECTS:sinter_plan>
                  $<TARGET_OBJECTS:sinter_libraries>)
   foreach(kind shared static)
