@@ -18,8 +18,9 @@ constexpr std::size_t kMinBoundShapes = 64;
 std::unique_ptr<runtime::Executor> make_executor(const std::shared_ptr<const plan::PlanData>& plan,
                                                  const SessionOptions& options) {
   if (options.threads < 0)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("{} threads are not possible; 0 means all of the pool's", options.threads));
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("{} threads are not possible; 0 means all of the pool's", options.threads));
   if (plan->meta.target == "cpu") return runtime::make_cpu_executor(plan, options);
 #ifdef SINTER_WITH_CUDA
   return runtime::make_cuda_executor(plan, options);

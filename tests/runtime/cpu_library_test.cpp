@@ -174,7 +174,7 @@ std::vector<ProductCase> product_cases() {
   }
   {
     // Of sizes that are divided among threads.
-    ProductCase c{"", 150, 333, 70};
+    ProductCase c{"", 150, 333, 140};
     c.bias = c.residual = true;
     c.activation = fb::Activation::Relu;
     add(c, "divided");
@@ -183,6 +183,8 @@ std::vector<ProductCase> product_cases() {
     c.a_transposed = c.b_transposed = true;
     c.alpha = 0.5F;
     add(c, "divided_transposed");
+    c.d_transposed = true;
+    add(c, "divided_result_transposed");
     add({"", 3, 700, 120}, "divided_columns");
     c = {"", 21, 70, 33};
     c.batch = {3, 25};
@@ -408,6 +410,22 @@ const ConvCase kConvCases[] = {
     {"column", 1, 16, 24, 1, {40, 1}, {5, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
     {"single", 2, 16, 24, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
     {"large", 1, 64, 64, 1, {24, 24}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"divided_channels",
+     1,
+     256,
+     130,
+     1,
+     {5, 4},
+     {3, 3},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     true,
+     fb::Activation::Silu,
+     0,
+     0,
+     true},
     divided("divided", {2, 1}, {1, 0}, {2, 1}),
     divided("divided_unstrided", {1, 1}, {2, 2}, {2, 2}),
     divided("divided_padding_alone", {1, 1}, {9, 1}, {9, 1}),
