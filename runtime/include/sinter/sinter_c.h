@@ -317,19 +317,6 @@ SINTER_API sinter_status sinter_device_buffer_read(const sinter_device_buffer* b
 
 // ---- the process
 
-typedef struct sinter_thread_pool_options {
-  size_t struct_size;
-  int32_t threads;  // that compute at once; 0: SINTER_THREADS, or what the processors allow
-  int32_t spin_microseconds;  // of waiting before a thread sleeps; 0: 50; -1: it sleeps at once
-  const int32_t* cpus;        // processors of the pool's own threads; NULL: those of the caller
-  size_t cpu_count;
-} sinter_thread_pool_options;
-/// Sets the threads that plans for the CPU are computed with, one pool for the process: see
-/// sinter/threads.h.
-SINTER_API sinter_status sinter_set_thread_pool(const sinter_thread_pool_options* options);
-/// The pool's threads, callers included; makes the pool if nobody has.
-SINTER_API sinter_status sinter_thread_pool_size(int32_t* threads);
-
 typedef int32_t sinter_log_level;
 enum { SINTER_LOG_DEBUG = 0, SINTER_LOG_INFO = 1, SINTER_LOG_WARNING = 2 };
 typedef void (*sinter_logger)(void* user, sinter_log_level level, const char* message);

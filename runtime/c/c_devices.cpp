@@ -1,6 +1,4 @@
-// The C ABI: GPUs and memory on them, threads.
-#include <sinter/threads.h>
-
+// The C ABI: GPUs and memory on them.
 #include "runtime/c/c_handles.h"
 #include "runtime/c/c_support.h"
 
@@ -68,28 +66,6 @@ sinter_status sinter_device_buffer_write(sinter_device_buffer* buffer, size_t of
 sinter_status sinter_device_buffer_read(const sinter_device_buffer* buffer, size_t offset,
                                         void* target, size_t bytes) {
   return guarded([&] { given(buffer, "buffer").buffer.copy_to_host(target, bytes, offset); });
-}
-
-sinter_status sinter_set_thread_pool(const sinter_thread_pool_options* given_options) {
-  return guarded([&] {
-    const auto said = c::read_struct(given_options, "options");
-    ThreadPoolOptions options;
-    options.threads = said.threads;
-    if (said.spin_microseconds != 0)
-      options.spin_microseconds = said.spin_microseconds == -1 ? 0 : said.spin_microseconds;
-    if (said.cpu_count > 0) {
-      const int32_t* cpus = &given(said.cpus, "options.cpus");
-      options.cpus.assign(cpus, cpus + said.cpu_count);
-    }
-    set_thread_pool(options);
-  });
-}
-
-sinter_status sinter_thread_pool_size(int32_t* threads) {
-  return guarded([&] {
-    given(threads, "threads");
-    *threads = thread_pool_size();
-  });
 }
 
 }  // extern "C"
