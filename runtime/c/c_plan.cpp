@@ -1,5 +1,6 @@
-// The C ABI: versions, errors, plans.
+// The C ABI: versions, errors, plans, what belongs to the process.
 #include <sinter/log.h>
+#include <sinter/threads.h>
 #include <sinter/version.h>
 
 #include "runtime/c/c_handles.h"
@@ -207,6 +208,29 @@ sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* 
     value.graph_text = text(of.graph_text());
     c::write_struct(facts, value, "facts");
   });
+}
+
+sinter_status sinter_set_thread_pool(const sinter_thread_pool_options* options) {
+  return guarded([&] {
+    const auto said = c::read_struct(options, "options");
+    ThreadPoolOptions pool;
+    pool.threads = said.threads;
+    if (said.spin_microseconds < -1)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("{} microseconds of looking for work are not possible; 0 is the "
+                              "default, -1 none",
+                              said.spin_microseconds));
+    if (said.spin_microseconds != 0) pool.spin_microseconds = std::max(0, said.spin_microseconds);
+    if (said.cpu_count > 0) {
+      given(said.cpus, "cpus");
+      pool.cpus.assign(said.cpus, said.cpus + said.cpu_count);
+    }
+    set_thread_pool(pool);
+  });
+}
+
+sinter_status sinter_thread_pool_size(int32_t* threads) {
+  return guarded([&] { given(threads, "threads") = thread_pool_size(); });
 }
 
 sinter_status sinter_set_logger(sinter_logger logger, void* user, sinter_log_level least) {

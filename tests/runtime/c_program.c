@@ -241,6 +241,31 @@ static int devices(void) {
   return 0;
 }
 
+static int pool(void) {
+  sinter_thread_pool_options options = {sizeof options};
+  int32_t before = 0, now = 0;
+  OK(sinter_thread_pool_size(&before));
+  CHECK(before > 0);
+  options.threads = 2;
+  options.spin_microseconds = -1;
+  OK(sinter_set_thread_pool(&options));
+  OK(sinter_thread_pool_size(&now));
+  CHECK(now == 2);
+  options.threads = -3;
+  FAILS(sinter_set_thread_pool(&options), SINTER_ERROR_USAGE, "-3");
+  options.threads = 0;
+  options.spin_microseconds = -2;
+  FAILS(sinter_set_thread_pool(&options), SINTER_ERROR_USAGE, "-2 microseconds");
+  options.spin_microseconds = 0;
+  options.cpu_count = 1;
+  FAILS(sinter_set_thread_pool(&options), SINTER_ERROR_USAGE, "cpus is NULL");
+  options.cpu_count = 0;
+  options.threads = before;
+  OK(sinter_set_thread_pool(&options));
+  FAILS(sinter_set_thread_pool(NULL), SINTER_ERROR_USAGE, "options is NULL");
+  return 0;
+}
+
 #define STEP(call)              \
   do {                          \
     const int line = (call);    \
@@ -269,5 +294,6 @@ int sinter_test_c_program(const char* path, const void* bytes, size_t size) {
   sinter_session_free(NULL);
   sinter_plan_free(NULL);
   STEP(devices());
+  STEP(pool());
   return 0;
 }

@@ -317,6 +317,20 @@ SINTER_API sinter_status sinter_device_buffer_read(const sinter_device_buffer* b
 
 // ---- the process
 
+/// The threads that plans for the CPU are computed with, one pool for all sessions of the process:
+/// see sinter/threads.h.
+typedef struct sinter_thread_pool_options {
+  size_t struct_size;
+  int32_t threads;            // 0: SINTER_THREADS, or what this process may use
+  int32_t spin_microseconds;  // how long a waiting thread looks for work before it sleeps; 0: 50,
+                              // -1: not at all
+  const int32_t* cpus;        // processors that the pool's own threads may run on
+  size_t cpu_count;           // 0: those of the calling thread
+} sinter_thread_pool_options;
+SINTER_API sinter_status sinter_set_thread_pool(const sinter_thread_pool_options* options);
+/// The pool's threads, callers included.
+SINTER_API sinter_status sinter_thread_pool_size(int32_t* threads);
+
 typedef int32_t sinter_log_level;
 enum { SINTER_LOG_DEBUG = 0, SINTER_LOG_INFO = 1, SINTER_LOG_WARNING = 2 };
 typedef void (*sinter_logger)(void* user, sinter_log_level level, const char* message);
