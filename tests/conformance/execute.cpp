@@ -9,7 +9,7 @@
 #include "frontend/import.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
-#include "tools/support/inputs.h"
+#include "tools/compiler/options/inputs.h"
 
 namespace sinter::conformance {
 namespace {

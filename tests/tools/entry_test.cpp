@@ -12,7 +12,7 @@
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/entry_option.h"
+#include "tools/compiler/options/entry_option.h"
 
 namespace sinter::tests {
 namespace {

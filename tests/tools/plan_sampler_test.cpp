@@ -13,7 +13,7 @@
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/sample_option.h"
+#include "tools/compiler/options/sample_option.h"
 
 namespace sinter::tests {
 namespace {

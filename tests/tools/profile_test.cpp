@@ -5,7 +5,7 @@
 #include <sinter/profile.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/profile_report.h"
+#include "tools/compiler/inspect/profile_report.h"
 
 namespace sinter::tests {
 namespace {

@@ -1,6 +1,6 @@
 // compile --tune over a machine that is made up, and --tuning-cache.
 #ifdef SINTER_WITH_CUDA
-#include "tools/support/tuning.h"
+#include "tools/compiler/tuning/tuning.h"
 
 #include <gmock/gmock.h>
 #include <sinter/error.h>
@@ -8,8 +8,8 @@
 #include "cli_fixture.h"
 #include "ir/text/text.h"
 #include "runtime/cuda/tuning_cache.h"
-#include "tools/support/devices.h"
-#include "tools/support/shapes.h"
+#include "tools/compiler/device/devices.h"
+#include "tools/compiler/options/shapes.h"
 
 namespace sinter::tests {
 namespace {
