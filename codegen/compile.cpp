@@ -6,9 +6,11 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/alternatives.h"
+#include "codegen/architectures.h"
 #include "codegen/attention_step.h"
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/cuda/emit_sort.h"
@@ -73,8 +75,13 @@ class Compiler {
       if (node.op->name == "Reshape") continue;  // the same buffer under another shape
       node_ = n;
       const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
-      with_context(fmt::format("lowering '{}' ({})", name, describe(node)),
-                   [&] { add_step(node, name); });
+      try {
+        add_step(node, name);
+      } catch (Error& error) {
+        error.set_node(error_node(node));
+        error.add_context(fmt::format("lowering '{}' ({})", name, describe(node)));
+        throw;
+      }
       ++nodes_done_;
       if (options_.progress && !options_.cuda)
         options_.progress(nodes_done_, graph_->nodes().size());
@@ -101,6 +108,13 @@ class Compiler {
   }
 
  private:
+  Error::Node error_node(const Node& node) const {
+    Error::Node described{fmt::format("{}", fmt::join(node.origins, ", ")), name_stem(node), {}};
+    for (const ir::ValueId input : node.inputs)
+      described.inputs.push_back(ir::to_string(graph_->type(input)));
+    return described;
+  }
+
   void add_step(const Node& node, const std::string& name) {
     if (node.op->kind != ir::OpKind::kFused || !node.body)
       throw Error(ErrorCode::kUnsupported,
