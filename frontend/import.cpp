@@ -242,6 +242,11 @@ ir::Graph import_inputs(const std::string& path, const ImportOptions& options) {
                       [&] { return Importer(model, folder_of(path), options).run_inputs(); });
 }
 
+ir::Graph import_inputs_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                              const ImportOptions& options) {
+  return Importer(parse_model({bytes}, "model"), folder, options).run_inputs();
+}
+
 ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,
                                  const ImportOptions& options) {
   const ModelBytes source{bytes};

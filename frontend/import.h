@@ -94,6 +94,8 @@ ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::st
 /// shapes for, also of a model that can only be imported once they are given. Throws as
 /// import_model.
 ir::Graph import_inputs(const std::string& path, const ImportOptions& options = {});
+ir::Graph import_inputs_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                              const ImportOptions& options = {});
 
 /// One operator that the importer knows.
 struct SupportedOp {

@@ -8,7 +8,7 @@
 #include <onnx.pb.h>
 #include <sinter/error.h>
 
-#include "tools/cli/console.h"
+#include "tools/cli/text/table.h"
 
 namespace sinter::conformance {
 namespace {

@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/compiler/options/inputs.h"
-#include "tools/compiler/options/npy.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/npy.h"
 
 namespace sinter::tests {
 namespace {

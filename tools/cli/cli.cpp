@@ -17,6 +17,7 @@ namespace sinter::tools {
 namespace {
 
 constexpr int kInternalError = 70;
+constexpr int kInterrupted = 130;
 
 int exit_code_of(ErrorCode code) {
   switch (code) {
@@ -26,8 +27,8 @@ int exit_code_of(ErrorCode code) {
     case ErrorCode::kInvalidPlan: return 5;
     case ErrorCode::kOutOfMemory: return 6;
     case ErrorCode::kDevice: return 7;
-    case ErrorCode::kInternal:
-    case ErrorCode::kCancelled: return kInternalError;
+    case ErrorCode::kInternal: return kInternalError;
+    case ErrorCode::kCancelled: return kInterrupted;
   }
   return kInternalError;
 }
@@ -86,6 +87,9 @@ int run_cli(int argc, char** argv) {
       return exit_code_of(ErrorCode::kUsage);
     }
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const CompileError& error) {
+    console.error(error);
+    return exit_code_of(error.code());
   } catch (const Error& error) {
     console.error(error.code(), error.what());
     return exit_code_of(error.code());

@@ -6,9 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include <sinter/error.h>
+#include <sinter/compiler.h>
 
 namespace sinter::tools {
 
@@ -26,28 +25,20 @@ struct Console {
   void note(std::string_view line) const;
   /// "error: ..." on stderr, and in JSON mode an object with "error" on stdout.
   void error(ErrorCode code, std::string_view message) const;
-};
-
-/// A progress bar on stderr, drawn only on a terminal and not if `console` is quiet.
-class Progress {
- public:
-  Progress(const Console& console, std::string label);
-  ~Progress();
-  void update(std::size_t done, std::size_t total);
+  /// The same, in JSON mode with what is known of the nodes that it is about.
+  void error(const CompileError& error) const;
+  /// How far a stage is: a bar on stderr, drawn only on a terminal and not if quiet. Whatever is
+  /// printed next takes its place.
+  void progress(std::string_view stage, std::size_t done, std::size_t total) const;
 
  private:
-  std::string label_;
-  bool active_ = false;
-  int last_percent_ = -1;
+  void clear_bar() const;
+  mutable std::string stage_;  // whose bar is drawn; empty: none is
+  mutable int percent_ = -1;
 };
 
-/// Rows of cells as aligned columns; the first row is the heading. Numbers (cells that start with a
-/// digit, a sign or a dot) align right.
-std::string format_table(const std::vector<std::vector<std::string>>& rows);
-
-/// "1.5 MB", with decimal multiples.
-std::string format_bytes(double bytes);
-/// "12.3 us", "4.56 ms", "1.20 s" from microseconds.
-std::string format_time(double microseconds);
+/// What a call of the compiler tells, on `console`, which must outlive it: diagnostics as notes,
+/// progress as bars.
+Monitor monitor_of(const Console& console);
 
 }  // namespace sinter::tools

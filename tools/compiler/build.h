@@ -1,69 +1,44 @@
-// From an ONNX file to a plan: what compile, compare and verify share.
+// From a model to a plan: what compile, compare and verify share.
 #pragma once
 
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include <sinter/sinter.h>
+#include <sinter/compiler.h>
 
 #include "codegen/compile.h"
 #include "frontend/import.h"
 #include "fusion/pipeline.h"
-#include "tools/cli/console.h"
-#include "tools/cli/options.h"
-#include "tools/compiler/options/shapes.h"
-#include "tools/compiler/options/weights.h"
+#include "tools/compiler/reporter.h"
+#include "tools/compiler/target.h"
 
 namespace sinter::tools {
 
-struct Target {
-  bool cuda = false;
-  std::vector<std::string> architectures;
-  std::string to_string() const;
-};
-struct BuildOptions {
-  std::string model;
-  std::string target = "auto";      // auto, cpu, cuda, cuda:sm_90,sm_80
-  std::string precision = "model";  // model, fp16, bf16, tf32
-  WeightTexts weights;
-  bool fuse = true;
-  ShapeOptions shapes;
-  bool nms_pad = false;
-  std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
-  std::string sample;                  // parse_sampler's text; empty: none
-  std::vector<std::string> entries;    // parse_entries' texts; empty: one list of steps
-  std::vector<std::string> constants;  // inputs fixed to a value: NAME=FILE.npy or NAME=FILE.pb
-  std::vector<std::string> disabled_passes;
-  std::string stop_after, dump_ir, dump_dir;
-  bool explain_fusion = false;
-  bool early_launch = true;
-  bool precise_math = false;
-  std::string schedule;
+/// What is compiled and how, and what only parts of the compiler itself and the command line ask
+/// for. `monitor`, `tuning` and `verify` are not looked at here: see Reporter, Tuning and
+/// measure_accuracy.
+struct BuildOptions : CompileOptions {
+  Model model;
+  std::string stop_after;  // a pass behind which the pipeline ends
+  bool code = true;        // false: no kernels are compiled, for looking at the plan's steps
+  /// Called with the imported graph ("import", after) and the graphs before and after each pass;
+  /// `entry`: whose graph it is, if it is one entry point's.
+  std::function<void(std::string_view pass, bool after, const ir::Graph& graph,
+                     const std::string& entry)>
+      observe;
   /// Called with what the passes made before code is generated: may choose schedules. `model` is
   /// that graph, or the one with the bindings of `entries`.
   std::function<void(const ir::Graph& model, std::span<const codegen::EntryGraph> entries,
                      const Target& target, codegen::CompileOptions&)>
       tune;
-  bool code = true;  // false: no kernels are compiled, for looking at the plan's steps
-  int jobs = 0;
-  std::string cache_dir;  // kernel cache; "none" for none
+
+  BuildOptions() = default;
+  BuildOptions(Model what, const CompileOptions& how)
+      : CompileOptions(how), model(std::move(what)) {}
 };
-
-/// Adds the options that every verb that compiles has. `with_passes`: those about single passes,
-/// too.
-void add_build_options(Command& verb, BuildOptions& options, bool with_passes);
-
-/// Adds --fuse, which with_passes has, too.
-void add_fuse_option(Command& verb, BuildOptions& options);
-
-/// Resolves --target: "auto" is the GPU that is found, else the CPU; "cuda" is the GPU's own
-/// architecture. Throws Error(kUsage) or Error(kDevice) saying what to write instead.
-Target resolve_target(const std::string& text);
-
-/// The default kernel cache: $SINTER_CACHE_DIR, else $XDG_CACHE_HOME/sinter, else ~/.cache/sinter.
-std::string default_cache_dir();
 
 struct PipelineRun {
   ir::Graph graph;  // with entry points the first one's
@@ -84,19 +59,17 @@ struct BuildResult {
 };
 
 /// Throws Error(kUsage) if entry points are asked for: `what` shows or does one list of steps.
-void require_one_entry(const BuildOptions& options, const char* what);
+void require_one_entry(const CompileOptions& options, std::string_view what);
 
-frontend::ImportedModel import_with_shapes(const BuildOptions& options);
-/// Runs the passes, printing what --dump-ir asks for (on stderr, or into files of --dump-dir), and
-/// calls `after` with the result of each.
+/// Runs the passes, and calls `after` with the result of each.
 PipelineRun run_passes(
     const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
-    const Console& console,
+    Reporter& reporter,
     const std::function<void(std::string_view pass, const ir::Graph& graph)>& after = {});
-BuildResult build_plan(const BuildOptions& options, const Console& console);
+BuildResult build_plan(const BuildOptions& options, Reporter& reporter);
 /// The same without import: `model` and `target` are given.
 BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,
-                       const Target& target, const Console& console);
+                       const Target& target, Reporter& reporter);
 
 /// The plan as the runtime sees it after writing and reading.
 Plan load_built(const codegen::CompiledPlan& plan);

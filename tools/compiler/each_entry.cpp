@@ -1,32 +1,23 @@
 #include "tools/compiler/each_entry.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "fusion/narrow_dims.h"
-#include "tools/compiler/options/entry_option.h"
-#include "tools/compiler/options/npy.h"
+#include "tools/compiler/model_source.h"
+#include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/shapes.h"
+#include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
 namespace {
 
-std::vector<std::string> dims_of(const EntryLimits& entry) {
-  std::vector<std::string> dims;
-  for (const auto& [symbol, range] : entry.limits)
-    dims.push_back(range.min == range.max ? fmt::format("{}={}", symbol, range.min)
-                                          : fmt::format("{}={}..{}", symbol, range.min, range.max));
-  return dims;
-}
-
 /// The entry points that take `shapes`, those of some inputs.
 std::vector<EntryLimits> that_take(std::vector<EntryLimits> entries, const BuildOptions& options,
-                                   const ShapeMap& shapes) {
+                                   const Shapes& shapes, const Reporter& reporter) {
   if (shapes.empty()) return entries;
-  const ir::Graph model = import_with_shapes(options).graph;
+  const ir::Graph model = import_model(options.model, options, reporter).graph;
   std::string why;
   std::erase_if(entries, [&](const EntryLimits& entry) {
     try {
@@ -43,31 +34,27 @@ std::vector<EntryLimits> that_take(std::vector<EntryLimits> entries, const Build
 
 }  // namespace
 
-int run_each_entry(const BuildOptions& options, const InputOptions& inputs, const Console& console,
-                   const RunOfEntry& run) {
-  if (options.entries.empty()) return run(options, console);
-  ShapeMap shapes = parse_shapes(inputs.shapes);
+std::vector<OneEntry> entries_one_by_one(const BuildOptions& options, const RunInputs& inputs,
+                                         const Reporter& reporter) {
+  if (options.entries.empty()) return {{"", "", options}};
+  Shapes shapes = inputs.shapes;
   for (const auto& [name, tensor] : read_tensor_files(inputs.files))
     shapes.insert_or_assign(name, tensor.shape());
-  nlohmann::ordered_json report = nlohmann::ordered_json::array();
-  int worst = 0;
-  for (const EntryLimits& entry : that_take(parse_entries(options.entries), options, shapes)) {
-    BuildOptions alone = options;
-    alone.entries.clear();
-    const auto dims = dims_of(entry);
-    alone.shapes.dims.insert(alone.shapes.dims.end(), dims.begin(), dims.end());
-    console.print(fmt::format("entry {}: {}", entry.name, fmt::join(dims, ", ")));
-    Console own = console;
-    own.collect = [&](const nlohmann::ordered_json& object) {
-      report.push_back({{"entry", entry.name}});
-      report.back().update(object);
-    };
-    const int code =
-        with_context(fmt::format("entry '{}'", entry.name), [&] { return run(alone, own); });
-    worst = std::max(worst, code);
+  for (const auto& [name, tensor] : inputs.tensors) shapes.insert_or_assign(name, tensor.shape);
+  std::vector<OneEntry> all;
+  for (const EntryLimits& entry :
+       that_take(limits_of(options.entries), options, shapes, reporter)) {
+    OneEntry& one = all.emplace_back(
+        OneEntry{entry.name, fmt::format("{}", fmt::join(dim_texts(entry), ", ")), options});
+    one.options.entries.clear();
+    for (const auto& [symbol, range] : entry.limits) {
+      DimRange& dim = one.options.dims[symbol];
+      dim.min = range.min;
+      dim.max = range.max;
+      dim.same_as.clear();
+    }
   }
-  console.result({{"entries", report}});
-  return worst;
+  return all;
 }
 
 }  // namespace sinter::tools

@@ -1,22 +1,24 @@
 // Entry points one by one, for what shows or does one list of steps.
 #pragma once
 
-#include <functional>
+#include <string>
+#include <vector>
 
 #include "tools/compiler/build.h"
-#include "tools/compiler/options/inputs.h"
 
 namespace sinter::tools {
 
-/// What a verb does with one list of steps; its exit code.
-using RunOfEntry = std::function<int(const BuildOptions& options, const Console& console)>;
+/// One list of steps: what is compiled for one entry point, with its dimensions in place of the
+/// entry points.
+struct OneEntry {
+  std::string name;  // empty: there are no entry points
+  std::string dims;  // for people: "seq=2..2048"
+  BuildOptions options;
+};
 
-/// Calls `run` for each entry point of `options` with its dimensions in place of --entry, and says
-/// on stdout which it is; in JSON mode the results become one object, {"entries": [..]}. Those that
-/// do not take the shapes of `inputs` are left out. Without --entry it is one call, with `options`
-/// as they are. Returns the greatest exit code. Throws Error(kUsage) if no entry point takes the
-/// shapes.
-int run_each_entry(const BuildOptions& options, const InputOptions& inputs, const Console& console,
-                   const RunOfEntry& run);
+/// One for each entry point of `options` that takes the shapes of `inputs`; without entry points
+/// `options` as they are. Throws Error(kUsage) if no entry point takes the shapes.
+std::vector<OneEntry> entries_one_by_one(const BuildOptions& options, const RunInputs& inputs,
+                                         const Reporter& reporter);
 
 }  // namespace sinter::tools

@@ -12,8 +12,8 @@
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
 #include "tools/compiler/inspect/step_list.h"
-#include "tools/compiler/options/inputs.h"
-#include "tools/compiler/options/sample_option.h"
+#include "tools/compiler/options/sample.h"
+#include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
 namespace {

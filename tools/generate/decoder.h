@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include <sinter/sinter.h>
+#include <sinter/compiler.h>
 
 #include "fusion/append_sampler.h"
-#include "tools/compiler/device/device_copies.h"
+#include "tools/compiler/run/device_copies.h"
 
 namespace sinter::tools {
 
@@ -49,7 +49,7 @@ class Decoder {
 
   /// How the plan chooses tokens, if it does (`compile --sample`). Then `run` has no logits; start
   /// and next begin runs that token() waits for.
-  const std::optional<fusion::SamplerOptions>& sampler() const { return sampler_; }
+  const std::optional<SampleOptions>& sampler() const { return sampler_; }
   /// Begins as run does.
   void start(std::span<const std::int64_t> ids);
   /// Begins a run of the token that the last one chose. Nothing goes to the device for it if it
@@ -108,7 +108,7 @@ class Decoder {
   bool is_state(const std::string& input) const;
 
   Plan plan_;
-  std::optional<fusion::SamplerOptions> sampler_;
+  std::optional<SampleOptions> sampler_;
   BindingInfo ids_;
   std::optional<BindingInfo> place_, mask_;
   std::string logits_;

@@ -5,18 +5,20 @@
 #include <fmt/format.h>
 #include <sinter/profile.h>
 
+#include "tools/cli/input_options.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
-#include "tools/compiler/device/device_copies.h"
-#include "tools/compiler/device/devices.h"
-#include "tools/compiler/options/inputs.h"
-#include "tools/compiler/verify/measure.h"
+#include "tools/compiler/run/device_copies.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/measure.h"
 
 namespace sinter::tools {
 namespace {
 
 struct Options {
   std::vector<std::string> plans;
-  InputOptions inputs;
+  InputTexts inputs;
   SessionOptions session;
   int iterations = 100;
   double duration = 3;
@@ -38,7 +40,7 @@ nlohmann::ordered_json measure(const std::string& file, const Options& options,
   const double context = create_context(Plan::load(file), options.session.device);
   auto start = std::chrono::steady_clock::now();
   const auto plan = Plan::load(file);
-  const auto inputs = make_inputs(plan.inputs(), options.inputs);
+  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
@@ -65,7 +67,6 @@ nlohmann::ordered_json measure(const std::string& file, const Options& options,
   for (int i = 0; i < options.warm_up; ++i) session.run();
 
   std::vector<double> latency, compute, to_device, to_host;
-  Progress progress(console, "measuring");
   start = std::chrono::steady_clock::now();
   const auto wanted = static_cast<std::size_t>(options.iterations);
   while (latency.size() < wanted && seconds() < options.duration) {
@@ -74,7 +75,7 @@ nlohmann::ordered_json measure(const std::string& file, const Options& options,
     const auto transfers = time_transfers(session);
     to_device.push_back(transfers.host_to_device);
     to_host.push_back(transfers.device_to_host);
-    progress.update(latency.size(), wanted);
+    console.progress("measuring", latency.size(), wanted);
   }
   // Throughput: runs back to back, each waited for, as one caller sees it.
   start = std::chrono::steady_clock::now();

@@ -1,166 +1,87 @@
+#include "tools/compiler/compile.h"
+
 #include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "ir/text/text.h"
+#include "tools/cli/build_options.h"
+#include "tools/cli/each_entry.h"
+#include "tools/cli/input_options.h"
+#include "tools/cli/text/compile_text.h"
+#include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
-#include "tools/compiler/each_entry.h"
-#include "tools/compiler/tuning/tuning.h"
-#include "tools/compiler/verify/accuracy.h"
+#include "tools/compiler/api.h"
+#include "tools/compiler/model_source.h"
 
 namespace sinter::tools {
 namespace {
 
 struct Options {
-  BuildOptions build;
+  BuildTexts build;
+  InputTexts inputs;
+  TuneTexts tuning;
   std::string output;
   bool verify = false;
-  AccuracyOptions accuracy;
-  TuningOptions tuning;
+  VerifyOptions accuracy;
 };
 
-nlohmann::ordered_json states_of(const codegen::CompiledPlan& plan) {
-  nlohmann::ordered_json states = nlohmann::ordered_json::array();
-  for (const auto& state : plan.states)
-    states.push_back({{"input", state.input},
-                      {"output", state.output},
-                      {"in_place", state.in_place},
-                      {"why_copied", state.reason}});
-  return states;
-}
-
-/// Those that are changed in place in one line, the others one by one.
-void print_states(const codegen::CompiledPlan& plan, const Console& console) {
-  std::string in_place;
-  std::size_t count = 0;
-  for (const auto& state : plan.states) {
-    if (!state.in_place) {
-      console.print(fmt::format("state {} -> {}: copied after each run: {}", state.input,
-                                state.output, state.reason));
-      continue;
-    }
-    constexpr std::size_t kMostNames = 4;
-    if (++count <= kMostNames) in_place += (count > 1 ? ", " : "") + state.input;
-    if (count == kMostNames + 1) in_place += ", ..";
-  }
-  if (count > 0) console.print(fmt::format("{} states are changed in place: {}", count, in_place));
-}
-
-nlohmann::ordered_json summary(const BuildResult& result, const std::string& path,
-                               std::uint64_t file_bytes) {
-  const auto& meta = result.plan.parts.meta;
-  nlohmann::ordered_json passes = nlohmann::ordered_json::array();
-  for (const auto& pass : result.pipeline.times)
-    passes.push_back({{"pass", pass.name},
-                      {"ms", pass.milliseconds},
-                      {"nodes_before", pass.nodes_before},
-                      {"nodes_after", pass.nodes_after}});
-  return {{"plan", path},
-          {"bytes", file_bytes},
-          {"target", result.target.to_string()},
-          {"nodes_imported", result.model.node_count},
-          {"steps", meta.steps.size()},
-          {"kernels", result.plan.stats.kernels},
-          {"kernels_from_cache", result.plan.stats.cache_hits},
-          {"import_ms", result.times.import_ms},
-          {"passes_ms", result.times.passes_ms},
-          {"codegen_ms", result.times.codegen_ms},
-          {"passes", passes},
-          {"states", states_of(result.plan)},
-          {"layers", layers_to_json(result.pipeline.context.layers)},
-          {"precision_notes", result.pipeline.context.precision_notes}};
-}
-
-void explain(const std::vector<fusion::Decision>& decisions, const Console& console) {
-  for (const auto& decision : decisions)
-    console.print(fmt::format("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
-                              decision.producer, decision.consumer, decision.reason));
-}
-
-/// Measures the plan's errors and records them in its manifest, with what they were measured on.
-Accuracy record_accuracy(const Options& options, BuildResult& result, const Console& console) {
-  Accuracy accuracy = with_context("--verify runs the plan", [&] {
-    return measure_accuracy(result, options.build, options.accuracy, console);
+/// --stop-after: the graph instead of a plan.
+int print_graphs(const BuildOptions& options, const Console& console) {
+  return run_each_entry(options, {}, console, [](const BuildOptions& build, const Console& own) {
+    Reporter reporter(build.monitor);
+    const auto model = import_model(build.model, build, reporter);
+    const auto passes = run_passes(build, model, resolve_target(build.target), reporter);
+    own.print(ir::print(passes.graph));
+    own.result({{"graph", ir::print(passes.graph)}});
+    return 0;
   });
-  auto& manifest = *result.plan.parts.meta.manifest;
-  for (const auto& output : accuracy.outputs) {
-    auto entry = std::make_unique<plan::fb::OutputErrorT>();
-    entry->output = output.name;
-    entry->relative_error = output.relative_error;
-    manifest.measured.push_back(std::move(entry));
-  }
-  auto entry = std::make_unique<plan::fb::OptionT>();
-  entry->key = "verify";
-  entry->value = fmt::format("{}, {}", accuracy.source, accuracy.shapes);
-  manifest.options.push_back(std::move(entry));
-  return accuracy;
 }
 
 int run(const Options& options, const Console& console) {
-  if (!options.build.stop_after.empty())
-    return run_each_entry(options.build, {}, console,
-                          [](const BuildOptions& build, const Console& own) {
-                            const auto target = resolve_target(build.target);
-                            const auto model = import_with_shapes(build);
-                            const auto passes = run_passes(build, model, target, own);
-                            own.print(ir::print(passes.graph));
-                            own.result({{"graph", ir::print(passes.graph)}});
-                            return 0;
-                          });
+  BuildRequest request(options.build, console);
+  BuildOptions& build = request.options();
+  if (!build.stop_after.empty()) return print_graphs(build, console);
+  build.tuning = parse(options.tuning);
+  if (options.verify) {
+    build.verify = options.accuracy;
+    build.verify->inputs = parse(options.inputs);
+  }
   std::string path = options.output;
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
-  std::optional<Tuning> tuning;
-  BuildOptions build = options.build;
-  if (options.tuning.is_asked_for()) {
-    tuning.emplace(options.tuning, path, console);
-    build.tune = [&](const auto& model, const auto& entries, const auto& target, auto& compile) {
-      tuning->choose(options.build.target, model, entries, target, compile);
-    };
+  // compile_to_file, with what --dump-ir asks for besides.
+  const CompileResult result = at_boundary(
+      build.monitor, [&](Reporter& reporter) { return compile_model(build, path, reporter); });
+  const auto print_all = [&](const std::vector<std::string>& lines) {
+    for (const auto& line : lines) console.print(line);
+  };
+  if (result.accuracy) {
+    console.print(fmt::format("against the reference, {}, {}", result.accuracy->source,
+                              result.accuracy->shapes));
+    console.print(accuracy_text(*result.accuracy, "--max-error"));
   }
-  auto result = build_plan(build, console);
-  nlohmann::ordered_json measured;
-  if (options.verify) {
-    const auto accuracy = record_accuracy(options, result, console);
-    measured = to_json(accuracy);
-    console.print(fmt::format("against the reference, {}, {}", accuracy.source, accuracy.shapes));
-    console.print(format_accuracy(accuracy, "--max-error"));
-    if (!accuracy.ok()) {
-      console.note(fmt::format("the error is above --max-error: {} was not written", path));
-      console.result({{"plan", nullptr}, {"measured", measured}});
-      return 1;
-    }
+  if (result.ok()) {
+    if (options.build.explain_fusion)
+      for (const auto& decision : result.decisions)
+        console.print(fmt::format("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
+                                  decision.producer, decision.consumer, decision.reason));
+    console.print(fmt::format(
+        "{}: {}, {} nodes -> {} steps, {} for {}", path,
+        format_bytes(static_cast<double>(result.plan_bytes)), result.nodes_imported, result.steps,
+        result.target == "cpu" ? "no code"
+                               : fmt::format("{} kernels ({} from the cache)", result.kernels,
+                                             result.kernels_from_cache),
+        result.target));
+    print_all(states_text(result.states));
+    print_all(layers_text(result, !options.build.calibration.empty()));
+    console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
+                              result.import_ms, result.passes_ms, result.codegen_ms));
+    if (result.tuning) print_all(tuning_text(*result.tuning));
   }
-  plan::write_plan(result.plan.parts, path);
-  const auto bytes = std::filesystem::file_size(path);
-  if (options.build.explain_fusion) explain(result.pipeline.context.decisions, console);
-  console.print(fmt::format(
-      "{}: {}, {} nodes -> {} steps, {} for {}", path, format_bytes(static_cast<double>(bytes)),
-      result.model.node_count, result.plan.parts.meta.steps.size(),
-      result.target.cuda ? fmt::format("{} kernels ({} from the cache)", result.plan.stats.kernels,
-                                       result.plan.stats.cache_hits)
-                         : "no code",
-      result.target.to_string()));
-  print_states(result.plan, console);
-  const auto& context = result.pipeline.context;
-  const double before_rounding =
-      bytes_without_rounding(context.layers, context.precision, context.target.quantised_matmul,
-                             static_cast<double>(bytes));
-  print_layers(context.layers, before_rounding, static_cast<double>(bytes), options.build.weights,
-               console);
-  console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
-                            result.times.import_ms, result.times.passes_ms,
-                            result.times.codegen_ms));
-  auto report = summary(result, path, bytes);
-  if (!context.layers.empty()) report["bytes_without_rounding"] = before_rounding;
-  if (options.verify) report["measured"] = measured;
-  if (tuning) {
-    tuning->finish(result.plan);
-    report["tuning"] = tuning->report();
-  }
-  console.result(report);
-  return 0;
+  console.result(to_json(result));
+  return result.ok() ? 0 : 1;
 }
 
 }  // namespace
@@ -175,9 +96,9 @@ void add_compile(Cli& cli) {
   auto* verify = verb->add_flag("--verify", options->verify,
                                 "Run the plan once and record its error against the float64 "
                                 "reference; above --max-error no plan is written");
-  verb->add_option("--max-error", options->accuracy.bound,
+  verb->add_option("--max-error", options->accuracy.max_error,
                    "Most relative error of an output; by default as `verify --tolerance`");
-  add_input_options(*verb, options->accuracy.inputs);
+  add_input_options(*verb, options->inputs);
   verb->add_option("--device", options->accuracy.session.device, "CUDA device of --verify")
       ->capture_default_str();
   for (const auto* name :

@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 #include <sinter/sinter.h>
 
+#include "tools/cli/machine.h"
+#include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
-#include "tools/compiler/device/devices.h"
 
 namespace sinter::tools {
 namespace {

@@ -8,10 +8,11 @@
 #include <fmt/format.h>
 #include <sinter/profile.h>
 
+#include "tools/cli/machine.h"
+#include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
-#include "tools/compiler/device/devices.h"
-#include "tools/compiler/options/sample_option.h"
-#include "tools/compiler/verify/measure.h"
+#include "tools/compiler/options/sample.h"
+#include "tools/compiler/run/measure.h"
 #include "tools/generate/decoder.h"
 #include "tools/generate/prompt.h"
 #include "tools/generate/sampler.h"
@@ -98,8 +99,7 @@ struct Generated {
 
 /// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
 /// the plan's own sampler, or means nothing without a draw.
-SamplingOptions sampling_of(const Options& options,
-                            const std::optional<fusion::SamplerOptions>& plan) {
+SamplingOptions sampling_of(const Options& options, const std::optional<SampleOptions>& plan) {
   const auto differ = [&](const char* flag) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} says otherwise than the plan, which chooses tokens itself ({}): "

@@ -1,26 +1,32 @@
 #include <memory>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/text/text.h"
+#include "tools/cli/build_options.h"
+#include "tools/cli/each_entry.h"
+#include "tools/cli/text/plan_text.h"
+#include "tools/cli/text/table.h"
+#include "tools/cli/text/why_text.h"
 #include "tools/cli/verbs/verbs.h"
-#include "tools/compiler/each_entry.h"
-#include "tools/compiler/inspect/inspect_plan.h"
-#include "tools/compiler/inspect/step_list.h"
+#include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/why.h"
-#include "tools/compiler/options/graph_file.h"
+#include "tools/compiler/model_source.h"
 
 namespace sinter::tools {
 namespace {
 
 struct Options {
-  BuildOptions build;  // build.model is the file: plan, ONNX or Graph text
+  BuildTexts build;  // build.model is the file: plan, ONNX or Graph text
   PlanViews views;
+  std::string shapes;
   bool passes = false;
   std::vector<std::string> why;
 };
+
+void print_all(const std::vector<std::string>& lines, const Console& console) {
+  for (const auto& line : lines) console.print(line);
+}
 
 void print_passes(const Console& console) {
   std::vector<std::vector<std::string>> rows = {{"pass", "under --fuse=off"}};
@@ -33,73 +39,66 @@ void print_passes(const Console& console) {
   console.result({{"passes", report}});
 }
 
-/// The steps that the model would have; no kernel is compiled.
-void show_steps(const Options& options, const frontend::ImportedModel& model,
-                const Console& console) {
-  auto build = options.build;
-  build.code = false;
-  const auto result = build_plan(build, model, resolve_target(build.target), console);
-  const auto& plan = result.plan.parts.meta;
-  nlohmann::ordered_json report = {{"model", build.model},
-                                   {"target", result.target.to_string()},
-                                   {"precision", build.precision},
-                                   {"fuse", build.fuse ? "on" : "off"},
-                                   {"shapes", options.views.shapes}};
-  std::vector<std::int64_t> values;
-  if (!options.views.shapes.empty() || plan.symbols.empty())
-    values = bind_shapes(plan, options.views.shapes);
-  list_steps(plan, values, console, report);
+void show_plan(const Options& options, const Console& console) {
+  PlanViews views = options.views;
+  views.shapes = parse_shapes(options.shapes);
+  const auto report = plan_report(Plan::load(options.build.model), views);
+  if (views.steps) print_all(steps_text(report), console);
+  if (views.kernels) print_all(kernels_text(report), console);
+  if (views.memory) print_all(memory_text(report), console);
+  if (views.source) print_all(source_text(report), console);
+  if (views.graph) console.print(report.at("graph").get<std::string>());
+  if (views.tuning) print_all(plan_tuning_text(report), console);
+  if (report.contains("compiler")) print_all(plan_summary_text(report), console);
   console.result(report);
 }
 
-void inspect_model(const Options& options, const Console& console) {
-  if (!options.why.empty()) {
-    run_each_entry(options.build, {}, console, [&](const BuildOptions& build, const Console& own) {
-      const auto target = resolve_target(build.target);
-      explain_why(build, import_with_shapes(build), target, options.why[0], options.why[1], own);
-      return 0;
-    });
-    return;
-  }
-  const auto model = import_with_shapes(options.build);
+void show_why(const Options& options, const BuildOptions& build, const Console& console) {
+  run_each_entry(build, {}, console, [&](const BuildOptions& one, const Console& own) {
+    Reporter reporter(one.monitor);
+    const auto report =
+        explain_why(one, import_model(one.model, one, reporter), resolve_target(one.target),
+                    options.why[0], options.why[1], reporter);
+    print_all(why_text(report), own);
+    own.result(to_json(report));
+    return 0;
+  });
+}
+
+void show_model(const Options& options, const Console& console) {
+  const BuildRequest request(options.build, console);
+  const BuildOptions& build = request.options();
+  if (!options.why.empty()) return show_why(options, build, console);
+  Reporter reporter(build.monitor);
+  const auto model = import_model(build.model, build, reporter);
   if (options.views.steps) {
-    show_steps(options, model, console);
-    return;
+    const auto report = steps_report(build, model, parse_shapes(options.shapes), reporter);
+    print_all(steps_text(report), console);
+    return console.result(report);
   }
-  nlohmann::ordered_json report = {{"model", options.build.model},
-                                   {"opset", model.opset},
-                                   {"producer", model.producer},
-                                   {"nodes", model.node_count},
-                                   {"graph_nodes", model.graph.nodes().size()}};
-  const auto text = ir::print(model.graph);
+  const auto report = model_report(options.build.model, model, options.views.graph);
   if (options.views.graph) {
-    report["graph"] = text;
-    console.print(text);
-  } else {
-    const std::string source =
-        is_graph_file(options.build.model)
-            ? "Graph text"
-            : fmt::format("opset {}, {} nodes, written by {}", model.opset, model.node_count,
-                          model.producer.empty() ? "an unnamed exporter" : model.producer);
-    console.print(fmt::format("{}: {}; {} nodes in the graph", options.build.model, source,
-                              model.graph.nodes().size()));
-    const auto line = [&](const char* what, const std::string& name, const ir::TensorType& type) {
-      console.print(fmt::format("{} {}: {}", what, name, ir::to_string(type)));
-      report[fmt::format("{}s", what)].push_back({{"name", name}, {"type", ir::to_string(type)}});
-    };
-    for (const auto id : model.graph.inputs())
-      line("input", model.graph.value(id).name, model.graph.type(id));
-    for (std::size_t i = 0; i < model.graph.outputs().size(); ++i)
-      line("output", model.graph.output_names()[i], model.graph.type(model.graph.outputs()[i]));
-    for (const auto& [symbol, range] : model.graph.ranges())
-      console.print(fmt::format("dimension {}: {}..{}", symbol, range.min, range.max));
-    std::map<std::string, int> counts;
-    for (const auto& node : model.graph.nodes()) ++counts[node.op->name];
-    std::vector<std::string> parts;
-    for (const auto& [op, count] : counts) parts.push_back(fmt::format("{} {}", count, op));
-    console.print(fmt::format("operators: {}", fmt::join(parts, ", ")));
-    report["operators"] = counts;
+    console.print(report.at("graph").get<std::string>());
+    return console.result(report);
   }
+  const std::string source =
+      is_graph_text(build.model)
+          ? "Graph text"
+          : fmt::format("opset {}, {} nodes, written by {}", model.opset, model.node_count,
+                        model.producer.empty() ? "an unnamed exporter" : model.producer);
+  console.print(fmt::format("{}: {}; {} nodes in the graph", options.build.model, source,
+                            model.graph.nodes().size()));
+  for (const char* what : {"input", "output"})
+    if (const auto list = report.find(fmt::format("{}s", what)); list != report.end())
+      for (const auto& binding : *list)
+        console.print(fmt::format("{} {}: {}", what, binding.at("name").get<std::string>(),
+                                  binding.at("type").get<std::string>()));
+  for (const auto& [symbol, range] : model.graph.ranges())
+    console.print(fmt::format("dimension {}: {}..{}", symbol, range.min, range.max));
+  std::vector<std::string> parts;
+  for (const auto& [op, count] : report.at("operators").items())
+    parts.push_back(fmt::format("{} {}", count.get<int>(), op));
+  console.print(fmt::format("operators: {}", fmt::join(parts, ", ")));
   console.result(report);
 }
 
@@ -114,9 +113,9 @@ void run(const Options& options, const Console& console) {
     if (!options.why.empty())
       throw Error(ErrorCode::kUsage,
                   "--why needs the ONNX file: a plan does not keep refused fusions");
-    inspect_plan(options.build.model, options.views, console);
+    show_plan(options, console);
   } else {
-    inspect_model(options, console);
+    show_model(options, console);
   }
 }
 
@@ -138,7 +137,7 @@ void add_inspect(Cli& cli) {
   verb->add_flag("--memory", options->views.memory, "The memory plan, for --shapes");
   verb->add_flag("--tuning", options->views.tuning,
                  "What was chosen by timing on GPUs, from the file beside the plan");
-  verb->add_option("--shapes", options->views.shapes, "Shapes for --memory and --steps: NAME:1x64");
+  verb->add_option("--shapes", options->shapes, "Shapes for --memory and --steps: NAME:1x64");
   verb->add_flag("--passes", options->passes, "The names of the passes, in order");
   verb->add_option("--why", options->why,
                    "Why two ONNX nodes are or are not in one kernel, and what that saves")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "frontend/import.h"
+#include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 
 namespace sinter::tools {

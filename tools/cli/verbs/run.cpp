@@ -3,16 +3,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "tools/cli/input_options.h"
+#include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
-#include "tools/compiler/options/inputs.h"
-#include "tools/compiler/verify/measure.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/measure.h"
 
 namespace sinter::tools {
 namespace {
 
 struct Options {
   std::string plan;
-  InputOptions inputs;
+  InputTexts inputs;
   std::string outputs, expected;
   double tolerance = 1e-3;
   SessionOptions session;
@@ -52,7 +54,7 @@ bool compare(const Options& options, const Plan& plan, const std::vector<ir::Ten
 
 int run(const Options& options, const Console& console) {
   const auto plan = Plan::load(options.plan);
-  const auto inputs = make_inputs(plan.inputs(), options.inputs);
+  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
   session.run();

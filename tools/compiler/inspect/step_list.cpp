@@ -6,14 +6,11 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "runtime/binding.h"
 #include "runtime/plan/entries.h"
-#ifdef SINTER_WITH_CUDA
-#include "runtime/cuda/matmul_problem.h"
-#endif
 #include "runtime/plan/expressions.h"
-#include "tools/compiler/options/expressions.h"
-#include "tools/compiler/options/shapes.h"
+#include "runtime/plan/input_shapes.h"
+#include "runtime/plan/matmul_problem.h"
+#include "tools/compiler/inspect/expressions.h"
 
 namespace sinter::tools {
 namespace {
@@ -52,26 +49,17 @@ bool hold(const std::vector<plan::fb::Condition>& conditions,
 
 std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
                      const std::vector<std::int64_t>& values) {
-#ifdef SINTER_WITH_CUDA
   // On a GPU a product whose batches have no common stride is several calls.
   if (const auto* product = work.AsMatmulStep();
       product != nullptr && plan.target == "cuda" && !values.empty())
-    return runtime::bind_matmul(plan, *product, values).calls.size();
-#endif
-  (void)plan;
-  (void)work;
-  (void)values;
+    return plan::bind_matmul(plan, *product, values).calls.size();
   return 1;
 }
 
 }  // namespace
 
-std::vector<std::int64_t> bind_shapes(const PlanT& plan, const std::string& shapes) {
-  return bind_shapes(plan, parse_shapes(shapes));
-}
-
-std::vector<std::int64_t> bind_shapes(const PlanT& plan, const ShapeMap& shapes) {
-  runtime::InputShapes given(plan.inputs.size());
+std::vector<std::int64_t> bind_shapes(const PlanT& plan, const Shapes& shapes) {
+  plan::InputShapes given(plan.inputs.size());
   for (const auto& [name, shape] : shapes) {
     const auto input =
         std::find_if(plan.inputs.begin(), plan.inputs.end(),
@@ -79,10 +67,10 @@ std::vector<std::int64_t> bind_shapes(const PlanT& plan, const ShapeMap& shapes)
     if (input == plan.inputs.end())
       throw Error(ErrorCode::kUsage, fmt::format("the plan has no input '{}'", name));
     const auto index = static_cast<std::size_t>(input - plan.inputs.begin());
-    runtime::check_input_shape(plan, index, shape);
+    plan::check_input_shape(plan, index, shape);
     given[index] = shape;
   }
-  return plan::evaluate_expressions(plan, runtime::bind_symbols(plan, given));
+  return plan::evaluate_expressions(plan, plan::bind_symbols(plan, given));
 }
 
 std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>& conditions,
@@ -119,21 +107,19 @@ plan::StepRange steps_for(const PlanT& plan, const std::vector<std::int64_t>& va
   return plan::steps_of(plan::find_entry(plan, symbols));
 }
 
-void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values, const Console& console,
+void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values,
                 nlohmann::ordered_json& report) {
   const auto texts = expression_texts(plan);
   const auto text = [&](std::uint32_t expression) {
     return values.empty() ? texts[expression] : std::to_string(values[expression]);
   };
-  std::vector<std::vector<std::string>> rows = {
-      {"step", "kind", "launches", "read", "written", "flops", "from"}};
   const plan::StepRange range = steps_for(plan, values);
   const auto entry_of = [&](std::size_t step) {
     for (const auto& entry : plan.entries)
       if (plan::steps_of(entry.get()).contains(step)) return entry->name;
     return std::string();
   };
-  std::size_t launches = 0;
+  std::size_t steps = 0, launches = 0;
   double read = 0, written = 0, flops = 0;
   report["step_list"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
@@ -146,10 +132,7 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values, cons
       written += static_cast<double>(values[step->bytes_written]);
       flops += static_cast<double>(values[step->flops]);
     }
-    rows.push_back({plan.entries.empty() ? step->name : entry_of(i) + ": " + step->name,
-                    ways(step->work, texts), fmt::format("{}", count), text(step->bytes_read),
-                    text(step->bytes_written), text(step->flops),
-                    fmt::format("{}", fmt::join(step->origins, ", "))});
+    ++steps;
     report["step_list"].push_back({{"name", step->name},
                                    {"kind", kind_of(step->work)},
                                    {"ways", ways(step->work, texts)},
@@ -160,16 +143,12 @@ void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values, cons
                                    {"origins", step->origins}});
     if (!plan.entries.empty()) report["step_list"].back()["entry"] = entry_of(i);
   }
-  console.print(format_table(rows));
   if (values.empty()) return;
-  report["totals"] = {{"steps", rows.size() - 1},
+  report["totals"] = {{"steps", steps},
                       {"launches", launches},
                       {"bytes_read", static_cast<std::uint64_t>(read)},
                       {"bytes_written", static_cast<std::uint64_t>(written)},
                       {"flops", static_cast<std::uint64_t>(flops)}};
-  console.print(fmt::format("{} steps, {} launches; {} read, {} written, {:.3f} GFLOP",
-                            rows.size() - 1, launches, format_bytes(read), format_bytes(written),
-                            flops * 1e-9));
 }
 
 }  // namespace sinter::tools

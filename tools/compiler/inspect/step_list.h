@@ -1,21 +1,20 @@
-// The steps of a plan with what each moves and computes, as `inspect --steps` shows them.
+// The steps of a plan with what each moves and computes.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include <sinter/compiler.h>
+
 #include "runtime/plan/plan_data.h"
-#include "tools/cli/console.h"
-#include "tools/compiler/options/shapes.h"
 
 namespace sinter::tools {
 
-/// Values of the plan's expressions where its inputs have the shapes that `shapes` gives
-/// ("ids:1x64,mask:1x64"). Throws Error(kUsage) if these contradict the plan or leave a symbol
-/// open.
-std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const std::string& shapes);
-std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const ShapeMap& shapes);
+/// Values of the plan's expressions where its inputs have these shapes. Throws Error(kUsage) if
+/// these contradict the plan or leave a symbol open.
+std::vector<std::int64_t> bind_shapes(const plan::fb::PlanT& plan, const Shapes& shapes);
 
 /// The steps that are run for `values`; all if there are none.
 plan::StepRange steps_for(const plan::fb::PlanT& plan, const std::vector<std::int64_t>& values);
@@ -30,9 +29,9 @@ std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>&
 std::size_t launches_of(const plan::fb::PlanT& plan, const plan::fb::StepT& step,
                         const std::vector<std::int64_t>& values);
 
-/// Prints a table and adds "step_list", and with values "totals", to `report`. Without values sizes
-/// are shown as expressions.
+/// Adds "step_list", and with values "totals", to `report`. Without values sizes are shown as
+/// expressions.
 void list_steps(const plan::fb::PlanT& plan, const std::vector<std::int64_t>& values,
-                const Console& console, nlohmann::ordered_json& report);
+                nlohmann::ordered_json& report);
 
 }  // namespace sinter::tools

@@ -9,8 +9,9 @@
 #include "codegen/compile.h"
 #include "ir/reference/kernels.h"
 #include "tools/compiler/build.h"
-#include "tools/compiler/options/inputs.h"
-#include "tools/compiler/verify/measure.h"
+#include "tools/compiler/options/shapes.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/measure.h"
 
 namespace sinter::tools {
 namespace {
@@ -27,10 +28,13 @@ Tensor sample_of(const Tensor& all, std::int64_t at) {
 }
 
 /// The samples that the files give of each input; an input that they do not give has none.
-std::vector<std::vector<Tensor>> read_samples(const std::vector<std::string>& files,
+std::vector<std::vector<Tensor>> read_samples(const WeightOptions& weights,
                                               const std::vector<BindingInfo>& inputs) {
+  NamedTensors all = read_tensor_files(weights.calibration_files);
+  for (const NamedTensor& given : weights.calibration)
+    all.emplace_back(given.name, tensor_of(given.tensor));
   std::vector<std::vector<Tensor>> samples(inputs.size());
-  for (const auto& [name, tensor] : read_tensor_files(files)) {
+  for (const auto& [name, tensor] : all) {
     const auto input =
         std::find_if(inputs.begin(), inputs.end(),
                      [&name = name](const BindingInfo& info) { return info.name == name; });
@@ -77,15 +81,15 @@ fusion::Calibration::Run compile_part(const ir::Graph& graph) {
 
 }  // namespace
 
-std::shared_ptr<const fusion::Calibration> make_calibration(const std::vector<std::string>& files,
+std::shared_ptr<const fusion::Calibration> make_calibration(const WeightOptions& weights,
                                                             const ir::Graph& model,
-                                                            const Console& console) {
-  if (files.empty()) return nullptr;
+                                                            const Reporter& reporter) {
+  if (weights.calibration.empty() && weights.calibration_files.empty()) return nullptr;
   const auto inputs = describe_inputs(model);
-  const auto given = read_samples(files, inputs);
+  const auto given = read_samples(weights, inputs);
   std::size_t count = 0;
   std::int64_t greatest = 1;
-  ShapeMap shapes;
+  Shapes shapes;
   std::vector<std::pair<std::string, std::vector<std::string>>> names;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     names.emplace_back(inputs[i].name, std::vector<std::string>());
@@ -99,11 +103,12 @@ std::shared_ptr<const fusion::Calibration> make_calibration(const std::vector<st
     shapes[inputs[i].name] = given[i][0].shape();
     for (const std::int64_t dim : given[i][0].shape()) greatest = std::max(greatest, dim);
   }
-  const ShapeMap complete = complete_shapes(names, shapes, greatest);
+  const Shapes complete = complete_shapes(names, shapes, greatest);
   auto result = std::make_shared<fusion::Calibration>();
   result->compile = compile_part;
-  const auto bar = std::make_shared<Progress>(console, "rounding layers");
-  result->progress = [bar](std::size_t done, std::size_t all) { bar->update(done, all); };
+  result->progress = [&reporter](std::size_t done, std::size_t all) {
+    reporter.progress("rounding layers", done, all);
+  };
   result->samples.resize(count);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const DType type = inputs[i].dtype;

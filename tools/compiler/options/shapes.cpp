@@ -28,7 +28,15 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-void apply_shapes(const ShapeMap& shapes, bool is_min, const ir::Graph& model,
+Error no_dim(std::string_view text) {
+  return Error(
+      ErrorCode::kUsage,
+      fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
+                  "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal",
+                  text));
+}
+
+void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
                   std::map<std::string, ir::Range>& ranges) {
   for (const auto& [name, shape] : shapes) {
     const ir::Value* input = nullptr;
@@ -59,63 +67,33 @@ void apply_shapes(const ShapeMap& shapes, bool is_min, const ir::Graph& model,
 
 }  // namespace
 
-ShapeMap parse_shapes(std::string_view text) {
-  ShapeMap shapes;
-  for (const auto part : split(text, ',')) {
-    const auto colon = part.rfind(':');
-    if (colon == std::string_view::npos || colon == 0)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' is no shape: write NAME:DxDxD, for example ids:1x64", part));
-    std::vector<std::int64_t> shape;
-    for (const auto dim : split(part.substr(colon + 1), 'x')) {
-      const auto value = parse_int(dim);
-      if (!value || *value < 0)
-        throw Error(ErrorCode::kUsage, fmt::format("'{}' in '{}' is no dimension", dim, part));
-      shape.push_back(*value);
-    }
-    shapes[std::string(part.substr(0, colon))] = std::move(shape);
-  }
-  return shapes;
+std::string to_text(const Shapes& shapes) {
+  std::vector<std::string> texts;
+  for (const auto& [name, shape] : shapes)
+    texts.push_back(fmt::format("{}:{}", name, fmt::join(shape, "x")));
+  return fmt::format("{}", fmt::join(texts, ","));
 }
 
-frontend::ImportOptions import_options(const ShapeOptions& options, const ir::Graph& model) {
+frontend::ImportOptions import_options(const CompileOptions& options, const ir::Graph& model) {
   frontend::ImportOptions result;
   for (const auto& [symbol, range] : model.ranges()) result.ranges[symbol] = range;
-  apply_shapes(parse_shapes(options.min_shapes), true, model, result.ranges);
-  apply_shapes(parse_shapes(options.max_shapes), false, model, result.ranges);
-  for (const auto& text : options.dims) {
-    const auto equals = text.find('=');
-    const auto name = text.substr(0, equals);
-    const auto bad = [&] {
-      return Error(
-          ErrorCode::kUsage,
-          fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
-                      "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal",
-                      text));
-    };
-    if (equals == std::string::npos) throw bad();
+  apply_shapes(options.min_shapes, true, model, result.ranges);
+  apply_shapes(options.max_shapes, false, model, result.ranges);
+  for (const auto& [name, wanted] : options.dims) {
     if (!model.ranges().contains(name))
       throw Error(ErrorCode::kUsage,
                   fmt::format("the model has no symbolic dimension '{}'{}", name,
                               model.ranges().empty() ? "" : "; see `sinter inspect MODEL`"));
-    auto value = text.substr(equals + 1);
-    if (model.ranges().contains(value)) {
-      result.same[name] = value;
+    if (!wanted.same_as.empty()) {
+      if (!model.ranges().contains(wanted.same_as))
+        throw no_dim(fmt::format("{}={}", name, wanted.same_as));
+      result.same[name] = wanted.same_as;
       result.ranges.erase(name);
       continue;
     }
-    if (const auto slash = value.find('/'); slash != std::string::npos) {
-      const auto step = parse_int(value.substr(slash + 1));
-      if (!step || *step < 1) throw bad();
-      if (*step > 1) result.multiples[name] = *step;
-      value.resize(slash);
-    }
-    const auto dots = value.find("..");
-    const auto low = parse_int(value.substr(0, dots));
-    const auto high = dots == std::string::npos ? low : parse_int(value.substr(dots + 2));
-    if (!low || !high) throw bad();
-    result.ranges[name].min = *low;
-    result.ranges[name].max = *high;
+    if (wanted.multiple_of > 1) result.multiples[name] = wanted.multiple_of;
+    result.ranges[name].min = wanted.min;
+    result.ranges[name].max = wanted.max;
   }
   for (const auto& [symbol, range] : result.ranges)
     if (range.min < 0 || range.min > range.max)
@@ -138,9 +116,8 @@ std::optional<std::int64_t> value_for(const ir::Dim& dim, const std::string& sym
 
 }  // namespace
 
-ShapeMap complete_shapes(
-    const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
-    const ShapeMap& shapes, std::int64_t fallback, const ir::Bindings& least) {
+Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
+                       const Shapes& shapes, std::int64_t fallback, const ir::Bindings& least) {
   for (const auto& [name, shape] : shapes) {
     bool known = false;
     for (const auto& input : inputs) known = known || input.first == name;
@@ -168,7 +145,7 @@ ShapeMap complete_shapes(
         symbols.emplace(names[0], *value);
     }
   }
-  ShapeMap result;
+  Shapes result;
   for (const auto& [name, dims] : inputs) {
     if (const auto given = shapes.find(name); given != shapes.end()) {
       result[name] = given->second;
@@ -188,7 +165,7 @@ ShapeMap complete_shapes(
   return result;
 }
 
-ir::Bindings typical_sizes(const ir::Graph& model, const ShapeMap& shapes) {
+ir::Bindings typical_sizes(const ir::Graph& model, const Shapes& shapes) {
   constexpr std::int64_t kTypical = 512;
   ir::Bindings sizes;
   for (const auto& [name, shape] : shapes) {
@@ -223,3 +200,53 @@ ir::Bindings typical_sizes(const ir::Graph& model, const ShapeMap& shapes) {
 }
 
 }  // namespace sinter::tools
+
+namespace sinter {
+
+Shapes parse_shapes(std::string_view text) {
+  Shapes shapes;
+  for (const auto part : tools::split(text, ',')) {
+    const auto colon = part.rfind(':');
+    if (colon == std::string_view::npos || colon == 0)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is no shape: write NAME:DxDxD, for example ids:1x64", part));
+    std::vector<std::int64_t> shape;
+    for (const auto dim : tools::split(part.substr(colon + 1), 'x')) {
+      const auto value = tools::parse_int(dim);
+      if (!value || *value < 0)
+        throw Error(ErrorCode::kUsage, fmt::format("'{}' in '{}' is no dimension", dim, part));
+      shape.push_back(*value);
+    }
+    shapes[std::string(part.substr(0, colon))] = std::move(shape);
+  }
+  return shapes;
+}
+
+void parse_dim(std::string_view text, DimRanges& ranges) {
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) throw tools::no_dim(text);
+  const std::string name(text.substr(0, equals));
+  auto value = text.substr(equals + 1);
+  DimRange range;
+  if (value.empty()) throw tools::no_dim(text);
+  if (value[0] != '-' && (value[0] < '0' || value[0] > '9')) {
+    range.same_as = value;
+    ranges[name] = std::move(range);
+    return;
+  }
+  if (const auto slash = value.find('/'); slash != std::string_view::npos) {
+    const auto step = tools::parse_int(value.substr(slash + 1));
+    if (!step || *step < 1) throw tools::no_dim(text);
+    range.multiple_of = *step;
+    value = value.substr(0, slash);
+  }
+  const auto dots = value.find("..");
+  const auto low = tools::parse_int(value.substr(0, dots));
+  const auto high = dots == std::string_view::npos ? low : tools::parse_int(value.substr(dots + 2));
+  if (!low || !high) throw tools::no_dim(text);
+  range.min = *low;
+  range.max = *high;
+  ranges[name] = std::move(range);
+}
+
+}  // namespace sinter

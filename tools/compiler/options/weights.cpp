@@ -33,7 +33,7 @@ T number_of(const std::string& text, const std::string& part) {
   return value;
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
+std::vector<std::string> split_at(const std::string& text, char at) {
   std::vector<std::string> parts{""};
   for (const char c : text) {
     if (c == at)
@@ -46,65 +46,42 @@ std::vector<std::string> split(const std::string& text, char at) {
 
 }  // namespace
 
-void add_weight_options(Command& verb, WeightTexts& texts) {
-  verb.add_option("--weights", texts.weights,
-                  "model (as they are), or those of products as int8 or int4, one scale for each "
-                  "output channel; behind it :group=N (one for each N along k, such as "
-                  "int4:group=128), :asymmetric (zero points), :embeddings (tables, too), :head "
-                  "(the last layer in int4, too, which else has 8 bits), :wide=E")
-      ->capture_default_str();
-  verb.add_option("--keep", texts.keep,
-                  "--weights leaves layers alone whose name has this text; may be repeated");
-  verb.add_option("--calibration", texts.calibration,
-                  "FILE.npz of samples of the model's inputs, on which --weights makes up for "
-                  "rounding errors; may be repeated");
-  verb.add_option("--max-layer-error", texts.max_layer_error,
-                  "--weights leaves layers alone whose output would be off by more, relative to "
-                  "its size (0: by any)");
-}
-
-fusion::WeightOptions parse_weights(const WeightTexts& texts) {
-  fusion::WeightOptions options;
-  const auto parts = split(texts.weights, ':');
-  if (parts[0] == "int8")
-    options.bits = 8;
-  else if (parts[0] == "int4")
-    options.bits = 4;
-  else if (parts[0] != "model")
-    refuse(texts.weights, fmt::format("'{}' is not known", parts[0]));
-  else if (parts.size() > 1)
-    refuse(texts.weights, "the model's own weights stay as they are");
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    const std::string& part = parts[i];
-    if (part == "asymmetric") {
-      options.symmetric = false;
-    } else if (part == "head") {
-      options.last_as_others = true;
-    } else if (part == "embeddings") {
-      options.embeddings = true;
-    } else if (part.starts_with("wide=")) {
-      options.wide_error = number_of<double>(texts.weights, part);
-      if (!(options.wide_error >= 0)) refuse(texts.weights, "an error is not below 0");
-      if (options.wide_error == 0) options.wide_error = std::numeric_limits<double>::infinity();
-    } else if (part.starts_with("group=")) {
-      options.group = number_of<std::int64_t>(texts.weights, part);
-      constexpr std::int64_t kLeast = 8;
-      if (options.group < kLeast)
-        refuse(texts.weights, fmt::format("groups of {} are too small", options.group));
-    } else {
-      refuse(texts.weights, fmt::format("'{}' is not known", part));
-    }
-  }
-  if (texts.max_layer_error < 0)
+fusion::WeightOptions to_fusion(const WeightOptions& weights) {
+  if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("weights of {} bits: they can have 8, 4, or what the model gives them "
+                            "(0)",
+                            weights.bits));
+  if (weights.max_layer_error < 0)
     throw Error(ErrorCode::kUsage, "--max-layer-error is negative: write 0 for any error");
-  if (options.bits == 0 &&
-      (!texts.keep.empty() || !texts.calibration.empty() || texts.max_layer_error > 0))
+  const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
+  if (weights.bits == 0 && (!weights.keep.empty() || is_calibrated || weights.max_layer_error > 0))
     throw Error(ErrorCode::kUsage,
                 "--keep, --calibration and --max-layer-error are about --weights int8 or int4, "
                 "which is not given");
-  options.keep = texts.keep;
-  if (texts.max_layer_error > 0) options.max_error = texts.max_layer_error;
-  return options;
+  fusion::WeightOptions result;
+  result.bits = weights.bits;
+  result.group = weights.group;
+  result.symmetric = weights.symmetric;
+  result.embeddings = weights.embeddings;
+  result.last_as_others = weights.last_as_others;
+  result.wide_error =
+      weights.wide_error == 0 ? std::numeric_limits<double>::infinity() : weights.wide_error;
+  result.keep = weights.keep;
+  if (weights.max_layer_error > 0) result.max_error = weights.max_layer_error;
+  return result;
+}
+
+std::string to_text(const WeightOptions& weights) {
+  if (weights.bits == 0) return "model";
+  std::string text = fmt::format("int{}", weights.bits);
+  if (weights.group != 0) text += fmt::format(":group={}", weights.group);
+  if (!weights.symmetric) text += ":asymmetric";
+  if (weights.embeddings) text += ":embeddings";
+  if (weights.last_as_others) text += ":head";
+  if (weights.wide_error != WeightOptions{}.wide_error)
+    text += fmt::format(":wide={}", weights.wide_error);
+  return text;
 }
 
 double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
@@ -124,76 +101,75 @@ double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
   return bytes;
 }
 
-namespace {
-
-/// What was asked for in vain.
-void note_idle(const std::vector<fusion::QuantisedLayer>& layers, const WeightTexts& texts,
-               const Console& console) {
-  if (texts.weights != "model" && layers.empty())
-    console.note(fmt::format(
-        "--weights {}: the model has no product of an activation and constant float weights",
-        texts.weights));
-  for (const std::string& text : texts.keep)
+void note_idle(const std::vector<fusion::QuantisedLayer>& layers, const WeightOptions& weights,
+               Reporter& reporter) {
+  if (weights.bits != 0 && layers.empty())
+    reporter.warn("weights", fmt::format("--weights {}: the model has no product of an activation "
+                                         "and constant float weights",
+                                         to_text(weights)));
+  for (const std::string& text : weights.keep)
     if (std::none_of(layers.begin(), layers.end(),
                      [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
-      console.note(fmt::format("--keep {}: no layer's name has this text", text));
-}
-
-}  // namespace
-
-void print_layers(const std::vector<fusion::QuantisedLayer>& layers, double before_rounding,
-                  double plan_bytes, const WeightTexts& texts, const Console& console) {
-  note_idle(layers, texts, console);
-  if (layers.empty()) return;
-  std::vector<std::vector<std::string>> rows{
-      {"layer", "n", "k", "bits", "weight error", "output error", "before", "after", ""}};
-  double before = 0, after = 0;
-  std::size_t kept = 0;
-  for (const auto& layer : layers) {
-    before += layer.bytes_before;
-    after += layer.bytes_after;
-    kept += !layer.kept.empty();
-    // Layers that are kept by their name have not been tried.
-    const auto error = [untried = layer.bits == 0 && layer.output_error == 0](double value) {
-      return untried ? std::string() : fmt::format("{:.2e}", value);
-    };
-    rows.push_back({layer.name, fmt::format("{}", layer.n), fmt::format("{}", layer.k),
-                    layer.bits == 0 ? "" : fmt::format("{}", layer.bits), error(layer.weight_error),
-                    error(layer.output_error), format_bytes(layer.bytes_before),
-                    format_bytes(layer.bytes_after),
-                    !layer.kept.empty()    ? "kept: " + layer.kept
-                    : !layer.wider.empty() ? "wider: " + layer.wider
-                                           : ""});
-  }
-  console.print(format_table(rows));
-  console.print(fmt::format(
-      "{} of {} layers quantised: their weights {} -> {}, the plan {} -> {}; errors are relative, "
-      "in the 2-norm, outputs on {}",
-      layers.size() - kept, layers.size(), format_bytes(before), format_bytes(after),
-      format_bytes(before_rounding), format_bytes(plan_bytes),
-      texts.calibration.empty() ? "normal deviates" : "the samples of --calibration"));
+      reporter.warn("weights", fmt::format("--keep {}: no layer's name has this text", text));
+  const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
   const bool narrow =
       std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.bits == 4; });
-  if (texts.calibration.empty() && narrow)
-    console.note(
-        "4-bit weights are rounded to the nearest: --calibration FILE.npz, samples of what the "
-        "model reads, lets their errors be made up for");
+  if (!is_calibrated && narrow)
+    reporter.note("weights",
+                  "4-bit weights are rounded to the nearest: --calibration FILE.npz, samples of "
+                  "what the model reads, lets their errors be made up for");
 }
 
-nlohmann::ordered_json layers_to_json(const std::vector<fusion::QuantisedLayer>& layers) {
-  nlohmann::ordered_json result = nlohmann::ordered_json::array();
-  for (const auto& layer : layers)
-    result.push_back({{"layer", layer.name},
-                      {"n", layer.n},
-                      {"k", layer.k},
-                      {"bits", layer.bits},
-                      {"weight_error", layer.weight_error},
-                      {"output_error", layer.output_error},
-                      {"bytes_before", layer.bytes_before},
-                      {"bytes_after", layer.bytes_after},
-                      {"wider", layer.wider},
-                      {"kept", layer.kept}});
-  return result;
+LayerResult layer_result(const fusion::QuantisedLayer& layer) {
+  return {layer.name,
+          layer.n,
+          layer.k,
+          layer.bits,
+          layer.weight_error,
+          layer.output_error,
+          layer.bytes_before,
+          layer.bytes_after,
+          layer.wider,
+          layer.kept};
 }
 
 }  // namespace sinter::tools
+
+namespace sinter {
+
+WeightOptions parse_weights(std::string_view given) {
+  const std::string text(given);
+  WeightOptions options;
+  const auto parts = tools::split_at(text, ':');
+  if (parts[0] == "int8")
+    options.bits = 8;
+  else if (parts[0] == "int4")
+    options.bits = 4;
+  else if (parts[0] != "model")
+    tools::refuse(text, fmt::format("'{}' is not known", parts[0]));
+  else if (parts.size() > 1)
+    tools::refuse(text, "the model's own weights stay as they are");
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string& part = parts[i];
+    if (part == "asymmetric") {
+      options.symmetric = false;
+    } else if (part == "head") {
+      options.last_as_others = true;
+    } else if (part == "embeddings") {
+      options.embeddings = true;
+    } else if (part.starts_with("wide=")) {
+      options.wide_error = tools::number_of<double>(text, part);
+      if (!(options.wide_error >= 0)) tools::refuse(text, "an error is not below 0");
+    } else if (part.starts_with("group=")) {
+      options.group = tools::number_of<std::int64_t>(text, part);
+      constexpr std::int64_t kLeast = 8;
+      if (options.group < kLeast)
+        tools::refuse(text, fmt::format("groups of {} are too small", options.group));
+    } else {
+      tools::refuse(text, fmt::format("'{}' is not known", part));
+    }
+  }
+  return options;
+}
+
+}  // namespace sinter

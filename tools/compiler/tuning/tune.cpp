@@ -11,7 +11,7 @@
 
 #include "codegen/packed_buffers.h"
 #include "ir/parallel.h"
-#include "tools/compiler/verify/measure.h"
+#include "tools/compiler/run/measure.h"
 
 namespace sinter::tools {
 namespace {
@@ -45,18 +45,22 @@ std::size_t variant_at(const codegen::KernelInfo& kernel, const ir::Bindings& si
 }
 
 /// Reads every trial `rounds` times, in turns.
-void read(std::vector<Trial*> trials, int rounds) {
-  for (int round = 0; round < rounds; ++round)
+void read(const std::vector<Trial*>& trials, int rounds, const Reporter& reporter) {
+  for (int round = 0; round < rounds; ++round) {
+    reporter.check();
     for (Trial* trial : trials) trial->readings.push_back(trial->read());
+  }
 }
 
 class KernelTuner {
  public:
   /// `region`: with a step that is the kernel.
   KernelTuner(ir::Graph region, const codegen::CompileOptions& compile,
-              const TuningMachine& machine, const TuneOptions& options,
-              const codegen::KernelInfo& kernel, Clock::time_point deadline)
+              const TuningMachine& machine, const TuningBudget& options,
+              const codegen::KernelInfo& kernel, Clock::time_point deadline,
+              const Reporter& reporter)
       : options_(options),
+        reporter_(reporter),
         kernel_(kernel),
         deadline_(deadline),
         variant_(variant_at(kernel, options.sizes[kernel.entry])),
@@ -64,6 +68,7 @@ class KernelTuner {
         compile_(compile) {
     compile_.threads = 1;
     compile_.progress = nullptr;
+    compile_.checkpoint = nullptr;  // `open` asks between batches
     compile_.list_candidates = false;
     bench_ = machine.bench(region_, options.sizes[kernel.entry]);
   }
@@ -98,6 +103,7 @@ class KernelTuner {
   /// Compiles a plan for each schedule, in parallel, and opens them. Those that cannot be are left
   /// out; a candidate that does not compile is a defect, but none of the user's.
   std::vector<Trial> open(const std::vector<std::string>& schedules) {
+    reporter_.check();
     std::vector<std::optional<codegen::CompiledPlan>> plans(schedules.size());
     std::vector<std::string> problems(schedules.size());
     ir::for_each_job(schedules.size(), jobs(), [&](std::size_t i) {
@@ -133,7 +139,7 @@ class KernelTuner {
     std::vector<Trial> trials = open(schedules);
     std::vector<Trial*> turns = {&rule_};
     for (Trial& trial : trials) turns.push_back(&trial);
-    read(turns, kRounds);
+    read(turns, kRounds, reporter_);
     result_.tried += trials.size();
     for (Trial& trial : trials) best_.push_back(std::move(trial));
     std::stable_sort(best_.begin(), best_.end(),
@@ -149,7 +155,7 @@ class KernelTuner {
     std::vector<std::vector<double>> halves(turns.size());
     for (int half = 0; half < 2; ++half) {
       for (Trial* trial : turns) trial->readings.clear();
-      read(turns, kRounds);
+      read(turns, kRounds, reporter_);
       for (std::size_t t = 0; t < turns.size(); ++t) halves[t].push_back(turns[t]->median());
     }
     const auto mean = [&](std::size_t t) { return (halves[t][0] + halves[t][1]) / 2; };
@@ -164,7 +170,8 @@ class KernelTuner {
     result_.chosen = turns[winner]->schedule;
   }
 
-  const TuneOptions& options_;
+  const TuningBudget& options_;
+  const Reporter& reporter_;
   const codegen::KernelInfo& kernel_;
   Clock::time_point deadline_;
   std::size_t variant_;
@@ -211,8 +218,8 @@ ir::Graph region_graph(const ir::Graph& graph, std::size_t n, const ir::Ranges& 
 std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
                                       std::span<const codegen::EntryGraph> entries,
                                       const codegen::CompileOptions& compile,
-                                      const TuningMachine& machine, const TuneOptions& options,
-                                      const Console& console) {
+                                      const TuningMachine& machine, const TuningBudget& budget,
+                                      const Reporter& reporter) {
   codegen::CompileOptions listing = compile;
   listing.list_candidates = true;
   const auto kernels = (entries.empty() ? codegen::compile(model, listing)
@@ -227,7 +234,7 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
   std::vector<std::pair<double, const codegen::KernelInfo*>> order;
   double rest = 0;
   for (const codegen::KernelInfo& kernel : kernels) {
-    const ir::Bindings& sizes = options.sizes[kernel.entry];
+    const ir::Bindings& sizes = budget.sizes[kernel.entry];
     const std::size_t variant = variant_at(kernel, sizes);
     const auto known = compile.schedules.find(kernel.key);
     if ((known != compile.schedules.end() && known->second.contains(variant)) ||
@@ -239,11 +246,10 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(options.seconds));
-  Progress progress(console, "tuning kernels");
+                                      std::chrono::duration<double>(budget.seconds));
   std::vector<TunedKernel> results;
   for (const auto& [weight, kernel] : order) {
-    progress.update(results.size(), order.size());
+    reporter.progress("tuning kernels", results.size(), order.size());
     const auto now = Clock::now();
     if (now >= end) {
       TunedKernel untouched;
@@ -258,9 +264,10 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
     try {
       results.push_back(
           KernelTuner(region_graph(*graphs[kernel->entry], kernel->node, model.ranges()), alone,
-                      machine, options, *kernel, now + share)
+                      machine, budget, *kernel, now + share, reporter)
               .run());
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCancelled) throw;
       TunedKernel failed;
       failed.name = kernel->name;
       failed.uses = kernel->uses;
@@ -268,42 +275,8 @@ std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
       results.push_back(std::move(failed));
     }
   }
-  progress.update(order.size(), order.size());
+  reporter.progress("tuning kernels", order.size(), order.size());
   return results;
-}
-
-std::string format_tuning(const std::vector<TunedKernel>& kernels) {
-  std::vector<std::vector<std::string>> rows = {
-      {"kernel", "uses", "by rule", "us", "chosen", "us", "tried"}};
-  for (const TunedKernel& kernel : kernels) {
-    std::vector<std::string> row = {kernel.name, fmt::format("{}", kernel.uses)};
-    if (kernel.rule_us <= 0) {
-      row.insert(row.end(), {kernel.rule, "", kernel.problem, "", ""});
-    } else {
-      const bool same = kernel.chosen == kernel.rule;
-      row.insert(row.end(),
-                 {kernel.rule, fmt::format("{:.2f}", kernel.rule_us),
-                  same ? "the rule's" : kernel.chosen, fmt::format("{:.2f}", kernel.chosen_us),
-                  fmt::format("{} of {}", kernel.tried, kernel.candidates - 1)});
-    }
-    rows.push_back(std::move(row));
-  }
-  return format_table(rows);
-}
-
-nlohmann::ordered_json to_json(const std::vector<TunedKernel>& kernels) {
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const TunedKernel& kernel : kernels)
-    all.push_back({{"kernel", kernel.name},
-                   {"uses", kernel.uses},
-                   {"rule", kernel.rule},
-                   {"rule_us", kernel.rule_us},
-                   {"chosen", kernel.chosen},
-                   {"chosen_us", kernel.chosen_us},
-                   {"tried", kernel.tried},
-                   {"candidates", kernel.candidates},
-                   {"problem", kernel.problem}});
-  return all;
 }
 
 }  // namespace sinter::tools

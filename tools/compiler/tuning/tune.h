@@ -9,7 +9,7 @@
 
 #include "codegen/compile.h"
 #include "ir/graph.h"
-#include "tools/cli/console.h"
+#include "tools/compiler/reporter.h"
 
 namespace sinter::tools {
 
@@ -35,20 +35,16 @@ struct TuningMachine {
 /// The GPU `device`. Throws Error(kDevice) where there is none.
 TuningMachine gpu_machine(int device);
 
-struct TuneOptions {
+struct TuningBudget {
   double seconds = 0;  // for all kernels; one that has been begun may take a little more
   std::vector<ir::Bindings> sizes;  // of every symbol of the plan, for each graph
   int jobs = 0;                     // kernels to compile at once; 0: all cores
 };
 
 /// What came of one kernel.
-struct TunedKernel {
-  std::string name, key;
-  std::size_t variant = 0, uses = 0;
-  std::string rule, chosen;  // schedules
-  double rule_us = 0, chosen_us = 0;
-  std::size_t tried = 0, candidates = 0;
-  std::string problem;  // why it was not timed; empty: it was
+struct TunedKernel : TunedKernelResult {
+  std::string key;
+  std::size_t variant = 0;
 };
 
 /// A candidate takes the rule's place only if it is faster by this share in both of two readings.
@@ -59,20 +55,16 @@ inline constexpr double kTuningMargin = 0.02;
 /// interleaved. Kernels that are thought to take longest come first and get time in proportion; one
 /// that several entry points use is tuned at the sizes of the first. `compile`: how the plan will
 /// be compiled, for the machine's architecture alone; variants that its `schedules` has are left as
-/// they are.
+/// they are. Progress is stage "tuning kernels".
 std::vector<TunedKernel> tune_kernels(const ir::Graph& model,
                                       std::span<const codegen::EntryGraph> entries,
                                       const codegen::CompileOptions& compile,
-                                      const TuningMachine& machine, const TuneOptions& options,
-                                      const Console& console);
+                                      const TuningMachine& machine, const TuningBudget& budget,
+                                      const Reporter& reporter);
 
 /// A graph of node `n` alone, with the reshapes in front of it, over symbols of these ranges. Its
 /// inputs are the node's and, so that every symbol is known, one of each symbol's size; constants
 /// stay.
 ir::Graph region_graph(const ir::Graph& graph, std::size_t n, const ir::Ranges& ranges);
-
-/// The table of what came out.
-std::string format_tuning(const std::vector<TunedKernel>& kernels);
-nlohmann::ordered_json to_json(const std::vector<TunedKernel>& kernels);
 
 }  // namespace sinter::tools

@@ -1,19 +1,16 @@
 // The GPU that kernels are timed on.
+#include <algorithm>
 #include <cstring>
 #include <random>
 
 #include <fmt/format.h>
+#include <sinter/devices.h>
 #include <sinter/error.h>
 #include <sinter/profile.h>
 
 #include "tools/compiler/build.h"
-#include "tools/compiler/device/device_copies.h"
+#include "tools/compiler/run/device_copies.h"
 #include "tools/compiler/tuning/tune.h"
-
-#ifdef SINTER_WITH_CUDA
-#include "graphs/device.h"
-#include "graphs/driver.h"
-#endif
 
 namespace sinter::tools {
 namespace {
@@ -86,25 +83,22 @@ class GpuBench : public TrialBench {
 }  // namespace
 
 TuningMachine gpu_machine(int device) {
-#ifdef SINTER_WITH_CUDA
-  const auto& driver = graphs::Driver::system();
-  const auto devices = graphs::enumerate_devices(driver);
-  if (device < 0 || static_cast<std::size_t>(device) >= devices.size())
+  const GpuList list = list_gpus();
+  if (list.gpus.empty()) throw Error(ErrorCode::kDevice, list.problem);
+  const auto gpu = std::find_if(list.gpus.begin(), list.gpus.end(),
+                                [&](const GpuInfo& info) { return info.index == device; });
+  if (gpu == list.gpus.end())
     throw Error(ErrorCode::kDevice,
-                fmt::format("there is no GPU {}: {} are visible", device, devices.size()));
+                fmt::format("there is no GPU {}: {} are visible", device, list.gpus.size()));
   TuningMachine machine;
-  machine.gpu = devices[static_cast<std::size_t>(device)].name;
-  machine.architecture = devices[static_cast<std::size_t>(device)].architecture();
+  machine.gpu = gpu->name;
+  machine.architecture = gpu->architecture;
   machine.versions =
-      fmt::format("driver {}.{}", driver.version() / 1000, driver.version() % 1000 / 10);
+      fmt::format("driver {}.{}", list.driver_version / 1000, list.driver_version % 1000 / 10);
   machine.bench = [device](const ir::Graph& region, const ir::Bindings& sizes) {
     return std::make_unique<GpuBench>(region, sizes, device);
   };
   return machine;
-#else
-  (void)device;
-  throw Error(ErrorCode::kDevice, "this build is CPU-only");
-#endif
 }
 
 }  // namespace sinter::tools

@@ -6,19 +6,14 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#ifdef SINTER_WITH_CUDA
-#include "runtime/cuda/tuning_cache.h"
-#endif
+#include "runtime/libraries/tuning_cache.h"
 #include "runtime/plan/works.h"
+#include "tools/compiler/options/shapes.h"
 
 namespace sinter::tools {
 namespace {
 
-#ifdef SINTER_WITH_CUDA
 constexpr const char* kSuffix = runtime::kTuningSuffix;
-#else
-constexpr const char* kSuffix = ".tuning";
-#endif
 
 bool calls_libraries(const plan::fb::PlanT& plan) {
   bool found = false;
@@ -32,26 +27,20 @@ bool calls_libraries(const plan::fb::PlanT& plan) {
 
 }  // namespace
 
-void add_tuning_options(Command& verb, TuningOptions& options) {
-  auto* tune = verb.add_option(
-      "--tune", options.seconds,
-      "CUDA: choose schedules of generated kernels by timing candidates on this machine's GPU for "
-      "so many seconds, then algorithms of libraries");
-  tune->check_positive()->type_name("SECONDS")->excludes("--schedule");
-  verb.add_option("--tuning-cache", options.file,
-                  "File that keeps what was tuned (default with --tune: the plan's name with "
-                  ".tuning behind it); without --tune schedules are taken from it");
-  verb.add_option("--tuning-gpu", options.gpu,
-                  "Whose schedules to take, if the file has those of several GPUs: its name");
-  verb.add_option("--optShapes", options.shapes, "Shapes to tune for: NAME:8x128")->needs(tune);
+bool is_asked_for(const TuneOptions& options) {
+  return options.seconds > 0 || !options.file.empty();
 }
 
-Tuning::Tuning(TuningOptions options, std::string plan_path, const Console& console,
+Tuning::Tuning(TuneOptions options, std::string plan_path, Reporter& reporter,
                const std::function<TuningMachine(int device)>& machine)
     : options_(std::move(options)),
       plan_path_(std::move(plan_path)),
       file_(options_.file.empty() && options_.seconds > 0 ? plan_path_ + kSuffix : options_.file),
-      console_(console) {
+      reporter_(reporter) {
+  if (options_.seconds > 0 && options_.file.empty() && plan_path_.empty())
+    throw Error(ErrorCode::kUsage,
+                "what is timed is kept in a file, and a plan in memory has none beside it: name "
+                "one for the tuning");
   if (options_.seconds > 0) try {
       machine_ = machine(options_.device);
     } catch (const Error& error) {
@@ -82,7 +71,7 @@ void Tuning::check_target(const Target& target) const {
 /// For each graph the size of every symbol, of which an entry point may have made constants.
 std::vector<ir::Bindings> Tuning::choose_sizes(const ir::Graph& model,
                                                std::span<const codegen::EntryGraph> entries) {
-  const ShapeMap shapes = parse_shapes(options_.shapes);
+  const Shapes shapes = options_.shapes;
   std::vector<ir::Bindings> sizes;
   const auto add = [&](const ir::Graph& graph, ir::Bindings numbers, const std::string& entry) {
     auto& inputs = input_shapes_.emplace_back();
@@ -94,9 +83,10 @@ std::vector<ir::Bindings> Tuning::choose_sizes(const ir::Graph& model,
     for (const auto& [symbol, value] : numbers)
       texts.push_back(fmt::format("{}={}", symbol, value));
     if (!texts.empty())
-      console_.note(fmt::format("tuning{} for {}{}", entry.empty() ? "" : " entry " + entry,
-                                fmt::join(texts, ", "),
-                                options_.shapes.empty() ? "; --optShapes says otherwise" : ""));
+      reporter_.note("tuning",
+                     fmt::format("tuning{} for {}{}", entry.empty() ? "" : " entry " + entry,
+                                 fmt::join(texts, ", "),
+                                 options_.shapes.empty() ? "; --optShapes says otherwise" : ""));
     sizes.push_back(std::move(numbers));
   };
   if (entries.empty()) add(model, typical_sizes(model, shapes), "");
@@ -125,10 +115,10 @@ void Tuning::choose(const std::string& target_text, const ir::Graph& model,
                     codegen::CompileOptions& compile) {
   check_target(target);
   if (target.architectures.size() != 1) {
-    console_.note(
-        fmt::format("tuning cache '{}' is not used: schedules are tuned for one "
-                    "architecture, the plan is for {}",
-                    file_, fmt::join(target.architectures, " and ")));
+    reporter_.note("tuning",
+                   fmt::format("tuning cache '{}' is not used: schedules are tuned for one "
+                               "architecture, the plan is for {}",
+                               file_, fmt::join(target.architectures, " and ")));
     return;
   }
   std::optional<std::string> gpu;
@@ -140,73 +130,72 @@ void Tuning::choose(const std::string& target_text, const ir::Graph& model,
     gpu = gpu_machine(options_.device).gpu;  // that `target` has been resolved to
   compile.schedules = chosen_ = schedules_for(kept_, file_, target.architectures[0], gpu);
   if (!machine_) return;
-  TuneOptions tune;
+  TuningBudget tune;
   tune.seconds = options_.seconds;
   tune.jobs = compile.threads;
   tune.sizes = choose_sizes(model, entries);
-  tuned_ = tune_kernels(model, entries, compile, *machine_, tune, console_);
+  tuned_ = tune_kernels(model, entries, compile, *machine_, tune, reporter_);
   keep_schedules(file_, *machine_, tuned_);
   if (std::filesystem::exists(file_)) kept_ = read_schedules(file_);
   compile.schedules = chosen_ = schedules_for(kept_, file_, machine_->architecture, machine_->gpu);
 }
 
-void Tuning::finish(const codegen::CompiledPlan& plan) {
-  const std::string beside = plan_path_ + kSuffix;
-  if (!file_.empty() && file_ != beside) copy_tuning(file_, beside);
+TuningResult Tuning::finish(const codegen::CompiledPlan& plan) {
+  const std::string beside = plan_path_.empty() ? "" : plan_path_ + kSuffix;
+  if (!file_.empty() && !beside.empty() && file_ != beside) copy_tuning(file_, beside);
+  TuningResult result;
+  result.file = file_;
   if (machine_) {
-    if (!tuned_.empty()) {
-      console_.print(fmt::format("on {}, {}:", machine_->gpu, machine_->versions));
-      console_.print(format_tuning(tuned_));
+    result.gpu = machine_->gpu;
+    result.versions = machine_->versions;
+    result.kernels.assign(tuned_.begin(), tuned_.end());
+    if (calls_libraries(plan.parts.meta)) {
+      if (beside.empty())
+        reporter_.note("tuning",
+                       "algorithms of libraries are timed for plans in files alone: sessions of "
+                       "this one choose them at first use");
+      else
+        tune_libraries(result);
     }
-    report_["gpu"] = machine_->gpu;
-    report_["kernels"] = to_json(tuned_);
-    if (calls_libraries(plan.parts.meta)) tune_libraries();
-    if (file_ != beside) copy_tuning(beside, file_);
+    if (!beside.empty() && file_ != beside) copy_tuning(beside, file_);
   }
-  tell_use(plan);
+  tell_use(plan, result);
+  return result;
 }
 
-void Tuning::tune_libraries() {
-#ifdef SINTER_WITH_CUDA
+void Tuning::tune_libraries(TuningResult& result) {
   SessionOptions session;
   session.device = options_.device;
   session.thorough_tuning = true;
   with_context("timing algorithms of libraries", [&] {
     Session one(Plan::load(plan_path_), session);
-    for (const auto& shapes : input_shapes_) one.warm_up(shapes);
+    for (const auto& shapes : input_shapes_) {
+      reporter_.check();
+      one.warm_up(shapes);
+    }
   });
-  std::vector<std::vector<std::string>> rows = {{"problem", "us", "chosen"}};
-  for (const auto& [where, problem, chosen] : runtime::read_tuning_file(plan_path_ + kSuffix)) {
-    if (chosen.blob.empty()) continue;  // a schedule
-    rows.push_back({problem.substr(0, problem.find(" | ")),
-                    fmt::format("{:.2f}", chosen.microseconds), chosen.note});
-    report_["libraries"].push_back({{"environment", where},
-                                    {"problem", problem},
-                                    {"us", chosen.microseconds},
-                                    {"chosen", chosen.note}});
-  }
-  if (rows.size() > 1) console_.print(format_table(rows));
-#endif
+  for (const auto& [where, problem, chosen] : runtime::read_tuning_file(plan_path_ + kSuffix))
+    if (!chosen.blob.empty())  // else it is a schedule
+      result.libraries.push_back({where, problem, chosen.note, chosen.microseconds});
 }
 
-void Tuning::tell_use(const codegen::CompiledPlan& plan) {
+void Tuning::tell_use(const codegen::CompiledPlan& plan, TuningResult& result) {
   std::size_t used = 0;
   for (const codegen::KernelInfo& kernel : plan.kernels) {
     used += chosen_.contains(kernel.key);
     for (const codegen::VariantInfo& variant : kernel.variants)
       if (!variant.refused.empty())
-        console_.note(
-            fmt::format("tuning cache '{}': kernel '{}' has no schedule '{}' any more; "
-                        "the rule's is used",
-                        file_, kernel.name, variant.refused));
+        reporter_.warn("tuning",
+                       fmt::format("tuning cache '{}': kernel '{}' has no schedule '{}' any more; "
+                                   "the rule's is used",
+                                   file_, kernel.name, variant.refused));
   }
-  console_.note(
-      fmt::format("tuning cache '{}': schedules of {} of {} kernels are from it; {} of "
-                  "its {} schedules are for other kernels or GPUs",
-                  file_, used, plan.kernels.size(), kept_.size() > used ? kept_.size() - used : 0,
-                  kept_.size()));
-  report_["file"] = file_;
-  report_["kernels_from_cache"] = used;
+  reporter_.note("tuning",
+                 fmt::format("tuning cache '{}': schedules of {} of {} kernels are from it; {} of "
+                             "its {} schedules are for other kernels or GPUs",
+                             file_, used, plan.kernels.size(),
+                             kept_.size() > used ? kept_.size() - used : 0, kept_.size()));
+  result.kernels_from_file = used;
 }
 
 }  // namespace sinter::tools

@@ -1,32 +1,24 @@
-// compile --tune and --tuning-cache: what is read, timed and written around one compilation.
+// Tuning files and timings: what is read, timed and written around one compilation.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tools/cli/options.h"
 #include "tools/compiler/build.h"
 #include "tools/compiler/tuning/tuning_file.h"
 
 namespace sinter::tools {
 
-struct TuningOptions {
-  double seconds = 0;  // to time kernels for; 0: none are timed
-  std::string file;    // empty: beside the plan if something is timed, else none
-  std::string gpu;     // whose schedules to take from the file; empty: this machine's, or the only
-  std::string shapes;  // to tune for: NAME:1x64
-  int device = 0;
-  bool is_asked_for() const { return seconds > 0 || !file.empty(); }
-};
-/// Behind add_build_options.
-void add_tuning_options(Command& verb, TuningOptions& options);
+/// Whether anything is to be read, timed or written.
+bool is_asked_for(const TuneOptions& options);
 
 class Tuning {
  public:
-  /// `machine`: makes what is timed on; gpu_machine, or a test's. Throws Error(kDevice) if there is
-  /// no GPU to tune on, Error(kUsage) for a file that cannot be read.
-  Tuning(TuningOptions options, std::string plan_path, const Console& console,
+  /// `plan_path`: where the plan will be; empty: it stays in memory. `machine`: makes what is timed
+  /// on; gpu_machine, or a test's. `reporter` must outlive this. Throws Error(kDevice) if there is
+  /// no GPU to tune on, Error(kUsage) for a file that cannot be read, or none to keep timings in.
+  Tuning(TuneOptions options, std::string plan_path, Reporter& reporter,
          const std::function<TuningMachine(int device)>& machine = gpu_machine);
 
   /// BuildOptions::tune: takes schedules from the file, times what it has not, and keeps that.
@@ -35,28 +27,26 @@ class Tuning {
   void choose(const std::string& target_text, const ir::Graph& model,
               std::span<const codegen::EntryGraph> entries, const Target& target,
               codegen::CompileOptions& compile);
-  /// Behind the plan's file: times libraries' algorithms if that was asked for, and puts what the
-  /// tuning file keeps of them where sessions of the plan look. Prints what was done.
-  void finish(const codegen::CompiledPlan& plan);
-
-  const nlohmann::ordered_json& report() const { return report_; }
+  /// Behind the plan: times libraries' algorithms if that was asked for, and puts what the tuning
+  /// file keeps of them where sessions of the plan look. Both need the plan's file to be there; of
+  /// a plan in memory they are left out, which is said. Returns what was done.
+  TuningResult finish(const codegen::CompiledPlan& plan);
 
  private:
   void check_target(const Target& target) const;
   std::vector<ir::Bindings> choose_sizes(const ir::Graph& model,
                                          std::span<const codegen::EntryGraph> entries);
-  void tune_libraries();
-  void tell_use(const codegen::CompiledPlan& plan);
+  void tune_libraries(TuningResult& result);
+  void tell_use(const codegen::CompiledPlan& plan, TuningResult& result);
 
-  TuningOptions options_;
+  TuneOptions options_;
   std::string plan_path_, file_;
-  const Console& console_;
+  Reporter& reporter_;
   std::optional<TuningMachine> machine_;
   std::vector<KeptSchedule> kept_;
   std::map<std::string, codegen::ChosenSchedules> chosen_;
   std::vector<std::map<std::string, std::vector<std::int64_t>>> input_shapes_;  // of each graph
   std::vector<TunedKernel> tuned_;
-  nlohmann::ordered_json report_;
 };
 
 }  // namespace sinter::tools

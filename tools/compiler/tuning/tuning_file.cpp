@@ -7,13 +7,9 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#ifdef SINTER_WITH_CUDA
-#include "runtime/cuda/tuning_cache.h"
-#endif
+#include "runtime/libraries/tuning_cache.h"
 
 namespace sinter::tools {
-
-#ifdef SINTER_WITH_CUDA
 
 namespace {
 
@@ -81,24 +77,6 @@ void copy_tuning(const std::string& from, const std::string& to) {
   if (!runtime::copy_tuning_file(from, to))
     throw Error(ErrorCode::kUsage, fmt::format("tuning cache '{}' cannot be written", to));
 }
-
-#else
-
-namespace {
-
-[[noreturn]] void refuse() {
-  throw Error(ErrorCode::kDevice, "this build has no CUDA target, which tuning is about");
-}
-
-}  // namespace
-
-std::vector<KeptSchedule> read_schedules(const std::string&) { refuse(); }
-void keep_schedules(const std::string&, const TuningMachine&, const std::vector<TunedKernel>&) {
-  refuse();
-}
-void copy_tuning(const std::string&, const std::string&) { refuse(); }
-
-#endif
 
 std::map<std::string, codegen::ChosenSchedules> schedules_for(
     const std::vector<KeptSchedule>& kept, const std::string& file, const std::string& architecture,

@@ -1,4 +1,4 @@
-// Schedules in tuning files, beside what sessions keep there (runtime/cuda/tuning_cache.h).
+// Schedules in tuning files, beside what sessions keep there (runtime/libraries/tuning_cache.h).
 #pragma once
 
 #include <map>

@@ -11,8 +11,8 @@
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
 #include "runtime/plan/plan_data.h"
-#include "tools/compiler/options/inputs.h"
-#include "tools/compiler/verify/measure.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/measure.h"
 
 namespace sinter::tools {
 namespace {

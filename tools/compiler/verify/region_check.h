@@ -9,7 +9,6 @@
 #include "codegen/compile.h"
 #include "ir/graph.h"
 #include "ir/tensor.h"
-#include "tools/cli/console.h"
 
 namespace sinter {
 struct SessionOptions;

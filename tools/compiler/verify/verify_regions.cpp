@@ -12,27 +12,28 @@
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
 #include "ir/text/text.h"
-#include "tools/compiler/options/graph_file.h"
+#include "tools/compiler/model_source.h"
+#include "tools/compiler/run/inputs.h"
 #include "tools/compiler/verify/reduce.h"
 #include "tools/compiler/verify/region_check.h"
 
 namespace sinter::tools {
 namespace {
 
-std::vector<ir::Tensor> inputs_of(const BuildResult& built, const AccuracyOptions& options) {
+std::vector<ir::Tensor> inputs_of(const BuildResult& built, const VerifyOptions& options) {
   return make_inputs(describe_inputs(built.model.graph), options.inputs);
 }
 
-RegionOptions region_options(const BuildResult& built, const AccuracyOptions& options) {
+RegionOptions region_options(const BuildResult& built, const VerifyOptions& options) {
   RegionOptions result;
   result.compile = built.compile;
-  result.bound = options.bound;
+  result.bound = options.max_error;
   return result;
 }
 
 /// Errors propagate, so that a region's bound is that of a model's output at least.
 RegionOptions propagated_options(const BuildResult& built, const BuildOptions& build,
-                                 const AccuracyOptions& options) {
+                                 const VerifyOptions& options) {
   RegionOptions result = region_options(built, options);
   result.least_bound = default_bound(DType::kFloat32, build, built.target.cuda);
   return result;
@@ -44,44 +45,13 @@ double excess(const RegionResult& region) {
                             : std::numeric_limits<double>::infinity();
 }
 
-std::string origins_text(const RegionResult& region, std::size_t most) {
-  const auto count = std::min(most, region.origins.size());
-  const auto end = region.origins.begin() + static_cast<std::ptrdiff_t>(count);
-  return fmt::format("{}{}", fmt::join(region.origins.begin(), end, ", "),
-                     count < region.origins.size()
-                         ? fmt::format(" and {} more", region.origins.size() - count)
-                         : "");
-}
-
-nlohmann::ordered_json to_json(const RegionResult& region) {
-  return {{"region", region.name},     {"family", region.family}, {"relative_error", region.error},
-          {"tolerance", region.bound}, {"ok", region.ok()},       {"origins", region.origins}};
-}
-
-std::string format_regions(const std::vector<RegionResult>& regions) {
-  constexpr std::size_t kOrigins = 3;
-  std::vector<std::vector<std::string>> rows = {
-      {"region", "family", "relative error", "bound", "", "from"}};
-  for (const RegionResult& region : regions)
-    rows.push_back({region.name, region.family, fmt::format("{:.2e}", region.error),
-                    fmt::format("{:.1e}", region.bound), region.ok() ? "ok" : "DIFFERS",
-                    origins_text(region, kOrigins)});
-  return format_table(rows);
-}
-
-Console quiet(const Console& console) {
-  Console result = console;
-  result.quiet = true;
-  return result;
-}
-
 /// The largest error of a graph's outputs in units of their bounds.
-double worst_output(const BuildOptions& build, const AccuracyOptions& options, bool cuda,
+double worst_output(const BuildOptions& build, const VerifyOptions& options, bool cuda,
                     const std::vector<ir::Tensor>& found, const std::vector<ir::Tensor>& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const double bound =
-        options.bound > 0 ? options.bound : default_bound(found[i].dtype(), build, cuda);
+        options.max_error > 0 ? options.max_error : default_bound(found[i].dtype(), build, cuda);
     worst = std::max(worst, relative_error(found[i], expected[i]) / bound);
   }
   return worst;
@@ -90,12 +60,12 @@ double worst_output(const BuildOptions& build, const AccuracyOptions& options, b
 /// The first pass after which the reference evaluation of the graph is not the model's any more;
 /// empty if that is so after none.
 std::string first_wrong_pass(const BuildResult& built, const BuildOptions& build,
-                             const AccuracyOptions& options, const std::vector<ir::Tensor>& inputs,
-                             const Console& console) {
-  const auto expected = evaluate_reference(built.model.graph, inputs, true, console);
+                             const VerifyOptions& options, const std::vector<ir::Tensor>& inputs,
+                             const Reporter& reporter) {
+  const auto expected = evaluate_reference(built.model.graph, inputs, true, reporter);
   const auto differs = [&](const ir::Graph& graph) {
     return worst_output(build, options, built.target.cuda,
-                        evaluate_reference(graph, inputs, true, console), expected) > 1;
+                        evaluate_reference(graph, inputs, true, reporter), expected) > 1;
   };
   if (is_fused(built.model.graph) || !differs(built.pipeline.graph)) return "";
   const auto& times = built.pipeline.times;  // of the passes that ran
@@ -104,8 +74,9 @@ std::string first_wrong_pass(const BuildResult& built, const BuildOptions& build
     const std::size_t middle = (right + wrong) / 2;
     BuildOptions until = build;
     until.stop_after = times[middle - 1].name;
-    until.dump_ir.clear();
-    const auto run = run_passes(until, built.model, built.target, quiet(console));
+    until.observe = nullptr;
+    Reporter quiet = reporter.quiet();
+    const auto run = run_passes(until, built.model, built.target, quiet);
     (differs(run.graph) ? wrong : right) = middle;
   }
   return times[wrong - 1].name;
@@ -172,36 +143,39 @@ TestCase up_to(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs, st
 /// Judges test cases as `verify` will judge the file that is written.
 class Judge {
  public:
-  Judge(const BuildResult& built, const BuildOptions& build, const AccuracyOptions& options,
-        RegionInputs mode, double error, const Console& console)
+  Judge(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
+        RegionInputs mode, double error, const Reporter& reporter)
       : target_(built.target),
         build_(build),
         session_(options.session),
         mode_(mode),
         overflow_(std::isinf(error)),
-        console_(quiet(console)),
+        reporter_(reporter.quiet()),
         regions_(mode == RegionInputs::kReference ? region_options(built, options)
                                                   : propagated_options(built, build, options)) {
     // The graph has been lowered already.
-    if (build_.precision != "tf32") build_.precision = "model";
+    if (build_.precision != Precision::kTf32) build_.precision = Precision::kModel;
     if (mode == RegionInputs::kPropagated)
       regions_.least_bound = default_bound(DType::kFloat32, build_, target_.cuda);
     build_.stop_after.clear();
-    build_.dump_ir.clear();
+    build_.observe = nullptr;
   }
 
   /// A case that cannot be compiled fails in another way; so does one that is wrong by an infinite
   /// amount where the original is not.
   bool fails(const TestCase& test) const {
+    reporter_.check();
     try {
       frontend::ImportedModel model;
       model.graph = test.graph;
-      const auto passes = run_passes(build_, model, target_, console_);
+      Reporter quiet = reporter_.quiet();
+      const auto passes = run_passes(build_, model, target_, quiet);
       const auto check = check_regions(passes.graph, test.inputs, mode_, regions_, session_);
       return std::any_of(check.regions.begin(), check.regions.end(), [&](const auto& region) {
         return !region.ok() && std::isinf(region.error) == overflow_;
       });
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCancelled) throw;
       return false;
     }
   }
@@ -212,7 +186,7 @@ class Judge {
   SessionOptions session_;
   RegionInputs mode_;
   bool overflow_;
-  Console console_;
+  Reporter reporter_;
   RegionOptions regions_;
 };
 
@@ -224,11 +198,10 @@ struct Written {
 
 Written write_case(const std::string& path, TestCase test, const RegionResult& region,
                    RegionInputs mode, const Judge& judge, const BuildResult& built,
-                   const AccuracyOptions& options) {
+                   const VerifyOptions& options) {
   Written written{path, "", ""};
   TestCase seeded = test;
-  InputOptions seed;
-  seeded.inputs = make_inputs(describe_inputs(test.graph), seed);
+  seeded.inputs = make_inputs(describe_inputs(test.graph), {});
   if (!test.inputs.empty() && !judge.fails(seeded)) {
     NamedTensors named;
     for (std::size_t i = 0; i < test.inputs.size(); ++i)
@@ -240,7 +213,7 @@ Written write_case(const std::string& path, TestCase test, const RegionResult& r
       "sinter verify {} {} --target={}{}{}", path,
       mode == RegionInputs::kReference ? "--per-node" : "--bisect", built.target.to_string(),
       written.inputs.empty() ? "" : " --inputs " + written.inputs,
-      options.bound > 0 ? fmt::format(" --tolerance={:g}", options.bound) : "");
+      options.max_error > 0 ? fmt::format(" --tolerance={:g}", options.max_error) : "");
   ir::PrintOptions print;
   print.inline_limit = std::numeric_limits<std::size_t>::max();
   std::ofstream file(path);
@@ -254,82 +227,56 @@ Written write_case(const std::string& path, TestCase test, const RegionResult& r
 
 }  // namespace
 
-int verify_regions(const BuildResult& built, const BuildOptions& build,
-                   const AccuracyOptions& options, const Console& console) {
+nlohmann::ordered_json to_json(const RegionResult& region) {
+  return {{"region", region.name},     {"family", region.family}, {"relative_error", region.error},
+          {"tolerance", region.bound}, {"ok", region.ok()},       {"origins", region.origins}};
+}
+
+RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& options) {
   const auto inputs = inputs_of(built, options);
   auto check = check_regions(built.pipeline.graph, inputs, RegionInputs::kReference,
                              region_options(built, options), options.session);
   std::stable_sort(check.regions.begin(), check.regions.end(),
                    [](const auto& a, const auto& b) { return excess(a) > excess(b); });
-  const auto wrong = static_cast<std::size_t>(
+  RegionsReport report;
+  report.wrong = static_cast<std::size_t>(
       std::count_if(check.regions.begin(), check.regions.end(),
                     [](const RegionResult& region) { return !region.ok(); }));
-  console.print(format_regions(check.regions));
-  console.print(
-      fmt::format("{} for {}: {} of {} regions are above their bounds on the reference's inputs{}",
-                  build.model, built.target.to_string(), wrong, check.regions.size(),
-                  check.specialised ? ", compiled for these shapes alone" : ""));
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const RegionResult& region : check.regions) list.push_back(to_json(region));
-  console.result({{"model", build.model},
-                  {"target", built.target.to_string()},
-                  {"specialised", check.specialised},
-                  {"regions", list}});
-  return wrong == 0 ? 0 : 1;
+  report.regions = std::move(check.regions);
+  report.specialised = check.specialised;
+  return report;
 }
 
-int bisect(const BuildResult& built, const BuildOptions& build, const AccuracyOptions& options,
-           const Console& console) {
+BisectReport bisect(const BuildResult& built, const BuildOptions& build,
+                    const VerifyOptions& options, const Reporter& reporter) {
   const auto inputs = inputs_of(built, options);
-  nlohmann::ordered_json report = {{"model", build.model},
-                                   {"target", built.target.to_string()},
-                                   {"pass", nullptr},
-                                   {"region", nullptr}};
-  if (const auto pass = first_wrong_pass(built, build, options, inputs, console); !pass.empty()) {
-    console.print(fmt::format("pass '{}' is the first that changes what the graph computes", pass));
-    report["pass"] = pass;
-    console.result(report);
-    return 1;
-  }
+  BisectReport report;
+  report.pass = first_wrong_pass(built, build, options, inputs, reporter);
+  if (!report.pass.empty()) return report;
   const auto check = check_regions(built.pipeline.graph, inputs, RegionInputs::kPropagated,
                                    propagated_options(built, build, options), options.session);
+  report.regions = check.regions.size();
   const RegionResult* first = check.first_failure();
   if (first == nullptr) {
     // The outputs as the whole plan computes them, where regions share memory.
-    const auto accuracy = measure_accuracy(built, build, options, console);
-    console.print(fmt::format(
-        "all {} regions are within their bounds{}", check.regions.size(),
-        accuracy.ok() ? ""
-                      : ", but the outputs are not: their bounds are tighter (give --tolerance "
-                        "for all), or it only happens where intermediate results share memory "
-                        "(`sinter inspect --memory`)"));
-    report["outputs"] = to_json(accuracy);
-    console.result(report);
-    return accuracy.ok() ? 0 : 1;
+    report.outputs = measure_accuracy(built, build, options, reporter);
+    return report;
   }
   const auto alone = check_regions(built.pipeline.graph, inputs, RegionInputs::kReference,
                                    region_options(built, options), options.session);
-  const auto place = static_cast<std::size_t>(first - check.regions.data());
-  console.print(fmt::format("the first region above its bound is number {} of {}:", place + 1,
-                            check.regions.size()));
-  console.print(format_regions({*first}));
-  report["region"] = to_json(*first);
-  report["place"] = place;
+  report.region = *first;
+  report.place = static_cast<std::size_t>(first - check.regions.data());
   // Regions that differ in symbols alone become one in numbers.
   if (alone.regions.size() == check.regions.size()) {
-    const RegionResult& own = alone.regions[place];
-    console.print(
-        fmt::format("its own error, on the reference's inputs, is {:.2e}: {}", own.error,
-                    own.ok() ? "it passes on what those before it bring" : "it is wrong"));
-    report["own_error"] = own.error;
+    report.own_error = alone.regions[report.place].error;
+    report.own_ok = alone.regions[report.place].ok();
   }
-  console.result(report);
-  return 1;
+  return report;
 }
 
-int reduce_failure(const BuildResult& built, const BuildOptions& build,
-                   const AccuracyOptions& options, const std::string& path,
-                   const Console& console) {
+ReduceReport reduce_failure(const BuildResult& built, const BuildOptions& build,
+                            const VerifyOptions& options, const std::string& path,
+                            const Reporter& reporter) {
   const auto inputs = inputs_of(built, options);
   const ir::Graph& graph = built.pipeline.graph;
   RegionInputs mode = RegionInputs::kReference;
@@ -340,13 +287,11 @@ int reduce_failure(const BuildResult& built, const BuildOptions& build,
                           options.session);
   }
   const RegionResult* region = check.first_failure();
-  if (region == nullptr) {
-    console.print(fmt::format("all {} regions are within their bounds: nothing to reduce",
-                              check.regions.size()));
-    console.result({{"region", nullptr}});
-    return 0;
-  }
-  const Judge judge(built, build, options, mode, region->error, console);
+  ReduceReport report;
+  report.regions = check.regions.size();
+  if (region == nullptr) return report;
+  report.region = *region;
+  const Judge judge(built, build, options, mode, region->error, reporter);
   // Single operators can be taken apart; where the passes would make something else of them, the
   // region stays whole.
   // Numbers for symbols come first: an operand's size may not tell them.
@@ -372,28 +317,21 @@ int reduce_failure(const BuildResult& built, const BuildOptions& build,
                             "error is {:.2e} in the model",
                             region->name, region->error));
   ReduceOptions reduction;
-  Progress progress(console, "reducing");
   std::size_t trials = 0;
   reduction.fails = [&](const TestCase& test) {
-    progress.update(++trials, reduction.most_trials);
+    reporter.progress("reducing", ++trials, reduction.most_trials);
     return judge.fails(test);
   };
-  const std::size_t before = flattened(start->graph).nodes().size();
+  report.operators_before = flattened(start->graph).nodes().size();
   auto reduced = reduce(*start, reduction);
-  const std::size_t after = flattened(reduced.test.graph).nodes().size();
+  report.operators = flattened(reduced.test.graph).nodes().size();
+  report.trials = reduced.trials;
   const auto written =
       write_case(path, std::move(reduced.test), *region, mode, judge, built, options);
-  console.print(fmt::format(
-      "{}: {} of {} operators left after {} trials{}\n{}", path, after, before, reduced.trials,
-      written.inputs.empty() ? "" : ", inputs in " + written.inputs, written.command));
-  console.result({{"graph", path},
-                  {"inputs", written.inputs},
-                  {"region", to_json(*region)},
-                  {"operators_before", before},
-                  {"operators", after},
-                  {"trials", reduced.trials},
-                  {"command", written.command}});
-  return 1;
+  report.path = path;
+  report.inputs = written.inputs;
+  report.command = written.command;
+  return report;
 }
 
 }  // namespace sinter::tools

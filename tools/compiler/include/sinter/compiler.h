@@ -1,7 +1,8 @@
 // The compiler as a library: a model in, a plan out, and what is known of both as data.
 //
 // Nothing here prints, and no call ends the process. Calls may be made by several threads at once.
-// Every function throws CompileError, which is an Error with its diagnostics.
+// What goes wrong is thrown as CompileError, an Error with its diagnostics; what parses a text
+// throws Error(kUsage).
 #pragma once
 
 #include <cstddef>
@@ -68,8 +69,8 @@ struct Monitor {
   /// "tuning kernels", "compiling kernels", "reference", "measuring". A stage may come again.
   std::function<void(std::string_view stage, std::size_t done, std::size_t total)> on_progress;
   /// Asked to stop, a call throws CompileError(kCancelled) between two nodes, passes, kernels or
-  /// timings, and leaves neither a plan nor a tuning file. Kernels that were finished stay in the
-  /// kernel cache.
+  /// timings, and leaves no plan. What was finished by then stays in caches: compiled kernels, and
+  /// schedules if all that were to be timed had been.
   std::stop_token stop;
 };
 
@@ -165,6 +166,8 @@ struct SampleOptions {
   bool keep_logits = false;
   std::string ids = "input_ids", logits = "logits";
   std::vector<std::string> position = {"position", "position_ids", "cache_position"};
+
+  bool is_greedy() const { return temperature == 0; }
 };
 /// "greedy", or some of "top_k=40,top_p=0.9,temperature=0.7"; "ids=", "position=", "logits=NAME".
 SINTER_COMPILER_API SampleOptions parse_sample(std::string_view text);
