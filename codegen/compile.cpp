@@ -6,9 +6,11 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/alternatives.h"
+#include "codegen/architectures.h"
 #include "codegen/attention_step.h"
 #include "codegen/cuda/cuda_kernels.h"
 #include "codegen/cuda/emit_sort.h"
@@ -53,7 +55,9 @@ class Compiler {
         options_(options),
         exprs_(model.ranges()),
         buffers_(*graph_, exprs_, model),
-        packed_(buffers_, packed_weights(graphs, options)) {}
+        packed_(buffers_, packed_weights(graphs, options)) {
+    for (const Graph* graph : graphs) node_count_ += graph->nodes().size();
+  }
 
   void add_entry(const EntryGraph& entry) {
     graph_ = &entry.graph;
@@ -70,15 +74,21 @@ class Compiler {
   void add_steps() {
     for (std::size_t n = 0; n < graph_->nodes().size(); ++n) {
       const Node& node = graph_->nodes()[n];
+      if (options_.checkpoint) options_.checkpoint();
+      ++nodes_done_;
       if (node.op->name == "Reshape") continue;  // the same buffer under another shape
       node_ = n;
       const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
-      with_context(fmt::format("lowering '{}' ({})", name, describe(node)),
-                   [&] { add_step(node, name); });
-      ++nodes_done_;
-      if (options_.progress && !options_.cuda)
-        options_.progress(nodes_done_, graph_->nodes().size());
+      try {
+        add_step(node, name);
+      } catch (Error& error) {
+        error.set_node(error_node(node));
+        error.add_context(fmt::format("lowering '{}' ({})", name, describe(node)));
+        throw;
+      }
+      if (options_.progress && !options_.cuda) options_.progress(nodes_done_, node_count_);
     }
+    if (options_.progress && !options_.cuda) options_.progress(nodes_done_, node_count_);
     for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
     add_state_infos();
     graph_texts_ += ir::print(*graph_);
@@ -101,6 +111,13 @@ class Compiler {
   }
 
  private:
+  Error::Node error_node(const Node& node) const {
+    Error::Node described{fmt::format("{}", fmt::join(node.origins, ", ")), name_stem(node), {}};
+    for (const ir::ValueId input : node.inputs)
+      described.inputs.push_back(ir::to_string(graph_->type(input)));
+    return described;
+  }
+
   void add_step(const Node& node, const std::string& name) {
     if (node.op->kind != ir::OpKind::kFused || !node.body)
       throw Error(ErrorCode::kUnsupported,
@@ -416,6 +433,7 @@ class Compiler {
     plan.architectures = options_.architectures;
     std::vector<std::string> sources;
     for (const KernelGroup& group : groups_) {
+      if (options_.checkpoint) options_.checkpoint();
       with_context(fmt::format("generating kernel '{}'", group.name),
                    [&] { sources.push_back(emit(group, sources.size())); });
     }
@@ -572,8 +590,8 @@ class Compiler {
   std::vector<KernelGroup> groups_;
   std::map<std::string, std::size_t> group_by_signature_;
   KernelEmitters emitters_{options_, exprs_};
-  std::size_t node_ = 0;  // that is being lowered
-  std::size_t nodes_done_ = 0;
+  std::size_t node_ = 0;                         // that is being lowered
+  std::size_t nodes_done_ = 0, node_count_ = 0;  // of all graphs
   CompiledPlan result_;
 };
 

@@ -42,6 +42,9 @@ struct CompileOptions {
   std::string cache_dir;      // kernel cache; empty: none
   /// Called as work proceeds: done of total kernels.
   std::function<void(std::size_t done, std::size_t total)> progress;
+  /// Called between nodes and between kernels, by one thread at a time; what it throws ends the
+  /// compilation.
+  std::function<void()> checkpoint;
   // copied into the manifest:
   std::string model_name;
   std::uint64_t model_hash = 0;

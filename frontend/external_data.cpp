@@ -63,7 +63,9 @@ ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
   if (location.empty()) refuse(tensor, "no 'location' is given");
   if (location.find('\0') != std::string::npos) refuse(tensor, "its location has a zero byte");
   if (folder_.empty())
-    refuse(tensor, fmt::format("'{}' cannot be found: the model has no folder", location));
+    refuse(tensor, fmt::format("'{}' cannot be found: the model was given as bytes, without the "
+                               "folder of its external data; give that, or the model's path",
+                               location));
   // Some exporters write Windows separators; on this system a backslash would be part of a name,
   // which is no reason to let '..\\..' through unseen.
   std::string unified = location;

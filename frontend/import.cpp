@@ -62,6 +62,11 @@ class Importer {
         builder_(plain_name(graph_.name())),
         state_(builder_, folder, *model_) {
     state_.pad_selections = options.pad_selections;
+    if (options.on_node)
+      state_.on_node = [this](std::size_t done) {
+        // Functions and loops add nodes to those in the file.
+        options_.on_node(done, std::max(done, static_cast<std::size_t>(graph_.node_size())));
+      };
   }
 
   ImportedModel run(const ModelBytes& source) {
@@ -121,11 +126,17 @@ class Importer {
   }
 
   void refuse_unsupported() const {
-    const auto& unsupported = state_.unsupported;
+    std::vector<UnsupportedNode> unsupported = state_.unsupported;
     if (unsupported.empty()) return;
     // A loop or a function that is used often would bury the rest.
     constexpr std::size_t kShown = 100;
-    const std::span shown(unsupported.data(), std::min(unsupported.size(), kShown));
+    std::vector<std::string> shown;
+    for (std::size_t i = 0; i < std::min(unsupported.size(), kShown); ++i) {
+      const auto& [node, why, own_way] = unsupported[i];
+      shown.push_back(fmt::format("'{}' ({}) on ({}): {}{}{}", node.name, node.op,
+                                  fmt::join(node.inputs, ", "), why, own_way.empty() ? "" : ": ",
+                                  own_way));
+    }
     std::vector<std::string> needed;
     for (const ir::ValueId input : state_.folder.needed_inputs())
       needed.push_back(inputs_.at(input));
@@ -134,16 +145,18 @@ class Importer {
             ? "exporting with fixed shapes or another opset may avoid the others"
             : fmt::format("to compile for one value of an input, give it: --constant {}=FILE",
                           fmt::join(needed, "=FILE --constant "));
-    throw UnsupportedModel(
-        fmt::format("{} of the model's {} nodes {} not supported:\n  {}{}\n(operators of "
-                    "ai.onnx {} to {} that 'sinter ops' lists are; {})",
-                    unsupported.size(), graph_.node_size(), unsupported.size() == 1 ? "is" : "are",
-                    fmt::join(shown, "\n  "),
-                    unsupported.size() > kShown
-                        ? fmt::format("\n  and {} more", unsupported.size() - kShown)
-                        : "",
-                    kMinOpset, kMaxOpset, way_out),
-        std::move(needed));
+    std::string message = fmt::format(
+        "{} of the model's {} nodes {} not supported:\n  {}{}\n(operators of "
+        "ai.onnx {} to {} that 'sinter ops' lists are; {})",
+        unsupported.size(), graph_.node_size(), unsupported.size() == 1 ? "is" : "are",
+        fmt::join(shown, "\n  "),
+        unsupported.size() > kShown ? fmt::format("\n  and {} more", unsupported.size() - kShown)
+                                    : "",
+        kMinOpset, kMaxOpset, way_out);
+    for (UnsupportedNode& each : unsupported)
+      if (each.way_out.empty())
+        each.way_out = needed.empty() ? "export with fixed shapes or another opset" : way_out;
+    throw UnsupportedModel(std::move(message), std::move(unsupported), std::move(needed));
   }
 
   void read_graph_outputs(Scope& scope) {
@@ -227,6 +240,11 @@ ir::Graph import_inputs(const std::string& path, const ImportOptions& options) {
   const auto model = parse_model({file->bytes(), file.get()}, path);
   return with_context(fmt::format("model '{}'", path),
                       [&] { return Importer(model, folder_of(path), options).run_inputs(); });
+}
+
+ir::Graph import_inputs_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                              const ImportOptions& options) {
+  return Importer(parse_model({bytes}, "model"), folder, options).run_inputs();
 }
 
 ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -34,17 +35,32 @@ struct ImportOptions {
   /// those that ONNX's would give, in its order, then rows of -1. Otherwise it is refused, because
   /// the number of its rows depends on data.
   bool pad_selections = false;
+  /// Called in front of each node with how many were imported, of how many that are known by then.
+  /// What it throws ends the import.
+  std::function<void(std::size_t done, std::size_t total)> on_node;
+};
+
+/// A node that is refused.
+struct UnsupportedNode {
+  Error::Node node;
+  std::string why;
+  std::string way_out;  // empty: none is known
 };
 
 /// The model has nodes that are not supported. Where that is because the value of an input must be
 /// known to compile them, `inputs` names these inputs: see ImportOptions::input_values.
 class UnsupportedModel : public Error {
  public:
-  UnsupportedModel(std::string message, std::vector<std::string> inputs)
-      : Error(ErrorCode::kUnsupported, std::move(message)), inputs_(std::move(inputs)) {}
+  UnsupportedModel(std::string message, std::vector<UnsupportedNode> nodes,
+                   std::vector<std::string> inputs)
+      : Error(ErrorCode::kUnsupported, std::move(message)),
+        nodes_(std::move(nodes)),
+        inputs_(std::move(inputs)) {}
+  const std::vector<UnsupportedNode>& nodes() const noexcept { return nodes_; }
   const std::vector<std::string>& inputs() const noexcept { return inputs_; }
 
  private:
+  std::vector<UnsupportedNode> nodes_;
   std::vector<std::string> inputs_;
 };
 
@@ -78,6 +94,8 @@ ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::st
 /// shapes for, also of a model that can only be imported once they are given. Throws as
 /// import_model.
 ir::Graph import_inputs(const std::string& path, const ImportOptions& options = {});
+ir::Graph import_inputs_bytes(std::span<const std::byte> bytes, const std::string& folder,
+                              const ImportOptions& options = {});
 
 /// One operator that the importer knows.
 struct SupportedOp {

@@ -32,6 +32,7 @@ void ImportState::warn(const std::string& text) {
 }
 
 void ImportState::note_node(std::string label, const std::string& op) {
+  if (on_node) on_node(nodes.size());
   nodes.push_back({std::move(label), op});
   if (--nodes_left_ >= 0) return;
   throw Error(
@@ -137,7 +138,8 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     note_unsupported(node, label,
                      is_known_op(domain, node.op_type())
                          ? fmt::format("the operator does not exist in opset {}", version)
-                         : "the operator is not known" + way_out(domain, node.op_type()));
+                         : "the operator is not known",
+                     is_known_op(domain, node.op_type()) ? "" : way_out(domain, node.op_type()));
     return;
   }
   if (!inputs_known) return;
@@ -161,6 +163,8 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
       note_unsupported(node, label, error.what());
       return;
     }
+    if (error.code() == ErrorCode::kCancelled) throw;
+    error.set_node(describe_node(node, label));
     error.add_context(fmt::format("importing node '{}' ({}-{})", label, node.op_type(), version));
     throw;
   }
@@ -279,14 +283,19 @@ std::string Scope::describe_input(const std::string& name) const {
                             : type_name + "[?]";
 }
 
-void Scope::note_unsupported(const onnx::NodeProto& node, const std::string& label,
-                             const std::string& why) {
-  std::vector<std::string> inputs;
-  for (const std::string& name : node.input()) inputs.push_back(describe_input(name));
+Error::Node Scope::describe_node(const onnx::NodeProto& node, const std::string& label) const {
   const std::string domain = is_onnx_domain(node.domain()) ? "" : node.domain() + "::";
-  state_.unsupported.push_back(fmt::format("'{}' ({}{}-{}) on ({}): {}", label, domain,
-                                           node.op_type(), version_of(plain_domain(node.domain())),
-                                           fmt::join(inputs, ", "), why));
+  Error::Node described{
+      label,
+      fmt::format("{}{}-{}", domain, node.op_type(), version_of(plain_domain(node.domain()))),
+      {}};
+  for (const std::string& name : node.input()) described.inputs.push_back(describe_input(name));
+  return described;
+}
+
+void Scope::note_unsupported(const onnx::NodeProto& node, const std::string& label,
+                             const std::string& why, const std::string& way_out) {
+  state_.unsupported.push_back({describe_node(node, label), why, way_out});
 }
 
 std::int64_t Scope::version_of(const std::string& domain) const {

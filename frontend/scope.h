@@ -45,8 +45,9 @@ struct ImportState {
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
   std::vector<std::string> warnings;
   std::vector<ModelNode> nodes;
-  bool pad_selections = false;           // see ImportOptions
-  std::vector<std::string> unsupported;  // one line for each node that is refused
+  bool pad_selections = false;  // see ImportOptions
+  std::vector<UnsupportedNode> unsupported;
+  std::function<void(std::size_t done)> on_node;  // nodes that were noted; may be empty
 
  private:
   std::unordered_set<std::string> warned_;
@@ -98,8 +99,9 @@ class Scope final : public SubgraphImporter {
   bool is_absent(const std::string& name) const { return absent_.count(name) != 0; }
   std::int64_t version_of(const std::string& domain) const;
   std::string describe_input(const std::string& name) const;
+  Error::Node describe_node(const onnx::NodeProto& node, const std::string& label) const;
   void note_unsupported(const onnx::NodeProto& node, const std::string& label,
-                        const std::string& why);
+                        const std::string& why, const std::string& way_out = "");
 
   ImportState& state_;
   Place place_;

@@ -1,25 +1,14 @@
-// Input shapes to symbol values to a bound shape, with every check that a user can fail.
+// Symbol values to bound shapes, which are kept. runtime/plan/input_shapes.h finds the values.
 #pragma once
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "runtime/executor.h"
+#include "runtime/plan/input_shapes.h"
 
 namespace sinter::runtime {
-
-using InputShapes = std::vector<std::optional<std::vector<std::int64_t>>>;  // by input binding
-
-/// Throws Error(kUsage) unless `shape` has the rank of input `index` and every dimension is the
-/// plan's or in its range.
-void check_input_shape(const plan::fb::PlanT& plan, std::size_t index,
-                       const std::vector<std::int64_t>& shape);
-
-/// Values of the plan's symbols. Throws Error(kUsage) naming both inputs if two shapes contradict
-/// each other, or naming the inputs that are missing to know every symbol.
-std::vector<std::int64_t> bind_symbols(const plan::fb::PlanT& plan, const InputShapes& shapes);
 
 /// Bound shapes by their symbols, and by the inputs' shapes, so that shapes that were seen are
 /// found without a look at the plan and without allocating. The least recently used is dropped
@@ -32,7 +21,7 @@ class BoundShapeCache {
   /// Evaluates, checks and lays out what is new. Throws Error(kInvalidPlan).
   std::shared_ptr<const BoundShape> get(const std::vector<std::int64_t>& symbols);
   /// The shape that bind_symbols finds for `shapes`. Throws Error(kUsage), too.
-  std::shared_ptr<const BoundShape> bind(const InputShapes& shapes);
+  std::shared_ptr<const BoundShape> bind(const plan::InputShapes& shapes);
 
  private:
   struct Entry {

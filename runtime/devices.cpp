@@ -18,7 +18,9 @@ namespace sinter {
 GpuList list_gpus() {
   GpuList list;
   try {
-    for (const auto& gpu : graphs::enumerate_devices(graphs::Driver::system()))
+    const graphs::Driver& driver = graphs::Driver::system();
+    list.driver_version = driver.version();
+    for (const auto& gpu : graphs::enumerate_devices(driver))
       list.gpus.push_back({gpu.index, gpu.name, gpu.architecture(), gpu.multiprocessors,
                            gpu.memory_bytes, gpu.l2_bytes});
     if (list.gpus.empty()) list.problem = "the NVIDIA driver sees no GPU";
@@ -86,7 +88,7 @@ constexpr const char* kNoCuda =
 
 }  // namespace
 
-GpuList list_gpus() { return {{}, kNoCuda}; }
+GpuList list_gpus() { return {{}, kNoCuda, 0}; }
 
 struct DeviceBuffer::Impl {};
 DeviceBuffer::DeviceBuffer(int, std::size_t) { throw Error(ErrorCode::kDevice, kNoCuda); }

@@ -59,7 +59,7 @@ void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorVie
     throw Error(ErrorCode::kUsage,
                 fmt::format("input '{}' is of type {}; the plan takes {}", binding.name,
                             to_string(view.dtype), to_string(expected)));
-  runtime::check_input_shape(meta, index, view.shape);
+  plan::check_input_shape(meta, index, view.shape);
   if (!view.data && view.byte_count() > 0)
     throw Error(ErrorCode::kUsage, fmt::format("input '{}' has no data", binding.name));
   if (view.memory == Memory::kDevice && meta.target == "cpu")
@@ -334,10 +334,10 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
   const Impl::Use use(impl_.get());
   impl_->check_loans("warm_up");
   if (impl_->running) impl_->await();
-  runtime::InputShapes given(impl_->inputs.size());
+  plan::InputShapes given(impl_->inputs.size());
   for (const auto& [name, shape] : shapes) {
     const std::size_t index = impl_->plan.input_index(name);
-    runtime::check_input_shape(impl_->meta(), index, shape);
+    plan::check_input_shape(impl_->meta(), index, shape);
     given[index] = shape;
   }
   const auto bound = impl_->shapes.bind(given);

@@ -37,7 +37,7 @@ struct Session::Impl {
   SessionOptions options;
   std::unique_ptr<runtime::Executor> executor;
   runtime::BoundShapeCache shapes;
-  runtime::InputShapes inputs;
+  plan::InputShapes inputs;
   struct GivenOutput {
     bool is_given = false;  // memory of the user's
     std::vector<std::int64_t> shape;

@@ -1,7 +1,6 @@
 #include "codegen/cuda/kernel_groups.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <fmt/format.h>
 
@@ -70,22 +69,6 @@ std::optional<KernelInfo> kernel_info(const KernelGroup& group, const plan::fb::
     info.variants.push_back(std::move(variant));
   }
   return info;
-}
-
-bool have_clusters(const std::vector<std::string>& architectures) {
-  constexpr int kFirst = 90;
-  for (const std::string& name : architectures) {
-    int number = 0;
-    const std::size_t digits = name.find_first_of("0123456789");
-    if (digits != name.npos)
-      std::from_chars(name.data() + digits, name.data() + name.size(), number);
-    if (number < kFirst) return false;
-  }
-  return true;
-}
-
-bool have_warpgroups(const std::vector<std::string>& architectures) {
-  return std::find(architectures.begin(), architectures.end(), "sm_90") != architectures.end();
 }
 
 void add_modules(plan::PlanParts& parts, const std::vector<KernelGroup>& groups,

@@ -49,11 +49,6 @@ std::string kernel_key(const KernelGroup& group, const ir::Ranges& ranges,
 std::optional<KernelInfo> kernel_info(const KernelGroup& group, const plan::fb::StepT& step,
                                       std::vector<VariantChoice>& choices, const ExprTable& exprs);
 
-/// True if all these GPUs ("sm_90") have clusters of blocks.
-bool have_clusters(const std::vector<std::string>& architectures);
-/// True if one of them has instructions of warpgroups.
-bool have_warpgroups(const std::vector<std::string>& architectures);
-
 /// Puts text and code of the groups' kernels into the plan, ordered by group, then by architecture.
 void add_modules(plan::PlanParts& parts, const std::vector<KernelGroup>& groups,
                  std::vector<std::string> sources,

@@ -36,17 +36,17 @@ constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optio
 std::string way_out(std::string_view domain, std::string_view name) {
   if (!domain.empty())
     return fmt::format(
-        ": give it a body as a function of the model (domain '{}'), or export with "
+        "give it a body as a function of the model (domain '{}'), or export with "
         "operators of ai.onnx",
         domain);
   for (const Row& row : kRows)
-    if (row.name == name) return fmt::format(": {}", row.advice);
+    if (row.name == name) return std::string(row.advice);
   for (const std::string_view prefix : kSequences)
     if (name.substr(0, prefix.size()) == prefix)
-      return ": sequences, optionals and strings have no tensor form; export the model with "
+      return "sequences, optionals and strings have no tensor form; export the model with "
              "tensors "
              "only, and keep such steps outside of it";
-  return ": export with operators that 'sinter ops' lists, or cut the model before it "
+  return "export with operators that 'sinter ops' lists, or cut the model before it "
          "(onnx.utils.extract_model)";
 }
 

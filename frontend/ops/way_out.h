@@ -6,7 +6,7 @@
 
 namespace sinter::frontend {
 
-/// A sentence to append to "the operator is not known", beginning with ": ".
+/// What to say behind "the operator is not known".
 std::string way_out(std::string_view domain, std::string_view name);
 
 }  // namespace sinter::frontend

@@ -144,7 +144,8 @@ struct Binder {
   }
 
   Works bind(const fb::MatmulStepT& step) const {
-    const MatmulProblem problem = bind_matmul(plan.plan().meta, step, shape.expressions);
+    const plan::MatmulProblem problem =
+        plan::bind_matmul(plan.plan().meta, step, shape.expressions);
     if (problem.calls.empty()) return {};
     const std::uint32_t result = step.d->buffer;
     if (problem.k == 0) return bind_empty_sum(problem, result);
@@ -177,7 +178,7 @@ struct Binder {
   }
 
   // Products over no elements are zero, which no library call computes.
-  Works bind_empty_sum(const MatmulProblem& problem, std::uint32_t result) const {
+  Works bind_empty_sum(const plan::MatmulProblem& problem, std::uint32_t result) const {
     const bool is_dense = problem.calls.size() == 1 && problem.calls[0].d == 0 &&
                           problem.d.leading == problem.d.rows &&
                           (problem.batch == 1 || problem.d.batch_stride == problem.m * problem.n);
@@ -238,7 +239,7 @@ struct Binder {
           text += arg.kind() == fb::ArgKind::Buffer ? fmt::format(",b{}", bytes(arg.index()))
                                                     : fmt::format(",{}", value(arg.index()));
       } else if (const fb::MatmulStepT* product = part->work.AsMatmulStep()) {
-        text += " " + bind_matmul(plan.plan().meta, *product, shape.expressions).key();
+        text += " " + plan::bind_matmul(plan.plan().meta, *product, shape.expressions).key();
       } else if (const fb::ConvStepT* conv = part->work.AsConvStep()) {
         text += " " + bind_conv(plan.plan().meta, *conv, shape.expressions).key();
       }

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/cuda/cudnn_conv_graph.h"
-#include "runtime/cuda/tuning_cache.h"
+#include "runtime/libraries/tuning_cache.h"
 
 namespace sinter::runtime {
 

@@ -9,7 +9,7 @@
 
 #include "graphs/device.h"
 #include "runtime/cuda/flush_buffer.h"
-#include "runtime/cuda/tuning_cache.h"
+#include "runtime/libraries/tuning_cache.h"
 
 namespace sinter::runtime {
 

@@ -28,7 +28,7 @@ cudaDataType_t data_type(DType type) {
   }
 }
 
-cublasLtEpilogue_t epilogue(const MatmulProblem& problem) {
+cublasLtEpilogue_t epilogue(const plan::MatmulProblem& problem) {
   const bool bias = problem.has_bias;
   switch (problem.activation) {
     case fb::Activation::None: return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -48,7 +48,7 @@ cublasLtEpilogue_t epilogue(const MatmulProblem& problem) {
 class Layout {
  public:
   Layout() = default;
-  Layout(std::shared_ptr<const CublasLtHandle> library, const LibraryMatrix& matrix,
+  Layout(std::shared_ptr<const CublasLtHandle> library, const plan::LibraryMatrix& matrix,
          std::int64_t batch)
       : Layout() {  // from here on an exception runs the destructor
     library_ = std::move(library);
@@ -78,7 +78,7 @@ class Layout {
 
 class Descriptor {
  public:
-  Descriptor(std::shared_ptr<const CublasLtHandle> library, const MatmulProblem& problem,
+  Descriptor(std::shared_ptr<const CublasLtHandle> library, const plan::MatmulProblem& problem,
              CUdeviceptr bias)
       : Descriptor() {
     library_ = std::move(library);
@@ -105,7 +105,7 @@ class Descriptor {
 
  private:
   Descriptor() = default;
-  static cublasOperation_t transposed(const LibraryMatrix& matrix) {
+  static cublasOperation_t transposed(const plan::LibraryMatrix& matrix) {
     return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   }
   template <typename Value>
@@ -163,9 +163,9 @@ constexpr std::size_t kAlgorithmWords = sizeof(cublasLtMatmulAlgo_t) / sizeof(st
 static_assert(sizeof(cublasLtMatmulAlgo_t) % sizeof(std::uint64_t) == 0);
 
 // The largest power of two, up to 256, that divides all addresses that a matrix has in the calls.
-std::uint32_t alignment(CUdeviceptr base, const LibraryMatrix& matrix,
-                        const std::vector<MatmulProblem::Call>& calls,
-                        std::int64_t MatmulProblem::Call::*offset) {
+std::uint32_t alignment(CUdeviceptr base, const plan::LibraryMatrix& matrix,
+                        const std::vector<plan::MatmulProblem::Call>& calls,
+                        std::int64_t plan::MatmulProblem::Call::*offset) {
   constexpr std::uint64_t kMost = 256;
   std::uint64_t bits = base | kMost;
   for (const auto& call : calls)
@@ -181,13 +181,13 @@ struct Alignments {
 
 struct MatmulLaunch::Impl {
   LibraryContext context;
-  MatmulProblem problem;
+  plan::MatmulProblem problem;
   MatmulAddresses addresses;
   Descriptor descriptor;
   Layout a, b, c, d;
   cublasLtMatmulAlgo_t algorithm{};
 
-  Impl(const LibraryContext& given, const MatmulProblem& bound, const MatmulAddresses& where)
+  Impl(const LibraryContext& given, const plan::MatmulProblem& bound, const MatmulAddresses& where)
       : context(given),
         problem(bound),
         addresses(where),
@@ -200,9 +200,9 @@ struct MatmulLaunch::Impl {
 
   const CublasLt& lt() const { return context.cublaslt->library(); }
 
-  cublasStatus_t call(const MatmulProblem::Call& offsets, const cublasLtMatmulAlgo_t& which,
+  cublasStatus_t call(const plan::MatmulProblem::Call& offsets, const cublasLtMatmulAlgo_t& which,
                       CUdeviceptr d_base, CUstream stream) const {
-    const auto at = [](CUdeviceptr base, std::int64_t offset, const LibraryMatrix& matrix) {
+    const auto at = [](CUdeviceptr base, std::int64_t offset, const plan::LibraryMatrix& matrix) {
       return reinterpret_cast<void*>(base +
                                      static_cast<std::uint64_t>(offset) * size_of(matrix.dtype));
     };
@@ -224,7 +224,7 @@ struct MatmulLaunch::Impl {
   }
 
   Alignments alignments() const {
-    using Call = MatmulProblem::Call;
+    using Call = plan::MatmulProblem::Call;
     const auto& calls = problem.calls;
     Alignments result;
     result.a = alignment(addresses.a, problem.a, calls, &Call::a);
@@ -345,7 +345,7 @@ struct MatmulLaunch::Impl {
   }
 };
 
-MatmulLaunch::MatmulLaunch(const LibraryContext& context, const MatmulProblem& problem,
+MatmulLaunch::MatmulLaunch(const LibraryContext& context, const plan::MatmulProblem& problem,
                            const MatmulAddresses& addresses)
     : impl_(std::make_unique<Impl>(context, problem, addresses)) {
   impl_->choose();

@@ -8,7 +8,7 @@
 #include "graphs/memory.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/library_context.h"
-#include "runtime/cuda/matmul_problem.h"
+#include "runtime/plan/matmul_problem.h"
 
 namespace sinter::runtime {
 
@@ -28,7 +28,7 @@ class MatmulLaunch {
   /// deterministic algorithms that accumulate in the compute type are considered. Throws
   /// Error(kUnsupported) for types or an epilogue that the library lacks, Error(kInternal) for an
   /// activation that the compiler should not have put here.
-  MatmulLaunch(const LibraryContext& context, const MatmulProblem& problem,
+  MatmulLaunch(const LibraryContext& context, const plan::MatmulProblem& problem,
                const MatmulAddresses& addresses);
   ~MatmulLaunch();
   MatmulLaunch(MatmulLaunch&&) noexcept;

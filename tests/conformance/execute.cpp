@@ -9,7 +9,8 @@
 #include "frontend/import.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
-#include "tools/support/inputs.h"
+#include "tools/compiler/build.h"
+#include "tools/compiler/run/inputs.h"
 
 namespace sinter::conformance {
 namespace {

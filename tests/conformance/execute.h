@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/conformance/cases.h"
-#include "tools/support/build.h"
+#include "tools/compiler/target.h"
 
 namespace sinter::conformance {
 

@@ -8,7 +8,7 @@
 #include <onnx.pb.h>
 #include <sinter/error.h>
 
-#include "tools/support/console.h"
+#include "tools/cli/text/table.h"
 
 namespace sinter::conformance {
 namespace {

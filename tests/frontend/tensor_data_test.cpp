@@ -246,7 +246,8 @@ TEST_F(ExternalTensor, KeysMayNotRepeat) {
 
 TEST_F(ExternalTensor, AModelInMemoryHasNoFolder) {
   set("location", "weights.bin");
-  EXPECT_THAT(model_.import_error(ErrorCode::kInvalidModel), HasSubstr("the model has no folder"));
+  EXPECT_THAT(model_.import_error(ErrorCode::kInvalidModel),
+              HasSubstr("given as bytes, without the folder"));
 }
 
 /// A file is read in blocks of 16 MiB: neither a weight of several nor what is cut by a block's end

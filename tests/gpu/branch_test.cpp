@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "ir/text/text.h"
-#include "runtime/cuda/tuning_cache.h"
+#include "runtime/libraries/tuning_cache.h"
 #include "tests/gpu/support.h"
 
 namespace sinter::gpu_test {

@@ -1,13 +1,13 @@
 // Matrix products: how they are put to the library, against a plain loop, and how algorithms are
 // chosen.
-#include "runtime/cuda/matmul_problem.h"
+#include "runtime/plan/matmul_problem.h"
 #include "tests/runtime/cuda_matmul_fixture.h"
 
 namespace sinter::testing {
 namespace {
 
-using runtime::bind_matmul;
-using runtime::MatmulProblem;
+using plan::bind_matmul;
+using plan::MatmulProblem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -136,8 +136,8 @@ TEST_F(MatmulTest, MergedBatchesAreOneProblem) {
   const ProductCase test{"", 3, 5, 4, {2, 3}, {4, 1, {36, 12}}, {5, 1, {0, 0}}, {5, 1, {45, 15}}};
   const auto data = plan_of(test);
   const auto values = plan::evaluate_expressions(data->meta, {});
-  const MatmulProblem problem =
-      bind_matmul(data->meta, *data->meta.steps[0]->work.AsMatmulStep(), values);
+  const plan::MatmulProblem problem =
+      plan::bind_matmul(data->meta, *data->meta.steps[0]->work.AsMatmulStep(), values);
   EXPECT_TRUE(problem.swapped);
   EXPECT_EQ(problem.m, 5);  // column-major: the plan's n
   EXPECT_EQ(problem.n, 18);
@@ -171,10 +171,10 @@ TEST_F(MatmulTest, ReachingBeyondABufferIsRefused) {
   fb::MatmulStepT step(*data->meta.steps[0]->work.AsMatmulStep());
   const std::int64_t rows = values[step.m];
   values[step.m] = rows + 1;
-  EXPECT_THAT(error_of([&] { bind_matmul(data->meta, step, values); }).what(),
+  EXPECT_THAT(error_of([&] { plan::bind_matmul(data->meta, step, values); }).what(),
               HasSubstr("beyond its buffer"));
   values[step.m] = std::int64_t{1} << 62;
-  EXPECT_EQ(error_of([&] { bind_matmul(data->meta, step, values); }).code(),
+  EXPECT_EQ(error_of([&] { plan::bind_matmul(data->meta, step, values); }).code(),
             ErrorCode::kInvalidPlan);
 }
 

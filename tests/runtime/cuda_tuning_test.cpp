@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "runtime/cuda/tuning_cache.h"
+#include "runtime/libraries/tuning_cache.h"
 #include "tests/runtime/cuda_matmul_fixture.h"
 
 namespace sinter::testing {

@@ -3,7 +3,7 @@
 #include <sinter/sinter.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/npy.h"
+#include "tools/compiler/run/npy.h"
 
 namespace sinter::tests {
 namespace {

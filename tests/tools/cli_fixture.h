@@ -10,7 +10,7 @@
 #include <onnx.pb.h>
 #include <unistd.h>
 
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 namespace sinter::tests {
 

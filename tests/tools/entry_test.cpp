@@ -12,7 +12,7 @@
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/entry_option.h"
+#include "tools/compiler/options/entries.h"
 
 namespace sinter::tests {
 namespace {
@@ -185,7 +185,8 @@ TEST_F(EntryTest, DimensionsOfGraphTextCanBeNarrowed) {
 }
 
 TEST(Entries, HullIsOfWhatAllLimit) {
-  const auto entries = tools::parse_entries({"a:n=2..5,m=1", "b:n=1"});
+  const std::vector<EntryOptions> options = {parse_entry("a:n=2..5,m=1"), parse_entry("b:n=1")};
+  const auto entries = tools::limits_of(options);
   const auto hull = tools::hull_of(
       entries, ir::parse_graph("graph @g(%x: f32[n, m]) ranges {n: 1..9, m: 1..9} {\n"
                                "  return x = %x\n}\n"));

@@ -9,7 +9,7 @@
 #include <sinter/error.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/prompt.h"
+#include "tools/generate/prompt.h"
 
 namespace sinter::tests {
 namespace {

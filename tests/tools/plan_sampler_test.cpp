@@ -13,7 +13,7 @@
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/sample_option.h"
+#include "tools/compiler/options/sample.h"
 
 namespace sinter::tests {
 namespace {
@@ -199,17 +199,17 @@ TEST(PlanSampler, SaysWhatItCannotDo) {
 }
 
 TEST(SampleOption, IsReadAndWritten) {
-  const auto text = [](const char* option) { return tools::to_text(tools::parse_sampler(option)); };
+  const auto text = [](const char* option) { return tools::to_text(parse_sample(option)); };
   EXPECT_EQ(text("greedy"), "greedy");
   EXPECT_EQ(text("top_k=40"), "top_k=40,temperature=1");
   EXPECT_EQ(text("temperature=0.7,top_p=0.9,top_k=40"), "top_k=40,top_p=0.9,temperature=0.7");
-  const auto named = tools::parse_sampler("greedy,ids=a,position=b,logits=c,keep_logits");
+  const auto named = parse_sample("greedy,ids=a,position=b,logits=c,keep_logits");
   EXPECT_EQ(named.ids + named.position.at(0) + named.logits, "abc");
   EXPECT_TRUE(named.keep_logits);
   for (const char* wrong :
        {"", "temperature=0", "temperature=-1", "temperature=nan", "temperature=inf", "top_k=0",
         "top_k=1.5", "top_p=0", "top_p=1.1", "greedy,top_k=1", "best", "ids=", "keep_logits"})
-    EXPECT_THROW(tools::parse_sampler(wrong), Error) << wrong;
+    EXPECT_THROW(parse_sample(wrong), Error) << wrong;
 }
 
 class SampledPlan : public CliTest {

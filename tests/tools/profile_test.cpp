@@ -5,7 +5,8 @@
 #include <sinter/profile.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/profile_report.h"
+#include "tools/cli/text/profile_text.h"
+#include "tools/compiler/inspect/profile_report.h"
 
 namespace sinter::tests {
 namespace {
@@ -14,7 +15,6 @@ using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
-using tools::Bound;
 
 /// A machine that copies a gigabyte and computes 2e9 operations in a millisecond.
 MachineRates machine() {

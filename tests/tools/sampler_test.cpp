@@ -1,5 +1,5 @@
 // Sampling from logits.
-#include "tools/support/sampler.h"
+#include "tools/generate/sampler.h"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // Tokenizers against Hugging Face's library (goldens/make_tokenizers.py).
-#include "tools/support/tokenizer.h"
+#include "tools/generate/tokenizer.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <sinter/error.h>
 
-#include "tools/support/byte_pairs.h"
-#include "tools/support/utf8.h"
+#include "tools/generate/byte_pairs.h"
+#include "tools/generate/utf8.h"
 
 namespace sinter::tests {
 namespace {

@@ -1,15 +1,17 @@
 // compile --tune over a machine that is made up, and --tuning-cache.
 #ifdef SINTER_WITH_CUDA
-#include "tools/support/tuning.h"
+#include "tools/compiler/tuning/tuning.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
+#include <sinter/devices.h>
 #include <sinter/error.h>
 
 #include "cli_fixture.h"
 #include "ir/text/text.h"
-#include "runtime/cuda/tuning_cache.h"
-#include "tools/support/devices.h"
-#include "tools/support/shapes.h"
+#include "runtime/libraries/tuning_cache.h"
+#include "tools/cli/text/compile_text.h"
+#include "tools/compiler/options/shapes.h"
 
 namespace sinter::tests {
 namespace {
@@ -74,24 +76,22 @@ class TuningTest : public CliTest {
   BuildResult tune(FakeGpu& gpu, const std::string& plan, double seconds = kBrief,
                    const std::string& target = "cuda:sm_90", const std::string& file = "",
                    const std::string& shapes = "", const std::vector<std::string>& entries = {}) {
-    const Console console{.quiet = true};
-    TuningOptions options;
+    Reporter reporter;
+    TuneOptions options;
     options.seconds = seconds;
     options.file = file;
-    options.shapes = shapes;
+    options.shapes = parse_shapes(shapes);
     BuildOptions build;
-    build.model = model();
+    build.model = Model(model());
     build.target = target;
-    build.entries = entries;
-    Tuning tuning(options, plan, console, gpu.machine());
+    for (const auto& entry : entries) build.entries.push_back(parse_entry(entry));
+    Tuning tuning(options, plan, reporter, gpu.machine());
     build.tune = [&](const auto& graph, const auto& all, const auto& resolved, auto& compile) {
       tuning.choose(target, graph, all, resolved, compile);
     };
-    auto result = build_plan(build, console);
+    auto result = build_plan(build, reporter);
     plan::write_plan(result.plan.parts, plan);
-    testing::internal::CaptureStdout();
-    tuning.finish(result.plan);
-    table = testing::internal::GetCapturedStdout();
+    table = fmt::format("{}", fmt::join(tuning_text(tuning.finish(result.plan)), "\n"));
     return result;
   }
   static const plan::fb::KernelVariantT& variant(const BuildResult& result) {
@@ -272,11 +272,12 @@ TEST_F(TuningTest, FilesThatAreNoneAreRefused) {
 }
 
 TEST_F(TuningTest, NeedsAGpuOfTheTarget) {
-  const auto here = first_gpu_architecture();
+  const auto gpus = list_gpus().gpus;
+  const std::string here = gpus.empty() ? "" : gpus.front().architecture;
   const std::string another = here == "sm_90" ? "cuda:sm_80" : "cuda:sm_90";
   const auto result =
       sinter({"compile", model(), "-o", path("a.plan"), "--target=" + another, "--tune=5"});
-  EXPECT_EQ(result.code, here ? 2 : 7);
+  EXPECT_EQ(result.code, gpus.empty() ? 7 : 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("--tune"), HasSubstr("--tuning-cache")));
 }
 

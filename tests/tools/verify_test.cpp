@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/npy.h"
+#include "tools/compiler/run/npy.h"
 
 namespace sinter::tests {
 namespace {

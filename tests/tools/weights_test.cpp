@@ -1,5 +1,5 @@
 // compile --weights: what it prints, what it refuses, and that the plan computes it.
-#include "tools/support/weights.h"
+#include "tools/compiler/options/weights.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/inputs.h"
-#include "tools/support/npy.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/npy.h"
 
 namespace sinter::tests {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/support/near_matches.h"
+#include "tools/compiler/inspect/near_matches.h"
 
 namespace sinter::tests {
 namespace {

@@ -22,7 +22,8 @@ struct GpuInfo {
 
 struct GpuList {
   std::vector<GpuInfo> gpus;
-  std::string problem;  // if there are none: why, and how to get one
+  std::string problem;     // if there are none: why, and how to get one
+  int driver_version = 0;  // the CUDA that the driver supports, 13000 for 13.0; 0: no driver
 };
 
 /// The GPUs that sessions can be made on. Creates no context on any.

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <sinter/export.h>
 
@@ -49,9 +50,22 @@ class SINTER_API Error : public std::exception {
   /// Puts `context` in front of the message: "importing node 'Conv_12' (Conv-11): ...".
   void add_context(std::string_view context) { message_ = std::string(context) + ": " + message_; }
 
+  /// The node of the model that the error is about, its operator ("Conv-11") and the types of its
+  /// inputs, as far as they are known; the message names the node, too.
+  struct Node {
+    std::string name, op;
+    std::vector<std::string> inputs;
+  };
+  const Node& node() const noexcept { return node_; }
+  /// Keeps what was said before, which is closer to the cause.
+  void set_node(Node node) {
+    if (node_.name.empty()) node_ = std::move(node);
+  }
+
  private:
   ErrorCode code_;
   std::string message_;
+  Node node_;
 };
 
 /// Runs `body`; an Error that leaves it gets `context` in front.

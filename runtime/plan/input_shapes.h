@@ -1,0 +1,23 @@
+// Shapes of inputs to values of a plan's symbols, with every check that a user can fail.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::plan {
+
+using InputShapes = std::vector<std::optional<std::vector<std::int64_t>>>;  // by input binding
+
+/// Throws Error(kUsage) unless `shape` has the rank of input `index` and every dimension is the
+/// plan's or in its range.
+void check_input_shape(const fb::PlanT& plan, std::size_t index,
+                       const std::vector<std::int64_t>& shape);
+
+/// Values of the plan's symbols. Throws Error(kUsage) naming both inputs if two shapes contradict
+/// each other, or naming the inputs that are missing to know every symbol.
+std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes& shapes);
+
+}  // namespace sinter::plan

@@ -1,0 +1,404 @@
+// <sinter/compiler.h>: the same plans as the command line's, and everything said as data.
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include <gmock/gmock.h>
+#include <sinter/compiler.h>
+
+#include "tests/tools/cli_fixture.h"
+#include "tools/compiler/run/npy.h"
+
+namespace sinter::tests {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// For the CPU, without a kernel cache.
+CompileOptions cpu() {
+  CompileOptions options;
+  options.target = "cpu";
+  options.kernel_cache = "";
+  return options;
+}
+
+class CompilerApi : public CliTest {
+ protected:
+  /// What `call` throws.
+  template <typename Call>
+  static CompileError error_of(const Call& call) {
+    try {
+      call();
+    } catch (const CompileError& error) {
+      return error;
+    }
+    throw std::runtime_error("nothing was thrown");
+  }
+  /// What compiling `model` throws.
+  static CompileError refusal(const Model& model, const CompileOptions& options = cpu()) {
+    return error_of([&] { (void)compile(model, options); });
+  }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      names.push_back(entry.path().filename().string());
+    return names;
+  }
+};
+
+TEST_F(CompilerApi, PathBytesFileAndCommandLineMakeTheSamePlan) {
+  const auto model = save(small_model());
+  const std::vector<std::string> words = {
+      "--target=cpu", "--dim",          "batch=1..9", "--weights=int8:group=8",
+      "--entry",      "few:batch=1..2", "--entry",    "many:batch=1..9"};
+  auto compile_words = std::vector<std::string>{"compile", model, "-o", path("cli.plan")};
+  compile_words.insert(compile_words.end(), words.begin(), words.end());
+  ASSERT_EQ(sinter(compile_words).code, 0);
+  const std::string expected = read(path("cli.plan"));
+
+  CompileOptions options = cpu();
+  options.dims["batch"] = {1, 9, 1, ""};
+  options.weights = parse_weights("int8:group=8");
+  options.entries = {parse_entry("few:batch=1..2"), parse_entry("many:batch=1..9")};
+  const CompileResult from_path = compile(model, options);
+  EXPECT_EQ(text_of(from_path.plan), expected);
+  EXPECT_EQ(from_path.plan_bytes, expected.size());
+  EXPECT_EQ(from_path.target, "cpu");
+  EXPECT_EQ(from_path.nodes_imported, 4U);
+  EXPECT_THAT(from_path.layers, testing::SizeIs(1));
+
+  const std::string contents = read(model);
+  Model in_memory(bytes_of(contents));
+  in_memory.name = "model.onnx";
+  EXPECT_EQ(text_of(compile(in_memory, options).plan), expected);
+
+  const CompileResult to_file = compile_to_file(model, path("api.plan"), options);
+  EXPECT_EQ(read(path("api.plan")), expected);
+  EXPECT_THAT(to_file.plan, IsEmpty());
+  EXPECT_EQ(to_file.path, path("api.plan"));
+  EXPECT_EQ(Plan::load(to_file.path).entries().size(), 2U);
+}
+
+TEST_F(CompilerApi, GraphTextIsAModelToo) {
+  const std::string text =
+      "# a comment\ngraph @g(%x: f32[n]) ranges {n: 1..9} {\n  %y = Relu(%x)\n"
+      "  return y = %y\n}\n";
+  const auto file = write("g.sinter", text);
+  Model in_memory(bytes_of(text));
+  in_memory.name = "g.sinter";
+  EXPECT_EQ(text_of(compile(in_memory, cpu()).plan), text_of(compile(file, cpu()).plan));
+}
+
+TEST_F(CompilerApi, RefusedNodesAreData) {
+  auto model = small_model();
+  auto* graph = model.mutable_graph();
+  node(graph, "NonZero", "places", {"y"}, "z");
+  node(graph, "Exotic", "stranger", {"x", "w"}, "q")->set_domain("com.example");
+  value(graph->add_output(), "z", {"2", "n"});
+  value(graph->add_output(), "q", {"batch", "8"});
+  const CompileError error = refusal(save(model));
+  EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  EXPECT_THAT(error.what(), HasSubstr("2 of the model's 6 nodes are not supported"));
+  std::map<std::string, Diagnostic> nodes;
+  for (const auto& diagnostic : error.diagnostics())
+    if (diagnostic.severity == Severity::kError) nodes[diagnostic.node] = diagnostic;
+  ASSERT_EQ(nodes.size(), 2U);
+  const Diagnostic& places = nodes.at("places");
+  EXPECT_EQ(places.code, "unsupported");
+  EXPECT_EQ(places.op, "NonZero-17");
+  EXPECT_THAT(places.shapes, ElementsAre("f32[batch, 4]"));
+  EXPECT_THAT(places.message, AllOf(HasSubstr("'places'"), HasSubstr("not known")));
+  EXPECT_THAT(places.way_out, HasSubstr("keep a mask of fixed shape"));
+  const Diagnostic& stranger = nodes.at("stranger");
+  EXPECT_EQ(stranger.op, "com.example::Exotic-1");
+  EXPECT_THAT(stranger.shapes, ElementsAre("f32[batch, 8]", "f32[8, 4]"));
+  EXPECT_THAT(stranger.way_out, HasSubstr("com.example"));
+
+  // The command line says the same in JSON.
+  const auto cli = sinter({"compile", path("model.onnx"), "--target=cpu", "--json"});
+  EXPECT_EQ(cli.code, 3);
+  const auto object = json::parse(cli.out).at("error");
+  EXPECT_EQ(object.at("code"), "unsupported");
+  ASSERT_EQ(object.at("nodes").size(), 2U);
+  EXPECT_EQ(object.at("nodes")[0].at("node"), "places");
+  EXPECT_EQ(object.at("nodes")[0].at("way_out"), places.way_out);
+}
+
+TEST_F(CompilerApi, ANodeThatContradictsItselfIsNamed) {
+  auto model = small_model();
+  model.mutable_graph()->mutable_node(3)->add_input("b");
+  auto* axis = model.mutable_graph()->mutable_node(3)->add_attribute();
+  axis->set_name("axis");
+  axis->set_type(onnx::AttributeProto::STRING);
+  const CompileError error = refusal(save(model));
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
+  ASSERT_THAT(error.diagnostics(), Not(IsEmpty()));
+  const Diagnostic& last = error.diagnostics().back();
+  EXPECT_EQ(last.severity, Severity::kError);
+  EXPECT_EQ(last.code, "invalid_model");
+  EXPECT_EQ(last.node, "normalise");
+  EXPECT_EQ(last.op, "Softmax-17");
+  EXPECT_EQ(last.message, error.what());
+}
+
+TEST_F(CompilerApi, WhatWasSaidBeforeAnErrorIsThere) {
+  auto model = small_model();
+  auto* unknown = model.mutable_graph()->mutable_node(2)->add_attribute();
+  unknown->set_name("colour");
+  unknown->set_type(onnx::AttributeProto::INT);
+  CompileOptions options = cpu();
+  options.schedule = "nonsense 3";
+  options.disabled_passes = {"no_such_pass"};
+  std::vector<std::string> heard;
+  options.monitor.on_diagnostic = [&](const Diagnostic& diagnostic) {
+    heard.push_back(diagnostic.message);
+  };
+  const CompileError error = refusal(save(model), options);
+  EXPECT_EQ(error.code(), ErrorCode::kUsage);
+  ASSERT_EQ(error.diagnostics().size(), 2U);
+  EXPECT_EQ(error.diagnostics()[0].severity, Severity::kWarning);
+  EXPECT_EQ(error.diagnostics()[0].code, "import");
+  EXPECT_THAT(error.diagnostics()[0].message, HasSubstr("colour"));
+  EXPECT_THAT(heard, ElementsAre(error.diagnostics()[0].message));
+}
+
+TEST_F(CompilerApi, ProgressGrowsAndEndsWithinItsTotal) {
+  CompileOptions options = cpu();
+  options.entries = {parse_entry("few:batch=1..2"), parse_entry("many:batch=1..9")};
+  options.verify.emplace();
+  std::vector<std::string> stages;
+  std::size_t before = 0;
+  options.monitor.on_progress = [&](std::string_view stage, std::size_t done, std::size_t total) {
+    if (stages.empty() || stages.back() != stage) {
+      stages.emplace_back(stage);
+      before = 0;
+    }
+    EXPECT_GE(done, before) << stage;
+    EXPECT_LE(done, total) << stage;
+    before = done;
+  };
+  EXPECT_TRUE(compile(save(small_model()), options).ok());
+  EXPECT_THAT(stages, ElementsAre("import", "passes", "compiling kernels", "reference"));
+}
+
+TEST_F(CompilerApi, CanBeStoppedInEveryStage) {
+  const auto model = save(small_model());
+  const auto before = files();
+  for (const std::string where : {"import", "passes", "compiling kernels", "reference"}) {
+    std::stop_source source;
+    CompileOptions options = cpu();
+    options.verify.emplace();
+    options.monitor.stop = source.get_token();
+    std::size_t after = 0;
+    options.monitor.on_progress = [&](std::string_view stage, std::size_t, std::size_t) {
+      after += source.stop_requested();
+      if (stage == where) source.request_stop();
+    };
+    const CompileError error =
+        error_of([&] { (void)compile_to_file(model, path("stopped.plan"), options); });
+    EXPECT_EQ(error.code(), ErrorCode::kCancelled) << where << ": " << error.what();
+    EXPECT_EQ(after, 0U) << where;
+    EXPECT_EQ(files(), before) << where;
+  }
+}
+
+TEST_F(CompilerApi, WhatACallbackThrowsComesOut) {
+  struct Own {};
+  CompileOptions options = cpu();
+  options.monitor.on_progress = [](std::string_view stage, std::size_t, std::size_t) {
+    if (stage == "passes") throw Own();
+  };
+  EXPECT_THROW((void)compile(save(small_model()), options), Own);
+}
+
+TEST_F(CompilerApi, PrintsNothing) {
+  const auto model = save(small_model());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  CompileOptions options = cpu();
+  options.weights = parse_weights("int4");  // which is told about
+  options.weights.keep = {"no such layer"};
+  const auto result = compile(model, options);
+  (void)refusal(path("missing.onnx"));
+  (void)verify(model, options);
+  (void)why(model, "product", "bias", cpu());
+  (void)inspect_plan(Plan::from_memory(result.plan));
+  CompareOptions brief;
+  brief.rounds = 1;
+  (void)compare(model, cpu(), brief);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  std::vector<std::string> messages;
+  for (const auto& diagnostic : result.diagnostics) messages.push_back(diagnostic.message);
+  EXPECT_THAT(messages, testing::Contains(HasSubstr("no layer's name has this text")));
+}
+
+TEST_F(CompilerApi, ExternalDataOfBytesNeedAFolder) {
+  auto model = small_model();
+  auto* tensor = model.mutable_graph()->mutable_initializer(0);
+  std::string data(8 * 4 * sizeof(float), '\0');
+  tensor->clear_float_data();
+  tensor->set_data_location(onnx::TensorProto::EXTERNAL);
+  auto* location = tensor->add_external_data();
+  location->set_key("location");
+  location->set_value("w.bin");
+  write("w.bin", data);
+  const std::string contents = model.SerializeAsString();
+  EXPECT_THAT(refusal(Model(bytes_of(contents))).what(),
+              AllOf(HasSubstr("'w'"), HasSubstr("w.bin"), HasSubstr("folder")));
+  EXPECT_TRUE(compile(Model(bytes_of(contents), folder_.string()), cpu()).ok());
+}
+
+TEST_F(CompilerApi, AboveTheAllowedErrorThereIsNoPlan) {
+  CompileOptions options = cpu();
+  options.verify.emplace();
+  options.verify->inputs.seed = 3;
+  const auto good = compile(save(small_model()), options);
+  ASSERT_TRUE(good.ok());
+  EXPECT_EQ(good.accuracy->source, "seed 3");
+  EXPECT_THAT(good.plan, Not(IsEmpty()));
+  options.verify->max_error = 1e-30;
+  const auto bad = compile_to_file(path("model.onnx"), path("bad.plan"), options);
+  EXPECT_FALSE(bad.ok());
+  EXPECT_THAT(bad.path, IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(path("bad.plan")));
+  ASSERT_THAT(bad.diagnostics, Not(IsEmpty()));
+  EXPECT_EQ(bad.diagnostics.back().severity, Severity::kError);
+  EXPECT_EQ(bad.diagnostics.back().code, "accuracy");
+}
+
+TEST_F(CompilerApi, TensorsAreTakenAsFilesAre) {
+  const auto model = save(small_model());
+  std::vector<float> samples(16 * 8);
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i] = static_cast<float>(i * 5 % 13) / 13.0F;
+  tools::write_npz(path("in.npz"),
+                   {{"x", ir::Tensor::of<float>(DType::kFloat32, {16, 8}, samples)}});
+  CompileOptions from_file = cpu(), from_memory = cpu();
+  from_file.weights = from_memory.weights = parse_weights("int4");
+  from_file.weights.calibration_files = {path("in.npz")};
+  const NamedTensor given{"x", {DType::kFloat32, {16, 8}, samples.data(), Memory::kHost}};
+  from_memory.weights.calibration = {given};
+  const auto a = compile(model, from_file), b = compile(model, from_memory);
+  ASSERT_EQ(a.layers.size(), 1U);
+  EXPECT_EQ(a.layers[0].output_error, b.layers[0].output_error);
+  EXPECT_NE(a.layers[0].output_error, compile(model,
+                                              [] {
+                                                auto plain = cpu();
+                                                plain.weights = parse_weights("int4");
+                                                return plain;
+                                              }())
+                                          .layers[0]
+                                          .output_error);
+
+  CompileOptions fixed = cpu();
+  fixed.constants = {given};
+  EXPECT_THAT(Plan::from_memory(compile(model, fixed).plan).inputs(), IsEmpty());
+  VerifyOptions on_given;
+  on_given.inputs.tensors = {given};
+  EXPECT_EQ(verify(model, cpu(), on_given).source, "given tensors");
+}
+
+TEST_F(CompilerApi, OptionsThatContradict) {
+  const auto model = save(small_model());
+  const auto message = [&](auto change) {
+    CompileOptions options = cpu();
+    change(options);
+    const CompileError error = refusal(model, options);
+    EXPECT_EQ(error.code(), ErrorCode::kUsage);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(message([](auto& o) { o.weights.keep = {"product"}; }), HasSubstr("int8 or int4"));
+  EXPECT_THAT(message([](auto& o) { o.weights.bits = 3; }), HasSubstr("3 bits"));
+  EXPECT_THAT(message([](auto& o) {
+                o.dims["rows"] = {1, 2, 1, ""};
+              }),
+              HasSubstr("no symbolic dimension 'rows'"));
+  EXPECT_THAT(message([](auto& o) {
+                o.entries = {parse_entry("a:batch=1"), parse_entry("a:batch=2")};
+              }),
+              HasSubstr("there twice"));
+  EXPECT_THAT(message([](auto& o) { o.target = "tpu"; }), HasSubstr("'tpu' is no target"));
+  EXPECT_THAT(message([](auto& o) { o.tuning.seconds = 1; }), HasSubstr("in a file"));
+  EXPECT_EQ(error_of([&] { (void)compile(Model(), cpu()); }).code(), ErrorCode::kUsage);
+  EXPECT_EQ(error_of([&] { (void)compile_to_file(model, "", cpu()); }).code(), ErrorCode::kUsage);
+}
+
+TEST_F(CompilerApi, TellsAboutModelsAndPlans) {
+  const auto model = save(small_model());
+  EXPECT_TRUE(verify(model, cpu()).ok());
+
+  const auto reason = json::parse(why(model, "product", "bias", cpu()));
+  EXPECT_EQ(reason.at("together"), true);
+  CompileOptions two = cpu();
+  two.entries = {parse_entry("few:batch=1..2"), parse_entry("many:batch=1..9")};
+  EXPECT_EQ(json::parse(why(model, "product", "bias", two)).at("entries").size(), 2U);
+  EXPECT_THAT(error_of([&] { (void)why(model, "prodct", "bias", cpu()); }).what(),
+              HasSubstr("did you mean 'product'"));
+
+  EXPECT_EQ(json::parse(inspect_model(model)).at("operators").at("MatMul"), 1);
+  EXPECT_THAT(graph_text(model, cpu(), "import"), HasSubstr("MatMul"));
+  EXPECT_THAT(graph_text(model, cpu()), HasSubstr("Fused"));
+  EXPECT_EQ(error_of([&] { (void)graph_text(model, two); }).code(), ErrorCode::kUsage);
+
+  const Plan plan = Plan::from_memory(compile(model, cpu()).plan);
+  EXPECT_EQ(json::parse(inspect_plan(plan)).at("target"), "cpu");
+  PlanViews views;
+  views.steps = true;
+  views.memory = true;
+  views.shapes = parse_shapes("x:3x8");
+  const auto steps = json::parse(inspect_plan(plan, views));
+  EXPECT_FALSE(steps.at("step_list").empty());
+  EXPECT_FALSE(steps.at("buffers").empty());
+
+  ProfileOptions brief;
+  brief.rounds = 2;
+  brief.inputs.shapes = parse_shapes("x:3x8");
+  const ProfileReport profiled = profile(plan, brief);
+  EXPECT_EQ(profiled.shapes, "x [3, 8]");
+  EXPECT_EQ(profiled.steps.size(), plan.step_count());
+
+  CompareOptions once;
+  once.rounds = 1;
+  const CompareResult compared = compare(model, cpu(), once);
+  ASSERT_EQ(compared.variants.size(), 2U);
+  EXPECT_EQ(compared.variants[0].name, "unfused");
+  EXPECT_LE(compared.difference, 1e-5);
+}
+
+TEST(CompilerApiTexts, AreParsed) {
+  EXPECT_EQ(parse_precision("fp16"), Precision::kFloat16);
+  EXPECT_THROW((void)parse_precision("fp8"), Error);
+  EXPECT_EQ(parse_shapes("a:2x3,b:").at("a"), (std::vector<std::int64_t>{2, 3}));
+  DimRanges ranges;
+  parse_dim("h=32..960/32", ranges);
+  parse_dim("rows=batch", ranges);
+  EXPECT_EQ(ranges.at("h").multiple_of, 32);
+  EXPECT_EQ(ranges.at("h").max, 960);
+  EXPECT_EQ(ranges.at("rows").same_as, "batch");
+  for (const char* wrong : {"", "h", "h=", "=3", "h=3..", "h=1..2/0", "h=-"})
+    EXPECT_THROW(parse_dim(wrong, ranges), Error) << wrong;
+  const auto weights = parse_weights("int4:group=32:asymmetric:wide=0");
+  EXPECT_EQ(weights.bits, 4);
+  EXPECT_EQ(weights.group, 32);
+  EXPECT_FALSE(weights.symmetric);
+  EXPECT_EQ(weights.wide_error, 0);
+  const auto entry = parse_entry("decode:seq=1,batch=2..4");
+  EXPECT_EQ(entry.limits.at("batch").max, 4);
+  EXPECT_THROW((void)parse_entry("decode"), Error);
+}
+
+}  // namespace
+}  // namespace sinter::tests

@@ -1,0 +1,218 @@
+#include "tools/cli/build_options.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fusion/pipeline.h"
+#include "ir/text/text.h"
+#include "tools/compiler/run/inputs.h"
+
+namespace sinter::tools {
+namespace {
+
+void add_weight_options(Command& verb, BuildTexts& texts) {
+  verb.add_option("--weights", texts.weights,
+                  "model (as they are), or those of products as int8 or int4, one scale for each "
+                  "output channel; behind it :group=N (one for each N along k, such as "
+                  "int4:group=128), :asymmetric (zero points), :embeddings (tables, too), :head "
+                  "(the last layer in int4, too, which else has 8 bits), :wide=E")
+      ->capture_default_str();
+  verb.add_option("--keep", texts.keep,
+                  "--weights leaves layers alone whose name has this text; may be repeated");
+  verb.add_option("--calibration", texts.calibration,
+                  "FILE.npz of samples of the model's inputs, on which --weights makes up for "
+                  "rounding errors; may be repeated");
+  verb.add_option("--max-layer-error", texts.max_layer_error,
+                  "--weights leaves layers alone whose output would be off by more, relative to "
+                  "its size (0: by any)");
+}
+
+StateOptions parse_states(const std::vector<std::string>& texts) {
+  StateOptions states;
+  for (const std::string& text : texts) {
+    const auto equals = text.find('=');
+    if (text == "none") {
+      states.find = false;
+    } else if (equals != std::string::npos) {
+      states.pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    } else if (text != "auto") {
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--state: '{}' is not INPUT=OUTPUT, auto or none", text));
+    }
+  }
+  return states;
+}
+
+/// "before:X,after:Y" as a set of such words; "all" is every pass's result.
+std::set<std::string> parse_dump(const std::string& text) {
+  std::set<std::string> points;
+  for (std::size_t start = 0; start < text.size();) {
+    const auto end = std::min(text.find(',', start), text.size());
+    const std::string point = text.substr(start, end - start);
+    start = end + 1;
+    if (point.empty()) continue;
+    const auto colon = point.find(':');
+    const auto when = point.substr(0, colon);
+    if (point != "all" && (colon == std::string::npos || (when != "before" && when != "after")))
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--dump-ir: '{}' is not before:PASS, after:PASS or all", point));
+    if (point != "all") {
+      const auto pass = point.substr(colon + 1);
+      bool known = pass == "import";
+      for (const auto& entry : fusion::pipeline()) known = known || entry.name == pass;
+      if (!known) throw Error(ErrorCode::kUsage, fmt::format("--dump-ir: no pass '{}'", pass));
+    }
+    points.insert(point);
+  }
+  return points;
+}
+
+/// Prints graphs, or writes them into numbered files.
+class Dumper {
+ public:
+  explicit Dumper(const BuildTexts& texts)
+      : points_(parse_dump(texts.dump_ir)), dir_(texts.dump_dir) {}
+
+  bool is_idle() const { return points_.empty(); }
+
+  void operator()(std::string_view pass, bool after, const ir::Graph& graph,
+                  const std::string& entry) {
+    const auto point = fmt::format("{}:{}", after ? "after" : "before", pass);
+    if (!points_.contains(point) && !(after && points_.contains("all"))) return;
+    if (dir_.empty()) {
+      fmt::print(stderr, "# {}{}\n{}\n", entry.empty() ? "" : entry + " ", point, ir::print(graph));
+      return;
+    }
+    std::filesystem::create_directories(dir_);
+    const auto path =
+        fmt::format("{}/{:02}_{}{}_{}.txt", dir_, count_++, entry.empty() ? "" : entry + "_",
+                    after ? "after" : "before", pass);
+    std::ofstream file(path);
+    if (!(file << ir::print(graph) << '\n'))
+      throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be written", path));
+  }
+
+ private:
+  std::set<std::string> points_;
+  std::string dir_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
+  verb.add_option("--target", texts.target,
+                  "auto, cpu, cuda, or cuda:ARCH,... (for example cuda:sm_90,sm_80)")
+      ->capture_default_str();
+  verb.add_option("--precision", texts.precision, "model (its own types), fp16, bf16 or tf32")
+      ->check_one_of({"model", "fp16", "bf16", "tf32"})
+      ->capture_default_str();
+  add_weight_options(verb, texts);
+  verb.add_option("--minShapes", texts.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
+  verb.add_option("--maxShapes", texts.max_shapes, "Greatest shapes: NAME:8x512");
+  verb.add_option("--dim", texts.dims,
+                  "Range or value of a symbolic dimension: seq=1..512, batch=8, or multiples only: "
+                  "h=32..960/32");
+  verb.add_option("--constant", texts.constants,
+                  "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
+  verb.add_option("--state", texts.states,
+                  "Input that is an output of the run before, kept and changed in the session: "
+                  "INPUT=OUTPUT; caches are found by themselves ('none': they are not)");
+  verb.add_option("--sample", texts.sample,
+                  "The plan chooses the next token itself and feeds it back: greedy, or some of "
+                  "top_k=K,top_p=P,temperature=T; ids=, position=, logits=NAME name bindings");
+  verb.add_option("--entry", texts.entries,
+                  "Entry point: steps of its own for some dimensions, over the same weights and "
+                  "states: --entry prefill:seq=2..2048 --entry decode:seq=1");
+  verb.add_flag("--nms-pad", texts.pad_selections,
+                "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
+                "fewer are selected");
+  verb.add_switch("--early-launch", texts.early_launch, "on", "off",
+                  "CUDA, sm_90: launch generated kernels before the one in front has ended");
+  verb.add_switch("--math", texts.precise_math, "precise", "short",
+                  "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
+                  "arguments "
+                  "are known to be small, or 'precise' ones everywhere");
+  verb.add_option(
+      "--schedule", texts.schedule,
+      "CUDA: one schedule for all generated kernels of its family, as `inspect` prints them, "
+      "to measure it: \"row vector=8 unroll=2 threads=32x4\"");
+  verb.add_option("-j,--jobs", texts.jobs, "Kernels to compile at once; 0 is all cores");
+  verb.add_option("--kernel-cache", texts.cache_dir, "Folder of the kernel cache, or 'none'")
+      ->default_str(default_kernel_cache());
+  if (!with_passes) return;
+  add_fuse_option(verb, texts);
+  verb.add_option("--disable-pass", texts.disabled_passes,
+                  "Leave a pass out (see `inspect --passes`)");
+  verb.add_option("--stop-after", texts.stop_after, "Stop after this pass and print the graph");
+  verb.add_option("--dump-ir", texts.dump_ir, "Print graphs: before:PASS,after:PASS or all");
+  verb.add_option("--dump-dir", texts.dump_dir, "Write what --dump-ir asks for into this folder");
+  verb.add_flag("--explain-fusion", texts.explain_fusion, "Say of every pair why it fused or not");
+}
+
+void add_fuse_option(Command& verb, BuildTexts& texts) {
+  verb.add_switch("--fuse", texts.fuse, "on", "off", "on, or off: every operator its own kernel");
+}
+
+void add_tuning_options(Command& verb, TuneTexts& texts) {
+  auto* tune = verb.add_option(
+      "--tune", texts.seconds,
+      "CUDA: choose schedules of generated kernels by timing candidates on this machine's GPU for "
+      "so many seconds, then algorithms of libraries");
+  tune->check_positive()->type_name("SECONDS")->excludes("--schedule");
+  verb.add_option("--tuning-cache", texts.file,
+                  "File that keeps what was tuned (default with --tune: the plan's name with "
+                  ".tuning behind it); without --tune schedules are taken from it");
+  verb.add_option("--tuning-gpu", texts.gpu,
+                  "Whose schedules to take, if the file has those of several GPUs: its name");
+  verb.add_option("--optShapes", texts.shapes, "Shapes to tune for: NAME:8x128")->needs(tune);
+}
+
+TuneOptions parse(const TuneTexts& texts) {
+  TuneOptions options;
+  options.seconds = texts.seconds;
+  options.file = texts.file;
+  options.gpu = texts.gpu;
+  options.shapes = parse_shapes(texts.shapes);
+  return options;
+}
+
+BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
+    : constants_(read_tensor_files(texts.constants)) {
+  options_.model = Model(texts.model);
+  options_.monitor = monitor_of(console);
+  options_.target = texts.target;
+  options_.precision = parse_precision(texts.precision);
+  options_.weights = parse_weights(texts.weights);
+  options_.weights.keep = texts.keep;
+  options_.weights.calibration_files = texts.calibration;
+  options_.weights.max_layer_error = texts.max_layer_error;
+  options_.min_shapes = parse_shapes(texts.min_shapes);
+  options_.max_shapes = parse_shapes(texts.max_shapes);
+  for (const auto& text : texts.dims) parse_dim(text, options_.dims);
+  for (const auto& [name, tensor] : constants_)
+    options_.constants.push_back({name, view_of(tensor)});
+  options_.pad_selections = texts.pad_selections;
+  options_.states = parse_states(texts.states);
+  if (!texts.sample.empty()) options_.sample = parse_sample(texts.sample);
+  for (const auto& text : texts.entries) options_.entries.push_back(parse_entry(text));
+  options_.fuse = texts.fuse;
+  options_.disabled_passes = texts.disabled_passes;
+  options_.early_launch = texts.early_launch;
+  options_.precise_math = texts.precise_math;
+  options_.schedule = texts.schedule;
+  options_.jobs = texts.jobs;
+  if (!texts.cache_dir.empty())
+    options_.kernel_cache = texts.cache_dir == "none" ? "" : texts.cache_dir;
+  options_.stop_after = texts.stop_after;
+  if (Dumper dumper(texts); !dumper.is_idle())
+    options_.observe = [shared = std::make_shared<Dumper>(std::move(dumper))](
+                           std::string_view pass, bool after, const ir::Graph& graph,
+                           const std::string& entry) { (*shared)(pass, after, graph, entry); };
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,68 @@
+// The options of every verb that compiles.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/cli/console.h"
+#include "tools/cli/options.h"
+#include "tools/compiler/build.h"
+#include "tools/compiler/run/npy.h"
+
+namespace sinter::tools {
+
+/// As the command line has them.
+struct BuildTexts {
+  std::string model;
+  std::string target = "auto", precision = "model", weights = "model";
+  std::vector<std::string> keep, calibration;
+  double max_layer_error = 0;
+  bool fuse = true;
+  std::string min_shapes, max_shapes;
+  std::vector<std::string> dims;  // "seq=1..512" or "batch=8"
+  bool pad_selections = false;
+  std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
+  std::string sample;                  // empty: none
+  std::vector<std::string> entries;    // empty: one list of steps
+  std::vector<std::string> constants;  // NAME=FILE.npy or NAME=FILE.pb
+  std::vector<std::string> disabled_passes;
+  std::string stop_after, dump_ir, dump_dir;
+  bool explain_fusion = false;
+  bool early_launch = true, precise_math = false;
+  std::string schedule;
+  int jobs = 0;
+  std::string cache_dir;  // kernel cache; "none" for none
+};
+
+/// `with_passes`: options about single passes, too.
+void add_build_options(Command& verb, BuildTexts& texts, bool with_passes);
+/// --fuse, which with_passes has, too.
+void add_fuse_option(Command& verb, BuildTexts& texts);
+
+/// --tune and what belongs to it.
+struct TuneTexts {
+  double seconds = 0;
+  std::string file, gpu, shapes;
+};
+/// Behind add_build_options.
+void add_tuning_options(Command& verb, TuneTexts& texts);
+TuneOptions parse(const TuneTexts& texts);
+
+/// What the texts ask for, told on `console`, which must outlive it. Graphs that --dump-ir asks for
+/// are printed on stderr, or into files of --dump-dir. Throws Error(kUsage) quoting what it does
+/// not know.
+class BuildRequest {
+ public:
+  BuildRequest(const BuildTexts& texts, const Console& console);
+
+  const Model& model() const { return options_.model; }
+  const BuildOptions& options() const { return options_; }
+  BuildOptions& options() { return options_; }
+
+ private:
+  NamedTensors constants_;  // which the options view
+  BuildOptions options_;
+};
+
+}  // namespace sinter::tools

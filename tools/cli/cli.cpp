@@ -1,0 +1,106 @@
+#include "tools/cli/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <new>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+#include <sinter/sinter.h>
+
+#include "tools/cli/console.h"
+#include "tools/cli/options.h"
+#include "tools/cli/verbs/verbs.h"
+
+namespace sinter::tools {
+namespace {
+
+constexpr int kInternalError = 70;
+constexpr int kInterrupted = 130;
+
+int exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage: return 2;
+    case ErrorCode::kUnsupported: return 3;
+    case ErrorCode::kInvalidModel: return 4;
+    case ErrorCode::kInvalidPlan: return 5;
+    case ErrorCode::kOutOfMemory: return 6;
+    case ErrorCode::kDevice: return 7;
+    case ErrorCode::kInternal: return kInternalError;
+    case ErrorCode::kCancelled: return kInterrupted;
+  }
+  return kInternalError;
+}
+
+/// Options behind one that is refused are not parsed.
+bool asks_for_json(int argc, char** argv) {
+  return std::any_of(argv + 1, argv + argc,
+                     [](const char* word) { return std::string_view(word) == "--json"; });
+}
+
+constexpr const char* kFooter = R"(
+Examples:
+  sinter compile model.onnx -o model.plan                   for the GPU found here, else the CPU
+  sinter compile model.onnx -o model.plan --target=cuda:sm_90,sm_80 --precision=fp16
+  sinter run model.plan --inputs in.npz --outputs out.npz
+  sinter bench model.plan --shapes=ids:1x64
+  sinter compare model.onnx --shapes=ids:1x64               fused and unfused, side by side
+  sinter compile decoder.onnx -o decoder.plan --weights=int8 --sample greedy
+  sinter generate decoder.plan --tokenizer tokenizer.json --prompt "Once upon a time"
+
+Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model, 4 invalid model,
+5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter, 130 interrupted.)";
+
+}  // namespace
+
+int run_cli(int argc, char** argv) {
+  CLI::App app{"Sinter compiles ONNX models into plans and runs them.", "sinter"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string(version()));
+  app.footer(kFooter);
+  app.fallthrough();
+  Console console;
+  app.add_flag("--json", console.json, "Print one JSON object on stdout");
+  app.add_flag("-q,--quiet", console.quiet, "No progress, no notes");
+
+  int exit_code = 0;
+  Command command(app);
+  Cli cli{command, console, exit_code};
+  add_compile(cli);
+  add_run(cli);
+  add_generate(cli);
+  add_bench(cli);
+  add_compare(cli);
+  add_inspect(cli);
+  add_verify(cli);
+  add_profile(cli);
+  add_ops(cli);
+  add_doctor(cli);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0 && asks_for_json(argc, argv)) {
+      console.json = true;
+      console.error(ErrorCode::kUsage, error.what());
+      return exit_code_of(ErrorCode::kUsage);
+    }
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const CompileError& error) {
+    console.error(error);
+    return exit_code_of(error.code());
+  } catch (const Error& error) {
+    console.error(error.code(), error.what());
+    return exit_code_of(error.code());
+  } catch (const std::bad_alloc&) {
+    console.error(ErrorCode::kOutOfMemory, "out of host memory");
+    return exit_code_of(ErrorCode::kOutOfMemory);
+  } catch (const std::exception& error) {
+    console.error(ErrorCode::kInternal, fmt::format("defect of Sinter: {}", error.what()));
+    return kInternalError;
+  }
+  return exit_code;
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,44 @@
+// What a verb prints: data on stdout, notes and progress on stderr.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include <sinter/compiler.h>
+
+namespace sinter::tools {
+
+struct Console {
+  bool json = false;
+  bool quiet = false;
+  /// Takes results in JSON mode in place of stdout, for one that is put together of several.
+  std::function<void(const nlohmann::ordered_json& object)> collect;
+
+  /// A line on stdout; nothing in JSON mode.
+  void print(std::string_view line) const;
+  /// The verb's result in JSON mode; nothing otherwise.
+  void result(const nlohmann::ordered_json& object) const;
+  /// A line on stderr, unless quiet.
+  void note(std::string_view line) const;
+  /// "error: ..." on stderr, and in JSON mode an object with "error" on stdout.
+  void error(ErrorCode code, std::string_view message) const;
+  /// The same, in JSON mode with what is known of the nodes that it is about.
+  void error(const CompileError& error) const;
+  /// How far a stage is: a bar on stderr, drawn only on a terminal and not if quiet. Whatever is
+  /// printed next takes its place.
+  void progress(std::string_view stage, std::size_t done, std::size_t total) const;
+
+ private:
+  void clear_bar() const;
+  mutable std::string stage_;  // whose bar is drawn; empty: none is
+  mutable int percent_ = -1;
+};
+
+/// What a call of the compiler tells, on `console`, which must outlive it: diagnostics as notes,
+/// progress as bars.
+Monitor monitor_of(const Console& console);
+
+}  // namespace sinter::tools

@@ -1,0 +1,24 @@
+// --inputs, --shapes, --input-range and --seed: what a verb runs something on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+#include "tools/cli/options.h"
+
+namespace sinter::tools {
+
+/// As the command line has them.
+struct InputTexts {
+  std::vector<std::string> files;   // in.npz, or NAME=file.npy, NAME=file.pb
+  std::string shapes;               // for random inputs
+  std::vector<std::string> ranges;  // NAME=LOW..HIGH for random inputs
+  std::uint64_t seed = 0;
+};
+void add_input_options(Command& verb, InputTexts& texts);
+/// Throws Error(kUsage) quoting what it does not know.
+RunInputs parse(const InputTexts& texts);
+
+}  // namespace sinter::tools

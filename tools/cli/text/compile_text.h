@@ -1,0 +1,26 @@
+// What came of a compilation, for people and as JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+namespace sinter::tools {
+
+/// States that are changed in place in one line, the others one by one.
+std::vector<std::string> states_text(const std::vector<StateResult>& states);
+
+/// A row for each layer, and what all of them come to; nothing without layers.
+std::vector<std::string> layers_text(const CompileResult& result, bool is_calibrated);
+
+/// Tables of what was timed; nothing if nothing was.
+std::vector<std::string> tuning_text(const TuningResult& tuning);
+
+/// A row for each output; `option` is what raises the bound.
+std::string accuracy_text(const Accuracy& accuracy, const std::string& option);
+
+nlohmann::ordered_json to_json(const CompileResult& result);
+
+}  // namespace sinter::tools

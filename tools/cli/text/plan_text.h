@@ -1,0 +1,20 @@
+// What is in a plan, for people: reports of tools/compiler/inspect as lines.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace sinter::tools {
+
+using Lines = std::vector<std::string>;
+
+Lines plan_summary_text(const nlohmann::ordered_json& report);
+/// Of plans and of models.
+Lines steps_text(const nlohmann::ordered_json& report);
+Lines kernels_text(const nlohmann::ordered_json& report);
+Lines source_text(const nlohmann::ordered_json& report);
+Lines memory_text(const nlohmann::ordered_json& report);
+Lines plan_tuning_text(const nlohmann::ordered_json& report);
+
+}  // namespace sinter::tools

@@ -1,0 +1,18 @@
+// Tables, sizes and times for people.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sinter::tools {
+
+/// Rows of cells as aligned columns; the first row is the heading. Numbers (cells that start with a
+/// digit, a sign or a dot) align right.
+std::string format_table(const std::vector<std::vector<std::string>>& rows);
+
+/// "1.5 MB", with decimal multiples.
+std::string format_bytes(double bytes);
+/// "12.3 us", "4.56 ms", "1.20 s" from microseconds.
+std::string format_time(double microseconds);
+
+}  // namespace sinter::tools

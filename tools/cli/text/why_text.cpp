@@ -1,0 +1,153 @@
+#include "tools/cli/text/why_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ir/text/text.h"
+#include "tools/cli/text/table.h"
+
+namespace sinter::tools {
+namespace {
+
+using fusion::Boundary;
+using fusion::Decision;
+using fusion::Explanation;
+using fusion::NodeLife;
+using fusion::Relation;
+
+/// Longer lists end with how much is left out; --json has all.
+constexpr std::size_t kMostLines = 12;
+
+/// Why nothing comes from a node behind a pass.
+std::string gone_because(const std::string& pass) {
+  static const std::map<std::string, std::string> reasons = {
+      {"import", "its result was known at import: a constant, a shape, or nothing reads it"},
+      {"fold_constants", "its result does not depend on the inputs and was computed"},
+      {"fold_scales", "it went into the weights of a product or convolution"},
+      {"recognise", "an operator that does the same as several took its place"},
+      {"simplify", "the algebra left nothing to compute"},
+      {"lower_precision", "types made it needless"}};
+  const auto found = reasons.find(pass);
+  return found != reasons.end() ? found->second : "what took its place computes the same";
+}
+
+std::string launches(double count) {
+  return fmt::format("{:.3g} launch{}", count, count == 1 ? "" : "es");
+}
+
+class WhyText {
+ public:
+  explicit WhyText(const WhyReport& report) : report_(report), why_(report.why) {}
+
+  std::vector<std::string> write() {
+    life(why_.a);
+    life(why_.b);
+    switch (why_.relation) {
+      case Relation::kOneKernel: one_kernel(); break;
+      case Relation::kSeparate: separate(); break;
+      case Relation::kUnrelated: unrelated(); break;
+      case Relation::kNoKernel: no_kernel(); break;
+    }
+    if (why_.relation != Relation::kNoKernel)
+      lines_.push_back(
+          "bytes are those of a typical shape: symbols count as 32, within their range");
+    return std::move(lines_);
+  }
+
+ private:
+  void life(const NodeLife& life) {
+    std::string text = fmt::format("{} ({})", life.name, report_.operators.at(life.name));
+    for (const auto& change : life.changes)
+      text += fmt::format("\n  {}: {}", change.pass, change.became);
+    if (!life.gone_in.empty())
+      text += fmt::format("\n  {}: gone; {}", life.gone_in, gone_because(life.gone_in));
+    std::vector<std::string> kernels;
+    for (const auto id : life.kernels) kernels.push_back(report_.kernel_text(id));
+    if (!kernels.empty()) text += fmt::format("\n  computed in {}", fmt::join(kernels, " and in "));
+    lines_.push_back(std::move(text));
+  }
+
+  void decisions(const std::vector<Decision>& all) {
+    for (std::size_t i = 0; i < std::min(all.size(), kMostLines); ++i)
+      lines_.push_back(fmt::format("  {}: {} -> {}: {}", all[i].pass, all[i].producer,
+                                   all[i].consumer, all[i].reason));
+    if (all.size() > kMostLines)
+      lines_.push_back(fmt::format("  and {} more", all.size() - kMostLines));
+  }
+
+  std::string repeated() const {
+    return why_.operations > 0
+               ? fmt::format(", against {:.3g} operations done again", why_.operations)
+               : "";
+  }
+
+  void one_kernel() {
+    std::vector<std::string> kernels;
+    for (const auto id : why_.shared) kernels.push_back(report_.kernel_text(id));
+    lines_.push_back(fmt::format(
+        "in one kernel: {}{}", fmt::join(kernels, ", and "),
+        why_.between.empty() ? "" : fmt::format("; with {}", fmt::join(why_.between, ", "))));
+    lines_.push_back(fmt::format(
+        "which saves {} {}, and {}{}", format_bytes(why_.bytes),
+        why_.side_by_side ? "that both read" : "that would be stored and read between them",
+        launches(why_.launches), repeated()));
+    decisions(why_.decisions);
+  }
+
+  void separate() {
+    lines_.push_back(fmt::format(
+        "not in one kernel: data flow from {} to {} over {} boundar{}",
+        why_.from_b_to_a ? why_.b.name : why_.a.name, why_.from_b_to_a ? why_.a.name : why_.b.name,
+        why_.boundaries.size(), why_.boundaries.size() == 1 ? "y" : "ies"));
+    for (std::size_t i = 0; i < std::min(why_.boundaries.size(), kMostLines); ++i)
+      boundary(why_.boundaries[i]);
+    if (why_.boundaries.size() > kMostLines)
+      lines_.push_back(fmt::format("and {} more boundaries", why_.boundaries.size() - kMostLines));
+    lines_.push_back(
+        fmt::format("one kernel of all of it would save {} stored and read in between, "
+                    "and {}{}",
+                    format_bytes(why_.bytes), launches(why_.launches), repeated()));
+  }
+
+  void boundary(const Boundary& boundary) {
+    std::vector<std::string> types;
+    for (const auto& type : boundary.values) types.push_back(ir::to_string(type));
+    lines_.push_back(fmt::format(
+        "{} -> {}: {}, {} read{}", report_.kernel_text(boundary.from),
+        report_.kernel_text(boundary.to), fmt::join(types, ", "), format_bytes(boundary.read_bytes),
+        boundary.stored_bytes > 0
+            ? fmt::format(" and {} stored", format_bytes(boundary.stored_bytes))
+            : ", stored for others too"));
+    if (!boundary.reason.empty()) lines_.push_back("  " + boundary.reason);
+    decisions(boundary.decisions);
+  }
+
+  void unrelated() {
+    lines_.push_back(fmt::format(
+        "not in one kernel: no data flow between them. One kernel would save {} that both read, "
+        "and {}: only small kernels that wait for equally many are brought together for that",
+        format_bytes(why_.bytes), launches(why_.launches)));
+  }
+
+  void no_kernel() {
+    for (const NodeLife* life : {&why_.a, &why_.b}) {
+      if (!life->kernels.empty()) continue;
+      lines_.push_back(
+          life->gone_in.empty()
+              ? fmt::format("{} is another shape of the same memory: no kernel computes "
+                            "it, it moves no bytes",
+                            life->name)
+              : fmt::format("nothing of {} is left to compute: it moves no bytes", life->name));
+    }
+  }
+
+  const WhyReport& report_;
+  const Explanation& why_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::vector<std::string> why_text(const WhyReport& report) { return WhyText(report).write(); }
+
+}  // namespace sinter::tools

@@ -1,0 +1,165 @@
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <sinter/profile.h>
+
+#include "tools/cli/input_options.h"
+#include "tools/cli/machine.h"
+#include "tools/cli/text/table.h"
+#include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/run/device_copies.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/measure.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Options {
+  std::vector<std::string> plans;
+  InputTexts inputs;
+  SessionOptions session;
+  int iterations = 100;
+  double duration = 3;
+  int warm_up = 10;
+  bool hot = false;
+  bool device_io = false;
+};
+
+std::vector<std::string> row(const std::string& name, const Statistics& s) {
+  std::vector<std::string> cells = {name};
+  for (const double value : {s.min, s.mean, s.median, s.p90, s.p95, s.p99})
+    cells.push_back(fmt::format("{:.1f}", value));
+  return cells;
+}
+
+/// Measures the plan in `file`, prints its figures and returns them.
+nlohmann::ordered_json measure(const std::string& file, const Options& options,
+                               const Console& console) {
+  const double context = create_context(Plan::load(file), options.session.device);
+  auto start = std::chrono::steady_clock::now();
+  const auto plan = Plan::load(file);
+  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
+  const auto seconds = [&start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  if (options.device_io && plan.target() != "cuda")
+    throw Error(ErrorCode::kUsage, fmt::format("--deviceIo needs a plan for the target cuda; {} "
+                                               "is for {}",
+                                               file, plan.target()));
+  SessionOptions session_options = options.session;
+  std::optional<DeviceCopies> copies;
+  if (options.device_io) {
+    session_options.output_memory = Memory::kDevice;
+    copies.emplace(session_options.device);
+  }
+  Session session(plan, session_options);
+  if (copies) {
+    const auto bindings = plan.inputs();
+    for (std::size_t i = 0; i < bindings.size(); ++i)
+      session.set_input(bindings[i].name, copies->add(inputs[i]));
+  } else {
+    set_inputs(session, plan, inputs);
+  }
+  session.run();
+  const double first = seconds() * 1e6;
+  for (int i = 0; i < options.warm_up; ++i) session.run();
+
+  std::vector<double> latency, compute, to_device, to_host;
+  start = std::chrono::steady_clock::now();
+  const auto wanted = static_cast<std::size_t>(options.iterations);
+  while (latency.size() < wanted && seconds() < options.duration) {
+    latency.push_back(time_run(session));
+    compute.push_back(time_compute(session, !options.hot));
+    const auto transfers = time_transfers(session);
+    to_device.push_back(transfers.host_to_device);
+    to_host.push_back(transfers.device_to_host);
+    console.progress("measuring", latency.size(), wanted);
+  }
+  // Throughput: runs back to back, each waited for, as one caller sees it.
+  start = std::chrono::steady_clock::now();
+  std::size_t runs = 0;
+  while (runs < 10 || (runs < wanted && seconds() < options.duration)) {
+    session.run();
+    ++runs;
+  }
+  const double throughput = static_cast<double>(runs) / seconds();
+
+  const auto all = statistics_of(latency), gpu = statistics_of(compute);
+  const auto h2d = statistics_of(to_device), d2h = statistics_of(to_host);
+  const auto account = session.memory();
+  console.print(fmt::format("{} on {}, {}", file, plan.target(), describe_shapes(plan, inputs)));
+  console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
+                              row("host to device", h2d),
+                              row(options.hot ? "compute" : "compute (cold L2)", gpu),
+                              row("device to host", d2h),
+                              row("latency", all)}));
+  console.print(
+      fmt::format("throughput {:.1f} runs/s; load to first result {}; {} launches, {} moved",
+                  throughput, format_time(first), session.launches(),
+                  format_bytes(static_cast<double>(session.bytes_moved()))));
+  console.print(fmt::format(
+      "memory: weights {}, arena {} (without reuse {}), workspace {}, inputs and outputs {}",
+      format_bytes(static_cast<double>(account.weights)),
+      format_bytes(static_cast<double>(account.arena)),
+      format_bytes(static_cast<double>(account.arena_without_reuse)),
+      format_bytes(static_cast<double>(account.workspace)),
+      format_bytes(static_cast<double>(account.io))));
+  return {{"plan", file},
+          {"target", plan.target()},
+          {"device_io", options.device_io},
+          {"cold_l2", !options.hot},
+          {"shapes", describe_shapes(plan, inputs)},
+          {"host_to_device_us", to_json(h2d)},
+          {"compute_us", to_json(gpu)},
+          {"device_to_host_us", to_json(d2h)},
+          {"latency_us", to_json(all)},
+          {"throughput_per_s", throughput},
+          {"context_us", context},
+          {"first_result_us", first},
+          {"launches", session.launches()},
+          {"bytes_moved", session.bytes_moved()},
+          {"memory",
+           {{"weights", account.weights},
+            {"arena", account.arena},
+            {"arena_without_reuse", account.arena_without_reuse},
+            {"workspace", account.workspace},
+            {"io", account.io}}}};
+}
+
+void run(const Options& options, const Console& console) {
+  if (options.plans.size() == 1)
+    return console.result(measure(options.plans.front(), options, console));
+  auto all = nlohmann::ordered_json::array();
+  for (const auto& plan : options.plans) all.push_back(measure(plan, options, console));
+  console.result(all);
+}
+
+}  // namespace
+
+void add_bench(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb =
+      cli.app.add_subcommand("bench", "Measure plans: transfers, compute, latency, throughput");
+  verb->add_option("plans", options->plans, "Plan files, measured one after the other")->required();
+  add_input_options(*verb, options->inputs);
+  verb->add_option("--iterations", options->iterations, "Most measurements")
+      ->capture_default_str()
+      ->check_positive();
+  verb->add_option("--duration", options->duration, "Most seconds")->capture_default_str();
+  verb->add_option("--warmUp", options->warm_up, "Runs before measuring")->capture_default_str();
+  verb->add_flag("--hot", options->hot,
+                 "Leave the caches as the last run left them, instead of emptying them before each "
+                 "timed run");
+  verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
+  verb->add_option("--threads", options->session.threads,
+                   "CPU threads, at most the pool's; 0: all of them");
+  verb->add_flag("--deviceIo", options->device_io,
+                 "Keep inputs and outputs on the GPU: latency is that of the model alone");
+  verb->add_flag("!--no-graph", options->session.cuda_graphs,
+                 "Launch step by step, without a CUDA graph");
+  verb->callback([options, &console = cli.console] { run(*options, console); });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,113 @@
+#include "tools/compiler/compile.h"
+
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "ir/text/text.h"
+#include "tools/cli/build_options.h"
+#include "tools/cli/each_entry.h"
+#include "tools/cli/input_options.h"
+#include "tools/cli/text/compile_text.h"
+#include "tools/cli/text/table.h"
+#include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/api.h"
+#include "tools/compiler/model_source.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Options {
+  BuildTexts build;
+  InputTexts inputs;
+  TuneTexts tuning;
+  std::string output;
+  bool verify = false;
+  VerifyOptions accuracy;
+};
+
+/// --stop-after: the graph instead of a plan.
+int print_graphs(const BuildOptions& options, const Console& console) {
+  return run_each_entry(options, {}, console, [](const BuildOptions& build, const Console& own) {
+    Reporter reporter(build.monitor);
+    const auto model = import_model(build.model, build, reporter);
+    const auto passes = run_passes(build, model, resolve_target(build.target), reporter);
+    own.print(ir::print(passes.graph));
+    own.result({{"graph", ir::print(passes.graph)}});
+    return 0;
+  });
+}
+
+int run(const Options& options, const Console& console) {
+  BuildRequest request(options.build, console);
+  BuildOptions& build = request.options();
+  if (!build.stop_after.empty()) return print_graphs(build, console);
+  build.tuning = parse(options.tuning);
+  if (options.verify) {
+    build.verify = options.accuracy;
+    build.verify->inputs = parse(options.inputs);
+  }
+  std::string path = options.output;
+  if (path.empty())
+    path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
+  // compile_to_file, with what --dump-ir asks for besides.
+  const CompileResult result = at_boundary(
+      build.monitor, [&](Reporter& reporter) { return compile_model(build, path, reporter); });
+  const auto print_all = [&](const std::vector<std::string>& lines) {
+    for (const auto& line : lines) console.print(line);
+  };
+  if (result.accuracy) {
+    console.print(fmt::format("against the reference, {}, {}", result.accuracy->source,
+                              result.accuracy->shapes));
+    console.print(accuracy_text(*result.accuracy, "--max-error"));
+  }
+  if (result.ok()) {
+    if (options.build.explain_fusion)
+      for (const auto& decision : result.decisions)
+        console.print(fmt::format("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
+                                  decision.producer, decision.consumer, decision.reason));
+    console.print(fmt::format(
+        "{}: {}, {} nodes -> {} steps, {} for {}", path,
+        format_bytes(static_cast<double>(result.plan_bytes)), result.nodes_imported, result.steps,
+        result.target == "cpu" ? "no code"
+                               : fmt::format("{} kernels ({} from the cache)", result.kernels,
+                                             result.kernels_from_cache),
+        result.target));
+    print_all(states_text(result.states));
+    print_all(layers_text(result, !options.build.calibration.empty()));
+    console.print(fmt::format("import {:.0f} ms, passes {:.0f} ms, code {:.0f} ms",
+                              result.import_ms, result.passes_ms, result.codegen_ms));
+    if (result.tuning) print_all(tuning_text(*result.tuning));
+  }
+  console.result(to_json(result));
+  return result.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_compile(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb = cli.app.add_subcommand("compile", "Compile an ONNX model into a plan");
+  verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
+  verb->add_option("-o,--output", options->output,
+                   "Plan file (default: the model's name with .plan)");
+  add_build_options(*verb, options->build, true);
+  auto* verify = verb->add_flag("--verify", options->verify,
+                                "Run the plan once and record its error against the float64 "
+                                "reference; above --max-error no plan is written");
+  verb->add_option("--max-error", options->accuracy.max_error,
+                   "Most relative error of an output; by default as `verify --tolerance`");
+  add_input_options(*verb, options->inputs);
+  verb->add_option("--device", options->accuracy.session.device, "CUDA device of --verify")
+      ->capture_default_str();
+  for (const auto* name :
+       {"--max-error", "--inputs", "--shapes", "--input-range", "--seed", "--device"})
+    verb->get_option(name)->needs(verify);
+  add_tuning_options(*verb, options->tuning);
+  verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
+    exit_code = run(*options, console);
+  });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,150 @@
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/cli/build_options.h"
+#include "tools/cli/each_entry.h"
+#include "tools/cli/text/plan_text.h"
+#include "tools/cli/text/table.h"
+#include "tools/cli/text/why_text.h"
+#include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/inspect/plan_report.h"
+#include "tools/compiler/inspect/why.h"
+#include "tools/compiler/model_source.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Options {
+  BuildTexts build;  // build.model is the file: plan, ONNX or Graph text
+  PlanViews views;
+  std::string shapes;
+  bool passes = false;
+  std::vector<std::string> why;
+};
+
+void print_all(const std::vector<std::string>& lines, const Console& console) {
+  for (const auto& line : lines) console.print(line);
+}
+
+void print_passes(const Console& console) {
+  std::vector<std::vector<std::string>> rows = {{"pass", "under --fuse=off"}};
+  nlohmann::ordered_json report = nlohmann::ordered_json::array();
+  for (const auto& pass : fusion::pipeline()) {
+    rows.push_back({std::string(pass.name), pass.only_when_fusing ? "left out" : "runs"});
+    report.push_back({{"pass", pass.name}, {"only_when_fusing", pass.only_when_fusing}});
+  }
+  console.print(format_table(rows));
+  console.result({{"passes", report}});
+}
+
+void show_plan(const Options& options, const Console& console) {
+  PlanViews views = options.views;
+  views.shapes = parse_shapes(options.shapes);
+  const auto report = plan_report(Plan::load(options.build.model), views);
+  if (views.steps) print_all(steps_text(report), console);
+  if (views.kernels) print_all(kernels_text(report), console);
+  if (views.memory) print_all(memory_text(report), console);
+  if (views.source) print_all(source_text(report), console);
+  if (views.graph) console.print(report.at("graph").get<std::string>());
+  if (views.tuning) print_all(plan_tuning_text(report), console);
+  if (report.contains("compiler")) print_all(plan_summary_text(report), console);
+  console.result(report);
+}
+
+void show_why(const Options& options, const BuildOptions& build, const Console& console) {
+  run_each_entry(build, {}, console, [&](const BuildOptions& one, const Console& own) {
+    Reporter reporter(one.monitor);
+    const auto report =
+        explain_why(one, import_model(one.model, one, reporter), resolve_target(one.target),
+                    options.why[0], options.why[1], reporter);
+    print_all(why_text(report), own);
+    own.result(to_json(report));
+    return 0;
+  });
+}
+
+void show_model(const Options& options, const Console& console) {
+  const BuildRequest request(options.build, console);
+  const BuildOptions& build = request.options();
+  if (!options.why.empty()) return show_why(options, build, console);
+  Reporter reporter(build.monitor);
+  const auto model = import_model(build.model, build, reporter);
+  if (options.views.steps) {
+    const auto report = steps_report(build, model, parse_shapes(options.shapes), reporter);
+    print_all(steps_text(report), console);
+    return console.result(report);
+  }
+  const auto report = model_report(options.build.model, model, options.views.graph);
+  if (options.views.graph) {
+    console.print(report.at("graph").get<std::string>());
+    return console.result(report);
+  }
+  const std::string source =
+      is_graph_text(build.model)
+          ? "Graph text"
+          : fmt::format("opset {}, {} nodes, written by {}", model.opset, model.node_count,
+                        model.producer.empty() ? "an unnamed exporter" : model.producer);
+  console.print(fmt::format("{}: {}; {} nodes in the graph", options.build.model, source,
+                            model.graph.nodes().size()));
+  for (const char* what : {"input", "output"})
+    if (const auto list = report.find(fmt::format("{}s", what)); list != report.end())
+      for (const auto& binding : *list)
+        console.print(fmt::format("{} {}: {}", what, binding.at("name").get<std::string>(),
+                                  binding.at("type").get<std::string>()));
+  for (const auto& [symbol, range] : model.graph.ranges())
+    console.print(fmt::format("dimension {}: {}..{}", symbol, range.min, range.max));
+  std::vector<std::string> parts;
+  for (const auto& [op, count] : report.at("operators").items())
+    parts.push_back(fmt::format("{} {}", count.get<int>(), op));
+  console.print(fmt::format("operators: {}", fmt::join(parts, ", ")));
+  console.result(report);
+}
+
+void run(const Options& options, const Console& console) {
+  if (options.passes) {
+    print_passes(console);
+    return;
+  }
+  if (options.build.model.empty())
+    throw Error(ErrorCode::kUsage, "name a plan, an ONNX file or Graph text, or ask for --passes");
+  if (is_plan_file(options.build.model)) {
+    if (!options.why.empty())
+      throw Error(ErrorCode::kUsage,
+                  "--why needs the ONNX file: a plan does not keep refused fusions");
+    show_plan(options, console);
+  } else {
+    show_model(options, console);
+  }
+}
+
+}  // namespace
+
+void add_inspect(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb = cli.app.add_subcommand("inspect", "Show what is in a plan or a model");
+  verb->add_option("file", options->build.model, "Plan, ONNX file or Graph text");
+  verb->add_flag("--graph", options->views.graph,
+                 "The graph as text (of a plan: after the passes)");
+  verb->add_flag(
+      "--steps", options->views.steps,
+      "Every step with its launches, traffic and ONNX origins; of a model: as compiled for "
+      "--target, without kernels");
+  verb->add_flag("--kernels", options->views.kernels,
+                 "Every kernel with its variants and schedules");
+  verb->add_flag("--source", options->views.source, "The generated CUDA text");
+  verb->add_flag("--memory", options->views.memory, "The memory plan, for --shapes");
+  verb->add_flag("--tuning", options->views.tuning,
+                 "What was chosen by timing on GPUs, from the file beside the plan");
+  verb->add_option("--shapes", options->shapes, "Shapes for --memory and --steps: NAME:1x64");
+  verb->add_flag("--passes", options->passes, "The names of the passes, in order");
+  verb->add_option("--why", options->why,
+                   "Why two ONNX nodes are or are not in one kernel, and what that saves")
+      ->expected(2);
+  add_build_options(*verb, options->build, false);
+  add_fuse_option(*verb, options->build);
+  verb->callback([options, &console = cli.console] { run(*options, console); });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,86 @@
+#include <map>
+
+#include <fmt/format.h>
+
+#include "frontend/import.h"
+#include "tools/cli/text/table.h"
+#include "tools/cli/verbs/verbs.h"
+
+namespace sinter::tools {
+namespace {
+
+// What is imported is compiled for either target: no operator is known to one alone.
+constexpr const char* kTargets[] = {"cpu", "cuda"};
+
+/// The versions from which an operator has had the meanings that import knows: "1, 13".
+std::string versions_of(const std::vector<frontend::SupportedOp>& ops,
+                        const frontend::SupportedOp& op) {
+  std::string text;
+  for (const auto& other : ops)
+    if (other.domain == op.domain && other.name == op.name)
+      text += fmt::format("{}{}", text.empty() ? "" : ", ", other.since_version);
+  return text;
+}
+
+/// The operators once each, in the order of `ops`, by family.
+std::map<std::string, std::vector<const frontend::SupportedOp*>> by_family(
+    const std::vector<frontend::SupportedOp>& ops) {
+  std::map<std::string, std::vector<const frontend::SupportedOp*>> families;
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (i == 0 || ops[i].name != ops[i - 1].name || ops[i].domain != ops[i - 1].domain)
+      families[ops[i].family].push_back(&ops[i]);
+  return families;
+}
+
+void print_markdown(const Console& console) {
+  const auto ops = frontend::supported_ops();
+  const auto [first, last] = frontend::supported_opsets();
+  console.print(fmt::format(
+      "# Operators\n\nWritten by `tools/update_docs` from the table that the importer uses; not to "
+      "be edited.\n\nModels may use versions {} to {} of ai.onnx. *Since* are the versions at "
+      "which "
+      "an operator got the\nmeanings that import knows; a version between them has the meaning "
+      "before it. *Types* are those of\nwhat the operator computes on: floats are f16, bf16, f32 "
+      "and f64, integers i8 to i64 and u8 to u64,\nnumbers both of these, any also bool. Every "
+      "operator is compiled for every target (cpu, cuda).",
+      first, last));
+  for (const auto& [family, members] : by_family(ops)) {
+    console.print(fmt::format("\n## {}\n\n| operator | since | types |\n|---|---|---|", family));
+    for (const auto* op : members)
+      console.print(fmt::format("| {} | {} | {} |", op->name, versions_of(ops, *op), op->types));
+  }
+}
+
+void run(const Console& console) {
+  std::vector<std::vector<std::string>> rows = {
+      {"domain", "operator", "since opset", "types", "targets"}};
+  nlohmann::ordered_json report = nlohmann::ordered_json::array();
+  for (const auto& op : frontend::supported_ops()) {
+    rows.push_back(
+        {op.domain, op.name, fmt::format("{}", op.since_version), op.types, "cpu, cuda"});
+    nlohmann::ordered_json types = nlohmann::ordered_json::array();
+    for (const DType type : op.dtypes) types.push_back(to_string(type));
+    report.push_back({{"domain", op.domain},
+                      {"operator", op.name},
+                      {"since", op.since_version},
+                      {"family", op.family},
+                      {"types", types},
+                      {"targets", kTargets}});
+  }
+  const auto [first, last] = frontend::supported_opsets();
+  console.print(format_table(rows));
+  console.print(fmt::format("models may use versions {} to {} of ai.onnx", first, last));
+  console.result({{"opsets", {first, last}}, {"operators", report}});
+}
+
+}  // namespace
+
+void add_ops(Cli& cli) {
+  auto markdown = std::make_shared<bool>(false);
+  auto* verb = cli.app.add_subcommand("ops", "List the ONNX operators that import knows");
+  verb->add_flag("--markdown", *markdown, "As frontend/OPERATORS.md has them");
+  verb->callback(
+      [markdown, &console = cli.console] { *markdown ? print_markdown(console) : run(console); });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,50 @@
+#include <memory>
+
+#include "tools/cli/input_options.h"
+#include "tools/cli/text/profile_text.h"
+#include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/inspect/profile_report.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Options {
+  std::string plan;
+  InputTexts inputs;
+  ProfileOptions profile;
+};
+
+void run(const Options& options, const Console& console) {
+  ProfileOptions how = options.profile;
+  how.inputs = parse(options.inputs);
+  how.monitor = monitor_of(console);
+  const ProfileReport report = profile(Plan::load(options.plan), how);
+  console.print(profile_table(report));
+  for (const auto& line : profile_summary(report)) console.print(line);
+  nlohmann::ordered_json json = {{"plan", options.plan},
+                                 {"target", report.target},
+                                 {"shapes", report.shapes},
+                                 {"rounds", how.rounds}};
+  json.update(to_json(report));
+  console.result(json);
+}
+
+}  // namespace
+
+void add_profile(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb = cli.app.add_subcommand(
+      "profile", "Where the time of a plan goes: every step against what the machine can do");
+  verb->add_option("plan", options->plan, "Plan file")->required();
+  add_input_options(*verb, options->inputs);
+  verb->add_option("--rounds", options->profile.rounds, "Rounds; medians are printed")
+      ->capture_default_str()
+      ->check_positive();
+  verb->add_option("--device", options->profile.session.device, "CUDA device")
+      ->capture_default_str();
+  verb->add_option("--threads", options->profile.session.threads,
+                   "CPU threads, at most the pool's; 0: all of them");
+  verb->callback([options, &console = cli.console] { run(*options, console); });
+}
+
+}  // namespace sinter::tools

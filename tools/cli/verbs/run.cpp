@@ -1,0 +1,107 @@
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tools/cli/input_options.h"
+#include "tools/cli/text/table.h"
+#include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/measure.h"
+
+namespace sinter::tools {
+namespace {
+
+struct Options {
+  std::string plan;
+  InputTexts inputs;
+  std::string outputs, expected;
+  double tolerance = 1e-3;
+  SessionOptions session;
+};
+
+/// Compares with the expected arrays; true if every one is within the tolerance.
+bool compare(const Options& options, const Plan& plan, const std::vector<ir::Tensor>& outputs,
+             const Console& console, nlohmann::ordered_json& report) {
+  bool passed = true;
+  std::vector<std::vector<std::string>> rows = {
+      {"output", "relative error", "largest difference", ""}};
+  const auto expected = read_npz(options.expected);
+  const auto bindings = plan.outputs();
+  for (const auto& [name, tensor] : expected) {
+    const ir::Tensor* found = nullptr;
+    for (std::size_t i = 0; i < bindings.size(); ++i)
+      if (bindings[i].name == name) found = &outputs[i];
+    if (found == nullptr)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' expects output '{}', which the plan does not have",
+                              options.expected, name));
+    if (found->shape() != tensor.shape())
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("output '{}' has shape [{}], expected is [{}]", name,
+                              fmt::join(found->shape(), ", "), fmt::join(tensor.shape(), ", ")));
+    const double error = relative_error(*found, tensor);
+    const bool ok = error <= options.tolerance;
+    passed = passed && ok;
+    rows.push_back({name, fmt::format("{:.2e}", error),
+                    fmt::format("{:.2e}", largest_difference(*found, tensor)),
+                    ok ? "ok" : "DIFFERS"});
+    report["compared"].push_back({{"output", name}, {"relative_error", error}, {"ok", ok}});
+  }
+  console.print(format_table(rows));
+  return passed;
+}
+
+int run(const Options& options, const Console& console) {
+  const auto plan = Plan::load(options.plan);
+  const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
+  Session session(plan, options.session);
+  set_inputs(session, plan, inputs);
+  session.run();
+  const auto outputs = get_outputs(session, plan);
+
+  NamedTensors named;
+  nlohmann::ordered_json report;
+  std::vector<std::vector<std::string>> rows = {{"output", "type", "first values"}};
+  const auto bindings = plan.outputs();
+  for (std::size_t i = 0; i < bindings.size(); ++i) {
+    named.emplace_back(bindings[i].name, outputs[i]);
+    std::vector<std::string> first;
+    for (std::int64_t k = 0; k < std::min<std::int64_t>(5, outputs[i].element_count()); ++k)
+      first.push_back(fmt::format("{:.6g}", outputs[i].at(k)));
+    rows.push_back(
+        {bindings[i].name,
+         fmt::format("{}[{}]", to_string(outputs[i].dtype()), fmt::join(outputs[i].shape(), ", ")),
+         fmt::format("{}", fmt::join(first, " "))});
+    report["outputs"].push_back({{"name", bindings[i].name},
+                                 {"dtype", to_string(outputs[i].dtype())},
+                                 {"shape", outputs[i].shape()}});
+  }
+  console.print(format_table(rows));
+  if (!options.outputs.empty()) write_npz(options.outputs, named);
+  const bool passed = options.expected.empty() || compare(options, plan, outputs, console, report);
+  console.result(report);
+  return passed ? 0 : 1;
+}
+
+}  // namespace
+
+void add_run(Cli& cli) {
+  auto options = std::make_shared<Options>();
+  auto* verb = cli.app.add_subcommand("run", "Run a plan once");
+  verb->add_option("plan", options->plan, "Plan file")->required();
+  add_input_options(*verb, options->inputs);
+  verb->add_option("--outputs", options->outputs, "Write the outputs to this .npz file");
+  verb->add_option("--expected", options->expected, "Compare with the arrays of this .npz file");
+  verb->add_option("--tolerance", options->tolerance,
+                   "Most relative error ||a - b|| / ||b|| allowed")
+      ->capture_default_str();
+  verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
+  verb->add_option("--threads", options->session.threads,
+                   "CPU threads, at most the pool's; 0: all of them");
+  verb->callback([options, &cli_console = cli.console, &exit_code = cli.exit_code] {
+    exit_code = run(*options, cli_console);
+  });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,163 @@
+#include "tools/compiler/api.h"
+
+#include <fmt/format.h>
+
+#include "frontend/import.h"
+#include "ir/text/text.h"
+#include "tools/compiler/compare.h"
+#include "tools/compiler/compile.h"
+#include "tools/compiler/each_entry.h"
+#include "tools/compiler/inspect/plan_report.h"
+#include "tools/compiler/inspect/profile_report.h"
+#include "tools/compiler/inspect/why.h"
+#include "tools/compiler/model_source.h"
+#include "tools/compiler/verify/accuracy.h"
+
+namespace sinter {
+namespace tools {
+
+CompileError compile_error(const Error& error, const Reporter& reporter) {
+  std::vector<Diagnostic> all = reporter.diagnostics();
+  const std::string code(to_string(error.code()));
+  if (const auto* model = dynamic_cast<const frontend::UnsupportedModel*>(&error)) {
+    for (const auto& [node, why, way_out] : model->nodes())
+      all.push_back({Severity::kError, code,
+                     fmt::format("node '{}' ({}) is not supported: {}", node.name, node.op, why),
+                     node.name, node.op, node.inputs, way_out});
+  } else {
+    const Error::Node& node = error.node();
+    all.push_back({Severity::kError, code, error.what(), node.name, node.op, node.inputs, ""});
+  }
+  return CompileError(error, std::move(all));
+}
+
+namespace {
+
+CompileResult compile_at_boundary(const Model& model, const std::string& path,
+                                  const CompileOptions& options) {
+  return at_boundary(options.monitor, [&](Reporter& reporter) {
+    CompileResult result = compile_model(BuildOptions(model, options), path, reporter);
+    result.diagnostics = reporter.diagnostics();
+    return result;
+  });
+}
+
+}  // namespace
+}  // namespace tools
+
+using tools::at_boundary;
+using tools::BuildOptions;
+using tools::Reporter;
+
+CompileError::~CompileError() = default;
+
+std::string_view to_string(Severity severity) {
+  switch (severity) {
+    case Severity::kNote: return "note";
+    case Severity::kWarning: return "warning";
+    case Severity::kError: break;
+  }
+  return "error";
+}
+
+std::string_view to_string(Precision precision) {
+  switch (precision) {
+    case Precision::kModel: return "model";
+    case Precision::kFloat16: return "fp16";
+    case Precision::kBFloat16: return "bf16";
+    case Precision::kTf32: break;
+  }
+  return "tf32";
+}
+
+Precision parse_precision(std::string_view text) {
+  for (const Precision precision :
+       {Precision::kModel, Precision::kFloat16, Precision::kBFloat16, Precision::kTf32})
+    if (to_string(precision) == text) return precision;
+  throw Error(ErrorCode::kUsage,
+              fmt::format("'{}' is no precision: write model, fp16, bf16 or tf32", text));
+}
+
+CompileResult compile(const Model& model, const CompileOptions& options) {
+  return tools::compile_at_boundary(model, "", options);
+}
+
+CompileResult compile_to_file(const Model& model, const std::string& path,
+                              const CompileOptions& options) {
+  if (path.empty())
+    throw CompileError(
+        Error(ErrorCode::kUsage, "the plan's file has no name"),
+        {{Severity::kError, "usage", "the plan's file has no name", "", "", {}, ""}});
+  return tools::compile_at_boundary(model, path, options);
+}
+
+Accuracy verify(const Model& model, const CompileOptions& options, const VerifyOptions& verify) {
+  return at_boundary(options.monitor, [&](Reporter& reporter) {
+    const BuildOptions build(model, options);
+    return tools::measure_accuracy(tools::build_plan(build, reporter), build, verify, reporter);
+  });
+}
+
+CompareResult compare(const Model& model, const CompileOptions& options,
+                      const CompareOptions& compare) {
+  return at_boundary(options.monitor, [&](Reporter& reporter) {
+    auto result = tools::compare_builds(BuildOptions(model, options), compare, reporter);
+    result.diagnostics = reporter.diagnostics();
+    return result;
+  });
+}
+
+ProfileReport profile(const Plan& plan, const ProfileOptions& options) {
+  return at_boundary(options.monitor, [&](Reporter& reporter) {
+    return tools::profile_plan(plan, options, reporter);
+  });
+}
+
+std::string why(const Model& model, std::string_view node_a, std::string_view node_b,
+                const CompileOptions& options) {
+  return at_boundary(options.monitor, [&](Reporter& reporter) {
+    const auto explain = [&](const BuildOptions& build) {
+      return tools::to_json(tools::explain_why(build, tools::import_model(model, build, reporter),
+                                               tools::resolve_target(build.target),
+                                               std::string(node_a), std::string(node_b), reporter));
+    };
+    const BuildOptions build(model, options);
+    if (options.entries.empty()) return explain(build).dump(2);
+    nlohmann::ordered_json entries = nlohmann::ordered_json::array();
+    for (const auto& one : tools::entries_one_by_one(build, {}, reporter)) {
+      entries.push_back({{"entry", one.name}});
+      entries.back().update(
+          with_context(fmt::format("entry '{}'", one.name), [&] { return explain(one.options); }));
+    }
+    return nlohmann::ordered_json({{"entries", entries}}).dump(2);
+  });
+}
+
+std::string inspect_model(const Model& model, const CompileOptions& options) {
+  return at_boundary(options.monitor, [&](Reporter& reporter) {
+    const auto imported = tools::import_model(model, options, reporter);
+    return tools::model_report(tools::name_of(model), imported, false).dump(2);
+  });
+}
+
+std::string inspect_plan(const Plan& plan, const PlanViews& views) {
+  return at_boundary({}, [&](Reporter&) {
+    return tools::plan_report(plan, views)
+        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  });
+}
+
+std::string graph_text(const Model& model, const CompileOptions& options,
+                       std::string_view behind_pass) {
+  return at_boundary(options.monitor, [&](Reporter& reporter) {
+    tools::require_one_entry(options, "the text of a graph");
+    const auto imported = tools::import_model(model, options, reporter);
+    if (behind_pass == "import") return ir::print(imported.graph);
+    BuildOptions build(model, options);
+    build.stop_after = behind_pass;
+    return ir::print(
+        tools::run_passes(build, imported, tools::resolve_target(options.target), reporter).graph);
+  });
+}
+
+}  // namespace sinter

@@ -1,0 +1,29 @@
+// The boundary of the compiler: what happens inside becomes what <sinter/compiler.h> promises.
+#pragma once
+
+#include <new>
+
+#include "tools/compiler/reporter.h"
+
+namespace sinter::tools {
+
+/// `error` with what `reporter` has heard and, last, why.
+CompileError compile_error(const Error& error, const Reporter& reporter);
+
+/// Calls `body` with a Reporter for `monitor`; an Error that leaves it becomes a CompileError, as
+/// does a lack of memory.
+template <typename Body>
+decltype(auto) at_boundary(const Monitor& monitor, Body&& body) {
+  Reporter reporter(monitor);
+  try {
+    return body(reporter);
+  } catch (const CompileError&) {
+    throw;
+  } catch (const Error& error) {
+    throw compile_error(error, reporter);
+  } catch (const std::bad_alloc&) {
+    throw compile_error(Error(ErrorCode::kOutOfMemory, "out of host memory"), reporter);
+  }
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,293 @@
+#include "tools/compiler/build.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/product_ways.h"
+#include "fusion/narrow_dims.h"
+#include "tools/compiler/model_source.h"
+#include "tools/compiler/options/calibration.h"
+#include "tools/compiler/options/entries.h"
+#include "tools/compiler/options/sample.h"
+#include "tools/compiler/options/weights.h"
+
+namespace sinter::tools {
+namespace {
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+fusion::Precision fusion_precision(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat16: return fusion::Precision::kFloat16;
+    case Precision::kBFloat16: return fusion::Precision::kBFloat16;
+    case Precision::kTf32: return fusion::Precision::kTf32;
+    case Precision::kModel: break;
+  }
+  return fusion::Precision::kModel;
+}
+
+constexpr std::array<std::string_view, 2> kPassesOfTheModel = {"find_states", "quantise_weights"};
+
+fusion::Context context_of(const BuildOptions& options, const Target& target) {
+  fusion::Context context;
+  context.target = target.cuda ? fusion::cuda_traits() : fusion::cpu_traits();
+  context.fuse = options.fuse;
+  context.precision = fusion_precision(options.precision);
+  context.weights = to_fusion(options.weights);
+  context.states = {options.states.find, options.states.pairs};
+  return context;
+}
+
+/// Tells of the passes over one graph or several: progress, and the caller's observer.
+class Observer {
+ public:
+  Observer(const BuildOptions& options, const Reporter& reporter, std::size_t graphs)
+      : options_(options), reporter_(reporter), total_(graphs * fusion::pipeline().size()) {}
+
+  void imported(const ir::Graph& graph) const {
+    if (options_.observe) options_.observe("import", true, graph, "");
+  }
+  /// `entry`: whose graph it is, if it is one entry point's.
+  std::function<void(std::string_view, bool, const ir::Graph&)> of(const std::string& entry) {
+    return [this, entry](std::string_view pass, bool is_after, const ir::Graph& graph) {
+      if (!is_after) reporter_.progress("passes", done_++, total_);
+      if (options_.observe) options_.observe(pass, is_after, graph, entry);
+    };
+  }
+
+ private:
+  const BuildOptions& options_;
+  const Reporter& reporter_;
+  std::size_t done_ = 0, total_;
+};
+
+/// States and weights are found once for all entry points; the other passes go over each of them.
+std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
+                                                  Reporter& reporter, ir::Graph& model,
+                                                  PipelineRun& run) {
+  const auto entries = limits_of(options.entries);
+  Observer observer(options, reporter, entries.size() + 1);
+  observer.imported(model);
+  fusion::PipelineOptions first, then;
+  first.observe = observer.of("");
+  first.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+  then.disabled = first.disabled;
+  for (const auto& pass : fusion::pipeline()) {
+    const bool is_of_model = std::find(kPassesOfTheModel.begin(), kPassesOfTheModel.end(),
+                                       pass.name) != kPassesOfTheModel.end();
+    (is_of_model ? then : first).disabled.insert(std::string(pass.name));
+  }
+  run.context = context_of(options, target);
+  run.context.weights.calibration = make_calibration(options.weights, model, reporter);
+  auto result = fusion::run_pipeline(model, run.context, first);
+  run.context.weights.calibration.reset();  // its samples
+  model = std::move(result.graph);
+  run.times = std::move(result.times);
+  // Small ones first: how weights lie matters to them alone, and all read the same.
+  const auto size_of_entry = [&](std::size_t e) {
+    double size = 1;
+    for (const auto& [symbol, range] : entries[e].limits) size *= static_cast<double>(range.max);
+    return size;
+  };
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return size_of_entry(a) < size_of_entry(b);
+  });
+  std::set<std::uint64_t> laid_out;
+  std::vector<codegen::EntryGraph> graphs(entries.size());
+  for (const std::size_t e : order) {
+    const std::string& name = entries[e].name;
+    const auto& limits = entries[e].limits;
+    fusion::Context context = context_of(options, target);
+    context.laid_out = &laid_out;
+    then.observe = observer.of(name);
+    auto of_entry = fusion::run_pipeline(fusion::narrow_dims(model, limits), context, then);
+    for (auto& time : of_entry.times) {
+      time.name = name + ":" + time.name;
+      run.times.push_back(std::move(time));
+    }
+    run.context.decisions.insert(run.context.decisions.end(), context.decisions.begin(),
+                                 context.decisions.end());
+    for (auto& note : context.precision_notes)
+      if (auto& notes = run.context.precision_notes;
+          std::find(notes.begin(), notes.end(), note) == notes.end())
+        notes.push_back(std::move(note));
+    graphs[e] = {name, std::move(of_entry.graph), limits};
+  }
+  run.graph = graphs.front().graph;
+  return graphs;
+}
+
+}  // namespace
+
+void require_one_entry(const CompileOptions& options, std::string_view what) {
+  if (!options.entries.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is of one list of steps: give --dim with the dimensions of the "
+                            "entry point that you mean instead of --entry",
+                            what));
+}
+
+PipelineRun run_passes(
+    const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
+    Reporter& reporter,
+    const std::function<void(std::string_view pass, const ir::Graph& graph)>& after) {
+  PipelineRun run;
+  run.context = context_of(options, target);
+  Observer observer(options, reporter, 1);
+  observer.imported(model.graph);
+  fusion::PipelineOptions pipeline;
+  pipeline.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+  pipeline.stop_after = options.stop_after;
+  pipeline.observe = [observe = observer.of(""), &after](std::string_view pass, bool is_after,
+                                                         const ir::Graph& graph) {
+    observe(pass, is_after, graph);
+    if (is_after && after) after(pass, graph);
+  };
+  if (is_fused(model.graph)) {
+    // Only a text can be that. The passes expect single operators.
+    reporter.note("passes", "the graph is fused: it is compiled as it stands, without passes");
+    run.graph = model.graph;
+    return run;
+  }
+  run.context.weights.calibration = make_calibration(options.weights, model.graph, reporter);
+  auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
+  run.context.weights.calibration.reset();  // its samples
+  run.graph = std::move(result.graph);
+  run.times = std::move(result.times);
+  for (const auto& note : run.context.precision_notes) reporter.note("precision", note);
+  return run;
+}
+
+namespace {
+
+/// What the manifest says of how the plan was made: options that are not defaults, and some that
+/// always matter.
+std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOptions& options,
+                                                                  const Target& target) {
+  std::vector<std::pair<std::string, std::string>> all = {
+      {"fuse", options.fuse ? "on" : "off"},
+      {"precision", std::string(to_string(options.precision))}};
+  if (options.weights.bits != 0) all.emplace_back("weights", to_text(options.weights));
+  for (const auto& file : options.weights.calibration_files) all.emplace_back("calibration", file);
+  if (!options.weights.calibration.empty()) all.emplace_back("calibration", "given tensors");
+  for (const auto& pass : options.disabled_passes) all.emplace_back("disable-pass", pass);
+  if (target.cuda && !options.early_launch) all.emplace_back("early-launch", "off");
+  if (target.cuda) all.emplace_back("math", options.precise_math ? "precise" : "short");
+  if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
+  if (options.pad_selections) all.emplace_back("nms-pad", "on");
+  if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));
+  for (const auto& entry : limits_of(options.entries)) all.emplace_back("entry", to_text(entry));
+  return all;
+}
+
+codegen::CompileOptions codegen_options(const BuildOptions& options, const Target& target,
+                                        const frontend::ImportedModel& model) {
+  codegen::CompileOptions compile;
+  compile.cuda = target.cuda;
+  compile.architectures = target.architectures;
+  compile.tf32 = options.precision == Precision::kTf32;
+  compile.early_launch = options.early_launch;
+  compile.precise_math = options.precise_math;
+  (codegen::is_schedule(options.schedule) ? compile.product : compile.schedule) = options.schedule;
+  compile.code = options.code;
+  compile.threads = options.jobs;
+  compile.cache_dir = options.kernel_cache.value_or(default_kernel_cache());
+  compile.model_name = name_of(options.model);
+  compile.model_hash = model.hash;
+  compile.nodes_imported = model.node_count;
+  compile.options = manifest_options(options, target);
+  return compile;
+}
+
+}  // namespace
+
+BuildResult build_plan(const BuildOptions& options, Reporter& reporter) {
+  const auto target = resolve_target(options.target);
+  const auto start = std::chrono::steady_clock::now();
+  auto model = import_model(options.model, options, reporter);
+  const double import_ms = milliseconds_since(start);
+  auto result = build_plan(options, std::move(model), target, reporter);
+  result.times.import_ms = import_ms;
+  return result;
+}
+
+BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,
+                       const Target& target, Reporter& reporter) {
+  BuildResult result;
+  result.model = std::move(model);
+  result.target = target;
+  for (const auto& warning : result.model.warnings) reporter.warn("import", warning);
+  auto start = std::chrono::steady_clock::now();
+  std::vector<codegen::EntryGraph> entries;
+  ir::Graph bindings;
+  if (options.entries.empty()) {
+    result.pipeline = run_passes(options, result.model, target, reporter);
+  } else {
+    bindings = result.model.graph;
+    entries = run_entry_passes(options, target, reporter, bindings, result.pipeline);
+    for (const auto& note : result.pipeline.context.precision_notes)
+      reporter.note("precision", note);
+  }
+  result.times.passes_ms = milliseconds_since(start);
+
+  codegen::CompileOptions compile = codegen_options(options, target, result.model);
+  compile.precision_notes = result.pipeline.context.precision_notes;
+  compile.checkpoint = [&reporter] { reporter.check(); };
+  start = std::chrono::steady_clock::now();
+  if (options.tune)
+    options.tune(entries.empty() ? result.pipeline.graph : bindings, entries, target, compile);
+  compile.progress = [&reporter](std::size_t done, std::size_t total) {
+    reporter.progress("compiling kernels", done, total);
+  };
+  result.plan = entries.empty() ? codegen::compile(result.pipeline.graph, compile)
+                                : codegen::compile_entries(bindings, entries, compile);
+  result.compile = std::move(compile);
+  result.compile.progress = nullptr;
+  result.compile.checkpoint = nullptr;
+  result.times.codegen_ms = milliseconds_since(start);
+  return result;
+}
+
+Plan load_built(const codegen::CompiledPlan& plan) {
+  return Plan::from_memory(plan::serialize_plan(plan.parts));
+}
+
+std::vector<BindingInfo> describe_inputs(const ir::Graph& graph) {
+  std::vector<BindingInfo> inputs;
+  for (const auto id : graph.inputs()) {
+    const auto& value = graph.value(id);
+    BindingInfo info{value.name, value.type.dtype, {}};
+    for (const auto& dim : value.type.shape) {
+      const auto low = ir::lower_bound(dim, graph.ranges());
+      const auto high = ir::upper_bound(dim, graph.ranges());
+      info.shape.push_back({dim.to_string(), low.value_or(0), high.value_or(INT64_MAX)});
+    }
+    inputs.push_back(std::move(info));
+  }
+  return inputs;
+}
+
+}  // namespace sinter::tools
+
+namespace sinter {
+
+std::string default_kernel_cache() {
+  if (const char* dir = std::getenv("SINTER_CACHE_DIR")) return dir;
+  if (const char* dir = std::getenv("XDG_CACHE_HOME")) return std::string(dir) + "/sinter";
+  if (const char* home = std::getenv("HOME")) return std::string(home) + "/.cache/sinter";
+  return "";
+}
+
+}  // namespace sinter

@@ -1,0 +1,128 @@
+#include "tools/compiler/compile.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "tools/compiler/options/weights.h"
+#include "tools/compiler/tuning/tuning.h"
+#include "tools/compiler/verify/accuracy.h"
+
+namespace sinter::tools {
+namespace {
+
+/// Measures the plan's errors and records them in its manifest, with what they were measured on.
+Accuracy record_accuracy(const BuildOptions& options, BuildResult& built,
+                         const Reporter& reporter) {
+  Accuracy accuracy = with_context("--verify runs the plan", [&] {
+    return measure_accuracy(built, options, *options.verify, reporter);
+  });
+  auto& manifest = *built.plan.parts.meta.manifest;
+  for (const auto& output : accuracy.outputs) {
+    auto entry = std::make_unique<plan::fb::OutputErrorT>();
+    entry->output = output.output;
+    entry->relative_error = output.relative_error;
+    manifest.measured.push_back(std::move(entry));
+  }
+  auto entry = std::make_unique<plan::fb::OptionT>();
+  entry->key = "verify";
+  entry->value = fmt::format("{}, {}", accuracy.source, accuracy.shapes);
+  manifest.options.push_back(std::move(entry));
+  return accuracy;
+}
+
+/// All but the plan.
+CompileResult describe(const BuildResult& built) {
+  CompileResult result;
+  result.target = built.target.to_string();
+  result.nodes_imported = built.model.node_count;
+  result.steps = built.plan.parts.meta.steps.size();
+  result.kernels = built.plan.stats.kernels;
+  result.kernels_from_cache = built.plan.stats.cache_hits;
+  result.import_ms = built.times.import_ms;
+  result.passes_ms = built.times.passes_ms;
+  result.codegen_ms = built.times.codegen_ms;
+  for (const auto& pass : built.pipeline.times)
+    result.passes.push_back({pass.name, pass.milliseconds, pass.nodes_before, pass.nodes_after});
+  const fusion::Context& context = built.pipeline.context;
+  result.precision_notes = context.precision_notes;
+  for (const auto& layer : context.layers) result.layers.push_back(layer_result(layer));
+  for (const auto& state : built.plan.states)
+    result.states.push_back({state.input, state.output, state.in_place, state.reason});
+  for (const auto& decision : context.decisions)
+    result.decisions.push_back(
+        {decision.producer, decision.consumer, decision.fused, decision.reason});
+  return result;
+}
+
+/// Removes a file unless all went well.
+class Rollback {
+ public:
+  explicit Rollback(std::string path) : path_(std::move(path)) {}
+  ~Rollback() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove(path_, ignored);
+  }
+  void keep() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+CompileResult compile_model(const BuildOptions& options, const std::string& path,
+                            Reporter& reporter) {
+  if (options.tuning.seconds > 0 && !options.schedule.empty())
+    throw Error(ErrorCode::kUsage,
+                "one schedule for all kernels and tuning, which chooses one for each, exclude each "
+                "other");
+  std::optional<Tuning> tuning;
+  BuildOptions build = options;
+  if (is_asked_for(options.tuning)) {
+    tuning.emplace(options.tuning, path, reporter);
+    build.tune = [&](const auto& model, const auto& entries, const auto& target, auto& compile) {
+      tuning->choose(options.target, model, entries, target, compile);
+    };
+  }
+  BuildResult built = build_plan(build, reporter);
+  CompileResult result = describe(built);
+  if (options.verify) {
+    result.accuracy = record_accuracy(options, built, reporter);
+    if (!result.ok()) {
+      reporter.add({Severity::kError,
+                    "accuracy",
+                    path.empty()
+                        ? "the error is above the most that is allowed: there is no plan"
+                        : fmt::format("the error is above --max-error: {} was not written", path),
+                    "",
+                    "",
+                    {},
+                    "allow more, or keep the model's own precision and weights"});
+      return result;
+    }
+  }
+  reporter.check();
+  Rollback rollback(path);
+  if (path.empty()) {
+    result.plan = plan::serialize_plan(built.plan.parts);
+    result.plan_bytes = result.plan.size();
+  } else {
+    plan::write_plan(built.plan.parts, path);
+    result.path = path;
+    result.plan_bytes = std::filesystem::file_size(path);
+  }
+  const fusion::Context& context = built.pipeline.context;
+  if (!context.layers.empty())
+    result.bytes_without_rounding =
+        bytes_without_rounding(context.layers, context.precision, context.target.quantised_matmul,
+                               static_cast<double>(result.plan_bytes));
+  note_idle(context.layers, options.weights, reporter);
+  if (tuning) result.tuning = tuning->finish(built.plan);
+  rollback.keep();
+  return result;
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,24 @@
+// Entry points one by one, for what shows or does one list of steps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/compiler/build.h"
+
+namespace sinter::tools {
+
+/// One list of steps: what is compiled for one entry point, with its dimensions in place of the
+/// entry points.
+struct OneEntry {
+  std::string name;  // empty: there are no entry points
+  std::string dims;  // for people: "seq=2..2048"
+  BuildOptions options;
+};
+
+/// One for each entry point of `options` that takes the shapes of `inputs`; without entry points
+/// `options` as they are. Throws Error(kUsage) if no entry point takes the shapes.
+std::vector<OneEntry> entries_one_by_one(const BuildOptions& options, const RunInputs& inputs,
+                                         const Reporter& reporter);
+
+}  // namespace sinter::tools

@@ -1,0 +1,23 @@
+// What a profile says: which step is bound by what, and where the time of a run goes.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+#include "tools/compiler/reporter.h"
+
+namespace sinter::tools {
+
+/// The medians of `rounds` (profiles of one run, with the same steps and parts).
+std::vector<StepTime> median_of(const std::vector<std::vector<StepTime>>& rounds);
+
+ProfileReport make_report(std::vector<StepTime> steps, const MachineRates& rates, double whole_us);
+nlohmann::ordered_json to_json(const ProfileReport& report);
+
+/// sinter::profile without its boundary. Progress is stage "measuring".
+ProfileReport profile_plan(const Plan& plan, const ProfileOptions& options,
+                           const Reporter& reporter);
+
+}  // namespace sinter::tools

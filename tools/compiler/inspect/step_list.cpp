@@ -1,0 +1,154 @@
+#include "tools/compiler/inspect/step_list.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "runtime/plan/entries.h"
+#include "runtime/plan/expressions.h"
+#include "runtime/plan/input_shapes.h"
+#include "runtime/plan/matmul_problem.h"
+#include "tools/compiler/inspect/expressions.h"
+
+namespace sinter::tools {
+namespace {
+
+using plan::fb::PlanT;
+using plan::fb::StepT;
+using plan::fb::WorkUnion;
+
+/// Without code a kernel's step has no work yet.
+std::string kind_of(const WorkUnion& work) {
+  using plan::fb::Work;
+  return plan::fb::EnumNameWork(work.type == Work::NONE ? Work::KernelStep : work.type);
+}
+
+/// "KernelStep", or the alternatives of a choice: "product where m <= 64, or library".
+std::string ways(const WorkUnion& work, const std::vector<std::string>& texts) {
+  const plan::fb::ChoiceStepT* choice = work.AsChoiceStep();
+  if (choice == nullptr) return kind_of(work);
+  std::vector<std::string> all;
+  for (const auto& alternative : choice->alternatives) {
+    const auto conditions = conditions_text(alternative->conditions, texts);
+    all.push_back(conditions.empty() ? alternative->name
+                                     : fmt::format("{} where {}", alternative->name,
+                                                   fmt::join(conditions, " and ")));
+  }
+  return fmt::format("{}", fmt::join(all, ", or "));
+}
+
+bool hold(const std::vector<plan::fb::Condition>& conditions,
+          const std::vector<std::int64_t>& values) {
+  return values.empty() || std::all_of(conditions.begin(), conditions.end(), [&](const auto& c) {
+           const std::int64_t value = values[c.expression()];
+           return value <= c.max() && value % static_cast<std::int64_t>(c.divisor()) == 0;
+         });
+}
+
+std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
+                     const std::vector<std::int64_t>& values) {
+  // On a GPU a product whose batches have no common stride is several calls.
+  if (const auto* product = work.AsMatmulStep();
+      product != nullptr && plan.target == "cuda" && !values.empty())
+    return plan::bind_matmul(plan, *product, values).calls.size();
+  return 1;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> bind_shapes(const PlanT& plan, const Shapes& shapes) {
+  plan::InputShapes given(plan.inputs.size());
+  for (const auto& [name, shape] : shapes) {
+    const auto input =
+        std::find_if(plan.inputs.begin(), plan.inputs.end(),
+                     [&name = name](const auto& each) { return each->name == name; });
+    if (input == plan.inputs.end())
+      throw Error(ErrorCode::kUsage, fmt::format("the plan has no input '{}'", name));
+    const auto index = static_cast<std::size_t>(input - plan.inputs.begin());
+    plan::check_input_shape(plan, index, shape);
+    given[index] = shape;
+  }
+  return plan::evaluate_expressions(plan, plan::bind_symbols(plan, given));
+}
+
+std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>& conditions,
+                                         const std::vector<std::string>& texts) {
+  std::vector<std::string> all;
+  for (const auto& condition : conditions) {
+    const std::string& size = texts[condition.expression()];
+    if (condition.divisor() > 1)
+      all.push_back(fmt::format("{} % {} == 0", size, condition.divisor()));
+    if (condition.max() != INT64_MAX) all.push_back(fmt::format("{} <= {}", size, condition.max()));
+  }
+  return all;
+}
+
+std::size_t launches_of(const PlanT& plan, const StepT& step,
+                        const std::vector<std::int64_t>& values) {
+  const plan::fb::ChoiceStepT* choice = step.work.AsChoiceStep();
+  if (choice == nullptr) return calls_of(plan, step.work, values);
+  for (const auto& alternative : choice->alternatives) {
+    if (!hold(alternative->conditions, values)) continue;
+    std::size_t count = 0;
+    for (const auto& part : alternative->parts) count += calls_of(plan, part->work, values);
+    return count;
+  }
+  return 0;
+}
+
+plan::StepRange steps_for(const PlanT& plan, const std::vector<std::int64_t>& values) {
+  if (values.empty()) return {};
+  std::vector<std::int64_t> symbols(plan.symbols.size());
+  for (std::size_t i = 0; i < plan.expressions.size(); ++i)
+    if (const auto& node = plan.expressions[i]; node.op() == plan::fb::ExprOp::Symbol)
+      symbols[node.a()] = values[i];
+  return plan::steps_of(plan::find_entry(plan, symbols));
+}
+
+void list_steps(const PlanT& plan, const std::vector<std::int64_t>& values,
+                nlohmann::ordered_json& report) {
+  const auto texts = expression_texts(plan);
+  const auto text = [&](std::uint32_t expression) {
+    return values.empty() ? texts[expression] : std::to_string(values[expression]);
+  };
+  const plan::StepRange range = steps_for(plan, values);
+  const auto entry_of = [&](std::size_t step) {
+    for (const auto& entry : plan.entries)
+      if (plan::steps_of(entry.get()).contains(step)) return entry->name;
+    return std::string();
+  };
+  std::size_t steps = 0, launches = 0;
+  double read = 0, written = 0, flops = 0;
+  report["step_list"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    if (!range.contains(i)) continue;
+    const auto& step = plan.steps[i];
+    const std::size_t count = launches_of(plan, *step, values);
+    launches += count;
+    if (!values.empty()) {
+      read += static_cast<double>(values[step->bytes_read]);
+      written += static_cast<double>(values[step->bytes_written]);
+      flops += static_cast<double>(values[step->flops]);
+    }
+    ++steps;
+    report["step_list"].push_back({{"name", step->name},
+                                   {"kind", kind_of(step->work)},
+                                   {"ways", ways(step->work, texts)},
+                                   {"launches", count},
+                                   {"bytes_read", text(step->bytes_read)},
+                                   {"bytes_written", text(step->bytes_written)},
+                                   {"flops", text(step->flops)},
+                                   {"origins", step->origins}});
+    if (!plan.entries.empty()) report["step_list"].back()["entry"] = entry_of(i);
+  }
+  if (values.empty()) return;
+  report["totals"] = {{"steps", steps},
+                      {"launches", launches},
+                      {"bytes_read", static_cast<std::uint64_t>(read)},
+                      {"bytes_written", static_cast<std::uint64_t>(written)},
+                      {"flops", static_cast<std::uint64_t>(flops)}};
+}
+
+}  // namespace sinter::tools

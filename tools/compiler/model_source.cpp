@@ -1,0 +1,148 @@
+#include "tools/compiler/model_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "fusion/append_sampler.h"
+#include "fusion/narrow_dims.h"
+#include "ir/text/text.h"
+#include "runtime/plan/hash.h"
+#include "tools/compiler/options/entries.h"
+#include "tools/compiler/options/sample.h"
+#include "tools/compiler/options/shapes.h"
+#include "tools/compiler/run/inputs.h"
+
+namespace sinter::tools {
+namespace {
+
+constexpr std::string_view kGraphStart = "graph @";
+
+std::ifstream open(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be opened", path));
+  return file;
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool begins_as_graph(std::string_view text) {
+  while (!text.empty()) {
+    if (text[0] == '#') {
+      text.remove_prefix(std::min(text.find('\n'), text.size()));
+    } else if (std::string_view(" \t\n\r").find(text[0]) != std::string_view::npos) {
+      text.remove_prefix(1);
+    } else {
+      return text.starts_with(kGraphStart);
+    }
+  }
+  return false;
+}
+
+/// What may be asked of Graph text, done to it.
+frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions& options) {
+  const std::string name = model.path.empty() ? model.name : model.path;
+  if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.constants.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is Graph text, which states its own shapes and constants: "
+                            "--minShapes, --maxShapes and --constant are for ONNX files",
+                            name));
+  std::string storage;
+  std::string_view text = text_of(model.bytes);
+  if (!model.path.empty()) {
+    std::ifstream file = open(model.path);
+    storage.assign(std::istreambuf_iterator<char>(file), {});
+    text = storage;
+  }
+  frontend::ImportedModel result;
+  result.graph =
+      with_context(fmt::format("reading '{}'", name), [&] { return ir::parse_graph(text); });
+  result.hash = plan::hash64(text);
+  result.node_count = result.graph.nodes().size();
+  if (options.dims.empty()) return result;
+  const auto wanted = import_options(options, result.graph);
+  if (!wanted.same.empty() || !wanted.multiples.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is Graph text, whose dimensions can be narrowed, but neither "
+                            "made equal nor multiples: write --dim NAME=MIN..MAX or NAME=VALUE",
+                            name));
+  result.graph = fusion::narrow_dims(result.graph, {wanted.ranges.begin(), wanted.ranges.end()});
+  return result;
+}
+
+frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& options,
+                                  const Reporter& reporter) {
+  frontend::ImportOptions values;
+  values.pad_selections = options.pad_selections;
+  for (const NamedTensor& constant : options.constants)
+    values.input_values.insert_or_assign(constant.name, tensor_of(constant.tensor));
+  auto import = values;
+  if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.dims.empty()) {
+    // Some models can be imported with the right shapes only, so the inputs are read first.
+    const ir::Graph inputs = model.path.empty()
+                                 ? frontend::import_inputs_bytes(model.bytes, model.folder, values)
+                                 : frontend::import_inputs(model.path, values);
+    import = import_options(options, inputs);
+    import.input_values = std::move(values.input_values);
+    import.pad_selections = options.pad_selections;
+  }
+  import.on_node = [&reporter](std::size_t done, std::size_t total) {
+    reporter.progress("import", done, total);
+};
+if (!model.path.empty()) return frontend::import_model(model.path, import);
+return with_context(fmt::format("model '{}'", model.name), [&] {
+  return frontend::import_model_bytes(model.bytes, model.folder, import);
+});
+}  // namespace
+
+}  // namespace sinter::tools
+
+bool is_graph_text(const Model& model) {
+  if (model.path.empty()) return begins_as_graph(text_of(model.bytes));
+  std::ifstream file = open(model.path);
+  for (int c = file.get(); file; c = file.get()) {
+    if (c == '#') {
+      file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    } else if (c != ' ' && c != '\t' && c != '\n' && c != '\r') {
+      std::string start(1, static_cast<char>(c));
+      start.resize(kGraphStart.size());
+      file.read(start.data() + 1, static_cast<std::streamsize>(kGraphStart.size() - 1));
+      return file.good() && start == kGraphStart;
+    }
+  }
+  return false;
+}
+
+std::string name_of(const Model& model) {
+  return model.path.empty() ? model.name : std::filesystem::path(model.path).filename().string();
+}
+
+frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
+                                     const Reporter& reporter) {
+  if (model.path.empty() && model.bytes.empty())
+    throw Error(ErrorCode::kUsage, "no model: name its file or give its bytes");
+  auto result =
+      is_graph_text(model) ? read_graph_text(model, options) : read_onnx(model, options, reporter);
+
+  if (options.sample)
+    result.graph = fusion::append_sampler(result.graph, to_fusion(*options.sample));
+  const auto entries = limits_of(options.entries);
+  if (!entries.empty())
+    result.graph = with_context("--entry", [&] {
+      return fusion::narrow_dims(result.graph, hull_of(entries, result.graph));
+    });
+  return result;
+}
+
+bool is_fused(const ir::Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const ir::Node& node) { return node.op->kind == ir::OpKind::kFused; });
+}
+
+}  // namespace sinter::tools

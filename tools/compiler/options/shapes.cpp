@@ -1,0 +1,252 @@
+#include "tools/compiler/options/shapes.h"
+
+#include <charconv>
+#include <optional>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+namespace sinter::tools {
+namespace {
+
+std::optional<std::int64_t> parse_int(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const auto end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return parts;
+}
+
+Error no_dim(std::string_view text) {
+  return Error(
+      ErrorCode::kUsage,
+      fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
+                  "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal",
+                  text));
+}
+
+void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
+                  std::map<std::string, ir::Range>& ranges) {
+  for (const auto& [name, shape] : shapes) {
+    const ir::Value* input = nullptr;
+    for (const auto id : model.inputs())
+      if (model.value(id).name == name) input = &model.value(id);
+    if (input == nullptr)
+      throw Error(ErrorCode::kUsage, fmt::format("the model has no input '{}'", name));
+    const auto& type = input->type;
+    if (type.shape.size() != shape.size())
+      throw Error(ErrorCode::kUsage, fmt::format("input '{}' is {}, the shape given has rank {}",
+                                                 name, ir::to_string(type), shape.size()));
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      if (const auto symbol = type.shape[d].as_symbol()) {
+        auto& range = ranges[*symbol];
+        if (is_min) {
+          range.min = shape[d];
+        } else {
+          range.max = shape[d];
+        }
+      } else if (type.shape[d].is_constant() && type.shape[d].value() != shape[d]) {
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("dimension {} of input '{}' is {} in the model, {} was given", d,
+                                name, type.shape[d].value(), shape[d]));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Shapes& shapes) {
+  std::vector<std::string> texts;
+  for (const auto& [name, shape] : shapes)
+    texts.push_back(fmt::format("{}:{}", name, fmt::join(shape, "x")));
+  return fmt::format("{}", fmt::join(texts, ","));
+}
+
+frontend::ImportOptions import_options(const CompileOptions& options, const ir::Graph& model) {
+  frontend::ImportOptions result;
+  for (const auto& [symbol, range] : model.ranges()) result.ranges[symbol] = range;
+  apply_shapes(options.min_shapes, true, model, result.ranges);
+  apply_shapes(options.max_shapes, false, model, result.ranges);
+  for (const auto& [name, wanted] : options.dims) {
+    if (!model.ranges().contains(name))
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("the model has no symbolic dimension '{}'{}", name,
+                              model.ranges().empty() ? "" : "; see `sinter inspect MODEL`"));
+    if (!wanted.same_as.empty()) {
+      if (!model.ranges().contains(wanted.same_as))
+        throw no_dim(fmt::format("{}={}", name, wanted.same_as));
+      result.same[name] = wanted.same_as;
+      result.ranges.erase(name);
+      continue;
+    }
+    if (wanted.multiple_of > 1) result.multiples[name] = wanted.multiple_of;
+    result.ranges[name].min = wanted.min;
+    result.ranges[name].max = wanted.max;
+  }
+  for (const auto& [symbol, range] : result.ranges)
+    if (range.min < 0 || range.min > range.max)
+      throw Error(ErrorCode::kUsage, fmt::format("dimension '{}' has the empty range {}..{}",
+                                                 symbol, range.min, range.max));
+  return result;
+}
+
+namespace {
+
+/// The value of `symbol` that makes `dim`, which has no other symbols, `size`: if it is linear.
+std::optional<std::int64_t> value_for(const ir::Dim& dim, const std::string& symbol,
+                                      std::int64_t size) {
+  const ir::Dim rest = dim.substitute({{symbol, ir::Dim(0)}});
+  const auto slope = ir::divide_exactly(dim - rest, ir::Dim::symbol(symbol));
+  if (!rest.is_constant() || !slope || !slope->is_constant()) return std::nullopt;
+  const auto value = ir::divide_exactly(ir::Dim(size) - rest, *slope);
+  return value ? std::optional(value->value()) : std::nullopt;
+}
+
+}  // namespace
+
+Shapes complete_shapes(const std::vector<std::pair<std::string, std::vector<std::string>>>& inputs,
+                       const Shapes& shapes, std::int64_t fallback, const ir::Bindings& least) {
+  for (const auto& [name, shape] : shapes) {
+    bool known = false;
+    for (const auto& input : inputs) known = known || input.first == name;
+    if (!known) {
+      std::vector<std::string> names;
+      for (const auto& input : inputs) names.push_back(input.first);
+      throw Error(ErrorCode::kUsage, fmt::format("there is no input '{}'; the inputs are {}", name,
+                                                 fmt::join(names, ", ")));
+    }
+  }
+  ir::Bindings symbols;
+  for (const auto& [name, dims] : inputs) {
+    const auto given = shapes.find(name);
+    if (given == shapes.end()) continue;
+    if (given->second.size() != dims.size())
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("input '{}' is [{}], the shape given has rank {}", name,
+                              fmt::join(dims, ", "), given->second.size()));
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      const ir::Dim dim = ir::parse_dim(dims[d]);
+      const auto names = dim.symbols();
+      if (names.size() != 1) continue;
+      // The session says what is wrong if there is no such value.
+      if (const auto value = value_for(dim, names[0], given->second[d]); value && *value >= 0)
+        symbols.emplace(names[0], *value);
+    }
+  }
+  Shapes result;
+  for (const auto& [name, dims] : inputs) {
+    if (const auto given = shapes.find(name); given != shapes.end()) {
+      result[name] = given->second;
+      continue;
+    }
+    result[name] = {};
+    for (const auto& text : dims) {
+      const ir::Dim dim = ir::parse_dim(text);
+      for (const std::string& symbol : dim.symbols()) {
+        const auto known = least.find(symbol);
+        symbols.emplace(symbol,
+                        known == least.end() ? fallback : std::max(fallback, known->second));
+      }
+      result[name].push_back(dim.evaluate(symbols));
+    }
+  }
+  return result;
+}
+
+ir::Bindings typical_sizes(const ir::Graph& model, const Shapes& shapes) {
+  constexpr std::int64_t kTypical = 512;
+  ir::Bindings sizes;
+  for (const auto& [name, shape] : shapes) {
+    const ir::Value* input = nullptr;
+    for (const auto id : model.inputs())
+      if (model.value(id).name == name) input = &model.value(id);
+    if (input == nullptr || input->type.shape.size() != shape.size())
+      throw Error(ErrorCode::kUsage,
+                  input == nullptr ? fmt::format("the model has no input '{}'", name)
+                                   : fmt::format("input '{}' is {}, the shape given has rank {}",
+                                                 name, ir::to_string(input->type), shape.size()));
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const ir::Dim& dim = input->type.shape[d];
+      const auto symbols = dim.symbols();
+      const auto value = symbols.size() == 1 ? value_for(dim, symbols[0], shape[d]) : std::nullopt;
+      if (value) sizes.emplace(symbols[0], *value);
+      if (symbols.size() <= 1 && dim.evaluate(sizes) != shape[d])
+        throw Error(ErrorCode::kUsage, fmt::format("dimension {} of input '{}' is {}, {} was given",
+                                                   d, name, dim.to_string(), shape[d]));
+    }
+  }
+  for (const auto& [symbol, range] : model.ranges()) {
+    const std::int64_t usual = range.max == INT64_MAX
+                                   ? std::max<std::int64_t>(range.min, 1)
+                                   : std::max(range.min, std::min(range.max, kTypical));
+    const auto at = sizes.emplace(symbol, usual).first;
+    if (at->second < range.min || at->second > range.max)
+      throw Error(ErrorCode::kUsage, fmt::format("dimension '{}' is {} there; its range is {}..{}",
+                                                 symbol, at->second, range.min, range.max));
+  }
+  return sizes;
+}
+
+}  // namespace sinter::tools
+
+namespace sinter {
+
+Shapes parse_shapes(std::string_view text) {
+  Shapes shapes;
+  for (const auto part : tools::split(text, ',')) {
+    const auto colon = part.rfind(':');
+    if (colon == std::string_view::npos || colon == 0)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is no shape: write NAME:DxDxD, for example ids:1x64", part));
+    std::vector<std::int64_t> shape;
+    for (const auto dim : tools::split(part.substr(colon + 1), 'x')) {
+      const auto value = tools::parse_int(dim);
+      if (!value || *value < 0)
+        throw Error(ErrorCode::kUsage, fmt::format("'{}' in '{}' is no dimension", dim, part));
+      shape.push_back(*value);
+    }
+    shapes[std::string(part.substr(0, colon))] = std::move(shape);
+  }
+  return shapes;
+}
+
+void parse_dim(std::string_view text, DimRanges& ranges) {
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos || equals == 0) throw tools::no_dim(text);
+  const std::string name(text.substr(0, equals));
+  auto value = text.substr(equals + 1);
+  DimRange range;
+  if (value.empty()) throw tools::no_dim(text);
+  if (value[0] != '-' && (value[0] < '0' || value[0] > '9')) {
+    range.same_as = value;
+    ranges[name] = std::move(range);
+    return;
+  }
+  if (const auto slash = value.find('/'); slash != std::string_view::npos) {
+    const auto step = tools::parse_int(value.substr(slash + 1));
+    if (!step || *step < 1) throw tools::no_dim(text);
+    range.multiple_of = *step;
+    value = value.substr(0, slash);
+  }
+  const auto dots = value.find("..");
+  const auto low = tools::parse_int(value.substr(0, dots));
+  const auto high = dots == std::string_view::npos ? low : tools::parse_int(value.substr(dots + 2));
+  if (!low || !high) throw tools::no_dim(text);
+  range.min = *low;
+  range.max = *high;
+  ranges[name] = std::move(range);
+}
+
+}  // namespace sinter

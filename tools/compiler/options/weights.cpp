@@ -1,0 +1,175 @@
+#include "tools/compiler/options/weights.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::tools {
+namespace {
+
+[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+  throw Error(
+      ErrorCode::kUsage,
+      fmt::format("--weights {}: {}; write model, int8 or int4, the latter two perhaps with "
+                  ":group=N (elements along k that share a scale, at least 8), :asymmetric "
+                  "(zero points), :wide=E (calibrated layers of int4 that would be off by "
+                  "more than E, a mean layer's measure, are int8; 0: none), :head (the last "
+                  "layer in int4, too) and :embeddings (tables in int8, too), for example "
+                  "int4:group=128",
+                  text, why));
+}
+
+/// The number behind '=' in "name=number".
+template <typename T>
+T number_of(const std::string& text, const std::string& part) {
+  const char *first = part.data() + part.find('=') + 1, *last = part.data() + part.size();
+  T value{};
+  const auto parsed = std::from_chars(first, last, value);
+  if (parsed.ptr != last || parsed.ec != std::errc())
+    refuse(text, fmt::format("'{}' is not a number", std::string(first, last)));
+  return value;
+}
+
+std::vector<std::string> split_at(const std::string& text, char at) {
+  std::vector<std::string> parts{""};
+  for (const char c : text) {
+    if (c == at)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+}  // namespace
+
+fusion::WeightOptions to_fusion(const WeightOptions& weights) {
+  if (weights.bits != 0 && weights.bits != 4 && weights.bits != 8)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("weights of {} bits: they can have 8, 4, or what the model gives them "
+                            "(0)",
+                            weights.bits));
+  if (weights.max_layer_error < 0)
+    throw Error(ErrorCode::kUsage, "--max-layer-error is negative: write 0 for any error");
+  const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
+  if (weights.bits == 0 && (!weights.keep.empty() || is_calibrated || weights.max_layer_error > 0))
+    throw Error(ErrorCode::kUsage,
+                "--keep, --calibration and --max-layer-error are about --weights int8 or int4, "
+                "which is not given");
+  fusion::WeightOptions result;
+  result.bits = weights.bits;
+  result.group = weights.group;
+  result.symmetric = weights.symmetric;
+  result.embeddings = weights.embeddings;
+  result.last_as_others = weights.last_as_others;
+  result.wide_error =
+      weights.wide_error == 0 ? std::numeric_limits<double>::infinity() : weights.wide_error;
+  result.keep = weights.keep;
+  if (weights.max_layer_error > 0) result.max_error = weights.max_layer_error;
+  return result;
+}
+
+std::string to_text(const WeightOptions& weights) {
+  if (weights.bits == 0) return "model";
+  std::string text = fmt::format("int{}", weights.bits);
+  if (weights.group != 0) text += fmt::format(":group={}", weights.group);
+  if (!weights.symmetric) text += ":asymmetric";
+  if (weights.embeddings) text += ":embeddings";
+  if (weights.last_as_others) text += ":head";
+  if (weights.wide_error != WeightOptions{}.wide_error)
+    text += fmt::format(":wide={}", weights.wide_error);
+  return text;
+}
+
+double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
+                              fusion::Precision precision, const std::set<DType>& quantised_matmul,
+                              double plan_bytes) {
+  double bytes = plan_bytes;
+  for (const auto& layer : layers) {
+    if (!layer.kept.empty()) continue;
+    const double elements = static_cast<double>(layer.n) * static_cast<double>(layer.k);
+    DType type = layer.bytes_before > 2 * elements ? DType::kFloat32 : DType::kFloat16;
+    if (precision == fusion::Precision::kFloat16) type = DType::kFloat16;
+    if (precision == fusion::Precision::kBFloat16) type = DType::kBFloat16;
+    // Else the plan has floats again.
+    if (quantised_matmul.contains(type))
+      bytes += elements * static_cast<double>(size_of(type)) - layer.bytes_after;
+  }
+  return bytes;
+}
+
+void note_idle(const std::vector<fusion::QuantisedLayer>& layers, const WeightOptions& weights,
+               Reporter& reporter) {
+  if (weights.bits != 0 && layers.empty())
+    reporter.warn("weights", fmt::format("--weights {}: the model has no product of an activation "
+                                         "and constant float weights",
+                                         to_text(weights)));
+  for (const std::string& text : weights.keep)
+    if (std::none_of(layers.begin(), layers.end(),
+                     [&](const auto& layer) { return layer.name.find(text) != std::string::npos; }))
+      reporter.warn("weights", fmt::format("--keep {}: no layer's name has this text", text));
+  const bool is_calibrated = !weights.calibration.empty() || !weights.calibration_files.empty();
+  const bool narrow =
+      std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.bits == 4; });
+  if (!is_calibrated && narrow)
+    reporter.note("weights",
+                  "4-bit weights are rounded to the nearest: --calibration FILE.npz, samples of "
+                  "what the model reads, lets their errors be made up for");
+}
+
+LayerResult layer_result(const fusion::QuantisedLayer& layer) {
+  return {layer.name,
+          layer.n,
+          layer.k,
+          layer.bits,
+          layer.weight_error,
+          layer.output_error,
+          layer.bytes_before,
+          layer.bytes_after,
+          layer.wider,
+          layer.kept};
+}
+
+}  // namespace sinter::tools
+
+namespace sinter {
+
+WeightOptions parse_weights(std::string_view given) {
+  const std::string text(given);
+  WeightOptions options;
+  const auto parts = tools::split_at(text, ':');
+  if (parts[0] == "int8")
+    options.bits = 8;
+  else if (parts[0] == "int4")
+    options.bits = 4;
+  else if (parts[0] != "model")
+    tools::refuse(text, fmt::format("'{}' is not known", parts[0]));
+  else if (parts.size() > 1)
+    tools::refuse(text, "the model's own weights stay as they are");
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string& part = parts[i];
+    if (part == "asymmetric") {
+      options.symmetric = false;
+    } else if (part == "head") {
+      options.last_as_others = true;
+    } else if (part == "embeddings") {
+      options.embeddings = true;
+    } else if (part.starts_with("wide=")) {
+      options.wide_error = tools::number_of<double>(text, part);
+      if (!(options.wide_error >= 0)) tools::refuse(text, "an error is not below 0");
+    } else if (part.starts_with("group=")) {
+      options.group = tools::number_of<std::int64_t>(text, part);
+      constexpr std::int64_t kLeast = 8;
+      if (options.group < kLeast)
+        tools::refuse(text, fmt::format("groups of {} are too small", options.group));
+    } else {
+      tools::refuse(text, fmt::format("'{}' is not known", part));
+    }
+  }
+  return options;
+}
+
+}  // namespace sinter

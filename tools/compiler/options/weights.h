@@ -1,0 +1,33 @@
+// Float weights of products as integers of few bits, and what that costs.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+#include "fusion/pipeline.h"
+#include "tools/compiler/reporter.h"
+
+namespace sinter::tools {
+
+/// All but the calibration's samples. Throws Error(kUsage) for options that mean nothing together.
+fusion::WeightOptions to_fusion(const WeightOptions& weights);
+
+/// parse_weights' text.
+std::string to_text(const WeightOptions& weights);
+
+/// What a plan of `plan_bytes` would have, had its layers kept their floats in the plan's own
+/// precision. Types that the target has no products of quantised weights for are floats in it.
+double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
+                              fusion::Precision precision, const std::set<DType>& quantised_matmul,
+                              double plan_bytes);
+
+/// Says what was asked for in vain, and what would be better.
+void note_idle(const std::vector<fusion::QuantisedLayer>& layers, const WeightOptions& weights,
+               Reporter& reporter);
+
+LayerResult layer_result(const fusion::QuantisedLayer& layer);
+
+}  // namespace sinter::tools

@@ -1,0 +1,40 @@
+// What work in the compiler tells while it goes on, and whether it goes on.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+namespace sinter::tools {
+
+/// One call's diagnostics, its caller's callbacks and its stop token. Used by one thread at a time;
+/// lives as long as the call.
+class Reporter {
+ public:
+  /// Says nothing and is never stopped.
+  Reporter() = default;
+  explicit Reporter(Monitor monitor) : monitor_(std::move(monitor)) {}
+
+  void add(Diagnostic diagnostic);
+  void note(std::string_view code, std::string message);
+  void warn(std::string_view code, std::string message);
+
+  /// Tells how far a stage is; as check().
+  void progress(std::string_view stage, std::size_t done, std::size_t total) const;
+  /// Throws Error(kCancelled) if the caller has asked to stop.
+  void check() const;
+
+  /// For work that is a part of other work: says nothing, and stops with this.
+  Reporter quiet() const;
+
+  const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
+
+ private:
+  Monitor monitor_;
+  std::vector<Diagnostic> diagnostics_;
+};
+
+}  // namespace sinter::tools

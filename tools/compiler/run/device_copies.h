@@ -1,0 +1,27 @@
+// Host tensors on a GPU, for runs whose inputs are there already.
+#pragma once
+
+#include <deque>
+
+#include <sinter/devices.h>
+#include <sinter/sinter.h>
+
+#include "ir/tensor.h"
+
+namespace sinter::tools {
+
+/// Owns copies of tensors in the memory of one GPU.
+class DeviceCopies {
+ public:
+  explicit DeviceCopies(int device) : device_(device) {}
+
+  /// Copies `tensor`; the view is valid as long as this object. Throws Error(kDevice) without such
+  /// a device, Error(kOutOfMemory).
+  MutableTensorView add(const ir::Tensor& tensor);
+
+ private:
+  int device_;
+  std::deque<DeviceBuffer> copies_;
+};
+
+}  // namespace sinter::tools

@@ -1,0 +1,172 @@
+#include "tools/compiler/run/inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "frontend/import.h"
+#include "tools/compiler/options/shapes.h"
+
+namespace sinter::tools {
+
+NamedTensors read_tensor_files(const std::vector<std::string>& files) {
+  NamedTensors tensors;
+  for (const auto& file : files) {
+    if (file.ends_with(".npz") && file.find('=') == std::string::npos) {
+      for (auto& entry : read_npz(file)) tensors.push_back(std::move(entry));
+      continue;
+    }
+    const auto equals = file.find('=');
+    if (equals == std::string::npos)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}': write FILE.npz, NAME=FILE.npy or NAME=FILE.pb", file));
+    const auto path = file.substr(equals + 1);
+    tensors.emplace_back(file.substr(0, equals), path.ends_with(".pb")
+                                                     ? frontend::read_tensor_proto(path)
+                                                     : read_npy(path));
+  }
+  return tensors;
+}
+
+namespace {
+
+// So many values differ, then they repeat: a gigabyte of them would take seconds. A prime, so that
+// rows of a tensor differ.
+constexpr std::int64_t kDistinct = 1'048'573;
+
+template <typename Value, typename Distribution>
+std::vector<Value> draw(std::int64_t count, Distribution distribution, std::mt19937_64& generator) {
+  std::vector<Value> values(static_cast<std::size_t>(count));
+  for (auto& value : values) value = distribution(generator);
+  return values;
+}
+
+ir::Tensor repeated(const ir::Tensor& values, const std::vector<std::int64_t>& shape,
+                    std::int64_t count) {
+  const auto source = values.bytes();
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * size_of(values.dtype()));
+  for (std::size_t at = 0; at < bytes.size(); at += source.size())
+    std::copy_n(source.begin(), std::min(source.size(), bytes.size() - at), bytes.begin() + at);
+  return ir::Tensor(values.dtype(), shape, ir::Buffer::take(std::move(bytes)));
+}
+
+ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape,
+                         const std::pair<double, double>* bounds, std::mt19937_64& generator) {
+  std::int64_t count = 1;
+  for (const auto dim : shape)
+    if (__builtin_mul_overflow(count, dim, &count))
+      throw Error(ErrorCode::kUsage, "the size of a random input overflows");
+  const std::int64_t drawn = std::min(count, kDistinct);
+  const double low = bounds != nullptr ? bounds->first : 0,
+               high = bounds != nullptr ? bounds->second : 1;
+  const auto floats = [&](auto distribution) {
+    return ir::Tensor::from_doubles(dtype, {drawn}, draw<double>(drawn, distribution, generator));
+  };
+  if (is_float(dtype))
+    return repeated(bounds != nullptr ? floats(std::uniform_real_distribution<double>(low, high))
+                                      : floats(std::normal_distribution<double>()),
+                    shape, count);
+  const std::uniform_int_distribution<std::int64_t> uniform(static_cast<std::int64_t>(low),
+                                                            static_cast<std::int64_t>(high));
+  return repeated(
+      ir::Tensor::from_ints(dtype, {drawn}, draw<std::int64_t>(drawn, uniform, generator)), shape,
+      count);
+}
+
+}  // namespace
+
+std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
+                                    const RunInputs& options) {
+  NamedTensors given = read_tensor_files(options.files);
+  for (const NamedTensor& tensor : options.tensors)
+    given.emplace_back(tensor.name, tensor_of(tensor.tensor));
+  Shapes shapes = options.shapes;
+  std::vector<std::pair<std::string, std::vector<std::string>>> names;
+  ir::Bindings least;
+  for (const auto& input : inputs) {
+    names.emplace_back(input.name, std::vector<std::string>());
+    for (const auto& dim : input.shape) {
+      names.back().second.push_back(dim.text);
+      least.emplace(dim.text, dim.min);  // which is a symbol, or is never asked for
+    }
+  }
+  for (const auto& [name, tensor] : given) shapes.insert_or_assign(name, tensor.shape());
+  for (const auto& [name, bounds] : options.ranges) {
+    bool known = false;
+    for (const auto& input : inputs) known = known || input.name == name;
+    if (!known) throw Error(ErrorCode::kUsage, fmt::format("there is no input '{}'", name));
+  }
+  const Shapes complete = complete_shapes(names, shapes, 1, least);
+
+  std::vector<ir::Tensor> result;
+  std::mt19937_64 generator(options.seed);
+  for (const auto& input : inputs) {
+    const ir::Tensor* found = nullptr;
+    for (const auto& [name, tensor] : given)
+      if (name == input.name) found = &tensor;
+    if (found != nullptr) {
+      result.push_back(*found);
+      continue;
+    }
+    const auto range = options.ranges.find(input.name);
+    result.push_back(random_tensor(input.dtype, complete.at(input.name),
+                                   range == options.ranges.end() ? nullptr : &range->second,
+                                   generator));
+  }
+  return result;
+}
+
+TensorView view_of(const ir::Tensor& tensor) {
+  return {tensor.dtype(), tensor.shape(), tensor.bytes().data(), Memory::kHost};
+}
+
+ir::Tensor tensor_of(const TensorView& view) {
+  if (view.memory != Memory::kHost)
+    throw Error(ErrorCode::kUsage, "the compiler reads tensors in host memory alone");
+  const auto* data = static_cast<const std::byte*>(view.data);
+  return ir::Tensor(view.dtype, view.shape, ir::Buffer::copy_of({data, view.byte_count()}));
+}
+
+double relative_error(const ir::Tensor& a, const ir::Tensor& b) {
+  if (a.shape() != b.shape()) return std::numeric_limits<double>::infinity();
+  double difference = 0, norm = 0;
+  for (std::int64_t i = 0; i < b.element_count(); ++i) {
+    const double x = a.at(i), y = b.at(i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) {
+      if (std::isfinite(y)) norm += y * y;
+      continue;
+    }
+    if (!std::isfinite(x) || !std::isfinite(y)) return std::numeric_limits<double>::infinity();
+    difference += (x - y) * (x - y);
+    norm += y * y;
+  }
+  if (difference == 0) return 0;
+  return norm == 0 ? std::numeric_limits<double>::infinity() : std::sqrt(difference / norm);
+}
+
+double largest_difference(const ir::Tensor& a, const ir::Tensor& b) {
+  if (a.shape() != b.shape()) return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (std::int64_t i = 0; i < b.element_count(); ++i) {
+    const double x = a.at(i), y = b.at(i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    const double difference = std::abs(x - y);
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
+
+std::string source_of(const RunInputs& inputs) {
+  std::vector<std::string> parts = inputs.files;
+  if (!inputs.tensors.empty()) parts.emplace_back("given tensors");
+  return parts.empty() ? fmt::format("seed {}", inputs.seed)
+                       : fmt::format("{}", fmt::join(parts, " "));
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,33 @@
+// Inputs of a run: given, from files, or seeded random.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+#include "tools/compiler/run/npy.h"
+
+namespace sinter::tools {
+
+/// What FILE.npz, NAME=FILE.npy and NAME=FILE.pb hold. Throws Error(kUsage) for anything else.
+NamedTensors read_tensor_files(const std::vector<std::string>& files);
+
+/// One tensor for each of `inputs`, in their order: what is given, else random. Throws
+/// Error(kUsage) for unknown names and malformed files.
+std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
+                                    const RunInputs& options);
+
+/// For people: "seed 0", or the files.
+std::string source_of(const RunInputs& inputs);
+
+TensorView view_of(const ir::Tensor& tensor);
+/// A copy. Throws Error(kUsage) for device memory.
+ir::Tensor tensor_of(const TensorView& view);
+
+/// ||a - b|| / ||b|| over all elements, in float64. Equal infinities and NaNs at the same place
+/// count as equal; otherwise a NaN gives infinity. Zero for two empty tensors.
+double relative_error(const ir::Tensor& a, const ir::Tensor& b);
+double largest_difference(const ir::Tensor& a, const ir::Tensor& b);
+
+}  // namespace sinter::tools

@@ -1,0 +1,26 @@
+// Measuring runs: samples and what is said of them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+#include "ir/tensor.h"
+
+namespace sinter::tools {
+
+Statistics statistics_of(std::vector<double> samples);
+nlohmann::ordered_json to_json(const Statistics& statistics);
+
+/// Wall time of one synchronised run with the inputs as they are set, in microseconds.
+double time_run(Session& session);
+/// Sets every input of `session` from `inputs`, in the plan's order.
+void set_inputs(Session& session, const Plan& plan, const std::vector<ir::Tensor>& inputs);
+std::vector<ir::Tensor> get_outputs(const Session& session, const Plan& plan);
+
+/// "input_ids [1, 64], mask [1, 64]"
+std::string describe_shapes(const Plan& plan, const std::vector<ir::Tensor>& inputs);
+
+}  // namespace sinter::tools

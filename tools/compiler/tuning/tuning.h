@@ -1,0 +1,52 @@
+// Tuning files and timings: what is read, timed and written around one compilation.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/compiler/build.h"
+#include "tools/compiler/tuning/tuning_file.h"
+
+namespace sinter::tools {
+
+/// Whether anything is to be read, timed or written.
+bool is_asked_for(const TuneOptions& options);
+
+class Tuning {
+ public:
+  /// `plan_path`: where the plan will be; empty: it stays in memory. `machine`: makes what is timed
+  /// on; gpu_machine, or a test's. `reporter` must outlive this. Throws Error(kDevice) if there is
+  /// no GPU to tune on, Error(kUsage) for a file that cannot be read, or none to keep timings in.
+  Tuning(TuneOptions options, std::string plan_path, Reporter& reporter,
+         const std::function<TuningMachine(int device)>& machine = gpu_machine);
+
+  /// BuildOptions::tune: takes schedules from the file, times what it has not, and keeps that.
+  /// `target_text`: as the user wrote it. Throws Error(kUsage) if kernels cannot be timed for that
+  /// target here.
+  void choose(const std::string& target_text, const ir::Graph& model,
+              std::span<const codegen::EntryGraph> entries, const Target& target,
+              codegen::CompileOptions& compile);
+  /// Behind the plan: times libraries' algorithms if that was asked for, and puts what the tuning
+  /// file keeps of them where sessions of the plan look. Both need the plan's file to be there; of
+  /// a plan in memory they are left out, which is said. Returns what was done.
+  TuningResult finish(const codegen::CompiledPlan& plan);
+
+ private:
+  void check_target(const Target& target) const;
+  std::vector<ir::Bindings> choose_sizes(const ir::Graph& model,
+                                         std::span<const codegen::EntryGraph> entries);
+  void tune_libraries(TuningResult& result);
+  void tell_use(const codegen::CompiledPlan& plan, TuningResult& result);
+
+  TuneOptions options_;
+  std::string plan_path_, file_;
+  Reporter& reporter_;
+  std::optional<TuningMachine> machine_;
+  std::vector<KeptSchedule> kept_;
+  std::map<std::string, codegen::ChosenSchedules> chosen_;
+  std::vector<std::map<std::string, std::vector<std::int64_t>>> input_shapes_;  // of each graph
+  std::vector<TunedKernel> tuned_;
+};
+
+}  // namespace sinter::tools

@@ -1,0 +1,132 @@
+#include "tools/compiler/verify/accuracy.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ir/reference/evaluate.h"
+#include "ir/reference/kernels.h"
+#include "tools/compiler/run/inputs.h"
+#include "tools/compiler/run/measure.h"
+
+namespace sinter::tools {
+namespace {
+
+/// What rounding weights to few bits costs whole models.
+double bound_of_weights(int bits) { return bits == 8 ? 5e-2 : bits == 4 ? 3e-1 : 0; }
+
+/// Relative errors of whole models: float32 sums in another order, 10-bit and 7-bit mantissas.
+double bound_of_precision(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat16: return 5e-3;
+    case Precision::kBFloat16: return 3e-2;
+    case Precision::kTf32: return 3e-3;
+    case Precision::kModel: break;
+  }
+  return 2e-5;
+}
+
+bool same_bytes(const ir::Tensor& a, const ir::Tensor& b) {
+  return a.shape() == b.shape() &&
+         std::equal(a.bytes().begin(), a.bytes().end(), b.bytes().begin(), b.bytes().end());
+}
+
+void save(const std::string& folder, std::string_view name, const Plan& plan,
+          const std::vector<ir::Tensor>& outputs) {
+  NamedTensors named;
+  const auto bindings = plan.outputs();
+  for (std::size_t i = 0; i < bindings.size(); ++i)
+    named.emplace_back(bindings[i].name, outputs[i]);
+  write_npz(fmt::format("{}/{}.npz", folder, name), named);
+}
+
+}  // namespace
+
+double default_bound(DType type, const CompileOptions& options, bool cuda) {
+  const double base =
+      std::max(bound_of_precision(options.precision), bound_of_weights(options.weights.bits));
+  // Kernels compute 16-bit results to a sixteenth of their rounding (--math): some round the other
+  // way.
+  if (!cuda || options.precise_math) return base;
+  return type == DType::kFloat16    ? std::max(base, 2e-4)
+         : type == DType::kBFloat16 ? std::max(base, 1e-3)
+                                    : base;
+}
+
+std::vector<ir::Tensor> evaluate_reference(const ir::Graph& graph,
+                                           const std::vector<ir::Tensor>& inputs, bool keep_wide,
+                                           const Reporter& reporter) {
+  ir::EvaluateOptions options;
+  options.keep_wide = keep_wide;
+  std::size_t done = 0;
+  options.on_node = [&](const ir::Node&, std::span<const ir::Tensor>) {
+    reporter.progress("reference", ++done, graph.nodes().size());
+  };
+  // A plan of lower precision takes caches in it.
+  std::vector<ir::Tensor> own = inputs;
+  for (std::size_t i = 0; i < std::min(own.size(), graph.inputs().size()); ++i) {
+    const DType wanted = graph.type(graph.inputs()[i]).dtype;
+    if (is_float(wanted) && is_float(own[i].dtype()))
+      own[i] = ir::reference::convert(own[i], wanted);
+  }
+  return ir::evaluate(graph, own, options);
+}
+
+Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
+                          const VerifyOptions& options, const Reporter& reporter) {
+  const auto plan = load_built(built.plan);
+  const auto inputs = make_inputs(plan.inputs(), options.inputs);
+  Session session(plan, options.session);
+  set_inputs(session, plan, inputs);
+  session.run();
+  const auto outputs = get_outputs(session, plan);
+  Accuracy accuracy;
+  for (int run = 1; run < options.runs; ++run) {
+    reporter.check();
+    set_inputs(session, plan, inputs);  // the last run has changed states
+    session.run();
+    const auto again = get_outputs(session, plan);
+    accuracy.same_bits =
+        accuracy.same_bits && std::equal(outputs.begin(), outputs.end(), again.begin(), same_bytes);
+  }
+  const auto expected = evaluate_reference(built.model.graph, inputs, true, reporter);
+  if (!options.save_folder.empty()) {
+    save(options.save_folder, "outputs", plan, outputs);
+    save(options.save_folder, "reference", plan, expected);
+    save(options.save_folder, "rounded", plan,
+         evaluate_reference(built.model.graph, inputs, false, reporter));
+  }
+
+  accuracy.shapes = describe_shapes(plan, inputs);
+  accuracy.source = source_of(options.inputs);
+  const auto bindings = plan.outputs();
+  for (std::size_t i = 0; i < bindings.size(); ++i)
+    accuracy.outputs.push_back({bindings[i].name, relative_error(outputs[i], expected[i]),
+                                largest_difference(outputs[i], expected[i]),
+                                options.max_error > 0
+                                    ? options.max_error
+                                    : default_bound(outputs[i].dtype(), build, built.target.cuda)});
+  return accuracy;
+}
+
+nlohmann::ordered_json to_json(const Accuracy& accuracy) {
+  nlohmann::ordered_json report = nlohmann::ordered_json::array();
+  for (const auto& output : accuracy.outputs)
+    report.push_back({{"output", output.output},
+                      {"relative_error", output.relative_error},
+                      {"tolerance", output.max_error},
+                      {"ok", output.ok()}});
+  return report;
+}
+
+}  // namespace sinter::tools
+
+namespace sinter {
+
+bool Accuracy::ok() const {
+  return same_bits && std::all_of(outputs.begin(), outputs.end(),
+                                  [](const OutputAccuracy& output) { return output.ok(); });
+}
+
+}  // namespace sinter

@@ -1,0 +1,418 @@
+#include "tools/generate/decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/cpu/tile_ops.h"
+#include "runtime/plan/plan_data.h"
+#include "runtime/plan_access.h"
+#include "tools/compiler/inspect/step_list.h"
+#include "tools/compiler/options/sample.h"
+#include "tools/compiler/run/inputs.h"
+
+namespace sinter::tools {
+namespace {
+
+const BindingInfo* find(const std::vector<BindingInfo>& bindings, const std::string& name) {
+  for (const auto& binding : bindings)
+    if (binding.name == name) return &binding;
+  return nullptr;
+}
+
+const BindingInfo& require(const std::vector<BindingInfo>& bindings, const std::string& name,
+                           const char* what, const char* option) {
+  if (const auto* binding = find(bindings, name)) return *binding;
+  constexpr std::size_t kShown = 8;
+  std::vector<std::string> names;
+  for (const auto& binding : bindings)
+    if (names.size() < kShown) names.push_back("'" + binding.name + "'");
+  if (bindings.size() > kShown) names.push_back(fmt::format("{} more", bindings.size() - kShown));
+  throw Error(ErrorCode::kUsage, fmt::format("the plan has no {} '{}'; it has {}. Name it with {}",
+                                             what, name, fmt::join(names, ", "), option));
+}
+
+std::optional<BindingInfo> first_of(const std::vector<BindingInfo>& bindings,
+                                    const std::vector<std::string>& names) {
+  for (const auto& name : names)
+    if (const auto* binding = find(bindings, name)) return *binding;
+  return std::nullopt;
+}
+
+void require_type(const BindingInfo& binding, bool bools) {
+  const DType type = binding.dtype;
+  if (type == DType::kInt64 || type == DType::kInt32 || (bools && type == DType::kBool)) return;
+  throw Error(ErrorCode::kUsage, fmt::format("input '{}' is {}, not i64 or i32{}", binding.name,
+                                             to_string(type), bools ? " or bool" : ""));
+}
+
+bool is_fixed(const DimInfo& dim) { return dim.min == dim.max; }
+
+std::int64_t count_of(const std::vector<std::int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// The first of `names` that is there; others than the usual ones are asked for, so one must be.
+std::optional<BindingInfo> first_input(const Plan& plan, const std::vector<std::string>& names,
+                                       const std::vector<std::string>& usual, const char* option) {
+  const auto inputs = plan.inputs();
+  const auto found = first_of(inputs, names);
+  if (!found && !names.empty() && names != usual) return require(inputs, names[0], "input", option);
+  return found;
+}
+
+/// How an output's name follows from that of the input it comes back as.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPastAndPresent = {{
+    {"past_key_values.", "present."},
+    {"past_", "present_"},
+}};
+
+}  // namespace
+
+Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionOptions& session)
+    : plan_(plan),
+      sampler_(sampler_of(plan)),
+      ids_(require(plan.inputs(), options.ids, "input", "--ids-input")),
+      place_(first_input(plan, options.position, DecoderOptions().position, "--position-input")),
+      mask_(first_input(plan, options.mask, DecoderOptions().mask, "--mask-input")),
+      session_(plan, session),
+      device_(session.device) {
+  require_type(ids_, false);
+  if (sampler_)
+    require_token(plan);
+  else
+    require_logits(plan, options.logits);
+  if (place_) require_type(*place_, false);
+  if (mask_) require_type(*mask_, true);
+  const auto& shape = ids_.shape;
+  if (shape.empty() || shape.size() > 2 || (shape.size() == 2 && shape[0].min > 1))
+    throw Error(ErrorCode::kUsage,
+                fmt::format("input '{}' is not of the shape [tokens] or [1, tokens]", ids_.name));
+  const DimInfo& tokens = shape.back();
+  for (const EntryInfo& entry : plan.entries()) {
+    const auto limit = std::find_if(entry.limits.begin(), entry.limits.end(),
+                                    [&](const DimInfo& dim) { return dim.text == tokens.text; });
+    const DimInfo& taken = limit == entry.limits.end() ? tokens : *limit;
+    takes_.emplace_back(taken.min, taken.max);
+  }
+  if (takes_.empty()) takes_.emplace_back(tokens.min, tokens.max);
+  find_caches(plan, options);
+  if (!place_ && !grows())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the plan has no input '{}' that says where tokens go in caches of a "
+                            "fixed size: name it with --position-input",
+                            fmt::join(options.position, "' or '")));
+}
+
+void Decoder::require_logits(const Plan& plan, const std::string& name) {
+  const auto outputs = plan.outputs();
+  const BindingInfo& logits = require(outputs, name, "output", "--logits-output");
+  if (!is_float(logits.dtype) || logits.dtype == DType::kFloat64)
+    throw Error(ErrorCode::kUsage, fmt::format("output '{}' is {}, not f32, f16 or bf16", name,
+                                               to_string(logits.dtype)));
+  logits_ = name;
+  if (!logits.shape.empty() && is_fixed(logits.shape.back())) vocabulary_ = logits.shape.back().max;
+}
+
+void Decoder::require_token(const Plan& plan) const {
+  const auto outputs = plan.outputs();
+  const auto* token = find(outputs, std::string(fusion::sampler_names::kToken));
+  if (token == nullptr || token->dtype != DType::kInt64 || token->shape.size() != 1 ||
+      token->shape[0].max != 1 || !is_state(std::string(fusion::sampler_names::kTokenState)))
+    throw Error(ErrorCode::kInvalidPlan,
+                "the plan says that it samples, but has no token and no state of it: compile the "
+                "model again with --sample");
+}
+
+bool Decoder::is_state(const std::string& input) const {
+  const auto& meta = PlanAccess::data(plan_)->meta;
+  return std::any_of(meta.states.begin(), meta.states.end(),
+                     [&](const auto& state) { return meta.inputs[state->input]->name == input; });
+}
+
+TensorView Decoder::Cache::view(std::int64_t tokens) const {
+  TensorView result{dtype, shape};
+  if (growing) result.shape[*growing] = tokens;
+  return result;
+}
+
+void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context) {
+  Cache cache{input.name, output.name, input.dtype, {}, {}};
+  if (input.dtype != output.dtype || input.shape.size() != output.shape.size())
+    throw Error(ErrorCode::kUsage, fmt::format("cache '{}' and '{}' are of different type or rank",
+                                               input.name, output.name));
+  if (input.shape.size() < 2)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("cache '{}' has {} dimensions, not [.., tokens, features]", input.name,
+                            input.shape.size()));
+  std::int64_t capacity = 0;
+  for (std::size_t d = 0; d < input.shape.size(); ++d) {
+    const DimInfo& dim = input.shape[d];
+    if (dim.text != output.shape[d].text) {
+      if (dim.min != 0)
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("cache '{}' grows along dimension {} ('{}'), but from {} on: "
+                                "compile with --dim {}=0..MOST",
+                                input.name, d, dim.text, dim.min, dim.text));
+      cache.growing = d;
+      capacity = dim.max + 1;  // the last token runs behind a full cache
+      cache.shape.push_back(0);
+    } else if (is_fixed(dim)) {
+      cache.shape.push_back(dim.min);
+    } else if (ids_.shape.size() == 2 && dim.text == ids_.shape[0].text) {
+      cache.shape.push_back(1);
+    } else {
+      cache.shape.push_back(std::clamp(context, dim.min, dim.max));
+    }
+  }
+  if (!cache.growing) capacity = cache.shape[cache.shape.size() - 2];
+  capacity_ = caches_.empty() ? capacity : std::min(capacity_, capacity);
+  caches_.push_back(std::move(cache));
+}
+
+void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
+  const auto inputs = plan.inputs(), outputs = plan.outputs();
+  const auto is_known = [&](const BindingInfo& input) {
+    return input.name == ids_.name || (place_ && input.name == place_->name) ||
+           (mask_ && input.name == mask_->name) ||
+           (sampler_ && (input.name == fusion::sampler_names::kTokenState ||
+                         input.name == fusion::sampler_names::kRandomState)) ||
+           std::any_of(caches_.begin(), caches_.end(),
+                       [&](const Cache& cache) { return cache.input == input.name; });
+  };
+  for (const auto& state : PlanAccess::data(plan)->meta.states)
+    if (!is_known(inputs[state->input]))
+      add_cache(inputs[state->input], outputs[state->output], options.context);
+  const std::size_t kept = caches_.size();
+  for (const auto& text : options.states) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos)
+      throw Error(ErrorCode::kUsage, fmt::format("--state '{}' is not INPUT=OUTPUT", text));
+    const auto& input = require(inputs, text.substr(0, equals), "input", "--state");
+    const auto& output = require(outputs, text.substr(equals + 1), "output", "--state");
+    if (!is_known(input)) add_cache(input, output, options.context);
+  }
+  for (const auto& input : inputs)
+    for (const auto& [past, present] : kPastAndPresent)
+      if (input.name.starts_with(past) && !is_known(input))
+        if (const auto* output =
+                find(outputs, std::string(present) + input.name.substr(past.size())))
+          add_cache(input, *output, options.context);
+  for (const auto& input : inputs)
+    if (!is_known(input))
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("input '{}' is neither the tokens ('{}') nor their position nor a "
+                              "mask nor a cache: name it with --position-input, --mask-input or "
+                              "--state {}=OUTPUT",
+                              input.name, ids_.name, input.name));
+  if (caches_.empty())
+    throw Error(ErrorCode::kUsage,
+                "the plan has no caches that keep what came before: name them with --state "
+                "INPUT=OUTPUT");
+  loose_.assign(caches_.begin() + static_cast<std::ptrdiff_t>(kept), caches_.end());
+  std::vector<std::byte> zeros;
+  for (const Cache& cache : caches_) {
+    TensorView view = cache.view(0);
+    zeros.resize(std::max<std::size_t>({1, zeros.size(), view.byte_count()}));
+    view.data = zeros.data();
+    session_.set_input(cache.input, view);
+  }
+  if (sampler_ && !sampler_->is_greedy())
+    session_.set_input(fusion::sampler_names::kRandomState,
+                       TensorView{DType::kUInt64, {1}, &options.seed, Memory::kHost});
+}
+
+bool Decoder::grows() const {
+  return std::any_of(caches_.begin(), caches_.end(),
+                     [](const Cache& cache) { return cache.growing.has_value(); });
+}
+
+std::uint64_t Decoder::cache_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Cache& cache : caches_) bytes += cache.view(position_).byte_count();
+  return bytes;
+}
+
+std::uint64_t Decoder::valid_cache_bytes(std::int64_t position) const {
+  double bytes = 0;
+  for (const Cache& cache : caches_) {
+    const auto all = static_cast<double>(cache.view(position).byte_count());
+    bytes += cache.growing ? all
+                           : all * static_cast<double>(position) /
+                                 static_cast<double>(cache.shape[cache.shape.size() - 2]);
+  }
+  return static_cast<std::uint64_t>(bytes);
+}
+
+std::map<std::string, std::vector<std::int64_t>> Decoder::token_shapes(
+    std::int64_t tokens, std::int64_t position) const {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  shapes[ids_.name] = std::vector<std::int64_t>(ids_.shape.size(), 1);
+  shapes[ids_.name].back() = tokens;
+  if (place_) {
+    auto& shape = shapes[place_->name];
+    for (const DimInfo& dim : place_->shape) shape.push_back(is_fixed(dim) ? dim.min : 1);
+    if (!shape.empty() && place_->shape.back().text == ids_.shape.back().text)
+      shape.back() = tokens;
+  }
+  if (mask_) {
+    auto& shape = shapes[mask_->name];
+    shape.assign(mask_->shape.size(), 1);
+    if (!shape.empty()) shape.back() = position + tokens;
+  }
+  return shapes;
+}
+
+void Decoder::set_integers(const BindingInfo& binding, std::vector<std::int64_t> shape,
+                           std::int64_t first, std::int64_t step) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(count_of(shape)), first);
+  for (std::size_t i = 1; i < values.size(); ++i) values[i] = values[i - 1] + step;
+  session_.set_input(binding.name,
+                     view_of(ir::Tensor::from_ints(binding.dtype, std::move(shape), values)));
+}
+
+void Decoder::begin(const TensorView& ids) {
+  finish();
+  const auto tokens = ids.shape.back();
+  const auto shapes = token_shapes(tokens, position_);
+  const bool feeds = fed_back_ && ids.data == fed_back_->data;
+  if (!feeds || !is_fed_) session_.set_input(ids_.name, ids);
+  is_fed_ = feeds;
+  if (place_ && !(is_state(place_->name) && position_ > 0))
+    set_integers(*place_, shapes.at(place_->name), position_, 1);
+  if (mask_) set_integers(*mask_, shapes.at(mask_->name), 1, 0);
+  session_.run_async();
+  in_flight_ = true;
+  position_ += tokens;
+}
+
+void Decoder::finish() {
+  if (!in_flight_) return;
+  session_.await();
+  in_flight_ = false;
+  if (position_ >= capacity_) return;  // grown caches would be longer than the plan takes
+  for (const Cache& cache : loose_) session_.set_input(cache.input, session_.output(cache.output));
+}
+
+std::int64_t Decoder::part_of(std::int64_t tokens) const {
+  // What is left behind a part must be enough for a run of its own.
+  const auto fits = [&](std::int64_t count) {
+    return count == 0 || std::any_of(takes_.begin(), takes_.end(),
+                                     [&](const auto& range) { return count >= range.first; });
+  };
+  std::int64_t best = 0;
+  for (const auto& [least, most] : takes_) {
+    std::int64_t part = std::min(tokens, most);
+    while (part >= least && !fits(tokens - part)) --part;
+    if (part >= least) best = std::max(best, part);
+  }
+  if (best == 0)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the plan takes {} tokens or more at a time, but {} are left",
+                            std::min_element(takes_.begin(), takes_.end())->first, tokens));
+  return best;
+}
+
+void Decoder::run_parts(std::span<const std::int64_t> ids) {
+  if (ids.empty()) throw Error(ErrorCode::kUsage, "there are no tokens to run");
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  for (const std::int64_t id : ids)
+    if (vocabulary_ > 0 && (id < 0 || id >= vocabulary_))
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("token id {} is none of the model's {}", id, vocabulary_));
+  if (tokens > capacity_ - position_)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} tokens behind {} do not fit into caches of {}: compile for more "
+                            "(--dim), or give a greater --context where that leaves it open",
+                            tokens, position_, capacity_));
+  while (!ids.empty()) {
+    const std::int64_t part = part_of(static_cast<std::int64_t>(ids.size()));
+    const auto values = ids.first(static_cast<std::size_t>(part));
+    begin(view_of(
+        ir::Tensor::from_ints(ids_.dtype, token_shapes(part, position_).at(ids_.name), values)));
+    ids = ids.subspan(static_cast<std::size_t>(part));
+  }
+}
+
+TensorView Decoder::fed_back() {
+  if (!fed_back_) {
+    fed_back_id_ = ir::Tensor::from_ints(ids_.dtype, token_shapes(1, 0).at(ids_.name),
+                                         std::vector<std::int64_t>{-1});
+    if (plan_.target() == "cpu") {
+      fed_back_ = view_of(*fed_back_id_);
+    } else {
+      copies_ = std::make_unique<DeviceCopies>(device_);
+      fed_back_ = copies_->add(*fed_back_id_);
+    }
+  }
+  return *fed_back_;
+}
+
+bool Decoder::feeds_itself() const {
+  return sampler_ && loose_.empty() && !mask_ && (!place_ || is_state(place_->name));
+}
+
+void Decoder::start(std::span<const std::int64_t> ids) { run_parts(ids); }
+
+void Decoder::next() { begin(fed_back()); }
+
+std::int64_t Decoder::token() {
+  finish();
+  const auto id = session_.output(fusion::sampler_names::kToken).as<std::int64_t>()[0];
+  if (id < 0) throw Error(ErrorCode::kInvalidModel, "the model gave NaN as a logit");
+  return id;
+}
+
+std::span<const float> Decoder::run(std::span<const std::int64_t> ids) {
+  run_parts(ids);
+  finish();
+  const TensorView logits = session_.output(logits_);
+  const auto row = logits.shape.empty() ? 1 : logits.shape.back();
+  const auto all = logits.element_count();
+  if (logits.dtype == DType::kFloat32)
+    return logits.as<float>().last(static_cast<std::size_t>(row));
+  values_.resize(static_cast<std::size_t>(row));
+  const auto* last = static_cast<const std::byte*>(logits.data) +
+                     static_cast<std::size_t>(all - row) * size_of(logits.dtype);
+  runtime::cpu::widen(logits.dtype, last, values_.data(), row);
+  return values_;
+}
+
+std::map<std::string, std::vector<std::int64_t>> Decoder::all_shapes(std::int64_t tokens,
+                                                                     std::int64_t position) const {
+  auto shapes = token_shapes(part_of(tokens), position);
+  for (const Cache& cache : caches_) shapes.emplace(cache.input, cache.view(position).shape);
+  return shapes;
+}
+
+void Decoder::warm_up(std::int64_t tokens, std::int64_t position) {
+  // Graphs are made for addresses.
+  is_fed_ = sampler_ && tokens == 1;
+  if (is_fed_) session_.set_input(ids_.name, fed_back());
+  session_.warm_up(all_shapes(tokens, position));
+}
+
+std::uint64_t Decoder::weight_bytes() const {
+  const auto& meta = PlanAccess::data(plan_)->meta;
+  const auto values = bind_shapes(meta, all_shapes(1, std::min(position_, capacity_ - 1)));
+  // A step that gathers rows of a table says that it reads as much as these have.
+  std::map<std::uint32_t, std::int64_t> read;
+  const plan::StepRange steps = steps_for(meta, values);
+  for (std::size_t i = 0; i < meta.steps.size(); ++i) {
+    if (!steps.contains(i)) continue;
+    const auto& step = *meta.steps[i];
+    for (const std::uint32_t buffer : step.reads)
+      if (meta.buffers[buffer]->kind == plan::fb::BufferKind::Weight)
+        read[buffer] = std::max(
+            read[buffer], std::min(values[meta.buffers[buffer]->bytes], values[step.bytes_read]));
+  }
+  std::int64_t bytes = 0;
+  for (const auto& [buffer, most] : read) bytes += most;
+  return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace sinter::tools

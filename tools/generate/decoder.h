@@ -1,0 +1,129 @@
+// A plan as a language model: tokens in, logits of the next one or that token itself out, caches
+// kept between.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sinter/compiler.h>
+
+#include "fusion/append_sampler.h"
+#include "tools/compiler/run/device_copies.h"
+
+namespace sinter::tools {
+
+/// Which binding is what. Where several names stand, the first that the plan has.
+struct DecoderOptions {
+  std::string ids = "input_ids";  // integers [1, tokens], or [tokens]
+  /// Integers: where the first token stands, or where each does. Not needed by caches that grow.
+  std::vector<std::string> position = {"position", "position_ids", "cache_position"};
+  /// Integers or bools [1, all tokens so far], all ones. Not needed.
+  std::vector<std::string> mask = {"attention_mask"};
+  std::string logits =
+      "logits";  // floats [.., vocabulary]: the last row; not of a plan that samples
+  /// INPUT=OUTPUT: caches besides those that are states of the plan, past_X with present_X, and
+  /// past_key_values.X with present.X.
+  std::vector<std::string> states;
+  /// Tokens that the caches hold, where their shape leaves that open.
+  std::int64_t context = 0;
+  std::uint64_t seed = 0;  // of a plan that draws tokens
+};
+
+/// Runs a plan over tokens one after the other. Its caches have a fixed size, with keys along the
+/// last but one dimension; or they grow: what comes out is longer, by the new tokens, along the
+/// dimension in which its shape differs from that of what goes in.
+class Decoder {
+ public:
+  /// Throws Error(kUsage) if the plan has no such bindings, saying which it has.
+  Decoder(const Plan& plan, const DecoderOptions& options, const SessionOptions& session);
+
+  /// Runs `ids` behind those that ran before, in one run or, where the plan's range is less, in
+  /// several; the logits of the last one, valid until the next call. Throws Error(kUsage) if there
+  /// are none or the caches do not hold them.
+  std::span<const float> run(std::span<const std::int64_t> ids);
+
+  /// How the plan chooses tokens, if it does (`compile --sample`). Then `run` has no logits; start
+  /// and next begin runs that token() waits for.
+  const std::optional<SampleOptions>& sampler() const { return sampler_; }
+  /// Begins as run does.
+  void start(std::span<const std::int64_t> ids);
+  /// Begins a run of the token that the last one chose. Nothing goes to the device for it if it
+  /// feeds itself.
+  void next();
+  /// Waits for the token that the last run chose. Throws Error(kInvalidModel) if there was NaN.
+  std::int64_t token();
+  /// Whether a run of one token needs nothing from the host: the plan samples, and its position and
+  /// caches are states.
+  bool feeds_itself() const;
+
+  /// Does ahead what a first run of `tokens` tokens at `position` does once.
+  void warm_up(std::int64_t tokens, std::int64_t position);
+
+  std::int64_t position() const { return position_; }
+  /// The most tokens that can run in all.
+  std::int64_t capacity() const { return capacity_; }
+  /// Whether the plan keeps its caches itself; else they travel through its inputs and outputs.
+  bool keeps_state() const { return loose_.empty(); }
+  bool grows() const;
+  /// As they are now.
+  std::uint64_t cache_bytes() const;
+  /// Those that a run at `position` has to read: of the tokens before it.
+  std::uint64_t valid_cache_bytes(std::int64_t position) const;
+  /// Bytes of the weights that a run of one token reads: each once, of tables the rows.
+  std::uint64_t weight_bytes() const;
+  Session& session() { return session_; }
+
+ private:
+  struct Cache {
+    std::string input, output;
+    DType dtype;
+    std::vector<std::int64_t> shape;             // as it is first
+    std::optional<std::size_t> growing;          // the dimension along which it grows
+    TensorView view(std::int64_t tokens) const;  // after so many, without data
+  };
+
+  void add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context);
+  void find_caches(const Plan& plan, const DecoderOptions& options);
+  std::map<std::string, std::vector<std::int64_t>> token_shapes(std::int64_t tokens,
+                                                                std::int64_t position) const;
+  /// Those, and the caches'.
+  std::map<std::string, std::vector<std::int64_t>> all_shapes(std::int64_t tokens,
+                                                              std::int64_t position) const;
+  void set_integers(const BindingInfo& binding, std::vector<std::int64_t> shape, std::int64_t first,
+                    std::int64_t step);
+  void run_parts(std::span<const std::int64_t> ids);
+  /// Tokens of the next run, where so many are left: as many as an entry point takes.
+  std::int64_t part_of(std::int64_t tokens) const;
+  void begin(const TensorView& ids);
+  void finish();
+  /// The ids of a run that is fed the token chosen last.
+  TensorView fed_back();
+  void require_logits(const Plan& plan, const std::string& name);
+  void require_token(const Plan& plan) const;
+  bool is_state(const std::string& input) const;
+
+  Plan plan_;
+  std::optional<SampleOptions> sampler_;
+  BindingInfo ids_;
+  std::optional<BindingInfo> place_, mask_;
+  std::string logits_;
+  std::vector<Cache> caches_, loose_;
+  Session session_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> takes_;  // at a time: least and most
+  std::int64_t capacity_ = 0, position_ = 0;
+  std::int64_t vocabulary_ = 0;              // tokens that there are; 0: the plan does not say
+  bool in_flight_ = false, is_fed_ = false;  // the ids are those of fed_back
+  int device_ = 0;
+  // An id below 0 stands for the token chosen last; it lies where the plan reads it.
+  std::optional<ir::Tensor> fed_back_id_;
+  std::unique_ptr<DeviceCopies> copies_;
+  std::optional<TensorView> fed_back_;
+  std::vector<float> values_;  // logits of 16 bits, widened
+};
+
+}  // namespace sinter::tools

@@ -1,0 +1,338 @@
+#include "tools/generate/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "tools/generate/byte_alphabet.h"
+#include "tools/generate/byte_pairs.h"
+#include "tools/generate/text_split.h"
+#include "tools/generate/utf8.h"
+
+namespace sinter::tools {
+namespace {
+
+using nlohmann::json;
+
+// The words of GPT-2: what ByteLevel cuts text into.
+constexpr const char* kByteLevelWords =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// More tokens than any vocabulary has: ids become sizes of tables.
+constexpr TokenId kMostTokens = 1 << 24;
+
+[[noreturn]] void unsupported(const std::string& what) {
+  throw Error(ErrorCode::kUnsupported,
+              fmt::format("tokenizer: {} is not supported; byte-level byte-pair encoding is "
+                          "(or encode elsewhere and give ids)",
+                          what));
+}
+
+const json* member(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string type_of(const json& part) {
+  return part.value("type", std::string("a part without a type"));
+}
+
+/// `part` and, where it is a sequence of parts under `key`, those.
+std::vector<const json*> flattened(const json* part, const char* key) {
+  if (part == nullptr) return {};
+  if (type_of(*part) != "Sequence") return {part};
+  std::vector<const json*> result;
+  for (const json& inner : part->at(key))
+    for (const json* leaf : flattened(&inner, key)) result.push_back(leaf);
+  return result;
+}
+
+std::string escaped(const std::string& literal) {
+  std::string result;
+  for (const char c : literal) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x80 && std::isalnum(byte) == 0) result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+SplitBehavior behavior_of(const std::string& name) {
+  constexpr std::array<std::pair<const char*, SplitBehavior>, 5> kNames = {{
+      {"Isolated", SplitBehavior::kIsolated},
+      {"Removed", SplitBehavior::kRemoved},
+      {"MergedWithPrevious", SplitBehavior::kMergedWithPrevious},
+      {"MergedWithNext", SplitBehavior::kMergedWithNext},
+      {"Contiguous", SplitBehavior::kContiguous},
+  }};
+  for (const auto& [known, behavior] : kNames)
+    if (name == known) return behavior;
+  unsupported(fmt::format("the split behavior '{}'", name));
+}
+
+/// One step of the pre-tokenizer: cuts each piece of text.
+struct Cut {
+  std::optional<TextPattern> pattern;
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;
+  bool add_prefix_space = false;
+};
+
+Cut cut_of(const json& part) {
+  const std::string type = type_of(part);
+  Cut cut;
+  if (type == "ByteLevel") {
+    cut.add_prefix_space = part.value("add_prefix_space", true);
+    if (part.value("use_regex", true)) cut.pattern.emplace(kByteLevelWords);
+  } else if (type == "Digits") {
+    cut.pattern.emplace("\\p{N}");
+    if (!part.value("individual_digits", false)) cut.behavior = SplitBehavior::kContiguous;
+  } else if (type == "Split") {
+    const json& pattern = part.at("pattern");
+    cut.pattern.emplace(pattern.contains("Regex")
+                            ? pattern.at("Regex").get<std::string>()
+                            : escaped(pattern.at("String").get<std::string>()));
+    cut.behavior = behavior_of(part.at("behavior"));
+    cut.invert = part.value("invert", false);
+  } else {
+    unsupported(fmt::format("the pre-tokenizer '{}'", type));
+  }
+  return cut;
+}
+
+struct AddedToken {
+  std::string text;
+  TokenId id = 0;
+};
+
+}  // namespace
+
+struct Tokenizer::Impl {
+  std::unordered_map<std::string, TokenId> vocabulary;  // by name: in the byte alphabet
+  std::vector<std::string> bytes;                       // by id
+  std::vector<bool> special;                            // by id
+  std::vector<AddedToken> added;                        // the longest first
+  std::vector<Cut> cuts;
+  BytePairs pairs;
+  std::array<std::optional<TokenId>, 256> byte_tokens;  // none: the byte is left out
+  bool ignore_merges = false;
+  std::vector<TokenId> before, behind;  // special tokens around every text
+
+  void read_model(const json& model);
+  void read_added(const json& tokens);
+  void read_post_processor(const json* part);
+  void put(const std::string& name, TokenId id);
+  TokenId require(const std::string& name, const char* what) const;
+
+  void encode_word(std::string_view word, std::vector<TokenId>& ids) const;
+  void encode_plain(std::string_view text, std::vector<TokenId>& ids) const;
+};
+
+void Tokenizer::Impl::put(const std::string& name, TokenId id) {
+  if (id < 0 || id >= kMostTokens)
+    throw Error(ErrorCode::kUsage, fmt::format("tokenizer: token '{}' has the id {}", name, id));
+  vocabulary.insert_or_assign(name, id);
+  if (bytes.size() <= static_cast<std::size_t>(id)) {
+    bytes.resize(static_cast<std::size_t>(id) + 1);
+    special.resize(bytes.size(), false);
+  }
+  bytes[static_cast<std::size_t>(id)] = bytes_of_characters(name);
+}
+
+TokenId Tokenizer::Impl::require(const std::string& name, const char* what) const {
+  const auto found = vocabulary.find(name);
+  if (found == vocabulary.end())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("tokenizer: {} '{}' is not in the vocabulary", what, name));
+  return found->second;
+}
+
+void Tokenizer::Impl::read_model(const json& model) {
+  if (type_of(model) != "BPE") unsupported(fmt::format("the model '{}'", type_of(model)));
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
+    if (const json* text = member(model, key); text != nullptr && !text->get<std::string>().empty())
+      unsupported(fmt::format("{} '{}'", key, text->get<std::string>()));
+  if (model.value("byte_fallback", false)) unsupported("byte_fallback");
+  ignore_merges = model.value("ignore_merges", false);
+  for (const auto& [name, id] : model.at("vocab").items()) put(name, id.get<TokenId>());
+  for (const json& merge : model.at("merges")) {
+    std::string left, right;
+    if (merge.is_string()) {
+      const auto& text = merge.get_ref<const std::string&>();
+      const auto space = text.find(' ');
+      if (space == std::string::npos)
+        throw Error(ErrorCode::kUsage, fmt::format("tokenizer: the merge '{}' is no pair", text));
+      left = text.substr(0, space), right = text.substr(space + 1);
+    } else {
+      left = merge.at(0).get<std::string>(), right = merge.at(1).get<std::string>();
+    }
+    const TokenId first = require(left, "the merge's"), second = require(right, "the merge's");
+    pairs.add(first, second, require(left + right, "the merge's result"));
+  }
+  std::optional<TokenId> unknown;
+  if (const json* name = member(model, "unk_token"))
+    unknown = require(name->get<std::string>(), "unk_token");
+  if (unknown && model.value("fuse_unk", false)) unsupported("fuse_unk");
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    const auto found = vocabulary.find(byte_characters()[byte]);
+    byte_tokens[byte] = found == vocabulary.end() ? unknown : found->second;
+  }
+}
+
+void Tokenizer::Impl::read_added(const json& tokens) {
+  for (const json& token : tokens) {
+    const auto text = token.at("content").get<std::string>();
+    for (const char* key : {"single_word", "lstrip", "rstrip"})
+      if (token.value(key, false)) unsupported(fmt::format("{} of the token '{}'", key, text));
+    const auto id = token.at("id").get<TokenId>();
+    put(text, id);
+    special[static_cast<std::size_t>(id)] = token.value("special", false);
+    if (!text.empty()) added.push_back({text, id});
+  }
+  std::stable_sort(added.begin(), added.end(), [](const AddedToken& a, const AddedToken& b) {
+    return a.text.size() > b.text.size();
+  });
+}
+
+void Tokenizer::Impl::read_post_processor(const json* part) {
+  for (const json* step : flattened(part, "processors")) {
+    const std::string type = type_of(*step);
+    if (type == "ByteLevel") continue;  // moves offsets, no ids
+    if (type != "TemplateProcessing") unsupported(fmt::format("the post-processor '{}'", type));
+    bool is_behind = false;
+    for (const json& piece : step->at("single")) {
+      if (piece.contains("Sequence")) {
+        is_behind = true;
+        continue;
+      }
+      const auto name = piece.at("SpecialToken").at("id").get<std::string>();
+      for (const json& id : step->at("special_tokens").at(name).at("ids"))
+        (is_behind ? behind : before).push_back(id.get<TokenId>());
+    }
+  }
+}
+
+void Tokenizer::Impl::encode_word(std::string_view word, std::vector<TokenId>& ids) const {
+  if (ignore_merges) {
+    std::string name;
+    for (const char c : word) name += byte_characters()[static_cast<unsigned char>(c)];
+    if (const auto found = vocabulary.find(name); found != vocabulary.end()) {
+      ids.push_back(found->second);
+      return;
+    }
+  }
+  std::vector<TokenId> tokens;
+  for (const char c : word)
+    if (const auto token = byte_tokens[static_cast<unsigned char>(c)]) tokens.push_back(*token);
+  pairs.merge(tokens);
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
+}
+
+void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<TokenId>& ids) const {
+  std::vector<std::string> pieces = {std::string(text)};
+  for (const Cut& cut : cuts) {
+    std::vector<std::string> next;
+    for (std::string& piece : pieces) {
+      if (cut.add_prefix_space && !piece.starts_with(' ')) piece.insert(0, 1, ' ');
+      if (!cut.pattern) {
+        next.push_back(std::move(piece));
+        continue;
+      }
+      for (const auto part : split_text(piece, *cut.pattern, cut.behavior, cut.invert))
+        next.emplace_back(part);
+    }
+    pieces = std::move(next);
+  }
+  for (const std::string& piece : pieces) encode_word(piece, ids);
+}
+
+Tokenizer::Tokenizer(std::unique_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+Tokenizer::~Tokenizer() = default;
+Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
+Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
+
+Tokenizer Tokenizer::load(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file)
+    throw Error(ErrorCode::kUsage, fmt::format("tokenizer file '{}' cannot be read", path));
+  return with_context(path, [&] { return parse(text); });
+}
+
+Tokenizer Tokenizer::parse(std::string_view text) {
+  auto impl = std::make_unique<Impl>();
+  try {
+    const json file = json::parse(text);
+    if (const json* part = member(file, "normalizer"))
+      unsupported(fmt::format("the normalizer '{}'", type_of(*part)));
+    impl->read_model(file.at("model"));
+    if (const json* tokens = member(file, "added_tokens")) impl->read_added(*tokens);
+    bool is_byte_level = false;
+    for (const json* part : flattened(member(file, "pre_tokenizer"), "pretokenizers")) {
+      impl->cuts.push_back(cut_of(*part));
+      is_byte_level = is_byte_level || type_of(*part) == "ByteLevel";
+    }
+    if (!is_byte_level) unsupported("a pre-tokenizer without ByteLevel");
+    for (const json* part : flattened(member(file, "decoder"), "decoders"))
+      if (type_of(*part) != "ByteLevel")
+        unsupported(fmt::format("the decoder '{}'", type_of(*part)));
+    impl->read_post_processor(member(file, "post_processor"));
+  } catch (const json::exception& error) {
+    throw Error(ErrorCode::kUsage, fmt::format("not a tokenizer.json: {}", error.what()));
+  }
+  return Tokenizer(std::move(impl));
+}
+
+std::vector<std::int64_t> Tokenizer::encode(std::string_view text, bool add_special) const {
+  if (repaired_utf8(text) != text) throw Error(ErrorCode::kUsage, "the text is not UTF-8");
+  std::vector<TokenId> ids;
+  if (add_special) ids = impl_->before;
+  std::size_t plain = 0;  // where text without added tokens begins
+  const auto flush = [&](std::size_t end) {
+    if (end > plain) impl_->encode_plain(text.substr(plain, end - plain), ids);
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const auto token = std::find_if(
+        impl_->added.begin(), impl_->added.end(),
+        [&](const AddedToken& candidate) { return text.substr(at).starts_with(candidate.text); });
+    if (token == impl_->added.end()) {
+      ++at;
+      continue;
+    }
+    flush(at);
+    ids.push_back(token->id);
+    plain = at += token->text.size();
+  }
+  flush(text.size());
+  if (add_special) ids.insert(ids.end(), impl_->behind.begin(), impl_->behind.end());
+  return ids;
+}
+
+std::string_view Tokenizer::bytes_of(std::int64_t id) const {
+  if (id < 0 || static_cast<std::size_t>(id) >= impl_->bytes.size()) return {};
+  return impl_->bytes[static_cast<std::size_t>(id)];
+}
+
+bool Tokenizer::is_special(std::int64_t id) const {
+  return id >= 0 && static_cast<std::size_t>(id) < impl_->special.size() &&
+         impl_->special[static_cast<std::size_t>(id)];
+}
+
+std::string Tokenizer::decode(std::span<const std::int64_t> ids, bool skip_special) const {
+  std::string bytes;
+  for (const auto id : ids)
+    if (!skip_special || !is_special(id)) bytes += bytes_of(id);
+  return repaired_utf8(bytes);
+}
+
+std::optional<std::int64_t> Tokenizer::id_of(std::string_view token) const {
+  const auto found = impl_->vocabulary.find(std::string(token));
+  if (found == impl_->vocabulary.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace sinter::tools

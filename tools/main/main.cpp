@@ -1,3 +1,0 @@
-#include "tools/cli.h"
-
-int main(int argc, char** argv) { return sinter::tools::run_cli(argc, argv); }
