@@ -125,13 +125,13 @@ cudnnStatus_t check_plan(Descriptor& d) {
 
 // ---- entry points
 
-cudnnStatus_t create(cudnnHandle_t* handle) {
+cudnnStatus_t cudnn_create(cudnnHandle_t* handle) {
   if (fake_cudnn().create != CUDNN_STATUS_SUCCESS) return fake_cudnn().create;
   ++fake_cudnn().handles;
   *handle = reinterpret_cast<cudnnHandle_t>(new CUstream());
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t destroy(cudnnHandle_t handle) {
+cudnnStatus_t cudnn_destroy(cudnnHandle_t handle) {
   --fake_cudnn().handles;
   delete reinterpret_cast<CUstream*>(handle);
   return CUDNN_STATUS_SUCCESS;
@@ -304,10 +304,10 @@ const char* error_string(cudnnStatus_t status) {
 void last_error_string(char* text, std::size_t size) {
   if (size > 0) std::strncpy(text, "the fake's reason", size);
 }
-std::size_t get_version() { return fake_cudnn().version; }
+std::size_t cudnn_get_version() { return fake_cudnn().version; }
 
 template <typename Function>
-std::pair<const std::string_view, void*> entry(const char* name, Function* function) {
+std::pair<const std::string_view, void*> cudnn_entry(const char* name, Function* function) {
   return {name, reinterpret_cast<void*>(function)};
 }
 
@@ -322,18 +322,18 @@ FakeCudnn& fake_cudnn() {
 
 std::shared_ptr<const runtime::Cudnn> load_fake_cudnn() {
   static const std::map<std::string_view, void*> table = {
-      entry("cudnnCreate", create),
-      entry("cudnnDestroy", destroy),
-      entry("cudnnSetStream", set_stream),
-      entry("cudnnBackendCreateDescriptor", create_descriptor),
-      entry("cudnnBackendDestroyDescriptor", destroy_descriptor),
-      entry("cudnnBackendFinalize", finalize),
-      entry("cudnnBackendSetAttribute", set_attribute),
-      entry("cudnnBackendGetAttribute", get_attribute),
-      entry("cudnnBackendExecute", execute),
-      entry("cudnnGetErrorString", error_string),
-      entry("cudnnGetLastErrorString", last_error_string),
-      entry("cudnnGetVersion", get_version),
+      cudnn_entry("cudnnCreate", cudnn_create),
+      cudnn_entry("cudnnDestroy", cudnn_destroy),
+      cudnn_entry("cudnnSetStream", set_stream),
+      cudnn_entry("cudnnBackendCreateDescriptor", create_descriptor),
+      cudnn_entry("cudnnBackendDestroyDescriptor", destroy_descriptor),
+      cudnn_entry("cudnnBackendFinalize", finalize),
+      cudnn_entry("cudnnBackendSetAttribute", set_attribute),
+      cudnn_entry("cudnnBackendGetAttribute", get_attribute),
+      cudnn_entry("cudnnBackendExecute", execute),
+      cudnn_entry("cudnnGetErrorString", error_string),
+      cudnn_entry("cudnnGetLastErrorString", last_error_string),
+      cudnn_entry("cudnnGetVersion", cudnn_get_version),
   };
   return std::make_shared<const runtime::Cudnn>(
       [](const char* symbol) {

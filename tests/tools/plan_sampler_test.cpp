@@ -22,7 +22,7 @@ using fusion::SamplerOptions;
 using nlohmann::json;
 using testing::HasSubstr;
 
-const json& goldens() {
+const json& sampler_goldens() {
   static const json all = [] {
     std::ifstream file(SINTER_SOURCE_DIR "/tests/tools/goldens/sampler.json");
     return json::parse(file);
@@ -98,7 +98,7 @@ std::vector<double> logits_of(const json& golden) {
 }
 
 TEST(PlanSampler, TheReferenceChoosesNumpysTokens) {
-  for (const json& golden : goldens()["cases"]) {
+  for (const json& golden : sampler_goldens()["cases"]) {
     const auto logits = logits_of(golden);
     Steps steps(fusion::append_sampler(model(logits.size()), options_of(golden["options"])), logits,
                 golden["seed"]);
@@ -109,7 +109,7 @@ TEST(PlanSampler, TheReferenceChoosesNumpysTokens) {
 
 TEST(PlanSampler, APlanForTheCpuChoosesThemToo) {
   std::map<std::string, Plan> plans;
-  for (const json& golden : goldens()["cases"]) {
+  for (const json& golden : sampler_goldens()["cases"]) {
     const auto logits = logits_of(golden);
     const std::string key = std::to_string(logits.size()) + golden["options"].dump();
     auto plan = plans.find(key);
@@ -148,7 +148,7 @@ TEST(PlanSampler, APlanForTheCpuChoosesThemToo) {
 
 TEST(PlanSampler, DrawsAreDistributedAsTheLogitsSay) {
   constexpr int kDraws = 3000;
-  for (const json& share : goldens()["shares"]) {
+  for (const json& share : sampler_goldens()["shares"]) {
     const auto logits = logits_of(share);
     Steps steps(fusion::append_sampler(model(logits.size()), options_of(share["options"])), logits,
                 1234);

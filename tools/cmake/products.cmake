@@ -39,7 +39,7 @@ foreach(kind shared static)
   target_link_libraries(sinter_${kind} PRIVATE ${runtime_libraries})
 endforeach()
 
-if(SINTER_COMPILER AND TARGET sinter_compiler)
+if(SINTER_COMPILER)
   # The plan format is in both libraries: it is not API.
   set(compiler_parts sinter_compiler sinter_ir sinter_onnx_proto sinter_frontend sinter_fusion
                      sinter_codegen)
@@ -64,6 +64,6 @@ else()
   set(kind static)
 endif()
 add_library(Sinter::runtime ALIAS sinter_${kind})
-if(SINTER_COMPILER AND TARGET sinter_compiler)
+if(SINTER_COMPILER)
   add_library(Sinter::compiler ALIAS sinter_compiler_${kind})
 endif()

@@ -10,7 +10,7 @@
 namespace sinter::tools {
 namespace {
 
-std::string origins_text(const RegionResult& region, std::size_t most) {
+std::string region_origins_text(const RegionResult& region, std::size_t most) {
   const auto count = std::min(most, region.origins.size());
   const auto end = region.origins.begin() + static_cast<std::ptrdiff_t>(count);
   return fmt::format("{}{}", fmt::join(region.origins.begin(), end, ", "),
@@ -28,7 +28,7 @@ std::string regions_text(const std::vector<RegionResult>& regions) {
   for (const RegionResult& region : regions)
     rows.push_back({region.name, region.family, fmt::format("{:.2e}", region.error),
                     fmt::format("{:.1e}", region.bound), region.ok() ? "ok" : "DIFFERS",
-                    origins_text(region, kOrigins)});
+                    region_origins_text(region, kOrigins)});
   return format_table(rows);
 }
 

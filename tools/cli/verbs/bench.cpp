@@ -16,7 +16,7 @@
 namespace sinter::tools {
 namespace {
 
-struct Options {
+struct BenchArguments {
   std::vector<std::string> plans;
   InputTexts inputs;
   SessionOptions session;
@@ -35,7 +35,7 @@ std::vector<std::string> row(const std::string& name, const Statistics& s) {
 }
 
 /// Measures the plan in `file`, prints its figures and returns them.
-nlohmann::ordered_json measure(const std::string& file, const Options& options,
+nlohmann::ordered_json measure(const std::string& file, const BenchArguments& options,
                                const Console& console) {
   const double context = create_context(Plan::load(file), options.session.device);
   auto start = std::chrono::steady_clock::now();
@@ -128,7 +128,7 @@ nlohmann::ordered_json measure(const std::string& file, const Options& options,
             {"io", account.io}}}};
 }
 
-void run(const Options& options, const Console& console) {
+void run_bench(const BenchArguments& options, const Console& console) {
   if (options.plans.size() == 1)
     return console.result(measure(options.plans.front(), options, console));
   auto all = nlohmann::ordered_json::array();
@@ -139,7 +139,7 @@ void run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_bench(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchArguments>();
   auto* verb =
       cli.app.add_subcommand("bench", "Measure plans: transfers, compute, latency, throughput");
   verb->add_option("plans", options->plans, "Plan files, measured one after the other")->required();
@@ -159,7 +159,7 @@ void add_bench(Cli& cli) {
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");
   verb->add_flag("!--no-graph", options->session.cuda_graphs,
                  "Launch step by step, without a CUDA graph");
-  verb->callback([options, &console = cli.console] { run(*options, console); });
+  verb->callback([options, &console = cli.console] { run_bench(*options, console); });
 }
 
 }  // namespace sinter::tools

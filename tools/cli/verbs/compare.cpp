@@ -12,13 +12,13 @@
 namespace sinter::tools {
 namespace {
 
-struct Options {
+struct CompareArguments {
   BuildTexts build;
   InputTexts inputs;
   CompareOptions compare;
 };
 
-void run(const Options& options, const Console& console) {
+void run_compare(const CompareArguments& options, const Console& console) {
   const BuildRequest request(options.build, console);
   CompareOptions how = options.compare;
   how.inputs = parse(options.inputs);
@@ -65,7 +65,7 @@ void run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_compare(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareArguments>();
   auto* verb = cli.app.add_subcommand(
       "compare",
       "Compile a model fused and unfused, and measure both, interleaved in one process; with "
@@ -83,7 +83,7 @@ void add_compare(Cli& cli) {
       ->capture_default_str();
   verb->add_option("--threads", options->compare.session.threads,
                    "CPU threads, at most the pool's; 0: all of them");
-  verb->callback([options, &console = cli.console] { run(*options, console); });
+  verb->callback([options, &console = cli.console] { run_compare(*options, console); });
 }
 
 }  // namespace sinter::tools

@@ -18,7 +18,7 @@
 namespace sinter::tools {
 namespace {
 
-struct Options {
+struct CompileArguments {
   BuildTexts build;
   InputTexts inputs;
   TuneTexts tuning;
@@ -39,7 +39,7 @@ int print_graphs(const BuildOptions& options, const Console& console) {
   });
 }
 
-int run(const Options& options, const Console& console) {
+int run_compile(const CompileArguments& options, const Console& console) {
   BuildRequest request(options.build, console);
   BuildOptions& build = request.options();
   if (!build.stop_after.empty()) return print_graphs(build, console);
@@ -87,7 +87,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_compile(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompileArguments>();
   auto* verb = cli.app.add_subcommand("compile", "Compile an ONNX model into a plan");
   verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
   verb->add_option("-o,--output", options->output,
@@ -106,7 +106,7 @@ void add_compile(Cli& cli) {
     verb->get_option(name)->needs(verify);
   add_tuning_options(*verb, options->tuning);
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
-    exit_code = run(*options, console);
+    exit_code = run_compile(*options, console);
   });
 }
 

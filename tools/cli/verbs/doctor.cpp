@@ -8,7 +8,7 @@
 namespace sinter::tools {
 namespace {
 
-void run(const Console& console) {
+void run_doctor(const Console& console) {
   std::vector<std::vector<std::string>> rows;
   nlohmann::ordered_json report = {{"version", version()}};
   for (const auto& finding : examine_machine()) {
@@ -25,7 +25,7 @@ void run(const Console& console) {
 
 void add_doctor(Cli& cli) {
   cli.app.add_subcommand("doctor", "Say what this machine has, what is missing and how to get it")
-      ->callback([&console = cli.console] { run(console); });
+      ->callback([&console = cli.console] { run_doctor(console); });
 }
 
 }  // namespace sinter::tools

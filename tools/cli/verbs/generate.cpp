@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Options {
+struct GenerateArguments {
   std::string plan, tokenizer, position, mask;
   PromptOptions prompt;
   DecoderOptions decoder;
@@ -99,7 +99,8 @@ struct Generated {
 
 /// What the host draws with. Throws Error(kUsage) for an option of it that says something else than
 /// the plan's own sampler, or means nothing without a draw.
-SamplingOptions sampling_of(const Options& options, const std::optional<SampleOptions>& plan) {
+SamplingOptions sampling_of(const GenerateArguments& options,
+                            const std::optional<SampleOptions>& plan) {
   const auto differ = [&](const char* flag) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("{} says otherwise than the plan, which chooses tokens itself ({}): "
@@ -126,7 +127,7 @@ SamplingOptions sampling_of(const Options& options, const std::optional<SampleOp
 /// Tokens one after the other, from the plan's sampler or one here.
 class Chooser {
  public:
-  Chooser(const Options& options, Decoder& decoder)
+  Chooser(const GenerateArguments& options, Decoder& decoder)
       : decoder_(decoder), sampler_(sampling_of(options, decoder.sampler())) {}
 
   std::int64_t first(std::span<const std::int64_t> prompt) {
@@ -147,7 +148,7 @@ class Chooser {
   Sampler sampler_;
 };
 
-Generated generate(const Options& options, Decoder& decoder,
+Generated generate(const GenerateArguments& options, Decoder& decoder,
                    const std::vector<std::int64_t>& prompt, const std::vector<std::int64_t>& stops,
                    const Tokenizer* tokenizer, Stream& stream) {
   Chooser chooser(options, decoder);
@@ -188,9 +189,9 @@ Generated generate(const Options& options, Decoder& decoder,
   return result;
 }
 
-void report(const Options& options, const Plan& plan, Decoder& decoder, const Generated& result,
-            const std::vector<std::int64_t>& prompt, const Tokenizer* tokenizer, double load_us,
-            const Console& console) {
+void report(const GenerateArguments& options, const Plan& plan, Decoder& decoder,
+            const Generated& result, const std::vector<std::int64_t>& prompt,
+            const Tokenizer* tokenizer, double load_us, const Console& console) {
   const auto steps = statistics_of(result.steps);
   const double prompt_tokens = static_cast<double>(prompt.size());
   nlohmann::ordered_json json = {{"plan", options.plan},
@@ -242,7 +243,7 @@ void report(const Options& options, const Plan& plan, Decoder& decoder, const Ge
   console.result(json);
 }
 
-int run(Options options, const Console& console) {
+int run_generate(GenerateArguments options, const Console& console) {
   std::optional<Tokenizer> tokenizer;
   if (!options.tokenizer.empty()) tokenizer = Tokenizer::load(options.tokenizer);
   const Tokenizer* words = tokenizer ? &*tokenizer : nullptr;
@@ -283,7 +284,7 @@ int run(Options options, const Console& console) {
 }  // namespace
 
 void add_generate(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateArguments>();
   auto* verb = cli.app.add_subcommand(
       "generate",
       "Continue a text with a decoder plan: tokens as they come, then how fast; Ctrl-C ends "
@@ -336,7 +337,7 @@ void add_generate(Cli& cli) {
   verb->add_option("--threads", options->session.threads,
                    "CPU threads, at most the pool's; 0: all of them");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
-    exit_code = run(*options, console);
+    exit_code = run_generate(*options, console);
   });
 }
 

@@ -16,7 +16,7 @@
 namespace sinter::tools {
 namespace {
 
-struct Options {
+struct InspectArguments {
   BuildTexts build;  // build.model is the file: plan, ONNX or Graph text
   PlanViews views;
   std::string shapes;
@@ -39,7 +39,7 @@ void print_passes(const Console& console) {
   console.result({{"passes", report}});
 }
 
-void show_plan(const Options& options, const Console& console) {
+void show_plan(const InspectArguments& options, const Console& console) {
   PlanViews views = options.views;
   views.shapes = parse_shapes(options.shapes);
   const auto report = plan_report(Plan::load(options.build.model), views);
@@ -53,7 +53,7 @@ void show_plan(const Options& options, const Console& console) {
   console.result(report);
 }
 
-void show_why(const Options& options, const BuildOptions& build, const Console& console) {
+void show_why(const InspectArguments& options, const BuildOptions& build, const Console& console) {
   run_each_entry(build, {}, console, [&](const BuildOptions& one, const Console& own) {
     Reporter reporter(one.monitor);
     const auto report =
@@ -65,7 +65,7 @@ void show_why(const Options& options, const BuildOptions& build, const Console& 
   });
 }
 
-void show_model(const Options& options, const Console& console) {
+void show_model(const InspectArguments& options, const Console& console) {
   const BuildRequest request(options.build, console);
   const BuildOptions& build = request.options();
   if (!options.why.empty()) return show_why(options, build, console);
@@ -102,7 +102,7 @@ void show_model(const Options& options, const Console& console) {
   console.result(report);
 }
 
-void run(const Options& options, const Console& console) {
+void run_inspect(const InspectArguments& options, const Console& console) {
   if (options.passes) {
     print_passes(console);
     return;
@@ -122,7 +122,7 @@ void run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_inspect(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectArguments>();
   auto* verb = cli.app.add_subcommand("inspect", "Show what is in a plan or a model");
   verb->add_option("file", options->build.model, "Plan, ONNX file or Graph text");
   verb->add_flag("--graph", options->views.graph,
@@ -144,7 +144,7 @@ void add_inspect(Cli& cli) {
       ->expected(2);
   add_build_options(*verb, options->build, false);
   add_fuse_option(*verb, options->build);
-  verb->callback([options, &console = cli.console] { run(*options, console); });
+  verb->callback([options, &console = cli.console] { run_inspect(*options, console); });
 }
 
 }  // namespace sinter::tools

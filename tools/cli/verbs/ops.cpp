@@ -51,7 +51,7 @@ void print_markdown(const Console& console) {
   }
 }
 
-void run(const Console& console) {
+void run_ops(const Console& console) {
   std::vector<std::vector<std::string>> rows = {
       {"domain", "operator", "since opset", "types", "targets"}};
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
@@ -79,8 +79,9 @@ void add_ops(Cli& cli) {
   auto markdown = std::make_shared<bool>(false);
   auto* verb = cli.app.add_subcommand("ops", "List the ONNX operators that import knows");
   verb->add_flag("--markdown", *markdown, "As frontend/OPERATORS.md has them");
-  verb->callback(
-      [markdown, &console = cli.console] { *markdown ? print_markdown(console) : run(console); });
+  verb->callback([markdown, &console = cli.console] {
+    *markdown ? print_markdown(console) : run_ops(console);
+  });
 }
 
 }  // namespace sinter::tools

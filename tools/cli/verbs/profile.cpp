@@ -8,13 +8,13 @@
 namespace sinter::tools {
 namespace {
 
-struct Options {
+struct ProfileArguments {
   std::string plan;
   InputTexts inputs;
   ProfileOptions profile;
 };
 
-void run(const Options& options, const Console& console) {
+void run_profile(const ProfileArguments& options, const Console& console) {
   ProfileOptions how = options.profile;
   how.inputs = parse(options.inputs);
   how.monitor = monitor_of(console);
@@ -32,7 +32,7 @@ void run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_profile(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProfileArguments>();
   auto* verb = cli.app.add_subcommand(
       "profile", "Where the time of a plan goes: every step against what the machine can do");
   verb->add_option("plan", options->plan, "Plan file")->required();
@@ -44,7 +44,7 @@ void add_profile(Cli& cli) {
       ->capture_default_str();
   verb->add_option("--threads", options->profile.session.threads,
                    "CPU threads, at most the pool's; 0: all of them");
-  verb->callback([options, &console = cli.console] { run(*options, console); });
+  verb->callback([options, &console = cli.console] { run_profile(*options, console); });
 }
 
 }  // namespace sinter::tools

@@ -12,7 +12,7 @@
 namespace sinter::tools {
 namespace {
 
-struct Options {
+struct RunArguments {
   std::string plan;
   InputTexts inputs;
   std::string outputs, expected;
@@ -21,7 +21,7 @@ struct Options {
 };
 
 /// Compares with the expected arrays; true if every one is within the tolerance.
-bool compare(const Options& options, const Plan& plan, const std::vector<ir::Tensor>& outputs,
+bool compare(const RunArguments& options, const Plan& plan, const std::vector<ir::Tensor>& outputs,
              const Console& console, nlohmann::ordered_json& report) {
   bool passed = true;
   std::vector<std::vector<std::string>> rows = {
@@ -52,7 +52,7 @@ bool compare(const Options& options, const Plan& plan, const std::vector<ir::Ten
   return passed;
 }
 
-int run(const Options& options, const Console& console) {
+int run_run(const RunArguments& options, const Console& console) {
   const auto plan = Plan::load(options.plan);
   const auto inputs = make_inputs(plan.inputs(), parse(options.inputs));
   Session session(plan, options.session);
@@ -87,7 +87,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_run(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunArguments>();
   auto* verb = cli.app.add_subcommand("run", "Run a plan once");
   verb->add_option("plan", options->plan, "Plan file")->required();
   add_input_options(*verb, options->inputs);
@@ -100,7 +100,7 @@ void add_run(Cli& cli) {
   verb->add_option("--threads", options->session.threads,
                    "CPU threads, at most the pool's; 0: all of them");
   verb->callback([options, &cli_console = cli.console, &exit_code = cli.exit_code] {
-    exit_code = run(*options, cli_console);
+    exit_code = run_run(*options, cli_console);
   });
 }
 

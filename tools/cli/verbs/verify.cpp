@@ -13,7 +13,7 @@
 namespace sinter::tools {
 namespace {
 
-struct Options {
+struct VerifyArguments {
   BuildTexts build;
   InputTexts inputs;
   VerifyOptions accuracy;
@@ -98,7 +98,7 @@ int show_reduction(const BuildResult& built, const BuildOptions& build,
   return 1;
 }
 
-int run(const Options& options, const Console& console) {
+int run_verify(const VerifyArguments& options, const Console& console) {
   const BuildRequest request(options.build, console);
   const BuildOptions& build = request.options();
   VerifyOptions how = options.accuracy;
@@ -131,7 +131,7 @@ int run(const Options& options, const Console& console) {
 }  // namespace
 
 void add_verify(Cli& cli) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyArguments>();
   auto* verb = cli.app.add_subcommand(
       "verify", "Compare a compiled model with the reference, output by output");
   verb->add_option("model", options->build.model, "ONNX file, or Graph text")->required();
@@ -165,7 +165,7 @@ void add_verify(Cli& cli) {
   verb->add_option("--threads", options->accuracy.session.threads,
                    "CPU threads, at most the pool's; 0: all of them");
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
-    exit_code = run(*options, console);
+    exit_code = run_verify(*options, console);
   });
 }
 

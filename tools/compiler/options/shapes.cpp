@@ -17,7 +17,7 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
   return value;
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
+std::vector<std::string_view> split_views(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
     const auto end = text.find(separator);
@@ -205,13 +205,13 @@ namespace sinter {
 
 Shapes parse_shapes(std::string_view text) {
   Shapes shapes;
-  for (const auto part : tools::split(text, ',')) {
+  for (const auto part : tools::split_views(text, ',')) {
     const auto colon = part.rfind(':');
     if (colon == std::string_view::npos || colon == 0)
       throw Error(ErrorCode::kUsage,
                   fmt::format("'{}' is no shape: write NAME:DxDxD, for example ids:1x64", part));
     std::vector<std::int64_t> shape;
-    for (const auto dim : tools::split(part.substr(colon + 1), 'x')) {
+    for (const auto dim : tools::split_views(part.substr(colon + 1), 'x')) {
       const auto value = tools::parse_int(dim);
       if (!value || *value < 0)
         throw Error(ErrorCode::kUsage, fmt::format("'{}' in '{}' is no dimension", dim, part));

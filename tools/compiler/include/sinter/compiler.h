@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include <sinter/export.h>
+#include <sinter/profile.h>
 #include <sinter/sinter.h>
-
-#define SINTER_COMPILER_API __attribute__((visibility("default")))
 
 namespace sinter {
 
@@ -32,12 +32,12 @@ enum class Severity {
 };
 
 /// "note", "warning", "error".
-SINTER_COMPILER_API std::string_view to_string(Severity severity);
+SINTER_API std::string_view to_string(Severity severity);
 
 struct Diagnostic {
   Severity severity = Severity::kNote;
   /// For programs: an ErrorCode's name ("unsupported", "invalid_model"), or of notes and warnings
-  /// "import", "precision", "weights", "tuning", "accuracy".
+  /// "import", "passes", "precision", "weights", "tuning", "accuracy".
   std::string code;
   std::string message;              // whole by itself: it names the node, too
   std::string node;                 // of ONNX; empty: about no single one
@@ -48,7 +48,7 @@ struct Diagnostic {
 
 /// What every call of the compiler throws: the Error that ended it, with what was said before and,
 /// last, why: one diagnostic of severity kError for each node that was refused, else a single one.
-class SINTER_COMPILER_API CompileError : public Error {
+class SINTER_API CompileError : public Error {
  public:
   CompileError(const Error& error, std::vector<Diagnostic> diagnostics)
       : Error(error), diagnostics_(std::move(diagnostics)) {}
@@ -94,7 +94,7 @@ struct Model {
 /// Shapes by name of an input.
 using Shapes = std::map<std::string, std::vector<std::int64_t>>;
 /// "ids:1x64,mask:1x64", as trtexec writes them; "x:" is a scalar. Throws Error(kUsage).
-SINTER_COMPILER_API Shapes parse_shapes(std::string_view text);
+SINTER_API Shapes parse_shapes(std::string_view text);
 
 /// What is known of a symbolic dimension.
 struct DimRange {
@@ -106,7 +106,7 @@ struct DimRange {
 using DimRanges = std::map<std::string, DimRange>;
 /// "seq=1..512", "batch=8", "h=32..960/32" (multiples of 32), "rows=batch": adds to `ranges`.
 /// Throws Error(kUsage).
-SINTER_COMPILER_API void parse_dim(std::string_view text, DimRanges& ranges);
+SINTER_API void parse_dim(std::string_view text, DimRanges& ranges);
 
 /// A tensor in host memory, by name. Its data must live as long as the call.
 struct NamedTensor {
@@ -128,8 +128,8 @@ struct RunInputs {
 
 enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
 /// "model", "fp16", "bf16", "tf32".
-SINTER_COMPILER_API std::string_view to_string(Precision precision);
-SINTER_COMPILER_API Precision parse_precision(std::string_view text);
+SINTER_API std::string_view to_string(Precision precision);
+SINTER_API Precision parse_precision(std::string_view text);
 
 /// Weights of products as integers of few bits.
 struct WeightOptions {
@@ -150,7 +150,7 @@ struct WeightOptions {
 };
 /// "model", "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E" as
 /// `sinter compile --weights` takes them; calibration, kept layers and errors stay empty.
-SINTER_COMPILER_API WeightOptions parse_weights(std::string_view text);
+SINTER_API WeightOptions parse_weights(std::string_view text);
 
 /// Inputs that are outputs of the run before, which sessions keep.
 struct StateOptions {
@@ -170,7 +170,7 @@ struct SampleOptions {
   bool is_greedy() const { return temperature == 0; }
 };
 /// "greedy", or some of "top_k=40,top_p=0.9,temperature=0.7"; "ids=", "position=", "logits=NAME".
-SINTER_COMPILER_API SampleOptions parse_sample(std::string_view text);
+SINTER_API SampleOptions parse_sample(std::string_view text);
 
 /// Steps of their own for some dimensions, over the weights and states that all share.
 struct EntryOptions {
@@ -178,7 +178,7 @@ struct EntryOptions {
   DimRanges limits;  // `min` and `max` alone count
 };
 /// "prefill:seq=2..2048", "decode:seq=1,batch=1".
-SINTER_COMPILER_API EntryOptions parse_entry(std::string_view text);
+SINTER_API EntryOptions parse_entry(std::string_view text);
 
 /// Schedules of generated kernels, chosen by timing them on this machine's GPU or taken from a file
 /// of such choices.
@@ -234,7 +234,7 @@ struct CompileOptions {
 };
 
 /// $SINTER_CACHE_DIR, else $XDG_CACHE_HOME/sinter, else ~/.cache/sinter.
-SINTER_COMPILER_API std::string default_kernel_cache();
+SINTER_API std::string default_kernel_cache();
 
 // Results.
 
@@ -249,7 +249,7 @@ struct Accuracy {
   std::string shapes;     // of the inputs: "x [2, 8]"
   std::string source;     // of the inputs: "seed 0", the files, "given tensors"
   bool same_bits = true;  // in all runs
-  SINTER_COMPILER_API bool ok() const;
+  SINTER_API bool ok() const;
 };
 
 /// What became of the weights of one layer. Errors are relative, in the 2-norm.
@@ -332,16 +332,16 @@ struct CompileResult {
 
 /// The plan as bytes, which Plan::from_memory takes. The same model, options, versions and tuning
 /// file give the same bytes.
-SINTER_COMPILER_API CompileResult compile(const Model& model, const CompileOptions& options = {});
+SINTER_API CompileResult compile(const Model& model, const CompileOptions& options = {});
 /// The same into a file, which appears whole or not at all. Larger plans take less memory so.
-SINTER_COMPILER_API CompileResult compile_to_file(const Model& model, const std::string& path,
-                                                  const CompileOptions& options = {});
+SINTER_API CompileResult compile_to_file(const Model& model, const std::string& path,
+                                         const CompileOptions& options = {});
 
 // What is known about models and plans.
 
 /// The error of a model, compiled with `options`, against the reference.
-SINTER_COMPILER_API Accuracy verify(const Model& model, const CompileOptions& options = {},
-                                    const VerifyOptions& verify = {});
+SINTER_API Accuracy verify(const Model& model, const CompileOptions& options = {},
+                           const VerifyOptions& verify = {});
 
 /// Order statistics of samples in microseconds.
 struct Statistics {
@@ -374,8 +374,8 @@ struct CompareResult {
 };
 /// Compiles a model fused and unfused, with WeightOptions::bits also with its own weights, and
 /// measures all in turns in this process.
-SINTER_COMPILER_API CompareResult compare(const Model& model, const CompileOptions& options = {},
-                                          const CompareOptions& compare = {});
+SINTER_API CompareResult compare(const Model& model, const CompileOptions& options = {},
+                                 const CompareOptions& compare = {});
 
 /// What keeps a step from being faster.
 enum class Bound {
@@ -384,7 +384,7 @@ enum class Bound {
   kLaunch,   // at full rate both take less time than a step that does nothing: fixed costs decide
 };
 /// "memory", "compute", "launch".
-SINTER_COMPILER_API std::string_view to_string(Bound bound);
+SINTER_API std::string_view to_string(Bound bound);
 
 struct StepProfile {
   StepTime time;
@@ -393,12 +393,12 @@ struct StepProfile {
   double memory_us = 0, compute_us = 0;
   double launch_us = 0;  // an empty step
 
-  SINTER_COMPILER_API std::size_t launches() const;
+  SINTER_API std::size_t launches() const;
   /// Bytes per second.
-  SINTER_COMPILER_API double bandwidth() const;
-  SINTER_COMPILER_API double operations_per_second() const;
+  SINTER_API double bandwidth() const;
+  SINTER_API double operations_per_second() const;
   /// The least time of what it is bound by over its time.
-  SINTER_COMPILER_API double share_of_bound() const;
+  SINTER_API double share_of_bound() const;
 };
 
 /// Microseconds, but for counts.
@@ -423,18 +423,17 @@ struct ProfileOptions {
   Monitor monitor;
 };
 /// Where the time of a plan goes: every step against what the machine can do.
-SINTER_COMPILER_API ProfileReport profile(const Plan& plan, const ProfileOptions& options = {});
+SINTER_API ProfileReport profile(const Plan& plan, const ProfileOptions& options = {});
 
 // As JSON text, the objects that `sinter inspect --json` prints.
 
 /// Why two ONNX nodes are or are not in one kernel, and what that saves; for each entry point, if
 /// there are any, as {"entries": [..]}.
-SINTER_COMPILER_API std::string why(const Model& model, std::string_view node_a,
-                                    std::string_view node_b, const CompileOptions& options = {});
+SINTER_API std::string why(const Model& model, std::string_view node_a, std::string_view node_b,
+                           const CompileOptions& options = {});
 
 /// Opset, inputs, outputs and operators of a model.
-SINTER_COMPILER_API std::string inspect_model(const Model& model,
-                                              const CompileOptions& options = {});
+SINTER_API std::string inspect_model(const Model& model, const CompileOptions& options = {});
 
 /// What of a plan is wanted; nothing: a summary.
 struct PlanViews {
@@ -446,11 +445,11 @@ struct PlanViews {
   bool tuning = false;   // what was chosen by timing, from the file beside the plan
   Shapes shapes;         // numbers in place of expressions
 };
-SINTER_COMPILER_API std::string inspect_plan(const Plan& plan, const PlanViews& views = {});
+SINTER_API std::string inspect_plan(const Plan& plan, const PlanViews& views = {});
 
 /// The graph behind a pass as text; "import": as imported; empty: behind the last one. Of one list
 /// of steps: throws Error(kUsage) if there are entry points.
-SINTER_COMPILER_API std::string graph_text(const Model& model, const CompileOptions& options = {},
-                                           std::string_view behind_pass = "");
+SINTER_API std::string graph_text(const Model& model, const CompileOptions& options = {},
+                                  std::string_view behind_pass = "");
 
 }  // namespace sinter
