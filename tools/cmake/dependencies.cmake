@@ -25,7 +25,7 @@ if(SINTER_COMPILER)
   find_package(Eigen3 3.4 REQUIRED NO_MODULE)
   find_program(PROTOC protoc REQUIRED)
   # The shared one: Debian's libprotobuf.a fits into no shared library.
-  find_library(PROTOBUF_LIBRARY NAMES protobuf REQUIRED)
+  find_library(PROTOBUF_SHARED_LIBRARY NAMES protobuf REQUIRED)
   find_path(PROTOBUF_INCLUDE_DIR google/protobuf/message.h REQUIRED)
   find_file(ONNX_PROTO onnx/onnx.proto PATHS /usr/include REQUIRED NO_DEFAULT_PATH)
   find_library(ZIP_LIBRARY NAMES zip REQUIRED)
