@@ -12,11 +12,11 @@
 namespace sinter::gpu_test {
 namespace {
 
-struct Case {
+struct CandidateCase {
   const char* name;
   std::string text;
   ir::Bindings sizes;
-  friend void PrintTo(const Case& value, std::ostream* os) { *os << value.name; }
+  friend void PrintTo(const CandidateCase& value, std::ostream* os) { *os << value.name; }
 };
 
 /// y = silu(x w + b), with weights of any numbers and groups of 64.
@@ -38,65 +38,65 @@ graph @main(%x: f16[{0}, {2}], %b: f16[{1}]) {{
                      bits);
 }
 
-const Case kCases[] = {{"rows",
-                        R"(
+const CandidateCase kCases[] = {{"rows",
+                                 R"(
 graph @main(%x: f16[700, 2048], %w: f16[2048]) {
   %y = LayerNorm(%x, %w, %w) {axis = 1, epsilon = 1e-5}
   %r = Relu(%y)
   %z = Add(%r, %x)
   return z = %z
 })",
-                        {}},
-                       {"few_long_rows",
-                        R"(
+                                 {}},
+                                {"few_long_rows",
+                                 R"(
 graph @main(%x: f32[3, 40000]) {
   %y = Softmax(%x) {axis = 1}
   return y = %y
 })",
-                        {}},
-                       {"rows_of_any_length",
-                        R"(
+                                 {}},
+                                {"rows_of_any_length",
+                                 R"(
 graph @main(%x: f16[6, 40, seq]) ranges {seq: 1..700} {
   %y = Softmax(%x) {axis = 2}
   return y = %y
 })",
-                        {{"seq", 520}}},
-                       {"columns",
-                        R"(
+                                 {{"seq", 520}}},
+                                {"columns",
+                                 R"(
 graph @main(%x: f32[300, 520]) {
   %m = ReduceMax(%x) {axes = [0], keepdims = 1}
   %y = Sub(%x, %m)
   return y = %y
 })",
-                        {}},
-                       {"transposed",
-                        R"(
+                                 {}},
+                                {"transposed",
+                                 R"(
 graph @main(%x: f16[512, 1024], %b: f16[512]) {
   %t = Transpose(%x) {perm = [1, 0]}
   %y = Add(%t, %b)
   return y = %y
 })",
-                        {}},
-                       {"running",
-                        R"(
+                                 {}},
+                                {"running",
+                                 R"(
 graph @main(%x: f32[40, 3000]) {
   %y = Scan(%x) {axis = 1, combine = "sum"}
   return y = %y
 })",
-                        {}},
-                       {"elements",
-                        R"(
+                                 {}},
+                                {"elements",
+                                 R"(
 graph @main(%x: f16[300, 1000], %b: f16[1000]) {
   %s = Add(%x, %b)
   %y = Tanh(%s)
   return y = %y
 })",
-                        {}},
-                       {"quantised_one_row", quantised_text(4, 1, 200, 640), {}},
-                       {"quantised_few_rows", quantised_text(8, 5, 136, 320), {}},
-                       {"quantised_rows", quantised_text(4, 150, 136, 320), {}}};
+                                 {}},
+                                {"quantised_one_row", quantised_text(4, 1, 200, 640), {}},
+                                {"quantised_few_rows", quantised_text(8, 5, 136, 320), {}},
+                                {"quantised_rows", quantised_text(4, 150, 136, 320), {}}};
 
-class Candidates : public ::testing::TestWithParam<Case> {};
+class Candidates : public ::testing::TestWithParam<CandidateCase> {};
 
 TEST_P(Candidates, GiveTheReferencesResults) {
   constexpr std::size_t kStride = 6;  // of each list: all of them take minutes

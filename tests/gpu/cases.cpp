@@ -1,6 +1,7 @@
 #include "tests/gpu/cases.h"
 
 #include <regex>
+#include <stdexcept>
 
 #include "ir/text/text.h"
 
@@ -562,6 +563,12 @@ graph @main(%x: T[rows, n], %y: T[rows, 20], %i: i64[n, 3]) ranges {rows: 1..512
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = make_cases();
   return all;
+}
+
+const Case& case_named(const std::string& name) {
+  for (const Case& test : cases())
+    if (test.name == name) return test;
+  throw std::logic_error("no case " + name);
 }
 
 ir::Graph graph_of(const Case& test, DType type) {

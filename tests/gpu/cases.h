@@ -19,6 +19,7 @@ struct Case {
 };
 
 const std::vector<Case>& cases();
+const Case& case_named(const std::string& name);
 /// The graph of a case with T replaced.
 ir::Graph graph_of(const Case& test, DType type);
 

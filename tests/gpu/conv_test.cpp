@@ -228,7 +228,7 @@ ConvCase conv2d(const char* name, std::int64_t n, std::int64_t c, std::int64_t m
   return test;
 }
 
-std::vector<ConvCase> make_cases() {
+std::vector<ConvCase> conv_cases() {
   std::vector<ConvCase> all = {
       conv2d("conv3x3", 1, 64, 64, {56, 56}, 3, 1, 1, 1),
       conv2d("conv3x3_deep", 1, 256, 256, {14, 14}, 3, 1, 1, 1),
@@ -293,7 +293,7 @@ TEST_P(CudnnConv, AgreesWithLoops) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudnnConv, ::testing::ValuesIn(make_cases()),
+INSTANTIATE_TEST_SUITE_P(All, CudnnConv, ::testing::ValuesIn(conv_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(CudnnMath, Tf32AndFloat64) {

@@ -115,12 +115,6 @@ TEST_P(Numerics, AgreesWithTheReference) {
 INSTANTIATE_TEST_SUITE_P(Cases, Compile, ::testing::ValuesIn(settings()), name_of);
 INSTANTIATE_TEST_SUITE_P(Cases, Numerics, ::testing::ValuesIn(settings()), name_of);
 
-const Case& case_named(const std::string& name) {
-  for (const Case& test : cases())
-    if (test.name == name) return test;
-  throw std::logic_error("no case " + name);
-}
-
 TEST(Precision, Tf32IsCloseAndDoublesAreExact) {
   const ir::Graph graph = graph_of(case_named("matmul_bias"), DType::kFloat32);
   const ir::Bindings sizes{{"batch", 2}, {"seq", 50}};

@@ -23,7 +23,7 @@ ir::Graph decoder(std::int64_t vocabulary, const char* type) {
 }
 
 using Case = std::tuple<std::int64_t, const char*, fusion::SamplerOptions>;
-class Samplers : public testing::TestWithParam<Case> {};
+class Samplers : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Samplers, ChooseTheReferencesTokens) {
   const auto& [vocabulary, type, options] = GetParam();
@@ -74,7 +74,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Samplers, testing::ValuesIn(cases()));
+INSTANTIATE_TEST_SUITE_P(All, Samplers, ::testing::ValuesIn(cases()));
 
 }  // namespace
 }  // namespace sinter::gpu_test

@@ -23,13 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using graphs::Context;
 
-const Case& session_case(const std::string& name) {
-  for (const Case& test : cases())
-    if (test.name == name) return test;
-  throw std::logic_error("no case " + name);
-}
-
-ir::Graph encoder() { return graph_of(session_case("encoder_layer"), DType::kFloat32); }
+ir::Graph encoder() { return graph_of(case_named("encoder_layer"), DType::kFloat32); }
 const ir::Bindings kSizes{{"batch", 2}, {"seq", 33}};
 
 TEST(Machine, HasADriverALibraryAndAGpu) {

@@ -18,12 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ir::Graph layer() {
-  for (const Case& test : cases())
-    if (test.name == "encoder_layer") return graph_of(test, DType::kFloat32);
-  throw std::logic_error("no case encoder_layer");
-}
-
 /// A graph, its plan, and for some inputs what they give in a session used by one thread.
 class Streams : public ::testing::Test {
  protected:
@@ -56,7 +50,7 @@ class Streams : public ::testing::Test {
     return ir::Tensor(DType::kFloat32, expected[0][0].shape(), ir::Buffer::take(std::move(bytes)));
   }
 
-  const ir::Graph graph = layer();
+  const ir::Graph graph = graph_of(case_named("encoder_layer"), DType::kFloat32);
   graphs::ContextPtr context;
   std::optional<graphs::Context::Scope> scope;
   std::optional<Plan> plan;
