@@ -11,5 +11,6 @@ def main() -> int:
     return _core.run_cli(["sinter", *sys.argv[1:]])
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """The console script: exit codes are the command line's."""
     sys.exit(main())

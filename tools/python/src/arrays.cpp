@@ -12,7 +12,7 @@ constexpr const char* kArrays = "NumPy arrays, torch and CuPy tensors, and buffe
 
 [[noreturn]] void refuse(std::string message) { throw Error(ErrorCode::kUsage, std::move(message)); }
 
-std::string type_name(nb::handle value) {
+std::string python_type(nb::handle value) {
   const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())));
   const std::string module = nb::cast<std::string>(type.attr("__module__"));
   const std::string name = nb::cast<std::string>(type.attr("__qualname__"));
@@ -123,7 +123,7 @@ Array Array::take(nb::handle value, std::string_view what, bool writable) {
     array.take_buffer(value, what, writable);
   } else {
     refuse(fmt::format("{} is a {}: taken are {}; numpy.asarray(value, dtype=...) makes one", what,
-                       type_name(value), kArrays));
+                       python_type(value), kArrays));
   }
   return array;
 }
@@ -199,7 +199,7 @@ void Array::take_dlpack(nb::handle value, std::string_view what, bool writable) 
         type != static_cast<int>(dlpack::DeviceType::kCudaHost))
       refuse(fmt::format("{} is a {} in device memory: of tensors there, those of torch and CuPy "
                          "are taken, and torch.from_dlpack(value) makes one without a copy", what,
-                         type_name(value)));
+                         python_type(value)));
   }
   library_ = cupy ? Library::kCupy : Library::kNumpy;
   nb::object dense = nb::borrow(value);
