@@ -10,7 +10,9 @@ namespace {
 
 constexpr const char* kArrays = "NumPy arrays, torch and CuPy tensors, and buffers";
 
-[[noreturn]] void refuse(std::string message) { throw Error(ErrorCode::kUsage, std::move(message)); }
+[[noreturn]] void refuse(std::string message) {
+  throw Error(ErrorCode::kUsage, std::move(message));
+}
 
 std::string python_type(nb::handle value) {
   const nb::object type = nb::borrow(reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())));
@@ -39,10 +41,18 @@ std::optional<DType> dtype_of_format(std::string_view format, Py_ssize_t size) {
   };
   switch (format[0]) {
     case '?': return DType::kBool;
-    case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
-      return sized(DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64);
-    case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
-      return sized(DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64);
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n': return sized(DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64);
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N': return sized(DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64);
     case 'e': return DType::kFloat16;
     case 'f': return DType::kFloat32;
     case 'd': return DType::kFloat64;
@@ -152,8 +162,10 @@ void Array::take_buffer(nb::handle value, std::string_view what, bool writable) 
   if (!dtype) {
     const std::string_view format = buffer_.format ? buffer_.format : "";
     if (!format.empty() && (format[0] == '>' || format[0] == '!'))
-      refuse(fmt::format("{} has another byte order than this machine: convert it with "
-                         "array.astype(array.dtype.newbyteorder('='))", what));
+      refuse(
+          fmt::format("{} has another byte order than this machine: convert it with "
+                      "array.astype(array.dtype.newbyteorder('='))",
+                      what));
     refuse(fmt::format("{} has elements of format '{}', which no tensor of a plan holds", what,
                        format));
   }
@@ -179,8 +191,10 @@ void Array::take_buffer(nb::handle value, std::string_view what, bool writable) 
 void Array::take_torch(nb::handle value, std::string_view what, bool writable) {
   const Modules& modules = Modules::get();
   if (nb::cast<bool>(value.attr("requires_grad")))
-    refuse(fmt::format("{} requires a gradient, and a plan computes none: give it as "
-                       "tensor.detach()", what));
+    refuse(
+        fmt::format("{} requires a gradient, and a plan computes none: give it as "
+                    "tensor.detach()",
+                    what));
   library_ = Library::kTorch;
   // Without a stream: work runs on torch's current one, behind what has written the tensor.
   read_capsule(modules.torch_to_dlpack(value), what, writable);
@@ -197,9 +211,10 @@ void Array::take_dlpack(nb::handle value, std::string_view what, bool writable) 
     const int type = nb::cast<int>(nb::int_(device[0]));
     if (type != static_cast<int>(dlpack::DeviceType::kCpu) &&
         type != static_cast<int>(dlpack::DeviceType::kCudaHost))
-      refuse(fmt::format("{} is a {} in device memory: of tensors there, those of torch and CuPy "
-                         "are taken, and torch.from_dlpack(value) makes one without a copy", what,
-                         python_type(value)));
+      refuse(
+          fmt::format("{} is a {} in device memory: of tensors there, those of torch and CuPy "
+                      "are taken, and torch.from_dlpack(value) makes one without a copy",
+                      what, python_type(value)));
   }
   library_ = cupy ? Library::kCupy : Library::kNumpy;
   nb::object dense = nb::borrow(value);
@@ -245,8 +260,8 @@ NewArray make_array(Library library, DType dtype, const std::vector<std::int64_t
   } else {
     const bool foreign = dtype == DType::kBFloat16;
     const nb::object type = modules.numpy_dtype(dtype);
-    result.object =
-        modules.numpy_empty(shape_tuple(shape), modules.numpy_dtype(foreign ? DType::kUInt16 : dtype));
+    result.object = modules.numpy_empty(shape_tuple(shape),
+                                        modules.numpy_dtype(foreign ? DType::kUInt16 : dtype));
     result.view.data = data_of_buffer(result.object);
     if (foreign) result.object = result.object.attr("view")(type);
   }
@@ -259,8 +274,7 @@ nb::object copy_device_output(Library library, Session& session, std::size_t out
   dlpack::ManagedTensor* lent = to_dlpack_unversioned(session, output);
   nb::object capsule = nb::steal(PyCapsule_New(lent, "dltensor", [](PyObject* object) {
     if (!PyCapsule_IsValid(object, "dltensor")) return;  // taken by its consumer
-    auto* tensor =
-        static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(object, "dltensor"));
+    auto* tensor = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(object, "dltensor"));
     tensor->deleter(tensor);
   }));
   if (!capsule.is_valid()) {

@@ -2,12 +2,11 @@
 // the GIL.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include <nanobind/nanobind.h>
 #include <sinter/sinter.h>
 
 namespace sinter::python {

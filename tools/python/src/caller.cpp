@@ -79,8 +79,9 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
         refuse_call(fmt::format("input '{}' is missing: it takes {}", inputs[index].name,
                                 python_name(inputs[index].dtype)));
   if (call.on_device && !cuda_)
-    refuse_call("an input is in GPU memory, and the plan is for the CPU: give it as tensor.cpu(), "
-                "or compile with target='cuda'");
+    refuse_call(
+        "an input is in GPU memory, and the plan is for the CPU: give it as tensor.cpu(), "
+        "or compile with target='cuda'");
   if (out.is_valid() && !out.is_none()) read_out(call, out);
   if (call.on_device) call.stream = current_stream(call.library, call.device);
   for (const Array& array : call.inputs) {
@@ -103,12 +104,13 @@ void Caller::read_out(Call& call, nb::handle out) const {
     const BindingInfo& info = outputs[results_[place]];
     Array array = Array::write(value, fmt::format("out for '{}'", info.name));
     if (array.on_device() && !cuda_)
-      refuse_call(fmt::format("out for '{}' is in GPU memory, and the plan is for the CPU",
-                              info.name));
+      refuse_call(
+          fmt::format("out for '{}' is in GPU memory, and the plan is for the CPU", info.name));
     if (array.on_device() != call.on_device)
-      refuse_call(fmt::format("out for '{}' is in {} memory, and the inputs are in {} memory: both "
-                              "must be in the same", info.name, array.on_device() ? "GPU" : "host",
-                              call.on_device ? "GPU" : "host"));
+      refuse_call(fmt::format(
+          "out for '{}' is in {} memory, and the inputs are in {} memory: both "
+          "must be in the same",
+          info.name, array.on_device() ? "GPU" : "host", call.on_device ? "GPU" : "host"));
     call.out[place] = std::move(array);
   };
   call.out_object = nb::borrow(out);
@@ -125,13 +127,15 @@ void Caller::read_out(Call& call, nb::handle out) const {
     const nb::object values = nb::steal(PySequence_Tuple(out.ptr()));
     const std::size_t count = nb::len(values);
     if (count != results_.size())
-      refuse_call(fmt::format("out has {} arrays, and the plan returns {}", count,
-                              results_.size()));
+      refuse_call(
+          fmt::format("out has {} arrays, and the plan returns {}", count, results_.size()));
     for (std::size_t i = 0; i < count; ++i) take(i, values[i]);
   } else {
     if (results_.size() != 1)
-      refuse_call(fmt::format("out is one array, and the plan returns {}: give a list, or a dict by "
-                              "name", results_.size()));
+      refuse_call(
+          fmt::format("out is one array, and the plan returns {}: give a list, or a dict by "
+                      "name",
+                      results_.size()));
     take(0, out);
   }
 }
@@ -143,8 +147,8 @@ void Caller::make_results(Call& call) const {
   call.made.resize(results_.size());
   for (std::size_t place = 0; place < results_.size(); ++place) {
     if (place < call.out.size() && call.out[place]) continue;
-    call.made[place] = make_array(call.library, plan_.outputs()[results_[place]].dtype,
-                                  known->second[place]);
+    call.made[place] =
+        make_array(call.library, plan_.outputs()[results_[place]].dtype, known->second[place]);
   }
 }
 

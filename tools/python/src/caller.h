@@ -2,13 +2,12 @@
 // and by sessions that a program holds itself.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include <nanobind/nanobind.h>
 #include <sinter/sinter.h>
 
 #include "tools/python/src/arrays.h"
@@ -22,16 +21,16 @@ struct Call {
   std::vector<NewArray> made;  // by place in results(), if the shapes were known before the run
   nb::object out_object;       // what the caller gave as out=
   Library library = Library::kNumpy;
-  bool on_device = false;  // inputs are in device memory: so are outputs, and nothing waits
-  int device = 0;          // theirs
-  void* stream = nullptr;  // the library's current one there
+  bool on_device = false;         // inputs are in device memory: so are outputs, and nothing waits
+  int device = 0;                 // theirs
+  void* stream = nullptr;         // the library's current one there
   std::vector<std::int64_t> key;  // the shapes of the inputs
 };
 
 /// Where a session's inputs come from.
 enum class Keep {
-  kForRun,  // host arrays are read where they lie; they go with the call
-  kForLater // host arrays are copied: later runs read them again
+  kForRun,   // host arrays are read where they lie; they go with the call
+  kForLater  // host arrays are copied: later runs read them again
 };
 
 /// What all calls of a plan share. Used with the GIL unless said otherwise.

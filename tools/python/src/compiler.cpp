@@ -1,10 +1,4 @@
 // The compiler: options as objects that Python fills, calls that Ctrl-C ends.
-#include <nanobind/stl/map.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -12,6 +6,11 @@
 #include <stop_token>
 #include <thread>
 
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 #include <sinter/compiler.h>
 
 #include "tools/python/src/arrays.h"
@@ -35,8 +34,7 @@ struct Source {
     if (PyObject_GetBuffer(path_or_bytes.ptr(), &buffer, PyBUF_SIMPLE) != 0)
       throw nb::python_error();
     has_buffer = true;
-    model.bytes = {static_cast<const std::byte*>(buffer.buf),
-                   static_cast<std::size_t>(buffer.len)};
+    model.bytes = {static_cast<const std::byte*>(buffer.buf), static_cast<std::size_t>(buffer.len)};
     model.folder = folder;
     model.name = name;
   }
@@ -120,8 +118,7 @@ nb::dict verify_model(const Source& source, CompileOptions options, const Verify
                       nb::object progress, nb::object diagnostic) {
   std::stop_source stop;
   options.monitor = make_monitor(progress, diagnostic, stop);
-  return to_python(
-      interruptible(stop, [&] { return verify(source.model, options, verify_as); }));
+  return to_python(interruptible(stop, [&] { return verify(source.model, options, verify_as); }));
 }
 
 nb::dict compare_model(const Source& source, CompileOptions options, const CompareOptions& measure,
@@ -161,8 +158,9 @@ std::string graph_of(const Source& source, CompileOptions options, const std::st
 void make_named_tensor(NamedTensor* self, const std::string& name, nb::handle array) {
   const Array held = Array::read(array, "tensor '" + name + "'");
   if (held.on_device())
-    throw Error(ErrorCode::kUsage, "tensor '" + name + "' is in GPU memory: give it as a NumPy "
-                                   "array");
+    throw Error(ErrorCode::kUsage, "tensor '" + name +
+                                       "' is in GPU memory: give it as a NumPy "
+                                       "array");
   new (self) NamedTensor{name, held.view()};
 }
 
@@ -297,11 +295,12 @@ void bind_compiler(nb::module_& module) {
   module.def("why", &why_nodes, nb::arg("source"), nb::arg("node_a"), nb::arg("node_b"),
              nb::arg("options"));
   module.def("inspect_model", &inspect_source, nb::arg("source"), nb::arg("options"));
-  module.def("inspect_plan",
-             [](const PlanObject& plan, const PlanViews& views) {
-               return inspect_plan(plan.plan(), views);
-             },
-             nb::arg("plan"), nb::arg("views"));
+  module.def(
+      "inspect_plan",
+      [](const PlanObject& plan, const PlanViews& views) {
+        return inspect_plan(plan.plan(), views);
+      },
+      nb::arg("plan"), nb::arg("views"));
   module.def("graph_text", &graph_of, nb::arg("source"), nb::arg("options"),
              nb::arg("behind_pass"));
 }

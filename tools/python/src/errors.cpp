@@ -2,7 +2,6 @@
 // data.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-
 #include <sinter/compiler.h>
 
 #include "tools/python/src/plan.h"

@@ -33,8 +33,7 @@ Modules::Modules() {
   empty_ = numpy_.attr("empty");
   for (int i = 0; i < kDTypeCount; ++i) {
     const auto type = static_cast<DType>(i);
-    if (type != DType::kBFloat16)
-      dtypes_[i] = numpy_.attr("dtype")(std::string(python_name(type)));
+    if (type != DType::kBFloat16) dtypes_[i] = numpy_.attr("dtype")(std::string(python_name(type)));
   }
 }
 
@@ -128,8 +127,7 @@ void Modules::synchronize(Library library, int device) const {
 
 nb::object Modules::copy_lent(Library library, nb::handle capsule, int device) const {
   if (library == Library::kTorch) return from_dlpack_(capsule).attr("clone")();
-  static nb::object* lent =
-      new nb::object(nb::module_::import_("sinter._arrays").attr("Lent"));
+  static nb::object* lent = new nb::object(nb::module_::import_("sinter._arrays").attr("Lent"));
   return cupy_.attr("from_dlpack")((*lent)(capsule, device)).attr("copy")();
 }
 

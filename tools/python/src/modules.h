@@ -2,7 +2,6 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-
 #include <sinter/dtype.h>
 
 #include "tools/python/src/arrays.h"

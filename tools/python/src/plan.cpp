@@ -1,7 +1,5 @@
 #include "tools/python/src/plan.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+#include <pthread.h>
 
 namespace sinter::python {
 namespace {
@@ -61,7 +60,8 @@ nb::dict describe(const PlanObject& object) {
   facts["outputs"] = describe_bindings(plan.outputs());
   nb::list states;
   for (const StateInfo& state : plan.states())
-    states.append(nb::make_tuple(plan.inputs()[state.input].name, plan.outputs()[state.output].name));
+    states.append(
+        nb::make_tuple(plan.inputs()[state.input].name, plan.outputs()[state.output].name));
   facts["states"] = states;
   nb::list entries;
   for (const EntryInfo& entry : plan.entries())
@@ -183,7 +183,8 @@ PlanObject::PlanObject(nb::object bytes, const RunOptions& options) : options_(o
 void PlanObject::start() {
   if (options_.max_sessions < 0)
     throw Error(ErrorCode::kUsage, fmt::format("max_sessions is {}: it must be 1 or more, or 0 for "
-                                               "as many as processors", options_.max_sessions));
+                                               "as many as processors",
+                                               options_.max_sessions));
   if (options_.max_sessions == 0)
     options_.max_sessions = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   process_ = process_generation();
@@ -259,7 +260,8 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
 }
 
 void bind_plan(nb::module_& module) {
-  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)}, {0, nullptr}};
+  static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+                                {0, nullptr}};
   nb::class_<RunOptions>(module, "RunOptions")
       .def(nb::init<>())
       .def_rw("device", &RunOptions::device)

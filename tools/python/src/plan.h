@@ -1,14 +1,13 @@
 // A plan and the sessions that run it.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include <nanobind/nanobind.h>
 #include <sinter/sinter.h>
 
 #include "tools/python/src/caller.h"

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
-
 #include <sinter/compiler.h>
 
 namespace sinter::python {

@@ -1,7 +1,6 @@
 // What belongs to the process: threads, the log, GPUs, and the command line.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
-
 #include <sinter/devices.h>
 #include <sinter/log.h>
 #include <sinter/threads.h>
@@ -66,12 +65,13 @@ int run_command(const std::vector<std::string>& words) {
 
 void bind_runtime(nb::module_& module) {
   module.attr("__version__") = std::string(version());
-  module.def("set_threads",
-             [](int threads, const std::vector<int>& cpus, int spin_microseconds) {
-               nb::gil_scoped_release release;
-               set_thread_pool({threads, cpus, spin_microseconds});
-             },
-             nb::arg("threads"), nb::arg("cpus"), nb::arg("spin_microseconds"));
+  module.def(
+      "set_threads",
+      [](int threads, const std::vector<int>& cpus, int spin_microseconds) {
+        nb::gil_scoped_release release;
+        set_thread_pool({threads, cpus, spin_microseconds});
+      },
+      nb::arg("threads"), nb::arg("cpus"), nb::arg("spin_microseconds"));
   module.def("get_threads", [] { return thread_pool_size(); });
   module.def("log_to", &log_to, nb::arg("callback").none(), nb::arg("least"));
   module.def("gpus", &gpus);
