@@ -13,6 +13,7 @@ import sinter
 
 sys.path.insert(0, str(ROOT / "tools/python/examples"))
 SENTENCES = 10_000
+BATCH = 25  # the same batches in the loop as in Ray: the bits of a row may depend on how many rows there are
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +23,7 @@ def cluster(request):
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_DATA_DISABLE_PROGRESS_BARS="1",
                       PYTHONPATH=str(ROOT / "tools/python/examples"))
     import ray
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import the tests
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
              object_store_memory=500 * 2**20)
     yield ray
@@ -40,7 +42,7 @@ def sentences(count):
     return [" ".join(r.choice(words, int(r.integers(3, 9)))) + f" {i}" for i in range(count)]
 
 
-def plain_loop(plan, tokenizer, texts, batch_size=32):
+def plain_loop(plan, tokenizer, texts, batch_size=BATCH):
     from ray_batch import encode
     rows = [plan(**encode(texts[i:i + batch_size], tokenizer)) for i in range(0, len(texts), batch_size)]
     return np.concatenate(rows)
@@ -68,7 +70,7 @@ def test_batch_loses_nothing(cluster, encoder, tmp_path):
     killer = threading.Thread(target=kill_one, daemon=True)
     killer.start()
     dataset = ray_batch.embed(cluster.data.read_parquet(str(tmp_path / "sentences.parquet")), plan,
-                              (tokenizer, str(pids)), actor=Recorded, batch_size=32)
+                              (tokenizer, str(pids)), actor=Recorded, batch_size=BATCH)
     table = dataset.to_pandas().sort_values("number")
     assert (tmp_path / "killed").exists(), "no worker was killed"
     victim = (tmp_path / "killed").read_text()

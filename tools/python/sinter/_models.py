@@ -3,9 +3,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
+import logging
 import os
+import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -48,8 +52,8 @@ def source_of(model, *, example_inputs=None, dynamic_shapes="auto", external_dat
         with _proto_source(model, folder, name or model.graph.name or "model") as source:
             yield source
     else:
-        raise UsageError(f"the model is a {type(model).__module__}.{type(model).__qualname__}: taken are a path, bytes, "
-                         "onnx.ModelProto, torch.nn.Module, torch.export.ExportedProgram and torch.onnx.ONNXProgram")
+        raise UsageError(f"the model is a {type(model).__module__}.{type(model).__qualname__}: taken are a path, "
+                         "bytes, onnx.ModelProto, torch.nn.Module, torch.export.ExportedProgram and torch.onnx.ONNXProgram")
 
 
 @contextlib.contextmanager
@@ -96,22 +100,82 @@ def _export(model, example_inputs, dynamic_shapes):
     elif isinstance(example_inputs, Sequence):
         args = tuple(example_inputs)
     else:
-        raise UsageError(f"example_inputs is a {type(example_inputs).__name__}: it takes a tensor, a sequence, or a dict")
-    if dynamic_shapes == "auto":
-        dynamic_shapes = _automatic(kwargs if kwargs is not None else args, torch)
+        raise UsageError(f"example_inputs is a {type(example_inputs).__name__}: it takes a tensor, a sequence, or a "
+                         "dict")
     training = model.training
     model.eval()
     try:
-        return _run_export(model, args, kwargs, dynamic_shapes)
+        if dynamic_shapes != "auto":
+            return _run_export(model, args, kwargs, dynamic_shapes)
+        return _run_automatic(model, args, kwargs or {})
     finally:
         model.train(training)
+
+
+def _run_automatic(model, args, kwargs):
+    """With every dimension free that the module leaves free. torch.onnx.export knows no such thing by itself: it calls
+    dimensions free that the module fixes."""
+    import torch
+    if kwargs:
+        free = _automatic(kwargs, torch)
+    else:
+        free = tuple(_automatic(each, torch) for each in args)
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=free, strict=False)
+    except Exception as error:
+        raise _explain(error) from error
+    made = _run_export(program, (), None, None)
+    _name_dimensions(made.model.graph)
+    return made
+
+
+def _name_dimensions(graph):
+    """Free dimensions are called after the input where they are first: "x_0", where torch says "s77"."""
+    import onnx_ir
+    names = {}
+    for value in graph.inputs:
+        for d, dim in enumerate(value.shape or ()):
+            text = str(getattr(dim, "value", dim))
+            if text.isidentifier():
+                names.setdefault(text, f"{value.name}_{d}")
+
+    def rename(value):
+        if value.shape is None or all(isinstance(dim, int) for dim in value.shape):
+            return
+        dims = [dim if isinstance(dim, int) else str(dim.value) for dim in value.shape]
+        value.shape = onnx_ir.Shape([dim if isinstance(dim, int) else
+                                     re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), dim)
+                                     for dim in dims])
+
+    for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+        rename(value)
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Without what the exporter logs: an error has all of it that is of use."""
+    loggers = [logging.getLogger(name) for name in
+               ("torch.onnx", "torch.fx", "torch._dynamo", "torch.export", "torch.onnx._internal.exporter._registration",
+                "torch.fx.experimental.symbolic_shapes")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
 
 
 def _run_export(model, args, kwargs, dynamic_shapes):
     import torch
     try:
-        with torch.no_grad():
-            return torch.onnx.export(model, args, kwargs=kwargs, dynamo=True, dynamic_shapes=dynamic_shapes, verbose=False)
+        with torch.no_grad(), _quiet():
+            return torch.onnx.export(model, args, kwargs=kwargs, dynamo=True, dynamic_shapes=dynamic_shapes,
+                                     verbose=False)
     except Exception as error:
         raise _explain(error) from error
 
@@ -122,13 +186,13 @@ def _explain(error):
     while cause.__cause__ is not None:
         cause = cause.__cause__
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    said = lines[0] if lines else type(cause).__name__
+    said = " ".join(lines[:2]) if lines else type(cause).__name__
     text = " ".join(str(each) for each in (error, cause)).lower()
     kind = UnsupportedError
     if "data-dependent" in text or "guardondatadependent" in type(cause).__name__.lower():
-        way_out = ("forward() decides by the values of a tensor, which no graph can hold: replace the 'if' by torch.where "
-                   "or torch.cond, and .item() by tensor arithmetic")
-    elif "constraints violated" in text or "dynamic_shapes" in text or "specialized" in text:
+        way_out = ("forward() decides by the values of a tensor, which no graph can hold: replace the 'if' by "
+                   "torch.where or torch.cond, and .item() by tensor arithmetic")
+    elif "constraints violated" in text or "dynamic_shapes" in text or "specialized" in text or "inferred ranges" in text:
         kind = UsageError
         way_out = ("forward() fixes a dimension that dynamic_shapes lets vary: leave it out there, or give "
                    "dynamic_shapes=None for the example's own sizes")
@@ -137,7 +201,8 @@ def _explain(error):
                    "torch.onnx.export(custom_translation_table=...) and give compile() the ONNXProgram")
     elif isinstance(cause, TypeError) and "argument" in text:
         kind = UsageError
-        way_out = "example_inputs must be what forward() takes, as model(*example_inputs) or model(**example_inputs) would"
+        way_out = ("example_inputs must be what forward() takes: model(*example_inputs), or with a dict "
+                   "model(**example_inputs), must work")
     else:
         way_out = ("torch.export.export(model, args) shows the same error with its place; a model that only "
                    "torch.onnx.export(dynamo=False) can write is compiled from the file")

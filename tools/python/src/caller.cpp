@@ -27,6 +27,7 @@ Caller::Caller(Plan plan) : plan_(std::move(plan)), cuda_(plan_.target() == "cud
   const auto& inputs = plan_.inputs();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     input_names_.emplace(inputs[i].name, i);
+    labels_.push_back(fmt::format("input '{}'", inputs[i].name));
     if (!inputs[i].state) arguments_.push_back(i);
   }
   nb::list names;
@@ -52,8 +53,8 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
   bool first = true;
   const auto take = [&](std::size_t index, nb::handle value) {
     Array& array = call.inputs[index];
-    if (array) refuse_call(fmt::format("input '{}' is given twice", inputs[index].name));
-    array = Array::read(value, fmt::format("input '{}'", inputs[index].name));
+    if (array) refuse_call(labels_[index] + " is given twice");
+    array = Array::read(value, labels_[index]);
     if (std::exchange(first, false)) call.library = array.library();
     if (array.on_device()) {
       call.on_device = true;

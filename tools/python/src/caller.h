@@ -69,8 +69,9 @@ class Caller {
   bool cuda_;
   std::vector<std::size_t> arguments_, results_;
   std::unordered_map<std::string_view, std::size_t> input_names_;
-  nb::object result_names_;  // a tuple
-  nb::object outputs_type_;  // sinter.Outputs
+  std::vector<std::string> labels_;  // of inputs, for errors: "input 'x'"
+  nb::object result_names_;          // a tuple
+  nb::object outputs_type_;          // sinter.Outputs
   /// Shapes of results by shapes of inputs; bounded.
   std::map<std::vector<std::int64_t>, std::vector<std::vector<std::int64_t>>> shapes_;
 };

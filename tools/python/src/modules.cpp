@@ -22,7 +22,13 @@ nb::object imported(nb::handle modules, const char* name) {
 }  // namespace
 
 Modules& Modules::get() {
-  static Modules* modules = new Modules();  // destroyed never: the interpreter goes first
+  // Never destroyed: the interpreter goes first. No static of a function: its lock, with the GIL
+  // that an import lets go, is a deadlock.
+  static Modules* modules = nullptr;
+  if (modules == nullptr) {
+    auto* made = new Modules();
+    if (modules == nullptr) modules = made;
+  }
   return *modules;
 }
 
@@ -127,8 +133,9 @@ void Modules::synchronize(Library library, int device) const {
 
 nb::object Modules::copy_lent(Library library, nb::handle capsule, int device) const {
   if (library == Library::kTorch) return from_dlpack_(capsule).attr("clone")();
-  static nb::object* lent = new nb::object(nb::module_::import_("sinter._arrays").attr("Lent"));
-  return cupy_.attr("from_dlpack")((*lent)(capsule, device)).attr("copy")();
+  return cupy_
+      .attr("from_dlpack")(nb::module_::import_("sinter._arrays").attr("Lent")(capsule, device))
+      .attr("copy")();
 }
 
 }  // namespace sinter::python
