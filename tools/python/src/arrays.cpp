@@ -1,6 +1,7 @@
 #include "tools/python/src/arrays.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/string.h>
 #include <sinter/dlpack.h>
 
 #include "tools/python/src/modules.h"
@@ -146,7 +147,7 @@ void Array::take_buffer(nb::handle value, std::string_view what, bool writable) 
   if (PyObject_GetBuffer(source.ptr(), &buffer_, flags) != 0) {
     nb::python_error error;
     if (!modules.is_numpy(value)) throw error;
-    const std::string name = nb::cast<std::string>(nb::str(value.attr("dtype")));
+    const std::string name = nb::cast<std::string>(value.attr("dtype").attr("__str__")());
     // NumPy hands out no buffers of types that are not its own.
     if (name != "bfloat16") {
       if (writable && !nb::cast<bool>(value.attr("flags").attr("writeable")))

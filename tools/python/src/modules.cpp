@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <nanobind/stl/string.h>
 #include <sinter/error.h>
 
 namespace sinter::python {
