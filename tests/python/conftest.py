@@ -1,0 +1,112 @@
+"""Small models for all tests. The package that is imported is the installed wheel's."""
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import sinter
+
+ROOT = Path(__file__).resolve().parents[2]
+SINTER = Path(sys.executable).parent / "sinter"
+os.environ.setdefault("SINTER_CACHE_DIR", str(Path(sys.prefix) / "sinter-cache"))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--ray", action="store_true", help="run the examples with Ray")
+    parser.addoption("--torch", action="store_true", help="fail instead of skipping where torch is missing")
+
+
+def model_of(nodes, inputs, outputs, weights=(), name="tiny", **options):
+    graph = helper.make_graph(nodes, name, inputs, outputs,
+                              [numpy_helper.from_array(array, key) for key, array in dict(weights).items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10, **options)
+
+
+def value(name, shape, dtype=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def make_mlp(width=16, seed=0):
+    r = np.random.default_rng(seed)
+    weights = {"w1": r.standard_normal((8, width), np.float32), "b1": r.standard_normal(width, np.float32),
+               "w2": r.standard_normal((width, 4), np.float32)}
+    return model_of([helper.make_node("MatMul", ["x", "w1"], ["h0"], name="first"),
+                     helper.make_node("Add", ["h0", "b1"], ["h1"], name="bias"),
+                     helper.make_node("Tanh", ["h1"], ["h2"], name="tanh"),
+                     helper.make_node("MatMul", ["h2", "w2"], ["y"], name="second")],
+                    [value("x", ["batch", 8])], [value("y", ["batch", 4])], weights, name="mlp")
+
+
+def make_pair():
+    """Two inputs, two outputs."""
+    return model_of([helper.make_node("Add", ["a", "b"], ["sum"]), helper.make_node("Sub", ["a", "b"], ["difference"])],
+                    [value("a", ["n", 3]), value("b", ["n", 3])],
+                    [value("sum", ["n", 3]), value("difference", ["n", 3])], name="pair")
+
+
+def make_typed(dtype):
+    """y = x + x in a type."""
+    return model_of([helper.make_node("Add", ["x", "x"], ["y"])], [value("x", ["n", 4], dtype)],
+                    [value("y", ["n", 4], dtype)], name="typed")
+
+
+def make_counter():
+    """A state: total + x."""
+    return model_of([helper.make_node("Add", ["total", "x"], ["next"]),
+                     helper.make_node("Mul", ["next", "two"], ["twice"])],
+                    [value("x", [4]), value("total", [4])], [value("twice", [4]), value("next", [4])],
+                    {"two": np.float32(2)}, name="counter")
+
+
+@pytest.fixture(scope="session")
+def mlp():
+    return make_mlp()
+
+
+@pytest.fixture(scope="session")
+def plan(mlp):
+    return sinter.compile(mlp, target="cpu", dims={"batch": (1, 64)})
+
+
+@pytest.fixture(scope="session")
+def pair():
+    return sinter.compile(make_pair(), target="cpu", dims={"n": (1, 64)})
+
+
+@pytest.fixture(scope="session")
+def counter():
+    return sinter.compile(make_counter(), target="cpu", states={"total": "next"})
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(1).standard_normal((5, 8), np.float32)
+
+
+@pytest.fixture(scope="session")
+def reference(mlp):
+    import onnxruntime
+    session = onnxruntime.InferenceSession(mlp.SerializeToString(), providers=["CPUExecutionProvider"])
+    return lambda x: session.run(None, {"x": x})[0]
+
+
+@pytest.fixture(scope="session")
+def torch(request):
+    if request.config.getoption("--torch"):
+        import torch
+        return torch
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """The model's file and tokenizer, where models/fetch.py has put them."""
+    model, tokenizer = ROOT / "models/cache/minilm.onnx", ROOT / "models/cache/minilm/tokenizer.json"
+    if not model.exists():
+        pytest.skip("models/fetch.py minilm has not been run")
+    return model, tokenizer
+
+

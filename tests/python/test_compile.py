@@ -1,0 +1,212 @@
+"""sinter.compile and its relatives: options, reports, and the command line's own bits."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import onnx
+import pytest
+from conftest import SINTER, make_mlp, model_of, value
+from onnx import helper
+
+import sinter
+
+
+def cli(*words, **options):
+    return subprocess.run([str(SINTER), *map(str, words)], capture_output=True, text=True, timeout=120, **options)
+
+
+def test_same_plan_and_bits_as_the_command_line(mlp, x, tmp_path):
+    model = tmp_path / "model.onnx"
+    onnx.save(mlp, model)
+    done = cli("compile", model, "-o", tmp_path / "cli.plan", "--target=cpu", "--dim", "batch=1..64", "--quiet")
+    assert done.returncode == 0, done.stderr
+    np.savez(tmp_path / "in.npz", x=x)
+    assert cli("run", tmp_path / "cli.plan", "--inputs", tmp_path / "in.npz", "--outputs",
+               tmp_path / "out.npz").returncode == 0
+    expected = np.load(tmp_path / "out.npz")["y"]
+    ours = sinter.compile(model, tmp_path / "ours.plan", target="cpu", dims={"batch": (1, 64)})
+    assert (tmp_path / "ours.plan").read_bytes() == (tmp_path / "cli.plan").read_bytes()
+    assert ours.path == str(tmp_path / "ours.plan")
+    assert ours(x).tobytes() == expected.tobytes()
+    assert sinter.load(tmp_path / "cli.plan")(x).tobytes() == expected.tobytes()
+
+
+def test_minilm_is_the_command_lines_bit_by_bit(minilm, tmp_path):
+    model, _ = minilm
+    r = np.random.default_rng(0)
+    feeds = {"input_ids": r.integers(1000, 20000, (2, 16)), "attention_mask": np.ones((2, 16), np.int64),
+             "token_type_ids": np.zeros((2, 16), np.int64)}
+    assert cli("compile", model, "-o", tmp_path / "cli.plan", "--target=cpu", "--quiet").returncode == 0
+    np.savez(tmp_path / "in.npz", **feeds)
+    assert cli("run", tmp_path / "cli.plan", "--inputs", tmp_path / "in.npz", "--outputs",
+               tmp_path / "out.npz").returncode == 0
+    with np.load(tmp_path / "out.npz") as expected:
+        plan = sinter.compile(str(model), target="cpu")
+        found = plan(**feeds)
+        by_name = dict(found) if isinstance(found, sinter.Outputs) else {plan.outputs[0].name: found}
+        assert set(by_name) == set(expected)
+        for name in by_name:
+            assert by_name[name].tobytes() == expected[name].tobytes()
+
+
+def test_every_source_gives_the_same(mlp, plan, x, tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(mlp, path)
+    contents = path.read_bytes()
+    for source in (str(path), path, contents, bytearray(contents), memoryview(contents), mlp):
+        assert sinter.compile(source, target="cpu", dims={"batch": (1, 64)})(x).tobytes() == plan(x).tobytes()
+
+
+def test_save_and_load(plan, x, tmp_path):
+    plan.save(tmp_path / "a.plan")
+    assert os.listdir(tmp_path) == ["a.plan"]
+    for source in (tmp_path / "a.plan", str(tmp_path / "a.plan"), plan.to_bytes(), bytearray(plan.to_bytes()),
+                   memoryview(plan)):
+        loaded = sinter.load(source)
+        assert loaded(x).tobytes() == plan(x).tobytes()
+        assert loaded.to_bytes() == plan.to_bytes()
+
+
+def test_dims(mlp):
+    shape = lambda dims: sinter.compile(mlp, target="cpu", dims=dims).inputs[0].shape[0]
+    assert (shape({"batch": 8}).min, shape({"batch": 8}).max) == (8, 8)
+    for dims in ({"batch": (2, 32)}, {"batch": range(2, 33)}, {"batch": "2..32"}):
+        assert (shape(dims).min, shape(dims).max) == (2, 32)
+    assert shape({"batch": (4, 32, 4)}).max == 32
+
+
+def test_options(mlp, x, reference):
+    unfused = sinter.compile(mlp, target="cpu", fuse=False)
+    assert unfused.metadata["steps"] > sinter.compile(mlp, target="cpu").metadata["steps"]
+    np.testing.assert_allclose(unfused(x), reference(x), rtol=1e-5, atol=1e-5)
+    half = sinter.compile(mlp, target="cpu", precision="fp16")
+    assert half.report.precision_notes and half.metadata["precision_notes"]
+    np.testing.assert_allclose(half(x).astype(np.float32), reference(x), rtol=0.05, atol=0.05)
+    fixed = sinter.compile(mlp, target="cpu", min_shapes={"x": (5, 8)}, max_shapes={"x": (5, 8)})
+    assert fixed(x).shape == (5, 4)
+    constant = sinter.compile(mlp, target="cpu", constants={"x": x})
+    assert constant.inputs == () and constant().tobytes() == sinter.compile(mlp, target="cpu")(x).tobytes()
+
+
+def test_entries(mlp, x):
+    plan = sinter.compile(mlp, target="cpu", entries={"one": {"batch": 1}, "many": {"batch": (2, 64)}})
+    assert [entry.name for entry in plan.entries] == ["one", "many"]
+    assert plan(x[:1]).shape == (1, 4) and plan(x).shape == (5, 4)
+
+
+def test_report(mlp):
+    said, stages = [], []
+    plan = sinter.compile(mlp, target="cpu", progress=lambda *each: stages.append(each), on_diagnostic=said.append)
+    assert plan.report.ok and plan.report.target == "cpu" and plan.report.steps == plan.metadata["steps"]
+    assert plan.report.passes and plan.diagnostics == tuple(said)
+    assert {"import", "passes"} <= {stage for stage, _, _ in stages}
+    assert all(0 <= done <= total for _, done, total in stages)
+
+
+def test_callback_ends_the_call(mlp):
+    def stop(stage, done, total):
+        raise KeyError("enough")
+    with pytest.raises(KeyError, match="enough"):
+        sinter.compile(mlp, target="cpu", progress=stop)
+
+
+def test_verify(mlp):
+    accuracy = sinter.verify(mlp, target="cpu", shapes={"x": (3, 8)}, runs=2)
+    assert accuracy.ok and accuracy.same_bits and accuracy.outputs[0].output == "y"
+    plan = sinter.compile(mlp, target="cpu", verify={"shapes": {"x": (3, 8)}})
+    assert plan.metadata["measured_errors"]["y"] == plan.report.accuracy.outputs[0].relative_error
+    with pytest.raises(sinter.VerificationError, match="max_error") as caught:
+        sinter.compile(mlp, target="cpu", precision="fp16", verify={"max_error": 1e-9})
+    assert not caught.value.report.ok and caught.value.code == "verification"
+
+
+def test_compare(mlp):
+    report = sinter.compare(mlp, target="cpu", shapes={"x": (3, 8)}, rounds=3, seconds=0.5)
+    assert len(report.variants) >= 2 and report.variants[0].speed_up == 1
+    assert report.difference < 1e-4 and report.variants[0].compute.count >= 1
+
+
+def test_profile(plan, tmp_path):
+    report = sinter.profile(plan, shapes={"x": (3, 8)}, rounds=2)
+    assert report.steps and report.steps[0].bound in ("memory", "compute", "launch")
+    assert report.rates.copy_bytes_per_second > 0 and "<table>" in report._repr_html_()
+
+
+def test_why_and_inspect(mlp, plan):
+    assert sinter.why(mlp, "bias", "tanh", target="cpu")
+    assert sinter.inspect(mlp)
+    assert sinter.inspect(plan) and sinter.inspect(plan, "steps", "graph", shapes={"x": (3, 8)})
+    with pytest.raises(sinter.UsageError, match="no view 'nodes'"):
+        sinter.inspect(plan, "nodes")
+    with pytest.raises(sinter.UsageError, match="nobody"):
+        sinter.why(mlp, "bias", "nobody", target="cpu")
+
+
+def test_compiles_from_several_threads(mlp, x, plan):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(
+        sinter.compile(mlp, target="cpu", dims={"batch": (1, 64)})(x).tobytes())) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == [plan(x).tobytes()] * 4
+
+
+SLOW = """
+import sys, sinter, onnx
+sys.path.insert(0, {folder!r})
+from test_compile import slow_model
+model = slow_model()
+print("begun", flush=True)
+try:
+    sinter.compile(model, target="cpu", progress=lambda *_: print("at work", flush=True))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(7)
+"""
+
+
+def slow_model():
+    """Several thousand nodes that the passes take a while for."""
+    nodes = [helper.make_node("Sin" if i % 3 else "Relu", [f"v{i}" if i else "x"], [f"v{i + 1}"], name=f"n{i}")
+             for i in range(20000)]
+    return model_of(nodes, [value("x", [4])], [value("v20000", [4])])
+
+
+def test_ctrl_c_ends_a_compile():
+    process = subprocess.Popen([sys.executable, "-c", SLOW.format(folder=os.path.dirname(__file__))],
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 7 and output.endswith("interrupted\n")
+
+
+def test_command_line(mlp, tmp_path):
+    version = cli("--version")
+    assert version.returncode == 0 and sinter.__version__ in version.stdout
+    assert subprocess.run([sys.executable, "-m", "sinter", "--version"], capture_output=True).returncode == 0
+    assert cli("no-such-verb").returncode == 2
+    assert cli("compile", tmp_path / "absent.onnx", "-o", tmp_path / "a.plan").returncode in (2, 4)
+    (tmp_path / "bad.plan").write_bytes(b"bad")
+    assert cli("inspect", tmp_path / "bad.plan").returncode != 0
+    onnx.save(mlp, tmp_path / "m.onnx")
+    done = cli("compile", tmp_path / "m.onnx", "-o", tmp_path / "a.plan", "--target=cpu", "--json", "--quiet")
+    assert done.returncode == 0 and json.loads(done.stdout)
+
+
+def test_ctrl_c_ends_the_command(tmp_path):
+    onnx.save(make_mlp(), tmp_path / "m.onnx")
+    assert cli("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.plan", "--target=cpu", "--quiet").returncode == 0
+    process = subprocess.Popen([str(SINTER), "bench", str(tmp_path / "m.plan"), "--shapes=x:4x8", "--duration=60",
+                                "--iterations=1000000000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) in (-signal.SIGINT, 130)

@@ -1,0 +1,192 @@
+"""One clear error for each wrong use; nothing crashes on hostile input."""
+import os
+import pickle
+
+import numpy as np
+import onnx
+import pytest
+from conftest import make_mlp, make_pair, model_of, value
+from onnx import helper
+
+import sinter
+
+
+def refused(call, text, kind=sinter.UsageError):
+    with pytest.raises(kind) as caught:
+        call()
+    assert text in str(caught.value), str(caught.value)
+    return caught.value
+
+
+def test_kinds():
+    assert issubclass(sinter.UsageError, ValueError) and issubclass(sinter.OutOfMemoryError, MemoryError)
+    codes = {kind.code for kind in sinter.Error.__subclasses__()}
+    assert codes == {"usage", "unsupported", "invalid_model", "invalid_plan", "out_of_memory", "device", "internal",
+                     "cancelled", "verification"}
+
+
+def test_wrong_arguments(plan, pair, x):
+    refused(lambda: plan(), "input 'x' is missing")
+    refused(lambda: plan(x, x), "2 positional inputs given, and the plan takes 1")
+    refused(lambda: plan(x, x=x), "input 'x' is given twice")
+    refused(lambda: plan(z=x), "'z'")
+    refused(lambda: pair(x), "input 'b' is missing")
+    assert plan(x).shape == (5, 4)
+
+
+def test_no_silent_conversion(plan, x):
+    error = refused(lambda: plan(x.astype(np.float64)), "x")
+    assert "f64" in str(error) or "float64" in str(error)
+    refused(lambda: plan(x.astype(np.int32)), "x")
+    refused(lambda: plan(x.tolist()), "input 'x' is a list")
+    refused(lambda: plan(1.0), "input 'x' is a float")
+    refused(lambda: plan(None), "input 'x' is a NoneType")
+    refused(lambda: plan("text"), "input 'x' is a str")
+
+
+def test_types_that_no_tensor_has(plan, x):
+    refused(lambda: plan(x.astype(">f4")), "byte order")
+    refused(lambda: plan(x.astype(complex)), "no tensor of a plan holds")
+    refused(lambda: plan(np.array(["a", "b"])), "no tensor of a plan holds")
+    refused(lambda: plan(np.zeros((5, 8), "datetime64[s]")), "no tensor of a plan holds")
+    refused(lambda: plan(np.zeros((5, 8), object)), "no tensor of a plan holds")
+    refused(lambda: plan(np.zeros((5, 8), [("a", "f4")])), "no tensor of a plan holds")
+
+
+def test_wrong_shapes(plan, x):
+    for wrong in (x[0], x[:, :7], np.zeros((65, 8), np.float32), np.zeros((5, 8, 1), np.float32),
+                  np.zeros((0, 8), np.float32), np.float32(1)):
+        refused(lambda: plan(wrong), "x")
+    assert plan(x).shape == (5, 4)
+
+
+def test_wrong_out(plan, pair, x):
+    refused(lambda: plan(x, out=np.zeros((4, 4), np.float32)), "y")
+    refused(lambda: plan(x, out=np.zeros((5, 4), np.float64)), "y")
+    refused(lambda: plan(x, out=np.zeros((5, 8), np.float32)[:, ::2]), "not contiguous")
+    read_only = np.zeros((5, 4), np.float32)
+    read_only.flags.writeable = False
+    with pytest.raises((sinter.UsageError, ValueError), match="read-only"):
+        plan(x, out=read_only)
+    refused(lambda: plan(x, out={"z": read_only}), "'z'")
+    refused(lambda: pair(x[:, :3].copy(), x[:, :3].copy(), out=np.zeros((5, 3), np.float32)), "give a list")
+    refused(lambda: plan(x, out=[]), "out has 0 arrays")
+    assert plan(x).shape == (5, 4)
+
+
+def test_liars(plan):
+    class Liar:
+        def __dlpack__(self, **_):
+            return object()
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    class Elsewhere(Liar):
+        def __dlpack_device__(self):
+            return 2, 0
+
+    class Thrower:
+        @property
+        def __dlpack__(self):
+            raise RuntimeError("no")
+
+    with pytest.raises((ValueError, TypeError)):
+        plan(Liar())
+    refused(lambda: plan(Elsewhere()), "device memory")
+    with pytest.raises((RuntimeError, sinter.UsageError)):
+        plan(Thrower())
+
+
+def test_bad_plans(plan, tmp_path):
+    good = plan.to_bytes()
+    for bad in (b"", b"x" * 1000, good[:100], good[: len(good) // 2], good[:-1], good + b"\0",
+                bytes(good[:200] + bytes([good[200] ^ 255]) + good[201:])):
+        refused(lambda: sinter.load(bad), "", sinter.InvalidPlanError)
+    refused(lambda: sinter.load(tmp_path / "absent.plan"), "absent.plan", (sinter.Error, FileNotFoundError))
+    (tmp_path / "text.plan").write_text("no plan")
+    refused(lambda: sinter.load(tmp_path / "text.plan"), "", sinter.InvalidPlanError)
+    with pytest.raises(TypeError):
+        sinter.load(5)
+
+
+def test_flipped_bytes_never_crash(plan, x):
+    good, r = bytearray(plan.to_bytes()), np.random.default_rng(0)
+    for _ in range(200):
+        bad = bytearray(good)
+        for _ in range(int(r.integers(1, 4))):
+            bad[int(r.integers(len(bad)))] ^= 1 << int(r.integers(8))
+        try:
+            sinter.load(bytes(bad))(x)
+        except sinter.Error:
+            pass
+
+
+def test_bad_models(mlp):
+    refused(lambda: sinter.compile(b"no model"), "", sinter.InvalidModelError)
+    refused(lambda: sinter.compile("/nowhere/model.onnx"), "/nowhere/model.onnx", sinter.Error)
+    refused(lambda: sinter.compile(5), "the model is a builtins.int")
+    refused(lambda: sinter.compile(mlp, example_inputs=()), "are for torch modules")
+    refused(lambda: sinter.compile(mlp, target="tpu"), "tpu")
+    refused(lambda: sinter.compile(mlp, precision="fp7"), "fp7")
+    refused(lambda: sinter.compile(mlp, dims={"batch": "x"}, target="cpu"), "")
+    refused(lambda: sinter.compile(mlp, dims={"batch": 1.5}), "it takes a number")
+    refused(lambda: sinter.compile(mlp, states="none"), "states is 'none'")
+    refused(lambda: sinter.compile(mlp, sample={"tempo": 1}), "sample has no 'tempo'")
+    refused(lambda: sinter.compile(mlp, verify={"error": 1}), "verify has no 'error'")
+    refused(lambda: sinter.inspect(mlp, "steps"), "views and shapes are for plans")
+    with pytest.raises(TypeError):
+        sinter.compile(mlp, presicion="fp16")
+
+
+def test_refused_node_is_data():
+    model = model_of([helper.make_node("Relu", ["x"], ["h"], name="fine"),
+                      helper.make_node("NoSuchOperator", ["h"], ["y"], name="strange", domain="com.example")],
+                     [value("x", ["batch", 8])], [value("y", ["batch", 8])])
+    model.opset_import.append(helper.make_opsetid("com.example", 1))
+    error = refused(lambda: sinter.compile(model, target="cpu"), "strange", sinter.UnsupportedError)
+    assert error.code == "unsupported" and error.node == "strange" and "NoSuchOperator" in error.op
+    said = [each for each in error.diagnostics if each.severity == "error"]
+    assert said and said[-1].node == "strange"
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error) and str(copy) == str(error) and copy.node == "strange"
+    assert copy.diagnostics == error.diagnostics
+
+
+def test_external_data(mlp, tmp_path, x, plan):
+    path = tmp_path / "outside.onnx"
+    onnx.save_model(make_mlp(), path, save_as_external_data=True, location="weights", size_threshold=0)
+    from_file = sinter.compile(path, target="cpu", dims={"batch": (1, 64)})
+    assert from_file(x).tobytes() == plan(x).tobytes()
+    proto = onnx.load(path, load_external_data=False)
+    refused(lambda: sinter.compile(proto, target="cpu"), "", sinter.Error)
+    beside = sinter.compile(proto, external_data=tmp_path, target="cpu", dims={"batch": (1, 64)})
+    assert beside(x).tobytes() == plan(x).tobytes()
+    assert sinter.compile(path.read_bytes(), external_data=tmp_path, target="cpu")(x).shape == (5, 4)
+
+
+def test_replaced_file(plan, tmp_path, x):
+    path = tmp_path / "a.plan"
+    plan.save(path)
+    loaded = sinter.load(path)
+    os.replace(_write(tmp_path / "b.plan", sinter.compile(make_pair(), target="cpu").to_bytes()), path)
+    assert loaded(x).shape == (5, 4)
+    refused(lambda: pickle.dumps(loaded), "no longer the file")
+
+
+def _write(path, contents):
+    path.write_bytes(contents)
+    return path
+
+
+def test_gpu_plan_needs_one(mlp):
+    try:
+        if sinter.gpus():
+            pytest.skip("there is a GPU")
+    except sinter.DeviceError as error:
+        assert str(error)
+    try:
+        made = sinter.compile(mlp, target="cuda:sm_90", dims={"batch": (1, 64)})
+    except sinter.DeviceError:
+        pytest.skip("no NVRTC here")
+    refused(lambda: made(np.zeros((1, 8), np.float32)), "", sinter.DeviceError)

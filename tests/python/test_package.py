@@ -1,0 +1,37 @@
+"""What the wheel holds."""
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+import sinter
+
+FOLDER = Path(sinter.__file__).parent
+
+
+def test_typed():
+    assert (FOLDER / "py.typed").exists()
+    names = {node.name for node in ast.parse((FOLDER / "_core.pyi").read_text()).body if hasattr(node, "name")}
+    assert {"Plan", "Session", "CompileOptions", "compile", "run_cli"} <= names
+    assert set(sinter.__all__) <= set(dir(sinter))
+
+
+def test_metadata():
+    facts = importlib.metadata.metadata("sinter")
+    assert facts["Version"] == sinter.__version__ and facts["Requires-Python"] == ">=3.11"
+    needed = importlib.metadata.requires("sinter")
+    assert [each for each in needed if "extra" not in each] == ["numpy>=1.26"]
+    assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "serve", "ray"}
+
+
+def test_nothing_else_is_imported():
+    code = "import sys, sinter; sys.exit(any(m in sys.modules for m in ('torch', 'onnx', 'ray', 'ml_dtypes')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_one_shared_object_shows_its_entry_alone():
+    (core,) = FOLDER.glob("_core*.so")
+    listed = subprocess.run(["nm", "-D", "--defined-only", core], capture_output=True, text=True)
+    if listed.returncode == 0:
+        assert [line.split()[-1] for line in listed.stdout.splitlines()] == ["PyInit__core"]

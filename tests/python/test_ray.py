@@ -1,0 +1,150 @@
+"""The examples with real Ray on two local workers. A worker is killed in the middle, and nothing is lost."""
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+import sinter
+
+sys.path.insert(0, str(ROOT / "tools/python/examples"))
+SENTENCES = 10_000
+BATCH = 25  # the same batches in the loop as in Ray: the bits of a row may depend on how many rows there are
+
+
+@pytest.fixture(scope="module")
+def cluster(request):
+    if not request.config.getoption("--ray"):
+        pytest.skip("asked for with --ray")
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_DATA_DISABLE_PROGRESS_BARS="1",
+                      PYTHONPATH=str(ROOT / "tools/python/examples"))
+    import ray
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not import the tests
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+             object_store_memory=500 * 2**20)
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def encoder(minilm):
+    model, tokenizer = minilm
+    return sinter.compile(str(model), target="cpu", threads=1), str(tokenizer)
+
+
+def sentences(count):
+    words = (ROOT / "models/sentences.txt").read_text().split()
+    r = np.random.default_rng(0)
+    return [" ".join(r.choice(words, int(r.integers(3, 9)))) + f" {i}" for i in range(count)]
+
+
+def plain_loop(plan, tokenizer, texts, batch_size=BATCH):
+    from ray_batch import encode
+    rows = [plan(**encode(texts[i:i + batch_size], tokenizer)) for i in range(0, len(texts), batch_size)]
+    return np.concatenate(rows)
+
+
+def test_batch_loses_nothing(cluster, encoder, tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+    import ray_batch
+    plan, tokenizer = encoder
+    short = ray_batch.make_tokenizer(tokenizer, LENGTH)
+    texts = sentences(SENTENCES)
+    pyarrow.parquet.write_table(pyarrow.table({"number": range(SENTENCES), "sentence": texts}),
+                                tmp_path / "sentences.parquet", row_group_size=500)
+    pids = tmp_path / "pids"
+    pids.mkdir()
+
+    def kill_one():
+        while len(os.listdir(pids)) < 2 or not any((pids / name).stat().st_size > 10 for name in os.listdir(pids)):
+            time.sleep(0.05)
+        victim = max(os.listdir(pids), key=lambda name: (pids / name).stat().st_size)
+        os.kill(int(victim), signal.SIGKILL)
+        (tmp_path / "killed").write_text(victim)
+
+    killer = threading.Thread(target=kill_one, daemon=True)
+    killer.start()
+    dataset = ray_batch.embed(cluster.data.read_parquet(str(tmp_path / "sentences.parquet")), plan,
+                              (tokenizer, str(pids)), actor=Recorded, batch_size=BATCH)
+    table = dataset.to_pandas().sort_values("number")
+    assert (tmp_path / "killed").exists(), "no worker was killed"
+    victim = (tmp_path / "killed").read_text()
+    assert len(os.listdir(pids)) > 2, f"worker {victim} was not replaced"
+    assert list(table["number"]) == list(range(SENTENCES)) and list(table["sentence"]) == texts
+    found = np.stack(table["embedding"].to_list()).astype(np.float32)
+    assert found.tobytes() == plain_loop(plan, short, texts).tobytes()
+
+
+LENGTH = 16  # tokens: short, that ten thousand sentences take a minute
+
+
+class Recorded:
+    """The example's actor, which leaves a mark for each batch that it has done."""
+
+    def __init__(self, plan, settings, column):
+        import ray_batch
+        tokenizer, self.folder = settings
+        self.actor = ray_batch.Embed(plan, tokenizer, column)
+        self.actor.tokenizer = ray_batch.make_tokenizer(tokenizer, 16)
+
+    def __call__(self, batch):
+        result = self.actor(batch)
+        with open(os.path.join(self.folder, str(os.getpid())), "a") as file:
+            file.write(".")
+        return result
+
+
+def test_serve_survives_a_replica(cluster, encoder):
+    import ray_batch
+    import ray_serve
+    import requests
+    from ray import serve
+    plan, tokenizer = encoder
+    texts = sentences(120)
+    expected = plain_loop(plan, ray_batch.make_tokenizer(tokenizer), texts)
+    serve.start(http_options={"host": "127.0.0.1", "port": 8123})
+    ray_serve.deploy(plan, tokenizer, replicas=2)
+
+    answers, lock = {}, threading.Lock()
+
+    def ask(i):
+        deadline = time.monotonic() + 120
+        while True:  # a request whose replica died under it is asked again, as a client would
+            try:
+                reply = requests.get("http://127.0.0.1:8123/embed", params={"sentence": texts[i]}, timeout=60)
+                if reply.status_code == 200:
+                    break
+            except requests.RequestException:
+                pass
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        with lock:
+            answers[i] = reply.json()
+
+    def worker(numbers):
+        for i in numbers:
+            ask(i)
+
+    threads = [threading.Thread(target=worker, args=(range(k, len(texts), 8),)) for k in range(8)]
+    for each in threads:
+        each.start()
+    while True:
+        with lock:
+            processes = {answer["process"] for answer in answers.values()}
+            if len(answers) > 30:
+                break
+        time.sleep(0.05)
+    victim = sorted(processes)[0]
+    os.kill(victim, signal.SIGKILL)
+    for each in threads:
+        each.join()
+    assert len(answers) == len(texts)
+    found = np.array([answers[i]["embedding"] for i in range(len(texts))], np.float32)
+    # Batches are as they came: a row may be computed in another batch's blocking than the loop's.
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    serve.shutdown()

@@ -1,0 +1,211 @@
+"""The compiler's calls."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Union
+
+from . import _core
+from ._errors import UsageError, VerificationError
+from ._models import source_of
+from ._options import Tensors, compile_options, run_inputs, session_options, shapes, verify_options
+from ._plan import Plan
+from ._progress import Bar
+from ._results import Accuracy, CompareReport, CompileReport, Diagnostic, ProfileReport, build
+
+Progress = Union[bool, Callable[[str, int, int], None], None]
+_SOURCE_KEYS = ("example_inputs", "dynamic_shapes", "external_data", "name")
+
+
+class CompiledPlan(Plan):
+    """A plan that compile() made, with its report."""
+
+    report: CompileReport
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        return self.report.diagnostics
+
+    def __reduce_ex__(self, protocol):
+        make, arguments = super().__reduce_ex__(protocol)
+        return _restore, (*arguments, self.report)
+
+
+def _restore(contents, settings, report):
+    plan = CompiledPlan(contents, **settings)
+    plan.report = report
+    return plan
+
+
+@contextlib.contextmanager
+def _shown(progress: Progress) -> Iterator[Callable[[str, int, int], None] | None]:
+    if progress is True:
+        bar = Bar()
+        try:
+            yield bar
+        finally:
+            bar.close()
+    else:
+        yield progress or None
+
+
+def _split(keywords):
+    source = {key: keywords.pop(key) for key in _SOURCE_KEYS if key in keywords}
+    return source, keywords
+
+
+def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_inputs: Any = None,
+            dynamic_shapes: Any = "auto", external_data: str | os.PathLike[str] | None = None, name: str | None = None,
+            target: str = "auto", precision: Any = "model", weights: str = "model", keep_layers: Sequence[str] = (),
+            max_layer_error: float = 0.0, calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+            dims: Mapping[str, Any] | None = None, min_shapes: Mapping[str, Sequence[int]] | str | None = None,
+            max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
+            pad_selections: bool = False, states: str | Mapping[str, str] | None = "auto",
+            sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
+            fuse: bool = True, disabled_passes: Sequence[str] = (), early_launch: bool = True,
+            precise_math: bool = False, schedule: str = "", tune: float = 0.0,
+            tuning_file: str | os.PathLike[str] | None = None, tuning_gpu: str = "",
+            tuning_shapes: Mapping[str, Sequence[int]] | str | None = None, jobs: int = 0,
+            kernel_cache: str | os.PathLike[str] | None = "default", verify: bool | Mapping[str, Any] | None = None,
+            progress: Progress = None, on_diagnostic: Callable[[Diagnostic], None] | None = None, device: int = 0,
+            threads: int = 0, max_sessions: int = 0) -> CompiledPlan:
+    """Compiles a model and returns its plan, ready to be called.
+
+    The model
+      model: the path of an ONNX file (or Graph text), its bytes, an onnx.ModelProto, a torch.nn.Module, a
+        torch.export.ExportedProgram or a torch.onnx.ONNXProgram
+      path: where the plan's file is written; without it the plan stays in memory
+      example_inputs: of a torch module: a tensor, a sequence, or a dict by forward()'s parameters
+      dynamic_shapes: of a torch module. "auto": every dimension that the module allows to vary does (one whose example
+        is 1 stays 1); None: none does; else what torch.export takes, {"ids": {0: "batch", 1: "seq"}}
+      external_data: the folder where weights of bytes or a ModelProto lie
+      name: what the plan says its model is called
+
+    What is asked for
+      target: "auto" (the GPU that is here, else the CPU), "cpu", "cuda", "cuda:sm_90,sm_80"
+      precision: "model", "fp16", "bf16", "tf32"
+      weights: "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E"
+      keep_layers, max_layer_error, calibration: layers that keep their weights; samples by input, or a file.npz
+      dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or another's name
+      min_shapes, max_shapes: by input: the least and the largest
+      constants: inputs that become constants, as arrays
+      pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
+      states: "auto", None, or {input: output}: memory that sessions keep
+      sample: the plan chooses the next token: "greedy", "top_k=40,temperature=0.7", or a dict
+      entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
+      verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the
+        plan beside the reference and keeps the errors in it; raises VerificationError above max_error
+      fuse, disabled_passes, early_launch, precise_math, schedule: for measurements
+      tune: seconds to time kernels for on this machine's GPU; tuning_file, tuning_gpu, tuning_shapes
+      jobs: kernels compiled at once; kernel_cache: a folder, None for none
+
+    While it works
+      progress: True for a bar on stderr, or a function of stage, done and total
+      on_diagnostic: called with each Diagnostic as it arises; the plan's `diagnostics` have all. Exceptions of both end
+        the call, and so does Ctrl-C.
+
+    device, threads, max_sessions: of the plan, as load() takes them.
+    """
+    tensors = Tensors()
+    options = compile_options(
+        tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
+        max_layer_error=max_layer_error, calibration=calibration, dims=dims, min_shapes=min_shapes,
+        max_shapes=max_shapes, constants=constants, pad_selections=pad_selections, states=states, sample=sample,
+        entries=entries, fuse=fuse, disabled_passes=disabled_passes, early_launch=early_launch,
+        precise_math=precise_math, schedule=schedule, tune=tune, tuning_file=tuning_file, tuning_gpu=tuning_gpu,
+        tuning_shapes=tuning_shapes, jobs=jobs, kernel_cache=kernel_cache, verify=verify)
+    path = os.path.abspath(os.fspath(path)) if path is not None else None
+    tell = None if on_diagnostic is None else lambda said: on_diagnostic(build(Diagnostic, said))
+    with _shown(progress) as bar, source_of(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes,
+                                            external_data=external_data, name=name) as source:
+        contents, report = _core.compile(source, options, path, bar, tell)
+    report = build(CompileReport, report)
+    if not report.ok:
+        worst = max(report.accuracy.outputs, key=lambda each: each.relative_error / (each.max_error or 1))
+        error = VerificationError(
+            f"output '{worst.output}' is off by {worst.relative_error:.3g}, and max_error is {worst.max_error:.3g}: there "
+            "is no plan; sinter.verify tells more, and a higher max_error takes it",
+            way_out="a higher precision, or verify={'max_error': ...}", diagnostics=report.diagnostics)
+        error.report = report
+        raise error
+    plan = CompiledPlan(path if path is not None else contents, device=device, threads=threads,
+                        max_sessions=max_sessions)
+    plan.report = report
+    return plan
+
+
+def verify(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0,
+           max_error: float | None = None, runs: int = 1, device: int = 0, threads: int = 0,
+           save_folder: str | os.PathLike[str] | None = None, progress: Progress = None, **options: Any) -> Accuracy:
+    """The error of a model, compiled with `options` (compile()'s), against the reference in float64. `inputs`: arrays
+    by name or files; the rest is random: `shapes`, `ranges` {name: (low, high)}, `seed`."""
+    tensors = Tensors()
+    source_keys, options = _split(options)
+    measured = verify_options(tensors, dict(inputs=inputs, shapes=shapes, ranges=ranges, seed=seed, max_error=max_error,
+                                            runs=runs, device=device, threads=threads, save_folder=save_folder))
+    made = compile_options(tensors, **options)
+    with _shown(progress) as bar, source_of(model, **source_keys) as source:
+        return build(Accuracy, _core.verify(source, made, measured, bar, None))
+
+
+def compare(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0, rounds: int = 100,
+            seconds: float = 10.0, hot: bool = False, device: int = 0, threads: int = 0, progress: Progress = None,
+            **options: Any) -> CompareReport:
+    """Compiles a model fused and unfused (with `weights`, also with its own) and measures all in turns."""
+    tensors = Tensors()
+    source_keys, options = _split(options)
+    measure = _core.CompareOptions()
+    measure.inputs = run_inputs(tensors, inputs, shapes, ranges, seed)
+    measure.session = session_options(device, threads)
+    measure.rounds, measure.seconds, measure.hot = int(rounds), float(seconds), bool(hot)
+    made = compile_options(tensors, **options)
+    with _shown(progress) as bar, source_of(model, **source_keys) as source:
+        return build(CompareReport, _core.compare(source, made, measure, bar, None))
+
+
+def profile(plan: Plan, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0, rounds: int = 20,
+            device: int = 0, threads: int = 0, progress: Progress = None) -> ProfileReport:
+    """Every step's time against what the machine can do. Random inputs, where none are given."""
+    tensors = Tensors()
+    options = _core.ProfileOptions()
+    options.inputs = run_inputs(tensors, inputs, shapes, ranges, seed)
+    options.session = session_options(device, threads)
+    options.rounds = int(rounds)
+    with _shown(progress) as bar:
+        return build(ProfileReport, _core.profile(plan, options, bar))
+
+
+def why(model: Any, node_a: str, node_b: str, **options: Any) -> dict[str, Any]:
+    """Why two ONNX nodes are or are not in one kernel, and the bytes at stake; `options` are compile()'s."""
+    source_keys, options = _split(options)
+    tensors = Tensors()
+    made = compile_options(tensors, **options)
+    with source_of(model, **source_keys) as source:
+        return json.loads(_core.why(source, node_a, node_b, made))
+
+
+_VIEWS = ("graph", "steps", "kernels", "source", "memory", "tuning")
+_shapes = shapes
+
+
+def inspect(what: Any, *views: str, shapes: Mapping[str, Sequence[int]] | str | None = None,
+            **options: Any) -> dict[str, Any]:
+    """What is known of a plan: a summary, or `views`: "graph", "steps", "kernels", "source", "memory", "tuning", with
+    the numbers of `shapes`. Of a model: its opset, inputs, outputs and operators; `options` are compile()'s."""
+    if isinstance(what, Plan):
+        asked = _core.PlanViews()
+        for view in views:
+            if view not in _VIEWS:
+                raise UsageError(f"no view '{view}': there are {', '.join(_VIEWS)}")
+            setattr(asked, view, True)
+        asked.shapes = _shapes(shapes)
+        return json.loads(_core.inspect_plan(what, asked))
+    if views or shapes:
+        raise UsageError("views and shapes are for plans: inspect(sinter.compile(model), 'steps')")
+    source_keys, options = _split(options)
+    tensors = Tensors()
+    made = compile_options(tensors, **options)
+    with source_of(what, **source_keys) as source:
+        return json.loads(_core.inspect_model(source, made))

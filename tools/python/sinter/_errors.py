@@ -1,0 +1,91 @@
+"""Exceptions. Each tells what is wrong as text, and what is known of it as data."""
+from __future__ import annotations
+
+from typing import Any
+
+
+class Error(Exception):
+    """The base of all of them.
+
+    code: a stable word, "usage", "unsupported", ...
+    node, op, shapes: the ONNX node that it is about, its operator ("Loop-16") and the types of its inputs, or None
+    way_out: what to do instead, or None
+    diagnostics: what the compiler said before, and the errors; of other calls empty
+    """
+
+    code = "internal"
+
+    def __init__(self, message: str, *, node: str | None = None, op: str | None = None,
+                 shapes: tuple[str, ...] = (), way_out: str | None = None, diagnostics: tuple[Any, ...] = ()):
+        super().__init__(message)
+        self.node, self.op, self.shapes = node, op, tuple(shapes)
+        self.way_out, self.diagnostics = way_out, tuple(diagnostics)
+
+    def __reduce__(self):
+        return _restore, (type(self), str(self), dict(node=self.node, op=self.op, shapes=self.shapes,
+                                                      way_out=self.way_out, diagnostics=self.diagnostics))
+
+
+class UsageError(Error, ValueError):
+    """A wrong option, name, type, rank or dimension."""
+    code = "usage"
+
+
+class UnsupportedError(Error):
+    """A valid model that asks for what Sinter does not do."""
+    code = "unsupported"
+
+
+class InvalidModelError(Error):
+    """Not an ONNX model, or one that contradicts itself."""
+    code = "invalid_model"
+
+
+class InvalidPlanError(Error):
+    """Not a plan, damaged, newer, or made for something else."""
+    code = "invalid_plan"
+
+
+class OutOfMemoryError(Error, MemoryError):
+    code = "out_of_memory"
+
+
+class DeviceError(Error):
+    """A missing or failing GPU, driver or library."""
+    code = "device"
+
+
+class InternalError(Error):
+    """A defect of Sinter."""
+    code = "internal"
+
+
+class CancelledError(Error):
+    """The caller asked to stop."""
+    code = "cancelled"
+
+
+class VerificationError(Error):
+    """compile(verify=...): the measured error is above its bound, and there is no plan. `report` has the numbers."""
+    code = "verification"
+    report: Any = None
+
+
+_CLASSES = {kind.code: kind for kind in (UsageError, UnsupportedError, InvalidModelError, InvalidPlanError,
+                                         OutOfMemoryError, DeviceError, InternalError, CancelledError)}
+
+
+def make(code, message, node, op, shapes, diagnostics):
+    """Called by the extension."""
+    from ._results import Diagnostic, build
+    said = tuple(build(Diagnostic, each) for each in diagnostics)
+    causes = [each for each in said if each.severity == "error"]
+    cause = next((each for each in causes if each.node), causes[0] if causes else None)
+    return _CLASSES.get(code, InternalError)(
+        message, node=node or (cause and cause.node) or None, op=op or (cause and cause.op) or None,
+        shapes=tuple(shapes) or (cause.shapes if cause else ()),
+        way_out=next((each.way_out for each in causes if each.way_out), None), diagnostics=said)
+
+
+def _restore(kind, message, facts):
+    return kind(message, **facts)

@@ -1,0 +1,209 @@
+"""What compile() takes as a model: files, bytes, ONNX objects and torch modules."""
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import logging
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import _core
+from ._errors import UnsupportedError, UsageError
+
+MOST_MESSAGE_BYTES = 2**31 - 2**20  # protobuf's limit, with room for what is around the weights
+
+
+def _is_torch_module(model) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+def _is_exported_program(model) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and hasattr(torch, "export") and isinstance(model, torch.export.ExportedProgram)
+
+
+@contextlib.contextmanager
+def source_of(model, *, example_inputs=None, dynamic_shapes="auto", external_data=None, name=None):
+    """The model as the compiler takes it."""
+    torch_only = example_inputs is not None or dynamic_shapes != "auto"
+    is_module = _is_torch_module(model)
+    if torch_only and not is_module:
+        raise UsageError("example_inputs and dynamic_shapes are for torch modules, and the model is a "
+                         f"{type(model).__name__}")
+    folder = os.fspath(external_data) if external_data is not None else ""
+    if isinstance(model, (str, os.PathLike)):
+        yield _core.Source(os.fspath(model), "", "")
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        yield _core.Source(model, folder, name or "model")
+    elif is_module or _is_exported_program(model) or hasattr(model, "model_proto") and hasattr(model, "save"):
+        program = _export(model, example_inputs, dynamic_shapes) if not hasattr(model, "model_proto") else model
+        with tempfile.TemporaryDirectory(prefix="sinter-") as temporary:
+            path = Path(temporary) / f"{name or type(model).__name__}.onnx"
+            program.save(str(path))
+            yield _core.Source(str(path), "", "")
+    elif hasattr(model, "SerializeToString") and hasattr(model, "graph"):
+        with _proto_source(model, folder, name or model.graph.name or "model") as source:
+            yield source
+    else:
+        raise UsageError(f"the model is a {type(model).__module__}.{type(model).__qualname__}: taken are a path, "
+                         "bytes, onnx.ModelProto, torch.nn.Module, torch.export.ExportedProgram and torch.onnx.ONNXProgram")
+
+
+@contextlib.contextmanager
+def _proto_source(model, folder, name):
+    if model.ByteSize() < MOST_MESSAGE_BYTES:
+        yield _core.Source(model.SerializeToString(), folder, name)
+        return
+    # No message is so large: weights go to a file beside it. onnx does that in place, so to a copy.
+    import onnx
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    with tempfile.TemporaryDirectory(prefix="sinter-") as temporary:
+        path = str(Path(temporary) / f"{name}.onnx")
+        onnx.save_model(copy, path, save_as_external_data=True, location="weights")
+        del copy
+        yield _core.Source(path, "", "")
+
+
+def _automatic(value, torch):
+    """Every dimension of every tensor as the exporter finds it: of any size where the module allows it."""
+    if isinstance(value, torch.Tensor):
+        return {d: torch.export.Dim.AUTO for d in range(value.dim())}
+    if isinstance(value, Mapping):
+        return {key: _automatic(each, torch) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_automatic(each, torch) for each in value)
+    return None
+
+
+def _export(model, example_inputs, dynamic_shapes):
+    import torch
+    if importlib.util.find_spec("onnxscript") is None:
+        raise UsageError("exporting a torch module needs onnxscript: pip install onnxscript, or sinter[torch]")
+    if _is_exported_program(model):
+        return _run_export(model, (), None, None)
+    if example_inputs is None:
+        raise UsageError("a torch module needs example_inputs: a tensor, a sequence of tensors, or a dict by the names "
+                         "of forward()'s parameters; their shapes are examples unless dynamic_shapes is None")
+    args, kwargs = (), None
+    if isinstance(example_inputs, torch.Tensor):
+        args = (example_inputs,)
+    elif isinstance(example_inputs, Mapping):
+        kwargs = dict(example_inputs)
+    elif isinstance(example_inputs, Sequence):
+        args = tuple(example_inputs)
+    else:
+        raise UsageError(f"example_inputs is a {type(example_inputs).__name__}: it takes a tensor, a sequence, or a "
+                         "dict")
+    training = model.training
+    model.eval()
+    try:
+        if dynamic_shapes != "auto":
+            return _run_export(model, args, kwargs, dynamic_shapes)
+        return _run_automatic(model, args, kwargs or {})
+    finally:
+        model.train(training)
+
+
+def _run_automatic(model, args, kwargs):
+    """With every dimension free that the module leaves free. torch.onnx.export knows no such thing by itself: it calls
+    dimensions free that the module fixes."""
+    import torch
+    if kwargs:
+        free = _automatic(kwargs, torch)
+    else:
+        free = tuple(_automatic(each, torch) for each in args)
+    try:
+        with torch.no_grad(), _quiet():
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=free, strict=False)
+    except Exception as error:
+        raise _explain(error) from error
+    made = _run_export(program, (), None, None)
+    _name_dimensions(made.model.graph)
+    return made
+
+
+def _name_dimensions(graph):
+    """Free dimensions are called after the input where they are first: "x_0", where torch says "s77"."""
+    import onnx_ir
+    names = {}
+    for value in graph.inputs:
+        for d, dim in enumerate(value.shape or ()):
+            text = str(getattr(dim, "value", dim))
+            if text.isidentifier():
+                names.setdefault(text, f"{value.name}_{d}")
+
+    def rename(value):
+        if value.shape is None or all(isinstance(dim, int) for dim in value.shape):
+            return
+        dims = [dim if isinstance(dim, int) else str(dim.value) for dim in value.shape]
+        value.shape = onnx_ir.Shape([dim if isinstance(dim, int) else
+                                     re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), dim)
+                                     for dim in dims])
+
+    for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+        rename(value)
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Without what the exporter logs: an error has all of it that is of use."""
+    loggers = [logging.getLogger(name) for name in
+               ("torch.onnx", "torch.fx", "torch._dynamo", "torch.export", "torch.onnx._internal.exporter._registration",
+                "torch.fx.experimental.symbolic_shapes")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
+
+
+def _run_export(model, args, kwargs, dynamic_shapes):
+    import torch
+    try:
+        with torch.no_grad(), _quiet():
+            return torch.onnx.export(model, args, kwargs=kwargs, dynamo=True, dynamic_shapes=dynamic_shapes,
+                                     verbose=False)
+    except Exception as error:
+        raise _explain(error) from error
+
+
+def _explain(error):
+    """A failed export as an error of ours, with the way out where there is one."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    said = " ".join(lines[:2]) if lines else type(cause).__name__
+    text = " ".join(str(each) for each in (error, cause)).lower()
+    kind = UnsupportedError
+    if "data-dependent" in text or "guardondatadependent" in type(cause).__name__.lower():
+        way_out = ("forward() decides by the values of a tensor, which no graph can hold: replace the 'if' by "
+                   "torch.where or torch.cond, and .item() by tensor arithmetic")
+    elif "constraints violated" in text or "dynamic_shapes" in text or "specialized" in text or "inferred ranges" in text:
+        kind = UsageError
+        way_out = ("forward() fixes a dimension that dynamic_shapes lets vary: leave it out there, or give "
+                   "dynamic_shapes=None for the example's own sizes")
+    elif "no onnx function found" in text or "no decompositions" in text or "dispatch" in text:
+        way_out = ("the operator has no form in ONNX: write it with others, or register one with "
+                   "torch.onnx.export(custom_translation_table=...) and give compile() the ONNXProgram")
+    elif isinstance(cause, TypeError) and "argument" in text:
+        kind = UsageError
+        way_out = ("example_inputs must be what forward() takes: model(*example_inputs), or with a dict "
+                   "model(**example_inputs), must work")
+    else:
+        way_out = ("torch.export.export(model, args) shows the same error with its place; a model that only "
+                   "torch.onnx.export(dynamo=False) can write is compiled from the file")
+    return kind(f"torch could not export the module: {type(cause).__name__}: {said}; {way_out}", way_out=way_out)

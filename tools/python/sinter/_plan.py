@@ -1,0 +1,268 @@
+"""Plans and sessions."""
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from ._errors import UsageError
+from ._html import table
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One dimension: fixed (min == max), or named with a range, both ends inclusive."""
+    text: str  # "384", "batch", "batch*seq"
+    min: int
+    max: int
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Binding:
+    """An input or an output."""
+    name: str
+    dtype: str  # as NumPy names it, or "bfloat16"
+    shape: tuple[Dim, ...]
+    is_state: bool
+
+    def __str__(self) -> str:
+        state = ", state" if self.is_state else ""
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]{state}"
+
+
+@dataclass(frozen=True)
+class State:
+    """An input that sessions keep: what a run leaves in `output`, the next takes as `input`."""
+    input: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Steps of their own for shapes within limits."""
+    name: str
+    limits: tuple[Dim, ...]
+
+
+def _dims(dims):
+    return tuple(Dim(*each) for each in dims)
+
+
+def _bindings(bindings):
+    return tuple(Binding(name, dtype, _dims(shape), state) for name, dtype, shape, state in bindings)
+
+
+def _identity(path):
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class Plan(_core.Plan):
+    """A compiled model. Immutable; any number of threads may call it at once.
+
+    plan(*arrays, **arrays, out=None) runs it. Inputs go by position (in the order of `inputs`, states left out) or by
+    name. NumPy arrays, torch tensors and CuPy arrays are taken, in host memory or, by CUDA plans, in the GPU's; types are
+    never converted, and arrays that are not dense are copied. One output is returned by itself, several as `Outputs`:
+    of the library that the first input was of, on the device where the inputs are, new and the caller's. With inputs
+    in GPU memory the work is put on the library's current stream, and nothing waits for it. `out` is memory for the
+    outputs: an array, a sequence with None for what is not given, or a dict by name.
+
+    Calls know no states: each begins with zeros. `session()` keeps them.
+    """
+
+    _facts: dict[str, Any]
+
+    def __init__(self, source, *, device: int = 0, threads: int = 0, max_sessions: int = 0):
+        """Use load()."""
+        options = _core.RunOptions()
+        options.device, options.threads, options.max_sessions = device, threads, max_sessions
+        if isinstance(source, (str, os.PathLike)):
+            source = os.path.abspath(os.fspath(source))
+            super().__init__(source, options)
+            self._file = _identity(source)
+        else:
+            super().__init__(source, options)
+            self._file = None
+        self._settings = dict(device=device, threads=threads, max_sessions=max_sessions)
+        self._facts = self._describe()
+        self._executor: tuple[int, ThreadPoolExecutor] | None = None
+
+    @property
+    def inputs(self) -> tuple[Binding, ...]:
+        return _bindings(self._facts["inputs"])
+
+    @property
+    def outputs(self) -> tuple[Binding, ...]:
+        return _bindings(self._facts["outputs"])
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        return tuple(State(*each) for each in self._facts["states"])
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Empty if one list of steps serves all shapes."""
+        return tuple(Entry(name, _dims(limits)) for name, limits in self._facts["entries"])
+
+    @property
+    def target(self) -> str:
+        """"cpu" or "cuda"."""
+        return self._facts["target"]
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        return tuple(self._facts["architectures"])
+
+    @property
+    def path(self) -> str | None:
+        """The file it was loaded from."""
+        return self._facts["path"] or None
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Where it is from: compiler_version, format_version, cuda_version, model_name, model_hash, options,
+        measured_errors, precision_notes; and its steps and weight_bytes."""
+        names = ("compiler_version", "format_version", "cuda_version", "model_name", "model_hash", "options",
+                 "measured_errors", "precision_notes", "steps", "weight_bytes")
+        return {name: self._facts[name] for name in names}
+
+    def graph(self) -> str:
+        """The graph behind the passes, as text."""
+        return self._graph()
+
+    async def call_async(self, *args, **kwargs):
+        """The same as calling the plan, without blocking the event loop. On a GPU the work goes on the stream that is
+        current here. A caller that is cancelled no longer waits; the run goes on to its end."""
+        stream = _current_stream((*args, *kwargs.values()))
+
+        def call():
+            if stream is None:
+                return self(*args, **kwargs)
+            with stream:
+                return self(*args, **kwargs)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads(), call)
+
+    def _threads(self) -> ThreadPoolExecutor:
+        # A child of fork() has inherited the object, but not its threads.
+        if self._executor is None or self._executor[0] != os.getpid():
+            self._executor = os.getpid(), ThreadPoolExecutor(self._options().max_sessions, "sinter")
+        return self._executor[1]
+
+    def session(self, *, device_outputs: bool = False) -> Session:
+        """A session of its own, which keeps states and inputs from run to run. `device_outputs`: inputs and outputs
+        are in GPU memory."""
+        return Session(self, device_outputs)
+
+    def to_bytes(self) -> bytes:
+        """What save() writes."""
+        if self._file is None:
+            return bytes(memoryview(self))
+        self._check_file()
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan's file, which appears whole or not at all."""
+        path = os.fspath(path)
+        partial = f"{path}.{os.getpid()}.part"
+        try:
+            with open(partial, "wb") as file:
+                file.write(memoryview(self) if self._file is None else self.to_bytes())
+            os.replace(partial, path)
+        finally:
+            if os.path.exists(partial):
+                os.remove(partial)
+
+    def _check_file(self):
+        if _identity(self.path) != self._file:
+            raise UsageError(f"'{self.path}' is no longer the file that this plan was loaded from: load it again")
+
+    def __reduce_ex__(self, protocol):
+        # The bytes travel, since another machine need not have the file. With protocol 5 a receiver may take them out
+        # of band: Ray puts them into shared memory, where all workers of a machine read the same.
+        if self._file is None:
+            contents = pickle.PickleBuffer(self) if protocol >= 5 else self.to_bytes()
+        else:
+            contents = self.to_bytes()
+            if protocol >= 5:
+                contents = pickle.PickleBuffer(contents)
+        return _restore, (contents, self._settings)
+
+    def __repr__(self) -> str:
+        lines = [f"<sinter.Plan '{self._facts['model_name']}' for {self.target}"
+                 + (f" ({', '.join(self.architectures)})" if self.architectures else "")]
+        lines += [f"  in  {binding}" for binding in self.inputs]
+        lines += [f"  out {binding}" for binding in self.outputs]
+        return "\n".join(lines) + ">"
+
+    def _repr_html_(self) -> str:
+        def rows(kind, bindings):
+            return [(kind, each.name, each.dtype, "[" + ", ".join(map(str, each.shape)) + "]",
+                     ", ".join(f"{dim}: {dim.min} to {dim.max}" for dim in each.shape if dim.min != dim.max),
+                     "state" if each.is_state else "") for each in bindings]
+        return table(f"{self._facts['model_name']} for {self.target}",
+                     ("", "name", "type", "shape", "range", ""), rows("input", self.inputs)
+                     + rows("output", self.outputs))
+
+
+class Session(_core.Session):
+    """One session of a plan: states and inputs stay from run to run. One thread at a time uses it.
+
+    run(*arrays, **arrays, out=None) takes what calling the plan takes; inputs that are not given are those of the run
+    before. Arrays in host memory are copied when they are given; those in GPU memory are read by every later run, too.
+    """
+
+    def __init__(self, plan: Plan, device_outputs: bool = False):
+        """Use Plan.session()."""
+        super().__init__(plan, device_outputs)
+
+    def warm_up(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Prepares a run of these shapes by name of the input, so that the first run does not."""
+        self._warm_up({name: list(shape) for name, shape in shapes.items()})
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """What the last run left in all outputs, states included, by name: copies."""
+        return {binding.name: self.output(binding.name) for binding in self.plan.outputs}
+
+    def __repr__(self) -> str:
+        return f"<sinter.Session of {self.plan!r}>"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a session cannot be pickled: send its plan, and make a session there")
+
+
+def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, device: int = 0, threads: int = 0,
+         max_sessions: int = 0) -> Plan:
+    """A plan from a file, which must not be changed while it is used, or from the bytes of one.
+
+    device: the GPU of a CUDA plan.
+    threads: most threads of the pool (set_threads) that one call of a CPU plan uses; 0: all.
+    max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as processors.
+    """
+    return Plan(source, device=device, threads=threads, max_sessions=max_sessions)
+
+
+def _restore(contents, settings):
+    return Plan(contents, **settings)
+
+
+def _current_stream(arguments):
+    """What makes the stream current that is so here, in another thread; None if nothing is in GPU memory."""
+    for value in arguments:
+        if getattr(value, "is_cuda", False):
+            import torch
+            return torch.cuda.stream(torch.cuda.current_stream(value.device))
+        if type(value).__module__.partition(".")[0] == "cupy":
+            import cupy
+            return cupy.cuda.get_current_stream()
+    return None

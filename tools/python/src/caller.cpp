@@ -1,0 +1,234 @@
+#include "tools/python/src/caller.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace sinter::python {
+namespace {
+
+constexpr std::size_t kMostShapes = 256;  // whose results' shapes are remembered
+
+[[noreturn]] void refuse_call(std::string message) {
+  throw Error(ErrorCode::kUsage, std::move(message));
+}
+
+std::string_view text_of(nb::handle name) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
+  if (text == nullptr) throw nb::python_error();
+  return {text, static_cast<std::size_t>(size)};
+}
+
+}  // namespace
+
+Caller::Caller(Plan plan) : plan_(std::move(plan)), cuda_(plan_.target() == "cuda") {
+  const auto& inputs = plan_.inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    input_names_.emplace(inputs[i].name, i);
+    labels_.push_back(fmt::format("input '{}'", inputs[i].name));
+    if (!inputs[i].state) arguments_.push_back(i);
+  }
+  nb::list names;
+  const auto& outputs = plan_.outputs();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].state) continue;
+    results_.push_back(i);
+    names.append(nb::str(outputs[i].name.data(), outputs[i].name.size()));
+  }
+  result_names_ = nb::tuple(names);
+  outputs_type_ = nb::module_::import_("sinter._arrays").attr("Outputs");
+}
+
+std::size_t Caller::find_input(std::string_view name) const {
+  const auto found = input_names_.find(name);
+  return found != input_names_.end() ? found->second : plan_.input_index(name);  // which throws
+}
+
+Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
+  Call call;
+  const auto& inputs = plan_.inputs();
+  call.inputs.resize(inputs.size());
+  bool first = true;
+  const auto take = [&](std::size_t index, nb::handle value) {
+    Array& array = call.inputs[index];
+    if (array) refuse_call(labels_[index] + " is given twice");
+    array = Array::read(value, labels_[index]);
+    if (std::exchange(first, false)) call.library = array.library();
+    if (array.on_device()) {
+      call.on_device = true;
+      call.device = array.view().device < 0 ? 0 : array.view().device;
+      call.library = array.library();
+    }
+  };
+  if (positions.size() > arguments_.size())
+    refuse_call(fmt::format("{} positional inputs given, and the plan takes {}", positions.size(),
+                            arguments_.size()));
+  for (std::size_t i = 0; i < positions.size(); ++i) take(arguments_[i], positions[i]);
+  nb::handle out;
+  for (const auto [name, value] : names) {
+    const std::string_view text = text_of(name);
+    if (text == "out" && !input_names_.contains(text))
+      out = value;
+    else
+      take(find_input(text), value);
+  }
+  if (all)
+    for (const std::size_t index : arguments_)
+      if (!call.inputs[index])
+        refuse_call(fmt::format("input '{}' is missing: it takes {}", inputs[index].name,
+                                python_name(inputs[index].dtype)));
+  if (call.on_device && !cuda_)
+    refuse_call(
+        "an input is in GPU memory, and the plan is for the CPU: give it as tensor.cpu(), "
+        "or compile with target='cuda'");
+  if (out.is_valid() && !out.is_none()) read_out(call, out);
+  if (call.on_device) call.stream = current_stream(call.library, call.device);
+  for (const Array& array : call.inputs) {
+    if (!array) {
+      call.key.push_back(-1);
+      continue;
+    }
+    const auto& shape = array.view().shape;
+    call.key.push_back(static_cast<std::int64_t>(shape.size()));
+    call.key.insert(call.key.end(), shape.begin(), shape.end());
+  }
+  return call;
+}
+
+void Caller::read_out(Call& call, nb::handle out) const {
+  const auto& outputs = plan_.outputs();
+  call.out.resize(results_.size());
+  const auto take = [&](std::size_t place, nb::handle value) {
+    if (value.is_none()) return;
+    const BindingInfo& info = outputs[results_[place]];
+    Array array = Array::write(value, fmt::format("out for '{}'", info.name));
+    if (array.on_device() && !cuda_)
+      refuse_call(
+          fmt::format("out for '{}' is in GPU memory, and the plan is for the CPU", info.name));
+    if (array.on_device() != call.on_device)
+      refuse_call(fmt::format(
+          "out for '{}' is in {} memory, and the inputs are in {} memory: both "
+          "must be in the same",
+          info.name, array.on_device() ? "GPU" : "host", call.on_device ? "GPU" : "host"));
+    call.out[place] = std::move(array);
+  };
+  call.out_object = nb::borrow(out);
+  if (nb::isinstance<nb::dict>(out)) {
+    for (const auto [name, value] : nb::borrow<nb::dict>(out)) {
+      const std::size_t index = plan_.output_index(text_of(name));
+      const auto place = std::find(results_.begin(), results_.end(), index);
+      if (place == results_.end())
+        refuse_call(fmt::format("output '{}' is a state, which sessions keep themselves",
+                                outputs[index].name));
+      take(static_cast<std::size_t>(place - results_.begin()), value);
+    }
+  } else if (nb::isinstance<nb::list>(out) || nb::isinstance<nb::tuple>(out)) {
+    const nb::object values = nb::steal(PySequence_Tuple(out.ptr()));
+    const std::size_t count = nb::len(values);
+    if (count != results_.size())
+      refuse_call(
+          fmt::format("out has {} arrays, and the plan returns {}", count, results_.size()));
+    for (std::size_t i = 0; i < count; ++i) take(i, values[i]);
+  } else {
+    if (results_.size() != 1)
+      refuse_call(
+          fmt::format("out is one array, and the plan returns {}: give a list, or a dict by "
+                      "name",
+                      results_.size()));
+    take(0, out);
+  }
+}
+
+void Caller::make_results(Call& call) const {
+  if (call.on_device) return;  // see take_results
+  const auto known = shapes_.find(call.key);
+  if (known == shapes_.end()) return;
+  call.made.resize(results_.size());
+  for (std::size_t place = 0; place < results_.size(); ++place) {
+    if (place < call.out.size() && call.out[place]) continue;
+    call.made[place] =
+        make_array(call.library, plan_.outputs()[results_[place]].dtype, known->second[place]);
+  }
+}
+
+void Caller::run(Session& session, const Call& call, Keep keep) const {
+  const auto& inputs = plan_.inputs();
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    if (!call.inputs[i]) continue;
+    // A CUDA session copies from the host, and reads device memory where it lies.
+    const bool in_place = keep == Keep::kForRun && !cuda_ && !inputs[i].state;
+    if (in_place)
+      session.use_input(i, call.inputs[i].view());
+    else
+      session.set_input(i, call.inputs[i].view());
+  }
+  for (std::size_t place = 0; place < results_.size(); ++place) {
+    const std::size_t output = results_[place];
+    if (place < call.out.size() && call.out[place])
+      session.set_output(output, call.out[place].view());
+    else if (place < call.made.size())
+      session.set_output(output, call.made[place].view);
+    else
+      session.set_output(output, MutableTensorView{});
+  }
+  if (call.on_device)
+    session.run_async(call.stream);
+  else
+    session.run();
+}
+
+nb::object Caller::copy_output(Library library, const TensorView& view) {
+  NewArray array = make_array(library, view.dtype, view.shape);
+  const std::size_t bytes = view.byte_count();
+  if (bytes > 0) {
+    nb::gil_scoped_release release;
+    std::memcpy(array.view.data, view.data, bytes);
+  }
+  return array.object;
+}
+
+nb::object Caller::take_results(Session& session, Call& call) {
+  std::vector<nb::object> values(results_.size());
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (std::size_t place = 0; place < results_.size(); ++place) {
+    if (place < call.out.size() && call.out[place]) {
+      shapes.push_back(call.out[place].view().shape);
+      continue;  // is in out_object
+    }
+    if (place < call.made.size()) {
+      values[place] = std::move(call.made[place].object);
+      continue;
+    }
+    const std::size_t output = results_[place];
+    if (call.on_device) {
+      // A result in memory of its own would be an address that the session has not seen, for which
+      // it prepares the run again: its own memory is copied, in the order of the stream.
+      values[place] = copy_device_output(call.library, session, output);
+      continue;
+    }
+    const TensorView& view = session.output(output);
+    shapes.push_back(view.shape);
+    values[place] = copy_output(call.library, view);
+  }
+  if (!call.on_device && call.made.empty() && !call.key.empty()) {
+    if (shapes_.size() >= kMostShapes) shapes_.clear();
+    shapes_.emplace(std::move(call.key), std::move(shapes));
+  }
+  if (call.out_object.is_valid() && values.size() == 1) return call.out_object;
+  if (values.size() == 1) return values[0];
+  nb::list list;
+  for (std::size_t place = 0; place < values.size(); ++place) {
+    if (values[place].is_valid()) {
+      list.append(values[place]);
+      continue;
+    }
+    const nb::handle out = call.out_object;
+    list.append(nb::isinstance<nb::dict>(out) ? nb::object(out[result_names_[place]])
+                                              : nb::object(out[place]));
+  }
+  return outputs_type_(list, result_names_);
+}
+
+}  // namespace sinter::python

@@ -1,0 +1,42 @@
+// Errors of Sinter as Python's exceptions: sinter.Error and its subclasses, with what is known as
+// data.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <sinter/compiler.h>
+
+#include "tools/python/src/plan.h"
+#include "tools/python/src/results.h"
+
+namespace sinter::python {
+namespace {
+
+void raise(const Error& error, const std::vector<Diagnostic>* diagnostics) {
+  try {
+    const nb::object make = nb::module_::import_("sinter._errors").attr("make");
+    nb::list said;
+    if (diagnostics != nullptr)
+      for (const Diagnostic& diagnostic : *diagnostics) said.append(to_python(diagnostic));
+    const Error::Node& node = error.node();
+    const nb::object exception = make(std::string(to_string(error.code())), error.what(), node.name,
+                                      node.op, node.inputs, said);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  } catch (nb::python_error& failed) {
+    failed.restore();
+  }
+}
+
+}  // namespace
+
+void bind_errors(nb::module_&) {
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const CompileError& error) {
+      raise(error, &error.diagnostics());
+    } catch (const Error& error) {
+      raise(error, nullptr);
+    }
+  });
+}
+
+}  // namespace sinter::python

@@ -1,0 +1,14 @@
+// sinter._core: the extension. Everything that Python's part of the package builds on.
+#include "tools/python/src/plan.h"
+
+NB_MODULE(_core, module) {
+  using namespace sinter::python;
+  // Plans that a program still holds at its end are no defect.
+  nanobind::set_leak_warnings(false);
+  process_generation();
+  bind_errors(module);
+  bind_runtime(module);
+  bind_compiler(module);
+  bind_plan(module);
+  bind_session(module);
+}

@@ -1,0 +1,50 @@
+// What the extension uses of Python's modules, looked up once.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <sinter/dtype.h>
+
+#include "tools/python/src/arrays.h"
+
+namespace sinter::python {
+
+/// NumPy is imported with the first use; torch and CuPy are known once the program has imported
+/// them. Lives as long as the interpreter.
+class Modules {
+ public:
+  static Modules& get();
+
+  bool is_numpy(nb::handle value) const;
+  bool is_torch(nb::handle value) const;
+  bool is_cupy(nb::handle value) const;
+
+  nb::handle numpy() const { return numpy_; }
+  nb::handle cupy() const { return cupy_; }
+
+  nb::object numpy_dtype(DType dtype) const;
+  nb::object numpy_empty(nb::handle shape, nb::handle dtype) const;
+  /// An aligned row-major copy.
+  nb::object dense_copy(nb::handle array) const;
+
+  nb::object torch_empty(nb::handle shape, DType dtype) const;
+  nb::object torch_to_dlpack(nb::handle tensor) const;
+
+  nb::object current_stream(Library library, int device) const;
+  void synchronize(Library library, int device) const;
+  /// A new array with what a capsule lends, which is given back before this returns.
+  nb::object copy_lent(Library library, nb::handle capsule, int device) const;
+
+ private:
+  Modules();
+  void find_torch() const;
+  void find_cupy() const;
+
+  nb::object modules_;  // sys.modules
+  nb::object numpy_, ndarray_, empty_;
+  nb::object dtypes_[kDTypeCount];
+  mutable nb::object torch_, tensor_, torch_empty_, to_dlpack_, from_dlpack_, raw_stream_;
+  mutable nb::object torch_dtypes_[kDTypeCount];
+  mutable nb::object cupy_, cupy_array_;
+};
+
+}  // namespace sinter::python

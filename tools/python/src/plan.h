@@ -1,0 +1,86 @@
+// A plan and the sessions that run it.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+#include <sinter/sinter.h>
+
+#include "tools/python/src/caller.h"
+
+namespace sinter::python {
+
+/// Sessions of one plan that run side by side, made when they are needed and kept. Callers beyond
+/// `limit` wait. Without the GIL.
+class SessionPool {
+ public:
+  SessionPool(Plan plan, SessionOptions options, std::size_t limit)
+      : plan_(std::move(plan)), options_(std::move(options)), limit_(limit) {}
+
+  struct Slot {
+    Session session;
+    void* stream = nullptr;  // of its last run
+  };
+  /// A slot whose last run was on `stream`, else any, else a new one.
+  std::unique_ptr<Slot> acquire(void* stream);
+  void give_back(std::unique_ptr<Slot> slot);
+  /// Instead of give_back, for a session that is not used again.
+  void drop();
+
+ private:
+  const Plan plan_;
+  const SessionOptions options_;
+  const std::size_t limit_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<Slot>> free_;
+  std::size_t made_ = 0;
+};
+
+struct RunOptions {
+  int device = 0;
+  int threads = 0;
+  int max_sessions = 0;  // at most this many calls run at once; 0: as many as processors
+};
+
+/// sinter.Plan. The plan's bytes are a file's, or owned by this object.
+class PlanObject {
+ public:
+  PlanObject(const std::string& path, const RunOptions& options);
+  /// `bytes`: any buffer. Used where it lies if it is aligned, else copied.
+  PlanObject(nb::object bytes, const RunOptions& options);
+
+  nb::object call(nb::args positions, nb::kwargs names);
+  const Plan& plan() const { return caller_->plan(); }
+  const RunOptions& options() const { return options_; }
+  const std::shared_ptr<Caller>& caller() const { return caller_; }
+  /// The bytes that it was loaded from; invalid if these are a file's.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// Throws Error(kUsage) in a child of fork() that inherited what lives in a GPU's context.
+  void check_process() const;
+
+ private:
+  void start();
+  SessionPool& pool(bool on_device);
+
+  RunOptions options_;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<Caller> caller_;
+  std::unique_ptr<SessionPool> pools_[2];  // outputs on the host, on the device
+  unsigned process_ = 0;                   // that the pools belong to
+};
+
+/// Counts up in each child of fork().
+unsigned process_generation();
+
+void bind_plan(nb::module_& module);
+void bind_session(nb::module_& module);
+void bind_compiler(nb::module_& module);
+void bind_errors(nb::module_& module);
+void bind_runtime(nb::module_& module);
+
+}  // namespace sinter::python

@@ -1,0 +1,81 @@
+// What belongs to the process: threads, the log, GPUs, and the command line.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <sinter/devices.h>
+#include <sinter/log.h>
+#include <sinter/threads.h>
+#include <sinter/version.h>
+
+#include "tools/cli/cli.h"
+#include "tools/python/src/plan.h"
+
+namespace sinter::python {
+namespace {
+
+void log_to(nb::object callback, int least) {
+  if (callback.is_none()) {
+    nb::gil_scoped_release release;
+    set_logger({});
+    return;
+  }
+  // The callback lives as long as the process: a thread may be calling it when it is replaced.
+  auto* target = new nb::object(std::move(callback));
+  Logger logger = [target](LogLevel level, std::string_view message) {
+    if (!Py_IsInitialized()) return;
+    nb::gil_scoped_acquire acquire;
+    try {
+      (*target)(static_cast<int>(level), nb::str(message.data(), message.size()));
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("sinter's logger");
+    }
+  };
+  nb::gil_scoped_release release;
+  set_logger(std::move(logger), static_cast<LogLevel>(least));
+}
+
+nb::tuple gpus() {
+  const GpuList found = [] {
+    nb::gil_scoped_release release;
+    return list_gpus();
+  }();
+  nb::list list;
+  for (const GpuInfo& gpu : found.gpus) {
+    nb::dict d;
+    d["index"] = gpu.index;
+    d["name"] = gpu.name;
+    d["architecture"] = gpu.architecture;
+    d["multiprocessors"] = gpu.multiprocessors;
+    d["memory_bytes"] = gpu.memory_bytes;
+    d["l2_bytes"] = gpu.l2_bytes;
+    list.append(d);
+  }
+  return nb::make_tuple(list, found.problem);
+}
+
+int run_command(const std::vector<std::string>& words) {
+  std::vector<std::string> copies = words;
+  std::vector<char*> pointers;
+  for (std::string& word : copies) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  nb::gil_scoped_release release;
+  return tools::run_cli(static_cast<int>(copies.size()), pointers.data());
+}
+
+}  // namespace
+
+void bind_runtime(nb::module_& module) {
+  module.attr("__version__") = std::string(version());
+  module.def(
+      "set_threads",
+      [](int threads, const std::vector<int>& cpus, int spin_microseconds) {
+        nb::gil_scoped_release release;
+        set_thread_pool({threads, cpus, spin_microseconds});
+      },
+      nb::arg("threads"), nb::arg("cpus"), nb::arg("spin_microseconds"));
+  module.def("get_threads", [] { return thread_pool_size(); });
+  module.def("log_to", &log_to, nb::arg("callback").none(), nb::arg("least"));
+  module.def("gpus", &gpus);
+  module.def("run_cli", &run_command, nb::arg("words"));
+}
+
+}  // namespace sinter::python
