@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <onnx.pb.h>
+#include <sinter/error.h>
 
 #include "tests/conformance/execute.h"
 #include "tests/conformance/expectations.h"
