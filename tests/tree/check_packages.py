@@ -192,7 +192,8 @@ def main():
         print(f"{label}: {len(used)} files used; {len(allowed)} packages, by {how}")
         failures += check(used, allowed, files, label)
     if failures or not uses.product:
-        print("add the package to tools/setup, or let the build do without it" if failures else "no file was found")
+        print("add the package to tools/setup, or let the build do without it; what only an earlier configuration of this "
+              f"folder took goes with {build}/CMakeCache.txt" if failures else "no file was found")
         sys.exit(1)
 
 
