@@ -245,7 +245,9 @@ TEST(Compile, ReportsProgress) {
     done.push_back(d);
   };
   codegen::compile(ir::parse_graph(kTwoLayers), options);
-  EXPECT_EQ(done.size(), 5u);
+  // In front of each node, and when all are done.
+  EXPECT_EQ(done.size(), 6u);
+  EXPECT_EQ(done.back(), 5u);
   EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
 }
 
