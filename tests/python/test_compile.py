@@ -90,7 +90,8 @@ def test_options(mlp, x, reference):
     fixed = sinter.compile(mlp, target="cpu", min_shapes={"x": (5, 8)}, max_shapes={"x": (5, 8)})
     assert fixed(x).shape == (5, 4)
     constant = sinter.compile(mlp, target="cpu", constants={"x": x})
-    assert constant.inputs == () and constant().tobytes() == sinter.compile(mlp, target="cpu")(x).tobytes()
+    assert constant.inputs == ()
+    np.testing.assert_allclose(constant(), reference(x), rtol=1e-5, atol=1e-5)
 
 
 def test_entries(mlp, x):
