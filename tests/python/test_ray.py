@@ -12,7 +12,7 @@ from conftest import ROOT
 import sinter
 
 sys.path.insert(0, str(ROOT / "tools/python/examples"))
-SENTENCES = 10_000
+SENTENCES, FILE = 10_000, 500
 BATCH = 25  # the same batches in the loop as in Ray: the bits of a row may depend on how many rows there are
 
 
@@ -55,8 +55,10 @@ def test_batch_loses_nothing(cluster, encoder, tmp_path):
     plan, tokenizer = encoder
     short = ray_batch.make_tokenizer(tokenizer, LENGTH)
     texts = sentences(SENTENCES)
-    pyarrow.parquet.write_table(pyarrow.table({"number": range(SENTENCES), "sentence": texts}),
-                                tmp_path / "sentences.parquet", row_group_size=500)
+    (tmp_path / "sentences").mkdir()
+    for begin in range(0, SENTENCES, FILE):
+        rows = {"number": range(begin, begin + FILE), "sentence": texts[begin:begin + FILE]}
+        pyarrow.parquet.write_table(pyarrow.table(rows), tmp_path / f"sentences/{begin}.parquet")
     pids = tmp_path / "pids"
     pids.mkdir()
 
@@ -69,8 +71,8 @@ def test_batch_loses_nothing(cluster, encoder, tmp_path):
 
     killer = threading.Thread(target=kill_one, daemon=True)
     killer.start()
-    dataset = ray_batch.embed(cluster.data.read_parquet(str(tmp_path / "sentences.parquet")), plan,
-                              (tokenizer, str(pids)), actor=Recorded, batch_size=BATCH)
+    dataset = cluster.data.read_parquet(str(tmp_path / "sentences"))
+    dataset = ray_batch.embed(dataset, plan, (tokenizer, str(pids)), actor=Recorded, batch_size=BATCH)
     table = dataset.to_pandas().sort_values("number")
     assert (tmp_path / "killed").exists(), "no worker was killed"
     victim = (tmp_path / "killed").read_text()
@@ -99,16 +101,17 @@ class Recorded:
         return result
 
 
-def test_serve_survives_a_replica(cluster, encoder):
+def test_serve_survives_a_replica(cluster, encoder, tmp_path):
     import ray_batch
     import ray_serve
     import requests
     from ray import serve
     plan, tokenizer = encoder
+    plan.save(tmp_path / "minilm.plan")
     texts = sentences(120)
     expected = plain_loop(plan, ray_batch.make_tokenizer(tokenizer), texts)
     serve.start(http_options={"host": "127.0.0.1", "port": 8123})
-    ray_serve.deploy(plan, tokenizer, replicas=2)
+    ray_serve.deploy(str(tmp_path / "minilm.plan"), tokenizer, replicas=2)
 
     answers, lock = {}, threading.Lock()
 

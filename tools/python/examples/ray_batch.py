@@ -3,9 +3,9 @@
 
   ray_batch.py --plan minilm.plan --tokenizer tokenizer.json --input sentences.parquet --output embeddings
 
-The data set has a column of text; embeddings are written as Parquet, in a column of their own beside it. The plan is sent
-as an object: Ray keeps its bytes in shared memory once for each machine, and no worker needs the file. A worker that dies
-is replaced, and its batches are done again.
+The data set has a column of text; embeddings are written as Parquet, in a column of their own beside it. The plan is an
+object of Ray's: its bytes lie in shared memory once for each machine, where all actors read them, and no worker needs the
+file. An actor that dies is replaced, and its batches are done again.
 """
 import argparse
 
@@ -34,18 +34,21 @@ class Embed:
     """An actor: takes batches of a column of text, adds a column of embeddings."""
 
     def __init__(self, plan, tokenizer, column):
-        self.plan, self.tokenizer, self.column = plan, make_tokenizer(tokenizer), column
+        self.plan, self.tokenizer, self.column = ray.get(plan), make_tokenizer(tokenizer), column
 
     def __call__(self, batch):
         batch["embedding"] = self.plan(**encode(batch[self.column], self.tokenizer))
         return batch
 
 
-def embed(dataset, plan, tokenizer, *, column="sentence", batch_size=32, actors=2, actor=Embed):
-    """The data set with embeddings; lazy, as Ray's data sets are."""
-    return dataset.map_batches(actor, fn_constructor_args=(plan, tokenizer, column), batch_size=batch_size,
-                               batch_format="numpy", compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=1,
-                               max_restarts=-1, max_task_retries=-1)
+def embed(dataset, plan, tokenizer, *, column="sentence", batch_size=32, actors=2, cpus=0.5, actor=Embed):
+    """The data set with embeddings; lazy, as Ray's data sets are. `cpus`: what Ray counts for an actor. Actors keep it
+    from beginning to end, and reading needs a processor, too: were all of them the actors', nothing would begin."""
+    # A block goes to one actor, and a small data set is read as one block.
+    dataset = dataset.repartition(target_num_rows_per_block=20 * batch_size)
+    # Sent with each actor, the plan would be gone when one is replaced; as an object it stays as long as the data set.
+    return dataset.map_batches(actor, fn_constructor_args=(ray.put(plan), tokenizer, column), batch_size=batch_size,
+                               batch_format="numpy", compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=cpus)
 
 
 def main():
@@ -57,10 +60,11 @@ def main():
     p.add_argument("--column", default="sentence")
     p.add_argument("--batch-size", type=int, default=32)
     p.add_argument("--actors", type=int, default=2)
+    p.add_argument("--cpus", type=float, default=0.5, help="processors that Ray counts for an actor")
     a = p.parse_args()
     plan = sinter.load(a.plan, threads=1)
     dataset = embed(ray.data.read_parquet(a.input), plan, a.tokenizer, column=a.column, batch_size=a.batch_size,
-                    actors=a.actors)
+                    actors=a.actors, cpus=a.cpus)
     dataset.write_parquet(a.output)
 
 

@@ -4,8 +4,8 @@
   ray_serve.py --plan minilm.plan --tokenizer tokenizer.json --replicas 2
   curl 'http://127.0.0.1:8000/embed?sentence=A+cat'
 
-Requests that arrive within a few milliseconds of each other are one call of the plan. A replica that dies is replaced;
-what it was asked goes to another.
+Requests that arrive within a few milliseconds of each other are one call of the plan. A replica that dies is replaced.
+Both files must lie where all replicas can read them.
 """
 import argparse
 import os
@@ -22,7 +22,7 @@ from ray_batch import encode, make_tokenizer
                   health_check_period_s=1)
 class Embedder:
     def __init__(self, plan, tokenizer):
-        self.plan, self.tokenizer = plan, make_tokenizer(tokenizer)
+        self.plan, self.tokenizer = sinter.load(plan, threads=1), make_tokenizer(tokenizer)
 
     @serve.batch(max_batch_size=16, batch_wait_timeout_s=0.005)
     async def embed(self, sentences: list[str]) -> list[np.ndarray]:
@@ -46,7 +46,7 @@ def main():
     p.add_argument("--tokenizer", required=True, help="tokenizer.json")
     p.add_argument("--replicas", type=int, default=2)
     a = p.parse_args()
-    deploy(sinter.load(a.plan, threads=1), a.tokenizer, replicas=a.replicas)
+    deploy(a.plan, a.tokenizer, replicas=a.replicas)
     while True:
         time.sleep(3600)
 
