@@ -20,7 +20,9 @@ constexpr std::int64_t kPartColumns = 32;
 constexpr std::int64_t kMostRowsDirectly = 6;
 static_assert(kMostRowsDirectly >= kQuantRows - 1);
 
-std::int64_t rounded_up_to(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+std::int64_t rounded_up_to(std::int64_t value, std::int64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 /// `size` bytes that `fill` writes, one copy for a plan.
 template <typename Fill>
@@ -209,8 +211,8 @@ class MatmulQuant::Worker {
           const std::int64_t end = std::min(k + depth, p_.k_);
           const float* x[kBlockRows];
           for (std::int64_t r = 0; r < rows; ++r) x[r] = x_row(m + r, k, end, space + r * depth);
-          multiply_quantised(p_.weights_, n / kPanelStep, rounded_up_to(count, kPanelStep), k, end, x,
-                             rows, sums, kBlockColumns, panel);
+          multiply_quantised(p_.weights_, n / kPanelStep, rounded_up_to(count, kPanelStep), k, end,
+                             x, rows, sums, kBlockColumns, panel);
         }
         for (std::int64_t r = 0; r < rows; ++r) finish(m + r, n, count, sums + r * kBlockColumns);
         m += rows;

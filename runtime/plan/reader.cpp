@@ -223,10 +223,11 @@ std::shared_ptr<const PlanData> borrow_plan(std::span<const std::byte> bytes,
                                             std::shared_ptr<const void> owner) {
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   if (address % kBorrowedAlignment != 0)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("the plan's bytes lie at {:#x}, which is not aligned to {} bytes: align "
-                            "them, or let the plan copy them",
-                            address, kBorrowedAlignment));
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("the plan's bytes lie at {:#x}, which is not aligned to {} bytes: align "
+                    "them, or let the plan copy them",
+                    address, kBorrowedAlignment));
   return check_plan(bytes, std::move(owner), {});
 }
 

@@ -1,9 +1,9 @@
-#include "runtime/cuda/refine_choices.h"
-
 #include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "runtime/cuda/refine_choices.h"
 
 namespace sinter::testing {
 namespace {

@@ -1,10 +1,10 @@
 // Which steps run at once: what place_steps orders, and what it leaves open.
-#include "runtime/cuda/step_order.h"
-
 #include <random>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "runtime/cuda/step_order.h"
 
 namespace sinter::testing {
 namespace {
