@@ -73,9 +73,7 @@ def test_module(torch, network, example):
 
 def test_module_is_the_command_lines_bit_by_bit(torch, network, example, tmp_path):
     plan = sinter.compile(network, example_inputs=example, target="cpu")
-    program = torch.onnx.export(network, example, dynamo=True, verbose=False,
-                                dynamic_shapes=({0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO},
-                                                {0: torch.export.Dim.AUTO}))
+    program = torch.onnx.export(network, example, dynamo=True, verbose=False, dynamic_shapes=({0: "batch"}, None))
     program.save(str(tmp_path / "Network.onnx"))
     run = lambda *words: subprocess.run([str(SINTER), *map(str, words)], check=True, capture_output=True)
     run("compile", tmp_path / "Network.onnx", "-o", tmp_path / "cli.plan", "--target=cpu", "--quiet")

@@ -140,16 +140,15 @@ def _name_dimensions(graph):
             if text.isidentifier():
                 names.setdefault(text, f"{value.name}_{d}")
 
-    def rename(value):
-        if value.shape is None or all(isinstance(dim, int) for dim in value.shape):
-            return
-        dims = [dim if isinstance(dim, int) else str(dim.value) for dim in value.shape]
-        value.shape = onnx_ir.Shape([dim if isinstance(dim, int) else
-                                     re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), dim)
-                                     for dim in dims])
+    def rename(dim):
+        text = str(getattr(dim, "value", dim))
+        if text.isdigit():  # an expression that the module has fixed
+            return int(text)
+        return re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), text)
 
     for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
-        rename(value)
+        if value.shape is not None:
+            value.shape = onnx_ir.Shape([rename(dim) for dim in value.shape])
 
 
 @contextlib.contextmanager
