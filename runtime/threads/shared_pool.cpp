@@ -23,6 +23,7 @@ namespace {
 /// Never destroyed: other objects that outlive main may still compute.
 struct Shared {
   std::mutex mutex;
+  ThreadPoolOptions options;  // what the program said last
   std::atomic<ThreadPool*> current{nullptr};
   std::vector<std::unique_ptr<ThreadPool>> all;  // earlier ones, too, which somebody may be using
 };
@@ -30,7 +31,8 @@ struct Shared {
 Shared& shared_state() {
   static Shared* const state = [] {
     auto* fresh = new Shared;
-    // A child has none of its parent's threads: it leaves the pool behind and makes another.
+    // A child has none of its parent's threads: it leaves the pool behind and makes another with
+    // the same options.
     ::pthread_atfork([] { shared_state().mutex.lock(); }, [] { shared_state().mutex.unlock(); },
                      [] {
                        shared_state().current.store(nullptr);
@@ -86,6 +88,8 @@ ThreadPoolOptions complete(ThreadPoolOptions options) {
   }
   if (options.threads == 0)
     options.threads = std::min(usable_cpus(allowed.size(), cpu_quota()), kMaxThreads);
+  // Threads inherit the processors of the thread that starts them, which may be another by then.
+  if (options.cpus.empty()) options.cpus = allowed;
   return options;
 }
 
@@ -93,6 +97,7 @@ ThreadPoolOptions complete(ThreadPoolOptions options) {
 ThreadPool& make_current(Shared& state, const ThreadPoolOptions& options) {
   static const AtExit at_exit;
   state.all.push_back(std::make_unique<ThreadPool>(complete(options)));
+  state.options = options;
   state.current.store(state.all.back().get());
   return *state.all.back();
 }
@@ -104,7 +109,7 @@ ThreadPool& ThreadPool::shared() {
   if (ThreadPool* pool = state.current.load(std::memory_order_acquire)) return *pool;
   const std::lock_guard lock(state.mutex);
   if (ThreadPool* pool = state.current.load()) return *pool;
-  return make_current(state, {});
+  return make_current(state, state.options);
 }
 
 }  // namespace runtime::threads

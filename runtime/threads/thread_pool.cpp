@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sinter/error.h>
 
+#include "runtime/log.h"
 #include "runtime/threads/openmp.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -180,7 +181,7 @@ int ThreadPool::reserve(std::uint16_t* workers, int most) {
   if (most <= 0 || stopping_.load(std::memory_order_relaxed)) return 0;
   if (!started_.load(std::memory_order_acquire)) start();
   int count = 0;
-  for (std::size_t w = 0; w < workers_.size() && count < most; ++w) {
+  for (std::size_t w = 0; w < running_ && count < most; ++w) {
     std::uintptr_t nothing = kNothing;
     if (workers_[w]->task.load(std::memory_order_relaxed) == kNothing &&
         workers_[w]->task.compare_exchange_strong(nothing, kReserved))
@@ -253,13 +254,16 @@ void ThreadPool::start() {
     try {
       worker->thread = std::thread([this, &own = *worker] { work(own); });
     } catch (const std::system_error& error) {
-      join();
-      stopping_.store(false);
-      throw Error(ErrorCode::kOutOfMemory,
-                  fmt::format("could not start {} threads: {}; set fewer with SINTER_THREADS",
-                              workers_.size(), error.what()));
+      log(LogLevel::kWarning, [&] {
+        return fmt::format(
+            "{} of the {} threads of the pool could not be started ({}): {} compute; "
+            "SINTER_THREADS sets how many there are to be",
+            workers_.size() - running_, size(), error.what(), running_ + 1);
+      });
+      break;
     }
     ::pthread_setname_np(worker->thread.native_handle(), "sinter");
+    ++running_;
   }
   started_.store(true, std::memory_order_release);
 }

@@ -135,6 +135,7 @@ class ThreadPool {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::mutex start_mutex_;
   std::atomic<bool> started_{false}, stopping_{false};
+  std::size_t running_ = 0;  // workers that have a thread; written before started_
   alignas(64) std::atomic<int> callers_{0}, active_{0};  // active: workers that are at a job
 };
 

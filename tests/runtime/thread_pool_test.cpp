@@ -230,6 +230,32 @@ TEST_F(SharedPool, RunsOnTheGivenProcessors) {
   });
 }
 
+/// The processors of the pool's second thread.
+std::vector<int> cpus_of_a_worker() {
+  std::vector<int> cpus;
+  std::barrier both(2);
+  runtime::threads::run_parts(2, 2, [&](Member& member) {
+    while (member.next()) {
+      both.arrive_and_wait();
+      if (member.me() == 1) cpus = allowed_cpus();
+    }
+  });
+  return cpus;
+}
+
+TEST_F(SharedPool, DoesNotInheritTheProcessorsOfWhoRunsFirst) {
+  const std::vector<int> all = allowed_cpus();
+  if (all.size() < 2) GTEST_SKIP() << "one processor is all that there is";
+  set_thread_pool({2, {}, 50});
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(all.back()), &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(cpus_of_a_worker(), all);
+  }).join();
+}
+
 TEST_F(SharedPool, RefusesWhatCannotBe) {
   EXPECT_THAT(usage_error([] { set_thread_pool({-1, {}, 50}); }), HasSubstr("-1 threads"));
   EXPECT_THAT(usage_error([] { set_thread_pool({257, {}, 50}); }), HasSubstr("1 to 256"));
@@ -263,7 +289,8 @@ TEST_F(SharedPool, AChildHasItsOwn) {
     runtime::threads::run_parts(2, 2, [&](Member& member) {
       while (member.next()) both.arrive_and_wait();  // a second thread comes
     });
-    ::_exit(sum(ThreadPool::shared(), 100, 4) == 4950 ? 42 : 1);
+    // With the parent's options.
+    ::_exit(thread_pool_size() == 4 && sum(ThreadPool::shared(), 100, 4) == 4950 ? 42 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

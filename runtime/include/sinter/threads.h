@@ -3,7 +3,9 @@
 //
 // A session's run is divided into parts. The calling thread takes parts, and so do threads of the
 // pool that have nothing else to do: never more threads at once than the pool's size, callers among
-// them. Results do not depend on how many took part. A child of fork() gets a pool of its own.
+// them. Results do not depend on how many took part. A child of fork() gets a pool of its own with
+// the same options. Where the system starts fewer threads than the pool has, those that it started
+// compute, and the logger is told.
 #pragma once
 
 #include <vector>
@@ -18,7 +20,7 @@ struct ThreadPoolOptions {
   /// and its cgroup's quota allows (rounded down), with `cpus` as many as there are of those.
   int threads = 0;
   /// Processors that the pool's own threads may run on, by their number; empty: those that the
-  /// calling thread may run on. Calling threads stay where their owner put them.
+  /// calling thread may run on now. Calling threads stay where their owner put them.
   std::vector<int> cpus;
   /// How long a thread that waits for work or for another's part looks for it before it sleeps:
   /// what others could compute in that time against some 5 to 50 microseconds for waking up.
