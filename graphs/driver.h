@@ -69,6 +69,7 @@ class Entry<CUresult (*)(Args...)> {
   X(stream_create, cuStreamCreate)                                            \
   X(stream_destroy, cuStreamDestroy)                                          \
   X(stream_synchronize, cuStreamSynchronize)                                  \
+  X(stream_is_capturing, cuStreamIsCapturing)                                 \
   X(stream_wait_event, cuStreamWaitEvent)                                     \
   X(stream_begin_capture, cuStreamBeginCapture)                               \
   X(stream_end_capture, cuStreamEndCapture)                                   \

@@ -455,15 +455,31 @@ void CudaExecutor::put_all(const BoundRun& run, CUstream stream) const {
   put_downloads(run, stream);
 }
 
+/// What is put on a stream that captures becomes part of somebody's graph: later launches of that
+/// would run beside the session's.
+void CudaExecutor::refuse_capturing(CUstream stream) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = driver().stream_is_capturing.raw(stream, &status);
+  if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+      (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE))
+    throw Error(ErrorCode::kUsage,
+                "run_async on a stream that is capturing a CUDA graph: a session replays a graph "
+                "of its own; run it outside of the capture");
+}
+
 void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* stream) {
   const Context::Scope scope(*plan_->context());
   // What the run before leaves in the staging buffer goes to the user's memory first.
   if (has_targets_in_flight_) await();
-  acquire(shape);
   CUstream target = stream ? static_cast<CUstream>(stream) : stream_.handle();
+  if (stream) refuse_capturing(target);
+  acquire(shape);
   running_on(*plan_->context(), [&] {
-    // Runs share arena and staging: one on another stream starts behind the last.
-    if (in_flight_ && in_flight_stream_ != target) {
+    // Runs share arena and staging: one starts behind the last. Only of the session's own stream it
+    // is certain that equal handles are one stream: the user may have destroyed theirs, and that of
+    // the thread is another's on another thread.
+    const bool is_own = target == stream_.handle();
+    if (in_flight_ && !(is_own && in_flight_stream_ == target)) {
       if (in_flight_stream_ == stream_.handle()) done_.record(in_flight_stream_);
       done_.make_wait(target);
     }
@@ -482,7 +498,7 @@ void CudaExecutor::run(const std::shared_ptr<const BoundShape>& shape, void* str
     else
       put_all(*bound_, target);
     // At once: the user may destroy the stream before the run is awaited.
-    if (target != stream_.handle()) done_.record(target);
+    if (!is_own) done_.record(target);
   });
 }
 
@@ -491,12 +507,15 @@ void CudaExecutor::await() {
   in_flight_ = false;
   const bool has_targets = std::exchange(has_targets_in_flight_, false);
   const Context::Scope scope(*plan_->context());
+  // What a failed run has left is no output, whoever hears of it first.
+  std::vector<TensorView> outputs = std::exchange(last_outputs_, {});
   running_on(*plan_->context(), [&] {
     if (in_flight_stream_ == stream_.handle())
       stream_.synchronize();
     else
       done_.synchronize();
   });
+  last_outputs_ = std::move(outputs);
   for (std::size_t i = 0; has_targets && i < targets_in_flight_.size(); ++i)
     if (const std::size_t bytes = targets_in_flight_[i] ? last_outputs_[i].byte_count() : 0)
       std::memcpy(targets_in_flight_[i], out_.host(i), bytes);
@@ -504,8 +523,8 @@ void CudaExecutor::await() {
 
 const TensorView& CudaExecutor::output(std::size_t index) const {
   if (last_outputs_.empty())
-    throw Error(ErrorCode::kUsage,
-                fmt::format("output '{}' was asked for before a run", meta().outputs[index]->name));
+    throw Error(ErrorCode::kUsage, fmt::format("output '{}' has no value: its run failed",
+                                               meta().outputs[index]->name));
   return last_outputs_[index];
 }
 

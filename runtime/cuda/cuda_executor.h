@@ -81,6 +81,8 @@ class CudaExecutor final : public Executor {
   TensorView output_view(std::size_t index, const BoundShape& shape) const;
   void check_device_pointer(const void* data, int said_device, const char* what,
                             const std::string& name) const;
+  /// Throws Error(kUsage) if `stream` is capturing.
+  void refuse_capturing(CUstream stream) const;
   /// Throws Error(kUsage) for an address that the driver knows as device memory.
   void check_host_pointer(const void* data, const char* what, const std::string& name) const;
   /// After memory has moved: what was bound to its addresses is void.

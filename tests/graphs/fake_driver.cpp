@@ -241,6 +241,12 @@ CUresult stream_synchronize(CUstream stream) {
   stream_of(stream).invalidated = true;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
+CUresult stream_is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
+  ENTER_CONTEXT("cuStreamIsCapturing");
+  *status =
+      stream_of(stream).capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 CUresult stream_wait_event(CUstream stream, CUevent event, unsigned) {
   ENTER_CONTEXT("cuStreamWaitEvent");
   const auto& recorded = *reinterpret_cast<FakeEvent*>(event);
@@ -499,6 +505,7 @@ const std::map<std::string_view, void*>& table() {
       entry("cuStreamCreate", stream_create),
       entry("cuStreamDestroy_v2", stream_destroy),
       entry("cuStreamSynchronize", stream_synchronize),
+      entry("cuStreamIsCapturing", stream_is_capturing),
       entry("cuStreamWaitEvent", stream_wait_event),
       entry("cuStreamBeginCapture_v2", stream_begin_capture),
       entry("cuStreamEndCapture", stream_end_capture),

@@ -8,6 +8,7 @@
 
 #include "api_plans.h"
 #include "cuda_fixture.h"
+#include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "graphs/stream.h"
 #include "runtime/session_access.h"
@@ -110,6 +111,34 @@ TEST_F(CudaSessionTest, RunsOfSeveralStreamsFollowEachOther) {
   session.run_async(a.handle());
   session.await();
   EXPECT_EQ(fake().calls["cuEventSynchronize"], 1);
+}
+
+TEST_F(CudaSessionTest, EqualHandlesMayBeDifferentStreams) {
+  // CU_STREAM_PER_THREAD is another stream on another thread, and a stream that was destroyed may
+  // have left its handle to a new one.
+  Session session = make();
+  session.use_input("x", device(0, 4));
+  session.set_output("y", device_target(64, 4));
+  const graphs::Stream stream(context);
+  session.run_async(stream.handle());
+  fake().calls.clear();
+  session.run_async(stream.handle());
+  EXPECT_EQ(fake().calls["cuStreamWaitEvent"], 1);
+  session.run_async();
+  session.run_async();
+  EXPECT_EQ(fake().calls["cuStreamWaitEvent"], 2) << "its own it knows";
+}
+
+TEST_F(CudaSessionTest, AStreamThatIsCapturingIsRefused) {
+  Session session = make();
+  session.use_input("x", device(0, 4));
+  session.set_output("y", device_target(64, 4));
+  const graphs::Stream stream(context);
+  graphs::Graph::capture(context, stream.handle(), [&](CUstream capturing) {
+    EXPECT_THAT(usage_of([&] { session.run_async(capturing); }), HasSubstr("capturing"));
+  });
+  session.run_async(stream.handle());
+  session.await();
 }
 
 TEST_F(CudaSessionTest, DeviceInputsMayChangeBetweenRunsOfAStream) {
@@ -314,6 +343,11 @@ TEST_F(CudaSessionTest, AFailedRunIsSaidOnceAndLeavesNoOutput) {
   EXPECT_THAT(usage_of([&] { session.output(0); }), HasSubstr("before a run"));
   session.run();
   EXPECT_THAT(session.output(0).as<float>(), ElementsAre(4));
+  // The next call hears of it, whichever that is.
+  session.run_async();
+  fake().fail_next["cuStreamSynchronize"] = CUDA_ERROR_LAUNCH_FAILED;
+  EXPECT_THROW(session.set_input("x", {1}, std::vector<float>{2}), Error);
+  EXPECT_THAT(usage_of([&] { session.output(0); }), HasSubstr("its run failed"));
 }
 
 }  // namespace
