@@ -30,4 +30,8 @@ struct PlanAccess {
   }
 };
 
+/// `index` if it is one of `count` bindings, states or entry points, `what`, of a plan; else throws
+/// Error(kUsage).
+std::size_t checked_index(std::size_t index, std::size_t count, const char* what);
+
 }  // namespace sinter

@@ -146,6 +146,13 @@ std::size_t index_of(const std::vector<BindingInfo>& bindings, std::string_view 
 
 }  // namespace
 
+std::size_t checked_index(std::size_t index, std::size_t count, const char* what) {
+  if (index >= count)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("there is no {} {}; the plan has {} of them", what, index, count));
+  return index;
+}
+
 Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
   const plan::fb::PlanT& meta = data->meta;
   auto impl = std::make_shared<Plan::Impl>();

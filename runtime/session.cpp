@@ -34,10 +34,7 @@ std::unique_ptr<runtime::Executor> make_executor(const std::shared_ptr<const pla
 
 const plan::fb::BindingT& binding_at(const Bindings& bindings, std::size_t index,
                                      const char* what) {
-  if (index >= bindings.size())
-    throw Error(ErrorCode::kUsage, fmt::format("there is no {} {}; the plan has {} of them", what,
-                                               index, bindings.size()));
-  return *bindings[index];
+  return *bindings[checked_index(index, bindings.size(), what)];
 }
 
 /// Vector units take elements at any address, but one that is none of its type is a mistake.
@@ -72,10 +69,13 @@ void check_input(const plan::fb::PlanT& meta, std::size_t index, const TensorVie
 
 Session::Impl::Use::Use(Impl* impl) : impl_(impl) {
   if (!impl) throw Error(ErrorCode::kUsage, "the session was moved from");
-  if (impl->busy.exchange(true, std::memory_order_acquire))
-    throw Error(ErrorCode::kUsage,
-                "the session is used from two threads at once: give each thread a session of its "
-                "own; sessions of one plan share its weights");
+  if (impl->busy.exchange(true, std::memory_order_acquire)) SessionAccess::refuse_second_thread();
+}
+
+void SessionAccess::refuse_second_thread() {
+  throw Error(ErrorCode::kUsage,
+              "the session is used from two threads at once: give each thread a session of its "
+              "own; sessions of one plan share its weights");
 }
 
 Session::Impl::Impl(Plan plan_in, SessionOptions options_in,
@@ -102,6 +102,23 @@ void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>
   if (inputs[input] && *inputs[input] == shape) return;
   inputs[input] = shape;
   current.reset();
+}
+
+void Session::Impl::put_input(std::size_t index, const TensorView& view) {
+  const bool is_state = runtime::state_of(meta(), *meta().inputs[index]).has_value();
+  if (is_state) check_loans("a state is set");
+  try {
+    executor->set_input(index, view);
+  } catch (...) {
+    if (is_state && inputs[index] != view.shape) {
+      // Its memory made room for more than there is: it holds zeros of no shape, as before its
+      // first value.
+      inputs[index].reset();
+      current.reset();
+    }
+    throw;
+  }
+  set_shape(index, view.shape);
 }
 
 void Session::Impl::check_outputs(const runtime::BoundShape& shape) const {
@@ -142,13 +159,13 @@ void Session::Impl::start(void* stream) {
   const std::shared_ptr<const runtime::BoundShape>& shape = bind();
   check_outputs(*shape);
   check_states(*shape);
+  has_run = false;  // preparing may move outputs
   executor->prepare(shape);
   if (bound != shape)
     runtime::log(LogLevel::kDebug, [&] {
       return fmt::format("running with symbols [{}]", fmt::join(shape->symbols, ", "));
     });
   bound = shape;
-  has_run = false;
   executor->run(shape, stream);
   for (const auto& state : meta().states)
     if (!inputs[state->input]) inputs[state->input] = shape->input_shapes[state->input];
@@ -204,10 +221,7 @@ const Plan& Session::plan() const {
 void Session::set_input(std::size_t index, const TensorView& view) {
   const Impl::Use use(impl_.get());
   check_input(impl_->meta(), index, view);
-  if (runtime::state_of(impl_->meta(), *impl_->meta().inputs[index]))
-    impl_->check_loans("a state is set");
-  impl_->executor->set_input(index, view);
-  impl_->set_shape(index, view.shape);
+  impl_->put_input(index, view);
 }
 
 void Session::set_input(std::string_view name, const TensorView& view) {
@@ -216,8 +230,9 @@ void Session::set_input(std::string_view name, const TensorView& view) {
 
 void Session::set_values(std::size_t index, std::vector<std::int64_t> shape,
                          std::span<const std::byte> bytes, DType dtype) {
+  const Impl::Use use(impl_.get());
   const TensorView view{dtype, std::move(shape), bytes.data()};
-  const plan::fb::PlanT& meta = PlanAccess::data(plan())->meta;
+  const plan::fb::PlanT& meta = impl_->meta();
   check_input(meta, index, view);
   if (bytes.size() != view.byte_count())
     throw Error(
@@ -227,7 +242,7 @@ void Session::set_values(std::size_t index, std::vector<std::int64_t> shape,
             "{} bytes, are given",
             meta.inputs[index]->name, fmt::join(view.shape, ", "), to_string(dtype),
             view.element_count(), view.byte_count(), bytes.size() / size_of(dtype), bytes.size()));
-  set_input(index, view);
+  impl_->put_input(index, view);
 }
 
 void Session::set_input(std::size_t index, std::vector<std::int64_t> shape,
@@ -342,9 +357,9 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
   }
   const auto bound = impl_->shapes.bind(given);
   impl_->check_states(*bound);
+  impl_->has_run = false;
   impl_->executor->prepare(bound);
   impl_->bound = bound;
-  impl_->has_run = false;
 }
 
 MemoryAccount Session::memory() const {

@@ -29,6 +29,8 @@ struct Session::Impl {
   /// Throws Error(kUsage) before the first run.
   const runtime::BoundShape& last_bound(const char* what) const;
 
+  /// Gives the executor an input that was checked.
+  void put_input(std::size_t index, const TensorView& view);
   void start(void* stream);
   void await();
   const TensorView& output(std::size_t index);
@@ -67,6 +69,8 @@ struct SessionAccess {
   using Impl = Session::Impl;
 
   static const std::shared_ptr<Impl>& impl(const Session& session) { return session.impl_; }
+  /// Throws Error(kUsage).
+  [[noreturn]] static void refuse_second_thread();
   /// A session over an executor of the caller's: tests have one over a fake driver.
   static Session make(Plan plan, SessionOptions options,
                       std::unique_ptr<runtime::Executor> executor);

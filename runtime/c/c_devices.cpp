@@ -48,24 +48,25 @@ sinter_status sinter_device_buffer_create(int32_t device, size_t bytes,
                                           sinter_device_buffer** buffer) {
   return guarded([&] {
     given(buffer, "buffer");
-    *buffer = new sinter_device_buffer{DeviceBuffer(device, bytes)};
+    *buffer = c::device_buffers().add(std::make_shared<DeviceBuffer>(device, bytes));
   });
 }
 
-void sinter_device_buffer_free(sinter_device_buffer* buffer) { delete buffer; }
+void sinter_device_buffer_free(sinter_device_buffer* buffer) { c::device_buffers().remove(buffer); }
 
 void* sinter_device_buffer_data(const sinter_device_buffer* buffer) {
-  return buffer ? buffer->buffer.data() : nullptr;
+  const auto object = c::device_buffers().find(buffer);
+  return object ? object->data() : nullptr;
 }
 
 sinter_status sinter_device_buffer_write(sinter_device_buffer* buffer, size_t offset,
                                          const void* source, size_t bytes) {
-  return guarded([&] { given(buffer, "buffer").buffer.copy_from_host(source, bytes, offset); });
+  return guarded([&] { c::device_buffers().at(buffer)->copy_from_host(source, bytes, offset); });
 }
 
 sinter_status sinter_device_buffer_read(const sinter_device_buffer* buffer, size_t offset,
                                         void* target, size_t bytes) {
-  return guarded([&] { given(buffer, "buffer").buffer.copy_to_host(target, bytes, offset); });
+  return guarded([&] { c::device_buffers().at(buffer)->copy_to_host(target, bytes, offset); });
 }
 
 }  // extern "C"

@@ -1,21 +1,29 @@
-// What the handles of the C ABI are.
+// What the handles of the C ABI stand for.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <sinter/devices.h>
+#include <sinter/error.h>
 #include <sinter/plan.h>
 #include <sinter/session.h>
 #include <sinter/sinter_c.h>
 
-struct sinter_plan {
-  explicit sinter_plan(sinter::Plan plan_in);
+namespace sinter::c {
 
-  sinter::Plan plan;
+struct PlanObject {
+  explicit PlanObject(Plan plan_in);
+
+  Plan plan;
   // The same as C takes it; pointers into the plan.
   std::vector<std::vector<sinter_dim>> inputs, outputs, entries;
   std::vector<const char*> architectures;
@@ -23,19 +31,70 @@ struct sinter_plan {
   std::vector<sinter_measured_error> measured;
 };
 
-struct sinter_session {
-  explicit sinter_session(sinter::Session session_in)
+struct SessionObject {
+  explicit SessionObject(Session session_in)
       : session(std::move(session_in)),
         inputs(session.plan().inputs().size()),
         outputs(session.plan().outputs().size()) {}
 
-  sinter::Session session;
+  Session session;
   // What was set last: assigning a shape to one allocates nothing the second time.
-  std::vector<sinter::TensorView> inputs;
-  std::vector<sinter::MutableTensorView> outputs;
+  std::vector<TensorView> inputs;
+  std::vector<MutableTensorView> outputs;
   std::atomic<bool> busy{false};
 };
 
-struct sinter_device_buffer {
-  sinter::DeviceBuffer buffer;
+/// A number for a handle, which no other handle of the process ever has.
+std::uintptr_t next_handle();
+
+/// The objects of one type of handle that are alive. A handle is a number, not an address: one that
+/// was freed is found to be none, and an object that a call is using outlives its handle.
+template <typename Handle, typename Object>
+class Handles {
+ public:
+  explicit Handles(const char* what) : what_(what) {}
+
+  Handle* add(std::shared_ptr<Object> object) {
+    const std::uintptr_t number = next_handle();
+    const std::unique_lock lock(mutex_);
+    objects_.emplace(number, std::move(object));
+    return reinterpret_cast<Handle*>(number);
+  }
+
+  /// Null for what is no handle.
+  std::shared_ptr<Object> find(const Handle* handle) const {
+    const std::shared_lock lock(mutex_);
+    const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
+    return found == objects_.end() ? nullptr : found->second;
+  }
+
+  /// Throws Error(kUsage) for what is no handle.
+  std::shared_ptr<Object> at(const Handle* handle) const {
+    std::shared_ptr<Object> object = find(handle);
+    if (!object)
+      throw Error(ErrorCode::kUsage, handle
+                                         ? fmt::format("this {} was freed, or never was one", what_)
+                                         : fmt::format("{} is NULL", what_));
+    return object;
+  }
+
+  void remove(const Handle* handle) {
+    std::shared_ptr<Object> last;  // destroyed after the lock is given back
+    const std::unique_lock lock(mutex_);
+    const auto found = objects_.find(reinterpret_cast<std::uintptr_t>(handle));
+    if (found == objects_.end()) return;
+    last = std::move(found->second);
+    objects_.erase(found);
+  }
+
+ private:
+  const char* what_;
+  mutable std::shared_mutex mutex_;
+  std::unordered_map<std::uintptr_t, std::shared_ptr<Object>> objects_;
 };
+
+Handles<sinter_plan, PlanObject>& plans();
+Handles<sinter_session, SessionObject>& sessions();
+Handles<sinter_device_buffer, DeviceBuffer>& device_buffers();
+
+}  // namespace sinter::c

@@ -5,6 +5,7 @@
 
 #include "runtime/c/c_handles.h"
 #include "runtime/c/c_support.h"
+#include "runtime/plan_access.h"
 
 namespace sinter::c {
 namespace {
@@ -42,23 +43,25 @@ sinter_binding binding_of(const BindingInfo& info, const std::vector<sinter_dim>
   return binding;
 }
 
-/// `index` if it is one of `count`.
-std::size_t checked_index(std::size_t index, std::size_t count, const char* what) {
-  if (index >= count)
-    throw Error(ErrorCode::kUsage,
-                fmt::format("there is no {} {}; the plan has {} of them", what, index, count));
-  return index;
-}
-
 template <typename Load>
 sinter_status make_plan(sinter_plan** plan, const Load& load) {
   return guarded([&] {
     given(plan, "plan");
-    *plan = new sinter_plan(load());
+    *plan = plans().add(std::make_shared<PlanObject>(load()));
   });
 }
 
 }  // namespace
+
+PlanObject::PlanObject(Plan plan_in) : plan(std::move(plan_in)) {
+  for (const BindingInfo& input : plan.inputs()) inputs.push_back(dims_of(input.shape));
+  for (const BindingInfo& output : plan.outputs()) outputs.push_back(dims_of(output.shape));
+  for (const EntryInfo& entry : plan.entries()) entries.push_back(dims_of(entry.limits));
+  for (const std::string& name : plan.architectures()) architectures.push_back(name.c_str());
+  for (const auto& [key, value] : plan.options()) options.push_back({key.c_str(), value.c_str()});
+  for (const MeasuredError& error : plan.measured_errors())
+    measured.push_back({error.output.c_str(), error.relative_error});
+}
 
 sinter_status fail(sinter_status status, const char* message) noexcept {
   try {
@@ -75,16 +78,6 @@ sinter_status fail(sinter_status status, const char* message) noexcept {
 using namespace sinter;
 using c::given;
 using c::guarded;
-
-sinter_plan::sinter_plan(Plan plan_in) : plan(std::move(plan_in)) {
-  for (const BindingInfo& input : plan.inputs()) inputs.push_back(c::dims_of(input.shape));
-  for (const BindingInfo& output : plan.outputs()) outputs.push_back(c::dims_of(output.shape));
-  for (const EntryInfo& entry : plan.entries()) entries.push_back(c::dims_of(entry.limits));
-  for (const std::string& name : plan.architectures()) architectures.push_back(name.c_str());
-  for (const auto& [key, value] : plan.options()) options.push_back({key.c_str(), value.c_str()});
-  for (const MeasuredError& error : plan.measured_errors())
-    measured.push_back({error.output.c_str(), error.relative_error});
-}
 
 extern "C" {
 
@@ -123,51 +116,65 @@ sinter_status sinter_plan_borrow(const void* bytes, size_t size, void (*release)
     if (release) owner = std::shared_ptr<const void>(bytes, [=](const void*) { release(user); });
     given(plan, "plan");
     if (size > 0) given(static_cast<const std::byte*>(bytes), "bytes");
-    *plan = new sinter_plan(
-        Plan::borrow({static_cast<const std::byte*>(bytes), size}, std::move(owner)));
+    *plan = c::plans().add(std::make_shared<c::PlanObject>(
+        Plan::borrow({static_cast<const std::byte*>(bytes), size}, std::move(owner))));
   });
 }
 
-void sinter_plan_free(sinter_plan* plan) { delete plan; }
+void sinter_plan_free(sinter_plan* plan) { c::plans().remove(plan); }
 
-size_t sinter_plan_input_count(const sinter_plan* plan) { return plan ? plan->inputs.size() : 0; }
-size_t sinter_plan_output_count(const sinter_plan* plan) { return plan ? plan->outputs.size() : 0; }
-size_t sinter_plan_entry_count(const sinter_plan* plan) { return plan ? plan->entries.size() : 0; }
+size_t sinter_plan_input_count(const sinter_plan* plan) {
+  const auto object = c::plans().find(plan);
+  return object ? object->inputs.size() : 0;
+}
+size_t sinter_plan_output_count(const sinter_plan* plan) {
+  const auto object = c::plans().find(plan);
+  return object ? object->outputs.size() : 0;
+}
+size_t sinter_plan_entry_count(const sinter_plan* plan) {
+  const auto object = c::plans().find(plan);
+  return object ? object->entries.size() : 0;
+}
 size_t sinter_plan_state_count(const sinter_plan* plan) {
-  return plan ? plan->plan.states().size() : 0;
+  const auto object = c::plans().find(plan);
+  return object ? object->plan.states().size() : 0;
 }
 
 sinter_status sinter_plan_input(const sinter_plan* plan, size_t index, sinter_binding* binding) {
   return guarded([&] {
-    c::checked_index(index, given(plan, "plan").inputs.size(), "input");
-    c::write_struct(binding, c::binding_of(plan->plan.inputs()[index], plan->inputs[index]),
+    const auto object = c::plans().at(plan);
+    checked_index(index, object->inputs.size(), "input");
+    c::write_struct(binding, c::binding_of(object->plan.inputs()[index], object->inputs[index]),
                     "binding");
   });
 }
 
 sinter_status sinter_plan_output(const sinter_plan* plan, size_t index, sinter_binding* binding) {
   return guarded([&] {
-    c::checked_index(index, given(plan, "plan").outputs.size(), "output");
-    c::write_struct(binding, c::binding_of(plan->plan.outputs()[index], plan->outputs[index]),
+    const auto object = c::plans().at(plan);
+    checked_index(index, object->outputs.size(), "output");
+    c::write_struct(binding, c::binding_of(object->plan.outputs()[index], object->outputs[index]),
                     "binding");
   });
 }
 
 sinter_status sinter_plan_input_index(const sinter_plan* plan, const char* name, size_t* index) {
   return guarded(
-      [&] { given(index, "index") = given(plan, "plan").plan.input_index(&given(name, "name")); });
+      [&] { given(index, "index") = c::plans().at(plan)->plan.input_index(&given(name, "name")); });
 }
 
 sinter_status sinter_plan_output_index(const sinter_plan* plan, const char* name, size_t* index) {
-  return guarded(
-      [&] { given(index, "index") = given(plan, "plan").plan.output_index(&given(name, "name")); });
+  return guarded([&] {
+    given(index, "index") = c::plans().at(plan)->plan.output_index(&given(name, "name"));
+  });
 }
 
 sinter_status sinter_plan_state(const sinter_plan* plan, size_t index, size_t* input,
                                 size_t* output) {
   return guarded([&] {
-    const auto& states = given(plan, "plan").plan.states();
-    const StateInfo& state = states[c::checked_index(index, states.size(), "state")];
+    const auto object = c::plans().at(plan);
+    const auto& states = object->plan.states();
+    const StateInfo& state = states[checked_index(index, states.size(), "state")];
     given(output, "output");
     given(input, "input") = state.input;
     *output = state.output;
@@ -176,24 +183,26 @@ sinter_status sinter_plan_state(const sinter_plan* plan, size_t index, size_t* i
 
 sinter_status sinter_plan_entry(const sinter_plan* plan, size_t index, sinter_entry* entry) {
   return guarded([&] {
-    c::checked_index(index, given(plan, "plan").entries.size(), "entry point");
+    const auto object = c::plans().at(plan);
+    checked_index(index, object->entries.size(), "entry point");
     sinter_entry value{};
-    value.name = plan->plan.entries()[index].name.c_str();
-    value.limit_count = plan->entries[index].size();
-    value.limits = plan->entries[index].data();
+    value.name = object->plan.entries()[index].name.c_str();
+    value.limit_count = object->entries[index].size();
+    value.limits = object->entries[index].data();
     c::write_struct(entry, value, "entry");
   });
 }
 
 sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* facts) {
   return guarded([&] {
-    const Plan& of = given(plan, "plan").plan;
+    const auto object = c::plans().at(plan);
+    const Plan& of = object->plan;
     sinter_plan_facts value{};
     // These views are of whole strings, which end with a zero, or empty.
     const auto text = [](std::string_view view) { return view.empty() ? "" : view.data(); };
     value.target = text(of.target());
-    value.architectures = plan->architectures.data();
-    value.architecture_count = plan->architectures.size();
+    value.architectures = object->architectures.data();
+    value.architecture_count = object->architectures.size();
     value.step_count = of.step_count();
     value.weight_bytes = of.weight_bytes();
     value.compiler_version = text(of.compiler_version());
@@ -201,10 +210,10 @@ sinter_status sinter_plan_get_facts(const sinter_plan* plan, sinter_plan_facts* 
     value.cuda_version = of.cuda_version();
     value.model_name = text(of.model_name());
     value.model_hash = of.model_hash();
-    value.options = plan->options.data();
-    value.option_count = plan->options.size();
-    value.measured_errors = plan->measured.data();
-    value.measured_error_count = plan->measured.size();
+    value.options = object->options.data();
+    value.option_count = object->options.size();
+    value.measured_errors = object->measured.data();
+    value.measured_error_count = object->measured.size();
     value.graph_text = text(of.graph_text());
     c::write_struct(facts, value, "facts");
   });

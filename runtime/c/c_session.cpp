@@ -6,6 +6,7 @@
 
 #include "runtime/c/c_handles.h"
 #include "runtime/c/c_support.h"
+#include "runtime/session_access.h"
 
 namespace sinter::c {
 namespace {
@@ -59,14 +60,12 @@ SessionOptions options_of(const sinter_session_options* given_options) {
 template <typename Body>
 sinter_status with_session(sinter_session* session, const Body& body) {
   return guarded([&] {
-    std::atomic<bool>& busy = given(session, "session").busy;
-    if (busy.exchange(true, std::memory_order_acquire))
-      throw Error(ErrorCode::kUsage,
-                  "the session is used from two threads at once: give each thread a session of its "
-                  "own; sessions of one plan share its weights");
+    const auto object = sessions().at(session);
+    std::atomic<bool>& busy = object->busy;
+    if (busy.exchange(true, std::memory_order_acquire)) SessionAccess::refuse_second_thread();
     const std::unique_ptr<std::atomic<bool>, void (*)(std::atomic<bool>*)> leave(
         &busy, [](std::atomic<bool>* flag) { flag->store(false, std::memory_order_release); });
-    body(*session);
+    body(*object);
   });
 }
 
@@ -99,10 +98,7 @@ void read_tensor(View& view, const Tensor* tensor, const char* what, std::size_t
 /// The scratch view of a binding.
 template <typename View>
 View& view_at(std::vector<View>& views, std::size_t index, const char* what) {
-  if (index >= views.size())
-    throw Error(ErrorCode::kUsage, fmt::format("there is no {} {}; the plan has {} of them", what,
-                                               index, views.size()));
-  return views[index];
+  return views[checked_index(index, views.size(), what)];
 }
 
 }  // namespace
@@ -119,15 +115,16 @@ sinter_status sinter_session_create(const sinter_plan* plan, const sinter_sessio
                                     sinter_session** session) {
   return guarded([&] {
     given(session, "session");
-    *session = new sinter_session(Session(given(plan, "plan").plan, c::options_of(options)));
+    *session = c::sessions().add(std::make_shared<c::SessionObject>(
+        Session(c::plans().at(plan)->plan, c::options_of(options))));
   });
 }
 
-void sinter_session_free(sinter_session* session) { delete session; }
+void sinter_session_free(sinter_session* session) { c::sessions().remove(session); }
 
 sinter_status sinter_session_set_input(sinter_session* session, size_t index,
                                        const sinter_tensor* tensor) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     TensorView& view = c::view_at(s.inputs, index, "input");
     c::read_tensor(view, tensor, "input", index);
     s.session.set_input(index, view);
@@ -136,7 +133,7 @@ sinter_status sinter_session_set_input(sinter_session* session, size_t index,
 
 sinter_status sinter_session_use_input(sinter_session* session, size_t index,
                                        const sinter_tensor* tensor) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     TensorView& view = c::view_at(s.inputs, index, "input");
     c::read_tensor(view, tensor, "input", index);
     s.session.use_input(index, view);
@@ -145,7 +142,7 @@ sinter_status sinter_session_use_input(sinter_session* session, size_t index,
 
 sinter_status sinter_session_set_output(sinter_session* session, size_t index,
                                         const sinter_mutable_tensor* tensor) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     MutableTensorView& view = c::view_at(s.outputs, index, "output");
     if (!tensor) return s.session.set_output(index, MutableTensorView{});
     c::read_tensor(view, tensor, "output", index);
@@ -156,19 +153,19 @@ sinter_status sinter_session_set_output(sinter_session* session, size_t index,
 }
 
 sinter_status sinter_session_run(sinter_session* session) {
-  return with_session(session, [](sinter_session& s) { s.session.run(); });
+  return with_session(session, [](c::SessionObject& s) { s.session.run(); });
 }
 
 sinter_status sinter_session_run_async(sinter_session* session, void* stream) {
-  return with_session(session, [&](sinter_session& s) { s.session.run_async(stream); });
+  return with_session(session, [&](c::SessionObject& s) { s.session.run_async(stream); });
 }
 
 sinter_status sinter_session_await(sinter_session* session) {
-  return with_session(session, [](sinter_session& s) { s.session.await(); });
+  return with_session(session, [](c::SessionObject& s) { s.session.await(); });
 }
 
 sinter_status sinter_session_output(sinter_session* session, size_t index, sinter_tensor* tensor) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     const TensorView& view = s.session.output(index);
     sinter_tensor value{};
     value.dtype = static_cast<sinter_dtype>(view.dtype);
@@ -183,12 +180,12 @@ sinter_status sinter_session_output(sinter_session* session, size_t index, sinte
 }
 
 sinter_status sinter_session_reset_state(sinter_session* session) {
-  return with_session(session, [](sinter_session& s) { s.session.reset_state(); });
+  return with_session(session, [](c::SessionObject& s) { s.session.reset_state(); });
 }
 
 sinter_status sinter_session_warm_up(sinter_session* session, const sinter_input_shape* shapes,
                                      size_t count) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     if (count > 0) given(shapes, "shapes");
     const auto& inputs = s.session.plan().inputs();
     std::map<std::string, std::vector<std::int64_t>> by_name;
@@ -201,7 +198,7 @@ sinter_status sinter_session_warm_up(sinter_session* session, const sinter_input
 }
 
 sinter_status sinter_session_memory(sinter_session* session, sinter_memory_account* account) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     const MemoryAccount found = s.session.memory();
     sinter_memory_account value{};
     value.weights = found.weights;
@@ -214,7 +211,7 @@ sinter_status sinter_session_memory(sinter_session* session, sinter_memory_accou
 }
 
 sinter_status sinter_session_entry(sinter_session* session, const char** name) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     const std::string_view entry = s.session.entry();
     given(name, "name") = entry.empty() ? "" : entry.data();
   });
@@ -222,12 +219,12 @@ sinter_status sinter_session_entry(sinter_session* session, const char** name) {
 
 sinter_status sinter_session_launches(sinter_session* session, uint64_t* launches) {
   return with_session(
-      session, [&](sinter_session& s) { given(launches, "launches") = s.session.launches(); });
+      session, [&](c::SessionObject& s) { given(launches, "launches") = s.session.launches(); });
 }
 
 sinter_status sinter_session_output_dlpack(sinter_session* session, size_t index,
                                            void** managed_tensor) {
-  return with_session(session, [&](sinter_session& s) {
+  return with_session(session, [&](c::SessionObject& s) {
     given(managed_tensor, "managed_tensor");
     *managed_tensor = to_dlpack(s.session, index);
   });

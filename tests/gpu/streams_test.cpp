@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 #include <sinter/devices.h>
 #include <sinter/dlpack.h>
+#include <sinter/sinter_c.h>
 
+#include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "graphs/stream.h"
 #include "tests/gpu/cases.h"
@@ -26,7 +28,8 @@ class Streams : public ::testing::Test {
   void SetUp() override {
     context = graphs::Context::retain(graphs::Driver::system(), 0);
     scope.emplace(*context);
-    plan.emplace(compile(graph, true));
+    file = plan_bytes(graph, true);
+    plan.emplace(Plan::from_memory(file));
     Session session(*plan);
     for (std::size_t i = 0; i < kInputs; ++i) {
       inputs.push_back(random_inputs(graph, {{"batch", 2}, {"seq", 33}}, i));
@@ -53,6 +56,7 @@ class Streams : public ::testing::Test {
   const ir::Graph graph = graph_of(case_named("encoder_layer"), DType::kFloat32);
   graphs::ContextPtr context;
   std::optional<graphs::Context::Scope> scope;
+  std::vector<std::byte> file;
   std::optional<Plan> plan;
   std::vector<std::vector<ir::Tensor>> inputs, expected;
 };
@@ -140,6 +144,109 @@ TEST_F(Streams, RunsOfASessionOnSeveralStreamsFollowEachOther) {
   }
   session.await();
   EXPECT_TRUE(fetch(out, a.handle()) == expected[2][0]);
+}
+
+TEST_F(Streams, AStreamThatIsCapturingIsRefused) {
+  const graphs::Stream stream(context);
+  Session session(*plan);
+  session.set_input("ids", view_of(inputs[0][0]));
+  session.run();
+  graphs::Graph::capture(context, stream.handle(), [&](CUstream capturing) {
+    try {
+      session.run_async(capturing);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUsage);
+      EXPECT_THAT(error.what(), HasSubstr("capturing"));
+    }
+  });
+  session.run_async(stream.handle());
+  EXPECT_TRUE(tensor_of(session.output("y")) == expected[0][0]);
+}
+
+TEST_F(Streams, OneSessionOnTheDefaultStreamsOfSeveralThreads) {
+  Session session(*plan);
+  for (std::size_t i = 0; i < 2 * kInputs; ++i)
+    std::thread([&] {
+      const graphs::Context::Scope here(*context);
+      session.set_input("ids", view_of(inputs[i % kInputs][0]));
+      for (int run = 0; run < 3; ++run) session.run_async(CU_STREAM_PER_THREAD);
+    }).join();
+  EXPECT_TRUE(tensor_of(session.output("y")) == expected[kInputs - 1][0]);
+}
+
+/// The C ABI on a GPU: memory there, a stream of the caller's, DLPack out.
+TEST_F(Streams, InC) {
+  std::size_t gpus = 0;
+  ASSERT_EQ(sinter_gpu_count(&gpus, nullptr), SINTER_OK);
+  EXPECT_GE(gpus, 1u);
+  sinter_gpu_info info = {sizeof info};
+  ASSERT_EQ(sinter_gpu(0, &info), SINTER_OK);
+  EXPECT_GT(info.multiprocessors, 0);
+
+  sinter_plan* c_plan = nullptr;
+  sinter_session* session = nullptr;
+  ASSERT_EQ(sinter_plan_from_memory(file.data(), file.size(), &c_plan), SINTER_OK);
+  sinter_session_options options = {sizeof options};
+  options.output_memory = SINTER_DEVICE;
+  ASSERT_EQ(sinter_session_create(c_plan, &options, &session), SINTER_OK) << sinter_last_error();
+  std::size_t ids = 9, y = 9;
+  ASSERT_EQ(sinter_plan_input_index(c_plan, "ids", &ids), SINTER_OK);
+  ASSERT_EQ(sinter_plan_output_index(c_plan, "y", &y), SINTER_OK);
+
+  const ir::Tensor &in = inputs[0][0], &wanted = expected[0][0];
+  sinter_device_buffer *from = nullptr, *to = nullptr;
+  ASSERT_EQ(sinter_device_buffer_create(0, in.bytes().size(), &from), SINTER_OK);
+  ASSERT_EQ(sinter_device_buffer_create(0, wanted.bytes().size(), &to), SINTER_OK);
+  ASSERT_EQ(sinter_device_buffer_write(from, 0, in.bytes().data(), in.bytes().size()), SINTER_OK);
+  sinter_tensor source = {sizeof source};
+  source.dtype = static_cast<sinter_dtype>(in.dtype());
+  source.rank = static_cast<std::int32_t>(in.shape().size());
+  source.shape = in.shape().data();
+  source.data = sinter_device_buffer_data(from);
+  source.bytes = in.bytes().size();
+  source.memory = SINTER_DEVICE;
+  sinter_mutable_tensor target = {sizeof target};
+  target.dtype = SINTER_FLOAT32;
+  target.rank = static_cast<std::int32_t>(wanted.shape().size());
+  target.shape = wanted.shape().data();
+  target.data = sinter_device_buffer_data(to);
+  target.bytes = wanted.bytes().size();
+  target.memory = SINTER_DEVICE;
+  ASSERT_EQ(sinter_session_use_input(session, ids, &source), SINTER_OK) << sinter_last_error();
+  ASSERT_EQ(sinter_session_set_output(session, y, &target), SINTER_OK) << sinter_last_error();
+  const graphs::Stream stream(context);
+  ASSERT_EQ(sinter_session_run_async(session, stream.handle()), SINTER_OK) << sinter_last_error();
+  ASSERT_EQ(sinter_session_await(session), SINTER_OK);
+  std::vector<std::byte> found(wanted.bytes().size());
+  ASSERT_EQ(sinter_device_buffer_read(to, 0, found.data(), found.size()), SINTER_OK);
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.bytes().begin()));
+
+  ASSERT_EQ(sinter_session_set_output(session, y, nullptr), SINTER_OK);
+  ASSERT_EQ(sinter_session_run(session), SINTER_OK);
+  void* lent = nullptr;
+  ASSERT_EQ(sinter_session_output_dlpack(session, y, &lent), SINTER_OK);
+  auto* tensor = static_cast<dlpack::VersionedTensor*>(lent);
+  EXPECT_EQ(tensor->tensor.device.type, dlpack::DeviceType::kCuda);
+  sinter_session_free(session);
+  sinter_plan_free(c_plan);
+  // The memory is the loan's, though the session is freed.
+  context->driver().memcpy_dtoh_async(found.data(),
+                                      reinterpret_cast<CUdeviceptr>(tensor->tensor.data),
+                                      found.size(), stream.handle());
+  stream.synchronize();
+  EXPECT_TRUE(std::equal(found.begin(), found.end(), wanted.bytes().begin()));
+  tensor->deleter(tensor);
+
+  // Memory of the wrong kind is an error.
+  ASSERT_EQ(sinter_plan_from_memory(file.data(), file.size(), &c_plan), SINTER_OK);
+  ASSERT_EQ(sinter_session_create(c_plan, nullptr, &session), SINTER_OK);
+  source.data = in.bytes().data();
+  EXPECT_EQ(sinter_session_use_input(session, ids, &source), SINTER_ERROR_USAGE);
+  sinter_session_free(session);
+  sinter_plan_free(c_plan);
+  sinter_device_buffer_free(from);
+  sinter_device_buffer_free(to);
 }
 
 TEST_F(Streams, HostMemoryOfTheUsersIsFilledByAwait) {

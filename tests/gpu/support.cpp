@@ -25,7 +25,7 @@ std::string architecture() {
   return found;
 }
 
-Plan compile(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
+std::vector<std::byte> plan_bytes(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
   fusion::Context context;
   context.target = fusion::cuda_traits();
   context.fuse = fuse;
@@ -36,7 +36,11 @@ Plan compile(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
   options.architectures = {architecture()};
   options.tf32 = precision == fusion::Precision::kTf32;
   if (const char* cache = std::getenv("SINTER_KERNEL_CACHE")) options.cache_dir = cache;
-  return Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts));
+  return plan::serialize_plan(codegen::compile(fused, options).parts);
+}
+
+Plan compile(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
+  return Plan::from_memory(plan_bytes(graph, fuse, precision));
 }
 
 Plan compile_with(const ir::Graph& graph, const std::string& schedule) {

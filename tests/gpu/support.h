@@ -17,7 +17,10 @@ namespace sinter::gpu_test {
 /// where only compilation can be tested.
 std::string architecture();
 
-/// Compiles for architecture(). Kernels are cached in the folder $SINTER_KERNEL_CACHE if it is set.
+/// A plan file for architecture(). Kernels are cached in the folder $SINTER_KERNEL_CACHE if it is
+/// set.
+std::vector<std::byte> plan_bytes(const ir::Graph& graph, bool fuse,
+                                  fusion::Precision precision = fusion::Precision::kModel);
 Plan compile(const ir::Graph& graph, bool fuse,
              fusion::Precision precision = fusion::Precision::kModel);
 

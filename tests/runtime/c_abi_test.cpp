@@ -65,6 +65,55 @@ TEST(CAbi, ManyThreadsInOneSessionRaceForNothing) {
   sinter_session_free(session);
 }
 
+TEST(CAbi, WhatWasFreedIsAnError) {
+  const std::vector<std::byte> bytes = doubling().bytes();
+  sinter_plan* plan = nullptr;
+  sinter_session *session = nullptr, *other = nullptr;
+  ASSERT_EQ(sinter_plan_from_memory(bytes.data(), bytes.size(), &plan), SINTER_OK);
+  ASSERT_EQ(sinter_session_create(plan, nullptr, &session), SINTER_OK);
+  sinter_plan_free(plan);
+  sinter_plan_free(plan);
+  EXPECT_EQ(sinter_session_create(plan, nullptr, &other), SINTER_ERROR_USAGE);
+  EXPECT_THAT(sinter_last_error(), ::testing::HasSubstr("this plan was freed"));
+  EXPECT_EQ(other, nullptr);
+  sinter_binding binding = {sizeof binding};
+  EXPECT_EQ(sinter_plan_input(plan, 0, &binding), SINTER_ERROR_USAGE);
+  EXPECT_EQ(sinter_plan_input_count(plan), 0u);
+  const float x[2] = {1, 2};
+  const std::int64_t shape = 2;
+  const sinter_tensor given = {sizeof given, SINTER_FLOAT32, 1, &shape, x, sizeof x, 0, -1};
+  EXPECT_EQ(sinter_session_set_input(session, 0, &given), SINTER_OK) << "it keeps what it needs";
+  EXPECT_EQ(sinter_session_run(session), SINTER_OK);
+  sinter_session_free(session);
+  EXPECT_EQ(sinter_session_run(session), SINTER_ERROR_USAGE);
+  EXPECT_THAT(sinter_last_error(), ::testing::HasSubstr("this session was freed"));
+  sinter_session_free(session);
+}
+
+TEST(CAbi, FreedWhileAnotherThreadRuns) {
+  const std::vector<std::byte> bytes = doubling().bytes();
+  sinter_plan* plan = nullptr;
+  ASSERT_EQ(sinter_plan_from_memory(bytes.data(), bytes.size(), &plan), SINTER_OK);
+  const std::vector<float> x(1 << 14, 1);
+  const std::int64_t shape = 1 << 14;
+  const sinter_tensor given = {sizeof given, SINTER_FLOAT32, 1, &shape, x.data(), 4 << 14, 0, -1};
+  sinter_session_options options = {sizeof options};
+  options.threads = 1;
+  for (int i = 0; i < 20; ++i) {
+    sinter_session* session = nullptr;
+    ASSERT_EQ(sinter_session_create(plan, &options, &session), SINTER_OK);
+    ASSERT_EQ(sinter_session_set_input(session, 0, &given), SINTER_OK);
+    std::thread runner([&] {
+      while (sinter_session_run(session) == SINTER_OK) {
+      }
+      EXPECT_THAT(sinter_last_error(), ::testing::HasSubstr("freed"));
+    });
+    sinter_session_free(session);
+    runner.join();
+  }
+  sinter_plan_free(plan);
+}
+
 TEST(CAbi, StatesAndEntryPoints) {
   const std::vector<std::byte> bytes = summing().bytes();
   sinter_plan* plan = nullptr;

@@ -13,8 +13,10 @@
 //
 // Handles. A sinter_plan is used by any number of threads. A sinter_session is used by one thread
 // at a time; a call while another thread is in one is SINTER_ERROR_USAGE. Sessions keep what they
-// need of their plan: it may be freed first. Freeing NULL does nothing. Using what was freed, or a
-// pointer that was never a handle, is undefined.
+// need of their plan: it may be freed first. Freeing NULL, or what was freed, does nothing. Any
+// other use of a handle that was freed, or of what never was one, is SINTER_ERROR_USAGE (a count is
+// 0, an address NULL): a handle is a number that is given once, not an address. What is freed while
+// another thread is in a call on it is gone when that call ends.
 //
 // Strings are UTF-8 that ends with a zero. Pointers that a function gives point to memory of the
 // handle that it was called with, and are valid as long as that or as said.
@@ -192,7 +194,8 @@ typedef struct sinter_session_options {
   uint64_t graph_cache;               // most shapes to keep captured; 0: 16
   const char* tuning_cache;           // folder for chosen algorithms; NULL: next to the plan
   int32_t thorough_tuning;            // 1: time more algorithms
-  const sinter_allocator* allocator;  // NULL: the system. Copied; `user` outlives the session
+  const sinter_allocator* allocator;  // NULL: the system. Copied; `user` is used
+                                      // until the session and what it lent are gone
 } sinter_session_options;
 
 /// `options` of NULL: the defaults.
