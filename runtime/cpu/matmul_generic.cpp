@@ -89,9 +89,11 @@ MatmulGeneric::MatmulGeneric(const plan::PlanData&, const plan::fb::MatmulStepT&
 }
 
 template <typename Accumulator>
-void MatmulGeneric::run(std::span<std::byte* const> buffers) const {
-  std::vector<Accumulator> a, b, row(static_cast<std::size_t>(n_));
-  std::vector<std::int64_t> index(batch_.size());
+void MatmulGeneric::run(std::span<std::byte* const> buffers, Scratch<Accumulator>& scratch) {
+  auto& [a, b, row] = scratch;
+  row.resize(static_cast<std::size_t>(n_));
+  std::vector<std::int64_t>& index = index_;
+  index.resize(batch_.size());
   for (std::int64_t batch = 0; batch < batches_; ++batch) {
     for (std::int64_t rest = batch, i = static_cast<std::int64_t>(batch_.size()); i-- > 0;
          rest /= batch_[static_cast<std::size_t>(i)])
@@ -132,11 +134,11 @@ void MatmulGeneric::run(std::span<std::byte* const> buffers) const {
   }
 }
 
-void MatmulGeneric::execute(std::span<std::byte* const> buffers) const {
+void MatmulGeneric::execute(std::span<std::byte* const> buffers) {
   if (is_float(d_.dtype)) {
-    run<double>(buffers);
+    run(buffers, floats_);
   } else {
-    run<std::uint64_t>(buffers);  // wraps, as integer products do
+    run(buffers, integers_);  // wraps, as integer products do
   }
 }
 

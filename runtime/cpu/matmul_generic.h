@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "runtime/executor.h"
 #include "runtime/plan/plan_data.h"
@@ -15,7 +16,7 @@ class MatmulGeneric {
   /// Throws Error(kUnsupported) for operands of different classes of type.
   MatmulGeneric(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
                 const BoundShape& shape);
-  void execute(std::span<std::byte* const> buffers) const;
+  void execute(std::span<std::byte* const> buffers);
 
  private:
   struct Operand {
@@ -25,8 +26,13 @@ class MatmulGeneric {
     std::vector<std::int64_t> batch_strides;
     std::int64_t start(std::span<const std::int64_t> index) const;
   };
+  /// Operands of one matrix of the batch, and a row of the result; kept from run to run.
   template <typename Accumulator>
-  void run(std::span<std::byte* const> buffers) const;
+  struct Scratch {
+    std::vector<Accumulator> a, b, row;
+  };
+  template <typename Accumulator>
+  void run(std::span<std::byte* const> buffers, Scratch<Accumulator>& scratch);
 
   std::int64_t m_ = 0, n_ = 0, k_ = 0, batches_ = 1;
   std::vector<std::int64_t> batch_;
@@ -35,6 +41,9 @@ class MatmulGeneric {
   std::int64_t bias_ = -1;
   double alpha_ = 1;
   plan::fb::Activation activation_ = plan::fb::Activation::None;
+  std::vector<std::int64_t> index_;  // of the matrix in the batch
+  Scratch<double> floats_;
+  Scratch<std::uint64_t> integers_;
 };
 
 }  // namespace sinter::runtime::cpu

@@ -21,6 +21,10 @@ struct Division {
   std::int64_t chunk = 1, rows = 0, columns = 0;
 };
 
+/// Weights lie packed for the parts' columns, once for each width that occurs: with a dimension
+/// that varies from run to run, few widths may occur. So rows count as one of three numbers for it.
+std::int64_t typical_rows(std::int64_t rows) { return rows <= 8 ? 4 : rows < 256 ? 64 : 512; }
+
 /// Few rows are divided by columns, so that each thread reads its own weights; many are not, if the
 /// weights stay in a core's own cache, because oneDNN is fastest with whole rows; else parts are
 /// about square, which reads least.
@@ -28,11 +32,15 @@ Division divide(const Product& p) {
   // Vectors and blocks of oneDNN's kernels end with such columns and rows.
   constexpr std::int64_t kColumnStep = 64, kRowStep = 8, kLeastRows = 64, kManyRows = 256;
   constexpr double kCached = 1 << 20;  // bytes
-  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n);
   double matrices = 1;
   for (const std::int64_t size : p.batch) matrices *= static_cast<double>(size);
-  const double macs = m * n * static_cast<double>(p.k), bytes = 4 * static_cast<double>(p.k) * n;
-  const std::int64_t wanted = parts_for(matrices * macs, matrices * bytes);
+  const auto n = static_cast<double>(p.n);
+  const double bytes = 4 * static_cast<double>(p.k) * n;
+  const auto parts_of = [&](std::int64_t rows) {
+    return parts_for(matrices * static_cast<double>(rows) * n * static_cast<double>(p.k),
+                     matrices * bytes);
+  };
+  const std::int64_t wanted = parts_of(p.m);
   Division result{0, 1, p.m, p.n};
   std::int64_t parts = 1;
   while (result.prefix < p.batch.size() && parts * p.batch[result.prefix] <= wanted)
@@ -41,17 +49,18 @@ Division divide(const Product& p) {
     result.chunk = std::max<std::int64_t>(1, p.batch[result.prefix] * parts / wanted);
     parts *= divided(p.batch[result.prefix], result.chunk);
   }
-  const std::int64_t left = wanted / parts;
-  if (left < 2) return result;
-  double columns = std::sqrt(m * n / static_cast<double>(left));
-  if (p.m <= kLeastRows) columns = n / static_cast<double>(left);
-  if (p.m >= kManyRows && bytes <= kCached) columns = n;
-  result.columns =
-      std::min(p.n, std::max<std::int64_t>(1, std::llround(columns / kColumnStep)) * kColumnStep);
-  if (columns == n) result.columns = p.n;
-  const std::int64_t row_parts = std::max<std::int64_t>(1, left / divided(p.n, result.columns));
-  const std::int64_t rows = divided(divided(p.m, row_parts), kRowStep) * kRowStep;
-  result.rows = std::min(p.m, std::max(rows, kLeastRows));
+  const std::int64_t typical = p.b_weight ? typical_rows(p.m) : p.m;
+  if (const std::int64_t left = parts_of(typical) / parts; left >= 2) {
+    double columns = std::sqrt(static_cast<double>(typical) * n / static_cast<double>(left));
+    if (typical <= kLeastRows) columns = n / static_cast<double>(left);
+    const std::int64_t steps = std::max<std::int64_t>(1, std::llround(columns / kColumnStep));
+    if (typical < kManyRows || bytes > kCached) result.columns = std::min(p.n, steps * kColumnStep);
+  }
+  if (const std::int64_t left = wanted / parts; left >= 2) {
+    const std::int64_t row_parts = std::max<std::int64_t>(1, left / divided(p.n, result.columns));
+    const std::int64_t rows = divided(divided(p.m, row_parts), kRowStep) * kRowStep;
+    result.rows = std::min(p.m, std::max(rows, kLeastRows));
+  }
   return result;
 }
 
@@ -94,10 +103,6 @@ dnnl::memory::desc layout_of(const ProductOperand& operand, const std::vector<st
     extent = std::max(extent, strides[i] * sizes[i]);
   }
   return {sizes, dnnl::memory::data_type::f32, strides};
-}
-
-std::uint64_t bytes_of(std::int64_t elements) {
-  return static_cast<std::uint64_t>(elements) * sizeof(float);
 }
 
 class Divider {
