@@ -18,10 +18,11 @@ struct Loan {
   Managed managed;
   std::vector<std::int64_t> shape, strides;
   std::shared_ptr<SessionAccess::Impl> session;
+  bool is_counted = true;
 
   static void release(Managed* self) {
     const std::unique_ptr<Loan> loan(static_cast<Loan*>(self->manager));
-    loan->session->loans.fetch_sub(1, std::memory_order_release);
+    if (loan->is_counted) loan->session->loans.fetch_sub(1, std::memory_order_release);
   }
 };
 
@@ -57,7 +58,9 @@ Managed* lend(Session& session, std::size_t output) {
   loan->managed.manager = loan.get();
   loan->managed.deleter = &Loan<Managed>::release;
   loan->session = impl;
-  impl->loans.fetch_add(1, std::memory_order_relaxed);
+  // Memory of the caller's own is the caller's to guard.
+  loan->is_counted = !impl->outputs[output].is_given;
+  if (loan->is_counted) impl->loans.fetch_add(1, std::memory_order_relaxed);
   return &loan.release()->managed;
 }
 

@@ -119,10 +119,6 @@ dnnl::memory::desc stored_weight(const Problem& p) {
   return {sizes, dnnl::memory::data_type::f32, strides};
 }
 
-std::uint64_t bytes_of(std::int64_t elements) {
-  return static_cast<std::uint64_t>(elements) * sizeof(float);
-}
-
 /// A part of a convolution: some images, of each some of the first spatial dimension's rows, and
 /// some channels.
 struct Piece {
@@ -408,6 +404,12 @@ ConvDnnl::ConvDnnl(ConvDnnl&&) noexcept = default;
 std::size_t ConvDnnl::workspace_bytes() const {
   std::size_t bytes = 0;
   for (const PrimitiveParts& step : impl_->steps) bytes = std::max(bytes, step.workspace_bytes());
+  return bytes;
+}
+
+std::uint64_t ConvDnnl::own_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const dnnl::memory& memory : impl_->own) bytes += memory.get_desc().get_size();
   return bytes;
 }
 

@@ -118,7 +118,7 @@ class CpuExecutor final : public Executor {
     if (state)
       reserve_state(*state, bytes);
     else
-      inputs_[index].reserve(bytes, "input '" + meta_.inputs[index]->name + "'");
+      inputs_[index].reserve(bytes, "input", meta_.inputs[index]->name);
     HostBuffer& buffer = state ? states_[*state] : inputs_[index];
     if (bytes > 0) std::memmove(buffer.data(), view.data, bytes);
     given_inputs_[index] = nullptr;
@@ -174,6 +174,9 @@ class CpuExecutor final : public Executor {
       account.arena_without_reuse = account_->layout.unshared_bytes;
     }
     for (const HostBuffer& workspace : workspace_) account.workspace += workspace.capacity();
+    for (const auto& [symbols, prepared] : prepared_)
+      for (const PreparedStep& step : prepared.steps)
+        if (const auto* conv = std::get_if<ConvDnnl>(&step)) account.workspace += conv->own_bytes();
     for (const HostBuffer& input : inputs_) account.io += input.capacity();
     for (const HostBuffer& output : outputs_) account.io += output.capacity();
     for (const HostBuffer& state : states_) account.io += state.capacity();
@@ -285,19 +288,19 @@ class CpuExecutor final : public Executor {
                     shape.bytes_of(*meta_.buffers[meta_.inputs[meta_.states[s]->input]->buffer]));
     for (std::size_t i = 0; i < inputs_.size(); ++i)
       if (!given_inputs_[i] && !state_of(meta_, *meta_.inputs[i]))
-        inputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.inputs[i]->buffer]),
-                           "input '" + meta_.inputs[i]->name + "'");
+        inputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.inputs[i]->buffer]), "input",
+                           meta_.inputs[i]->name);
     for (std::size_t i = 0; i < outputs_.size(); ++i)
       if (!given_outputs_[i] && !state_of(meta_, *meta_.outputs[i]))
-        outputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.outputs[i]->buffer]),
-                            "output '" + meta_.outputs[i]->name + "'");
+        outputs_[i].reserve(shape.bytes_of(*meta_.buffers[meta_.outputs[i]->buffer]), "output",
+                            meta_.outputs[i]->name);
   }
 
   /// Zeros behind what was there.
   void reserve_state(std::size_t index, std::size_t bytes) {
     HostBuffer& state = states_[index];
     const std::size_t before = state.capacity();
-    state.reserve(bytes, "state '" + meta_.inputs[meta_.states[index]->input]->name + "'");
+    state.reserve(bytes, "state", meta_.inputs[meta_.states[index]->input]->name);
     if (state.capacity() > before) std::memset(state.data() + before, 0, state.capacity() - before);
   }
 
@@ -311,7 +314,8 @@ class CpuExecutor final : public Executor {
           break;
         case BufferKind::Output:
           if (!given_outputs_[buffer.binding])
-            outputs_[buffer.binding].reserve(shape.bytes_of(buffer), "an output");
+            outputs_[buffer.binding].reserve(shape.bytes_of(buffer), "output",
+                                             meta_.outputs[buffer.binding]->name);
           addresses_[i] = given_outputs_[buffer.binding] ? given_outputs_[buffer.binding]
                                                          : outputs_[buffer.binding].data();
           break;

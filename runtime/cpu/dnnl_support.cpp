@@ -56,14 +56,20 @@ std::uint64_t PackedWeights::bytes() const {
   return total;
 }
 
+// Neither the engine nor a stream is destroyed: threads may compute while statics are.
 const dnnl::engine& dnnl_engine() {
-  static const dnnl::engine engine = [] {
-    if (dnnl_version()->cpu_runtime == DNNL_RUNTIME_OMP && !threads::has_openmp())
+  static const dnnl::engine& engine = *[] {
+    const unsigned own_threads = dnnl_version()->cpu_runtime;
+    if (own_threads != DNNL_RUNTIME_SEQ && own_threads != DNNL_RUNTIME_OMP)
+      throw Error(ErrorCode::kUnsupported,
+                  "oneDNN was built for another runtime of threads than OpenMP (or none), which "
+                  "would start threads of its own: build it with ONEDNN_CPU_RUNTIME=SEQ or OMP");
+    if (own_threads == DNNL_RUNTIME_OMP && !threads::has_openmp())
       throw Error(
           ErrorCode::kUnsupported,
           "oneDNN was built for OpenMP, but omp_set_num_threads is not found, without which it "
           "would start threads of its own: link its OpenMP runtime as a shared library");
-    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;
 }

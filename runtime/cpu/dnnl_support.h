@@ -40,6 +40,11 @@ decltype(auto) with_dnnl_errors(const char* what, Body&& body) {
 void append_activation(dnnl::post_ops& ops, plan::fb::Activation activation, float a = 0,
                        float b = 0);
 
+/// Of float32, the type that oneDNN computes in here.
+inline std::uint64_t bytes_of(std::int64_t elements) {
+  return static_cast<std::uint64_t>(elements) * sizeof(float);
+}
+
 /// A thread that wakes for less, a few microseconds of work, costs more than it brings.
 inline constexpr double kMultiplicationsOfThread = 256 * 1024;
 /// Threads, of `most`, that are worth having for so many multiplications.

@@ -61,21 +61,25 @@ void HostBuffer::release() {
     ::operator delete(data_, alignment_for(capacity_));
 }
 
-void HostBuffer::reserve(std::size_t bytes, std::string_view what) {
+void HostBuffer::reserve(std::size_t bytes, std::string_view what, std::string_view name) {
   if (data_ && bytes <= capacity_) return;
   const std::size_t size = std::max(bytes, kCacheLine);
   void* fresh = allocate(size);
   const double mebibytes = static_cast<double>(size) / (1 << 20);
+  const std::string subject = fresh          ? ""
+                              : name.empty() ? std::string(what)
+                                             : fmt::format("{} '{}'", what, name);
   if (!fresh && allocator_)
     throw Error(ErrorCode::kOutOfMemory,
                 fmt::format("{} needs {:.1f} MiB of memory, which the session's allocator has not: "
                             "use a smaller batch or shorter sequences",
-                            what, mebibytes));
+                            subject, mebibytes));
   if (!fresh)
-    throw Error(ErrorCode::kOutOfMemory,
-                fmt::format("{} needs {:.1f} MiB of memory, this machine has {:.1f} MiB: use a "
-                            "smaller batch or shorter sequences",
-                            what, mebibytes, static_cast<double>(physical_memory()) / (1 << 20)));
+    throw Error(
+        ErrorCode::kOutOfMemory,
+        fmt::format("{} needs {:.1f} MiB of memory, this machine has {:.1f} MiB: use a "
+                    "smaller batch or shorter sequences",
+                    subject, mebibytes, static_cast<double>(physical_memory()) / (1 << 20)));
   if (capacity_ > 0) std::memcpy(fresh, data_, capacity_);
   std::memset(static_cast<std::byte*>(fresh) + capacity_, 0, size - capacity_);
   release();

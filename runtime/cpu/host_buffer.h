@@ -20,8 +20,8 @@ class HostBuffer {
 
   /// Makes room for `bytes`, keeping what is there, 64-byte aligned and with every page touched, so
   /// that the first run pays for none. Throws Error(kOutOfMemory), changing nothing, that says how
-  /// much `what` needs.
-  void reserve(std::size_t bytes, std::string_view what);
+  /// much `what` (of name `name`, if it has one) needs.
+  void reserve(std::size_t bytes, std::string_view what, std::string_view name = {});
 
   /// Never null once something was reserved, be it nothing.
   std::byte* data() const { return data_; }

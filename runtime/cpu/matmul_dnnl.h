@@ -78,6 +78,8 @@ class ConvDnnl {
   ConvDnnl(ConvDnnl&&) noexcept;
 
   std::size_t workspace_bytes() const;
+  /// Of operands that are converted to channels last.
+  std::uint64_t own_bytes() const;
   void execute(std::span<std::byte* const> buffers, std::span<std::byte* const> workspaces);
 
  private:

@@ -8,7 +8,6 @@
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
-namespace {}  // namespace
 
 /// One thread's state while it runs a program.
 class TileProgram::Worker {

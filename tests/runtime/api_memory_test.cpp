@@ -154,6 +154,50 @@ TEST(Memory, IsTheProgramsAllocators) {
   EXPECT_TRUE(pool->alive.empty());
 }
 
+TEST(Memory, AnOutputThatFoundNoMemoryIsNotShown) {
+  const auto pool = std::make_shared<Pool>();
+  SessionOptions options = on_one_thread();
+  options.allocator = pool;
+  Session session(doubling().build(), options);
+  const std::vector<float> x(1 << 16, 1);
+  session.use_input(0, TensorView::of({100}, std::span(x).first(100)));
+  session.run();
+  pool->limit = 1 << 12;
+  session.use_input(0, TensorView::of({1 << 16}, x));
+  EXPECT_THROW(session.run(), Error);
+  EXPECT_THAT(usage_of([&] { session.output(0); }), HasSubstr("before a run"));
+  EXPECT_THROW(session.warm_up({{"x", {1 << 16}}}), Error);
+  EXPECT_THAT(usage_of([&] { session.output(0); }), HasSubstr("before a run"));
+  pool->limit = SIZE_MAX;
+  session.run();
+  EXPECT_EQ(session.output(0).as<float>()[65535], 2);
+}
+
+TEST(Memory, AStateThatFoundNoMemoryIsZeros) {
+  const auto pool = std::make_shared<Pool>();
+  SessionOptions options = on_one_thread();
+  options.allocator = pool;
+  Session session(summing().build(), options);
+  session.set_input("sum", {2}, std::vector<float>{5, 5});
+  pool->limit = 1 << 12;
+  EXPECT_THROW(session.set_input("sum", {1 << 16}, std::vector<float>(1 << 16, 1)), Error);
+  pool->limit = SIZE_MAX;
+  session.set_input("x", {3}, std::vector<float>{1, 2, 3});
+  session.run();  // a shape of its own
+  EXPECT_EQ(session.output(0).shape, std::vector<std::int64_t>{3});
+}
+
+TEST(Memory, ViewsAreNotOfTemporaries) {
+  const auto views = []<typename Range>(Range&& values) {
+    return requires { TensorView::of({2}, std::forward<Range>(values)); };
+  };
+  std::vector<float> kept = {1, 2};
+  static_assert(requires { TensorView::of({2}, kept); });
+  static_assert(requires { TensorView::of({2}, std::span(kept)); });
+  EXPECT_TRUE(views(kept));
+  EXPECT_FALSE(views(std::vector<float>{1, 2}));
+}
+
 TEST(Plans, BorrowedBytesStayUntilTheLastUser) {
   const std::vector<std::byte> bytes = doubling().bytes();
   auto* aligned = static_cast<std::byte*>(std::aligned_alloc(64, (bytes.size() + 127) / 64 * 64));

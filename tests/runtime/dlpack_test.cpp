@@ -68,6 +68,17 @@ TEST(Dlpack, OutputsAreLent) {
   session.run();
 }
 
+TEST(Dlpack, MemoryOfTheCallersIsTheirsToGuard) {
+  Session session = doubled();
+  std::vector<float> mine(3);
+  session.set_output(0, MutableTensorView::of({3}, mine));
+  session.run();
+  dlpack::VersionedTensor* lent = to_dlpack(session, 0);
+  EXPECT_EQ(lent->tensor.data, mine.data());
+  session.run();
+  lent->deleter(lent);
+}
+
 TEST(Dlpack, ALoanOutlivesItsSession) {
   dlpack::ManagedTensor* lent = nullptr;
   {

@@ -10,11 +10,12 @@ namespace sinter {
 
 /// Gives a session its host and device memory: arena, workspaces, inputs, outputs, states. Not from
 /// here are weights, which sessions share, page-locked memory that copies to and from a GPU go
-/// through, and small objects.
+/// through, operands that the CPU's convolutions convert to another layout, and small objects.
 ///
 /// Members are called by the thread that uses the session, also in a session's constructor and
-/// destructor; an allocator of several sessions is called by several threads at once. They must not
-/// throw and must not call the session. A run whose shape was seen before calls neither.
+/// destructor, and by one that releases the session's last tensor of to_dlpack after the session;
+/// an allocator of several sessions is called by several threads at once. They must not throw and
+/// must not call the session. A run whose shape was seen before calls neither.
 class SINTER_API Allocator {
  public:
   virtual ~Allocator();

@@ -60,9 +60,11 @@ inline constexpr std::uint64_t kReadOnly = 1;  // a flag: the consumer must not 
 /// An output of the session's last run as a tensor that the receiver releases with `deleter`, on
 /// any thread. The memory stays the session's and is lent: until the tensor is released, what would
 /// write or move it (run, run_async, warm_up, reset_state, the profile functions) throws
-/// Error(kUsage), and what the session holds outlives the session. A result that must outlive the
-/// next run goes to memory of the caller's (Session::set_output). On a GPU the values are complete
-/// in the order of the run's stream. Throws as Session::output does.
+/// Error(kUsage), and what the session holds outlives the session (not so an output in memory that
+/// set_output gave, which is the caller's). A result that must outlive the next run goes to memory
+/// of the caller's (Session::set_output). On a GPU the values are complete in the order of the
+/// run's stream, and the tensor must not be released before the receiver's work on it has ended:
+/// the next run may write there at once. Throws as Session::output does.
 SINTER_API dlpack::VersionedTensor* to_dlpack(Session& session, std::size_t output);
 /// The same for receivers that know DLPack before 1.0 alone.
 SINTER_API dlpack::ManagedTensor* to_dlpack_unversioned(Session& session, std::size_t output);

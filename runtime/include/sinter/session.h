@@ -32,8 +32,8 @@ struct SessionOptions {
   std::shared_ptr<Allocator> allocator;  // null: the system's memory and the driver's
 };
 
-/// An exact account of a session's memory, in bytes.
-/// `io`: inputs, outputs and states.
+/// An exact account of a session's memory for tensors, in bytes. `arena`: of the shape bound last.
+/// `workspace`: of all shapes that are prepared. `io`: inputs, outputs and states.
 struct MemoryAccount {
   std::uint64_t weights = 0, arena = 0, arena_without_reuse = 0, workspace = 0, io = 0;
 };
@@ -47,7 +47,7 @@ struct MemoryAccount {
 ///
 /// Bindings are named, or given by their index in Plan::inputs() or outputs(). With an index, a
 /// view that the caller keeps, and a shape that was seen before, no call from set_input to output
-/// allocates or compares names.
+/// compares names, and none of ours allocates (libraries that a step calls may).
 ///
 /// States. An input and an output that are a state of the plan (a key/value cache) are memory that
 /// the session keeps from run to run: zeros, or what set_input last wrote, changed by each run.
@@ -65,11 +65,13 @@ class SINTER_API Session {
 
   // ---- inputs. All throw Error(kUsage) for an unknown name or index, another type, rank or
   // dimension than the plan takes, too few or too many values, no data, and memory of another kind
-  // or GPU than the view says, where the driver can tell. After an error the input is as before. An
-  // input stays set for all later runs.
+  // or GPU than the view says, where the driver can tell. After an error the input is as before,
+  // but for a state that did not fit, which is zeros as after reset_state. An input stays set for
+  // all later runs.
 
   /// Host memory: copied before this returns, for which it waits for a run in flight. Device memory
-  /// (CUDA plans): used where it lies, as use_input says. Into a state either is copied.
+  /// (CUDA plans): used where it lies, as use_input says. Into a state either is copied before this
+  /// returns: values in device memory must be complete at the call.
   void set_input(std::size_t index, const TensorView& view);
   void set_input(std::string_view name, const TensorView& view);
 
@@ -131,7 +133,7 @@ class SINTER_API Session {
   /// run on `stream` and overwritten by work behind it; device memory of inputs and outputs must
   /// not be freed or used by other streams until the run has ended. With null, device inputs must
   /// be complete at the call. Host inputs were copied when they were set. `stream` may be destroyed
-  /// after the call, and must not be capturing.
+  /// after the call. Throws Error(kUsage) if it is capturing.
   ///
   /// The first run of a shape, or with other device addresses, prepares it: that waits for the run
   /// before, allocates and measures on the calling thread.
@@ -145,6 +147,7 @@ class SINTER_API Session {
   void reset_state();
 
   /// Captures graphs and allocates for the shapes of the inputs in `shapes`, so that run does not.
+  /// Graphs know addresses: give device inputs and outputs (use_input, set_output) first.
   void warm_up(const std::map<std::string, std::vector<std::int64_t>>& shapes);
 
   // ---- facts.

@@ -91,9 +91,11 @@ struct TensorView {
   Memory memory = Memory::kHost;
   int device = -1;  // GPU of device memory; -1: the session's, or host memory
 
-  /// Host elements. Throws Error(kUsage) unless `values` are as many as `shape` says.
+  /// Host elements, which are not a temporary's. Throws Error(kUsage) unless `values` are as many
+  /// as `shape` says.
   template <ElementRange R>
-  static TensorView of(std::vector<std::int64_t> shape, const R& values) {
+  requires std::ranges::borrowed_range<R>
+  static TensorView of(std::vector<std::int64_t> shape, R&& values) {
     detail::check_count(shape, std::ranges::size(values));
     return {dtype_of<std::remove_cv_t<std::ranges::range_value_t<R>>>(), std::move(shape),
             std::ranges::data(values)};
@@ -120,6 +122,7 @@ struct MutableTensorView {
   int device = -1;
 
   template <ElementRange R>
+  requires std::ranges::borrowed_range<R>
   static MutableTensorView of(std::vector<std::int64_t> shape, R&& values) {
     detail::check_count(shape, std::ranges::size(values));
     return {dtype_of<std::remove_cv_t<std::ranges::range_value_t<R>>>(), std::move(shape),
