@@ -1,9 +1,12 @@
 // <sinter/compiler.h>: the same plans as the command line's, and everything said as data.
+#include <csignal>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
+#include <sys/resource.h>
 
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/run/npy.h"
@@ -334,6 +337,38 @@ TEST_F(CompilerApi, OptionsThatContradict) {
   EXPECT_THAT(message([](auto& o) { o.tuning.seconds = 1; }), HasSubstr("in a file"));
   EXPECT_EQ(error_of([&] { (void)compile(Model(), cpu()); }).code(), ErrorCode::kUsage);
   EXPECT_EQ(error_of([&] { (void)compile_to_file(model, "", cpu()); }).code(), ErrorCode::kUsage);
+}
+
+TEST_F(CompilerApi, WhatWasThereStaysIfACompilationFails) {
+  const auto model = save(small_model());
+  const std::string plan = path("kept.plan");
+  (void)compile_to_file(model, plan, cpu());
+  const std::string before = read(plan);
+  const auto names = files();
+  // The last that is said, behind the writing of the plan.
+  struct Own {};
+  CompileOptions options = cpu();
+  options.weights = parse_weights("int8");
+  options.weights.keep = {"no such layer"};
+  options.monitor.on_diagnostic = [](const Diagnostic& diagnostic) {
+    if (diagnostic.message.find("no layer's name") != std::string::npos) throw Own();
+  };
+  EXPECT_THROW((void)compile_to_file(model, plan, options), Own);
+  EXPECT_EQ(read(plan), before);
+  EXPECT_EQ(files(), names);
+  // A full disk, for which a limit of the file's size stands.
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit small{64, limit.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const CompileError error = error_of([&] { (void)compile_to_file(model, plan, cpu()); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(error.code(), ErrorCode::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("cannot write the plan"));
+  EXPECT_EQ(read(plan), before);
+  EXPECT_EQ(files(), names);
 }
 
 TEST_F(CompilerApi, TellsAboutModelsAndPlans) {

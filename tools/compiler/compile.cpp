@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/plan/plan_file.h"
 #include "tools/compiler/options/weights.h"
 #include "tools/compiler/tuning/tuning.h"
 #include "tools/compiler/verify/accuracy.h"
@@ -57,20 +58,6 @@ CompileResult describe(const BuildResult& built) {
   return result;
 }
 
-/// Removes a file unless all went well.
-class Rollback {
- public:
-  explicit Rollback(std::string path) : path_(std::move(path)) {}
-  ~Rollback() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(path_, ignored);
-  }
-  void keep() { path_.clear(); }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
 CompileResult compile_model(const BuildOptions& options, const std::string& path,
@@ -105,14 +92,15 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     }
   }
   reporter.check();
-  Rollback rollback(path);
+  // What had the plan's name stays until nothing can fail any more.
+  std::optional<plan::PlanFile> file;
   if (path.empty()) {
     result.plan = plan::serialize_plan(built.plan.parts);
     result.plan_bytes = result.plan.size();
   } else {
-    plan::write_plan(built.plan.parts, path);
+    file.emplace(built.plan.parts, path);
     result.path = path;
-    result.plan_bytes = std::filesystem::file_size(path);
+    result.plan_bytes = std::filesystem::file_size(file->temporary_path());
   }
   const fusion::Context& context = built.pipeline.context;
   if (!context.layers.empty())
@@ -120,8 +108,8 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
         bytes_without_rounding(context.layers, context.precision, context.target.quantised_matmul,
                                static_cast<double>(result.plan_bytes));
   note_idle(context.layers, options.weights, reporter);
-  if (tuning) result.tuning = tuning->finish(built.plan);
-  rollback.keep();
+  if (tuning) result.tuning = tuning->finish(built.plan, file ? file->temporary_path() : "");
+  if (file) file->commit();
   return result;
 }
 
