@@ -1,14 +1,20 @@
 // <sinter/compiler.h>: the same plans as the command line's, and everything said as data.
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
 #include <sys/resource.h>
 
 #include "tests/tools/cli_fixture.h"
+#include "tools/compiler/options/option_names.h"
 #include "tools/compiler/run/npy.h"
 
 namespace sinter::tests {
@@ -16,10 +22,12 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -371,6 +379,106 @@ TEST_F(CompilerApi, WhatWasThereStaysIfACompilationFails) {
   EXPECT_EQ(files(), names);
 }
 
+TEST_F(CompilerApi, WarningsOfAModelAreSaidOnceByEachCall) {
+  auto model = small_model();
+  auto* unknown = model.mutable_graph()->mutable_node(2)->add_attribute();
+  unknown->set_name("colour");
+  unknown->set_type(onnx::AttributeProto::INT);
+  const auto file = save(model);
+  CompileOptions options = cpu();
+  std::size_t heard = 0;
+  options.monitor.on_diagnostic = [&](const Diagnostic& diagnostic) {
+    heard += diagnostic.message.find("colour") != std::string::npos;
+  };
+  const auto said = [](const std::vector<Diagnostic>& all) {
+    return std::count_if(all.begin(), all.end(), [](const Diagnostic& diagnostic) {
+      return diagnostic.message.find("colour") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(said(verify(file, options).diagnostics), 1);
+  EXPECT_EQ(heard, 1U);
+  CompareOptions once;
+  once.rounds = 1;
+  heard = 0;
+  options.weights = parse_weights("int8");  // a third build
+  EXPECT_EQ(said(compare(file, options, once).diagnostics), 1);
+  EXPECT_EQ(heard, 1U);
+}
+
+TEST_F(CompilerApi, MessagesNameFieldsAndTheCommandLineFlags) {
+  const auto model = save(small_model());
+  CompileOptions options = cpu();
+  options.weights.keep = {"product"};
+  const CompileError error = refusal(model, options);
+  EXPECT_THAT(error.what(), StartsWith("weights.keep, weights.calibration and"));
+  EXPECT_THAT(error.diagnostics().back().message, error.what());
+  EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--keep=product"}).err,
+              HasSubstr("--keep, --calibration and"));
+
+  options.weights = parse_weights("int4");
+  options.weights.keep = {"nothing"};
+  std::vector<std::string> messages;
+  for (const auto& diagnostic : compile(model, options).diagnostics)
+    messages.push_back(diagnostic.message);
+  EXPECT_THAT(messages, AllOf(Contains(StartsWith("weights.keep nothing: no layer's")),
+                              Contains(HasSubstr("nearest: weights.calibration FILE.npz"))));
+  EXPECT_THAT(messages, testing::Each(Not(HasSubstr("--"))));
+
+  options = cpu();
+  options.verify.emplace();
+  options.verify->max_error = 1e-30;
+  EXPECT_THAT(compile_to_file(model, path("bad.plan"), options).diagnostics.back().message,
+              HasSubstr("above verify.max_error: "));
+  EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--verify", "--max-error=1e-30"}).err,
+              HasSubstr("above --max-error: "));
+  // compare and profile, which the command line does not call by the library's boundary.
+  const auto entries = sinter({"compare", model, "--target=cpu", "--sample=greedy"});
+  EXPECT_THAT(entries.err, HasSubstr("--sample: the model has no input"));
+  options = cpu();
+  options.sample.emplace();
+  EXPECT_THAT(error_of([&] { (void)compare(model, options); }).what(),
+              StartsWith("sample: the model has no input"));
+}
+
+TEST(OptionNames, AreReplacedAsWholeWords) {
+  EXPECT_EQ(tools::with_fields("--dim n=1, (--entry) or '--target=cpu'"),
+            "dims n=1, (entries) or 'target=cpu'");
+  EXPECT_EQ(tools::with_fields("--dims a--dim --max-layer-error -- --x"),
+            "--dims a--dim weights.max_layer_error -- --x");
+}
+
+/// Every flag that a string of the compiler names has a field, and every one of these is a flag.
+TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
+  std::string help;
+  for (const char* verb : {"compile", "inspect"}) help += sinter({verb, "--help"}).out;
+  std::set<std::string> known;
+  for (const auto& [flag, field] : tools::option_names()) {
+    known.emplace(flag);
+    EXPECT_TRUE(std::regex_search(help, std::regex(fmt::format("{}[ =,:]", flag)))) << flag;
+  }
+  // Of tools/setup, NVRTC, nvcc, and commands that messages give as a whole.
+  const std::set<std::string> others = {"--cuda",   "--gpu-architecture", "--cubin",  "--graph",
+                                        "--inputs", "--tolerance",        "--bisect", "--per-node"};
+  namespace fs = std::filesystem;
+  int named = 0;
+  const std::regex text(R"re("(?:[^"\\]|\\.)*")re"), flag("--[a-z][-A-Za-z]*");
+  for (const char* folder : {"frontend", "fusion", "codegen", "tools/compiler"})
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(SINTER_SOURCE_DIR) / folder)) {
+      if (entry.path().extension() != ".cpp" || entry.path().filename() == "option_names.cpp")
+        continue;
+      std::istringstream lines(read(entry.path().string()));
+      for (std::string line; std::getline(lines, line);)
+        for (std::sregex_iterator at(line.begin(), line.end(), text), end; at != end; ++at) {
+          const std::string literal = at->str();
+          for (std::sregex_iterator f(literal.begin(), literal.end(), flag); f != end; ++f, ++named)
+            EXPECT_TRUE(known.contains(f->str()) || others.contains(f->str()))
+                << entry.path() << ": " << f->str();
+        }
+    }
+  EXPECT_GT(named, 30);
+}
+
 TEST_F(CompilerApi, TellsAboutModelsAndPlans) {
   const auto model = save(small_model());
   EXPECT_TRUE(verify(model, cpu()).ok());
@@ -397,6 +505,13 @@ TEST_F(CompilerApi, TellsAboutModelsAndPlans) {
   const auto steps = json::parse(inspect_plan(plan, views));
   EXPECT_FALSE(steps.at("step_list").empty());
   EXPECT_FALSE(steps.at("buffers").empty());
+
+  // Nothing lies beside a plan in memory, whatever the folder of the process holds.
+  views = {};
+  views.tuning = true;
+  const auto tuning = json::parse(inspect_plan(plan, views));
+  EXPECT_EQ(tuning.at("tuning_file"), "");
+  EXPECT_TRUE(tuning.at("tuning").empty());
 
   ProfileOptions brief;
   brief.rounds = 2;

@@ -35,7 +35,7 @@ Accuracy record_accuracy(const BuildOptions& options, BuildResult& built,
 }
 
 /// All but the plan.
-CompileResult describe(const BuildResult& built) {
+CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   CompileResult result;
   result.target = built.target.to_string();
   result.nodes_imported = built.model.node_count;
@@ -48,13 +48,17 @@ CompileResult describe(const BuildResult& built) {
   for (const auto& pass : built.pipeline.times)
     result.passes.push_back({pass.name, pass.milliseconds, pass.nodes_before, pass.nodes_after});
   const fusion::Context& context = built.pipeline.context;
-  result.precision_notes = context.precision_notes;
-  for (const auto& layer : context.layers) result.layers.push_back(layer_result(layer));
+  for (const auto& note : context.precision_notes)
+    result.precision_notes.push_back(reporter.spelled(note));
+  for (const auto& layer : context.layers) {
+    result.layers.push_back(layer_result(layer));
+    result.layers.back().kept = reporter.spelled(layer.kept);
+  }
   for (const auto& state : built.plan.states)
     result.states.push_back({state.input, state.output, state.in_place, state.reason});
   for (const auto& decision : context.decisions)
     result.decisions.push_back(
-        {decision.producer, decision.consumer, decision.fused, decision.reason});
+        {decision.producer, decision.consumer, decision.fused, reporter.spelled(decision.reason)});
   return result;
 }
 
@@ -75,7 +79,7 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     };
   }
   BuildResult built = build_plan(build, reporter);
-  CompileResult result = describe(built);
+  CompileResult result = describe(built, reporter);
   if (options.verify) {
     result.accuracy = record_accuracy(options, built, reporter);
     if (!result.ok()) {
