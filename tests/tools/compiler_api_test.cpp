@@ -405,6 +405,39 @@ TEST_F(CompilerApi, WarningsOfAModelAreSaidOnceByEachCall) {
   EXPECT_EQ(heard, 1U);
 }
 
+/// x [batch, seq] + table[:, :seq]: import limits seq to the table's size where nothing is said of
+/// it.
+TEST_F(CompilerApi, WhatIsSaidOfOneDimensionIsNotSaidOfOthers) {
+  auto model = small_model();
+  auto* graph = model.mutable_graph();
+  graph->Clear();
+  graph->set_name("positions");
+  value(graph->add_input(), "x", {"batch", "seq"});
+  value(graph->add_output(), "y", {"batch", "seq"});
+  weights(graph->add_initializer(), "table", {1, 512});
+  for (const auto& [name, number] : std::map<std::string, int>{{"zero", 0}, {"one", 1}}) {
+    auto* constant = graph->add_initializer();
+    constant->set_name(name);
+    constant->set_data_type(onnx::TensorProto::INT64);
+    constant->add_dims(1);
+    constant->add_int64_data(number);
+  }
+  node(graph, "Shape", "shape", {"x"}, "s");
+  node(graph, "Gather", "length", {"s", "one"}, "n");
+  node(graph, "Slice", "positions", {"table", "zero", "n", "one"}, "p");
+  node(graph, "Add", "sum", {"x", "p"}, "y");
+  CompileOptions options = cpu();
+  options.dims["batch"] = {.min = 1, .max = 32};
+  const auto inputs = Plan::from_memory(compile(save(model), options).plan).inputs();
+  EXPECT_EQ(inputs[0].shape[0].max, 32);
+  EXPECT_EQ(inputs[0].shape[1].max, 512);
+  options.dims.clear();
+  options.max_shapes = parse_shapes("x:8x100");
+  const auto given = Plan::from_memory(compile(save(model), options).plan).inputs();
+  EXPECT_EQ(given[0].shape[0].max, 8);
+  EXPECT_EQ(given[0].shape[1].max, 100);
+}
+
 TEST_F(CompilerApi, MessagesNameFieldsAndTheCommandLineFlags) {
   const auto model = save(small_model());
   CompileOptions options = cpu();

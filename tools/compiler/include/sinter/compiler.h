@@ -101,7 +101,7 @@ SINTER_API Shapes parse_shapes(std::string_view text);
 struct DimRange {
   std::int64_t min = 0, max = 0;  // inclusive; equal: a constant
   std::int64_t multiple_of = 1;
-  std::string same_as;  // another dimension that this one always equals; the others do not count
+  std::string same_as = {};  // a dimension that this one always equals; the others do not count
 };
 /// By name of the dimension.
 using DimRanges = std::map<std::string, DimRange>;
