@@ -93,11 +93,13 @@ bool holds_packages(const fs::path& folder) {
   return folder.filename() == "site-packages" || folder.filename() == "dist-packages";
 }
 
-/// A folder that merely lies above the binary may be anybody's (/tmp): only what has tools/setup,
-/// which the user runs by himself, is believed to hold what that made.
+/// Folders that merely lie above the binary may hold what anybody put there: only one with
+/// tools/setup is believed to hold what that made, and none for everybody's files, as /tmp is.
 bool is_source_tree(const fs::path& folder) {
-  std::error_code ignored;
-  return fs::is_regular_file(folder / "tools/setup", ignored);
+  constexpr fs::perms kForAll = fs::perms::others_write | fs::perms::sticky_bit;
+  std::error_code error;
+  return fs::is_regular_file(folder / "tools/setup", error) &&
+         (fs::status(folder, error).permissions() & kForAll) != kForAll;
 }
 
 }  // namespace

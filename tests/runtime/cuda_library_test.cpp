@@ -82,7 +82,10 @@ TEST(CudaLibraryTest, FoldersAboveAreBelievedInASourceTreeAlone) {
   fs::create_directories(root / "tools");
   std::ofstream(root / "tools/setup") << "#!/bin/sh\n";
   folders = libraries::cuda_library_folders(binary).folders;
+  fs::permissions(root, fs::perms::all | fs::perms::sticky_bit);
+  const auto of_anybody = libraries::cuda_library_folders(binary).folders;
   fs::remove_all(root);
+  EXPECT_THAT(of_anybody, ::testing::Not(Contains(packages.string())));
   EXPECT_THAT(folders, Contains(packages.string()));
   EXPECT_THAT(folders, Contains(wheels.string()));
 }
