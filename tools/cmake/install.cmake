@@ -81,6 +81,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/SinterConfig.cmake
 # pkg-config: `--static` adds what the static libraries need. The prefix is where the file lies.
 set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH PC_TO_PREFIX /prefix/${pc_dir} /prefix)
+string(REGEX REPLACE "/$" "" PC_TO_PREFIX ${PC_TO_PREFIX})
 if(dnnl_is_private)
   set(PC_DNNL "-L\${libdir}/sinter -l:libdnnl.so.3 -Wl,-rpath,\${libdir}/sinter")
 else()
