@@ -22,7 +22,7 @@ double default_scale(NodeContext& node, ValueId q) {
   if (!size.is_constant())
     node.unsupported(
         fmt::format("the size of its heads is the symbolic dimension {}: fix that "
-                    "dimension (--shapes), or give attribute 'scale'",
+                    "dimension (--dim), or give attribute 'scale'",
                     size.to_string()));
   return 1 / std::sqrt(static_cast<double>(size.value()));
 }

@@ -67,7 +67,7 @@ std::int64_t trip_limit(NodeContext& node) {
   if (!trips->front().is_constant())
     node.unsupported(fmt::format(
         "its trip count is {}, a symbolic dimension; loops are unrolled at compile time: compile "
-        "with that dimension fixed (--shapes), or export without the loop",
+        "with that dimension fixed (--dim), or export without the loop",
         trips->front().to_string()));
   return std::clamp<std::int64_t>(trips->front().value(), 0, kMaxIterations + 1);
 }
@@ -167,7 +167,7 @@ std::int64_t scan_length(NodeContext& node, const ScanInputs& scan) {
   if (!length->is_constant())
     node.unsupported(fmt::format(
         "it scans the symbolic dimension {}; scans are unrolled at compile time: compile with that "
-        "dimension fixed (--shapes)",
+        "dimension fixed (--dim)",
         length->to_string()));
   if (length->value() < 1 || length->value() > kMaxIterations)
     node.unsupported(

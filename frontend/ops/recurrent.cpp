@@ -183,7 +183,7 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) 
     node.unsupported(fmt::format(
         "its sequence length is the symbolic dimension {}; recurrent layers are unrolled at "
         "compile "
-        "time: compile with that dimension fixed (--shapes), and keep the state in inputs and "
+        "time: compile with that dimension fixed (--dim), and keep the state in inputs and "
         "outputs for longer sequences",
         shape[0].to_string()));
   layer.steps = shape[0].value();

@@ -74,7 +74,7 @@ void linear_attention(NodeContext& node) {
   if (!shape[1].is_constant() || shape[1].value() < 1 || shape[1].value() > kMaxIterations)
     node.unsupported(
         fmt::format("its sequence length is {}; it is unrolled at compile time to at "
-                    "least 1 and at most {} steps: fix the dimension (--shapes), and "
+                    "least 1 and at most {} steps: fix the dimension (--dim), and "
                     "carry the state from run to run",
                     shape[1].to_string(), kMaxIterations));
   if (!key_size.is_constant()) node.unsupported("the size of its heads is symbolic: fix it");

@@ -192,7 +192,7 @@ class WeightQuantiser {
         round();
       }
       if (layer.output_error > options.max_error) {
-        layer.kept = fmt::format("its output would be off by {:.3g} (--max-layer-error {:.3g})",
+        layer.kept = fmt::format("its output would be off by {:.3g}, --max-layer-error is {:.3g}",
                                  layer.output_error, options.max_error);
         layer.wider.clear();
         result.reset();

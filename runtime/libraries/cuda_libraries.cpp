@@ -75,11 +75,11 @@ fs::path own_file() {
   return fs::read_symlink("/proc/self/exe", error);
 }
 
-/// The folders above this code: build/bin/sinter has the repository two levels up.
-std::vector<fs::path> folders_above() {
+/// The folders above `binary`: build/bin/sinter has the repository two levels up.
+std::vector<fs::path> folders_above(const std::string& binary) {
   constexpr int kLevels = 5;
   std::vector<fs::path> above;
-  fs::path folder = own_file().parent_path();
+  fs::path folder = (binary.empty() ? own_file() : fs::path(binary)).parent_path();
   for (int level = 0; level < kLevels && !folder.empty(); ++level) {
     above.push_back(folder);
     if (folder == folder.root_path()) break;
@@ -88,9 +88,23 @@ std::vector<fs::path> folders_above() {
   return above;
 }
 
+/// Whether PyPI's packages of a Python environment lie in `folder`.
+bool holds_packages(const fs::path& folder) {
+  return folder.filename() == "site-packages" || folder.filename() == "dist-packages";
+}
+
+/// Folders that merely lie above the binary may hold what anybody put there: only one with
+/// tools/setup is believed to hold what that made, and none for everybody's files, as /tmp is.
+bool is_source_tree(const fs::path& folder) {
+  constexpr fs::perms kForAll = fs::perms::others_write | fs::perms::sticky_bit;
+  std::error_code error;
+  return fs::is_regular_file(folder / "tools/setup", error) &&
+         (fs::status(folder, error).permissions() & kForAll) != kForAll;
+}
+
 }  // namespace
 
-LibraryFolders cuda_library_folders() {
+LibraryFolders cuda_library_folders(const std::string& binary) {
   LibraryFolders result;
   if (const char* listed = std::getenv("SINTER_CUDA_LIBS")) result.folders = split(listed);
   result.first_count = result.folders.size();
@@ -100,13 +114,13 @@ LibraryFolders cuda_library_folders() {
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (const char* environment = std::getenv(variable))
       add_environment(result.folders, environment);
-  const std::vector<fs::path> above = folders_above();
+  const std::vector<fs::path> above = folders_above(binary);
   for (const fs::path& folder : above)
-    if (folder.filename() == "site-packages" || folder.filename() == "dist-packages")
-      add_packages(result.folders, folder);
+    if (holds_packages(folder)) add_packages(result.folders, folder);
   if (const char* home = std::getenv("HOME"))
     add_environment(result.folders, fs::path(home) / ".local");
   for (const fs::path& folder : above) {
+    if (!is_source_tree(folder)) continue;
     add_environment(result.folders, folder / ".venv");
     add_toolkit(result.folders, folder / ".deps/cuda");
     add_packages(result.folders, folder / ".deps/pypi");  // of tools/setup --cuda, --cudnn
@@ -148,12 +162,15 @@ OpenedLibrary open_cuda_library(std::span<const char* const> names, const char* 
                           fmt::join(search.folders, ", "), reasons));
 }
 
-std::string install_command(std::string_view packages, std::string_view setup_option) {
-  std::error_code ignored;
-  for (const fs::path& folder : folders_above())
-    if (const fs::path setup = folder / "tools/setup"; fs::is_regular_file(setup, ignored))
-      return fmt::format("{} {}", setup.string(), setup_option);
-  return fmt::format("pip install {}", packages);
+std::string install_command(std::string_view packages, std::string_view extra,
+                            std::string_view setup_option, const std::string& binary) {
+  for (const fs::path& folder : folders_above(binary)) {
+    if (is_source_tree(folder))
+      return fmt::format("{} {}", (folder / "tools/setup").string(), setup_option);
+    if (holds_packages(folder) && !extra.empty())
+      return fmt::format("pip install 'sinter[{}]'", extra);
+  }
+  return fmt::format("pip install '{}'", packages);
 }
 
 }  // namespace sinter::libraries

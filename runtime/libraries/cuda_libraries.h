@@ -20,8 +20,9 @@ struct LibraryFolders {
 /// The folders of $SINTER_CUDA_LIBS, then (behind the loader's path) of the toolkits in
 /// $SINTER_CUDA_HOME, $CUDA_HOME, $CUDA_PATH and /usr/local/cuda, then of PyPI's nvidia-* packages
 /// and torch: in $VIRTUAL_ENV, in $CONDA_PREFIX, in the Python environment that this library is
-/// installed in, in the user's site-packages; last what tools/setup put above the binary.
-LibraryFolders cuda_library_folders();
+/// installed in, in the user's site-packages; last what tools/setup put into the source tree that
+/// the binary lies in. `binary`: the file of this code; empty: it is looked up.
+LibraryFolders cuda_library_folders(const std::string& binary = "");
 
 struct OpenedLibrary {
   void* handle = nullptr;  // of dlopen; never closed: a library's threads may outlive its users
@@ -35,8 +36,11 @@ OpenedLibrary open_cuda_library(std::span<const char* const> names, const char* 
                                 const std::string& missing,
                                 const LibraryFolders& search = cuda_library_folders());
 
-/// The command that installs PyPI's `packages` where they are found: "tools/setup OPTION" for a
-/// binary in a source tree, else "pip install PACKAGES".
-std::string install_command(std::string_view packages, std::string_view setup_option);
+/// The command that installs what is missing where it is found: "tools/setup OPTION" for a binary
+/// in a source tree; "pip install 'sinter[EXTRA]'", which has the versions that were tested, for
+/// one of the Python package; else, or without an extra, "pip install 'PACKAGES'". `binary`: as
+/// above.
+std::string install_command(std::string_view packages, std::string_view extra,
+                            std::string_view setup_option, const std::string& binary = "");
 
 }  // namespace sinter::libraries

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -202,7 +203,9 @@ bool TuningCache::save() {
 bool TuningCache::write(const std::string& file, const Entries& entries) {
   std::error_code error;
   fs::create_directories(fs::path(file).parent_path(), error);
-  const std::string temporary = fmt::format("{}.{}.tmp", file, ::getpid());
+  // Threads, processes and the two libraries of one process may write at once: no name is common.
+  std::random_device random;
+  const std::string temporary = fmt::format("{}.{}.{:08x}.tmp", file, ::getpid(), random());
   {
     std::ofstream stream(temporary, std::ios::trunc);
     stream << kFirstLine << '\n';

@@ -45,8 +45,9 @@ inline constexpr const char* kTuningSuffix = ".tuning";
 /// anew. All methods may be called from any thread.
 class TuningCache {
  public:
-  /// The cache for `file` and `environment`, one for the whole process, so that sessions agree. An
-  /// empty `file` keeps everything in memory. Never throws for a file that cannot be read.
+  /// The cache for `file` and `environment`, one for all sessions, so that they agree. The runtime
+  /// and the compiler, as shared libraries, have one each and meet in the file. An empty `file`
+  /// keeps everything in memory. Never throws for a file that cannot be read.
   static std::shared_ptr<TuningCache> open(const std::string& file, const std::string& environment);
 
   std::optional<TunedAlgorithm> find(const std::string& problem) const;

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <random>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
+#include "runtime/plan/plan_file.h"
 
 namespace sinter::plan {
 namespace {
@@ -101,64 +103,56 @@ FileHeader put_plan(const PlanParts& parts, const Sink& sink) {
   return header;
 }
 
-/// A file that vanishes unless it is renamed to its final name.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& target)
-      : target_(target), path_(fmt::format("{}.{}.tmp", target, ::getpid())) {
-    descriptor_ = ::open(path_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) fail();
-  }
-  ~TemporaryFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) fail();
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-  }
-
-  void write_at_start(std::span<const std::byte> bytes) {
-    if (::lseek(descriptor_, 0, SEEK_SET) != 0) fail();
-    write(bytes);
-  }
-
-  void commit() {
-    const int descriptor = std::exchange(descriptor_, -1);
-    if (::close(descriptor) != 0) fail();
-    if (::rename(path_.c_str(), target_.c_str()) != 0) fail();
-    path_.clear();
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    const int number = errno;
-    // The destructor does not run for a half-made object.
-    if (descriptor_ < 0 && !path_.empty()) ::unlink(path_.c_str());
-    throw Error(ErrorCode::kUsage,
-                fmt::format("cannot write the plan '{}': {}", target_, std::strerror(number)));
-  }
-
-  std::string target_, path_;
-  int descriptor_ = -1;
-};
-
 }  // namespace
 
-void write_plan(const PlanParts& parts, const std::string& path) {
-  TemporaryFile file(path);
-  const FileHeader header =
-      put_plan(parts, [&](std::span<const std::byte> bytes) { file.write(bytes); });
-  file.write_at_start(std::as_bytes(std::span(&header, 1)));
-  file.commit();
+PlanFile::PlanFile(const PlanParts& parts, std::string path) : path_(std::move(path)) {
+  // A name that nobody else takes, in this process or beside it, with the mode that the umask
+  // leaves.
+  std::random_device random;
+  do {
+    temporary_ = fmt::format("{}.{:08x}.tmp", path_, random());
+    descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  try {
+    if (descriptor_ < 0) fail();
+    const FileHeader header =
+        put_plan(parts, [&](std::span<const std::byte> bytes) { write(bytes); });
+    if (::lseek(descriptor_, 0, SEEK_SET) != 0) fail();
+    write(std::as_bytes(std::span(&header, 1)));
+    if (::close(std::exchange(descriptor_, -1)) != 0) fail();
+  } catch (...) {
+    discard();
+    throw;
+  }
 }
+
+PlanFile::~PlanFile() { discard(); }
+
+void PlanFile::commit() {
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+  temporary_.clear();
+}
+
+void PlanFile::write(std::span<const std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail();
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+  }
+}
+
+void PlanFile::discard() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void PlanFile::fail() const {
+  throw Error(ErrorCode::kUsage,
+              fmt::format("cannot write the plan '{}': {}", path_, std::strerror(errno)));
+}
+
+void write_plan(const PlanParts& parts, const std::string& path) { PlanFile(parts, path).commit(); }
 
 std::vector<std::byte> serialize_plan(const PlanParts& parts) {
   std::vector<std::byte> result;

@@ -69,6 +69,40 @@ TEST(CudaLibraryTest, WheelsOfAVirtualEnvironmentAreFound) {
   EXPECT_THAT(folders, Contains((wheels / "cudnn/lib").string()));
 }
 
+TEST(CudaLibraryTest, FoldersAboveAreBelievedInASourceTreeAlone) {
+  const fs::path root = fs::temp_directory_path() / ("sinter_above_" + std::to_string(::getpid()));
+  const fs::path packages = root / ".deps/pypi/nvidia/cu13/lib",
+                 wheels = root / ".venv/lib/python3.11/site-packages/nvidia/cu13/lib";
+  fs::create_directories(packages);
+  fs::create_directories(wheels);
+  const std::string binary = (root / "build/bin/sinter").string();
+  auto folders = libraries::cuda_library_folders(binary).folders;
+  EXPECT_THAT(folders, ::testing::Not(Contains(packages.string())));
+  EXPECT_THAT(folders, ::testing::Not(Contains(wheels.string())));
+  fs::create_directories(root / "tools");
+  std::ofstream(root / "tools/setup") << "#!/bin/sh\n";
+  folders = libraries::cuda_library_folders(binary).folders;
+  fs::permissions(root, fs::perms::all | fs::perms::sticky_bit);
+  const auto of_anybody = libraries::cuda_library_folders(binary).folders;
+  fs::remove_all(root);
+  EXPECT_THAT(of_anybody, ::testing::Not(Contains(packages.string())));
+  EXPECT_THAT(folders, Contains(packages.string()));
+  EXPECT_THAT(folders, Contains(wheels.string()));
+}
+
+TEST(CudaLibraryTest, CommandsAreForWhatIsInstalled) {
+  const auto command = [](const char* extra, const char* binary) {
+    return libraries::install_command("some-package>=1,<2", extra, "--cuda", binary);
+  };
+  EXPECT_EQ(command("cuda", "/opt/env/lib/python3.11/site-packages/sinter/_core.so"),
+            "pip install 'sinter[cuda]'");
+  EXPECT_EQ(command("", "/opt/env/lib/python3.11/site-packages/sinter/_core.so"),
+            "pip install 'some-package>=1,<2'");
+  EXPECT_EQ(command("cuda", "/usr/lib/libsinter.so.0.1"), "pip install 'some-package>=1,<2'");
+  EXPECT_EQ(command("cuda", SINTER_BINARY_DIR "/bin/sinter"),
+            SINTER_SOURCE_DIR "/tools/setup --cuda");
+}
+
 TEST(CudaLibraryTest, MissingEntryPointIsNamed) {
   const Error error = error_of(
       [] { runtime::CublasLt library([](const char*) -> void* { return nullptr; }, "some.so"); });

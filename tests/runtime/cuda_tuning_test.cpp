@@ -1,6 +1,11 @@
 // What was chosen by timing: how it is kept in files and used again.
+#include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <unistd.h>
 
@@ -42,6 +47,24 @@ class TuningTest : public MatmulTest {
   std::string file;
   SessionOptions options;
 };
+
+TEST_F(TuningTest, CachesOfOneFileMayBeSavedAtOnce) {
+  // Of several environments: as those of the two libraries of a process, they share no lock.
+  std::vector<std::thread> threads;
+  std::atomic<int> failures = 0;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      const auto cache = TuningCache::open(file, "environment " + std::to_string(t));
+      for (int i = 0; i < 200; ++i) {
+        cache->store("problem " + std::to_string(i), {{1}, 1.0, "note"});
+        failures += !cache->save();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_NO_THROW((void)runtime::check_tuning_file(file));
+  for (const auto& entry : fs::directory_iterator(folder)) EXPECT_EQ(entry.path().string(), file);
+}
 
 TEST_F(TuningTest, ChosenAlgorithmIsKeptAndUsed) {
   const ProductCase test = plain_case();

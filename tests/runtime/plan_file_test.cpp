@@ -1,4 +1,6 @@
 // The file format: round trips, and every way of being wrong that a hash can see.
+#include "runtime/plan/plan_file.h"
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -96,6 +98,26 @@ TEST(PlanFile, FileEqualsMemory) {
   ASSERT_EQ(text.size(), bytes.size());
   EXPECT_EQ(std::memcmp(text.data(), bytes.data(), bytes.size()), 0);
   EXPECT_EQ(plan::read_plan(path)->meta.steps.size(), 2u);
+  std::remove(path.c_str());
+}
+
+TEST(PlanFile, HasItsNameOnceItIsCommitted) {
+  const std::string path = ::testing::TempDir() + "plan_file_committed.plan";
+  std::ofstream(path) << "old";
+  PlanBuilder builder = sample();
+  std::string first, second;
+  {
+    plan::PlanFile one(builder.parts(), path), other(builder.parts(), path);
+    first = one.temporary_path(), second = other.temporary_path();
+    EXPECT_NE(first, second);
+    EXPECT_EQ(std::filesystem::file_size(path), 3u);
+    EXPECT_EQ(plan::read_plan(first)->meta.steps.size(), 2u);
+    other.commit();
+    EXPECT_EQ(plan::read_plan(path)->meta.steps.size(), 2u);
+  }
+  EXPECT_FALSE(std::filesystem::exists(first));
+  EXPECT_FALSE(std::filesystem::exists(second));
+  EXPECT_TRUE(std::filesystem::exists(path));
   std::remove(path.c_str());
 }
 

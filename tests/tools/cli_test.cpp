@@ -124,7 +124,12 @@ TEST_F(CliTest, JsonIsOneObjectOnStdout) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_EQ(json::parse(refused.out)["error"]["code"], "usage");
   EXPECT_TRUE(json::parse(sinter({"ops", "--json"}).out).contains("operators"));
-  EXPECT_TRUE(json::parse(sinter({"doctor", "--json"}).out).contains("findings"));
+  const auto machine = json::parse(sinter({"doctor", "--json"}).out);
+  EXPECT_TRUE(machine.contains("findings"));
+  const auto doctor = sinter({"doctor"}).out;
+  EXPECT_THAT(doctor, HasSubstr("plans for the CPU can be compiled and run here"));
+  EXPECT_EQ(doctor.find("plans for GPUs can be compiled here, but not run") != doctor.npos,
+            machine.at("gpus").at("compiles") && !machine.at("gpus").at("runs"));
 }
 
 TEST_F(CliTest, DeviceIoNeedsAPlanForTheGpu) {

@@ -1,11 +1,20 @@
 // <sinter/compiler.h>: the same plans as the command line's, and everything said as data.
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
+#include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sinter/compiler.h>
+#include <sys/resource.h>
 
 #include "tests/tools/cli_fixture.h"
+#include "tools/compiler/options/option_names.h"
 #include "tools/compiler/run/npy.h"
 
 namespace sinter::tests {
@@ -13,10 +22,12 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::StartsWith;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -336,6 +347,171 @@ TEST_F(CompilerApi, OptionsThatContradict) {
   EXPECT_EQ(error_of([&] { (void)compile_to_file(model, "", cpu()); }).code(), ErrorCode::kUsage);
 }
 
+TEST_F(CompilerApi, WhatWasThereStaysIfACompilationFails) {
+  const auto model = save(small_model());
+  const std::string plan = path("kept.plan");
+  (void)compile_to_file(model, plan, cpu());
+  const std::string before = read(plan);
+  const auto names = files();
+  // The last that is said, behind the writing of the plan.
+  struct Own {};
+  CompileOptions options = cpu();
+  options.weights = parse_weights("int8");
+  options.weights.keep = {"no such layer"};
+  options.monitor.on_diagnostic = [](const Diagnostic& diagnostic) {
+    if (diagnostic.message.find("no layer's name") != std::string::npos) throw Own();
+  };
+  EXPECT_THROW((void)compile_to_file(model, plan, options), Own);
+  EXPECT_EQ(read(plan), before);
+  EXPECT_EQ(files(), names);
+  // A full disk, for which a limit of the file's size stands.
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit small{64, limit.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const CompileError error = error_of([&] { (void)compile_to_file(model, plan, cpu()); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(error.code(), ErrorCode::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("cannot write the plan"));
+  EXPECT_EQ(read(plan), before);
+  EXPECT_EQ(files(), names);
+}
+
+TEST_F(CompilerApi, WarningsOfAModelAreSaidOnceByEachCall) {
+  auto model = small_model();
+  auto* unknown = model.mutable_graph()->mutable_node(2)->add_attribute();
+  unknown->set_name("colour");
+  unknown->set_type(onnx::AttributeProto::INT);
+  const auto file = save(model);
+  CompileOptions options = cpu();
+  std::size_t heard = 0;
+  options.monitor.on_diagnostic = [&](const Diagnostic& diagnostic) {
+    heard += diagnostic.message.find("colour") != std::string::npos;
+  };
+  const auto said = [](const std::vector<Diagnostic>& all) {
+    return std::count_if(all.begin(), all.end(), [](const Diagnostic& diagnostic) {
+      return diagnostic.message.find("colour") != std::string::npos;
+    });
+  };
+  EXPECT_EQ(said(verify(file, options).diagnostics), 1);
+  EXPECT_EQ(heard, 1U);
+  CompareOptions once;
+  once.rounds = 1;
+  heard = 0;
+  options.weights = parse_weights("int8");  // a third build
+  EXPECT_EQ(said(compare(file, options, once).diagnostics), 1);
+  EXPECT_EQ(heard, 1U);
+}
+
+/// x [batch, seq] + table[:, :seq]: import limits seq to the table's size where nothing is said of
+/// it.
+TEST_F(CompilerApi, WhatIsSaidOfOneDimensionIsNotSaidOfOthers) {
+  auto model = small_model();
+  auto* graph = model.mutable_graph();
+  graph->Clear();
+  graph->set_name("positions");
+  value(graph->add_input(), "x", {"batch", "seq"});
+  value(graph->add_output(), "y", {"batch", "seq"});
+  weights(graph->add_initializer(), "table", {1, 512});
+  for (const auto& [name, number] : std::map<std::string, int>{{"zero", 0}, {"one", 1}}) {
+    auto* constant = graph->add_initializer();
+    constant->set_name(name);
+    constant->set_data_type(onnx::TensorProto::INT64);
+    constant->add_dims(1);
+    constant->add_int64_data(number);
+  }
+  node(graph, "Shape", "shape", {"x"}, "s");
+  node(graph, "Gather", "length", {"s", "one"}, "n");
+  node(graph, "Slice", "positions", {"table", "zero", "n", "one"}, "p");
+  node(graph, "Add", "sum", {"x", "p"}, "y");
+  CompileOptions options = cpu();
+  options.dims["batch"] = {.min = 1, .max = 32};
+  const auto inputs = Plan::from_memory(compile(save(model), options).plan).inputs();
+  EXPECT_EQ(inputs[0].shape[0].max, 32);
+  EXPECT_EQ(inputs[0].shape[1].max, 512);
+  options.dims.clear();
+  options.max_shapes = parse_shapes("x:8x100");
+  const auto given = Plan::from_memory(compile(save(model), options).plan).inputs();
+  EXPECT_EQ(given[0].shape[0].max, 8);
+  EXPECT_EQ(given[0].shape[1].max, 100);
+}
+
+TEST_F(CompilerApi, MessagesNameFieldsAndTheCommandLineFlags) {
+  const auto model = save(small_model());
+  CompileOptions options = cpu();
+  options.weights.keep = {"product"};
+  const CompileError error = refusal(model, options);
+  EXPECT_THAT(error.what(), StartsWith("weights.keep, weights.calibration and"));
+  EXPECT_THAT(error.diagnostics().back().message, error.what());
+  EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--keep=product"}).err,
+              HasSubstr("--keep, --calibration and"));
+
+  options.weights = parse_weights("int4");
+  options.weights.keep = {"nothing"};
+  std::vector<std::string> messages;
+  for (const auto& diagnostic : compile(model, options).diagnostics)
+    messages.push_back(diagnostic.message);
+  EXPECT_THAT(messages, AllOf(Contains(StartsWith("weights.keep nothing: no layer's")),
+                              Contains(HasSubstr("nearest: weights.calibration FILE.npz"))));
+  EXPECT_THAT(messages, testing::Each(Not(HasSubstr("--"))));
+
+  options = cpu();
+  options.verify.emplace();
+  options.verify->max_error = 1e-30;
+  EXPECT_THAT(compile_to_file(model, path("bad.plan"), options).diagnostics.back().message,
+              HasSubstr("above verify.max_error: "));
+  EXPECT_THAT(sinter({"compile", model, "--target=cpu", "--verify", "--max-error=1e-30"}).err,
+              HasSubstr("above --max-error: "));
+  // compare and profile, which the command line does not call by the library's boundary.
+  const auto entries = sinter({"compare", model, "--target=cpu", "--sample=greedy"});
+  EXPECT_THAT(entries.err, HasSubstr("--sample: the model has no input"));
+  options = cpu();
+  options.sample.emplace();
+  EXPECT_THAT(error_of([&] { (void)compare(model, options); }).what(),
+              StartsWith("sample: the model has no input"));
+}
+
+TEST(OptionNames, AreReplacedAsWholeWords) {
+  EXPECT_EQ(tools::with_fields("--dim n=1, (--entry) or '--target=cpu'"),
+            "dims n=1, (entries) or 'target=cpu'");
+  EXPECT_EQ(tools::with_fields("--dims a--dim --max-layer-error -- --x"),
+            "--dims a--dim weights.max_layer_error -- --x");
+}
+
+/// Every flag that a string of the compiler names has a field, and every one of these is a flag.
+TEST_F(CompilerApi, AllOptionsThatMessagesNameAreKnown) {
+  std::string help;
+  for (const char* verb : {"compile", "inspect"}) help += sinter({verb, "--help"}).out;
+  std::set<std::string> known;
+  for (const auto& [flag, field] : tools::option_names()) {
+    known.emplace(flag);
+    EXPECT_TRUE(std::regex_search(help, std::regex(fmt::format("{}[ =,:]", flag)))) << flag;
+  }
+  // Of tools/setup, NVRTC, nvcc, and commands that messages give as a whole.
+  const std::set<std::string> others = {"--cuda",   "--gpu-architecture", "--cubin",  "--graph",
+                                        "--inputs", "--tolerance",        "--bisect", "--per-node"};
+  namespace fs = std::filesystem;
+  int named = 0;
+  const std::regex text(R"re("(?:[^"\\]|\\.)*")re"), flag("--[a-z][-A-Za-z]*");
+  for (const char* folder : {"frontend", "fusion", "codegen", "tools/compiler"})
+    for (const auto& entry :
+         fs::recursive_directory_iterator(fs::path(SINTER_SOURCE_DIR) / folder)) {
+      if (entry.path().extension() != ".cpp" || entry.path().filename() == "option_names.cpp")
+        continue;
+      std::istringstream lines(read(entry.path().string()));
+      for (std::string line; std::getline(lines, line);)
+        for (std::sregex_iterator at(line.begin(), line.end(), text), end; at != end; ++at) {
+          const std::string literal = at->str();
+          for (std::sregex_iterator f(literal.begin(), literal.end(), flag); f != end; ++f, ++named)
+            EXPECT_TRUE(known.contains(f->str()) || others.contains(f->str()))
+                << entry.path() << ": " << f->str();
+        }
+    }
+  EXPECT_GT(named, 30);
+}
+
 TEST_F(CompilerApi, TellsAboutModelsAndPlans) {
   const auto model = save(small_model());
   EXPECT_TRUE(verify(model, cpu()).ok());
@@ -362,6 +538,13 @@ TEST_F(CompilerApi, TellsAboutModelsAndPlans) {
   const auto steps = json::parse(inspect_plan(plan, views));
   EXPECT_FALSE(steps.at("step_list").empty());
   EXPECT_FALSE(steps.at("buffers").empty());
+
+  // Nothing lies beside a plan in memory, whatever the folder of the process holds.
+  views = {};
+  views.tuning = true;
+  const auto tuning = json::parse(inspect_plan(plan, views));
+  EXPECT_EQ(tuning.at("tuning_file"), "");
+  EXPECT_TRUE(tuning.at("tuning").empty());
 
   ProfileOptions brief;
   brief.rounds = 2;

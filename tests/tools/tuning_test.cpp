@@ -91,7 +91,7 @@ class TuningTest : public CliTest {
     };
     auto result = build_plan(build, reporter);
     plan::write_plan(result.plan.parts, plan);
-    table = fmt::format("{}", fmt::join(tuning_text(tuning.finish(result.plan)), "\n"));
+    table = fmt::format("{}", fmt::join(tuning_text(tuning.finish(result.plan, plan)), "\n"));
     return result;
   }
   static const plan::fb::KernelVariantT& variant(const BuildResult& result) {

@@ -36,7 +36,8 @@ std::string cuda_version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-void examine_cuda(std::vector<Finding>& findings) {
+void examine_cuda(MachineReport& machine) {
+  auto& findings = machine.findings;
   const auto info = runtime::query_cuda();
   findings.push_back({"NVIDIA driver", info.has_driver,
                       info.has_driver ? "supports CUDA " + cuda_version_text(info.driver_version)
@@ -48,7 +49,9 @@ void examine_cuda(std::vector<Finding>& findings) {
                                     static_cast<double>(gpu.memory_bytes) * 1e-9,
                                     static_cast<double>(gpu.l2_bytes) * 1e-6)});
   if (info.has_driver && info.gpus.empty()) findings.push_back({"GPU", false, "none is visible"});
+  machine.runs_on_gpus = info.has_driver && !info.gpus.empty();
   const auto nvrtc = codegen::find_nvrtc();
+  machine.compiles_for_gpus = nvrtc.found;
   findings.push_back({"NVRTC (compiles kernels)", nvrtc.found,
                       nvrtc.found
                           ? fmt::format("{} in {}", cuda_version_text(nvrtc.version), nvrtc.path)
@@ -79,22 +82,23 @@ double create_context(const Plan& plan, int device) {
   return 0;
 }
 
-std::vector<Finding> examine_machine() {
-  std::vector<Finding> findings;
+MachineReport examine_machine() {
+  MachineReport machine;
+  auto& findings = machine.findings;
   findings.push_back(
       {"processor", true, fmt::format("{} threads, {}", thread_pool_size(), dnnl_isa())});
   const auto* dnnl = dnnl_version();
   findings.push_back({"oneDNN (matrix products on the CPU)", true,
                       fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)});
 #ifdef SINTER_WITH_CUDA
-  examine_cuda(findings);
+  examine_cuda(machine);
 #else
   findings.push_back(
       {"CUDA target", false,
        "this build is CPU-only: install a CUDA toolkit >= 12.8 or run tools/setup --cuda, "
        "then build again"});
 #endif
-  return findings;
+  return machine;
 }
 
 }  // namespace sinter::tools

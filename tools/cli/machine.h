@@ -18,6 +18,11 @@ struct Finding {
   bool found = false;
   std::string detail;  // version and path, or how to get it
 };
-std::vector<Finding> examine_machine();
+struct MachineReport {
+  std::vector<Finding> findings;
+  // Of plans for GPUs; those for the CPU are compiled and run everywhere.
+  bool compiles_for_gpus = false, runs_on_gpus = false;
+};
+MachineReport examine_machine();
 
 }  // namespace sinter::tools

@@ -8,7 +8,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Sinter)
-# oneDNN from PyPI lies in a folder of ours: no other program shall find it.
+# oneDNN from elsewhere than the system's folders, as PyPI's, lies in a folder of ours: no other
+# program shall find it.
 set(private_dir ${CMAKE_INSTALL_LIBDIR}/sinter)
 set(products sinter)
 if(SINTER_COMPILER)
@@ -23,17 +24,19 @@ endforeach()
 
 set_target_properties(sinter_shared PROPERTIES EXPORT_NAME runtime_shared)
 set_target_properties(sinter_static PROPERTIES EXPORT_NAME runtime_static)
-install(TARGETS sinter_shared EXPORT SinterSharedTargets
+# A set of its own for each library that may be there alone: CMake refuses a set whose files are not.
+install(TARGETS sinter_shared EXPORT SinterRuntimeTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev)
 install(TARGETS sinter_static EXPORT SinterStaticTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 if(SINTER_COMPILER)
   set_target_properties(sinter_compiler_shared PROPERTIES EXPORT_NAME compiler_shared)
   set_target_properties(sinter_compiler_static PROPERTIES EXPORT_NAME compiler_static)
-  install(TARGETS sinter_compiler_shared EXPORT SinterSharedTargets
+  install(TARGETS sinter_compiler_shared EXPORT SinterCompilerTargets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT compiler NAMELINK_COMPONENT dev)
   install(TARGETS sinter_compiler_static EXPORT SinterStaticTargets
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+  install(EXPORT SinterCompilerTargets NAMESPACE Sinter:: DESTINATION ${package_dir} COMPONENT dev)
   set_target_properties(sinter PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN/../${private_dir}")
   install(TARGETS sinter RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
@@ -43,15 +46,20 @@ get_target_property(dnnl_file DNNL::dnnl IMPORTED_LOCATION_RELEASE)
 if(NOT dnnl_file)
   get_target_property(dnnl_file DNNL::dnnl IMPORTED_LOCATION)
 endif()
-cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${dnnl_file}" NORMALIZE dnnl_is_private)
+get_filename_component(dnnl_folder ${dnnl_file} DIRECTORY)
+get_filename_component(dnnl_file ${dnnl_file} REALPATH)
+get_filename_component(dnnl_real_folder ${dnnl_file} DIRECTORY)
+set(system_folders ${CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES} /usr/local/lib)
+set(dnnl_is_private ON)
+if(dnnl_folder IN_LIST system_folders OR dnnl_real_folder IN_LIST system_folders)
+  set(dnnl_is_private OFF)
+endif()
 if(dnnl_is_private)
-  get_filename_component(dnnl_file ${dnnl_file} REALPATH)
   install(FILES ${dnnl_file} DESTINATION ${private_dir} COMPONENT runtime RENAME libdnnl.so.3)
 endif()
 
 # Headers: what users include. scalar_op.h is for the compiler's own folders.
-file(GLOB headers ${PROJECT_SOURCE_DIR}/runtime/include/sinter/*.h
-                  ${PROJECT_SOURCE_DIR}/runtime/c/include/sinter/*.h)
+file(GLOB headers ${PROJECT_SOURCE_DIR}/runtime/include/sinter/*.h)
 list(FILTER headers EXCLUDE REGEX "/scalar_op.h$")
 if(SINTER_COMPILER)
   file(GLOB compiler_headers ${PROJECT_SOURCE_DIR}/tools/compiler/include/sinter/*.h)
@@ -59,17 +67,21 @@ if(SINTER_COMPILER)
 endif()
 install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/sinter COMPONENT dev)
 
-foreach(kind Shared Static)
-  install(EXPORT Sinter${kind}Targets NAMESPACE Sinter:: DESTINATION ${package_dir} COMPONENT dev)
+foreach(set Runtime Static)
+  install(EXPORT Sinter${set}Targets NAMESPACE Sinter:: DESTINATION ${package_dir} COMPONENT dev)
 endforeach()
+set(compiler_file ${CMAKE_INSTALL_LIBDIR}/libsinter_compiler.so.${PROJECT_VERSION})
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/SinterConfig.cmake.in SinterConfig.cmake
-                              INSTALL_DESTINATION ${package_dir} PATH_VARS private_dir)
+                              INSTALL_DESTINATION ${package_dir} PATH_VARS private_dir compiler_file)
 write_basic_package_version_file(SinterConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/SinterConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/SinterConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT dev)
 
-# pkg-config: `--static` adds what the static libraries need.
+# pkg-config: `--static` adds what the static libraries need. The prefix is where the file lies.
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH PC_TO_PREFIX /prefix/${pc_dir} /prefix)
+string(REGEX REPLACE "/$" "" PC_TO_PREFIX ${PC_TO_PREFIX})
 if(dnnl_is_private)
   set(PC_DNNL "-L\${libdir}/sinter -l:libdnnl.so.3 -Wl,-rpath,\${libdir}/sinter")
 else()
@@ -78,7 +90,7 @@ endif()
 foreach(product ${products})
   configure_file(${CMAKE_CURRENT_LIST_DIR}/${product}.pc.in ${product}.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${product}.pc
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+          DESTINATION ${pc_dir} COMPONENT dev)
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/tools/cmake/THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR}
         COMPONENT runtime)
@@ -97,7 +109,11 @@ endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_BINARY_DIR})
+# What other packages of these have; they are named below.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_CURRENT_BINARY_DIR})
+if(dnnl_is_private)
+  list(APPEND CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${dnnl_folder})
+endif()
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libsinter)
 set(CPACK_DEBIAN_COMPILER_PACKAGE_NAME libsinter-compiler)
 set(CPACK_DEBIAN_COMPILER_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
@@ -105,4 +121,7 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME sinter)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libsinter-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libsinter (= ${PROJECT_VERSION})")
+# Static libraries are linked with those of Debian.
+set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS
+    "libsinter-compiler (= ${PROJECT_VERSION}), libfmt-dev, libhwy-dev, libprotobuf-dev, libzip-dev")
 include(CPack)

@@ -9,11 +9,16 @@ function(sinter_product name)
   foreach(part ${ARGN})
     list(APPEND objects $<TARGET_OBJECTS:${part}>)
   endforeach()
+  # Before 1.0 the layout of what users compile in may change with each minor version.
+  set(soversion ${PROJECT_VERSION_MAJOR})
+  if(soversion EQUAL 0)
+    set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  endif()
   foreach(kind shared static)
     string(TOUPPER ${kind} type)
     add_library(${name}_${kind} ${type} EXCLUDE_FROM_ALL ${objects})
     set_target_properties(${name}_${kind} PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE CXX
-      VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+      VERSION ${PROJECT_VERSION} SOVERSION ${soversion})
   endforeach()
   # A shared library must be whole, and shows nothing of the static libraries in it.
   set(exports ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/exports.map)
@@ -28,7 +33,6 @@ if(SINTER_WITH_CUDA)
 endif()
 sinter_product(sinter ${runtime_parts})
 set(runtime_headers $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/runtime/include>
-                    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/runtime/c/include>
                     $<INSTALL_INTERFACE:include>)
 set(runtime_libraries DNNL::dnnl fmt::fmt Threads::Threads ${CMAKE_DL_LIBS}
                       $<BUILD_INTERFACE:${HWY_LIBRARY}> $<INSTALL_INTERFACE:hwy>)

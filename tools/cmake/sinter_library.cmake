@@ -42,7 +42,7 @@ endfunction()
 function(sinter_warnings name)
   target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-missing-field-initializers)
   # Instrumented code gives GCC false positives, so warnings are errors in plain builds alone.
-  if(NOT SINTER_SANITIZE)
+  if(SINTER_WERROR AND NOT SINTER_SANITIZE)
     target_compile_options(${name} PRIVATE -Werror)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES Clang)  # targets may silence warnings that only GCC has

@@ -22,20 +22,30 @@ CompileError compile_error(const Error& error, const Reporter& reporter) {
   if (const auto* model = dynamic_cast<const frontend::UnsupportedModel*>(&error)) {
     for (const auto& [node, why, way_out] : model->nodes())
       all.push_back({Severity::kError, code,
-                     fmt::format("node '{}' ({}) is not supported: {}", node.name, node.op, why),
-                     node.name, node.op, node.inputs, way_out});
+                     reporter.spelled(fmt::format("node '{}' ({}) is not supported: {}", node.name,
+                                                  node.op, why)),
+                     node.name, node.op, node.inputs, reporter.spelled(way_out)});
   } else {
     const Error::Node& node = error.node();
-    all.push_back({Severity::kError, code, error.what(), node.name, node.op, node.inputs, ""});
+    all.push_back({Severity::kError, code, reporter.spelled(error.what()), node.name, node.op,
+                   node.inputs, ""});
   }
-  return CompileError(error, std::move(all));
+  Error spelled(error.code(), reporter.spelled(error.what()));
+  spelled.set_node(error.node());
+  return CompileError(spelled, std::move(all));
 }
 
 namespace {
 
+/// A call of <sinter/compiler.h>.
+template <typename Body>
+decltype(auto) library_call(const Monitor& monitor, Body&& body) {
+  return at_boundary(monitor, OptionNames::kFields, std::forward<Body>(body));
+}
+
 CompileResult compile_at_boundary(const Model& model, const std::string& path,
                                   const CompileOptions& options) {
-  return at_boundary(options.monitor, [&](Reporter& reporter) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
     CompileResult result = compile_model(BuildOptions(model, options), path, reporter);
     result.diagnostics = reporter.diagnostics();
     return result;
@@ -45,8 +55,8 @@ CompileResult compile_at_boundary(const Model& model, const std::string& path,
 }  // namespace
 }  // namespace tools
 
-using tools::at_boundary;
 using tools::BuildOptions;
+using tools::library_call;
 using tools::Reporter;
 
 CompileError::~CompileError() = default;
@@ -92,15 +102,18 @@ CompileResult compile_to_file(const Model& model, const std::string& path,
 }
 
 Accuracy verify(const Model& model, const CompileOptions& options, const VerifyOptions& verify) {
-  return at_boundary(options.monitor, [&](Reporter& reporter) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
     const BuildOptions build(model, options);
-    return tools::measure_accuracy(tools::build_plan(build, reporter), build, verify, reporter);
+    const auto built = tools::build_plan(build, reporter);
+    Accuracy accuracy = tools::measure_accuracy(built, build, verify, reporter);
+    accuracy.diagnostics = reporter.diagnostics();
+    return accuracy;
   });
 }
 
 CompareResult compare(const Model& model, const CompileOptions& options,
                       const CompareOptions& compare) {
-  return at_boundary(options.monitor, [&](Reporter& reporter) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
     auto result = tools::compare_builds(BuildOptions(model, options), compare, reporter);
     result.diagnostics = reporter.diagnostics();
     return result;
@@ -108,40 +121,45 @@ CompareResult compare(const Model& model, const CompileOptions& options,
 }
 
 ProfileReport profile(const Plan& plan, const ProfileOptions& options) {
-  return at_boundary(options.monitor, [&](Reporter& reporter) {
-    return tools::profile_plan(plan, options, reporter);
+  return library_call(options.monitor, [&](Reporter& reporter) {
+    ProfileReport report = tools::profile_plan(plan, options, reporter);
+    report.diagnostics = reporter.diagnostics();
+    return report;
   });
 }
 
 std::string why(const Model& model, std::string_view node_a, std::string_view node_b,
                 const CompileOptions& options) {
-  return at_boundary(options.monitor, [&](Reporter& reporter) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
     const auto explain = [&](const BuildOptions& build) {
       return tools::to_json(tools::explain_why(build, tools::import_model(model, build, reporter),
                                                tools::resolve_target(build.target),
                                                std::string(node_a), std::string(node_b), reporter));
     };
     const BuildOptions build(model, options);
-    if (options.entries.empty()) return explain(build).dump(2);
+    const auto text = [&](const nlohmann::ordered_json& json) {
+      return reporter.spelled(json.dump(2));  // reasons name options
+    };
+    if (options.entries.empty()) return text(explain(build));
     nlohmann::ordered_json entries = nlohmann::ordered_json::array();
     for (const auto& one : tools::entries_one_by_one(build, {}, reporter)) {
       entries.push_back({{"entry", one.name}});
       entries.back().update(
           with_context(fmt::format("entry '{}'", one.name), [&] { return explain(one.options); }));
     }
-    return nlohmann::ordered_json({{"entries", entries}}).dump(2);
+    return text({{"entries", entries}});
   });
 }
 
 std::string inspect_model(const Model& model, const CompileOptions& options) {
-  return at_boundary(options.monitor, [&](Reporter& reporter) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
     const auto imported = tools::import_model(model, options, reporter);
     return tools::model_report(tools::name_of(model), imported, false).dump(2);
   });
 }
 
 std::string inspect_plan(const Plan& plan, const PlanViews& views) {
-  return at_boundary({}, [&](Reporter&) {
+  return library_call({}, [&](Reporter&) {
     return tools::plan_report(plan, views)
         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   });
@@ -149,7 +167,7 @@ std::string inspect_plan(const Plan& plan, const PlanViews& views) {
 
 std::string graph_text(const Model& model, const CompileOptions& options,
                        std::string_view behind_pass) {
-  return at_boundary(options.monitor, [&](Reporter& reporter) {
+  return library_call(options.monitor, [&](Reporter& reporter) {
     tools::require_one_entry(options, "the text of a graph");
     const auto imported = tools::import_model(model, options, reporter);
     if (behind_pass == "import") return ir::print(imported.graph);

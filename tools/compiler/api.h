@@ -11,10 +11,10 @@ namespace sinter::tools {
 CompileError compile_error(const Error& error, const Reporter& reporter);
 
 /// Calls `body` with a Reporter for `monitor`; an Error that leaves it becomes a CompileError, as
-/// does a lack of memory.
+/// does a lack of memory. `names`: what messages call options.
 template <typename Body>
-decltype(auto) at_boundary(const Monitor& monitor, Body&& body) {
-  Reporter reporter(monitor);
+decltype(auto) at_boundary(const Monitor& monitor, OptionNames names, Body&& body) {
+  Reporter reporter(monitor, names);
   try {
     return body(reporter);
   } catch (const CompileError&) {

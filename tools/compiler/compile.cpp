@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/plan/plan_file.h"
 #include "tools/compiler/options/weights.h"
 #include "tools/compiler/tuning/tuning.h"
 #include "tools/compiler/verify/accuracy.h"
@@ -34,7 +35,7 @@ Accuracy record_accuracy(const BuildOptions& options, BuildResult& built,
 }
 
 /// All but the plan.
-CompileResult describe(const BuildResult& built) {
+CompileResult describe(const BuildResult& built, const Reporter& reporter) {
   CompileResult result;
   result.target = built.target.to_string();
   result.nodes_imported = built.model.node_count;
@@ -47,29 +48,19 @@ CompileResult describe(const BuildResult& built) {
   for (const auto& pass : built.pipeline.times)
     result.passes.push_back({pass.name, pass.milliseconds, pass.nodes_before, pass.nodes_after});
   const fusion::Context& context = built.pipeline.context;
-  result.precision_notes = context.precision_notes;
-  for (const auto& layer : context.layers) result.layers.push_back(layer_result(layer));
+  for (const auto& note : context.precision_notes)
+    result.precision_notes.push_back(reporter.spelled(note));
+  for (const auto& layer : context.layers) {
+    result.layers.push_back(layer_result(layer));
+    result.layers.back().kept = reporter.spelled(layer.kept);
+  }
   for (const auto& state : built.plan.states)
     result.states.push_back({state.input, state.output, state.in_place, state.reason});
   for (const auto& decision : context.decisions)
     result.decisions.push_back(
-        {decision.producer, decision.consumer, decision.fused, decision.reason});
+        {decision.producer, decision.consumer, decision.fused, reporter.spelled(decision.reason)});
   return result;
 }
-
-/// Removes a file unless all went well.
-class Rollback {
- public:
-  explicit Rollback(std::string path) : path_(std::move(path)) {}
-  ~Rollback() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(path_, ignored);
-  }
-  void keep() { path_.clear(); }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -88,7 +79,7 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     };
   }
   BuildResult built = build_plan(build, reporter);
-  CompileResult result = describe(built);
+  CompileResult result = describe(built, reporter);
   if (options.verify) {
     result.accuracy = record_accuracy(options, built, reporter);
     if (!result.ok()) {
@@ -105,14 +96,15 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     }
   }
   reporter.check();
-  Rollback rollback(path);
+  // What had the plan's name stays until nothing can fail any more.
+  std::optional<plan::PlanFile> file;
   if (path.empty()) {
     result.plan = plan::serialize_plan(built.plan.parts);
     result.plan_bytes = result.plan.size();
   } else {
-    plan::write_plan(built.plan.parts, path);
+    file.emplace(built.plan.parts, path);
     result.path = path;
-    result.plan_bytes = std::filesystem::file_size(path);
+    result.plan_bytes = std::filesystem::file_size(file->temporary_path());
   }
   const fusion::Context& context = built.pipeline.context;
   if (!context.layers.empty())
@@ -120,8 +112,8 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
         bytes_without_rounding(context.layers, context.precision, context.target.quantised_matmul,
                                static_cast<double>(result.plan_bytes));
   note_idle(context.layers, options.weights, reporter);
-  if (tuning) result.tuning = tuning->finish(built.plan);
-  rollback.keep();
+  if (tuning) result.tuning = tuning->finish(built.plan, file ? file->temporary_path() : "");
+  if (file) file->commit();
   return result;
 }
 

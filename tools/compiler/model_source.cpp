@@ -82,26 +82,26 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
   values.pad_selections = options.pad_selections;
   for (const NamedTensor& constant : options.constants)
     values.input_values.insert_or_assign(constant.name, tensor_of(constant.tensor));
-  auto import = values;
+  auto wanted = values;
   if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.dims.empty()) {
     // Some models can be imported with the right shapes only, so the inputs are read first.
     const ir::Graph inputs = model.path.empty()
                                  ? frontend::import_inputs_bytes(model.bytes, model.folder, values)
                                  : frontend::import_inputs(model.path, values);
-    import = import_options(options, inputs);
-    import.input_values = std::move(values.input_values);
-    import.pad_selections = options.pad_selections;
+    wanted = import_options(options, inputs);
+    wanted.input_values = std::move(values.input_values);
+    wanted.pad_selections = options.pad_selections;
   }
-  import.on_node = [&reporter](std::size_t done, std::size_t total) {
+  wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
     reporter.progress("import", done, total);
-};
-if (!model.path.empty()) return frontend::import_model(model.path, import);
-return with_context(fmt::format("model '{}'", model.name), [&] {
-  return frontend::import_model_bytes(model.bytes, model.folder, import);
-});
-}  // namespace
+  };
+  if (!model.path.empty()) return frontend::import_model(model.path, wanted);
+  return with_context(fmt::format("model '{}'", model.name), [&] {
+    return frontend::import_model_bytes(model.bytes, model.folder, wanted);
+  });
+}
 
-}  // namespace sinter::tools
+}  // namespace
 
 bool is_graph_text(const Model& model) {
   if (model.path.empty()) return begins_as_graph(text_of(model.bytes));

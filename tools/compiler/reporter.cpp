@@ -4,7 +4,14 @@
 
 namespace sinter::tools {
 
+std::string Reporter::spelled(std::string_view message) const {
+  return names_ == OptionNames::kFields ? with_fields(message) : std::string(message);
+}
+
 void Reporter::add(Diagnostic diagnostic) {
+  diagnostic.message = spelled(diagnostic.message);
+  diagnostic.way_out = spelled(diagnostic.way_out);
+  if (!said_.emplace(diagnostic.code, diagnostic.message).second) return;
   diagnostics_.push_back(std::move(diagnostic));
   if (monitor_.on_diagnostic) monitor_.on_diagnostic(diagnostics_.back());
 }
@@ -30,7 +37,7 @@ void Reporter::check() const {
 Reporter Reporter::quiet() const {
   Monitor silent;
   silent.stop = monitor_.stop;
-  return Reporter(std::move(silent));
+  return Reporter(std::move(silent), names_);
 }
 
 }  // namespace sinter::tools

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <sinter/compiler.h>
+
+#include "tools/compiler/options/option_names.h"
 
 namespace sinter::tools {
 
@@ -16,8 +20,11 @@ class Reporter {
  public:
   /// Says nothing and is never stopped.
   Reporter() = default;
-  explicit Reporter(Monitor monitor) : monitor_(std::move(monitor)) {}
+  /// `names`: what those who read call options.
+  explicit Reporter(Monitor monitor, OptionNames names = OptionNames::kFlags)
+      : monitor_(std::move(monitor)), names_(names) {}
 
+  /// What was said before is not said again: calls that compile several times warn once.
   void add(Diagnostic diagnostic);
   void note(std::string_view code, std::string message);
   void warn(std::string_view code, std::string message);
@@ -27,6 +34,9 @@ class Reporter {
   /// Throws Error(kCancelled) if the caller has asked to stop.
   void check() const;
 
+  /// A message of the compiler's for those who read this one's.
+  std::string spelled(std::string_view message) const;
+
   /// For work that is a part of other work: says nothing, and stops with this.
   Reporter quiet() const;
 
@@ -34,6 +44,8 @@ class Reporter {
 
  private:
   Monitor monitor_;
+  OptionNames names_ = OptionNames::kFlags;
+  std::set<std::pair<std::string, std::string>> said_;  // codes and messages
   std::vector<Diagnostic> diagnostics_;
 };
 

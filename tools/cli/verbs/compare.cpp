@@ -1,3 +1,5 @@
+#include "tools/compiler/compare.h"
+
 #include <memory>
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/api.h"
 #include "tools/compiler/run/measure.h"
 
 namespace sinter::tools {
@@ -22,7 +25,10 @@ void run_compare(const CompareArguments& options, const Console& console) {
   const BuildRequest request(options.build, console);
   CompareOptions how = options.compare;
   how.inputs = parse(options.inputs);
-  const CompareResult result = compare(request.model(), request.options(), how);
+  // compare, whose messages name flags.
+  const CompareResult result = at_boundary(
+      request.options().monitor, OptionNames::kFlags,
+      [&](Reporter& reporter) { return compare_builds(request.options(), how, reporter); });
   std::vector<std::vector<std::string>> rows = {{"", "compute us", "p10", "p90", "wall us",
                                                  "speed-up", "launches", "moved", "plan",
                                                  "memory"}};

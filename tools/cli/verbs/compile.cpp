@@ -52,8 +52,9 @@ int run_compile(const CompileArguments& options, const Console& console) {
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
   // compile_to_file, with what --dump-ir asks for besides.
-  const CompileResult result = at_boundary(
-      build.monitor, [&](Reporter& reporter) { return compile_model(build, path, reporter); });
+  const CompileResult result =
+      at_boundary(build.monitor, OptionNames::kFlags,
+                  [&](Reporter& reporter) { return compile_model(build, path, reporter); });
   const auto print_all = [&](const std::vector<std::string>& lines) {
     for (const auto& line : lines) console.print(line);
   };

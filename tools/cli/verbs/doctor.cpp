@@ -1,3 +1,5 @@
+#include <string>
+
 #include <fmt/format.h>
 #include <sinter/sinter.h>
 
@@ -8,16 +10,28 @@
 namespace sinter::tools {
 namespace {
 
+std::string gpu_text(const MachineReport& machine) {
+  if (machine.compiles_for_gpus && machine.runs_on_gpus) return "can be compiled and run here";
+  std::string text = "can neither be compiled nor run here";
+  if (machine.compiles_for_gpus) text = "can be compiled here, but not run";
+  if (machine.runs_on_gpus) text = "can be run here, but not compiled";
+  return text + ": see what is missing";
+}
+
 void run_doctor(const Console& console) {
   std::vector<std::vector<std::string>> rows;
   nlohmann::ordered_json report = {{"version", version()}};
-  for (const auto& finding : examine_machine()) {
+  const MachineReport machine = examine_machine();
+  for (const auto& finding : machine.findings) {
     rows.push_back({finding.found ? "found" : "missing", finding.what, finding.detail});
     report["findings"].push_back(
         {{"what", finding.what}, {"found", finding.found}, {"detail", finding.detail}});
   }
   console.print(fmt::format("sinter {}", version()));
   console.print(format_table(rows));
+  report["gpus"] = {{"compiles", machine.compiles_for_gpus}, {"runs", machine.runs_on_gpus}};
+  console.print("plans for the CPU can be compiled and run here");
+  console.print(fmt::format("plans for GPUs {}", gpu_text(machine)));
   console.result(report);
 }
 

@@ -3,6 +3,7 @@
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/profile_text.h"
 #include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/api.h"
 #include "tools/compiler/inspect/profile_report.h"
 
 namespace sinter::tools {
@@ -18,7 +19,11 @@ void run_profile(const ProfileArguments& options, const Console& console) {
   ProfileOptions how = options.profile;
   how.inputs = parse(options.inputs);
   how.monitor = monitor_of(console);
-  const ProfileReport report = profile(Plan::load(options.plan), how);
+  // profile, whose messages name flags.
+  const Plan plan = Plan::load(options.plan);
+  const ProfileReport report =
+      at_boundary(how.monitor, OptionNames::kFlags,
+                  [&](Reporter& reporter) { return profile_plan(plan, how, reporter); });
   console.print(profile_table(report));
   for (const auto& line : profile_summary(report)) console.print(line);
   nlohmann::ordered_json json = {{"plan", options.plan},

@@ -139,9 +139,12 @@ class Inspector {
   /// What was chosen by timing on GPUs: libraries' algorithms and ways to do a step, by sessions,
   /// and schedules of kernels, by the compiler.
   void tuning() {
-    const std::string file = PlanAccess::data(plan_)->path + runtime::kTuningSuffix;
-    report_["tuning_file"] = file;
+    report_["tuning_file"] = "";
     report_["tuning"] = ordered_json::array();
+    const std::string& path = PlanAccess::data(plan_)->path;
+    if (path.empty()) return;  // from memory: nothing lies beside it
+    const std::string file = path + runtime::kTuningSuffix;
+    report_["tuning_file"] = file;
     for (const auto& [where, problem, algorithm] : runtime::read_tuning_file(file))
       report_["tuning"].push_back({{"environment", where},
                                    {"problem", problem},

@@ -115,7 +115,7 @@ WhyReport explain_why(const BuildOptions& options, const frontend::ImportedModel
   auto known = known_nodes(model);
   check_name(a, known);
   check_name(b, known);
-  if (a == b) throw Error(ErrorCode::kUsage, "--why takes two nodes; both are '" + a + "'");
+  if (a == b) throw Error(ErrorCode::kUsage, "why takes two nodes; both are '" + a + "'");
   fusion::Trace trace({a, b}, model.graph);
   PipelineRun run = run_passes(
       options, model, target, reporter,

@@ -78,7 +78,7 @@ namespace sinter {
 EntryOptions parse_entry(std::string_view text) {
   const auto bad = [&] {
     return Error(ErrorCode::kUsage,
-                 fmt::format("--entry: '{}' is no entry point: write NAME:DIM=MIN..MAX or "
+                 fmt::format("'{}' is no entry point: write NAME:DIM=MIN..MAX or "
                              "NAME:DIM=VALUE, several dimensions divided by commas",
                              text));
   };

@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void refuse(std::string_view part, std::string_view why) {
   throw Error(ErrorCode::kUsage,
-              fmt::format("--sample: '{}' {}; write greedy, or some of temperature=T, top_k=K and "
+              fmt::format("sample: '{}' {}; write greedy, or some of temperature=T, top_k=K and "
                           "top_p=P divided by commas, for example top_k=40,temperature=0.7",
                           part, why));
 }

@@ -36,6 +36,12 @@ Error no_dim(std::string_view text) {
                   text));
 }
 
+/// The range of `symbol` in `ranges`, which are those that something is said of; else the model's.
+ir::Range& range_of(std::map<std::string, ir::Range>& ranges, const std::string& symbol,
+                    const ir::Graph& model) {
+  return ranges.try_emplace(symbol, model.ranges().at(symbol)).first->second;
+}
+
 void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
                   std::map<std::string, ir::Range>& ranges) {
   for (const auto& [name, shape] : shapes) {
@@ -50,7 +56,7 @@ void apply_shapes(const Shapes& shapes, bool is_min, const ir::Graph& model,
                                                  name, ir::to_string(type), shape.size()));
     for (std::size_t d = 0; d < shape.size(); ++d) {
       if (const auto symbol = type.shape[d].as_symbol()) {
-        auto& range = ranges[*symbol];
+        auto& range = range_of(ranges, *symbol, model);
         if (is_min) {
           range.min = shape[d];
         } else {
@@ -76,7 +82,6 @@ std::string to_text(const Shapes& shapes) {
 
 frontend::ImportOptions import_options(const CompileOptions& options, const ir::Graph& model) {
   frontend::ImportOptions result;
-  for (const auto& [symbol, range] : model.ranges()) result.ranges[symbol] = range;
   apply_shapes(options.min_shapes, true, model, result.ranges);
   apply_shapes(options.max_shapes, false, model, result.ranges);
   for (const auto& [name, wanted] : options.dims) {
@@ -92,8 +97,9 @@ frontend::ImportOptions import_options(const CompileOptions& options, const ir::
       continue;
     }
     if (wanted.multiple_of > 1) result.multiples[name] = wanted.multiple_of;
-    result.ranges[name].min = wanted.min;
-    result.ranges[name].max = wanted.max;
+    auto& range = range_of(result.ranges, name, model);
+    range.min = wanted.min;
+    range.max = wanted.max;
   }
   for (const auto& [symbol, range] : result.ranges)
     if (range.min < 0 || range.min > range.max)

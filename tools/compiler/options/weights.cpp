@@ -13,7 +13,7 @@ namespace {
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   throw Error(
       ErrorCode::kUsage,
-      fmt::format("--weights {}: {}; write model, int8 or int4, the latter two perhaps with "
+      fmt::format("weights '{}': {}; write model, int8 or int4, the latter two perhaps with "
                   ":group=N (elements along k that share a scale, at least 8), :asymmetric "
                   "(zero points), :wide=E (calibrated layers of int4 that would be off by "
                   "more than E, a mean layer's measure, are int8; 0: none), :head (the last "

@@ -1,6 +1,7 @@
 #include "tools/compiler/tuning/tuning.h"
 
 #include <filesystem>
+#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,6 +9,7 @@
 
 #include "runtime/libraries/tuning_cache.h"
 #include "runtime/plan/works.h"
+#include "runtime/plan_access.h"
 #include "tools/compiler/options/shapes.h"
 
 namespace sinter::tools {
@@ -140,7 +142,7 @@ void Tuning::choose(const std::string& target_text, const ir::Graph& model,
   compile.schedules = chosen_ = schedules_for(kept_, file_, machine_->architecture, machine_->gpu);
 }
 
-TuningResult Tuning::finish(const codegen::CompiledPlan& plan) {
+TuningResult Tuning::finish(const codegen::CompiledPlan& plan, const std::string& written) {
   const std::string beside = plan_path_.empty() ? "" : plan_path_ + kSuffix;
   if (!file_.empty() && !beside.empty() && file_ != beside) copy_tuning(file_, beside);
   TuningResult result;
@@ -155,7 +157,7 @@ TuningResult Tuning::finish(const codegen::CompiledPlan& plan) {
                        "algorithms of libraries are timed for plans in files alone: sessions of "
                        "this one choose them at first use");
       else
-        tune_libraries(result);
+        tune_libraries(written, result);
     }
     if (!beside.empty() && file_ != beside) copy_tuning(beside, file_);
   }
@@ -163,12 +165,15 @@ TuningResult Tuning::finish(const codegen::CompiledPlan& plan) {
   return result;
 }
 
-void Tuning::tune_libraries(TuningResult& result) {
+void Tuning::tune_libraries(const std::string& written, TuningResult& result) {
   SessionOptions session;
   session.device = options_.device;
   session.thorough_tuning = true;
   with_context("timing algorithms of libraries", [&] {
-    Session one(Plan::load(plan_path_), session);
+    const Plan loaded = Plan::load(written);
+    // Its sessions keep what they choose beside the file that it will be.
+    std::const_pointer_cast<plan::PlanData>(PlanAccess::data(loaded))->path = plan_path_;
+    Session one(loaded, session);
     for (const auto& shapes : input_shapes_) {
       reporter_.check();
       one.warm_up(shapes);

@@ -28,15 +28,16 @@ class Tuning {
               std::span<const codegen::EntryGraph> entries, const Target& target,
               codegen::CompileOptions& compile);
   /// Behind the plan: times libraries' algorithms if that was asked for, and puts what the tuning
-  /// file keeps of them where sessions of the plan look. Both need the plan's file to be there; of
-  /// a plan in memory they are left out, which is said. Returns what was done.
-  TuningResult finish(const codegen::CompiledPlan& plan);
+  /// file keeps of them where sessions of the plan look. `written`: the file that the plan lies in
+  /// for now; of a plan in memory, which has none, both are left out, which is said. Returns what
+  /// was done.
+  TuningResult finish(const codegen::CompiledPlan& plan, const std::string& written);
 
  private:
   void check_target(const Target& target) const;
   std::vector<ir::Bindings> choose_sizes(const ir::Graph& model,
                                          std::span<const codegen::EntryGraph> entries);
-  void tune_libraries(TuningResult& result);
+  void tune_libraries(const std::string& written, TuningResult& result);
   void tell_use(const codegen::CompiledPlan& plan, TuningResult& result);
 
   TuneOptions options_;

@@ -2,7 +2,7 @@
 //
 // Nothing here prints, and no call ends the process. Calls may be made by several threads at once.
 // What goes wrong is thrown as CompileError, an Error with its diagnostics; what parses a text
-// throws Error(kUsage).
+// throws Error(kUsage). Messages call options by the fields below: "dims", "weights.keep".
 #pragma once
 
 #include <cstddef>
@@ -63,7 +63,8 @@ class SINTER_API CompileError : public Error {
 /// What a call tells while it works, and what stops it. Callbacks come from one thread at a time,
 /// which need not be the caller's. What they throw ends the call and leaves it unchanged.
 struct Monitor {
-  /// Each diagnostic as it arises; results and errors have all of them, too.
+  /// Each diagnostic as it arises, once. Errors and results have all of them, too, but for results
+  /// that are texts: why, inspect_model, graph_text.
   std::function<void(const Diagnostic& diagnostic)> on_diagnostic;
   /// `done` of `total` of a stage, which grows: "import", "passes", "rounding layers" (of weights),
   /// "tuning kernels", "compiling kernels", "reference", "measuring". A stage may come again.
@@ -100,7 +101,7 @@ SINTER_API Shapes parse_shapes(std::string_view text);
 struct DimRange {
   std::int64_t min = 0, max = 0;  // inclusive; equal: a constant
   std::int64_t multiple_of = 1;
-  std::string same_as;  // another dimension that this one always equals; the others do not count
+  std::string same_as = {};  // a dimension that this one always equals; the others do not count
 };
 /// By name of the dimension.
 using DimRanges = std::map<std::string, DimRange>;
@@ -246,9 +247,10 @@ struct OutputAccuracy {
 
 struct Accuracy {
   std::vector<OutputAccuracy> outputs;
-  std::string shapes;     // of the inputs: "x [2, 8]"
-  std::string source;     // of the inputs: "seed 0", the files, "given tensors"
-  bool same_bits = true;  // in all runs
+  std::string shapes;                   // of the inputs: "x [2, 8]"
+  std::string source;                   // of the inputs: "seed 0", the files, "given tensors"
+  bool same_bits = true;                // in all runs
+  std::vector<Diagnostic> diagnostics;  // of verify; compile has them in its own result
   SINTER_API bool ok() const;
 };
 
@@ -414,6 +416,7 @@ struct ProfileReport {
   double overlap_us = 0;  // where it is negative: steps run side by side or start early
   std::size_t launches = 0;
   std::uint64_t bytes = 0, flops = 0;
+  std::vector<Diagnostic> diagnostics;
 };
 
 struct ProfileOptions {

@@ -1,0 +1,25 @@
+// What options are called: messages inside the compiler write them as the command line does
+// ("--dim seq=8"), and the library's boundary puts the names of its fields in their place ("dims
+// seq=8").
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sinter::tools {
+
+/// Who reads: users of `sinter`, or of <sinter/compiler.h>.
+enum class OptionNames { kFlags, kFields };
+
+struct OptionName {
+  std::string_view flag;   // "--dim"
+  std::string_view field;  // "dims", of CompileOptions or of what the call takes besides
+};
+/// All that messages name.
+std::span<const OptionName> option_names();
+
+/// `message` with a field's name for each flag in it.
+std::string with_fields(std::string_view message);
+
+}  // namespace sinter::tools
