@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <gmock/gmock.h>
+#include <sinter/threads.h>
 
 #include "tests/tools/cli_fixture.h"
 #include "tools/compiler/run/npy.h"
@@ -130,6 +131,16 @@ TEST_F(CliTest, JsonIsOneObjectOnStdout) {
   EXPECT_THAT(doctor, HasSubstr("plans for the CPU can be compiled and run here"));
   EXPECT_EQ(doctor.find("plans for GPUs can be compiled here, but not run") != doctor.npos,
             machine.at("gpus").at("compiles") && !machine.at("gpus").at("runs"));
+}
+
+TEST_F(CliTest, ThreadsAreThoseOfThePool) {
+  const std::string plan = compile_small();
+  EXPECT_EQ(sinter({"run", plan, "--shapes=x:2x8", "--threads=3"}).code, 0);
+  EXPECT_EQ(thread_pool_size(), 3);
+  const auto negative = sinter({"run", plan, "--shapes=x:2x8", "--threads=-1"});
+  EXPECT_EQ(negative.code, 2);
+  EXPECT_THAT(negative.err, HasSubstr("-1 threads"));
+  EXPECT_EQ(sinter({"run", plan, "--shapes=x:2x8", "--threads=0"}).code, 0);
 }
 
 TEST_F(CliTest, DeviceIoNeedsAPlanForTheGpu) {

@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <utility>
 
+#include <sinter/threads.h>
+
 namespace sinter::tools {
 
 Option* Option::required() {
@@ -126,6 +128,18 @@ Option* Command::add_switch(const std::string& names, bool& value, const std::st
   return keep(app_.add_option_function<std::string>(names, set, help)
                   ->check(CLI::IsMember({on, off}))
                   ->default_str(value ? on : off));
+}
+
+Option* Command::add_threads_option() {
+  const auto set = [](const int& threads) {
+    ThreadPoolOptions pool;
+    pool.threads = threads;
+    set_thread_pool(pool);
+  };
+  return keep(app_.add_option_function<int>(
+      "--threads", set,
+      "threads that CPU plans are computed with; 0: SINTER_THREADS, or the processors that this "
+      "process may use"));
 }
 
 Option* Command::add_flag(const std::string& names, bool& value, const std::string& help) {

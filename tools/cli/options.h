@@ -68,6 +68,8 @@ class Command {
   /// One of two words: `value` becomes whether it is `on`.
   Option* add_switch(const std::string& names, bool& value, const std::string& on,
                      const std::string& off, const std::string& help);
+  /// --threads: the size of the process's pool of threads for CPU plans.
+  Option* add_threads_option();
   /// `names` that begin with '!' make the variable false.
   Option* add_flag(const std::string& names, bool& value, const std::string& help);
   /// A flag that only other options speak of.

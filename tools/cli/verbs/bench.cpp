@@ -153,8 +153,7 @@ void add_bench(Cli& cli) {
                  "Leave the caches as the last run left them, instead of emptying them before each "
                  "timed run");
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
-  verb->add_option("--threads", options->session.threads,
-                   "CPU threads, at most the pool's; 0: all of them");
+  verb->add_threads_option();
   verb->add_flag("--deviceIo", options->device_io,
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");
   verb->add_flag("!--no-graph", options->session.cuda_graphs,

@@ -87,8 +87,7 @@ void add_compare(Cli& cli) {
                  "timed run");
   verb->add_option("--device", options->compare.session.device, "CUDA device")
       ->capture_default_str();
-  verb->add_option("--threads", options->compare.session.threads,
-                   "CPU threads, at most the pool's; 0: all of them");
+  verb->add_threads_option();
   verb->callback([options, &console = cli.console] { run_compare(*options, console); });
 }
 

@@ -47,8 +47,7 @@ void add_profile(Cli& cli) {
       ->check_positive();
   verb->add_option("--device", options->profile.session.device, "CUDA device")
       ->capture_default_str();
-  verb->add_option("--threads", options->profile.session.threads,
-                   "CPU threads, at most the pool's; 0: all of them");
+  verb->add_threads_option();
   verb->callback([options, &console = cli.console] { run_profile(*options, console); });
 }
 

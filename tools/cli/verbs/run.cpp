@@ -97,8 +97,7 @@ void add_run(Cli& cli) {
                    "Most relative error ||a - b|| / ||b|| allowed")
       ->capture_default_str();
   verb->add_option("--device", options->session.device, "CUDA device")->capture_default_str();
-  verb->add_option("--threads", options->session.threads,
-                   "CPU threads, at most the pool's; 0: all of them");
+  verb->add_threads_option();
   verb->callback([options, &cli_console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_run(*options, cli_console);
   });

@@ -162,8 +162,7 @@ void add_verify(Cli& cli) {
       ->check_existing_folder();
   verb->add_option("--device", options->accuracy.session.device, "CUDA device")
       ->capture_default_str();
-  verb->add_option("--threads", options->accuracy.session.threads,
-                   "CPU threads, at most the pool's; 0: all of them");
+  verb->add_threads_option();
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_verify(*options, console);
   });
