@@ -113,6 +113,15 @@ ProfileReport profile(const Plan& plan, const ProfileOptions& options) {
   });
 }
 
+namespace {
+
+/// Names of a model need not be UTF-8, which JSON is.
+std::string json_text(const nlohmann::ordered_json& object) {
+  return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
 std::string why(const Model& model, std::string_view node_a, std::string_view node_b,
                 const CompileOptions& options) {
   return at_boundary(options.monitor, [&](Reporter& reporter) {
@@ -122,29 +131,26 @@ std::string why(const Model& model, std::string_view node_a, std::string_view no
                                                std::string(node_a), std::string(node_b), reporter));
     };
     const BuildOptions build(model, options);
-    if (options.entries.empty()) return explain(build).dump(2);
+    if (options.entries.empty()) return json_text(explain(build));
     nlohmann::ordered_json entries = nlohmann::ordered_json::array();
     for (const auto& one : tools::entries_one_by_one(build, {}, reporter)) {
       entries.push_back({{"entry", one.name}});
       entries.back().update(
           with_context(fmt::format("entry '{}'", one.name), [&] { return explain(one.options); }));
     }
-    return nlohmann::ordered_json({{"entries", entries}}).dump(2);
+    return json_text(nlohmann::ordered_json({{"entries", entries}}));
   });
 }
 
 std::string inspect_model(const Model& model, const CompileOptions& options) {
   return at_boundary(options.monitor, [&](Reporter& reporter) {
     const auto imported = tools::import_model(model, options, reporter);
-    return tools::model_report(tools::name_of(model), imported, false).dump(2);
+    return json_text(tools::model_report(tools::name_of(model), imported, false));
   });
 }
 
 std::string inspect_plan(const Plan& plan, const PlanViews& views) {
-  return at_boundary({}, [&](Reporter&) {
-    return tools::plan_report(plan, views)
-        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  });
+  return at_boundary({}, [&](Reporter&) { return json_text(tools::plan_report(plan, views)); });
 }
 
 std::string graph_text(const Model& model, const CompileOptions& options,
