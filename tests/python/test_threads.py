@@ -267,38 +267,42 @@ def test_one_session_from_two_threads(heavy):
     assert errors and session.run().tobytes() == plan(x).tobytes()
 
 
-def test_one_session_from_two_threads_gives_nobody_the_others_results(heavy):
-    """Setting inputs, running and copying is one step to other threads."""
-    plan, x = heavy
-    session, arrays, found = plan.session(), (x, -x), []
-    expected = [plan(each).tobytes() for each in arrays]
-    session.run(x)
+@pytest.fixture(scope="module")
+def large():
+    """Most of a call is the copying of its input and output."""
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["n", 1 << 20])],
+                     [value("y", ["n", 1 << 20])])
+    return sinter.compile(model, target="cpu", dims={"n": (1, 2)})
 
-    def use(which):
-        for call in range(30):
+
+def test_one_session_from_two_threads_gives_nobody_the_others_results(large):
+    """Setting inputs, running and copying is one step to other threads."""
+    session, found = large.session(), []
+    session.run(np.ones((1, 1 << 20), np.float32))
+
+    def use(number):
+        x = np.full((1, 1 << 20), number, np.float32)
+        for call in range(100):
             try:
                 if call % 10 == 9:
-                    assert session.output(plan.outputs[0].name).tobytes() in expected
+                    assert np.ptp(session.output("y")) == 0
                     session.reset()
                     assert session.memory["io"] > 0
                 else:
-                    found.append((which, session.run(arrays[which]).tobytes()))
+                    found.append((session.run(x) == number).all())
             except sinter.UsageError as error:
                 assert "two threads at once" in str(error)
-                time.sleep(0.002)
+                time.sleep(0.001)
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        list(pool.map(use, range(2)))
-    assert found and all(result == expected[which] for which, result in found)
-    assert session.run(x).tobytes() == expected[0]
+        list(pool.map(use, (1, 2)))
+    assert found and all(found)
+    assert (session.run() >= 1).all()
 
 
-def test_session_keeps_memory_of_out():
+def test_session_keeps_memory_of_out(large):
     """output() reads what the last run has written, where the caller may have let go of it."""
-    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["n", 1 << 20])],
-                     [value("y", ["n", 1 << 20])])
-    plan = sinter.compile(model, target="cpu", dims={"n": (1, 2)})
-    session, x = plan.session(), np.ones((1, 1 << 20), np.float32)
+    plan, session, x = large, large.session(), np.ones((1, 1 << 20), np.float32)
     session.run(x, out=np.empty_like(x))
     assert (session.output("y") == 1).all() and (session.outputs["y"] == 1).all()
     session.run(3 * x, out=np.empty_like(x))

@@ -117,11 +117,11 @@ def test_export_leaves_the_module_and_the_process_as_they_were(torch, network, e
 
 def test_tensors_for_the_compiler_are_copied(torch):
     """Transposed and large, so that the copy's memory would be gone once it is freed."""
-    weights = torch.randn(2048, 512).T
-    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [512, 2048]), value("w", [512, 2048])],
-                     [value("y", [512, 2048])])
+    weights = torch.randn(4096, 2560).T
+    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4096]), value("w", [2560, 4096])],
+                     [value("y", [2560, 4096])])
     plan = sinter.compile(model, target="cpu", constants={"w": weights.requires_grad_()})
-    assert torch.equal(plan(torch.zeros(512, 2048)), weights.detach())
+    assert torch.equal(plan(torch.zeros(4096)), weights.detach())
 
 
 def test_named_dimensions(torch, network, example):
