@@ -208,7 +208,8 @@ def test_compiles_from_several_threads(mlp, x, plan):
 
 
 SLOW = """
-import sys, time, sinter, onnx
+import signal, sys, time, sinter
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 sys.path.insert(0, {folder!r})
 from test_compile import slow_model
 model = slow_model()
