@@ -1,4 +1,5 @@
 """Small models for all tests. The package that is imported is the installed wheel's."""
+import ctypes
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,32 @@ os.environ.setdefault("SINTER_CACHE_DIR", str(Path(sys.prefix) / "sinter-cache")
 def pytest_addoption(parser):
     parser.addoption("--ray", action="store_true", help="run the examples with Ray")
     parser.addoption("--torch", action="store_true", help="fail instead of skipping where torch is missing")
+
+
+class OnlyDlpack:
+    """An array of a library that nobody knows."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, **keywords):
+        return self._array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+class Dltensor(ctypes.Structure):
+    """What a DLPack capsule holds."""
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("dtype", ctypes.c_uint32), ("shape", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("byte_offset", ctypes.c_uint64)]
+
+
+def dltensor(capsule):
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return Dltensor.from_address(get(capsule, b"dltensor"))
 
 
 def model_of(nodes, inputs, outputs, weights=(), name="tiny", **options):
@@ -102,11 +129,10 @@ def torch(request):
 
 
 @pytest.fixture(scope="session")
-def minilm():
-    """The model's file and tokenizer, where models/fetch.py has put them."""
+def minilm(request):
+    """The model's file and tokenizer, where models/fetch.py, which tools/wheel calls, has put them."""
     model, tokenizer = ROOT / "models/cache/minilm.onnx", ROOT / "models/cache/minilm/tokenizer.json"
     if not model.exists():
-        pytest.skip("models/fetch.py minilm has not been run")
+        missing = pytest.fail if request.config.getoption("--ray") else pytest.skip
+        missing("models/fetch.py minilm has not been run")
     return model, tokenizer
-
-

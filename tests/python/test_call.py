@@ -1,9 +1,12 @@
 """What a plan takes and returns."""
 import ctypes
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from conftest import make_typed
+from conftest import OnlyDlpack, dltensor, make_typed
 from onnx import TensorProto
 
 import sinter
@@ -73,20 +76,73 @@ def test_buffers_are_taken(plan, x):
     assert plan(memoryview(x)).tobytes() == plan(array).tobytes() == plan(x).tobytes()
 
 
-class OnlyDlpack:
-    def __init__(self, array):
-        self._array = array
-
-    def __dlpack__(self, **keywords):
-        return self._array.__dlpack__(**keywords)
-
-    def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
-
-
 def test_dlpack_is_taken(plan, x):
     assert plan(OnlyDlpack(x)).tobytes() == plan(x).tobytes()
     assert plan(OnlyDlpack(np.asfortranarray(x))).tobytes() == plan(x).tobytes()
+
+
+class Moved(OnlyDlpack):
+    """Says that its memory begins some bytes behind where it does, as views of other libraries do."""
+
+    def __dlpack__(self, **_):
+        capsule = self._array.__dlpack__()
+        dltensor(capsule).byte_offset += 1
+        return capsule
+
+
+def test_unaligned_dlpack_is_copied(plan, x):
+    memory = np.zeros(x.nbytes + 4, np.uint8)
+    memory[1:x.nbytes + 1] = x.view(np.uint8).ravel()
+    assert plan(Moved(memory[:x.nbytes].view(np.float32).reshape(x.shape))).tobytes() == plan(x).tobytes()
+
+
+# Libraries with arrays in GPU memory, as far as a call looks at them before it needs a GPU.
+GPU_LIBRARIES = """
+import sys, types
+import numpy as np
+import sinter
+sys.path.insert(0, sys.argv[2])
+from conftest import dltensor
+
+class OnGpu:
+    requires_grad = False
+    def __init__(self):
+        self.array = np.zeros((2, 3), np.float32)
+    def __dlpack__(self, **_):
+        capsule = self.array.__dlpack__()
+        dltensor(capsule).device_type = 2
+        return capsule
+
+class Tensor(OnGpu): pass
+class ndarray(OnGpu): pass
+
+def module(name, **members):
+    made = sys.modules[name] = types.ModuleType(name)
+    made.__dict__.update(members)
+    return made
+
+plan = sinter.load(sys.argv[1])
+module("cupy", ndarray=ndarray)
+dlpack = module("torch.utils.dlpack", to_dlpack=Tensor.__dlpack__, from_dlpack=None)
+utils = module("torch.utils", dlpack=dlpack)
+module("torch", Tensor=Tensor, utils=utils, empty=None, contiguous_format=None, _C=object())
+host = np.zeros((2, 3), np.float32)
+for inputs in ((Tensor(), ndarray()), (ndarray(), Tensor()), (Tensor(), Tensor()), (host, ndarray())):
+    try:
+        plan(*inputs)
+    except sinter.UsageError as error:
+        print(error)
+"""
+
+
+def test_gpu_arrays_are_of_one_library(pair, tmp_path):
+    pair.save(tmp_path / "pair.plan")
+    done = subprocess.run([sys.executable, "-c", GPU_LIBRARIES, tmp_path / "pair.plan", os.path.dirname(__file__)],
+                          capture_output=True, text=True)
+    said = done.stdout.splitlines()
+    assert len(said) == 4, done.stderr
+    assert all("of torch and of CuPy" in each for each in said[:2])
+    assert all("is in GPU memory, and the plan is for the CPU" in each for each in said[2:])
 
 
 def test_out_is_written_and_returned(plan, pair, x):
@@ -105,6 +161,34 @@ def test_out_is_written_and_returned(plan, pair, x):
     assert (out == 7).all()
 
 
+def test_out_in_a_sequence_or_dict(plan, x):
+    """A plan with one output returns that, whatever `out` is."""
+    expected, out = plan(x).tobytes(), np.zeros((5, 4), np.float32)
+    for given in ([out], (out,), {"y": out}):
+        out[...] = 0
+        assert plan(x, out=given) is out and out.tobytes() == expected
+    for given in ([None], {"y": None}, {}, None):
+        assert plan(x, out=given).tobytes() == expected
+    session = plan.session()
+    assert session.run(x, out=[out]) is out and session.run(x, out={}).tobytes() == expected
+
+
+def test_out_that_overlaps_is_refused(pair):
+    square = sinter.compile(make_typed(TensorProto.FLOAT), target="cpu")
+    memory = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for given, out in ((memory[:2], memory[:2]), (memory[:2], memory[1:])):
+        with pytest.raises(sinter.UsageError, match="out for 'y' overlaps with input 'x'"):
+            square(given, out=out)
+        with pytest.raises(sinter.UsageError, match="overlaps"):
+            square.session().run(given, out=out)
+    assert (memory.ravel() == np.arange(12)).all()
+    assert (square(memory[:1], out=memory[1:2]) == 2 * memory[:1]).all()  # side by side
+    a, rows = np.ones((2, 3), np.float32), np.zeros((3, 3), np.float32)
+    for out in ([rows[:2], rows[:2]], {"difference": rows[:2], "sum": rows[1:]}):
+        with pytest.raises(sinter.UsageError, match="out for .* overlaps with out for"):
+            pair(a, a, out=out)
+
+
 @pytest.mark.parametrize("name", ["float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16",
                                   "uint32", "uint64"])
 def test_types(name):
@@ -117,7 +201,7 @@ def test_types(name):
 
 
 def test_bfloat16():
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    import ml_dtypes
     plan = sinter.compile(make_typed(TensorProto.BFLOAT16), target="cpu")
     x = np.arange(8).reshape(2, 4).astype(ml_dtypes.bfloat16)
     for _ in range(2):
@@ -137,5 +221,6 @@ def test_description(plan):
     assert "x: float32[batch, 8]" in repr(plan) and "y: float32[batch, 4]" in repr(plan)
     assert plan.metadata["model_name"].startswith("mlp") and plan.metadata["steps"] > 0
     assert "graph" in plan.graph()
+    assert repr(plan.graph()) == plan.graph() and plan.graph()._repr_html_().startswith("<pre>graph")
     html = plan._repr_html_()
     assert "<table>" in html and "float32" in html and "1 to 64" in html

@@ -1,6 +1,7 @@
 """sinter.compile and its relatives: options, reports, and the command line's own bits."""
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import time
 import numpy as np
 import onnx
 import pytest
-from conftest import SINTER, make_mlp, model_of, value
+from conftest import SINTER, OnlyDlpack, make_mlp, model_of, value
 from onnx import helper
 
 import sinter
@@ -78,6 +79,12 @@ def test_dims(mlp):
     for dims in ({"batch": (2, 32)}, {"batch": range(2, 33)}, {"batch": "2..32"}):
         assert (shape(dims).min, shape(dims).max) == (2, 32)
     assert shape({"batch": (4, 32, 4)}).max == 32
+    assert shape({"batch": np.int64(8)}).max == 8 and shape({"batch": (np.int32(2), np.uint8(32))}).max == 32
+    for wrong in ((1.5, 3), 1.5, np.float32(2), (1, 2, 3, 4), (), None):
+        with pytest.raises(sinter.UsageError, match="it takes a number"):
+            sinter.compile(mlp, target="cpu", dims={"batch": wrong})
+    with pytest.raises(sinter.UsageError, match="whole numbers"):
+        sinter.compile(mlp, target="cpu", max_shapes={"x": (2.5, 8)})
 
 
 def test_options(mlp, x, reference):
@@ -94,6 +101,21 @@ def test_options(mlp, x, reference):
     np.testing.assert_allclose(constant(), reference(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["strided", "fortran", "dlpack"])
+def test_constants_that_are_copied(kind):
+    """The copy must live as long as the compiler reads it: of 40 MB, whose memory is gone at once when it is freed."""
+    wide = np.random.default_rng(5).standard_normal((2560, 4096), np.float32)
+    given = {"strided": np.repeat(wide, 2, axis=1)[:, ::2], "fortran": np.asfortranarray(wide),
+             "dlpack": OnlyDlpack(np.asfortranarray(wide))}[kind]
+    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4096]), value("w", [2560, 4096])],
+                     [value("y", [2560, 4096])])
+    plan = sinter.compile(model, target="cpu", constants={"w": given})
+    assert [each.name for each in plan.inputs] == ["x"]
+    assert (plan(np.zeros(4096, np.float32)) == wide).all()
+    accuracy = sinter.verify(model, target="cpu", inputs={"x": np.zeros(4096, np.float32), "w": given})
+    assert accuracy.ok and accuracy.source == "given tensors"
+
+
 def test_entries(mlp, x):
     plan = sinter.compile(mlp, target="cpu", entries={"one": {"batch": 1}, "many": {"batch": (2, 64)}})
     assert [entry.name for entry in plan.entries] == ["one", "many"]
@@ -105,6 +127,7 @@ def test_report(mlp):
     plan = sinter.compile(mlp, target="cpu", progress=lambda *each: stages.append(each), on_diagnostic=said.append)
     assert plan.report.ok and plan.report.target == "cpu" and plan.report.steps == plan.metadata["steps"]
     assert plan.report.passes and plan.diagnostics == tuple(said)
+    assert f"{plan.report.plan_bytes:,} bytes" in plan.report._repr_html_()
     assert {"import", "passes"} <= {stage for stage, _, _ in stages}
     assert all(0 <= done <= total for _, done, total in stages)
 
@@ -119,17 +142,41 @@ def test_callback_ends_the_call(mlp):
 def test_verify(mlp):
     accuracy = sinter.verify(mlp, target="cpu", shapes={"x": (3, 8)}, runs=2)
     assert accuracy.ok and accuracy.same_bits and accuracy.outputs[0].output == "y"
+    assert "<table>" in accuracy._repr_html_() and "x [3, 8]" in accuracy._repr_html_()
     plan = sinter.compile(mlp, target="cpu", verify={"shapes": {"x": (3, 8)}})
     assert plan.metadata["measured_errors"]["y"] == plan.report.accuracy.outputs[0].relative_error
+    for asked in ({}, True):
+        assert sinter.compile(mlp, target="cpu", verify=asked).report.accuracy.ok
+    for asked in (None, False):
+        assert sinter.compile(mlp, target="cpu", verify=asked).report.accuracy is None
     with pytest.raises(sinter.VerificationError, match="max_error") as caught:
         sinter.compile(mlp, target="cpu", precision="fp16", verify={"max_error": 1e-9})
     assert not caught.value.report.ok and caught.value.code == "verification"
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert type(copy) is sinter.VerificationError and str(copy) == str(caught.value)
+    assert copy.report == caught.value.report and copy.way_out == caught.value.way_out
+
+
+def test_results_that_differ_from_run_to_run(mlp, monkeypatch):
+    """No model of ours does that: the compiler's report is changed."""
+    made = sinter._core.compile
+
+    def differing(*arguments):
+        _, report = made(*arguments)
+        report["ok"] = report["accuracy"]["ok"] = report["accuracy"]["same_bits"] = False
+        return None, report
+
+    monkeypatch.setattr(sinter._core, "compile", differing)
+    with pytest.raises(sinter.VerificationError, match="differ from run to run") as caught:
+        sinter.compile(mlp, target="cpu", verify={"runs": 2})
+    assert "is off by" not in str(caught.value) and not caught.value.report.accuracy.same_bits
 
 
 def test_compare(mlp):
     report = sinter.compare(mlp, target="cpu", shapes={"x": (3, 8)}, rounds=3, seconds=0.5)
     assert len(report.variants) >= 2 and report.variants[0].speed_up == 1
     assert report.difference < 1e-4 and report.variants[0].compute.count >= 1
+    assert all(each.name in report._repr_html_() for each in report.variants)
 
 
 def test_profile(plan, tmp_path):
@@ -139,7 +186,8 @@ def test_profile(plan, tmp_path):
 
 
 def test_why_and_inspect(mlp, plan):
-    assert sinter.why(mlp, "bias", "tanh", target="cpu")
+    answer = sinter.why(mlp, "bias", "tanh", target="cpu")
+    assert json.loads(repr(answer)) == answer and "\n" in repr(answer) and "tanh" in answer._repr_html_()
     assert sinter.inspect(mlp)
     assert sinter.inspect(plan) and sinter.inspect(plan, "steps", "graph", shapes={"x": (3, 8)})
     with pytest.raises(sinter.UsageError, match="no view 'nodes'"):
@@ -160,13 +208,19 @@ def test_compiles_from_several_threads(mlp, x, plan):
 
 
 SLOW = """
-import sys, sinter, onnx
+import signal, sys, time, sinter
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 sys.path.insert(0, {folder!r})
 from test_compile import slow_model
 model = slow_model()
 print("begun", flush=True)
+
+def progress(*_):
+    print("at work", flush=True)
+    time.sleep(0.05)  # on a busy machine the signal comes late
+
 try:
-    sinter.compile(model, target="cpu", progress=lambda *_: print("at work", flush=True))
+    sinter.compile(model, target="cpu", progress=progress)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.exit(7)

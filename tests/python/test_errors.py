@@ -153,6 +153,46 @@ def test_refused_node_is_data():
     assert copy.diagnostics == error.diagnostics
 
 
+def test_way_out_is_the_nodes(mlp):
+    """Of several refused nodes, what an error says is about one."""
+    said = [dict(severity="error", code="unsupported", message=f"no {node}", node=node, op=node.upper(), shapes=[],
+                 way_out=way) for node, way in (("a", ""), ("b", "write b as c"))]
+    error = sinter._errors.make("unsupported", "no a, no b", "", "", [], said)
+    assert (error.node, error.op, error.way_out) == ("a", "A", None) and len(error.diagnostics) == 2
+    error = sinter._errors.make("unsupported", "no b", "b", "B", [], said)
+    assert (error.node, error.way_out) == ("b", "write b as c")
+    assert sinter._errors.make("usage", "no", "", "", [], []).way_out is None
+
+
+def test_names_that_are_not_utf8(x):
+    """They are bytes to the compiler, and come with a replacement character."""
+    def with_bytes(model, *names):
+        contents = model.SerializeToString()
+        for name in names:
+            assert name.encode() in contents
+            contents = contents.replace(name.encode(), b"\xff\xfe" + name.encode()[2:])
+        return contents
+
+    nodes = [helper.make_node("Relu", ["input_x"], ["h"], name="node_a"),
+             helper.make_node("Add", ["h", "h"], ["output_y"], name="node_b")]
+    model = model_of(nodes, [value("input_x", [5, 8])], [value("output_y", [5, 8])])
+    contents, stages = with_bytes(model, "node_a", "input_x", "output_y"), []
+    plan = sinter.compile(contents, target="cpu", on_diagnostic=stages.append)
+    assert plan.inputs[0].name == "\ufffd\ufffdput_x" and plan.outputs[0].name == "\ufffd\ufffdtput_y"
+    assert (plan(x) == 2 * np.maximum(x, 0)).all() and "\ufffd" in repr(plan) + plan.graph()
+    assert any("\ufffd" in each.producer for each in plan.report.decisions) or plan.report.decisions == ()
+    assert sinter.inspect(contents, target="cpu") and sinter.inspect(plan, "steps", "graph", "source")
+    assert sinter.verify(contents, target="cpu").ok and sinter.profile(plan, rounds=1).steps
+    refused(lambda: plan(), "\ufffd\ufffdput_x")
+    assert pickle.loads(pickle.dumps(plan)).inputs == plan.inputs
+    strange = model_of([helper.make_node("NoSuchOperator", ["x"], ["y"], name="strange", domain="com.example")],
+                       [value("x", [5, 8])], [value("y", [5, 8])])
+    strange.opset_import.append(helper.make_opsetid("com.example", 1))
+    error = refused(lambda: sinter.compile(with_bytes(strange, "strange"), target="cpu"), "\ufffd\ufffdrange",
+                    sinter.UnsupportedError)
+    assert error.node == "\ufffd\ufffdrange"
+
+
 def test_external_data(mlp, tmp_path, x, plan):
     path = tmp_path / "outside.onnx"
     onnx.save_model(make_mlp(), path, save_as_external_data=True, location="weights", size_threshold=0)

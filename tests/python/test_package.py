@@ -17,11 +17,25 @@ def test_typed():
     assert set(sinter.__all__) <= set(dir(sinter))
 
 
+def test_types_are_of_use(tmp_path):
+    """mypy finds what is wrong in a program, and nothing else."""
+    program = Path(__file__).with_name("typed_program.py")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--allow-any-generics", "--no-error-summary",
+                           "--cache-dir", tmp_path, program], capture_output=True, text=True)
+    found = {int(line.split(":")[1]): line.rpartition("[")[2].rstrip("]") for line in done.stdout.splitlines()
+             if ": error:" in line}
+    lines = enumerate(program.read_text().splitlines(), 1)
+    expected = {number: line.rpartition("# error: ")[2] for number, line in lines if "# error: " in line}
+    assert found == expected, done.stdout + done.stderr
+
+
 def test_metadata():
     facts = importlib.metadata.metadata("sinter")
     assert facts["Version"] == sinter.__version__ and facts["Requires-Python"] == ">=3.11"
     needed = importlib.metadata.requires("sinter")
     assert [each for each in needed if "extra" not in each] == ["numpy>=1.26"]
+    (licences,) = facts.get_all("License-File")
+    assert "nanobind" in importlib.metadata.distribution("sinter").read_text(f"licenses/{licences}")
     assert set(facts.get_all("Provides-Extra")) == {"cuda", "torch", "serve", "ray"}
 
 

@@ -4,6 +4,8 @@ import concurrent.futures
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -28,12 +30,19 @@ def test_many_threads(plan):
     assert found == expected
 
 
-def test_sessions_are_bounded(mlp, x):
+def test_sessions_are_bounded(mlp, x, tmp_path):
     plan = sinter.load(sinter.compile(mlp, target="cpu").to_bytes(), max_sessions=1)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: plan(x).tobytes(), range(100)))) == 1
     with pytest.raises(sinter.UsageError, match="max_sessions"):
         sinter.load(plan.to_bytes(), max_sessions=-1)
+    # By default as many as threads compute at once, by a quota or what the user says, not as many as processors.
+    code = "import sys, sinter; print(sinter.load(sys.argv[1])._options().max_sessions, sinter.get_threads())"
+    plan.save(tmp_path / "a.plan")
+    for threads in ("1", "3"):
+        done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.plan"], capture_output=True, text=True,
+                              env=os.environ | {"SINTER_THREADS": threads})
+        assert done.stdout.split() == [threads] * 2, done.stderr
 
 
 def test_errors_from_many_threads(plan, x):
@@ -256,6 +265,52 @@ def test_one_session_from_two_threads(heavy):
     for each in threads:
         each.join()
     assert errors and session.run().tobytes() == plan(x).tobytes()
+
+
+@pytest.fixture(scope="module")
+def large():
+    """Most of a call is the copying of its input and output."""
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], [value("x", ["n", 1 << 20])],
+                     [value("y", ["n", 1 << 20])])
+    return sinter.compile(model, target="cpu", dims={"n": (1, 2)})
+
+
+def test_one_session_from_two_threads_gives_nobody_the_others_results(large):
+    """Setting inputs, running and copying is one step to other threads."""
+    session, found = large.session(), []
+    session.run(np.ones((1, 1 << 20), np.float32))
+
+    def use(number):
+        x = np.full((1, 1 << 20), number, np.float32)
+        for call in range(100):
+            try:
+                if call % 10 == 9:
+                    assert np.ptp(session.output("y")) == 0
+                    session.reset()
+                    assert session.memory["io"] > 0
+                else:
+                    found.append((session.run(x) == number).all())
+            except sinter.UsageError as error:
+                assert "two threads at once" in str(error)
+                time.sleep(0.001)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(use, (1, 2)))
+    assert found and all(found)
+    assert (session.run() >= 1).all()
+
+
+def test_session_keeps_memory_of_out(large):
+    """output() reads what the last run has written, where the caller may have let go of it."""
+    plan, session, x = large, large.session(), np.ones((1, 1 << 20), np.float32)
+    session.run(x, out=np.empty_like(x))
+    assert (session.output("y") == 1).all() and (session.outputs["y"] == 1).all()
+    session.run(3 * x, out=np.empty_like(x))
+    with pytest.raises(sinter.UsageError):
+        session.run(x[:, :5].copy(), out=np.empty_like(x))
+    with pytest.raises(sinter.UsageError):
+        session.run(x, out=np.empty((1, 5), np.float32))
+    assert session.run(x).shape == x.shape and (session.output("y") == 1).all()
 
 
 def test_session_outlives_its_plan(x):

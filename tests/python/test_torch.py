@@ -1,11 +1,13 @@
 """torch modules and tensors. GPU tests run where there is one."""
 import asyncio
+import concurrent.futures
+import gc
 import subprocess
 
 import numpy as np
 import pytest
-from conftest import SINTER, make_typed
-from onnx import TensorProto
+from conftest import SINTER, make_pair, make_typed, model_of, value
+from onnx import TensorProto, helper
 
 import sinter
 
@@ -85,6 +87,43 @@ def test_module_is_the_command_lines_bit_by_bit(torch, network, example, tmp_pat
     assert sinter.compile(program, target="cpu")(*example).numpy().tobytes() == plan(*example).numpy().tobytes()
 
 
+def test_export_leaves_the_module_and_the_process_as_they_were(torch, network, example, capsys):
+    import copy
+    import logging
+
+    class Speaking(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.frozen, self.learning = copy.deepcopy(network), torch.nn.Dropout()
+
+        def forward(self, x, scale):
+            print("forward")
+            return self.learning(self.frozen(x, scale))
+
+    module = Speaking().train()
+    module.frozen.eval()
+    modes = [part.training for part in module.modules()]
+    levels = [logging.getLogger(name).level for name in ("torch.onnx", "torch.fx", "torch.export")]
+    others = [copy.deepcopy(module) for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        plans = list(pool.map(lambda each: sinter.compile(each, example_inputs=example, target="cpu"), others))
+    for each in others:
+        assert [part.training for part in each.modules()] == modes
+    assert [logging.getLogger(name).level for name in ("torch.onnx", "torch.fx", "torch.export")] == levels
+    assert "forward" in capsys.readouterr().out  # what the module prints is the program's
+    for plan in plans:
+        torch.testing.assert_close(plan(*example), network(*example).detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_tensors_for_the_compiler_are_copied(torch):
+    """Transposed and large, so that the copy's memory would be gone once it is freed."""
+    weights = torch.randn(4096, 2560).T
+    model = model_of([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4096]), value("w", [2560, 4096])],
+                     [value("y", [2560, 4096])])
+    plan = sinter.compile(model, target="cpu", constants={"w": weights.requires_grad_()})
+    assert torch.equal(plan(torch.zeros(4096)), weights.detach())
+
+
 def test_named_dimensions(torch, network, example):
     plan = sinter.compile(network, example_inputs={"x": example[0], "scale": example[1]}, target="cpu",
                           dynamic_shapes={"x": {0: "batch"}, "scale": None}, dims={"batch": (1, 16)})
@@ -140,6 +179,56 @@ def test_gpu_tensors(torch, cuda, gpu_plan, plan, x):
         plan(given)
 
 
+def test_gpu_tensors_that_are_copied(torch, cuda, gpu_plan, x):
+    """Those that are strided, or not aligned as kernels read them."""
+    given = torch.from_numpy(x).to(cuda)
+    expected = gpu_plan(given)
+    shifted = torch.empty(x.size + 1, device=cuda)[1:].view(x.shape)
+    shifted.copy_(given)
+    assert shifted.is_contiguous() and shifted.data_ptr() % 16 != 0
+    for each in (shifted, given.t().contiguous().t()):
+        assert torch.equal(gpu_plan(each), expected)
+        session = gpu_plan.session(device_outputs=True)
+        assert torch.equal(session.run(each), expected) and torch.equal(session.run(), expected)
+    with pytest.raises(sinter.UsageError, match="16"):
+        gpu_plan(given, out=torch.empty(21, device=cuda)[1:].view(5, 4))
+    with pytest.raises(sinter.UsageError, match="overlaps"):
+        gpu_plan(given, out=given.view(-1)[:20].view(5, 4))
+
+
+def test_gpu_session_keeps_inputs_of_a_run_that_failed(torch, cuda):
+    """The first input was set when the second one was refused: the session reads it in the next run."""
+    plan = sinter.compile(make_pair(), target="cuda", dims={"n": (1, 1 << 20)})
+    session, rows = plan.session(device_outputs=True), 1 << 20
+    ones = torch.ones(rows, 3, device=cuda)
+    session.run(ones, ones)
+    with pytest.raises(sinter.UsageError):
+        session.run(torch.full((rows, 3), 5.0, device=cuda), torch.ones(rows, 3, device=cuda, dtype=torch.float64))
+    gc.collect()
+    torch.cuda.synchronize()
+    others = [torch.zeros(rows, 3, device=cuda) for _ in range(4)]  # where the freed memory was
+    assert (session.run(b=ones)["sum"] == 6).all() and len(others) == 4
+
+
+def test_gpu_sessions_are_few(torch, cuda, mlp, x):
+    """A stream that is new gets a session that is free, and waits for what still reads its outputs."""
+    plan = sinter.load(sinter.compile(mlp, target="cuda", dims={"batch": (1, 64)}).to_bytes())
+    assert plan._options().max_sessions == 4
+    base = torch.from_numpy(x).to(cuda)
+    plan(base)
+    torch.cuda.synchronize()
+    expected, found = [plan(base * k).cpu() for k in range(24)], []
+    free, streams = torch.cuda.mem_get_info()[0], [torch.cuda.Stream() for _ in range(24)]
+    for k, stream in enumerate(streams):
+        with torch.cuda.stream(stream):
+            given = base * k
+            torch.cuda._sleep(3_000_000)
+            found.append(plan(given))
+    torch.cuda.synchronize()
+    assert all(torch.equal(each.cpu(), wanted) for each, wanted in zip(found, expected))
+    assert free - torch.cuda.mem_get_info()[0] < 64 * 2**20
+
+
 def test_gpu_streams(torch, cuda, gpu_plan, x):
     """Work in front of a call and behind it on the current stream is ordered; calls on several streams share sessions."""
     streams = [torch.cuda.Stream() for _ in range(4)]
@@ -176,3 +265,26 @@ def test_gpu_session(torch, cuda, gpu_plan, x):
     second = session.run()  # reads the tensor where it lies
     torch.cuda.synchronize()
     assert torch.equal(first, gpu_plan(-given)) and torch.equal(second, gpu_plan(given))
+
+
+def test_gpu_cupy(torch, cuda, gpu_plan, x):
+    cupy = pytest.importorskip("cupy")
+    expected, given = gpu_plan(torch.from_numpy(x).to(cuda)).cpu().numpy(), cupy.asarray(x)
+    found = gpu_plan(given)
+    assert isinstance(found, cupy.ndarray) and (found.get() == expected).all()
+    shifted = cupy.empty(x.size + 1, np.float32)[1:].reshape(x.shape)
+    shifted[...] = given
+    for each in (shifted, cupy.asfortranarray(given)):
+        assert (gpu_plan(each).get() == expected).all()
+    for _ in range(6):  # on several streams in turns: sessions are shared
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            found = gpu_plan(given * 1)
+            stream.synchronize()
+        assert (found.get() == expected).all()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            assert (gpu_plan(torch.from_numpy(x).to(cuda)).cpu().numpy() == expected).all()
+    pair = sinter.compile(make_pair(), target="cuda", dims={"n": (1, 64)})
+    a, b = np.ones((2, 3), np.float32), cupy.ones((2, 3), np.float32)
+    assert isinstance(pair(a, b)["sum"], cupy.ndarray)  # of the first in GPU memory
+    with pytest.raises(sinter.UsageError, match="of torch and of CuPy"):
+        pair(torch.ones(2, 3, device=cuda), b)

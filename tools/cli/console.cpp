@@ -18,7 +18,8 @@ void Console::result(const nlohmann::ordered_json& object) const {
   if (collect)
     collect(object);
   else
-    fmt::print("{}\n", object.dump(2));
+    // Names of a model need not be UTF-8, which JSON is.
+    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 void Console::note(std::string_view line) const {

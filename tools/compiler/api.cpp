@@ -128,6 +128,15 @@ ProfileReport profile(const Plan& plan, const ProfileOptions& options) {
   });
 }
 
+namespace {
+
+/// Names of a model need not be UTF-8, which JSON is.
+std::string json_text(const nlohmann::ordered_json& object) {
+  return object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
 std::string why(const Model& model, std::string_view node_a, std::string_view node_b,
                 const CompileOptions& options) {
   return library_call(options.monitor, [&](Reporter& reporter) {
@@ -138,7 +147,7 @@ std::string why(const Model& model, std::string_view node_a, std::string_view no
     };
     const BuildOptions build(model, options);
     const auto text = [&](const nlohmann::ordered_json& json) {
-      return reporter.spelled(json.dump(2));  // reasons name options
+      return reporter.spelled(json_text(json));  // reasons name options
     };
     if (options.entries.empty()) return text(explain(build));
     nlohmann::ordered_json entries = nlohmann::ordered_json::array();
@@ -154,15 +163,12 @@ std::string why(const Model& model, std::string_view node_a, std::string_view no
 std::string inspect_model(const Model& model, const CompileOptions& options) {
   return library_call(options.monitor, [&](Reporter& reporter) {
     const auto imported = tools::import_model(model, options, reporter);
-    return tools::model_report(tools::name_of(model), imported, false).dump(2);
+    return json_text(tools::model_report(tools::name_of(model), imported, false));
   });
 }
 
 std::string inspect_plan(const Plan& plan, const PlanViews& views) {
-  return library_call({}, [&](Reporter&) {
-    return tools::plan_report(plan, views)
-        .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  });
+  return library_call({}, [&](Reporter&) { return json_text(tools::plan_report(plan, views)); });
 }
 
 std::string graph_text(const Model& model, const CompileOptions& options,

@@ -48,7 +48,7 @@ def embed(dataset, plan, tokenizer, *, column="sentence", batch_size=32, actors=
     dataset = dataset.repartition(target_num_rows_per_block=20 * batch_size)
     # Sent with each actor, the plan would be gone when one is replaced; as an object it stays as long as the data set.
     return dataset.map_batches(actor, fn_constructor_args=(ray.put(plan), tokenizer, column), batch_size=batch_size,
-                               batch_format="numpy", compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=cpus)
+                               compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=cpus)
 
 
 def main():

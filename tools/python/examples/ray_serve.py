@@ -18,8 +18,7 @@ import sinter
 from ray_batch import encode, make_tokenizer
 
 
-@serve.deployment(num_replicas=2, max_ongoing_requests=64, ray_actor_options={"num_cpus": 0.5},
-                  health_check_period_s=1)
+@serve.deployment(max_ongoing_requests=64, ray_actor_options={"num_cpus": 0.5})
 class Embedder:
     def __init__(self, plan, tokenizer):
         self.plan, self.tokenizer = sinter.load(plan, threads=1), make_tokenizer(tokenizer)

@@ -1,21 +1,21 @@
 """What calls return."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
-class Outputs(tuple):
+class Outputs(tuple[Any, ...]):
     """The outputs of a plan that has several, in its order: a tuple that takes names, too."""
 
     names: tuple[str, ...]
 
-    def __new__(cls, values, names):
+    def __new__(cls, values: Iterable[Any], names: Iterable[str]) -> Outputs:
         self = super().__new__(cls, values)
         self.names = tuple(names)
         return self
 
-    def __getitem__(self, key) -> Any:
+    def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             if key not in self.names:
                 raise KeyError(f"no output '{key}': there are {', '.join(self.names)}")
@@ -29,7 +29,7 @@ class Outputs(tuple):
     def items(self) -> Iterator[tuple[str, Any]]:
         return zip(self.names, self)
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return Outputs, (tuple(self), self.names)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Union
 
 from . import _core
 from ._errors import UsageError, VerificationError
+from ._html import Facts
 from ._models import source_of
 from ._options import Tensors, compile_options, run_inputs, session_options, shapes, verify_options
 from ._plan import Plan
@@ -28,7 +29,7 @@ class CompiledPlan(Plan):
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         return self.report.diagnostics
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         make, arguments = super().__reduce_ex__(protocol)
         return _restore, (*arguments, self.report)
 
@@ -123,17 +124,24 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         contents, report = _core.compile(source, options, path, bar, tell)
     report = build(CompileReport, report)
     if not report.ok:
-        worst = max(report.accuracy.outputs, key=lambda each: each.relative_error / (each.max_error or 1))
-        error = VerificationError(
-            f"output '{worst.output}' is off by {worst.relative_error:.3g}, and max_error is {worst.max_error:.3g}: there "
-            "is no plan; sinter.verify tells more, and a higher max_error takes it",
-            way_out="a higher precision, or verify={'max_error': ...}", diagnostics=report.diagnostics)
-        error.report = report
-        raise error
+        raise _failed(report)
     plan = CompiledPlan(path if path is not None else contents, device=device, threads=threads,
                         max_sessions=max_sessions)
     plan.report = report
     return plan
+
+
+def _failed(report: CompileReport) -> VerificationError:
+    worst = max(report.accuracy.outputs, key=lambda each: each.relative_error / (each.max_error or 1))
+    if worst.ok and not report.accuracy.same_bits:
+        message = ("the results of the same inputs differ from run to run: there is no plan; this is a defect of "
+                   "Sinter, and verify={'runs': 1} takes it")
+        way_out = "verify={'runs': 1}"
+    else:
+        message = (f"output '{worst.output}' is off by {worst.relative_error:.3g}, and max_error is "
+                   f"{worst.max_error:.3g}: there is no plan; sinter.verify tells more, and a higher max_error takes it")
+        way_out = "a higher precision, or verify={'max_error': ...}"
+    return VerificationError(message, way_out=way_out, diagnostics=report.diagnostics, report=report)
 
 
 def verify(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0,
@@ -183,7 +191,7 @@ def why(model: Any, node_a: str, node_b: str, **options: Any) -> dict[str, Any]:
     tensors = Tensors()
     made = compile_options(tensors, **options)
     with source_of(model, **source_keys) as source:
-        return json.loads(_core.why(source, node_a, node_b, made))
+        return Facts(json.loads(_core.why(source, node_a, node_b, made)))
 
 
 _VIEWS = ("graph", "steps", "kernels", "source", "memory", "tuning")
@@ -201,11 +209,11 @@ def inspect(what: Any, *views: str, shapes: Mapping[str, Sequence[int]] | str | 
                 raise UsageError(f"no view '{view}': there are {', '.join(_VIEWS)}")
             setattr(asked, view, True)
         asked.shapes = _shapes(shapes)
-        return json.loads(_core.inspect_plan(what, asked))
+        return Facts(json.loads(_core.inspect_plan(what, asked)))
     if views or shapes:
         raise UsageError("views and shapes are for plans: inspect(sinter.compile(model), 'steps')")
     source_keys, options = _split(options)
     tensors = Tensors()
     made = compile_options(tensors, **options)
     with source_of(what, **source_keys) as source:
-        return json.loads(_core.inspect_model(source, made))
+        return Facts(json.loads(_core.inspect_model(source, made)))

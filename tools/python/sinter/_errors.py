@@ -16,14 +16,16 @@ class Error(Exception):
     code = "internal"
 
     def __init__(self, message: str, *, node: str | None = None, op: str | None = None,
-                 shapes: tuple[str, ...] = (), way_out: str | None = None, diagnostics: tuple[Any, ...] = ()):
+                 shapes: tuple[str, ...] = (), way_out: str | None = None, diagnostics: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
         self.node, self.op, self.shapes = node, op, tuple(shapes)
         self.way_out, self.diagnostics = way_out, tuple(diagnostics)
 
-    def __reduce__(self):
-        return _restore, (type(self), str(self), dict(node=self.node, op=self.op, shapes=self.shapes,
-                                                      way_out=self.way_out, diagnostics=self.diagnostics))
+    def _facts(self) -> dict[str, Any]:
+        return dict(node=self.node, op=self.op, shapes=self.shapes, way_out=self.way_out, diagnostics=self.diagnostics)
+
+    def __reduce__(self) -> Any:
+        return _restore, (type(self), str(self), self._facts())
 
 
 class UsageError(Error, ValueError):
@@ -68,7 +70,13 @@ class CancelledError(Error):
 class VerificationError(Error):
     """compile(verify=...): the measured error is above its bound, and there is no plan. `report` has the numbers."""
     code = "verification"
-    report: Any = None
+
+    def __init__(self, message: str, *, report: Any = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.report = report
+
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | dict(report=self.report)
 
 
 _CLASSES = {kind.code: kind for kind in (UsageError, UnsupportedError, InvalidModelError, InvalidPlanError,
@@ -80,11 +88,12 @@ def make(code, message, node, op, shapes, diagnostics):
     from ._results import Diagnostic, build
     said = tuple(build(Diagnostic, each) for each in diagnostics)
     causes = [each for each in said if each.severity == "error"]
-    cause = next((each for each in causes if each.node), causes[0] if causes else None)
+    # All of one cause: that of the error's node, else the first of a node, else the first.
+    about = [each for each in causes if each.node == node] if node else [each for each in causes if each.node] or causes
+    cause = about[0] if about else Diagnostic("error", code, message)
     return _CLASSES.get(code, InternalError)(
-        message, node=node or (cause and cause.node) or None, op=op or (cause and cause.op) or None,
-        shapes=tuple(shapes) or (cause.shapes if cause else ()),
-        way_out=next((each.way_out for each in causes if each.way_out), None), diagnostics=said)
+        message, node=node or cause.node or None, op=op or cause.op or None, shapes=tuple(shapes) or cause.shapes,
+        way_out=cause.way_out or None, diagnostics=said)
 
 
 def _restore(kind, message, facts):

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import io
 import logging
 import os
 import re
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +16,8 @@ from pathlib import Path
 from . import _core
 from ._errors import UnsupportedError, UsageError
 
+# An export sets the module's mode, levels of loggers and filters of warnings, which all threads share.
+_exporting = threading.Lock()
 MOST_MESSAGE_BYTES = 2**31 - 2**20  # protobuf's limit, with room for what is around the weights
 
 
@@ -88,7 +90,8 @@ def _export(model, example_inputs, dynamic_shapes):
     if importlib.util.find_spec("onnxscript") is None:
         raise UsageError("exporting a torch module needs onnxscript: pip install onnxscript, or sinter[torch]")
     if _is_exported_program(model):
-        return _run_export(model, (), None, None)
+        with _exporting:
+            return _run_export(model, (), None, None)
     if example_inputs is None:
         raise UsageError("a torch module needs example_inputs: a tensor, a sequence of tensors, or a dict by the names "
                          "of forward()'s parameters; their shapes are examples unless dynamic_shapes is None")
@@ -102,14 +105,22 @@ def _export(model, example_inputs, dynamic_shapes):
     else:
         raise UsageError(f"example_inputs is a {type(example_inputs).__name__}: it takes a tensor, a sequence, or a "
                          "dict")
-    training = model.training
-    model.eval()
-    try:
+    with _exporting, _evaluating(model):
         if dynamic_shapes != "auto":
             return _run_export(model, args, kwargs, dynamic_shapes)
         return _run_automatic(model, args, kwargs or {})
+
+
+@contextlib.contextmanager
+def _evaluating(model):
+    """In evaluation mode; afterwards each part is in the mode that it was in, which need not be the whole's."""
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
     finally:
-        model.train(training)
+        for part, training in modes:
+            part.training = training
 
 
 def _run_automatic(model, args, kwargs):
@@ -161,7 +172,7 @@ def _quiet():
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:

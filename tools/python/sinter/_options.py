@@ -1,6 +1,7 @@
 """Keyword arguments as the compiler's options."""
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,22 +15,22 @@ PRECISIONS = {"model": "model", "fp16": "fp16", "float16": "fp16", "bf16": "bf16
 
 
 class Tensors:
-    """Arrays by name for the compiler; kept while it works."""
+    """Arrays by name for the compiler; kept while it works, for options hold views of them."""
 
-    def __init__(self):
-        self._kept = []
+    def __init__(self) -> None:
+        self._kept: list[_core.NamedTensor] = []
 
-    def named(self, arrays: Mapping[str, Any]) -> list:
+    def named(self, arrays: Mapping[str, Any]) -> list[_core.NamedTensor]:
         result = []
         for name, value in arrays.items():
             if hasattr(value, "detach"):
                 value = value.detach().cpu()
             elif type(value).__module__.partition(".")[0] == "cupy":
                 value = value.get()
-            else:
-                value = np.require(value, requirements=["C", "A"])
-            self._kept.append(value)
+            elif not hasattr(value, "__dlpack__"):
+                value = np.asarray(value)
             result.append(_core.NamedTensor(name, value))
+        self._kept += result
         return result
 
 
@@ -38,7 +39,10 @@ def shapes(value: Mapping[str, Sequence[int]] | str | None) -> dict[str, list[in
         return {}
     if isinstance(value, str):
         return _core.parse_shapes(value)
-    return {name: [int(size) for size in shape] for name, shape in value.items()}
+    try:
+        return {name: [operator.index(size) for size in shape] for name, shape in value.items()}
+    except TypeError:
+        raise UsageError(f"shapes are {value!r}: they take whole numbers by name, {{'x': (1, 8)}}") from None
 
 
 def dim_range(name: str, value: Any):
@@ -50,13 +54,15 @@ def dim_range(name: str, value: Any):
         if len(value) == 0 or value.step < 1 or value.start % value.step != 0:
             raise UsageError(f"dimension '{name}' is {value!r}: a range must begin with a multiple of its step")
         value = (value[0], value[-1], value.step)
-    if isinstance(value, int):
-        value = (value, value)
-    if not isinstance(value, Sequence) or len(value) not in (2, 3):
+    try:  # whatever counts as a whole number, NumPy's included
+        numbers = [operator.index(each) for each in (value if isinstance(value, Sequence) else (value, value))]
+    except TypeError:
+        numbers = []
+    if len(numbers) not in (2, 3):
         raise UsageError(f"dimension '{name}' is {value!r}: it takes a number, (least, most), (least, most, multiple), "
                          "a range, or the name of a dimension that it equals")
-    result.min, result.max = int(value[0]), int(value[1])
-    result.multiple_of = int(value[2]) if len(value) == 3 else 1
+    result.min, result.max = numbers[:2]
+    result.multiple_of = numbers[2] if len(numbers) == 3 else 1
     return result
 
 
@@ -167,6 +173,6 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
         options.kernel_cache = ""
     elif kernel_cache != "default":
         options.kernel_cache = os.fspath(kernel_cache)
-    if verify:
+    if verify is not None and verify is not False:
         options.verify = verify_options(tensors, verify)
     return options

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _core
 from ._errors import UsageError
-from ._html import table
+from ._html import Text, table
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,16 @@ class Plan(_core.Plan):
     name. NumPy arrays, torch tensors and CuPy arrays are taken, in host memory or, by CUDA plans, in the GPU's; types are
     never converted, and arrays that are not dense are copied. One output is returned by itself, several as `Outputs`:
     of the library that the first input was of, on the device where the inputs are, new and the caller's. With inputs
-    in GPU memory the work is put on the library's current stream, and nothing waits for it. `out` is memory for the
-    outputs: an array, a sequence with None for what is not given, or a dict by name.
+    in GPU memory, all of one library, the work is put on its current stream and the call returns; the first call with
+    a shape, or with inputs at other addresses, prepares it and waits for the run before. `out` is memory for the
+    outputs, apart from that of the inputs: an array, a sequence with None for what is not given, or a dict by name.
 
     Calls know no states: each begins with zeros. `session()` keeps them.
     """
 
     _facts: dict[str, Any]
 
-    def __init__(self, source, *, device: int = 0, threads: int = 0, max_sessions: int = 0):
+    def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0) -> None:
         """Use load()."""
         options = _core.RunOptions()
         options.device, options.threads, options.max_sessions = device, threads, max_sessions
@@ -136,9 +137,9 @@ class Plan(_core.Plan):
 
     def graph(self) -> str:
         """The graph behind the passes, as text."""
-        return self._graph()
+        return Text(self._graph())
 
-    async def call_async(self, *args, **kwargs):
+    async def call_async(self, *args: Any, **kwargs: Any) -> Any:
         """The same as calling the plan, without blocking the event loop. On a GPU the work goes on the stream that is
         current here. A caller that is cancelled no longer waits; the run goes on to its end."""
         stream = _current_stream((*args, *kwargs.values()))
@@ -186,7 +187,7 @@ class Plan(_core.Plan):
         if _identity(self.path) != self._file:
             raise UsageError(f"'{self.path}' is no longer the file that this plan was loaded from: load it again")
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         # The bytes travel, since another machine need not have the file. With protocol 5 a receiver may take them out
         # of band: Ray puts them into shared memory, where all workers of a machine read the same.
         if self._file is None:
@@ -221,9 +222,14 @@ class Session(_core.Session):
     before. Arrays in host memory are copied when they are given; those in GPU memory are read by every later run, too.
     """
 
-    def __init__(self, plan: Plan, device_outputs: bool = False):
+    def __init__(self, plan: Plan, device_outputs: bool = False) -> None:
         """Use Plan.session()."""
         super().__init__(plan, device_outputs)
+
+    @property
+    def plan(self) -> Plan:
+        plan: Plan = super().plan
+        return plan
 
     def warm_up(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Prepares a run of these shapes by name of the input, so that the first run does not."""
@@ -237,7 +243,7 @@ class Session(_core.Session):
     def __repr__(self) -> str:
         return f"<sinter.Session of {self.plan!r}>"
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a session cannot be pickled: send its plan, and make a session there")
 
 
@@ -247,7 +253,8 @@ def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, dev
 
     device: the GPU of a CUDA plan.
     threads: most threads of the pool (set_threads) that one call of a CPU plan uses; 0: all.
-    max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as processors.
+    max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as get_threads(),
+        and 4 of a CUDA plan.
     """
     return Plan(source, device=device, threads=threads, max_sessions=max_sessions)
 

@@ -7,6 +7,8 @@ import typing
 from dataclasses import dataclass
 from typing import Optional
 
+from ._html import table
+
 
 @dataclass(frozen=True)
 class Diagnostic:
@@ -37,6 +39,12 @@ class Accuracy:
     source: str  # of the inputs
     same_bits: bool  # in all runs
     ok: bool
+
+    def _repr_html_(self) -> str:
+        rows = [(each.output, f"{each.relative_error:.3g}", f"{each.max_error:.3g}", f"{each.largest_difference:.3g}",
+                 "yes" if each.ok else "no") for each in self.outputs]
+        title = f"{self.shapes}, {self.source}" + ("" if self.same_bits else ": results differ from run to run")
+        return table(title, ("output", "relative error", "allowed", "largest difference", "ok"), rows)
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,15 @@ class CompileReport:
     accuracy: Optional[Accuracy] = None
     tuning: Optional[TuningReport] = None
 
+    def _repr_html_(self) -> str:
+        rows = [("plan", f"{self.plan_bytes:,} bytes"), ("nodes of the model", self.nodes_imported),
+                ("steps", self.steps), ("kernels", f"{self.kernels}, {self.kernels_from_cache} of them from the cache"),
+                ("import, passes, code", f"{self.import_ms:.0f}, {self.passes_ms:.0f}, {self.codegen_ms:.0f} ms")]
+        rows += [(f"error of {each.output}", f"{each.relative_error:.3g} of {each.max_error:.3g}")
+                 for each in (self.accuracy.outputs if self.accuracy else ())]
+        rows += [(said.severity, said.message) for said in self.diagnostics]
+        return table(f"plan for {self.target}" + ("" if self.ok else ": refused"), ("", ""), rows)
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -169,6 +186,12 @@ class CompareReport:
     difference: float
     weights_error: Optional[float]
     diagnostics: tuple[Diagnostic, ...]
+
+    def _repr_html_(self) -> str:
+        rows = [(each.name, f"{each.compute.median:.1f}", f"{each.wall.median:.1f}", f"{each.speed_up:.2f}×",
+                 each.launches, f"{each.bytes_moved:,}", f"{each.memory_bytes:,}") for each in self.variants]
+        return table(f"{self.shapes} on {self.target}: medians",
+                     ("variant", "compute µs", "wall µs", "speed-up", "launches", "bytes moved", "memory"), rows)
 
 
 @dataclass(frozen=True)
@@ -220,7 +243,6 @@ class ProfileReport:
     flops: int
 
     def _repr_html_(self) -> str:
-        from ._html import table
         rows = [(step.name, f"{step.microseconds:.1f}", step.bound, f"{step.share_of_bound:.0%}",
                  ", ".join(step.origins)) for step in self.steps]
         return table(f"{self.shapes}: {self.whole_us:.1f} µs", ("step", "µs", "bound by", "of bound", "nodes"), rows)

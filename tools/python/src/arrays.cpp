@@ -1,10 +1,10 @@
 #include "tools/python/src/arrays.h"
 
 #include <fmt/format.h>
-#include <nanobind/stl/string.h>
 #include <sinter/dlpack.h>
 
 #include "tools/python/src/modules.h"
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 namespace {
@@ -200,8 +200,7 @@ void Array::take_torch(nb::handle value, std::string_view what, bool writable) {
   // Without a stream: work runs on torch's current one, behind what has written the tensor.
   read_capsule(modules.torch_to_dlpack(value), what, writable);
   if (object_.is_valid()) return;
-  const nb::object copy = value.attr("contiguous")();
-  read_capsule(modules.torch_to_dlpack(copy), what, writable);
+  read_capsule(modules.torch_to_dlpack(modules.torch_copy(value)), what, writable);
 }
 
 void Array::take_dlpack(nb::handle value, std::string_view what, bool writable) {
@@ -218,22 +217,20 @@ void Array::take_dlpack(nb::handle value, std::string_view what, bool writable) 
                       what, python_type(value)));
   }
   library_ = cupy ? Library::kCupy : Library::kNumpy;
-  nb::object dense = nb::borrow(value);
   // CuPy's -1: no synchronisation, as for torch.
   const auto capsule_of = [cupy](nb::handle array) {
     if (!cupy) return nb::object(array.attr("__dlpack__")());
     nb::object method = array.attr("__dlpack__");
     return nb::object(method(nb::arg("stream") = -1));
   };
-  read_capsule(capsule_of(dense), what, writable);
+  read_capsule(capsule_of(nb::borrow(value)), what, writable);
   if (object_.is_valid()) return;
-  dense = cupy ? nb::object(modules.cupy().attr("ascontiguousarray")(value))
-               : nb::object(modules.numpy().attr("ascontiguousarray")(
-                     modules.numpy().attr("from_dlpack")(value)));
-  read_capsule(capsule_of(dense), what, writable);
+  const nb::object copy = cupy ? nb::object(value.attr("copy")())  // row-major
+                               : modules.dense_copy(modules.numpy().attr("from_dlpack")(value));
+  read_capsule(capsule_of(copy), what, writable);
 }
 
-/// Leaves object_ empty if the tensor is to be copied to be dense.
+/// Leaves object_ empty if the tensor is to be copied to be dense and aligned as sessions take it.
 void Array::read_capsule(nb::object capsule, std::string_view what, bool writable) {
   auto* managed =
       static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
@@ -246,7 +243,10 @@ void Array::read_capsule(nb::object capsule, std::string_view what, bool writabl
     return;
   }
   tensor.strides = nullptr;
-  view_ = with_context(what, [&] { return mutable_from_dlpack(tensor); });
+  MutableTensorView view = with_context(what, [&] { return mutable_from_dlpack(tensor); });
+  const std::size_t alignment = view.memory == Memory::kDevice ? 16 : size_of(view.dtype);
+  if (!writable && reinterpret_cast<std::uintptr_t>(view.data) % alignment != 0) return;
+  view_ = std::move(view);
   object_ = std::move(capsule);  // releases the tensor when it goes
 }
 
@@ -294,5 +294,18 @@ void* current_stream(Library library, int device) {
 }
 
 void synchronize(Library library, int device) { Modules::get().synchronize(library, device); }
+
+void StreamEvent::record(Library of, int device) {
+  if (of != library) event.reset();
+  library = of;
+  event = Modules::get().record_event(of, device, std::move(event));
+}
+
+void StreamEvent::wait(Library on, int device) const {
+  if (event.is_valid() && on == library)
+    Modules::get().wait_event(on, device, event);
+  else
+    synchronize(on, device);
+}
 
 }  // namespace sinter::python

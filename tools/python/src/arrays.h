@@ -67,6 +67,18 @@ void* current_stream(Library library, int device);
 /// Waits for all work of a GPU, through `library`.
 void synchronize(Library library, int device);
 
+/// A place in the work of one stream of a library, for which others wait.
+struct StreamEvent {
+  Library library = Library::kTorch;
+  nb::object event;  // the library's; empty: nothing was recorded
+
+  /// Here, on the library's current stream.
+  void record(Library of, int device);
+  /// What is put on the current stream of `on` from now on is behind that place: by the event, or,
+  /// if there is none of that library, by waiting for the GPU.
+  void wait(Library on, int device) const;
+};
+
 /// Its type's name in Python: "float32", "bfloat16".
 std::string_view python_name(DType dtype);
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/python/src/text.h"
+
 namespace sinter::python {
 namespace {
 
@@ -16,9 +18,18 @@ constexpr std::size_t kMostShapes = 256;  // whose results' shapes are remembere
 
 std::string_view text_of(nb::handle name) {
   Py_ssize_t size = 0;
-  const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
-  if (text == nullptr) throw nb::python_error();
-  return {text, static_cast<std::size_t>(size)};
+  const char* data = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
+  if (data == nullptr) throw nb::python_error();
+  return {data, static_cast<std::size_t>(size)};
+}
+
+bool overlap(const Array& a, const Array& b) {
+  if (a.on_device() != b.on_device()) return false;
+  const std::size_t first_bytes = a.view().byte_count(), second_bytes = b.view().byte_count();
+  if (first_bytes == 0 || second_bytes == 0) return false;
+  const auto first = reinterpret_cast<std::uintptr_t>(a.view().data);
+  const auto second = reinterpret_cast<std::uintptr_t>(b.view().data);
+  return first < second + second_bytes && second < first + first_bytes;
 }
 
 }  // namespace
@@ -35,7 +46,7 @@ Caller::Caller(Plan plan) : plan_(std::move(plan)), cuda_(plan_.target() == "cud
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].state) continue;
     results_.push_back(i);
-    names.append(nb::str(outputs[i].name.data(), outputs[i].name.size()));
+    names.append(text(outputs[i].name));
   }
   result_names_ = nb::tuple(names);
   outputs_type_ = nb::module_::import_("sinter._arrays").attr("Outputs");
@@ -55,12 +66,18 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
     Array& array = call.inputs[index];
     if (array) refuse_call(labels_[index] + " is given twice");
     array = Array::read(value, labels_[index]);
-    if (std::exchange(first, false)) call.library = array.library();
-    if (array.on_device()) {
-      call.on_device = true;
+    if (array.on_device() && !std::exchange(call.on_device, true)) {
       call.device = array.view().device < 0 ? 0 : array.view().device;
       call.library = array.library();
+    } else if (array.on_device() && array.library() != call.library) {
+      // Each library has a current stream of its own, and the call is put on one.
+      refuse_call(
+          "inputs are in GPU memory of torch and of CuPy: give all as one library's "
+          "(torch.from_dlpack, cupy.from_dlpack)");
+    } else if (first) {
+      call.library = array.library();
     }
+    first = false;
   };
   if (positions.size() > arguments_.size())
     refuse_call(fmt::format("{} positional inputs given, and the plan takes {}", positions.size(),
@@ -68,11 +85,11 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
   for (std::size_t i = 0; i < positions.size(); ++i) take(arguments_[i], positions[i]);
   nb::handle out;
   for (const auto [name, value] : names) {
-    const std::string_view text = text_of(name);
-    if (text == "out" && !input_names_.contains(text))
+    const std::string_view word = text_of(name);
+    if (word == "out" && !input_names_.contains(word))
       out = value;
     else
-      take(find_input(text), value);
+      take(find_input(word), value);
   }
   if (all)
     for (const std::size_t index : arguments_)
@@ -83,7 +100,10 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
     refuse_call(
         "an input is in GPU memory, and the plan is for the CPU: give it as tensor.cpu(), "
         "or compile with target='cuda'");
-  if (out.is_valid() && !out.is_none()) read_out(call, out);
+  if (out.is_valid() && !out.is_none()) {
+    read_out(call, out);
+    check_overlaps(call, call.inputs);
+  }
   if (call.on_device) call.stream = current_stream(call.library, call.device);
   for (const Array& array : call.inputs) {
     if (!array) {
@@ -100,6 +120,7 @@ Call Caller::read(nb::args positions, nb::kwargs names, bool all) const {
 void Caller::read_out(Call& call, nb::handle out) const {
   const auto& outputs = plan_.outputs();
   call.out.resize(results_.size());
+  call.out_objects.resize(results_.size());
   const auto take = [&](std::size_t place, nb::handle value) {
     if (value.is_none()) return;
     const BindingInfo& info = outputs[results_[place]];
@@ -112,9 +133,13 @@ void Caller::read_out(Call& call, nb::handle out) const {
           "out for '{}' is in {} memory, and the inputs are in {} memory: both "
           "must be in the same",
           info.name, array.on_device() ? "GPU" : "host", call.on_device ? "GPU" : "host"));
+    for (std::size_t other = 0; other < call.out.size(); ++other)
+      if (call.out[other] && overlap(array, call.out[other]))
+        refuse_call(fmt::format("out for '{}' overlaps with out for '{}'", info.name,
+                                outputs[results_[other]].name));
     call.out[place] = std::move(array);
+    call.out_objects[place] = nb::borrow(value);
   };
-  call.out_object = nb::borrow(out);
   if (nb::isinstance<nb::dict>(out)) {
     for (const auto [name, value] : nb::borrow<nb::dict>(out)) {
       const std::size_t index = plan_.output_index(text_of(name));
@@ -141,6 +166,17 @@ void Caller::read_out(Call& call, nb::handle out) const {
   }
 }
 
+void Caller::check_overlaps(const Call& call, const std::vector<Array>& inputs) const {
+  for (std::size_t place = 0; place < call.out.size(); ++place)
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (call.out[place] && inputs[i] && (&inputs == &call.inputs || !call.inputs[i]) &&
+          overlap(call.out[place], inputs[i]))
+        refuse_call(
+            fmt::format("out for '{}' overlaps with {}: steps would read what others have "
+                        "written",
+                        plan_.outputs()[results_[place]].name, labels_[i]));
+}
+
 void Caller::make_results(Call& call) const {
   if (call.on_device) return;  // see take_results
   const auto known = shapes_.find(call.key);
@@ -153,9 +189,9 @@ void Caller::make_results(Call& call) const {
   }
 }
 
-void Caller::run(Session& session, const Call& call, Keep keep) const {
+void Caller::run(Session& session, Call& call, Keep keep) const {
   const auto& inputs = plan_.inputs();
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+  for (std::size_t i = 0; i < call.inputs.size(); call.inputs_set = ++i) {
     if (!call.inputs[i]) continue;
     // A CUDA session copies from the host, and reads device memory where it lies.
     const bool in_place = keep == Keep::kForRun && !cuda_ && !inputs[i].state;
@@ -164,7 +200,7 @@ void Caller::run(Session& session, const Call& call, Keep keep) const {
     else
       session.set_input(i, call.inputs[i].view());
   }
-  for (std::size_t place = 0; place < results_.size(); ++place) {
+  for (std::size_t place = 0; place < results_.size(); call.outputs_set = ++place) {
     const std::size_t output = results_[place];
     if (place < call.out.size() && call.out[place])
       session.set_output(output, call.out[place].view());
@@ -195,7 +231,8 @@ nb::object Caller::take_results(Session& session, Call& call) {
   for (std::size_t place = 0; place < results_.size(); ++place) {
     if (place < call.out.size() && call.out[place]) {
       shapes.push_back(call.out[place].view().shape);
-      continue;  // is in out_object
+      values[place] = call.out_objects[place];
+      continue;
     }
     if (place < call.made.size()) {
       values[place] = std::move(call.made[place].object);
@@ -216,18 +253,9 @@ nb::object Caller::take_results(Session& session, Call& call) {
     if (shapes_.size() >= kMostShapes) shapes_.clear();
     shapes_.emplace(std::move(call.key), std::move(shapes));
   }
-  if (call.out_object.is_valid() && values.size() == 1) return call.out_object;
   if (values.size() == 1) return values[0];
   nb::list list;
-  for (std::size_t place = 0; place < values.size(); ++place) {
-    if (values[place].is_valid()) {
-      list.append(values[place]);
-      continue;
-    }
-    const nb::handle out = call.out_object;
-    list.append(nb::isinstance<nb::dict>(out) ? nb::object(out[result_names_[place]])
-                                              : nb::object(out[place]));
-  }
+  for (const nb::object& value : values) list.append(value);
   return outputs_type_(list, result_names_);
 }
 

@@ -16,12 +16,14 @@ namespace sinter::python {
 
 /// The inputs and outputs of one call. Made and destroyed with the GIL.
 struct Call {
-  std::vector<Array> inputs;   // by index of the plan's inputs; empty: not given
-  std::vector<Array> out;      // the caller's memory, by place in results(); empty: none
+  std::vector<Array> inputs;            // by index of the plan's inputs; empty: not given
+  std::vector<Array> out;               // the caller's memory, by place in results(); empty: none
+  std::vector<nb::object> out_objects;  // what the caller gave for these
   std::vector<NewArray> made;  // by place in results(), if the shapes were known before the run
-  nb::object out_object;       // what the caller gave as out=
+  std::size_t inputs_set = 0;  // how many of `inputs` and of results() the session has seen
+  std::size_t outputs_set = 0;
   Library library = Library::kNumpy;
-  bool on_device = false;         // inputs are in device memory: so are outputs, and nothing waits
+  bool on_device = false;         // inputs are in device memory: so are outputs
   int device = 0;                 // theirs
   void* stream = nullptr;         // the library's current one there
   std::vector<std::int64_t> key;  // the shapes of the inputs
@@ -53,7 +55,11 @@ class Caller {
 
   /// Sets inputs and outputs of the session and runs it; without the GIL. On a device the run is
   /// in the order of call.stream and need not have ended.
-  void run(Session& session, const Call& call, Keep keep) const;
+  void run(Session& session, Call& call, Keep keep) const;
+
+  /// Throws Error(kUsage) if memory for outputs overlaps with `inputs`, by index of the plan's: the
+  /// call's, or those of earlier calls that it leaves in place.
+  void check_overlaps(const Call& call, const std::vector<Array>& inputs) const;
 
   /// What the call returns, while the session has its outputs still. Shapes of results are
   /// remembered for later calls with the same shapes.

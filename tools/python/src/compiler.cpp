@@ -9,13 +9,13 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sinter/compiler.h>
 
 #include "tools/python/src/arrays.h"
 #include "tools/python/src/plan.h"
 #include "tools/python/src/results.h"
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 namespace {
@@ -154,15 +154,19 @@ std::string graph_of(const Source& source, CompileOptions options, const std::st
   return interruptible(stop, [&] { return graph_text(source.model, options, behind); });
 }
 
-/// The tensor is a view of `array`, which must be dense already: Python keeps it during the call.
-void make_named_tensor(NamedTensor* self, const std::string& name, nb::handle array) {
-  const Array held = Array::read(array, "tensor '" + name + "'");
-  if (held.on_device())
-    throw Error(ErrorCode::kUsage, "tensor '" + name +
-                                       "' is in GPU memory: give it as a NumPy "
-                                       "array");
-  new (self) NamedTensor{name, held.view()};
-}
+/// A tensor with the array that it is a view of, or a copy of that. Options take the view alone:
+/// Python keeps this object as long as it uses them.
+struct HeldTensor : NamedTensor {
+  HeldTensor(std::string name_in, nb::handle value)
+      : NamedTensor{std::move(name_in), {}}, array(Array::read(value, "tensor '" + name + "'")) {
+    if (array.on_device())
+      throw Error(ErrorCode::kUsage,
+                  "tensor '" + name + "' is in GPU memory: give it as a NumPy array");
+    tensor = array.view();
+  }
+
+  Array array;
+};
 
 }  // namespace
 
@@ -170,8 +174,9 @@ void bind_compiler(nb::module_& module) {
   nb::class_<Source>(module, "Source")
       .def(nb::init<nb::handle, const std::string&, const std::string&>(), nb::arg("model"),
            nb::arg("folder"), nb::arg("name"));
-  nb::class_<NamedTensor>(module, "NamedTensor")
-      .def("__init__", &make_named_tensor, nb::arg("name"), nb::arg("array"));
+  nb::class_<NamedTensor>(module, "TensorOfOptions");
+  nb::class_<HeldTensor, NamedTensor>(module, "NamedTensor")
+      .def(nb::init<std::string, nb::handle>(), nb::arg("name"), nb::arg("array"));
   nb::class_<DimRange>(module, "DimRange")
       .def(nb::init<>())
       .def_rw("min", &DimRange::min)

@@ -1,11 +1,11 @@
 // Errors of Sinter as Python's exceptions: sinter.Error and its subclasses, with what is known as
 // data.
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sinter/compiler.h>
 
 #include "tools/python/src/plan.h"
 #include "tools/python/src/results.h"
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 namespace {
@@ -17,8 +17,8 @@ void raise(const Error& error, const std::vector<Diagnostic>* diagnostics) {
     if (diagnostics != nullptr)
       for (const Diagnostic& diagnostic : *diagnostics) said.append(to_python(diagnostic));
     const Error::Node& node = error.node();
-    const nb::object exception = make(std::string(to_string(error.code())), error.what(), node.name,
-                                      node.op, node.inputs, said);
+    const nb::object exception = make(std::string(to_string(error.code())), text(error.what()),
+                                      node.name, node.op, node.inputs, said);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   } catch (nb::python_error& failed) {
     failed.restore();

@@ -2,8 +2,9 @@
 
 #include <string>
 
-#include <nanobind/stl/string.h>
 #include <sinter/error.h>
+
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 namespace {
@@ -62,6 +63,7 @@ void Modules::find_torch() const {
   if (!torch.is_valid() || !nb::hasattr(torch, "Tensor") || !nb::hasattr(torch, "utils")) return;
   torch_ = torch;
   torch_empty_ = torch.attr("empty");
+  contiguous_ = torch.attr("contiguous_format");
   const nb::object dlpack = nb::module_::import_("torch.utils.dlpack");
   to_dlpack_ = dlpack.attr("to_dlpack");
   from_dlpack_ = dlpack.attr("from_dlpack");
@@ -117,12 +119,16 @@ nb::object Modules::torch_empty(nb::handle shape, DType dtype) const {
 
 nb::object Modules::torch_to_dlpack(nb::handle tensor) const { return to_dlpack_(tensor); }
 
+nb::object Modules::torch_copy(nb::handle tensor) const {
+  return tensor.attr("clone")(nb::arg("memory_format") = contiguous_);
+}
+
 nb::object Modules::current_stream(Library library, int device) const {
   if (library == Library::kTorch) {
     if (raw_stream_.is_valid()) return raw_stream_(device);
     return torch_.attr("cuda").attr("current_stream")(device).attr("cuda_stream");
   }
-  return cupy_.attr("cuda").attr("get_current_stream")().attr("ptr");
+  return cupy_.attr("cuda").attr("get_current_stream")(device).attr("ptr");
 }
 
 void Modules::synchronize(Library library, int device) const {
@@ -130,6 +136,26 @@ void Modules::synchronize(Library library, int device) const {
     torch_.attr("cuda").attr("synchronize")(device);
   else
     cupy_.attr("cuda").attr("Device")(device).attr("synchronize")();
+}
+
+nb::object Modules::record_event(Library library, int device, nb::object event) const {
+  if (library == Library::kTorch) {
+    const nb::object cuda = torch_.attr("cuda");
+    if (!event.is_valid()) event = cuda.attr("Event")();
+    event.attr("record")(cuda.attr("current_stream")(device));
+  } else {
+    const nb::object cuda = cupy_.attr("cuda");
+    if (!event.is_valid()) event = cuda.attr("Event")(nb::arg("disable_timing") = true);
+    event.attr("record")(cuda.attr("get_current_stream")(device));
+  }
+  return event;
+}
+
+void Modules::wait_event(Library library, int device, nb::handle event) const {
+  if (library == Library::kTorch)
+    torch_.attr("cuda").attr("current_stream")(device).attr("wait_event")(event);
+  else
+    cupy_.attr("cuda").attr("get_current_stream")(device).attr("wait_event")(event);
 }
 
 nb::object Modules::copy_lent(Library library, nb::handle capsule, int device) const {

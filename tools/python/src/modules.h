@@ -28,9 +28,15 @@ class Modules {
 
   nb::object torch_empty(nb::handle shape, DType dtype) const;
   nb::object torch_to_dlpack(nb::handle tensor) const;
+  /// An aligned row-major copy, made on torch's current stream.
+  nb::object torch_copy(nb::handle tensor) const;
 
   nb::object current_stream(Library library, int device) const;
   void synchronize(Library library, int device) const;
+  /// Records `event`, a new one if it is empty, on the library's current stream.
+  nb::object record_event(Library library, int device, nb::object event) const;
+  /// What is put on the library's current stream from now on waits for `event`.
+  void wait_event(Library library, int device, nb::handle event) const;
   /// A new array with what a capsule lends, which is given back before this returns.
   nb::object copy_lent(Library library, nb::handle capsule, int device) const;
 
@@ -42,7 +48,8 @@ class Modules {
   nb::object modules_;  // sys.modules
   nb::object numpy_, ndarray_, empty_;
   nb::object dtypes_[kDTypeCount];
-  mutable nb::object torch_, tensor_, torch_empty_, to_dlpack_, from_dlpack_, raw_stream_;
+  mutable nb::object torch_, tensor_, torch_empty_, contiguous_, to_dlpack_, from_dlpack_,
+      raw_stream_;
   mutable nb::object torch_dtypes_[kDTypeCount];
   mutable nb::object cupy_, cupy_array_;
 };

@@ -4,18 +4,22 @@
 #include <atomic>
 #include <cstring>
 #include <new>
-#include <thread>
 
 #include <fmt/format.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 #include <pthread.h>
+#include <sinter/threads.h>
+
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 namespace {
 
 std::atomic<unsigned> generation{0};
+
+/// Calls of a GPU plan that run at once, unless the user says otherwise: enough that one copies
+/// while another computes. Each has memory of its own on the GPU.
+constexpr int kGpuSessions = 4;
 
 /// Memory aligned as Plan::borrow wants it.
 std::shared_ptr<std::byte> aligned_copy(const void* data, std::size_t size) {
@@ -78,11 +82,11 @@ nb::dict describe(const PlanObject& object) {
   facts["model_name"] = std::string(plan.model_name());
   facts["model_hash"] = plan.model_hash();
   nb::dict options;
-  for (const auto& [name, value] : plan.options()) options[nb::str(name.c_str())] = value;
+  for (const auto& [name, value] : plan.options()) options[text(name)] = value;
   facts["options"] = options;
   nb::dict errors;
   for (const MeasuredError& error : plan.measured_errors())
-    errors[nb::str(error.output.c_str())] = error.relative_error;
+    errors[text(error.output)] = error.relative_error;
   facts["measured_errors"] = errors;
   facts["precision_notes"] = plan.precision_notes();
   return facts;
@@ -118,18 +122,18 @@ std::unique_ptr<SessionPool::Slot> SessionPool::acquire(void* stream) {
       free_.erase(std::next(same).base());
       return slot;
     }
-    if (made_ < limit_) break;
     if (!free_.empty()) {
       std::unique_ptr<Slot> slot = std::move(free_.back());
       free_.pop_back();
       return slot;
     }
+    if (made_ < limit_) break;
     returned_.wait(lock);
   }
   ++made_;
   lock.unlock();
   try {
-    return std::make_unique<Slot>(Session(plan_, options_), stream);
+    return std::make_unique<Slot>(Session(plan_, options_), stream, StreamEvent());
   } catch (...) {
     drop();
     throw;
@@ -183,10 +187,10 @@ PlanObject::PlanObject(nb::object bytes, const RunOptions& options) : options_(o
 void PlanObject::start() {
   if (options_.max_sessions < 0)
     throw Error(ErrorCode::kUsage, fmt::format("max_sessions is {}: it must be 1 or more, or 0 for "
-                                               "as many as processors",
+                                               "the default",
                                                options_.max_sessions));
   if (options_.max_sessions == 0)
-    options_.max_sessions = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    options_.max_sessions = caller_->is_cuda() ? kGpuSessions : thread_pool_size();
   process_ = process_generation();
   for (const bool on_device : {false, true}) {
     SessionOptions options;
@@ -233,6 +237,7 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
         sessions.give_back(std::move(slot));
         return;
       }
+      slot->copied = {};
       nb::gil_scoped_release release;
       slot.reset();
       sessions.drop();
@@ -241,10 +246,11 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
   try {
     nb::gil_scoped_release release;
     slot = sessions.acquire(call.stream);
-    // What still reads the session's outputs was put on the stream of its last run, behind that.
+    // The run is behind the session's last run by itself, but not behind the copies of its outputs.
     if (call.on_device && slot->stream != call.stream) {
       nb::gil_scoped_acquire acquire;
-      synchronize(call.library, call.device);
+      sessions.streams_vary = true;
+      slot->copied.wait(call.library, call.device);
     }
     slot->stream = call.stream;
     if (!plan().states().empty()) slot->session.reset_state();
@@ -255,6 +261,7 @@ nb::object PlanObject::call(nb::args positions, nb::kwargs names) {
     throw;
   }
   nb::object results = caller->take_results(slot->session, call);
+  if (call.on_device && sessions.streams_vary) slot->copied.record(call.library, call.device);
   lease.keep = true;
   return results;
 }
@@ -280,7 +287,8 @@ void bind_plan(nb::module_& module) {
             new (self) PlanObject(std::move(bytes), options);
           },
           nb::arg("bytes"), nb::arg("options"))
-      .def("__call__", &PlanObject::call, nb::arg("args"), nb::arg("kwargs"))
+      .def("__call__", &PlanObject::call, nb::arg("args"), nb::arg("kwargs"),
+           nb::sig("def __call__(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"))
       .def("_describe", &describe)
       .def("_options", [](const PlanObject& self) { return self.options(); })
       .def("_graph", [](const PlanObject& self) { return std::string(self.plan().graph_text()); });

@@ -1,6 +1,7 @@
 // A plan and the sessions that run it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -24,12 +25,16 @@ class SessionPool {
   struct Slot {
     Session session;
     void* stream = nullptr;  // of its last run
+    StreamEvent copied;      // behind the copies of its last outputs; used with the GIL
   };
-  /// A slot whose last run was on `stream`, else any, else a new one.
+  /// A slot whose last run was on `stream`, else any that is free, else a new one.
   std::unique_ptr<Slot> acquire(void* stream);
   void give_back(std::unique_ptr<Slot> slot);
   /// Instead of give_back, for a session that is not used again.
   void drop();
+
+  /// Whether slots go from stream to stream. Where they do not, no events are needed.
+  std::atomic<bool> streams_vary = false;
 
  private:
   const Plan plan_;
@@ -44,7 +49,7 @@ class SessionPool {
 struct RunOptions {
   int device = 0;
   int threads = 0;
-  int max_sessions = 0;  // at most this many calls run at once; 0: as many as processors
+  int max_sessions = 0;  // at most this many calls run at once; 0: see PlanObject::start
 };
 
 /// sinter.Plan. The plan's bytes are a file's, or owned by this object.

@@ -2,8 +2,9 @@
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 

@@ -1,5 +1,4 @@
 // What belongs to the process: threads, the log, GPUs, and the command line.
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <sinter/devices.h>
 #include <sinter/log.h>
@@ -8,6 +7,7 @@
 
 #include "tools/cli/cli.h"
 #include "tools/python/src/plan.h"
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 namespace {
@@ -24,7 +24,7 @@ void log_to(nb::object callback, int least) {
     if (!Py_IsInitialized()) return;
     nb::gil_scoped_acquire acquire;
     try {
-      (*target)(static_cast<int>(level), nb::str(message.data(), message.size()));
+      (*target)(static_cast<int>(level), text(message));
     } catch (nb::python_error& error) {
       error.discard_as_unraisable("sinter's logger");
     }

@@ -1,9 +1,11 @@
 // sinter.Session: a session that a program holds itself, for states and for inputs that stay.
+#include <atomic>
+
 #include <nanobind/stl/map.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "tools/python/src/plan.h"
+#include "tools/python/src/text.h"
 
 namespace sinter::python {
 namespace {
@@ -37,7 +39,7 @@ class SessionObject {
   }
 
   nb::object run(nb::args positions, nb::kwargs names) {
-    check();
+    const Use use(*this);
     Call call = caller_->read(positions, names, false);
     if (device_outputs_ && !call.on_device) {
       if (!held_device_)
@@ -51,8 +53,10 @@ class SessionObject {
       throw Error(ErrorCode::kUsage,
                   "an input is in GPU memory, and this session's outputs are on the host: "
                   "plan.session(device_outputs=True)");
+    caller_->check_overlaps(call, held_);
     if (call.on_device && stream_ != nullptr && stream_ != call.stream)
       synchronize(call.library, call.device);  // outputs may still be read on the other stream
+    const Hold hold{*this, call};
     {
       nb::gil_scoped_release release;
       caller_->run(*session_, call, Keep::kForLater);
@@ -62,13 +66,12 @@ class SessionObject {
       held_device_ = true;
       held_library_ = call.library;
     }
-    hold(call);
     call.key.clear();  // not of all inputs
     return caller_->take_results(*session_, call);
   }
 
   nb::object output(const std::string& name) {
-    check();
+    const Use use(*this);
     const std::size_t index = caller_->plan().output_index(name);
     if (device_outputs_) return copy_device_output(held_library_, *session_, index);
     const TensorView& view = session_->output(index);
@@ -76,18 +79,19 @@ class SessionObject {
   }
 
   void reset() {
-    check();
+    const Use use(*this);
     nb::gil_scoped_release release;
     session_->reset_state();
   }
 
   void warm_up(const std::map<std::string, std::vector<std::int64_t>>& shapes) {
-    check();
+    const Use use(*this);
     nb::gil_scoped_release release;
     session_->warm_up(shapes);
   }
 
-  nb::dict facts() const {
+  nb::dict facts() {
+    const Use use(*this);
     const MemoryAccount memory = session_->memory();
     nb::dict result;
     result["weights"] = memory.weights;
@@ -98,29 +102,64 @@ class SessionObject {
     return result;
   }
 
-  std::string entry() const { return std::string(session_->entry()); }
-  std::size_t launches() const { return session_->launches(); }
-  std::uint64_t bytes_moved() const { return session_->bytes_moved(); }
+  std::string entry() {
+    const Use use(*this);
+    return std::string(session_->entry());
+  }
+  std::size_t launches() {
+    const Use use(*this);
+    return session_->launches();
+  }
+  std::uint64_t bytes_moved() {
+    const Use use(*this);
+    return session_->bytes_moved();
+  }
   nb::object plan() const { return plan_object_; }
 
  private:
-  void check() const {
-    if (process_ != process_generation())
-      throw Error(ErrorCode::kUsage,
-                  "this session was made before fork(): make one in the child, plan.session()");
-  }
-  /// Device inputs are read where they lie by later runs, too.
-  void hold(Call& call) {
-    held_.resize(call.inputs.size());
-    for (std::size_t i = 0; i < call.inputs.size(); ++i)
-      if (call.inputs[i]) held_[i] = std::move(call.inputs[i]);
-  }
+  /// While a thread is in a method. A run is several calls of the C++ session, with the GIL
+  /// released: another thread's calls between them would give one thread the other's results.
+  struct Use {
+    explicit Use(SessionObject& session_in) : session(session_in) {
+      if (session.process_ != process_generation())
+        throw Error(ErrorCode::kUsage,
+                    "this session was made before fork(): make one in the child, plan.session()");
+      if (session.busy_.exchange(true))
+        throw Error(ErrorCode::kUsage,
+                    "the session is used from two threads at once: give each thread a session of "
+                    "its own, plan.session(); calls of the plan itself need none");
+    }
+    ~Use() { session.busy_ = false; }
+
+    SessionObject& session;
+  };
+
+  /// When it goes, and before the call does, the session object takes over the arrays that the C++
+  /// session has been given and still points to, whether or not the run succeeded.
+  struct Hold {
+    ~Hold() {
+      session.held_.resize(call.inputs.size());
+      for (std::size_t i = 0; i < call.inputs_set; ++i) {
+        if (!call.inputs[i]) continue;
+        // Host memory was copied.
+        session.held_[i] = call.inputs[i].on_device() ? std::move(call.inputs[i]) : Array();
+      }
+      session.held_out_.resize(session.caller_->results().size());
+      for (std::size_t place = 0; place < call.outputs_set; ++place)
+        session.held_out_[place] = place < call.out.size() ? std::move(call.out[place]) : Array();
+    }
+
+    SessionObject& session;
+    Call& call;
+  };
 
   nb::object plan_object_;
   bool device_outputs_;
   std::shared_ptr<Caller> caller_;
   std::optional<Session> session_;
-  std::vector<Array> held_;
+  std::vector<Array> held_;      // device inputs, which later runs read where they lie
+  std::vector<Array> held_out_;  // out= of the last run, by place: output() reads it
+  std::atomic<bool> busy_ = false;
   void* stream_ = nullptr;
   bool held_device_ = false;
   Library held_library_ = Library::kTorch;
@@ -132,12 +171,14 @@ class SessionObject {
 void bind_session(nb::module_& module) {
   nb::class_<SessionObject>(module, "Session")
       .def(nb::init<nb::object, bool>(), nb::arg("plan"), nb::arg("device_outputs"))
-      .def("run", &SessionObject::run, nb::arg("args"), nb::arg("kwargs"))
-      .def("output", &SessionObject::output, nb::arg("name"))
+      .def("run", &SessionObject::run, nb::arg("args"), nb::arg("kwargs"),
+           nb::sig("def run(self, *args: typing.Any, **kwargs: typing.Any) -> typing.Any"))
+      .def("output", &SessionObject::output, nb::arg("name"),
+           nb::sig("def output(self, name: str) -> typing.Any"))
       .def("reset", &SessionObject::reset)
       .def("_warm_up", &SessionObject::warm_up, nb::arg("shapes"))
-      .def_prop_ro("plan", &SessionObject::plan)
-      .def_prop_ro("memory", &SessionObject::facts)
+      .def_prop_ro("plan", &SessionObject::plan, nb::sig("def plan(self) -> typing.Any"))
+      .def_prop_ro("memory", &SessionObject::facts, nb::sig("def memory(self) -> dict[str, int]"))
       .def_prop_ro("entry", &SessionObject::entry)
       .def_prop_ro("launches", &SessionObject::launches)
       .def_prop_ro("bytes_moved", &SessionObject::bytes_moved);

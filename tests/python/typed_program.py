@@ -1,0 +1,30 @@
+"""What a typed program does with the package; mypy reads it, nobody runs it (test_package.py)."""
+import numpy as np
+
+import sinter
+
+
+async def main(x: np.ndarray) -> None:
+    plan = sinter.compile("model.onnx", "model.plan", dims={"batch": (1, 32)}, precision="fp16", verify={"runs": 2})
+    print(plan.report.accuracy, plan.diagnostics[0].node, plan.inputs[0].shape[0].max, plan.graph().splitlines())
+    loaded: sinter.Plan = sinter.load(plan.to_bytes(), max_sessions=2)
+    print(plan(x).shape, loaded(x=x, out=x)["y"] + 1, (await plan.call_async(x)).mean())
+
+    session = loaded.session()
+    print(session.run(x, out=None).sum(), session.output("y")[0], session.plan.outputs[0].name, session.memory["io"])
+    session.warm_up({"x": (1, 8)})
+    outputs: dict[str, np.ndarray] = session.outputs
+    print(outputs["y"].dtype)
+
+    accuracy = sinter.verify("model.onnx", target="cpu", inputs={"x": x}, max_error=1e-3)
+    report = sinter.compare("model.onnx", shapes={"x": (1, 8)}, rounds=3)
+    print(accuracy.outputs[0].ok, report.variants[0].compute.median, sinter.profile(plan).steps[0].bound)
+    print(sinter.why("model.onnx", "a", "b")["reason"], sinter.inspect(plan, "steps").keys())
+    try:
+        sinter.set_threads(2)
+    except sinter.UsageError as error:
+        print(error.code, error.node, error.way_out, error.diagnostics)
+    print(sinter.gpus()[0].name, sinter.get_threads(), sinter.__version__)
+    plan.no_such_method()  # error: attr-defined
+    session.plan.no_such_method()  # error: attr-defined
+    sinter.load(5)  # error: arg-type
