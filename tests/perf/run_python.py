@@ -2,9 +2,10 @@
 """What a call from Python costs: MiniLM beside the same call in C++ and in ONNX Runtime.
 
   tools/wheel --no-test; .deps/wheel/3.11/test/bin/python tests/perf/run_python.py --out tests/perf/results/python.json
-  tests/perf/run_python.py --target cuda --precision fp16 --out tests/perf/results/python_h200.json
+  tests/perf/run_python.py --target cuda --workload minilm_b1_s64 --out tests/perf/results/python_h200.json
 
-Runs with a Python in which the wheel is installed. The three take turns in one run, with the same model, inputs and number of
+Runs with a Python in which the wheel is installed. `--workload` takes a model of torch_workloads.py, with random
+weights, where MiniLM's are not at hand. ONNX Runtime is beside CPU plans only. The three take turns in one run, with the same model, inputs and number of
 threads. "C++" is `sinter bench` of the binary given: set_input, run and output of a session, wall time; on a GPU also
 with inputs and outputs there (--deviceIo) beside torch tensors, where torch is installed. The cost of Python itself is
 also measured alone: a plan of one addition of four floats, whose call in C++ takes next to nothing. Recorded are
@@ -20,7 +21,7 @@ from onnx import TensorProto, helper
 
 import sinter
 
-from common import CACHE, INPUTS, ROOT, minilm_shapes, provenance, sinter_json, write
+from common import CACHE, INPUTS, ROOT, provenance, sinter_json, write
 from runs import onnx_runtime
 
 
@@ -80,6 +81,7 @@ def main():
     p.add_argument("--sinter", default=str(ROOT / "build/bin/sinter"))
     p.add_argument("--target", default="cpu")
     p.add_argument("--precision", default="model")
+    p.add_argument("--workload", help="a model of torch_workloads.py instead of MiniLM")
     p.add_argument("--threads", type=int, default=0, help="of Sinter and ONNX Runtime; 0: all cores")
     p.add_argument("--turns", type=int, default=7)
     p.add_argument("--out")
@@ -87,7 +89,10 @@ def main():
     rows = {}
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "minilm.plan"
-        model = CACHE / "minilm.onnx"
+        if a.workload:
+            model, cases = exported(a.workload, Path(temporary) / f"{a.workload}.onnx")
+        else:
+            model, cases = CACHE / "minilm.onnx", minilm_cases()
         sinter.compile(str(model), str(path), target=a.target, precision=a.precision)
         plan = sinter.load(path, threads=a.threads)
         tiny = sinter.compile(tiny_model(), Path(temporary) / "tiny.plan", target=a.target)
@@ -95,17 +100,16 @@ def main():
         rows["one addition of four floats"] = in_turns(a.turns, {
             "python": lambda: median_us(lambda: tiny(four), 0.3),
             "cpp": lambda: bench_us(a.sinter, tiny.path, "--shapes=x:4", a.threads)})
-        session = onnx_runtime(model, a.threads or None)
-        for batch, length in ((1, 64), (8, 64)):
-            r = np.random.default_rng(0)
-            feeds = {name: r.integers(0, 2, (batch, length)) for name in INPUTS}
-            shapes = minilm_shapes(batch, length)
+        session = onnx_runtime(model, a.threads or None) if a.target == "cpu" else None
+        for name, feeds in cases.items():
+            shapes = "--shapes=" + ",".join(f"{key}:{'x'.join(map(str, value.shape))}" for key, value in feeds.items())
             calls = {"python": lambda: median_us(lambda: plan(**feeds)),
-                     "cpp": lambda: bench_us(a.sinter, path, shapes, a.threads),
-                     "onnxruntime": lambda: median_us(lambda: session.run(None, feeds))}
-            rows[f"MiniLM, {batch} x {length}"] = in_turns(a.turns, calls)
+                     "cpp": lambda: bench_us(a.sinter, path, shapes, a.threads)}
+            if session:
+                calls["onnxruntime"] = lambda: median_us(lambda: session.run(None, feeds))
+            rows[name] = in_turns(a.turns, calls)
             if a.target != "cpu" and has_torch():
-                rows[f"MiniLM, {batch} x {length}, on the device"] = on_device(path, feeds, a.sinter, shapes, a.turns)
+                rows[f"{name}, on the device"] = on_device(path, feeds, a.sinter, shapes, a.turns)
     for name, row in rows.items():
         row["python_less_cpp_us"] = round(row["python"]["us"] - row["cpp"]["us"], 1)
         print(f"{name}: " + ", ".join(f"{who} {of['us']:.1f} us" for who, of in row.items() if isinstance(of, dict))
@@ -113,6 +117,18 @@ def main():
     if a.out:
         write(a.out, {"provenance": provenance(), "version": sinter.__version__, "target": a.target,
                       "precision": a.precision, "threads": a.threads, "rows": rows})
+
+
+def minilm_cases():
+    r = np.random.default_rng(0)
+    return {f"MiniLM, {batch} x 64": {name: r.integers(0, 2, (batch, 64)) for name in INPUTS} for batch in (1, 8)}
+
+
+def exported(name, path):
+    import torch_workloads
+    workload = torch_workloads.WORKLOADS[name]
+    torch_workloads.export(workload, path)
+    return path, {name: {key: value.numpy() for key, value in workload.inputs().items()}}
 
 
 def has_torch():
