@@ -181,6 +181,9 @@ Plan PlanAccess::make(std::shared_ptr<const plan::PlanData> data) {
 }
 
 Plan Plan::load(const std::string& path) { return PlanAccess::make(plan::read_plan(path)); }
+Plan Plan::load(const std::string& path, const LoadOptions& options) {
+  return PlanAccess::make(options.copy ? plan::read_plan_copy(path) : plan::read_plan(path));
+}
 Plan Plan::from_memory(std::span<const std::byte> bytes) {
   return PlanAccess::make(plan::parse_plan(bytes));
 }

@@ -100,6 +100,14 @@ sinter_status sinter_plan_load(const char* path, sinter_plan** plan) {
   return c::make_plan(plan, [&] { return Plan::load(&given(path, "path")); });
 }
 
+sinter_status sinter_plan_load_copy(const char* path, sinter_plan** plan) {
+  return c::make_plan(plan, [&] {
+    LoadOptions options;
+    options.copy = true;
+    return Plan::load(&given(path, "path"), options);
+  });
+}
+
 sinter_status sinter_plan_from_memory(const void* bytes, size_t size, sinter_plan** plan) {
   return c::make_plan(plan, [&] {
     if (size > 0) given(static_cast<const std::byte*>(bytes), "bytes");

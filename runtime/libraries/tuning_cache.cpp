@@ -2,15 +2,16 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <random>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
-#include <unistd.h>
+
+#include "runtime/files/input_file.h"
+#include "runtime/files/output_file.h"
 
 namespace sinter::runtime {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFirstLine = "sinter-tuning 2";
-constexpr std::uintmax_t kMaxFileBytes = 64u << 20;
+constexpr std::uint64_t kMaxFileBytes = 64u << 20;
 constexpr std::size_t kMaxWords = 128;
 constexpr const char* kThorough = " (thorough)";
 
@@ -112,11 +113,13 @@ TuningCache::TuningCache(std::string file, std::string environment)
 
 TuningCache::Entries TuningCache::read(const std::string& file) {
   Entries entries;
-  std::error_code error;
-  if (file.empty() || !fs::is_regular_file(file, error) ||
-      fs::file_size(file, error) > kMaxFileBytes || error)
+  if (file.empty()) return entries;
+  std::istringstream stream;
+  try {
+    stream.str(files::read_file(file, "tuning cache", kMaxFileBytes));
+  } catch (const Error&) {
     return entries;
-  std::ifstream stream(file);
+  }
   std::string line;
   if (!std::getline(stream, line) || line != kFirstLine) return entries;
   TunedChoice choice;
@@ -126,17 +129,13 @@ TuningCache::Entries TuningCache::read(const std::string& file) {
 }
 
 std::vector<TunedChoice> check_tuning_file(const std::string& file) {
-  std::error_code error;
-  std::ifstream stream(file);
-  if (!stream || !fs::is_regular_file(file, error))
-    throw Error(ErrorCode::kUsage, fmt::format("tuning cache '{}' cannot be read", file));
+  std::istringstream stream(files::read_file(file, "tuning cache", kMaxFileBytes));
   const auto refuse = [&](std::size_t number, const std::string& why) {
     throw Error(ErrorCode::kUsage,
                 fmt::format("tuning cache '{}', line {}: {}", file, number, why));
   };
   std::string line;
-  if (fs::file_size(file, error) > kMaxFileBytes || !std::getline(stream, line) ||
-      line != kFirstLine)
+  if (!std::getline(stream, line) || line != kFirstLine)
     refuse(1, fmt::format("the file does not begin with '{}': it is none, or another version's",
                           kFirstLine));
   TuningCache::Entries entries;
@@ -203,25 +202,15 @@ bool TuningCache::save() {
 bool TuningCache::write(const std::string& file, const Entries& entries) {
   std::error_code error;
   fs::create_directories(fs::path(file).parent_path(), error);
-  // Threads, processes and the two libraries of one process may write at once: no name is common.
-  std::random_device random;
-  const std::string temporary = fmt::format("{}.{}.{:08x}.tmp", file, ::getpid(), random());
-  {
-    std::ofstream stream(temporary, std::ios::trunc);
-    stream << kFirstLine << '\n';
-    for (const auto& [key, algorithm] : entries)
-      stream << print_entry(key.first, key.second, algorithm) << '\n';
-    stream.close();
-    if (!stream) {
-      fs::remove(temporary, error);
-      return false;
-    }
+  std::string text = fmt::format("{}\n", kFirstLine);
+  for (const auto& [key, algorithm] : entries)
+    text += print_entry(key.first, key.second, algorithm) + '\n';
+  try {
+    files::write_file(file, text, {.what = "the tuning cache"});
+  } catch (const Error&) {
+    return false;
   }
-  fs::rename(temporary, file, error);
-  if (!error) return true;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  return false;
+  return true;
 }
 
 }  // namespace sinter::runtime

@@ -56,8 +56,8 @@ class TuningCache {
   /// two entries. Who wants the first takes the second where there is one.
   std::optional<TunedAlgorithm> find(const std::string& problem, bool thorough) const;
   void store(const std::string& problem, const TunedAlgorithm& algorithm, bool thorough);
-  /// Writes the file if something was stored since, keeping what other processes wrote meanwhile,
-  /// through a temporary file that is renamed. False if the file cannot be written: what was chosen
+  /// Writes the file if something was stored since, keeping what other processes wrote meanwhile;
+  /// it is there at once or not at all. False if the file cannot be written: what was chosen
   /// then lives as long as the process.
   bool save();
 

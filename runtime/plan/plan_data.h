@@ -58,7 +58,7 @@ struct PlanParts {
   std::vector<Piece> weights, modules, sources;
 };
 
-/// Writes the plan to `path` (through a temporary file that is renamed). The bytes depend on the
+/// Writes the plan to `path`, which it is at once or not at all. The bytes depend on the
 /// parts alone. Throws Error(kUsage) if the path cannot be written.
 void write_plan(const PlanParts& parts, const std::string& path);
 /// The same bytes in memory.
@@ -67,6 +67,8 @@ std::vector<std::byte> serialize_plan(const PlanParts& parts);
 /// Maps and checks a plan file; throws Error(kInvalidPlan) saying what is wrong and how to mend it,
 /// Error(kUsage) if the file cannot be opened.
 std::shared_ptr<const PlanData> read_plan(const std::string& path);
+/// The same without a mapping: the file may be changed or truncated afterwards.
+std::shared_ptr<const PlanData> read_plan_copy(const std::string& path);
 /// The same for bytes in memory, which are copied.
 std::shared_ptr<const PlanData> parse_plan(std::span<const std::byte> bytes);
 /// The same for bytes that stay where they are while `owner` lives. Throws Error(kUsage) unless

@@ -1,34 +1,29 @@
 // A plan on its way into a file.
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <cstdint>
 #include <string>
 
+#include "runtime/files/output_file.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::plan {
 
-/// A whole plan beside `path`, under a name of its own, that takes the name `path` by commit().
-/// What had that name stays as it was until then, and for good without it: this file vanishes.
+/// A whole plan that takes the name `path` by commit(), as files::OutputFile does.
 class PlanFile {
  public:
   /// Throws Error(kUsage) if the plan cannot be written there.
   PlanFile(const PlanParts& parts, std::string path);
-  ~PlanFile();
-  PlanFile(const PlanFile&) = delete;
-  PlanFile& operator=(const PlanFile&) = delete;
 
-  const std::string& temporary_path() const { return temporary_; }
-  void commit();
+  std::uint64_t size() const { return file_.size(); }
+  /// A pipe or a device, which the plan has gone to and is not read from.
+  bool is_stream() const { return file_.is_stream(); }
+  /// By what the plan can be read before it has its name. Not of a stream.
+  std::string readable_path() const { return file_.readable_path(); }
+  void commit() { file_.commit(); }
 
  private:
-  void write(std::span<const std::byte> bytes) const;
-  void discard();
-  [[noreturn]] void fail() const;
-
-  std::string path_, temporary_;
-  int descriptor_ = -1;  // while the plan is written
+  files::OutputFile file_;
 };
 
 }  // namespace sinter::plan

@@ -3,13 +3,11 @@
 #include <cstring>
 #include <new>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sinter/error.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "runtime/files/input_file.h"
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
@@ -169,29 +167,24 @@ struct AlignedBytes {
   std::byte* data;
 };
 
+[[noreturn]] void cannot_open(const std::string& path, std::string_view why) {
+  throw Error(ErrorCode::kUsage, fmt::format("cannot open the plan '{}': {}", path, why));
+}
+
+files::InputFile open_plan(const std::string& path) {
+  files::InputFile file = files::open_input(path);
+  if (!file.problem.empty()) cannot_open(path, file.problem);
+  return file;
+}
+
 std::shared_ptr<Mapping> map_file(const std::string& path) {
-  const auto refuse = [&](const char* reason) {
-    throw Error(ErrorCode::kUsage, fmt::format("cannot open the plan '{}': {}", path, reason));
-  };
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) refuse(std::strerror(errno));
+  const files::InputFile file = open_plan(path);
   auto mapping = std::make_shared<Mapping>();
-  struct stat status = {};
-  const char* reason = nullptr;
-  if (::fstat(descriptor, &status) != 0) {
-    reason = std::strerror(errno);
-  } else if (!S_ISREG(status.st_mode)) {
-    reason = "it is not a regular file";
-  } else if (status.st_size > 0) {
-    void* address = ::mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ,
-                           MAP_PRIVATE, descriptor, 0);
-    if (address == MAP_FAILED)
-      reason = std::strerror(errno);
-    else
-      mapping->adopt(address, static_cast<std::size_t>(status.st_size));
-  }
-  ::close(descriptor);
-  if (reason) refuse(reason);
+  const auto size = static_cast<std::size_t>(file.size());
+  if (size == 0) return mapping;
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor.get(), 0);
+  if (address == MAP_FAILED) cannot_open(path, std::strerror(errno));
+  mapping->adopt(address, size);
   return mapping;
 }
 
@@ -210,6 +203,16 @@ std::shared_ptr<const PlanData> read_plan(const std::string& path) {
   return with_context(fmt::format("loading the plan '{}'", path), [&] {
     return check_plan({static_cast<const std::byte*>(mapping->address), mapping->size}, mapping,
                       path);
+  });
+}
+
+std::shared_ptr<const PlanData> read_plan_copy(const std::string& path) {
+  const files::InputFile file = open_plan(path);
+  const auto copy = std::make_shared<AlignedBytes>(static_cast<std::size_t>(file.size()));
+  const std::size_t size =
+      files::read_some(file.descriptor, {copy->data, static_cast<std::size_t>(file.size())}, path);
+  return with_context(fmt::format("loading the plan '{}'", path), [&] {
+    return check_plan({copy->data, size}, copy, path);
   });
 }
 

@@ -1,15 +1,11 @@
 // Plans to bytes. Every byte is a function of the parts: gaps are zero, nothing is taken from the
 // clock or the machine.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <functional>
-#include <random>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sinter/error.h>
-#include <unistd.h>
 
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/hash.h"
@@ -105,51 +101,16 @@ FileHeader put_plan(const PlanParts& parts, const Sink& sink) {
 
 }  // namespace
 
-PlanFile::PlanFile(const PlanParts& parts, std::string path) : path_(std::move(path)) {
-  // A name that nobody else takes, in this process or beside it, with the mode that the umask
-  // leaves.
-  std::random_device random;
-  do {
-    temporary_ = fmt::format("{}.{:08x}.tmp", path_, random());
-    descriptor_ = ::open(temporary_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
-  try {
-    if (descriptor_ < 0) fail();
-    const FileHeader header =
-        put_plan(parts, [&](std::span<const std::byte> bytes) { write(bytes); });
-    if (::lseek(descriptor_, 0, SEEK_SET) != 0) fail();
-    write(std::as_bytes(std::span(&header, 1)));
-    if (::close(std::exchange(descriptor_, -1)) != 0) fail();
-  } catch (...) {
-    discard();
-    throw;
+PlanFile::PlanFile(const PlanParts& parts, std::string path)
+    : file_(std::move(path), {.what = "the plan"}) {
+  // The header, which comes first, is known last.
+  if (file_.is_stream()) {
+    file_.write(serialize_plan(parts));
+    return;
   }
-}
-
-PlanFile::~PlanFile() { discard(); }
-
-void PlanFile::commit() {
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-  temporary_.clear();
-}
-
-void PlanFile::write(std::span<const std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(descriptor_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail();
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-  }
-}
-
-void PlanFile::discard() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
-}
-
-void PlanFile::fail() const {
-  throw Error(ErrorCode::kUsage,
-              fmt::format("cannot write the plan '{}': {}", path_, std::strerror(errno)));
+  const FileHeader header =
+      put_plan(parts, [&](std::span<const std::byte> bytes) { file_.write(bytes); });
+  file_.rewrite_start(std::as_bytes(std::span(&header, 1)));
 }
 
 void write_plan(const PlanParts& parts, const std::string& path) { PlanFile(parts, path).commit(); }

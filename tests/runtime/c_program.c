@@ -221,6 +221,11 @@ static int load(const char* path, const void* bytes, size_t size, sinter_plan** 
   CHECK(*plan == NULL);
   OK(sinter_plan_load(path, plan));
   sinter_plan_free(*plan);
+  FAILS(sinter_plan_load_copy("/nowhere.plan", plan), SINTER_ERROR_USAGE, "/nowhere.plan");
+  FAILS(sinter_plan_load_copy(NULL, plan), SINTER_ERROR_USAGE, "path is NULL");
+  OK(sinter_plan_load_copy(path, plan));
+  CHECK(describe(*plan) == 0);
+  sinter_plan_free(*plan);
   OK(sinter_plan_from_memory(bytes, size, plan));
   return 0;
 }

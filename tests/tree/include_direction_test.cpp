@@ -21,21 +21,23 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"ir", {"ir"}},
     {"frontend", {"frontend", "ir"}},
     {"fusion", {"fusion", "ir"}},
-    {"codegen", {"codegen", "ir", "runtime/libraries", "runtime/plan"}},
+    {"codegen", {"codegen", "ir", "runtime/files", "runtime/libraries", "runtime/plan"}},
     {"graphs", {"graphs"}},
-    {"runtime/libraries", {"runtime/libraries"}},
-    {"runtime/plan", {"runtime/plan"}},
-    {"runtime", {"runtime", "runtime/libraries", "runtime/plan", "graphs", "sinter"}},
+    {"runtime/files", {"runtime/files"}},
+    {"runtime/libraries", {"runtime/libraries", "runtime/files"}},
+    {"runtime/plan", {"runtime/plan", "runtime/files"}},
+    {"runtime",
+     {"runtime", "runtime/files", "runtime/libraries", "runtime/plan", "graphs", "sinter"}},
     {"tools/compiler/include", {"sinter"}},
     {"tools/compiler",
      {"tools/compiler", "tools/compiler/include", "codegen", "frontend", "fusion", "ir",
-      "runtime/libraries", "runtime/plan", "sinter"}},
+      "runtime/files", "runtime/libraries", "runtime/plan", "sinter"}},
     {"tools/generate",
      {"tools/generate", "tools/compiler", "tools/compiler/include", "fusion", "ir", "runtime",
-      "runtime/plan", "sinter"}},
+      "runtime/files", "runtime/plan", "sinter"}},
     {"tools/cli",
      {"tools/cli", "tools/compiler", "tools/compiler/include", "tools/generate", "codegen",
-      "frontend", "fusion", "graphs", "ir", "runtime", "runtime/plan", "sinter"}},
+      "frontend", "fusion", "graphs", "ir", "runtime", "runtime/files", "runtime/plan", "sinter"}},
     {"tools/python", {"tools/python", "tools/compiler/include", "sinter"}},
 };
 // Single headers that other folders may include, too.
@@ -56,8 +58,9 @@ const std::map<std::string, std::set<std::string>> kPrivate = {
 
 std::string folder_of(const std::string& path) {
   if (path == "sinter/compiler.h") return "tools/compiler/include";
-  for (const char* part : {"runtime/libraries", "runtime/plan", "tools/compiler/include",
-                           "tools/compiler", "tools/generate", "tools/cli", "tools/python"})
+  for (const char* part :
+       {"runtime/files", "runtime/libraries", "runtime/plan", "tools/compiler/include",
+        "tools/compiler", "tools/generate", "tools/cli", "tools/python"})
     if (path.starts_with(std::string(part) + '/')) return part;
   if (path.starts_with("runtime/include/")) return "runtime";
   return path.substr(0, path.find('/'));

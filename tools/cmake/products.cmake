@@ -27,7 +27,7 @@ function(sinter_product name)
   set_target_properties(${name}_shared PROPERTIES LINK_DEPENDS ${exports})
 endfunction()
 
-set(runtime_parts sinter_plan sinter_libraries sinter_runtime)
+set(runtime_parts sinter_files sinter_plan sinter_libraries sinter_runtime)
 if(SINTER_WITH_CUDA)
   list(APPEND runtime_parts sinter_runtime_cuda sinter_graphs)
 endif()
@@ -44,15 +44,15 @@ foreach(kind shared static)
 endforeach()
 
 if(SINTER_COMPILER)
-  # The plan format is in both libraries: it is not API.
+  # Files and the plan format are in both libraries: they are not API.
   set(compiler_parts sinter_compiler sinter_ir sinter_onnx_proto sinter_frontend sinter_fusion
                      sinter_codegen)
   if(SINTER_WITH_CUDA)
     list(APPEND compiler_parts sinter_codegen_cuda)
   endif()
   sinter_product(sinter_compiler ${compiler_parts})
-  target_sources(sinter_compiler_shared PRIVATE $<TARGET_OBJECTS:sinter_plan>
-                 $<TARGET_OBJECTS:sinter_libraries>)
+  target_sources(sinter_compiler_shared PRIVATE $<TARGET_OBJECTS:sinter_files>
+                 $<TARGET_OBJECTS:sinter_plan> $<TARGET_OBJECTS:sinter_libraries>)
   foreach(kind shared static)
     target_include_directories(sinter_compiler_${kind} INTERFACE
       $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/tools/compiler/include> $<INSTALL_INTERFACE:include>)

@@ -1,6 +1,5 @@
 #include "tools/compiler/compile.h"
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -104,7 +103,7 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
   } else {
     file.emplace(built.plan.parts, path);
     result.path = path;
-    result.plan_bytes = std::filesystem::file_size(file->temporary_path());
+    result.plan_bytes = file->size();
   }
   const fusion::Context& context = built.pipeline.context;
   if (!context.layers.empty())
@@ -112,7 +111,9 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
         bytes_without_rounding(context.layers, context.precision, context.target.quantised_matmul,
                                static_cast<double>(result.plan_bytes));
   note_idle(context.layers, options.weights, reporter);
-  if (tuning) result.tuning = tuning->finish(built.plan, file ? file->temporary_path() : "");
+  if (tuning)
+    result.tuning =
+        tuning->finish(built.plan, file && !file->is_stream() ? file->readable_path() : "");
   if (file) file->commit();
   return result;
 }

@@ -51,6 +51,14 @@ struct MeasuredError {
   double relative_error = 0;
 };
 
+struct LoadOptions {
+  /// Reads the file into memory instead of mapping it. What happens to the file afterwards is of no
+  /// consequence, where a mapped file that is truncated ends the process (SIGBUS). For processes
+  /// that serve, unless files are only ever replaced by renaming others; costs the plan's size in
+  /// memory for each load, which processes that map a file share.
+  bool copy = false;
+};
+
 /// A compiled model: immutable, used by any number of threads. Copies share it, and so do sessions:
 /// it may be destroyed while they live. A plan that was moved from may be assigned to and
 /// destroyed; anything else throws Error(kUsage). References that members give are valid as long as
@@ -61,8 +69,10 @@ class SINTER_API Plan {
   static constexpr std::size_t kAlignment = 64;
 
   /// Maps and checks a file, which must not be changed while the plan is used; to replace it, write
-  /// another and rename that. Throws Error(kInvalidPlan), or Error(kUsage) if it cannot be opened.
+  /// another and rename that, or let the plan copy it. Throws Error(kInvalidPlan), or Error(kUsage)
+  /// if it cannot be opened or is no regular file.
   static Plan load(const std::string& path);
+  static Plan load(const std::string& path, const LoadOptions& options);
   /// Checks a copy of `bytes`. Throws Error(kInvalidPlan).
   static Plan from_memory(std::span<const std::byte> bytes);
   /// The same without a copy: weights are read where they lie. The bytes must not change and stay

@@ -34,7 +34,7 @@ extern "C" {
 
 /// Grows when functions or members are added; the library's is at least the program's, or
 /// something is missing.
-#define SINTER_C_ABI_VERSION 1
+#define SINTER_C_ABI_VERSION 2
 SINTER_API uint32_t sinter_c_abi_version(void);
 /// "0.1.0".
 SINTER_API const char* sinter_version(void);
@@ -85,7 +85,8 @@ typedef struct sinter_device_buffer sinter_device_buffer;
 
 // ---- plans
 
-/// Maps and checks a file, which must not be changed while the plan or a session of it lives.
+/// Maps and checks a file, which must not be changed while the plan or a session of it lives
+/// (sinter_plan_load_copy).
 SINTER_API sinter_status sinter_plan_load(const char* path, sinter_plan** plan);
 /// Checks a copy of `size` bytes.
 SINTER_API sinter_status sinter_plan_from_memory(const void* bytes, size_t size,
@@ -97,6 +98,9 @@ SINTER_API sinter_status sinter_plan_borrow(const void* bytes, size_t size,
                                             void (*release)(void* user), void* user,
                                             sinter_plan** plan);
 SINTER_API void sinter_plan_free(sinter_plan* plan);
+/// As sinter_plan_load, but reads the file into memory instead of mapping it: what happens to the
+/// file afterwards is of no consequence, where a mapped file that is truncated ends the process.
+SINTER_API sinter_status sinter_plan_load_copy(const char* path, sinter_plan** plan);
 
 /// Never grows. A dimension: fixed, or named with a range, both ends inclusive.
 typedef struct sinter_dim {

@@ -152,7 +152,7 @@ TuningResult Tuning::finish(const codegen::CompiledPlan& plan, const std::string
     result.versions = machine_->versions;
     result.kernels.assign(tuned_.begin(), tuned_.end());
     if (calls_libraries(plan.parts.meta)) {
-      if (beside.empty())
+      if (beside.empty() || written.empty())
         reporter_.note("tuning",
                        "algorithms of libraries are timed for plans in files alone: sessions of "
                        "this one choose them at first use");

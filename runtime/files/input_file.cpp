@@ -1,0 +1,75 @@
+#include "runtime/files/input_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::files {
+namespace {
+
+/// Empty for a regular file.
+std::string_view why_not_regular(mode_t mode) {
+  if (S_ISREG(mode)) return "";
+  if (S_ISDIR(mode)) return "it is a folder, not a regular file";
+  if (S_ISFIFO(mode)) return "it is a pipe, not a regular file";
+  if (S_ISSOCK(mode)) return "it is a socket, not a regular file";
+  if (S_ISLNK(mode)) return "it is a symbolic link, not a regular file";
+  return "it is a device, not a regular file";
+}
+
+}  // namespace
+
+InputFile open_input(const std::string& path, int folder, bool follow) {
+  InputFile file;
+  const int at = folder < 0 ? AT_FDCWD : folder;
+  // Opening alone has effects on some devices: they are not opened. What takes the file's place
+  // between the two calls is not waited for either.
+  if (::fstatat(at, path.c_str(), &file.status, follow ? 0 : AT_SYMLINK_NOFOLLOW) != 0) {
+    file.problem = std::strerror(errno);
+    return file;
+  }
+  file.problem = why_not_regular(file.status.st_mode);
+  if (!file.problem.empty()) return file;
+  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (follow ? 0 : O_NOFOLLOW);
+  Descriptor descriptor(::openat(at, path.c_str(), flags));
+  if (!descriptor || ::fstat(descriptor.get(), &file.status) != 0)
+    file.problem = std::strerror(errno);
+  else
+    file.problem = why_not_regular(file.status.st_mode);
+  if (file.problem.empty()) file.descriptor = std::move(descriptor);
+  return file;
+}
+
+std::size_t read_some(const Descriptor& file, std::span<std::byte> bytes, const std::string& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::read(file.get(), bytes.data() + done, bytes.size() - done);
+    if (n == 0) break;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+std::string read_file(const std::string& path, std::string_view what, std::uint64_t most) {
+  const auto refuse = [&](std::string_view why) {
+    throw Error(ErrorCode::kUsage, fmt::format("{}{}'{}' cannot be read: {}", what,
+                                               what.empty() ? "" : " ", path, why));
+  };
+  const InputFile file = open_input(path);
+  if (!file.problem.empty()) refuse(file.problem);
+  if (file.size() > most)
+    refuse(fmt::format("it has {} bytes, more than the {} that it may have", file.size(), most));
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  text.resize(read_some(file.descriptor, std::as_writable_bytes(std::span(text)), path));
+  return text;
+}
+
+}  // namespace sinter::files
