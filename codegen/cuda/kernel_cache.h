@@ -9,9 +9,11 @@
 
 namespace sinter::codegen {
 
-/// A folder of compiled kernels. Any number of processes and threads may share it: entries appear
-/// whole (written beside and renamed) and are never changed. An entry that does not match its own
-/// hash is deleted and counts as absent. A folder that cannot be written caches nothing.
+/// A folder of compiled kernels. Any number of processes and threads of one user may share it:
+/// entries appear whole and are never changed. An entry that does not match its own hash is deleted
+/// and counts as absent. So does, since kernels are code that runs, what belongs to another user or
+/// can be written by one: entries, and all of a folder that does. The folder is made with mode
+/// 0700. One that cannot be written caches nothing.
 class KernelCache {
  public:
   /// An empty folder name: no cache.

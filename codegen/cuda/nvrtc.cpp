@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -16,6 +15,7 @@
 #include "codegen/cuda/kernel_text.h"
 #include "codegen/cuda/nvrtc_loader.h"
 #include "ir/parallel.h"
+#include "runtime/files/output_file.h"
 
 namespace sinter::codegen {
 
@@ -122,10 +122,13 @@ std::string write_reproducer(const std::string& source, const std::string& archi
     at = end + 1;
   }
   text += whole;
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  return file ? path.string() : "(no reproducer: " + path.string() + " cannot be written)";
+  try {
+    // Never through a link that somebody planted in everybody's folder.
+    files::write_file(path.string(), text, {.what = "the reproducer"});
+  } catch (const Error& cause) {
+    return fmt::format("(no reproducer: {})", cause.what());
+  }
+  return path.string();
 }
 
 /// "sm_75, sm_80, ..." that this NVRTC compiles for.

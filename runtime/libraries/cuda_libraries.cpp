@@ -117,7 +117,7 @@ LibraryFolders cuda_library_folders(const std::string& binary) {
   const std::vector<fs::path> above = folders_above(binary);
   for (const fs::path& folder : above)
     if (holds_packages(folder)) add_packages(result.folders, folder);
-  if (const char* home = std::getenv("HOME"))
+  if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/')
     add_environment(result.folders, fs::path(home) / ".local");
   for (const fs::path& folder : above) {
     if (!is_source_tree(folder)) continue;

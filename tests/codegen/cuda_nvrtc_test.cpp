@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sinter/error.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "codegen/cuda/kernel_cache.h"
@@ -243,6 +244,101 @@ TEST(KernelCache, DamagedEntriesAreCompiledAgain) {
     EXPECT_EQ(again.cubin, whole.cubin) << how;
     EXPECT_TRUE(compile({copy_source()}, kHopper, cache.path)[0][0].from_cache) << how;
   }
+}
+
+const std::string kKey = "0123456789abcdef";
+
+std::vector<std::byte> some_kernel(int seed) {
+  std::vector<std::byte> kernel(1000);
+  for (std::size_t i = 0; i < kernel.size(); ++i)
+    kernel[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(seed));
+  return kernel;
+}
+
+mode_t mode_of(const fs::path& path) {
+  struct stat status {};
+  EXPECT_EQ(stat(path.c_str(), &status), 0) << path;
+  return status.st_mode & 07777;
+}
+
+TEST(KernelCache, IsForItsUserAlone) {
+  const mode_t umask_before = umask(0);
+  const Folder folder;
+  const codegen::KernelCache cache(folder.path + "/home/.cache/sinter");
+  cache.insert(kKey, some_kernel(1));
+  umask(umask_before);
+  const fs::path entry = cache.path(kKey);
+  EXPECT_EQ(mode_of(entry), 0600u);
+  for (fs::path at = entry.parent_path(); at != folder.path; at = at.parent_path())
+    EXPECT_EQ(mode_of(at), 0700u) << at;
+  EXPECT_EQ(cache.find(kKey), some_kernel(1));
+}
+
+TEST(KernelCache, WhatOthersMayHaveWrittenIsNotUsed) {
+  const Folder folder;
+  const codegen::KernelCache cache(folder.path + "/cache");
+  cache.insert(kKey, some_kernel(1));
+  const fs::path entry = cache.path(kKey), entries = entry.parent_path(),
+                 whole = entries.parent_path();
+  for (const fs::path& path : {entry, entries, whole}) {
+    for (const mode_t extra : {0020u, 0002u}) {
+      const mode_t before = mode_of(path);
+      ASSERT_EQ(chmod(path.c_str(), before | extra), 0);
+      EXPECT_FALSE(cache.find(kKey)) << path << extra;
+      ASSERT_EQ(chmod(path.c_str(), before), 0);
+      EXPECT_TRUE(cache.find(kKey)) << path << extra;
+    }
+    if (geteuid() != 0) continue;  // who alone may give files away
+    ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+    EXPECT_FALSE(cache.find(kKey)) << path;
+    if (path != entry) {
+      cache.insert(kKey, some_kernel(2));
+      EXPECT_FALSE(cache.find(kKey)) << path;
+    }
+    ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
+    EXPECT_EQ(cache.find(kKey), some_kernel(1)) << path;
+  }
+  // A folder of ours that was made with other modes becomes one.
+  ASSERT_EQ(chmod(whole.c_str(), 0775), 0);
+  ASSERT_EQ(chmod(entries.c_str(), 0777), 0);
+  cache.insert(kKey, some_kernel(3));
+  EXPECT_EQ(cache.find(kKey), some_kernel(3));
+}
+
+TEST(KernelCache, LinksPipesAndFoldersAreNoEntries) {
+  const Folder folder;
+  const codegen::KernelCache cache(folder.path + "/cache");
+  cache.insert(kKey, some_kernel(1));
+  const fs::path entry = cache.path(kKey);
+  const fs::path kept = folder.path + "/kept";
+  fs::rename(entry, kept);
+  alarm(60);  // ends a test that waits for a pipe
+  fs::create_symlink(kept, entry);
+  EXPECT_FALSE(cache.find(kKey));
+  fs::remove(entry);
+  ASSERT_EQ(mkfifo(entry.c_str(), 0600), 0);
+  EXPECT_FALSE(cache.find(kKey));
+  cache.insert(kKey, some_kernel(2));
+  EXPECT_EQ(cache.find(kKey), some_kernel(2));
+  fs::remove(entry);
+  fs::create_directory(entry);
+  EXPECT_FALSE(cache.find(kKey));
+  alarm(0);
+}
+
+TEST(KernelCache, WritesThroughNoPlantedLink) {
+  const Folder folder;
+  const codegen::KernelCache cache(folder.path + "/cache");
+  const fs::path entry = cache.path(kKey), victim = folder.path + "/victim";
+  std::ofstream(victim) << "mine";
+  cache.insert(kKey, some_kernel(1));
+  fs::remove(entry);
+  fs::create_symlink(victim, entry);
+  for (int i = 0; i < 100; ++i)
+    fs::create_symlink(victim, entry.string() + fmt::format(".{}.{}.tmp", getpid(), i));
+  cache.insert(kKey, some_kernel(2));
+  EXPECT_EQ(cache.find(kKey), some_kernel(2));
+  EXPECT_EQ(fs::file_size(victim), 4u);
 }
 
 TEST(KernelCache, AFolderThatCannotBeMadeCachesNothing) {

@@ -285,8 +285,14 @@ namespace sinter {
 
 std::string default_kernel_cache() {
   if (const char* dir = std::getenv("SINTER_CACHE_DIR")) return dir;
-  if (const char* dir = std::getenv("XDG_CACHE_HOME")) return std::string(dir) + "/sinter";
-  if (const char* home = std::getenv("HOME")) return std::string(home) + "/.cache/sinter";
+  // An empty one is as good as none, and a relative one would be another folder for each directory
+  // that sinter is called in.
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value != nullptr && value[0] == '/' ? value : "");
+  };
+  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/sinter";
+  if (const std::string home = folder("HOME"); !home.empty()) return home + "/.cache/sinter";
   return "";
 }
 

@@ -234,7 +234,8 @@ struct CompileOptions {
   Monitor monitor;
 };
 
-/// $SINTER_CACHE_DIR, else $XDG_CACHE_HOME/sinter, else ~/.cache/sinter.
+/// $SINTER_CACHE_DIR (empty: none), else $XDG_CACHE_HOME/sinter, else ~/.cache/sinter, as far as
+/// those are absolute; else none.
 SINTER_API std::string default_kernel_cache();
 
 // Results.
