@@ -14,23 +14,61 @@
 
 namespace sinter::tools {
 
-NamedTensors read_tensor_files(const std::vector<std::string>& files) {
+namespace {
+
+/// "NAME=FILE" as its parts; the name of FILE.npz is empty.
+std::pair<std::string, std::string> split_tensor_file(const std::string& text) {
+  const auto equals = text.find('=');
+  if (equals != std::string::npos) return {text.substr(0, equals), text.substr(equals + 1)};
+  if (text.ends_with(".npz")) return {"", text};
+  throw Error(ErrorCode::kUsage,
+              fmt::format("'{}': write FILE.npz, NAME=FILE.npy or NAME=FILE.pb", text));
+}
+
+}  // namespace
+
+NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check) {
   NamedTensors tensors;
-  for (const auto& file : files) {
-    if (file.ends_with(".npz") && file.find('=') == std::string::npos) {
-      for (auto& entry : read_npz(file)) tensors.push_back(std::move(entry));
-      continue;
+  for (const auto& text : files) {
+    const auto [name, path] = split_tensor_file(text);
+    if (name.empty() && path == text) {
+      for (auto& entry : read_npz(path, check)) tensors.push_back(std::move(entry));
+    } else if (path.ends_with(".pb")) {
+      tensors.emplace_back(name, frontend::read_tensor_proto(path));
+      if (check) check(name, tensors.back().second.dtype(), tensors.back().second.shape());
+    } else {
+      tensors.emplace_back(name, read_npy(path, name, check));
     }
-    const auto equals = file.find('=');
-    if (equals == std::string::npos)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}': write FILE.npz, NAME=FILE.npy or NAME=FILE.pb", file));
-    const auto path = file.substr(equals + 1);
-    tensors.emplace_back(file.substr(0, equals), path.ends_with(".pb")
-                                                     ? frontend::read_tensor_proto(path)
-                                                     : read_npy(path));
   }
   return tensors;
+}
+
+std::vector<std::string> tensor_paths(const std::vector<std::string>& texts) {
+  std::vector<std::string> paths;
+  for (const auto& text : texts) paths.push_back(split_tensor_file(text).second);
+  return paths;
+}
+
+void check_array(const BindingInfo& input, DType dtype, const std::vector<std::int64_t>& shape) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::kUsage, fmt::format("input '{}' {}", input.name, why));
+  };
+  std::vector<std::string> dims;
+  for (const DimInfo& dim : input.shape) dims.push_back(dim.text);
+  // A plan of lower precision takes the model's floats.
+  if (dtype != input.dtype && !(is_float(dtype) && is_float(input.dtype)))
+    refuse(fmt::format("has type {}, the array given has {}", to_string(input.dtype),
+                       to_string(dtype)));
+  if (shape.size() != input.shape.size())
+    refuse(
+        fmt::format("is [{}], the array given has rank {}", fmt::join(dims, ", "), shape.size()));
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (const DimInfo& dim = input.shape[d]; shape[d] < dim.min || shape[d] > dim.max)
+      refuse(
+          dim.min == dim.max
+              ? fmt::format("has {} for dimension {}, the array given has {}", dim.min, d, shape[d])
+              : fmt::format("has {} for dimension {}, from {} to {}; the array given has {}",
+                            dim.text, d, dim.min, dim.max, shape[d]));
 }
 
 namespace {
@@ -82,7 +120,19 @@ ir::Tensor random_tensor(DType dtype, const std::vector<std::int64_t>& shape,
 
 std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
                                     const RunInputs& options) {
-  NamedTensors given = read_tensor_files(options.files);
+  // What the inputs cannot be is refused before it is read, or inflated.
+  NamedTensors given = read_tensor_files(
+      options.files,
+      [&](const std::string& name, DType dtype, const std::vector<std::int64_t>& shape) {
+        const auto input = std::find_if(inputs.begin(), inputs.end(),
+                                        [&](const BindingInfo& one) { return one.name == name; });
+        std::vector<std::string> all;
+        for (const BindingInfo& one : inputs) all.push_back(one.name);
+        if (input == inputs.end())
+          throw Error(ErrorCode::kUsage, fmt::format("there is no input '{}'; the inputs are {}",
+                                                     name, fmt::join(all, ", ")));
+        check_array(*input, dtype, shape);
+      });
   for (const NamedTensor& tensor : options.tensors)
     given.emplace_back(tensor.name, tensor_of(tensor.tensor));
   Shapes shapes = options.shapes;

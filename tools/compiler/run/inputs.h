@@ -10,8 +10,15 @@
 
 namespace sinter::tools {
 
-/// What FILE.npz, NAME=FILE.npy and NAME=FILE.pb hold. Throws Error(kUsage) for anything else.
-NamedTensors read_tensor_files(const std::vector<std::string>& files);
+/// What FILE.npz, NAME=FILE.npy and NAME=FILE.pb hold. Throws Error(kUsage) for anything else, and
+/// what `check` throws.
+NamedTensors read_tensor_files(const std::vector<std::string>& files, const ArrayCheck& check = {});
+/// The files in `texts`, which read_tensor_files takes.
+std::vector<std::string> tensor_paths(const std::vector<std::string>& texts);
+
+/// Whether an array may be what `input` is given, as far as bounds tell before there are values of
+/// symbols. Throws Error(kUsage) if not.
+void check_array(const BindingInfo& input, DType dtype, const std::vector<std::int64_t>& shape);
 
 /// One tensor for each of `inputs`, in their order: what is given, else random. Throws
 /// Error(kUsage) for unknown names and malformed files.

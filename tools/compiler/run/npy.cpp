@@ -1,15 +1,19 @@
 #include "tools/compiler/run/npy.h"
 
+#include <array>
+#include <charconv>
 #include <cstring>
-#include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <regex>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 #include <zip.h>
+
+#include "runtime/files/input_file.h"
+#include "runtime/files/output_file.h"
 
 namespace sinter::tools {
 namespace {
@@ -18,6 +22,7 @@ constexpr std::size_t kMaxBytes = std::size_t{1} << 36;
 constexpr char kMagic[] = "\x93NUMPY";
 constexpr std::size_t kMagicSize = 6;
 constexpr std::size_t kHeaderAlignment = 64;
+constexpr std::size_t kMaxHeader = 10'000;
 
 [[noreturn]] void fail(const std::string& path, std::string_view what) {
   throw Error(ErrorCode::kUsage, fmt::format("'{}': {}", path, what));
@@ -39,43 +44,164 @@ std::string_view descr_of(DType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
-ir::Tensor parse_npy(const std::string& path, std::span<const std::byte> bytes) {
-  if (bytes.size() < kMagicSize + 4 || std::memcmp(bytes.data(), kMagic, kMagicSize) != 0)
-    fail(path, "not a NumPy array");
-  const auto byte = [&](std::size_t i) { return std::to_integer<std::size_t>(bytes[i]); };
-  const bool long_header = byte(kMagicSize) >= 2;
-  const std::size_t start = kMagicSize + (long_header ? 6 : 4);
-  if (bytes.size() < start) fail(path, "truncated");
-  std::size_t header_size = byte(8) | byte(9) << 8;
-  if (long_header) header_size |= byte(10) << 16 | byte(11) << 24;
-  if (bytes.size() - start < header_size) fail(path, "truncated");
-  const std::string header(reinterpret_cast<const char*>(bytes.data()) + start, header_size);
-
-  std::smatch match;
-  if (!std::regex_search(header, match, std::regex("'descr': *'([^']*)'")))
-    fail(path, "an array of records is not supported");
-  const auto dtype = dtype_of(match[1].str());
-  if (!dtype) fail(path, fmt::format("type '{}' is not supported", match[1].str()));
-  if (header.find("'fortran_order': False") == std::string::npos)
-    fail(path, "Fortran order is not supported; save numpy.ascontiguousarray(x)");
-  if (!std::regex_search(header, match, std::regex("'shape': *\\(([^)]*)\\)")))
-    fail(path, "no shape in the header");
+struct ArrayHeader {
+  DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;
-  const std::string dims = match[1].str();
-  std::uint64_t count = 1;
-  static const std::regex number("[0-9]{1,18}");
-  for (auto it = std::sregex_iterator(dims.begin(), dims.end(), number);
-       it != std::sregex_iterator(); ++it) {
-    shape.push_back(std::stoll(it->str()));
-    if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(shape.back()), &count) ||
-        count > kMaxBytes)
-      fail(path, fmt::format("the size of shape ({}) overflows", dims));
+  std::uint64_t data_bytes = 0;
+};
+
+/// The header's text: a Python dict of 'descr', 'fortran_order' and 'shape', in any order.
+class HeaderText {
+ public:
+  HeaderText(const std::string& path, std::string_view text) : path_(path), text_(text) {}
+
+  ArrayHeader parse() {
+    expect('{');
+    while (!accept('}')) {
+      const std::string_view key = string();
+      expect(':');
+      if (key == "descr")
+        type();
+      else if (key == "fortran_order")
+        order();
+      else if (key == "shape")
+        shape();
+      else
+        fail(path_, "its header has a key that is none of NumPy's");
+      if (accept(',')) continue;
+      expect('}');
+      break;
+    }
+    skip();
+    if (at_ != text_.size()) malformed();
+    if (!has_type_ || !has_order_ || !has_shape_)
+      fail(path_, "its header lacks 'descr', 'fortran_order' or 'shape'");
+    std::uint64_t count = 1;
+    for (const std::int64_t dim : header_.shape)
+      if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(dim), &count) ||
+          count > kMaxBytes)
+        fail(path_,
+             fmt::format("the size of shape ({}) overflows", fmt::join(header_.shape, ", ")));
+    header_.data_bytes = count * size_of(header_.dtype);
+    return std::move(header_);
   }
-  const auto data = bytes.subspan(start + header_size);
-  if (data.size() != count * size_of(*dtype))
-    fail(path, fmt::format("shape ({}) needs {} bytes, the file has {}", dims,
-                           count * size_of(*dtype), data.size()));
-  return ir::Tensor(*dtype, std::move(shape), ir::Buffer::copy_of(data));
+
+ private:
+  [[noreturn]] void malformed() const {
+    fail(path_, fmt::format("its header is malformed at character {}", at_));
+  }
+  void skip() {
+    while (at_ < text_.size() && std::string_view(" \t\n\r").find(text_[at_]) != text_.npos) ++at_;
+  }
+  bool accept(char c) {
+    skip();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) malformed();
+  }
+  bool accept_word(std::string_view word) {
+    skip();
+    if (!text_.substr(at_).starts_with(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+  /// Python writes no escapes into any that we know.
+  std::string_view string() {
+    skip();
+    if (at_ == text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) malformed();
+    const std::size_t start = at_ + 1, end = text_.find(text_[at_], start);
+    if (end == text_.npos) malformed();
+    at_ = end + 1;
+    return text_.substr(start, end - start);
+  }
+  void type() {
+    skip();
+    if (at_ < text_.size() && text_[at_] == '[')
+      fail(path_, "an array of records is not supported");
+    const std::string_view descr = string();
+    const auto dtype = dtype_of(descr);
+    if (!dtype) fail(path_, fmt::format("type '{}' is not supported", descr));
+    header_.dtype = *dtype;
+    has_type_ = true;
+  }
+  void order() {
+    if (accept_word("True"))
+      fail(path_, "Fortran order is not supported; save numpy.ascontiguousarray(x)");
+    if (!accept_word("False")) malformed();
+    has_order_ = true;
+  }
+  void shape() {
+    header_.shape.clear();
+    expect('(');
+    while (!accept(')')) {
+      skip();
+      std::int64_t dim = 0;
+      const auto [end, error] =
+          std::from_chars(text_.data() + at_, text_.data() + text_.size(), dim);
+      if (error == std::errc::result_out_of_range) fail(path_, "the size of its shape overflows");
+      if (error != std::errc() || dim < 0) malformed();
+      at_ = static_cast<std::size_t>(end - text_.data());
+      accept('L');  // of Python 2
+      header_.shape.push_back(dim);
+      if (accept(',')) continue;
+      expect(')');
+      break;
+    }
+    has_shape_ = true;
+  }
+
+  const std::string& path_;
+  std::string_view text_;
+  std::size_t at_ = 0;
+  ArrayHeader header_;
+  bool has_type_ = false, has_order_ = false, has_shape_ = false;
+};
+
+/// Gives the next bytes, fewer at the end.
+using ReadBytes = std::function<std::size_t(std::span<std::byte> bytes)>;
+
+/// An array of `size` bytes with its header. Nothing is taken for it before the header has passed
+/// all checks, and `check`.
+ir::Tensor read_array(const std::string& path, std::uint64_t size, const ReadBytes& read,
+                      const std::string& name, const ArrayCheck& check) {
+  std::array<std::byte, kMagicSize + 6> start;
+  const std::size_t shortest = kMagicSize + 4;
+  const auto read_all = [&](std::span<std::byte> bytes) {
+    if (read(bytes) != bytes.size()) fail(path, "truncated");
+  };
+  if (read(std::span(start).first(shortest)) != shortest ||
+      std::memcmp(start.data(), kMagic, kMagicSize) != 0)
+    fail(path, "not a NumPy array");
+  const auto byte = [&](std::size_t i) { return std::to_integer<std::size_t>(start[i]); };
+  const std::size_t version = byte(kMagicSize);
+  if (version < 1 || version > 3) fail(path, fmt::format("NumPy format {} is not known", version));
+  std::size_t data_at = shortest, header_size = byte(8) | byte(9) << 8;
+  if (version >= 2) {
+    read_all(std::span(start).last(2));
+    data_at += 2;
+    header_size |= byte(10) << 16 | byte(11) << 24;
+  }
+  if (header_size > kMaxHeader)
+    fail(path, fmt::format("its header has {} bytes, more than the {} that NumPy reads",
+                           header_size, kMaxHeader));
+  std::string text(header_size, '\0');
+  read_all(std::as_writable_bytes(std::span(text)));
+  data_at += header_size;
+
+  ArrayHeader header = HeaderText(path, text).parse();
+  if (size - data_at != header.data_bytes)
+    fail(path, fmt::format("shape ({}) needs {} bytes, the file has {}",
+                           fmt::join(header.shape, ", "), header.data_bytes, size - data_at));
+  if (check) check(name, header.dtype, header.shape);
+  std::vector<std::byte> data(static_cast<std::size_t>(header.data_bytes));
+  read_all(data);
+  // An archive's checksum is looked at where its end is seen.
+  std::byte more;
+  if (read({&more, 1}) != 0) fail(path, "there is more than its shape needs");
+  return ir::Tensor(header.dtype, std::move(header.shape), ir::Buffer::take(std::move(data)));
 }
 
 std::vector<std::byte> npy_bytes(const ir::Tensor& tensor) {
@@ -99,51 +225,98 @@ std::vector<std::byte> npy_bytes(const ir::Tensor& tensor) {
 struct ArchiveCloser {
   void operator()(zip_t* archive) const { zip_discard(archive); }
 };
+using Archive = std::unique_ptr<zip_t, ArchiveCloser>;
+
+files::InputFile open_array_file(const std::string& path) {
+  files::InputFile file = files::open_input(path);
+  if (!file.problem.empty()) fail(path, "cannot be opened: " + file.problem);
+  return file;
+}
+
+/// The archive takes the descriptor over.
+Archive open_archive(const std::string& path, files::Descriptor file) {
+  int code = 0;
+  Archive archive(zip_fdopen(file.get(), 0, &code));
+  if (!archive) fail(path, "not a .npz archive");
+  (void)file.release();
+  return archive;
+}
+
+/// The members, as far as the archive's own sizes can be true: it says how large they become, and
+/// memory is taken for what it says.
+std::vector<zip_stat_t> list_members(const std::string& path, zip_t* archive,
+                                     std::uint64_t file_size) {
+  // Deflate makes no more than 1,032 bytes of one.
+  constexpr std::uint64_t kMostExpansion = 1040, kSlack = 1024;
+  std::vector<zip_stat_t> members;
+  std::uint64_t packed = 0;
+  const zip_int64_t count = zip_get_num_entries(archive, 0);
+  for (zip_int64_t i = 0; i < count; ++i) {
+    zip_stat_t stat;
+    constexpr zip_uint64_t kNeeded =
+        ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD;
+    if (zip_stat_index(archive, static_cast<zip_uint64_t>(i), 0, &stat) != 0 ||
+        (stat.valid & kNeeded) != kNeeded)
+      fail(path, "damaged archive");
+    if (stat.size > kMaxBytes) fail(path, fmt::format("'{}' is too large", stat.name));
+    if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE)
+      fail(path, fmt::format("'{}' is compressed in a way that NumPy does not write", stat.name));
+    // Members that share their bytes would be more than the file has.
+    if (__builtin_add_overflow(packed, stat.comp_size, &packed) || packed > file_size ||
+        stat.size / kMostExpansion > stat.comp_size + kSlack)
+      fail(path, fmt::format("damaged archive: its {} bytes cannot hold '{}' of {} bytes",
+                             file_size, stat.name, stat.size));
+    members.push_back(stat);
+  }
+  return members;
+}
 
 }  // namespace
 
-ir::Tensor read_npy(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) fail(path, "cannot be opened");
-  const auto size = static_cast<std::streamoff>(file.tellg());
-  if (size < 0 || static_cast<std::uint64_t>(size) > kMaxBytes) fail(path, "not a file");
-  std::vector<std::byte> bytes(static_cast<std::size_t>(size));
-  file.seekg(0);
-  if (!file.read(reinterpret_cast<char*>(bytes.data()), size)) fail(path, "cannot be read");
-  return parse_npy(path, bytes);
+ir::Tensor read_npy(const std::string& path, const std::string& name, const ArrayCheck& check) {
+  const files::InputFile file = open_array_file(path);
+  const auto read = [&](std::span<std::byte> bytes) {
+    return files::read_some(file.descriptor, bytes, path);
+  };
+  return read_array(path, file.size(), read, name, check);
 }
 
-NamedTensors read_npz(const std::string& path) {
-  int code = 0;
-  std::unique_ptr<zip_t, ArchiveCloser> archive(zip_open(path.c_str(), ZIP_RDONLY, &code));
-  if (!archive) fail(path, code == ZIP_ER_NOENT ? "cannot be opened" : "not a .npz archive");
+NamedTensors read_npz(const std::string& path, const ArrayCheck& check) {
+  files::InputFile input = open_array_file(path);
+  const Archive archive = open_archive(path, std::move(input.descriptor));
   NamedTensors result;
-  const zip_int64_t entries = zip_get_num_entries(archive.get(), 0);
-  for (zip_int64_t i = 0; i < entries; ++i) {
-    zip_stat_t stat;
-    if (zip_stat_index(archive.get(), static_cast<zip_uint64_t>(i), 0, &stat) != 0)
-      fail(path, "damaged archive");
-    if (stat.size > kMaxBytes) fail(path, fmt::format("'{}' is too large", stat.name));
+  for (const zip_stat_t& stat : list_members(path, archive.get(), input.size())) {
     std::unique_ptr<zip_file_t, int (*)(zip_file_t*)> file(
-        zip_fopen_index(archive.get(), static_cast<zip_uint64_t>(i), 0), &zip_fclose);
-    std::vector<std::byte> bytes(stat.size);
-    if (!file ||
-        zip_fread(file.get(), bytes.data(), stat.size) != static_cast<zip_int64_t>(stat.size))
-      fail(path, fmt::format("'{}' in the archive cannot be read", stat.name));
+        zip_fopen_index(archive.get(), stat.index, 0), &zip_fclose);
+    if (!file) fail(path, fmt::format("'{}' in the archive cannot be read", stat.name));
+    const auto read = [&](std::span<std::byte> bytes) {
+      const zip_int64_t count = zip_fread(file.get(), bytes.data(), bytes.size());
+      if (count < 0) fail(path, fmt::format("'{}' in the archive cannot be read", stat.name));
+      return static_cast<std::size_t>(count);
+    };
     std::string name = stat.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    result.emplace_back(name, parse_npy(path + ":" + name, bytes));
+    result.emplace_back(name, read_array(path + ":" + name, stat.size, read, name, check));
   }
   return result;
 }
 
 void write_npz(const std::string& path, const NamedTensors& arrays) {
-  int code = 0;
-  std::unique_ptr<zip_t, ArchiveCloser> archive(
-      zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code));
-  if (!archive) fail(path, "cannot be written");
+  files::OutputFile file(path);
   std::vector<std::vector<std::byte>> contents;
   for (const auto& [name, tensor] : arrays) contents.push_back(npy_bytes(tensor));
+  // The archive is put together in memory: a library that writes files does it its own way.
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* bytes = zip_source_buffer_create(nullptr, 0, 0, &error);
+  Archive archive(
+      bytes == nullptr ? nullptr : zip_open_from_source(bytes, ZIP_CREATE | ZIP_TRUNCATE, &error));
+  if (!archive) {
+    if (bytes != nullptr) zip_source_free(bytes);
+    fail(path, "cannot be written");
+  }
+  zip_source_keep(bytes);
+  const std::unique_ptr<zip_source_t, void (*)(zip_source_t*)> owner(bytes, &zip_source_free);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     zip_source_t* source =
         zip_source_buffer(archive.get(), contents[i].data(), contents[i].size(), 0);
@@ -159,7 +332,17 @@ void write_npz(const std::string& path, const NamedTensors& arrays) {
   }
   if (zip_close(archive.get()) != 0)
     fail(path, fmt::format("cannot be written: {}", zip_strerror(archive.get())));
-  archive.release();
+  (void)archive.release();
+  if (zip_source_open(bytes) != 0) fail(path, "cannot be written");
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  for (;;) {
+    const zip_int64_t count = zip_source_read(bytes, block.data(), block.size());
+    if (count < 0) fail(path, "cannot be written");
+    if (count == 0) break;
+    file.write(std::span(block).first(static_cast<std::size_t>(count)));
+  }
+  zip_source_close(bytes);
+  file.commit();
 }
 
 }  // namespace sinter::tools
