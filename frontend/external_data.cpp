@@ -95,6 +95,7 @@ ExternalData::Slice ExternalData::find(const onnx::TensorProto& tensor,
     } catch (const Error& cause) {
       refuse(tensor, cause.what());
     }
+    paths_.push_back(resolved.string());
   }
   const std::uint64_t size = file->bytes().size();
   const std::uint64_t offset = number(tensor, "offset").value_or(0);

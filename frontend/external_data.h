@@ -31,10 +31,13 @@ class ExternalData {
   /// the tensor if its location is absolute, has a '..', leaves the folder through a symbolic link,
   /// does not exist, or if offset and length do not lie inside the file.
   Slice find(const onnx::TensorProto& tensor, std::size_t expected_bytes);
+  /// The files that were read.
+  const std::vector<std::string>& paths() const { return paths_; }
 
  private:
   std::filesystem::path folder_;                                    // resolved, or empty
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;  // by location
+  std::vector<std::string> paths_;
 };
 
 }  // namespace sinter::frontend

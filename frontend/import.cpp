@@ -19,6 +19,7 @@
 #include "frontend/ops/op_table.h"
 #include "frontend/scope.h"
 #include "frontend/structure.h"
+#include "ir/text/shown.h"
 
 namespace sinter::frontend {
 namespace {
@@ -96,6 +97,7 @@ class Importer {
     if (!model_->producer_version().empty()) result.producer += " " + model_->producer_version();
     result.warnings = std::move(state_.warnings);
     result.nodes = std::move(state_.nodes);
+    result.files = state_.external.paths();
     return result;
   }
 
@@ -133,9 +135,9 @@ class Importer {
     std::vector<std::string> shown;
     for (std::size_t i = 0; i < std::min(unsupported.size(), kShown); ++i) {
       const auto& [node, why, own_way] = unsupported[i];
-      shown.push_back(fmt::format("'{}' ({}) on ({}): {}{}{}", node.name, node.op,
-                                  fmt::join(node.inputs, ", "), why, own_way.empty() ? "" : ": ",
-                                  own_way));
+      shown.push_back(ir::shown(fmt::format("'{}' ({}) on ({}): {}{}{}", node.name, node.op,
+                                            fmt::join(node.inputs, ", "), why,
+                                            own_way.empty() ? "" : ": ", own_way)));
     }
     std::vector<std::string> needed;
     for (const ir::ValueId input : state_.folder.needed_inputs())
@@ -144,7 +146,7 @@ class Importer {
         needed.empty()
             ? "exporting with fixed shapes or another opset may avoid the others"
             : fmt::format("to compile for one value of an input, give it: --constant {}=FILE",
-                          fmt::join(needed, "=FILE --constant "));
+                          ir::shown(fmt::format("{}", fmt::join(needed, "=FILE --constant "))));
     std::string message = fmt::format(
         "{} of the model's {} nodes {} not supported:\n  {}{}\n(operators of "
         "ai.onnx {} to {} that 'sinter ops' lists are; {})",
@@ -216,6 +218,7 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
     try {
       ImportedModel result = Importer(model, folder, assumed).run(source);
       result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
+      for (std::string& warning : result.warnings) warning = ir::shown(warning);
       return result;
     } catch (const ir::DimMismatch& mismatch) {
       auto note = notes.size() < kMostAssumptions ? assume_equal(mismatch, assumed) : std::nullopt;
@@ -225,32 +228,51 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
   }
 }
 
+/// Runs `body`; an Error that leaves it is one line, whatever names the model has.
+template <typename Body>
+decltype(auto) with_names_shown(Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const UnsupportedModel&) {
+    throw;  // which has lines, and has seen to it
+  } catch (const Error& error) {
+    Error shown(error.code(), ir::shown(error.what()));
+    shown.set_node(error.node());
+    throw shown;
+  }
+}
+
 }  // namespace
 
 ImportedModel import_model(const std::string& path, const ImportOptions& options) {
   const auto file = MappedFile::open(path);
   const ModelBytes source{file->bytes(), file.get()};
   const auto model = parse_model(source, path);
-  return with_context(fmt::format("model '{}'", path),
-                      [&] { return import_assuming(model, folder_of(path), options, source); });
+  return with_context(fmt::format("model '{}'", path), [&] {
+    return with_names_shown(
+        [&] { return import_assuming(model, folder_of(path), options, source); });
+  });
 }
 
 ir::Graph import_inputs(const std::string& path, const ImportOptions& options) {
   const auto file = MappedFile::open(path);
   const auto model = parse_model({file->bytes(), file.get()}, path);
-  return with_context(fmt::format("model '{}'", path),
-                      [&] { return Importer(model, folder_of(path), options).run_inputs(); });
+  return with_context(fmt::format("model '{}'", path), [&] {
+    return with_names_shown([&] { return Importer(model, folder_of(path), options).run_inputs(); });
+  });
 }
 
 ir::Graph import_inputs_bytes(std::span<const std::byte> bytes, const std::string& folder,
                               const ImportOptions& options) {
-  return Importer(parse_model({bytes}, "model"), folder, options).run_inputs();
+  const auto model = parse_model({bytes}, "model");
+  return with_names_shown([&] { return Importer(model, folder, options).run_inputs(); });
 }
 
 ImportedModel import_model_bytes(std::span<const std::byte> bytes, const std::string& folder,
                                  const ImportOptions& options) {
   const ModelBytes source{bytes};
-  return import_assuming(parse_model(source, "model"), folder, options, source);
+  const auto model = parse_model(source, "model");
+  return with_names_shown([&] { return import_assuming(model, folder, options, source); });
 }
 
 std::vector<SupportedOp> supported_ops() {

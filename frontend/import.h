@@ -77,7 +77,8 @@ struct ImportedModel {
   std::int64_t opset = 0;
   std::string producer;
   std::vector<std::string> warnings;
-  std::vector<ModelNode> nodes;  // all that were looked at, in order; a loop's once for each trip
+  std::vector<std::string> files;  // of external data
+  std::vector<ModelNode> nodes;    // all that were looked at, in order; a loop's once for each trip
 };
 
 /// Imports the model at `path`. Where its shapes fit only if two dimensions are the same, or if one

@@ -37,7 +37,7 @@ std::vector<std::int64_t> offsets_of(const Tensor& data, std::span<const Tensor>
   return offsets;
 }
 
-ScalarOp op_of(const std::string& combine) {
+ScalarOp scatter_op_of(const std::string& combine) {
   if (combine == "sum") return ScalarOp::kAdd;
   if (combine == "prod") return ScalarOp::kMul;
   return combine == "max" ? ScalarOp::kMax : ScalarOp::kMin;
@@ -98,7 +98,7 @@ std::vector<Tensor> evaluate_scatter(const Attrs& attrs, std::span<const Tensor>
       result[at(i)] =
           combine == "none"
               ? updates[i]
-              : apply_scalar_op(op_of(combine), DType::kFloat64, DType::kFloat64, args).f;
+              : apply_scalar_op(scatter_op_of(combine), DType::kFloat64, DType::kFloat64, args).f;
     }
     return {Tensor::from_doubles(outputs[0].dtype, shape, result)};
   }
@@ -106,8 +106,8 @@ std::vector<Tensor> evaluate_scatter(const Attrs& attrs, std::span<const Tensor>
   const std::vector<std::int64_t> updates = inputs[1].to_ints();
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     const Scalar args[] = {{0, result[at(i)]}, {0, updates[i]}};
-    result[at(i)] =
-        combine == "none" ? updates[i] : apply_scalar_op(op_of(combine), type, type, args).i;
+    result[at(i)] = combine == "none" ? updates[i]
+                                      : apply_scalar_op(scatter_op_of(combine), type, type, args).i;
   }
   return {Tensor::from_ints(type, shape, result)};
 }

@@ -1,15 +1,53 @@
 #include "tools/cli/console.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 
 #include <fmt/format.h>
+#include <stdio_ext.h>
 #include <unistd.h>
+
+#include "ir/text/shown.h"
 
 namespace sinter::tools {
 
+namespace {
+
+/// What cannot be written is asked for at the end (finish_output): a stream remembers.
+void put(std::FILE* stream, std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+}
+
+void put_json(const nlohmann::ordered_json& object) {
+  // Names of a model need not be UTF-8, which JSON is.
+  put(stdout, object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+/// Lines behind the first stand in by two, so that none of them looks like a message of its own.
+std::string as_message(std::string_view text) {
+  std::string result;
+  for (const char c : ir::shown_lines(text)) {
+    if (!result.empty() && result.back() == '\n' && c != ' ') result += "  ";
+    result += c;
+  }
+  return result;
+}
+
+/// Wrong use and wrong files are told of in one line, whatever names there are in it; a compiler's
+/// log, or a list of what is not supported, has lines.
+std::string error_text(ErrorCode code, std::string_view message) {
+  const bool is_line = code == ErrorCode::kUsage || code == ErrorCode::kInvalidModel ||
+                       code == ErrorCode::kInvalidPlan;
+  return fmt::format("error: {}\n", is_line ? ir::shown(message) : as_message(message));
+}
+
+}  // namespace
+
 void Console::print(std::string_view line) const {
   clear_bar();
-  if (!json) fmt::print("{}\n", line);
+  if (!json) put(stdout, ir::shown_lines(line) + "\n");
 }
 
 void Console::result(const nlohmann::ordered_json& object) const {
@@ -18,35 +56,25 @@ void Console::result(const nlohmann::ordered_json& object) const {
   if (collect)
     collect(object);
   else
-    // Names of a model need not be UTF-8, which JSON is.
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    put_json(object);
 }
 
 void Console::note(std::string_view line) const {
   clear_bar();
-  if (!quiet) fmt::print(stderr, "{}\n", line);
+  if (!quiet) put(stderr, as_message(line) + "\n");
 }
-
-namespace {
-
-void print_error(const nlohmann::ordered_json& error) {
-  const nlohmann::ordered_json object = {{"error", error}};
-  fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-}
-
-}  // namespace
 
 void Console::error(ErrorCode code, std::string_view message) const {
   clear_bar();
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", message);
-  if (json) print_error({{"code", to_string(code)}, {"message", message}});
+  put(stderr, error_text(code, message));
+  if (json) put_json({{"error", {{"code", to_string(code)}, {"message", message}}}});
 }
 
 void Console::error(const CompileError& error) const {
   clear_bar();
   std::fflush(stdout);
-  fmt::print(stderr, "error: {}\n", error.what());
+  put(stderr, error_text(error.code(), error.what()));
   if (!json) return;
   nlohmann::ordered_json object = {{"code", to_string(error.code())}, {"message", error.what()}};
   for (const Diagnostic& diagnostic : error.diagnostics())
@@ -56,7 +84,7 @@ void Console::error(const CompileError& error) const {
                                  {"inputs", diagnostic.shapes},
                                  {"message", diagnostic.message},
                                  {"way_out", diagnostic.way_out}});
-  print_error(object);
+  put_json({{"error", object}});
 }
 
 void Console::progress(std::string_view stage, std::size_t done, std::size_t total) const {
@@ -68,15 +96,29 @@ void Console::progress(std::string_view stage, std::size_t done, std::size_t tot
   percent_ = percent;
   constexpr int kWidth = 30;
   const auto filled = static_cast<std::size_t>(kWidth * percent / 100);
-  fmt::print(stderr, "\r{} [{}{}] {}/{}", stage, std::string(filled, '#'),
-             std::string(kWidth - filled, '.'), done, total);
+  put(stderr, fmt::format("\r{} [{}{}] {}/{}", stage, std::string(filled, '#'),
+                          std::string(kWidth - filled, '.'), done, total));
   std::fflush(stderr);
 }
 
 void Console::clear_bar() const {
-  if (!stage_.empty()) fmt::print(stderr, "\r\x1b[K");
+  if (!stage_.empty()) put(stderr, "\r\x1b[K");
   stage_.clear();
   percent_ = -1;
+}
+
+std::string finish_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool is_whole = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  const int cause = errno;
+  if (is_whole) return "";
+  // Who calls again in this process has another try.
+  __fpurge(stdout);
+  std::clearerr(stdout);
+  std::cout.clear();
+  return fmt::format("standard output cannot be written{}{}", cause == 0 ? "" : ": ",
+                     cause == 0 ? "" : std::strerror(cause));
 }
 
 Monitor monitor_of(const Console& console) {
@@ -85,7 +127,7 @@ Monitor monitor_of(const Console& console) {
     const char* prefix = diagnostic.severity == Severity::kWarning ? "warning: "
                          : diagnostic.code == "precision"          ? "precision: "
                                                                    : "";
-    console.note(prefix + diagnostic.message);
+    console.note(prefix + ir::shown(diagnostic.message));
   };
   monitor.on_progress = [&console](std::string_view stage, std::size_t done, std::size_t total) {
     console.progress(stage, done, total);

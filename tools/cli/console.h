@@ -1,4 +1,6 @@
-// What a verb prints: data on stdout, notes and progress on stderr.
+// What a verb prints: data on stdout, notes and progress on stderr. What does something to a
+// terminal is shown escaped in all of it; text of others that shall not begin a line, such as a
+// model's names, goes through ir::shown first.
 #pragma once
 
 #include <cstddef>
@@ -36,6 +38,9 @@ struct Console {
   mutable std::string stage_;  // whose bar is drawn; empty: none is
   mutable int percent_ = -1;
 };
+
+/// Writes what is left for stdout; says what was lost of it, or nothing.
+std::string finish_output();
 
 /// What a call of the compiler tells, on `console`, which must outlive it: diagnostics as notes,
 /// progress as bars.

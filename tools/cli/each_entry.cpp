@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/text/shown.h"
 #include "tools/compiler/each_entry.h"
 
 namespace sinter::tools {
@@ -14,7 +15,7 @@ int run_each_entry(const BuildOptions& options, const RunInputs& inputs, const C
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
   int worst = 0;
   for (const auto& one : entries_one_by_one(options, inputs, Reporter())) {
-    console.print(fmt::format("entry {}: {}", one.name, one.dims));
+    console.print(fmt::format("entry {}: {}", ir::shown(one.name), ir::shown(one.dims)));
     Console own = console;
     own.collect = [&](const nlohmann::ordered_json& object) {
       report.push_back({{"entry", one.name}});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/text/shown.h"
 #include "tools/cli/text/table.h"
 #include "tools/compiler/verify/accuracy.h"
 
@@ -15,12 +16,13 @@ std::vector<std::string> states_text(const std::vector<StateResult>& states) {
   std::size_t count = 0;
   for (const auto& state : states) {
     if (!state.in_place) {
-      lines.push_back(fmt::format("state {} -> {}: copied after each run: {}", state.input,
-                                  state.output, state.why_copied));
+      lines.push_back(fmt::format("state {} -> {}: copied after each run: {}",
+                                  ir::shown(state.input), ir::shown(state.output),
+                                  ir::shown(state.why_copied)));
       continue;
     }
     constexpr std::size_t kMostNames = 4;
-    if (++count <= kMostNames) in_place += (count > 1 ? ", " : "") + state.input;
+    if (++count <= kMostNames) in_place += (count > 1 ? ", " : "") + ir::shown(state.input);
     if (count == kMostNames + 1) in_place += ", ..";
   }
   if (count > 0)

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/text/shown.h"
 #include "tools/cli/text/table.h"
 
 namespace sinter::tools {
@@ -16,7 +17,14 @@ using Strings = std::vector<std::string>;
 using Rows = std::vector<Strings>;
 
 std::string string(const ordered_json& object, const char* key) {
-  return object.at(key).get<std::string>();
+  return ir::shown(object.at(key).get<std::string>());
+}
+
+/// A list of strings.
+Strings strings(const ordered_json& object, const char* key) {
+  Strings all = object.at(key).get<Strings>();
+  for (std::string& text : all) text = ir::shown(text);
+  return all;
 }
 
 std::string number(const ordered_json& object, const char* key) { return object.at(key).dump(); }
@@ -42,7 +50,7 @@ void add_bindings(const ordered_json& report, const char* what, Lines& lines) {
 
 Lines plan_summary_text(const ordered_json& report) {
   Lines lines;
-  const auto architectures = report.at("architectures").get<Strings>();
+  const auto architectures = strings(report, "architectures");
   const int cuda = report.at("cuda_version").get<int>();
   lines.push_back(
       fmt::format("plan for {}{}, written by sinter {}{}", string(report, "target"),
@@ -52,8 +60,8 @@ Lines plan_summary_text(const ordered_json& report) {
   if (report.contains("model")) {
     lines.push_back(fmt::format("model {} ({}), {} nodes; {}", string(report, "model"),
                                 string(report, "model_hash"), number(report, "nodes_imported"),
-                                fmt::join(report.at("options").get<Strings>(), ", ")));
-    for (const auto& note : report.at("precision_notes").get<Strings>())
+                                fmt::join(strings(report, "options"), ", ")));
+    for (const auto& note : strings(report, "precision_notes"))
       lines.push_back("precision: " + note);
     for (const auto& output : list(report, "measured"))
       lines.push_back(fmt::format("measured: output {}, relative error {:.2e}",
@@ -85,7 +93,7 @@ Lines steps_text(const ordered_json& report) {
                                            : string(step, "name"),
                     string(step, "ways"), number(step, "launches"), string(step, "bytes_read"),
                     string(step, "bytes_written"), string(step, "flops"),
-                    fmt::format("{}", fmt::join(step.at("origins").get<Strings>(), ", "))});
+                    fmt::format("{}", fmt::join(strings(step, "origins"), ", "))});
   Lines lines = {format_table(rows)};
   if (const auto totals = report.find("totals"); totals != report.end())
     lines.push_back(fmt::format("{} steps, {} launches; {} read, {} written, {:.3f} GFLOP",
@@ -99,10 +107,10 @@ Lines steps_text(const ordered_json& report) {
 Lines kernels_text(const ordered_json& report) {
   Rows rows = {{"kernel", "block", "grid", "shared", "when", "schedule", "by"}};
   for (const auto& kernel : list(report, "kernels")) {
-    std::string blocks = fmt::format("{}", fmt::join(kernel.at("grid").get<Strings>(), " x "));
+    std::string blocks = fmt::format("{}", fmt::join(strings(kernel, "grid"), " x "));
     if (const int cluster = kernel.at("cluster").get<int>(); cluster > 1)
       blocks += fmt::format(" in clusters of {}", cluster);
-    const auto conditions = kernel.at("conditions").get<Strings>();
+    const auto conditions = strings(kernel, "conditions");
     rows.push_back(
         {string(kernel, "function"),
          fmt::format("{}", fmt::join(kernel.at("block").get<std::vector<int>>(), "x")), blocks,
@@ -117,8 +125,8 @@ Lines kernels_text(const ordered_json& report) {
 Lines source_text(const ordered_json& report) {
   Lines lines;
   for (const auto& source : list(report, "sources")) {
-    for (const auto& schedule : source.at("schedules").get<Strings>()) lines.push_back(schedule);
-    lines.push_back(string(source, "source"));
+    for (const auto& schedule : strings(source, "schedules")) lines.push_back(schedule);
+    lines.push_back(source.at("source").get<std::string>());  // which has lines
   }
   if (lines.empty()) lines.emplace_back("no CUDA text: this plan is for the CPU");
   return lines;

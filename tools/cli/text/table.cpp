@@ -5,9 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "ir/text/shown.h"
+
 namespace sinter::tools {
 
-std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+std::string format_table(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows)
+    for (auto& cell : row) cell = ir::shown(cell);
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));

@@ -7,8 +7,8 @@
 namespace sinter::tools {
 
 /// Rows of cells as aligned columns; the first row is the heading. Numbers (cells that start with a
-/// digit, a sign or a dot) align right.
-std::string format_table(const std::vector<std::vector<std::string>>& rows);
+/// digit, a sign or a dot) align right. Cells are one line each (ir::shown).
+std::string format_table(std::vector<std::vector<std::string>> rows);
 
 /// "1.5 MB", with decimal multiples.
 std::string format_bytes(double bytes);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/text/shown.h"
 #include "ir/text/text.h"
 #include "tools/cli/text/table.h"
 
@@ -55,22 +56,25 @@ class WhyText {
   }
 
  private:
+  std::string kernel(ir::NodeId id) const { return ir::shown(report_.kernel_text(id)); }
+
   void life(const NodeLife& life) {
-    std::string text = fmt::format("{} ({})", life.name, report_.operators.at(life.name));
+    std::string text =
+        fmt::format("{} ({})", ir::shown(life.name), ir::shown(report_.operators.at(life.name)));
     for (const auto& change : life.changes)
-      text += fmt::format("\n  {}: {}", change.pass, change.became);
+      text += fmt::format("\n  {}: {}", change.pass, ir::shown(change.became));
     if (!life.gone_in.empty())
       text += fmt::format("\n  {}: gone; {}", life.gone_in, gone_because(life.gone_in));
     std::vector<std::string> kernels;
-    for (const auto id : life.kernels) kernels.push_back(report_.kernel_text(id));
+    for (const auto id : life.kernels) kernels.push_back(kernel(id));
     if (!kernels.empty()) text += fmt::format("\n  computed in {}", fmt::join(kernels, " and in "));
     lines_.push_back(std::move(text));
   }
 
   void decisions(const std::vector<Decision>& all) {
     for (std::size_t i = 0; i < std::min(all.size(), kMostLines); ++i)
-      lines_.push_back(fmt::format("  {}: {} -> {}: {}", all[i].pass, all[i].producer,
-                                   all[i].consumer, all[i].reason));
+      lines_.push_back(fmt::format("  {}: {} -> {}: {}", all[i].pass, ir::shown(all[i].producer),
+                                   ir::shown(all[i].consumer), ir::shown(all[i].reason)));
     if (all.size() > kMostLines)
       lines_.push_back(fmt::format("  and {} more", all.size() - kMostLines));
   }
@@ -83,10 +87,12 @@ class WhyText {
 
   void one_kernel() {
     std::vector<std::string> kernels;
-    for (const auto id : why_.shared) kernels.push_back(report_.kernel_text(id));
-    lines_.push_back(fmt::format(
-        "in one kernel: {}{}", fmt::join(kernels, ", and "),
-        why_.between.empty() ? "" : fmt::format("; with {}", fmt::join(why_.between, ", "))));
+    for (const auto id : why_.shared) kernels.push_back(kernel(id));
+    lines_.push_back(
+        fmt::format("in one kernel: {}{}", fmt::join(kernels, ", and "),
+                    why_.between.empty()
+                        ? ""
+                        : "; with " + ir::shown(fmt::format("{}", fmt::join(why_.between, ", ")))));
     lines_.push_back(fmt::format(
         "which saves {} {}, and {}{}", format_bytes(why_.bytes),
         why_.side_by_side ? "that both read" : "that would be stored and read between them",
@@ -95,10 +101,11 @@ class WhyText {
   }
 
   void separate() {
-    lines_.push_back(fmt::format(
-        "not in one kernel: data flow from {} to {} over {} boundar{}",
-        why_.from_b_to_a ? why_.b.name : why_.a.name, why_.from_b_to_a ? why_.a.name : why_.b.name,
-        why_.boundaries.size(), why_.boundaries.size() == 1 ? "y" : "ies"));
+    lines_.push_back(fmt::format("not in one kernel: data flow from {} to {} over {} boundar{}",
+                                 ir::shown(why_.from_b_to_a ? why_.b.name : why_.a.name),
+                                 ir::shown(why_.from_b_to_a ? why_.a.name : why_.b.name),
+                                 why_.boundaries.size(),
+                                 why_.boundaries.size() == 1 ? "y" : "ies"));
     for (std::size_t i = 0; i < std::min(why_.boundaries.size(), kMostLines); ++i)
       boundary(why_.boundaries[i]);
     if (why_.boundaries.size() > kMostLines)
@@ -112,13 +119,13 @@ class WhyText {
   void boundary(const Boundary& boundary) {
     std::vector<std::string> types;
     for (const auto& type : boundary.values) types.push_back(ir::to_string(type));
-    lines_.push_back(fmt::format(
-        "{} -> {}: {}, {} read{}", report_.kernel_text(boundary.from),
-        report_.kernel_text(boundary.to), fmt::join(types, ", "), format_bytes(boundary.read_bytes),
-        boundary.stored_bytes > 0
-            ? fmt::format(" and {} stored", format_bytes(boundary.stored_bytes))
-            : ", stored for others too"));
-    if (!boundary.reason.empty()) lines_.push_back("  " + boundary.reason);
+    lines_.push_back(
+        fmt::format("{} -> {}: {}, {} read{}", kernel(boundary.from), kernel(boundary.to),
+                    fmt::join(types, ", "), format_bytes(boundary.read_bytes),
+                    boundary.stored_bytes > 0
+                        ? fmt::format(" and {} stored", format_bytes(boundary.stored_bytes))
+                        : ", stored for others too"));
+    if (!boundary.reason.empty()) lines_.push_back("  " + ir::shown(boundary.reason));
     decisions(boundary.decisions);
   }
 
@@ -136,8 +143,9 @@ class WhyText {
           life->gone_in.empty()
               ? fmt::format("{} is another shape of the same memory: no kernel computes "
                             "it, it moves no bytes",
-                            life->name)
-              : fmt::format("nothing of {} is left to compute: it moves no bytes", life->name));
+                            ir::shown(life->name))
+              : fmt::format("nothing of {} is left to compute: it moves no bytes",
+                            ir::shown(life->name)));
     }
   }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/profile.h>
 
+#include "ir/text/shown.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/machine.h"
 #include "tools/cli/text/table.h"
@@ -89,7 +90,8 @@ nlohmann::ordered_json measure(const std::string& file, const BenchArguments& op
   const auto all = statistics_of(latency), gpu = statistics_of(compute);
   const auto h2d = statistics_of(to_device), d2h = statistics_of(to_host);
   const auto account = session.memory();
-  console.print(fmt::format("{} on {}, {}", file, plan.target(), describe_shapes(plan, inputs)));
+  console.print(
+      fmt::format("{} on {}, {}", file, plan.target(), ir::shown(describe_shapes(plan, inputs))));
   console.print(format_table({{"us", "min", "mean", "median", "p90", "p95", "p99"},
                               row("host to device", h2d),
                               row(options.hot ? "compute" : "compute (cold L2)", gpu),

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/profile.h>
 
+#include "ir/text/shown.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/table.h"
@@ -55,7 +56,8 @@ void run_compare(const CompareArguments& options, const Console& console) {
         {"bytes_moved", variant.bytes_moved},     {"plan_bytes", variant.plan_bytes},
         {"weight_bytes", variant.weight_bytes},   {"memory_bytes", variant.memory_bytes}};
   }
-  console.print(fmt::format("{} for {}, {}", options.build.model, result.target, result.shapes));
+  console.print(
+      fmt::format("{} for {}, {}", options.build.model, result.target, ir::shown(result.shapes)));
   console.print(format_table(rows));
   console.print(fmt::format("medians of {} interleaved rounds{}; outputs agree within {:.1e}",
                             result.variants.front().compute.count,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ir/text/shown.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/each_entry.h"
 #include "tools/cli/text/plan_text.h"
@@ -85,16 +86,17 @@ void show_model(const InspectArguments& options, const Console& console) {
       is_graph_text(build.model)
           ? "Graph text"
           : fmt::format("opset {}, {} nodes, written by {}", model.opset, model.node_count,
-                        model.producer.empty() ? "an unnamed exporter" : model.producer);
+                        model.producer.empty() ? "an unnamed exporter" : ir::shown(model.producer));
   console.print(fmt::format("{}: {}; {} nodes in the graph", options.build.model, source,
                             model.graph.nodes().size()));
   for (const char* what : {"input", "output"})
     if (const auto list = report.find(fmt::format("{}s", what)); list != report.end())
       for (const auto& binding : *list)
-        console.print(fmt::format("{} {}: {}", what, binding.at("name").get<std::string>(),
-                                  binding.at("type").get<std::string>()));
+        console.print(fmt::format("{} {}: {}", what,
+                                  ir::shown(binding.at("name").get<std::string>()),
+                                  ir::shown(binding.at("type").get<std::string>())));
   for (const auto& [symbol, range] : model.graph.ranges())
-    console.print(fmt::format("dimension {}: {}..{}", symbol, range.min, range.max));
+    console.print(fmt::format("dimension {}: {}..{}", ir::shown(symbol), range.min, range.max));
   std::vector<std::string> parts;
   for (const auto& [op, count] : report.at("operators").items())
     parts.push_back(fmt::format("{} {}", count.get<int>(), op));
