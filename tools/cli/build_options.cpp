@@ -2,13 +2,14 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include <fmt/format.h>
 
 #include "fusion/pipeline.h"
+#include "ir/text/shown.h"
 #include "ir/text/text.h"
+#include "runtime/files/output_file.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
@@ -84,16 +85,15 @@ class Dumper {
     const auto point = fmt::format("{}:{}", after ? "after" : "before", pass);
     if (!points_.contains(point) && !(after && points_.contains("all"))) return;
     if (dir_.empty()) {
-      fmt::print(stderr, "# {}{}\n{}\n", entry.empty() ? "" : entry + " ", point, ir::print(graph));
+      fmt::print(stderr, "# {}{}\n{}\n", entry.empty() ? "" : ir::shown(entry) + " ", point,
+                 ir::shown_lines(ir::print(graph)));
       return;
     }
     std::filesystem::create_directories(dir_);
     const auto path =
         fmt::format("{}/{:02}_{}{}_{}.txt", dir_, count_++, entry.empty() ? "" : entry + "_",
                     after ? "after" : "before", pass);
-    std::ofstream file(path);
-    if (!(file << ir::print(graph) << '\n'))
-      throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be written", path));
+    files::write_file(path, ir::print(graph) + '\n', {.what = "the graph", .is_durable = false});
   }
 
  private:

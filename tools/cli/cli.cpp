@@ -11,6 +11,7 @@
 
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"
+#include "tools/cli/signals.h"
 #include "tools/cli/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -52,9 +53,7 @@ Examples:
 Exit codes: 0 done, 1 a comparison failed, 2 usage, 3 unsupported model, 4 invalid model,
 5 invalid plan, 6 out of memory, 7 device, 70 a defect of Sinter, 130 interrupted.)";
 
-}  // namespace
-
-int run_cli(int argc, char** argv) {
+int run_words(int argc, char** argv) {
   CLI::App app{"Sinter compiles ONNX models into plans and runs them.", "sinter"};
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string(version()));
@@ -101,6 +100,17 @@ int run_cli(int argc, char** argv) {
     return kInternalError;
   }
   return exit_code;
+}
+
+}  // namespace
+
+int run_cli(int argc, char** argv) {
+  const CleanUpOnSignals signals;
+  const int exit_code = run_words(argc, argv);
+  const std::string lost = finish_output();
+  if (lost.empty()) return exit_code;
+  Console().error(ErrorCode::kUsage, lost);
+  return exit_code != 0 ? exit_code : exit_code_of(ErrorCode::kUsage);
 }
 
 }  // namespace sinter::tools

@@ -5,8 +5,10 @@
 
 #include <fmt/format.h>
 
+#include "runtime/files/output_file.h"
 #include "runtime/plan/plan_file.h"
 #include "tools/compiler/options/weights.h"
+#include "tools/compiler/run/inputs.h"
 #include "tools/compiler/tuning/tuning.h"
 #include "tools/compiler/verify/accuracy.h"
 
@@ -65,6 +67,12 @@ CompileResult describe(const BuildResult& built, const Reporter& reporter) {
 
 CompileResult compile_model(const BuildOptions& options, const std::string& path,
                             Reporter& reporter) {
+  // Before minutes are spent; files of external data are known behind import.
+  std::vector<std::string> inputs = options.weights.calibration_files;
+  inputs.insert(inputs.end(), {options.model.path, options.tuning.file});
+  if (options.verify)
+    for (const auto& file : tensor_paths(options.verify->inputs.files)) inputs.push_back(file);
+  files::check_output(path, inputs);
   if (options.tuning.seconds > 0 && !options.schedule.empty())
     throw Error(ErrorCode::kUsage,
                 "one schedule for all kernels and tuning, which chooses one for each, exclude each "
@@ -78,6 +86,7 @@ CompileResult compile_model(const BuildOptions& options, const std::string& path
     };
   }
   BuildResult built = build_plan(build, reporter);
+  files::check_output(path, built.model.files);
   CompileResult result = describe(built, reporter);
   if (options.verify) {
     result.accuracy = record_accuracy(options, built, reporter);

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "fusion/append_sampler.h"
 #include "fusion/narrow_dims.h"
 #include "ir/text/text.h"
+#include "runtime/files/input_file.h"
 #include "runtime/plan/hash.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/sample.h"
@@ -22,27 +21,24 @@ namespace {
 
 constexpr std::string_view kGraphStart = "graph @";
 
-std::ifstream open(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be opened", path));
-  return file;
-}
-
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-bool begins_as_graph(std::string_view text) {
+/// None if what `text` begins with does not tell.
+std::optional<bool> begins_as_graph(std::string_view text) {
   while (!text.empty()) {
     if (text[0] == '#') {
       text.remove_prefix(std::min(text.find('\n'), text.size()));
     } else if (std::string_view(" \t\n\r").find(text[0]) != std::string_view::npos) {
       text.remove_prefix(1);
+    } else if (text.size() < kGraphStart.size() && kGraphStart.starts_with(text)) {
+      return std::nullopt;
     } else {
       return text.starts_with(kGraphStart);
     }
   }
-  return false;
+  return std::nullopt;
 }
 
 /// What may be asked of Graph text, done to it.
@@ -56,8 +52,7 @@ frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions
   std::string storage;
   std::string_view text = text_of(model.bytes);
   if (!model.path.empty()) {
-    std::ifstream file = open(model.path);
-    storage.assign(std::istreambuf_iterator<char>(file), {});
+    storage = files::read_file(model.path);
     text = storage;
   }
   frontend::ImportedModel result;
@@ -104,19 +99,22 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
 }  // namespace
 
 bool is_graph_text(const Model& model) {
-  if (model.path.empty()) return begins_as_graph(text_of(model.bytes));
-  std::ifstream file = open(model.path);
-  for (int c = file.get(); file; c = file.get()) {
-    if (c == '#') {
-      file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
-    } else if (c != ' ' && c != '\t' && c != '\n' && c != '\r') {
-      std::string start(1, static_cast<char>(c));
-      start.resize(kGraphStart.size());
-      file.read(start.data() + 1, static_cast<std::streamsize>(kGraphStart.size() - 1));
-      return file.good() && start == kGraphStart;
-    }
+  if (model.path.empty()) return begins_as_graph(text_of(model.bytes)).value_or(false);
+  files::InputFile file = files::open_input(model.path);
+  if (!file.problem.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' cannot be opened: {}", model.path, file.problem));
+  // Comments in front may be long: as much is read as it takes to tell.
+  std::string start;
+  for (std::size_t block = 4096;; block *= 2) {
+    const std::size_t before = start.size();
+    start.resize(before + block);
+    const std::size_t read = files::read_some(
+        file.descriptor, std::as_writable_bytes(std::span(start)).subspan(before), model.path);
+    start.resize(before + read);
+    if (const auto answer = begins_as_graph(start)) return *answer;
+    if (read < block) return false;
   }
-  return false;
 }
 
 std::string name_of(const Model& model) {

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <system_error>
@@ -10,19 +9,14 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "runtime/files/input_file.h"
+
 namespace sinter::tools {
 namespace {
 
 constexpr std::string_view kPlace = "{prompt}";
 
 std::string read_all(std::istream& stream) { return {std::istreambuf_iterator<char>(stream), {}}; }
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text = read_all(file);
-  if (!file) throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be read", path));
-  return text;
-}
 
 std::optional<std::int64_t> number(std::string_view text) {
   std::int64_t value = 0;
@@ -32,7 +26,7 @@ std::optional<std::int64_t> number(std::string_view text) {
 }
 
 std::string in_template(const std::string& file, const std::string& text) {
-  std::string result = read_file(file);
+  std::string result = files::read_file(file);
   const auto place = result.find(kPlace);
   if (place == std::string::npos)
     throw Error(ErrorCode::kUsage,
@@ -61,7 +55,7 @@ std::vector<std::int64_t> prompt_ids(const PromptOptions& options, const Tokeniz
   if (!options.ids.empty()) {
     std::error_code too_long;  // to be a name
     const bool is_file = std::filesystem::exists(options.ids, too_long);
-    ids = parse_ids(is_file ? read_file(options.ids) : options.ids);
+    ids = parse_ids(is_file ? files::read_file(options.ids) : options.ids);
   } else {
     if (tokenizer == nullptr && !options.text.empty())
       throw Error(ErrorCode::kUsage,

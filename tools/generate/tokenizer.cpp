@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "runtime/files/input_file.h"
 #include "tools/generate/byte_alphabet.h"
 #include "tools/generate/byte_pairs.h"
 #include "tools/generate/text_split.h"
@@ -256,10 +256,7 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 Tokenizer Tokenizer::load(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file)
-    throw Error(ErrorCode::kUsage, fmt::format("tokenizer file '{}' cannot be read", path));
+  const std::string text = files::read_file(path, "tokenizer file");
   return with_context(path, [&] { return parse(text); });
 }
 

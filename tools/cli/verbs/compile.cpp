@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "ir/text/shown.h"
 #include "ir/text/text.h"
+#include "runtime/files/output_file.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/each_entry.h"
 #include "tools/cli/input_options.h"
@@ -14,6 +16,7 @@
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
 #include "tools/compiler/model_source.h"
+#include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {
 namespace {
@@ -51,6 +54,7 @@ int run_compile(const CompileArguments& options, const Console& console) {
   std::string path = options.output;
   if (path.empty())
     path = std::filesystem::path(options.build.model).replace_extension(".plan").string();
+  files::check_output(path, tensor_paths(options.build.constants));
   // compile_to_file, with what --dump-ir asks for besides.
   const CompileResult result =
       at_boundary(build.monitor, OptionNames::kFlags,
@@ -60,14 +64,15 @@ int run_compile(const CompileArguments& options, const Console& console) {
   };
   if (result.accuracy) {
     console.print(fmt::format("against the reference, {}, {}", result.accuracy->source,
-                              result.accuracy->shapes));
+                              ir::shown(result.accuracy->shapes)));
     console.print(accuracy_text(*result.accuracy, "--max-error"));
   }
   if (result.ok()) {
     if (options.build.explain_fusion)
       for (const auto& decision : result.decisions)
         console.print(fmt::format("{} {} -> {}\n     {}", decision.fused ? "[x]" : "[ ]",
-                                  decision.producer, decision.consumer, decision.reason));
+                                  ir::shown(decision.producer), ir::shown(decision.consumer),
+                                  ir::shown(decision.reason)));
     console.print(fmt::format(
         "{}: {}, {} nodes -> {} steps, {} for {}", path,
         format_bytes(static_cast<double>(result.plan_bytes)), result.nodes_imported, result.steps,

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "ir/text/shown.h"
+#include "runtime/files/output_file.h"
 #include "tools/cli/build_options.h"
 #include "tools/cli/each_entry.h"
 #include "tools/cli/input_options.h"
 #include "tools/cli/text/compile_text.h"
 #include "tools/cli/text/regions_text.h"
 #include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/run/inputs.h"
 #include "tools/compiler/verify/verify_regions.h"
 
 namespace sinter::tools {
@@ -111,6 +114,12 @@ int run_verify(const VerifyArguments& options, const Console& console) {
           return options.per_node ? show_regions(built, one, how, own)
                                   : show_bisection(built, one, how, reporter, own);
         });
+  std::vector<std::string> read = tensor_paths(options.inputs.files);
+  read.push_back(options.build.model);
+  if (!how.save_folder.empty())
+    for (const char* name : {"outputs", "reference", "rounded"})
+      files::check_output(fmt::format("{}/{}.npz", how.save_folder, name), read);
+  files::check_output(options.reduce, read);
   Reporter reporter(build.monitor);
   if (!options.reduce.empty()) require_one_entry(build, "--reduce");
   const auto built = build_plan(build, reporter);
@@ -118,7 +127,7 @@ int run_verify(const VerifyArguments& options, const Console& console) {
     return show_reduction(built, build, how, options.reduce, reporter, console);
   const auto accuracy = measure_accuracy(built, build, how, reporter);
   console.print(fmt::format("{} for {} against the reference, {}", options.build.model,
-                            built.target.to_string(), accuracy.shapes));
+                            built.target.to_string(), ir::shown(accuracy.shapes)));
   console.print(accuracy_text(accuracy, "--tolerance"));
   console.result({{"model", options.build.model},
                   {"target", built.target.to_string()},

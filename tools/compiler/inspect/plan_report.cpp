@@ -1,6 +1,5 @@
 #include "tools/compiler/inspect/plan_report.h"
 
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -9,6 +8,7 @@
 #include <sinter/error.h>
 
 #include "ir/text/text.h"
+#include "runtime/files/input_file.h"
 #include "runtime/libraries/tuning_cache.h"
 #include "runtime/plan/entries.h"
 #include "runtime/plan/plan_data.h"
@@ -195,10 +195,11 @@ class Inspector {
 }  // namespace
 
 bool is_plan_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be opened", path));
+  const files::InputFile file = files::open_input(path);
+  if (!file.problem.empty())
+    throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be opened: {}", path, file.problem));
   char magic[6] = {};
-  file.read(magic, sizeof magic);
+  files::read_some(file.descriptor, std::as_writable_bytes(std::span(magic)), path);
   return std::string_view(magic, sizeof magic) == "SINTER";
 }
 

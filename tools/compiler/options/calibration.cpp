@@ -30,28 +30,35 @@ Tensor sample_of(const Tensor& all, std::int64_t at) {
 /// The samples that the files give of each input; an input that they do not give has none.
 std::vector<std::vector<Tensor>> read_samples(const WeightOptions& weights,
                                               const std::vector<BindingInfo>& inputs) {
-  NamedTensors all = read_tensor_files(weights.calibration_files);
+  // Which input an array is of; asked before the array is read.
+  const auto index_of = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    const auto input = std::find_if(inputs.begin(), inputs.end(),
+                                    [&](const BindingInfo& info) { return info.name == name; });
+    if (input == inputs.end())
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--calibration: the model has no input '{}'", name));
+    const std::size_t rank = input->shape.size();
+    if (shape.size() != rank && shape.size() != rank + 1)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--calibration: '{}' has {} dimensions: write {}, or {} with samples "
+                              "along the first",
+                              name, shape.size(), rank, rank + 1));
+    return static_cast<std::size_t>(input - inputs.begin());
+  };
+  NamedTensors all =
+      read_tensor_files(weights.calibration_files,
+                        [&](const std::string& name, DType,
+                            const std::vector<std::int64_t>& shape) { index_of(name, shape); });
   for (const NamedTensor& given : weights.calibration)
     all.emplace_back(given.name, tensor_of(given.tensor));
   std::vector<std::vector<Tensor>> samples(inputs.size());
   for (const auto& [name, tensor] : all) {
-    const auto input =
-        std::find_if(inputs.begin(), inputs.end(),
-                     [&name = name](const BindingInfo& info) { return info.name == name; });
-    if (input == inputs.end())
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--calibration: the model has no input '{}'", name));
-    auto& own = samples[static_cast<std::size_t>(input - inputs.begin())];
-    const std::size_t rank = input->shape.size();
-    if (tensor.shape().size() == rank) {
+    const std::size_t input = index_of(name, tensor.shape());
+    auto& own = samples[input];
+    if (tensor.shape().size() == inputs[input].shape.size()) {
       own.push_back(tensor);
-    } else if (tensor.shape().size() == rank + 1) {
-      for (std::int64_t i = 0; i < tensor.shape()[0]; ++i) own.push_back(sample_of(tensor, i));
     } else {
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("--calibration: '{}' has {} dimensions: write {}, or {} with samples "
-                              "along the first",
-                              name, tensor.shape().size(), rank, rank + 1));
+      for (std::int64_t i = 0; i < tensor.shape()[0]; ++i) own.push_back(sample_of(tensor, i));
     }
   }
   return samples;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include <fmt/format.h>
@@ -11,7 +10,9 @@
 
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
+#include "ir/text/shown.h"
 #include "ir/text/text.h"
+#include "runtime/files/output_file.h"
 #include "tools/compiler/model_source.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/verify/reduce.h"
@@ -216,12 +217,11 @@ Written write_case(const std::string& path, TestCase test, const RegionResult& r
       options.max_error > 0 ? fmt::format(" --tolerance={:g}", options.max_error) : "");
   ir::PrintOptions print;
   print.inline_limit = std::numeric_limits<std::size_t>::max();
-  std::ofstream file(path);
-  file << fmt::format("# region {}, relative error {:.2e}, bound {:.1e}\n# of: {}\n# {}\n",
-                      region.name, region.error, region.bound, fmt::join(region.origins, ", "),
-                      written.command)
-       << ir::print(test.graph, print);
-  if (!file.flush()) throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be written", path));
+  std::string text =
+      fmt::format("# region {}, relative error {:.2e}, bound {:.1e}\n# of: {}\n# {}\n",
+                  ir::shown(region.name), region.error, region.bound,
+                  ir::shown(fmt::format("{}", fmt::join(region.origins, ", "))), written.command);
+  files::write_file(path, text + ir::print(test.graph, print));
   return written;
 }
 

@@ -1,0 +1,35 @@
+#include "tools/cli/signals.h"
+
+#include "runtime/files/output_file.h"
+
+namespace sinter::tools {
+namespace {
+
+void clean_up_and_end(int signal) {
+  files::remove_temporary_files();
+  // The default action is back (SA_RESETHAND), so that the caller sees which signal it was.
+  ::raise(signal);
+}
+
+bool would_end(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
+}  // namespace
+
+CleanUpOnSignals::CleanUpOnSignals() {
+  struct sigaction action {};
+  action.sa_handler = clean_up_and_end;
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER | SA_RESTART;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &previous_[i]);
+    if (would_end(previous_[i])) ::sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+CleanUpOnSignals::~CleanUpOnSignals() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i)
+    if (would_end(previous_[i])) ::sigaction(kSignals[i], &previous_[i], nullptr);
+}
+
+}  // namespace sinter::tools
