@@ -230,3 +230,28 @@ def test_gpu_plan_needs_one(mlp):
     except sinter.DeviceError:
         pytest.skip("no NVRTC here")
     refused(lambda: made(np.zeros((1, 8), np.float32)), "", sinter.DeviceError)
+
+
+def test_a_copied_plan_does_not_need_its_file(plan, x, tmp_path):
+    path = tmp_path / "a.plan"
+    plan.save(path)
+    copied = sinter.load(path, copy=True)
+    os.truncate(path, 0)
+    assert copied(x).tobytes() == plan(x).tobytes() and copied.path == str(path)
+
+
+def test_saving_follows_no_link_and_replaces_no_pipe(plan, tmp_path):
+    victim, link, pipe = (tmp_path / name for name in ("victim", "link", "pipe"))
+    victim.write_text("mine")
+    link.symlink_to(victim)
+    plan.save(link)
+    assert victim.read_text() == "mine" and not link.is_symlink()
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        plan.save(pipe)
+        assert os.read(reader, 8) == plan.to_bytes()[:8] and pipe.is_fifo()
+    finally:
+        os.close(reader)
+    refused(lambda: sinter.load(pipe), "it is a pipe")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "victim"]

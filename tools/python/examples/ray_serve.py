@@ -21,7 +21,8 @@ from ray_batch import encode, make_tokenizer
 @serve.deployment(max_ongoing_requests=64, ray_actor_options={"num_cpus": 0.5})
 class Embedder:
     def __init__(self, plan, tokenizer):
-        self.plan, self.tokenizer = sinter.load(plan, threads=1), make_tokenizer(tokenizer)
+        # A copy: what happens to the file does not end a replica.
+        self.plan, self.tokenizer = sinter.load(plan, threads=1, copy=True), make_tokenizer(tokenizer)
 
     @serve.batch(max_batch_size=16, batch_wait_timeout_s=0.005)
     async def embed(self, sentences: list[str]) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import secrets
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -81,10 +82,12 @@ class Plan(_core.Plan):
 
     _facts: dict[str, Any]
 
-    def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0) -> None:
+    def __init__(self, source: Any, *, device: int = 0, threads: int = 0, max_sessions: int = 0,
+                 copy: bool = False) -> None:
         """Use load()."""
         options = _core.RunOptions()
         options.device, options.threads, options.max_sessions = device, threads, max_sessions
+        options.copy = copy
         if isinstance(source, (str, os.PathLike)):
             source = os.path.abspath(os.fspath(source))
             super().__init__(source, options)
@@ -172,16 +175,27 @@ class Plan(_core.Plan):
             return file.read()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan's file, which appears whole or not at all."""
+        """Writes the plan's file, which appears whole or not at all. What is no regular file, such as a pipe, is
+        written to."""
         path = os.fspath(path)
-        partial = f"{path}.{os.getpid()}.part"
-        try:
-            with open(partial, "wb") as file:
-                file.write(memoryview(self) if self._file is None else self.to_bytes())
-            os.replace(partial, path)
-        finally:
-            if os.path.exists(partial):
+        contents = memoryview(self) if self._file is None else self.to_bytes()
+        if os.path.exists(path) and not os.path.isfile(path):
+            # A pipe that nobody reads is an error instead of a wait.
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, "wb") as file:
+                os.set_blocking(descriptor, True)
+                file.write(contents)
+            return
+        partial = f"{path}.{secrets.token_hex(4)}.tmp"
+        with open(partial, "xb") as file:  # never through a link that somebody planted
+            try:
+                file.write(contents)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(partial, path)
+            except BaseException:
                 os.remove(partial)
+                raise
 
     def _check_file(self):
         if _identity(self.path) != self._file:
@@ -248,15 +262,17 @@ class Session(_core.Session):
 
 
 def load(source: str | os.PathLike[str] | bytes | bytearray | memoryview, *, device: int = 0, threads: int = 0,
-         max_sessions: int = 0) -> Plan:
+         max_sessions: int = 0, copy: bool = False) -> Plan:
     """A plan from a file, which must not be changed while it is used, or from the bytes of one.
 
     device: the GPU of a CUDA plan.
     threads: most threads of the pool (set_threads) that one call of a CPU plan uses; 0: all.
     max_sessions: most calls that run at once, each with memory of its own; others wait. 0: as many as get_threads(),
         and 4 of a CUDA plan.
+    copy: the file is read into memory instead of mapped, so that it may be changed: a mapped file that is truncated
+        ends the process. Bytes are used where they lie if they cannot change, else copied.
     """
-    return Plan(source, device=device, threads=threads, max_sessions=max_sessions)
+    return Plan(source, device=device, threads=threads, max_sessions=max_sessions, copy=copy)
 
 
 def _restore(contents, settings):

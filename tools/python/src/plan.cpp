@@ -159,7 +159,9 @@ void SessionPool::drop() {
 PlanObject::PlanObject(const std::string& path, const RunOptions& options) : options_(options) {
   Plan plan = [&] {
     nb::gil_scoped_release release;
-    return Plan::load(path);
+    LoadOptions load;
+    load.copy = options.copy;
+    return Plan::load(path, load);
   }();
   caller_ = std::make_shared<Caller>(std::move(plan));
   start();
@@ -273,6 +275,7 @@ void bind_plan(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("device", &RunOptions::device)
       .def_rw("threads", &RunOptions::threads)
+      .def_rw("copy", &RunOptions::copy)
       .def_rw("max_sessions", &RunOptions::max_sessions);
   nb::class_<PlanObject>(module, "Plan", nb::is_weak_referenceable(), nb::type_slots(slots))
       .def(

@@ -49,6 +49,7 @@ class SessionPool {
 struct RunOptions {
   int device = 0;
   int threads = 0;
+  bool copy = false;     // of a file: it is read into memory instead of mapped
   int max_sessions = 0;  // at most this many calls run at once; 0: see PlanObject::start
 };
 
