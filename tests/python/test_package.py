@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sinter
 
 FOLDER = Path(sinter.__file__).parent
