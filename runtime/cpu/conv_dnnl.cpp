@@ -373,7 +373,12 @@ ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const Boun
           : nullptr;
   with_dnnl_errors("convolution", [&] {
     auto& steps = impl_->steps;
-    if (p.channels_last && p.is_product() && p.multiplications() >= 2 * kMultiplicationsOfThread) {
+    // Columns that do not fill a product kernel's last block are added up in another order. Where
+    // channels mean classes, equal ones are to get equal values: convolutions pad their blocks.
+    constexpr std::int64_t kColumnBlock = 16;
+    const bool fills_blocks = p.output[1] % kColumnBlock == 0;
+    if (p.channels_last && p.is_product() && fills_blocks &&
+        p.multiplications() >= 2 * kMultiplicationsOfThread) {
       steps.push_back(divide_product(product_of(p, step, weight_data), weights, threads));
       return;
     }

@@ -22,8 +22,10 @@ struct Division {
 };
 
 /// Weights lie packed for the parts' columns, once for each width that occurs: with a dimension
-/// that varies from run to run, few widths may occur. So rows count as one of three numbers for it.
-std::int64_t typical_rows(std::int64_t rows) { return rows <= 8 ? 4 : rows < 256 ? 64 : 512; }
+/// that varies from run to run, few widths may occur. So rows count as one of four numbers for it.
+std::int64_t typical_rows(std::int64_t rows) {
+  return rows <= 8 ? 4 : rows <= 64 ? 64 : rows < 256 ? 160 : 512;
+}
 
 /// Few rows are divided by columns, so that each thread reads its own weights; many are not, if the
 /// weights stay in a core's own cache, because oneDNN is fastest with whole rows; else parts are

@@ -259,6 +259,9 @@ TileInstr TileCompiler::translate(std::size_t i) const {
   result.value = static_cast<std::uint32_t>(i);
   result.value_class = class_[i];
   result.type = out_.types_[i];
+  if (instr.args.size() > std::size(result.args))
+    throw Error(ErrorCode::kInternal,
+                fmt::format("instruction {} has {} operands", i, instr.args.size()));
   for (const std::uint32_t arg : instr.args) result.args[result.arg_count++] = arg;
   switch (instr.kind) {
     case InstrKind::Load:
@@ -277,6 +280,8 @@ TileInstr TileCompiler::translate(std::size_t i) const {
     case InstrKind::Index:
       result.kind = TileInstr::Kind::kIndex;
       result.axis = loops_.axis_of[instr.dim];
+      if (result.axis < 0)  // it is 0 everywhere, and its class says so
+        throw Error(ErrorCode::kInternal, fmt::format("instruction {} is no index", i));
       break;
     case InstrKind::Reduce: result.kind = TileInstr::Kind::kReduce; break;
     case InstrKind::Scan: result.kind = TileInstr::Kind::kScan; break;

@@ -111,14 +111,13 @@ void verify_instr(const Checker& check, const fb::LoopProgramT& program, std::si
         check.fail("instruction {} is addressed by a value that is not an integer", index);
     }
   }
+  const bool is_leaf = instr.kind == fb::InstrKind::Size || instr.kind == fb::InstrKind::Load ||
+                       instr.kind == fb::InstrKind::Constant || instr.kind == fb::InstrKind::Index;
+  if (is_leaf && !instr.args.empty()) check.fail("instruction {} has operands", index);
   switch (instr.kind) {
-    case fb::InstrKind::Size:
-      check.expression(instr.expression, "a size instruction");
-      [[fallthrough]];
     case fb::InstrKind::Load:
-    case fb::InstrKind::Constant:
-      if (!instr.args.empty()) check.fail("instruction {} has operands", index);
-      break;
+    case fb::InstrKind::Constant: break;
+    case fb::InstrKind::Size: check.expression(instr.expression, "a size instruction"); break;
     case fb::InstrKind::Op: verify_op(check, program, instr, type); break;
     case fb::InstrKind::Reduce:
     case fb::InstrKind::Scan:

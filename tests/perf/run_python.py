@@ -84,6 +84,7 @@ def main():
     p.add_argument("--workload", help="a model of torch_workloads.py instead of MiniLM")
     p.add_argument("--threads", type=int, default=0, help="of Sinter and ONNX Runtime; 0: all cores")
     p.add_argument("--turns", type=int, default=7)
+    p.add_argument("--commit", help="the commit measured, where there is no git checkout")
     p.add_argument("--out")
     a = p.parse_args()
     rows = {}
@@ -115,7 +116,7 @@ def main():
         print(f"{name}: " + ", ".join(f"{who} {of['us']:.1f} us" for who, of in row.items() if isinstance(of, dict))
               + f"; Python costs {row['python_less_cpp_us']:.1f} us")
     if a.out:
-        write(a.out, {"provenance": provenance(), "version": sinter.__version__, "target": a.target,
+        write(a.out, {"provenance": provenance(a.commit), "version": sinter.__version__, "target": a.target,
                       "precision": a.precision, "threads": a.threads, "rows": rows})
 
 

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sinter
 
 FOLDER = Path(sinter.__file__).parent
@@ -19,6 +21,7 @@ def test_typed():
 
 def test_types_are_of_use(tmp_path):
     """mypy finds what is wrong in a program, and nothing else."""
+    pytest.importorskip("mypy")
     program = Path(__file__).with_name("typed_program.py")
     done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--allow-any-generics", "--no-error-summary",
                            "--cache-dir", tmp_path, program], capture_output=True, text=True)

@@ -294,6 +294,13 @@ const DamageCase kCases[] = {
     {"loop_index_node",
      [](auto& p) { loop_of(p).index_nodes[0] = fb::IndexNode(fb::ExprOp::Symbol, 2, 0); },
      "an index node's dimension is 2"},
+    {"loop_index_operands",
+     [](auto& p) {
+       fb::InstrT& index = *loop_of(p).instrs[1];
+       index.kind = fb::InstrKind::Index;
+       index.args = {0};
+     },
+     "instruction 1 has operands"},
     {"loop_scatter_op",
      [](auto& p) {
        fb::InstrT& store = *loop_of(p).instrs.back();
