@@ -227,8 +227,8 @@ def test_gpu_plan_needs_one(mlp):
         assert str(error)
     try:
         made = sinter.compile(mlp, target="cuda:sm_90", dims={"batch": (1, 64)})
-    except sinter.DeviceError:
-        pytest.skip("no NVRTC here")
+    except (sinter.DeviceError, sinter.UnsupportedError):
+        pytest.skip("nothing here compiles kernels")
     refused(lambda: made(np.zeros((1, 8), np.float32)), "", sinter.DeviceError)
 
 
