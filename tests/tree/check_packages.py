@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 STATUS = Path("/var/lib/dpkg/status")
 INFO = Path("/var/lib/dpkg/info")
 BASE = ["ca-certificates", "git", "python3", "sudo"]  # what the README takes for granted
-# What may lie outside packages: optional, found where it is, and never needed.
-OPTIONAL = re.compile(r"CUDA|CUDNN", re.IGNORECASE)
+# What may lie outside packages: optional, found where it is, and never needed; the Python that tools/wheel was given.
+OPTIONAL = re.compile(r"CUDA|CUDNN|^_?PYTHON3?_", re.IGNORECASE)
 
 
 def read_status():
