@@ -62,19 +62,25 @@ class BoundChecker : public Checker {
 };
 
 void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
-  Wide total = 1;
   std::vector<std::int64_t> extents;
-  for (const std::uint32_t expression : program.extents) {
+  for (const std::uint32_t expression : program.extents)
     extents.push_back(check.extent(expression, "an extent"));
-    total = std::min(total * extents.back(), Wide{kMaxExtent} + 1);
-  }
-  if (total > kMaxExtent) check.fail("it has more than {} elements", kMaxExtent);
   // An empty row space stores nothing; a row without elements still yields a reduction's identity.
   const std::size_t rows = extents.size() - program.inner_dims;
   if (std::find(extents.begin(), extents.begin() + static_cast<std::ptrdiff_t>(rows), 0) !=
       extents.begin() + static_cast<std::ptrdiff_t>(rows))
     return;
-  for (const auto& access : program.accesses) {
+  Wide row_count = 1, total = 1;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    total = std::min(total * std::max<std::int64_t>(extents[d], 1), Wide{kMaxExtent} + 1);
+    if (d < rows) row_count = total;
+  }
+  if (total > kMaxExtent) check.fail("it has more than {} elements", kMaxExtent);
+  std::vector<bool> stores(program.accesses.size());
+  for (const auto& instr : program.instrs)
+    if (instr->kind == fb::InstrKind::Store) stores[instr->access] = true;
+  for (std::size_t a = 0; a < program.accesses.size(); ++a) {
+    const auto& access = program.accesses[a];
     for (const std::uint32_t stride : access->strides) check.stride(stride, "a stride");
     check.stride(access->offset, "an offset");
     for (const fb::Gather& gather : access->gathers) {
@@ -105,7 +111,12 @@ void check_loop(const BoundChecker& check, const fb::LoopProgramT& program) {
         check.fail("an access spans too much for these dimensions");
       continue;
     }
-    if (!unreached) check.inside(reach, program.buffers[access->buffer], "an access");
+    if (unreached) continue;
+    check.inside(reach, program.buffers[access->buffer], "an access");
+    // Loops over rows are no longer than what they write, however few elements a row has.
+    if (stores[a] && access->gathers.empty() && reach.high - reach.low + 1 < row_count)
+      check.fail("a store writes {} rows to {} elements", static_cast<std::int64_t>(row_count),
+                 static_cast<std::int64_t>(reach.high - reach.low + 1));
   }
 }
 

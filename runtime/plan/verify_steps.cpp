@@ -155,10 +155,12 @@ void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses
     return node.op() == fb::ExprOp::Constant ? node.value() : -1;
   };
   const std::int64_t k = constant(work.k);
-  const auto pitch = [&] { return quantisation.bits == 8 ? k : k / 2 * 2 + k % 2 * 2; };
+  constexpr std::int64_t kMaxColumns = std::int64_t{1} << 48;
+  const auto pitch = [&] { return quantisation.bits == 8 ? k : k + k % 2; };
   const auto stored = static_cast<DType>(work.b->dtype);
   const bool is_plain = stored == (quantisation.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
-                        k >= 0 && constant(work.n) >= 0 && constant(work.b->offset) == 0 &&
+                        k >= 0 && k <= kMaxColumns && constant(work.n) >= 0 &&
+                        constant(work.b->offset) == 0 &&
                         (k == 1 || constant(work.b->row_stride) == 1) &&
                         (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
   if (!is_plain)

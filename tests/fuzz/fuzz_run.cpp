@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <sinter/allocator.h>
 #include <sinter/sinter.h>
 
 #include "plan_fields.h"
@@ -219,7 +220,8 @@ class Bounded final : public Allocator {
 double work_of(const fb::PlanT& meta, const std::vector<std::int64_t>& values) {
   const auto product = [&](const auto& sizes) {
     double result = 1;
-    for (const auto size : sizes) result *= static_cast<double>(values[size]);
+    // Loops around an empty one are walked, too.
+    for (const auto size : sizes) result *= std::max(1.0, static_cast<double>(values[size]));
     return result;
   };
   double total = 0;

@@ -11,13 +11,19 @@ import re
 import sys
 
 text = re.sub(r"//.*", "", open(sys.argv[1]).read())
-enums = set(re.findall(r"enum (\w+)", text))
 unions = {name: [one.strip() for one in body.split(",")] for name, body in re.findall(r"union (\w+) \{([^}]*)\}", text)}
 types = {name: (kind, re.findall(r"(\w+)\s*:\s*(\[?\w+\]?)([^;]*);", body))
          for kind, name, body in re.findall(r"(table|struct) (\w+) \{([^}]*)\}", text)}
+# What flatc puts "_" behind, of those that name a field.
+KEYWORDS = {"module", "register", "default", "switch", "union", "export", "operator"}
+
+
+def member(field):
+    return field + "_" * (field in KEYWORDS)
 
 
 def call(field, of, rest):
+    field = member(field)
     element = of.strip("[]")
     is_list, kind = of.startswith("["), types.get(element, ("scalar",))[0]
     if element in unions:
@@ -41,7 +47,7 @@ for name, (kind, fields) in types.items():
     if kind == "table":
         lines += ["  " + call(*field) for field in fields]
     else:
-        lines += [f"  auto {field} = of.{field}();" for field, _, _ in fields]
+        lines += [f"  auto {field} = of.{member(field)}();" for field, _, _ in fields]
         lines += [f"  v.scalar({field});" for field, _, _ in fields]
         lines += [f"  of = fb::{name}({', '.join(field for field, _, _ in fields)});"]
     lines += ["}"]

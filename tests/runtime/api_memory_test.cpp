@@ -10,6 +10,7 @@
 #include <sinter/allocator.h>
 #include <sinter/devices.h>
 #include <sinter/log.h>
+#include <unistd.h>
 
 #include "allocation_count.h"
 #include "api_plans.h"
@@ -105,6 +106,75 @@ TEST(Memory, RepeatedShapesAllocateNothing) {
   EXPECT_EQ(sum, 30);
   const auto one = std::make_unique<int>(1);  // the counter counts
   EXPECT_EQ(allocations() - before, 1u);
+}
+
+/// d = max(a times a weight, 0), its rows' sums beside it, for any number of rows.
+Plan product_and_sums() {
+  constexpr std::int64_t kSize = 96;
+  PlanBuilder p;
+  const Id n = p.constant(kSize), one = p.constant(1), zero = p.constant(0), rows = p.symbol("n");
+  const Id a = p.input("a", DType::kFloat32, {rows, n});
+  const Id w = p.weight(DType::kFloat32, std::vector<float>(kSize * kSize, 0.5F));
+  const Id d = p.arena(DType::kFloat32, {rows, n});
+  const Id sums = p.output("sums", DType::kFloat32, {rows});
+  fb::MatmulStepT product;
+  product.m = rows;
+  product.n = product.k = n;
+  product.activation = fb::Activation::Relu;
+  product.a = p.matrix(a, n, one);
+  product.b = p.matrix(w, n, one);
+  product.d = p.matrix(d, n, one);
+  p.matmul("product", std::move(product));
+  LoopBuilder loop({rows, n}, 1);
+  const Id from = loop.access(d, zero, {n, one}), to = loop.access(sums, zero, {one, zero});
+  loop.store(to, loop.reduce(Combine::kSum, loop.load(from)));
+  p.loop("sums", std::move(loop));
+  return p.build();
+}
+
+TEST(Memory, ProductsAllocateNothingOfOurs) {
+  if (!counts_allocations()) GTEST_SKIP() << "this build's sanitizer counts them itself";
+  SessionOptions options;
+  options.threads = 2;
+  Session session(product_and_sums(), options);
+  const std::vector<float> a(300 * 96, 1);
+  const TensorView view = TensorView::of({300, 96}, a);
+  const auto round = [&] {
+    session.set_input(0, view);
+    session.run();
+  };
+  round();
+  round();
+  const std::size_t before = allocations();
+  round();
+  EXPECT_EQ(allocations() - before, 0u);
+  EXPECT_EQ(session.output(0).as<float>()[299], 96 * 48.0F);
+}
+
+/// Bytes of this process in memory.
+std::size_t resident_bytes() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST(Memory, StaysFlatWhileShapesVary) {
+  if (!counts_allocations()) GTEST_SKIP() << "this build's sanitizer keeps what is freed";
+  SessionOptions options;
+  options.threads = 2;
+  Session session(product_and_sums(), options);
+  constexpr std::size_t kMostRows = 500;
+  const std::vector<float> a(kMostRows * 96, 1);
+  std::size_t settled = 0;
+  for (std::size_t i = 0; i < 10000; ++i) {
+    const std::size_t rows = 1 + i * 7919 % kMostRows;
+    session.set_input(0, TensorView::of({static_cast<std::int64_t>(rows), 96},
+                                        std::span(a).subspan(0, rows * 96)));
+    session.run();
+    ASSERT_EQ(session.output(0).as<float>()[rows - 1], 96 * 48.0F);
+    if (i == 2000) settled = resident_bytes();
+  }
+  EXPECT_LT(resident_bytes(), settled + (5 << 20));
 }
 
 class Pool final : public Allocator {

@@ -104,6 +104,27 @@ TEST(CpuLoops, RowsWithoutElementsYieldTheIdentity) {
   LoopCase(std::move(b)).check();
 }
 
+TEST(CpuLoops, RowsThatMeetAtOneElementAreRefused) {
+  constexpr std::int64_t kRows = std::int64_t{1} << 40;
+  for (const std::int64_t elements : {0, 1}) {
+    PlanBuilder b;
+    const Id m = b.constant(kRows), n = b.constant(elements), one = b.constant(1);
+    const Id zero = b.constant(0);
+    const Id y = b.output("y", DType::kFloat32, {one});
+    LoopBuilder l({m, n}, 1);
+    l.store(l.access(y, zero, {zero, zero}), l.reduce(Combine::kSum, l.constant(1)));
+    b.loop("rows", std::move(l));
+    Session session(b.build());
+    try {
+      session.run();
+      ADD_FAILURE() << "it ran";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
+      EXPECT_THAT(error.what(), HasSubstr("writes 1099511627776 rows to 1 elements"));
+    }
+  }
+}
+
 /// Mean over the middle dimension: rows lie side by side in memory.
 TEST(CpuLoops, ReducesAcrossContiguousRows) {
   for (const auto& [outer, n, rows] : std::vector<std::array<std::int64_t, 3>>{

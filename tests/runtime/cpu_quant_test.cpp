@@ -272,6 +272,13 @@ TEST(QuantisedPlan, DamageIsRefusedByName) {
        "a product of f64 with quantised weights"},
       {"weights' stride", [](auto&, auto& step) { step.b->col_stride = step.n; },
        "no plain matrix of 8-bit weights"},
+      {"huge k",
+       [](auto& plan, auto& step) {
+         step.quantisation->bits = 4;
+         step.k = static_cast<Id>(plan.expressions.size());
+         plan.expressions.emplace_back(fb::ExprOp::Constant, 0, 0, INT64_MAX);
+       },
+       "no plain matrix of 4-bit weights"},
       {"no weights", [](auto&, auto& step) { step.quantisation->scales = step.a->buffer; },
        "its scales are in buffer 0, which is an Input"},
       {"no quantisation", [](auto&, auto& step) { step.quantisation.reset(); },

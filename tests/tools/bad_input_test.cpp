@@ -81,12 +81,7 @@ TEST_F(BadInput, ExternalDataOutsideTheFolder) {
   for (const auto& location : {std::string("../secret.bin"), path("secret.bin"),
                                std::string("link.bin"), std::string("a/../../secret.bin")}) {
     auto model = small_model();
-    auto* tensor = model.mutable_graph()->mutable_initializer(0);
-    tensor->clear_float_data();
-    tensor->set_data_location(onnx::TensorProto::EXTERNAL);
-    auto* entry = tensor->add_external_data();
-    entry->set_key("location");
-    entry->set_value(location);
+    make_external(model.mutable_graph()->mutable_initializer(0), location);
     expect_refused(save(model, "model/m.onnx"), 4, {"'w'"});
   }
 }

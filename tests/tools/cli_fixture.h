@@ -93,6 +93,14 @@ class CliTest : public testing::Test {
     for (std::int64_t i = 0; i < count; ++i)
       tensor->add_float_data(static_cast<float>((i * 7 + 3) % 11) / 11.0F - 0.5F);
   }
+  /// Makes a tensor's data those of a file beside the model.
+  static void make_external(onnx::TensorProto* tensor, const std::string& location) {
+    tensor->clear_float_data();
+    tensor->set_data_location(onnx::TensorProto::EXTERNAL);
+    auto* entry = tensor->add_external_data();
+    entry->set_key("location");
+    entry->set_value(location);
+  }
   static onnx::NodeProto* node(onnx::GraphProto* graph, const std::string& op,
                                const std::string& name, const std::vector<std::string>& inputs,
                                const std::string& output) {

@@ -246,12 +246,7 @@ TEST_F(HostileFiles, InputsAreNotWrittenOver) {
 
 TEST_F(HostileFiles, ExternalDataAreNotWrittenOver) {
   auto model = small_model();
-  auto* tensor = model.mutable_graph()->mutable_initializer(0);
-  tensor->clear_float_data();
-  tensor->set_data_location(onnx::TensorProto::EXTERNAL);
-  auto* entry = tensor->add_external_data();
-  entry->set_key("location");
-  entry->set_value("weights");
+  make_external(model.mutable_graph()->mutable_initializer(0), "weights");
   const std::string weights(8 * 4 * 4, 'x');
   write("weights", weights);
   expect_usage({"compile", save(model), "-o", path("weights"), "--target=cpu"}, "the same file");
