@@ -439,13 +439,13 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
       else
         statement(i);
     } else if (const auto* product = layout_->product_read(i)) {
-      code_.line(fmt::format("float {}[{}];", product->sums, vector()));
-      code_.line(fmt::format("Tile::sum({}, {});", product->sums, product->vector));
+      code_.define(fmt::format("float {}[{}];", product->sums, vector()));
+      code_.define(fmt::format("Tile::sum({}, {});", product->sums, product->vector));
     } else if (kind == InstrKind::Load && is_turned(i)) {
-      code_.line(fmt::format("const {0}* const c{1} = m{1}.at(x, y);", buffer_type_name(i), i));
+      code_.define(fmt::format("const {0}* const c{1} = m{1}.at(x, y);", buffer_type_name(i), i));
     } else if (is_staged(i)) {
-      code_.line(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
-                             buffer_type_name(i), vector(), i, raw_subscript(i)));
+      code_.define(fmt::format("const Vec<{0}, {1}> l{2} = load<{1}>(r{2}{3}.v);",
+                               buffer_type_name(i), vector(), i, raw_subscript(i)));
     } else if (kind == InstrKind::Load && is_vector(i) && is_preloaded(i)) {
       if (is_held(i, stage) && !holds_all())
         code_.line(fmt::format("hold(r{}{});", i, raw_subscript(i)));
@@ -453,7 +453,7 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
         code_.line(fmt::format("r{0}{1} = {2}(r{0}{1});", i, raw_subscript(i), layout_->exchange));
     } else if (kind == InstrKind::Load && is_vector(i)) {
       const std::string raw = raw_expression(i, true);
-      code_.line(
+      code_.define(
           fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
                       is_exchanged(i) ? fmt::format("{}({})", layout_->exchange, raw) : raw));
     } else if (kind == InstrKind::Store && (is_vector(i) || is_turned(i))) {

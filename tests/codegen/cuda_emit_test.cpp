@@ -156,6 +156,36 @@ TEST(CudaEmulation, LeanRows) {
   EXPECT_EQ(check.run(), "");
 }
 
+/// What several passes over a row load is named once in a scope.
+TEST(CudaEmulation, NormsThatShareTheirWeights) {
+  CudaCheck check;
+  const auto norms = [&](DType type, std::int64_t columns) {
+    ProgramBuilder p(check.exprs, {528, columns}, 1);
+    const DType c = compute_type(type);
+    auto value = p.load(p.dense(type, {0, 1}));
+    const auto scale = p.load(p.dense(type, {1})), bias = p.load(p.dense(type, {1}));
+    const auto mean_of = [&](std::uint32_t x) {
+      return p.op(ScalarOp::kDiv, {p.reduce(Combine::kSum, x), p.size(c, columns)});
+    };
+    for (int i = 0; i < 2; ++i) {
+      const auto centred = p.op(ScalarOp::kSub, {value, mean_of(value)});
+      const auto variance = mean_of(p.op(ScalarOp::kMul, {centred, centred}));
+      const auto shifted = p.op(ScalarOp::kAdd, {variance, p.constant(c, 1e-2)});
+      const auto normal = p.op(ScalarOp::kMul, {centred, p.op(ScalarOp::kRsqrt, {shifted})});
+      value = p.op(ScalarOp::kAdd, {p.op(ScalarOp::kMul, {normal, scale}), bias});
+      p.store(p.dense(type, {0, 1}), value);
+    }
+    return p;
+  };
+  for (const DType type : {DType::kFloat16, DType::kFloat32})
+    for (const std::int64_t columns : {4, 16, 64, 300, 1544})
+      check.add(fmt::format("{}_{}", to_string(type), columns), norms(type, columns));
+  ProgramBuilder lean = norms(DType::kFloat16, 16);
+  lean.schedule = "row vector=8 unroll=1 threads=2x64 blocks=9 lean";
+  check.add("lean", std::move(lean));
+  EXPECT_EQ(check.run(), "");
+}
+
 /// What every row shares stays in the cache; lean are rows that take too many registers otherwise.
 TEST(CudaEmulation, RowsAreLeanWhereRegistersAreShort) {
   CudaCheck check;
