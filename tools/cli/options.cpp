@@ -142,6 +142,10 @@ Option* Command::add_threads_option() {
       "process may use"));
 }
 
+Option* Command::add_graph_flag(bool& cuda_graphs) {
+  return add_flag("!--no-graph", cuda_graphs, "Launch step by step, without a CUDA graph");
+}
+
 Option* Command::add_flag(const std::string& names, bool& value, const std::string& help) {
   return keep(app_.add_flag(names, value, help));
 }

@@ -70,6 +70,8 @@ class Command {
                      const std::string& off, const std::string& help);
   /// --threads: the size of the process's pool of threads for CPU plans.
   Option* add_threads_option();
+  /// --no-graph makes the variable false.
+  Option* add_graph_flag(bool& cuda_graphs);
   /// `names` that begin with '!' make the variable false.
   Option* add_flag(const std::string& names, bool& value, const std::string& help);
   /// A flag that only other options speak of.

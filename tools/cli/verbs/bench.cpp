@@ -158,8 +158,7 @@ void add_bench(Cli& cli) {
   verb->add_threads_option();
   verb->add_flag("--deviceIo", options->device_io,
                  "Keep inputs and outputs on the GPU: latency is that of the model alone");
-  verb->add_flag("!--no-graph", options->session.cuda_graphs,
-                 "Launch step by step, without a CUDA graph");
+  verb->add_graph_flag(options->session.cuda_graphs);
   verb->callback([options, &console = cli.console] { run_bench(*options, console); });
 }
 
