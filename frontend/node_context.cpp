@@ -86,13 +86,9 @@ double NodeContext::scalar(std::size_t i, std::string_view what) const {
 }
 
 const onnx::AttributeProto* NodeContext::find_attr(std::string_view name, int type) const {
-  read_.emplace(name);
   const onnx::AttributeProto* found = nullptr;
-  for (const auto& attribute : node_.attribute()) {
-    if (attribute.name() != name) continue;
-    if (found != nullptr) invalid(fmt::format("attribute '{}' is given twice", name));
-    found = &attribute;
-  }
+  for (const auto& attribute : node_.attribute())
+    if (attribute.name() == name) found = &attribute;
   if (found == nullptr) return nullptr;
   if (!found->ref_attr_name().empty())
     invalid(
@@ -198,13 +194,6 @@ std::optional<std::vector<ir::ValueId>> NodeContext::subgraph(std::string_view n
   auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix);
   refused_ = refused_ || !outputs;
   return outputs;
-}
-
-std::vector<std::string> NodeContext::unread_attributes() const {
-  std::vector<std::string> names;
-  for (const auto& attribute : node_.attribute())
-    if (read_.find(attribute.name()) == read_.end()) names.push_back(attribute.name());
-  return names;
 }
 
 std::int64_t NodeContext::normalise_axis(std::int64_t axis, std::int64_t rank) const {

@@ -67,9 +67,6 @@ void attention(NodeContext& node) {
     form.q = split_heads(node, form.q, node.attr_int("q_num_heads"));
     form.k = split_heads(node, form.k, kv_heads);
     form.v = split_heads(node, form.v, kv_heads);
-  } else {
-    node.ignore_attr("q_num_heads");
-    node.ignore_attr("kv_num_heads");
   }
   if (node.has_input(4) != node.has_input(5))
     node.invalid("past_key and past_value must be given together");
@@ -153,9 +150,12 @@ void rotary_embedding(NodeContext& node) {
 }
 
 constexpr OpRow kAttentionOps[] = {
-    {"Attention", 23, attention},
-    {"FlexAttention", 1, flex_attention, "ai.onnx.preview"},
-    {"RotaryEmbedding", 23, rotary_embedding},
+    {"Attention", 23, attention,
+     "is_causal kv_num_heads left_window_size:25- q_num_heads qk_matmul_output_mode "
+     "right_window_size:25- scale softcap softmax_precision"},
+    {"FlexAttention", 1, flex_attention, "prob_mod scale score_mod softmax_precision",
+     "ai.onnx.preview"},
+    {"RotaryEmbedding", 23, rotary_embedding, "interleaved num_heads rotary_embedding_dim"},
 };
 
 }  // namespace

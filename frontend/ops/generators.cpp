@@ -207,9 +207,14 @@ void eye_like(NodeContext& node) {
 }
 
 constexpr OpRow kGeneratorOps[] = {
-    {"Constant", 1, constant}, {"ConstantOfShape", 9, constant_of_shape},
-    {"Range", 11, range},      {"Trilu", 14, trilu},
-    {"OneHot", 9, one_hot},    {"EyeLike", 9, eye_like},
+    {"Constant", 1, constant,
+     "sparse_value:11- value value_float:12- value_floats:12- value_int:12- value_ints:12- "
+     "value_string:12- value_strings:12-"},
+    {"ConstantOfShape", 9, constant_of_shape, "value"},
+    {"Range", 11, range, "stash_type:27-"},
+    {"Trilu", 14, trilu, "upper"},
+    {"OneHot", 9, one_hot, "axis"},
+    {"EyeLike", 9, eye_like, "dtype k"},
 };
 
 }  // namespace

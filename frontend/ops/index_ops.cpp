@@ -318,15 +318,15 @@ void max_unpool(NodeContext& node) {
 }
 
 constexpr OpRow kIndexOps[] = {
-    {"GatherElements", 11, gather_elements},
-    {"GatherND", 11, gather_nd},
-    {"Scatter", 9, scatter_elements},
-    {"ScatterElements", 11, scatter_elements},
-    {"ScatterND", 11, scatter_nd},
-    {"TensorScatter", 24, tensor_scatter},
-    {"ReverseSequence", 10, reverse_sequence},
-    {"Col2Im", 18, col2im},
-    {"MaxUnpool", 9, max_unpool},
+    {"GatherElements", 11, gather_elements, "axis"},
+    {"GatherND", 11, gather_nd, "batch_dims:12-"},
+    {"Scatter", 9, scatter_elements, "axis"},
+    {"ScatterElements", 11, scatter_elements, "axis reduction:16-"},
+    {"ScatterND", 11, scatter_nd, "reduction:16-"},
+    {"TensorScatter", 24, tensor_scatter, "axis mode"},
+    {"ReverseSequence", 10, reverse_sequence, "batch_axis time_axis"},
+    {"Col2Im", 18, col2im, "dilations pads strides"},
+    {"MaxUnpool", 9, max_unpool, "kernel_shape pads strides"},
 };
 
 }  // namespace

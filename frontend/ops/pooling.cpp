@@ -190,11 +190,13 @@ void lp_normalization(NodeContext& node) {
 }
 
 constexpr OpRow kPoolingOps[] = {
-    {"MaxPool", 1, max_pool},
-    {"AveragePool", 1, average_pool},
-    {"LpPool", 2, lp_pool},
-    {"GlobalLpPool", 2, global_lp_pool},
-    {"LpNormalization", 1, lp_normalization},
+    {"MaxPool", 1, max_pool,
+     "auto_pad ceil_mode:10- dilations:10- kernel_shape pads storage_order:8- strides"},
+    {"AveragePool", 1, average_pool,
+     "auto_pad ceil_mode:10- count_include_pad:7- dilations:19- kernel_shape pads strides"},
+    {"LpPool", 2, lp_pool, "auto_pad ceil_mode:18- dilations:18- kernel_shape p pads strides"},
+    {"GlobalLpPool", 2, global_lp_pool, "p"},
+    {"LpNormalization", 1, lp_normalization, "axis p"},
 };
 
 }  // namespace

@@ -469,7 +469,6 @@ void resize(NodeContext& node) {
     else if (policy != "stretch")
       node.invalid("attribute 'keep_aspect_ratio_policy' is '" + policy + "'");
   } else if (is_given(2)) {
-    node.ignore_attr("keep_aspect_ratio_policy");
     apply_scales(node, axes, constants(node, 2, "scales"), which);
   } else {
     node.invalid("it has neither scales nor sizes");
@@ -480,9 +479,11 @@ void resize(NodeContext& node) {
 }
 
 constexpr OpRow kResizeOps[] = {
-    {"Upsample", 7, resize_asymmetric},
-    {"Resize", 10, resize_asymmetric},
-    {"Resize", 11, resize},
+    {"Upsample", 7, resize_asymmetric, "mode scales:-8"},
+    {"Resize", 10, resize_asymmetric, "mode"},
+    {"Resize", 11, resize,
+     "antialias:18- axes:18- coordinate_transformation_mode cubic_coeff_a exclude_outside "
+     "extrapolation_value keep_aspect_ratio_policy:18- mode nearest_mode"},
 };
 
 }  // namespace

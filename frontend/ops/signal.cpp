@@ -255,12 +255,12 @@ void mel_weight_matrix(NodeContext& node) {
 }
 
 constexpr OpRow kSignalOps[] = {
-    {"HannWindow", 17, hann_window},
-    {"HammingWindow", 17, hamming_window},
-    {"BlackmanWindow", 17, blackman_window},
-    {"DFT", 17, dft},
-    {"STFT", 17, stft},
-    {"MelWeightMatrix", 17, mel_weight_matrix},
+    {"HannWindow", 17, hann_window, "output_datatype periodic"},
+    {"HammingWindow", 17, hamming_window, "output_datatype periodic"},
+    {"BlackmanWindow", 17, blackman_window, "output_datatype periodic"},
+    {"DFT", 17, dft, "axis:-19 inverse onesided"},
+    {"STFT", 17, stft, "onesided"},
+    {"MelWeightMatrix", 17, mel_weight_matrix, "output_datatype"},
 };
 
 }  // namespace

@@ -127,7 +127,8 @@ void non_max_suppression(NodeContext& node) {
   node.output(result.value());
 }
 
-constexpr OpRow kSuppressionOps[] = {{"NonMaxSuppression", 10, non_max_suppression}};
+constexpr OpRow kSuppressionOps[] = {
+    {"NonMaxSuppression", 10, non_max_suppression, "center_point_box"}};
 
 }  // namespace
 
