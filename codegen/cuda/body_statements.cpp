@@ -155,6 +155,8 @@ std::string BodyWriter::op_expression(std::size_t i) const {
   if (must_not_contract(i))
     return fmt::format("difference({}, {})", operands[0].text, operands[1].text);
   const DType from = analysis_.type_of(instr.args[op == ScalarOp::kSelect ? 1 : 0]);
+  if (op == ScalarOp::kCast && instr.precision != plan::fb::Precision::Full)
+    return fmt::format("convert_to_odd({})", operands[0].text);
   return print_op(op, analysis_.type_of(i), from, operands);
 }
 

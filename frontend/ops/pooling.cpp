@@ -65,7 +65,9 @@ ValueId indices_of_max(NodeContext& node, ValueId x, ValueId windows, ValueId ma
   Shape spread_max(result.begin(), result.begin() + 2);
   spread_max.insert(spread_max.end(), spatial, Dim(1));
   spread_max.insert(spread_max.end(), result.begin() + 2, result.end());
-  const ValueId is_max = node.add("Equal", {windows, node.reshape(max, spread_max)});
+  ValueId is_max = node.add("Equal", {windows, node.reshape(max, spread_max)});
+  // A NaN is its window's maximum, and equals nothing.
+  if (is_float(node.dtype(x))) is_max = node.add("Or", {is_max, node.add("IsNan", {windows})});
   const ValueId candidates =
       node.add("Where", {is_max, where, node.constant(DType::kInt64, kNowhere)});
   ValueId index = reduce_windows(node, "ReduceMin", candidates, spatial);

@@ -37,6 +37,14 @@ void with_compute_type(DType type, Visit&& visit) {
     case DType::kInt16: return visit(static_cast<std::int16_t*>(nullptr));
     case DType::kInt32: return visit(static_cast<std::int32_t*>(nullptr));
     case DType::kInt64: return visit(static_cast<std::int64_t*>(nullptr));
+/// Towards zero, and where that is not exact with the last bit set ("to odd"): a narrower
+/// type is then rounded to as if from `value` itself.
+float round_to_odd(double value);
+
+/// True if all are 0 or 1, as kernels count on; and makes them so.
+bool are_plain_bools(std::span<const std::byte> bools);
+void make_bools_plain(std::span<std::byte> bools);
+
     case DType::kBool:
     case DType::kUInt8: return visit(static_cast<std::uint8_t*>(nullptr));
     case DType::kUInt16: return visit(static_cast<std::uint16_t*>(nullptr));
