@@ -225,6 +225,39 @@ void NodeContext::limit(const ir::Dim& dim, std::int64_t max) {
                   *symbol, range.min, max, env_.label, max));
 }
 
+void NodeContext::at_least(const ir::Dim& dim, std::int64_t least) {
+  const auto fits = [&](const ir::Ranges& ranges) {
+    const auto low = ir::lower_bound(dim, ranges);
+    return low && *low >= least;
+  };
+  const std::vector<std::string> symbols = dim.symbols();
+  if (symbols.size() != 1 || env_.defaulted.count(symbols[0]) == 0 || fits(builder().ranges()))
+    return;
+  ir::Ranges ranges = builder().ranges();
+  ir::Range& range = ranges.find(symbols[0])->second;
+  const auto value_at = [&](std::int64_t n) {
+    return ir::simplify(dim.substitute({{symbols[0], ir::Dim(n)}}), {});
+  };
+  // The first that fits, if the dimension grows with the symbol: what is found is then checked.
+  std::int64_t low = range.min, high = range.max;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const ir::Dim value = value_at(middle);
+    if (!value.is_constant()) return;
+    if (value.value() >= least)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  range.min = low;
+  if (!fits(ranges)) return;
+  builder().range(symbols[0], range);
+  env_.warnings.push_back(fmt::format(
+      "dimension '{}' is limited to {}..{}, as node '{}' has no result for less; give a range "
+      "to say otherwise",
+      symbols[0], range.min, range.max, env_.label));
+}
+
 ir::ValueId NodeContext::reshape(ir::ValueId value, const ir::Shape& shape) {
   if (this->shape(value) == shape) return value;
   return add("Reshape", {value}, {{"shape", shape}});

@@ -139,6 +139,10 @@ class NodeContext {
   /// narrowed (with a warning); anything else is left as it is.
   void limit(const ir::Dim& dim, std::int64_t max);
 
+  /// Likewise for `dim` >= `least`, as where windows of a size have to fit: the symbol's range
+  /// begins later, if `dim` grows with one symbol alone.
+  void at_least(const ir::Dim& dim, std::int64_t least);
+
   /// Adds a node of one output.
   ir::ValueId add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
     return env_.builder.add(op, std::move(inputs), std::move(attrs));

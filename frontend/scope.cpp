@@ -269,6 +269,7 @@ void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
     if (!value.valid())
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("its output {} ('{}') is not supported", i, name));
+    for (const ir::Dim& dim : state_.builder.type(value).shape) context.at_least(dim, 0);
     set_output(name, state_.folder.simplified(value));
     if (i == 0 && context.gives_four_bits())
       unreadable_.emplace(name, state_.builder.type(value).dtype == DType::kInt8 ? kInt4 : kUInt4);

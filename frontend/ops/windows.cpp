@@ -104,8 +104,16 @@ ValueId pad_spatial(NodeContext& node, ValueId x, const std::vector<Dim>& begins
   return node.add("Pad", {x}, {{"begins", all_begins}, {"ends", all_ends}, {"fill", fill}});
 }
 
+/// Windows must fit at least once: of less no runtime knows what to make.
+void require_windows(NodeContext& node, ValueId x, const Windows& w) {
+  const Shape shape = node.shape(x);
+  for (std::size_t d = 0; d < w.kernel.size(); ++d)
+    node.at_least(shape[2 + d] + w.pads_begin[d] + w.pads_end[d], w.reach(d));
+}
+
 ValueId unfold(NodeContext& node, ValueId x, const Windows& w, double fill) {
   const auto none = zeros(w.kernel.size());
+  require_windows(node, x, w);
   return node.add("Unfold", {pad_spatial(node, x, w.pads_begin, w.pads_end, fill)},
                   {{"kernel", w.kernel},
                    {"strides", w.strides},
@@ -122,6 +130,7 @@ ValueId reduce_windows(NodeContext& node, const char* op, ValueId windows, std::
 
 ValueId add_conv(NodeContext& node, ValueId x, ValueId weights, ValueId bias, const Windows& w,
                  std::int64_t group) {
+  require_windows(node, x, w);
   std::vector<std::int64_t> begins, ends;
   for (std::size_t d = 0; d < w.kernel.size(); ++d) {
     const auto fits = [](const Dim& pad) { return pad.is_constant() && pad.value() >= 0; };
