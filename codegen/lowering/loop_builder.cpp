@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
+#include "ir/scalar_math.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -25,7 +26,6 @@ bool is_function(ScalarOp op) {
          op == ScalarOp::kSin || op == ScalarOp::kCos;
 }
 
-plan::fb::Precision precision_of(DType declared) {
 /// Casts of what float32 may not hold exactly, to a type that is narrower still: rounded to nearest
 /// twice, some would end beside the nearest number.
 bool may_round_twice(ScalarOp op, DType from, DType declared) {
@@ -35,6 +35,7 @@ bool may_round_twice(ScalarOp op, DType from, DType declared) {
          (from == DType::kFloat64 || size_of(from) > 4 || (is_integer(from) && size_of(from) == 4));
 }
 
+plan::fb::Precision precision_of(DType declared) {
   return declared == DType::kFloat16    ? plan::fb::Precision::Float16
          : declared == DType::kBFloat16 ? plan::fb::Precision::BFloat16
                                         : plan::fb::Precision::Full;
@@ -66,7 +67,7 @@ std::uint32_t LoopBuilder::constant(DType type, double value) {
   if (is_float(type))
     instr.constant_float = value;
   else
-    instr.constant_int = static_cast<std::int64_t>(value);
+    instr.constant_int = ir::double_to_int(type, value);
   return push(std::move(instr));
 }
 
@@ -206,7 +207,6 @@ void LoopBuilder::want_split(const Dim& address) {
   if (!wanted_split_) wanted_split_ = space_.find_split(address);
 }
 
-Dim LoopBuilder::gather(std::uint32_t value, const Dim& extent) {
 bool LoopBuilder::is_check(const Dim& index) const {
   const auto symbol = index.as_symbol();
   for (std::size_t g = 0; symbol && g < gathers_.size(); ++g)
@@ -221,6 +221,7 @@ Dim LoopBuilder::without_checks(const Dim& dim) const {
   return zeros.empty() ? dim : dim.substitute(zeros);
 }
 
+Dim LoopBuilder::gather(std::uint32_t value, const Dim& extent) {
   const std::string key = fmt::format("{} {}", value, extent.to_string());
   const auto [at, added] = gather_by_key_.emplace(key, static_cast<std::uint32_t>(gathers_.size()));
   const std::string name = gather_symbol(at->second);
@@ -241,8 +242,8 @@ std::uint32_t LoopBuilder::access(std::uint32_t buffer, const Dim& address,
   std::vector<std::string> symbols = loop_symbols_;
   for (std::size_t g = 0; g < gathers_.size(); ++g) symbols.push_back(gather_symbol(g));
   AddressParts parts = split_address(address, symbols, ranges_);
-  const auto refuse_gathered = [](const Dim& dim) {
   parts.rest = without_checks(parts.rest);
+  const auto refuse_gathered = [](const Dim& dim) {
     for (const std::string& name : index_symbols_of(dim))
       if (name.starts_with("$g"))
         throw Error(ErrorCode::kUnsupported,

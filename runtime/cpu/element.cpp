@@ -75,7 +75,7 @@ void store_double(DType dtype, std::byte* p, double value) {
     case DType::kBFloat16: write(p, float_to_bfloat(round_to_odd(value))); return;
     case DType::kFloat32: write(p, static_cast<float>(value)); return;
     case DType::kFloat64: write(p, value); return;
-    default: store_int(dtype, p, static_cast<std::int64_t>(value)); return;
+    default: store_int(dtype, p, from_double<std::int64_t>(value)); return;
   }
 }
 
@@ -90,7 +90,7 @@ std::int64_t load_int(DType dtype, const std::byte* p) {
     case DType::kUInt16: return read<std::uint16_t>(p);
     case DType::kUInt32: return read<std::uint32_t>(p);
     case DType::kUInt64: return static_cast<std::int64_t>(read<std::uint64_t>(p));
-    default: return static_cast<std::int64_t>(load_double(dtype, p));
+    default: return from_double<std::int64_t>(load_double(dtype, p));
   }
 }
 
