@@ -237,8 +237,8 @@ void col2im(NodeContext& node) {
     if (block[d] < 1 || strides[d] < 1 || dilations[d] < 1)
       node.invalid("block_shape, strides and dilations must be at least 1");
     taps = taps * Dim(block[d]);
-    const Dim room =
-        image[d] + Dim(pads[d]) + Dim(pads[n + d]) - Dim(dilations[d] * (block[d] - 1) + 1);
+    const Dim reach = Dim(dilations[d]) * Dim(block[d] - 1) + Dim(1);
+    const Dim room = image[d] + Dim(pads[d]) + Dim(pads[n + d]) - reach;
     counts.push_back(ir::floor_div(room, strides[d], node.builder().ranges()) + Dim(1));
     windows = windows * counts.back();
     apart.emplace_back(block[d]);

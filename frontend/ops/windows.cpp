@@ -11,18 +11,23 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
+namespace {
+
+// Keeps sums and products of a few sizes far from overflow.
+constexpr std::int64_t kMostWindow = 1 << 30;
+
+}  // namespace
+
 std::vector<std::int64_t> read_window_ints(NodeContext& node, const char* name, std::size_t count,
                                            std::int64_t fallback, std::int64_t least) {
   auto values = node.attr_ints(name).value_or(std::vector<std::int64_t>(count, fallback));
   if (values.size() != count)
     node.invalid(
         fmt::format("attribute '{}' has {} values; it must have {}", name, values.size(), count));
-  // The upper limit keeps sums and products of a few of them far from overflow.
-  constexpr std::int64_t kMost = 1 << 30;
   for (const std::int64_t value : values)
-    if (value < least || value > kMost)
+    if (value < least || value > kMostWindow)
       node.invalid(fmt::format("attribute '{}' has the value {}; it must be in {}..{}", name, value,
-                               least, kMost));
+                               least, kMostWindow));
   return values;
 }
 
@@ -38,6 +43,8 @@ std::vector<std::int64_t> kernel_of_weights(NodeContext& node, ValueId weights) 
   for (std::size_t d = 2; d < shape.size(); ++d) {
     if (!shape[d].is_constant())
       node.unsupported("the kernel's size is symbolic: " + ir::to_string(node.type(weights)));
+    if (shape[d].value() > kMostWindow)
+      node.unsupported("the kernel is too large: " + ir::to_string(node.type(weights)));
     kernel.push_back(shape[d].value());
   }
   const auto given = node.attr_ints("kernel_shape");
