@@ -152,17 +152,58 @@ TEST(Semantics, CastsToSixteenBitsRoundOnce) {
 }
 
 TEST(Semantics, ProductsOverNothingAreZero) {
-  for (const char* k : {"0", "k"}) {
-    Session session(plan_of_text(
-        fmt::format("graph @g(%x: {}[{}]) {{\n%y = Cast(%x) {{to = {}}}\nreturn y = %y\n}}", from,
-                    values.size(), to)));
-    session.set_input("x", {1, 1, 9}, std::vector<float>(9, 1.0F));
+  for (const std::string k : {"0", "k"}) {
+    Session session(plan_of_text(fmt::format(
+        "graph @g(%a: f32[3, {0}], %b: f32[{0}, 2]) {1}{{\n%y = MatMul(%a, %b)\nreturn y = %y\n}}",
+        k, k == "k" ? "ranges {k: 0..9} " : "")));
+    session.set_input("a", {3, 0}, std::vector<float>{});
+    session.set_input("b", {0, 2}, std::vector<float>{});
     session.run();
-    session.set_input("x", {1, 1, 3}, std::vector<float>(3, 1.0F));
-    EXPECT_THAT(
-        failure(ErrorCode::kUsage, [&] { session.run(); }),
-        AllOf(HasSubstr("the plan cannot run for n=3"), HasSubstr("give other dimensions")));
+    const auto y = session.output("y").as<float>();
+    EXPECT_THAT(std::vector<float>(y.begin(), y.end()), ElementsAre(0, 0, 0, 0, 0, 0));
   }
+}
+
+TEST(Semantics, RowsWhoseKeysAreAllHiddenAreZero) {
+  // guard = 2: NaN among the scores of other rows stays. Heads of one column are heads, too.
+  for (const std::size_t size : {1, 4, 64}) {
+    Session session(plan_of_text(fmt::format(
+        "graph @g(%q: f32[3, {0}], %k: f32[2, {0}], %v: f32[2, {0}], %m: bool[3, 2]) {{\n"
+        "%y = Attention(%q, %k, %v, %m) {{scale = 1, guard = 2}}\nreturn y = %y\n}}",
+        size)));
+    std::vector<float> q(3 * size, 1.0F);
+    q[2 * size] = std::numeric_limits<float>::quiet_NaN();
+    const auto columns = static_cast<std::int64_t>(size);
+    session.set_input("q", {3, columns}, q);
+    session.set_input("k", {2, columns}, std::vector<float>(2 * size, 1.0F));
+    session.set_input("v", {2, columns}, std::vector<float>(2 * size, 2.0F));
+    const std::uint8_t mask[] = {1, 0, 0, 0, 1, 1};
+    TensorView view;
+    view.data = mask;
+    view.dtype = DType::kBool;
+    view.shape = {3, 2};
+    session.set_input("m", view);
+    session.run();
+    const auto y = session.output("y").as<float>();
+    EXPECT_EQ(y[0], 2);
+    EXPECT_EQ(y[size], 0);
+    EXPECT_TRUE(std::isnan(y[2 * size]));
+  }
+}
+
+TEST(Semantics, SizesThatStepsDoNotAllowAreUsageErrors) {
+  // As Silero VAD is below its least length.
+  Session session(
+      plan_of_text("graph @g(%x: f32[1, 1, n], %w: f32[2, 1, 8]) ranges {n: 1..99} {\n%y = "
+                   "Conv(%x, %w) {strides = [4], "
+                   "dilations = [1], pads_begin = [0], pads_end = [0]}\nreturn y = %y\n}"));
+  session.set_input("w", {2, 1, 8}, std::vector<float>(16, 1.0F));
+  session.set_input("x", {1, 1, 9}, std::vector<float>(9, 1.0F));
+  session.run();
+  session.set_input("x", {1, 1, 3}, std::vector<float>(3, 1.0F));
+  EXPECT_THAT(failure(ErrorCode::kUsage, [&] { session.run(); }),
+              AllOf(HasSubstr("the plan cannot run for n=3"), HasSubstr("give other dimensions")));
+}
 
 }  // namespace
 }  // namespace sinter::tests
