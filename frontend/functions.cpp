@@ -40,6 +40,16 @@ std::string string_field(const google::protobuf::MessageLite& message, int numbe
   return values.empty() ? std::string() : values.back();
 }
 
+/// The attributes that `function` has values for.
+std::vector<onnx::AttributeProto> default_attributes(const onnx::FunctionProto& function) {
+  std::vector<onnx::AttributeProto> defaults;
+  for (const std::string& bytes : bytes_of_field(function, kFunctionAttributeProtos))
+    if (!defaults.emplace_back().ParseFromString(bytes))
+      throw Error(ErrorCode::kInvalidModel,
+                  fmt::format("a default attribute of function '{}' is damaged", function.name()));
+  return defaults;
+}
+
 using Bound = std::unordered_map<std::string, const onnx::AttributeProto*>;
 
 void bind_nodes(google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Bound& bound) {
@@ -91,14 +101,18 @@ const onnx::FunctionProto* FunctionLibrary::find(const onnx::NodeProto& node) co
   return found == functions_.end() ? nullptr : found->second;
 }
 
+std::vector<KnownAttribute> declared_attributes(const onnx::FunctionProto& function) {
+  std::vector<KnownAttribute> known;
+  for (const std::string& name : function.attribute()) known.push_back({name, ""});
+  for (const onnx::AttributeProto& attribute : default_attributes(function))
+    known.push_back({attribute.name(), ""});
+  return known;
+}
+
 std::shared_ptr<const onnx::FunctionProto> bind_attributes(const onnx::FunctionProto& function,
                                                            const onnx::NodeProto& call) {
   auto copy = std::make_shared<onnx::FunctionProto>(function);
-  std::vector<onnx::AttributeProto> defaults;
-  for (const std::string& bytes : bytes_of_field(function, kFunctionAttributeProtos))
-    if (!defaults.emplace_back().ParseFromString(bytes))
-      throw Error(ErrorCode::kInvalidModel,
-                  fmt::format("a default attribute of function '{}' is damaged", function.name()));
+  const std::vector<onnx::AttributeProto> defaults = default_attributes(function);
   Bound bound;
   for (const auto& attribute : defaults) bound[attribute.name()] = &attribute;
   for (const auto& attribute : call.attribute()) bound[attribute.name()] = &attribute;

@@ -5,6 +5,9 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
+
+#include "frontend/attributes.h"
 
 namespace onnx {
 class FunctionProto;
@@ -27,6 +30,9 @@ class FunctionLibrary {
   std::map<std::tuple<std::string, std::string, std::string>, const onnx::FunctionProto*>
       functions_;
 };
+
+/// The attributes that a call of `function` may give.
+std::vector<KnownAttribute> declared_attributes(const onnx::FunctionProto& function);
 
 /// A copy of `function` in which every reference to one of its attributes is replaced by the value
 /// that `call` gives it, or by its default. A reference to an attribute that has neither goes away.

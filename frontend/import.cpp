@@ -285,9 +285,13 @@ std::vector<SupportedOp> supported_ops() {
     SupportedOp op{row.domain.empty() ? "ai.onnx" : std::string(row.domain),
                    std::string(row.name),
                    row.since_version,
+                   holds_until(row),
                    std::string(families.at({row.domain, row.name})),
                    std::string(to_string(row.types)),
+                   {},
                    {}};
+    for (const OpAttribute& each : attributes_of(row))
+      op.attributes.push_back({std::string(each.name), each.first, each.last});
     for (int i = 0; i < kDTypeCount; ++i)
       if (has_type(row.types, static_cast<DType>(i))) op.dtypes.push_back(static_cast<DType>(i));
     ops.push_back(std::move(op));

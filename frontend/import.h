@@ -98,13 +98,21 @@ ir::Graph import_inputs(const std::string& path, const ImportOptions& options = 
 ir::Graph import_inputs_bytes(std::span<const std::byte> bytes, const std::string& folder,
                               const ImportOptions& options = {});
 
+/// An attribute, with the versions of its operator that have it.
+struct SupportedAttribute {
+  std::string name;
+  std::int64_t first = 0, last = 0;
+};
+
 /// One operator that the importer knows.
 struct SupportedOp {
   std::string domain, name;
-  int since_version = 1;      // of this meaning
-  std::string family;         // what the operator is about: "reductions"
-  std::string types;          // "floats": of what it computes on
-  std::vector<DType> dtypes;  // these types, one by one
+  int since_version = 1;                       // of this meaning
+  std::int64_t until = 0;                      // the last version that it is known to be right for
+  std::string family;                          // what the operator is about: "reductions"
+  std::string types;                           // "floats": of what it computes on
+  std::vector<DType> dtypes;                   // these types, one by one
+  std::vector<SupportedAttribute> attributes;  // any other is an error
 };
 std::vector<SupportedOp> supported_ops();
 /// The first and the last version of ai.onnx that models may use.

@@ -86,13 +86,9 @@ double NodeContext::scalar(std::size_t i, std::string_view what) const {
 }
 
 const onnx::AttributeProto* NodeContext::find_attr(std::string_view name, int type) const {
-  read_.emplace(name);
   const onnx::AttributeProto* found = nullptr;
-  for (const auto& attribute : node_.attribute()) {
-    if (attribute.name() != name) continue;
-    if (found != nullptr) invalid(fmt::format("attribute '{}' is given twice", name));
-    found = &attribute;
-  }
+  for (const auto& attribute : node_.attribute())
+    if (attribute.name() == name) found = &attribute;
   if (found == nullptr) return nullptr;
   if (!found->ref_attr_name().empty())
     invalid(
@@ -200,13 +196,6 @@ std::optional<std::vector<ir::ValueId>> NodeContext::subgraph(std::string_view n
   return outputs;
 }
 
-std::vector<std::string> NodeContext::unread_attributes() const {
-  std::vector<std::string> names;
-  for (const auto& attribute : node_.attribute())
-    if (read_.find(attribute.name()) == read_.end()) names.push_back(attribute.name());
-  return names;
-}
-
 std::int64_t NodeContext::normalise_axis(std::int64_t axis, std::int64_t rank) const {
   if (axis < -rank || axis >= rank)
     invalid(fmt::format("axis {} is out of range for {} dimensions: it must be in [{}, {}]", axis,
@@ -234,6 +223,39 @@ void NodeContext::limit(const ir::Dim& dim, std::int64_t max) {
       fmt::format("dimension '{}' is limited to {}..{}, as node '{}' uses it on a dimension of {}; "
                   "give a range to say otherwise",
                   *symbol, range.min, max, env_.label, max));
+}
+
+void NodeContext::at_least(const ir::Dim& dim, std::int64_t least) {
+  const auto fits = [&](const ir::Ranges& ranges) {
+    const auto low = ir::lower_bound(dim, ranges);
+    return low && *low >= least;
+  };
+  const std::vector<std::string> symbols = dim.symbols();
+  if (symbols.size() != 1 || env_.defaulted.count(symbols[0]) == 0 || fits(builder().ranges()))
+    return;
+  ir::Ranges ranges = builder().ranges();
+  ir::Range& range = ranges.find(symbols[0])->second;
+  const auto value_at = [&](std::int64_t n) {
+    return ir::simplify(dim.substitute({{symbols[0], ir::Dim(n)}}), {});
+  };
+  // The first that fits, if the dimension grows with the symbol: what is found is then checked.
+  std::int64_t low = range.min, high = range.max;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const ir::Dim value = value_at(middle);
+    if (!value.is_constant()) return;
+    if (value.value() >= least)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  range.min = low;
+  if (!fits(ranges)) return;
+  builder().range(symbols[0], range);
+  env_.warnings.push_back(fmt::format(
+      "dimension '{}' is limited to {}..{}, as node '{}' has no result for less; give a range "
+      "to say otherwise",
+      symbols[0], range.min, range.max, env_.label));
 }
 
 ir::ValueId NodeContext::reshape(ir::ValueId value, const ir::Shape& shape) {

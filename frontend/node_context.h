@@ -129,11 +129,6 @@ class NodeContext {
   /// True once `subgraph` has met unsupported nodes: the outputs need no message of their own.
   bool is_refused() const { return refused_; }
 
-  /// Says that `name` means nothing for inference, so that no warning is given.
-  void ignore_attr(std::string_view name) const { read_.emplace(name); }
-  /// Attributes of the node that nobody asked for.
-  std::vector<std::string> unread_attributes() const;
-
   /// `axis` counted from the front; throws Error(kInvalidModel) if it is not in [-rank, rank).
   std::int64_t normalise_axis(std::int64_t axis, std::int64_t rank) const;
   /// Likewise for several; throws Error(kInvalidModel) for a repeated one. Sorted.
@@ -143,6 +138,10 @@ class NodeContext {
   /// table of `max` rows. If `dim` is a symbol whose range the user did not give, that range is
   /// narrowed (with a warning); anything else is left as it is.
   void limit(const ir::Dim& dim, std::int64_t max);
+
+  /// Likewise for `dim` >= `least`, as where windows of a size have to fit: the symbol's range
+  /// begins later, if `dim` grows with one symbol alone.
+  void at_least(const ir::Dim& dim, std::int64_t least);
 
   /// Adds a node of one output.
   ir::ValueId add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {
@@ -174,7 +173,6 @@ class NodeContext {
   std::vector<bool> output_is_used_;
   std::vector<ir::ValueId> outputs_;
   bool refused_ = false, gives_four_bits_ = false;
-  mutable std::set<std::string, std::less<>> read_;
 };
 
 }  // namespace sinter::frontend

@@ -6,6 +6,7 @@
 #include <onnx.pb.h>
 #include <sinter/error.h>
 
+#include "frontend/attributes.h"
 #include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
@@ -15,6 +16,19 @@ namespace {
 
 // Functions and graphs that lie in each other. Protobuf itself reads a hundred levels of graphs.
 constexpr std::size_t kMaxCallDepth = 64;
+
+/// What `row` says of attributes, for a node of `version`.
+std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t version) {
+  std::vector<KnownAttribute> known;
+  for (const OpAttribute& each : attributes_of(row)) {
+    known.push_back({std::string(each.name), ""});
+    if (version < each.first)
+      known.back().elsewhere = fmt::format("opsets from {} on", each.first);
+    else if (version > each.last)
+      known.back().elsewhere = fmt::format("opsets up to {}", each.last);
+  }
+  return known;
+}
 
 }  // namespace
 
@@ -111,6 +125,9 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   const std::string domain = plain_domain(node.domain());
   const std::int64_t version = version_of(domain);
   const OpRow* row = find_op_row(domain, node.op_type(), version);
+  const bool is_newer = row != nullptr && version > holds_until(*row);
+  const std::int64_t until = is_newer ? holds_until(*row) : 0;
+  if (is_newer) row = nullptr;
   // What the model itself says that an operator means goes first, but for ONNX's own operators.
   if (row != nullptr && domain.empty()) function = nullptr;
   const bool is_known = row != nullptr || function != nullptr;
@@ -135,11 +152,14 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
                        fmt::format("input '{}' has element type {}", name, onnx_type_name(*type)));
   }
   if (!is_known) {
-    note_unsupported(node, label,
-                     is_known_op(domain, node.op_type())
-                         ? fmt::format("the operator does not exist in opset {}", version)
-                         : "the operator is not known",
-                     is_known_op(domain, node.op_type()) ? "" : way_out(domain, node.op_type()));
+    const bool has_rows = is_known_op(domain, node.op_type());
+    note_unsupported(
+        node, label,
+        is_newer ? fmt::format("the operator is known up to opset {} of {}, not as opset {} has it",
+                               until, domain.empty() ? "ai.onnx" : domain, version)
+        : has_rows ? fmt::format("the operator does not exist in opset {}", version)
+                   : "the operator is not known",
+        has_rows ? "" : way_out(domain, node.op_type()));
     return;
   }
   if (!inputs_known) return;
@@ -155,6 +175,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
       std::move(inputs), std::move(used));
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
+    check_attributes(node, known_attributes(*row, version));
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);
@@ -168,9 +189,6 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     error.add_context(fmt::format("importing node '{}' ({}-{})", label, node.op_type(), version));
     throw;
   }
-  for (const std::string& name : context.unread_attributes())
-    state_.warn(fmt::format("attribute '{}' of node '{}' ({}-{}) is not known and has been ignored",
-                            name, label, node.op_type(), version));
 }
 
 void Scope::call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
@@ -192,6 +210,7 @@ void Scope::call_function(const onnx::FunctionProto& function, const onnx::NodeP
                       fmt::format("it has {} inputs and {} outputs, but the node has {} and {}",
                                   function.input_size(), function.output_size(), inputs.size(),
                                   node.output_size()));
+        check_attributes(node, declared_attributes(function));
         const auto bound = bind_attributes(function, node);
         Scope inner(state_, {bound, checked_opsets(function, place_.opsets), label + "/", nullptr});
         for (int i = 0; i < function.input_size(); ++i) {
@@ -250,6 +269,7 @@ void Scope::set_outputs(const onnx::NodeProto& node, NodeContext& context) {
     if (!value.valid())
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("its output {} ('{}') is not supported", i, name));
+    for (const ir::Dim& dim : state_.builder.type(value).shape) context.at_least(dim, 0);
     set_output(name, state_.folder.simplified(value));
     if (i == 0 && context.gives_four_bits())
       unreadable_.emplace(name, state_.builder.type(value).dtype == DType::kInt8 ? kInt4 : kUInt4);

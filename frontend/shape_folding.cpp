@@ -8,6 +8,7 @@
 
 #include "frontend/size_arithmetic.h"
 #include "ir/reference/evaluate.h"
+#include "ir/scalar_math.h"
 
 namespace sinter::frontend {
 namespace {
@@ -189,7 +190,7 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_view(const ir::Node& node,
       element = inputs[static_cast<std::size_t>(source.input)].at(static_cast<std::size_t>(offset));
       break;
     }
-    result.push_back(element.value_or(Dim(static_cast<std::int64_t>(fill))));
+    result.push_back(element.value_or(Dim(ir::double_to_int(DType::kInt64, fill))));
   }
   return result;
 }

@@ -18,7 +18,7 @@ namespace sinter::frontend {
 
 /// Versions of the ai.onnx operator set that the importer knows.
 inline constexpr std::int64_t kMinOpset = 1;
-inline constexpr std::int64_t kMaxOpset = 27;
+inline constexpr std::int64_t kMaxOpset = 28;
 
 /// True for the two spellings of ONNX's own domain.
 bool is_onnx_domain(const std::string& domain);

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "ir/attributes.h"
 
 namespace sinter::ir {
+
+/// Which weights count as zero (attribute "guard"): none, those that are NaN, or those of rows of
+/// which every score is -inf. Of the last, a NaN among the scores stays one.
+inline constexpr std::int64_t kGuardNone = 0, kGuardNan = 1, kGuardHidden = 2;
 
 struct AttentionInputs {
   std::optional<std::size_t> mask, limits;

@@ -72,6 +72,12 @@ GraphBuilder::GraphBuilder(GraphBuilder&&) noexcept = default;
 GraphBuilder& GraphBuilder::operator=(GraphBuilder&&) noexcept = default;
 
 ValueId GraphBuilder::input(std::string name, TensorType type) {
+  try {
+    check_type(type);
+  } catch (Error& error) {
+    error.add_context(fmt::format("input '{}'", name));
+    throw;
+  }
   Value value;
   value.type = std::move(type);
   value.name = std::move(name);

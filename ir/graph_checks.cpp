@@ -20,6 +20,28 @@ std::string describe(const OpDef& op, std::span<const std::string> origins) {
   return fmt::format("{} (from {})", op.name, fmt::join(origins, ", "));
 }
 
+void check_type(const TensorType& type) {
+  const auto refuse = [&](ErrorCode code, std::string_view why) {
+    throw Error(code, fmt::format("{}: {}", to_string(type), why));
+  };
+  if (type.shape.size() > kMaxRank)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("a tensor of {} dimensions: at most {} are supported",
+                            type.shape.size(), kMaxRank));
+  std::int64_t count = 1;
+  bool is_empty = false;
+  for (const Dim& dim : type.shape) {
+    if (!dim.is_constant()) continue;
+    if (dim.value() < 0) refuse(ErrorCode::kInvalidModel, "a dimension is negative");
+    is_empty = is_empty || dim.value() == 0;
+    if (__builtin_mul_overflow(count, dim.value(), &count) || count > kMaxElements)
+      count = kMaxElements + 1;
+  }
+  if (count > kMaxElements && !is_empty)
+    refuse(ErrorCode::kUnsupported,
+           fmt::format("more than {} elements cannot be addressed", kMaxElements));
+}
+
 Attrs complete_attrs(const OpDef& op, Attrs attrs) {
   for (const auto& [name, value] : attrs.values()) {
     const bool known =
@@ -62,7 +84,11 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
   }
   if ((op.kind == OpKind::kFused) != (body != nullptr))
     invalid(body ? "has a body, but is not a fused node" : "is a fused node without a body");
-  if (!body) return op.infer(attrs, inputs);
+  if (!body) {
+    std::vector<TensorType> types = op.infer(attrs, inputs);
+    for (const TensorType& type : types) check_type(type);
+    return types;
+  }
   if (body->inputs().size() != inputs.size())
     invalid(fmt::format("has {} inputs, but its body has {}", count, body->inputs().size()));
   for (std::size_t i = 0; i < inputs.size(); ++i) {

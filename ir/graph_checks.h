@@ -1,6 +1,8 @@
 // What GraphBuilder, verify and the reference check alike; nothing else includes this.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +10,15 @@
 #include "ir/graph.h"
 
 namespace sinter::ir {
+
+/// What a plan can hold (runtime/plan/checker.h): dimensions of a tensor, and elements, whose
+/// addresses can then be added up.
+inline constexpr std::size_t kMaxRank = 32;
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
+
+/// Throws Error(kInvalidModel) for a dimension that is known and negative, kUnsupported for more
+/// dimensions or, by those that are known, more elements than a plan can hold.
+void check_type(const TensorType& type);
 
 /// "MatMul (from encoder/MatMul_3)", for messages.
 std::string describe(const OpDef& op, std::span<const std::string> origins);

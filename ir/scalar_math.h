@@ -99,7 +99,8 @@ double float_value(double a, double b) {
   if constexpr (Op == kDiv) return a / b;
   if constexpr (Op == kMod) {
     const double r = std::fmod(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    if (r == 0) return std::copysign(r, b);  // zero has the divisor's sign, too
+    return (r < 0) != (b < 0) ? r + b : r;
   }
   if constexpr (Op == kFmod) return std::fmod(a, b);
   if constexpr (Op == kPow) return std::pow(a, b);
@@ -192,15 +193,15 @@ inline std::int64_t int_power(DType type, std::int64_t base, std::int64_t expone
 
 constexpr int bits_of(DType type) { return static_cast<int>(size_of(type)) * 8; }
 
-/// a shifted by b; zero where b is not a position in the type.
+/// a shifted by b. To the left zeros come in, to the right copies of the sign: they are all there
+/// is where b is not a position in the type.
 template <bool kLeft>
 std::int64_t shift_int(DType type, std::int64_t a, std::int64_t b) {
-  const auto by = static_cast<std::uint64_t>(b);
-  const auto width = static_cast<unsigned>(bits_of(type));
-  if (by >= width) return 0;
-  std::uint64_t bits = static_cast<std::uint64_t>(a);
-  if (width < 64) bits &= (std::uint64_t{1} << width) - 1;
-  return wrap_to(type, static_cast<std::int64_t>(kLeft ? bits << by : bits >> by));
+  const auto by = static_cast<std::uint64_t>(b), bits = static_cast<std::uint64_t>(a);
+  const bool all = by >= static_cast<unsigned>(bits_of(type));
+  if constexpr (kLeft) return all ? 0 : wrap_to(type, static_cast<std::int64_t>(bits << by));
+  if (type == DType::kUInt64) return all ? 0 : static_cast<std::int64_t>(bits >> by);
+  return all ? (a < 0 ? -1 : 0) : a >> by;
 }
 
 /// The bits of a value of `from` as a value of `to`, a compute type of the same size.

@@ -34,7 +34,8 @@ std::shared_ptr<const BoundShape> BoundShapeCache::get(const std::vector<std::in
   bound->steps = plan::steps_of(bound->entry);
   bound->steps.count = std::min(bound->steps.count, meta.steps.size());
   bound->expressions = plan::evaluate_expressions(meta, symbols);
-  plan::verify_bound(meta, bound->expressions, bound->steps);
+  plan::verify_bound(meta, bound->expressions, bound->steps,
+                     plan::describe_dimensions(meta, symbols));
   bound->layout = plan::plan_memory(meta, bound->expressions, bound->steps);
   for (const auto& input : meta.inputs)
     bound->input_shapes.push_back(evaluate_shape(input->shape, bound->expressions));

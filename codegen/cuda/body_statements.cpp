@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/body_writer.h"
+#include "ir/scalar_math.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -102,7 +103,7 @@ std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   const std::string guards = index_.guards(access);
   if (guards.empty()) return value;
   std::string fill =
-      print_constant(compute_type(type), access.fill, static_cast<std::int64_t>(access.fill));
+      print_constant(compute_type(type), access.fill, ir::double_to_int(type, access.fill));
   fill = fmt::format("narrow<{}>({})", storage_name(type), fill);
   const Family family = layout_->schedule->family;
   if (in_loop(i) &&
@@ -154,6 +155,8 @@ std::string BodyWriter::op_expression(std::size_t i) const {
   }
   if (must_not_contract(i))
     return fmt::format("difference({}, {})", operands[0].text, operands[1].text);
+  if (op == ScalarOp::kCast && instr.precision != plan::fb::Precision::Full)
+    return fmt::format("convert_to_odd({})", operands[0].text);
   const DType from = analysis_.type_of(instr.args[op == ScalarOp::kSelect ? 1 : 0]);
   return print_op(op, analysis_.type_of(i), from, operands);
 }

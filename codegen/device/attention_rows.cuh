@@ -26,11 +26,11 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// and values, and kPairs: whether two neighbouring elements of q and y are one access; rows begin
 /// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key;
 /// kMaskPairs: whether two neighbours of its keys are one access.
-/// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: weights that are NaN
-/// count as zero. Limits: the type of integers of which a row sees as many keys; NoLimits.
+/// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: which weights count as
+/// zero: 1: those that are NaN; 2: those of rows of which every score is -inf. Limits: the type of integers of which a row sees as many keys; NoLimits.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
-          bool kMaskPairs_, bool kCausal_, bool kGuard_, class Limits_ = NoLimits>
+          bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits>
 struct AttentionShape {
   typedef T_ T;
   typedef Mask_ Mask;  // b8: true attends, false scores `fill`; a float is added; NoMask
@@ -39,8 +39,9 @@ struct AttentionShape {
                        kRowTiles = kRowTiles_, kKeyGroups = kKeyGroups_, kKeys = kKeys_,
                        kVector = kVector_;
   static constexpr bool kPairs = kPairs_, kMaskRows = kMaskRows_, kMaskKeys = kMaskKeys_,
-                        kMaskPairs = kMaskPairs_, kCausal = kCausal_, kGuard = kGuard_,
+                        kMaskPairs = kMaskPairs_, kCausal = kCausal_,
                         kLimited = !IsNoLimits<Limits>::kIs;
+  static constexpr int kGuard = kGuard_;
   static_assert(kHead % 8 == 0 && kValueHead % 8 == 0 && kKeys % 16 == 0, "whole matrices of 8x8");
   static_assert(kKeys <= 128, "a lane keeps its part of a bool mask in 32 bits");
 
@@ -442,10 +443,10 @@ struct AttentionRows {
 
   /// What makes weights of the sums of a row's; `drop`: the row's are zero.
   SINTER_DEVICE static float inverse_of(const Problem& p, float total, bool& drop) {
-    drop = Shape::kGuard && total != total;
+    drop = Shape::kGuard == 1 && total != total;
     // Only scores of -inf leave a sum of zero: 0 / 0 = NaN, or zero if guarded. A sum over no keys
     // is zero.
-    if (Shape::kGuard && total == 0) return 1;
+    if (Shape::kGuard != 0 && total == 0) return 1;
     return p.keys > 0 ? divide(1.0f, total) : 0.0f;
   }
 

@@ -107,11 +107,21 @@ SINTER_DEVICE T remainder_truncated(T a, T b) {
 SINTER_DEVICE float remainder_truncated(float a, float b) { return fmodf(a, b); }
 SINTER_DEVICE double remainder_truncated(double a, double b) { return fmod(a, b); }
 
-/// The remainder with the divisor's sign.
+/// The remainder with the divisor's sign, which zero has, too.
 template <class T>
 SINTER_DEVICE T remainder_floored(T a, T b) {
   const T r = remainder_truncated(a, b);
   return r != T(0) && (r < T(0)) != (b < T(0)) ? add(r, b) : r;
+}
+SINTER_DEVICE float remainder_floored(float a, float b) {
+  const float r = fmodf(a, b);
+  if (r == 0.0f) return copysignf(r, b);
+  return (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+SINTER_DEVICE double remainder_floored(double a, double b) {
+  const double r = fmod(a, b);
+  if (r == 0.0) return copysign(r, b);
+  return (r < 0.0) != (b < 0.0) ? r + b : r;
 }
 
 /// x, which ptxas does not see through. That of CUDA 13.0 makes one instruction of two minima or
@@ -377,18 +387,18 @@ template <class T>
 SINTER_DEVICE T bits_inverted(T a) {
   return static_cast<T>(~a);
 }
-/// Zero where b is not a position in T.
+/// Zero where b is not a position in T: all bits have left.
 template <class T>
 SINTER_DEVICE T shift_left(T a, T b) {
   if (static_cast<u64>(static_cast<i64>(b)) >= 8 * sizeof(T)) return T(0);
   return static_cast<T>(static_cast<u64>(a) << static_cast<int>(b));
 }
-/// Likewise; zeros come in whatever the sign.
+/// Copies of the sign come in, and are all there is where b is not a position in T.
 template <class T>
 SINTER_DEVICE T shift_right(T a, T b) {
-  if (static_cast<u64>(static_cast<i64>(b)) >= 8 * sizeof(T)) return T(0);
-  const u64 bits = static_cast<u64>(a) & (~u64(0) >> (64 - 8 * sizeof(T)));
-  return static_cast<T>(bits >> static_cast<int>(b));
+  const T sign = a < T(0) ? static_cast<T>(-1) : T(0);
+  if (static_cast<u64>(static_cast<i64>(b)) >= 8 * sizeof(T)) return sign;
+  return static_cast<T>(a >> static_cast<int>(b));
 }
 
 /// The bits of `x` as a value of another type of the same size.
@@ -486,6 +496,30 @@ struct Convert<double> {
 template <class To, class From>
 SINTER_DEVICE To convert(From x) {
   return Convert<To>::of(x);
+}
+
+/// To float32, rounded to odd: what a narrower type can be rounded from as if from `x` itself.
+/// Towards zero, and where that is not exact, with the last bit set.
+SINTER_DEVICE float convert_to_odd(double x) {
+  float result = static_cast<float>(x);
+  const double nearest = static_cast<double>(result);
+  if (x != x || nearest == x) return result;
+  u32 bits;
+  memcpy(&bits, &result, 4);
+  if (fabs(nearest) > fabs(x)) --bits;
+  bits |= 1;
+  memcpy(&result, &bits, 4);
+  return result;
+}
+template <class T>
+SINTER_DEVICE float convert_to_odd(T x) {
+  u64 size = x < T(0) ? u64(0) - static_cast<u64>(x) : static_cast<u64>(x);
+  int shift = 0;
+  while (size >> shift >> 24 != 0) ++shift;
+  const u64 kept = size >> shift;
+  const u64 odd = kept << shift != size ? kept | 1 : kept;
+  const float result = static_cast<float>(odd) * static_cast<float>(u64(1) << shift);
+  return x < T(0) ? -result : result;
 }
 
 #include "approximate.cuh"

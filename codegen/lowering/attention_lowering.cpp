@@ -82,7 +82,7 @@ class AttentionLowering {
     program.scale = node_.attrs.get_float("scale");
     program.fill = node_.attrs.get_float("fill");
     program.causal = static_cast<int>(node_.attrs.get_int("causal"));
-    program.guard = node_.attrs.get_int("guard") != 0;
+    program.guard = static_cast<int>(node_.attrs.get_int("guard"));
 
     ranges_ = space.ranges();
     symbols_.clear();
@@ -262,6 +262,11 @@ class AttentionLowering {
       erase(axis);
       axis = 0;
     }
+    // Heads of one column have no other to step to.
+    for (const auto& [operand, columns] :
+         {std::pair(&program.q, program.head), std::pair(&program.k, program.head),
+          std::pair(&program.v, program.value_head), std::pair(&program.y, program.value_head)})
+      if (columns == 1) operand->column = 1;
     for (const auto& [operand, what] :
          {std::pair(&program.q, "q"), std::pair(&program.k, "k"), std::pair(&program.v, "v"),
           std::pair(&program.y, "the result")})

@@ -60,7 +60,7 @@ struct AttentionProgram {
   std::optional<AttentionOperand> mask, limits;
   double scale = 1, fill = 0;
   int causal = 0;
-  bool guard = false;
+  int guard = 0;
   /// Keys and values are a cache, of which the step in front changes a few rows at most: they may
   /// be fetched before that has ended.
   bool cached = false;

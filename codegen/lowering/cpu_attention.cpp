@@ -31,7 +31,7 @@ plan::fb::AttentionStepT cpu_attention_step(const AttentionProgram& program, Exp
   step.scale = static_cast<float>(program.scale);
   step.fill = static_cast<float>(program.fill);
   step.causal = static_cast<std::uint8_t>(program.causal);
-  step.guard = program.guard;
+  step.guard = static_cast<std::uint8_t>(program.guard);
   return step;
 }
 

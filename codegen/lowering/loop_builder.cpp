@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
+#include "ir/scalar_math.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -23,6 +24,15 @@ namespace {
 bool is_function(ScalarOp op) {
   return op == ScalarOp::kExp || op == ScalarOp::kErf || op == ScalarOp::kTanh ||
          op == ScalarOp::kSin || op == ScalarOp::kCos;
+}
+
+/// Casts of what float32 may not hold exactly, to a type that is narrower still: rounded to nearest
+/// twice, some would end beside the nearest number.
+bool may_round_twice(ScalarOp op, DType from, DType declared) {
+  if (op != ScalarOp::kCast) return false;
+  if (declared == DType::kFloat16) return from == DType::kFloat64;
+  return declared == DType::kBFloat16 &&
+         (from == DType::kFloat64 || size_of(from) > 4 || (is_integer(from) && size_of(from) == 4));
 }
 
 plan::fb::Precision precision_of(DType declared) {
@@ -57,7 +67,7 @@ std::uint32_t LoopBuilder::constant(DType type, double value) {
   if (is_float(type))
     instr.constant_float = value;
   else
-    instr.constant_int = static_cast<std::int64_t>(value);
+    instr.constant_int = ir::double_to_int(type, value);
   return push(std::move(instr));
 }
 
@@ -80,7 +90,8 @@ std::uint32_t LoopBuilder::size(DType type, const Dim& value) {
   return push(std::move(instr));
 }
 
-std::uint32_t LoopBuilder::index_value(const Dim& value) {
+std::uint32_t LoopBuilder::index_value(const Dim& index) {
+  const Dim value = without_checks(index);
   constexpr DType kIndex = DType::kInt64;
   std::optional<std::uint32_t> sum;
   Dim plain = 0;
@@ -150,7 +161,9 @@ std::uint32_t LoopBuilder::op(ScalarOp op, DType type, std::vector<std::uint32_t
   instr.op = static_cast<std::uint8_t>(op);
   instr.dtype = static_cast<std::uint8_t>(yields_bool(op) ? DType::kBool : type);
   instr.args = std::move(args);
-  if (type == DType::kFloat32 && is_function(op)) instr.precision = precision_of(declared);
+  if (type == DType::kFloat32 &&
+      (is_function(op) || may_round_twice(op, this->type(instr.args[0]), declared)))
+    instr.precision = precision_of(declared);
   return push(std::move(instr));
 }
 
@@ -194,6 +207,20 @@ void LoopBuilder::want_split(const Dim& address) {
   if (!wanted_split_) wanted_split_ = space_.find_split(address);
 }
 
+bool LoopBuilder::is_check(const Dim& index) const {
+  const auto symbol = index.as_symbol();
+  for (std::size_t g = 0; symbol && g < gathers_.size(); ++g)
+    if (*symbol == gather_symbol(g)) return gathers_[g].extent == Dim(1);
+  return false;
+}
+
+Dim LoopBuilder::without_checks(const Dim& dim) const {
+  std::map<std::string, Dim, std::less<>> zeros;
+  for (const std::string& name : index_symbols_of(dim))
+    if (is_check(Dim::symbol(name))) zeros.emplace(name, Dim(0));
+  return zeros.empty() ? dim : dim.substitute(zeros);
+}
+
 Dim LoopBuilder::gather(std::uint32_t value, const Dim& extent) {
   const std::string key = fmt::format("{} {}", value, extent.to_string());
   const auto [at, added] = gather_by_key_.emplace(key, static_cast<std::uint32_t>(gathers_.size()));
@@ -215,6 +242,7 @@ std::uint32_t LoopBuilder::access(std::uint32_t buffer, const Dim& address,
   std::vector<std::string> symbols = loop_symbols_;
   for (std::size_t g = 0; g < gathers_.size(); ++g) symbols.push_back(gather_symbol(g));
   AddressParts parts = split_address(address, symbols, ranges_);
+  parts.rest = without_checks(parts.rest);
   const auto refuse_gathered = [](const Dim& dim) {
     for (const std::string& name : index_symbols_of(dim))
       if (name.starts_with("$g"))
@@ -232,7 +260,8 @@ std::uint32_t LoopBuilder::access(std::uint32_t buffer, const Dim& address,
       result.gathers.emplace_back(g, parts.strides[loops + g]);
   parts.strides.resize(loops);
   result.strides = std::move(parts.strides);
-  for (const auto& guard : guards) {
+  for (const auto& given : guards) {
+    const ir::ViewSource::Guard guard{without_checks(given.value), given.extent};
     refuse_gathered(guard.value);
     refuse_gathered(guard.extent);
     want_split(guard.value);

@@ -51,6 +51,9 @@ class LoopBuilder {
 
   /// Registers a gathered index; returns its symbol as a Dim. Equal ones get one symbol.
   ir::Dim gather(std::uint32_t value, const ir::Dim& extent);
+  /// True if `index` is a gathered index along a dimension of one element: it adds nothing to an
+  /// address, but has to be in it, as an access checks the indices that it gathers with.
+  bool is_check(const ir::Dim& index) const;
   /// Ranges of the graph's symbols, the loop variables and the gathered indices.
   const ir::Ranges& ranges() const { return ranges_; }
   DType type(std::uint32_t instr) const { return static_cast<DType>(instrs_[instr].dtype); }
@@ -84,6 +87,8 @@ class LoopBuilder {
   std::uint32_t access(std::uint32_t buffer, const ir::Dim& address,
                        std::span<const ir::ViewSource::Guard> guards, double fill);
   std::vector<Merged> merge_loops() const;
+  /// `dim` with zero for gathered indices that add nothing: see is_check.
+  ir::Dim without_checks(const ir::Dim& dim) const;
 
   const LoopSpace& space_;
   ExprTable& exprs_;

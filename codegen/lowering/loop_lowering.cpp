@@ -89,7 +89,7 @@ class Region {
   std::uint32_t eval(ValueId value, std::vector<Dim> index, const Guards& guards) {
     const ir::Shape& shape = body_.type(value).shape;
     for (std::size_t d = 0; d < shape.size(); ++d)
-      if (shape[d] == Dim(1)) index[d] = Dim(0);
+      if (shape[d] == Dim(1) && !build_.is_check(index[d])) index[d] = Dim(0);
     std::string key = fmt::format("{}", value.index);
     for (const Dim& dim : index) key += "," + dim.to_string();
     for (const auto& guard : guards)
@@ -329,7 +329,7 @@ class Region {
         std::vector<Dim> at = source.index;
         const ir::Shape& shape = body_.type(from).shape;
         for (std::size_t d = 0; d < shape.size(); ++d)
-          if (shape[d] == Dim(1)) at[d] = Dim(0);
+          if (shape[d] == Dim(1) && !build_.is_check(at[d])) at[d] = Dim(0);
         result = load(from, at, all, fill);
         continue;
       }

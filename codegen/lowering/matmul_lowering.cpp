@@ -399,8 +399,10 @@ class MatmulLowering {
                                             Walk rows, Walk columns, std::span<const Axis> batch,
                                             Operand operand, const char* what) {
     const Dim one = 1;
-    // Along a dimension of one element any stride will do: take the one of a dense matrix.
-    if (rows.extent == one && columns.extent == one) {
+    // Along a dimension of one element any stride will do, as in a matrix without elements: take
+    // the one of a dense matrix.
+    if (rows.extent == Dim(0) || columns.extent == Dim(0) ||
+        (rows.extent == one && columns.extent == one)) {
       rows.stride = columns.stride = one;
     } else if (rows.extent == one) {
       rows.stride = columns.stride == one ? columns.extent : one;

@@ -1,6 +1,8 @@
 // Activation functions. Formulas are those of the ONNX operator specification.
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "frontend/ops/op_table.h"
 
 namespace sinter::frontend {
@@ -111,11 +113,21 @@ void mish(NodeContext& node) {
   node.output(f("Mul", f.x(), f("Tanh", f("Softplus", f.x()))));
 }
 
-void swish(NodeContext& node) {
+/// x * sigmoid(alpha * x) of the first input.
+ValueId swished(NodeContext& node) {
   Formula f(node);
   const double alpha = node.attr_float("alpha", 1.0);
-  node.output(alpha == 1 ? f("Silu", f.x())
-                         : f("Mul", f.x(), f("Sigmoid", f("Mul", f.x(), f.c(alpha)))));
+  return alpha == 1 ? f("Silu", f.x()) : f("Mul", f.x(), f("Sigmoid", f("Mul", f.x(), f.c(alpha))));
+}
+
+void swish(NodeContext& node) { node.output(swished(node)); }
+
+void swiglu(NodeContext& node) {
+  const ValueId gate = node.input(0, "A"), linear = node.input(1, "B");
+  if (node.shape(gate) != node.shape(linear))
+    node.invalid(fmt::format("A and B must have one shape, but are {} and {}",
+                             ir::to_string(node.type(gate)), ir::to_string(node.type(linear))));
+  node.output(node.add("Mul", {swished(node), linear}));
 }
 
 void gelu(NodeContext& node) {
@@ -126,23 +138,24 @@ void gelu(NodeContext& node) {
 }
 
 constexpr OpRow kActivationOps[] = {
-    {"Relu", 1, same, "", Types::kNumbers},
-    {"Tanh", 1, same},
-    {"Sigmoid", 1, same},
-    {"Gelu", 20, gelu},
-    {"LeakyRelu", 1, leaky_relu},
-    {"PRelu", 1, prelu, "", Types::kNumbers},
-    {"Shrink", 9, shrink, "", Types::kNumbers},
-    {"ThresholdedRelu", 10, thresholded_relu},
-    {"HardSigmoid", 1, hard_sigmoid},
+    {"Relu", 1, same, "consumed_inputs:-5", "", Types::kNumbers},
+    {"Tanh", 1, same, "consumed_inputs:-5"},
+    {"Sigmoid", 1, same, "consumed_inputs:-5"},
+    {"Gelu", 20, gelu, "approximate"},
+    {"LeakyRelu", 1, leaky_relu, "alpha consumed_inputs:-5"},
+    {"PRelu", 1, prelu, "consumed_inputs:-5", "", Types::kNumbers},
+    {"Shrink", 9, shrink, "bias lambd", "", Types::kNumbers},
+    {"ThresholdedRelu", 10, thresholded_relu, "alpha"},
+    {"HardSigmoid", 1, hard_sigmoid, "alpha beta consumed_inputs:-5"},
     {"HardSwish", 14, hard_swish},
-    {"Elu", 1, elu},
-    {"Celu", 12, celu},
-    {"Selu", 1, selu},
+    {"Elu", 1, elu, "alpha consumed_inputs:-5"},
+    {"Celu", 12, celu, "alpha"},
+    {"Selu", 1, selu, "alpha consumed_inputs:-5 gamma"},
     {"Softplus", 1, same},
     {"Softsign", 1, same},
     {"Mish", 18, mish},
-    {"Swish", 24, swish},
+    {"Swish", 24, swish, "alpha"},
+    {"SwiGLU", 28, swiglu, "alpha"},
 };
 
 }  // namespace

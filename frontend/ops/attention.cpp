@@ -1,4 +1,4 @@
-// Attention and RotaryEmbedding of opset 23, and FlexAttention.
+// Attention, RotaryEmbedding and FlexAttention.
 #include <cmath>
 #include <limits>
 
@@ -7,6 +7,7 @@
 #include "frontend/initializers.h"
 #include "frontend/ops/attention_core.h"
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/term.h"
 
 namespace sinter::frontend {
 namespace {
@@ -47,13 +48,62 @@ ValueId padded_mask(NodeContext& node, ValueId mask, const Dim& keys) {
                    {"fill", is_bool ? 0.0 : -std::numeric_limits<double>::infinity()}});
 }
 
-/// True where key j of sample b is one of its first lengths[b]: [batch, 1, 1, keys].
-ValueId within_lengths(NodeContext& node, ValueId lengths, const Dim& keys) {
-  const ValueId positions = positions_from(node, 0, keys);
-  const Dim batch = ir::element_count(node.shape(lengths));
-  const ValueId limit =
-      node.reshape(node.cast(lengths, DType::kInt64), {batch, Dim(1), Dim(1), Dim(1)});
-  return node.add("Less", {positions, limit});
+/// Which keys a query sees by its place: query i has the place p = i + offset among the keys.
+struct Window {
+  Dim offset = 0;
+  ValueId lengths;  // keys of each sample, if valid: the offset is then lengths - queries
+  std::optional<std::int64_t> behind, ahead;  // keys p - behind .. p + ahead; without: no limit
+};
+
+std::optional<std::int64_t> window_size(NodeContext& node, const char* name) {
+  const std::int64_t size = node.attr_int(name, -1);
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;  // keys: far from overflow
+  if (size < -1)
+    node.invalid(fmt::format("attribute '{}' is {}; it must be -1 or more", name, size));
+  return size < 0 ? std::nullopt : std::optional(std::min(size, kMost));
+}
+
+Window read_window(NodeContext& node, const Dim& past) {
+  Window window{
+      past, {}, window_size(node, "left_window_size"), window_size(node, "right_window_size")};
+  if (node.attr_int("is_causal", 0) != 0) window.ahead = 0;
+  if (!node.has_input(6)) return window;
+  if (node.has_input(4))
+    node.invalid(
+        "nonpad_kv_seqlen is of caches that the model updates itself: past_key cannot be given "
+        "with it");
+  window.lengths = node.input(6, "nonpad_kv_seqlen");
+  return window;
+}
+
+/// Adds what hides keys by their place. Tests of the form j < limit are what a fused attention
+/// skips keys by.
+void add_window(NodeContext& node, const Window& window, const Dim& queries, const Dim& keys,
+                AttentionForm& form) {
+  const bool by_length = window.lengths.valid();
+  if (!by_length && window.ahead == 0) {
+    form.causal_offset = window.offset;
+    form.window = window.behind ? *window.behind + 1 : 0;
+    return;
+  }
+  const auto number = [&](const Dim& dim) { return size_of_dim(node, dim); };
+  const Term j(node, positions_from(node, 0, keys));
+  std::optional<Term> lengths;  // [batch, 1, 1, 1]
+  if (by_length) {
+    const Dim batch = ir::element_count(node.shape(window.lengths));
+    lengths = Term(node, window.lengths).cast(DType::kInt64).reshape({batch, 1, 1, 1});
+  }
+  const auto place = [&] {
+    const Term i = iota(node, queries, 0, 2);
+    return by_length ? *lengths + (i - number(queries)) : i + number(window.offset);
+  };
+  if (window.ahead)
+    form.masks.push_back(j.with("Less", place() + static_cast<double>(*window.ahead + 1)).value());
+  // The last query's place is that of the last key.
+  if (by_length && window.ahead != 0) form.masks.push_back(j.with("Less", *lengths).value());
+  if (window.behind)
+    form.masks.push_back(
+        j.with("GreaterOrEqual", place() - static_cast<double>(*window.behind)).value());
 }
 
 void attention(NodeContext& node) {
@@ -67,9 +117,6 @@ void attention(NodeContext& node) {
     form.q = split_heads(node, form.q, node.attr_int("q_num_heads"));
     form.k = split_heads(node, form.k, kv_heads);
     form.v = split_heads(node, form.v, kv_heads);
-  } else {
-    node.ignore_attr("q_num_heads");
-    node.ignore_attr("kv_num_heads");
   }
   if (node.has_input(4) != node.has_input(5))
     node.invalid("past_key and past_value must be given together");
@@ -88,9 +135,12 @@ void attention(NodeContext& node) {
   form.softcap = node.attr_float("softcap", 0);
   form.softmax_type = softmax_precision(node);
   if (node.has_input(3)) form.masks.push_back(padded_mask(node, node.input(3, "attn_mask"), keys));
-  if (node.has_input(6))
-    form.masks.push_back(within_lengths(node, node.input(6, "nonpad_kv_seqlen"), keys));
-  if (node.attr_int("is_causal", 0) != 0) form.causal_offset = past;
+  if (node.rank(form.q) != 4)
+    node.invalid("Q must have three or four dimensions, but is " +
+                 ir::to_string(node.type(form.q)));
+  add_window(node, read_window(node, past), node.shape(form.q)[2], keys, form);
+  // A row that is only causal sees its first key.
+  form.zeros_if_hidden = !form.masks.empty() || form.window > 0;
   const AttentionStages stages = attend(node, form);
   node.output(0, is_flat ? merge_heads(node, stages.y) : stages.y);
   node.output(1, form.k);
@@ -153,9 +203,12 @@ void rotary_embedding(NodeContext& node) {
 }
 
 constexpr OpRow kAttentionOps[] = {
-    {"Attention", 23, attention},
-    {"FlexAttention", 1, flex_attention, "ai.onnx.preview"},
-    {"RotaryEmbedding", 23, rotary_embedding},
+    {"Attention", 23, attention,
+     "is_causal kv_num_heads left_window_size:25- q_num_heads qk_matmul_output_mode "
+     "right_window_size:25- scale softcap softmax_precision"},
+    {"FlexAttention", 1, flex_attention, "prob_mod scale score_mod softmax_precision",
+     "ai.onnx.preview"},
+    {"RotaryEmbedding", 23, rotary_embedding, "interleaved num_heads rotary_embedding_dim"},
 };
 
 }  // namespace

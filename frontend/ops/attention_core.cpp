@@ -132,6 +132,13 @@ AttentionStages attend(NodeContext& node, const AttentionForm& form) {
     scores = node.add("Concat", {scores, node.expand(sink, column)}, {{"axis", last}});
   }
   ValueId weights = node.add("Softmax", {scores}, {{"axis", last}});
+  if (form.zeros_if_hidden) {
+    const DType type = node.dtype(scores);
+    const ValueId most = node.add("ReduceMax", {scores},
+                                  {{"axes", std::vector{last}}, {"keepdims", std::int64_t{1}}});
+    const ValueId hidden = node.add("Equal", {most, node.constant(type, -kInfinity)});
+    weights = node.add("Where", {hidden, node.constant(type, 0), weights});
+  }
   if (form.sink.valid()) weights = part(node, weights, last, 0, columns);
   stages.weights = weights;
   weights = node.cast(changed(weights, form.change_weights), dtype);

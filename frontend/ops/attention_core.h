@@ -33,6 +33,7 @@ struct AttentionForm {
   /// Scores [heads of q] that take part in the softmax of every row but have no value, if valid.
   ir::ValueId sink;
   std::optional<DType> softmax_type;  // that of q unless given
+  bool zeros_if_hidden = false;       // what rows give whose every key is hidden: else NaN
   /// Rewrite scores and weights, both [batch, heads, length of q, length of k]; may be empty.
   std::function<ir::ValueId(ir::ValueId)> change_scores, change_weights;
 };

@@ -26,7 +26,6 @@ void if_then_else(NodeContext& node) {
   const ValueId condition = node.input(0, "cond");
   if (const auto known = known_condition(node, condition)) {
     const char* branch = *known ? "then_branch" : "else_branch";
-    node.ignore_attr(*known ? "else_branch" : "then_branch");
     const auto values = node.subgraph(branch, {});
     for (std::size_t i = 0; values && i < values->size(); ++i) node.output(i, (*values)[i]);
     return;
@@ -267,10 +266,12 @@ void scan_of_batches(NodeContext& node) {
 }
 
 constexpr OpRow kControlFlowOps[] = {
-    {"If", 1, if_then_else},
-    {"Loop", 1, loop},
-    {"Scan", 8, scan_of_batches},
-    {"Scan", 9, scan},
+    {"If", 1, if_then_else, "else_branch then_branch"},
+    {"Loop", 1, loop, "body"},
+    {"Scan", 8, scan_of_batches, "body directions num_scan_inputs"},
+    {"Scan", 9, scan,
+     "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes "
+     "scan_output_directions"},
 };
 
 }  // namespace

@@ -183,8 +183,9 @@ void conv_transpose(NodeContext& node) {
 }
 
 constexpr OpRow kConvolutionOps[] = {
-    {"Conv", 1, conv},
-    {"ConvTranspose", 1, conv_transpose},
+    {"Conv", 1, conv, "auto_pad dilations group kernel_shape pads strides"},
+    {"ConvTranspose", 1, conv_transpose,
+     "auto_pad dilations group kernel_shape output_padding output_shape pads strides"},
 };
 
 }  // namespace

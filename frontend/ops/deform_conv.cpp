@@ -111,7 +111,8 @@ void deform_conv(NodeContext& node) {
   node.output(y.value());
 }
 
-constexpr OpRow kDeformConvOps[] = {{"DeformConv", 19, deform_conv}};
+constexpr OpRow kDeformConvOps[] = {
+    {"DeformConv", 19, deform_conv, "dilations group kernel_shape offset_group pads strides"}};
 
 }  // namespace
 

@@ -241,7 +241,7 @@ class Einsum {
 
 void einsum(NodeContext& node) { node.output(Einsum(node).run()); }
 
-constexpr OpRow kEinsumOps[] = {{"Einsum", 12, einsum}};
+constexpr OpRow kEinsumOps[] = {{"Einsum", 12, einsum, "equation"}};
 
 }  // namespace
 

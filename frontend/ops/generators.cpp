@@ -6,6 +6,7 @@
 #include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
+#include "ir/scalar_math.h"
 
 namespace sinter::frontend {
 namespace {
@@ -73,8 +74,11 @@ void constant_range(NodeContext& node, const Tensor& start, const Tensor& limit,
     node.output(node.builder().constant(Tensor::from_doubles(dtype, {count}, values)));
   } else {
     std::vector<std::int64_t> values(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = start.at_int(0) + static_cast<std::int64_t>(i) * delta.at_int(0);
+    auto next = static_cast<std::uint64_t>(start.at_int(0));  // wraps, as the type does
+    for (std::int64_t& value : values) {
+      value = static_cast<std::int64_t>(next);
+      next += static_cast<std::uint64_t>(delta.at_int(0));
+    }
     node.output(node.builder().constant(Tensor::from_ints(dtype, {count}, values)));
   }
 }
@@ -125,6 +129,8 @@ void range(NodeContext& node) {
             last = distance ? *distance : node.size(1, "limit");
   const std::vector<std::int64_t> step = node.ints(2, "delta");
   if (step[0] == 0) node.invalid("delta is 0");
+  if (step[0] == INT64_MIN)
+    node.unsupported(fmt::format("a delta of {}", step[0]));  // has no negative
   const auto& ranges = node.builder().ranges();
   const Dim span = step[0] > 0 ? last - first : first - last;
   const Dim count =
@@ -153,7 +159,15 @@ void trilu(NodeContext& node) {
     const ValueId k = node.input(1, "k");
     if (!is_integer(node.dtype(k)) || ir::element_count(node.shape(k)) != Dim(1))
       node.invalid("k must be one integer, but is " + ir::to_string(node.type(k)));
-    row = row + Term(node, k).cast(DType::kInt64).reshape({});
+    // Beyond every dimension all diagonals are alike, and row + k must not overflow.
+    constexpr std::int64_t kFar = std::int64_t{1} << 40;
+    if (const auto known = node.folder().constant(k)) {
+      row = row + static_cast<double>(std::clamp(known->at_int(0), -kFar, kFar));
+    } else {
+      const Term diagonal = Term(node, k).cast(DType::kInt64).reshape({});
+      row = row +
+            clamp(diagonal, static_cast<double>(-kFar), diagonal.number(static_cast<double>(kFar)));
+    }
   }
   const ValueId keep = row.with(upper ? "LessOrEqual" : "GreaterOrEqual", column).value();
   node.output(node.add("Where", {keep, x, node.constant(node.dtype(x), 0)}));
@@ -166,7 +180,7 @@ void one_hot(NodeContext& node) {
     node.invalid("values must be [off, on], but are " + ir::to_string(node.type(values)));
   Dim depth;
   if (is_float(node.dtype(node.input(1, "depth"))))
-    depth = static_cast<std::int64_t>(node.scalar(1, "depth"));
+    depth = ir::double_to_int(DType::kInt64, node.scalar(1, "depth"));
   else
     depth = node.size(1, "depth");
   if (depth.is_constant() && depth.value() < 0) node.invalid("depth is negative");
@@ -207,9 +221,14 @@ void eye_like(NodeContext& node) {
 }
 
 constexpr OpRow kGeneratorOps[] = {
-    {"Constant", 1, constant}, {"ConstantOfShape", 9, constant_of_shape},
-    {"Range", 11, range},      {"Trilu", 14, trilu},
-    {"OneHot", 9, one_hot},    {"EyeLike", 9, eye_like},
+    {"Constant", 1, constant,
+     "sparse_value:11- value value_float:12- value_floats:12- value_int:12- value_ints:12- "
+     "value_string:12- value_strings:12-"},
+    {"ConstantOfShape", 9, constant_of_shape, "value"},
+    {"Range", 11, range, "stash_type:27-"},
+    {"Trilu", 14, trilu, "upper"},
+    {"OneHot", 9, one_hot, "axis"},
+    {"EyeLike", 9, eye_like, "dtype k"},
 };
 
 }  // namespace

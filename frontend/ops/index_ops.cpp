@@ -237,8 +237,8 @@ void col2im(NodeContext& node) {
     if (block[d] < 1 || strides[d] < 1 || dilations[d] < 1)
       node.invalid("block_shape, strides and dilations must be at least 1");
     taps = taps * Dim(block[d]);
-    const Dim room =
-        image[d] + Dim(pads[d]) + Dim(pads[n + d]) - Dim(dilations[d] * (block[d] - 1) + 1);
+    const Dim reach = Dim(dilations[d]) * Dim(block[d] - 1) + Dim(1);
+    const Dim room = image[d] + Dim(pads[d]) + Dim(pads[n + d]) - reach;
     counts.push_back(ir::floor_div(room, strides[d], node.builder().ranges()) + Dim(1));
     windows = windows * counts.back();
     apart.emplace_back(block[d]);
@@ -318,15 +318,15 @@ void max_unpool(NodeContext& node) {
 }
 
 constexpr OpRow kIndexOps[] = {
-    {"GatherElements", 11, gather_elements},
-    {"GatherND", 11, gather_nd},
-    {"Scatter", 9, scatter_elements},
-    {"ScatterElements", 11, scatter_elements},
-    {"ScatterND", 11, scatter_nd},
-    {"TensorScatter", 24, tensor_scatter},
-    {"ReverseSequence", 10, reverse_sequence},
-    {"Col2Im", 18, col2im},
-    {"MaxUnpool", 9, max_unpool},
+    {"GatherElements", 11, gather_elements, "axis"},
+    {"GatherND", 11, gather_nd, "batch_dims:12-"},
+    {"Scatter", 9, scatter_elements, "axis"},
+    {"ScatterElements", 11, scatter_elements, "axis reduction:16-"},
+    {"ScatterND", 11, scatter_nd, "reduction:16-"},
+    {"TensorScatter", 24, tensor_scatter, "axis mode"},
+    {"ReverseSequence", 10, reverse_sequence, "batch_axis time_axis"},
+    {"Col2Im", 18, col2im, "dilations pads strides"},
+    {"MaxUnpool", 9, max_unpool, "kernel_shape pads strides"},
 };
 
 }  // namespace

@@ -30,7 +30,7 @@ void gemm(NodeContext& node) {
   if (node.attr_int("transB", 0) != 0) b = node.transpose(b, {1, 0});
   ValueId result = scaled(node, node.add("MatMul", {a, b}), node.attr_float("alpha", 1));
   const double beta = node.attr_float("beta", 1);
-  node.ignore_attr("broadcast");  // of opset 6: C broadcasts in any case
+  // 'broadcast' of opset 6 is not read: C broadcasts in any case
   if (node.has_input(2)) {
     const ValueId c = node.input(2, "C");
     const Shape shape = node.shape(result);
@@ -78,7 +78,7 @@ void det(NodeContext& node) {
 
 constexpr OpRow kMatmulOps[] = {
     {"MatMul", 1, matmul},
-    {"Gemm", 1, gemm},
+    {"Gemm", 1, gemm, "alpha beta broadcast:-6 transA transB"},
     {"Det", 11, det},
 };
 

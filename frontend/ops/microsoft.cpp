@@ -56,7 +56,6 @@ ValueId rows_of(NodeContext& node, std::size_t table, const char* what, ValueId 
 
 /// The sum of word, position and segment embeddings, normalised.
 void embed_layer_normalization(NodeContext& node) {
-  node.ignore_attr("mask_index_type");
   const ValueId ids = node.input(0, "input_ids");
   if (node.rank(ids) != 2)
     node.invalid("input_ids must be [batch, length], but is " + ir::to_string(node.type(ids)));
@@ -155,15 +154,18 @@ void fused_conv(NodeContext& node) {
 }
 
 constexpr OpRow kMicrosoftOps[] = {
-    {"SkipLayerNormalization", 1, skip_layer_normalization, kMicrosoft},
-    {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, kMicrosoft},
-    {"EmbedLayerNormalization", 1, embed_layer_normalization, kMicrosoft},
-    {"BiasGelu", 1, bias_gelu, kMicrosoft},
-    {"Gelu", 1, bias_gelu, kMicrosoft},
-    {"FastGelu", 1, fast_gelu, kMicrosoft},
-    {"QuickGelu", 1, quick_gelu, kMicrosoft},
-    {"FusedMatMul", 1, fused_matmul, kMicrosoft},
-    {"FusedConv", 1, fused_conv, kMicrosoft},
+    {"SkipLayerNormalization", 1, skip_layer_normalization, "epsilon", kMicrosoft},
+    {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, "epsilon",
+     kMicrosoft},
+    {"EmbedLayerNormalization", 1, embed_layer_normalization, "epsilon mask_index_type",
+     kMicrosoft},
+    {"BiasGelu", 1, bias_gelu, "", kMicrosoft},
+    {"Gelu", 1, bias_gelu, "", kMicrosoft},
+    {"FastGelu", 1, fast_gelu, "", kMicrosoft},
+    {"QuickGelu", 1, quick_gelu, "alpha", kMicrosoft},
+    {"FusedMatMul", 1, fused_matmul, "alpha transA transB transBatchA transBatchB", kMicrosoft},
+    {"FusedConv", 1, fused_conv,
+     "activation activation_params auto_pad dilations group kernel_shape pads strides", kMicrosoft},
 };
 
 }  // namespace

@@ -62,7 +62,6 @@ void packed_attention(NodeContext& node) {
   for (const char* name : {"do_rotary", "past_present_share_buffer"})
     if (node.attr_int(name, 0) != 0)
       node.unsupported(fmt::format("attribute '{}' is set; export without it", name));
-  node.ignore_attr("rotary_embedding_dim");
   const ValueId x = node.input(0, "input"), weights = node.input(1, "weights");
   const std::int64_t heads = node.attr_int("num_heads");
   if (node.rank(x) != 3 || node.rank(weights) != 2)
@@ -100,8 +99,6 @@ void packed_attention(NodeContext& node) {
   if (node.has_input(3))
     form.masks.push_back(padding_mask(node, node.input(3, "mask_index"), node.shape(x)[0],
                                       node.shape(form.k)[2], dtype));
-  else
-    node.ignore_attr("mask_filter_value");
   if (node.has_input(5)) form.masks.push_back(node.input(5, "attention_bias"));
   if (node.attr_int("unidirectional", 0) != 0) form.causal_offset = past_length;
   node.output(0, merge_heads(node, attend(node, form).y));
@@ -174,8 +171,6 @@ void multi_head_attention(NodeContext& node) {
   if (node.has_input(4))
     form.masks.push_back(padding_mask(node, node.input(4, "key_padding_mask"),
                                       node.shape(form.q)[0], node.shape(form.k)[2], dtype));
-  else
-    node.ignore_attr("mask_filter_value");
   if (node.has_input(5)) form.masks.push_back(node.input(5, "attention_bias"));
   if (node.attr_int("unidirectional", 0) != 0) form.causal_offset = past_length;
   const AttentionStages stages = attend(node, form);
@@ -203,7 +198,6 @@ void group_query_attention(NodeContext& node) {
       node.unsupported(
           "it normalises queries and keys itself (q_norm_weight); export with these "
           "normalisations as nodes");
-  node.ignore_attr("qk_norm_epsilon");
   const std::int64_t heads = node.attr_int("num_heads"), kv_heads = node.attr_int("kv_num_heads");
   const ValueId query = node.input(0, "query");
   AttentionForm form;
@@ -234,8 +228,6 @@ void group_query_attention(NodeContext& node) {
     const bool interleaved = node.attr_int("rotary_interleaved", 0) != 0;
     form.q = rotate(node, form.q, cos, sin, interleaved);
     form.k = rotate(node, form.k, cos, sin, interleaved);
-  } else {
-    node.ignore_attr("rotary_interleaved");
   }
   if (past_length != Dim(0)) {
     form.k = append_to_cache(node, node.input(3, "past_key"), form.k);
@@ -261,7 +253,6 @@ void group_query_attention(NodeContext& node) {
     form.sink = node.input(11, "head_sink");
   else if (node.attr_int("smooth_softmax", 0) > 0)
     form.sink = node.expand(node.constant(node.dtype(query), 0), {Dim(heads)});
-  node.ignore_attr("smooth_softmax");
   const AttentionStages stages = attend(node, form);
   node.output(0, merge_heads(node, stages.y));
   node.output(1, form.k);
@@ -291,8 +282,6 @@ void microsoft_rotary_embedding(NodeContext& node) {
       heads = count->value();
     }
     x = split_heads(node, x, heads);
-  } else {
-    node.ignore_attr("num_heads");
   }
   if (node.rank(x) != 4)
     node.invalid("input must have three or four dimensions, but is " + ir::to_string(node.type(x)));
@@ -308,10 +297,19 @@ void microsoft_rotary_embedding(NodeContext& node) {
 }
 
 constexpr OpRow kMicrosoftAttentionOps[] = {
-    {"Attention", 1, packed_attention, kMicrosoft},
-    {"MultiHeadAttention", 1, multi_head_attention, kMicrosoft},
-    {"GroupQueryAttention", 1, group_query_attention, kMicrosoft},
-    {"RotaryEmbedding", 1, microsoft_rotary_embedding, kMicrosoft},
+    {"Attention", 1, packed_attention,
+     "do_rotary mask_filter_value num_heads past_present_share_buffer qkv_hidden_sizes "
+     "rotary_embedding_dim scale unidirectional",
+     kMicrosoft},
+    {"MultiHeadAttention", 1, multi_head_attention,
+     "mask_filter_value num_heads scale unidirectional", kMicrosoft},
+    {"GroupQueryAttention", 1, group_query_attention,
+     "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads "
+     "qk_norm_epsilon qk_output rotary_interleaved scale sliding_window_cache smooth_softmax "
+     "softcap v_quant_type",
+     kMicrosoft},
+    {"RotaryEmbedding", 1, microsoft_rotary_embedding,
+     "interleaved is_packed_batching num_heads rotary_embedding_dim scale", kMicrosoft},
 };
 
 }  // namespace

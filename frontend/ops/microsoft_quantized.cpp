@@ -95,7 +95,7 @@ void require_blocks_in_order(NodeContext& node, const BlockedWeights& w) {
 
 /// A [.., K] times the transpose of block-quantised weights [N, K].
 void matmul_nbits(NodeContext& node) {
-  node.ignore_attr("accuracy_level");  // how rough A may become: here it stays as it is
+  // 'accuracy_level' is not read: it says how rough A may become; here it stays as it is
   ValueId a = node.input(0, "A");
   BlockedWeights w{node.attr_int("N"), node.attr_int("K"), node.attr_int("bits", 4),
                    node.attr_int("block_size", 32), 0};
@@ -167,7 +167,6 @@ void gather_block_quantized(NodeContext& node) {
     node.unsupported("data is " + ir::to_string(node.type(data)) +
                      "; supported are int4, uint4 and uint8");
   const std::int64_t bits = is_packed ? node.attr_int("bits", 4) : 8;
-  if (!is_packed) node.ignore_attr("bits");
   if (bits != 2 && bits != 4 && bits != 8)
     node.unsupported(fmt::format("data of {} bits; supported are 2, 4 and 8", bits));
   if (bits != 8 && (quantised != rank - 1 || gathered == rank - 1))
@@ -203,9 +202,10 @@ void gather_block_quantized(NodeContext& node) {
 }
 
 constexpr OpRow kMicrosoftQuantizedOps[] = {
-    {"MatMulNBits", 1, matmul_nbits, kMicrosoft},
-    {"GatherBlockQuantized", 1, gather_block_quantized, kMicrosoft, Types::kFloats,
-     FourBits::kReads},
+    {"MatMulNBits", 1, matmul_nbits, "K N accuracy_level bits block_size weight_prepacked",
+     kMicrosoft},
+    {"GatherBlockQuantized", 1, gather_block_quantized, "bits block_size gather_axis quantize_axis",
+     kMicrosoft, Types::kFloats, FourBits::kReads},
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ void output_statistics(NodeContext& node, ValueId x, std::int64_t axis, double e
 }
 
 void layer_normalization(NodeContext& node) {
-  node.ignore_attr("stash_type");  // statistics are always float32 or wider
+  // 'stash_type' is not read: statistics are always float32 or wider
   const ValueId x = node.x(), scale = node.input(1, "Scale");
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
   const ValueId bias = node.has_input(2) ? node.input(2, "B") : node.constant(node.dtype(x), 0);
@@ -49,7 +49,6 @@ void layer_normalization(NodeContext& node) {
 }
 
 void rms_normalization(NodeContext& node) {
-  node.ignore_attr("stash_type");
   const ValueId x = node.x();
   const ValueId scale = node.cast(node.input(1, "scale"), node.dtype(x));
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
@@ -77,8 +76,7 @@ void require_channels(NodeContext& node, ValueId x) {
 /// scale * (x - mean) / sqrt(var + epsilon) + bias, with what does not depend on x put together
 /// into one factor and one summand per channel.
 void batch_normalization(NodeContext& node) {
-  node.ignore_attr("momentum");
-  node.ignore_attr("is_test");  // of opset 6, which has no other way to say it
+  // 'is_test' of opset 6 is not read: it has no other way to say inference.
   if (node.opset() >= 14 && node.attr_int("training_mode", 0) != 0)
     node.unsupported("training_mode is 1; only inference is supported");
   if (node.opset() < 9 && node.attr_int("spatial", 1) == 0)
@@ -130,7 +128,6 @@ ValueId in_groups(NodeContext& node, ValueId x) {
 }
 
 void group_normalization(NodeContext& node) {
-  node.ignore_attr("stash_type");
   const ValueId x = node.x();
   const ValueId normal = node.reshape(normalise(node, in_groups(node, x), 2), node.shape(x));
   node.output(scale_and_shift(node, normal, x));
@@ -225,20 +222,21 @@ void softmax_flattened(NodeContext& node) {
 
 constexpr OpRow kNormalizationOps[] = {
     // ONNX Runtime writes the first two into models of older opsets too.
-    {"LayerNormalization", 1, layer_normalization},
-    {"SimplifiedLayerNormalization", 1, rms_normalization},
-    {"SimplifiedLayerNormalization", 1, rms_normalization, kMicrosoft},
-    {"RMSNormalization", 23, rms_normalization},
-    {"BatchNormalization", 6, batch_normalization},
-    {"InstanceNormalization", 6, instance_normalization},
-    {"GroupNormalization", 18, group_normalization_by_group},
-    {"GroupNormalization", 21, group_normalization},
-    {"MeanVarianceNormalization", 9, mean_variance_normalization},
-    {"LRN", 1, lrn},
-    {"Softmax", 1, softmax_flattened},
-    {"Softmax", 13, softmax},
-    {"LogSoftmax", 1, softmax_flattened},
-    {"LogSoftmax", 13, softmax},
+    {"LayerNormalization", 1, layer_normalization, "axis epsilon stash_type"},
+    {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type"},
+    {"SimplifiedLayerNormalization", 1, rms_normalization, "axis epsilon stash_type", kMicrosoft},
+    {"RMSNormalization", 23, rms_normalization, "axis epsilon stash_type"},
+    {"BatchNormalization", 6, batch_normalization,
+     "epsilon is_test:-6 momentum spatial:-8 training_mode:14-"},
+    {"InstanceNormalization", 6, instance_normalization, "epsilon"},
+    {"GroupNormalization", 18, group_normalization_by_group, "epsilon num_groups"},
+    {"GroupNormalization", 21, group_normalization, "epsilon num_groups stash_type"},
+    {"MeanVarianceNormalization", 9, mean_variance_normalization, "axes"},
+    {"LRN", 1, lrn, "alpha beta bias size"},
+    {"Softmax", 1, softmax_flattened, "axis"},
+    {"Softmax", 13, softmax, "axis"},
+    {"LogSoftmax", 1, softmax_flattened, "axis"},
+    {"LogSoftmax", 13, softmax, "axis"},
 };
 
 }  // namespace

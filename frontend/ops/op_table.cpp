@@ -1,6 +1,7 @@
 #include "frontend/ops/op_table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <tuple>
 
 namespace sinter::frontend {
@@ -61,6 +62,33 @@ bool has_type(Types types, DType dtype) {
     case Types::kBools: return dtype == DType::kBool;
   }
   return false;
+}
+
+std::int64_t holds_until(const OpRow& row) {
+  if (row.until != 0) return row.until;
+  return row.domain.empty() ? kRowsHoldUntil : row.since_version;
+}
+
+std::vector<OpAttribute> attributes_of(const OpRow& row) {
+  const auto number = [](std::string_view text, std::int64_t& to) {
+    std::from_chars(text.data(), text.data() + text.size(), to);  // an empty one leaves it
+  };
+  std::vector<OpAttribute> attributes;
+  std::string_view rest = row.attributes;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(' '), rest.size());
+    const std::string_view word = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const std::size_t colon = std::min(word.find(':'), word.size());
+    OpAttribute attribute{word.substr(0, colon), row.since_version, holds_until(row)};
+    if (colon < word.size()) {
+      const std::size_t dash = word.find('-', colon);
+      number(word.substr(colon + 1, dash - colon - 1), attribute.first);
+      number(word.substr(dash + 1), attribute.last);
+    }
+    attributes.push_back(attribute);
+  }
+  return attributes;
 }
 
 std::span<const OpFamily> op_families() { return kFamilies; }

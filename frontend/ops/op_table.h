@@ -27,16 +27,35 @@ bool has_type(Types types, DType dtype);
 /// them, reads them, or makes the same of them in another shape (its first output is such, too).
 enum class FourBits : std::uint8_t { kRefuses, kReads, kKeeps };
 
-/// `import` handles `name` of `domain` ("" is ai.onnx) from `since_version` on, until a row of the
-/// same name with a higher version takes over.
+/// The last version of ai.onnx that a row holds for unless it says otherwise: all were compared
+/// with ONNX's schemas up to it. To raise it, run tests/conformance/check_schemas.py with a newer
+/// ONNX.
+inline constexpr std::int64_t kRowsHoldUntil = 28;
+
+/// What is known of one operator: `import` handles `name` of `domain` ("" is ai.onnx) from
+/// `since_version` on, until a row of the same name with a higher version takes over.
 struct OpRow {
   std::string_view name;
   int since_version = 1;
   ImportFunction import = nullptr;
+  /// Names of the attributes that `import` knows, separated by spaces; any other is an error. With
+  /// the versions that have it, where not all do: "k:-9 largest:11- directions:8-8".
+  std::string_view attributes = {};
   std::string_view domain = {};
   Types types = Types::kOfFamily;
   FourBits four_bits = FourBits::kRefuses;
+  /// The last version of the domain that the row holds for. 0: kRowsHoldUntil, and of other
+  /// domains, which have had one version, `since_version`.
+  std::int64_t until = 0;
 };
+std::int64_t holds_until(const OpRow& row);
+
+struct OpAttribute {
+  std::string_view name;
+  std::int64_t first = 0, last = 0;  // versions that have it
+};
+/// The attributes of `row`, in its order, with versions among those that it holds for.
+std::vector<OpAttribute> attributes_of(const OpRow& row);
 
 /// One family of operators for each file in this folder.
 std::span<const OpRow> pointwise_ops();
@@ -76,7 +95,7 @@ std::span<const OpFamily> op_families();
 
 /// All rows of all families, by name and version.
 const std::vector<OpRow>& all_op_rows();
-/// The row for `name` in version `opset` of `domain`, or null.
+/// The row for `name` in version `opset` of `domain`, or null. It may hold for lower ones only.
 const OpRow* find_op_row(std::string_view domain, std::string_view name, std::int64_t opset);
 /// True if the operator is known in some version of `domain`.
 bool is_known_op(std::string_view domain, std::string_view name);

@@ -25,7 +25,6 @@ void same_binary(NodeContext& node) {
 void binary_with_axis(NodeContext& node) {
   const ValueId a = node.input(0, "A");
   ValueId b = node.input(1, "B");
-  node.ignore_attr("consumed_inputs");
   if (node.attr_int("broadcast", 0) != 0 && node.has_attr("axis")) {
     const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(a));
     ir::Shape shape = node.shape(b);
@@ -83,7 +82,8 @@ void is_inf(NodeContext& node) {
 void mod(NodeContext& node) {
   const ValueId a = node.input(0, "A"), b = node.input(1, "B");
   const bool fmod = node.attr_int("fmod", 0) != 0;
-  if (!fmod && is_float(node.dtype(a))) node.invalid("attribute 'fmod' must be 1 for float inputs");
+  if (!fmod && is_float(node.dtype(a)) && node.opset() < 28)
+    node.invalid("attribute 'fmod' must be 1 for float inputs before opset 28");
   node.output(node.add(fmod ? "Fmod" : "Mod", {a, b}));
 }
 
@@ -126,14 +126,12 @@ void where(NodeContext& node) {
 }
 
 void cast(NodeContext& node) {
-  node.ignore_attr("saturate");    // only of float8 results
-  node.ignore_attr("round_mode");  // only of float8e8m0 results
+  // 'saturate' is not read: only of float8 results
+  // 'round_mode' is not read: only of float8e8m0 results
   node.output(node.cast(node.x(), target_type(node)));
 }
 
 void cast_like(NodeContext& node) {
-  node.ignore_attr("saturate");
-  node.ignore_attr("round_mode");
   node.output(node.cast(node.x(), node.dtype(node.input(1, "target_type"))));
 }
 
@@ -176,32 +174,47 @@ void clip_inputs(NodeContext& node) {
   node.output(clip_to(node, x, bound(1, "min"), bound(2, "max")));
 }
 
+// Attributes of the versions that said what may be overwritten, and how operands broadcast.
+constexpr std::string_view kBefore6 = "consumed_inputs:-5";
+constexpr std::string_view kBroadcast = "axis broadcast";
+constexpr std::string_view kBefore7 = "axis broadcast consumed_inputs:-5";
+
 // clang-format off
 constexpr OpRow kPointwiseOps[] = {
-    {"Abs", 1, same_unary}, {"Neg", 1, same_unary}, {"Sign", 9, same_unary},
-    {"Floor", 1, same_unary}, {"Ceil", 1, same_unary}, {"Round", 11, same_unary},
-    {"Sqrt", 1, same_unary, "", Types::kFloats}, {"Reciprocal", 1, same_unary, "", Types::kFloats}, {"Exp", 1, same_unary, "", Types::kFloats},
-    {"Log", 1, same_unary, "", Types::kFloats}, {"Erf", 9, same_unary, "", Types::kFloats}, {"Sin", 7, same_unary, "", Types::kFloats},
-    {"Cos", 7, same_unary, "", Types::kFloats}, {"Tan", 7, tan, "", Types::kFloats}, {"Not", 1, same_unary, "", Types::kBools},
-    {"Acos", 7, same_unary, "", Types::kFloats}, {"Asin", 7, same_unary, "", Types::kFloats}, {"Atan", 7, same_unary, "", Types::kFloats},
-    {"Acosh", 9, same_unary, "", Types::kFloats}, {"Asinh", 9, same_unary, "", Types::kFloats}, {"Atanh", 9, same_unary, "", Types::kFloats},
-    {"Cosh", 9, same_unary, "", Types::kFloats}, {"Sinh", 9, same_unary, "", Types::kFloats},
-    {"BitwiseNot", 18, same_unary, "", Types::kIntegers}, {"BitwiseAnd", 18, same_binary, "", Types::kIntegers},
-    {"BitwiseOr", 18, same_binary, "", Types::kIntegers}, {"BitwiseXor", 18, same_binary, "", Types::kIntegers},
-    {"BitShift", 11, bit_shift, "", Types::kIntegers}, {"BitCast", 26, bit_cast, "", Types::kAny},
-    {"Add", 1, binary_with_axis}, {"Sub", 1, binary_with_axis}, {"Mul", 1, binary_with_axis},
-    {"Div", 1, binary_with_axis}, {"Pow", 1, binary_with_axis}, {"And", 1, binary_with_axis, "", Types::kBools},
-    {"Or", 1, binary_with_axis, "", Types::kBools}, {"Xor", 1, binary_with_axis, "", Types::kBools}, {"Equal", 1, binary_with_axis, "", Types::kAny},
-    {"Less", 1, binary_with_axis}, {"Greater", 1, binary_with_axis},
-    {"Add", 7, same_binary}, {"Sub", 7, same_binary}, {"Mul", 7, same_binary},
-    {"Div", 7, same_binary}, {"Mod", 10, mod}, {"Pow", 7, pow},
-    {"And", 7, same_binary, "", Types::kBools}, {"Or", 7, same_binary, "", Types::kBools}, {"Xor", 7, same_binary, "", Types::kBools},
-    {"Equal", 7, same_binary, "", Types::kAny}, {"Less", 7, same_binary}, {"LessOrEqual", 12, same_binary},
-    {"Greater", 7, same_binary}, {"GreaterOrEqual", 12, same_binary},
-    {"Min", 6, same_variadic}, {"Max", 6, same_variadic}, {"Sum", 6, sum}, {"Mean", 6, mean},
-    {"IsNaN", 9, is_nan, "", Types::kFloats}, {"IsInf", 10, is_inf, "", Types::kFloats}, {"Where", 9, where, "", Types::kAny},
-    {"Cast", 6, cast, "", Types::kAny, FourBits::kReads}, {"CastLike", 15, cast_like, "", Types::kAny},
-    {"Clip", 6, clip_attributes}, {"Clip", 11, clip_inputs},
+    {"Abs", 1, same_unary, kBefore6}, {"Neg", 1, same_unary, kBefore6}, {"Sign", 9, same_unary},
+    {"Floor", 1, same_unary, kBefore6}, {"Ceil", 1, same_unary, kBefore6}, {"Round", 11, same_unary},
+    {"Sqrt", 1, same_unary, kBefore6, "", Types::kFloats},
+    {"Reciprocal", 1, same_unary, kBefore6, "", Types::kFloats}, {"Exp", 1, same_unary, kBefore6, "", Types::kFloats},
+    {"Log", 1, same_unary, kBefore6, "", Types::kFloats}, {"Erf", 9, same_unary, "", "", Types::kFloats},
+    {"Sin", 7, same_unary, "", "", Types::kFloats}, {"Cos", 7, same_unary, "", "", Types::kFloats},
+    {"Tan", 7, tan, "", "", Types::kFloats}, {"Not", 1, same_unary, "", "", Types::kBools},
+    {"Acos", 7, same_unary, "", "", Types::kFloats}, {"Asin", 7, same_unary, "", "", Types::kFloats},
+    {"Atan", 7, same_unary, "", "", Types::kFloats}, {"Acosh", 9, same_unary, "", "", Types::kFloats},
+    {"Asinh", 9, same_unary, "", "", Types::kFloats}, {"Atanh", 9, same_unary, "", "", Types::kFloats},
+    {"Cosh", 9, same_unary, "", "", Types::kFloats}, {"Sinh", 9, same_unary, "", "", Types::kFloats},
+    {"BitwiseNot", 18, same_unary, "", "", Types::kIntegers},
+    {"BitwiseAnd", 18, same_binary, "", "", Types::kIntegers},
+    {"BitwiseOr", 18, same_binary, "", "", Types::kIntegers},
+    {"BitwiseXor", 18, same_binary, "", "", Types::kIntegers},
+    {"BitShift", 11, bit_shift, "direction", "", Types::kIntegers}, {"BitCast", 26, bit_cast, "to", "", Types::kAny},
+    {"Add", 1, binary_with_axis, kBefore7}, {"Sub", 1, binary_with_axis, kBefore7},
+    {"Mul", 1, binary_with_axis, kBefore7}, {"Div", 1, binary_with_axis, kBefore7},
+    {"Pow", 1, binary_with_axis, kBroadcast}, {"And", 1, binary_with_axis, kBroadcast, "", Types::kBools},
+    {"Or", 1, binary_with_axis, kBroadcast, "", Types::kBools},
+    {"Xor", 1, binary_with_axis, kBroadcast, "", Types::kBools},
+    {"Equal", 1, binary_with_axis, kBroadcast, "", Types::kAny}, {"Less", 1, binary_with_axis, kBroadcast},
+    {"Greater", 1, binary_with_axis, kBroadcast}, {"Add", 7, same_binary}, {"Sub", 7, same_binary},
+    {"Mul", 7, same_binary}, {"Div", 7, same_binary}, {"Mod", 10, mod, "fmod"}, {"Pow", 7, pow},
+    {"And", 7, same_binary, "", "", Types::kBools}, {"Or", 7, same_binary, "", "", Types::kBools},
+    {"Xor", 7, same_binary, "", "", Types::kBools}, {"Equal", 7, same_binary, "", "", Types::kAny},
+    {"Less", 7, same_binary}, {"LessOrEqual", 12, same_binary}, {"Greater", 7, same_binary},
+    {"GreaterOrEqual", 12, same_binary}, {"Min", 6, same_variadic}, {"Max", 6, same_variadic}, {"Sum", 6, sum},
+    {"Mean", 6, mean}, {"IsNaN", 9, is_nan, "", "", Types::kFloats},
+    {"IsInf", 10, is_inf, "detect_negative detect_positive", "", Types::kFloats},
+    {"Where", 9, where, "", "", Types::kAny},
+    {"Cast", 6, cast, "round_mode:24- saturate:19- to", "", Types::kAny, FourBits::kReads},
+    {"CastLike", 15, cast_like, "round_mode:24- saturate:19-", "", Types::kAny},
+    {"Clip", 6, clip_attributes, "max min"}, {"Clip", 11, clip_inputs},
 };
 // clang-format on
 

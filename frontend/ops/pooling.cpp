@@ -65,7 +65,9 @@ ValueId indices_of_max(NodeContext& node, ValueId x, ValueId windows, ValueId ma
   Shape spread_max(result.begin(), result.begin() + 2);
   spread_max.insert(spread_max.end(), spatial, Dim(1));
   spread_max.insert(spread_max.end(), result.begin() + 2, result.end());
-  const ValueId is_max = node.add("Equal", {windows, node.reshape(max, spread_max)});
+  ValueId is_max = node.add("Equal", {windows, node.reshape(max, spread_max)});
+  // A NaN is its window's maximum, and equals nothing.
+  if (is_float(node.dtype(x))) is_max = node.add("Or", {is_max, node.add("IsNan", {windows})});
   const ValueId candidates =
       node.add("Where", {is_max, where, node.constant(DType::kInt64, kNowhere)});
   ValueId index = reduce_windows(node, "ReduceMin", candidates, spatial);
@@ -190,11 +192,13 @@ void lp_normalization(NodeContext& node) {
 }
 
 constexpr OpRow kPoolingOps[] = {
-    {"MaxPool", 1, max_pool},
-    {"AveragePool", 1, average_pool},
-    {"LpPool", 2, lp_pool},
-    {"GlobalLpPool", 2, global_lp_pool},
-    {"LpNormalization", 1, lp_normalization},
+    {"MaxPool", 1, max_pool,
+     "auto_pad ceil_mode:10- dilations:10- kernel_shape pads storage_order:8- strides"},
+    {"AveragePool", 1, average_pool,
+     "auto_pad ceil_mode:10- count_include_pad:7- dilations:19- kernel_shape pads strides"},
+    {"LpPool", 2, lp_pool, "auto_pad ceil_mode:18- dilations:18- kernel_shape p pads strides"},
+    {"GlobalLpPool", 2, global_lp_pool, "p"},
+    {"LpNormalization", 1, lp_normalization, "axis p"},
 };
 
 }  // namespace

@@ -79,8 +79,8 @@ void require_integer(NodeContext& node, DType dtype, const char* what) {
 
 void quantize_linear(NodeContext& node) {
   const ValueId x = node.x(), scale = node.input(1, "y_scale");
-  node.ignore_attr("saturate");   // only of 8-bit floats
-  node.ignore_attr("precision");  // computed in float32 or wider
+  // 'saturate' is not read: only of 8-bit floats
+  // 'precision' is not read: computed in float32 or wider
   DType to = DType::kUInt8;
   const auto stated = static_cast<int>(node.attr_int("output_dtype", 0));
   const bool is_narrow = node.has_input(2) ? node.is_four_bit(2) : is_four_bit(stated);
@@ -318,20 +318,26 @@ ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId 
 namespace {
 
 constexpr OpRow kQuantizeOps[] = {
-    {"QuantizeLinear", 10, quantize_linear, "", Types::kFloats, FourBits::kReads},
-    {"DequantizeLinear", 10, dequantize_linear, "", Types::kIntegers, FourBits::kReads},
+    {"QuantizeLinear", 10, quantize_linear,
+     "axis:13- block_size:21- output_dtype:21- precision:23- saturate:19-", "", Types::kFloats,
+     FourBits::kReads},
+    {"DequantizeLinear", 10, dequantize_linear, "axis:13- block_size:21- output_dtype:23-", "",
+     Types::kIntegers, FourBits::kReads},
     {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
-    {"MatMulInteger", 10, matmul_integer, "", Types::kIntegers},
-    {"QLinearMatMul", 10, qlinear_matmul, "", Types::kIntegers},
-    {"ConvInteger", 10, conv_integer, "", Types::kIntegers},
-    {"QLinearConv", 10, qlinear_conv, "", Types::kIntegers},
+    {"MatMulInteger", 10, matmul_integer, "", "", Types::kIntegers},
+    {"QLinearMatMul", 10, qlinear_matmul, "", "", Types::kIntegers},
+    {"ConvInteger", 10, conv_integer, "auto_pad dilations group kernel_shape pads strides", "",
+     Types::kIntegers},
+    {"QLinearConv", 10, qlinear_conv, "auto_pad dilations group kernel_shape pads strides", "",
+     Types::kIntegers},
 };
 
 constexpr OpRow kMicrosoftRows[] = {
-    {"QuantizeLinear", 1, quantize_linear, kMicrosoft, Types::kFloats, FourBits::kReads},
-    {"DequantizeLinear", 1, dequantize_linear, kMicrosoft, Types::kIntegers, FourBits::kReads},
-    {"MatMulIntegerToFloat", 1, matmul_integer_to_float, kMicrosoft, Types::kIntegers},
-    {"DynamicQuantizeMatMul", 1, dynamic_quantize_matmul, kMicrosoft},
+    {"QuantizeLinear", 1, quantize_linear, "axis", kMicrosoft, Types::kFloats, FourBits::kReads},
+    {"DequantizeLinear", 1, dequantize_linear, "axis", kMicrosoft, Types::kIntegers,
+     FourBits::kReads},
+    {"MatMulIntegerToFloat", 1, matmul_integer_to_float, "", kMicrosoft, Types::kIntegers},
+    {"DynamicQuantizeMatMul", 1, dynamic_quantize_matmul, "", kMicrosoft},
 };
 
 }  // namespace

@@ -83,7 +83,7 @@ void top_k(NodeContext& node) {
   const Term x(node, node.x());
   const std::size_t axis = read_axis(node, x, -1);
   const bool largest = node.opset() < 11 || node.attr_int("largest", 1) != 0;
-  node.ignore_attr("sorted");  // in order is one of the orders that "not sorted" allows
+  // 'sorted' is not read: in order is one of the orders that "not sorted" allows
   const Dim k = node.opset() < 10 ? Dim(node.attr_int("k")) : node.size(1, "K");
   const Shape shape = x.shape();
   const Dim n = shape[axis];
@@ -134,8 +134,12 @@ void cum_sum(NodeContext& node) { cumulative(node, "sum"); }
 void cum_prod(NodeContext& node) { cumulative(node, "prod"); }
 
 constexpr OpRow kRankingOps[] = {
-    {"ArgMax", 1, arg_max}, {"ArgMin", 1, arg_min},  {"Hardmax", 1, hardmax},
-    {"TopK", 1, top_k},     {"CumSum", 11, cum_sum}, {"CumProd", 26, cum_prod},
+    {"ArgMax", 1, arg_max, "axis keepdims select_last_index:12-"},
+    {"ArgMin", 1, arg_min, "axis keepdims select_last_index:12-"},
+    {"Hardmax", 1, hardmax, "axis"},
+    {"TopK", 1, top_k, "axis k:-9 largest:11- sorted:11-"},
+    {"CumSum", 11, cum_sum, "exclusive reverse"},
+    {"CumProd", 26, cum_prod, "exclusive reverse"},
 };
 
 }  // namespace

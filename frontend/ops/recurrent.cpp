@@ -199,7 +199,6 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) 
     layer.lengths = node.reshape(node.cast(node.input(4, "sequence_lens"), DType::kInt64),
                                  {layer.batch, Dim(1)});
   }
-  node.ignore_attr("output_sequence");
   return layer;
 }
 
@@ -437,10 +436,18 @@ void lstm(NodeContext& node) { import_lstm(node, false); }
 void dynamic_quantize_lstm(NodeContext& node) { import_lstm(node, true); }
 
 constexpr OpRow kRecurrentOps[] = {
-    {"RNN", 1, rnn},
-    {"GRU", 3, gru},
-    {"LSTM", 1, lstm},
-    {"DynamicQuantizeLSTM", 1, dynamic_quantize_lstm, "com.microsoft"},
+    {"RNN", 1, rnn,
+     "activation_alpha activation_beta activations clip direction hidden_size layout:14- "
+     "output_sequence:-6"},
+    {"GRU", 3, gru,
+     "activation_alpha activation_beta activations clip direction hidden_size layout:14- "
+     "linear_before_reset output_sequence:-6"},
+    {"LSTM", 1, lstm,
+     "activation_alpha activation_beta activations clip direction hidden_size input_forget "
+     "layout:14- output_sequence:-6"},
+    {"DynamicQuantizeLSTM", 1, dynamic_quantize_lstm,
+     "activation_alpha activation_beta activations clip direction hidden_size input_forget",
+     "com.microsoft"},
 };
 
 }  // namespace

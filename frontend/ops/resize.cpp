@@ -62,6 +62,13 @@ std::optional<double> single_position(const Resizing& how, const Axis& axis) {
   return std::nullopt;
 }
 
+/// Element `at` of `from`, or the nearest one that there is; NaN, of scales and regions that make
+/// none, is the first.
+std::int64_t nearest_element(double at, std::int64_t from) {
+  if (!(at > 0)) return 0;
+  return at < static_cast<double>(from - 1) ? static_cast<std::int64_t>(at) : from - 1;
+}
+
 double round_as(const std::string& mode, double x) {
   if (mode == "floor") return std::floor(x);
   if (mode == "ceil") return std::ceil(x);
@@ -161,8 +168,7 @@ class Resizer {
       if (from < 1 || to < 1) return false;
       std::vector<std::int64_t> index;
       for (const double p : known_positions(how_, axis))
-        index.push_back(std::clamp<std::int64_t>(
-            static_cast<std::int64_t>(round_as(how_.nearest, p)), 0, from - 1));
+        index.push_back(nearest_element(round_as(how_.nearest, p), from));
       const auto follows = [&](auto&& rule) {
         for (std::int64_t i = 0; i < to; ++i)
           if (index[static_cast<std::size_t>(i)] != rule(i)) return false;
@@ -260,6 +266,11 @@ class Resizer {
     const double scale =
         std::min(axis.scale.value_or(static_cast<double>(to) / static_cast<double>(from)), 1.0);
     const double support = how_.mode == Mode::kCubic ? 2 : 1;
+    // A filter that is far wider than the input would weigh its first and last element alone.
+    const double widest = 4 * static_cast<double>(from) + 4;
+    if (support / scale > widest)
+      node_.unsupported(
+          fmt::format("antialias of a scale of {} along dimension {} of {}", scale, d, from));
     const auto first = static_cast<std::int64_t>(std::floor(-support / scale)) + 1;
     const std::int64_t count = 2 - 2 * first;
     const std::vector<double> all = known_positions(how_, axis);
@@ -277,15 +288,14 @@ class Resizer {
       for (double& weight : weights) weight /= sum;
       double inside = 0;
       for (std::int64_t k = 0; k < count; ++k) {
-        const auto at = static_cast<std::int64_t>(base) + first + k;
+        const double at = base + static_cast<double>(first + k);
         double& weight = weights[static_cast<std::size_t>(k)];
-        if (how_.exclude_outside && (at < 0 || at >= from)) weight = 0;
+        if (how_.exclude_outside && !(at >= 0 && at < static_cast<double>(from))) weight = 0;
         inside += weight;
       }
       for (std::int64_t k = 0; k < count; ++k) {
-        const auto at = static_cast<std::int64_t>(base) + first + k;
         const double weight = weights[static_cast<std::size_t>(k)];
-        const std::int64_t i = std::clamp<std::int64_t>(at, 0, from - 1);
+        const std::int64_t i = nearest_element(base + static_cast<double>(first + k), from);
         matrix[static_cast<std::size_t>(i * to + o)] +=
             how_.exclude_outside && inside != 0 ? weight / inside : weight;
       }
@@ -313,13 +323,26 @@ class Resizer {
   Resizing how_;
 };
 
+/// A size of `elements`, which may be any number.
+std::int64_t whole_size(NodeContext& node, double elements) {
+  constexpr double kMost = 0x1p48;  // far from overflow, and from what any memory holds
+  if (!(elements >= 0 && elements <= kMost))
+    node.unsupported(fmt::format("a dimension of {} elements", elements));
+  return static_cast<std::int64_t>(elements);
+}
+
 /// floor(dim * scale), with the scale as the nearest simple fraction where the size is a symbol.
 Dim scaled_size(NodeContext& node, const Dim& dim, double scale) {
-  if (!(scale > 0)) node.invalid(fmt::format("scale {} is not positive", scale));
+  if (!(scale > 0 && std::isfinite(scale)))
+    node.invalid(fmt::format("scale {} is not a positive number", scale));
   if (dim.is_constant())  // in float32, as scales are
-    return static_cast<std::int64_t>(
-        std::floor(static_cast<float>(dim.value()) * static_cast<float>(scale)));
+    return whole_size(node,
+                      std::floor(static_cast<float>(dim.value()) * static_cast<float>(scale)));
   constexpr int kLargest = 1024;
+  if (scale > kLargest)
+    node.unsupported(
+        fmt::format("a scale of {} of the symbolic dimension {}: give the dimension as a number",
+                    scale, dim.to_string()));
   for (int q = 1; q <= kLargest; ++q) {
     const double p = std::round(scale * q);
     if (p > 0 && std::abs(p / q - scale) <= scale * 1e-7)
@@ -410,7 +433,7 @@ void keep_aspect_ratio(NodeContext& node, std::vector<Axis>& axes,
   for (const std::int64_t d : which) {
     Axis& axis = axes[static_cast<std::size_t>(d)];
     axis.scale = scale;
-    axis.to = static_cast<std::int64_t>(*scale * static_cast<double>(axis.from.value()) + 0.5);
+    axis.to = whole_size(node, std::floor(*scale * static_cast<double>(axis.from.value()) + 0.5));
   }
 }
 
@@ -469,7 +492,6 @@ void resize(NodeContext& node) {
     else if (policy != "stretch")
       node.invalid("attribute 'keep_aspect_ratio_policy' is '" + policy + "'");
   } else if (is_given(2)) {
-    node.ignore_attr("keep_aspect_ratio_policy");
     apply_scales(node, axes, constants(node, 2, "scales"), which);
   } else {
     node.invalid("it has neither scales nor sizes");
@@ -480,9 +502,11 @@ void resize(NodeContext& node) {
 }
 
 constexpr OpRow kResizeOps[] = {
-    {"Upsample", 7, resize_asymmetric},
-    {"Resize", 10, resize_asymmetric},
-    {"Resize", 11, resize},
+    {"Upsample", 7, resize_asymmetric, "mode scales:-8"},
+    {"Resize", 10, resize_asymmetric, "mode"},
+    {"Resize", 11, resize,
+     "antialias:18- axes:18- coordinate_transformation_mode cubic_coeff_a exclude_outside "
+     "extrapolation_value keep_aspect_ratio_policy:18- mode nearest_mode"},
 };
 
 }  // namespace

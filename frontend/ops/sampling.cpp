@@ -196,9 +196,11 @@ void roi_align(NodeContext& node) {
 }
 
 constexpr OpRow kSamplingOps[] = {
-    {"GridSample", 16, grid_sample},
-    {"AffineGrid", 20, affine_grid},
-    {"RoiAlign", 10, roi_align},
+    {"GridSample", 16, grid_sample, "align_corners mode padding_mode"},
+    {"AffineGrid", 20, affine_grid, "align_corners"},
+    {"RoiAlign", 10, roi_align,
+     "coordinate_transformation_mode:16- mode output_height output_width sampling_ratio "
+     "spatial_scale"},
 };
 
 }  // namespace

@@ -16,8 +16,6 @@ using ir::ValueId;
 void identity(NodeContext& node) { node.output(node.x()); }
 
 void dropout(NodeContext& node) {
-  node.ignore_attr("ratio");
-  node.ignore_attr("seed");
   if (node.has_input(2) && node.scalar(2, "training_mode") != 0)
     node.unsupported("training_mode is true; only inference is supported");
   const ValueId x = node.x();
@@ -203,13 +201,19 @@ std::int64_t read_block(NodeContext& node) {
   return block;
 }
 
+/// Which lies outside in the depth: the place in a block (DCR), or the channel.
+std::string read_block_mode(NodeContext& node) {
+  std::string mode = node.attr_string("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD")
+    node.invalid("attribute 'mode' must be DCR or CRD, but is '" + mode + "'");
+  return mode;
+}
+
 void depth_to_space(NodeContext& node) {
   const std::int64_t b = read_block(node);
   const ValueId x = node.x();
   const Shape s = node.shape(x);
-  const std::string mode = node.opset() >= 11 ? node.attr_string("mode", "DCR") : "DCR";
-  if (mode != "DCR" && mode != "CRD")
-    node.invalid("attribute 'mode' must be DCR or CRD, but is '" + mode + "'");
+  const std::string mode = read_block_mode(node);
   const Dim depth = divide_by_block(node, s[1], b * b);
   const ValueId blocks =
       mode == "DCR"
@@ -223,25 +227,27 @@ void space_to_depth(NodeContext& node) {
   const ValueId x = node.x();
   const Shape s = node.shape(x);
   const Dim h = divide_by_block(node, s[2], b), w = divide_by_block(node, s[3], b);
-  const ValueId blocks =
-      node.transpose(node.reshape(x, {s[0], s[1], h, b, w, b}), {0, 3, 5, 1, 2, 4});
+  const std::string mode = read_block_mode(node);
+  const ValueId split = node.reshape(x, {s[0], s[1], h, b, w, b});
+  const ValueId blocks = mode == "DCR" ? node.transpose(split, {0, 3, 5, 1, 2, 4})
+                                       : node.transpose(split, {0, 1, 3, 5, 2, 4});
   node.output(node.reshape(blocks, {s[0], s[1] * (b * b), h, w}));
 }
 
 constexpr OpRow kShapeOps[] = {
-    {"Identity", 1, identity, "", Types::kAny, FourBits::kKeeps},
-    {"Dropout", 7, dropout},
-    {"Shape", 1, shape},
+    {"Identity", 1, identity, "", "", Types::kAny, FourBits::kKeeps},
+    {"Dropout", 7, dropout, "ratio:-11 seed:12-"},
+    {"Shape", 1, shape, "end:15- start:15-"},
     {"Size", 1, size},
-    {"Reshape", 5, reshape, "", Types::kAny, FourBits::kKeeps},
-    {"Flatten", 1, flatten, "", Types::kAny, FourBits::kKeeps},
-    {"Squeeze", 1, squeeze, "", Types::kAny, FourBits::kKeeps},
-    {"Unsqueeze", 1, unsqueeze, "", Types::kAny, FourBits::kKeeps},
-    {"Transpose", 1, transpose, "", Types::kAny, FourBits::kKeeps},
+    {"Reshape", 5, reshape, "allowzero:14-", "", Types::kAny, FourBits::kKeeps},
+    {"Flatten", 1, flatten, "axis", "", Types::kAny, FourBits::kKeeps},
+    {"Squeeze", 1, squeeze, "axes:-12", "", Types::kAny, FourBits::kKeeps},
+    {"Unsqueeze", 1, unsqueeze, "axes:-12", "", Types::kAny, FourBits::kKeeps},
+    {"Transpose", 1, transpose, "perm", "", Types::kAny, FourBits::kKeeps},
     {"Expand", 8, expand},
     {"Tile", 6, tile},
-    {"DepthToSpace", 1, depth_to_space},
-    {"SpaceToDepth", 1, space_to_depth},
+    {"DepthToSpace", 1, depth_to_space, "blocksize mode:11-"},
+    {"SpaceToDepth", 1, space_to_depth, "blocksize mode:28-"},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "frontend/ops/products.h"
 #include "frontend/ops/term.h"
 #include "frontend/ops/windows.h"
+#include "ir/scalar_math.h"
 
 namespace sinter::frontend {
 namespace {
@@ -225,15 +226,19 @@ void stft(NodeContext& node) {
 
 /// Triangular filters on the mel scale, as the ONNX operator specification has them.
 void mel_weight_matrix(NodeContext& node) {
-  const auto bins = static_cast<std::int64_t>(node.scalar(0, "num_mel_bins"));
-  const auto length = static_cast<std::int64_t>(node.scalar(1, "dft_length"));
+  const std::int64_t bins = ir::double_to_int(DType::kInt64, node.scalar(0, "num_mel_bins"));
+  const std::int64_t length = ir::double_to_int(DType::kInt64, node.scalar(1, "dft_length"));
   const double rate = node.scalar(2, "sample_rate");
   const double low = node.scalar(3, "lower_edge_hertz"), high = node.scalar(4, "upper_edge_hertz");
   const DType dtype =
       require_dtype(static_cast<int>(node.attr_int("output_datatype", 1)), "the result");
-  if (bins < 1 || length < 1 || bins > 65536 || length > 1 << 24 || !(rate > 0))
+  // The logarithm of the mel scale begins at -700 Hz.
+  const auto is_edge = [](double hertz) { return hertz > -700 && hertz < 1e12; };
+  if (bins < 1 || length < 1 || bins > 65536 || length > 1 << 24 || !(rate >= 1e-3) ||
+      !is_edge(low) || !is_edge(high))
     node.invalid(
-        fmt::format("{} mel bins of a transform of length {} at a rate of {}", bins, length, rate));
+        fmt::format("{} mel bins from {} to {} Hz of a transform of length {} at a rate of {}",
+                    bins, low, high, length, rate));
   const auto to_mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double mel_step = (to_mel(high) - to_mel(low)) / static_cast<double>(bins + 2);
   const std::int64_t rows = length / 2 + 1;
@@ -255,12 +260,12 @@ void mel_weight_matrix(NodeContext& node) {
 }
 
 constexpr OpRow kSignalOps[] = {
-    {"HannWindow", 17, hann_window},
-    {"HammingWindow", 17, hamming_window},
-    {"BlackmanWindow", 17, blackman_window},
-    {"DFT", 17, dft},
-    {"STFT", 17, stft},
-    {"MelWeightMatrix", 17, mel_weight_matrix},
+    {"HannWindow", 17, hann_window, "output_datatype periodic"},
+    {"HammingWindow", 17, hamming_window, "output_datatype periodic"},
+    {"BlackmanWindow", 17, blackman_window, "output_datatype periodic"},
+    {"DFT", 17, dft, "axis:-19 inverse onesided"},
+    {"STFT", 17, stft, "onesided"},
+    {"MelWeightMatrix", 17, mel_weight_matrix, "output_datatype"},
 };
 
 }  // namespace

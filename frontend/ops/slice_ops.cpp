@@ -363,14 +363,14 @@ void center_crop_pad(NodeContext& node) {
 }
 
 constexpr OpRow kSliceOps[] = {
-    {"Slice", 1, slice_attributes},
+    {"Slice", 1, slice_attributes, "axes ends starts"},
     {"Slice", 10, slice_inputs},
-    {"Split", 2, split},
-    {"Concat", 4, concat},
-    {"Gather", 1, gather, "", Types::kAny, FourBits::kKeeps},
-    {"Pad", 2, pad_attributes},
-    {"Pad", 11, pad_inputs},
-    {"CenterCropPad", 18, center_crop_pad},
+    {"Split", 2, split, "axis num_outputs:18- split:-12"},
+    {"Concat", 4, concat, "axis"},
+    {"Gather", 1, gather, "axis", "", Types::kAny, FourBits::kKeeps},
+    {"Pad", 2, pad_attributes, "mode pads value"},
+    {"Pad", 11, pad_inputs, "mode"},
+    {"CenterCropPad", 18, center_crop_pad, "axes"},
 };
 
 }  // namespace

@@ -53,7 +53,7 @@ void causal_conv_with_state(NodeContext& node) {
 /// S' = decay * S + k (v - k S)..: see the specification of LinearAttention. One step after the
 /// other, in float32.
 void linear_attention(NodeContext& node) {
-  node.ignore_attr("chunk_size");  // how to compute, not what
+  // 'chunk_size' is not read: how to compute, not what
   const ValueId query = node.input(0, "query");
   const std::int64_t q_heads = node.attr_int("q_num_heads"), heads = node.attr_int("kv_num_heads");
   const std::string rule = node.attr_string("update_rule", "gated_delta");
@@ -131,8 +131,9 @@ void linear_attention(NodeContext& node) {
 }
 
 constexpr OpRow kStateSpaceOps[] = {
-    {"CausalConvWithState", 27, causal_conv_with_state},
-    {"LinearAttention", 27, linear_attention},
+    {"CausalConvWithState", 27, causal_conv_with_state, "activation"},
+    {"LinearAttention", 27, linear_attention,
+     "chunk_size kv_num_heads q_num_heads scale update_rule"},
 };
 
 }  // namespace

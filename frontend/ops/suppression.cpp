@@ -80,7 +80,7 @@ void non_max_suppression(NodeContext& node) {
   };
   const double wanted = number(2, "max_output_boxes_per_class");
   const double most_overlap = number(3, "iou_threshold");
-  if (wanted < 0 || wanted > static_cast<double>(kMaxIterations))
+  if (!(wanted >= 0 && wanted <= static_cast<double>(kMaxIterations)))
     node.unsupported(
         fmt::format("max_output_boxes_per_class is {}; every box is a step of the "
                     "compiled model, and 0 to {} are supported",
@@ -127,7 +127,8 @@ void non_max_suppression(NodeContext& node) {
   node.output(result.value());
 }
 
-constexpr OpRow kSuppressionOps[] = {{"NonMaxSuppression", 10, non_max_suppression}};
+constexpr OpRow kSuppressionOps[] = {
+    {"NonMaxSuppression", 10, non_max_suppression, "center_point_box"}};
 
 }  // namespace
 

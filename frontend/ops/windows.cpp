@@ -11,18 +11,23 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
+namespace {
+
+// Keeps sums and products of a few sizes far from overflow.
+constexpr std::int64_t kMostWindow = 1 << 30;
+
+}  // namespace
+
 std::vector<std::int64_t> read_window_ints(NodeContext& node, const char* name, std::size_t count,
                                            std::int64_t fallback, std::int64_t least) {
   auto values = node.attr_ints(name).value_or(std::vector<std::int64_t>(count, fallback));
   if (values.size() != count)
     node.invalid(
         fmt::format("attribute '{}' has {} values; it must have {}", name, values.size(), count));
-  // The upper limit keeps sums and products of a few of them far from overflow.
-  constexpr std::int64_t kMost = 1 << 30;
   for (const std::int64_t value : values)
-    if (value < least || value > kMost)
+    if (value < least || value > kMostWindow)
       node.invalid(fmt::format("attribute '{}' has the value {}; it must be in {}..{}", name, value,
-                               least, kMost));
+                               least, kMostWindow));
   return values;
 }
 
@@ -38,6 +43,8 @@ std::vector<std::int64_t> kernel_of_weights(NodeContext& node, ValueId weights) 
   for (std::size_t d = 2; d < shape.size(); ++d) {
     if (!shape[d].is_constant())
       node.unsupported("the kernel's size is symbolic: " + ir::to_string(node.type(weights)));
+    if (shape[d].value() > kMostWindow)
+      node.unsupported("the kernel is too large: " + ir::to_string(node.type(weights)));
     kernel.push_back(shape[d].value());
   }
   const auto given = node.attr_ints("kernel_shape");
@@ -104,8 +111,16 @@ ValueId pad_spatial(NodeContext& node, ValueId x, const std::vector<Dim>& begins
   return node.add("Pad", {x}, {{"begins", all_begins}, {"ends", all_ends}, {"fill", fill}});
 }
 
+/// Windows must fit at least once: of less no runtime knows what to make.
+void require_windows(NodeContext& node, ValueId x, const Windows& w) {
+  const Shape shape = node.shape(x);
+  for (std::size_t d = 0; d < w.kernel.size(); ++d)
+    node.at_least(shape[2 + d] + w.pads_begin[d] + w.pads_end[d], w.reach(d));
+}
+
 ValueId unfold(NodeContext& node, ValueId x, const Windows& w, double fill) {
   const auto none = zeros(w.kernel.size());
+  require_windows(node, x, w);
   return node.add("Unfold", {pad_spatial(node, x, w.pads_begin, w.pads_end, fill)},
                   {{"kernel", w.kernel},
                    {"strides", w.strides},
@@ -122,6 +137,7 @@ ValueId reduce_windows(NodeContext& node, const char* op, ValueId windows, std::
 
 ValueId add_conv(NodeContext& node, ValueId x, ValueId weights, ValueId bias, const Windows& w,
                  std::int64_t group) {
+  require_windows(node, x, w);
   std::vector<std::int64_t> begins, ends;
   for (std::size_t d = 0; d < w.kernel.size(); ++d) {
     const auto fits = [](const Dim& pad) { return pad.is_constant() && pad.value() >= 0; };

@@ -10,6 +10,7 @@
 #include "fusion/regions/attention_access.h"
 #include "fusion/regions/operand.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/attention_inputs.h"
 
 namespace sinter::fusion {
 namespace {
@@ -136,12 +137,13 @@ class AttentionMatcher {
       if (is_wide_cast(*node)) {
         take(*node);
         value = node->inputs[0];
-      } else if (const auto guarded = guarded_value(*node); guarded && !guard_) {
-        guard_ = true;
+      } else if (const auto guarded = guarded_value(*node); guarded && guard_ == ir::kGuardNone) {
+        const bool by_nan = graph_.producer(node->inputs[0])->op->name == "IsNan";
+        guard_ = by_nan ? ir::kGuardNan : ir::kGuardHidden;
         take(*node);
         const Node* softmax = graph_.producer(*guarded);
         if (softmax == nullptr || softmax->op->name != "Softmax" ||
-            graph_.users(*guarded).size() != 2 || graph_.is_output(*guarded))
+            graph_.users(*guarded).size() != (by_nan ? 2 : 1) || graph_.is_output(*guarded))
           return nullptr;
         const auto rank = static_cast<std::int64_t>(graph_.type(*guarded).shape.size());
         if (softmax->attrs.get_int("axis") != rank - 1) return nullptr;
@@ -154,20 +156,39 @@ class AttentionMatcher {
     return nullptr;
   }
 
-  /// x, if `node` is Where(IsNan(x), 0, x).
+  /// x, if `node` is Where(IsNan(x), 0, x), or Where(ReduceMax(s) == -inf, 0, x) for x of
+  /// Softmax(s).
   std::optional<ValueId> guarded_value(const Node& node) const {
     if (node.op->name != "Where" || splat_value(graph_, node.inputs[1]) != 0.0) return std::nullopt;
     const Node* test = graph_.producer(node.inputs[0]);
-    if (test == nullptr || test->op->name != "IsNan" || test->inputs[0] != node.inputs[2])
+    if (test == nullptr) return std::nullopt;
+    if (test->op->name == "IsNan" && test->inputs[0] == node.inputs[2]) return node.inputs[2];
+    const Node* softmax = graph_.producer(node.inputs[2]);
+    if (test->op->name != "Equal" || softmax == nullptr || softmax->op->name != "Softmax")
       return std::nullopt;
-    return node.inputs[2];
+    for (const std::size_t i : {0, 1}) {
+      const Node* most = graph_.producer(test->inputs[i]);
+      if (most == nullptr || most->op->name != "ReduceMax" ||
+          most->inputs[0] != softmax->inputs[0] ||
+          most->attrs.get_ints("axes") != std::vector{softmax->attrs.get_int("axis")} ||
+          most->attrs.get_int("keepdims") == 0 ||
+          splat_value(graph_, test->inputs[1 - i]) != -kInfinity ||
+          graph_.users(test->inputs[i]).size() != 1 || graph_.users(node.inputs[0]).size() != 1)
+        continue;
+      return node.inputs[2];
+    }
+    return std::nullopt;
   }
 
   /// The product with the keys that the softmax reads, through masks and scales.
   const Node* walk_scores(const Node& softmax) {
     scores_shape_ = graph_.type(softmax.inputs[0]).shape;
     ValueId value = softmax.inputs[0];
-    for (const Node* node = only(value); node != nullptr; node = only(value)) {
+    // The guard of hidden rows reads the scores, too.
+    const bool shared =
+        guard_ == ir::kGuardHidden && graph_.users(value).size() == 2 && !graph_.is_output(value);
+    for (const Node* node = shared ? graph_.producer(value) : only(value); node != nullptr;
+         node = only(value)) {
       if (graph_.type(value).shape != scores_shape_) return nullptr;
       if (node->op->name == "MatMul") {
         take(*node);
@@ -364,7 +385,7 @@ class AttentionMatcher {
                     {"causal", std::int64_t{causal_}}};
     if (mask_.value.valid() && graph_.type(mask_.value).dtype == DType::kBool)
       attrs.set("fill", fill_);
-    if (guard_) attrs.set("guard", std::int64_t{1});
+    if (guard_ != ir::kGuardNone) attrs.set("guard", guard_);
     if (limits_) attrs.set("limited", std::int64_t{1});
     const FoldedViews mask = mask_source();
     Piece piece;
@@ -398,7 +419,8 @@ class AttentionMatcher {
   Mask mask_;
   std::optional<KeyLimits> limits_;
   int causal_ = 0;
-  bool guard_ = false, scaled_ = false;
+  std::int64_t guard_ = ir::kGuardNone;
+  bool scaled_ = false;
   std::string refusal_;
   std::vector<std::string> origins_;
   std::vector<const Node*> taken_;

@@ -153,7 +153,11 @@ std::optional<Walk> walk_of(const ir::Tensor& index, std::size_t rank) {
   const Ints& shape = index.shape();
   const std::int64_t count = index.element_count();
   if (count == 0) return std::nullopt;
-  const auto at = [&](std::int64_t i) { return static_cast<std::int64_t>(index.at(i)); };
+  const auto at = [&](std::int64_t i) { return index.at_int(i); };
+  // Indices far outside any dimension are no walk, and their differences overflow.
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  for (std::int64_t i = 0; i < count; ++i)
+    if (at(i) < -kFar || at(i) > kFar) return std::nullopt;
   Walk walk{at(0)};
   std::int64_t stride = 1, extent = 1;  // of the axis
   for (std::size_t d = shape.size(); d-- > 0;) {
@@ -165,6 +169,7 @@ std::optional<Walk> walk_of(const ir::Tensor& index, std::size_t rank) {
     extent = shape[d];
   }
   if (walk.axis >= 0) {
+    if (std::abs(walk.step) > 2 * kFar / extent) return std::nullopt;
     stride = 1;
     for (std::size_t d = static_cast<std::size_t>(walk.axis) + shape.size() - rank + 1;
          d < shape.size(); ++d)

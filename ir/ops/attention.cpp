@@ -49,6 +49,9 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const Tens
   if (causal < 0 || causal > 2)
     invalid(fmt::format("causal is 0 (no), 1 (from the first key) or 2 (to the last key), not {}",
                         causal));
+  const std::int64_t guard = attrs.get_int("guard");
+  if (guard < kGuardNone || guard > kGuardHidden)
+    invalid(fmt::format("guard is 0 (none), 1 (NaN) or 2 (hidden rows), not {}", guard));
   shape.push_back(m);
   if (which.mask) {
     if (inputs[3].dtype != DType::kBool && !is_float(inputs[3].dtype))
@@ -112,8 +115,15 @@ std::vector<ValueId> decompose_attention(GraphBuilder& b, const Node& node,
   }
   const auto last = static_cast<std::int64_t>(b.type(scores).shape.size()) - 1;
   ValueId weights = b.add("Softmax", {scores}, {{"axis", last}});
-  if (node.attrs.get_int("guard") != 0)
+  const std::int64_t guard = node.attrs.get_int("guard");
+  if (guard == kGuardNan)
     weights = b.add("Where", {b.add("IsNan", {weights}), b.scalar(wide, 0), weights});
+  if (guard == kGuardHidden) {
+    const ValueId most =
+        b.add("ReduceMax", {scores}, {{"axes", std::vector{last}}, {"keepdims", std::int64_t{1}}});
+    const ValueId hidden = b.add("Equal", {most, b.scalar(wide, -kInfinity)});
+    weights = b.add("Where", {hidden, b.scalar(wide, 0), weights});
+  }
   return {b.add("MatMul", {as(weights, type), inputs[2]})};
 }
 

@@ -24,7 +24,7 @@ Ints matrix_strides(const Ints& shape, const Ints& batch) {
 /// y = softmax(s) v, where s = scale * q k', replaced by `fill` where a bool mask is false or with
 /// the mask added, then -inf where causal hides a key (1: key > row, 2: key > row + n - m) or with
 /// "limited" the row's limit does (key >= limit). A row
-/// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`, which makes NaN weights 0.
+/// whose every s is -inf has the weights 0 / 0 = NaN, or 0 with `guard`: see attention_inputs.h.
 std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tensor> inputs,
                                        std::span<const TensorType> outputs) {
   const Ints shape = concrete_shape(outputs[0].shape), &q_shape = inputs[0].shape(),
@@ -79,11 +79,16 @@ std::vector<Tensor> evaluate_attention(const Attrs& attrs, std::span<const Tenso
         s[static_cast<std::size_t>(j)] = score;
         most = std::max(most, score);
       }
+      const std::int64_t guard = attrs.get_int("guard");
+      if (guard == kGuardHidden && std::all_of(s.begin(), s.end(), [](double score) {
+            return score == -std::numeric_limits<double>::infinity();
+          }))
+        continue;  // y is zero
       double sum = 0;
       for (double& score : s) sum += score = std::exp(score - most);
       for (std::int64_t j = 0; j < n; ++j) {
         double weight = s[static_cast<std::size_t>(j)] / sum;
-        if (attrs.get_int("guard") != 0 && std::isnan(weight)) weight = 0;
+        if (guard == kGuardNan && std::isnan(weight)) weight = 0;
         const double* value = v.data() + v_walk.offset() + j * dv;
         for (std::int64_t c = 0; c < dv; ++c) out[c] += weight * value[c];
       }

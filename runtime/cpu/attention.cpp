@@ -291,12 +291,16 @@ class CpuAttention::Worker {
       if (from[i * operand.key] == std::byte{0}) scores[i] = a_.fill_;
   }
 
-  /// Of a row that sees nothing, or no number, the weights are 0 / 0.
+  /// Of a row that sees nothing, or no number, the weights are 0 / 0; a guard of 1 makes zeros of
+  /// both, one of 2 of the first.
   void store(std::int64_t row, float* values, float sum) {
     if (sum > 0)
       scale_values(values, a_.padded_, 1 / sum);
     else
-      std::fill_n(values, a_.padded_, a_.guard_ ? 0.0F : std::numeric_limits<float>::quiet_NaN());
+      std::fill_n(values, a_.padded_,
+                  a_.guard_ == 1 || (a_.guard_ == 2 && sum == 0)
+                      ? 0.0F
+                      : std::numeric_limits<float>::quiet_NaN());
     store_floats(a_.y_.dtype, values, const_cast<std::byte*>(at(a_.y_, row)), 1, a_.value_head_);
   }
 

@@ -53,7 +53,8 @@ class CpuAttention {
   std::vector<bool> shared_;  // batch dimensions along which keys and values are the same
   std::int64_t groups_ = 1, rows_ = 0, heads_ = 1;  // rows of a group: queries * heads
   Operand q_, k_, v_, y_, mask_, limits_;
-  bool has_mask_ = false, has_limits_ = false, guard_ = false;
+  bool has_mask_ = false, has_limits_ = false;
+  int guard_ = 0;
   float scale_ = 1, fill_ = 0;
   int causal_ = 0, threads_ = 1;
   std::int64_t padded_ = 0;                 // value_head_ in whole steps of a panel

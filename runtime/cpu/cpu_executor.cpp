@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cpu/attention.h"
+#include "runtime/cpu/element.h"
 #include "runtime/cpu/host_buffer.h"
 #include "runtime/cpu/machine_rates.h"
 #include "runtime/cpu/matmul_dnnl.h"
@@ -121,6 +122,7 @@ class CpuExecutor final : public Executor {
       inputs_[index].reserve(bytes, "input", meta_.inputs[index]->name);
     HostBuffer& buffer = state ? states_[*state] : inputs_[index];
     if (bytes > 0) std::memmove(buffer.data(), view.data, bytes);
+    if (view.dtype == DType::kBool) make_bools_plain({buffer.data(), bytes});
     given_inputs_[index] = nullptr;
   }
 
@@ -304,13 +306,25 @@ class CpuExecutor final : public Executor {
     if (state.capacity() > before) std::memset(state.data() + before, 0, state.capacity() - before);
   }
 
+  /// The user's memory for input `index`, or a copy: kernels count on bools being 0 and 1.
+  std::byte* given_input(std::size_t index, std::size_t bytes) {
+    std::byte* given = given_inputs_[index];
+    const auto dtype = static_cast<DType>(meta_.inputs[index]->dtype);
+    if (dtype != DType::kBool || are_plain_bools({given, bytes})) return given;
+    inputs_[index].reserve(bytes, "input", meta_.inputs[index]->name);
+    std::memcpy(inputs_[index].data(), given, bytes);
+    make_bools_plain({inputs_[index].data(), bytes});
+    return inputs_[index].data();
+  }
+
   void bind_addresses(const BoundShape& shape) {
     for (std::size_t i = 0; i < meta_.buffers.size(); ++i) {
       const plan::fb::BufferT& buffer = *meta_.buffers[i];
       switch (buffer.kind) {
         case BufferKind::Input:
-          addresses_[i] = given_inputs_[buffer.binding] ? given_inputs_[buffer.binding]
-                                                        : inputs_[buffer.binding].data();
+          addresses_[i] = given_inputs_[buffer.binding]
+                              ? given_input(buffer.binding, shape.bytes_of(buffer))
+                              : inputs_[buffer.binding].data();
           break;
         case BufferKind::Output:
           if (!given_outputs_[buffer.binding])

@@ -71,11 +71,11 @@ double load_double(DType dtype, const std::byte* p) {
 
 void store_double(DType dtype, std::byte* p, double value) {
   switch (dtype) {
-    case DType::kFloat16: write(p, float_to_half(static_cast<float>(value))); return;
-    case DType::kBFloat16: write(p, float_to_bfloat(static_cast<float>(value))); return;
+    case DType::kFloat16: write(p, float_to_half(round_to_odd(value))); return;
+    case DType::kBFloat16: write(p, float_to_bfloat(round_to_odd(value))); return;
     case DType::kFloat32: write(p, static_cast<float>(value)); return;
     case DType::kFloat64: write(p, value); return;
-    default: store_int(dtype, p, static_cast<std::int64_t>(value)); return;
+    default: store_int(dtype, p, from_double<std::int64_t>(value)); return;
   }
 }
 
@@ -90,7 +90,7 @@ std::int64_t load_int(DType dtype, const std::byte* p) {
     case DType::kUInt16: return read<std::uint16_t>(p);
     case DType::kUInt32: return read<std::uint32_t>(p);
     case DType::kUInt64: return static_cast<std::int64_t>(read<std::uint64_t>(p));
-    default: return static_cast<std::int64_t>(load_double(dtype, p));
+    default: return from_double<std::int64_t>(load_double(dtype, p));
   }
 }
 
@@ -107,6 +107,24 @@ void store_int(DType dtype, std::byte* p, std::int64_t value) {
     case DType::kUInt64: write(p, value); return;
     default: store_double(dtype, p, static_cast<double>(value)); return;
   }
+}
+
+bool are_plain_bools(std::span<const std::byte> bools) {
+  std::byte seen{0};
+  for (const std::byte value : bools) seen |= value;  // without a branch: it becomes vectors
+  return seen <= std::byte{1};
+}
+
+void make_bools_plain(std::span<std::byte> bools) {
+  for (std::byte& value : bools) value = value == std::byte{0} ? std::byte{0} : std::byte{1};
+}
+
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
+  auto bits = __builtin_bit_cast(std::uint32_t, nearest);
+  if (std::abs(static_cast<double>(nearest)) > std::abs(value)) --bits;  // now towards zero
+  return __builtin_bit_cast(float, bits | 1U);
 }
 
 void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <type_traits>
 
 #include <sinter/dtype.h>
@@ -16,12 +18,32 @@ void store_double(DType dtype, std::byte* p, double value);
 std::int64_t load_int(DType dtype, const std::byte* p);
 void store_int(DType dtype, std::byte* p, std::int64_t value);
 
+/// `value` as an element of any type: integers truncate and saturate, NaN gives 0.
+template <typename T>
+T from_double(double value) {
+  if constexpr (std::is_integral_v<T>) {
+    using Limits = std::numeric_limits<T>;
+    if (value != value) return 0;
+    if (value <= static_cast<double>(Limits::min())) return Limits::min();
+    if (value >= static_cast<double>(Limits::max())) return Limits::max();
+  }
+  return static_cast<T>(value);
+}
+
 float half_to_float(std::uint16_t bits);
 std::uint16_t float_to_half(float value);
 inline float bfloat_to_float(std::uint16_t bits) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 std::uint16_t float_to_bfloat(float value);
+
+/// Towards zero, and where that is not exact with the last bit set ("to odd"): a narrower
+/// type is then rounded to as if from `value` itself.
+float round_to_odd(double value);
+
+/// True if all are 0 or 1, as kernels count on; and makes them so.
+bool are_plain_bools(std::span<const std::byte> bools);
+void make_bools_plain(std::span<std::byte> bools);
 
 /// `count` elements of a float type of up to 32 bits, `step` apart, as floats; and back.
 void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,

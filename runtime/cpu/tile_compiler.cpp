@@ -289,6 +289,9 @@ TileInstr TileCompiler::translate(std::size_t i) const {
       const auto op = static_cast<ScalarOp>(instr.op);
       const DType operand = out_.types_[instr.args[op == ScalarOp::kSelect ? 1 : 0]];
       if (is_small(instr.args[0])) result.kernel = find_small_kernel(op, operand);
+      if (op == ScalarOp::kCast && instr.precision != plan::fb::Precision::Full &&
+          result.type == DType::kFloat32)
+        result.kernel = find_odd_cast(operand);
       if (!result.kernel) result.kernel = find_op_kernel(op, operand, result.type);
       if (!result.kernel)
         throw Error(ErrorCode::kUnsupported,

@@ -30,6 +30,9 @@ using OpKernel = void (*)(const OpArgs&);
 /// type `result`; both compute types. Null if `op` is not defined on them.
 OpKernel find_op_kernel(ScalarOp op, DType operand, DType result);
 
+/// Casts of `operand` to float32, rounded to odd: see round_to_odd.
+OpKernel find_odd_cast(DType operand);
+
 /// A cheaper kernel of `op` for operands in [-1, 1]; null if there is none.
 OpKernel find_small_kernel(ScalarOp op, DType operand);
 

@@ -102,7 +102,7 @@ void store_run(DType storage, const std::byte* source, std::int64_t source_step,
 void fill_run(DType compute, double value, std::byte* target, std::int64_t count) {
   with_compute_type(compute, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    std::fill_n(reinterpret_cast<T*>(target), count, static_cast<T>(value));
+    std::fill_n(reinterpret_cast<T*>(target), count, from_double<T>(value));
   });
 }
 

@@ -1,9 +1,12 @@
 #include "runtime/cpu/typed_ops.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <type_traits>
+
+#include "runtime/cpu/element.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -63,6 +66,8 @@ T remainder(T a, T b) {
 template <typename T>
 T modulo(T a, T b) {
   const T r = remainder(a, b);
+  if constexpr (std::is_floating_point_v<T>)
+    if (r == 0) return std::copysign(r, b);
   return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
 }
 
@@ -93,13 +98,13 @@ T wrap(T a, T b, char op) {
   return static_cast<T>(op == '+' ? x + y : op == '-' ? x - y : x * y);
 }
 
-/// Zero where b is not a position in T; zeros come in from either side.
+/// To the left zeros come in, to the right copies of the sign: they are all there is where b is not
+/// a position in T.
 template <typename T>
 T shift(T a, T b, bool left) {
-  using U = std::make_unsigned_t<T>;
-  if (static_cast<std::uint64_t>(static_cast<std::int64_t>(b)) >= 8 * sizeof(T)) return 0;
-  const U bits = static_cast<U>(a);
-  return static_cast<T>(static_cast<U>(left ? static_cast<std::uint64_t>(bits) << b : bits >> b));
+  const bool all = static_cast<std::uint64_t>(static_cast<std::int64_t>(b)) >= 8 * sizeof(T);
+  if (!left) return all ? static_cast<T>(a < 0 ? -1 : 0) : static_cast<T>(a >> b);
+  return all ? T(0) : static_cast<T>(static_cast<std::uint64_t>(a) << b);
 }
 
 template <typename T, ScalarOp Op>
@@ -226,6 +231,20 @@ To cast(From value) {
 template <typename From, typename To>
 void cast_kernel(const OpArgs& t) {
   map1<From, To>(t, [](From value) { return cast<To>(value); });
+}
+
+template <typename From>
+float cast_to_odd(From value) {
+  if constexpr (std::is_floating_point_v<From>) {
+    return round_to_odd(value);
+  } else {
+    const std::uint64_t size = value < 0 ? 0 - static_cast<std::uint64_t>(value) : value;
+    const int shift = std::max(0, 64 - std::countl_zero(size) - 24);
+    const std::uint64_t kept = size >> shift;
+    const float odd = static_cast<float>(kept << shift != size ? kept | 1 : kept);
+    const float result = odd * static_cast<float>(std::uint64_t{1} << shift);
+    return value < 0 ? -result : result;
+  }
 }
 
 template <typename From>
@@ -431,6 +450,13 @@ OpKernel find_typed_kernel(ScalarOp op, DType operand, DType result) {
   }
   if (operand == DType::kBool) return find_bool(op);
   return with_number_type(operand, [&](auto value) { return find_numeric<decltype(value)>(op); });
+}
+
+OpKernel find_odd_cast(DType operand) {
+  return with_number_type(operand, [](auto value) -> OpKernel {
+    using From = decltype(value);
+    return [](const OpArgs& t) { map1<From, float>(t, [](From x) { return cast_to_odd(x); }); };
+  });
 }
 
 ReduceKernels find_typed_reduce(Combine combine, DType type) {

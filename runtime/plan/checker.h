@@ -24,9 +24,20 @@ class Checker {
   const fb::PlanT& plan;
   /// What is being checked: "step 3 'matmul_0'".
   std::string where;
+  /// The dimensions that a run asks for, "batch=1, sequence=64": what does not fit is then their
+  /// fault, or the plan's.
+  std::string dimensions;
 
   template <typename... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    if (!dimensions.empty())
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format(
+              "the plan cannot run for {}: {}{}{}: give other dimensions, or compile the model for "
+              "these",
+              dimensions, where, where.empty() ? "" : ": ",
+              fmt::format(format, std::forward<Args>(args)...)));
     throw Error(ErrorCode::kInvalidPlan,
                 fmt::format("invalid plan: {}{}{}; the file is damaged or was not made by Sinter's "
                             "compiler: recompile the model",

@@ -16,10 +16,14 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 }
 
 std::string describe_symbols(const fb::PlanT& plan, std::span<const std::int64_t> symbols) {
-  std::string text;
-  for (std::size_t i = 0; i < symbols.size(); ++i)
-    text += fmt::format("{}{}={}", i ? ", " : "", plan.symbols[i]->name, symbols[i]);
+  const std::string text = describe_dimensions(plan, symbols);
   return text.empty() ? "constants alone" : text;
+}
+
+/// Whose fault it is if an expression has no value: the dimensions', or of constants alone the
+/// plan's.
+ErrorCode code_of(std::span<const std::int64_t> symbols) {
+  return symbols.empty() ? ErrorCode::kInvalidPlan : ErrorCode::kUsage;
 }
 
 /// The value of expression `i` from those of its operands in `values`.
@@ -42,10 +46,11 @@ std::int64_t value_of(const fb::PlanT& plan, std::size_t i, std::span<const std:
       break;
     case fb::ExprOp::FloorDiv:
       if (values[node.b()] == 0)
-        throw Error(ErrorCode::kInvalidPlan,
-                    fmt::format("expression {} of the plan divides by zero for {}: recompile the "
-                                "model",
-                                i, describe_symbols(plan, symbols)));
+        throw Error(
+            code_of(symbols),
+            fmt::format("expression {} of the plan divides by zero for {}: use other dimensions or "
+                        "recompile the model",
+                        i, describe_symbols(plan, symbols)));
       overflow = values[node.a()] == INT64_MIN && values[node.b()] == -1;
       if (!overflow) value = floor_div(values[node.a()], values[node.b()]);
       break;
@@ -53,7 +58,7 @@ std::int64_t value_of(const fb::PlanT& plan, std::size_t i, std::span<const std:
     case fb::ExprOp::Max: value = std::max(values[node.a()], values[node.b()]); break;
   }
   if (overflow)
-    throw Error(ErrorCode::kInvalidPlan,
+    throw Error(code_of(symbols),
                 fmt::format("expression {} of the plan overflows 64 bits for {}: use smaller "
                             "dimensions or recompile the model with narrower ranges",
                             i, describe_symbols(plan, symbols)));
@@ -74,6 +79,13 @@ std::vector<bool> needed_for(const fb::PlanT& plan, std::uint32_t index) {
 }
 
 }  // namespace
+
+std::string describe_dimensions(const fb::PlanT& plan, std::span<const std::int64_t> symbols) {
+  std::string text;
+  for (std::size_t i = 0; i < symbols.size(); ++i)
+    text += fmt::format("{}{}={}", i ? ", " : "", plan.symbols[i]->name, symbols[i]);
+  return text;
+}
 
 std::vector<std::int64_t> evaluate_expressions(const fb::PlanT& plan,
                                                std::span<const std::int64_t> symbols) {

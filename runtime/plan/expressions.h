@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/plan/plan_data.h"
@@ -13,6 +14,9 @@ namespace sinter::plan {
 /// Throws as evaluate_expressions.
 std::int64_t evaluate_expression(const fb::PlanT& plan, std::uint32_t index,
                                  std::span<const std::int64_t> symbols);
+
+/// The values of the plan's symbols as text, "batch=1, sequence=64"; empty if it has none.
+std::string describe_dimensions(const fb::PlanT& plan, std::span<const std::int64_t> symbols);
 
 /// Symbols that expression `index` depends on, in order. Operands must lie before their expression.
 std::vector<std::uint32_t> symbols_of(const fb::PlanT& plan, std::uint32_t index);

@@ -308,9 +308,10 @@ void check_bindings(BoundChecker& check, const char* what,
 
 }  // namespace
 
-void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions,
-                  StepRange steps) {
+void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions, StepRange steps,
+                  std::string dimensions) {
   BoundChecker check(plan, expressions);
+  check.dimensions = std::move(dimensions);
   for (std::size_t i = 0; i < plan.buffers.size(); ++i)
     if (is_used(*plan.buffers[i], steps) && expressions[plan.buffers[i]->bytes] < 0)
       check.fail("buffer {} has {} bytes for these dimensions", i,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "runtime/plan/plan_data.h"
 
@@ -24,8 +25,9 @@ void verify_plan(const fb::PlanT& plan, const BlobSizes& blobs);
 /// Checks what depends on the bound sizes: extents and strides that are possible, and that no step
 /// leaves its buffers. (Guarded and non-affine accesses of loop programs, and gathered indices,
 /// depend on data; the executor checks them as it goes.) Throws Error(kInvalidPlan) naming the
-/// step. Only `steps`, and the buffers that they use.
+/// step, or kUsage naming `dimensions`, if they are given: a model's range of a dimension may have
+/// sizes in it that its steps do not allow. Only `steps`, and the buffers that they use.
 void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressions,
-                  StepRange steps = {});
+                  StepRange steps = {}, std::string dimensions = {});
 
 }  // namespace sinter::plan

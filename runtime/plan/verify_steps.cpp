@@ -296,6 +296,7 @@ void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses
   for (const std::uint64_t head : {work.head, work.value_head})
     if (head == 0 || head > kMostHead) check.fail("it has heads of {} columns", head);
   if (work.causal > 2) check.fail("its causal mask is of the unknown kind {}", work.causal);
+  if (work.guard > 2) check.fail("its guard is of the unknown kind {}", work.guard);
   check.expression(work.rows, "the number of rows");
   check.expression(work.keys, "the number of keys");
   check.rank(work.batch.size(), "the batch");

@@ -305,6 +305,16 @@ inline const AttentionCase kAttentionCases[] = {
     })",
      {{}},
      "attention rows=8x16 groups=1 keys=128 vector=8 stages=1 blocks=2"},
+    {"fully_masked_rows_are_hidden",
+     R"(graph @g(%q: f16[18, 16], %k: f16[200, 16], %v: f16[200, 16], %none: bool[18, 200]) {
+      %y = Attention(%q, %k, %v, %none) {scale = 0.2, guard = 2}
+      return y = %y
+    })"},
+    {"random_rows_masked_or_hidden",
+     R"(graph @g(%q: f16[70, 16], %k: f16[3, 16], %v: f16[3, 16], %mask: bool[70, 3]) {
+      %y = Attention(%q, %k, %v, %mask) {scale = 0.2, guard = 2}
+      return y = %y
+    })"},
 };
 
 }  // namespace sinter::test

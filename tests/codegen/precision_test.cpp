@@ -80,6 +80,21 @@ TEST(LoweredPrecision, LargeActivationsAreRightInKernels) {
   EXPECT_EQ(check.run(), "");
 }
 
+TEST(LoweredPrecision, CastsToSixteenBitsRoundOnceInKernels) {
+  CudaCheck check;
+  for (const char* types : {"f64 f16", "f64 bf16", "i64 bf16", "f32 f16", "i32 f16"}) {
+    const std::string from(types, 3), to(types + 4);
+    const ir::Graph body = ir::parse_graph(
+        "graph @g(%x: " + from + "[100]) {\n  %y = Cast(%x) {to = " + to + "}\n  return y = %y\n}");
+    check.add(from + "_" + to, lowered_program(check.exprs, body));
+  }
+  EXPECT_EQ(check.run(), "");
+  for (std::size_t i = 0; i < 5; ++i) {
+    const bool to_odd = check.kernels()[i].source.find("= convert_to_odd(") != std::string::npos;
+    EXPECT_EQ(to_odd, i < 3) << check.kernels()[i].source;
+  }
+}
+
 /// Products of a hundred thousand: none is rounded to float16, neither alone nor with what follows.
 TEST(LoweredPrecision, ProductsBeyondFloat16AreStoredWide) {
   const std::string text = R"(graph @main(%x: f16[20, 64], %w: f16[64, 48]) {

@@ -102,7 +102,7 @@ std::vector<Case> find_cases(const std::string& data) {
   if (cases.empty())
     throw Error(ErrorCode::kUsage,
                 fmt::format("'{}' holds no ONNX backend test data: give the folder "
-                            "onnx/backend/test/data of an installed onnx 1.22.0",
+                            "onnx/backend/test/data of an installed onnx",
                             data));
   std::sort(cases.begin(), cases.end(),
             [](const Case& a, const Case& b) { return a.name < b.name; });

@@ -20,6 +20,7 @@ std::vector<Expectation> read_entries(const ordered_json& entries) {
       const auto targets = entry["targets"].get<std::vector<std::string>>();
       expectation.targets = {targets.begin(), targets.end()};
     }
+    expectation.fuse = entry.value("fuse", "");
     if (expectation.reason.empty())
       throw Error(ErrorCode::kUsage, fmt::format("'{}' has no reason", expectation.name));
     result.push_back(std::move(expectation));
@@ -32,6 +33,7 @@ ordered_json write_entries(const std::vector<Expectation>& expectations) {
   for (const auto& expectation : expectations) {
     ordered_json entry = {{"case", expectation.name}, {"reason", expectation.reason}};
     if (expectation.targets.size() == 1) entry["targets"] = expectation.targets;
+    if (!expectation.fuse.empty()) entry["fuse"] = expectation.fuse;
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -61,14 +63,17 @@ bool matches(std::string_view pattern, std::string_view name) {
   return false;
 }
 
-ExpectationList ExpectationList::load(const std::string& path) {
+ExpectationList ExpectationList::load(const std::string& path, bool fuse) {
   std::ifstream file(path);
   if (!file) throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be read", path));
   ExpectationList list;
   try {
     const auto json = ordered_json::parse(file);
     list.out_of_scope_ = read_entries(json.at("out_of_scope"));
-    list.failures_ = read_entries(json.at("expected_failures"));
+    for (Expectation& entry : read_entries(json.at("expected_failures"))) {
+      const bool applies = entry.fuse.empty() || (entry.fuse == "on") == fuse;
+      (applies ? list.failures_ : list.other_failures_).push_back(std::move(entry));
+    }
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCode::kUsage, fmt::format("'{}': {}", path, error.what()));
   }
@@ -76,8 +81,11 @@ ExpectationList ExpectationList::load(const std::string& path) {
 }
 
 void ExpectationList::save(const std::string& path) const {
+  std::vector<Expectation> all = failures_;
+  all.insert(all.end(), other_failures_.begin(), other_failures_.end());
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   const ordered_json json = {{"out_of_scope", write_entries(out_of_scope_)},
-                             {"expected_failures", write_entries(failures_)}};
+                             {"expected_failures", write_entries(all)}};
   std::ofstream file(path);
   if (!(file << json.dump(1) << '\n'))
     throw Error(ErrorCode::kUsage, fmt::format("'{}' cannot be written", path));

@@ -15,12 +15,14 @@ struct Expectation {
   std::string name;
   std::string reason;
   std::set<std::string> targets;  // "cpu", "cuda"
+  std::string fuse = {};          // "on", "off": fused or unfused alone
 };
 
 class ExpectationList {
  public:
-  /// Throws Error(kUsage) if the file cannot be read or is malformed.
-  static ExpectationList load(const std::string& path);
+  /// What is expected of a run that fuses, or not. Throws Error(kUsage) if the file cannot be read
+  /// or is malformed.
+  static ExpectationList load(const std::string& path, bool fuse);
   void save(const std::string& path) const;
 
   /// The reason why `name` is out of scope, or is expected to fail on `target`; empty if it is not.
@@ -37,6 +39,7 @@ class ExpectationList {
 
  private:
   std::vector<Expectation> out_of_scope_, failures_;
+  std::vector<Expectation> other_failures_;  // of the other kind of run
 };
 
 /// True if `name` matches `pattern`, in which '*' stands for any text.

@@ -120,7 +120,7 @@ tools::Target find_target(const std::string& text) {
 int run(const Options& given) {
   Options options = given;
   options.execute.target = find_target(options.target);
-  auto list = ExpectationList::load(options.list);
+  auto list = ExpectationList::load(options.list, options.execute.fuse);
   std::vector<Case> cases;
   Report report;
   report.target = options.execute.target.cuda ? "cuda" : "cpu";

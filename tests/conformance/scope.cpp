@@ -70,6 +70,8 @@ Reason of_element_type(int type) {
     case 23: return "4-bit type at the border";
     case 25:
     case 26: return "2-bit type at the border";
+    case 27:
+    case 28: return "6-bit float at the border";
     default: return std::nullopt;
   }
 }

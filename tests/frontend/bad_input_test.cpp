@@ -114,8 +114,8 @@ TEST(BadGraph, Empty) {
 
 TEST(BadGraph, UnknownOpset) {
   EXPECT_THAT(relu_model(99).import_error(ErrorCode::kUnsupported),
-              AllOf(HasSubstr("version 99 of the ai.onnx operator set"), HasSubstr("1 to 27")));
-  EXPECT_THAT(relu_model(0).import_error(ErrorCode::kUnsupported), HasSubstr("1 to 27"));
+              AllOf(HasSubstr("version 99 of the ai.onnx operator set"), HasSubstr("1 to 28")));
+  EXPECT_THAT(relu_model(0).import_error(ErrorCode::kUnsupported), HasSubstr("1 to 28"));
   auto none = relu_model();
   none.model().clear_opset_import();
   EXPECT_THAT(none.import_error(ErrorCode::kInvalidModel), HasSubstr("no opset_import"));
@@ -287,10 +287,6 @@ TEST(BadGraph, Attributes) {
               HasSubstr("attribute 'axis' must have type INT, but has type STRING"));
   EXPECT_THAT(error({"Concat", {ramp({2, 3})}}), HasSubstr("attribute 'axis' is missing"));
   EXPECT_THAT(error({"Cast", {ramp({2})}, {attr("to", 0)}}), HasSubstr("no element type"));
-  const OneOp unknown{"Relu", {ramp({2})}, {attr("speed", 3)}};
-  EXPECT_THAT(unknown.model().import().warnings,
-              testing::ElementsAre(HasSubstr("attribute 'speed' of node 'the_Relu' (Relu-17) is "
-                                             "not known")));
 }
 
 TEST(BadGraph, Inputs) {
@@ -338,7 +334,7 @@ TEST(BadTensor, DimensionsWhoseProductOverflows) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {2000000000, 2000000000, 2000000000});
   model.node("Flatten", {"x"}, {"y"}, {attr("axis", 0)}).output("y");
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("overflow"));
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("cannot be addressed"));
 }
 
 TEST(BadTensor, ElementTypesThatSinterLacks) {

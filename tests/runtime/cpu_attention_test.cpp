@@ -30,7 +30,7 @@ struct AttentionProblem {
   DType type = DType::kFloat32;
   Mask mask = Mask::kNone;
   int causal = 0;
-  bool guard = false;
+  std::uint8_t guard = 0;
   double fill = -kInfinity;
   std::vector<std::int64_t> limits = {};  // of each query; empty: none
 };
@@ -236,7 +236,7 @@ TEST(CpuAttention, Masks) {
 }
 
 TEST(CpuAttention, RowsThatSeeNothing) {
-  for (const bool guard : {false, true}) {
+  for (const std::uint8_t guard : {0, 1, 2}) {
     AttentionCase masked(
         AttentionProblem{.queries = 2, .keys = 3, .mask = Mask::kBool, .guard = guard});
     masked.mask() = {std::byte{0}, std::byte{0}, std::byte{0},
@@ -253,7 +253,7 @@ TEST(CpuAttention, RowsThatSeeNothing) {
                      wanted = element(DType::kFloat32, expected, static_cast<std::int64_t>(i));
         EXPECT_TRUE(std::isnan(wanted) ? std::isnan(value) : std::abs(value - wanted) < 1e-5)
             << value << " instead of " << wanted;
-        unseen += guard ? wanted == 0 : std::isnan(wanted);
+        unseen += guard != 0 ? wanted == 0 : std::isnan(wanted);
       }
       EXPECT_GT(unseen, 0U);
     }
@@ -297,7 +297,7 @@ TEST(CpuAttention, KeysBehindTheLimitsAreNotRead) {
 
 TEST(CpuAttention, NothingToAttend) {
   expect_all({AttentionProblem{.groups = 0}, AttentionProblem{.queries = 0},
-              AttentionProblem{.keys = 0, .guard = true}});
+              AttentionProblem{.keys = 0, .guard = 1}});
 }
 
 struct BadAttention {

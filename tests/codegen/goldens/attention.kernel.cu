@@ -1,4 +1,4 @@
-attention f16 batch [batch, 2] rows seq keys seq head 16 values 16 scale 0.25 fill -10000 causal 0 guard false
+attention f16 batch [batch, 2] rows seq keys seq head 16 values 16 scale 0.25 fill -10000 causal 0 guard 0
   q: f16 buffer 0 offset 0 batch [96*seq, 16] row 96 column 1
   k: f16 buffer 0 offset 32 batch [96*seq, 16] row 96 column 1
   v: f16 buffer 0 offset 64 batch [96*seq, 16] row 96 column 1
@@ -52,7 +52,7 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 2,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 1) == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
@@ -67,7 +67,7 @@ packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 8) == 22544, "what the launch reserves");
   attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
 }
@@ -82,7 +82,7 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 2) == 51728, "what the launch reserves");
   attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
 }
@@ -97,7 +97,7 @@ packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 4,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 1) == 12288, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
@@ -112,7 +112,7 @@ packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*row warps*/ 1, /*row tiles*/ 1, /*groups*/ 8,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 1) == 24576, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
@@ -127,7 +127,7 @@ packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*row warps*/ 4, /*row tiles*/ 1, /*groups*/ 2,
                          /*keys*/ 32, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 1) == 10240, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
@@ -142,7 +142,7 @@ packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*row warps*/ 4, /*row tiles*/ 1, /*groups*/ 1,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 1) == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
@@ -156,7 +156,7 @@ packed_heads_and_key_mask_v7(const f16* __restrict__ x0, const b8* __restrict__ 
                          /*row warps*/ 4, /*row tiles*/ 2, /*groups*/ 1,
                          /*keys*/ 64, /*vector*/ 8, /*pairs*/ true,
                          /*mask rows*/ false, /*mask keys*/ true, /*mask pairs*/ false,
-                         /*causal*/ false, /*guard*/ false> Shape;
+                         /*causal*/ false, /*guard*/ 0> Shape;
   static_assert(Shape::shared_bytes(1, 1) == 6144, "what the launch reserves");
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }

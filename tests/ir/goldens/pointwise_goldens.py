@@ -186,12 +186,13 @@ def rare_pointwise():
         case("BitwiseNot", [a], np.bitwise_not(a), onnx_nodes=one("BitwiseNot"))
         by = integers((4,), dtype, 0, 8)
         case("ShiftLeft", [a, by], np.left_shift(a, by))
-        filled = np.right_shift(a.view("u" + a.dtype.name), by.view("u" + a.dtype.name)) \
-            if dtype.startswith("i") else np.right_shift(a, by)
-        case("ShiftRight", [a, by], filled.view(a.dtype))
+        case("ShiftRight", [a, by], np.right_shift(a, by))
     a = np.array([1, 255, 128], np.uint8)
     case("ShiftLeft", [a, np.array([8, 9, 7], np.uint8)], np.array([0, 0, 0], np.uint8), note="wide")
     case("ShiftRight", [a, np.array([8, 9, 7], np.uint8)], np.array([0, 0, 1], np.uint8), note="wide")
+    a, by = np.array([-1, 100, -128, -128], np.int8), np.array([8, -1, 9, 7], np.int8)
+    case("ShiftLeft", [a, by], np.zeros(4, np.int8), note="wide")
+    case("ShiftRight", [a, by], np.array([-1, 0, -1, -1], np.int8), note="wide")
     for source, target in (("f32", "i32"), ("i32", "f32"), ("f64", "u64"), ("i64", "f64"), ("i8", "u8"),
                            ("u16", "i16"), ("u32", "f32"), ("bool", "u8")):
         x = bools((2, 3)) if source == "bool" else \

@@ -60,9 +60,14 @@ void run_ops(const Console& console) {
         {op.domain, op.name, fmt::format("{}", op.since_version), op.types, "cpu, cuda"});
     nlohmann::ordered_json types = nlohmann::ordered_json::array();
     for (const DType type : op.dtypes) types.push_back(to_string(type));
+    nlohmann::ordered_json attributes = nlohmann::ordered_json::array();
+    for (const auto& each : op.attributes)
+      attributes.push_back({{"name", each.name}, {"first", each.first}, {"last", each.last}});
     report.push_back({{"domain", op.domain},
                       {"operator", op.name},
                       {"since", op.since_version},
+                      {"until", op.until},
+                      {"attributes", attributes},
                       {"family", op.family},
                       {"types", types},
                       {"targets", kTargets}});

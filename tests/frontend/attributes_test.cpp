@@ -1,0 +1,101 @@
+// Attributes that an operator does not have, and operators of versions that are not known: errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <onnx.pb.h>
+
+#include "frontend/ops/op_table.h"
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::string refused_attribute(const OneOp& one) {
+  return one.model().import_error(ErrorCode::kInvalidModel);
+}
+
+TEST(Attributes, SlipsAreErrorsThatNameTheNearest) {
+  EXPECT_THAT(refused_attribute(
+                  {"Conv", {ramp({1, 1, 4, 4}), ramp({1, 1, 2, 2})}, {attr("stride", v({2, 2}))}}),
+              AllOf(HasSubstr("'the_Conv' (Conv-17)"), HasSubstr("attribute 'stride' is not known"),
+                    HasSubstr("did you mean 'strides'?"),
+                    HasSubstr("known: auto_pad, dilations, group, kernel_shape, pads, strides")));
+  EXPECT_THAT(refused_attribute({"Gemm", {ramp({2, 2}), ramp({2, 2})}, {attr("transb", 1)}}),
+              HasSubstr("did you mean 'transB'?"));
+  EXPECT_THAT(refused_attribute({"Softmax", {ramp({2, 2})}, {attr("dim", 0)}}),
+              AllOf(HasSubstr("attribute 'dim' is not known"), HasSubstr("known: axis")));
+  EXPECT_THAT(refused_attribute({"Relu", {ramp({2})}, {attr("slope", 0.5f)}}),
+              HasSubstr("(known: none)"));
+}
+
+TEST(Attributes, OfOtherVersionsAreErrorsThatSayWhich) {
+  EXPECT_THAT(refused_attribute({"Squeeze", {ramp({1, 2})}, {attr("axes", v({0}))}, 13}),
+              HasSubstr("'axes' is not known: it is one of opsets up to 12"));
+  EXPECT_THAT(refused_attribute(
+                  {"ArgMax", {ramp({2})}, {attr("axis", 0), attr("select_last_index", 1)}, 11}),
+              HasSubstr("it is one of opsets from 12 on"));
+  expect_tensor(OneOp{"Squeeze", {ramp({1, 2})}, {attr("axes", v({0}))}, 12}.run(), {2}, {0, 1});
+}
+
+TEST(Attributes, GivenTwiceAreErrors) {
+  EXPECT_THAT(refused_attribute({"Softmax", {ramp({2})}, {attr("axis", 0), attr("axis", 0)}}),
+              HasSubstr("attribute 'axis' is given twice"));
+}
+
+TEST(Attributes, OfCallsMustBeTheFunctions) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2})
+      .node("Scale", {"x"}, {"y"}, {attr("factr", 2.0f)})
+      .output("y");
+  model.last_node().set_domain("local");
+  auto* import = model.model().add_opset_import();
+  import->set_domain("local");
+  import->set_version(1);
+  auto* function = model.model().add_functions();
+  function->set_name("Scale");
+  function->set_domain("local");
+  function->add_input("a");
+  function->add_output("b");
+  auto* inner = function->add_node();
+  inner->set_op_type("Relu");
+  inner->add_input("a");
+  inner->add_output("b");
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel),
+              HasSubstr("attribute 'factr' is not known"));
+}
+
+TEST(Versions, AboveWhatARowWasWrittenForAreRefused) {
+  const ModelBuilder model = [] {
+    ModelBuilder gelu = microsoft("FastGelu", {"x"});
+    gelu.input("x", DType::kFloat32, {2});
+    gelu.model().mutable_opset_import(1)->set_version(2);
+    return gelu;
+  }();
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              HasSubstr("known up to opset 1 of com.microsoft, not as opset 2 has it"));
+}
+
+TEST(Versions, RowsSayWhichOnesTheyHoldFor) {
+  OpRow row{"Pool", 3, nullptr, "k:-9 largest:11- mode directions:8-8"};
+  EXPECT_EQ(holds_until(row), kRowsHoldUntil);
+  row.until = 24;
+  const std::vector<OpAttribute> all = attributes_of(row);
+  ASSERT_EQ(all.size(), 4u);
+  const auto is = [](const OpAttribute& a, std::string_view name, std::int64_t first,
+                     std::int64_t last) {
+    return a.name == name && a.first == first && a.last == last;
+  };
+  EXPECT_TRUE(is(all[0], "k", 3, 9) && is(all[1], "largest", 11, 24));
+  EXPECT_TRUE(is(all[2], "mode", 3, 24) && is(all[3], "directions", 8, 8));
+  row.domain = kMicrosoft;
+  row.until = 0;
+  EXPECT_EQ(holds_until(row), 3);
+  row.attributes = "";
+  EXPECT_THAT(attributes_of(row), IsEmpty());
+}
+
+}  // namespace
+}  // namespace sinter::frontend

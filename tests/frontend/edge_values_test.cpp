@@ -1,0 +1,174 @@
+// Values at the edges of their types, and sizes that no plan can hold.
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "frontend/node_context.h"
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Tensor;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+const double kNotANumber = std::nan("");
+
+TEST(EdgeValues, DiagonalsBeyondTheMatrix) {
+  for (const std::int64_t k :
+       {INT64_MAX, INT64_MIN, std::int64_t{1} << 62, std::int64_t{3}, std::int64_t{-3}})
+    for (const bool upper : {true, false})
+      for (const bool constant : {true, false}) {
+        const OneOp op{"Trilu",
+                       {floats({2, 2}, {1, 2, 3, 4}), int64s({}, {k})},
+                       {attr("upper", upper ? 1 : 0)},
+                       17,
+                       constant ? std::vector<std::size_t>{1} : std::vector<std::size_t>{}};
+        const bool keeps_all = upper == (k < 0);
+        expect_tensor(op.run(), {2, 2},
+                      keeps_all ? std::vector<double>{1, 2, 3, 4} : std::vector<double>(4, 0));
+      }
+}
+
+TEST(EdgeValues, ScalesOfResize) {
+  const auto error = [](ErrorCode code, double scale, const char* mode, int antialias = 0) {
+    return OneOp{"Resize",
+                 {ramp({1, 1, 4}), floats({0}, {}), floats({3}, {1, 1, scale})},
+                 {attr("mode", mode), attr("antialias", antialias)},
+                 18,
+                 {1, 2}}
+        .model()
+        .import_error(code);
+  };
+  EXPECT_THAT(error(ErrorCode::kInvalidModel, kInfinity, "nearest"),
+              HasSubstr("not a positive number"));
+  EXPECT_THAT(error(ErrorCode::kInvalidModel, kNotANumber, "linear"),
+              HasSubstr("not a positive number"));
+  EXPECT_THAT(error(ErrorCode::kUnsupported, 1e30, "nearest"), HasSubstr("elements"));
+  EXPECT_THAT(error(ErrorCode::kUnsupported, 1e15, "linear"), HasSubstr("elements"));
+}
+
+TEST(EdgeValues, RegionsOfResizeThatAreNoNumbers) {
+  const OneOp op{
+      "Resize",
+      {ramp({4}), floats({2}, {kNotANumber, kInfinity}), floats({1}, {0.5})},
+      {attr("mode", "nearest"), attr("coordinate_transformation_mode", "tf_crop_and_resize")},
+      18,
+      {1, 2}};
+  EXPECT_EQ(op.run().shape(), v({2}));  // without undefined behaviour
+}
+
+TEST(EdgeValues, ConstantIndices) {
+  for (const std::int64_t index : {INT64_MAX, INT64_MIN, std::int64_t{1} << 53}) {
+    const OneOp op{"GatherElements", {ramp({3}), int64s({2}, {0, index})}, {}, 17, {1}};
+    EXPECT_NO_THROW(op.model().import());
+  }
+}
+
+TEST(EdgeValues, RangesWrapAsTheirTypeDoes) {
+  const OneOp op{"Range",
+                 {int64s({}, {INT64_MAX - 1}), int64s({}, {INT64_MAX}), int64s({}, {INT64_MAX})},
+                 {},
+                 17,
+                 {0, 1, 2}};
+  EXPECT_NO_THROW(op.model().import());
+}
+
+TEST(EdgeValues, WindowsOfNoSize) {
+  for (const char* op : {"HannWindow", "HammingWindow", "BlackmanWindow"}) {
+    const OneOp window{op, {int64s({}, {-5})}, {}, 17, {0}};
+    EXPECT_THAT(window.model().import_error(ErrorCode::kInvalidModel),
+                HasSubstr("a dimension is negative"));
+  }
+}
+
+TEST(EdgeValues, MaxPoolOfNaN) {
+  // NaN is the greatest, as for PyTorch; its place is that of the first, as for numpy.argmax.
+  OneOp op{"MaxPool",
+           {floats({1, 1, 4}, {1, kNotANumber, 3, 2})},
+           {attr("kernel_shape", v({2})), attr("strides", v({2}))}};
+  op.outputs = 2;
+  const std::vector<Tensor> results = op.run_all();
+  EXPECT_TRUE(std::isnan(results[0].at(0)));
+  EXPECT_EQ(results[0].at(1), 3);
+  EXPECT_EQ(results[1].at_int(0), 1);
+  EXPECT_EQ(results[1].at_int(1), 2);
+}
+
+TEST(EdgeValues, ShiftsOfSignedIntegers) {
+  const auto i8 = [](std::vector<std::int64_t> values) {
+    return Tensor::from_ints(DType::kInt8, {static_cast<std::int64_t>(values.size())}, values);
+  };
+  const OneOp right{
+      "BitShift", {i8({-8, -8, 8, -1}), i8({1, 8, -1, 7})}, {attr("direction", "RIGHT")}, 28};
+  expect_tensor(right.run(), {4}, {-4, -1, 0, -1});
+  const OneOp left{"BitShift", {i8({-8, -8, 64}), i8({1, 8, 1})}, {attr("direction", "LEFT")}, 28};
+  expect_tensor(left.run(), {3}, {-16, 0, -128});
+}
+
+TEST(EdgeValues, ModOfFloats) {
+  const OneOp op{"Mod", {floats({4}, {-5, 5, -1, 0}), floats({4}, {3, -3, kInfinity, -2})}, {}, 28};
+  const Tensor result = op.run();
+  EXPECT_EQ(result.at(0), 1);
+  EXPECT_EQ(result.at(1), -1);
+  EXPECT_EQ(result.at(2), kInfinity);
+  EXPECT_TRUE(std::signbit(result.at(3)));
+  EXPECT_THAT(
+      (OneOp{"Mod", {ramp({2}), ramp({2})}, {}, 27}.model().import_error(ErrorCode::kInvalidModel)),
+      HasSubstr("before opset 28"));
+}
+
+TEST(Opset28, SpaceToDepthAndSwiGLU) {
+  const OneOp op{
+      "SpaceToDepth", {ramp({1, 2, 2, 2})}, {attr("blocksize", 2), attr("mode", "CRD")}, 28};
+  expect_tensor(op.run(), {1, 8, 1, 1}, {0, 1, 2, 3, 4, 5, 6, 7});
+  const auto silu = [](double x, double alpha) { return x / (1 + std::exp(-alpha * x)); };
+  for (const double alpha : {1.0, 2.0}) {
+    const OneOp glu{"SwiGLU",
+                    {floats({2}, {1, -2}), floats({2}, {3, 4})},
+                    {attr("alpha", static_cast<float>(alpha))},
+                    28};
+    expect_tensor(glu.run(), {2}, {3 * silu(1, alpha), 4 * silu(-2, alpha)});
+  }
+}
+
+TEST(Sizes, BeyondAnyPlanAreRefused) {
+  ModelBuilder deep;
+  deep.input("x", DType::kFloat32, std::vector<ModelDim>(33, 1))
+      .node("Relu", {"x"}, {"y"})
+      .output("y");
+  EXPECT_THAT(deep.import_error(ErrorCode::kUnsupported),
+              HasSubstr("33 dimensions: at most 32 are supported"));
+  ModelBuilder reshaped;
+  reshaped.input("x", DType::kFloat32, {2}).ints("to", std::vector<std::int64_t>(33, 1));
+  reshaped.node("Expand", {"x", "to"}, {"y"}).output("y");
+  EXPECT_THAT(reshaped.import_error(ErrorCode::kUnsupported), HasSubstr("at most 32"));
+  ModelBuilder wide;
+  wide.input("x", DType::kFloat32, {"n", 1 << 30}).ints("to", {1 << 30, 1, 1});
+  wide.node("Expand", {"x", "to"}, {"y"}).output("y");
+  EXPECT_THAT(wide.import_error(ErrorCode::kUnsupported),
+              HasSubstr("elements cannot be addressed"));
+}
+
+TEST(Sizes, DefaultRangesBeginWhereWindowsFit) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {1, 1, "n"}).initializer("w", ramp({2, 1, 8}));
+  model.node("Conv", {"x", "w"}, {"y"}, {attr("strides", v({4}))}).output("y");
+  const ImportedModel narrowed = model.import();
+  EXPECT_EQ(narrowed.graph.ranges().at("n").min, 8);
+  EXPECT_THAT(narrowed.warnings,
+              Contains(AllOf(HasSubstr("'n' is limited to 8..65536"), HasSubstr("the_Conv"))));
+  ImportOptions given;
+  given.ranges["n"] = {1, 100, nullptr};
+  const ImportedModel kept = model.import(given);
+  EXPECT_EQ(kept.graph.ranges().at("n").min, 1);
+  EXPECT_THAT(kept.warnings, IsEmpty());
+}
+
+}  // namespace
+}  // namespace sinter::frontend
