@@ -142,12 +142,11 @@ std::optional<DType> dtype_of(int onnx_type) {
 
 std::string onnx_type_name(int onnx_type) {
   static constexpr std::string_view kNames[] = {
-      "UNDEFINED",      "FLOAT",    "UINT8",        "INT8",           "UINT16",
-      "INT16",          "INT32",    "INT64",        "STRING",         "BOOL",
-      "FLOAT16",        "DOUBLE",   "UINT32",       "UINT64",         "COMPLEX64",
-      "COMPLEX128",     "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2",
-      "FLOAT8E5M2FNUZ", "UINT4",    "INT4",         "FLOAT4E2M1",     "FLOAT8E8M0",
-      "UINT2",          "INT2",     "FLOAT6E2M3",   "FLOAT6E3M2"};
+      "UNDEFINED",      "FLOAT",      "UINT8",          "INT8",       "UINT16",    "INT16",
+      "INT32",          "INT64",      "STRING",         "BOOL",       "FLOAT16",   "DOUBLE",
+      "UINT32",         "UINT64",     "COMPLEX64",      "COMPLEX128", "BFLOAT16",  "FLOAT8E4M3FN",
+      "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",      "INT4",      "FLOAT4E2M1",
+      "FLOAT8E8M0",     "UINT2",      "INT2",           "FLOAT6E2M3", "FLOAT6E3M2"};
   if (onnx_type >= 0 && onnx_type < static_cast<int>(std::size(kNames)))
     return std::string(kNames[onnx_type]);
   return fmt::format("type {}", onnx_type);

@@ -24,8 +24,8 @@ enum class Operands : std::uint8_t { kAny, kNumbers, kFloats, kIntegers, kBools 
 // dividend's (C fmod). kRound is to nearest even. Integer division truncates; division by zero
 // yields 0 for integers on every target. kDiv of floats may be off by two units in the last place
 // where that is faster; kQuotient is rounded to nearest on every target. kMin and kMax propagate
-// NaN. kShiftRight fills with copies of the sign. Shifts by the width of the type or more (or by less
-// than 0) leave nothing but what they fill with.
+// NaN. kShiftRight fills with copies of the sign. Shifts by the width of the type or more (or by
+// less than 0) leave nothing but what they fill with.
 // clang-format off
 #define SINTER_SCALAR_OPS(X)                 \
   X(kAdd, "add", 2, 0, kNumbers, 1)          \
