@@ -1,9 +1,13 @@
 // Compilation with NVRTC: needs the CUDA toolkit's library, but no GPU.
 #ifdef SINTER_WITH_CUDA
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -303,6 +307,34 @@ TEST(KernelCache, WhatOthersMayHaveWrittenIsNotUsed) {
   ASSERT_EQ(chmod(entries.c_str(), 0777), 0);
   cache.insert(kKey, some_kernel(3));
   EXPECT_EQ(cache.find(kKey), some_kernel(3));
+}
+
+// Readers beside writers of the same keys, and one who damages entries: whole kernels or none.
+TEST(KernelCache, EightThreadsShareOneFolder) {
+  const Folder folder;
+  const codegen::KernelCache cache(folder.path + "/cache");
+  constexpr int kKeys = 4, kRounds = 50;
+  const auto key = [](int i) { return kKey + std::to_string(i); };
+  for (int i = 0; i < kKeys; ++i) cache.insert(key(i), some_kernel(i));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < kRounds; ++round) {
+        const int i = (round + t) % kKeys;
+        if (t == 0) std::ofstream(cache.path(key(i)), std::ios::app) << 'x';
+        if (t % 2 == 1) cache.insert(key(i), some_kernel(i));
+        const auto found = cache.find(key(i));
+        if (found && *found != some_kernel(i)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  for (int i = 0; i < kKeys; ++i) {
+    cache.insert(key(i), some_kernel(i));
+    EXPECT_EQ(cache.find(key(i)), some_kernel(i));
+  }
 }
 
 TEST(KernelCache, LinksPipesAndFoldersAreNoEntries) {
