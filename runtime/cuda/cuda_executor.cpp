@@ -299,12 +299,11 @@ void CudaExecutor::reserve_memory(const BoundShape& shape) {
             "workspace that are there already",
             format_bytes(arena), format_bytes(io), format_bytes(plan_->weight_bytes()),
             format_bytes(workspace_.size())));
-  in_.reserve(inputs);
-  out_.reserve(outputs);
+  in_.reserve(inputs, stream_.handle());
+  out_.reserve(outputs, stream_.handle());
   states_.reserve(states, stream_.handle());
   if (arena_grows) {
     arena_ = graphs::DeviceMemory(plan_->context(), arena_bytes, allocator_);
-    // Library algorithms are timed on what is there: zeros rather than what somebody left.
     driver().memset_d8_async(arena_.address(), 0, arena_bytes, stream_.handle());
   }
 }

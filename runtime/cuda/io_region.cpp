@@ -52,7 +52,7 @@ std::uint64_t IoRegion::size_after(std::span<const std::uint64_t> wanted) const 
   return sum(grown(wanted));
 }
 
-bool IoRegion::reserve(std::span<const std::uint64_t> wanted) {
+bool IoRegion::reserve(std::span<const std::uint64_t> wanted, CUstream stream) {
   if (!needs_growth(wanted)) return false;
   const std::vector<std::uint64_t> sizes = grown(wanted);
   std::vector<std::uint64_t> offsets(sizes.size());
@@ -68,6 +68,8 @@ bool IoRegion::reserve(std::span<const std::uint64_t> wanted) {
   device_ = std::move(device);
   capacities_ = sizes;
   offsets_ = std::move(offsets);
+  // Library algorithms are timed on what is there: zeros rather than what somebody left.
+  context_->driver().memset_d8_async(device_.address(), 0, total, stream);
   return true;
 }
 

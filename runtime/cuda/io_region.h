@@ -23,10 +23,11 @@ class IoRegion {
   IoRegion(graphs::ContextPtr context, std::size_t slots, bool pinned,
            graphs::DeviceAllocatorPtr allocator = nullptr);
 
-  /// Makes slot i hold at least wanted[i] bytes. The host part's contents are kept. True if
-  /// addresses changed. Nothing may be in flight if needs_growth(wanted). Throws
-  /// Error(kOutOfMemory), leaving the region as it was or empty, but usable.
-  bool reserve(std::span<const std::uint64_t> wanted);
+  /// Makes slot i hold at least wanted[i] bytes. The host part's contents are kept; the device's
+  /// part is zeros, by `stream`. True if addresses changed. Nothing may be in flight if
+  /// needs_growth(wanted). Throws Error(kOutOfMemory), leaving the region as it was or empty, but
+  /// usable.
+  bool reserve(std::span<const std::uint64_t> wanted, CUstream stream);
   bool needs_growth(std::span<const std::uint64_t> wanted) const;
   /// Device bytes that reserve(wanted) will hold.
   std::uint64_t size_after(std::span<const std::uint64_t> wanted) const;

@@ -500,19 +500,22 @@ TEST_F(CudaTest, NeighbouringInputsTravelTogether) {
   const auto context = graphs::Context::retain(fake().driver(), 0);
   runtime::IoRegion region(context, 3, true);
   const std::vector<std::uint64_t> sizes{100, 300, 1 << 20};
-  EXPECT_TRUE(region.reserve(sizes));
-  EXPECT_FALSE(region.reserve(sizes));
+  const int fills = fake().calls["cuMemsetD8Async"];
+  EXPECT_TRUE(region.reserve(sizes, nullptr));
+  EXPECT_EQ(fake().calls["cuMemsetD8Async"], fills + 1);  // what candidates are timed on
+  EXPECT_FALSE(region.reserve(sizes, nullptr));
+  EXPECT_EQ(fake().calls["cuMemsetD8Async"], fills + 1);
   ASSERT_EQ(region.copies(sizes).size(), 1u);
   EXPECT_EQ(region.copies(sizes)[0].bytes, 256u + 512u + (1u << 20));
   // Without the first; and with much unused memory between two.
   EXPECT_EQ(region.copies(std::vector<std::uint64_t>{0, 300, 8}).size(), 1u);
   EXPECT_EQ(region.copies(std::vector<std::uint64_t>{0, 300, 8})[0].offset, 256u);
   runtime::IoRegion wide(context, 2, true);
-  wide.reserve(std::vector<std::uint64_t>{1 << 20, 16});
+  wide.reserve(std::vector<std::uint64_t>{1 << 20, 16}, nullptr);
   EXPECT_EQ(wide.copies(std::vector<std::uint64_t>{16, 16}).size(), 2u);
   // Growing keeps what the host part holds.
   std::memset(region.host(1), 7, 300);
-  EXPECT_TRUE(region.reserve(std::vector<std::uint64_t>{5000, 0, 0}));
+  EXPECT_TRUE(region.reserve(std::vector<std::uint64_t>{5000, 0, 0}, nullptr));
   EXPECT_EQ(region.host(1)[299], std::byte{7});
   EXPECT_EQ(region.device(1) - region.device_base(),
             static_cast<CUdeviceptr>(region.host(1) - region.host_base()));
