@@ -186,7 +186,7 @@ void CudaExecutor::set_input(std::size_t index, const TensorView& view) {
   input_sizes_[index] = bytes;
   if (in_.needs_growth(input_sizes_)) {
     forget_bound();
-    in_.reserve(input_sizes_);
+    in_.reserve(input_sizes_, stream_.handle());
   }
   if (bytes > 0) std::memcpy(in_.host(index), view.data, bytes);
   addresses_changed_ = addresses_changed_ || input_pointers_[index] != 0;

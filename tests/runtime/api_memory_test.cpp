@@ -143,11 +143,15 @@ TEST(Memory, ProductsAllocateNothingOfOurs) {
     session.set_input(0, view);
     session.run();
   };
-  round();
-  round();
-  const std::size_t before = allocations();
-  round();
-  EXPECT_EQ(allocations() - before, 0u);
+  // Warm is when every thread has taken a part once: on a busy machine not in the first rounds.
+  constexpr int kQuiet = 20;
+  int quiet = 0;
+  for (int i = 0; i < 500 && quiet < kQuiet; ++i) {
+    const std::size_t before = allocations();
+    round();
+    quiet = allocations() == before ? quiet + 1 : 0;
+  }
+  EXPECT_EQ(quiet, kQuiet);
   EXPECT_EQ(session.output(0).as<float>()[299], 96 * 48.0F);
 }
 

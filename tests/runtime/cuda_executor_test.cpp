@@ -498,12 +498,14 @@ TEST_F(CudaTest, TimesComputeAlone) {
 
 TEST_F(CudaTest, NeighbouringInputsTravelTogether) {
   const auto context = graphs::Context::retain(fake().driver(), 0);
+  const graphs::Context::Scope scope(*context);
+  const graphs::Stream stream(context);
   runtime::IoRegion region(context, 3, true);
   const std::vector<std::uint64_t> sizes{100, 300, 1 << 20};
   const int fills = fake().calls["cuMemsetD8Async"];
-  EXPECT_TRUE(region.reserve(sizes, nullptr));
+  EXPECT_TRUE(region.reserve(sizes, stream.handle()));
   EXPECT_EQ(fake().calls["cuMemsetD8Async"], fills + 1);  // what candidates are timed on
-  EXPECT_FALSE(region.reserve(sizes, nullptr));
+  EXPECT_FALSE(region.reserve(sizes, stream.handle()));
   EXPECT_EQ(fake().calls["cuMemsetD8Async"], fills + 1);
   ASSERT_EQ(region.copies(sizes).size(), 1u);
   EXPECT_EQ(region.copies(sizes)[0].bytes, 256u + 512u + (1u << 20));
@@ -511,11 +513,11 @@ TEST_F(CudaTest, NeighbouringInputsTravelTogether) {
   EXPECT_EQ(region.copies(std::vector<std::uint64_t>{0, 300, 8}).size(), 1u);
   EXPECT_EQ(region.copies(std::vector<std::uint64_t>{0, 300, 8})[0].offset, 256u);
   runtime::IoRegion wide(context, 2, true);
-  wide.reserve(std::vector<std::uint64_t>{1 << 20, 16}, nullptr);
+  wide.reserve(std::vector<std::uint64_t>{1 << 20, 16}, stream.handle());
   EXPECT_EQ(wide.copies(std::vector<std::uint64_t>{16, 16}).size(), 2u);
   // Growing keeps what the host part holds.
   std::memset(region.host(1), 7, 300);
-  EXPECT_TRUE(region.reserve(std::vector<std::uint64_t>{5000, 0, 0}, nullptr));
+  EXPECT_TRUE(region.reserve(std::vector<std::uint64_t>{5000, 0, 0}, stream.handle()));
   EXPECT_EQ(region.host(1)[299], std::byte{7});
   EXPECT_EQ(region.device(1) - region.device_base(),
             static_cast<CUdeviceptr>(region.host(1) - region.host_base()));
