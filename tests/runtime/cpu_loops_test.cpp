@@ -2,10 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <random>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sinter/sinter.h>
 
 #include "loop_case.h"
 
@@ -366,6 +370,37 @@ TEST(CpuLoops, GuardsFillOutside) {
     b.loop("pad", std::move(l));
     LoopCase(std::move(b)).check();
   }
+}
+
+/// What a plan may say is outside, in types that cannot hold it: integers saturate, NaN is 0.
+TEST(CpuLoops, FillsThatTheirTypeCannotHold) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto outside = [](auto kind, DType type, double fill) {
+    using T = decltype(kind);
+    PlanBuilder b;
+    const Id four = b.constant(4), two = b.constant(2), one = b.constant(1), zero = b.constant(0);
+    const Id x = b.input("x", type, {two});
+    const Id y = b.output("y", type, {four});
+    LoopBuilder l({four}, 0);
+    const Id padded = l.access(x, zero, {one});
+    l.access_at(padded).guards.emplace_back(l.index_node(fb::ExprOp::Symbol, 0), two);
+    l.access_at(padded).fill = fill;
+    l.store(l.access(y, zero, {one}), l.load(padded, type), type);
+    b.loop("pad", std::move(l));
+    Session session(b.build());
+    session.set_input("x", {2}, std::vector<T>{1, 2});
+    session.run();
+    EXPECT_EQ(session.output("y").as<T>()[1], T{2});
+    return session.output("y").as<T>()[3];
+  };
+  for (const double large : {kInfinity, 1e300, 9.3e18}) {
+    EXPECT_EQ(outside(std::int32_t{}, DType::kInt32, large), INT32_MAX);
+    EXPECT_EQ(outside(std::int32_t{}, DType::kInt32, -large), INT32_MIN);
+    EXPECT_EQ(outside(std::int64_t{}, DType::kInt64, large), INT64_MAX);
+    EXPECT_EQ(outside(std::int64_t{}, DType::kInt64, -large), INT64_MIN);
+  }
+  EXPECT_EQ(outside(std::int64_t{}, DType::kInt64, std::nan("")), 0);
+  EXPECT_EQ(outside(float{}, DType::kFloat32, kInfinity), std::numeric_limits<float>::infinity());
 }
 
 TEST(CpuLoops, AddressesOutsideAreErrors) {

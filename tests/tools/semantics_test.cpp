@@ -97,6 +97,38 @@ TEST(Semantics, IndicesIntoOneElementAreChecked) {
   }
 }
 
+/// Passes fold constant indices into views and addresses: at the edges of their type nothing may
+/// overflow on the way to the error.
+TEST(Semantics, ConstantIndicesAtTheEdgesOfTheirType) {
+  const char* const texts[] = {
+      "graph @g(%x: f32[5, 4]) {{\n%k = const i64[2] {{0, {0}}}\n%p = Gather(%x, %k) {{axis = 0}}\n"
+      "%y = Neg(%p)\nreturn y = %y\n}}",
+      "graph @g(%x: f32[5, 4]) {{\n%k = const i64[] {{{0}}}\n%p = Gather(%x, %k) {{axis = 1}}\n"
+      "%y = Neg(%p)\nreturn y = %y\n}}",
+      "graph @g(%x: f32[5, 4]) {{\n%k = const i64[2] {{{0}, {0}}}\n%l = const i64[2] {{0, 1}}\n"
+      "%y = Take(%x, %k, %l)\nreturn y = %y\n}}",
+      "graph @g(%x: f32[5, 4]) {{\n%k = const i64[] {{{0}}}\n%i = Iota() {{shape = [3], axis = "
+      "0}}\n"
+      "%j = Mul(%i, %k)\n%p = Gather(%x, %j) {{axis = 0}}\n%y = Neg(%p)\nreturn y = %y\n}}",
+  };
+  for (const char* text : texts) {
+    for (const std::int64_t index : {INT64_MAX, INT64_MIN, INT64_MAX - 1, std::int64_t{1} << 62}) {
+      SCOPED_TRACE(fmt::format(fmt::runtime(text), index));
+      EXPECT_THROW(
+          {
+            Session session(plan_of_text(fmt::format(fmt::runtime(text), index)));
+            session.set_input("x", {5, 4}, std::vector<float>(20, 1));
+            session.run();
+          },
+          Error);
+    }
+    Session session(plan_of_text(fmt::format(fmt::runtime(text), 1)));
+    session.set_input("x", {5, 4}, std::vector<float>(20, 1));
+    session.run();
+    EXPECT_EQ(std::abs(session.output("y").as<float>()[0]), 1);
+  }
+}
+
 TEST(Semantics, BytesOfBoolsCountOnce) {
   const Plan plan = plan_of_text(
       "graph @g(%b: bool[4]) {\n%f = Cast(%b) {to = f32}\n%n = Not(%b)\n%m = Cast(%n) {to = f32}\n"
