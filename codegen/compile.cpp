@@ -47,6 +47,12 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
   return result;
 }
 
+std::vector<std::string> sorted_once(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
 class Compiler {
  public:
   /// `model` has the bindings' shapes and all ranges; `graphs` are added in this order.
@@ -341,9 +347,9 @@ class Compiler {
       signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
                                std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
     const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
-    if (added)
-      groups_.push_back({name, at->first, entries_.size(), node_, {}, {}, {}, std::move(emit)});
+    if (added) groups_.push_back({name, at->first, {}, {}, {}, {}, std::move(emit)});
     KernelGroup& group = groups_[at->second];
+    group.nodes.push_back({entries_.size(), node_});
     group.places.push_back(place);
     group.buffers.push_back(std::move(buffers));
     group.origins.insert(group.origins.end(), origins.begin(), origins.end());
@@ -436,6 +442,7 @@ class Compiler {
       if (options_.checkpoint) options_.checkpoint();
       with_context(fmt::format("generating kernel '{}'", group.name),
                    [&] { sources.push_back(emit(group, sources.size())); });
+      if (options_.edit_source) options_.edit_source(group.name, sources.back());
     }
     result_.stats.kernels = sources.size();
     if (sources.empty()) return;
@@ -445,6 +452,7 @@ class Compiler {
     nvrtc.progress = options_.progress;
     NvrtcStats stats;
     auto compiled = compile_cuda(sources, options_.architectures, nvrtc, stats);
+    require_all(compiled);
     result_.stats.cache_hits = stats.cache_hits;
     result_.stats.nvrtc_seconds = stats.seconds;
     plan.cuda_version = static_cast<std::uint32_t>(stats.version);
@@ -452,11 +460,23 @@ class Compiler {
                 options_.architectures);
   }
 
+  /// Throws KernelsRefused if NVRTC has not taken every group's source.
+  void require_all(const std::vector<std::vector<CompiledKernel>>& compiled) const {
+    std::vector<RefusedKernel> refused;
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      for (std::size_t a = 0; a < compiled[g].size(); ++a)
+        if (const auto& refusal = compiled[g][a].refusal) {
+          refused.push_back({groups_[g].name, options_.architectures[a],
+                             sorted_once(groups_[g].origins), groups_[g].nodes, refusal->log,
+                             refusal->reproducer});
+          break;
+        }
+    if (!refused.empty()) throw KernelsRefused(std::move(refused));
+  }
+
   /// Writes the kernel of group number `index` and points its steps at it.
   std::string emit(const KernelGroup& group, std::size_t index) {
-    std::vector<std::string> origins = group.origins;
-    std::sort(origins.begin(), origins.end());
-    origins.erase(std::unique(origins.begin(), origins.end()), origins.end());
+    const std::vector<std::string> origins = sorted_once(group.origins);
     std::vector<DType> types;
     for (const std::uint32_t buffer : group.buffers[0]) types.push_back(buffers_.type(buffer));
     std::string key = kernel_key(group, exprs_.ranges(), options_);
@@ -596,6 +616,14 @@ class Compiler {
 };
 
 }  // namespace
+
+KernelsRefused::KernelsRefused(std::vector<RefusedKernel> refused)
+    : Error(ErrorCode::kInternal,
+            fmt::format("kernel '{}' ({}) does not compile for {}. Reproducer: {}\n{}",
+                        refused.front().name, fmt::join(refused.front().origins, ", "),
+                        refused.front().architecture, refused.front().reproducer,
+                        refused.front().log)),
+      kernels(std::move(refused)) {}
 
 CompiledPlan compile(const Graph& graph, const CompileOptions& options) {
   const Graph* const graphs[] = {&graph};

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <sinter/error.h>
+
 #include "codegen/cuda/schedule_choice.h"
 #include "ir/graph.h"
 #include "runtime/plan/plan_data.h"
@@ -45,12 +47,37 @@ struct CompileOptions {
   /// Called between nodes and between kernels, by one thread at a time; what it throws ends the
   /// compilation.
   std::function<void()> checkpoint;
+  /// Called with a kernel's name and text before NVRTC has it; may change it, as tests do to see
+  /// what a defect in it leads to.
+  std::function<void(const std::string& name, std::string& source)> edit_source;
   // copied into the manifest:
   std::string model_name;
   std::uint64_t model_hash = 0;
   std::size_t nodes_imported = 0;
   std::vector<std::pair<std::string, std::string>> options;
   std::vector<std::string> precision_notes;
+};
+
+/// A node of the graph that is compiled, or of the one of entry point number `entry`.
+struct NodePlace {
+  std::size_t entry = 0, node = 0;
+};
+
+/// A generated kernel that NVRTC does not take: a defect of Sinter.
+struct RefusedKernel {
+  std::string name, architecture;
+  std::vector<std::string> origins;  // ONNX nodes
+  std::vector<NodePlace> nodes;      // that it is a kernel of
+  std::string log;                   // the compiler's
+  std::string reproducer;            // path of a standalone file, or why there is none
+};
+
+/// Error(kInternal) of all kernels that NVRTC does not take: the caller may separate their nodes
+/// (fusion/separate.h) and try again.
+class KernelsRefused : public Error {
+ public:
+  explicit KernelsRefused(std::vector<RefusedKernel> refused);
+  std::vector<RefusedKernel> kernels;
 };
 
 /// A size that a variant of a kernel needs.

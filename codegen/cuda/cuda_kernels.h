@@ -54,9 +54,15 @@ struct NvrtcOptions {
   std::string cache_dir;  // empty: no cache
   std::function<void(std::size_t done, std::size_t total)> progress;
 };
+/// A source that NVRTC does not take: a defect of what wrote it.
+struct KernelRefusal {
+  std::string log;         // the compiler's
+  std::string reproducer;  // path of a standalone file, or why there is none
+};
 struct CompiledKernel {
-  std::vector<std::byte> cubin;
+  std::vector<std::byte> cubin;  // empty if `refusal`
   bool from_cache = false;
+  std::optional<KernelRefusal> refusal;
 };
 struct NvrtcStats {
   std::size_t cache_hits = 0;
@@ -65,8 +71,7 @@ struct NvrtcStats {
 };
 
 /// Compiles every source for every architecture, in parallel; result [source][architecture].
-/// Throws Error(kDevice) if NVRTC is not found (saying how to get it), Error(kInternal) with the
-/// compiler's log and the path of a standalone reproducer if a source does not compile.
+/// Throws Error(kDevice) if NVRTC is not found (saying how to get it).
 std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string> sources,
                                                       std::span<const std::string> architectures,
                                                       const NvrtcOptions& options,

@@ -38,8 +38,8 @@ std::optional<KernelInfo> kernel_info(const KernelGroup& group, const plan::fb::
   if (choices.empty()) return std::nullopt;
   KernelInfo info;
   info.name = group.name;
-  info.entry = group.entry;
-  info.node = group.node;
+  info.entry = group.nodes.front().entry;
+  info.node = group.nodes.front().node;
   info.uses = group.places.size();
   info.bytes = exprs.dim(step.bytes_read) + exprs.dim(step.bytes_written);
   info.flops = exprs.dim(step.flops);

@@ -26,9 +26,9 @@ struct Place {
 
 /// Uses of kernels that have one source: they differ in buffers alone.
 struct KernelGroup {
-  std::string name;                 // of its first use
-  std::string signature;            // all that schedules depend on but ranges of sizes and options
-  std::size_t entry = 0, node = 0;  // of its first use
+  std::string name;              // of its first use
+  std::string signature;         // all that schedules depend on but ranges of sizes and options
+  std::vector<NodePlace> nodes;  // whose steps use it, the first use's first
   std::vector<Place> places;
   std::vector<std::vector<std::uint32_t>> buffers;  // the plan's, for each of places
   std::vector<std::string> origins;

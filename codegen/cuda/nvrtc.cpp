@@ -169,7 +169,7 @@ struct Job {
 
 void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
   if (auto code = cache.find(job.key)) {
-    job.result = {std::move(*code), true};
+    job.result = {std::move(*code), true, {}};
     return;
   }
   Program program(nvrtc, *job.source);
@@ -178,15 +178,13 @@ void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
       program.compile(exact && *job.architecture == "sm_90" ? "sm_90a" : *job.architecture);
   if (result == NVRTC_ERROR_COMPILATION) {
     const std::string log = program.log();
-    const std::string path = write_reproducer(*job.source, *job.architecture, log);
-    throw Error(ErrorCode::kInternal,
-                fmt::format("a generated kernel does not compile for {}. Reproducer: {}\n{}",
-                            *job.architecture, path, log));
+    job.result.refusal = {log, write_reproducer(*job.source, *job.architecture, log)};
+    return;
   }
   if (result != NVRTC_SUCCESS)
     throw Error(ErrorCode::kDevice,
                 fmt::format("NVRTC ({}) failed: {}", nvrtc.path, nvrtc.get_error_string(result)));
-  job.result = {program.cubin(), false};
+  job.result = {program.cubin(), false, {}};
   cache.insert(job.key, job.result.cubin);
 }
 

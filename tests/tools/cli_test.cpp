@@ -98,6 +98,26 @@ TEST_F(CliTest, InputsFromNumpyFiles) {
   EXPECT_THAT(run.out, HasSubstr("f32[2, 4]"));
 }
 
+TEST_F(CliTest, BfloatsGoThroughFilesAsTheirBits) {
+  write("g.txt", "graph @g(%x: bf16[3]) {\n%y = Neg(%x)\nreturn y = %y\n}");
+  const auto plan = path("g.plan");
+  ASSERT_EQ(sinter({"compile", path("g.txt"), "-o", plan, "--target=cpu"}).code, 0);
+  const auto ints = [](std::vector<std::int64_t> bits) {
+    return ir::Tensor::from_ints(DType::kUInt16, {3}, bits);
+  };
+  tools::write_npz(path("in.npz"), {{"x", ints({0x3f80, 0xc000, 0x0000})}});
+  tools::write_npz(path("wrong.npz"), {{"y", ints({0x3f80, 0xc000, 0x0000})}});
+  const auto run = sinter({"run", plan, "--inputs", path("in.npz"), "--outputs", path("out.npz")});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(tools::read_npz(path("out.npz")).at(0).second.to_ints(),
+            (std::vector<std::int64_t>{0xbf80, 0x4000, 0x8000}));
+  const auto compared = [&](const char* file) {
+    return sinter({"run", plan, "--inputs", path("in.npz"), "--expected", path(file)}).code;
+  };
+  EXPECT_EQ(compared("out.npz"), 0);
+  EXPECT_EQ(compared("wrong.npz"), 1);
+}
+
 TEST_F(CliTest, JsonIsOneObjectOnStdout) {
   const auto plan = compile_small();
   const auto compiled = json::parse(

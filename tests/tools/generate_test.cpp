@@ -280,6 +280,11 @@ TEST_F(GenerateTest, TextGoesThroughATokenizerAndATemplate) {
   const auto stopped = json::parse(sinter(with_json).out);
   EXPECT_EQ(stopped["stopped_by"], "stop token");
   EXPECT_LE(stopped["tokens"].size(), 3U);
+  // The tokenizer's own stops stay: one that never comes changes nothing.
+  with_json.erase(with_json.end() - 3, with_json.end() - 1);
+  const auto by_default = json::parse(sinter(with_json).out);
+  with_json.insert(with_json.end() - 1, {"--stop", std::to_string(third == 94 ? 93 : 94)});
+  EXPECT_LE(json::parse(sinter(with_json).out)["tokens"].size(), by_default["tokens"].size());
 }
 
 TEST_F(GenerateTest, RefusesWhatItCannotDo) {

@@ -141,6 +141,9 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
       "--schedule", texts.schedule,
       "CUDA: one schedule for all generated kernels of its family, as `inspect` prints them, "
       "to measure it: \"row vector=8 unroll=2 threads=32x4\"");
+  verb.add_flag("--strict", texts.strict,
+                "CUDA: a generated kernel that does not compile is an error; without it its "
+                "operators have kernels of their own");
   verb.add_option("-j,--jobs", texts.jobs, "Kernels to compile at once; 0 is all cores");
   verb.add_option("--kernel-cache", texts.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_kernel_cache());
@@ -202,6 +205,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   for (const auto& text : texts.entries) options_.entries.push_back(parse_entry(text));
   options_.fuse = texts.fuse;
   options_.disabled_passes = texts.disabled_passes;
+  options_.strict = texts.strict;
   options_.early_launch = texts.early_launch;
   options_.precise_math = texts.precise_math;
   options_.schedule = texts.schedule;

@@ -29,6 +29,7 @@ struct BuildTexts {
   std::vector<std::string> disabled_passes;
   std::string stop_after, dump_ir, dump_dir;
   bool explain_fusion = false;
+  bool strict = false;
   bool early_launch = true, precise_math = false;
   std::string schedule;
   int jobs = 0;

@@ -8,10 +8,12 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "codegen/product_ways.h"
 #include "fusion/narrow_dims.h"
+#include "fusion/separate.h"
 #include "tools/compiler/model_source.h"
 #include "tools/compiler/options/calibration.h"
 #include "tools/compiler/options/entries.h"
@@ -211,6 +213,25 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   return compile;
 }
 
+/// Makes single operators of the nodes of `refused` in the graph, or in those of the entry points.
+/// False if there are none that hold several.
+bool separate_refused(const std::vector<codegen::RefusedKernel>& refused, ir::Graph& graph,
+                      std::vector<codegen::EntryGraph>& entries) {
+  bool any = false;
+  for (std::size_t e = 0; e < std::max<std::size_t>(1, entries.size()); ++e) {
+    std::vector<std::size_t> nodes;
+    for (const auto& kernel : refused)
+      for (const auto& place : kernel.nodes)
+        if (place.entry == e) nodes.push_back(place.node);
+    ir::Graph& all = entries.empty() ? graph : entries[e].graph;
+    if (auto separated = fusion::separate(all, nodes)) {
+      all = std::move(*separated);
+      any = true;
+    }
+  }
+  return any;
+}
+
 }  // namespace
 
 BuildResult build_plan(const BuildOptions& options, Reporter& reporter) {
@@ -245,14 +266,31 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   codegen::CompileOptions compile = codegen_options(options, target, result.model);
   compile.precision_notes = result.pipeline.context.precision_notes;
   compile.checkpoint = [&reporter] { reporter.check(); };
+  compile.edit_source = options.edit_source;
   start = std::chrono::steady_clock::now();
-  if (options.tune)
-    options.tune(entries.empty() ? result.pipeline.graph : bindings, entries, target, compile);
-  compile.progress = [&reporter](std::size_t done, std::size_t total) {
-    reporter.progress("compiling kernels", done, total);
-  };
-  result.plan = entries.empty() ? codegen::compile(result.pipeline.graph, compile)
-                                : codegen::compile_entries(bindings, entries, compile);
+  for (bool done = false; !done;) try {
+      if (options.tune)
+        options.tune(entries.empty() ? result.pipeline.graph : bindings, entries, target, compile);
+      compile.progress = [&reporter](std::size_t done, std::size_t total) {
+        reporter.progress("compiling kernels", done, total);
+      };
+      result.plan = entries.empty() ? codegen::compile(result.pipeline.graph, compile)
+                                    : codegen::compile_entries(bindings, entries, compile);
+      done = true;
+    } catch (const codegen::KernelsRefused& refused) {
+      if (options.strict || !separate_refused(refused.kernels, result.pipeline.graph, entries))
+        throw;
+      for (const auto& kernel : refused.kernels) {
+        const std::string nodes = fmt::format("{}", fmt::join(kernel.origins, ", "));
+        compile.options.emplace_back("refused-kernel", nodes);
+        reporter.warn(
+            "refused-kernel",
+            fmt::format("kernel '{}' does not compile for {}: its operators ({}) have "
+                        "kernels of their own instead. This is a defect of Sinter; please "
+                        "report it with {} (--strict makes it an error)",
+                        kernel.name, kernel.architecture, nodes, kernel.reproducer));
+      }
+    }
   result.compile = std::move(compile);
   result.compile.progress = nullptr;
   result.compile.checkpoint = nullptr;

@@ -34,6 +34,8 @@ struct BuildOptions : CompileOptions {
   std::function<void(const ir::Graph& model, std::span<const codegen::EntryGraph> entries,
                      const Target& target, codegen::CompileOptions&)>
       tune;
+  /// codegen::CompileOptions::edit_source.
+  std::function<void(const std::string& name, std::string& source)> edit_source;
 
   BuildOptions() = default;
   BuildOptions(Model what, const CompileOptions& how)

@@ -155,7 +155,7 @@ Generated generate(const GenerateArguments& options, Decoder& decoder,
   Generated result;
   const auto ends = [&](std::int64_t id) {
     if (options.no_stop) return false;
-    if (!stops.empty()) return std::find(stops.begin(), stops.end(), id) != stops.end();
+    if (std::find(stops.begin(), stops.end(), id) != stops.end()) return true;
     return tokenizer != nullptr && tokenizer->is_special(id);
   };
   auto start = Clock::now();
@@ -304,8 +304,8 @@ void add_generate(Cli& cli) {
       ->capture_default_str()
       ->check_range(1, std::int64_t{1} << 24);
   auto* stop = verb->add_option("--stop", options->prompt.stops,
-                                "Token (id or name) that ends the text (default: with a "
-                                "tokenizer, its special tokens)");
+                                "Token (id or name) that ends the text, besides the tokenizer's "
+                                "special tokens");
   verb->add_flag("--no-stop", options->no_stop, "Go on to --max-tokens")->excludes(stop);
 
   auto* temperature = verb->add_option("--temperature", options->temperature,

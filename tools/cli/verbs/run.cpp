@@ -43,8 +43,9 @@ bool compare(const RunArguments& options, const Plan& plan, const std::vector<ir
                   fmt::format("output '{}' has shape [{}], expected is [{}]", name,
                               fmt::join(found.shape(), ", "), fmt::join(shape, ", ")));
   };
-  for (const auto& [name, tensor] : read_npz(options.expected, check)) {
+  for (const auto& [name, stored] : read_npz(options.expected, check)) {
     const ir::Tensor& found = find(name);
+    const ir::Tensor tensor = as_stored(stored, found.dtype());
     const double error = relative_error(found, tensor);
     const bool ok = error <= options.tolerance;
     passed = passed && ok;

@@ -25,6 +25,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--shapes", "shapes"},
     OptionName{"--state", "states"},
     OptionName{"--stop-after", "behind_pass"},
+    OptionName{"--strict", "strict"},
     OptionName{"--target", "target"},
     OptionName{"--tune", "tuning.seconds"},
     OptionName{"--tuning-cache", "tuning.file"},

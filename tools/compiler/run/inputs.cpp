@@ -49,6 +49,20 @@ std::vector<std::string> tensor_paths(const std::vector<std::string>& texts) {
   return paths;
 }
 
+namespace {
+
+// NumPy has no bfloat16: files hold its bits (npy.h).
+bool is_stored_as(DType stored, DType type) {
+  return stored == type || (type == DType::kBFloat16 && stored == DType::kUInt16);
+}
+
+}  // namespace
+
+ir::Tensor as_stored(ir::Tensor tensor, DType wanted) {
+  if (tensor.dtype() == wanted || !is_stored_as(tensor.dtype(), wanted)) return tensor;
+  return ir::Tensor(wanted, tensor.shape(), ir::Buffer::copy_of(tensor.bytes()));
+}
+
 void check_array(const BindingInfo& input, DType dtype, const std::vector<std::int64_t>& shape) {
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorCode::kUsage, fmt::format("input '{}' {}", input.name, why));
@@ -56,7 +70,7 @@ void check_array(const BindingInfo& input, DType dtype, const std::vector<std::i
   std::vector<std::string> dims;
   for (const DimInfo& dim : input.shape) dims.push_back(dim.text);
   // A plan of lower precision takes the model's floats.
-  if (dtype != input.dtype && !(is_float(dtype) && is_float(input.dtype)))
+  if (!is_stored_as(dtype, input.dtype) && !(is_float(dtype) && is_float(input.dtype)))
     refuse(fmt::format("has type {}, the array given has {}", to_string(input.dtype),
                        to_string(dtype)));
   if (shape.size() != input.shape.size())
@@ -160,7 +174,7 @@ std::vector<ir::Tensor> make_inputs(const std::vector<BindingInfo>& inputs,
     for (const auto& [name, tensor] : given)
       if (name == input.name) found = &tensor;
     if (found != nullptr) {
-      result.push_back(*found);
+      result.push_back(as_stored(*found, input.dtype));
       continue;
     }
     const auto range = options.ranges.find(input.name);

@@ -16,6 +16,9 @@ NamedTensors read_tensor_files(const std::vector<std::string>& files, const Arra
 /// The files in `texts`, which read_tensor_files takes.
 std::vector<std::string> tensor_paths(const std::vector<std::string>& texts);
 
+/// `tensor`, or its bits as bfloat16 where it is the uint16 that NumPy files have for `wanted`.
+ir::Tensor as_stored(ir::Tensor tensor, DType wanted);
+
 /// Whether an array may be what `input` is given, as far as bounds tell before there are values of
 /// symbols. Throws Error(kUsage) if not.
 void check_array(const BindingInfo& input, DType dtype, const std::vector<std::int64_t>& shape);

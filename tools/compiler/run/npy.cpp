@@ -47,6 +47,7 @@ std::string_view descr_of(DType type) {
 struct ArrayHeader {
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;
+  bool column_major = false;
   std::uint64_t data_bytes = 0;
 };
 
@@ -128,9 +129,8 @@ class HeaderText {
     has_type_ = true;
   }
   void order() {
-    if (accept_word("True"))
-      fail(path_, "Fortran order is not supported; save numpy.ascontiguousarray(x)");
-    if (!accept_word("False")) malformed();
+    header_.column_major = accept_word("True");
+    if (!header_.column_major && !accept_word("False")) malformed();
     has_order_ = true;
   }
   void shape() {
@@ -159,6 +159,31 @@ class HeaderText {
   ArrayHeader header_;
   bool has_type_ = false, has_order_ = false, has_shape_ = false;
 };
+
+/// The elements of `data`, first dimension fastest, with the last fastest: NumPy writes what is
+/// contiguous in Fortran's order as it lies.
+std::vector<std::byte> row_major(const std::vector<std::byte>& data,
+                                 const std::vector<std::int64_t>& shape, std::size_t size) {
+  std::vector<std::byte> result(data.size());
+  std::vector<std::size_t> strides(shape.size());
+  std::size_t count = 1;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    strides[d] = count;
+    count *= static_cast<std::size_t>(shape[d]);
+  }
+  std::vector<std::int64_t> index(shape.size());
+  std::size_t from = 0;
+  for (std::size_t to = 0; to < count; ++to) {
+    std::memcpy(result.data() + to * size, data.data() + from * size, size);
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      from += strides[d];
+      if (++index[d] < shape[d]) break;
+      from -= strides[d] * static_cast<std::size_t>(shape[d]);
+      index[d] = 0;
+    }
+  }
+  return result;
+}
 
 /// Gives the next bytes, fewer at the end.
 using ReadBytes = std::function<std::size_t(std::span<std::byte> bytes)>;
@@ -201,6 +226,7 @@ ir::Tensor read_array(const std::string& path, std::uint64_t size, const ReadByt
   // An archive's checksum is looked at where its end is seen.
   std::byte more;
   if (read({&more, 1}) != 0) fail(path, "there is more than its shape needs");
+  if (header.column_major) data = row_major(data, header.shape, size_of(header.dtype));
   return ir::Tensor(header.dtype, std::move(header.shape), ir::Buffer::take(std::move(data)));
 }
 

@@ -18,8 +18,8 @@ using NamedTensors = std::vector<std::pair<std::string, ir::Tensor>>;
 using ArrayCheck = std::function<void(const std::string& name, DType dtype,
                                       const std::vector<std::int64_t>& shape)>;
 
-/// Throws Error(kUsage) if the file cannot be read or is not what its name says. Fortran order and
-/// types that Sinter does not have are refused by name. bfloat16 is read and written as uint16. No
+/// Throws Error(kUsage) if the file cannot be read or is not what its name says. Types
+/// that Sinter does not have are refused by name. bfloat16 is written, and so read, as uint16. No
 /// more memory is taken than what the headers say, which the file must be able to hold. `name` is
 /// what `check` hears.
 ir::Tensor read_npy(const std::string& path, const std::string& name = "",

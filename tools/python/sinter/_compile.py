@@ -66,7 +66,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             pad_selections: bool = False, states: str | Mapping[str, str] | None = "auto",
             sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
             fuse: bool = True, disabled_passes: Sequence[str] = (), early_launch: bool = True,
-            precise_math: bool = False, schedule: str = "", tune: float = 0.0,
+            precise_math: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
             tuning_file: str | os.PathLike[str] | None = None, tuning_gpu: str = "",
             tuning_shapes: Mapping[str, Sequence[int]] | str | None = None, jobs: int = 0,
             kernel_cache: str | os.PathLike[str] | None = "default", verify: bool | Mapping[str, Any] | None = None,
@@ -99,6 +99,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the
         plan beside the reference and keeps the errors in it; raises VerificationError above max_error
       fuse, disabled_passes, early_launch, precise_math, schedule: for measurements
+      strict: a generated kernel that NVRTC does not take is an error; else its operators have kernels of their own
       tune: seconds to time kernels for on this machine's GPU; tuning_file, tuning_gpu, tuning_shapes
       jobs: kernels compiled at once; kernel_cache: a folder, None for none
 
@@ -115,8 +116,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         max_layer_error=max_layer_error, calibration=calibration, dims=dims, min_shapes=min_shapes,
         max_shapes=max_shapes, constants=constants, pad_selections=pad_selections, states=states, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, early_launch=early_launch,
-        precise_math=precise_math, schedule=schedule, tune=tune, tuning_file=tuning_file, tuning_gpu=tuning_gpu,
-        tuning_shapes=tuning_shapes, jobs=jobs, kernel_cache=kernel_cache, verify=verify)
+        precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
+        tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, kernel_cache=kernel_cache, verify=verify)
     path = os.path.abspath(os.fspath(path)) if path is not None else None
     tell = None if on_diagnostic is None else lambda said: on_diagnostic(build(Diagnostic, said))
     with _shown(progress) as bar, source_of(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes,

@@ -111,8 +111,8 @@ def verify_options(tensors: Tensors, value):
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
                     max_layer_error=0.0, calibration=None, dims=None, min_shapes=None, max_shapes=None, constants=None,
                     pad_selections=False, states="auto", sample=None, entries=None, fuse=True, disabled_passes=(),
-                    early_launch=True, precise_math=False, schedule="", tune=0.0, tuning_file=None, tuning_gpu="",
-                    tuning_shapes=None, jobs=0, kernel_cache="default", verify=None):
+                    early_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
+                    tuning_gpu="", tuning_shapes=None, jobs=0, kernel_cache="default", verify=None):
     options = _core.CompileOptions()
     options.target = target
     name = precision if isinstance(precision, str) else getattr(precision, "__name__", str(precision)).split(".")[-1]
@@ -162,7 +162,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     options.fuse = bool(fuse)
     options.disabled_passes = list(disabled_passes)
     options.early_launch, options.precise_math = bool(early_launch), bool(precise_math)
-    options.schedule = schedule
+    options.schedule, options.strict = schedule, bool(strict)
     tuning = _core.TuneOptions()
     tuning.seconds = float(tune)
     tuning.file, tuning.gpu = os.fspath(tuning_file or ""), tuning_gpu

@@ -270,6 +270,7 @@ void bind_compiler(nb::module_& module) {
       .def_rw("entries", &CompileOptions::entries)
       .def_rw("fuse", &CompileOptions::fuse)
       .def_rw("disabled_passes", &CompileOptions::disabled_passes)
+      .def_rw("strict", &CompileOptions::strict)
       .def_rw("early_launch", &CompileOptions::early_launch)
       .def_rw("precise_math", &CompileOptions::precise_math)
       .def_rw("schedule", &CompileOptions::schedule)

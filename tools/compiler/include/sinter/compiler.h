@@ -223,6 +223,9 @@ struct CompileOptions {
   bool early_launch = true;   // CUDA, sm_90: kernels start before the one in front has ended
   bool precise_math = false;  // CUDA: no short forms of functions
   std::string schedule;       // CUDA: one schedule for all kernels of its family, to measure it
+  /// CUDA: a generated kernel that NVRTC does not take is an error. Otherwise its operators have
+  /// kernels of their own, with a warning.
+  bool strict = false;
   TuneOptions tuning;
   int jobs = 0;  // kernels to compile at once; 0: all cores
   /// Folder of compiled kernels; empty: none. Without a value default_kernel_cache().
