@@ -1,9 +1,13 @@
 // Whose memory a session uses, and that it asks for none where it should not.
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <map>
 #include <new>
+#include <span>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -153,6 +157,29 @@ TEST(Memory, ProductsAllocateNothingOfOurs) {
   }
   EXPECT_EQ(quiet, kQuiet);
   EXPECT_EQ(session.output(0).as<float>()[299], 96 * 48.0F);
+}
+
+/// What is made once for a plan or for a shape is shared, or made again, without a race.
+TEST(Memory, EightSessionsOfOnePlanRunAtOnce) {
+  const Plan plan = product_and_sums();
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (std::size_t t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      SessionOptions options;
+      options.threads = 2;
+      Session session(plan, options);
+      const std::vector<float> a(40 * 96, 1);
+      for (std::size_t i = 0; i < 30; ++i) {
+        const std::size_t rows = 1 + (i + t * 5) % 40;
+        session.set_input(0, TensorView::of({static_cast<std::int64_t>(rows), 96},
+                                            std::span(a).subspan(0, rows * 96)));
+        session.run();
+        wrong += session.output(0).as<float>()[rows - 1] != 96 * 48.0F;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 /// Bytes of this process in memory.

@@ -1,6 +1,7 @@
 #include "tests/runtime/cuda_fake_cublaslt.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -46,25 +47,28 @@ const FakeAlgorithm* find_algorithm(const cublasLtMatmulAlgo_t* algorithm) {
   return nullptr;
 }
 
+/// Sessions open and close on threads of their own.
+void count(int& what, int by) { std::atomic_ref(what) += by; }
+
 cublasStatus_t create(cublasLtHandle_t* handle) {
-  ++fake_cublaslt().handles;
+  count(fake_cublaslt().handles, 1);
   *handle = reinterpret_cast<cublasLtHandle_t>(&fake_cublaslt());
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t destroy(cublasLtHandle_t) {
-  --fake_cublaslt().handles;
+  count(fake_cublaslt().handles, -1);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t layout_create(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
                              std::uint64_t cols, std::int64_t ld) {
   if (rows == 0 || cols == 0 || ld < static_cast<std::int64_t>(rows))
     return CUBLAS_STATUS_INVALID_VALUE;
-  ++fake_cublaslt().layouts;
+  count(fake_cublaslt().layouts, 1);
   *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new Layout{type, rows, cols, ld});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t layout_destroy(cublasLtMatrixLayout_t layout) {
-  --fake_cublaslt().layouts;
+  count(fake_cublaslt().layouts, -1);
   delete &layout_of(layout);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -78,12 +82,12 @@ cublasStatus_t layout_set(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAtt
   return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t desc_create(cublasLtMatmulDesc_t* desc, cublasComputeType_t, cudaDataType_t) {
-  ++fake_cublaslt().descriptors;
+  count(fake_cublaslt().descriptors, 1);
   *desc = reinterpret_cast<cublasLtMatmulDesc_t>(new Desc);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t desc_destroy(cublasLtMatmulDesc_t desc) {
-  --fake_cublaslt().descriptors;
+  count(fake_cublaslt().descriptors, -1);
   delete &desc_of(desc);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -100,12 +104,12 @@ cublasStatus_t desc_set(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttribute
   return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 cublasStatus_t preference_create(cublasLtMatmulPreference_t* preference) {
-  ++fake_cublaslt().preferences;
+  count(fake_cublaslt().preferences, 1);
   *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t preference_destroy(cublasLtMatmulPreference_t preference) {
-  --fake_cublaslt().preferences;
+  count(fake_cublaslt().preferences, -1);
   delete reinterpret_cast<Preference*>(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -239,6 +243,7 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* a
       cols(call.b, call.desc.transb) != call.d.cols ||
       cols(call.a, call.desc.transa) != rows(call.b, call.desc.transb))
     return CUBLAS_STATUS_INVALID_VALUE;
+  const std::lock_guard lock(fake().mutex);
   fake().put(reinterpret_cast<CUstream>(stream), CU_GRAPH_NODE_TYPE_KERNEL, [call] {
     ++fake_cublaslt().matmuls;
     fake_cublaslt().algorithms_run.push_back(call.algorithm.id);

@@ -222,7 +222,7 @@ TEST_F(CudaSessionTest, HostMemoryOfTheUsersIsFilledByAwait) {
 TEST_F(CudaSessionTest, SessionsRunOnThreadsAndStreamsOfTheirOwn) {
   const Plan plan = PlanAccess::make(data);
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
+  for (int t = 0; t < 8; ++t)
     threads.emplace_back([&, t] {
       const graphs::Stream stream(context);
       Session mine = make();
@@ -254,7 +254,7 @@ TEST_F(CudaSessionTest, ManyThreadsInOneSessionRaceForNothing) {
   session.run();
   std::atomic<int> served{0}, refused{0};
   std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
+  for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
         try {

@@ -49,15 +49,18 @@ class TuningTest : public MatmulTest {
 };
 
 TEST_F(TuningTest, CachesOfOneFileMayBeSavedAtOnce) {
-  // Of several environments: as those of the two libraries of a process, they share no lock.
+  // Of several environments: as those of the two libraries of a process, they share no lock. Two
+  // threads have each of them.
   std::vector<std::thread> threads;
   std::atomic<int> failures = 0;
-  for (int t = 0; t < 4; ++t)
+  for (int t = 0; t < 8; ++t)
     threads.emplace_back([&, t] {
-      const auto cache = TuningCache::open(file, "environment " + std::to_string(t));
-      for (int i = 0; i < 200; ++i) {
-        cache->store("problem " + std::to_string(i), {{1}, 1.0, "note"});
+      const auto cache = TuningCache::open(file, "environment " + std::to_string(t / 2));
+      for (int i = 0; i < 100; ++i) {
+        const std::string problem = "problem " + std::to_string(i);
+        cache->store(problem, {{1}, 1.0, "note"});
         failures += !cache->save();
+        failures += !cache->find(problem);
       }
     });
   for (auto& thread : threads) thread.join();
@@ -82,6 +85,18 @@ TEST_F(TuningTest, ChosenAlgorithmIsKeptAndUsed) {
   check(test);
   EXPECT_EQ(fake_cublaslt().heuristics, 1);
   EXPECT_EQ(fake_cublaslt().algorithms_run.back(), 2);
+}
+
+TEST_F(TuningTest, EightSessionsThatBindAtOnceChooseOnce) {
+  const auto data = plan_of(plain_case());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      const auto mine = runtime::make_cuda_executor(environment(), data, options);
+      mine->prepare(runtime::BoundShapeCache(data, 1).get({}));
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(fake_cublaslt().heuristics, 1);
 }
 
 TEST_F(TuningTest, AnotherLibraryVersionChoosesAnew) {
