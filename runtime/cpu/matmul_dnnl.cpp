@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <sinter/error.h>
 
@@ -62,7 +63,7 @@ MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, cons
   if (b_buffer.kind == BufferKind::Weight)
     product.b_weight = plan.weight(b_buffer, shape.bytes_of(b_buffer)).data();
   with_dnnl_errors("matrix product",
-                   [&] { impl_->parts = divide_product(product, weights, threads); });
+                   [&] { impl_->parts = divide_product(std::move(product), weights, threads); });
 }
 
 MatmulDnnl::~MatmulDnnl() = default;

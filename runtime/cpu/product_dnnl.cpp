@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "runtime/cpu/dnnl_support.h"
@@ -30,7 +31,9 @@ std::int64_t typical_rows(std::int64_t rows) {
 /// Few rows are divided by columns, so that each thread reads its own weights; many are not, if the
 /// weights stay in a core's own cache, because oneDNN is fastest with whole rows; else parts are
 /// about square, which reads least.
-Division divide(const Product& p) {
+///
+/// The first `single` dimensions of the batch are divided into single matrices whatever they cost.
+Division divide(const Product& p, std::size_t single) {
   // Vectors and blocks of oneDNN's kernels end with such columns and rows.
   constexpr std::int64_t kColumnStep = 64, kRowStep = 8, kLeastRows = 64, kManyRows = 256;
   constexpr double kCached = 1 << 20;  // bytes
@@ -45,7 +48,8 @@ Division divide(const Product& p) {
   const std::int64_t wanted = parts_of(p.m);
   Division result{0, 1, p.m, p.n};
   std::int64_t parts = 1;
-  while (result.prefix < p.batch.size() && parts * p.batch[result.prefix] <= wanted)
+  while (result.prefix < p.batch.size() &&
+         (result.prefix < single || parts * p.batch[result.prefix] <= wanted))
     parts *= p.batch[result.prefix++];
   if (result.prefix < p.batch.size()) {
     result.chunk = std::max<std::int64_t>(1, p.batch[result.prefix] * parts / wanted);
@@ -64,6 +68,24 @@ Division divide(const Product& p) {
     result.rows = std::min(p.m, std::max(rows, kLeastRows));
   }
   return result;
+}
+
+/// oneDNN repeats the matrices of one operand for the other's, but not those of both: dimensions
+/// along which both repeat go first. How many these are.
+std::size_t put_repeated_first(Product& p) {
+  std::vector<std::size_t> order(p.batch.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto rest = std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
+    return p.batch[i] > 1 && p.a.batch_strides[i] == 0 && p.b.batch_strides[i] == 0;
+  });
+  const auto sort = [&](std::vector<std::int64_t>& values) {
+    const std::vector<std::int64_t> old = values;
+    for (std::size_t i = 0; i < order.size(); ++i) values[i] = old[order[i]];
+  };
+  sort(p.batch);
+  for (ProductOperand* operand : {&p.a, &p.b, &p.d, p.residual ? &*p.residual : nullptr})
+    if (operand != nullptr) sort(operand->batch_strides);
+  return static_cast<std::size_t>(rest - order.begin());
 }
 
 /// Sizes of one part, by which parts share a primitive.
@@ -215,8 +237,9 @@ class Divider {
 
 }  // namespace
 
-PrimitiveParts divide_product(const Product& p, PackedWeights& weights, int threads) {
-  const Division division = divide(p);
+PrimitiveParts divide_product(Product p, PackedWeights& weights, int threads) {
+  const std::size_t single = put_repeated_first(p);
+  const Division division = divide(p, single);
   double macs = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
   for (const std::int64_t size : p.batch) macs *= static_cast<double>(size);
   PrimitiveParts parts(threads_for(macs, threads));

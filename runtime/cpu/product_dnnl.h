@@ -36,6 +36,6 @@ struct Product {
 
 /// The parts of a product in which nothing is empty, weights packed for them. How it is divided
 /// follows from its sizes alone.
-PrimitiveParts divide_product(const Product& product, PackedWeights& weights, int threads);
+PrimitiveParts divide_product(Product product, PackedWeights& weights, int threads);
 
 }  // namespace sinter::runtime::cpu

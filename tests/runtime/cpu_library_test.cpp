@@ -15,7 +15,7 @@ struct ProductCase {
   std::string name;
   std::int64_t m = 5, n = 7, k = 3;
   std::vector<std::int64_t> batch;
-  std::vector<bool> b_has_batch;  // empty: all
+  std::vector<bool> a_has_batch, b_has_batch;  // empty: all
   bool a_transposed = false, b_transposed = false, d_transposed = false;
   bool b_is_weight = true, bias = false, residual = false;
   float alpha = 1;
@@ -30,6 +30,7 @@ class CpuProduct : public ::testing::TestWithParam<ProductCase> {};
 TEST_P(CpuProduct, AgreesWithTheDefinition) {
   const ProductCase& c = GetParam();
   PlanBuilder p;
+  const auto has_batch_a = [&](std::size_t i) { return c.a_has_batch.empty() || c.a_has_batch[i]; };
   const auto has_batch_b = [&](std::size_t i) { return c.b_has_batch.empty() || c.b_has_batch[i]; };
   std::int64_t batches = 1;
   std::vector<Id> a_shape, b_shape, d_shape, batch_ids;
@@ -37,10 +38,10 @@ TEST_P(CpuProduct, AgreesWithTheDefinition) {
       d_strides(c.batch.size());
   std::int64_t a_stride = c.m * c.k, b_stride = c.k * c.n, d_stride = c.m * c.n;
   for (std::size_t i = c.batch.size(); i-- > 0;) {
-    a_strides[i] = a_stride;
+    a_strides[i] = has_batch_a(i) ? a_stride : 0;
     d_strides[i] = d_stride;
     b_strides[i] = has_batch_b(i) ? b_stride : 0;
-    a_stride *= c.batch[i];
+    if (has_batch_a(i)) a_stride *= c.batch[i];
     d_stride *= c.batch[i];
     if (has_batch_b(i)) b_stride *= c.batch[i];
     batches *= c.batch[i];
@@ -168,6 +169,18 @@ std::vector<ProductCase> product_cases() {
     c.bias = c.residual = true;
     c.alpha = 0.125F;
     add(c, "weight_for_all_epilogue");
+    c.a_has_batch = {true, false};
+    add(c, "both_repeat_inner");
+    c.a_has_batch = {false, true};
+    add(c, "both_repeat_outer");
+    c.a_has_batch = {false, false};
+    add(c, "both_repeat");
+    c.b_is_weight = false;
+    c.b_has_batch = {true, false};
+    c.a_has_batch = {false, false};
+    add(c, "both_repeat_no_weight");
+    c.a_has_batch = {};
+    c.b_is_weight = true;
     c.batch = {2, 3, 2, 2, 2};
     c.b_has_batch = {};
     add(c, "five_batch_dimensions");
@@ -194,6 +207,8 @@ std::vector<ProductCase> product_cases() {
     c.b_has_batch = {true, false};
     c.bias = true;
     add(c, "divided_batch_broadcast");
+    c.a_has_batch = {true, false};
+    add(c, "divided_batch_both_repeat");
   }
   add({"", 1, 64, 64}, "one_row");
   add({"", 64, 1, 64}, "one_column");
