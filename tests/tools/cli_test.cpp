@@ -98,6 +98,36 @@ TEST_F(CliTest, InputsFromNumpyFiles) {
   EXPECT_THAT(run.out, HasSubstr("f32[2, 4]"));
 }
 
+TEST_F(CliTest, ShapesAreTheOnlyOnesThatThePlanTakes) {
+  const auto model = save(small_model());
+  const auto compiled =
+      sinter({"compile", model, "-o", path("p.plan"), "--target=cpu", "--shapes=x:3x8"});
+  EXPECT_EQ(compiled.code, 0) << compiled.err;
+  EXPECT_EQ(sinter({"run", path("p.plan")}).code, 0);
+  EXPECT_EQ(sinter({"run", path("p.plan"), "--shapes=x:2x8"}).code, 2);
+  const auto twice = sinter({"compile", model, "-o", path("p.plan"), "--target=cpu",
+                             "--shapes=x:3x8", "--minShapes=x:1x8"});
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("of input 'x'"));
+}
+
+TEST_F(CliTest, OptionsOfTrtexecAreAnswered) {
+  const auto build = sinter({"--onnx=m/net.onnx", "--saveEngine=net.engine", "--fp16",
+                             "--minShapes=x:1x8", "--maxShapes=x:4x8"});
+  EXPECT_EQ(build.code, 2);
+  EXPECT_THAT(build.err, HasSubstr("write: sinter compile m/net.onnx -o net.engine --target=cuda "
+                                   "--precision=fp16 --minShapes=x:1x8 --maxShapes=x:4x8; then "
+                                   "sinter bench net.engine"));
+  EXPECT_THAT(sinter({"compile", "--onnx=net.onnx", "--int8"}).err,
+              HasSubstr("sinter compile net.onnx -o net.plan --target=cuda --precision=fp16 "
+                        "--weights=int8"));
+  EXPECT_THAT(sinter({"bench", "--loadEngine=net.engine", "--shapes=x:2x8"}).err,
+              HasSubstr("write: sinter bench net.engine --shapes=x:2x8"));
+  EXPECT_THAT(sinter({"--onnx=net.onnx", "--json"}).out + sinter({"--onnx=net.onnx", "--json"}).err,
+              HasSubstr("write: sinter compile net.onnx"));
+  EXPECT_THAT(sinter({"compile"}).err, testing::Not(HasSubstr("trtexec")));
+}
+
 TEST_F(CliTest, BfloatsGoThroughFilesAsTheirBits) {
   write("g.txt", "graph @g(%x: bf16[3]) {\n%y = Neg(%x)\nreturn y = %y\n}");
   const auto plan = path("g.plan");

@@ -12,6 +12,7 @@
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"
 #include "tools/cli/signals.h"
+#include "tools/cli/trtexec.h"
 #include "tools/cli/verbs/verbs.h"
 
 namespace sinter::tools {
@@ -80,12 +81,19 @@ int run_words(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    const std::string instead =
+        error.get_exit_code() == 0 ? "" : command_for_trtexec({argv + 1, argv + argc});
+    const std::string hint =
+        instead.empty() ? "" : fmt::format("these are options of trtexec; write: {}", instead);
     if (error.get_exit_code() != 0 && asks_for_json(argc, argv)) {
       console.json = true;
-      console.error(ErrorCode::kUsage, error.what());
+      console.error(ErrorCode::kUsage,
+                    hint.empty() ? error.what() : fmt::format("{}; {}", error.what(), hint));
       return exit_code_of(ErrorCode::kUsage);
     }
-    return app.exit(error) == 0 ? 0 : 2;
+    const int code = app.exit(error);
+    if (!hint.empty()) console.note(hint);
+    return code == 0 ? 0 : 2;
   } catch (const CompileError& error) {
     console.error(error);
     return exit_code_of(error.code());

@@ -22,6 +22,10 @@ Option* Option::default_str(const std::string& text) {
   return this;
 }
 
+Option* Option::describe(const std::string& help) {
+  option_.description(help);
+  return this;
+}
 Option* Option::type_name(const std::string& text) {
   option_.type_name(text);
   return this;

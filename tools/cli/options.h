@@ -27,6 +27,8 @@ class Option {
   Option* capture_default_str();
   Option* default_str(const std::string& text);
   Option* type_name(const std::string& text);
+  /// Says something else in --help than what it was declared with.
+  Option* describe(const std::string& help);
   /// Takes exactly so many values.
   Option* expected(int values);
   /// Given only together with `other`.

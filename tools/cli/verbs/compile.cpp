@@ -50,6 +50,12 @@ int run_compile(const CompileArguments& options, const Console& console) {
   if (options.verify) {
     build.verify = options.accuracy;
     build.verify->inputs = parse(options.inputs);
+  } else {
+    for (const auto& [name, shape] : parse(options.inputs).shapes)
+      if (!build.min_shapes.emplace(name, shape).second ||
+          !build.max_shapes.emplace(name, shape).second)
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("--shapes and --minShapes or --maxShapes of input '{}'", name));
   }
   std::string path = options.output;
   if (path.empty())
@@ -107,9 +113,12 @@ void add_compile(Cli& cli) {
   add_input_options(*verb, options->inputs);
   verb->add_option("--device", options->accuracy.session.device, "CUDA device of --verify")
       ->capture_default_str();
-  for (const auto* name :
-       {"--max-error", "--inputs", "--shapes", "--input-range", "--seed", "--device"})
+  for (const auto* name : {"--max-error", "--inputs", "--input-range", "--seed", "--device"})
     verb->get_option(name)->needs(verify);
+  verb->get_option("--shapes")
+      ->describe(
+          "The only shapes of inputs: NAME:1x64,NAME:1x64; with --verify those that it runs "
+          "with, and the plan takes others, too");
   add_tuning_options(*verb, options->tuning);
   verb->callback([options, &console = cli.console, &exit_code = cli.exit_code] {
     exit_code = run_compile(*options, console);
