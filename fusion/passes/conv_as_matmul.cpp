@@ -47,7 +47,6 @@ ValueId conv_as_matmul(GraphBuilder& builder, const TargetTraits& target, const 
                        std::span<const ValueId> inputs, const ir::TensorType& result) {
   const Shape x = builder.type(inputs[0]).shape, w = builder.type(inputs[1]).shape;
   const std::int64_t group = node.attrs.get_int("group");
-  const std::int64_t channels = w[0].value() / group;
   Dim taps = w[1], windows(1);
   std::vector<std::int64_t> kernel;
   for (std::size_t d = 2; d < w.size(); ++d) {
@@ -68,14 +67,15 @@ ValueId conv_as_matmul(GraphBuilder& builder, const TargetTraits& target, const 
                             {"pads_begin", node.attrs.get_ints("pads_begin")},
                             {"pads_end", node.attrs.get_ints("pads_end")}});
   const bool grouped = group != 1;
+  const Dim channels = ir::floor_div(w[0], Dim(group));
   const Shape rows = grouped ? Shape{x[0], Dim(group), taps, windows} : Shape{x[0], taps, windows};
-  const Shape columns = grouped ? Shape{Dim(group), Dim(channels), taps} : Shape{w[0], taps};
+  const Shape columns = grouped ? Shape{Dim(group), channels, taps} : Shape{w[0], taps};
   const ValueId windows_by_taps = transpose(builder, reshape(builder, unfolded, rows));
   const ValueId taps_by_channels = transpose(builder, reshape(builder, inputs[1], columns));
   ValueId value = matrix_product(builder, target, windows_by_taps, taps_by_channels);
   if (inputs.size() > 2) {
     const ValueId bias =
-        grouped ? reshape(builder, inputs[2], {Dim(group), Dim(1), Dim(channels)}) : inputs[2];
+        grouped ? reshape(builder, inputs[2], {Dim(group), Dim(1), channels}) : inputs[2];
     value = builder.add("Add", {value, bias});
   }
   return reshape(builder, transpose(builder, value), result.shape);

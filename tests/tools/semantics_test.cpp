@@ -129,6 +129,36 @@ TEST(Semantics, ConstantIndicesAtTheEdgesOfTheirType) {
   }
 }
 
+TEST(Semantics, ConvolutionsOfAsManyChannelsAsTheRunSays) {
+  for (const char* type : {"f16", "f32"}) {
+    Session session(plan_of_text(fmt::format(
+        "graph @g(%x: {0}[1, 4, 3, 3], %w: {0}[c, 4, 3, 3]) ranges {{c: 1..16}} {{\n%y = Conv(%x, "
+        "%w) {{strides = [1, 1], dilations = [1, 1], pads_begin = [0, 0], pads_end = [0, 0], group "
+        "= 1}}\n%z = Cast(%y) {{to = f32}}\nreturn z = %z\n}}",
+        type)));
+    const std::size_t size = type[1] == '1' ? 2 : 4;
+    const auto ones = [&](const std::string& name, std::vector<std::int64_t> shape) {
+      std::size_t count = 1;
+      for (const std::int64_t dim : shape) count *= static_cast<std::size_t>(dim);
+      std::vector<std::byte> bytes(count * size);
+      for (std::size_t i = 0; i < count; ++i) {
+        const float one = 1;
+        const std::uint16_t half = 0x3c00;
+        std::memcpy(&bytes[i * size], size == 2 ? static_cast<const void*>(&half) : &one, size);
+      }
+      session.set_input(name, {size == 2 ? DType::kFloat16 : DType::kFloat32, shape, bytes.data()});
+    };
+    ones("x", {1, 4, 3, 3});
+    for (const std::int64_t channels : {1, 5, 16}) {
+      ones("w", {channels, 4, 3, 3});
+      session.run();
+      const auto z = session.output("z").as<float>();
+      EXPECT_EQ(z.size(), static_cast<std::size_t>(channels));
+      EXPECT_EQ(z.back(), 36);
+    }
+  }
+}
+
 TEST(Semantics, BytesOfBoolsCountOnce) {
   const Plan plan = plan_of_text(
       "graph @g(%b: bool[4]) {\n%f = Cast(%b) {to = f32}\n%n = Not(%b)\n%m = Cast(%n) {to = f32}\n"
