@@ -56,7 +56,9 @@ class Prover {
   Dim extreme(Dim e, bool upper);
   /// The sign that `e` keeps for all values: 1 (>= 0), -1 (<= 0) or 0 if unknown.
   int sign(const Dim& e) const;
-  Facts nested_facts() const { return {&all_ranges(), facts_.defaults, facts_.depth + 1}; }
+  Facts nested_facts() const {
+    return {&all_ranges(), facts_.defaults, facts_.depth + 1, facts_.work};
+  }
   const Ranges& all_ranges() const { return extended_ ? *extended_ : *facts_.ranges; }
 
   Facts facts_;
@@ -279,6 +281,7 @@ Bound Prover::by_cases(const Dim& e, const AtomPtr& atom) {
 
 Bound Prover::lower(const Dim& e) {
   if (e.is_constant()) return e.value();
+  if (facts_.work != nullptr && --*facts_.work < 0) return std::nullopt;
   Bound best = by_intervals(e);
   const auto done = [&] { return (best && *best >= goal_) || ++steps_ > kMaxSteps; };
   if (done()) return best;
@@ -344,7 +347,8 @@ std::optional<std::int64_t> prove_lower_bound(const Dim& a, const Facts& facts, 
 }
 
 std::optional<std::int64_t> lower_bound(const Dim& a, const Ranges& ranges) {
-  return prove_lower_bound(a, Facts{&ranges, true});
+  int work = kMaxWork;
+  return prove_lower_bound(a, Facts{&ranges, true, 0, &work});
 }
 
 std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges) {
@@ -352,7 +356,8 @@ std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges) {
 }
 
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges) {
-  return proves_non_negative(b - a, Facts{&ranges, true});
+  int work = kMaxWork;
+  return proves_non_negative(b - a, Facts{&ranges, true, 0, &work});
 }
 
 }  // namespace sinter::ir

@@ -1,6 +1,8 @@
 #include "fusion/regions/partition.h"
 
 #include <algorithm>
+#include <numeric>
+#include <unordered_set>
 
 namespace sinter::fusion {
 namespace {
@@ -15,6 +17,8 @@ using ir::ValueId;
 constexpr std::size_t kMaxNodes = 256;
 constexpr std::size_t kMaxLeaves = 48;
 constexpr std::size_t kMaxOutputs = 12;
+// Of a value that thousands of nodes read, so many are tried as parts of its kernel.
+constexpr std::size_t kMaxReaders = 512;
 
 /// Values that are computed element by element where views and copies are seen through.
 std::size_t stored_leaves(const Region& region) {
@@ -31,7 +35,10 @@ Partition::Partition(const Graph& graph, Context& context)
     : graph_(graph),
       context_(context),
       group_of_(graph.nodes().size(), -1),
-      stored_(graph.values().size(), false) {}
+      stored_(graph.values().size(), false),
+      reach_(graph.nodes().size()) {
+  std::iota(reach_.begin(), reach_.end(), std::size_t{0});
+}
 
 Region Partition::start(ir::Shape space, std::vector<std::int64_t> axes) const {
   return Region(graph_, std::move(space), std::move(axes), stored_);
@@ -60,6 +67,12 @@ void Partition::decide(NodeId producer, NodeId consumer, const Worth& worth) {
   Decision& known = decisions_[{producer, consumer}];
   const bool taken = !worth.ok && is_grouped(consumer);
   if ((known.fused && !worth.ok) || (taken && !known.reason.empty())) return;
+  // Most that is refused is so again and again, for the same reason.
+  if (!worth.ok && known.reason.ends_with(worth.reason) &&
+      known.reason.size() == worth.reason.size() + std::string_view("no: ").size() &&
+      known.bytes == worth.bytes && known.launches == worth.launches &&
+      known.operations == worth.operations)
+    return;
   known = decision(graph_.node(producer), graph_.node(consumer), worth.ok, worth.reason);
   known.bytes = worth.bytes;
   known.launches = worth.launches;
@@ -70,9 +83,12 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   const NodeId id = graph_.value(leaf).producer;
   if (!id.valid()) return false;
   const Node& node = graph_.node(id);
-  const auto& demand = region.demands().at(leaf);
+  const Region::Demand& demand = *region.demands().find(leaf);
+  // What it reads already, it reads with the node, too: trying would cost more than knowing that.
+  const bool is_full = region.nodes().size() >= kMaxNodes;
+  const bool reads_too_much = region.lasting_leaves() > kMaxLeaves + graph_.node(id).outputs.size();
   if (node.op->kind == OpKind::kView && !demand.whole) {
-    if (is_grouped(id)) return false;
+    if (is_grouped(id) || is_full || reads_too_much) return false;
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
         stored_leaves(trial) > kMaxLeaves)
@@ -88,6 +104,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
     return false;
   };
   if (Verdict v = can_fuse(region, id); !v.ok) return refuse(v.reason);
+  if (reads_too_much) return refuse("the kernel would read too many tensors");
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
@@ -124,6 +141,7 @@ std::size_t Partition::copying_readers(const Region& region, ValueId value) cons
   const NodeId producer = graph_.value(value).producer;
   std::vector<NodeId> readers;
   collect_readers(region, value, readers);
+  if (readers.size() >= kMaxReaders) return 0;
   const bool all = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
     const int group = group_of_[at(reader)];
     if (group >= 0)  // it has taken its copy
@@ -143,10 +161,12 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
   if (Verdict v = can_fuse(region, user); !v.ok) return refuse(v.reason);
   if (node.op->kind == OpKind::kIndexed)
     return refuse("'" + describe(node) + "' starts a kernel, it does not continue one");
+  if (region.lasting_leaves() > kMaxLeaves + node.outputs.size())
+    return refuse("the kernel would read or write too many tensors");
   Region trial = region;
   if (Verdict v = trial.add_result(user); !v.ok) return refuse(v.reason);
   for (const auto& [value, demand] : region.demands())
-    if (region.owns(value) && trial.demands().at(value).indices.size() != demand.indices.size())
+    if (region.owns(value) && trial.demands().find(value)->indices.size() != demand->indices.size())
       return refuse("'" + describe(node) + "' needs other elements than the one at hand");
   if (trial.nodes().size() > kMaxNodes || stored_leaves(trial) > kMaxLeaves ||
       trial.outputs().size() > kMaxOutputs)
@@ -167,6 +187,7 @@ bool Partition::try_consumers(Region& region, ValueId value) {
   std::vector<NodeId> readers;
   collect_readers(region, value, readers);
   const NodeId producer = graph_.value(value).producer;
+  if (readers.size() > kMaxReaders) readers.resize(kMaxReaders);
   for (NodeId reader : readers)
     if (!region.holds(reader) && try_consumer(region, reader, producer)) return true;
   return false;
@@ -232,16 +253,32 @@ void Partition::fold_stores(Region& region) {
   }
 }
 
-void Partition::collect_readers(const Region& region, ValueId value,
-                                std::vector<NodeId>& readers) const {
-  for (NodeId user : graph_.users(value)) {
+void Partition::collect_readers(const Region& region, ValueId value, std::vector<NodeId>& readers,
+                                std::size_t last) const {
+  std::unordered_set<std::int32_t> known, looked_at{value.index};
+  // Depth first, in the order of the users; views of views lead to one value by many ways.
+  std::vector<std::pair<ValueId, std::size_t>> open{{value, 0}};
+  while (!open.empty()) {
+    const auto [next, at] = open.back();
+    const auto& users = graph_.users(next);
+    if (at == users.size() || this->at(users[at]) > last) {
+      open.pop_back();
+      continue;
+    }
+    ++open.back().second;
+    const NodeId user = users[at];
     const bool copy = region.copies().count(user) != 0;
-    const bool reaches = region.reaches_outside(user, value);
-    if (reaches) readers.push_back(user);
+    const bool reaches = region.reaches_outside(user, next);
+    if (reaches) {
+      readers.push_back(user);
+      known.insert(user.index);
+    }
     if (reaches || (region.holds(user) && !copy)) continue;
     if (copy || (graph_.node(user).op->kind == OpKind::kView && !is_grouped(user))) {
-      for (ValueId out : graph_.node(user).outputs) collect_readers(region, out, readers);
-    } else if (std::find(readers.begin(), readers.end(), user) == readers.end()) {
+      const auto& outs = graph_.node(user).outputs;
+      for (auto out = outs.rbegin(); out != outs.rend(); ++out)
+        if (looked_at.insert(out->index).second) open.emplace_back(*out, 0);
+    } else if (known.insert(user.index).second) {
       readers.push_back(user);
     }
   }
@@ -249,25 +286,29 @@ void Partition::collect_readers(const Region& region, ValueId value,
 
 bool Partition::has_circle(const Region& region) const {
   std::vector<NodeId> open;
+  std::size_t last = 0;  // behind it no way leads back
+  for (NodeId id : region.nodes()) last = std::max(last, at(id));
+  // Ways go from node to later node, but for regions, which they may leave before where they enter.
+  for (std::size_t end = last; (end = reach_[last]) != last;) last = end;
   for (NodeId id : region.nodes())
     if (region.copies().count(id) == 0)
-      for (ValueId out : graph_.node(id).outputs) collect_readers(region, out, open);
-  std::vector<bool> seen(graph_.nodes().size(), false), seen_group(groups_.size(), false);
+      for (ValueId out : graph_.node(id).outputs) collect_readers(region, out, open, last);
+  std::unordered_set<std::int32_t> seen;
+  std::unordered_set<int> seen_group;
   const auto push_users = [&](NodeId id) {
     for (ValueId out : graph_.node(id).outputs)
-      open.insert(open.end(), graph_.users(out).begin(), graph_.users(out).end());
+      for (const NodeId user : graph_.users(out))
+        if (at(user) <= last) open.push_back(user);
   };
   while (!open.empty()) {
     const NodeId id = open.back();
     open.pop_back();
-    if (seen[at(id)]) continue;
-    seen[at(id)] = true;
+    if (at(id) > last || !seen.insert(id.index).second) continue;
     if (region.holds(id)) return true;
     push_users(id);
     // A committed region runs as one: whatever enters it may come out anywhere.
     const int group = group_of_[at(id)];
-    if (group < 0 || seen_group[static_cast<std::size_t>(group)]) continue;
-    seen_group[static_cast<std::size_t>(group)] = true;
+    if (group < 0 || !seen_group.insert(group).second) continue;
     for (NodeId member : groups_[static_cast<std::size_t>(group)].nodes())
       if (group_of_[at(member)] == group) push_users(member);
   }
@@ -275,8 +316,15 @@ bool Partition::has_circle(const Region& region) const {
 }
 
 void Partition::commit(Region region) {
-  for (NodeId id : region.nodes())
-    if (region.copies().count(id) == 0) group_of_[at(id)] = static_cast<int>(groups_.size());
+  std::size_t first = graph_.nodes().size(), last = 0;
+  for (NodeId id : region.nodes()) {
+    if (region.copies().count(id) != 0) continue;
+    group_of_[at(id)] = static_cast<int>(groups_.size());
+    first = std::min(first, at(id));
+    last = std::max(last, at(id));
+  }
+  for (std::size_t n = first; n < last; ++n) reach_[n] = std::max(reach_[n], last);
+  region.close();
   for (ValueId leaf : region.leaves()) stored_[static_cast<std::size_t>(leaf.index)] = true;
   groups_.push_back(std::move(region));
 }

@@ -1,6 +1,7 @@
 // Divides a graph into regions: grows them, keeps them free of circles, turns them into nodes.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,8 +42,9 @@ class Partition {
   Verdict can_fuse(const Region& region, ir::NodeId node) const;
   /// True if something outside lies on a path from the region back into it.
   bool has_circle(const Region& region) const;
-  void collect_readers(const Region& region, ir::ValueId value,
-                       std::vector<ir::NodeId>& readers) const;
+  /// Adds what reads `value`, perhaps through views and copies, up to node `last`.
+  void collect_readers(const Region& region, ir::ValueId value, std::vector<ir::NodeId>& readers,
+                       std::size_t last = SIZE_MAX) const;
   void decide(ir::NodeId producer, ir::NodeId consumer, const Worth& worth);
 
   const ir::Graph& graph_;
@@ -50,6 +52,8 @@ class Partition {
   std::vector<int> group_of_;
   std::vector<Region> groups_;
   std::vector<bool> stored_;  // values that committed regions read
+  // For each node the last one of the committed regions that begin at it or before and end behind.
+  std::vector<std::size_t> reach_;
   std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;
 };
 

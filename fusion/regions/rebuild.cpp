@@ -14,10 +14,9 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-void append_unique(std::vector<std::string>& to, const std::vector<std::string>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-  std::sort(to.begin(), to.end());
-  to.erase(std::unique(to.begin(), to.end()), to.end());
+void sort_unique(std::vector<std::string>& names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 
 /// Emits pieces and nodes on demand, so that each comes after what it reads.
@@ -157,8 +156,8 @@ Graph rebuild(const Graph& graph, std::span<const Piece> pieces) {
 }
 
 ValueId BodyBuilder::import(ValueId value) {
-  for (const auto& [outer, inner] : known_)
-    if (outer == value) return inner;
+  if (const auto known = known_.find(value.index); known != known_.end())
+    return known->second.front();
   const ir::Value& info = graph_.value(value);
   ValueId inner;
   if (literals_ == Literals::kOneElement && info.constant != nullptr &&
@@ -172,24 +171,24 @@ ValueId BodyBuilder::import(ValueId value) {
     inner = builder_.input("in" + std::to_string(reads_.size()), info.type);
     reads_.push_back(value);
   }
-  known_.emplace_back(value, inner);
+  bind(value, inner);
   return inner;
 }
 
 ValueId BodyBuilder::import_stored(ValueId value) {
-  for (const auto& known : {known_, stored_})
-    for (const auto& [outer, inner] : known)
-      if (outer == value && builder_.producer(inner) == nullptr &&
-          builder_.constant_of(inner) == nullptr)
-        return inner;
+  for (const Inner* known : {&known_, &stored_})
+    if (const auto found = known->find(value.index); found != known->end())
+      for (const ValueId inner : found->second)
+        if (builder_.producer(inner) == nullptr && builder_.constant_of(inner) == nullptr)
+          return inner;
   const ValueId inner =
       builder_.input("in" + std::to_string(reads_.size()), graph_.value(value).type);
   reads_.push_back(value);
-  stored_.emplace_back(value, inner);
+  stored_[value.index].push_back(inner);
   return inner;
 }
 
-void BodyBuilder::bind(ValueId outer, ValueId inner) { known_.emplace_back(outer, inner); }
+void BodyBuilder::bind(ValueId outer, ValueId inner) { known_[outer.index].push_back(inner); }
 
 void BodyBuilder::copy(const Node& node) {
   std::vector<ValueId> inputs;
@@ -200,7 +199,11 @@ void BodyBuilder::copy(const Node& node) {
   GraphBuilder::OriginScope scope(builder_, node.origins);
   const auto results = builder_.add_multi(node.op->name, inputs, node.attrs, node.body);
   for (std::size_t i = 0; i < results.size(); ++i) bind(node.outputs[i], results[i]);
-  append_unique(origins_, node.origins);
+  origins_.insert(origins_.end(), node.origins.begin(), node.origins.end());
+  // Not after every node: regions have hundreds of them.
+  if (origins_.size() < 2 * origins_in_order_) return;
+  sort_unique(origins_);
+  origins_in_order_ = std::max<std::size_t>(origins_.size(), 16);
 }
 
 Graph BodyBuilder::finish(std::span<const ValueId> outputs) {
@@ -209,7 +212,8 @@ Graph BodyBuilder::finish(std::span<const ValueId> outputs) {
     for (const ir::Dim& dim : type.shape)
       for (std::string& symbol : dim.symbols()) used.insert(std::move(symbol));
   };
-  for (const auto& known : known_) note(builder_.type(known.second));
+  for (const auto& [outer, inners] : known_)
+    for (const ValueId inner : inners) note(builder_.type(inner));
   for (ValueId output : outputs) note(builder_.type(output));
   for (const auto& [symbol, range] : graph_.ranges())
     if (used.count(symbol) != 0) builder_.range(symbol, range);
@@ -232,6 +236,7 @@ Piece body_piece(std::string family, BodyBuilder& body, std::span<const ValueId>
   piece.reads = body.reads();
   piece.writes = std::move(writes);
   auto origins = body.origins();
+  sort_unique(origins);
   piece.emit =
       [family = std::move(family), graph = std::make_shared<const Graph>(body.finish(outputs)),
        origins = std::move(origins)](GraphBuilder& builder, std::span<const ValueId> reads) {

@@ -13,6 +13,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--disable-pass", "disabled_passes"},
     OptionName{"--entry", "entries"},
     OptionName{"--keep", "weights.keep"},
+    OptionName{"--max-compile-memory", "max_compile_memory"},
     OptionName{"--max-error", "verify.max_error"},
     OptionName{"--max-layer-error", "weights.max_layer_error"},
     OptionName{"--maxShapes", "max_shapes"},
