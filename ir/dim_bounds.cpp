@@ -33,6 +33,19 @@ Bound larger(const Bound& a, const Bound& b) {
   return std::max(*a, *b);
 }
 
+/// Throws as the product would: (a + 1)*(b + 1)*.. has twice as many terms with each factor.
+void check_products(const Dim& e) {
+  constexpr std::size_t kMostFactors = 12;
+  for (const Dim::Term& term : e.terms()) {
+    if (term.factors.size() <= kMostFactors) continue;
+    std::size_t different = 1;
+    for (std::size_t i = 1; i < term.factors.size(); ++i)
+      different += same_atom(term.factors[i - 1], term.factors[i]) ? 0 : 1;
+    if (different > kMostFactors)
+      throw Error(ErrorCode::kInvalidModel, "a product of too many dimensions");
+  }
+}
+
 class Prover {
  public:
   Prover(const Facts& facts, std::int64_t goal) : facts_(facts), goal_(goal) {}
@@ -136,6 +149,7 @@ Prover::Interval Prover::interval(const DimAtom& atom) {
 // Writes every variable as its minimum plus something non-negative (or its maximum minus something
 // non-negative), multiplies out, and takes terms with positive coefficients at zero.
 Bound Prover::by_intervals(const Dim& e) {
+  check_products(e);
   struct Variable {
     AtomPtr atom;
     Bound span;  // it lies in [0, span]

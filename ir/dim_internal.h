@@ -52,7 +52,7 @@ struct Facts {
 const Facts& no_facts();
 /// Bounds that one question may take: a few dozen where models ask, but divisions of divisions of
 /// long formulas multiply them.
-inline constexpr int kMaxWork = 1000;
+inline constexpr int kMaxWork = 150;
 
 Dim floor_div(const Dim& a, const Dim& b, const Facts& facts);
 Dim min(const Dim& a, const Dim& b, const Facts& facts);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <unordered_set>
 
 namespace sinter::fusion {
 namespace {
@@ -22,11 +21,14 @@ constexpr std::size_t kMaxReaders = 512;
 
 /// Values that are computed element by element where views and copies are seen through.
 std::size_t stored_leaves(const Region& region) {
-  const auto leaves = region.leaves();
-  return static_cast<std::size_t>(std::count_if(leaves.begin(), leaves.end(), [&](ValueId leaf) {
-    const auto& constant = region.graph().value(leaf).constant;
-    return constant == nullptr || constant->element_count() != 1;
-  }));
+  std::size_t count = 0;
+  for (const auto& [value, demand] : region.demands()) {
+    const ir::Value& info = region.graph().value(value);
+    const bool made_here = info.producer.valid() && region.holds(info.producer);
+    const bool literal = info.constant != nullptr && info.constant->element_count() == 1;
+    count += made_here || literal ? 0 : 1;
+  }
+  return count;
 }
 
 }  // namespace
@@ -79,6 +81,21 @@ void Partition::decide(NodeId producer, NodeId consumer, const Worth& worth) {
   known.operations = worth.operations;
 }
 
+/// The last node of the region that reads `value`.
+std::optional<NodeId> Partition::last_reader(const Region& region, ValueId value) const {
+  const auto& users = graph_.users(value);
+  if (users.size() <= region.nodes().size()) {
+    for (auto user = users.rbegin(); user != users.rend(); ++user)
+      if (region.holds(*user)) return *user;
+    return std::nullopt;
+  }
+  for (auto node = region.nodes().end(); node != region.nodes().begin();) {
+    const auto& inputs = graph_.node(*--node).inputs;
+    if (std::find(inputs.begin(), inputs.end(), value) != inputs.end()) return *node;
+  }
+  return std::nullopt;
+}
+
 bool Partition::try_producer(Region& region, ValueId leaf) {
   const NodeId id = graph_.value(leaf).producer;
   if (!id.valid()) return false;
@@ -97,8 +114,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
     return true;
   }
   NodeId consumer = id;
-  for (NodeId user : graph_.users(leaf))
-    if (region.holds(user)) consumer = user;
+  if (const auto last = last_reader(region, leaf)) consumer = *last;
   const auto refuse = [&](std::string reason) {
     decide(id, consumer, {false, std::move(reason)});
     return false;
@@ -140,7 +156,7 @@ std::size_t Partition::copying_readers(const Region& region, ValueId value) cons
   if (graph_.is_output(value)) return 0;
   const NodeId producer = graph_.value(value).producer;
   std::vector<NodeId> readers;
-  collect_readers(region, value, readers);
+  collect_readers(region, value, readers, SIZE_MAX, kMaxReaders);
   if (readers.size() >= kMaxReaders) return 0;
   const bool all = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
     const int group = group_of_[at(reader)];
@@ -185,9 +201,8 @@ bool Partition::try_consumers(Region& region, ValueId value) {
   // What a Scatter stores is known when all of its updates are.
   if (graph_.producer(value)->op->scatter()) return false;
   std::vector<NodeId> readers;
-  collect_readers(region, value, readers);
+  collect_readers(region, value, readers, SIZE_MAX, kMaxReaders);
   const NodeId producer = graph_.value(value).producer;
-  if (readers.size() > kMaxReaders) readers.resize(kMaxReaders);
   for (NodeId reader : readers)
     if (!region.holds(reader) && try_consumer(region, reader, producer)) return true;
   return false;
@@ -254,37 +269,43 @@ void Partition::fold_stores(Region& region) {
 }
 
 void Partition::collect_readers(const Region& region, ValueId value, std::vector<NodeId>& readers,
-                                std::size_t last) const {
-  std::unordered_set<std::int32_t> known, looked_at{value.index};
+                                std::size_t last, std::size_t most) const {
+  readers_seen_.clear(graph_.nodes().size());
+  values_seen_.clear(graph_.values().size());
+  values_seen_.mark(static_cast<std::size_t>(value.index));
   // Depth first, in the order of the users; views of views lead to one value by many ways.
   std::vector<std::pair<ValueId, std::size_t>> open{{value, 0}};
-  while (!open.empty()) {
-    const auto [next, at] = open.back();
+  while (!open.empty() && readers.size() < most) {
+    ++walked_;
+    const auto [next, place] = open.back();
     const auto& users = graph_.users(next);
-    if (at == users.size() || this->at(users[at]) > last) {
+    if (place == users.size() || at(users[place]) > last) {
       open.pop_back();
       continue;
     }
     ++open.back().second;
-    const NodeId user = users[at];
+    const NodeId user = users[place];
     const bool copy = region.copies().count(user) != 0;
     const bool reaches = region.reaches_outside(user, next);
     if (reaches) {
       readers.push_back(user);
-      known.insert(user.index);
+      readers_seen_.mark(at(user));
     }
     if (reaches || (region.holds(user) && !copy)) continue;
     if (copy || (graph_.node(user).op->kind == OpKind::kView && !is_grouped(user))) {
       const auto& outs = graph_.node(user).outputs;
       for (auto out = outs.rbegin(); out != outs.rend(); ++out)
-        if (looked_at.insert(out->index).second) open.emplace_back(*out, 0);
-    } else if (known.insert(user.index).second) {
+        if (values_seen_.mark(static_cast<std::size_t>(out->index))) open.emplace_back(*out, 0);
+    } else if (readers_seen_.mark(at(user))) {
       readers.push_back(user);
     }
   }
 }
 
 bool Partition::has_circle(const Region& region) const {
+  // Graphs of tens of thousands of nodes that all depend on each other: where a search does not end
+  // soon, the node stays outside.
+  constexpr std::size_t kMostWalked = 20'000'000, kThen = 1000;
   std::vector<NodeId> open;
   std::size_t last = 0;  // behind it no way leads back
   for (NodeId id : region.nodes()) last = std::max(last, at(id));
@@ -292,23 +313,27 @@ bool Partition::has_circle(const Region& region) const {
   for (std::size_t end = last; (end = reach_[last]) != last;) last = end;
   for (NodeId id : region.nodes())
     if (region.copies().count(id) == 0)
-      for (ValueId out : graph_.node(id).outputs) collect_readers(region, out, open, last);
-  std::unordered_set<std::int32_t> seen;
-  std::unordered_set<int> seen_group;
+      for (ValueId out : graph_.node(id).outputs)
+        collect_readers(region, out, open, last, walked_ > kMostWalked ? kThen : SIZE_MAX);
+  if (walked_ > kMostWalked && open.size() >= kThen) return true;
+  nodes_seen_.clear(graph_.nodes().size());
+  groups_seen_.clear(groups_.size());
   const auto push_users = [&](NodeId id) {
     for (ValueId out : graph_.node(id).outputs)
       for (const NodeId user : graph_.users(out))
         if (at(user) <= last) open.push_back(user);
   };
+  const std::size_t before = walked_;
   while (!open.empty()) {
     const NodeId id = open.back();
     open.pop_back();
-    if (at(id) > last || !seen.insert(id.index).second) continue;
+    if (!nodes_seen_.mark(at(id))) continue;
     if (region.holds(id)) return true;
+    if (++walked_ > kMostWalked && walked_ - before > kThen) return true;
     push_users(id);
     // A committed region runs as one: whatever enters it may come out anywhere.
     const int group = group_of_[at(id)];
-    if (group < 0 || !seen_group.insert(group).second) continue;
+    if (group < 0 || !groups_seen_.mark(static_cast<std::size_t>(group))) continue;
     for (NodeId member : groups_[static_cast<std::size_t>(group)].nodes())
       if (group_of_[at(member)] == group) push_users(member);
   }

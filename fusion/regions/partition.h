@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ class Partition {
 
  private:
   static std::size_t at(ir::NodeId node) { return static_cast<std::size_t>(node.index); }
+  std::optional<ir::NodeId> last_reader(const Region& region, ir::ValueId value) const;
   bool try_producer(Region& region, ir::ValueId leaf);
   bool try_consumers(Region& region, ir::ValueId value);
   bool try_consumer(Region& region, ir::NodeId user, ir::NodeId producer);
@@ -42,9 +44,9 @@ class Partition {
   Verdict can_fuse(const Region& region, ir::NodeId node) const;
   /// True if something outside lies on a path from the region back into it.
   bool has_circle(const Region& region) const;
-  /// Adds what reads `value`, perhaps through views and copies, up to node `last`.
+  /// Adds what reads `value`, perhaps through views and copies, up to node `last`; about `most`.
   void collect_readers(const Region& region, ir::ValueId value, std::vector<ir::NodeId>& readers,
-                       std::size_t last = SIZE_MAX) const;
+                       std::size_t last, std::size_t most) const;
   void decide(ir::NodeId producer, ir::NodeId consumer, const Worth& worth);
 
   const ir::Graph& graph_;
@@ -54,6 +56,26 @@ class Partition {
   std::vector<bool> stored_;  // values that committed regions read
   // For each node the last one of the committed regions that begin at it or before and end behind.
   std::vector<std::size_t> reach_;
+  /// Marks that are all taken off at once.
+  class Marks {
+   public:
+    void clear(std::size_t size) {
+      if (marks_.size() < size) marks_.resize(size, 0);
+      ++now_;
+    }
+    /// False if `at` was marked before.
+    bool mark(std::size_t at) {
+      const bool is_new = marks_[at] != now_;
+      marks_[at] = now_;
+      return is_new;
+    }
+
+   private:
+    std::vector<std::uint64_t> marks_;
+    std::uint64_t now_ = 0;
+  };
+  mutable Marks nodes_seen_, groups_seen_, readers_seen_, values_seen_;
+  mutable std::size_t walked_ = 0;  // nodes in all searches for circles
   std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;
 };
 

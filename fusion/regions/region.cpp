@@ -19,9 +19,10 @@ using ir::ValueId;
 constexpr int kMaxViewDepth = 16;
 constexpr std::size_t kMaxIndices = 8;
 // Concatenations of parts of concatenations double the guards with each level.
-constexpr std::size_t kMaxUses = 64;
-// Symbols and functions in an index: reshapes of transposed reshapes nest divisions.
-constexpr int kMaxIndexSize = 256;
+constexpr std::size_t kMaxUses = 32;
+// Symbols and functions in an index: reshapes of transposed reshapes nest divisions, which proofs
+// about them take apart. Models have less than ten.
+constexpr int kMaxIndexSize = 16;
 
 /// The element of an operand that broadcasts to the element `index` of a value.
 Index broadcast_index(const ir::Shape& operand, const Index& index) {
@@ -88,13 +89,15 @@ std::optional<Index> Region::step_index(const ir::Shape& shape) const {
 /// Whether views lead from `value` to something that the region holds, level by level: each view is
 /// looked at once, however many ways lead to it.
 bool Region::leads_here(ValueId value) const {
+  if (nodes_.empty()) return false;
+  const NodeId first = *nodes_.begin();  // what is made before it leads nowhere here
   std::vector<ValueId> level{value};
   std::unordered_set<std::int32_t> seen;
   for (int depth = 0; depth <= kMaxViewDepth && !level.empty(); ++depth) {
     std::vector<ValueId> next;
     for (const ValueId at : level) {
       const NodeId id = graph_->value(at).producer;
-      if (!id.valid()) continue;
+      if (!id.valid() || id < first) continue;
       if (holds(id)) return true;
       const Node& node = graph_->node(id);
       if (node.op->kind != OpKind::kView) continue;

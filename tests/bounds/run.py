@@ -21,7 +21,7 @@ import models  # noqa: E402
 
 SECONDS, MEGABYTES = 5.0, 1000
 # Beyond these a compiler is stopped, so that a failing one harms no machine.
-MOST_SECONDS, MOST_BYTES = 60, 6 << 30
+MOST_SECONDS, MOST_BYTES = 20, 6 << 30
 # 0 done, 3 unsupported, 4 invalid model, 5 invalid plan, 6 out of memory: see tools/cli/cli.h.
 REFUSALS = {3, 4, 6}
 
