@@ -35,7 +35,7 @@ Bound larger(const Bound& a, const Bound& b) {
 
 /// Throws as the product would: (a + 1)*(b + 1)*.. has twice as many terms with each factor.
 void check_products(const Dim& e) {
-  constexpr std::size_t kMostFactors = 12;
+  constexpr std::size_t kMostFactors = 8;
   for (const Dim::Term& term : e.terms()) {
     if (term.factors.size() <= kMostFactors) continue;
     std::size_t different = 1;

@@ -16,6 +16,9 @@ using ir::ValueId;
 constexpr std::size_t kMaxNodes = 256;
 constexpr std::size_t kMaxLeaves = 48;
 constexpr std::size_t kMaxOutputs = 12;
+// Graphs of tens of thousands of nodes that all depend on each other: once searches for circles have
+// gone over so many nodes, one that does not end soon leaves the node outside.
+constexpr std::size_t kMostWalked = 5'000'000, kThen = 1000;
 // Of a value that thousands of nodes read, so many are tried as parts of its kernel.
 constexpr std::size_t kMaxReaders = 512;
 
@@ -124,14 +127,16 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
-  const std::size_t copies = copying_readers(region, leaf);
+  // Who reads it matters for copies only.
+  const bool escapes = moved.escapes(leaf);
+  const std::size_t copies = escapes ? copying_readers(region, leaf) : 0;
   const auto accept = [&](Region& next, Entry entry) {
     const Worth worth = worth_fusing(region, next, node, entry, copies, context_.target);
     decide(id, consumer, worth);
     if (worth.ok) region = std::move(next);
     return worth.ok;
   };
-  if (!moved.escapes(leaf)) return accept(moved, Entry::kMove);
+  if (!escapes) return accept(moved, Entry::kMove);
 
   // One cheap step that every reader can take itself is not worth storing.
   if (copies > 0 && node.op->kind == OpKind::kPointwise && node.inputs.size() == 1 &&
@@ -303,9 +308,6 @@ void Partition::collect_readers(const Region& region, ValueId value, std::vector
 }
 
 bool Partition::has_circle(const Region& region) const {
-  // Graphs of tens of thousands of nodes that all depend on each other: where a search does not end
-  // soon, the node stays outside.
-  constexpr std::size_t kMostWalked = 20'000'000, kThen = 1000;
   std::vector<NodeId> open;
   std::size_t last = 0;  // behind it no way leads back
   for (NodeId id : region.nodes()) last = std::max(last, at(id));
@@ -355,6 +357,10 @@ void Partition::commit(Region region) {
 }
 
 Graph Partition::finish() {
+  if (walked_ > kMostWalked)
+    context_.notes.push_back(
+        "regions: so many ways lead from region to region that not all were followed: kernels are "
+        "smaller than they might be");
   for (auto& [edge, decision] : decisions_) context_.decisions.push_back(std::move(decision));
   // What is needed is only known now: a value may have been copied by all that read it.
   std::vector<bool> needed(graph_.values().size(), false);

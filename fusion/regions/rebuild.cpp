@@ -274,14 +274,25 @@ std::string describe(const Node& node) {
   return text + ")";
 }
 
+namespace {
+
+/// Equal nodes of a model by the thousand are one, which many decisions are about.
+std::vector<std::string> some(const std::vector<std::string>& origins) {
+  constexpr std::size_t kMost = 1000;
+  return {origins.begin(),
+          origins.begin() + static_cast<std::ptrdiff_t>(std::min(origins.size(), kMost))};
+}
+
+}  // namespace
+
 Decision decision(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
   Decision result;
   result.producer = describe(producer);
   result.consumer = describe(consumer);
   result.fused = fused;
   result.reason = (fused ? "fused: " : "no: ") + std::string(reason);
-  result.producer_origins = producer.origins;
-  result.consumer_origins = consumer.origins;
+  result.producer_origins = some(producer.origins);
+  result.consumer_origins = some(consumer.origins);
   return result;
 }
 
