@@ -18,7 +18,7 @@ constexpr std::size_t kMaxLeaves = 48;
 constexpr std::size_t kMaxOutputs = 12;
 // Graphs of tens of thousands of nodes that all depend on each other: once searches for circles have
 // gone over so many nodes, one that does not end soon leaves the node outside.
-constexpr std::size_t kMostWalked = 5'000'000, kThen = 1000;
+constexpr std::size_t kMostWalked = 5'000'000, kThen = 100;
 // Of a value that thousands of nodes read, so many are tried as parts of its kernel.
 constexpr std::size_t kMaxReaders = 512;
 
@@ -108,11 +108,15 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   const bool is_full = region.nodes().size() >= kMaxNodes;
   const bool reads_too_much = region.lasting_leaves() > kMaxLeaves + graph_.node(id).outputs.size();
   if (node.op->kind == OpKind::kView && !demand.whole) {
-    if (is_grouped(id) || is_full || reads_too_much) return false;
+    const auto keep_out = [&] {
+      if (kept_out_seen_.mark(static_cast<std::size_t>(leaf.index))) kept_out_.push_back(leaf);
+      return false;
+    };
+    if (is_grouped(id) || is_full || reads_too_much) return keep_out();
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
         stored_leaves(trial) > kMaxLeaves)
-      return false;
+      return keep_out();
     region = std::move(trial);
     return true;
   }
@@ -127,6 +131,10 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
+  // What could not come in before cannot later.
+  if (std::any_of(kept_out_.begin(), kept_out_.end(),
+                  [&](ValueId view) { return moved.is_view_of_itself(view); }))
+    return refuse("the kernel reads a view of '" + describe(node) + "' that is not a part of it");
   // Who reads it matters for copies only.
   const bool escapes = moved.escapes(leaf);
   const std::size_t copies = escapes ? copying_readers(region, leaf) : 0;
@@ -214,6 +222,15 @@ bool Partition::try_consumers(Region& region, ValueId value) {
 }
 
 void Partition::grow(Region& region) {
+  // Views of what the region computes come in sooner or later, but where limits keep them out it
+  // ends as it was before.
+  kept_out_.clear();
+  kept_out_seen_.clear(graph_.values().size());
+  Region sound = region;
+  const auto note = [&](bool has_grown) {
+    if (has_grown && !region.reads_views_of_itself()) sound = region;
+    return has_grown;
+  };
   for (bool changed = true; changed;) {
     changed = false;
     // Consumers first: a producer with all its readers inside need not be stored.
@@ -222,7 +239,7 @@ void Partition::grow(Region& region) {
       const std::vector<NodeId> nodes(region.nodes().begin(), region.nodes().end());
       for (NodeId id : nodes)
         for (ValueId value : graph_.node(id).outputs)
-          if (region.owns(value)) again = try_consumers(region, value) || again;
+          if (region.owns(value)) again = note(try_consumers(region, value)) || again;
       changed = changed || again;
     }
     for (bool again = true; again;) {
@@ -231,11 +248,12 @@ void Partition::grow(Region& region) {
       for (auto leaf = leaves.rbegin(); leaf != leaves.rend(); ++leaf) {
         const auto producer = graph_.value(*leaf).producer;
         if (producer.valid() && !region.holds(producer))
-          again = try_producer(region, *leaf) || again;
+          again = note(try_producer(region, *leaf)) || again;
       }
       changed = changed || again;
     }
   }
+  if (region.reads_views_of_itself()) region = std::move(sound);
   region.trim_reshapes();
 }
 

@@ -74,6 +74,8 @@ class Partition {
     std::vector<std::uint64_t> marks_;
     std::uint64_t now_ = 0;
   };
+  std::vector<ir::ValueId> kept_out_;  // views that the region being grown reads from outside
+  Marks kept_out_seen_;
   mutable Marks nodes_seen_, groups_seen_, readers_seen_, values_seen_;
   mutable std::size_t walked_ = 0;  // nodes in all searches for circles
   std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;

@@ -266,6 +266,19 @@ Verdict Region::add_producer(NodeId id, bool copy) {
   return propagate_all(id);
 }
 
+bool Region::reads_views_of_itself() const {
+  return std::any_of(demands_.begin(), demands_.end(),
+                     [&](const auto& entry) { return is_view_of_itself(entry.first); });
+}
+
+bool Region::is_view_of_itself(ValueId leaf) const {
+  const Demand* demand = demands_.find(leaf);
+  const NodeId producer = graph_->value(leaf).producer;
+  if (!producer.valid() || nodes_.empty() || producer < *nodes_.begin()) return false;
+  return demand != nullptr && !demand->whole && !holds(producer) &&
+         graph_->node(producer).op->kind == OpKind::kView && leads_here(leaf);
+}
+
 void Region::close() {
   frame_ = std::make_shared<const Frame>(Frame{frame_->space, frame_->axes, {}, {}});
 }

@@ -70,6 +70,12 @@ class Region {
   /// Adds a view of a result through which the region stores it.
   void add_store_view(ir::NodeId node) { nodes_.insert(node); }
 
+  /// True if it reads, from outside, a view of what it computes itself: the view has to come in, or
+  /// the region would wait for itself.
+  bool reads_views_of_itself() const;
+  /// The same of one value that it reads.
+  bool is_view_of_itself(ir::ValueId leaf) const;
+
   /// Lets go of what only growing needs.
   void close();
 
