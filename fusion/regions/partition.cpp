@@ -16,11 +16,14 @@ using ir::ValueId;
 constexpr std::size_t kMaxNodes = 256;
 constexpr std::size_t kMaxLeaves = 48;
 constexpr std::size_t kMaxOutputs = 12;
-// Graphs of tens of thousands of nodes that all depend on each other: once searches for circles have
-// gone over so many nodes, one that does not end soon leaves the node outside.
-constexpr std::size_t kMostWalked = 5'000'000, kThen = 100;
+// Graphs of tens of thousands of nodes that all depend on each other: once searches for circles
+// have gone over so many nodes, one that does not end soon leaves the node outside.
+constexpr std::size_t kMostWalked = 3'000'000, kThen = 50;
+// Values of regions that nodes were tried with, and how large regions become behind that: where
+// thousands of regions take copies of the same hundreds of nodes.
+constexpr std::size_t kMostTried = 10'000'000, kThenNodes = 24;
 // Of a value that thousands of nodes read, so many are tried as parts of its kernel.
-constexpr std::size_t kMaxReaders = 512;
+constexpr std::size_t kMaxReaders = 256;
 
 /// Values that are computed element by element where views and copies are seen through.
 std::size_t stored_leaves(const Region& region) {
@@ -45,6 +48,8 @@ Partition::Partition(const Graph& graph, Context& context)
   std::iota(reach_.begin(), reach_.end(), std::size_t{0});
 }
 
+std::size_t Partition::most_nodes() const { return tried_ > kMostTried ? kThenNodes : kMaxNodes; }
+
 Region Partition::start(ir::Shape space, std::vector<std::int64_t> axes) const {
   return Region(graph_, std::move(space), std::move(axes), stored_);
 }
@@ -52,7 +57,7 @@ Region Partition::start(ir::Shape space, std::vector<std::int64_t> axes) const {
 Verdict Partition::can_fuse(const Region& region, NodeId id) const {
   const Node& node = graph_.node(id);
   if (is_grouped(id)) return {false, "'" + describe(node) + "' is already in another kernel"};
-  if (region.nodes().size() >= kMaxNodes) return {false, "the kernel has enough operators"};
+  if (region.nodes().size() >= most_nodes()) return {false, "the kernel has enough operators"};
   switch (node.op->kind) {
     case OpKind::kPointwise:
     case OpKind::kView: return {true, ""};
@@ -99,13 +104,21 @@ std::optional<NodeId> Partition::last_reader(const Region& region, ValueId value
   return std::nullopt;
 }
 
+void Partition::take(Region& region, Region next) {
+  const bool is_sound = !next.reads_views_of_itself();
+  if (!is_sound && !sound_) sound_ = std::move(region);
+  if (is_sound) sound_.reset();
+  region = std::move(next);
+}
+
 bool Partition::try_producer(Region& region, ValueId leaf) {
   const NodeId id = graph_.value(leaf).producer;
   if (!id.valid()) return false;
   const Node& node = graph_.node(id);
   const Region::Demand& demand = *region.demands().find(leaf);
   // What it reads already, it reads with the node, too: trying would cost more than knowing that.
-  const bool is_full = region.nodes().size() >= kMaxNodes;
+  const bool is_full = region.nodes().size() >= most_nodes();
+  tried_ += region.demands().size();
   const bool reads_too_much = region.lasting_leaves() > kMaxLeaves + graph_.node(id).outputs.size();
   if (node.op->kind == OpKind::kView && !demand.whole) {
     const auto keep_out = [&] {
@@ -117,7 +130,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
         stored_leaves(trial) > kMaxLeaves)
       return keep_out();
-    region = std::move(trial);
+    take(region, std::move(trial));
     return true;
   }
   NodeId consumer = id;
@@ -141,7 +154,7 @@ bool Partition::try_producer(Region& region, ValueId leaf) {
   const auto accept = [&](Region& next, Entry entry) {
     const Worth worth = worth_fusing(region, next, node, entry, copies, context_.target);
     decide(id, consumer, worth);
-    if (worth.ok) region = std::move(next);
+    if (worth.ok) take(region, std::move(next));
     return worth.ok;
   };
   if (!escapes) return accept(moved, Entry::kMove);
@@ -192,6 +205,7 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
     return refuse("'" + describe(node) + "' starts a kernel, it does not continue one");
   if (region.lasting_leaves() > kMaxLeaves + node.outputs.size())
     return refuse("the kernel would read or write too many tensors");
+  tried_ += region.demands().size();
   Region trial = region;
   if (Verdict v = trial.add_result(user); !v.ok) return refuse(v.reason);
   for (const auto& [value, demand] : region.demands())
@@ -206,7 +220,7 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
     if (region.owns(input))
       saved += typical_bytes(graph_, input) * (trial.escapes(input) ? 1.0 : 2.0);
   decide(producer, user, {true, "saves " + bytes_text(saved), saved, 1});
-  region = std::move(trial);
+  take(region, std::move(trial));
   return true;
 }
 
@@ -226,11 +240,7 @@ void Partition::grow(Region& region) {
   // ends as it was before.
   kept_out_.clear();
   kept_out_seen_.clear(graph_.values().size());
-  Region sound = region;
-  const auto note = [&](bool has_grown) {
-    if (has_grown && !region.reads_views_of_itself()) sound = region;
-    return has_grown;
-  };
+  sound_.reset();
   for (bool changed = true; changed;) {
     changed = false;
     // Consumers first: a producer with all its readers inside need not be stored.
@@ -239,7 +249,7 @@ void Partition::grow(Region& region) {
       const std::vector<NodeId> nodes(region.nodes().begin(), region.nodes().end());
       for (NodeId id : nodes)
         for (ValueId value : graph_.node(id).outputs)
-          if (region.owns(value)) again = note(try_consumers(region, value)) || again;
+          if (region.owns(value)) again = try_consumers(region, value) || again;
       changed = changed || again;
     }
     for (bool again = true; again;) {
@@ -248,12 +258,12 @@ void Partition::grow(Region& region) {
       for (auto leaf = leaves.rbegin(); leaf != leaves.rend(); ++leaf) {
         const auto producer = graph_.value(*leaf).producer;
         if (producer.valid() && !region.holds(producer))
-          again = note(try_producer(region, *leaf)) || again;
+          again = try_producer(region, *leaf) || again;
       }
       changed = changed || again;
     }
   }
-  if (region.reads_views_of_itself()) region = std::move(sound);
+  if (sound_) region = std::move(*sound_);
   region.trim_reshapes();
 }
 
@@ -375,7 +385,7 @@ void Partition::commit(Region region) {
 }
 
 Graph Partition::finish() {
-  if (walked_ > kMostWalked)
+  if (walked_ > kMostWalked || tried_ > kMostTried)
     context_.notes.push_back(
         "regions: so many ways lead from region to region that not all were followed: kernels are "
         "smaller than they might be");

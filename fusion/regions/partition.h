@@ -32,7 +32,10 @@ class Partition {
 
  private:
   static std::size_t at(ir::NodeId node) { return static_cast<std::size_t>(node.index); }
+  std::size_t most_nodes() const;
   std::optional<ir::NodeId> last_reader(const Region& region, ir::ValueId value) const;
+  /// Makes `region` the next one, and keeps the last that read no views of itself.
+  void take(Region& region, Region next);
   bool try_producer(Region& region, ir::ValueId leaf);
   bool try_consumers(Region& region, ir::ValueId value);
   bool try_consumer(Region& region, ir::NodeId user, ir::NodeId producer);
@@ -76,7 +79,9 @@ class Partition {
   };
   std::vector<ir::ValueId> kept_out_;  // views that the region being grown reads from outside
   Marks kept_out_seen_;
+  std::optional<Region> sound_;
   mutable Marks nodes_seen_, groups_seen_, readers_seen_, values_seen_;
+  std::size_t tried_ = 0;           // values of regions, for each node that was tried
   mutable std::size_t walked_ = 0;  // nodes in all searches for circles
   std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;
 };
