@@ -21,7 +21,7 @@ constexpr std::size_t kMaxOutputs = 12;
 constexpr std::size_t kMostWalked = 3'000'000, kThen = 50;
 // Values of regions that nodes were tried with, and how large regions become behind that: where
 // thousands of regions take copies of the same hundreds of nodes.
-constexpr std::size_t kMostTried = 10'000'000, kThenNodes = 24;
+constexpr std::size_t kMostTried = 5'000'000, kThenNodes = 24;
 // Of a value that thousands of nodes read, so many are tried as parts of its kernel.
 constexpr std::size_t kMaxReaders = 256;
 

@@ -149,9 +149,33 @@ class Rebuilder {
   std::vector<bool> needed_;
 };
 
+/// True if a Rebuilder without pieces would number all values as they are: inputs, and then for
+/// each node the constants that it is the first to read, its last operand's first, and its results.
+bool is_as_rebuilt(const Graph& graph) {
+  std::vector<bool> known(graph.values().size(), false);
+  std::int32_t next = 0;
+  const auto follows = [&](ValueId value) {
+    known[static_cast<std::size_t>(value.index)] = true;
+    return value.index == next++;
+  };
+  for (ValueId input : graph.inputs())
+    if (!follows(input)) return false;
+  const auto reads = [&](ValueId value) {
+    return known[static_cast<std::size_t>(value.index)] || follows(value);
+  };
+  for (const Node& node : graph.nodes()) {
+    if (!std::all_of(node.inputs.rbegin(), node.inputs.rend(), reads) ||
+        !std::all_of(node.outputs.begin(), node.outputs.end(), follows))
+      return false;
+  }
+  return std::all_of(graph.outputs().begin(), graph.outputs().end(), reads) &&
+         static_cast<std::size_t>(next) == graph.values().size();
+}
+
 }  // namespace
 
 Graph rebuild(const Graph& graph, std::span<const Piece> pieces) {
+  if (pieces.empty() && is_as_rebuilt(graph)) return graph;
   return Rebuilder(graph, pieces).run();
 }
 
