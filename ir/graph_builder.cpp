@@ -262,6 +262,9 @@ Graph GraphBuilder::finish() {
   for (std::size_t i = 0, next = 0; i < built.nodes.size(); ++i)
     if (live_node[i]) new_node[i].index = static_cast<std::int32_t>(next++);
   std::vector<ValueId> new_value(built.values.size());
+  graph.values.reserve(static_cast<std::size_t>(std::count(live.begin(), live.end(), true)));
+  graph.nodes.reserve(
+      static_cast<std::size_t>(std::count(live_node.begin(), live_node.end(), true)));
   for (std::size_t i = 0; i < built.values.size(); ++i) {
     if (!live[i]) continue;
     new_value[i].index = static_cast<std::int32_t>(graph.values.size());

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/matcher.h"
@@ -150,10 +151,22 @@ class Replacement {
   const Match& match_;
 };
 
+/// Operators that some idiom ends with: products and sums in any spelling, and calls by name.
+const std::set<std::string_view>& last_operators() {
+  static const std::set<std::string_view> operators = [] {
+    std::set<std::string_view> result = {"Mul", "Div",  "Neg",   "Reciprocal", "Square",
+                                         "Pow", "Sqrt", "Rsqrt", "Add"};
+    for (const ParsedIdiom& idiom : parsed_idioms())
+      if (idiom.pattern.kind == Pattern::Kind::kCall) result.insert(idiom.pattern.name);
+    return result;
+  }();
+  return operators;
+}
+
 std::optional<Piece> recognise_node(MatchFacts& facts, const Node& node) {
   const Graph& graph = facts.graph();
   if (auto piece = one_hot_product(graph, node)) return piece;
-  if (node.op->kind != ir::OpKind::kPointwise || node.op->name == "Cast" ||
+  if (node.op->kind != ir::OpKind::kPointwise || !last_operators().contains(node.op->name) ||
       !is_float(graph.type(node.outputs[0]).dtype))
     return std::nullopt;
   Matcher matcher(facts, node.outputs[0]);

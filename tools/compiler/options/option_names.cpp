@@ -12,6 +12,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--dim", "dims"},
     OptionName{"--disable-pass", "disabled_passes"},
     OptionName{"--entry", "entries"},
+    OptionName{"--fuse", "fuse"},
     OptionName{"--keep", "weights.keep"},
     OptionName{"--max-compile-memory", "max_compile_memory"},
     OptionName{"--max-error", "verify.max_error"},
