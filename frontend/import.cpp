@@ -63,6 +63,7 @@ class Importer {
         builder_(plain_name(graph_.name())),
         state_(builder_, folder, *model_) {
     state_.pad_selections = options.pad_selections;
+    state_.memory_left = options.max_memory;
     if (options.on_node)
       state_.on_node = [this](std::size_t done) {
         // Functions and loops add nodes to those in the file.

@@ -35,6 +35,8 @@ struct ImportOptions {
   /// those that ONNX's would give, in its order, then rows of -1. Otherwise it is refused, because
   /// the number of its rows depends on data.
   bool pad_selections = false;
+  /// Bytes that tables may take which importing makes of sizes: an antialias filter is a matrix.
+  std::int64_t max_memory = INT64_MAX;
   /// Called in front of each node with how many were imported, of how many that are known by then.
   /// What it throws ends the import.
   std::function<void(std::size_t done, std::size_t total)> on_node;

@@ -19,6 +19,9 @@ namespace {
 using ir::Dim;
 using Replacements = std::map<std::string, Dim, std::less<>>;
 
+// Each kernel and each proof looks at all of them.
+constexpr std::size_t kMaxSymbols = 1024;
+
 [[noreturn]] void usage(std::string message) { throw Error(ErrorCode::kUsage, std::move(message)); }
 
 bool is_name(std::string_view text) {
@@ -258,6 +261,12 @@ class InputReader {
                             ? "no symbolic dimensions"
                             : fmt::format("only these: '{}'", fmt::join(symbols, "', '"))));
     }
+    if (result_.ranges.size() > kMaxSymbols)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("the model has {} symbolic dimensions, and at most {} are supported: "
+                              "give some as numbers (--dim NAME=NUMBER), or say which are equal "
+                              "(--dim NAME=OTHER)",
+                              result_.ranges.size(), kMaxSymbols));
     if (fixed.empty()) return;
     for (GraphInput& input : result_.inputs)
       for (Dim& dim : input.type.shape) dim = dim.substitute(fixed);

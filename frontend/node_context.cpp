@@ -273,6 +273,32 @@ ir::ValueId NodeContext::transpose(ir::ValueId value, std::vector<std::int64_t> 
   return add("Transpose", {value}, {{"perm", std::move(perm)}});
 }
 
+ir::ValueId NodeContext::concat(std::vector<ir::ValueId> values, std::int64_t axis) {
+  // What reads or writes a concatenation looks at all of its parts, for each of them.
+  constexpr std::size_t kMost = 1024;
+  while (values.size() > 1) {
+    std::vector<ir::ValueId> joined;
+    for (std::size_t first = 0; first < values.size(); first += kMost) {
+      const std::size_t last = std::min(first + kMost, values.size());
+      const std::vector<ir::ValueId> some(values.begin() + static_cast<std::ptrdiff_t>(first),
+                                          values.begin() + static_cast<std::ptrdiff_t>(last));
+      joined.push_back(some.size() == 1 ? some[0] : add("Concat", some, {{"axis", axis}}));
+    }
+    values = std::move(joined);
+  }
+  return values.at(0);
+}
+
+void NodeContext::take_memory(std::int64_t bytes, const std::string& what) {
+  if (env_.memory_left == nullptr) return;
+  if (bytes > *env_.memory_left)
+    throw Error(ErrorCode::kOutOfMemory,
+                fmt::format("{} takes {} bytes, and {} are left to compile with: allow more "
+                            "(--max-compile-memory)",
+                            what, bytes, *env_.memory_left));
+  *env_.memory_left -= bytes;
+}
+
 ir::ValueId NodeContext::cast(ir::ValueId value, DType dtype) {
   if (this->dtype(value) == dtype) return value;
   return add("Cast", {value}, {{"to", dtype}});

@@ -54,8 +54,9 @@ class NodeContext {
     /// Symbols whose range is Sinter's default: it may be narrowed.
     std::set<std::string, std::less<>>& defaulted;
     std::vector<std::string>& warnings;
-    bool pad_selections = false;       // see ImportOptions
-    std::vector<bool> four_bits = {};  // inputs that the model holds in 4 bits each
+    bool pad_selections = false;          // see ImportOptions
+    std::vector<bool> four_bits = {};     // inputs that the model holds in 4 bits each
+    std::int64_t* memory_left = nullptr;  // see ImportOptions::max_memory; null: any amount
   };
   /// `inputs` has an invalid id where the node leaves an optional input out; `output_is_used` is
   /// false for outputs without a name or without a reader.
@@ -153,7 +154,13 @@ class NodeContext {
   /// `value` broadcast to `shape`, or itself.
   ir::ValueId expand(ir::ValueId value, const ir::Shape& shape);
   ir::ValueId transpose(ir::ValueId value, std::vector<std::int64_t> perm);
+  /// `values` behind each other along `axis`; thousands of them in several steps.
+  ir::ValueId concat(std::vector<ir::ValueId> values, std::int64_t axis);
   ir::ValueId cast(ir::ValueId value, DType dtype);
+
+  /// Says that `what` is about to take so many bytes; throws Error(kOutOfMemory) if they are more
+  /// than ImportOptions::max_memory leaves.
+  void take_memory(std::int64_t bytes, const std::string& what);
 
   void output(std::size_t i, ir::ValueId value);
   void output(ir::ValueId value) { output(0, value); }

@@ -168,11 +168,11 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   std::vector<bool> used;
   for (const std::string& name : node.output())
     used.push_back(!name.empty() && structure.used.count(name) != 0);
-  NodeContext context(
-      node,
-      {state_.builder, state_.folder, state_.external, *this, place_.owner, version_of(""), label,
-       state_.defaulted, state_.warnings, state_.pad_selections, std::move(four_bits)},
-      std::move(inputs), std::move(used));
+  NodeContext context(node,
+                      {state_.builder, state_.folder, state_.external, *this, place_.owner,
+                       version_of(""), label, state_.defaulted, state_.warnings,
+                       state_.pad_selections, std::move(four_bits), &state_.memory_left},
+                      std::move(inputs), std::move(used));
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     check_attributes(node, known_attributes(*row, version));

@@ -46,6 +46,7 @@ struct ImportState {
   std::vector<std::string> warnings;
   std::vector<ModelNode> nodes;
   bool pad_selections = false;  // see ImportOptions
+  std::int64_t memory_left = INT64_MAX;
   std::vector<UnsupportedNode> unsupported;
   std::function<void(std::size_t done)> on_node;  // nodes that were noted; may be empty
 

@@ -11,18 +11,6 @@ using ir::Ranges;
 // Symbols and functions in one size.
 constexpr int kMaxDimSize = 256;
 
-/// Takes the symbols and functions of `dim` off `budget`; false once that is used up.
-bool spend(const Dim& dim, int& budget) {
-  for (const Dim::Term& term : dim.terms())
-    for (const auto& factor : term.factors) {
-      if (--budget < 0) return false;
-      if (factor->kind != ir::DimAtom::Kind::kSymbol &&
-          (!spend(factor->a, budget) || !spend(factor->b, budget)))
-        return false;
-    }
-  return true;
-}
-
 /// a < b (or a == b), if it is the same for all values of the symbols.
 enum class Comparison { kLess, kEqual };
 std::optional<bool> compare(Comparison comparison, const Dim& a, const Dim& b,
@@ -77,10 +65,7 @@ std::optional<Dim> power(const Dim& base, const Dim& exponent) {
 
 }  // namespace
 
-bool is_manageable(const Dim& dim) {
-  int budget = kMaxDimSize;
-  return spend(dim, budget);
-}
+bool is_manageable(const Dim& dim) { return !ir::is_longer(dim, kMaxDimSize); }
 
 std::optional<Dim> size_arithmetic(std::string_view op, const std::vector<Dim>& x, DType from,
                                    DType to, const Ranges& ranges) {

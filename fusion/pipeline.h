@@ -108,6 +108,8 @@ struct Context {
   Precision precision = Precision::kModel;
   std::vector<Decision> decisions;
   std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
+  std::vector<std::string> notes;            // what passes gave up on, and why
+  std::int64_t max_memory = INT64_MAX;       // bytes that constants may take which are folded
   StateOptions states;
   WeightOptions weights;
   std::vector<QuantisedLayer> layers;  // every layer that `weights` asks about

@@ -60,7 +60,10 @@ class Tracer {
  private:
   void follow(TracedSource at) {
     const Node* node = graph_.producer(at.source);
-    if (!node || node->op->kind != OpKind::kView || (through_ && !through_(*node))) {
+    // Concatenations of parts of concatenations double the ways with each level.
+    constexpr int kMost = 1000;
+    if (!node || ++followed_ > kMost || node->op->kind != OpKind::kView ||
+        (through_ && !through_(*node))) {
       view_.sources.push_back(std::move(at));
       return;
     }
@@ -86,6 +89,7 @@ class Tracer {
   const std::function<bool(const Node&)>& through_;
   TracedView view_;
   std::optional<double> fill_;
+  int followed_ = 0;
 };
 
 bool mentions(const Dim& dim, std::span<const std::string> symbols) {
@@ -203,8 +207,12 @@ bool fits_type(const Dim& dim, DType dtype, const Ranges& ranges) {
 
 }  // namespace
 
+namespace {
+
+/// `left`: values that may still be looked at; x + x is looked at twice with each level.
 std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<const Dim> index,
-                                  const Ranges& ranges) {
+                                  const Ranges& ranges, int& left) {
+  if (--left < 0) return std::nullopt;
   const TensorType& type = graph.type(value);
   if (!is_integer(type.dtype)) return std::nullopt;
   if (const auto& constant = graph.value(value).constant)
@@ -221,7 +229,7 @@ std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<c
     const auto sources = node->op->view().map(node->attrs, types, type, index, ranges);
     if (sources.size() != 1 || !sources[0].guards.empty()) return std::nullopt;
     return index_of_value(graph, node->inputs[static_cast<std::size_t>(sources[0].input)],
-                          sources[0].index, ranges);
+                          sources[0].index, ranges, left);
   }
   if (node->op->kind != OpKind::kPointwise) return std::nullopt;
   std::vector<Dim> values;
@@ -234,7 +242,7 @@ std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<c
         std::vector<Dim> at(index.end() - static_cast<std::ptrdiff_t>(shape.size()), index.end());
         for (std::size_t d = 0; d < shape.size(); ++d)
           if (shape[d] == Dim(1)) at[d] = Dim(0);
-        result = index_of_value(graph, input, at, ranges);
+        result = index_of_value(graph, input, at, ranges, left);
         break;
       }
       case ScalarNode::Kind::kConstant:
@@ -255,6 +263,14 @@ std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<c
     values.push_back(std::move(*result));
   }
   return values.back();
+}
+
+}  // namespace
+
+std::optional<Dim> index_of_value(const Graph& graph, ValueId value, std::span<const Dim> index,
+                                  const Ranges& ranges) {
+  int left = 1000;
+  return index_of_value(graph, value, index, ranges, left);
 }
 
 }  // namespace sinter::ir

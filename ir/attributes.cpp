@@ -77,4 +77,27 @@ bool operator==(const Attrs& a, const Attrs& b) {
   return true;
 }
 
+std::size_t hash_of(const Attrs& attrs) {
+  std::size_t hash = attrs.values_.size();
+  const auto mix = [&](std::size_t value) {
+    hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
+  };
+  for (const auto& [name, attr] : attrs.values_) {
+    mix(attr.index());
+    if (const auto* number = std::get_if<std::int64_t>(&attr))
+      mix(static_cast<std::size_t>(*number));
+    else if (const auto* real = std::get_if<double>(&attr))
+      mix(std::bit_cast<std::uint64_t>(*real));
+    else if (const auto* text = std::get_if<std::string>(&attr))
+      mix(std::hash<std::string>()(*text));
+    else if (const auto* dtype = std::get_if<DType>(&attr))
+      mix(static_cast<std::size_t>(*dtype));
+    else if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&attr))
+      for (const std::int64_t each : *ints) mix(static_cast<std::size_t>(each));
+    else
+      for (const Dim& dim : std::get<std::vector<Dim>>(attr)) mix(hash_of(dim));
+  }
+  return hash;
+}
+
 }  // namespace sinter::ir

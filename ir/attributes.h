@@ -1,6 +1,7 @@
 // Attributes of nodes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -42,6 +43,8 @@ class Attrs {
   const std::map<std::string, Attr, std::less<>>& values() const { return values_; }
   /// Floats compare by their bits: -0.0 is not 0.0, and NaN equals itself.
   friend bool operator==(const Attrs& a, const Attrs& b);
+  /// Equal for equal ones, within one process.
+  friend std::size_t hash_of(const Attrs& attrs);
 
  private:
   std::map<std::string, Attr, std::less<>> values_;

@@ -143,9 +143,20 @@ Dim DimBuilder::from_term(Dim::Monomial factors, std::int64_t coefficient) {
   return from_normal(std::move(terms));
 }
 
-Dim::Dim(std::int64_t value) : terms_(no_terms()) {
-  if (value != 0)
-    terms_ = std::make_shared<const std::vector<Term>>(std::vector<Term>{Term{{}, value}});
+Dim::Dim(std::int64_t value) {
+  using Terms = std::shared_ptr<const std::vector<Term>>;
+  const auto make = [](std::int64_t number) -> Terms {
+    if (number == 0) return no_terms();
+    return std::make_shared<const std::vector<Term>>(std::vector<Term>{Term{{}, number}});
+  };
+  // Most dimensions and steps of indices are small, and every node has some of both.
+  constexpr std::int64_t kFew = 256;
+  static const std::vector<Terms> few = [&] {
+    std::vector<Terms> all;
+    for (std::int64_t i = 0; i < kFew; ++i) all.push_back(make(i));
+    return all;
+  }();
+  terms_ = value >= 0 && value < kFew ? few[static_cast<std::size_t>(value)] : make(value);
 }
 
 Dim Dim::symbol(std::string_view name) {
@@ -231,6 +242,26 @@ std::strong_ordering operator<=>(const Dim& a, const Dim& b) {
   return x.size() <=> y.size();
 }
 
+std::size_t hash_of(const Dim& dim) {
+  std::size_t hash = dim.terms().size();
+  const auto mix = [&](std::size_t value) {
+    hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
+  };
+  for (const Dim::Term& term : dim.terms()) {
+    mix(static_cast<std::size_t>(term.coefficient));
+    for (const AtomPtr& atom : term.factors) {
+      mix(static_cast<std::size_t>(atom->kind));
+      if (atom->kind == DimAtom::Kind::kSymbol) {
+        mix(std::hash<std::string>()(atom->name));
+      } else {
+        mix(hash_of(atom->a));
+        mix(hash_of(atom->b));
+      }
+    }
+  }
+  return hash;
+}
+
 bool operator==(const Range& a, const Range& b) {
   if (a.min != b.min || a.max != b.max) return false;
   if (!a.symbolic_max || !b.symbolic_max) return a.symbolic_max == b.symbolic_max;
@@ -281,6 +312,24 @@ std::string Dim::to_string() const {
   }
   return text;
 }
+
+namespace {
+
+/// Takes the symbols and functions of `dim` off `left`; false once that is used up.
+bool spend(const Dim& dim, int& left) {
+  for (const Dim::Term& term : dim.terms())
+    for (const AtomPtr& factor : term.factors) {
+      if (--left < 0) return false;
+      if (factor->kind != DimAtom::Kind::kSymbol &&
+          (!spend(factor->a, left) || !spend(factor->b, left)))
+        return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+bool is_longer(const Dim& dim, int most) { return !spend(dim, most); }
 
 Dim element_count(const Shape& shape) {
   Dim count = 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -63,6 +64,8 @@ class Dim {
   friend bool operator==(const Dim& a, const Dim& b);
   /// A total order (structural, not numeric), for use as a key.
   friend std::strong_ordering operator<=>(const Dim& a, const Dim& b);
+  /// Equal for equal ones, within one process.
+  friend std::size_t hash_of(const Dim& dim);
 
   /// Every symbol that occurs, sorted and unique.
   std::vector<std::string> symbols() const;
@@ -114,6 +117,9 @@ std::optional<std::int64_t> lower_bound(const Dim& a, const Ranges& ranges = {})
 std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges = {});
 /// True only if a <= b is proven for all values in `ranges`.
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges = {});
+
+/// True if more than `most` symbols and functions occur in `dim`, each as often as it is written.
+bool is_longer(const Dim& dim, int most);
 
 /// Parses what to_string prints; throws Error(kInvalidModel) with the position.
 Dim parse_dim(std::string_view text);

@@ -33,6 +33,19 @@ Bound larger(const Bound& a, const Bound& b) {
   return std::max(*a, *b);
 }
 
+/// Throws as the product would: (a + 1)*(b + 1)*.. has twice as many terms with each factor.
+void check_products(const Dim& e) {
+  constexpr std::size_t kMostFactors = 8;
+  for (const Dim::Term& term : e.terms()) {
+    if (term.factors.size() <= kMostFactors) continue;
+    std::size_t different = 1;
+    for (std::size_t i = 1; i < term.factors.size(); ++i)
+      different += same_atom(term.factors[i - 1], term.factors[i]) ? 0 : 1;
+    if (different > kMostFactors)
+      throw Error(ErrorCode::kInvalidModel, "a product of too many dimensions");
+  }
+}
+
 class Prover {
  public:
   Prover(const Facts& facts, std::int64_t goal) : facts_(facts), goal_(goal) {}
@@ -56,7 +69,9 @@ class Prover {
   Dim extreme(Dim e, bool upper);
   /// The sign that `e` keeps for all values: 1 (>= 0), -1 (<= 0) or 0 if unknown.
   int sign(const Dim& e) const;
-  Facts nested_facts() const { return {&all_ranges(), facts_.defaults, facts_.depth + 1}; }
+  Facts nested_facts() const {
+    return {&all_ranges(), facts_.defaults, facts_.depth + 1, facts_.work};
+  }
   const Ranges& all_ranges() const { return extended_ ? *extended_ : *facts_.ranges; }
 
   Facts facts_;
@@ -134,6 +149,7 @@ Prover::Interval Prover::interval(const DimAtom& atom) {
 // Writes every variable as its minimum plus something non-negative (or its maximum minus something
 // non-negative), multiplies out, and takes terms with positive coefficients at zero.
 Bound Prover::by_intervals(const Dim& e) {
+  check_products(e);
   struct Variable {
     AtomPtr atom;
     Bound span;  // it lies in [0, span]
@@ -279,6 +295,7 @@ Bound Prover::by_cases(const Dim& e, const AtomPtr& atom) {
 
 Bound Prover::lower(const Dim& e) {
   if (e.is_constant()) return e.value();
+  if (facts_.work != nullptr && --*facts_.work < 0) return std::nullopt;
   Bound best = by_intervals(e);
   const auto done = [&] { return (best && *best >= goal_) || ++steps_ > kMaxSteps; };
   if (done()) return best;
@@ -344,7 +361,8 @@ std::optional<std::int64_t> prove_lower_bound(const Dim& a, const Facts& facts, 
 }
 
 std::optional<std::int64_t> lower_bound(const Dim& a, const Ranges& ranges) {
-  return prove_lower_bound(a, Facts{&ranges, true});
+  int work = kMaxWork;
+  return prove_lower_bound(a, Facts{&ranges, true, 0, &work});
 }
 
 std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges) {
@@ -352,7 +370,8 @@ std::optional<std::int64_t> upper_bound(const Dim& a, const Ranges& ranges) {
 }
 
 bool proves_le(const Dim& a, const Dim& b, const Ranges& ranges) {
-  return proves_non_negative(b - a, Facts{&ranges, true});
+  int work = kMaxWork;
+  return proves_non_negative(b - a, Facts{&ranges, true, 0, &work});
 }
 
 }  // namespace sinter::ir

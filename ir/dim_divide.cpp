@@ -234,7 +234,8 @@ Dim max(const Dim& a, const Dim& b, const Facts& facts) {
 }
 
 Dim floor_div(const Dim& a, const Dim& b, const Ranges& ranges) {
-  return floor_div(a, b, Facts{&ranges, true});
+  int work = kMaxWork;
+  return floor_div(a, b, Facts{&ranges, true, 0, &work});
 }
 
 Dim mod(const Dim& a, const Dim& b, const Ranges& ranges) {
@@ -249,11 +250,13 @@ Dim ceil_div(const Dim& a, const Dim& b, const Ranges& ranges) {
 }
 
 Dim min(const Dim& a, const Dim& b, const Ranges& ranges) {
-  return min(a, b, Facts{&ranges, true});
+  int work = kMaxWork;
+  return min(a, b, Facts{&ranges, true, 0, &work});
 }
 
 Dim max(const Dim& a, const Dim& b, const Ranges& ranges) {
-  return max(a, b, Facts{&ranges, true});
+  int work = kMaxWork;
+  return max(a, b, Facts{&ranges, true, 0, &work});
 }
 
 std::optional<Dim> divide_exactly(const Dim& a, const Dim& b) {
@@ -285,7 +288,8 @@ Dim Dim::substitute(const std::map<std::string, Dim, std::less<>>& replacements)
 }
 
 Dim simplify(const Dim& dim, const Ranges& ranges) {
-  return rebuild(dim, {}, Facts{&ranges, true});
+  int work = kMaxWork;
+  return rebuild(dim, {}, Facts{&ranges, true, 0, &work});
 }
 
 }  // namespace sinter::ir

@@ -46,9 +46,13 @@ std::optional<Dim::Monomial> divide_monomial(const Dim::Monomial& numerator,
 struct Facts {
   const Ranges* ranges = nullptr;
   bool defaults = true;
-  int depth = 0;  // proofs within proofs; bounded
+  int depth = 0;        // proofs within proofs; bounded
+  int* work = nullptr;  // bounds that may still be looked for in all; null: any number
 };
 const Facts& no_facts();
+/// Bounds that one question may take: a few dozen where models ask, but divisions of divisions of
+/// long formulas multiply them.
+inline constexpr int kMaxWork = 150;
 
 Dim floor_div(const Dim& a, const Dim& b, const Facts& facts);
 Dim min(const Dim& a, const Dim& b, const Facts& facts);

@@ -1,6 +1,5 @@
 #include "ir/graph.h"
 
-#include <algorithm>
 #include <deque>
 
 namespace sinter::ir {
@@ -70,12 +69,13 @@ const Node* Graph::producer(ValueId id) const {
   return node_id.valid() ? &node(node_id) : nullptr;
 }
 
-bool Graph::is_output(ValueId id) const {
-  return std::find(outputs_.begin(), outputs_.end(), id) != outputs_.end();
+Graph::Graph() {
+  static const auto empty = std::make_shared<const Parts>();
+  parts_ = empty;
 }
 
 bool structurally_equal(const Graph& a, const Graph& b) {
-  if (&a == &b) return true;
+  if (a.is_same(b)) return true;
   if (a.inputs().size() != b.inputs().size() || a.outputs().size() != b.outputs().size() ||
       a.nodes().size() != b.nodes().size() || a.ranges() != b.ranges() || a.states() != b.states())
     return false;

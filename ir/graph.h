@@ -56,38 +56,49 @@ struct State {
 
 class Graph {
  public:
-  const std::string& name() const { return name_; }
+  Graph();
+  const std::string& name() const { return parts_->name; }
   /// Values in creation order; ids index this.
-  const std::vector<Value>& values() const { return values_; }
-  const Value& value(ValueId id) const { return values_[static_cast<std::size_t>(id.index)]; }
+  const std::vector<Value>& values() const { return parts_->values; }
+  const Value& value(ValueId id) const {
+    return parts_->values[static_cast<std::size_t>(id.index)];
+  }
   const TensorType& type(ValueId id) const { return value(id).type; }
   /// Nodes in topological order; ids index this.
-  const std::vector<Node>& nodes() const { return nodes_; }
-  const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id.index)]; }
+  const std::vector<Node>& nodes() const { return parts_->nodes; }
+  const Node& node(NodeId id) const { return parts_->nodes[static_cast<std::size_t>(id.index)]; }
   /// The node that makes `id`, or null for inputs and constants.
   const Node* producer(ValueId id) const;
-  const std::vector<ValueId>& inputs() const { return inputs_; }
-  const std::vector<ValueId>& outputs() const { return outputs_; }
-  const std::vector<std::string>& output_names() const { return output_names_; }
-  const Ranges& ranges() const { return ranges_; }
-  const std::vector<State>& states() const { return states_; }
+  const std::vector<ValueId>& inputs() const { return parts_->inputs; }
+  const std::vector<ValueId>& outputs() const { return parts_->outputs; }
+  const std::vector<std::string>& output_names() const { return parts_->output_names; }
+  const Ranges& ranges() const { return parts_->ranges; }
+  const std::vector<State>& states() const { return parts_->states; }
   /// Nodes that read `id`, in order, each once.
   const std::vector<NodeId>& users(ValueId id) const {
-    return users_[static_cast<std::size_t>(id.index)];
+    return parts_->users[static_cast<std::size_t>(id.index)];
   }
-  bool is_output(ValueId id) const;
+  bool is_output(ValueId id) const { return parts_->is_output[static_cast<std::size_t>(id.index)]; }
   bool is_constant(ValueId id) const { return value(id).constant != nullptr; }
+  /// True for copies of one graph, which share all they have.
+  bool is_same(const Graph& other) const { return parts_ == other.parts_; }
 
  private:
   friend class GraphBuilder;
-  std::string name_;
-  std::vector<Value> values_;
-  std::vector<Node> nodes_;
-  std::vector<ValueId> inputs_, outputs_;
-  std::vector<std::string> output_names_;
-  Ranges ranges_;
-  std::vector<State> states_;
-  std::vector<std::vector<NodeId>> users_;
+  struct Parts {
+    std::string name;
+    std::vector<Value> values;
+    std::vector<Node> nodes;
+    std::vector<ValueId> inputs, outputs;
+    std::vector<std::string> output_names;
+    Ranges ranges;
+    std::vector<State> states;
+    std::vector<std::vector<NodeId>> users;
+    std::vector<bool> is_output;  // of each value
+  };
+  explicit Graph(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+
+  std::shared_ptr<const Parts> parts_;
 };
 
 /// Structural equality: same inputs, nodes, attributes, constants, outputs, ranges and states, up

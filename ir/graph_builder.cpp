@@ -22,11 +22,28 @@ std::vector<ValueId> canonical_inputs(const Node& node) {
   return inputs;
 }
 
-// Attributes and bodies are left to the comparison: operator and inputs tell most nodes apart.
+std::size_t hash_of(const Graph& body);
+
 std::size_t hash_of(const Node& node) {
   std::size_t hash = std::hash<const void*>()(node.op);
   for (const ValueId id : canonical_inputs(node)) mix(hash, static_cast<std::size_t>(id.index));
+  mix(hash, hash_of(node.attrs));
+  if (node.body) mix(hash, hash_of(*node.body));
   return hash;
+}
+
+/// Equal for bodies that are structurally equal, whatever the order of their nodes: so that
+/// thousands of regions that read one value are told apart.
+std::size_t hash_of(const Graph& body) {
+  std::size_t sum = body.nodes().size();
+  for (const Node& node : body.nodes()) {
+    std::size_t hash = std::hash<const void*>()(node.op);
+    mix(hash, hash_of(node.attrs));
+    for (const ValueId input : node.inputs)
+      if (const auto& constant = body.value(input).constant) mix(hash, constant->hash());
+    sum += hash;
+  }
+  return sum;
 }
 
 bool same_node(const Node& a, const Node& b) {
@@ -36,36 +53,47 @@ bool same_node(const Node& a, const Node& b) {
   return a.body == b.body || structurally_equal(*a.body, *b.body);
 }
 
-void merge_origins(std::vector<std::string>& into, const std::vector<std::string>& from) {
+void sort_unique(std::vector<std::string>& names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+}
+
+/// Origins of thousands of equal nodes come together one by one: they are put in order when their
+/// number has doubled, and at last by finish().
+void add_origins(std::vector<std::string>& into, std::size_t& in_order,
+                 const std::vector<std::string>& from) {
   into.insert(into.end(), from.begin(), from.end());
-  std::sort(into.begin(), into.end());
-  into.erase(std::unique(into.begin(), into.end()), into.end());
+  constexpr std::size_t kFew = 16;
+  if (into.size() > kFew && into.size() < 2 * in_order) return;
+  sort_unique(into);
+  in_order = into.size();
 }
 
 }  // namespace
 
 struct GraphBuilder::Impl {
-  Graph graph;
+  std::shared_ptr<Graph::Parts> graph = std::make_shared<Graph::Parts>();
   std::vector<std::string> origins;
+  std::unordered_map<std::int32_t, std::size_t> merged;       // nodes, with their origins in order
   std::unordered_multimap<std::uint64_t, ValueId> constants;  // by Tensor::hash
   std::unordered_multimap<std::size_t, NodeId> nodes;         // by hash_of
 
   ValueId new_value(Value value) {
-    const ValueId id{static_cast<std::int32_t>(graph.values_.size())};
-    graph.values_.push_back(std::move(value));
+    const ValueId id{static_cast<std::int32_t>(graph->values.size())};
+    graph->values.push_back(std::move(value));
     return id;
   }
 
   Value& value(ValueId id) {
-    if (!id.valid() || static_cast<std::size_t>(id.index) >= graph.values_.size())
+    if (!id.valid() || static_cast<std::size_t>(id.index) >= graph->values.size())
       throw Error(ErrorCode::kInternal,
                   fmt::format("value {} does not exist in the graph being built", id.index));
-    return graph.values_[static_cast<std::size_t>(id.index)];
+    return graph->values[static_cast<std::size_t>(id.index)];
   }
 };
 
 GraphBuilder::GraphBuilder(std::string name) : impl_(std::make_unique<Impl>()) {
-  impl_->graph.name_ = std::move(name);
+  impl_->graph->name = std::move(name);
 }
 GraphBuilder::~GraphBuilder() = default;
 GraphBuilder::GraphBuilder(GraphBuilder&&) noexcept = default;
@@ -82,7 +110,7 @@ ValueId GraphBuilder::input(std::string name, TensorType type) {
   value.type = std::move(type);
   value.name = std::move(name);
   const ValueId id = impl_->new_value(std::move(value));
-  impl_->graph.inputs_.push_back(id);
+  impl_->graph->inputs.push_back(id);
   return id;
 }
 
@@ -140,17 +168,19 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
     throw;
   }
 
-  Graph& graph = impl_->graph;
+  Graph::Parts& graph = *impl_->graph;
   const std::size_t hash = hash_of(node);
   const auto [begin, end] = impl_->nodes.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
-    Node& known = graph.nodes_[static_cast<std::size_t>(it->second.index)];
+    Node& known = graph.nodes[static_cast<std::size_t>(it->second.index)];
     if (!same_node(known, node)) continue;
-    merge_origins(known.origins, node.origins);
+    std::size_t& in_order =
+        impl_->merged.emplace(it->second.index, known.origins.size()).first->second;
+    add_origins(known.origins, in_order, node.origins);
     return known.outputs;
   }
 
-  const NodeId id{static_cast<std::int32_t>(graph.nodes_.size())};
+  const NodeId id{static_cast<std::int32_t>(graph.nodes.size())};
   for (std::size_t i = 0; i < output_types.size(); ++i) {
     Value value;
     value.type = std::move(output_types[i]);
@@ -158,23 +188,23 @@ std::vector<ValueId> GraphBuilder::add_multi(std::string_view op_name, std::vect
     value.output_index = static_cast<int>(i);
     node.outputs.push_back(impl_->new_value(std::move(value)));
   }
-  graph.nodes_.push_back(std::move(node));
+  graph.nodes.push_back(std::move(node));
   impl_->nodes.emplace(hash, id);
-  return graph.nodes_.back().outputs;
+  return graph.nodes.back().outputs;
 }
 
 void GraphBuilder::output(std::string name, ValueId value) {
   impl_->value(value);
-  impl_->graph.outputs_.push_back(value);
-  impl_->graph.output_names_.push_back(std::move(name));
+  impl_->graph->outputs.push_back(value);
+  impl_->graph->output_names.push_back(std::move(name));
 }
 
 void GraphBuilder::range(std::string symbol, Range range) {
   check_range(symbol, range);
-  impl_->graph.ranges_.insert_or_assign(std::move(symbol), std::move(range));
+  impl_->graph->ranges.insert_or_assign(std::move(symbol), std::move(range));
 }
 
-void GraphBuilder::state(State state) { impl_->graph.states_.push_back(state); }
+void GraphBuilder::state(State state) { impl_->graph->states.push_back(state); }
 
 void GraphBuilder::name(ValueId value, std::string name) {
   Value& named = impl_->value(value);
@@ -189,10 +219,10 @@ const Tensor* GraphBuilder::constant_of(ValueId value) const {
 
 const Node* GraphBuilder::producer(ValueId value) const {
   const NodeId id = impl_->value(value).producer;
-  return id.valid() ? &impl_->graph.node(id) : nullptr;
+  return id.valid() ? &impl_->graph->nodes[static_cast<std::size_t>(id.index)] : nullptr;
 }
 
-const Ranges& GraphBuilder::ranges() const { return impl_->graph.ranges_; }
+const Ranges& GraphBuilder::ranges() const { return impl_->graph->ranges; }
 
 GraphBuilder::OriginScope::OriginScope(GraphBuilder& builder, std::vector<std::string> origins)
     : builder_(builder), saved_(std::move(builder.impl_->origins)) {
@@ -204,18 +234,20 @@ GraphBuilder::OriginScope::OriginScope(GraphBuilder& builder, std::vector<std::s
 GraphBuilder::OriginScope::~OriginScope() { builder_.impl_->origins = std::move(saved_); }
 
 Graph GraphBuilder::finish() {
-  Graph& built = impl_->graph;
-  if (built.outputs_.empty())
-    throw Error(ErrorCode::kInvalidModel, fmt::format("graph '{}' has no outputs", built.name_));
+  Graph::Parts& built = *impl_->graph;
+  for (const auto& [node, in_order] : impl_->merged)
+    sort_unique(built.nodes[static_cast<std::size_t>(node)].origins);
+  if (built.outputs.empty())
+    throw Error(ErrorCode::kInvalidModel, fmt::format("graph '{}' has no outputs", built.name));
 
   // Nodes are in topological order: backwards, every node has been reached before it is looked at.
-  std::vector<bool> live(built.values_.size());
+  std::vector<bool> live(built.values.size());
   const auto mark = [&](ValueId id) { live[static_cast<std::size_t>(id.index)] = true; };
-  for (const ValueId id : built.inputs_) mark(id);
-  for (const ValueId id : built.outputs_) mark(id);
-  std::vector<bool> live_node(built.nodes_.size());
-  for (std::size_t i = built.nodes_.size(); i-- > 0;) {
-    const Node& node = built.nodes_[i];
+  for (const ValueId id : built.inputs) mark(id);
+  for (const ValueId id : built.outputs) mark(id);
+  std::vector<bool> live_node(built.nodes.size());
+  for (std::size_t i = built.nodes.size(); i-- > 0;) {
+    const Node& node = built.nodes[i];
     live_node[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
       return live[static_cast<std::size_t>(id.index)];
     });
@@ -224,45 +256,52 @@ Graph GraphBuilder::finish() {
     for (const ValueId id : node.outputs) mark(id);
   }
 
-  Graph graph;
-  std::vector<NodeId> new_node(built.nodes_.size());
-  for (std::size_t i = 0, next = 0; i < built.nodes_.size(); ++i)
+  auto parts = std::make_shared<Graph::Parts>();
+  Graph::Parts& graph = *parts;
+  std::vector<NodeId> new_node(built.nodes.size());
+  for (std::size_t i = 0, next = 0; i < built.nodes.size(); ++i)
     if (live_node[i]) new_node[i].index = static_cast<std::int32_t>(next++);
-  std::vector<ValueId> new_value(built.values_.size());
-  for (std::size_t i = 0; i < built.values_.size(); ++i) {
+  std::vector<ValueId> new_value(built.values.size());
+  graph.values.reserve(static_cast<std::size_t>(std::count(live.begin(), live.end(), true)));
+  graph.nodes.reserve(
+      static_cast<std::size_t>(std::count(live_node.begin(), live_node.end(), true)));
+  for (std::size_t i = 0; i < built.values.size(); ++i) {
     if (!live[i]) continue;
-    new_value[i].index = static_cast<std::int32_t>(graph.values_.size());
-    Value& value = built.values_[i];
+    new_value[i].index = static_cast<std::int32_t>(graph.values.size());
+    Value& value = built.values[i];
     if (value.producer.valid())
       value.producer = new_node[static_cast<std::size_t>(value.producer.index)];
-    graph.values_.push_back(std::move(value));
+    graph.values.push_back(std::move(value));
   }
   const auto renumber = [&](std::vector<ValueId>& ids) {
     for (ValueId& id : ids) id = new_value[static_cast<std::size_t>(id.index)];
   };
-  graph.users_.resize(graph.values_.size());
-  for (std::size_t i = 0; i < built.nodes_.size(); ++i) {
+  graph.users.resize(graph.values.size());
+  for (std::size_t i = 0; i < built.nodes.size(); ++i) {
     if (!live_node[i]) continue;
-    Node& node = built.nodes_[i];
+    Node& node = built.nodes[i];
     renumber(node.inputs);
     renumber(node.outputs);
     for (const ValueId id : node.inputs) {
-      auto& users = graph.users_[static_cast<std::size_t>(id.index)];
+      auto& users = graph.users[static_cast<std::size_t>(id.index)];
       if (users.empty() || users.back() != new_node[i]) users.push_back(new_node[i]);
     }
-    graph.nodes_.push_back(std::move(node));
+    graph.nodes.push_back(std::move(node));
   }
-  renumber(built.inputs_);
-  renumber(built.outputs_);
-  graph.name_ = std::move(built.name_);
-  graph.inputs_ = std::move(built.inputs_);
-  graph.outputs_ = std::move(built.outputs_);
-  graph.output_names_ = std::move(built.output_names_);
-  graph.ranges_ = std::move(built.ranges_);
-  graph.states_ = std::move(built.states_);
+  renumber(built.inputs);
+  renumber(built.outputs);
+  graph.name = std::move(built.name);
+  graph.inputs = std::move(built.inputs);
+  graph.outputs = std::move(built.outputs);
+  graph.output_names = std::move(built.output_names);
+  graph.ranges = std::move(built.ranges);
+  graph.states = std::move(built.states);
+  graph.is_output.resize(graph.values.size());
+  for (const ValueId id : graph.outputs) graph.is_output[static_cast<std::size_t>(id.index)] = true;
   impl_ = std::make_unique<Impl>();
-  with_context(fmt::format("graph '{}'", graph.name_), [&] { check_states(graph); });
-  return graph;
+  const Graph result(std::move(parts));
+  with_context(fmt::format("graph '{}'", result.name()), [&] { check_states(result); });
+  return result;
 }
 
 }  // namespace sinter::ir

@@ -31,7 +31,14 @@ void check_type(const TensorType& type) {
   std::int64_t count = 1;
   bool is_empty = false;
   for (const Dim& dim : type.shape) {
-    if (!dim.is_constant()) continue;
+    if (!dim.is_constant()) {
+      if (is_longer(dim, kMaxDimSize))
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("a dimension is a formula of more than {} symbols and functions: "
+                                "give some of the model's dimensions as numbers (--dim)",
+                                kMaxDimSize));
+      continue;
+    }
     if (dim.value() < 0) refuse(ErrorCode::kInvalidModel, "a dimension is negative");
     is_empty = is_empty || dim.value() == 0;
     if (__builtin_mul_overflow(count, dim.value(), &count) || count > kMaxElements)

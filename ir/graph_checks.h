@@ -15,9 +15,12 @@ namespace sinter::ir {
 /// addresses can then be added up.
 inline constexpr std::size_t kMaxRank = 32;
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
+/// Symbols and functions in one dimension: every step of index arithmetic goes over all of them.
+inline constexpr int kMaxDimSize = 256;
 
 /// Throws Error(kInvalidModel) for a dimension that is known and negative, kUnsupported for more
-/// dimensions or, by those that are known, more elements than a plan can hold.
+/// dimensions or, by those that are known, more elements than a plan can hold, or for a dimension
+/// that is too long a formula.
 void check_type(const TensorType& type);
 
 /// "MatMul (from encoder/MatMul_3)", for messages.

@@ -18,8 +18,12 @@ class Verifier {
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       if (!node.op) fail(fmt::format("node {} has no operator", i));
-      const auto context = fmt::format("node {}: {}", i, describe(*node.op, node.origins));
-      with_context(context, [&] { check_node(node, NodeId{static_cast<std::int32_t>(i)}); });
+      try {
+        check_node(node, NodeId{static_cast<std::int32_t>(i)});
+      } catch (Error& error) {
+        error.add_context(fmt::format("node {}: {}", i, describe(*node.op, node.origins)));
+        throw;
+      }
     }
     check_users();
     check_interface();

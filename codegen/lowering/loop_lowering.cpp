@@ -95,6 +95,13 @@ class Region {
     for (const auto& guard : guards)
       key += fmt::format(" [{} < {}]", guard.value.to_string(), guard.extent.to_string());
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    // Regions have a few hundred operators, each needed at a few places.
+    constexpr std::size_t kMostEvaluations = 100'000;
+    if (known_.size() >= kMostEvaluations)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("a fused region needs more than {} elements for one of its own: "
+                              "compile with --fuse=off",
+                              kMostEvaluations));
     const std::uint32_t result = eval_new(value, index, guards);
     known_.emplace(std::move(key), result);
     return result;

@@ -81,6 +81,13 @@ Term round_as(const std::string& mode, const Term& x) {
   return mode == "round_prefer_ceil" ? floor(x + 0.5) : ceil(x - 0.5);
 }
 
+/// Tables of positions are made up to this length; longer ones stay formulas.
+constexpr std::int64_t kMaxTable = std::int64_t{1} << 20;
+
+bool has_table(const Axis& axis) {
+  return axis.from.is_constant() && axis.to.is_constant() && axis.to.value() <= kMaxTable;
+}
+
 /// Positions of all elements of a dimension of known sizes.
 std::vector<double> known_positions(const Resizing& how, const Axis& axis) {
   const auto from = static_cast<double>(axis.from.value()),
@@ -139,8 +146,7 @@ class Resizer {
     const Term from = size_of_dim(node_, axis.from, DType::kFloat64);
     const Term to = size_of_dim(node_, axis.to, DType::kFloat64);
     const Term scale = axis.scale ? i.number(*axis.scale) : to / from;
-    if (!axis.to.is_constant() || !axis.from.is_constant())
-      return original<Term>(how_, axis, i, from, to, scale);
+    if (!has_table(axis)) return original<Term>(how_, axis, i, from, to, scale);
     const std::vector<double> known = known_positions(how_, axis);
     std::vector<std::int64_t> shape(rank, 1);
     shape[d] = axis.to.value();
@@ -163,7 +169,7 @@ class Resizer {
   /// Repeats each element, or takes every so-manieth, as a view; false if that is not it.
   bool nearest_view(const std::vector<Axis>& axes, std::size_t d) {
     const Axis& axis = axes[d];
-    if (axis.from.is_constant() && axis.to.is_constant()) {
+    if (has_table(axis)) {
       const std::int64_t from = axis.from.value(), to = axis.to.value();
       if (from < 1 || to < 1) return false;
       std::vector<std::int64_t> index;
@@ -262,6 +268,17 @@ class Resizer {
           "antialias along dimension {}, which is {} -> {}: give those sizes as numbers", d,
           axis.from.to_string(), axis.to.to_string()));
     const std::int64_t from = axis.from.value(), to = axis.to.value();
+    // In float64, and then in the result's type.
+    const std::int64_t each = 8 + static_cast<std::int64_t>(size_of(x_.dtype()));
+    if (to > kMaxTable || from > INT64_MAX / each / std::max<std::int64_t>(to, 1))
+      node_.unsupported(
+          fmt::format("antialias along dimension {}, which is {} -> {}: its filter is "
+                      "a matrix of these sizes",
+                      d, from, to));
+    node_.take_memory(from * to * each,
+                      fmt::format("the antialias filter of dimension {}, a matrix "
+                                  "of {} x {}",
+                                  d, from, to));
     std::vector<double> matrix(static_cast<std::size_t>(from * to), 0);
     const double scale =
         std::min(axis.scale.value_or(static_cast<double>(to) / static_cast<double>(from)), 1.0);

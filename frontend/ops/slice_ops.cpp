@@ -178,7 +178,7 @@ void split(NodeContext& node) {
 void concat(NodeContext& node) {
   const auto inputs = node.all_inputs();
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(inputs[0]));
-  node.output(inputs.size() == 1 ? inputs[0] : node.add("Concat", inputs, {{"axis", axis}}));
+  node.output(node.concat(inputs, axis));
 }
 
 void gather(NodeContext& node) {
@@ -202,8 +202,11 @@ ValueId pad_by_elements(NodeContext& node, ValueId x, std::size_t d, const Dim& 
   const Dim& extent = shape[d];
   const Dim length = begin + extent + end;
   if (extent == Dim(0)) node.invalid(fmt::format("dimension {} has no elements to pad with", d));
+  // A table of so many places is made, a longer one stays a formula.
+  constexpr std::int64_t kMaxTable = std::int64_t{1} << 20;
   ValueId index;
-  if (extent.is_constant() && begin.is_constant() && length.is_constant()) {
+  if (extent.is_constant() && begin.is_constant() && length.is_constant() &&
+      length.value() <= kMaxTable) {
     const std::int64_t n = extent.value(), period = std::max<std::int64_t>(2 * (n - 1), 1);
     std::vector<std::int64_t> places;
     for (std::int64_t i = 0; i < length.value(); ++i) {

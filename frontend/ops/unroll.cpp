@@ -56,7 +56,7 @@ ValueId stack(NodeContext& node, std::vector<ValueId> values, const ir::TensorTy
                       ir::to_string(type), ir::to_string(node.type(value))));
     value = node.reshape(value, one);
   }
-  return values.size() == 1 ? values[0] : node.add("Concat", values, {{"axis", axis}});
+  return node.concat(std::move(values), axis);
 }
 
 }  // namespace sinter::frontend

@@ -1,4 +1,8 @@
 #include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/rebuild.h"
@@ -55,19 +59,28 @@ bool is_known(const GraphBuilder& builder, const ir::Graph& old, const Node& nod
   return is_concrete(node.attrs);
 }
 
+std::int64_t bytes_of_outputs(const ir::Graph& old, const Node& node) {
+  std::int64_t bytes = 0;
+  for (ValueId output : node.outputs) bytes += byte_count(old.type(output));
+  return bytes;
+}
+
 /// A folded result is stored in the plan: it must not be larger than what it is made from, unless
 /// it is small. What is made of constants alone may be a vector of one number for each channel: a
 /// scale that can only be folded into weights when it is known.
 bool keeps_size(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
                 std::span<const ValueId> inputs) {
   constexpr std::int64_t kSmallGenerated = 1024, kSmallConstant = 8 * 1024;
-  std::int64_t before = 0, after = 0;
+  // What is generated is stored nowhere; kernels make long rows of it as fast as they read them.
+  constexpr std::int64_t kMostGenerated = std::int64_t{64} << 20;
+  std::int64_t before = 0;
   bool generated = false;
-  for (ValueId input : inputs) {
+  for (const ValueId input : std::set<ValueId>(inputs.begin(), inputs.end())) {
     before += byte_count(builder.type(input));
     generated = generated || builder.constant_of(input) == nullptr;
   }
-  for (ValueId output : node.outputs) after += byte_count(old.type(output));
+  const std::int64_t after = bytes_of_outputs(old, node);
+  if (generated && after > kMostGenerated) return false;
   return after <= std::max(before, generated ? kSmallGenerated : kSmallConstant);
 }
 
@@ -124,8 +137,15 @@ std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const i
 
 }  // namespace
 
-ir::Graph fold_constants(const ir::Graph& graph, Context&) {
+ir::Graph fold_constants(const ir::Graph& graph, Context& context) {
   const std::vector<bool> weights = find_weights(graph);
+  // Weights may grow when they are unpacked, but not without end: a few constants that are put
+  // behind each other again and again are computed in each run.
+  constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{64} << 20;
+  std::int64_t own = 0, made = 0;
+  for (const ir::Value& value : graph.values())
+    if (value.constant) own += static_cast<std::int64_t>(value.constant->byte_count());
+  const std::int64_t most = std::max(kMostGrown, kMostGrowth * own);
   return ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const ir::Graph& old, const Node& node,
@@ -135,13 +155,25 @@ ir::Graph fold_constants(const ir::Graph& graph, Context&) {
             is_index_arithmetic(builder, old, node, inputs))
           return std::nullopt;
         const bool is_weight = weights[static_cast<std::size_t>(node.outputs[0].index)];
-        if (!is_weight && !keeps_size(builder, old, node, inputs)) return std::nullopt;
+        const std::int64_t bytes = bytes_of_outputs(old, node);
+        if (!keeps_size(builder, old, node, inputs) && !(is_weight && made + bytes <= most))
+          return std::nullopt;
         if (node.op->name == "Reshape") {
           std::vector<std::int64_t> shape;
           for (const ir::Dim& dim : old.type(node.outputs[0]).shape) shape.push_back(dim.value());
           return std::vector{
               builder.constant(builder.constant_of(inputs[0])->reshaped(std::move(shape)))};
         }
+        if (bytes > context.max_memory - made)
+          throw Error(
+              ErrorCode::kOutOfMemory,
+              fmt::format("{}: its result {} is a constant, and all that are computed while "
+                          "compiling take more than {} bytes: allow more "
+                          "(--max-compile-memory), or leave them to each run "
+                          "(--disable-pass fold_constants)",
+                          describe(node), ir::to_string(old.type(node.outputs[0])),
+                          context.max_memory));
+        made += bytes;
         std::vector<Tensor> values;
         for (ValueId input : inputs) {
           const Tensor* constant = builder.constant_of(input);

@@ -81,17 +81,16 @@ Verdict follows(const Graph& body, ValueId product, const ir::Dim& columns, bool
     changed = false;
     for (ValueId leaf : region.leaves()) {
       const NodeId producer = body.value(leaf).producer;
-      if (!producer.valid() || region.demands().at(leaf).whole) continue;
+      if (!producer.valid() || region.demands().find(leaf)->whole) continue;
       if (Verdict v = region.add_producer(producer, false); !v.ok) return v;
       changed = true;
       break;
     }
   }
-  const auto demand = region.demands().find(product);
+  const Region::Demand* demand = region.demands().find(product);
   const auto step = region.step_index(space);
-  if (demand == region.demands().end() || !step) return {false, "it does not read the product"};
-  if (demand->second.whole || demand->second.guarded ||
-      !are_own(demand->second.indices, *step, half))
+  if (demand == nullptr || !step) return {false, "it does not read the product"};
+  if (demand->whole || demand->guarded || !are_own(demand->indices, *step, half))
     return {false, "it reads other elements of the product than the one at hand"};
   return {true, ""};
 }

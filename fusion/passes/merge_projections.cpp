@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "fusion/passes/passes.h"
 #include "fusion/regions/attention_access.h"
@@ -69,15 +70,17 @@ std::optional<Projection> projection(const Graph& graph, const Node& node) {
 /// True if everything that reads `value` can as well read a slice: through views into generated
 /// kernels or into products whose operand stays a matrix. An activation that the product would end
 /// with, or a residual, is worth more than one launch saved.
-bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target,
-                  bool through_view) {
+bool reads_slices(const Graph& graph, ValueId value, const TargetTraits& target, bool through_view,
+                  std::set<ValueId>& seen) {
+  // Views of views lead to one value by many ways; what was seen has not refused.
+  if (!seen.insert(value).second) return true;
   if (graph.is_output(value)) return false;
   const auto& users = graph.users(value);
   for (NodeId id : users) {
     const Node& user = graph.node(id);
     switch (user.op->kind) {
       case ir::OpKind::kView:
-        if (!reads_slices(graph, user.outputs[0], target, true)) return false;
+        if (!reads_slices(graph, user.outputs[0], target, true, seen)) return false;
         break;
       case ir::OpKind::kIndexed:
         // Indices and updates are read element by element, what is looked up in stays whole.
@@ -244,7 +247,8 @@ Graph merge_projections(const Graph& graph, Context& context) {
   std::map<ValueId, std::vector<std::vector<Projection>>> by_activation;
   for (const Node& node : graph.nodes()) {
     auto found = projection(graph, node);
-    if (!found || !reads_slices(graph, found->result(), context.target, false)) continue;
+    std::set<ValueId> seen;
+    if (!found || !reads_slices(graph, found->result(), context.target, false, seen)) continue;
     auto& groups = by_activation[node.inputs[0]];
     const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& parts) {
       return fit_together(parts[0], *found);

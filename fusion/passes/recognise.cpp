@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "fusion/passes/passes.h"
 #include "fusion/patterns/matcher.h"
@@ -150,12 +151,25 @@ class Replacement {
   const Match& match_;
 };
 
-std::optional<Piece> recognise_node(const Graph& graph, const Node& node) {
+/// Operators that some idiom ends with: products and sums in any spelling, and calls by name.
+const std::set<std::string_view>& last_operators() {
+  static const std::set<std::string_view> operators = [] {
+    std::set<std::string_view> result = {"Mul", "Div",  "Neg",   "Reciprocal", "Square",
+                                         "Pow", "Sqrt", "Rsqrt", "Add"};
+    for (const ParsedIdiom& idiom : parsed_idioms())
+      if (idiom.pattern.kind == Pattern::Kind::kCall) result.insert(idiom.pattern.name);
+    return result;
+  }();
+  return operators;
+}
+
+std::optional<Piece> recognise_node(MatchFacts& facts, const Node& node) {
+  const Graph& graph = facts.graph();
   if (auto piece = one_hot_product(graph, node)) return piece;
-  if (node.op->kind != ir::OpKind::kPointwise || node.op->name == "Cast" ||
+  if (node.op->kind != ir::OpKind::kPointwise || !last_operators().contains(node.op->name) ||
       !is_float(graph.type(node.outputs[0]).dtype))
     return std::nullopt;
-  Matcher matcher(graph, node.outputs[0]);
+  Matcher matcher(facts, node.outputs[0]);
   for (const ParsedIdiom& idiom : parsed_idioms())
     for (const Match& match : matcher.match(idiom.pattern))
       if (auto piece = Replacement(graph, node, match).build(idiom.replacement)) return piece;
@@ -164,10 +178,20 @@ std::optional<Piece> recognise_node(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-Graph recognise(const Graph& graph, Context&) {
+Graph recognise(const Graph& graph, Context& context) {
+  // Models take some hundred steps a node; one that is made to take more is recognised in part.
+  constexpr std::int64_t kMostSteps = 4'000'000;
   std::vector<Piece> pieces;
-  for (const Node& node : graph.nodes())
-    if (auto piece = recognise_node(graph, node)) pieces.push_back(std::move(*piece));
+  MatchFacts facts(graph);
+  for (const Node& node : graph.nodes()) {
+    if (facts.steps > kMostSteps) {
+      context.notes.push_back(
+          "recognise: the graph has so many ways to match that idioms were looked for in its first "
+          "nodes only; what is behind them is fused as it is spelled");
+      break;
+    }
+    if (auto piece = recognise_node(facts, node)) pieces.push_back(std::move(*piece));
+  }
   return rebuild(graph, pieces);
 }
 

@@ -53,7 +53,8 @@ const std::vector<ParsedSpelling>& parsed_spellings() {
 std::optional<Dequantisation> match_dequantisation(
     const ir::Graph& graph, ir::ValueId value, const std::function<bool(ir::ValueId)>& is_known) {
   if (!is_known(value)) return std::nullopt;
-  Matcher matcher(graph, value);
+  MatchFacts facts(graph);
+  Matcher matcher(facts, value);
   for (const ParsedSpelling& spelling : parsed_spellings()) {
     for (const Match& match : matcher.match(spelling.pattern)) {
       const Element& weight = match.variables.at("w").back();

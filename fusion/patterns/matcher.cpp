@@ -35,10 +35,106 @@ bool is_per_row(const Pattern& pattern) {
   return result;
 }
 
+/// True if an element of `view` is always one element of its operand.
+bool is_plain(const ir::Graph& graph, const Node& view) {
+  if (view.op->kind != OpKind::kView || view.inputs.size() != 1) return false;
+  if (view.op->name != "Pad" && view.op->name != "Unfold") return true;
+  const ir::TensorType& output = graph.type(view.outputs[0]);
+  const ir::TensorType input = graph.type(view.inputs[0]);
+  const std::vector<Dim> first(output.shape.size(), Dim(0));
+  const auto sources = view.op->view().map(view.attrs, {&input, 1}, output, first, graph.ranges());
+  return sources.size() == 1 && sources[0].guards.empty();
+}
+
 }  // namespace
 
-Matcher::Matcher(const ir::Graph& graph, ValueId root) : graph_(graph), ranges_(graph.ranges()) {
-  const ir::Shape& shape = graph.type(root).shape;
+std::optional<ValueId> behind_view(const ir::Graph& graph, ValueId value) {
+  const Node* node = graph.producer(value);
+  if (node == nullptr) return std::nullopt;
+  const bool is_cast = node->op->name == "Cast" && is_float(graph.type(node->inputs[0]).dtype) &&
+                       is_float(graph.type(value).dtype);
+  if (!is_cast && !is_plain(graph, *node)) return std::nullopt;
+  return node->inputs[0];
+}
+
+std::optional<double> MatchFacts::number_of(ValueId value) {
+  if (graph_.value(value).constant == nullptr) return std::nullopt;
+  const auto [known, is_new] = numbers_.emplace(value, std::nullopt);
+  if (is_new) known->second = splat_value(graph_, value);
+  return known->second;
+}
+
+std::optional<double> MatchFacts::folded(ValueId root, Fold how) {
+  // An explicit stack: products and sums may be as long as the model.
+  std::vector<Key> open{{root, how}};
+  while (!open.empty()) {
+    const Key key = open.back();
+    if (folded_.count(key) != 0) {
+      open.pop_back();
+      continue;
+    }
+    const auto [value, fold] = key;
+    const auto finish = [&, at = key](std::optional<double> result) {
+      folded_[at] = result;
+      open.pop_back();
+    };
+    ValueId end = value;
+    for (int step = 1; step < kMaxChain; ++step) {
+      const auto next = behind_view(graph_, end);
+      if (!next) break;
+      end = *next;
+    }
+    if (const auto number = number_of(end)) {
+      finish(fold == Fold::kInverse ? 1 / *number : *number);
+      continue;
+    }
+    const Node* node = graph_.producer(end);
+    const std::string_view op = node != nullptr ? std::string_view(node->op->name) : "";
+    const Fold other = fold == Fold::kProduct ? Fold::kInverse : Fold::kProduct;
+    std::vector<Key> operands;
+    if (fold == Fold::kSum) {
+      if (op == "Add") operands = {{node->inputs[0], fold}, {node->inputs[1], fold}};
+    } else if (op == "Mul") {
+      operands = {{node->inputs[0], fold}, {node->inputs[1], fold}};
+    } else if (op == "Div") {
+      operands = {{node->inputs[0], fold}, {node->inputs[1], other}};
+    } else if (op == "Neg") {
+      operands = {{node->inputs[0], fold}};
+    } else if (op == "Reciprocal") {
+      operands = {{node->inputs[0], other}};
+    }
+    if (operands.empty()) {
+      finish(std::nullopt);
+      continue;
+    }
+    std::vector<double> numbers;
+    bool is_known = true;
+    for (const Key& operand : operands) {
+      const auto known = folded_.find(operand);
+      if (known == folded_.end()) {
+        is_known = false;
+        open.push_back(operand);
+        break;
+      }
+      if (!known->second) break;
+      numbers.push_back(*known->second);
+    }
+    if (!is_known) continue;
+    if (numbers.size() < operands.size())
+      finish(std::nullopt);
+    else if (op == "Neg")
+      finish(-numbers[0]);
+    else if (numbers.size() == 1)
+      finish(numbers[0]);
+    else
+      finish(fold == Fold::kSum ? numbers[0] + numbers[1] : numbers[0] * numbers[1]);
+  }
+  return folded_.at({root, how});
+}
+
+Matcher::Matcher(MatchFacts& facts, ValueId root)
+    : facts_(facts), graph_(facts.graph()), ranges_(graph_.ranges()) {
+  const ir::Shape& shape = graph_.type(root).shape;
   root_.value = root;
   root_.index = ir::index_symbols(shape, ranges_);
   for (std::size_t d = 0; d < shape.size(); ++d)
@@ -49,7 +145,9 @@ std::vector<Match> Matcher::match(const Pattern& pattern) {
   budget_ = kMaxSteps;
   Match start;
   if (!is_per_row(pattern)) start.space = Space{graph_.type(root_.value).shape, root_.index};
-  return match_at(pattern, root_, start);
+  std::vector<Match> found = match_at(pattern, root_, start);
+  facts_.steps += kMaxSteps - std::max(budget_, 0);
+  return found;
 }
 
 const Node* Matcher::node_of(const Element& element) const {
@@ -57,8 +155,11 @@ const Node* Matcher::node_of(const Element& element) const {
 }
 
 /// `element`, and behind it what it reads through views and casts between floats.
-std::vector<Element> Matcher::chain(const Element& element) const {
-  std::vector<Element> result{element};
+const std::vector<Element>& Matcher::chain(const Element& element) {
+  const auto [known, is_new] = chains_.emplace(element, std::vector<Element>{});
+  std::vector<Element>& result = known->second;
+  if (!is_new) return result;
+  result.push_back(element);
   while (static_cast<int>(result.size()) < kMaxChain) {
     const Element& last = result.back();
     const Node* node = node_of(last);
@@ -90,8 +191,8 @@ Element Matcher::operand(const Node& node, std::size_t i, const Element& at) con
   return result;
 }
 
-std::optional<double> Matcher::number_of(const Element& element) const {
-  return splat_value(graph_, element.value);
+std::optional<double> Matcher::number_of(const Element& element) {
+  return facts_.number_of(element.value);
 }
 
 bool Matcher::close(double found, double wanted, const Element& at) const {
@@ -159,20 +260,19 @@ Matcher::Matches Matcher::match_at(const Pattern& pattern, const Element& at, co
 
 Matcher::Matches Matcher::match_variable(const Pattern& pattern, const Element& at,
                                          const Match& sofar) {
-  std::vector<Element> elements = chain(at);
+  const std::vector<Element>& elements = chain(at);
   const auto known = sofar.variables.find(pattern.name);
   if (known == sofar.variables.end()) {
     Match next = sofar;
-    next.variables[pattern.name] = std::move(elements);
+    next.variables[pattern.name] = elements;
     return {next};
   }
   if (!(known->second.back() == elements.back())) return {};
   // Several ways lead to one element: all of them may serve.
   Match next = sofar;
   auto& all = next.variables[pattern.name];
-  for (Element& element : elements)
-    if (std::find(all.begin(), all.end(), element) == all.end())
-      all.insert(all.end() - 1, std::move(element));
+  for (const Element& element : elements)
+    if (std::find(all.begin(), all.end(), element) == all.end()) all.insert(all.end() - 1, element);
   return {next};
 }
 
@@ -324,11 +424,13 @@ Matcher::Matches Matcher::match_inverse(const Pattern& inner, const Element& at,
 Matcher::WeightedMatches Matcher::products(const Parts& parts, const Element& at, bool inverted,
                                            const Match& sofar) {
   if (--budget_ < 0) return {};
+  using Fold = MatchFacts::Fold;
+  if (parts.empty()) {
+    const auto number = facts_.folded(at.value, inverted ? Fold::kInverse : Fold::kProduct);
+    return number ? WeightedMatches{{sofar, *number}} : WeightedMatches{};
+  }
   const Element end = chain(at).back();
   WeightedMatches result;
-  if (parts.empty()) {
-    if (const auto number = number_of(end)) return {{sofar, inverted ? 1 / *number : *number}};
-  }
   // A variable takes the element as it is found, before views are followed.
   if (parts.size() == 1)
     for (Weighted& found :
@@ -339,8 +441,16 @@ Matcher::WeightedMatches Matcher::products(const Parts& parts, const Element& at
   const std::string& op = node->op->name;
   if (op == "Mul" || op == "Div") {
     const bool right_inverted = op == "Div" ? !inverted : inverted;
+    const auto is_constant = [&](std::size_t operand, bool invert) {
+      return facts_.folded(node->inputs[operand], invert ? Fold::kInverse : Fold::kProduct)
+          .has_value();
+    };
     const std::size_t splits = std::size_t{1} << parts.size();
     for (std::size_t split = 0; split < splits; ++split) {
+      // A side without parts is a constant; most are not.
+      if ((split == 0 && !is_constant(0, inverted)) ||
+          (split + 1 == splits && !is_constant(1, right_inverted)))
+        continue;
       Parts left, right;
       for (std::size_t i = 0; i < parts.size(); ++i)
         ((split >> i) & 1 ? left : right).push_back(parts[i]);
@@ -374,11 +484,12 @@ Matcher::WeightedMatches Matcher::products(const Parts& parts, const Element& at
 
 Matcher::WeightedMatches Matcher::sums(const Parts& parts, const Element& at, const Match& sofar) {
   if (--budget_ < 0) return {};
+  if (parts.empty()) {
+    const auto number = facts_.folded(at.value, MatchFacts::Fold::kSum);
+    return number ? WeightedMatches{{sofar, *number}} : WeightedMatches{};
+  }
   const Element end = chain(at).back();
   WeightedMatches result;
-  if (parts.empty()) {
-    if (const auto number = number_of(end)) return {{sofar, *number}};
-  }
   if (parts.size() == 1) {
     const bool variable = parts[0]->kind == Pattern::Kind::kVariable;
     for (Match& match : match_at(*parts[0], variable ? at : end, sofar))
@@ -386,8 +497,12 @@ Matcher::WeightedMatches Matcher::sums(const Parts& parts, const Element& at, co
   }
   const Node* node = node_of(end);
   if (node == nullptr || node->op->name != "Add") return result;
+  const auto is_constant = [&](std::size_t operand) {
+    return facts_.folded(node->inputs[operand], MatchFacts::Fold::kSum).has_value();
+  };
   const std::size_t splits = std::size_t{1} << parts.size();
   for (std::size_t split = 0; split < splits; ++split) {
+    if ((split == 0 && !is_constant(0)) || (split + 1 == splits && !is_constant(1))) continue;
     Parts left, right;
     for (std::size_t i = 0; i < parts.size(); ++i)
       ((split >> i) & 1 ? left : right).push_back(parts[i]);

@@ -77,8 +77,10 @@ bool is_matrix_access(const Graph& graph, ValueId value) {
 }
 
 Operand fold_operand(const Graph& graph, ValueId value) {
+  // Each step looks at all views so far; exporters write a handful.
+  constexpr std::size_t kMost = 64;
   Operand best{value, {}, 1}, next = best;
-  while (true) {
+  while (next.nodes.size() < kMost) {
     const NodeId id = graph.value(next.source).producer;
     if (!id.valid()) return best;
     const Node& node = graph.node(id);
@@ -95,6 +97,7 @@ Operand fold_operand(const Graph& graph, ValueId value) {
     const Graph views = views_only(graph, next.source, next.nodes);
     if (is_matrix_access(views, views.outputs()[0])) best = next;
   }
+  return best;
 }
 
 ValueId build_operand(BodyBuilder& body, const Graph& graph, const Operand& operand,

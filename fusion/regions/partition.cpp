@@ -1,6 +1,7 @@
 #include "fusion/regions/partition.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace sinter::fusion {
 namespace {
@@ -15,14 +16,25 @@ using ir::ValueId;
 constexpr std::size_t kMaxNodes = 256;
 constexpr std::size_t kMaxLeaves = 48;
 constexpr std::size_t kMaxOutputs = 12;
+// Graphs of tens of thousands of nodes that all depend on each other: once searches for circles
+// have gone over so many nodes, one that does not end soon leaves the node outside.
+constexpr std::size_t kMostWalked = 3'000'000, kThen = 50;
+// Values of regions that nodes were tried with, and how large regions become behind that: where
+// thousands of regions take copies of the same hundreds of nodes.
+constexpr std::size_t kMostTried = 5'000'000, kThenNodes = 24;
+// Of a value that thousands of nodes read, so many are tried as parts of its kernel.
+constexpr std::size_t kMaxReaders = 256;
 
 /// Values that are computed element by element where views and copies are seen through.
 std::size_t stored_leaves(const Region& region) {
-  const auto leaves = region.leaves();
-  return static_cast<std::size_t>(std::count_if(leaves.begin(), leaves.end(), [&](ValueId leaf) {
-    const auto& constant = region.graph().value(leaf).constant;
-    return constant == nullptr || constant->element_count() != 1;
-  }));
+  std::size_t count = 0;
+  for (const auto& [value, demand] : region.demands()) {
+    const ir::Value& info = region.graph().value(value);
+    const bool made_here = info.producer.valid() && region.holds(info.producer);
+    const bool literal = info.constant != nullptr && info.constant->element_count() == 1;
+    count += made_here || literal ? 0 : 1;
+  }
+  return count;
 }
 
 }  // namespace
@@ -31,7 +43,12 @@ Partition::Partition(const Graph& graph, Context& context)
     : graph_(graph),
       context_(context),
       group_of_(graph.nodes().size(), -1),
-      stored_(graph.values().size(), false) {}
+      stored_(graph.values().size(), false),
+      reach_(graph.nodes().size()) {
+  std::iota(reach_.begin(), reach_.end(), std::size_t{0});
+}
+
+std::size_t Partition::most_nodes() const { return tried_ > kMostTried ? kThenNodes : kMaxNodes; }
 
 Region Partition::start(ir::Shape space, std::vector<std::int64_t> axes) const {
   return Region(graph_, std::move(space), std::move(axes), stored_);
@@ -40,7 +57,7 @@ Region Partition::start(ir::Shape space, std::vector<std::int64_t> axes) const {
 Verdict Partition::can_fuse(const Region& region, NodeId id) const {
   const Node& node = graph_.node(id);
   if (is_grouped(id)) return {false, "'" + describe(node) + "' is already in another kernel"};
-  if (region.nodes().size() >= kMaxNodes) return {false, "the kernel has enough operators"};
+  if (region.nodes().size() >= most_nodes()) return {false, "the kernel has enough operators"};
   switch (node.op->kind) {
     case OpKind::kPointwise:
     case OpKind::kView: return {true, ""};
@@ -60,45 +77,87 @@ void Partition::decide(NodeId producer, NodeId consumer, const Worth& worth) {
   Decision& known = decisions_[{producer, consumer}];
   const bool taken = !worth.ok && is_grouped(consumer);
   if ((known.fused && !worth.ok) || (taken && !known.reason.empty())) return;
+  // Most that is refused is so again and again, for the same reason.
+  if (!worth.ok && known.reason.ends_with(worth.reason) &&
+      known.reason.size() == worth.reason.size() + std::string_view("no: ").size() &&
+      known.bytes == worth.bytes && known.launches == worth.launches &&
+      known.operations == worth.operations)
+    return;
   known = decision(graph_.node(producer), graph_.node(consumer), worth.ok, worth.reason);
   known.bytes = worth.bytes;
   known.launches = worth.launches;
   known.operations = worth.operations;
 }
 
+/// The last node of the region that reads `value`.
+std::optional<NodeId> Partition::last_reader(const Region& region, ValueId value) const {
+  const auto& users = graph_.users(value);
+  if (users.size() <= region.nodes().size()) {
+    for (auto user = users.rbegin(); user != users.rend(); ++user)
+      if (region.holds(*user)) return *user;
+    return std::nullopt;
+  }
+  for (auto node = region.nodes().end(); node != region.nodes().begin();) {
+    const auto& inputs = graph_.node(*--node).inputs;
+    if (std::find(inputs.begin(), inputs.end(), value) != inputs.end()) return *node;
+  }
+  return std::nullopt;
+}
+
+void Partition::take(Region& region, Region next) {
+  const bool is_sound = !next.reads_views_of_itself();
+  if (!is_sound && !sound_) sound_ = std::move(region);
+  if (is_sound) sound_.reset();
+  region = std::move(next);
+}
+
 bool Partition::try_producer(Region& region, ValueId leaf) {
   const NodeId id = graph_.value(leaf).producer;
   if (!id.valid()) return false;
   const Node& node = graph_.node(id);
-  const auto& demand = region.demands().at(leaf);
+  const Region::Demand& demand = *region.demands().find(leaf);
+  // What it reads already, it reads with the node, too: trying would cost more than knowing that.
+  const bool is_full = region.nodes().size() >= most_nodes();
+  tried_ += region.demands().size();
+  const bool reads_too_much = region.lasting_leaves() > kMaxLeaves + graph_.node(id).outputs.size();
   if (node.op->kind == OpKind::kView && !demand.whole) {
-    if (is_grouped(id)) return false;
+    const auto keep_out = [&] {
+      if (kept_out_seen_.mark(static_cast<std::size_t>(leaf.index))) kept_out_.push_back(leaf);
+      return false;
+    };
+    if (is_grouped(id) || is_full || reads_too_much) return keep_out();
     Region trial = region;
     if (!trial.add_producer(id, true).ok || trial.nodes().size() > kMaxNodes ||
         stored_leaves(trial) > kMaxLeaves)
-      return false;
-    region = std::move(trial);
+      return keep_out();
+    take(region, std::move(trial));
     return true;
   }
   NodeId consumer = id;
-  for (NodeId user : graph_.users(leaf))
-    if (region.holds(user)) consumer = user;
+  if (const auto last = last_reader(region, leaf)) consumer = *last;
   const auto refuse = [&](std::string reason) {
     decide(id, consumer, {false, std::move(reason)});
     return false;
   };
   if (Verdict v = can_fuse(region, id); !v.ok) return refuse(v.reason);
+  if (reads_too_much) return refuse("the kernel would read too many tensors");
   Region moved = region;
   if (Verdict v = moved.add_producer(id, false); !v.ok) return refuse(v.reason);
   if (stored_leaves(moved) > kMaxLeaves) return refuse("the kernel would read too many tensors");
-  const std::size_t copies = copying_readers(region, leaf);
+  // What could not come in before cannot later.
+  if (std::any_of(kept_out_.begin(), kept_out_.end(),
+                  [&](ValueId view) { return moved.is_view_of_itself(view); }))
+    return refuse("the kernel reads a view of '" + describe(node) + "' that is not a part of it");
+  // Who reads it matters for copies only.
+  const bool escapes = moved.escapes(leaf);
+  const std::size_t copies = escapes ? copying_readers(region, leaf) : 0;
   const auto accept = [&](Region& next, Entry entry) {
     const Worth worth = worth_fusing(region, next, node, entry, copies, context_.target);
     decide(id, consumer, worth);
-    if (worth.ok) region = std::move(next);
+    if (worth.ok) take(region, std::move(next));
     return worth.ok;
   };
-  if (!moved.escapes(leaf)) return accept(moved, Entry::kMove);
+  if (!escapes) return accept(moved, Entry::kMove);
 
   // One cheap step that every reader can take itself is not worth storing.
   if (copies > 0 && node.op->kind == OpKind::kPointwise && node.inputs.size() == 1 &&
@@ -123,7 +182,8 @@ std::size_t Partition::copying_readers(const Region& region, ValueId value) cons
   if (graph_.is_output(value)) return 0;
   const NodeId producer = graph_.value(value).producer;
   std::vector<NodeId> readers;
-  collect_readers(region, value, readers);
+  collect_readers(region, value, readers, SIZE_MAX, kMaxReaders);
+  if (readers.size() >= kMaxReaders) return 0;
   const bool all = std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
     const int group = group_of_[at(reader)];
     if (group >= 0)  // it has taken its copy
@@ -143,10 +203,13 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
   if (Verdict v = can_fuse(region, user); !v.ok) return refuse(v.reason);
   if (node.op->kind == OpKind::kIndexed)
     return refuse("'" + describe(node) + "' starts a kernel, it does not continue one");
+  if (region.lasting_leaves() > kMaxLeaves + node.outputs.size())
+    return refuse("the kernel would read or write too many tensors");
+  tried_ += region.demands().size();
   Region trial = region;
   if (Verdict v = trial.add_result(user); !v.ok) return refuse(v.reason);
   for (const auto& [value, demand] : region.demands())
-    if (region.owns(value) && trial.demands().at(value).indices.size() != demand.indices.size())
+    if (region.owns(value) && trial.demands().find(value)->indices.size() != demand->indices.size())
       return refuse("'" + describe(node) + "' needs other elements than the one at hand");
   if (trial.nodes().size() > kMaxNodes || stored_leaves(trial) > kMaxLeaves ||
       trial.outputs().size() > kMaxOutputs)
@@ -157,7 +220,7 @@ bool Partition::try_consumer(Region& region, NodeId user, NodeId producer) {
     if (region.owns(input))
       saved += typical_bytes(graph_, input) * (trial.escapes(input) ? 1.0 : 2.0);
   decide(producer, user, {true, "saves " + bytes_text(saved), saved, 1});
-  region = std::move(trial);
+  take(region, std::move(trial));
   return true;
 }
 
@@ -165,7 +228,7 @@ bool Partition::try_consumers(Region& region, ValueId value) {
   // What a Scatter stores is known when all of its updates are.
   if (graph_.producer(value)->op->scatter()) return false;
   std::vector<NodeId> readers;
-  collect_readers(region, value, readers);
+  collect_readers(region, value, readers, SIZE_MAX, kMaxReaders);
   const NodeId producer = graph_.value(value).producer;
   for (NodeId reader : readers)
     if (!region.holds(reader) && try_consumer(region, reader, producer)) return true;
@@ -173,6 +236,11 @@ bool Partition::try_consumers(Region& region, ValueId value) {
 }
 
 void Partition::grow(Region& region) {
+  // Views of what the region computes come in sooner or later, but where limits keep them out it
+  // ends as it was before.
+  kept_out_.clear();
+  kept_out_seen_.clear(graph_.values().size());
+  sound_.reset();
   for (bool changed = true; changed;) {
     changed = false;
     // Consumers first: a producer with all its readers inside need not be stored.
@@ -195,6 +263,7 @@ void Partition::grow(Region& region) {
       changed = changed || again;
     }
   }
+  if (sound_) region = std::move(*sound_);
   region.trim_reshapes();
 }
 
@@ -232,16 +301,35 @@ void Partition::fold_stores(Region& region) {
   }
 }
 
-void Partition::collect_readers(const Region& region, ValueId value,
-                                std::vector<NodeId>& readers) const {
-  for (NodeId user : graph_.users(value)) {
+void Partition::collect_readers(const Region& region, ValueId value, std::vector<NodeId>& readers,
+                                std::size_t last, std::size_t most) const {
+  readers_seen_.clear(graph_.nodes().size());
+  values_seen_.clear(graph_.values().size());
+  values_seen_.mark(static_cast<std::size_t>(value.index));
+  // Depth first, in the order of the users; views of views lead to one value by many ways.
+  std::vector<std::pair<ValueId, std::size_t>> open{{value, 0}};
+  while (!open.empty() && readers.size() < most) {
+    ++walked_;
+    const auto [next, place] = open.back();
+    const auto& users = graph_.users(next);
+    if (place == users.size() || at(users[place]) > last) {
+      open.pop_back();
+      continue;
+    }
+    ++open.back().second;
+    const NodeId user = users[place];
     const bool copy = region.copies().count(user) != 0;
-    const bool reaches = region.reaches_outside(user, value);
-    if (reaches) readers.push_back(user);
+    const bool reaches = region.reaches_outside(user, next);
+    if (reaches) {
+      readers.push_back(user);
+      readers_seen_.mark(at(user));
+    }
     if (reaches || (region.holds(user) && !copy)) continue;
     if (copy || (graph_.node(user).op->kind == OpKind::kView && !is_grouped(user))) {
-      for (ValueId out : graph_.node(user).outputs) collect_readers(region, out, readers);
-    } else if (std::find(readers.begin(), readers.end(), user) == readers.end()) {
+      const auto& outs = graph_.node(user).outputs;
+      for (auto out = outs.rbegin(); out != outs.rend(); ++out)
+        if (values_seen_.mark(static_cast<std::size_t>(out->index))) open.emplace_back(*out, 0);
+    } else if (readers_seen_.mark(at(user))) {
       readers.push_back(user);
     }
   }
@@ -249,25 +337,33 @@ void Partition::collect_readers(const Region& region, ValueId value,
 
 bool Partition::has_circle(const Region& region) const {
   std::vector<NodeId> open;
+  std::size_t last = 0;  // behind it no way leads back
+  for (NodeId id : region.nodes()) last = std::max(last, at(id));
+  // Ways go from node to later node, but for regions, which they may leave before where they enter.
+  for (std::size_t end = last; (end = reach_[last]) != last;) last = end;
   for (NodeId id : region.nodes())
     if (region.copies().count(id) == 0)
-      for (ValueId out : graph_.node(id).outputs) collect_readers(region, out, open);
-  std::vector<bool> seen(graph_.nodes().size(), false), seen_group(groups_.size(), false);
+      for (ValueId out : graph_.node(id).outputs)
+        collect_readers(region, out, open, last, walked_ > kMostWalked ? kThen : SIZE_MAX);
+  if (walked_ > kMostWalked && open.size() >= kThen) return true;
+  nodes_seen_.clear(graph_.nodes().size());
+  groups_seen_.clear(groups_.size());
   const auto push_users = [&](NodeId id) {
     for (ValueId out : graph_.node(id).outputs)
-      open.insert(open.end(), graph_.users(out).begin(), graph_.users(out).end());
+      for (const NodeId user : graph_.users(out))
+        if (at(user) <= last) open.push_back(user);
   };
+  const std::size_t before = walked_;
   while (!open.empty()) {
     const NodeId id = open.back();
     open.pop_back();
-    if (seen[at(id)]) continue;
-    seen[at(id)] = true;
+    if (!nodes_seen_.mark(at(id))) continue;
     if (region.holds(id)) return true;
+    if (++walked_ > kMostWalked && walked_ - before > kThen) return true;
     push_users(id);
     // A committed region runs as one: whatever enters it may come out anywhere.
     const int group = group_of_[at(id)];
-    if (group < 0 || seen_group[static_cast<std::size_t>(group)]) continue;
-    seen_group[static_cast<std::size_t>(group)] = true;
+    if (group < 0 || !groups_seen_.mark(static_cast<std::size_t>(group))) continue;
     for (NodeId member : groups_[static_cast<std::size_t>(group)].nodes())
       if (group_of_[at(member)] == group) push_users(member);
   }
@@ -275,13 +371,24 @@ bool Partition::has_circle(const Region& region) const {
 }
 
 void Partition::commit(Region region) {
-  for (NodeId id : region.nodes())
-    if (region.copies().count(id) == 0) group_of_[at(id)] = static_cast<int>(groups_.size());
+  std::size_t first = graph_.nodes().size(), last = 0;
+  for (NodeId id : region.nodes()) {
+    if (region.copies().count(id) != 0) continue;
+    group_of_[at(id)] = static_cast<int>(groups_.size());
+    first = std::min(first, at(id));
+    last = std::max(last, at(id));
+  }
+  for (std::size_t n = first; n < last; ++n) reach_[n] = std::max(reach_[n], last);
+  region.close();
   for (ValueId leaf : region.leaves()) stored_[static_cast<std::size_t>(leaf.index)] = true;
   groups_.push_back(std::move(region));
 }
 
 Graph Partition::finish() {
+  if (walked_ > kMostWalked || tried_ > kMostTried)
+    context_.notes.push_back(
+        "regions: so many ways lead from region to region that not all were followed: kernels are "
+        "smaller than they might be");
   for (auto& [edge, decision] : decisions_) context_.decisions.push_back(std::move(decision));
   // What is needed is only known now: a value may have been copied by all that read it.
   std::vector<bool> needed(graph_.values().size(), false);

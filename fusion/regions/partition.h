@@ -1,7 +1,9 @@
 // Divides a graph into regions: grows them, keeps them free of circles, turns them into nodes.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,10 @@ class Partition {
 
  private:
   static std::size_t at(ir::NodeId node) { return static_cast<std::size_t>(node.index); }
+  std::size_t most_nodes() const;
+  std::optional<ir::NodeId> last_reader(const Region& region, ir::ValueId value) const;
+  /// Makes `region` the next one, and keeps the last that read no views of itself.
+  void take(Region& region, Region next);
   bool try_producer(Region& region, ir::ValueId leaf);
   bool try_consumers(Region& region, ir::ValueId value);
   bool try_consumer(Region& region, ir::NodeId user, ir::NodeId producer);
@@ -41,8 +47,9 @@ class Partition {
   Verdict can_fuse(const Region& region, ir::NodeId node) const;
   /// True if something outside lies on a path from the region back into it.
   bool has_circle(const Region& region) const;
-  void collect_readers(const Region& region, ir::ValueId value,
-                       std::vector<ir::NodeId>& readers) const;
+  /// Adds what reads `value`, perhaps through views and copies, up to node `last`; about `most`.
+  void collect_readers(const Region& region, ir::ValueId value, std::vector<ir::NodeId>& readers,
+                       std::size_t last, std::size_t most) const;
   void decide(ir::NodeId producer, ir::NodeId consumer, const Worth& worth);
 
   const ir::Graph& graph_;
@@ -50,6 +57,32 @@ class Partition {
   std::vector<int> group_of_;
   std::vector<Region> groups_;
   std::vector<bool> stored_;  // values that committed regions read
+  // For each node the last one of the committed regions that begin at it or before and end behind.
+  std::vector<std::size_t> reach_;
+  /// Marks that are all taken off at once.
+  class Marks {
+   public:
+    void clear(std::size_t size) {
+      if (marks_.size() < size) marks_.resize(size, 0);
+      ++now_;
+    }
+    /// False if `at` was marked before.
+    bool mark(std::size_t at) {
+      const bool is_new = marks_[at] != now_;
+      marks_[at] = now_;
+      return is_new;
+    }
+
+   private:
+    std::vector<std::uint64_t> marks_;
+    std::uint64_t now_ = 0;
+  };
+  std::vector<ir::ValueId> kept_out_;  // views that the region being grown reads from outside
+  Marks kept_out_seen_;
+  std::optional<Region> sound_;
+  mutable Marks nodes_seen_, groups_seen_, readers_seen_, values_seen_;
+  std::size_t tried_ = 0;           // values of regions, for each node that was tried
+  mutable std::size_t walked_ = 0;  // nodes in all searches for circles
   std::map<std::pair<ir::NodeId, ir::NodeId>, Decision> decisions_;
 };
 

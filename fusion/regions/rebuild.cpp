@@ -14,10 +14,9 @@ using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
 
-void append_unique(std::vector<std::string>& to, const std::vector<std::string>& from) {
-  to.insert(to.end(), from.begin(), from.end());
-  std::sort(to.begin(), to.end());
-  to.erase(std::unique(to.begin(), to.end()), to.end());
+void sort_unique(std::vector<std::string>& names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 
 /// Emits pieces and nodes on demand, so that each comes after what it reads.
@@ -150,15 +149,39 @@ class Rebuilder {
   std::vector<bool> needed_;
 };
 
+/// True if a Rebuilder without pieces would number all values as they are: inputs, and then for
+/// each node the constants that it is the first to read, its last operand's first, and its results.
+bool is_as_rebuilt(const Graph& graph) {
+  std::vector<bool> known(graph.values().size(), false);
+  std::int32_t next = 0;
+  const auto follows = [&](ValueId value) {
+    known[static_cast<std::size_t>(value.index)] = true;
+    return value.index == next++;
+  };
+  for (ValueId input : graph.inputs())
+    if (!follows(input)) return false;
+  const auto reads = [&](ValueId value) {
+    return known[static_cast<std::size_t>(value.index)] || follows(value);
+  };
+  for (const Node& node : graph.nodes()) {
+    if (!std::all_of(node.inputs.rbegin(), node.inputs.rend(), reads) ||
+        !std::all_of(node.outputs.begin(), node.outputs.end(), follows))
+      return false;
+  }
+  return std::all_of(graph.outputs().begin(), graph.outputs().end(), reads) &&
+         static_cast<std::size_t>(next) == graph.values().size();
+}
+
 }  // namespace
 
 Graph rebuild(const Graph& graph, std::span<const Piece> pieces) {
+  if (pieces.empty() && is_as_rebuilt(graph)) return graph;
   return Rebuilder(graph, pieces).run();
 }
 
 ValueId BodyBuilder::import(ValueId value) {
-  for (const auto& [outer, inner] : known_)
-    if (outer == value) return inner;
+  if (const auto known = known_.find(value.index); known != known_.end())
+    return known->second.front();
   const ir::Value& info = graph_.value(value);
   ValueId inner;
   if (literals_ == Literals::kOneElement && info.constant != nullptr &&
@@ -172,24 +195,24 @@ ValueId BodyBuilder::import(ValueId value) {
     inner = builder_.input("in" + std::to_string(reads_.size()), info.type);
     reads_.push_back(value);
   }
-  known_.emplace_back(value, inner);
+  bind(value, inner);
   return inner;
 }
 
 ValueId BodyBuilder::import_stored(ValueId value) {
-  for (const auto& known : {known_, stored_})
-    for (const auto& [outer, inner] : known)
-      if (outer == value && builder_.producer(inner) == nullptr &&
-          builder_.constant_of(inner) == nullptr)
-        return inner;
+  for (const Inner* known : {&known_, &stored_})
+    if (const auto found = known->find(value.index); found != known->end())
+      for (const ValueId inner : found->second)
+        if (builder_.producer(inner) == nullptr && builder_.constant_of(inner) == nullptr)
+          return inner;
   const ValueId inner =
       builder_.input("in" + std::to_string(reads_.size()), graph_.value(value).type);
   reads_.push_back(value);
-  stored_.emplace_back(value, inner);
+  stored_[value.index].push_back(inner);
   return inner;
 }
 
-void BodyBuilder::bind(ValueId outer, ValueId inner) { known_.emplace_back(outer, inner); }
+void BodyBuilder::bind(ValueId outer, ValueId inner) { known_[outer.index].push_back(inner); }
 
 void BodyBuilder::copy(const Node& node) {
   std::vector<ValueId> inputs;
@@ -200,7 +223,11 @@ void BodyBuilder::copy(const Node& node) {
   GraphBuilder::OriginScope scope(builder_, node.origins);
   const auto results = builder_.add_multi(node.op->name, inputs, node.attrs, node.body);
   for (std::size_t i = 0; i < results.size(); ++i) bind(node.outputs[i], results[i]);
-  append_unique(origins_, node.origins);
+  origins_.insert(origins_.end(), node.origins.begin(), node.origins.end());
+  // Not after every node: regions have hundreds of them.
+  if (origins_.size() < 2 * origins_in_order_) return;
+  sort_unique(origins_);
+  origins_in_order_ = std::max<std::size_t>(origins_.size(), 16);
 }
 
 Graph BodyBuilder::finish(std::span<const ValueId> outputs) {
@@ -209,7 +236,8 @@ Graph BodyBuilder::finish(std::span<const ValueId> outputs) {
     for (const ir::Dim& dim : type.shape)
       for (std::string& symbol : dim.symbols()) used.insert(std::move(symbol));
   };
-  for (const auto& known : known_) note(builder_.type(known.second));
+  for (const auto& [outer, inners] : known_)
+    for (const ValueId inner : inners) note(builder_.type(inner));
   for (ValueId output : outputs) note(builder_.type(output));
   for (const auto& [symbol, range] : graph_.ranges())
     if (used.count(symbol) != 0) builder_.range(symbol, range);
@@ -232,6 +260,7 @@ Piece body_piece(std::string family, BodyBuilder& body, std::span<const ValueId>
   piece.reads = body.reads();
   piece.writes = std::move(writes);
   auto origins = body.origins();
+  sort_unique(origins);
   piece.emit =
       [family = std::move(family), graph = std::make_shared<const Graph>(body.finish(outputs)),
        origins = std::move(origins)](GraphBuilder& builder, std::span<const ValueId> reads) {
@@ -269,14 +298,25 @@ std::string describe(const Node& node) {
   return text + ")";
 }
 
+namespace {
+
+/// Equal nodes of a model by the thousand are one, which many decisions are about.
+std::vector<std::string> some(const std::vector<std::string>& origins) {
+  constexpr std::size_t kMost = 1000;
+  return {origins.begin(),
+          origins.begin() + static_cast<std::ptrdiff_t>(std::min(origins.size(), kMost))};
+}
+
+}  // namespace
+
 Decision decision(const Node& producer, const Node& consumer, bool fused, std::string_view reason) {
   Decision result;
   result.producer = describe(producer);
   result.consumer = describe(consumer);
   result.fused = fused;
   result.reason = (fused ? "fused: " : "no: ") + std::string(reason);
-  result.producer_origins = producer.origins;
-  result.consumer_origins = consumer.origins;
+  result.producer_origins = some(producer.origins);
+  result.consumer_origins = some(consumer.origins);
   return result;
 }
 

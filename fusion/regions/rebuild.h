@@ -1,12 +1,14 @@
 // Graph surgery: replaces sets of nodes by new ones.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "fusion/pipeline.h"
@@ -62,8 +64,11 @@ class BodyBuilder {
   Literals literals_;
   ir::GraphBuilder builder_{"body"};
   std::vector<ir::ValueId> reads_;
-  std::vector<std::pair<ir::ValueId, ir::ValueId>> known_, stored_;
+  /// Inner values of outer ones, in the order in which they became known.
+  using Inner = std::unordered_map<std::int32_t, std::vector<ir::ValueId>>;
+  Inner known_, stored_;
   std::vector<std::string> origins_;
+  std::size_t origins_in_order_ = 0;
 };
 
 /// A piece that yields `writes` by a Fused node of `family` with this body.

@@ -1,6 +1,8 @@
 #include "fusion/regions/region.h"
 
 #include <algorithm>
+#include <set>
+#include <unordered_set>
 
 #include "fusion/regions/rebuild.h"
 #include "ir/affine.h"
@@ -16,6 +18,11 @@ using ir::ValueId;
 
 constexpr int kMaxViewDepth = 16;
 constexpr std::size_t kMaxIndices = 8;
+// Concatenations of parts of concatenations double the guards with each level.
+constexpr std::size_t kMaxUses = 32;
+// Symbols and functions in an index: reshapes of transposed reshapes nest divisions, which proofs
+// about them take apart. Models have less than ten.
+constexpr int kMaxIndexSize = 16;
 
 /// The element of an operand that broadcasts to the element `index` of a value.
 Index broadcast_index(const ir::Shape& operand, const Index& index) {
@@ -28,20 +35,29 @@ Index broadcast_index(const ir::Shape& operand, const Index& index) {
 
 }  // namespace
 
+namespace {
+
+std::size_t with_guards(std::size_t guards, const std::vector<ir::ViewSource::Guard>& more) {
+  for (const auto& guard : more)
+    for (const Dim* dim : {&guard.value, &guard.extent})
+      guards = (guards ^ hash_of(*dim)) * 0x9e3779b97f4a7c15ull + 1;
+  return guards;
+}
+
+}  // namespace
+
 bool is_family(const Node& node, std::string_view family) {
   return node.op->kind == ir::OpKind::kFused && node.attrs.get_string("family") == family;
 }
 
 Region::Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes,
                const std::vector<bool>& stored)
-    : graph_(&graph),
-      stored_(&stored),
-      space_(std::move(space)),
-      axes_(std::move(axes)),
-      ranges_(graph.ranges()) {
-  identity_ = ir::index_symbols(space_, ranges_);
-  for (std::size_t d = 0; d < space_.size(); ++d)
-    if (space_[d] == Dim(1)) identity_[d] = Dim(0);
+    : graph_(&graph), stored_(&stored) {
+  Frame frame{std::move(space), std::move(axes), graph.ranges(), {}};
+  frame.identity = ir::index_symbols(frame.space, frame.ranges);
+  for (std::size_t d = 0; d < frame.space.size(); ++d)
+    if (frame.space[d] == Dim(1)) frame.identity[d] = Dim(0);
+  frame_ = std::make_shared<const Frame>(std::move(frame));
 }
 
 bool Region::owns(ValueId value) const {
@@ -50,45 +66,68 @@ bool Region::owns(ValueId value) const {
 }
 
 std::optional<Index> Region::step_index(const ir::Shape& shape) const {
-  if (shape == space_) return identity_;
-  if (axes_.empty()) return std::nullopt;
-  Index with_ones = identity_, kept;
-  ir::Shape ones = space_, kept_shape;
-  for (std::int64_t axis : axes_) {
+  if (shape == frame_->space) return frame_->identity;
+  if (frame_->axes.empty()) return std::nullopt;
+  Index with_ones = frame_->identity, kept;
+  ir::Shape ones = frame_->space, kept_shape;
+  for (std::int64_t axis : frame_->axes) {
     with_ones[static_cast<std::size_t>(axis)] = Dim(0);
     ones[static_cast<std::size_t>(axis)] = Dim(1);
   }
-  for (std::size_t d = 0; d < space_.size(); ++d) {
-    if (std::find(axes_.begin(), axes_.end(), static_cast<std::int64_t>(d)) != axes_.end())
+  for (std::size_t d = 0; d < frame_->space.size(); ++d) {
+    if (std::find(frame_->axes.begin(), frame_->axes.end(), static_cast<std::int64_t>(d)) !=
+        frame_->axes.end())
       continue;
-    kept.push_back(identity_[d]);
-    kept_shape.push_back(space_[d]);
+    kept.push_back(frame_->identity[d]);
+    kept_shape.push_back(frame_->space[d]);
   }
   if (shape == ones) return with_ones;
   if (shape == kept_shape) return kept;
   return std::nullopt;
 }
 
-bool Region::leads_here(ValueId value, int depth) const {
-  const NodeId id = graph_->value(value).producer;
-  if (!id.valid() || depth > kMaxViewDepth) return false;
-  if (holds(id)) return true;
-  const Node& node = graph_->node(id);
-  return node.op->kind == OpKind::kView &&
-         std::any_of(node.inputs.begin(), node.inputs.end(),
-                     [&](ValueId input) { return leads_here(input, depth + 1); });
+/// Whether views lead from `value` to something that the region holds, level by level: each view is
+/// looked at once, however many ways lead to it.
+bool Region::leads_here(ValueId value) const {
+  if (nodes_.empty()) return false;
+  const NodeId first = *nodes_.begin();  // what is made before it leads nowhere here
+  std::vector<ValueId> level{value};
+  std::unordered_set<std::int32_t> seen;
+  for (int depth = 0; depth <= kMaxViewDepth && !level.empty(); ++depth) {
+    std::vector<ValueId> next;
+    for (const ValueId at : level) {
+      const NodeId id = graph_->value(at).producer;
+      if (!id.valid() || id < first) continue;
+      if (holds(id)) return true;
+      const Node& node = graph_->node(id);
+      if (node.op->kind != OpKind::kView) continue;
+      for (const ValueId input : node.inputs)
+        if (seen.insert(input.index).second) next.push_back(input);
+    }
+    level = std::move(next);
+  }
+  return false;
 }
 
-Verdict Region::demand(ValueId value, const Index& index, Access access) {
-  Demand& demand = demands_[value];
-  const bool known =
-      std::find(demand.indices.begin(), demand.indices.end(), index) != demand.indices.end();
+Verdict Region::demand(ValueId value, const Index& index, Access access, std::size_t guards) {
+  lasting_leaves_.reset();
+  Demand& demand = demands_.change(value);
+  const auto place = std::find(demand.indices.begin(), demand.indices.end(), index);
+  const std::pair use(static_cast<std::size_t>(place - demand.indices.begin()), guards);
+  if (place == demand.indices.end()) {
+    if (std::any_of(index.begin(), index.end(),
+                    [](const Dim& dim) { return ir::is_longer(dim, kMaxIndexSize); }))
+      return {false, "where an element lies takes too long a formula"};
+    demand.indices.push_back(index);
+  }
+  const bool known = std::find(demand.uses.begin(), demand.uses.end(), use) != demand.uses.end();
   const bool tightened = (access == Access::kGuarded && !demand.guarded) ||
                          (access == Access::kWhole && !demand.whole);
   demand.guarded = demand.guarded || access == Access::kGuarded;
   demand.whole = demand.whole || access == Access::kWhole;
-  if (!known) demand.indices.push_back(index);
-  if (demand.indices.size() > kMaxIndices)
+  if (!known) demand.uses.push_back(use);
+  const bool is_whole = demand.whole;
+  if (demand.indices.size() > kMaxIndices || demand.uses.size() > kMaxUses)
     return {false, "too many different elements of one value are needed at once"};
   const NodeId id = graph_->value(value).producer;
   if (!id.valid() || (known && !tightened)) return {true, ""};
@@ -100,14 +139,14 @@ Verdict Region::demand(ValueId value, const Index& index, Access access) {
       copies_.insert(id);
       return {true, ""};
     }
-    if (demand.whole || node.op->kind != OpKind::kView || !leads_here(value, 0)) return {true, ""};
+    if (is_whole || node.op->kind != OpKind::kView || !leads_here(value)) return {true, ""};
     nodes_.insert(id);
     copies_.insert(id);
   }
-  return propagate(node, index, access);
+  return propagate(node, index, access, guards);
 }
 
-Verdict Region::propagate(const Node& node, const Index& index, Access access) {
+Verdict Region::propagate(const Node& node, const Index& index, Access access, std::size_t guards) {
   const auto type = [&](ValueId value) -> const ir::TensorType& { return graph_->type(value); };
   const OpKind kind = node.op->kind;
   if (access == Access::kWhole || (access == Access::kGuarded && kind == OpKind::kReduce))
@@ -115,17 +154,20 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
   switch (kind) {
     case OpKind::kPointwise:
       for (ValueId input : node.inputs)
-        if (Verdict v = demand(input, broadcast_index(type(input).shape, index), access); !v.ok)
+        if (Verdict v = demand(input, broadcast_index(type(input).shape, index), access, guards);
+            !v.ok)
           return v;
       return {true, ""};
     case OpKind::kView: {
       std::vector<ir::TensorType> types;
       for (ValueId input : node.inputs) types.push_back(type(input));
       for (const ir::ViewSource& source :
-           node.op->view().map(node.attrs, types, type(node.outputs[0]), index, ranges_)) {
+           node.op->view().map(node.attrs, types, type(node.outputs[0]), index, frame_->ranges)) {
         const ValueId input = node.inputs[static_cast<std::size_t>(source.input)];
         const Access inner = source.guards.empty() ? access : Access::kGuarded;
-        if (Verdict v = demand(input, source.index, inner); !v.ok) return v;
+        if (Verdict v = demand(input, source.index, inner, with_guards(guards, source.guards));
+            !v.ok)
+          return v;
       }
       return {true, ""};
     }
@@ -136,16 +178,16 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
       for (ValueId input : node.inputs) types.push_back(type(input));
       const ir::ScatterDef* scatter = node.op->scatter();
       if (scatter)
-        if (Verdict v = demand(node.inputs[1], index, access); !v.ok) return v;
+        if (Verdict v = demand(node.inputs[1], index, access, guards); !v.ok) return v;
       const ir::DataIndexMap& map = scatter ? scatter->map : node.op->take()->map;
       for (const ir::DataIndex& position : map(node.attrs, types, index)) {
         if (position.input < 0) continue;
         const ValueId input = node.inputs[static_cast<std::size_t>(position.input)];
-        if (Verdict v = demand(input, position.at, access); !v.ok) return v;
+        if (Verdict v = demand(input, position.at, access, guards); !v.ok) return v;
       }
       // Which element is only known at run time: the data stays outside, at no known index.
       const Index nowhere(type(node.inputs[0]).shape.size(), Dim(0));
-      return demand(node.inputs[0], nowhere, Access::kWhole);
+      return demand(node.inputs[0], nowhere, Access::kWhole, 0);
     }
     case OpKind::kReduce: {
       if (!reduces_here(node))
@@ -153,7 +195,7 @@ Verdict Region::propagate(const Node& node, const Index& index, Access access) {
       const auto row = step_index(type(node.outputs[0]).shape);
       if (!row || *row != index)
         return {false, "a result of '" + describe(node) + "' is needed outside its own row"};
-      return demand(node.inputs[0], identity_, access);
+      return demand(node.inputs[0], frame_->identity, access, 0);
     }
     default: break;
   }
@@ -167,10 +209,10 @@ Verdict Region::scan_at(const Node& node, const Index& index, Access access) {
   const auto refuse = [&](const char* why) {
     return Verdict{false, "'" + describe(node) + "' " + why};
   };
-  if (access != Access::kPlain || graph_->type(node.outputs[0]).shape != space_ ||
-      index != identity_)
+  if (access != Access::kPlain || graph_->type(node.outputs[0]).shape != frame_->space ||
+      index != frame_->identity)
     return refuse("is needed at another element than the one at hand");
-  if (!axes_.empty()) return refuse("runs along rows that are reduced here");
+  if (!frame_->axes.empty()) return refuse("runs along rows that are reduced here");
   for (NodeId other : nodes_) {
     const Node& held = graph_->node(other);
     if (held.op->scatter()) return refuse("has an order of its own, as what is scattered has");
@@ -178,21 +220,22 @@ Verdict Region::scan_at(const Node& node, const Index& index, Access access) {
                             held.attrs.get_int("reverse") != node.attrs.get_int("reverse")))
       return refuse("runs another way than what is here");
   }
-  return demand(node.inputs[0], identity_, access);
+  return demand(node.inputs[0], frame_->identity, access, 0);
 }
 
 bool Region::reduces_here(const Node& node) const {
-  return graph_->type(node.inputs[0]).shape == space_ && node.attrs.get_ints("axes") == axes_;
+  return graph_->type(node.inputs[0]).shape == frame_->space &&
+         node.attrs.get_ints("axes") == frame_->axes;
 }
 
 Verdict Region::propagate_all(NodeId id) {
   const Node& node = graph_->node(id);
-  const Demand own = demands_[node.outputs[0]];
+  const Demand own = demands_.change(node.outputs[0]);
   const Access access = own.whole     ? Access::kWhole
                         : own.guarded ? Access::kGuarded
                                       : Access::kPlain;
-  for (const Index& index : own.indices)
-    if (Verdict v = propagate(node, index, access); !v.ok) return v;
+  for (const auto& [at, guards] : own.uses)
+    if (Verdict v = propagate(node, own.indices[at], access, guards); !v.ok) return v;
   return {true, ""};
 }
 
@@ -202,20 +245,42 @@ Verdict Region::add_result(NodeId id) {
   if (node.op->kind == OpKind::kReduce && !reduces_here(node))
     return {false, "'" + describe(node) + "' reduces over other axes or another shape"};
   // A Scatter's steps are the elements of its updates, which are the space.
-  const auto index = node.op->scatter() ? std::optional(identity_) : step_index(shape);
+  const auto index = node.op->scatter() ? std::optional(frame_->identity) : step_index(shape);
   if (!index)
-    return {false,
-            "the shapes " + ir::to_string(shape) + " and " + ir::to_string(space_) + " differ"};
+    return {false, "the shapes " + ir::to_string(shape) + " and " + ir::to_string(frame_->space) +
+                       " differ"};
+  lasting_leaves_.reset();
   nodes_.insert(id);
-  auto& indices = demands_[node.outputs[0]].indices;
-  if (std::find(indices.begin(), indices.end(), *index) == indices.end()) indices.push_back(*index);
+  Demand& own = demands_.change(node.outputs[0]);
+  const auto place = std::find(own.indices.begin(), own.indices.end(), *index);
+  const std::pair use(static_cast<std::size_t>(place - own.indices.begin()), std::size_t{0});
+  if (place == own.indices.end()) own.indices.push_back(*index);
+  if (std::find(own.uses.begin(), own.uses.end(), use) == own.uses.end()) own.uses.push_back(use);
   return propagate_all(id);
 }
 
 Verdict Region::add_producer(NodeId id, bool copy) {
+  lasting_leaves_.reset();
   nodes_.insert(id);
   if (copy) copies_.insert(id);
   return propagate_all(id);
+}
+
+bool Region::reads_views_of_itself() const {
+  return std::any_of(demands_.begin(), demands_.end(),
+                     [&](const auto& entry) { return is_view_of_itself(entry.first); });
+}
+
+bool Region::is_view_of_itself(ValueId leaf) const {
+  const Demand* demand = demands_.find(leaf);
+  const NodeId producer = graph_->value(leaf).producer;
+  if (!producer.valid() || nodes_.empty() || producer < *nodes_.begin()) return false;
+  return demand != nullptr && !demand->whole && !holds(producer) &&
+         graph_->node(producer).op->kind == OpKind::kView && leads_here(leaf);
+}
+
+void Region::close() {
+  frame_ = std::make_shared<const Frame>(Frame{frame_->space, frame_->axes, {}, {}});
 }
 
 std::vector<ValueId> Region::leaves() const {
@@ -227,6 +292,21 @@ std::vector<ValueId> Region::leaves() const {
   return result;
 }
 
+std::size_t Region::lasting_leaves() const {
+  if (lasting_leaves_) return *lasting_leaves_;
+  std::size_t count = 0;
+  for (const ValueId leaf : leaves()) {
+    const ir::Value& value = graph_->value(leaf);
+    const bool literal = value.constant != nullptr && value.constant->element_count() == 1;
+    const Node* node = graph_->producer(leaf);
+    const bool moves_in =
+        node != nullptr && (node->op->kind == OpKind::kView || node->op->generate() != nullptr);
+    count += literal || moves_in ? 0 : 1;
+  }
+  lasting_leaves_ = count;
+  return count;
+}
+
 bool Region::reaches_outside(NodeId user, ValueId value) const {
   const Node& node = graph_->node(user);
   return holds(user) && (node.op->take() || node.op->scatter()) && node.inputs[0] == value &&
@@ -234,14 +314,22 @@ bool Region::reaches_outside(NodeId user, ValueId value) const {
 }
 
 bool Region::escapes(ValueId value) const {
-  if (graph_->is_output(value) || (*stored_)[static_cast<std::size_t>(value.index)]) return true;
-  for (NodeId user : graph_->users(value)) {
-    if (reaches_outside(user, value)) return true;
-    if (holds(user) && copies_.count(user) == 0) continue;
-    const Node& node = graph_->node(user);
-    if (!holds(user) && node.op->kind != OpKind::kView) return true;
-    for (ValueId out : node.outputs)
-      if (escapes(out)) return true;
+  // Views of views lead to one value by many ways; each value is looked at once.
+  std::vector<ValueId> open{value};
+  std::unordered_set<std::int32_t> seen{value.index};
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (graph_->is_output(next) || (*stored_)[static_cast<std::size_t>(next.index)]) return true;
+    for (NodeId user : graph_->users(next)) {
+      if (reaches_outside(user, next)) return true;
+      const bool held = holds(user);
+      if (held && copies_.count(user) == 0) continue;
+      const Node& node = graph_->node(user);
+      if (!held && node.op->kind != OpKind::kView) return true;
+      for (ValueId out : node.outputs)
+        if (seen.insert(out.index).second) open.push_back(out);
+    }
   }
   return false;
 }
@@ -264,6 +352,7 @@ void Region::trim_reshapes() {
       if (node.op->name != "Reshape") continue;
       const NodeId source = graph_->value(node.inputs[0]).producer;
       if (source.valid() && holds(source)) continue;
+      lasting_leaves_.reset();
       nodes_.erase(id);
       copies_.erase(id);
       const auto& users = graph_->users(node.inputs[0]);
@@ -275,21 +364,21 @@ void Region::trim_reshapes() {
 }
 
 Dim Region::evaluations(ValueId value) const {
-  const auto found = demands_.find(value);
-  if (found == demands_.end()) return Dim(0);
+  const Demand* found = demands_.find(value);
+  if (found == nullptr) return Dim(0);
   Dim total(0);
-  for (const Index& index : found->second.indices) {
+  for (const Index& index : found->indices) {
     std::set<std::string> used;
     for (const Dim& dim : index)
       for (std::string& symbol : dim.symbols()) used.insert(std::move(symbol));
-    bool per_row = !axes_.empty();
-    for (std::int64_t axis : axes_)
+    bool per_row = !frame_->axes.empty();
+    for (std::int64_t axis : frame_->axes)
       per_row = per_row && used.count(ir::index_symbol(static_cast<int>(axis))) == 0;
     Dim count(1);
-    for (std::size_t d = 0; d < space_.size(); ++d)
-      if (!per_row ||
-          std::find(axes_.begin(), axes_.end(), static_cast<std::int64_t>(d)) == axes_.end())
-        count = count * space_[d];
+    for (std::size_t d = 0; d < frame_->space.size(); ++d)
+      if (!per_row || std::find(frame_->axes.begin(), frame_->axes.end(),
+                                static_cast<std::int64_t>(d)) == frame_->axes.end())
+        count = count * frame_->space[d];
     total = total + count;
   }
   return total;

@@ -2,12 +2,14 @@
 // needed for one step of its iteration.
 #pragma once
 
-#include <map>
-#include <set>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "fusion/regions/sorted.h"
 #include "ir/graph.h"
 
 namespace sinter::fusion {
@@ -35,18 +37,21 @@ class Region {
 
   struct Demand {
     std::vector<Index> indices;  // different elements that one step needs
-    bool guarded = false;        // read where a view's guard holds: no reduction may come inside
-    bool whole = false;          // gathered from: must be in memory as it is
+    /// Elements by number, each with the guards under which it is needed (as a hash; 0: none): code
+    /// is generated for each.
+    std::vector<std::pair<std::size_t, std::size_t>> uses;
+    bool guarded = false;  // read where a view's guard holds: no reduction may come inside
+    bool whole = false;    // gathered from: must be in memory as it is
   };
 
   const ir::Graph& graph() const { return *graph_; }
-  const ir::Shape& space() const { return space_; }
-  const std::vector<std::int64_t>& axes() const { return axes_; }
-  const ir::Ranges& ranges() const { return ranges_; }
-  const std::set<ir::NodeId>& nodes() const { return nodes_; }
+  const ir::Shape& space() const { return frame_->space; }
+  const std::vector<std::int64_t>& axes() const { return frame_->axes; }
+  const ir::Ranges& ranges() const { return frame_->ranges; }
+  const SortedSet<ir::NodeId>& nodes() const { return nodes_; }
   /// Nodes that are computed again here though they also stay outside.
-  const std::set<ir::NodeId>& copies() const { return copies_; }
-  const std::map<ir::ValueId, Demand>& demands() const { return demands_; }
+  const SortedSet<ir::NodeId>& copies() const { return copies_; }
+  const SortedMap<ir::ValueId, Demand>& demands() const { return demands_; }
   bool holds(ir::NodeId node) const { return nodes_.count(node) != 0; }
   /// Holds `value`'s producer, and not as a copy.
   bool owns(ir::ValueId value) const;
@@ -65,8 +70,20 @@ class Region {
   /// Adds a view of a result through which the region stores it.
   void add_store_view(ir::NodeId node) { nodes_.insert(node); }
 
+  /// True if it reads, from outside, a view of what it computes itself: the view has to come in, or
+  /// the region would wait for itself.
+  bool reads_views_of_itself() const;
+  /// The same of one value that it reads.
+  bool is_view_of_itself(ir::ValueId leaf) const;
+
+  /// Lets go of what only growing needs.
+  void close();
+
   /// Values that the region reads from outside.
   std::vector<ir::ValueId> leaves() const;
+  /// How many of them are stored tensors that stay so whatever is added next, but for the one whose
+  /// producer it is: no constants of one element, views or generators.
+  std::size_t lasting_leaves() const;
   /// True if `user`, in the region, reaches into `value`, which a node outside makes: if that makes
   /// it of what the region computes, the region would have to run before itself.
   bool reaches_outside(ir::NodeId user, ir::ValueId value) const;
@@ -82,21 +99,27 @@ class Region {
 
  private:
   enum class Access { kPlain, kGuarded, kWhole };
-  Verdict demand(ir::ValueId value, const Index& index, Access access);
-  Verdict propagate(const ir::Node& node, const Index& index, Access access);
+  Verdict demand(ir::ValueId value, const Index& index, Access access, std::size_t guards);
+  Verdict propagate(const ir::Node& node, const Index& index, Access access, std::size_t guards);
   Verdict propagate_all(ir::NodeId node);
   bool reduces_here(const ir::Node& node) const;
   Verdict scan_at(const ir::Node& node, const Index& index, Access access);
-  bool leads_here(ir::ValueId value, int depth) const;
+  bool leads_here(ir::ValueId value) const;
+
+  /// What stays as it is while the region grows; its copies share it.
+  struct Frame {
+    ir::Shape space;
+    std::vector<std::int64_t> axes;
+    ir::Ranges ranges;
+    Index identity;
+  };
 
   const ir::Graph* graph_;
   const std::vector<bool>* stored_;
-  ir::Shape space_;
-  std::vector<std::int64_t> axes_;
-  ir::Ranges ranges_;
-  Index identity_;
-  std::set<ir::NodeId> nodes_, copies_;
-  std::map<ir::ValueId, Demand> demands_;
+  std::shared_ptr<const Frame> frame_;
+  SortedSet<ir::NodeId> nodes_, copies_;
+  SortedMap<ir::ValueId, Demand> demands_;
+  mutable std::optional<std::size_t> lasting_leaves_;  // nothing: to be counted
 };
 
 }  // namespace sinter::fusion

@@ -185,11 +185,24 @@ std::vector<TensorType> infer_concat(const Attrs& attrs, Types inputs) {
 }
 
 std::vector<ViewSource> map_concat(const Attrs& attrs, Types inputs, const TensorType& output,
-                                   std::span<const Dim> index, const Ranges&) {
+                                   std::span<const Dim> index, const Ranges& ranges) {
   const auto axis = static_cast<std::size_t>(attrs.get_int("axis"));
   std::vector<ViewSource> sources;
+  // Of many sources only those that the index may lie in.
+  constexpr std::size_t kMany = 64;
+  std::optional<std::int64_t> low, high;
+  if (inputs.size() > kMany) {
+    low = lower_bound(index[axis], ranges);
+    high = upper_bound(index[axis], ranges);
+  }
   Dim offset = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Dim& size = inputs[i].shape[axis];
+    if (offset.is_constant() && size.is_constant() &&
+        ((low && *low >= offset.value() + size.value()) || (high && *high < offset.value()))) {
+      offset = offset + size;
+      continue;
+    }
     ViewSource source{static_cast<int>(i), {}, {}};
     for (std::size_t d = 0; d < output.shape.size(); ++d)
       source.index.push_back(at(index, output, d));

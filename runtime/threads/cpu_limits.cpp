@@ -36,13 +36,24 @@ std::optional<double> quota_of(const fs::path& group, bool version2) {
   return time / of;
 }
 
+/// The limit of one group's memory; "max" reads as none.
+std::optional<double> memory_of(const fs::path& group, bool version2) {
+  std::string text;
+  std::ifstream(group / (version2 ? "memory.max" : "memory.limit_in_bytes")) >> text;
+  char* end = nullptr;
+  const double bytes = std::strtod(text.c_str(), &end);
+  // Version 1 says "no limit" by a number that no machine has.
+  if (text.empty() || *end != '\0' || bytes <= 0 || bytes >= 0x1p60) return std::nullopt;
+  return bytes;
+}
+
 /// Where a hierarchy is mounted, and which of its groups is seen there.
 struct Mount {
   fs::path point, group;
 };
 
 /// mountinfo: id parent device root point options [field..] - type source super-options
-std::optional<Mount> find_mount(const fs::path& root, bool version2) {
+std::optional<Mount> find_mount(const fs::path& root, bool version2, std::string_view controller) {
   std::ifstream file(root / "proc/self/mountinfo");
   for (std::string line; std::getline(file, line);) {
     const auto separator = line.find(" - ");
@@ -51,27 +62,34 @@ std::optional<Mount> find_mount(const fs::path& root, bool version2) {
     std::string id, parent, device, group, point, type, source, options;
     left >> id >> parent >> device >> group >> point;
     right >> type >> source >> options;
-    const bool wanted = version2 ? type == "cgroup2" : type == "cgroup" && lists(options, "cpu");
+    const bool wanted =
+        version2 ? type == "cgroup2" : type == "cgroup" && lists(options, controller);
     if (wanted) return Mount{root / fs::path(point).relative_path(), group};
   }
   return std::nullopt;
 }
 
 /// The group of this process in a hierarchy; proc/self/cgroup: id:controllers:path
-std::optional<std::string> find_group(const fs::path& root, bool version2) {
+std::optional<std::string> find_group(const fs::path& root, bool version2,
+                                      std::string_view controller) {
   std::ifstream file(root / "proc/self/cgroup");
   for (std::string line; std::getline(file, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (version2 ? controllers.empty() : lists(controllers, "cpu")) return line.substr(second + 1);
+    if (version2 ? controllers.empty() : lists(controllers, controller))
+      return line.substr(second + 1);
   }
   return std::nullopt;
 }
 
-std::optional<double> least_quota(const fs::path& root, bool version2) {
-  const auto mount = find_mount(root, version2);
-  const auto group = find_group(root, version2);
+using ReadQuota = std::optional<double> (*)(const fs::path& group, bool version2);
+
+/// The least that `read` gives of the process's group and those above it.
+std::optional<double> least_quota(const fs::path& root, bool version2, std::string_view controller,
+                                  ReadQuota read) {
+  const auto mount = find_mount(root, version2, controller);
+  const auto group = find_group(root, version2, controller);
   if (!mount || !group) return std::nullopt;
   // In a container the mount may begin at the container's own group, whose path the host names.
   fs::path below = fs::path(*group).lexically_relative(mount->group);
@@ -79,7 +97,7 @@ std::optional<double> least_quota(const fs::path& root, bool version2) {
   std::optional<double> least;
   fs::path at = mount->point;
   const auto look = [&] {
-    const auto quota = quota_of(at, version2);
+    const auto quota = read(at, version2);
     if (quota && (!least || *quota < *least)) least = quota;
   };
   look();
@@ -89,6 +107,14 @@ std::optional<double> least_quota(const fs::path& root, bool version2) {
     look();
   }
   return least;
+}
+
+std::optional<double> least_quota(const fs::path& root, std::string_view controller,
+                                  ReadQuota read) {
+  const auto first = least_quota(root, false, controller, read),
+             second = least_quota(root, true, controller, read);
+  if (first && second) return std::min(*first, *second);
+  return first ? first : second;
 }
 
 }  // namespace
@@ -109,10 +135,11 @@ std::vector<int> allowed_cpus() {
   return {};
 }
 
-std::optional<double> cpu_quota(const fs::path& root) {
-  const auto first = least_quota(root, false), second = least_quota(root, true);
-  if (first && second) return std::min(*first, *second);
-  return first ? first : second;
+std::optional<double> cpu_quota(const fs::path& root) { return least_quota(root, "cpu", quota_of); }
+
+std::optional<std::uint64_t> memory_quota(const fs::path& root) {
+  const auto bytes = least_quota(root, "memory", memory_of);
+  return bytes ? std::optional(static_cast<std::uint64_t>(*bytes)) : std::nullopt;
 }
 
 int usable_cpus(std::size_t allowed, std::optional<double> quota) {

@@ -45,6 +45,66 @@ TEST(BadFile, IsSomethingElse) {
   EXPECT_THAT(error(""), HasSubstr("is empty"));
 }
 
+TEST(Bounds, SymbolsOfAModel) {
+  ModelBuilder model;
+  std::vector<std::string> names;
+  for (int i = 0; i < 1025; ++i) {
+    names.push_back("x" + std::to_string(i));
+    model.input(names.back(), DType::kFloat32, {"n" + std::to_string(i)});
+  }
+  model.node("Relu", {"x0"}, {"y"}).output("y");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("1025 symbolic dimensions"), HasSubstr("--dim")));
+}
+
+TEST(Bounds, SymbolsOfADimension) {
+  ModelBuilder model;
+  std::vector<std::string> names;
+  for (int i = 0; i < 300; ++i) {
+    names.push_back("x" + std::to_string(i));
+    model.input(names.back(), DType::kFloat32, {"n" + std::to_string(i)});
+  }
+  model.node("Concat", names, {"y"}, {attr("axis", 0)}).output("y");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("the_Concat"), HasSubstr("more than 256 symbols")));
+}
+
+TEST(Bounds, ThousandsOfTensorsAreConcatenatedInSteps) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {1});
+  model.node("Concat", std::vector<std::string>(2500, "x"), {"y"}, {attr("axis", 0)}).output("y");
+  const auto y = model.run({floats({1}, {3})}).at(0);
+  EXPECT_EQ(y.shape(), v({2500}));
+  EXPECT_EQ(y.at(2499), 3);
+}
+
+TEST(Bounds, TablesHaveABudget) {
+  ModelBuilder model(18);
+  model.input("x", DType::kFloat32, {1, 1, 1000}).ints("sizes", {1, 1, 2000});
+  model.node("Resize", {"x", "", "", "sizes"}, {"y"},
+             {attr("mode", "linear"), attr("antialias", 1)});
+  model.output("y");
+  ImportOptions options;
+  options.max_memory = 1 << 20;
+  EXPECT_THAT(model.import_error(ErrorCode::kOutOfMemory, options),
+              AllOf(HasSubstr("the_Resize"), HasSubstr("a matrix of 1000 x 2000"),
+                    HasSubstr("--max-compile-memory")));
+}
+
+/// Beyond the longest table a resize is a formula: here of each second element.
+TEST(Bounds, LongResizesAreFormulas) {
+  const std::int64_t to = (std::int64_t{1} << 20) + 2;
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {static_cast<int>(2 * to)}).ints("sizes", {to});
+  model.node("Resize", {"x", "", "", "sizes"}, {"y"},
+             {attr("mode", "nearest"), attr("coordinate_transformation_mode", "asymmetric"),
+              attr("nearest_mode", "floor")});
+  model.output("y");
+  const auto y = model.run({ramp({2 * to})}).at(0);
+  EXPECT_EQ(y.at(5), 10);
+  EXPECT_EQ(y.at(to - 1), static_cast<double>(2 * (to - 1)));
+}
+
 TEST(BadFile, TruncatedSaysHowMuchIsMissing) {
   const std::string bytes = relu_model().bytes();
   const std::string message =

@@ -39,7 +39,8 @@ void collect_variables(const Pattern& pattern, std::set<std::string>& names) {
 std::size_t matches(std::string_view pattern, const std::string& body) {
   const ir::Graph graph =
       ir::parse_graph("graph @main(%x: f32[4, 8], %w: f32[8]) {\n" + body + "\n  return y = %y\n}");
-  Matcher matcher(graph, graph.outputs()[0]);
+  MatchFacts facts(graph);
+  Matcher matcher(facts, graph.outputs()[0]);
   return matcher.match(parse_pattern(pattern)).size();
 }
 

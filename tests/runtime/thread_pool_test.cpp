@@ -404,6 +404,22 @@ TEST_F(CpuQuota, OfAContainer) {
   EXPECT_EQ(quota(), 4.0);
 }
 
+TEST_F(CpuQuota, OfMemory) {
+  const auto memory = [&] { return runtime::threads::memory_quota(root_); };
+  write("proc/self/cgroup", "5:memory:/a\n0::/job\n");
+  write("proc/self/mountinfo",
+        "30 22 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+        "33 31 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  EXPECT_EQ(memory(), std::nullopt);
+  write("sys/fs/cgroup/unified/job/memory.max", "max\n");
+  write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(memory(), std::nullopt);
+  write("sys/fs/cgroup/unified/job/memory.max", "2147483648\n");
+  EXPECT_EQ(memory(), std::uint64_t{1} << 31);
+  write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1073741824\n");
+  EXPECT_EQ(memory(), std::uint64_t{1} << 30);
+}
+
 TEST_F(CpuQuota, RoundsDownToAtLeastOne) {
   using runtime::threads::usable_cpus;
   EXPECT_EQ(usable_cpus(8, std::nullopt), 8);

@@ -144,7 +144,11 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_flag("--strict", texts.strict,
                 "CUDA: a generated kernel that does not compile is an error; without it its "
                 "operators have kernels of their own");
-  verb.add_option("-j,--jobs", texts.jobs, "Kernels to compile at once; 0 is all cores");
+  verb.add_option("-j,--jobs", texts.jobs, "Kernels to compile at once; 0 is all cores")
+      ->check_range(0, kMaxJobs);
+  verb.add_option("--max-compile-memory", texts.max_memory,
+                  "Most that constants and tables may take which are computed while compiling: "
+                  "512M, 4G (default: half of the memory that this process may use)");
   verb.add_option("--kernel-cache", texts.cache_dir, "Folder of the kernel cache, or 'none'")
       ->default_str(default_kernel_cache());
   if (!with_passes) return;
@@ -210,6 +214,9 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   options_.precise_math = texts.precise_math;
   options_.schedule = texts.schedule;
   options_.jobs = texts.jobs;
+  if (!texts.max_memory.empty())
+    options_.max_compile_memory =
+        with_context("--max-compile-memory", [&] { return parse_bytes(texts.max_memory); });
   if (!texts.cache_dir.empty())
     options_.kernel_cache = texts.cache_dir == "none" ? "" : texts.cache_dir;
   options_.stop_after = texts.stop_after;

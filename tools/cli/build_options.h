@@ -33,7 +33,8 @@ struct BuildTexts {
   bool early_launch = true, precise_math = false;
   std::string schedule;
   int jobs = 0;
-  std::string cache_dir;  // kernel cache; "none" for none
+  std::string max_memory;  // empty: half of what there is
+  std::string cache_dir;   // kernel cache; "none" for none
 };
 
 /// `with_passes`: options about single passes, too.

@@ -17,6 +17,7 @@
 #include "tools/compiler/model_source.h"
 #include "tools/compiler/options/calibration.h"
 #include "tools/compiler/options/entries.h"
+#include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/weights.h"
 
@@ -46,6 +47,7 @@ fusion::Context context_of(const BuildOptions& options, const Target& target) {
   context.fuse = options.fuse;
   context.precision = fusion_precision(options.precision);
   context.weights = to_fusion(options.weights);
+  context.max_memory = memory_limit(options);
   context.states = {options.states.find, options.states.pairs};
   return context;
 }
@@ -125,6 +127,7 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
       if (auto& notes = run.context.precision_notes;
           std::find(notes.begin(), notes.end(), note) == notes.end())
         notes.push_back(std::move(note));
+    for (const auto& note : context.notes) reporter.note("passes", note);
     graphs[e] = {name, std::move(of_entry.graph), limits};
   }
   run.graph = graphs.front().graph;
@@ -169,6 +172,7 @@ PipelineRun run_passes(
   run.graph = std::move(result.graph);
   run.times = std::move(result.times);
   for (const auto& note : run.context.precision_notes) reporter.note("precision", note);
+  for (const auto& note : run.context.notes) reporter.note("passes", note);
   return run;
 }
 
@@ -204,6 +208,10 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.precise_math = options.precise_math;
   (codegen::is_schedule(options.schedule) ? compile.product : compile.schedule) = options.schedule;
   compile.code = options.code;
+  if (options.jobs < 0 || options.jobs > kMaxJobs)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("jobs is {}: expected 1 to {}, or 0 for as many as there are cores",
+                            options.jobs, kMaxJobs));
   compile.threads = options.jobs;
   compile.cache_dir = options.kernel_cache.value_or(default_kernel_cache());
   compile.model_name = name_of(options.model);

@@ -42,6 +42,9 @@ struct BuildOptions : CompileOptions {
       : CompileOptions(how), model(std::move(what)) {}
 };
 
+/// More kernels at once than this are no faster anywhere.
+inline constexpr int kMaxJobs = 1024;
+
 struct PipelineRun {
   ir::Graph graph;  // with entry points the first one's
   fusion::Context context;

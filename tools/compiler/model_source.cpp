@@ -12,6 +12,7 @@
 #include "runtime/files/input_file.h"
 #include "runtime/plan/hash.h"
 #include "tools/compiler/options/entries.h"
+#include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/sample.h"
 #include "tools/compiler/options/shapes.h"
 #include "tools/compiler/run/inputs.h"
@@ -75,6 +76,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
                                   const Reporter& reporter) {
   frontend::ImportOptions values;
   values.pad_selections = options.pad_selections;
+  values.max_memory = memory_limit(options);
   for (const NamedTensor& constant : options.constants)
     values.input_values.insert_or_assign(constant.name, tensor_of(constant.tensor));
   auto wanted = values;
@@ -86,6 +88,7 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
     wanted = import_options(options, inputs);
     wanted.input_values = std::move(values.input_values);
     wanted.pad_selections = options.pad_selections;
+    wanted.max_memory = values.max_memory;
   }
   wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
     reporter.progress("import", done, total);

@@ -69,6 +69,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             precise_math: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
             tuning_file: str | os.PathLike[str] | None = None, tuning_gpu: str = "",
             tuning_shapes: Mapping[str, Sequence[int]] | str | None = None, jobs: int = 0,
+            max_compile_memory: int | str | None = None,
             kernel_cache: str | os.PathLike[str] | None = "default", verify: bool | Mapping[str, Any] | None = None,
             progress: Progress = None, on_diagnostic: Callable[[Diagnostic], None] | None = None, device: int = 0,
             threads: int = 0, max_sessions: int = 0) -> CompiledPlan:
@@ -102,6 +103,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       strict: a generated kernel that NVRTC does not take is an error; else its operators have kernels of their own
       tune: seconds to time kernels for on this machine's GPU; tuning_file, tuning_gpu, tuning_shapes
       jobs: kernels compiled at once; kernel_cache: a folder, None for none
+      max_compile_memory: bytes or "512M" that constants and tables may take which are computed while compiling; None:
+        half of the memory that this process may use
 
     While it works
       progress: True for a bar on stderr, or a function of stage, done and total
@@ -117,7 +120,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         max_shapes=max_shapes, constants=constants, pad_selections=pad_selections, states=states, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, early_launch=early_launch,
         precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
-        tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, kernel_cache=kernel_cache, verify=verify)
+        tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,
+        kernel_cache=kernel_cache, verify=verify)
     path = os.path.abspath(os.fspath(path)) if path is not None else None
     tell = None if on_diagnostic is None else lambda said: on_diagnostic(build(Diagnostic, said))
     with _shown(progress) as bar, source_of(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes,

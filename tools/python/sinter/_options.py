@@ -112,7 +112,8 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
                     max_layer_error=0.0, calibration=None, dims=None, min_shapes=None, max_shapes=None, constants=None,
                     pad_selections=False, states="auto", sample=None, entries=None, fuse=True, disabled_passes=(),
                     early_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
-                    tuning_gpu="", tuning_shapes=None, jobs=0, kernel_cache="default", verify=None):
+                    tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
+                    verify=None):
     options = _core.CompileOptions()
     options.target = target
     name = precision if isinstance(precision, str) else getattr(precision, "__name__", str(precision)).split(".")[-1]
@@ -169,6 +170,8 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
     tuning.shapes = shapes(tuning_shapes)
     options.tuning = tuning
     options.jobs = int(jobs)
+    if max_compile_memory is not None:
+        options.max_compile_memory = _core.parse_bytes(str(max_compile_memory))
     if kernel_cache is None:
         options.kernel_cache = ""
     elif kernel_cache != "default":

@@ -265,6 +265,7 @@ void bind_compiler(nb::module_& module) {
       .def_rw("dims", &CompileOptions::dims)
       .def_rw("constants", &CompileOptions::constants)
       .def_rw("pad_selections", &CompileOptions::pad_selections)
+      .def_rw("max_compile_memory", &CompileOptions::max_compile_memory)
       .def_rw("states", &CompileOptions::states)
       .def_rw("sample", &CompileOptions::sample)
       .def_rw("entries", &CompileOptions::entries)
@@ -280,6 +281,7 @@ void bind_compiler(nb::module_& module) {
       .def_rw("verify", &CompileOptions::verify);
 
   module.def("parse_weights", [](const std::string& text) { return parse_weights(text); });
+  module.def("parse_bytes", [](const std::string& text) { return parse_bytes(text); });
   module.def("parse_sample", [](const std::string& text) { return parse_sample(text); });
   module.def("parse_entry", [](const std::string& text) { return parse_entry(text); });
   module.def("parse_dim", [](const std::string& text) {

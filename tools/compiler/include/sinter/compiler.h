@@ -228,6 +228,9 @@ struct CompileOptions {
   bool strict = false;
   TuneOptions tuning;
   int jobs = 0;  // kernels to compile at once; 0: all cores
+  /// Bytes that constants and tables may take which are computed while compiling: a model of a few
+  /// kilobytes can ask for any amount. 0: half of the memory that this process may use.
+  std::uint64_t max_compile_memory = 0;
   /// Folder of compiled kernels; empty: none. Without a value default_kernel_cache().
   std::optional<std::string> kernel_cache;
 
@@ -236,6 +239,9 @@ struct CompileOptions {
 
   Monitor monitor;
 };
+
+/// "4096", "512M", "1.5G": bytes, with K, M, G or T for powers of 1024. Throws Error(kUsage).
+SINTER_API std::uint64_t parse_bytes(std::string_view text);
 
 /// $SINTER_CACHE_DIR (empty: none), else $XDG_CACHE_HOME/sinter, else ~/.cache/sinter, as far as
 /// those are absolute; else none.

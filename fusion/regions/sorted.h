@@ -1,0 +1,73 @@
+// Small sets and maps in one piece of memory: regions are copied for every node that is tried.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace sinter::fusion {
+
+/// A set in order.
+template <typename Key>
+class SortedSet {
+ public:
+  auto begin() const { return keys_.begin(); }
+  auto end() const { return keys_.end(); }
+  std::size_t size() const { return keys_.size(); }
+  bool empty() const { return keys_.empty(); }
+  std::size_t count(const Key& key) const {
+    return std::binary_search(keys_.begin(), keys_.end(), key) ? 1 : 0;
+  }
+  void insert(const Key& key) {
+    const auto at = std::lower_bound(keys_.begin(), keys_.end(), key);
+    if (at == keys_.end() || *at != key) keys_.insert(at, key);
+  }
+  void erase(const Key& key) {
+    const auto at = std::lower_bound(keys_.begin(), keys_.end(), key);
+    if (at != keys_.end() && *at == key) keys_.erase(at);
+  }
+
+ private:
+  std::vector<Key> keys_;
+};
+
+/// A map in order; copies share values until one of them changes its own.
+template <typename Key, typename Value>
+class SortedMap {
+ public:
+  using Entry = std::pair<Key, std::shared_ptr<Value>>;
+  /// In order of keys; values are for reading.
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+  std::size_t size() const { return entries_.size(); }
+  /// The value of `key`, or null.
+  const Value* find(const Key& key) const {
+    const auto at = place(key);
+    return at != entries_.end() && at->first == key ? at->second.get() : nullptr;
+  }
+  std::size_t count(const Key& key) const { return find(key) != nullptr ? 1 : 0; }
+  /// The value of `key`, made if there is none, to be changed.
+  Value& change(const Key& key) {
+    auto at = entries_.begin() + (place(key) - entries_.begin());
+    if (at == entries_.end() || at->first != key)
+      at = entries_.insert(at, {key, std::make_shared<Value>()});
+    else if (at->second.use_count() > 1)
+      at->second = std::make_shared<Value>(*at->second);
+    return *at->second;
+  }
+  void erase(const Key& key) {
+    const auto at = place(key);
+    if (at != entries_.end() && at->first == key) entries_.erase(at);
+  }
+
+ private:
+  auto place(const Key& key) const {
+    return std::lower_bound(entries_.begin(), entries_.end(), key,
+                            [](const Entry& entry, const Key& k) { return entry.first < k; });
+  }
+  std::vector<Entry> entries_;
+};
+
+}  // namespace sinter::fusion
