@@ -13,7 +13,7 @@
 #include <sinter/error.h>
 #include <sinter/threads.h>
 
-#include "runtime/threads/cpu_limits.h"
+#include "runtime/limits/limits.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter {
@@ -73,7 +73,7 @@ ThreadPoolOptions complete(ThreadPoolOptions options) {
   if (options.spin_microseconds < 0)
     throw Error(ErrorCode::kUsage, fmt::format("spin_microseconds is {}: expected 0 or more",
                                                options.spin_microseconds));
-  const std::vector<int> allowed = allowed_cpus();
+  const std::vector<int> allowed = limits::allowed_cpus();
   for (const int cpu : options.cpus)
     if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
       throw Error(ErrorCode::kUsage,
@@ -87,7 +87,8 @@ ThreadPoolOptions complete(ThreadPoolOptions options) {
     options.threads = std::min(static_cast<int>(different.size()), kMaxThreads);
   }
   if (options.threads == 0)
-    options.threads = std::min(usable_cpus(allowed.size(), cpu_quota()), kMaxThreads);
+    options.threads =
+        std::min(limits::usable_cpus(allowed.size(), limits::cpu_quota()), kMaxThreads);
   // Threads inherit the processors of the thread that starts them, which may be another by then.
   if (options.cpus.empty()) options.cpus = allowed;
   return options;

@@ -22,12 +22,12 @@
 
 #include "library_check.h"
 #include "plan_builder.h"
-#include "runtime/threads/cpu_limits.h"
+#include "runtime/limits/limits.h"
 
 namespace sinter::testing {
 namespace {
 
-using runtime::threads::allowed_cpus;
+using runtime::limits::allowed_cpus;
 using runtime::threads::Member;
 using runtime::threads::ThreadPool;
 using ::testing::ElementsAre;
@@ -357,7 +357,7 @@ class CpuQuota : public ::testing::Test {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  std::optional<double> quota() const { return runtime::threads::cpu_quota(root_); }
+  std::optional<double> quota() const { return runtime::limits::cpu_quota(root_); }
 
   std::filesystem::path root_;
 };
@@ -405,7 +405,7 @@ TEST_F(CpuQuota, OfAContainer) {
 }
 
 TEST_F(CpuQuota, OfMemory) {
-  const auto memory = [&] { return runtime::threads::memory_quota(root_); };
+  const auto memory = [&] { return runtime::limits::memory_quota(root_); };
   write("proc/self/cgroup", "5:memory:/a\n0::/job\n");
   write("proc/self/mountinfo",
         "30 22 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
@@ -421,7 +421,7 @@ TEST_F(CpuQuota, OfMemory) {
 }
 
 TEST_F(CpuQuota, RoundsDownToAtLeastOne) {
-  using runtime::threads::usable_cpus;
+  using runtime::limits::usable_cpus;
   EXPECT_EQ(usable_cpus(8, std::nullopt), 8);
   EXPECT_EQ(usable_cpus(8, 2.5), 2);
   EXPECT_EQ(usable_cpus(8, 0.5), 1);

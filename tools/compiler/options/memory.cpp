@@ -8,7 +8,7 @@
 #include <sinter/error.h>
 #include <unistd.h>
 
-#include "runtime/threads/cpu_limits.h"
+#include "runtime/limits/limits.h"
 
 namespace sinter::tools {
 
@@ -20,7 +20,7 @@ std::int64_t memory_limit(const CompileOptions& options) {
   std::uint64_t memory = kMost;
   if (pages > 0 && size > 0)
     memory = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(size);
-  if (const auto quota = runtime::threads::memory_quota()) memory = std::min(memory, *quota);
+  if (const auto quota = runtime::limits::memory_quota()) memory = std::min(memory, *quota);
   return static_cast<std::int64_t>(memory / 2);
 }
 

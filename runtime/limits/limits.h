@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace sinter::runtime::threads {
+namespace sinter::runtime::limits {
 
 /// The processors that the calling thread may run on, ascending.
 std::vector<int> allowed_cpus();
@@ -23,4 +23,4 @@ std::optional<std::uint64_t> memory_quota(const std::filesystem::path& root = "/
 /// that uses its quota up stands still until the next period. At least 1.
 int usable_cpus(std::size_t allowed, std::optional<double> quota);
 
-}  // namespace sinter::runtime::threads
+}  // namespace sinter::runtime::limits

@@ -1,4 +1,4 @@
-#include "runtime/threads/cpu_limits.h"
+#include "runtime/limits/limits.h"
 
 #include <algorithm>
 #include <fstream>
@@ -7,7 +7,7 @@
 
 #include <sched.h>
 
-namespace sinter::runtime::threads {
+namespace sinter::runtime::limits {
 namespace {
 
 namespace fs = std::filesystem;
@@ -148,4 +148,4 @@ int usable_cpus(std::size_t allowed, std::optional<double> quota) {
   return static_cast<int>(count);
 }
 
-}  // namespace sinter::runtime::threads
+}  // namespace sinter::runtime::limits
