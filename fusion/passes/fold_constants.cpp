@@ -141,7 +141,7 @@ ir::Graph fold_constants(const ir::Graph& graph, Context& context) {
   const std::vector<bool> weights = find_weights(graph);
   // Weights may grow when they are unpacked, but not without end: a few constants that are put
   // behind each other again and again are computed in each run.
-  constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{64} << 20;
+  constexpr std::int64_t kMostGrowth = 16, kMostGrown = std::int64_t{768} << 20;
   std::int64_t own = 0, made = 0;
   for (const ir::Value& value : graph.values())
     if (value.constant) own += static_cast<std::int64_t>(value.constant->byte_count());

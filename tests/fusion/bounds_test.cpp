@@ -46,26 +46,6 @@ graph @main(%x: f32[1, 4]) {
   }
 }
 
-/// 30 constants, each twice the one before: the last would have 64 GB.
-TEST(Bounds, ConstantsThatGrowWithoutEndAreNotFolded) {
-  std::string text = "graph @main(%x: f32[1, 16]) {\n  %c0 = const f32[16, 1] {";
-  for (int i = 0; i < 16; ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", i);
-  text += "}\n";
-  std::int64_t columns = 1;
-  for (int i = 0; i < 30; ++i) {
-    columns *= 2;
-    text += fmt::format("  %c{} = Concat(%c{}, %c{}) {{axis = 1}} : f32[16, {}]\n", i + 1, i, i,
-                        columns);
-  }
-  text += fmt::format("  %y = MatMul(%x, %c30) : f32[1, {0}]\n  return y = %y\n}}", columns);
-  Context context = on_cpu();
-  const ir::Graph result = run_pass("fold_constants", ir::parse_graph(text), context);
-  std::size_t bytes = 0;
-  for (const ir::Value& value : result.values())
-    if (value.constant) bytes += value.constant->byte_count();
-  EXPECT_LE(bytes, std::size_t{64} << 20);
-}
-
 /// A value and views of it, joined again and again: where the index becomes too long the kernel
 /// ends, and regions do not wait for each other.
 TEST(Bounds, ViewsOfWhatAKernelComputesAreInItOrItIsNot) {
