@@ -47,12 +47,6 @@ std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
   return result;
 }
 
-std::vector<std::string> sorted_once(std::vector<std::string> names) {
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
-
 class Compiler {
  public:
   /// `model` has the bindings' shapes and all ranges; `graphs` are added in this order.
@@ -458,6 +452,12 @@ class Compiler {
     plan.cuda_version = static_cast<std::uint32_t>(stats.version);
     add_modules(result_.parts, groups_, std::move(sources), std::move(compiled),
                 options_.architectures);
+  }
+
+  static std::vector<std::string> sorted_once(std::vector<std::string> names) {
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    return names;
   }
 
   /// Throws KernelsRefused if NVRTC has not taken every group's source.

@@ -212,6 +212,19 @@ std::vector<std::int64_t> NodeContext::normalise_axes(std::vector<std::int64_t> 
   return axes;
 }
 
+void NodeContext::check_indices(ir::ValueId indices, const ir::Dim& extent, std::size_t part,
+                                std::size_t parts) const {
+  const ir::Tensor* known = env_.builder.constant_of(indices);
+  const auto most = ir::upper_bound(extent, env_.builder.ranges());
+  if (known == nullptr || !most) return;
+  const std::vector<std::int64_t> all = known->to_ints();
+  for (std::size_t i = part; i < all.size(); i += parts)
+    if (all[i] < -*most || all[i] >= *most)
+      invalid(fmt::format("index {} is out of range: the dimension has {} elements{}", all[i],
+                          extent.to_string(),
+                          extent.is_constant() ? "" : fmt::format(", at most {}", *most)));
+}
+
 void NodeContext::limit(const ir::Dim& dim, std::int64_t max) {
   const auto symbol = dim.as_symbol();
   if (!symbol || env_.defaulted.count(*symbol) == 0) return;

@@ -135,6 +135,11 @@ class NodeContext {
   /// Likewise for several; throws Error(kInvalidModel) for a repeated one. Sorted.
   std::vector<std::int64_t> normalise_axes(std::vector<std::int64_t> axes, std::int64_t rank) const;
 
+  /// Throws Error(kInvalidModel) if `indices` are constants of which one is in no dimension of
+  /// `extent` elements, for any values of the symbols. Looks at every `parts`th from `part` on.
+  void check_indices(ir::ValueId indices, const ir::Dim& extent, std::size_t part = 0,
+                     std::size_t parts = 1) const;
+
   /// Says that the model works for `dim` <= `max` only, as where it takes the first `dim` rows of a
   /// table of `max` rows. If `dim` is a symbol whose range the user did not give, that range is
   /// narrowed (with a warning); anything else is left as it is.

@@ -36,6 +36,7 @@ std::vector<Term> element_indices(NodeContext& node, const Term& data, const Ter
   std::vector<Term> result;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (static_cast<std::int64_t>(d) == axis) {
+      node.check_indices(indices.value(), from[d]);
       result.push_back(indices);
       continue;
     }
@@ -77,7 +78,7 @@ std::vector<Term> tuple_indices(NodeContext& node, const Term& data, const Term&
   return places;
 }
 
-/// Number of indices in a tuple; checks that there are so many dimensions.
+/// Number of indices in a tuple; checks that there are so many dimensions, and what is constant.
 std::size_t tuple_size(NodeContext& node, const Term& data, const Term& indices,
                        std::size_t batch) {
   const Shape shape = indices.shape();
@@ -89,6 +90,9 @@ std::size_t tuple_size(NodeContext& node, const Term& data, const Term& indices,
       batch >= shape.size())
     node.invalid(fmt::format("indices {} hold {} numbers each for {} with {} batch dimensions",
                              ir::to_string(shape), count, ir::to_string(data.shape()), batch));
+  const Shape from = data.shape();
+  for (std::size_t part = 0; part < static_cast<std::size_t>(count); ++part)
+    node.check_indices(indices.value(), from[batch + part], part, static_cast<std::size_t>(count));
   return static_cast<std::size_t>(count);
 }
 

@@ -187,6 +187,7 @@ void gather(NodeContext& node) {
     node.invalid("indices must be integers, but are " + ir::to_string(node.type(indices)));
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", 0), node.rank(data));
   const Dim extent = node.shape(data)[static_cast<std::size_t>(axis)];
+  node.check_indices(indices, extent);
   const auto length = node.folder().length_of_iota(indices);
   // table[0, 1, .., seq - 1], likewise.
   if (length && extent.is_constant()) node.limit(*length, extent.value());

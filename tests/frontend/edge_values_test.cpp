@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,10 +65,23 @@ TEST(EdgeValues, RegionsOfResizeThatAreNoNumbers) {
 }
 
 TEST(EdgeValues, ConstantIndices) {
-  for (const std::int64_t index : {INT64_MAX, INT64_MIN, std::int64_t{1} << 53}) {
-    const OneOp op{"GatherElements", {ramp({3}), int64s({2}, {0, index})}, {}, 17, {1}};
-    EXPECT_NO_THROW(op.model().import());
+  const auto pick = [](const char* name, std::vector<std::int64_t> shape,
+                       std::vector<std::int64_t> indices) {
+    return OneOp{name, {ramp({3, 2}), int64s(std::move(shape), std::move(indices))}, {}, 17, {1}}
+        .model();
+  };
+  for (const std::int64_t index :
+       {INT64_MAX, INT64_MIN, std::int64_t{1} << 53, std::int64_t{3}, std::int64_t{-4}}) {
+    const std::string message = fmt::format("index {} is out of range", index);
+    EXPECT_THAT(pick("Gather", {2}, {0, index}).import_error(ErrorCode::kInvalidModel),
+                HasSubstr(message));
+    EXPECT_THAT(pick("GatherElements", {1, 2}, {0, index}).import_error(ErrorCode::kInvalidModel),
+                HasSubstr(message));
+    EXPECT_THAT(pick("GatherND", {2, 2}, {0, 1, index, 0}).import_error(ErrorCode::kInvalidModel),
+                HasSubstr(message));
   }
+  EXPECT_NO_THROW(pick("Gather", {2}, {2, -3}).import());
+  EXPECT_NO_THROW(pick("GatherND", {2, 2}, {2, 1, -3, -2}).import());
 }
 
 TEST(EdgeValues, RangesWrapAsTheirTypeDoes) {
