@@ -212,6 +212,10 @@ std::vector<std::int64_t> NodeContext::normalise_axes(std::vector<std::int64_t> 
   return axes;
 }
 
+void NodeContext::warn(const std::string& what) {
+  env_.warnings.push_back(fmt::format("{}: {}", env_.label, what));
+}
+
 void NodeContext::check_indices(ir::ValueId indices, const ir::Dim& extent, std::size_t part,
                                 std::size_t parts) const {
   const ir::Tensor* known = env_.builder.constant_of(indices);

@@ -167,6 +167,9 @@ class NodeContext {
   /// than ImportOptions::max_memory leaves.
   void take_memory(std::int64_t bytes, const std::string& what);
 
+  /// Tells the user of an assumption, or of what the model leaves open.
+  void warn(const std::string& what);
+
   void output(std::size_t i, ir::ValueId value);
   void output(ir::ValueId value) { output(0, value); }
   const std::vector<ir::ValueId>& outputs() const { return outputs_; }

@@ -132,6 +132,15 @@ std::vector<std::int64_t> per_scan(NodeContext& node, const char* name, std::siz
   return values;
 }
 
+/// Of each of `count`: whether it is read or written from the end.
+std::vector<std::int64_t> read_directions(NodeContext& node, const char* name, std::size_t count) {
+  auto values = per_scan(node, name, count);
+  for (const std::int64_t value : values)
+    if (value != 0 && value != 1)
+      node.invalid(fmt::format("attribute '{}' holds {}; a direction is 0 or 1", name, value));
+  return values;
+}
+
 /// What a scan works on: values before the first iteration, sequences and the dimensions along
 /// which they are read, and which of them from the end.
 struct ScanInputs {
@@ -149,7 +158,7 @@ ScanInputs read_scan(NodeContext& node, std::vector<ValueId> inputs, const char*
   if (node.subgraph_output_count("body") < scan.states.size())
     node.invalid(fmt::format("its body has {} outputs; with {} states it needs as many at least",
                              node.subgraph_output_count("body"), scan.states.size()));
-  scan.directions = per_scan(node, directions, scan.sequences.size());
+  scan.directions = read_directions(node, directions, scan.sequences.size());
   return scan;
 }
 
@@ -210,7 +219,7 @@ void scan(NodeContext& node) {
   const std::size_t states = inputs.states.size();
   const std::size_t collected = node.subgraph_output_count("body") - states;
   const auto axes = per_scan(node, "scan_output_axes", collected);
-  const auto directions = per_scan(node, "scan_output_directions", collected);
+  const auto directions = read_directions(node, "scan_output_directions", collected);
   auto result = run_scan(node, inputs, "");
   if (!result) return;
   for (std::size_t k = 0; k < states; ++k) node.output(k, result->states[k]);

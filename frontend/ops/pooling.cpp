@@ -182,7 +182,9 @@ void global_lp_pool(NodeContext& node) {
 void lp_normalization(NodeContext& node) {
   const ValueId x = node.x();
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
-  const ValueId norm = p_norm(node, x, read_p(node), [&](ValueId powers) {
+  const std::int64_t p = node.attr_int("p", 2);
+  if (p != 1 && p != 2) node.invalid(fmt::format("attribute 'p' must be 1 or 2, but is {}", p));
+  const ValueId norm = p_norm(node, x, static_cast<double>(p), [&](ValueId powers) {
     return node.add("ReduceSum", {powers},
                     {{"axes", std::vector<std::int64_t>{axis}}, {"keepdims", std::int64_t{1}}});
   });

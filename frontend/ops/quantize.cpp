@@ -22,12 +22,15 @@ struct Grouping {
 };
 
 Grouping read_grouping(NodeContext& node, ValueId x, ValueId scale) {
+  if (node.input_count() > 3)
+    node.invalid(fmt::format("it has {} inputs; there are three at most", node.input_count()));
   Grouping grouping;
   const std::int64_t axis = node.attr_int("axis", 1);
   grouping.block_size = node.attr_int("block_size", 0);
   if (grouping.block_size < 0) node.invalid("attribute 'block_size' is negative");
   // Without a dimension to choose, the axis means nothing and is often out of range.
-  if (ir::element_count(node.shape(scale)) != Dim(1) || node.rank(scale) == node.rank(x))
+  const bool is_blocked = grouping.block_size != 0 && node.rank(scale) == node.rank(x);
+  if (ir::element_count(node.shape(scale)) != Dim(1) || is_blocked)
     grouping.axis = node.rank(x) == 0 ? 0 : node.normalise_axis(axis, node.rank(x));
   return grouping;
 }

@@ -193,7 +193,15 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) 
                     "compile time to at least 1 and at most {}: split the sequence "
                     "and keep the state in inputs and outputs",
                     layer.steps, kMaxIterations));
-  if (node.has_attr("clip")) layer.clip = node.attr_float("clip");
+  if (node.has_attr("clip")) {
+    const double clip = node.attr_float("clip");
+    if (!(clip >= 0)) node.invalid(fmt::format("attribute 'clip' is {}", clip));
+    // Every other runtime takes it so, and exporters write it.
+    if (clip == 0)
+      node.warn("attribute 'clip' is 0, which is taken as no clipping");
+    else
+      layer.clip = clip;
+  }
   if (node.has_input(4)) {
     expect_shape(node, 4, "sequence_lens", {layer.batch});
     layer.lengths = node.reshape(node.cast(node.input(4, "sequence_lens"), DType::kInt64),

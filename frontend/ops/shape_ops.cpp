@@ -105,7 +105,8 @@ void squeeze(NodeContext& node) {
   const ValueId x = node.input(0, "data");
   const Shape from = node.shape(x);
   std::vector<bool> drop(from.size(), false);
-  if (const auto axes = read_axes(node)) {
+  // No axes mean all of one element, also as an empty tensor.
+  if (const auto axes = read_axes(node); axes && !axes->empty()) {
     for (const std::int64_t axis : node.normalise_axes(*axes, node.rank(x))) {
       const Dim& dim = from[static_cast<std::size_t>(axis)];
       if (!dim.is_constant())

@@ -346,6 +346,12 @@ TEST(BadGraph, Attributes) {
   EXPECT_THAT(error({"Softmax", {ramp({2, 3})}, {attr("axis", "two")}}),
               HasSubstr("attribute 'axis' must have type INT, but has type STRING"));
   EXPECT_THAT(error({"Concat", {ramp({2, 3})}}), HasSubstr("attribute 'axis' is missing"));
+  EXPECT_THAT(error({"LpNormalization", {ramp({2, 3})}, {attr("p", 3)}}),
+              HasSubstr("attribute 'p' must be 1 or 2, but is 3"));
+  EXPECT_THAT(error({"RNN",
+                     {ramp({2, 1, 2}), ramp({1, 3, 2}), ramp({1, 3, 3})},
+                     {attr("hidden_size", 3), attr("clip", -1.0F)}}),
+              HasSubstr("attribute 'clip' is -1"));
   EXPECT_THAT(error({"Cast", {ramp({2})}, {attr("to", 0)}}), HasSubstr("no element type"));
 }
 
@@ -360,6 +366,9 @@ TEST(BadGraph, Inputs) {
               AllOf(HasSubstr("'the_Reshape' (Reshape-17)"), HasSubstr("[3, 2]")));
   EXPECT_THAT(error({"Squeeze", {ramp({2, 3}), int64s({1}, {0})}, {}, 17, {1}}),
               HasSubstr("only dimensions of 1 can be squeezed"));
+  const ir::Tensor zeros = ir::Tensor::from_ints(DType::kUInt8, {1}, std::vector<std::int64_t>{0});
+  EXPECT_THAT(error({"QuantizeLinear", {ramp({2}), ramp({1}), zeros, ramp({1})}}),
+              HasSubstr("it has 4 inputs"));
   EXPECT_THAT(error({"Split", {ramp({5})}, {}, 13, {}, 2}),
               HasSubstr("5 cannot be split into 2 equal parts"));
   EXPECT_THAT(error({"Conv",

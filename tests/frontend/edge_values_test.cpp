@@ -93,6 +93,28 @@ TEST(EdgeValues, RangesWrapAsTheirTypeDoes) {
   EXPECT_NO_THROW(op.model().import());
 }
 
+TEST(EdgeValues, WhatExportersWriteForNothing) {
+  // No axes as an empty tensor; no clipping as a bound of zero, as other runtimes read it.
+  const OneOp squeeze{"Squeeze", {ramp({1, 2, 1}), int64s({0}, {})}, {}, 17, {1}};
+  expect_tensor(squeeze.run(), {2}, {0, 1});
+  const auto rnn = [](std::vector<Attribute> attributes) {
+    attributes.push_back(attr("hidden_size", 1));
+    return OneOp{
+        "RNN", {ramp({2, 1, 1}), floats({1, 1, 1}, {1}), floats({1, 1, 1}, {0.5})}, attributes};
+  };
+  const Tensor free = rnn({}).run();
+  expect_tensor(rnn({attr("clip", 0.0F)}).run(), {2, 1, 1, 1}, free.to_doubles());
+  EXPECT_THAT(rnn({attr("clip", 0.0F)}).model().import().warnings,
+              Contains(HasSubstr("taken as no clipping")));
+  // One scale for a vector: the axis, 1 where none is given, is none of its dimensions.
+  const OneOp bias{
+      "DequantizeLinear",
+      {Tensor::from_ints(DType::kInt32, {2}, std::vector<std::int64_t>{4, -6}), floats({1}, {0.5})},
+      {},
+      17};
+  expect_tensor(bias.run(), {2}, {2, -3});
+}
+
 TEST(EdgeValues, WindowsOfNoSize) {
   for (const char* op : {"HannWindow", "HammingWindow", "BlackmanWindow"}) {
     const OneOp window{op, {int64s({}, {-5})}, {}, 17, {0}};
