@@ -36,6 +36,7 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
     {"com.microsoft quantised", microsoft_quantized_ops, Types::kFloats},
     {"com.microsoft integers", microsoft_integer_ops, Types::kFloats},
+    {"com.microsoft QLinear", microsoft_qlinear_ops, Types::kIntegers},
 };
 
 }  // namespace

@@ -80,6 +80,7 @@ std::span<const OpRow> microsoft_ops();
 std::span<const OpRow> microsoft_attention_ops();
 std::span<const OpRow> microsoft_quantized_ops();
 std::span<const OpRow> microsoft_integer_ops();
+std::span<const OpRow> microsoft_qlinear_ops();
 std::span<const OpRow> index_ops();
 std::span<const OpRow> ranking_ops();
 std::span<const OpRow> suppression_ops();

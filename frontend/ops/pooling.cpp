@@ -111,36 +111,7 @@ void max_pool(NodeContext& node) {
     node.output(1, indices_of_max(node, x, windows, max, w, columns_first));
 }
 
-void average_pool(NodeContext& node) {
-  const ValueId x = node.x();
-  Windows w = read_pool(node, x);
-  const Shape shape = node.shape(x);
-  const std::size_t spatial = w.kernel.size();
-  const bool include_pads = node.attr_int("count_include_pad", 0) != 0;
-  const Windows declared = w;
-  round_up(node, w, std::span(shape).subspan(2));
-  const auto has_pads = [](const std::vector<Dim>& pads) {
-    return std::any_of(pads.begin(), pads.end(), [](const Dim& pad) { return pad != Dim(0); });
-  };
-  const ValueId windows = unfold(node, x, w, 0);
-  if ((!has_pads(w.pads_begin) && !has_pads(w.pads_end)) ||
-      (include_pads && w.pads_end == declared.pads_end))
-    return node.output(reduce_windows(node, "ReduceMean", windows, spatial));
-  // How many elements of each window count: windows over ones, with the declared padding as ones
-  // too if it counts. What ceil_mode added never does.
-  Shape ones_shape(shape.size(), Dim(1));
-  Windows around = w;
-  for (std::size_t d = 0; d < spatial; ++d) {
-    ones_shape[2 + d] = shape[2 + d];
-    if (!include_pads) continue;
-    ones_shape[2 + d] = shape[2 + d] + declared.pads_begin[d] + declared.pads_end[d];
-    around.pads_begin[d] = 0;
-    around.pads_end[d] = around.pads_end[d] - declared.pads_end[d];
-  }
-  const ValueId ones = node.expand(node.constant(node.dtype(x), 1), ones_shape);
-  const ValueId counts = reduce_windows(node, "ReduceSum", unfold(node, ones, around, 0), spatial);
-  node.output(node.add("Div", {reduce_windows(node, "ReduceSum", windows, spatial), counts}));
-}
+void average_pool(NodeContext& node) { node.output(average_of_windows(node, node.x())); }
 
 /// sum(|x|^p)^(1/p), where `sum` adds up what it is given.
 template <typename Sum>
@@ -204,6 +175,36 @@ constexpr OpRow kPoolingOps[] = {
 };
 
 }  // namespace
+
+ValueId average_of_windows(NodeContext& node, ValueId x) {
+  Windows w = read_pool(node, x);
+  const Shape shape = node.shape(x);
+  const std::size_t spatial = w.kernel.size();
+  const bool include_pads = node.attr_int("count_include_pad", 0) != 0;
+  const Windows declared = w;
+  round_up(node, w, std::span(shape).subspan(2));
+  const auto has_pads = [](const std::vector<Dim>& pads) {
+    return std::any_of(pads.begin(), pads.end(), [](const Dim& pad) { return pad != Dim(0); });
+  };
+  const ValueId windows = unfold(node, x, w, 0);
+  if ((!has_pads(w.pads_begin) && !has_pads(w.pads_end)) ||
+      (include_pads && w.pads_end == declared.pads_end))
+    return reduce_windows(node, "ReduceMean", windows, spatial);
+  // How many elements of each window count: windows over ones, with the declared padding as ones
+  // too if it counts. What ceil_mode added never does.
+  Shape ones_shape(shape.size(), Dim(1));
+  Windows around = w;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    ones_shape[2 + d] = shape[2 + d];
+    if (!include_pads) continue;
+    ones_shape[2 + d] = shape[2 + d] + declared.pads_begin[d] + declared.pads_end[d];
+    around.pads_begin[d] = 0;
+    around.pads_end[d] = around.pads_end[d] - declared.pads_end[d];
+  }
+  const ValueId ones = node.expand(node.constant(node.dtype(x), 1), ones_shape);
+  const ValueId counts = reduce_windows(node, "ReduceSum", unfold(node, ones, around, 0), spatial);
+  return node.add("Div", {reduce_windows(node, "ReduceSum", windows, spatial), counts});
+}
 
 std::span<const OpRow> pooling_ops() { return kPoolingOps; }
 

@@ -37,6 +37,9 @@ ir::ValueId unfold(NodeContext& node, ir::ValueId x, const Windows& windows, dou
 ir::ValueId reduce_windows(NodeContext& node, const char* op, ir::ValueId windows,
                            std::size_t spatial);
 
+/// What an AveragePool node makes of `x`, by its attributes.
+ir::ValueId average_of_windows(NodeContext& node, ir::ValueId x);
+
 /// The convolution of `x` with `weights` and an optional bias.
 ir::ValueId add_conv(NodeContext& node, ir::ValueId x, ir::ValueId weights, ir::ValueId bias,
                      const Windows& windows, std::int64_t group);

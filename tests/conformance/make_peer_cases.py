@@ -39,7 +39,7 @@ def ints(low, high, *shape, dtype=np.int64):
 
 
 def case(name, op, inputs, outputs=1, domain="", opset=17, **attributes):
-    """`outputs` is how many, or a list of names in which "" is left out."""
+    """`outputs` is how many, or a list of names in which "" is left out; `opset_` is an attribute "opset"."""
     names, feeds, initializers, infos = [], {}, [], []
     for i, value in enumerate(inputs):
         if value is None:
@@ -54,7 +54,8 @@ def case(name, op, inputs, outputs=1, domain="", opset=17, **attributes):
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             infos.append(helper.make_tensor_value_info(names[-1], kind, array.shape))
     results = [f"out{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
-    node = helper.make_node(op, names, results, name=f"the_{op}", domain=domain, **attributes)
+    node = helper.make_node(op, names, results, name=f"the_{op}", domain=domain,
+                            **{key.rstrip("_"): value for key, value in attributes.items()})
     kept = [name for name in results if name]
     imports = [helper.make_opsetid("", opset)]
     if domain:
@@ -289,6 +290,50 @@ def quantised_recurrent_cases():
     lstm("dynamic_quantize_lstm_columns", 1, 1, np.int8, True, True)
 
 
+def quantised(*shape, dtype=np.uint8):
+    """Numbers of 8 bits, their scale and their zero point."""
+    low, high = (0, 256) if dtype == np.uint8 else (-128, 128)
+    return (ints(low, high, *shape, dtype=dtype), Const(np.float32(0.02 + 0.05 * rng.random())),
+            Const(dtype(ints(low // 2, high // 2))))
+
+
+def qlinear_cases():
+    """What ONNX Runtime's quantiser writes between quantised convolutions and products."""
+    result = (Const(np.float32(0.06)), Const(np.uint8(121)))
+    for dtype in (np.uint8, np.int8):
+        of, to = dtype.__name__, (result[0], Const(dtype(21)))
+        case(f"qlinear_add_{of}", "QLinearAdd", [*quantised(2, 3, 4, dtype=dtype), *quantised(3, 1, dtype=dtype), *to],
+             domain=MS)
+        case(f"qlinear_mul_{of}", "QLinearMul", [*quantised(2, 3, 4, dtype=dtype), *quantised(4, dtype=dtype), *to],
+             domain=MS)
+        case(f"qlinear_sigmoid_{of}", "QLinearSigmoid",
+             [*quantised(2, 40, dtype=dtype), Const(np.float32(1 / 256)), to[1]], domain=MS)
+        case(f"qlinear_leaky_relu_{of}", "QLinearLeakyRelu", [*quantised(2, 40, dtype=dtype), *to], domain=MS,
+             alpha=0.2)
+    unit = (Const(np.float32(1 / 256)), Const(np.uint8(0)))
+    case("qlinear_softmax", "QLinearSoftmax", [*quantised(3, 5, 4), *unit], domain=MS, axis=1, opset_=13)
+    case("qlinear_softmax_flattened", "QLinearSoftmax", [*quantised(3, 5, 4), *unit], domain=MS, axis=1, opset_=12)
+    for last in (0, 1):
+        shape = (2, 7, 8, 3) if last else (2, 3, 7, 8)
+        name = "_channels_last" if last else ""
+        case(f"qlinear_global_average_pool{name}", "QLinearGlobalAveragePool", [*quantised(*shape), *result], domain=MS,
+             channels_last=last)
+        case(f"qlinear_average_pool{name}", "QLinearAveragePool", [*quantised(*shape), *result], domain=MS,
+             channels_last=last, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
+    case("qlinear_where", "QLinearWhere",
+         [ints(0, 2, 4, 5).astype(bool), *quantised(4, 5), *quantised(5), *result], domain=MS)
+    case("qlinear_concat", "QLinearConcat", [*result, *quantised(2, 3, 4), *quantised(2, 1, 4), *quantised(2, 5, 4)],
+         domain=MS, axis=1)
+    a, b = quantised(4, 6), quantised(6, 5)
+    bias = Const(ints(-900, 900, 5, dtype=np.int32))
+    columns = (Const(ints(-128, 128, 5, 6, dtype=np.int8)), Const((0.01 + 0.03 * rng.random(5)).astype(np.float32)),
+               Const(np.zeros(5, np.int8)))
+    case("qgemm", "QGemm", [*a, *b, bias, Const(np.float32(0.3)), Const(np.uint8(130))], domain=MS, alpha=0.5)
+    case("qgemm_to_float", "QGemm", [*a, *columns, bias], domain=MS, transB=1)
+    case("qgemm_transposed", "QGemm", [quantised(6, 4)[0], *a[1:], *b, None, Const(np.float32(0.3)), Const(np.uint8(7))],
+         domain=MS, transA=1)
+
+
 if __name__ == "__main__":
     shutil.rmtree(ROOT, ignore_errors=True)
     recurrent_cases()
@@ -297,4 +342,5 @@ if __name__ == "__main__":
     ordered_cases()
     quantised_recurrent_cases()
     quantised_weights(save)
+    qlinear_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")

@@ -1,0 +1,211 @@
+// Operators of com.microsoft on quantised tensors, as ONNX Runtime's quantiser writes them: each
+// input has a scale and a zero point behind it, the result is rounded to those of its own
+// (docs/ContribOperators.md of ONNX Runtime).
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/products.h"
+#include "frontend/ops/term.h"
+#include "frontend/ops/windows.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+/// Input `i`, which holds one number.
+Term one_number(NodeContext& node, std::size_t i, const char* what) {
+  const ValueId value = node.input(i, what);
+  if (ir::element_count(node.shape(value)) != Dim(1))
+    node.invalid(fmt::format("input {} ({}) is {}; it must be one number", i, what,
+                             ir::to_string(node.type(value))));
+  return Term(node, value).reshape({});
+}
+
+Term scale_of(NodeContext& node, std::size_t i) {
+  const Term scale = one_number(node, i, "scale");
+  if (!is_float(scale.dtype()))
+    node.invalid(fmt::format("input {} (scale) is {}; scales are floats", i,
+                             ir::to_string(node.type(node.input(i, "scale")))));
+  return scale.cast(DType::kFloat32);
+}
+
+/// Input `i` of 8 bits less the zero point in input `zero`, exact.
+Term exact_difference(NodeContext& node, std::size_t i, std::size_t zero, const char* what) {
+  const Term values(node, node.input(i, what));
+  if (values.dtype() != DType::kUInt8 && values.dtype() != DType::kInt8)
+    node.unsupported(fmt::format("input {} ({}) is {}; supported are int8 and uint8", i, what,
+                                 ir::to_string(node.type(values.value()))));
+  const Term exact = values.cast(DType::kInt32);
+  if (!node.has_input(zero)) return exact;
+  const Term point(node, node.input(zero, "zero point"));
+  if (point.dtype() != values.dtype())
+    node.invalid(fmt::format("input {} ({}) and its zero point differ in type", i, what));
+  return exact - point.cast(DType::kInt32);
+}
+
+/// Input `i`, whose scale and zero point are the inputs behind it, as float32.
+Term dequantised(NodeContext& node, std::size_t i, const char* what) {
+  if (node.has_input(i + 2)) (void)one_number(node, i + 2, "zero point");
+  return exact_difference(node, i, i + 2, what).cast(DType::kFloat32) * scale_of(node, i + 1);
+}
+
+/// Gives `y` rounded to the scale in input `i` and the zero point behind it; without one to `type`.
+void output_quantised(NodeContext& node, const Term& y, std::size_t i, DType type) {
+  Term rounded = y.with("Quotient", scale_of(node, i)).apply("Round");
+  if (node.has_input(i + 1)) {
+    const Term zero = one_number(node, i + 1, "zero point");
+    type = zero.dtype();
+    if (type != DType::kUInt8 && type != DType::kInt8)
+      node.invalid(fmt::format("its result's zero point is {}; supported are int8 and uint8",
+                               to_string(type)));
+    rounded = rounded + zero.cast(DType::kFloat32);
+  }
+  node.output(rounded.cast(type).value());  // which saturates
+}
+
+template <const char* kOp>
+void qlinear_elementwise(NodeContext& node) {
+  const Term a = dequantised(node, 0, "A"), b = dequantised(node, 3, "B");
+  output_quantised(node, a.with(kOp, b), 6, node.dtype(node.input(0, "A")));
+}
+constexpr char kAddOp[] = "Add", kMulOp[] = "Mul";
+
+/// One input, and the result's scale and zero point in inputs 3 and 4.
+template <typename Function>
+void qlinear_unary(NodeContext& node, const Function& function) {
+  output_quantised(node, function(dequantised(node, 0, "X")), 3, node.dtype(node.x()));
+}
+
+void qlinear_sigmoid(NodeContext& node) {
+  qlinear_unary(node, [](const Term& x) { return x.apply("Sigmoid"); });
+}
+
+void qlinear_leaky_relu(NodeContext& node) {
+  qlinear_unary(node,
+                [&](const Term& x) { return x.with("LeakyRelu", node.attr_float("alpha", 0.01)); });
+}
+
+/// Opset 13 takes one dimension, those before it all from the axis on.
+void qlinear_softmax(NodeContext& node) {
+  qlinear_unary(node, [&](const Term& x) {
+    const std::int64_t rank = node.rank(x.value());
+    const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), rank);
+    const auto along = [&](const Term& y, std::int64_t dim) {
+      return Term(node, node.add("Softmax", {y.value()}, {{"axis", dim}}));
+    };
+    if (node.attr_int("opset") >= 13) return along(x, axis);
+    const Shape shape = x.shape();
+    const auto middle = shape.begin() + static_cast<std::ptrdiff_t>(axis);
+    const Term rows = x.reshape({ir::element_count(Shape(shape.begin(), middle)),
+                                 ir::element_count(Shape(middle, shape.end()))});
+    return along(rows, 1).reshape(shape);
+  });
+}
+
+/// `function` of x as [N, C, spatial..], which may be given with channels last.
+template <typename Function>
+Term channels_first(NodeContext& node, const Term& x, const Function& function) {
+  require_spatial(node, x.value());
+  if (node.attr_int("channels_last", 0) == 0) return function(x);
+  const std::int64_t rank = node.rank(x.value());
+  std::vector<std::int64_t> there = {0, rank - 1}, back = {0};
+  for (std::int64_t d = 1; d + 1 < rank; ++d) {
+    there.push_back(d);
+    back.push_back(d + 1);
+  }
+  back.push_back(1);
+  const Term y = function(Term(node, node.transpose(x.value(), there)));
+  return {node, node.transpose(y.value(), back)};
+}
+
+void qlinear_average_pool(NodeContext& node) {
+  qlinear_unary(node, [&](const Term& x) {
+    return channels_first(node, x, [&](const Term& first) {
+      return Term(node, average_of_windows(node, first.value()));
+    });
+  });
+}
+
+void qlinear_global_average_pool(NodeContext& node) {
+  qlinear_unary(node, [&](const Term& x) {
+    return channels_first(node, x, [&](const Term& first) {
+      std::vector<std::int64_t> axes;
+      for (std::int64_t axis = 2; axis < node.rank(first.value()); ++axis) axes.push_back(axis);
+      return Term(node, node.add("ReduceMean", {first.value()},
+                                 {{"axes", axes}, {"keepdims", std::int64_t{1}}}));
+    });
+  });
+}
+
+void qlinear_where(NodeContext& node) {
+  const Term condition(node, node.input(0, "condition"));
+  const Term x = dequantised(node, 1, "X"), y = dequantised(node, 4, "Y");
+  output_quantised(node, select(condition, x, y), 7, node.dtype(node.input(1, "X")));
+}
+
+/// The result's scale and zero point come first, then three inputs for each part.
+void qlinear_concat(NodeContext& node) {
+  const std::size_t count = node.input_count();
+  if (count < 5 || count % 3 != 2)
+    node.invalid(fmt::format("it has {} inputs; there are two, and three for each part", count));
+  std::vector<ValueId> parts;
+  for (std::size_t i = 2; i < count; i += 3) parts.push_back(dequantised(node, i, "part").value());
+  const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(parts[0]));
+  output_quantised(node, Term(node, node.concat(parts, axis)), 0,
+                   node.dtype(node.input(2, "part")));
+}
+
+/// alpha * a_scale * b_scale * (A B + C) of integers; weights may have a scale and a zero point for
+/// each column. Without a scale of its own the result is float32.
+void qlinear_gemm(NodeContext& node) {
+  if (node.has_input(2)) (void)one_number(node, 2, "a_zero_point");
+  const auto turned = [&](const Term& matrix, const char* attribute) {
+    if (node.rank(matrix.value()) != 2)
+      node.invalid("A and B must be matrices, but are " +
+                   ir::to_string(node.type(node.input(0, "A"))) + " and " +
+                   ir::to_string(node.type(node.input(3, "B"))));
+    return node.attr_int(attribute, 0) == 0 ? matrix
+                                            : Term(node, node.transpose(matrix.value(), {1, 0}));
+  };
+  const Term a = turned(exact_difference(node, 0, 2, "A"), "transA");
+  // Zero points are for columns, which are rows of a transposed B.
+  const Term b_values(node, node.input(3, "B"));
+  Term b = turned(b_values.cast(DType::kInt32), "transB");
+  if (node.has_input(5)) {
+    const Term zero(node, node.input(5, "b_zero_point"));
+    if (zero.dtype() != b_values.dtype()) node.invalid("B and its zero points differ in type");
+    b = b - zero.cast(DType::kInt32);
+  }
+  Term sum(node, multiply_matrices(node, a.value(), b.value()));
+  if (node.has_input(6)) sum = sum + Term(node, node.input(6, "C")).cast(DType::kInt32);
+  const Term step = scale_of(node, 1) * Term(node, node.input(4, "b_scale")).cast(DType::kFloat32) *
+                    node.attr_float("alpha", 1);
+  const Term real = sum.cast(DType::kFloat32) * step;
+  if (!node.has_input(7)) return node.output(real.value());
+  output_quantised(node, real, 7, node.dtype(node.input(0, "A")));
+}
+
+constexpr OpRow kQLinearRows[] = {
+    {"QLinearAdd", 1, qlinear_elementwise<kAddOp>, "", kMicrosoft},
+    {"QLinearMul", 1, qlinear_elementwise<kMulOp>, "", kMicrosoft},
+    {"QLinearSigmoid", 1, qlinear_sigmoid, "", kMicrosoft},
+    {"QLinearLeakyRelu", 1, qlinear_leaky_relu, "alpha", kMicrosoft},
+    {"QLinearSoftmax", 1, qlinear_softmax, "axis opset", kMicrosoft},
+    {"QLinearAveragePool", 1, qlinear_average_pool,
+     "auto_pad ceil_mode channels_last count_include_pad kernel_shape pads strides", kMicrosoft},
+    {"QLinearGlobalAveragePool", 1, qlinear_global_average_pool, "channels_last", kMicrosoft},
+    {"QLinearWhere", 1, qlinear_where, "", kMicrosoft},
+    {"QLinearConcat", 1, qlinear_concat, "axis", kMicrosoft},
+    {"QGemm", 1, qlinear_gemm, "alpha transA transB", kMicrosoft},
+};
+
+}  // namespace
+
+std::span<const OpRow> microsoft_qlinear_ops() { return kQLinearRows; }
+
+}  // namespace sinter::frontend

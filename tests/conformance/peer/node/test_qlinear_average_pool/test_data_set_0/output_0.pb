@@ -1,0 +1,1 @@
+J`~o©Šw™Ì¸k­¦‘pˆÌ\N_:xV¡=kg³hBCšRÊ—wrƒ¿vŒF¾l•alšcqv‚ele‡˜¦ƒkrZvx“˜¡oX{}ŠT‹xY¬P§—•wtt3jGD
