@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <random>
 
 namespace sinter::test {
@@ -162,16 +163,21 @@ class Generator {
     }
   }
 
-  /// One to three reductions, each of values that depend on the one before.
+  /// One to three reductions, each of values that depend on the one before; at times with weights
+  /// for the elements of a row, which several of them may share.
   std::uint32_t reductions(ProgramBuilder& p, std::uint32_t value) {
     const DType type = p.type_of(value);
     Dim length = 1;
-    std::vector<int> rows;
-    for (std::size_t d = 0; d < p.extents.size(); ++d)
-      if (d + p.program.inner_dims < p.extents.size())
+    std::vector<int> rows, elements;
+    for (std::size_t d = 0; d < p.extents.size(); ++d) {
+      if (d + p.program.inner_dims < p.extents.size()) {
         rows.push_back(static_cast<int>(d));
-      else
-        length = length * p.extents[d];
+        continue;
+      }
+      elements.push_back(static_cast<int>(d));
+      length = length * p.extents[d];
+    }
+    std::optional<std::uint32_t> weight;
     for (int n = 1 + pick(3); n > 0; --n) {
       constexpr Combine combines[] = {Combine::kSum, Combine::kMax, Combine::kMin};
       const Combine combine = combines[pick(3)];
@@ -188,6 +194,10 @@ class Generator {
         }
         default: value = p.op(ScalarOp::kTanh, {p.op(ScalarOp::kAdd, {value, result})});
       }
+      if (pick(2) == 0) continue;
+      if (!weight || pick(4) == 0) weight = p.load(p.dense(storage(type), elements));
+      value = p.op(ScalarOp::kMul, {value, *weight});
+      if (n > 1 && pick(2) == 0) p.store(output(p, all_dims(p)), value);
     }
     return value;
   }

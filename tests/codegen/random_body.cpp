@@ -1,6 +1,7 @@
 #include "random_body.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace sinter::test {
 
@@ -31,11 +32,19 @@ ir::Graph RandomBody::reduction() {
     if (pick(3) == 0) axes.push_back(static_cast<std::int64_t>(d));
   if (axes.empty()) axes.push_back(pick(static_cast<std::int64_t>(rank)));
   const ir::Attrs attrs = {{"axes", axes}, {"keepdims", std::int64_t{1}}};
-  const ValueId mean = builder_.add("ReduceMean", {value}, attrs);
-  const ValueId centred = builder_.add("Sub", {value, mean});
-  const ValueId square = builder_.add("ReduceSumSquare", {centred}, attrs);
-  value = builder_.add("Mul", {centred, square});
-  for (std::int64_t i = pick(3); i > 0; --i) value = compute(value);
+  // Norms one after the other, perhaps with weights that they share, and of what they began with.
+  const ValueId first = value;
+  ValueId mean;
+  for (std::int64_t norms = 1 + pick(3) / 2;; --norms) {
+    mean = builder_.add("ReduceMean", {value}, attrs);
+    const ValueId centred = builder_.add("Sub", {value, mean});
+    const ValueId square = builder_.add("ReduceSumSquare", {centred}, attrs);
+    value = builder_.add("Mul", {centred, square});
+    for (std::int64_t i = pick(3); i > 0; --i) value = compute(value);
+    if (norms == 1) break;
+    value = builder_.add("Tanh", {value});  // powers of powers would magnify what rounding does
+    if (pick(2) == 0) value = builder_.add("Add", {value, first});
+  }
   const bool per_row = pick(2) == 0;
   switch (pick(3)) {
     case 0: value = transpose(value); break;
@@ -67,6 +76,16 @@ ValueId RandomBody::input(const ir::Shape& shape, DType type) {
   return builder_.input("x" + std::to_string(inputs_++), {type, shape});
 }
 
+ValueId RandomBody::operand(const ir::Shape& shape) {
+  std::vector<ValueId> same;
+  for (const ValueId known : operands_)
+    if (builder_.type(known).shape == shape) same.push_back(known);
+  if (!same.empty() && pick(2) == 0)
+    return same[static_cast<std::size_t>(pick(static_cast<std::int64_t>(same.size())))];
+  operands_.push_back(input(shape));
+  return operands_.back();
+}
+
 ValueId RandomBody::compute(ValueId value) {
   switch (pick(4)) {
     case 0: return builder_.add("Tanh", {value});
@@ -78,7 +97,7 @@ ValueId RandomBody::compute(ValueId value) {
   for (Dim& dim : other)
     if (pick(3) == 0) dim = 1;
   if (!other.empty() && pick(3) == 0) other.erase(other.begin());
-  const ValueId added = input(other);
+  const ValueId added = operand(other);
   return pick(2) ? builder_.add("Add", {value, added}) : builder_.add("Sub", {added, value});
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <random>
+#include <vector>
 
 #include "ir/graph.h"
 
@@ -23,6 +24,8 @@ class RandomBody {
   const ir::Shape& shape(ir::ValueId value) { return builder_.type(value).shape; }
   ir::Shape random_shape();
   ir::ValueId input(const ir::Shape& shape, DType type = DType::kFloat32);
+  /// An input of this shape, at times one that something else reads, too.
+  ir::ValueId operand(const ir::Shape& shape);
   ir::ValueId compute(ir::ValueId value);
   ir::ValueId transpose(ir::ValueId value);
   ir::ValueId reshape(ir::ValueId value);
@@ -31,6 +34,7 @@ class RandomBody {
   std::mt19937_64 random_;
   ir::GraphBuilder builder_{"random"};
   int inputs_ = 0;
+  std::vector<ir::ValueId> operands_;
   bool constant_ = false;
 };
 
