@@ -30,6 +30,7 @@
 #include "codegen/product_step.h"
 #include "codegen/product_ways.h"
 #include "codegen/work.h"
+#include "ir/sorted_names.h"
 #include "ir/text/text.h"
 
 namespace sinter::codegen {
@@ -455,8 +456,7 @@ class Compiler {
   }
 
   static std::vector<std::string> sorted_once(std::vector<std::string> names) {
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
+    ir::sort_unique(names);
     return names;
   }
 

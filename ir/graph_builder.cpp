@@ -6,6 +6,7 @@
 
 #include "ir/graph.h"
 #include "ir/graph_checks.h"
+#include "ir/sorted_names.h"
 
 namespace sinter::ir {
 namespace {
@@ -51,11 +52,6 @@ bool same_node(const Node& a, const Node& b) {
       (a.body == nullptr) != (b.body == nullptr))
     return false;
   return a.body == b.body || structurally_equal(*a.body, *b.body);
-}
-
-void sort_unique(std::vector<std::string>& names) {
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
 }
 
 /// Origins of thousands of equal nodes come together one by one: they are put in order when their

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/sorted_names.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {
@@ -13,11 +14,6 @@ using ir::GraphBuilder;
 using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
-
-void sort_unique(std::vector<std::string>& names) {
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-}
 
 /// Emits pieces and nodes on demand, so that each comes after what it reads.
 class Rebuilder {
@@ -226,7 +222,7 @@ void BodyBuilder::copy(const Node& node) {
   origins_.insert(origins_.end(), node.origins.begin(), node.origins.end());
   // Not after every node: regions have hundreds of them.
   if (origins_.size() < 2 * origins_in_order_) return;
-  sort_unique(origins_);
+  ir::sort_unique(origins_);
   origins_in_order_ = std::max<std::size_t>(origins_.size(), 16);
 }
 
@@ -260,7 +256,7 @@ Piece body_piece(std::string family, BodyBuilder& body, std::span<const ValueId>
   piece.reads = body.reads();
   piece.writes = std::move(writes);
   auto origins = body.origins();
-  sort_unique(origins);
+  ir::sort_unique(origins);
   piece.emit =
       [family = std::move(family), graph = std::make_shared<const Graph>(body.finish(outputs)),
        origins = std::move(origins)](GraphBuilder& builder, std::span<const ValueId> reads) {
