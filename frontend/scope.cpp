@@ -181,7 +181,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     if (!context.is_refused()) set_outputs(node, context);
   } catch (Error& error) {
     if (error.code() == ErrorCode::kUnsupported) {
-      note_unsupported(node, label, error.what());
+      note_unsupported(node, label, error.what(), advice_of(domain, node.op_type()));
       return;
     }
     if (error.code() == ErrorCode::kCancelled) throw;
