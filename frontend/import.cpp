@@ -90,6 +90,8 @@ class Importer {
     refuse_unsupported();
     read_graph_outputs(scope);
 
+    for (std::string& note : state_.default_ranges.notes())
+      state_.warnings.push_back(std::move(note));
     ImportedModel result{builder_.finish()};
     result.hash = hasher.digest();
     result.node_count = static_cast<std::size_t>(graph_.node_size());
@@ -101,6 +103,9 @@ class Importer {
     result.files = state_.external.paths();
     return result;
   }
+
+  /// Of the symbols, as far as nodes have narrowed them.
+  const ir::Ranges& ranges() const { return builder_.ranges(); }
 
   /// The graph of the inputs alone.
   ir::Graph run_inputs() {
@@ -117,7 +122,7 @@ class Importer {
   void read_graph_inputs(Scope& scope) {
     GraphInputs inputs = read_inputs(graph_, scope.initializer_names(), options_, state_.warnings);
     for (const auto& [symbol, range] : inputs.ranges) builder_.range(symbol, range);
-    state_.defaulted = std::move(inputs.defaulted);
+    state_.default_ranges.start(std::move(inputs.defaulted));
     for (GraphInput& input : inputs.inputs) {
       const auto given = options_.input_values.find(input.name);
       scope.define(input.name, given == options_.input_values.end()
@@ -216,15 +221,25 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
   ImportOptions assumed = options;
   std::vector<std::string> notes;
   for (;;) {
+    Importer importer(model, folder, assumed);
     try {
-      ImportedModel result = Importer(model, folder, assumed).run(source);
+      ImportedModel result = importer.run(source);
       result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
       for (std::string& warning : result.warnings) warning = ir::shown(warning);
       return result;
     } catch (const ir::DimMismatch& mismatch) {
-      auto note = notes.size() < kMostAssumptions ? assume_equal(mismatch, assumed) : std::nullopt;
-      if (!note) throw;
-      notes.push_back(std::move(*note));
+      auto assumption = notes.size() < kMostAssumptions
+                            ? assume_equal(mismatch, importer.ranges(), assumed)
+                            : std::nullopt;
+      if (!assumption) {
+        const std::string option = option_for(mismatch, importer.ranges());
+        if (option.empty()) throw;
+        Error error(mismatch.code(), fmt::format("{}: {} makes the two sizes equal",
+                                                 mismatch.what(), option));
+        error.set_node(mismatch.node());
+        throw error;
+      }
+      notes.push_back(std::move(assumption->text));
     }
   }
 }

@@ -23,9 +23,12 @@ struct ImportOptions {
   /// multiples: with 32, a dimension 'h' in 32..960 becomes 32*h with h in 1..30. For models whose
   /// shapes only fit together if a dimension divides by the strides that it goes through.
   std::map<std::string, std::int64_t> multiples;
-  /// Symbols that are other symbols under another name ("state_d1" is "batch"): models whose
-  /// exporter named dimensions of equal size differently, or not at all.
-  std::map<std::string, std::string> same;
+  /// Symbols that are other symbols under another name ("state_d1" is "batch"), or follow from
+  /// them ("total" is "past + seq"): models whose exporter named such dimensions differently, or
+  /// not at all. The others are not in this map themselves.
+  std::map<std::string, ir::Dim> same;
+  /// Where the default range of a symbol begins, if that is later than usual.
+  std::map<std::string, std::int64_t> least;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
   /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For
@@ -83,8 +86,8 @@ struct ImportedModel {
   std::vector<ModelNode> nodes;    // all that were looked at, in order; a loop's once for each trip
 };
 
-/// Imports the model at `path`. Where its shapes fit only if two dimensions are the same, or if one
-/// is a multiple of a number, the graph takes that for granted and a warning says so. Throws
+/// Imports the model at `path`. Where its shapes fit only for some sizes of its inputs, the graph
+/// takes for granted that they are of these and a warning says so (see assumptions.h). Throws
 /// Error(kUsage) if the file cannot be read, kInvalidModel if it is malformed or contradicts
 /// itself, UnsupportedModel listing every unsupported node at once.
 ImportedModel import_model(const std::string& path, const ImportOptions& options = {});

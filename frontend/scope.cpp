@@ -10,6 +10,7 @@
 #include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -35,7 +36,8 @@ std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t vers
 ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem::path& folder_path,
                          const onnx::ModelProto& model)
     : builder(graph_builder),
-      folder(builder),
+      default_ranges(builder),
+      folder(builder, default_ranges),
       external(folder_path),
       functions(model),
       nodes_left_(kMaxAddedNodes + model.graph().node_size()) {}
@@ -170,17 +172,20 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     used.push_back(!name.empty() && structure.used.count(name) != 0);
   NodeContext context(node,
                       {state_.builder, state_.folder, state_.external, *this, place_.owner,
-                       version_of(""), label, state_.defaulted, state_.warnings,
+                       version_of(""), label, state_.default_ranges, state_.warnings,
                        state_.pad_selections, std::move(four_bits), &state_.memory_left},
                       std::move(inputs), std::move(used));
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
+    const DefaultRanges::AtNode at_node(state_.default_ranges, label);
     check_attributes(node, known_attributes(*row, version));
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);
   } catch (Error& error) {
-    if (error.code() == ErrorCode::kUnsupported) {
+    // Sizes that ought to be equal may yet be made so: see assumptions.h.
+    if (error.code() == ErrorCode::kUnsupported &&
+        dynamic_cast<const ir::DimMismatch*>(&error) == nullptr) {
       note_unsupported(node, label, error.what());
       return;
     }

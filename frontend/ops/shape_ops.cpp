@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "frontend/ops/op_table.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -76,7 +77,8 @@ void reshape(NodeContext& node) {
                       ir::to_string(node.type(x)), ir::to_string(to), total.to_string(),
                       is_certain ? "" : " known to be", known.to_string());
       if (is_certain) node.invalid(why);
-      node.unsupported(why);
+      throw ir::DimMismatch(total, known * ir::floor_div(total, known, node.builder().ranges()),
+                            why, ErrorCode::kUnsupported);
     }
     to[*inferred] = *exact;
   }

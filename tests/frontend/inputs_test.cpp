@@ -203,10 +203,10 @@ TEST(Inputs, EqualDimensionsOfOtherNames) {
   EXPECT_THAT(assumed.warnings,
               testing::Contains(HasSubstr("'batch' and 's_d0' are taken as equal")));
   ImportOptions options;
-  options.same["s_d0"] = "batch";
+  options.same["s_d0"] = ir::Dim::symbol("batch");
   const ir::Graph graph = model.import(options).graph;
   EXPECT_EQ(ir::to_string(graph.type(graph.inputs()[1])), "f32[batch, 2]");
-  options.same["s_d0"] = "none";
+  options.same["s_d0"] = ir::Dim::symbol("none");
   EXPECT_THAT(model.import_error(ErrorCode::kUsage, options), HasSubstr("no dimension 'none'"));
 }
 

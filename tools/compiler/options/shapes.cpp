@@ -32,7 +32,8 @@ Error no_dim(std::string_view text) {
   return Error(
       ErrorCode::kUsage,
       fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
-                  "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal",
+                  "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal, and "
+                  "NAME=A+B that one is a sum",
                   text));
 }
 
@@ -90,9 +91,11 @@ frontend::ImportOptions import_options(const CompileOptions& options, const ir::
                   fmt::format("the model has no symbolic dimension '{}'{}", name,
                               model.ranges().empty() ? "" : "; see `sinter inspect MODEL`"));
     if (!wanted.same_as.empty()) {
-      if (!model.ranges().contains(wanted.same_as))
-        throw no_dim(fmt::format("{}={}", name, wanted.same_as));
-      result.same[name] = wanted.same_as;
+      const ir::Dim same = ir::parse_dim(wanted.same_as);
+      for (const std::string& symbol : same.symbols())
+        if (!model.ranges().contains(symbol))
+          throw no_dim(fmt::format("{}={}", name, wanted.same_as));
+      result.same.insert_or_assign(name, same);
       result.ranges.erase(name);
       continue;
     }
@@ -235,7 +238,12 @@ void parse_dim(std::string_view text, DimRanges& ranges) {
   auto value = text.substr(equals + 1);
   DimRange range;
   if (value.empty()) throw tools::no_dim(text);
-  if (value[0] != '-' && (value[0] < '0' || value[0] > '9')) {
+  if (value.find_first_not_of("-.0123456789/") != std::string_view::npos) {
+    try {
+      ir::parse_dim(value);
+    } catch (const Error&) {
+      throw tools::no_dim(text);
+    }
     range.same_as = value;
     ranges[name] = std::move(range);
     return;
