@@ -20,6 +20,14 @@ bool equal_with(const ir::DimMismatch& mismatch, const std::string& symbol, cons
                       none) == Dim(0);
 }
 
+/// The number that the other side is, where one is a symbol alone.
+std::optional<std::int64_t> number_of(const ir::DimMismatch& mismatch) {
+  const Dim &a = mismatch.a(), &b = mismatch.b();
+  if (a.as_symbol() && b.is_constant()) return b.value();
+  if (b.as_symbol() && a.is_constant()) return a.value();
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> assume_equal(const ir::DimMismatch& mismatch, ImportOptions& options) {
@@ -37,6 +45,12 @@ std::optional<std::string> assume_equal(const ir::DimMismatch& mismatch, ImportO
       options.same[dropped] = kept;
       return fmt::format("dimensions '{}' and '{}' are taken as equal: {}", kept, dropped, why);
     }
+  }
+  if (const auto number = number_of(mismatch); number && symbols.size() == 1) {
+    const std::string& symbol = *symbols.begin();
+    if (options.ranges.count(symbol) + options.multiples.count(symbol) > 0) return std::nullopt;
+    options.ranges[symbol] = {*number, *number, nullptr};
+    return fmt::format("dimension '{}' is taken as {}: {}", symbol, *number, why);
   }
   for (const std::string& symbol : symbols) {
     for (std::int64_t step = 2; step <= kMaxStep; ++step) {
