@@ -17,7 +17,8 @@ namespace sinter::frontend {
 
 struct ImportOptions {
   /// Ranges of symbolic dimensions by symbol name, where the user gave them; the others get
-  /// 1..65536. A range of one number makes the dimension a constant.
+  /// 1..65536, or 0..65536 where they are called after what is past: a cache begins empty. A range
+  /// of one number makes the dimension a constant.
   std::map<std::string, ir::Range> ranges;
   /// What symbolic dimensions are multiples of, by symbol name. Such a symbol then counts these
   /// multiples: with 32, a dimension 'h' in 32..960 becomes 32*h with h in 1..30. For models whose

@@ -78,6 +78,10 @@ std::optional<Dim> as_expression(const std::string& text, const std::set<std::st
   }
 }
 
+/// Caches are empty before the first step: dimensions that exporters name after what is past, and
+/// those without a name of inputs called so ("past_key_values.0.key").
+bool is_of_past(std::string_view symbol) { return symbol.starts_with("past"); }
+
 class InputReader {
  public:
   InputReader(const onnx::GraphProto& graph, const std::unordered_set<std::string>& initializers,
@@ -226,8 +230,14 @@ class InputReader {
     const std::set<std::string> symbols = symbols_of_inputs();
     Replacements fixed;
     for (const std::string& symbol : symbols) {
-      ir::Range range{1, kDefaultMaxDim, nullptr};
+      ir::Range range{is_of_past(symbol) ? 0 : 1, kDefaultMaxDim, nullptr};
       if (const auto given = options_.ranges.find(symbol); given != options_.ranges.end()) {
+        range = given->second;
+      } else {
+        result_.defaulted.insert(symbol);
+        const auto least = options_.least.find(symbol);
+        if (least != options_.least.end()) range.min = std::max(range.min, least->second);
+      }
         range = given->second;
       } else {
         result_.defaulted.insert(symbol);

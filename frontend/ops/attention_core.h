@@ -17,6 +17,9 @@ ir::ValueId split_heads(NodeContext& node, ir::ValueId x, std::int64_t heads);
 /// The inverse of split_heads.
 ir::ValueId merge_heads(NodeContext& node, ir::ValueId x);
 
+/// Attribute "scale" (0: none given), or 1 / sqrt(size of a head).
+double read_scale(NodeContext& node, ir::ValueId q);
+
 /// softmax(mask(cap(scale * q k'))) v. Where q has more heads than k and v, groups of neighbouring
 /// heads of q share one.
 struct AttentionForm {
@@ -57,5 +60,12 @@ ir::ValueId positions_from(NodeContext& node, const ir::Dim& first, const ir::Di
 
 /// `past` and then `x` along the dimension of length, or `x` if there is no past.
 ir::ValueId append_to_cache(NodeContext& node, ir::ValueId past, ir::ValueId x);
+/// A cache [batch, heads, rows, size] of `length` rows, at least as many as it has: zeros follow.
+ir::ValueId lengthened(NodeContext& node, ir::ValueId cache, const ir::Dim& length);
+/// A cache whose rows first[b], first[b] + 1, .. are `rows` [batch, heads, count, size]; `first` is
+/// int64 [batch, 1].
+ir::ValueId put_rows(NodeContext& node, ir::ValueId cache, ir::ValueId rows, ir::ValueId first);
+/// Rows `rows` [batch, count] of each sample of a cache.
+ir::ValueId take_rows(NodeContext& node, ir::ValueId cache, ir::ValueId rows);
 
 }  // namespace sinter::frontend

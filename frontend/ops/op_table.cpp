@@ -34,6 +34,7 @@ constexpr OpFamily kFamilies[] = {
     {"control flow", control_flow_ops, Types::kAny},
     {"com.microsoft", microsoft_ops, Types::kFloats},
     {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
+    {"com.microsoft grouped attention", microsoft_group_query_ops, Types::kFloats},
     {"com.microsoft quantised", microsoft_quantized_ops, Types::kFloats},
     {"com.microsoft integers", microsoft_integer_ops, Types::kFloats},
     {"com.microsoft QLinear", microsoft_qlinear_ops, Types::kIntegers},

@@ -78,6 +78,7 @@ std::span<const OpRow> attention_ops();
 std::span<const OpRow> state_space_ops();
 std::span<const OpRow> microsoft_ops();
 std::span<const OpRow> microsoft_attention_ops();
+std::span<const OpRow> microsoft_group_query_ops();
 std::span<const OpRow> microsoft_quantized_ops();
 std::span<const OpRow> microsoft_integer_ops();
 std::span<const OpRow> microsoft_qlinear_ops();
