@@ -45,6 +45,11 @@ struct AttentionStages {
 };
 AttentionStages attend(NodeContext& node, const AttentionForm& form);
 
+/// 1 / sqrt(size of a head of `q` [batch, heads, length, size]).
+double default_scale(NodeContext& node, ir::ValueId q);
+/// Attribute "scale" where it is given and not zero, or that.
+double read_scale(NodeContext& node, ir::ValueId q);
+
 /// Turns pairs of elements of the last dimension of `x` [batch, heads, length, size] by angles
 /// whose cosines and sines are [batch or 1, length, pairs]. The first 2 * pairs elements take part:
 /// the two of a pair are neighbours if `interleaved`, else half of 2 * pairs apart.
