@@ -238,12 +238,6 @@ class InputReader {
         const auto least = options_.least.find(symbol);
         if (least != options_.least.end()) range.min = std::max(range.min, least->second);
       }
-        range = given->second;
-      } else {
-        result_.defaulted.insert(symbol);
-        const auto least = options_.least.find(symbol);
-        if (least != options_.least.end()) range.min = std::max(range.min, least->second);
-      }
       if (range.min < 0 || range.min > range.max)
         usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",
                           range.min, range.max, symbol));

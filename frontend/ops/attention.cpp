@@ -1,5 +1,4 @@
 // Attention, RotaryEmbedding and FlexAttention.
-#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
@@ -15,18 +14,6 @@ namespace {
 using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
-
-double default_scale(NodeContext& node, ValueId q) {
-  if (node.rank(q) != 4)
-    node.invalid("Q must have three or four dimensions, but is " + ir::to_string(node.type(q)));
-  const Dim size = node.shape(q).back();
-  if (!size.is_constant())
-    node.unsupported(
-        fmt::format("the size of its heads is the symbolic dimension {}: fix that "
-                    "dimension (--dim), or give attribute 'scale'",
-                    size.to_string()));
-  return 1 / std::sqrt(static_cast<double>(size.value()));
-}
 
 std::optional<DType> softmax_precision(NodeContext& node) {
   if (!node.has_attr("softmax_precision")) return std::nullopt;

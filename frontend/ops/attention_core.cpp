@@ -33,17 +33,6 @@ ValueId merge_heads(NodeContext& node, ValueId x) {
   return node.reshape(node.transpose(x, {0, 2, 1, 3}), {shape[0], shape[2], shape[1] * shape[3]});
 }
 
-double read_scale(NodeContext& node, ValueId q) {
-  if (const double scale = node.attr_float("scale", 0); scale != 0) return scale;
-  const Dim size = node.shape(q)[3];
-  if (!size.is_constant())
-    node.unsupported(
-        fmt::format("the size of its heads is the symbolic dimension {}: fix that "
-                    "dimension (--dim), or give attribute 'scale'",
-                    size.to_string()));
-  return 1 / std::sqrt(static_cast<double>(size.value()));
-}
-
 namespace {
 
 /// A mask for scores whose heads are split into groups: [.., heads, m, n] -> [.., heads / group,
@@ -198,6 +187,23 @@ ValueId rotate(NodeContext& node, ValueId x, ValueId cos, ValueId sin, bool inte
   }
   if (rest == Dim(0)) return result;
   return node.add("Concat", {result, part(node, x, 3, turned, rest)}, {{"axis", std::int64_t{3}}});
+}
+
+double default_scale(NodeContext& node, ValueId q) {
+  if (node.rank(q) != 4)
+    node.invalid("Q must have three or four dimensions, but is " + ir::to_string(node.type(q)));
+  const Dim size = node.shape(q).back();
+  if (!size.is_constant())
+    node.unsupported(
+        fmt::format("the size of its heads is the symbolic dimension {}: fix that "
+                    "dimension (--dim), or give attribute 'scale'",
+                    size.to_string()));
+  return 1 / std::sqrt(static_cast<double>(size.value()));
+}
+
+double read_scale(NodeContext& node, ValueId q) {
+  const double scale = node.attr_float("scale", 0);
+  return scale != 0 ? scale : default_scale(node, q);
 }
 
 ValueId rows_at(NodeContext& node, ValueId table, ValueId positions) {

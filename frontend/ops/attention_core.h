@@ -17,9 +17,6 @@ ir::ValueId split_heads(NodeContext& node, ir::ValueId x, std::int64_t heads);
 /// The inverse of split_heads.
 ir::ValueId merge_heads(NodeContext& node, ir::ValueId x);
 
-/// Attribute "scale" (0: none given), or 1 / sqrt(size of a head).
-double read_scale(NodeContext& node, ir::ValueId q);
-
 /// softmax(mask(cap(scale * q k'))) v. Where q has more heads than k and v, groups of neighbouring
 /// heads of q share one.
 struct AttentionForm {
@@ -47,6 +44,11 @@ struct AttentionStages {
   ir::ValueId y;  // [batch, heads, length of q, size of v]
 };
 AttentionStages attend(NodeContext& node, const AttentionForm& form);
+
+/// 1 / sqrt(size of a head of `q` [batch, heads, length, size]).
+double default_scale(NodeContext& node, ir::ValueId q);
+/// Attribute "scale" where it is given and not zero, or that.
+double read_scale(NodeContext& node, ir::ValueId q);
 
 /// Turns pairs of elements of the last dimension of `x` [batch, heads, length, size] by angles
 /// whose cosines and sines are [batch or 1, length, pairs]. The first 2 * pairs elements take part:

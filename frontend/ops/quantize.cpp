@@ -5,7 +5,7 @@
 #include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/term.h"
+#include "frontend/ops/quantised.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
@@ -62,24 +62,6 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
   return spread_blocks(node, parameter, shape, grouping.axis, grouping.block_size);
 }
 
-/// round(x / scale) + zero point, of float32 that broadcast.
-Term rounded(const Term& x, const Term& scale, const Term& zero) {
-  return x.with("Quotient", scale).apply("Round") + zero;
-}
-
-/// The same as `to`: a conversion to an integer saturates.
-Term quantized(const Term& x, const Term& scale, const Term& zero, DType to) {
-  return rounded(x, scale, zero).cast(to);
-}
-
-Term as_float(NodeContext& node, ValueId value) { return Term(node, value).cast(DType::kFloat32); }
-
-void require_integer(NodeContext& node, DType dtype, const char* what) {
-  if (!is_integer(dtype))
-    node.unsupported(
-        fmt::format("{} of type {}; only integers are supported", what, to_string(dtype)));
-}
-
 void quantize_linear(NodeContext& node) {
   const ValueId x = node.x(), scale = node.input(1, "y_scale");
   // 'saturate' is not read: only of 8-bit floats
@@ -107,13 +89,6 @@ void quantize_linear(NodeContext& node) {
     wide = to == DType::kInt8 ? clamp(wide, -8, wide.number(7)) : clamp(wide, 0, wide.number(15));
   }
   node.output(wide.cast(to).value());
-}
-
-/// value - zero point, exact.
-Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero) {
-  require_integer(node, node.dtype(value), "a quantised input");
-  const Term exact = Term(node, value).cast(DType::kInt32);
-  return zero ? exact - Term(node, *zero).cast(DType::kInt32) : exact;
 }
 
 void dequantize_linear(NodeContext& node) {
@@ -162,31 +137,6 @@ void dynamic_quantize_linear(NodeContext& node) {
   node.output(0, result.values.value());
   node.output(1, result.scale.value());
   node.output(2, result.zero.value());
-}
-
-std::optional<ValueId> optional_input(NodeContext& node, std::size_t i) {
-  return node.has_input(i) ? std::optional(node.input(i, "parameter")) : std::nullopt;
-}
-
-/// A parameter of the left (right) matrix of a product: one value, one for each row (column), or of
-/// the matrix's own rank.
-ValueId matrix_parameter(NodeContext& node, ValueId parameter, bool left) {
-  const Shape shape = node.shape(parameter);
-  if (shape.size() != 1) return parameter;
-  if (shape[0] == Dim(1)) return node.reshape(parameter, {});
-  return left ? node.reshape(parameter, {shape[0], Dim(1)}) : parameter;
-}
-
-std::optional<ValueId> matrix_parameter(NodeContext& node, std::optional<ValueId> parameter,
-                                        bool left) {
-  return parameter ? std::optional(matrix_parameter(node, *parameter, left)) : std::nullopt;
-}
-
-Term integer_product(NodeContext& node, ValueId a, std::optional<ValueId> a_zero, ValueId b,
-                     std::optional<ValueId> b_zero) {
-  return {node,
-          multiply_matrices(node, difference(node, a, matrix_parameter(node, a_zero, true)).value(),
-                            difference(node, b, matrix_parameter(node, b_zero, false)).value())};
 }
 
 void matmul_integer(NodeContext& node) {
