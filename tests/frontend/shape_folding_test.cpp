@@ -122,6 +122,34 @@ TEST(ShapeFolding, PositionsByRange) {
   expect_tensor(y[0], {3, 2}, {0, 1, 2, 3, 4, 5});
 }
 
+TEST(ShapeFolding, RangesOfFloatsUpToASize) {
+  const auto positions = [](double start, double delta, bool backwards = false) {
+    ModelBuilder model;
+    model.input("ids", DType::kInt64, {"batch", "seq"}).initializer("i1", int64s({}, {1}));
+    model.initializer("from", ir::Tensor::scalar(DType::kFloat32, start))
+        .initializer("by", ir::Tensor::scalar(DType::kFloat32, delta));
+    model.node("Shape", {"ids"}, {"shape"})
+        .node("Gather", {"shape", "i1"}, {"s"}, {attr("axis", 0)})
+        .node("Cast", {"s"}, {"to"}, {attr("to", 1)})
+        .node("Range", {backwards ? "to" : "from", backwards ? "from" : "to", "by"}, {"y"})
+        .output("y");
+    return model;
+  };
+  const std::vector<ir::Tensor> inputs{int64s({1, 4}, {0, 0, 0, 0})};
+  const auto run = [&](const ModelBuilder& model) {
+    return ir::evaluate(model.import().graph, inputs)[0];
+  };
+  EXPECT_EQ(output_shape(positions(0, 1).import()), (Shape{kSeq}));
+  expect_tensor(run(positions(0, 1)), {4}, {0, 1, 2, 3});
+  expect_tensor(run(positions(0.5, 1)), {4}, {0.5, 1.5, 2.5, 3.5});
+  expect_tensor(run(positions(0.5, 3)), {2}, {0.5, 3.5});
+  expect_tensor(run(positions(1, 3)), {1}, {1});
+  expect_tensor(run(positions(0.5, -1, true)), {4}, {4, 3, 2, 1});
+  expect_tensor(run(positions(9, 1)), {0}, {});
+  EXPECT_THAT(positions(0, 0.5).import_error(ErrorCode::kUnsupported),
+              testing::HasSubstr("its bounds (input 1, 'to') is not a constant"));
+}
+
 TEST(ShapeFolding, RangesOfAKnownLengthMayBeginAnywhere) {
   const auto positions = [](const char* limit, int delta) {
     ModelBuilder model;

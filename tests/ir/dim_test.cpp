@@ -163,6 +163,18 @@ TEST(DimDivision, SplitsIndicesOfRows) {
   EXPECT_EQ(floor_div(h * 32 + d, 64, ranges), floor_div(h, 2));
 }
 
+TEST(DimDivision, NestedDivisionsBySymbolsMerge) {
+  const Dim i = Dim::symbol("$0");
+  Ranges ranges{{"$0", index_range(B * S)}};
+  EXPECT_EQ(floor_div(floor_div(i, S, ranges), B, ranges), Dim(0));
+  EXPECT_EQ(floor_div(floor_div(i, S, ranges) + N * B, B, ranges), N);
+  EXPECT_EQ(floor_div(floor_div(i, S), N), floor_div(i, S * N));
+  // By a negative divisor it would be wrong: floor(floor(1 / 2) / -2) is 0, floor(1 / -4) is -1.
+  ranges["S"] = Range{-4, 4, nullptr};
+  const Dim kept = floor_div(floor_div(i, 2, ranges), S, ranges);
+  EXPECT_EQ(kept.evaluate({{"$0", 1}, {"S", -2}}), 0);
+}
+
 TEST(DimDivision, WhatIsNotProvenStays) {
   Ranges ranges;
   ranges["$0"] = index_range(B);
