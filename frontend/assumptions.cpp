@@ -72,7 +72,8 @@ class Search {
       for (auto second = std::next(first); second != symbols_.end(); ++second) {
         // Multiples of different numbers are not one symbol.
         if (step_of(*first) != 1 || step_of(*second) != 1) continue;
-        const auto &dropped = is_free(*second) ? *second : *first, &kept = is_free(*second) ? *first : *second;
+        const auto &dropped = is_free(*second) ? *second : *first,
+                   &kept = is_free(*second) ? *first : *second;
         if (!is_free(dropped) || !is_zero({{dropped, Dim::symbol(kept)}})) continue;
         replace(dropped, Dim::symbol(kept));
         return assumed(fmt::format("dimensions '{}' and '{}' are taken as equal", *first, *second),
@@ -118,10 +119,25 @@ class Search {
     return ir::divide_exactly(Dim(0) - rest, *slope);
   }
 
+  /// The sizes that meet `symbol` in a minimum or a maximum.
+  std::vector<Dim> partners_of(const std::string& symbol) const {
+    std::vector<Dim> partners;
+    for (const Dim::Term& term : difference_.terms())
+      for (const auto& factor : term.factors) {
+        if (factor->kind != ir::DimAtom::Kind::kMin && factor->kind != ir::DimAtom::Kind::kMax)
+          continue;
+        if (factor->a.as_symbol() == symbol) partners.push_back(factor->b);
+        if (factor->b.as_symbol() == symbol) partners.push_back(factor->a);
+      }
+    return partners;
+  }
+
   std::optional<Assumption> solution() {
     for (const std::string& symbol : symbols_) {
       if (!is_free(symbol)) continue;
-      const auto value = solved_for(symbol);
+      auto value = solved_for(symbol);
+      for (const Dim& partner : partners_of(symbol))
+        if (!value && is_zero({{symbol, partner}})) value = partner;
       if (!value) continue;
       const auto low = ir::lower_bound(*value, ranges_);
       if (!low || *low < std::min<std::int64_t>(1, ranges_.find(symbol)->second.min)) continue;
@@ -160,10 +176,8 @@ class Search {
       for (const std::string& symbol : symbols) {
         const std::int64_t whole = step * step_of(symbol);
         options_.multiples[symbol] = whole;
-        said.push_back(
-            fmt::format("dimension '{}' is taken as a multiple of {}", symbol, whole));
-        options.push_back(
-            fmt::format("--dim {}={}..{}/{}", symbol, whole, kDefaultMaxDim, whole));
+        said.push_back(fmt::format("dimension '{}' is taken as a multiple of {}", symbol, whole));
+        options.push_back(fmt::format("--dim {}={}..{}/{}", symbol, whole, kDefaultMaxDim, whole));
       }
       return assumed(fmt::format("{}", fmt::join(said, ", ")),
                      fmt::format("{}", fmt::join(options, " ")));
@@ -200,11 +214,11 @@ class Search {
       options_.ranges.insert_or_assign(symbol, ir::Range{size, size, nullptr});
       options.push_back(fmt::format("--dim {}={}", symbol, size));
     }
-    return assumed(fmt::format("{} '{}' {} taken as {}",
-                               symbols.size() == 1 ? "dimension" : "dimensions",
-                               fmt::join(symbols, "' and '"), symbols.size() == 1 ? "is" : "are",
-                               number * step_of(symbols[0])),
-                   fmt::format("{}", fmt::join(options, " ")));
+    return assumed(
+        fmt::format("{} '{}' {} taken as {}", symbols.size() == 1 ? "dimension" : "dimensions",
+                    fmt::join(symbols, "' and '"), symbols.size() == 1 ? "is" : "are",
+                    number * step_of(symbols[0])),
+        fmt::format("{}", fmt::join(options, " ")));
   }
 
   const ir::DimMismatch& mismatch_;

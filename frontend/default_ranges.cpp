@@ -46,8 +46,7 @@ void DefaultRanges::at_least(const ir::Dim& dim, std::int64_t least) {
   }
   range.min = low;
   if (!fits(ranges)) return;
-  narrow(symbols[0], range, End::kLeast,
-         fmt::format("node '{}' has no result for less", label_));
+  narrow(symbols[0], range, End::kLeast, fmt::format("node '{}' has no result for less", label_));
 }
 
 std::vector<std::string> DefaultRanges::notes() const {

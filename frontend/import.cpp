@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "frontend/assumptions.h"
+#include "frontend/bodies.h"
 #include "frontend/initializers.h"
 #include "frontend/inputs.h"
 #include "frontend/model_file.h"
@@ -107,6 +108,8 @@ class Importer {
   /// Of the symbols, as far as nodes have narrowed them.
   const ir::Ranges& ranges() const { return builder_.ranges(); }
 
+  const std::string& name_of(ir::ValueId input) const { return inputs_.at(input); }
+
   /// The graph of the inputs alone.
   ir::Graph run_inputs() {
     Scope scope(state_, {model_, checked_opsets(*model_), "", nullptr});
@@ -128,8 +131,11 @@ class Importer {
       scope.define(input.name, given == options_.input_values.end()
                                    ? builder_.input(input.name, std::move(input.type))
                                    : builder_.constant(given->second, input.name));
-      if (given == options_.input_values.end())
-        inputs_.emplace(scope.find_value(input.name), input.name);
+      if (given != options_.input_values.end()) continue;
+      const ir::ValueId value = scope.find_value(input.name);
+      inputs_.emplace(value, input.name);
+      if (const auto flag = options_.flags.find(input.name); flag != options_.flags.end())
+        state_.folder.assume(value, flag->second ? 1 : 0);
     }
   }
 
@@ -220,22 +226,35 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
   constexpr std::size_t kMostAssumptions = 32;
   ImportOptions assumed = options;
   std::vector<std::string> notes;
+  std::optional<std::string> flag;
   for (;;) {
-    Importer importer(model, folder, assumed);
+    std::optional<Importer> importer;
+    const auto import_one = [&](const ImportOptions& one) {
+      return importer.emplace(model, folder, one).run(source);
+    };
     try {
-      ImportedModel result = importer.run(source);
+      ImportedModel result =
+          flag ? import_bodies(*flag, assumed, import_one) : import_one(assumed);
       result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
       for (std::string& warning : result.warnings) warning = ir::shown(warning);
       return result;
+    } catch (const FlagNeeded& needed) {
+      const std::string& input = importer->name_of(needed.input());
+      if (flag)
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("which nodes are run follows from inputs '{}' and '{}': one can "
+                                "be left open, so give the other (--constant {}=FILE)",
+                                *flag, input, input));
+      flag = input;
     } catch (const ir::DimMismatch& mismatch) {
       auto assumption = notes.size() < kMostAssumptions
-                            ? assume_equal(mismatch, importer.ranges(), assumed)
+                            ? assume_equal(mismatch, importer->ranges(), assumed)
                             : std::nullopt;
       if (!assumption) {
-        const std::string option = option_for(mismatch, importer.ranges());
+        const std::string option = option_for(mismatch, importer->ranges());
         if (option.empty()) throw;
-        Error error(mismatch.code(), fmt::format("{}: {} makes the two sizes equal",
-                                                 mismatch.what(), option));
+        Error error(mismatch.code(),
+                    fmt::format("{}: {} makes the two sizes equal", mismatch.what(), option));
         error.set_node(mismatch.node());
         throw error;
       }

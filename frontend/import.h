@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,9 @@ struct ImportOptions {
   /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For
   /// inputs that shapes depend on (a target shape, axes, a number of repeats).
   std::map<std::string, ir::Tensor> input_values;
+  /// What inputs of one bool are taken to hold, by name. They stay inputs, whose value then says
+  /// nothing new: see ImportedModel::Flag.
+  std::map<std::string, bool> flags;
   /// NonMaxSuppression gives max_output_boxes_per_class rows for each class of each batch: first
   /// those that ONNX's would give, in its order, then rows of -1. Otherwise it is refused, because
   /// the number of its rows depends on data.
@@ -78,6 +82,14 @@ struct ModelNode {
 
 struct ImportedModel {
   ir::Graph graph;
+  /// An input of one bool that chooses between bodies whose results have different shapes, as
+  /// `use_cache_branch` of merged decoders does. `graph` then has the inputs and the outputs of
+  /// both bodies only: `symbol` is the input's value, 0 or 1, in the shapes of outputs.
+  struct Flag {
+    std::string input, symbol;
+    std::vector<ir::Graph> graphs;  // where the input is false, and where it is true
+  };
+  std::optional<Flag> flag;
   std::uint64_t hash = 0;      // XXH3 of the model's bytes and of its external data
   std::size_t node_count = 0;  // nodes of the ONNX graph
   std::int64_t opset = 0;

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sinter/error.h>
+
 #include "frontend/default_ranges.h"
 #include "frontend/shape_folding.h"
 #include "ir/graph.h"
@@ -40,6 +42,18 @@ class SubgraphImporter {
 
  protected:
   ~SubgraphImporter() = default;
+};
+
+/// Error(kUnsupported): which of two bodies is right follows from an input of one bool alone, and
+/// their results differ in shape, so that computing both and selecting would not do.
+class FlagNeeded : public Error {
+ public:
+  FlagNeeded(ir::ValueId input, std::string message)
+      : Error(ErrorCode::kUnsupported, std::move(message)), input_(input) {}
+  ir::ValueId input() const noexcept { return input_; }
+
+ private:
+  ir::ValueId input_;
 };
 
 class NodeContext {

@@ -183,9 +183,11 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);
   } catch (Error& error) {
-    // Sizes that ought to be equal may yet be made so: see assumptions.h.
+    // Sizes that ought to be equal may yet be made so (see assumptions.h), and bodies taken one by
+    // one.
     if (error.code() == ErrorCode::kUnsupported &&
-        dynamic_cast<const ir::DimMismatch*>(&error) == nullptr) {
+        dynamic_cast<const ir::DimMismatch*>(&error) == nullptr &&
+        dynamic_cast<const FlagNeeded*>(&error) == nullptr) {
       note_unsupported(node, label, error.what());
       return;
     }

@@ -25,6 +25,10 @@ class ShapeFolder {
   /// The contents of `value` in row-major order, if it is a small integer or boolean tensor (false
   /// is 0) whose contents follow from constants and dimensions alone.
   std::optional<std::vector<ir::Dim>> contents(ir::ValueId value);
+  /// Says what `value`, an input of one element, holds.
+  void assume(ir::ValueId value, const ir::Dim& element) {
+    contents_[value.index] = std::vector<ir::Dim>{element};
+  }
   /// Likewise of a value that import cannot do without. Where integers are divided that have a
   /// negative quotient for some sizes only, these sizes are excluded (see DefaultRanges): no one
   /// expression would do. Where the contents are not known all the same, notes as need() does.

@@ -22,6 +22,19 @@ std::optional<bool> known_condition(NodeContext& node, ValueId condition) {
   return std::nullopt;
 }
 
+/// The input of the model whose one bool `condition` is, if it is that.
+std::optional<ValueId> flag_behind(NodeContext& node, ValueId condition) {
+  ValueId value = condition;
+  for (const ir::Node* from; (from = node.builder().producer(value)) != nullptr;) {
+    if (from->op->name != "Reshape") return std::nullopt;
+    value = from->inputs[0];
+  }
+  if (node.builder().constant_of(value) != nullptr || node.dtype(value) != DType::kBool ||
+      ir::element_count(node.shape(value)) != Dim(1))
+    return std::nullopt;
+  return value;
+}
+
 void if_then_else(NodeContext& node) {
   const ValueId condition = node.input(0, "cond");
   if (const auto known = known_condition(node, condition)) {
@@ -41,12 +54,14 @@ void if_then_else(NodeContext& node) {
     if (!node.output_is_used(i)) continue;
     const ValueId a = (*then_values)[i], b = (*else_values)[i];
     if (node.type(a) != node.type(b)) {
-      node.folder().need(condition);
-      node.unsupported(fmt::format(
+      std::string why = fmt::format(
           "its condition depends on the data of the model's inputs, and its branches "
           "make {} and {} for output {}: both are computed and one is selected, so they "
           "must agree; make the condition a constant, or the shapes equal",
-          ir::to_string(node.type(a)), ir::to_string(node.type(b)), i));
+          ir::to_string(node.type(a)), ir::to_string(node.type(b)), i);
+      if (const auto flag = flag_behind(node, condition)) throw FlagNeeded(*flag, std::move(why));
+      node.folder().need(condition);
+      node.unsupported(why);
     }
     node.output(i, a == b ? a : node.add("Where", {flag, a, b}));
   }

@@ -56,6 +56,19 @@ TEST(Assumptions, ASumUnderAnotherName) {
   EXPECT_TRUE(said.warnings.empty());
 }
 
+TEST(Assumptions, WhatASmallerOfTwoIsComparedWith) {
+  // The first past + new columns of a mask of `all` ones.
+  ModelBuilder model;
+  model.input("cache", DType::kFloat32, {"old"}).input("x", DType::kFloat32, {"new"});
+  model.input("mask", DType::kFloat32, {"all"});
+  model.ints("zero", {0});
+  model.node("Concat", {"cache", "x"}, {"rows"}, {attr("axis", 0)});
+  model.node("Shape", {"rows"}, {"length"});
+  model.node("Slice", {"mask", "zero", "length", "zero"}, {"some"});
+  model.node("Add", {"rows", "some"}, {"y"}).output("y");
+  EXPECT_EQ(input_text(model.import(), 2), "f32[new + old]");
+}
+
 TEST(Assumptions, ChannelsFollowFromAWeight) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"batch", "channels", "h", "w"});
@@ -71,7 +84,8 @@ TEST(Assumptions, SidesFollowFromATableOfPositions) {
   model.initializer("weight", floats({1, 1, 2, 2}, {1, 1, 1, 1}));
   model.initializer("table", floats({9}, {0, 1, 2, 3, 4, 5, 6, 7, 8}));
   model.ints("flat", {-1});
-  model.node("Conv", {"x", "weight"}, {"windows"}, {attr("strides", std::vector<std::int64_t>{2, 2})});
+  model.node("Conv", {"x", "weight"}, {"windows"},
+             {attr("strides", std::vector<std::int64_t>{2, 2})});
   model.node("Reshape", {"windows", "flat"}, {"row"});
   model.node("Add", {"row", "table"}, {"y"}).output("y");
   EXPECT_EQ(input_text(model.import(), 0), "f32[1, 1, 6, 6]");

@@ -1,5 +1,6 @@
 #include "tools/compiler/options/shapes.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -81,11 +82,31 @@ std::string to_text(const Shapes& shapes) {
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
+namespace {
+
+/// True for an input of one bool, which may choose between bodies of the model.
+bool is_flag(const ir::Graph& model, const std::string& name) {
+  return std::any_of(model.inputs().begin(), model.inputs().end(), [&](ir::ValueId input) {
+    const ir::Value& value = model.value(input);
+    return value.name == name && value.type.dtype == DType::kBool &&
+           ir::element_count(value.type.shape) == ir::Dim(1);
+  });
+}
+
+}  // namespace
+
 frontend::ImportOptions import_options(const CompileOptions& options, const ir::Graph& model) {
   frontend::ImportOptions result;
   apply_shapes(options.min_shapes, true, model, result.ranges);
   apply_shapes(options.max_shapes, false, model, result.ranges);
   for (const auto& [name, wanted] : options.dims) {
+    if (is_flag(model, name)) {
+      if (wanted.min != wanted.max || wanted.min < 0 || wanted.max > 1)
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("input '{0}' is a bool: write {0}=0 or {0}=1", name));
+      result.flags[name] = wanted.min != 0;
+      continue;
+    }
     if (!model.ranges().contains(name))
       throw Error(ErrorCode::kUsage,
                   fmt::format("the model has no symbolic dimension '{}'{}", name,
