@@ -11,6 +11,7 @@ part of a prompt, single tokens, and tokens behind samples of different lengths.
 mean nothing and are not compared.
 """
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -42,6 +43,8 @@ class Model:
         self.proto = onnx.load(path)
         self.inputs = {i.name: i.type.tensor_type for i in self.proto.graph.input}
         self.attention = [n for n in self.proto.graph.node if n.op_type == "GroupQueryAttention"]
+        config = json.loads(path.with_name("genai_config.json").read_text())
+        self.head_size = config["model"]["decoder"]["head_size"]
         self.vocabulary = self.proto.graph.output[0].type.tensor_type.shape.dim[-1].dim_value
 
     def attributes(self, node):
@@ -60,16 +63,9 @@ class Model:
         windows, result = self.windows(), {}
         for name, tensor in self.inputs.items():
             if name.startswith("past_key_values"):
-                shape = [batch, tensor.shape.dim[1].dim_value, windows.get(name, 0), self.head_size()]
+                shape = [batch, tensor.shape.dim[1].dim_value, windows.get(name, 0), self.head_size]
                 result[name] = np.zeros(shape, self.dtype_of(name))
         return result
-
-    def head_size(self):
-        for node in self.proto.graph.node:
-            if node.op_type in ("GroupQueryAttention", "MultiHeadAttention"):
-                table = next(t for t in self.proto.graph.initializer if t.name == "cos_cache")
-                return 2 * table.dims[1]
-        raise Failed("no attention in it")
 
     def for_peer(self):
         """Without what asks ONNX Runtime to round products' inputs, and with norms of heads that its CPU lacks as
