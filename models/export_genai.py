@@ -27,6 +27,7 @@ SIZES = {"small": dict(vocab_size=VOCABULARY, hidden_size=64, intermediate_size=
                       num_key_value_heads=1, max_position_embeddings=32, initializer_range=0.2, bos_token_id=0,
                       eos_token_id=1, pad_token_id=1)}
 WINDOW = 8  # of local attention: less than the texts that the checks run
+SHORT = 11  # tokens of texts that have angles of their own: some of them
 # The builder writes graphs for these that have no caches, and name outputs that nothing makes.
 BROKEN = {("fp32", "cuda")}
 
@@ -41,14 +42,14 @@ def configurations(size="small"):
         "qwen2": lambda: hf.Qwen2Config(**sizes),
         "qwen3": lambda: hf.Qwen3Config(**sizes, head_dim=32),
         "mistral": lambda: hf.MistralConfig(**sizes, sliding_window=WINDOW),
-        "gemma2": lambda: hf.Gemma2Config(**mixed, head_dim=16, query_pre_attn_scalar=16, sliding_window=WINDOW,
+        "gemma2": lambda: hf.Gemma2Config(**mixed, head_dim=16, tie_word_embeddings=False, query_pre_attn_scalar=16, sliding_window=WINDOW,
                                           attn_logit_softcapping=5.0, final_logit_softcapping=3.0),
-        "gemma3": lambda: hf.Gemma3TextConfig(**mixed, head_dim=16, query_pre_attn_scalar=16, sliding_window=WINDOW,
+        "gemma3": lambda: hf.Gemma3TextConfig(**mixed, head_dim=16, tie_word_embeddings=False, query_pre_attn_scalar=16, sliding_window=WINDOW,
                                               layer_types=["sliding_attention", "full_attention"]),
         "phi3": lambda: hf.Phi3Config(**sizes, original_max_position_embeddings=positions, sliding_window=None),
         # Angles for short texts and for long ones.
         "phi3long": lambda: hf.Phi3Config(
-            **sizes, original_max_position_embeddings=positions // 8, sliding_window=None,
+            **sizes, original_max_position_embeddings=SHORT, sliding_window=None,
             rope_parameters={"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8,
                              "long_factor": [2.0 + i for i in range(8)]}),
     }

@@ -54,6 +54,31 @@ class GenerateTest : public CliTest {
   }
 };
 
+/// Decoders of ONNX Runtime GenAI's builder: with caches that grow, and with one buffer.
+TEST_F(GenerateTest, GreedyTokensOfGenAiExportsAreThoseOfOnnxRuntime) {
+  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/test_";
+  for (const std::string model :
+       {"llama_fp32_cpu", "gemma2_int4_cpu", "qwen3_int4_cuda", "phi3long_fp32_cpu"}) {
+    std::ifstream file(folder + model + "/greedy.json");
+    const json cases = json::parse(file);
+    const std::vector<std::vector<std::string>> ways = {
+        {},
+        {"--dim", "past_sequence_length=32"},
+        {"--dim", "past_sequence_length=32", "--entry", "prefill:sequence_length=2..32", "--entry",
+         "decode:sequence_length=1"}};
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      SCOPED_TRACE(model + ", way " + std::to_string(way));
+      const std::string plan = compile(ways[way], folder + model + "/model.onnx");
+      for (const json& each : cases) {
+        const json found = generate(plan, each["ids"], each["tokens"].size());
+        EXPECT_EQ(found["tokens"], each["tokens"]);
+        const bool has_windows = model.starts_with("gemma");
+        EXPECT_EQ(found["caches_in_place"], way > 0 && !has_windows);
+      }
+    }
+  }
+}
+
 TEST_F(GenerateTest, GreedyTokensAreThoseOfNumpy) {
   const auto cases = read_json("greedy.json")["decoder"];
   ASSERT_EQ(cases.size(), 3U);
