@@ -96,16 +96,31 @@ TEST_F(GenerateTest, GreedyTokensAreThoseOfNumpy) {
 }
 
 TEST_F(GenerateTest, CachesMayGrow) {
-  const auto plan = compile({"--dim", "past=0..40", "--dim", "batch=1"}, kModels + "llama_ts.onnx");
-  for (const auto& golden : read_json("greedy.json")["llama_ts"])
-    EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
-              golden["tokens"]);
+  const std::vector<std::string> ranges = {"--dim", "past=0..40", "--dim", "batch=1"};
+  for (const auto& options : {std::vector<std::string>(), ranges}) {
+    const auto plan = compile(options, kModels + "llama_ts.onnx");
+    for (const auto& golden : read_json("greedy.json")["llama_ts"])
+      EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
+                golden["tokens"]);
+  }
+  const auto plan = compile(ranges, kModels + "llama_ts.onnx");
   const auto full = generate(plan, {1, 2, 3}, 60);
   EXPECT_EQ(full["stopped_by"], "context");
   EXPECT_EQ(full["tokens"].size(), 41 - 3 + 1);
-  const auto refused = sinter({"generate", compile({}, kModels + "llama_ts.onnx"), "--ids", "1"});
+  const auto refused = sinter(
+      {"generate", compile({"--dim", "past=1..40"}, kModels + "llama_ts.onnx"), "--ids", "1"});
   EXPECT_THAT(refused.err, HasSubstr("grows along dimension 2 ('past'), but from 1 on: compile "
                                      "with --dim past=0..MOST"));
+}
+
+TEST_F(GenerateTest, BufferThatIsShorterThanTheTextIsRefused) {
+  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";
+  const auto plan =
+      compile({"--dim", "past_sequence_length=16", "--dim", "total_sequence_length=1..32"},
+              folder + "test_llama_fp32_cpu/model.onnx");
+  EXPECT_THAT(sinter({"generate", plan, "--ids", "1"}).err,
+              AllOf(HasSubstr("has 16 elements along dimension 2"),
+                    HasSubstr("comes back with 'max(total_sequence_length, 16)'")));
 }
 
 /// The tiny decoder with positions for every token and a mask: logits are those of the decoder as
