@@ -74,6 +74,7 @@ class Model:
         nodes of their own."""
         proto = onnx.ModelProto()
         proto.CopyFrom(self.proto)
+        del proto.graph.value_info[:]  # some of these shapes are wrong, and it reuses memory by them
         nodes = []
         for node in proto.graph.node:
             kept = [a for a in node.attribute if a.name not in ("accuracy_level", "qk_norm_epsilon")]
@@ -163,8 +164,8 @@ def check(sinter, path, folder):
     names = [o.name for o in peer.get_outputs()]
     largest, most = (0.0, ""), MOST_ERROR[model.dtype_of("past_key_values.0.key")]
     for title, steps in TEXTS.items():
-        if not model.attention and any(len(set(before)) > 1 for before, _ in steps):
-            continue  # only this operator puts samples of different lengths into one cache
+        if not model.attention and (any(len(set(before)) > 1 for before, _ in steps) or "parts" in title):
+            continue  # masks of other graphs are for samples of one length, and for prompts that are whole
         worst = Text(model, steps).compare(lambda feeds: sinter.run(plan, feeds),
                                            lambda feeds: dict(zip(names, peer.run(names, feeds))))
         largest = max(largest, (worst[0], f"{worst[1]}, {title}"))
