@@ -124,8 +124,10 @@ void turn_heads(NodeContext& node, AttentionForm& form, ValueId places) {
 /// Each token needs its angles: that is how many the model can have.
 void limit_to_angles(NodeContext& node, const Shape& lengths) {
   const Shape table = node.shape(node.input(kCos, "cos_cache"));
-  if (table.empty() || !table[0].is_constant()) return;
-  for (const Dim& length : lengths) node.limit(length, table[0].value());
+  if (table.empty()) return;
+  const auto rows = ir::upper_bound(table[0], node.builder().ranges());
+  for (const Dim& length : lengths)
+    if (rows) node.limit(length, *rows);
 }
 
 /// total_sequence_length as a size; where it is data, the caches grow by the new rows.

@@ -13,8 +13,10 @@ import shutil
 import numpy as np
 
 from contrib_cases import contrib_cases
+from group_query_cases import group_query_cases
 from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
 from quantised_weights import quantised_weights
+
 
 def recurrent_cases():
     steps, batch, size, hidden = 4, 3, 2, 3
@@ -270,4 +272,5 @@ if __name__ == "__main__":
     quantised_weights(save)
     qlinear_cases()
     contrib_cases()
+    group_query_cases(save)
     print(f"{len(list(ROOT.iterdir()))} cases")

@@ -194,6 +194,26 @@ TEST(If, AnInputMayChooseBetweenShapes) {
   EXPECT_FALSE(if_model_of_two_shapes().import(options).flag);
 }
 
+TEST(If, ConditionOnSizesMayDecideSizes) {
+  for (const char* test : {"Greater", "LessOrEqual"}) {
+    ModelBuilder model;
+    model.input("x", DType::kFloat32, {2}).input("text", DType::kFloat32, {"n"});
+    model.node("Shape", {"text"}, {"length"}).ints("limit", {3});
+    model.node(test, {"length", "limit"}, {"c"});
+    model.node("If", {"c"}, {"y"}).output("y");
+    auto& yes = add_graph(model.last_node(), "then_branch");
+    add_int(add_node(*yes.mutable_node(), "Concat", {"x", "x"}, {"both"}), "axis", 0);
+    yes.add_output()->set_name("both");
+    auto& no = add_graph(model.last_node(), "else_branch");
+    add_node(*no.mutable_node(), "Neg", {"x"}, {"neg"});
+    no.add_output()->set_name("neg");
+    const Tensor x = floats({2}, {1, -2});
+    const std::int64_t yes_at = test == std::string("Greater") ? 4 : 3;
+    expect_tensor(model.run({x, ramp({yes_at})})[0], {4}, {1, -2, 1, -2});
+    expect_tensor(model.run({x, ramp({7 - yes_at})})[0], {2}, {-1, 2});
+  }
+}
+
 TEST(If, UntakenBranchMayHoldAnything) {
   ModelBuilder model = if_model(true, 0);
   auto& yes = *model.last_node().mutable_attribute(0)->mutable_g();
