@@ -9,6 +9,7 @@
 namespace sinter::frontend {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 using Dims = std::vector<ModelDim>;
@@ -205,6 +206,89 @@ TEST(QAttention, TypesThatContradictAreErrors) {
   };
   EXPECT_THAT(invalid(of(DType::kInt8)), HasSubstr("u8[1, 2, 2] and its zero point i8[]"));
   EXPECT_NO_THROW(of(DType::kUInt8).import());
+}
+
+ModelBuilder mixture(const std::vector<Input>& inputs, const std::vector<Attribute>& attributes) {
+  return with_inputs("MoE", inputs, attributes);
+}
+
+TEST(MoE, InputsThatDoNotFitAreErrors) {
+  const Input x{{3, 4}}, router{{3, 2}}, first{{2, 6, 4}}, second{{2, 4, 6}}, none;
+  EXPECT_THAT(invalid(mixture({x, {{2, 2}}, first, none, second}, {})),
+              HasSubstr("router_probs is f32[2, 2]; it must be [3, 2]"));
+  EXPECT_THAT(invalid(mixture({x, router, {{2, 6, 5}}, none, second}, {})),
+              HasSubstr("fc1_experts_weights is f32[2, 6, 5]; it must be [2, 6, 4]"));
+  EXPECT_THAT(invalid(mixture({x, router, first, {{2, 4}}, second}, {})),
+              HasSubstr("its bias is f32[2, 4]; it must be [2, 6]"));
+  EXPECT_THAT(invalid(mixture({x, router, first, none, second}, {attr("k", 3)})),
+              HasSubstr("'k' is 3, but there are 2 experts"));
+  EXPECT_THAT(
+      invalid(mixture({x, router, first, none, second}, {attr("activation_type", "swiglu")})),
+      HasSubstr("needs fc3_experts_weights"));
+  EXPECT_THAT(
+      unsupported(mixture({x, router, first, none, second}, {attr("activation_type", "mish")})),
+      HasSubstr("activation 'mish'; supported are relu"));
+  EXPECT_THAT(unsupported(mixture({x, router, first, none, second}, {attr("use_sparse_mixer", 1)})),
+              HasSubstr("'use_sparse_mixer' is set"));
+}
+
+TEST(QMoE, FormatsThatAreNotSupportedAreNamed) {
+  const auto of = [](const std::vector<Attribute>& attributes) {
+    const Input bytes{{2, 4, 2}, DType::kUInt8};
+    return with_inputs("QMoE", {{{3, 4}}, {{3, 2}}, bytes, {{2, 4}}, {}, bytes, {{2, 4}}},
+                       attributes);
+  };
+  EXPECT_THAT(unsupported(of({attr("quant_type", "fp4")})), HasSubstr("quant_type 'fp4'"));
+  EXPECT_THAT(unsupported(of({attr("weights_prepacked", 1)})),
+              HasSubstr("export with weights_prepacked=0"));
+  EXPECT_THAT(unsupported(of({})), HasSubstr("(fc1_experts_weights) is not a constant"));
+}
+
+TEST(MatMulNBits, ComputedParametersThatDoNotFitAreErrors) {
+  const auto of = [](const Input& scales, const Input& bias) {
+    return with_inputs("MatMulNBits", {{{1, 32}}, {{5, 2, 8}, DType::kUInt8}, scales, {}, {}, bias},
+                       {attr("K", 32), attr("N", 5), attr("block_size", 16), attr("bits", 4)});
+  };
+  EXPECT_THAT(invalid(of({{5, 3}}, {})), HasSubstr("scales is f32[5, 3]; it must be [5, 2]"));
+  EXPECT_THAT(invalid(of({{5, 2}}, {{1, 5}})), HasSubstr("bias is f32[1, 5]; it must be [5]"));
+  EXPECT_NO_THROW(of({{10}}, {{5}}).import());
+}
+
+TEST(PositionBias, InputsThatDoNotFitAreErrors) {
+  const auto table = [](const Input& bias, int max_distance) {
+    ModelBuilder model =
+        microsoft("RelativePositionBias", {"t", "q", "k"}, {attr("max_distance", max_distance)});
+    model.input("t", bias.dtype, bias.dims).ints("q", {3}).ints("k", {3});
+    return model;
+  };
+  EXPECT_THAT(invalid(table({{8}}, 9)), HasSubstr("bias_table must be [buckets, heads]"));
+  EXPECT_THAT(invalid(table({{8, 2}}, 4)), HasSubstr("'max_distance' is 4"));
+  const auto gated = [](const Input& eco, const Input& offset) {
+    return with_inputs("GatedRelativePositionBias",
+                       {{{2, 3, 8}}, {{8}}, {{1, 2, 3, 3}}, {{4, 6}}, {{6}}, eco, offset},
+                       {attr("num_heads", 2)});
+  };
+  EXPECT_THAT(invalid(gated({{1, 3, 1, 1}}, {})), HasSubstr("eco_a is f32[1, 3, 1, 1]"));
+  EXPECT_THAT(unsupported(gated({{1, 2, 1, 1}}, {{2, 3}, kI32})), HasSubstr("export with padding"));
+}
+
+TEST(MatMulBnb4, SizesThatDoNotFitAreErrors) {
+  const auto of = [](int bytes, int scales, int type) {
+    return with_inputs(
+        "MatMulBnb4", {{{1, 16}}, {{bytes}, DType::kUInt8}, {{scales}}},
+        {attr("K", 16), attr("N", 2), attr("block_size", 16), attr("quant_type", type)});
+  };
+  EXPECT_THAT(invalid(of(15, 2, 0)), HasSubstr("B is u8[15]; it must be [16]"));
+  EXPECT_THAT(invalid(of(16, 3, 0)), HasSubstr("absmax is f32[3]; it must be [2]"));
+  EXPECT_THAT(invalid(of(16, 2, 2)), HasSubstr("'quant_type' is 2"));
+}
+
+TEST(BifurcationDetector, IsRefusedByName) {
+  const ModelBuilder model =
+      with_inputs("BifurcationDetector",
+                  {{{5}, DType::kInt64}, {{3}, DType::kInt64}, {{1}, DType::kInt64}}, {});
+  EXPECT_THAT(unsupported(model), AllOf(HasSubstr("com.microsoft::BifurcationDetector-1"),
+                                        HasSubstr("depends on data")));
 }
 
 }  // namespace
