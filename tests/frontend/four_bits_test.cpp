@@ -155,7 +155,7 @@ TEST(MatMulNBits, NamesWhatItDoesNotTake) {
                                              std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
     return model.import_error(code);
   };
-  EXPECT_THAT(error({attr("bits", 3)}, ErrorCode::kUnsupported), HasSubstr("weights of 3 bits"));
+  EXPECT_THAT(error({attr("bits", 3)}, ErrorCode::kUnsupported), HasSubstr("numbers of 3 bits"));
   EXPECT_THAT(error({attr("weight_prepacked", 2)}, ErrorCode::kUnsupported),
               HasSubstr("weight_prepacked=2"));
   EXPECT_THAT(error({attr("block_size", 12)}, ErrorCode::kInvalidModel),
