@@ -17,6 +17,7 @@
 #include "frontend/initializers.h"
 #include "frontend/inputs.h"
 #include "frontend/model_file.h"
+#include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/scope.h"
 #include "frontend/structure.h"
@@ -324,9 +325,13 @@ std::vector<SupportedOp> supported_ops() {
                    std::string(families.at({row.domain, row.name})),
                    std::string(to_string(row.types)),
                    {},
+                   {},
                    {}};
     for (const OpAttribute& each : attributes_of(row))
       op.attributes.push_back({std::string(each.name), each.first, each.last});
+    for (const InputNames& each : all_input_names())
+      if (each.domain == row.domain && each.name == row.name)
+        op.inputs.emplace_back(each.since, each.names);
     for (int i = 0; i < kDTypeCount; ++i)
       if (has_type(row.types, static_cast<DType>(i))) op.dtypes.push_back(static_cast<DType>(i));
     ops.push_back(std::move(op));

@@ -131,6 +131,8 @@ struct SupportedOp {
   std::string types;                           // "floats": of what it computes on
   std::vector<DType> dtypes;                   // these types, one by one
   std::vector<SupportedAttribute> attributes;  // any other is an error
+  /// Names of its inputs by the version from which on it has them, separated by spaces.
+  std::vector<std::pair<std::int64_t, std::string>> inputs;
 };
 std::vector<SupportedOp> supported_ops();
 /// The first and the last version of ai.onnx that models may use.

@@ -10,6 +10,7 @@
 #include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
+#include "frontend/row_checks.h"
 #include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
@@ -17,19 +18,6 @@ namespace {
 
 // Functions and graphs that lie in each other. Protobuf itself reads a hundred levels of graphs.
 constexpr std::size_t kMaxCallDepth = 64;
-
-/// What `row` says of attributes, for a node of `version`.
-std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t version) {
-  std::vector<KnownAttribute> known;
-  for (const OpAttribute& each : attributes_of(row)) {
-    known.push_back({std::string(each.name), ""});
-    if (version < each.first)
-      known.back().elsewhere = fmt::format("opsets from {} on", each.first);
-    else if (version > each.last)
-      known.back().elsewhere = fmt::format("opsets up to {}", each.last);
-  }
-  return known;
-}
 
 }  // namespace
 
@@ -178,7 +166,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     const DefaultRanges::AtNode at_node(state_.default_ranges, label);
-    check_attributes(node, known_attributes(*row, version));
+    check_against_row(node, *row, version);
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);

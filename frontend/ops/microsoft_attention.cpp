@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "frontend/ops/attention_core.h"
+#include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/unroll.h"
 
@@ -21,33 +22,57 @@ void refuse_attr(NodeContext& node, const char* name, std::int64_t plain) {
     node.unsupported(fmt::format("attribute '{}' is {}; export with {}", name, value, plain));
 }
 
-/// Inputs input, position_ids, cos_cache, sin_cache. One position is that of the first token.
+/// The heads of x [batch, length, heads * size] by the attributes, or by what the angles turn.
+std::int64_t heads_to_rotate(NodeContext& node, ValueId x, std::int64_t turned, const Dim& pairs) {
+  if (const std::int64_t heads = node.attr_int("num_heads", 0); heads != 0) return heads;
+  if (turned != 0)
+    node.invalid(
+        "attribute 'rotary_embedding_dim' needs 'num_heads' with inputs of three dimensions");
+  const auto count = ir::divide_exactly(node.shape(x)[2], Dim(2) * pairs);
+  if (!count || !count->is_constant())
+    node.invalid(fmt::format("{} is not made of heads of size {}", ir::to_string(node.type(x)),
+                             (Dim(2) * pairs).to_string()));
+  return count->value();
+}
+
+/// position_ids as [batch, length]. One position is that of the first token.
+ValueId rotary_positions(NodeContext& node, ValueId x, const Dim& rows) {
+  const ValueId positions = node.input(1, "position_ids");
+  const Dim batch = node.shape(x)[0], length = node.shape(x)[2];
+  check_dtype(node, positions, "position_ids", {DType::kInt64});
+  if (node.rank(positions) != 1) {
+    check_shape(node, positions, "position_ids", {batch, length});
+    node.check_indices(positions, rows);
+    return positions;
+  }
+  check_shape(node, positions, "position_ids", {Dim(1)});
+  if (rows.is_constant() && length.is_constant() && length.value() > rows.value())
+    node.invalid(fmt::format("cos_cache has {} positions, but there are {} tokens",
+                             rows.to_string(), length.to_string()));
+  return node.add("Add", {positions, positions_from(node, 0, length)});
+}
+
+/// Inputs input, position_ids, cos_cache, sin_cache.
 void microsoft_rotary_embedding(NodeContext& node) {
   refuse_attr(node, "is_packed_batching", 0);
-  ValueId x = node.input(0, "input"), positions = node.input(1, "position_ids");
+  ValueId x = node.input(0, "input");
   const ValueId cos = node.input(2, "cos_cache"), sin = node.input(3, "sin_cache");
   const bool is_flat = node.rank(x) == 3;
   const std::int64_t turned = node.attr_int("rotary_embedding_dim", 0);
   if (node.rank(cos) != 2)
     node.invalid("cos_cache must be [positions, angles], but is " + ir::to_string(node.type(cos)));
-  if (is_flat) {
-    std::int64_t heads = node.attr_int("num_heads", 0);
-    const Dim size = turned != 0 ? Dim(turned) : Dim(2) * node.shape(cos)[1];
-    if (heads == 0) {
-      const auto count = ir::divide_exactly(node.shape(x)[2], size);
-      if (!count || !count->is_constant())
-        node.invalid(fmt::format("{} is not made of heads of size {}", ir::to_string(node.type(x)),
-                                 size.to_string()));
-      heads = count->value();
-    }
-    x = split_heads(node, x, heads);
-  }
+  const Dim rows = node.shape(cos)[0], pairs = node.shape(cos)[1];
+  check_shape(node, sin, "sin_cache", node.shape(cos));
+  for (const auto& [cache, what] : {std::pair{cos, "cos_cache"}, std::pair{sin, "sin_cache"}})
+    check_dtype(node, cache, what, {node.dtype(x)});
+  if (is_flat) x = split_heads(node, x, heads_to_rotate(node, x, turned, pairs));
   if (node.rank(x) != 4)
     node.invalid("input must have three or four dimensions, but is " + ir::to_string(node.type(x)));
-  if (node.rank(positions) == 1) {
-    const ValueId steps = positions_from(node, 0, node.shape(x)[2]);
-    positions = node.add("Add", {node.cast(positions, DType::kInt64), steps});
-  }
+  const Dim size = turned != 0 ? Dim(turned) : node.shape(x)[3];
+  if ((Dim(2) * pairs - size).is_constant() && Dim(2) * pairs != size)
+    node.invalid(fmt::format("cos_cache is {}, which does not hold {} / 2 angles",
+                             ir::to_string(node.type(cos)), size.to_string()));
+  const ValueId positions = rotary_positions(node, x, rows);
   ValueId result = rotate(node, x, rows_at(node, cos, positions), rows_at(node, sin, positions),
                           node.attr_int("interleaved", 0) != 0);
   if (const double scale = node.attr_float("scale", 1); scale != 1)

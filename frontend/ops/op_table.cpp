@@ -38,6 +38,8 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
     {"com.microsoft grouped attention", microsoft_group_query_ops, Types::kFloats},
     {"com.microsoft heads", microsoft_multi_head_ops, Types::kFloats},
+    {"com.microsoft distances", microsoft_position_bias_ops, Types::kFloats},
+    {"com.microsoft experts", microsoft_moe_ops, Types::kFloats},
     {"com.microsoft quantised", microsoft_quantized_ops, Types::kFloats},
     {"com.microsoft integers", microsoft_integer_ops, Types::kFloats},
     {"com.microsoft QLinear", microsoft_qlinear_ops, Types::kIntegers},

@@ -242,6 +242,145 @@ def quantised_attention_cases():
               Const(np.uint8(130)), zero, f32(2, BATCH, HEADS, 2, SIZE)], 2, MS, num_heads=HEADS, unidirectional=1)
 
 
+def mixture_cases():
+    experts, size, inner = 4, 16, 32
+    x, router = f32(2, 3, size), f32(6, experts)
+
+    def mixture(name, fused=1, bias=True, tokens=x, **attributes):
+        weights = [Const(f32(experts, fused * inner, size, scale=0.3)),
+                   Const(f32(experts, fused * inner)) if bias else None,
+                   Const(f32(experts, size, inner, scale=0.3)), Const(f32(experts, size)) if bias else None]
+        case(f"moe_{name}", "MoE", [tokens, router, *(weights if bias else weights[:3])], 1, MS, **attributes)
+
+    mixture("relu_top_1")
+    mixture("silu_normalised", k=2, activation_type="silu", normalize_routing_weights=1)
+    mixture("gelu_tokens", k=3, tokens=f32(6, size), activation_type="gelu", bias=False)
+    mixture("identity_all", k=4, activation_type="identity")
+    mixture("swiglu", 2, k=2, activation_type="swiglu", swiglu_fusion=1, normalize_routing_weights=1,
+            activation_alpha=1.702, activation_beta=1.0, swiglu_limit=0.5)
+    mixture("swiglu_plain", 2, k=1, activation_type="swiglu", swiglu_fusion=1)
+
+    # What follows the peer has for GPUs alone: a product of its own, or halves behind each other.
+    w1, w2, w3 = (f32(experts, *shape, scale=0.3) for shape in ((inner, size), (size, inner), (inner, size)))
+    tokens = x.reshape(6, size)
+    probability = softmax(router)
+    chosen = np.argsort(-router, 1)[:, :2]
+    share = np.zeros_like(probability)
+    np.put_along_axis(share, chosen, np.take_along_axis(probability, chosen, 1), 1)
+
+    def mixed(gate, linear):
+        h = gate / (1 + np.exp(-gate)) * linear
+        y = np.einsum("eti,ehi->eth", h, w2)
+        return np.einsum("eth,te->th", y, share).reshape(x.shape).astype(np.float32)
+
+    gate, linear = (np.einsum("th,eih->eti", tokens, w) for w in (w1, w3))
+    for name, activation in (("swiglu_apart", "swiglu"), ("silu_gated", "silu")):
+        case(f"moe_{name}", "MoE", [x, router, Const(w1), None, Const(w2), None, Const(w3)], 1, MS, k=2,
+             activation_type=activation, answers=[mixed(gate, linear)])
+    case("moe_swiglu_halves", "MoE", [x, router, Const(np.concatenate([w1, w3], 1)), None, Const(w2)], 1, MS, k=2,
+         activation_type="swiglu", swiglu_fusion=2, answers=[mixed(gate, linear)])
+
+
+def quantised_mixture_cases():
+    experts, size, inner = 4, 32, 64
+    x, router = f32(5, size), f32(5, experts)
+
+    def mixture(name, bits, block=0, zeros=False, fused=1, third=False, weights=None, **attributes):
+        def product(outputs, inputs):
+            groups = (inputs // block,) if block else ()
+            packed = ints(0, 256, experts, outputs, inputs * bits // 8, dtype=np.uint8)
+            scales = (np.abs(f32(experts, outputs, *groups)) * 0.02 + 0.01).astype(np.float32)
+            pairs = (experts, outputs, inputs // block * bits // 8) if block else (experts, outputs * bits // 8)
+            point = ints(0, 256, *pairs, dtype=np.uint8) if zeros else None
+            return [Const(packed), Const(scales), Const(f32(experts, outputs))], None if point is None else Const(point)
+
+        first, first_zeros = product(fused * inner, size)
+        second, second_zeros = product(size, inner)
+        inputs = [x, router, *first, *second, None, None, None, first_zeros, second_zeros, None, weights]
+        while inputs[-1] is None:
+            inputs.pop()
+        if block:
+            attributes["block_size"] = block
+        case(f"qmoe_{name}", "QMoE", inputs, 1, MS, expert_weight_bits=bits, k=2, normalize_routing_weights=1,
+             **attributes)
+        return inputs, attributes
+
+    mixture("8_bits_rows", 8, activation_type="relu")
+    mixture("4_bits_rows_zeros", 4, zeros=True, activation_type="gelu")
+    mixture("4_bits_blocks", 4, 16, activation_type="swiglu", swiglu_fusion=1, fused=2, activation_alpha=1.702,
+            activation_beta=1.0, swiglu_limit=7.0)
+    mixture("4_bits_blocks_zeros", 4, 16, zeros=True, activation_type="silu")
+    mixture("router_weights", 4, activation_type="silu", weights=np.abs(f32(5, experts)))
+    inputs, attributes = mixture("4_bits_rows", 4, activation_type="silu")
+    # On the CPU the peer always normalises, its MoE and its GPU kernels when they are told to.
+    normalised = answer("QMoE", [each.value if isinstance(each, Const) else each for each in inputs], domain=MS, k=2,
+                        expert_weight_bits=4, normalize_routing_weights=1, **attributes)
+    share = np.sort(softmax(router), 1)[:, -2:].sum(1, keepdims=True)
+    case("qmoe_as_routed", "QMoE", inputs, 1, MS, k=2, expert_weight_bits=4, **attributes,
+         answers=[normalised * share])
+
+
+def few_bit_cases():
+    rows, columns = 5, 40
+    for bits, block, zero, name in ((4, 16, "packed", "4"), (8, 16, "packed", "8"), (4, 32, None, "4_plain"),
+                                    (4, 16, "float", "4_float_zeros"), (2, 16, "packed", "2")):
+        blocks = -(-columns // block)
+        zeros = {"packed": lambda: ints(0, 256, rows, -(-blocks * bits // 8), dtype=np.uint8),
+                 "float": lambda: f32(rows, blocks, scale=3.0), None: lambda: None}[zero]()
+        inputs = [f32(2, 3, columns), Const(ints(0, 256, rows, blocks, block * bits // 8, dtype=np.uint8)),
+                  np.abs(f32(rows, blocks)) * 0.1, zeros, None, f32(rows)]
+        case(f"matmul_nbits_computed_scales_{name}", "MatMulNBits", inputs, 1, MS, K=columns, N=rows, bits=bits,
+             block_size=block)
+    blocks = -(-columns // 16)
+    case("matmul_nbits_all_computed", "MatMulNBits",
+         [f32(3, columns), ints(0, 256, rows, blocks, 8, dtype=np.uint8), np.abs(f32(rows, blocks)) * 0.1], 1, MS,
+         K=columns, N=rows, bits=4, block_size=16)
+    for kind, name in enumerate(("fp4", "nf4")):
+        packed, largest = ints(0, 256, rows * columns // 2, dtype=np.uint8), np.abs(f32(-(-rows * columns // 16)))
+        sizes = {"K": columns, "N": rows, "block_size": 16, "quant_type": kind}
+        case(f"matmul_bnb4_{name}", "MatMulBnb4", [f32(2, 3, columns), Const(packed), Const(largest)], 1, MS, **sizes)
+        # The peer multiplies by the transpose here too.
+        weights = answer("MatMulBnb4", [np.eye(columns, dtype=np.float32), packed, largest], domain=MS, **sizes).T
+        a = f32(2, rows)
+        case(f"matmul_bnb4_{name}_plain", "MatMulBnb4", [a, Const(packed), Const(largest)], 1, MS, **sizes, transB=0,
+             answers=[a @ weights])
+
+
+def position_bias_cases():
+    """For GPUs alone in the peer."""
+    queries, keys, count, distance = 6, 6, 8, 9
+    table = f32(count, HEADS)
+    away = np.arange(keys)[None, :] - np.arange(queries)[:, None]
+
+    def bucket(d, count, both):
+        first = 0
+        if both:
+            count //= 2
+            first, d = (count if d > 0 else 0), abs(d)
+        else:
+            d = max(-d, 0)
+        exact = count // 2
+        if d < exact:
+            return first + d
+        return first + min(exact + int(math.log(d / exact) / math.log(distance / exact) * (count - exact)), count - 1)
+
+    for both in (0, 1):
+        index = np.vectorize(lambda d: bucket(int(d), count, both))(away)
+        # The table's numbers lie by columns.
+        case(f"relative_position_bias_{('one_way', 'both_ways')[both]}", "RelativePositionBias",
+             [Const(table.T.reshape(count, HEADS)), Const(np.array([queries])), Const(np.array([keys]))], 1, MS,
+             max_distance=distance, is_bidirectional=both, answers=[table[index].transpose(2, 0, 1)[None]])
+    width, gates = 8, 6
+    query, query_bias = f32(BATCH, LENGTH, WIDTH), f32(WIDTH)
+    weight, bias, eco = f32(SIZE, gates), f32(gates), f32(1, HEADS, 1, 1)
+    place = f32(1, HEADS, LENGTH, LENGTH)
+    sums = (heads_of(query + query_bias) @ weight + bias).reshape(BATCH, HEADS, LENGTH, 2, gates // 2).sum(-1)
+    u, r = (1 / (1 + np.exp(-sums[..., i:i + 1])) for i in range(2))
+    case("gated_relative_position_bias", "GatedRelativePositionBias",
+         [query, Const(query_bias), place, Const(weight), Const(bias), Const(eco)], 1, MS, num_heads=HEADS,
+         answers=[((u * (r * eco - 1) + 2) * place).astype(np.float32)])
+
+
 def contrib_cases():
     normalisation_cases()
     product_cases()
@@ -250,6 +389,10 @@ def contrib_cases():
     decoder_cases()
     attention_cases()
     quantised_attention_cases()
+    mixture_cases()
+    quantised_mixture_cases()
+    few_bit_cases()
+    position_bias_cases()
 
 
 if __name__ == "__main__":

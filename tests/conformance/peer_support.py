@@ -61,15 +61,16 @@ def run(model, kept, feeds):
     return session.run(kept, feeds)
 
 
-def answer(op, inputs, opset=17, **attributes):
-    """What the peer computes for an operator of ONNX."""
-    names = [f"in{i}" for i in range(len(inputs))]
+def answer(op, inputs, domain="", opset=17, **attributes):
+    """What the peer computes for one node."""
+    names = [f"in{i}" if value is not None else "" for i, value in enumerate(inputs)]
+    feeds = {name: value for name, value in zip(names, inputs) if name}
     infos = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-             for name, value in zip(names, inputs)]
-    graph = helper.make_graph([helper.make_node(op, names, ["y"], **attributes)], "answer", infos,
-                              [helper.make_empty_tensor_value_info("y")])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    return run(model, ["y"], dict(zip(names, inputs)))[0]
+             for name, value in feeds.items()]
+    node = helper.make_node(op, names, ["y"], domain=domain, **attributes)
+    graph = helper.make_graph([node], "answer", infos, [helper.make_empty_tensor_value_info("y")])
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid(MS, 1)]
+    return run(helper.make_model(graph, opset_imports=imports, ir_version=8), ["y"], feeds)[0]
 
 
 def save(name, nodes, initializers, feeds, infos, kept, imports, ir_version=8, answers=None, stated=None):
