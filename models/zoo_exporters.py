@@ -137,8 +137,8 @@ def optimum_feeds(path, row, index):
         shape = []
         tensor = row.inputs.get(value.name)
         for i, d in enumerate(value.type.tensor_type.shape.dim):
-            if tensor is not None and not isinstance(tensor.dims[i], str):
-                shape.append(tensor.dims[i])
+            if tensor is not None and "+" not in d.dim_param:
+                shape.append(tensor.shape(row.at(index))[i])
             elif not d.dim_param:
                 shape.append(d.dim_value)
             elif "+" in d.dim_param:

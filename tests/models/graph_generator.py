@@ -59,11 +59,41 @@ def proto_type(array):
 
 
 def single_node(node, operands, opset, count):
-    """The model of one node, all of whose operands are inputs."""
-    inputs = [helper.make_tensor_value_info(n, proto_type(a), a.shape) for n, a in operands.items()]
+    """The model of one node. Its operands are inputs; constants small enough to be sizes or axes are initializers, so that inference knows them."""
+    known = {n for n, a in operands.items() if "_c" in n and a.size <= 16}
+    inputs = [helper.make_tensor_value_info(n, proto_type(a), a.shape) for n, a in operands.items() if n not in known]
+    initializers = [numpy_helper.from_array(operands[n], n) for n in sorted(known)]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output[:count] if name]
-    return helper.make_model(helper.make_graph([node], "one", inputs, outputs), ir_version=10,
+    return helper.make_model(helper.make_graph([node], "one", inputs, outputs, initializers), ir_version=10,
                              opset_imports=[helper.make_opsetid("", opset)])
+
+
+def inferred(model, count):
+    """Type and shape (none if unknown) of each result, by ONNX's own inference."""
+    graph = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
+    types = []
+    for value in graph.output[:count]:
+        t = value.type.tensor_type
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in t.shape.dim]
+        types.append((t.elem_type, dims if t.HasField("shape") else None))
+    return types
+
+
+def fits(result, type_and_shape):
+    elem, dims = type_and_shape
+    if elem and helper.np_dtype_to_tensor_dtype(result.dtype) != elem:
+        return False
+    return dims is None or (len(dims) == result.ndim and all(d in (None, n) for d, n in zip(dims, result.shape)))
+
+
+def widened(node, operands):
+    """The node on float32 instead of bfloat16, which NumPy's and ONNX Runtime's kernels lack, or sum in."""
+    other = onnx.NodeProto()
+    other.CopyFrom(node)
+    for a in other.attribute:
+        if a.name in ("to", "dtype") and a.i == TensorProto.BFLOAT16:
+            a.i = TensorProto.FLOAT
+    return other, {k: v.astype(np.float32) if v.dtype == ml_dtypes.bfloat16 else v for k, v in operands.items()}
 
 
 def by_onnx_runtime(model, operands):
@@ -71,20 +101,29 @@ def by_onnx_runtime(model, operands):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
-    if any(a.dtype == ml_dtypes.bfloat16 for a in operands.values()):
-        raise Skip("no bfloat16 in NumPy")
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, operands)
+    return session.run(None, given(model, operands))
 
 
-def evaluate(model, operands):
-    """The results, and who gave them."""
-    problems = []
+def given(model, operands):
+    return {i.name: operands[i.name] for i in model.graph.input}
+
+
+def evaluate(node, operands, opset, count):
+    """The results, and who gave them. What contradicts ONNX's type inference is nobody's answer."""
+    types = inferred(single_node(node, operands, opset, count), count)
+    wide, arrays = widened(node, operands)
+    model, problems = single_node(wide, arrays, opset, count), []
     for name, how in (("ONNX Runtime", by_onnx_runtime),
-                      ("onnx.reference", lambda m, o: ReferenceEvaluator(m).run(None, dict(o)))):
+                      ("onnx.reference", lambda m, o: ReferenceEvaluator(m).run(None, given(m, o)))):
         try:
             with np.errstate(all="ignore"):
-                return [np.asarray(r) for r in how(model, operands)], name
+                results = [np.asarray(r) for r in how(model, arrays)]
+                results = [r.astype(ml_dtypes.bfloat16) if r.dtype == np.float32 and t[0] == TensorProto.BFLOAT16 else r
+                           for r, t in zip(results, types)]
+            if all(fits(r, t) for r, t in zip(results, types)):
+                return results, name
+            problems.append(f"{name} contradicts type inference")
         except Exception as e:  # of either library, from C++ or from NumPy
             problems.append(f"{type(e).__name__}: {str(e)[:200]}")
     raise Skip(" | ".join(problems))
@@ -177,7 +216,10 @@ class Graph:
         if fits and self.chance(0.75):
             return self.pick(fits[-3:])
         type = self.type if self.type in types and self.chance(0.7) else self.pick(types)
-        return self.new(type, self.shape(low, high))
+        made = self.new(type, self.shape(low, high))
+        if where is not None and not where(made):
+            raise Skip("no such value")
+        return made
 
     def like(self, x, shape=None):
         """A second operand: of the same type, of this shape or one that broadcasts with x."""
@@ -209,30 +251,41 @@ class Graph:
 
     # Nodes.
 
-    def node(self, kind, operands, outputs=1, exact=False, domain="", **attributes):
+    def node(self, kind, operands, outputs=1, exact=False, domain="", captures=(), **attributes):
         """Appends it and returns its values. `exact`: nothing is rounded, so exact operands give exact results."""
+        if not onnx.defs.has(kind, self.opset, domain):
+            raise Skip("not in this opset")
         attributes = {k: v for k, v in attributes.items() if v is not None}
         names = [f"{self.prefix}n{len(self.nodes)}_{i}" for i in range(outputs)]
         while operands and operands[-1] is None:
             operands = operands[:-1]
         node = helper.make_node(kind, [o.name if o is not None else "" for o in operands], names,
                                 name=f"{self.prefix}{kind}_{len(self.nodes)}", domain=domain, **attributes)
+        operands = [*operands, *captures]
         arrays = {o.name: o.array for o in operands if o is not None}
-        model = single_node(node, arrays, self.opset, outputs)
-        results, by = evaluate(model, arrays)
+        try:
+            results, by = evaluate(node, arrays, self.opset, outputs)
+        except onnx.shape_inference.InferenceError as e:
+            raise Skip(str(e)[:200]) from None
         if any(r.size > 8 * MOST for r in results):
             raise Skip("large")
+        if any(r.dtype in (np.int32, np.int64) and r.size and np.abs(r.astype(np.float64)).max() > 1e9 for r in results):
+            raise Skip("integers that may have wrapped, which ONNX does not define")
         if any(r.dtype not in NAMES for r in results):
             raise Skip("a type that the frontend does not have")
         rounding = [o for o in operands if o is not None and not o.exact]
-        errors = self.errors(model, operands, results, exact, rounding)
+        errors = self.errors(node, operands, results, exact, rounding)
         made = [Value(name, array, error) for name, array, error in zip(names, results, errors)]
         self.nodes.append(node)
         self.by.add(by)
         self.values += made
         return made
 
-    def errors(self, model, operands, results, exact, rounding):
+    def captured(self, kind, operands, outer, outputs=1, **graphs):
+        """A node whose bodies read `outer` from outside."""
+        return self.node(kind, operands, outputs, captures=[outer], **graphs)
+
+    def errors(self, node, operands, results, exact, rounding):
         """Bounds on what rounding does to the results: of the operands as they are off, and of this operator."""
         moved = [np.zeros(r.shape) for r in results]
         for sign in (1, -1) if rounding else ():
@@ -242,7 +295,7 @@ class Graph:
                     shift = 0 if o.exact else o.error * np.where(self.random.random(o.shape) < 0.5, sign, -sign)
                     with np.errstate(all="ignore"):
                         arrays[o.name] = o.array if o.exact else (o.array.astype(np.float64) + shift).astype(o.array.dtype)
-            for i, other in enumerate(evaluate(model, arrays)[0]):
+            for i, other in enumerate(evaluate(node, arrays, self.opset, len(results))[0]):
                 if other.shape != results[i].shape:
                     raise Skip("a shape that rounding changes")
                 with np.errstate(all="ignore"):
@@ -273,11 +326,18 @@ class Graph:
         return helper.make_tensor_value_info(value.name, proto_type(value.array), shape)
 
 
+def names_read(nodes):
+    """Of values, by nodes and the bodies in them."""
+    names = {name for n in nodes for name in n.input}
+    bodies = [a.g for n in nodes for a in n.attribute if a.type == onnx.AttributeProto.GRAPH]
+    return names.union(*(names_read(b.node) for b in bodies))
+
+
 def model_of(graphs):
     """One model of graphs of one opset."""
     nodes, inputs, initializers, outputs = [], [], [], []
     for g in graphs:
-        used = {name for n in g.nodes for name in n.input}
+        used = names_read(g.nodes)
         nodes += g.nodes
         inputs += [g.input_info(v) for v in g.inputs if v.name in used]
         initializers += [numpy_helper.from_array(v.array, v.name) for v in g.initializers if v.name in used]
@@ -287,4 +347,4 @@ def model_of(graphs):
 
 
 def feeds_of(graphs):
-    return {v.name: v.array for g in graphs for v in g.inputs if any(v.name in n.input for n in g.nodes)}
+    return {v.name: v.array for g in graphs for v in g.inputs if v.name in names_read(g.nodes)}

@@ -29,7 +29,7 @@ import onnx
 
 from graph_generator import FLOATS, Graph, feeds_of, model_of
 from graph_operators import MAKERS
-import graph_operators2  # noqa: F401  more makers
+import graph_layers  # noqa: F401  more makers
 from runs import Failed, Sinter
 
 KNOWN = Path(__file__).with_name("known_differences.json")
@@ -133,8 +133,8 @@ class Batch:
         for g in [g for g in graphs if g.seed in named] or list(graphs):
             graphs.remove(g)
             self.graphs = [other for other in self.graphs if other is not g]
-            text = f"--fuse={fuse} opset {g.opset} exit {code}: {message[:600]}"
-            if code == UNSUPPORTED or (g.symbolic and code in (2, INVALID)):
+            text = f"--fuse={fuse} opset {g.opset} exit {code}: {message.split('(sinter ')[0][:900]}"
+            if code == UNSUPPORTED or (g.symbolic and code in (2, INVALID) and "importing node" in message):
                 self.refused[g.seed] = text
             else:
                 self.problems[g.seed] = text

@@ -20,8 +20,8 @@ class Sinter:
     def _start(self, words, accepted):
         done = subprocess.run([self.binary, *map(str, words)], capture_output=True, text=True)
         if done.returncode not in accepted:
-            error = next((line for line in done.stderr.splitlines() if line.startswith("error")), done.stderr)
-            raise Failed(f"{error.strip()} (sinter {' '.join(map(str, words))}, exit code {done.returncode})")
+            at = done.stderr.find("error")  # what follows it may name several nodes
+            raise Failed(f"{done.stderr[max(at, 0):].strip()} (sinter {' '.join(map(str, words))}, exit code {done.returncode})")
         return done.stdout
 
     def text(self, *words):
