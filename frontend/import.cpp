@@ -13,9 +13,11 @@
 #include <xxhash.h>
 
 #include "frontend/assumptions.h"
+#include "frontend/bodies.h"
 #include "frontend/initializers.h"
 #include "frontend/inputs.h"
 #include "frontend/model_file.h"
+#include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/scope.h"
 #include "frontend/structure.h"
@@ -90,6 +92,8 @@ class Importer {
     refuse_unsupported();
     read_graph_outputs(scope);
 
+    for (std::string& note : state_.default_ranges.notes())
+      state_.warnings.push_back(std::move(note));
     ImportedModel result{builder_.finish()};
     result.hash = hasher.digest();
     result.node_count = static_cast<std::size_t>(graph_.node_size());
@@ -101,6 +105,11 @@ class Importer {
     result.files = state_.external.paths();
     return result;
   }
+
+  /// Of the symbols, as far as nodes have narrowed them.
+  const ir::Ranges& ranges() const { return builder_.ranges(); }
+
+  const std::string& name_of(ir::ValueId input) const { return inputs_.at(input); }
 
   /// The graph of the inputs alone.
   ir::Graph run_inputs() {
@@ -117,14 +126,17 @@ class Importer {
   void read_graph_inputs(Scope& scope) {
     GraphInputs inputs = read_inputs(graph_, scope.initializer_names(), options_, state_.warnings);
     for (const auto& [symbol, range] : inputs.ranges) builder_.range(symbol, range);
-    state_.defaulted = std::move(inputs.defaulted);
+    state_.default_ranges.start(std::move(inputs.defaulted));
     for (GraphInput& input : inputs.inputs) {
       const auto given = options_.input_values.find(input.name);
       scope.define(input.name, given == options_.input_values.end()
                                    ? builder_.input(input.name, std::move(input.type))
                                    : builder_.constant(given->second, input.name));
-      if (given == options_.input_values.end())
-        inputs_.emplace(scope.find_value(input.name), input.name);
+      if (given != options_.input_values.end()) continue;
+      const ir::ValueId value = scope.find_value(input.name);
+      inputs_.emplace(value, input.name);
+      if (const auto flag = options_.flags.find(input.name); flag != options_.flags.end())
+        state_.folder.assume(value, flag->second ? 1 : 0);
     }
   }
 
@@ -215,16 +227,39 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
   constexpr std::size_t kMostAssumptions = 32;
   ImportOptions assumed = options;
   std::vector<std::string> notes;
+  std::optional<std::string> flag;
   for (;;) {
+    std::optional<Importer> importer;
+    const auto import_one = [&](const ImportOptions& one) {
+      return importer.emplace(model, folder, one).run(source);
+    };
     try {
-      ImportedModel result = Importer(model, folder, assumed).run(source);
+      ImportedModel result =
+          flag ? import_bodies(*flag, assumed, import_one) : import_one(assumed);
       result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
       for (std::string& warning : result.warnings) warning = ir::shown(warning);
       return result;
+    } catch (const FlagNeeded& needed) {
+      const std::string& input = importer->name_of(needed.input());
+      if (flag)
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("which nodes are run follows from inputs '{}' and '{}': one can "
+                                "be left open, so give the other (--constant {}=FILE)",
+                                *flag, input, input));
+      flag = input;
     } catch (const ir::DimMismatch& mismatch) {
-      auto note = notes.size() < kMostAssumptions ? assume_equal(mismatch, assumed) : std::nullopt;
-      if (!note) throw;
-      notes.push_back(std::move(*note));
+      auto assumption = notes.size() < kMostAssumptions
+                            ? assume_equal(mismatch, importer->ranges(), assumed)
+                            : std::nullopt;
+      if (!assumption) {
+        const std::string option = option_for(mismatch, importer->ranges());
+        if (option.empty()) throw;
+        Error error(mismatch.code(),
+                    fmt::format("{}: {} makes the two sizes equal", mismatch.what(), option));
+        error.set_node(mismatch.node());
+        throw error;
+      }
+      notes.push_back(std::move(assumption->text));
     }
   }
 }
@@ -290,9 +325,13 @@ std::vector<SupportedOp> supported_ops() {
                    std::string(families.at({row.domain, row.name})),
                    std::string(to_string(row.types)),
                    {},
+                   {},
                    {}};
     for (const OpAttribute& each : attributes_of(row))
       op.attributes.push_back({std::string(each.name), each.first, each.last});
+    for (const InputNames& each : all_input_names())
+      if (each.domain == row.domain && each.name == row.name)
+        op.inputs.emplace_back(each.since, each.names);
     for (int i = 0; i < kDTypeCount; ++i)
       if (has_type(row.types, static_cast<DType>(i))) op.dtypes.push_back(static_cast<DType>(i));
     ops.push_back(std::move(op));

@@ -78,6 +78,10 @@ std::optional<Dim> as_expression(const std::string& text, const std::set<std::st
   }
 }
 
+/// Caches are empty before the first step: dimensions that exporters name after what is past, and
+/// those without a name of inputs called so ("past_key_values.0.key").
+bool is_of_past(std::string_view symbol) { return symbol.starts_with("past"); }
+
 class InputReader {
  public:
   InputReader(const onnx::GraphProto& graph, const std::unordered_set<std::string>& initializers,
@@ -203,17 +207,19 @@ class InputReader {
     const std::set<std::string> symbols = symbols_of_inputs();
     Replacements replaced;
     for (const auto& [symbol, other] : options_.same) {
-      for (const std::string& name : {symbol, other})
-        if (symbols.count(name) == 0)
+      std::vector<std::string> names = other.symbols();
+      for (const std::string& name : names)
+        if (options_.same.count(name) != 0)
           usage(
-              fmt::format("dimension '{}' is said to be '{}', but the model has no dimension '{}'",
-                          symbol, other, name));
-      if (options_.same.count(other) != 0)
-        usage(
-            fmt::format("dimension '{}' is said to be '{}', which is said to be another one: "
-                        "name the last one for both",
-                        symbol, other));
-      replaced.emplace(symbol, Dim::symbol(other));
+              fmt::format("dimension '{}' is said to be {}, but '{}' is said to be something else: "
+                          "name the last one for both",
+                          symbol, other.to_string(), name));
+      names.push_back(symbol);
+      for (const std::string& name : names)
+        if (symbols.count(name) == 0)
+          usage(fmt::format("dimension '{}' is said to be {}, but the model has no dimension '{}'",
+                            symbol, other.to_string(), name));
+      replaced.emplace(symbol, other);
     }
     for (GraphInput& input : result_.inputs)
       for (Dim& dim : input.type.shape) dim = dim.substitute(replaced);
@@ -224,11 +230,14 @@ class InputReader {
     const std::set<std::string> symbols = symbols_of_inputs();
     Replacements fixed;
     for (const std::string& symbol : symbols) {
-      ir::Range range{1, kDefaultMaxDim, nullptr};
-      if (const auto given = options_.ranges.find(symbol); given != options_.ranges.end())
+      ir::Range range{is_of_past(symbol) ? 0 : 1, kDefaultMaxDim, nullptr};
+      if (const auto given = options_.ranges.find(symbol); given != options_.ranges.end()) {
         range = given->second;
-      else
+      } else {
         result_.defaulted.insert(symbol);
+        const auto least = options_.least.find(symbol);
+        if (least != options_.least.end()) range.min = std::max(range.min, least->second);
+      }
       if (range.min < 0 || range.min > range.max)
         usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",
                           range.min, range.max, symbol));

@@ -10,6 +10,8 @@
 #include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
+#include "frontend/row_checks.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -17,25 +19,13 @@ namespace {
 // Functions and graphs that lie in each other. Protobuf itself reads a hundred levels of graphs.
 constexpr std::size_t kMaxCallDepth = 64;
 
-/// What `row` says of attributes, for a node of `version`.
-std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t version) {
-  std::vector<KnownAttribute> known;
-  for (const OpAttribute& each : attributes_of(row)) {
-    known.push_back({std::string(each.name), ""});
-    if (version < each.first)
-      known.back().elsewhere = fmt::format("opsets from {} on", each.first);
-    else if (version > each.last)
-      known.back().elsewhere = fmt::format("opsets up to {}", each.last);
-  }
-  return known;
-}
-
 }  // namespace
 
 ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem::path& folder_path,
                          const onnx::ModelProto& model)
     : builder(graph_builder),
-      folder(builder),
+      default_ranges(builder),
+      folder(builder, default_ranges),
       external(folder_path),
       functions(model),
       nodes_left_(kMaxAddedNodes + model.graph().node_size()) {}
@@ -170,17 +160,22 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     used.push_back(!name.empty() && structure.used.count(name) != 0);
   NodeContext context(node,
                       {state_.builder, state_.folder, state_.external, *this, place_.owner,
-                       version_of(""), label, state_.defaulted, state_.warnings,
+                       version_of(""), label, state_.default_ranges, state_.warnings,
                        state_.pad_selections, std::move(four_bits), &state_.memory_left},
                       std::move(inputs), std::move(used));
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
-    check_attributes(node, known_attributes(*row, version));
+    const DefaultRanges::AtNode at_node(state_.default_ranges, label);
+    check_against_row(node, *row, version);
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);
   } catch (Error& error) {
-    if (error.code() == ErrorCode::kUnsupported) {
+    // Sizes that ought to be equal may yet be made so (see assumptions.h), and bodies taken one by
+    // one.
+    if (error.code() == ErrorCode::kUnsupported &&
+        dynamic_cast<const ir::DimMismatch*>(&error) == nullptr &&
+        dynamic_cast<const FlagNeeded*>(&error) == nullptr) {
       note_unsupported(node, label, error.what(), advice_of(domain, node.op_type()));
       return;
     }

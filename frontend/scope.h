@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frontend/default_ranges.h"
 #include "frontend/external_data.h"
 #include "frontend/functions.h"
 #include "frontend/import.h"
@@ -37,11 +38,11 @@ struct ImportState {
   void note_node(std::string label, const std::string& op);
 
   ir::GraphBuilder& builder;
+  DefaultRanges default_ranges;
   ShapeFolder folder;
   ExternalData external;
   FunctionLibrary functions;
   std::vector<const onnx::FunctionProto*> active_functions;     // outermost first
-  std::set<std::string, std::less<>> defaulted;                 // see NodeContext::Environment
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
   std::vector<std::string> warnings;
   std::vector<ModelNode> nodes;

@@ -1,11 +1,11 @@
 // Attention, RotaryEmbedding and FlexAttention.
-#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
 #include "frontend/initializers.h"
 #include "frontend/ops/attention_core.h"
+#include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
 
@@ -15,18 +15,6 @@ namespace {
 using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
-
-double default_scale(NodeContext& node, ValueId q) {
-  if (node.rank(q) != 4)
-    node.invalid("Q must have three or four dimensions, but is " + ir::to_string(node.type(q)));
-  const Dim size = node.shape(q).back();
-  if (!size.is_constant())
-    node.unsupported(
-        fmt::format("the size of its heads is the symbolic dimension {}: fix that "
-                    "dimension (--dim), or give attribute 'scale'",
-                    size.to_string()));
-  return 1 / std::sqrt(static_cast<double>(size.value()));
-}
 
 std::optional<DType> softmax_precision(NodeContext& node) {
   if (!node.has_attr("softmax_precision")) return std::nullopt;
@@ -187,8 +175,13 @@ void rotary_embedding(NodeContext& node) {
   if (is_flat) x = split_heads(node, x, heads);
   if (node.rank(x) != 4)
     node.invalid("X must have three or four dimensions, but is " + ir::to_string(node.type(x)));
+  for (const auto& [cache, what] : {std::pair{cos, "cos_cache"}, std::pair{sin, "sin_cache"}})
+    check_dtype(node, cache, what, {node.dtype(x)});
+  check_shape(node, sin, "sin_cache", node.shape(cos));
   if (node.has_input(3)) {
     const ValueId positions = node.input(3, "position_ids");
+    check_dtype(node, positions, "position_ids", {DType::kInt64});
+    check_shape(node, positions, "position_ids", {node.shape(x)[0], node.shape(x)[2]});
     cos = rows_at(node, cos, positions);
     sin = rows_at(node, sin, positions);
   }

@@ -1,9 +1,11 @@
 #include "frontend/ops/attention_core.h"
 
+#include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "frontend/ops/term.h"
 #include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
@@ -187,6 +189,23 @@ ValueId rotate(NodeContext& node, ValueId x, ValueId cos, ValueId sin, bool inte
   return node.add("Concat", {result, part(node, x, 3, turned, rest)}, {{"axis", std::int64_t{3}}});
 }
 
+double default_scale(NodeContext& node, ValueId q) {
+  if (node.rank(q) != 4)
+    node.invalid("Q must have three or four dimensions, but is " + ir::to_string(node.type(q)));
+  const Dim size = node.shape(q).back();
+  if (!size.is_constant())
+    node.unsupported(
+        fmt::format("the size of its heads is the symbolic dimension {}: fix that "
+                    "dimension (--dim), or give attribute 'scale'",
+                    size.to_string()));
+  return 1 / std::sqrt(static_cast<double>(size.value()));
+}
+
+double read_scale(NodeContext& node, ValueId q) {
+  const double scale = node.attr_float("scale", 0);
+  return scale != 0 ? scale : default_scale(node, q);
+}
+
 ValueId rows_at(NodeContext& node, ValueId table, ValueId positions) {
   if (node.rank(table) != 2)
     node.invalid("the table of angles must be [positions, pairs], but is " +
@@ -202,6 +221,38 @@ ValueId positions_from(NodeContext& node, const Dim& first, const Dim& count) {
 ValueId append_to_cache(NodeContext& node, ValueId past, ValueId x) {
   if (!past.valid()) return x;
   return node.add("Concat", {past, x}, {{"axis", std::int64_t{2}}});
+}
+
+ValueId lengthened(NodeContext& node, ValueId cache, const Dim& length) {
+  const Dim more = length - node.shape(cache)[2];
+  if (more == Dim(0)) return cache;
+  return node.add("Pad", {cache},
+                  {{"begins", std::vector<Dim>(4, Dim(0))},
+                   {"ends", std::vector<Dim>{Dim(0), Dim(0), more, Dim(0)}},
+                   {"fill", 0.0}});
+}
+
+namespace {
+
+/// Indices of [batch, heads, rows, size], where dimension 2 has those of `rows` [batch, count].
+std::vector<Term> row_indices(NodeContext& node, const Shape& shape, const Term& rows) {
+  const Shape given = rows.shape();
+  return {iota(node, shape[0], 0, 4), iota(node, shape[1], 1, 4),
+          rows.reshape({given[0], 1, given[1], 1}), iota(node, shape[3], 3, 4)};
+}
+
+}  // namespace
+
+ValueId put_rows(NodeContext& node, ValueId cache, ValueId rows, ValueId first) {
+  const Shape shape = node.shape(rows);
+  const Term places = Term(node, first) + iota(node, shape[2], 1, 2);
+  std::vector<ValueId> inputs{cache, rows};
+  for (const Term& index : row_indices(node, shape, places)) inputs.push_back(index.value());
+  return node.add("Scatter", std::move(inputs), {{"combine", std::string("none")}});
+}
+
+ValueId take_rows(NodeContext& node, ValueId cache, ValueId rows) {
+  return take(Term(node, cache), row_indices(node, node.shape(cache), Term(node, rows))).value();
 }
 
 }  // namespace sinter::frontend

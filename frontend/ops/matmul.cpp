@@ -20,27 +20,7 @@ ValueId scaled(NodeContext& node, ValueId x, double factor) {
   return factor == 1 ? x : node.add("Mul", {x, node.constant(node.dtype(x), factor)});
 }
 
-/// alpha * A' * B' + beta * C, where A' and B' may be transposed.
-void gemm(NodeContext& node) {
-  ValueId a = node.input(0, "A"), b = node.input(1, "B");
-  if (node.rank(a) != 2 || node.rank(b) != 2)
-    node.invalid(fmt::format("inputs must be matrices, but are {} and {}",
-                             ir::to_string(node.type(a)), ir::to_string(node.type(b))));
-  if (node.attr_int("transA", 0) != 0) a = node.transpose(a, {1, 0});
-  if (node.attr_int("transB", 0) != 0) b = node.transpose(b, {1, 0});
-  ValueId result = scaled(node, node.add("MatMul", {a, b}), node.attr_float("alpha", 1));
-  const double beta = node.attr_float("beta", 1);
-  // 'broadcast' of opset 6 is not read: C broadcasts in any case
-  if (node.has_input(2)) {
-    const ValueId c = node.input(2, "C");
-    const Shape shape = node.shape(result);
-    if (ir::broadcast(shape, node.shape(c)) != shape)
-      node.invalid(fmt::format("C is {}, which does not broadcast to the product's {}",
-                               ir::to_string(node.type(c)), ir::to_string(shape)));
-    if (beta != 0) result = node.add("Add", {result, scaled(node, c, beta)});
-  }
-  node.output(result);
-}
+void gemm(NodeContext& node) { node.output(import_gemm(node)); }
 
 /// Rows `row`.. and the columns in `columns`, expanded along the first row: sizes are small where
 /// determinants are used, and nothing has to be exchanged.
@@ -98,6 +78,27 @@ ValueId multiply_matrices(NodeContext& node, ValueId a, ValueId b) {
   if (rank_b == 1) shape.pop_back();
   if (rank_a == 1) shape.erase(shape.end() - (rank_b == 1 ? 1 : 2));
   return node.reshape(product, shape);
+}
+
+ValueId import_gemm(NodeContext& node) {
+  ValueId a = node.input(0, "A"), b = node.input(1, "B");
+  if (node.rank(a) != 2 || node.rank(b) != 2)
+    node.invalid(fmt::format("inputs must be matrices, but are {} and {}",
+                             ir::to_string(node.type(a)), ir::to_string(node.type(b))));
+  if (node.attr_int("transA", 0) != 0) a = node.transpose(a, {1, 0});
+  if (node.attr_int("transB", 0) != 0) b = node.transpose(b, {1, 0});
+  ValueId result = scaled(node, node.add("MatMul", {a, b}), node.attr_float("alpha", 1));
+  const double beta = node.attr_float("beta", 1);
+  // 'broadcast' of opset 6 is not read: C broadcasts in any case
+  if (node.has_input(2)) {
+    const ValueId c = node.input(2, "C");
+    const Shape shape = node.shape(result);
+    if (ir::broadcast(shape, node.shape(c)) != shape)
+      node.invalid(fmt::format("C is {}, which does not broadcast to the product's {}",
+                               ir::to_string(node.type(c)), ir::to_string(shape)));
+    if (beta != 0) result = node.add("Add", {result, scaled(node, c, beta)});
+  }
+  return result;
 }
 
 std::span<const OpRow> matmul_ops() { return kMatmulOps; }

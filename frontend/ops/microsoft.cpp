@@ -1,97 +1,57 @@
 // Operators of com.microsoft that ONNX Runtime's optimiser and exporters for it write: fused
-// normalisations, activations and products. They are taken apart again.
+// activations and products. They are taken apart again.
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "frontend/ops/attention_core.h"
+#include "frontend/ops/checks.h"
+#include "frontend/ops/fused_activation.h"
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/products.h"
 #include "frontend/ops/unroll.h"
-#include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::Shape;
-using ir::Tensor;
 using ir::ValueId;
-
-// ---- Normalisations
-
-ValueId layer_norm(NodeContext& node, ValueId x, std::size_t gamma, std::size_t beta) {
-  const ValueId shift =
-      node.has_input(beta) ? node.input(beta, "beta") : node.constant(node.dtype(x), 0);
-  return node.add("LayerNorm", {x, node.input(gamma, "gamma"), shift},
-                  {{"axis", node.rank(x) - 1}, {"epsilon", node.attr_float("epsilon", 1e-12f)}});
-}
-
-/// input + skip + bias, which is also output 3.
-ValueId skip_sum(NodeContext& node, std::size_t bias) {
-  const ValueId x = node.input(0, "input");
-  ValueId sum = node.add("Add", {x, node.input(1, "skip")});
-  if (node.shape(sum) != node.shape(x))
-    node.invalid(fmt::format("skip is {}, which does not broadcast to the input's {}",
-                             ir::to_string(node.type(node.input(1, "skip"))),
-                             ir::to_string(node.type(x))));
-  if (node.has_input(bias)) sum = node.add("Add", {sum, node.input(bias, "bias")});
-  node.output(3, sum);
-  return sum;
-}
-
-void skip_layer_normalization(NodeContext& node) {
-  node.output(layer_norm(node, skip_sum(node, 4), 2, 3));
-}
-
-void skip_simplified_layer_normalization(NodeContext& node) {
-  const ValueId sum = skip_sum(node, 3);
-  node.output(
-      node.add("RmsNorm", {sum, node.input(2, "gamma")},
-               {{"axis", node.rank(sum) - 1}, {"epsilon", node.attr_float("epsilon", 1e-12f)}}));
-}
-
-ValueId rows_of(NodeContext& node, std::size_t table, const char* what, ValueId indices) {
-  return node.add("Gather", {node.input(table, what), indices}, {{"axis", std::int64_t{0}}});
-}
-
-/// The sum of word, position and segment embeddings, normalised.
-void embed_layer_normalization(NodeContext& node) {
-  const ValueId ids = node.input(0, "input_ids");
-  if (node.rank(ids) != 2)
-    node.invalid("input_ids must be [batch, length], but is " + ir::to_string(node.type(ids)));
-  const Dim batch = node.shape(ids)[0], length = node.shape(ids)[1];
-  ValueId positions;
-  if (node.has_input(8)) {
-    positions = rows_of(node, 3, "position_embedding", node.input(8, "position_ids"));
-  } else {
-    const ValueId table = node.input(3, "position_embedding");
-    if (node.rank(table) == 2 && node.shape(table)[0].is_constant())
-      node.limit(length, node.shape(table)[0].value());
-    positions = part(node, table, 0, 0, length);
-  }
-  ValueId sum = node.add("Add", {rows_of(node, 2, "word_embedding", ids), positions});
-  if (node.has_input(1))
-    sum =
-        node.add("Add", {sum, rows_of(node, 4, "segment_embedding", node.input(1, "segment_ids"))});
-  node.output(0, layer_norm(node, sum, 5, 6));
-  node.output(2, sum);
-  if (!node.output_is_used(1)) return;
-  if (!node.has_input(7))
-    return node.output(1, node.expand(node.constant(DType::kInt32, 0), {batch}));
-  const ValueId mask = node.input(7, "mask");
-  const ValueId is_one = node.add("Equal", {mask, node.constant(node.dtype(mask), 1)});
-  node.output(1, node.add("ReduceSum", {node.cast(is_one, DType::kInt32)},
-                          {{"axes", std::vector<std::int64_t>{1}}, {"keepdims", std::int64_t{0}}}));
-}
 
 // ---- Activations
 
-ValueId with_bias(NodeContext& node) {
-  return node.has_input(1) ? node.add("Add", {node.x(), node.input(1, "bias")}) : node.x();
+/// `x` and input `i`, a bias of its last dimension.
+ValueId biased(NodeContext& node, ValueId x, std::size_t i) {
+  const ValueId bias = node.input(i, "bias");
+  if (node.rank(x) == 0) node.invalid("input is a scalar; a bias needs a dimension");
+  check_dtype(node, bias, "bias", {node.dtype(x)});
+  check_shape(node, bias, "bias", {node.shape(x).back()});
+  return node.add("Add", {x, bias});
 }
 
-void bias_gelu(NodeContext& node) { node.output(node.add("Gelu", {with_bias(node)})); }
+ValueId with_bias(NodeContext& node) {
+  return node.has_input(1) ? biased(node, node.x(), 1) : node.x();
+}
+
+void gelu(NodeContext& node) { node.output(node.add("Gelu", {node.x()})); }
+void bias_gelu(NodeContext& node) { node.output(node.add("Gelu", {biased(node, node.x(), 1)})); }
 void fast_gelu(NodeContext& node) { node.output(node.add("GeluTanh", {with_bias(node)})); }
+
+/// Of x + bias the first half of the last dimension, times Gelu of the second.
+void bias_split_gelu(NodeContext& node) {
+  const ValueId x = biased(node, node.x(), 1);
+  const std::int64_t last = node.rank(x) - 1;
+  const auto half = ir::divide_exactly(node.shape(x).back(), 2);
+  if (!half)
+    node.invalid(fmt::format("its last dimension is split into halves, but input is {}",
+                             ir::to_string(node.type(x))));
+  node.output(node.add("Mul", {part(node, x, last, 0, *half),
+                               node.add("Gelu", {part(node, x, last, *half, *half)})}));
+}
+
+/// X + bias + skip.
+void bias_add(NodeContext& node) {
+  const ValueId x = node.x(), skip = node.input(2, "skip");
+  check_shape(node, skip, "skip", node.shape(x));
+  node.output(node.add("Add", {biased(node, x, 1), skip}));
+}
 
 /// x * sigmoid(alpha * x).
 void quick_gelu(NodeContext& node) {
@@ -113,59 +73,64 @@ ValueId turned(NodeContext& node, ValueId x, bool batch, bool matrix) {
   return node.transpose(x, perm);
 }
 
-void fused_matmul(NodeContext& node) {
+/// alpha * A' * B', whose vectors are taken as they are.
+ValueId scaled_product(NodeContext& node) {
   const auto operand = [&](std::size_t i, const char* what, const char* batch, const char* matrix) {
-    const ValueId x = node.input(i, what);
-    if (node.rank(x) < 2)
-      node.unsupported(fmt::format("operand {} is {}; write a vector as a matrix", what,
-                                   ir::to_string(node.type(x))));
-    return turned(node, x, node.attr_int(batch, 0) != 0, node.attr_int(matrix, 0) != 0);
+    return turned(node, node.input(i, what), node.attr_int(batch, 0) != 0,
+                  node.attr_int(matrix, 0) != 0);
   };
-  const ValueId a = operand(0, "A", "transBatchA", "transA");
-  const ValueId b = operand(1, "B", "transBatchB", "transB");
-  const ValueId product = node.add("MatMul", {a, b});
+  const ValueId product = multiply_matrices(node, operand(0, "A", "transBatchA", "transA"),
+                                            operand(1, "B", "transBatchB", "transB"));
   const double alpha = node.attr_float("alpha", 1);
-  node.output(alpha == 1 ? product
-                         : node.add("Mul", {product, node.constant(node.dtype(product), alpha)}));
+  return alpha == 1 ? product
+                    : node.add("Mul", {product, node.constant(node.dtype(product), alpha)});
 }
 
-/// The activation that a fused convolution ends with.
-ValueId conv_activation(NodeContext& node, ValueId x) {
-  const std::string name = node.attr_string("activation", "");
-  const auto parameters = node.attr_floats("activation_params").value_or(std::vector<double>());
-  const auto number = [&](std::size_t i, double fallback) {
-    return node.constant(node.dtype(x), i < parameters.size() ? parameters[i] : fallback);
-  };
-  if (name.empty()) return x;
-  if (name == "Relu" || name == "Tanh" || name == "Sigmoid") return node.add(name, {x});
-  if (name == "LeakyRelu") return node.add(name, {x, number(0, 0.01)});
-  if (name == "Clip")
-    return node.add(name, {x, number(0, -3.4028234663852886e38), number(1, 3.4028234663852886e38)});
-  if (name == "HardSigmoid") return node.add(name, {x, number(0, 0.2), number(1, 0.5)});
-  node.unsupported("activation '" + name +
-                   "'; supported are Relu, Tanh, Sigmoid, LeakyRelu, Clip "
-                   "and HardSigmoid: export without fusing activations");
+void fused_matmul(NodeContext& node) { node.output(scaled_product(node)); }
+
+/// Attributes activation_alpha, _beta and _gamma, as far as they are given.
+std::vector<double> activation_numbers(NodeContext& node) {
+  std::vector<double> numbers;
+  for (const char* name : {"activation_alpha", "activation_beta", "activation_gamma"}) {
+    if (!node.has_attr(name)) break;
+    numbers.push_back(node.attr_float(name));
+  }
+  return numbers;
 }
 
-void fused_conv(NodeContext& node) {
-  ValueId y = import_conv(node);
-  if (node.has_input(3)) y = node.add("Add", {y, node.input(3, "Z")});
-  node.output(conv_activation(node, y));
+void fused_matmul_activation(NodeContext& node) {
+  node.output(fused_activation(node, scaled_product(node), node.attr_string("activation"),
+                               activation_numbers(node)));
+}
+
+void fused_gemm(NodeContext& node) {
+  node.output(fused_activation(node, import_gemm(node), node.attr_string("activation", ""),
+                               activation_numbers(node)));
+}
+
+void gemm_fast_gelu(NodeContext& node) {
+  ValueId product = multiply_matrices(node, node.input(0, "X"), node.input(1, "W"));
+  if (node.has_input(2)) product = biased(node, product, 2);
+  node.output(node.add("GeluTanh", {product}));
 }
 
 constexpr OpRow kMicrosoftOps[] = {
-    {"SkipLayerNormalization", 1, skip_layer_normalization, "epsilon", kMicrosoft},
-    {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, "epsilon",
-     kMicrosoft},
-    {"EmbedLayerNormalization", 1, embed_layer_normalization, "epsilon mask_index_type",
-     kMicrosoft},
     {"BiasGelu", 1, bias_gelu, "", kMicrosoft},
-    {"Gelu", 1, bias_gelu, "", kMicrosoft},
+    {"BiasSplitGelu", 1, bias_split_gelu, "", kMicrosoft},
+    {"BiasAdd", 1, bias_add, "", kMicrosoft},
+    {"Gelu", 1, gelu, "", kMicrosoft},
     {"FastGelu", 1, fast_gelu, "", kMicrosoft},
     {"QuickGelu", 1, quick_gelu, "alpha", kMicrosoft},
+    {"GemmFastGelu", 1, gemm_fast_gelu, "", kMicrosoft},
     {"FusedMatMul", 1, fused_matmul, "alpha transA transB transBatchA transBatchB", kMicrosoft},
-    {"FusedConv", 1, fused_conv,
-     "activation activation_params auto_pad dilations group kernel_shape pads strides", kMicrosoft},
+    {"TransposeMatMul", 1, fused_matmul, "alpha transA transB", kMicrosoft},
+    {"FusedMatMulActivation", 1, fused_matmul_activation,
+     "activation activation_alpha activation_axis activation_beta activation_gamma alpha transA "
+     "transB transBatchA transBatchB",
+     kMicrosoft},
+    {"FusedGemm", 1, fused_gemm,
+     "activation activation_alpha activation_beta activation_gamma alpha beta transA transB",
+     kMicrosoft, Types::kNumbers},
 };
 
 }  // namespace

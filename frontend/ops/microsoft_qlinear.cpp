@@ -7,7 +7,7 @@
 
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/term.h"
+#include "frontend/ops/quantised.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
@@ -17,15 +17,6 @@ using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
 
-/// Input `i`, which holds one number.
-Term one_number(NodeContext& node, std::size_t i, const char* what) {
-  const ValueId value = node.input(i, what);
-  if (ir::element_count(node.shape(value)) != Dim(1))
-    node.invalid(fmt::format("input {} ({}) is {}; it must be one number", i, what,
-                             ir::to_string(node.type(value))));
-  return Term(node, value).reshape({});
-}
-
 Term scale_of(NodeContext& node, std::size_t i) {
   const Term scale = one_number(node, i, "scale");
   if (!is_float(scale.dtype()))
@@ -34,18 +25,13 @@ Term scale_of(NodeContext& node, std::size_t i) {
   return scale.cast(DType::kFloat32);
 }
 
-/// Input `i` of 8 bits less the zero point in input `zero`, exact.
+/// Input `i`, which must be of 8 bits, less the zero point in input `zero`.
 Term exact_difference(NodeContext& node, std::size_t i, std::size_t zero, const char* what) {
-  const Term values(node, node.input(i, what));
-  if (values.dtype() != DType::kUInt8 && values.dtype() != DType::kInt8)
+  const ValueId values = node.input(i, what);
+  if (node.dtype(values) != DType::kUInt8 && node.dtype(values) != DType::kInt8)
     node.unsupported(fmt::format("input {} ({}) is {}; supported are int8 and uint8", i, what,
-                                 ir::to_string(node.type(values.value()))));
-  const Term exact = values.cast(DType::kInt32);
-  if (!node.has_input(zero)) return exact;
-  const Term point(node, node.input(zero, "zero point"));
-  if (point.dtype() != values.dtype())
-    node.invalid(fmt::format("input {} ({}) and its zero point differ in type", i, what));
-  return exact - point.cast(DType::kInt32);
+                                 ir::to_string(node.type(values))));
+  return difference(node, values, optional_input(node, zero));
 }
 
 /// Input `i`, whose scale and zero point are the inputs behind it, as float32.
@@ -56,16 +42,13 @@ Term dequantised(NodeContext& node, std::size_t i, const char* what) {
 
 /// Gives `y` rounded to the scale in input `i` and the zero point behind it; without one to `type`.
 void output_quantised(NodeContext& node, const Term& y, std::size_t i, DType type) {
-  Term rounded = y.with("Quotient", scale_of(node, i)).apply("Round");
-  if (node.has_input(i + 1)) {
-    const Term zero = one_number(node, i + 1, "zero point");
-    type = zero.dtype();
-    if (type != DType::kUInt8 && type != DType::kInt8)
-      node.invalid(fmt::format("its result's zero point is {}; supported are int8 and uint8",
-                               to_string(type)));
-    rounded = rounded + zero.cast(DType::kFloat32);
-  }
-  node.output(rounded.cast(type).value());  // which saturates
+  const Term scale = scale_of(node, i);
+  if (!node.has_input(i + 1)) return node.output(quantized(y, scale, y.number(0), type).value());
+  const Term zero = one_number(node, i + 1, "zero point");
+  if (zero.dtype() != DType::kUInt8 && zero.dtype() != DType::kInt8)
+    node.invalid(fmt::format("its result's zero point is {}; supported are int8 and uint8",
+                             to_string(zero.dtype())));
+  node.output(quantized(y, scale, zero.cast(DType::kFloat32), zero.dtype()).value());
 }
 
 template <const char* kOp>
@@ -109,23 +92,16 @@ void qlinear_softmax(NodeContext& node) {
 
 /// `function` of x as [N, C, spatial..], which may be given with channels last.
 template <typename Function>
-Term channels_first(NodeContext& node, const Term& x, const Function& function) {
+Term by_channels(NodeContext& node, const Term& x, const Function& function) {
   require_spatial(node, x.value());
   if (node.attr_int("channels_last", 0) == 0) return function(x);
-  const std::int64_t rank = node.rank(x.value());
-  std::vector<std::int64_t> there = {0, rank - 1}, back = {0};
-  for (std::int64_t d = 1; d + 1 < rank; ++d) {
-    there.push_back(d);
-    back.push_back(d + 1);
-  }
-  back.push_back(1);
-  const Term y = function(Term(node, node.transpose(x.value(), there)));
-  return {node, node.transpose(y.value(), back)};
+  const Term y = function(Term(node, channels_first(node, x.value())));
+  return {node, channels_last(node, y.value())};
 }
 
 void qlinear_average_pool(NodeContext& node) {
   qlinear_unary(node, [&](const Term& x) {
-    return channels_first(node, x, [&](const Term& first) {
+    return by_channels(node, x, [&](const Term& first) {
       return Term(node, average_of_windows(node, first.value()));
     });
   });
@@ -133,7 +109,7 @@ void qlinear_average_pool(NodeContext& node) {
 
 void qlinear_global_average_pool(NodeContext& node) {
   qlinear_unary(node, [&](const Term& x) {
-    return channels_first(node, x, [&](const Term& first) {
+    return by_channels(node, x, [&](const Term& first) {
       std::vector<std::int64_t> axes;
       for (std::int64_t axis = 2; axis < node.rank(first.value()); ++axis) axes.push_back(axis);
       return Term(node, node.add("ReduceMean", {first.value()},

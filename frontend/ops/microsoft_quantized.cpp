@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "frontend/ops/block_quantised.h"
+#include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/term.h"
-#include "ir/quantised.h"
+#include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
 namespace {
@@ -17,19 +18,6 @@ using ir::Tensor;
 using ir::ValueId;
 
 constexpr std::int64_t kMostSize = 1 << 24;
-
-/// Number `i` of a row of `bits`-bit numbers, the first ones in the low bits of each byte.
-int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits) {
-  const std::int64_t bit = i * bits;
-  const int byte = std::to_integer<int>(row[static_cast<std::size_t>(bit / 8)]);
-  return (byte >> (bit % 8)) & ((1 << bits) - 1);
-}
-
-struct BlockedWeights {
-  std::int64_t rows, columns, bits, block, blocks;
-  /// The middle of the numbers' range, which stands for zero unless the model says otherwise.
-  int middle() const { return 1 << (bits - 1); }
-};
 
 const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
                              std::int64_t elements) {
@@ -45,21 +33,9 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
 
 /// The numbers, less the middle of their range, as QuantMatMul has them.
 Tensor packed_values(NodeContext& node, const BlockedWeights& w) {
-  const std::int64_t pitch = w.blocks * (w.block * w.bits / 8);
-  const Tensor& packed = constant_input(node, 1, "B", w.rows * pitch);
-  if (packed.dtype() != DType::kUInt8)
-    node.unsupported("B is " + ir::to_string(packed.type()) + ", not uint8");
-  if (w.bits == 4 && 2 * pitch == w.columns) return packed.reshaped({w.rows, pitch});
-  std::vector<std::int8_t> values;
-  values.reserve(static_cast<std::size_t>(w.rows * w.columns));
-  for (std::int64_t row = 0; row < w.rows; ++row) {
-    const auto bytes = packed.bytes().subspan(static_cast<std::size_t>(row * pitch),
-                                              static_cast<std::size_t>(pitch));
-    for (std::int64_t i = 0; i < w.columns; ++i)
-      values.push_back(static_cast<std::int8_t>(packed_number(bytes, i, w.bits) - w.middle()));
-  }
-  return w.bits == 8 ? Tensor::of(DType::kInt8, {w.rows, w.columns}, values)
-                     : ir::pack_four_bits(values, w.rows, w.columns);
+  const Tensor& packed = constant_input(node, 1, "B", w.rows * w.pitch());
+  if (w.bits == 4 && 2 * w.pitch() == w.columns) return packed.reshaped({w.rows, w.pitch()});
+  return quant_matmul_values(packed.bytes(), w);
 }
 
 /// Packed zero points as int8, others as float32; less the middle.
@@ -93,10 +69,7 @@ void require_blocks_in_order(NodeContext& node, const BlockedWeights& w) {
                       i, groups.at(i), w.block));
 }
 
-/// A [.., K] times the transpose of block-quantised weights [N, K].
-void matmul_nbits(NodeContext& node) {
-  // 'accuracy_level' is not read: it says how rough A may become; here it stays as it is
-  ValueId a = node.input(0, "A");
+BlockedWeights read_weights(NodeContext& node) {
   BlockedWeights w{node.attr_int("N"), node.attr_int("K"), node.attr_int("bits", 4),
                    node.attr_int("block_size", 32), 0};
   if (const std::int64_t packing = node.attr_int("weight_prepacked", 0); packing != 0)
@@ -108,42 +81,121 @@ void matmul_nbits(NodeContext& node) {
       w.block > kMostSize || w.block % 8 != 0)
     node.invalid(fmt::format("N {}, K {} and block_size {} are not sizes of a matrix", w.rows,
                              w.columns, w.block));
-  if (w.bits != 2 && w.bits != 4 && w.bits != 8)
-    node.unsupported(fmt::format("weights of {} bits; supported are 2, 4 and 8", w.bits));
+  check_bits(node, w.bits);
   w.blocks = (w.columns + w.block - 1) / w.block;
+  return w;
+}
+
+/// Input `i` under `shape`, which it may have flattened.
+Term shaped(NodeContext& node, std::size_t i, const char* what, const Shape& shape) {
+  const ValueId value = node.input(i, what);
+  if (node.rank(value) != 1 || ir::element_count(shape) != node.shape(value)[0])
+    check_shape(node, value, what, shape);
+  return Term(node, value).reshape(shape);
+}
+
+/// The weights [rows, columns] in float32, of numbers, scales and zero points that are computed.
+Term dequantised_weights(NodeContext& node, const BlockedWeights& w) {
+  const Shape by_block{w.rows, w.blocks, w.block}, one_each{w.rows, w.blocks, 1};
+  const Term bytes =
+      shaped(node, 1, "B", {w.rows, w.blocks, w.block * w.bits / 8}).reshape({w.rows, w.pitch()});
+  const Term numbers = unpacked_bits(node, bytes, w.bits, w.blocks * w.block);
+  Term values = numbers.cast(DType::kFloat32).reshape(by_block);
+  if (!node.has_input(3)) {
+    values = values - static_cast<double>(w.middle());
+  } else if (node.dtype(node.input(3, "zero_points")) == DType::kUInt8) {
+    const Term zeros = shaped(node, 3, "zero_points", {w.rows, (w.blocks * w.bits + 7) / 8});
+    values = values -
+             unpacked_bits(node, zeros, w.bits, w.blocks).cast(DType::kFloat32).reshape(one_each);
+  } else {
+    values =
+        values -
+        shaped(node, 3, "zero_points", {w.rows, w.blocks}).cast(DType::kFloat32).reshape(one_each);
+  }
+  const Term scales = shaped(node, 2, "scales", {w.rows, w.blocks}).cast(DType::kFloat32);
+  const Term all = (values * scales.reshape(one_each)).reshape({w.rows, w.blocks * w.block});
+  return {node, part(node, all.value(), 1, 0, w.columns)};
+}
+
+/// A times the transpose of weights of few bits: QuantMatMul where they are constants, else what
+/// they stand for is computed in each run.
+ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
+  const auto is_constant = [&](std::size_t i) {
+    return !node.has_input(i) || node.builder().constant_of(node.input(i, "")) != nullptr;
+  };
+  if (is_constant(1) && is_constant(2) && is_constant(3)) {
+    const Tensor scales = constant_input(node, 2, "scales", w.rows * w.blocks);
+    std::optional<Tensor> zeros;
+    if (node.has_input(3)) zeros = zero_points(node, w);
+    return quant_matmul(node, a, w, packed_values(node, w), scales, zeros);
+  }
+  const Term weights = dequantised_weights(node, w).cast(node.dtype(a));
+  return node.add("MatMul", {a, node.transpose(weights.value(), {1, 0})});
+}
+
+/// A [.., K] times the transpose of block-quantised weights [N, K].
+void matmul_nbits(NodeContext& node) {
+  // 'accuracy_level' is not read: it says how rough A may become; here it stays as it is
+  ValueId a = node.input(0, "A");
+  const BlockedWeights w = read_weights(node);
+  check_dtype(node, node.input(1, "B"), "B", {DType::kUInt8});
   if (node.has_input(4)) require_blocks_in_order(node, w);
   const bool is_vector = node.rank(a) == 1;
   if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
-  const Tensor scales = constant_input(node, 2, "scales", w.rows * w.blocks);
-  std::vector<ValueId> inputs{a, node.builder().constant(packed_values(node, w)),
-                              node.builder().constant(scales.reshaped({w.rows, w.blocks}))};
-  if (node.has_input(3)) inputs.push_back(node.builder().constant(zero_points(node, w)));
-  ValueId y = node.add("QuantMatMul", std::move(inputs),
-                       {{"bits", std::int64_t{w.bits == 8 ? 8 : 4}},
-                        {"group", w.blocks == 1 ? std::int64_t{0} : w.block}});
-  if (node.has_input(5)) y = node.add("Add", {y, node.input(5, "bias")});
+  ValueId y = times_weights(node, a, w);
+  if (node.has_input(5)) {
+    const ValueId bias = node.input(5, "bias");
+    check_shape(node, bias, "bias", {w.rows});
+    y = node.add("Add", {y, bias});
+  }
   node.output(is_vector ? node.reshape(y, {Dim(w.rows)}) : y);
 }
 
-/// The numbers of `x` [.., n], bytes of 8 / `bits` each, as [.., count].
-Term unpacked(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count) {
-  if (bits == 8) return x;
-  const std::int64_t each = 8 / bits;
-  Shape split = x.shape(), merged = split, wanted = split;
-  split.emplace_back(1);
-  merged.back() = merged.back() * Dim(each);
-  wanted.back() = count;
-  const Term shifts = iota(node, Dim(each), split.size() - 1, split.size(), DType::kUInt8) *
-                      static_cast<double>(bits);
-  const Term all = x.reshape(split)
-                       .with("ShiftRight", shifts)
-                       .with("BitwiseAnd", static_cast<double>((1 << bits) - 1))
-                       .reshape(merged);
-  if (merged == wanted) return all;
-  return {node, node.add("Slice", {all.value()},
-                         {{"starts", std::vector<Dim>(wanted.size(), Dim(0))},
-                          {"steps", std::vector<std::int64_t>(wanted.size(), 1)},
-                          {"shape", wanted}})};
+// ---- MatMulBnb4: numbers of 4 bits that index a table
+
+/// bitsandbytes' number formats: FP4 (sign, 2 bits of exponent, 1 of mantissa) and the quantiles of
+/// a normal distribution, NF4 (QLoRA, appendix E).
+constexpr double kBnbTables[2][16] = {
+    {0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,  //
+     -0.0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12},
+    {-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+     -0.18477343022823334, -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725,
+     0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+     0.7229568362236023, 1}};
+
+/// A [.., K] times the transpose of weights [N, K] (or A [.., N] times them), which lie flattened,
+/// the first number of a byte in its high half, with a scale for each block.
+void matmul_bnb4(NodeContext& node) {
+  // 'training_mode' is not read: it is about gradients
+  const std::int64_t n = node.attr_int("N"), k = node.attr_int("K"),
+                     block = node.attr_int("block_size"), type = node.attr_int("quant_type");
+  if (n < 1 || k < 1 || n > kMostSize || k > kMostSize || block < 1 || block > kMostSize)
+    node.invalid(
+        fmt::format("N {}, K {} and block_size {} are not sizes of a matrix", n, k, block));
+  if (type != 0 && type != 1)
+    node.invalid(fmt::format("attribute 'quant_type' is {}, not 0 (FP4) or 1 (NF4)", type));
+  const std::int64_t count = n * k, blocks = (count + block - 1) / block, bytes = (count + 1) / 2;
+  const ValueId a = node.input(0, "A"), packed = node.input(1, "B"),
+                absmax = node.input(2, "absmax");
+  check_dtype(node, packed, "B", {DType::kUInt8});
+  check_dtype(node, absmax, "absmax", {node.dtype(a)});
+  if (ir::element_count(node.shape(packed)) != Dim(bytes)) check_shape(node, packed, "B", {bytes});
+  check_shape(node, absmax, "absmax", {blocks});
+  const Term half = Term(node, packed).reshape({bytes, 1});
+  const Term numbers(
+      node,
+      node.concat({half.with("ShiftRight", 4).value(), half.with("BitwiseAnd", 15).value()}, 1));
+  const std::span<const double> table = kBnbTables[type];
+  const Term values =
+      take(Term(node, node.builder().constant(ir::Tensor::from_doubles(
+                          DType::kFloat32, {16}, std::vector<double>(table.begin(), table.end())))),
+           {Term(node, part(node, numbers.reshape({2 * bytes}).value(), 0, 0, count))
+                .cast(DType::kInt64)});
+  const Term scales(node, spread_blocks(node, absmax, {count}, 0, block));
+  const Term weights = (values * scales.cast(DType::kFloat32)).cast(node.dtype(a)).reshape({n, k});
+  const ValueId matrix = weights.value();
+  node.output(multiply_matrices(
+      node, a, node.attr_int("transB", 1) != 0 ? node.transpose(matrix, {1, 0}) : matrix));
 }
 
 /// Rows of block-quantised data, dequantised.
@@ -167,8 +219,7 @@ void gather_block_quantized(NodeContext& node) {
     node.unsupported("data is " + ir::to_string(node.type(data)) +
                      "; supported are int4, uint4 and uint8");
   const std::int64_t bits = is_packed ? node.attr_int("bits", 4) : 8;
-  if (bits != 2 && bits != 4 && bits != 8)
-    node.unsupported(fmt::format("data of {} bits; supported are 2, 4 and 8", bits));
+  check_bits(node, bits);
   if (bits != 8 && (quantised != rank - 1 || gathered == rank - 1))
     node.unsupported("its bytes are not packed along the axis of its blocks");
   Shape whole = node.shape(data);
@@ -185,14 +236,13 @@ void gather_block_quantized(NodeContext& node) {
     return Term(node, node.add("Gather", {value, indices}, {{"axis", gathered}}));
   };
   const std::int64_t axis = quantised < gathered ? quantised : quantised + node.rank(indices) - 1;
-  const Term values = unpacked(node, rows(data), bits, count).cast(DType::kInt32);
+  const Term values = unpacked_bits(node, rows(data), bits, whole.back()).cast(DType::kInt32);
   const auto spread = [&](const Term& parameter) {
     return Term(node, spread_blocks(node, parameter.value(), values.shape(), axis, block));
   };
   Term difference = values;
   if (node.has_input(3)) {
-    const Term zeros = unpacked(node, rows(node.input(3, "zero_points")), bits,
-                                blocks[static_cast<std::size_t>(quantised)]);
+    const Term zeros = unpacked_bits(node, rows(node.input(3, "zero_points")), bits, blocks.back());
     difference = values - spread(zeros.cast(DType::kInt32));
   } else if (is_packed) {
     difference = values - static_cast<double>(1 << (bits - 1));
@@ -204,6 +254,7 @@ void gather_block_quantized(NodeContext& node) {
 constexpr OpRow kMicrosoftQuantizedOps[] = {
     {"MatMulNBits", 1, matmul_nbits, "K N accuracy_level bits block_size weight_prepacked",
      kMicrosoft},
+    {"MatMulBnb4", 1, matmul_bnb4, "K N block_size quant_type training_mode transB", kMicrosoft},
     {"GatherBlockQuantized", 1, gather_block_quantized, "bits block_size gather_axis quantize_axis",
      kMicrosoft, Types::kFloats, FourBits::kReads},
 };

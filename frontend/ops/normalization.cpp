@@ -1,6 +1,7 @@
 // Normalisations and softmax.
 #include <fmt/format.h>
 
+#include "frontend/ops/normalisation.h"
 #include "frontend/ops/op_table.h"
 
 namespace sinter::frontend {
@@ -9,6 +10,31 @@ namespace {
 using ir::Dim;
 using ir::Shape;
 using ir::ValueId;
+
+void require_channels(NodeContext& node, ValueId x) {
+  if (node.rank(x) < 2)
+    node.invalid("input must be [N, C, ..], but is " + ir::to_string(node.type(x)));
+}
+
+/// (x - mean) / sqrt(var + epsilon) over dimensions `axis`.. of x.
+ValueId normalise(NodeContext& node, ValueId x, std::int64_t axis) {
+  const DType dtype = node.dtype(x);
+  return node.add("LayerNorm", {x, node.constant(dtype, 1), node.constant(dtype, 0)},
+                  {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}});
+}
+
+/// [N, C, ..] as [N, groups, C / groups, ..].
+ValueId in_groups(NodeContext& node, ValueId x, std::int64_t groups) {
+  require_channels(node, x);
+  Shape shape = node.shape(x);
+  const auto channels = groups > 0 ? ir::divide_exactly(shape[1], Dim(groups)) : std::nullopt;
+  if (!channels)
+    node.invalid(
+        fmt::format("{} channels cannot be split into {} groups", shape[1].to_string(), groups));
+  shape[1] = *channels;
+  shape.insert(shape.begin() + 1, Dim(groups));
+  return node.reshape(x, shape);
+}
 
 void refuse_outputs_from(NodeContext& node, std::size_t first,
                          std::initializer_list<const char*> names) {
@@ -19,23 +45,6 @@ void refuse_outputs_from(NodeContext& node, std::size_t first,
           fmt::format("its output {} ({}) is used; only output 0 is supported", i, name));
     ++i;
   }
-}
-
-/// Mean and 1 / sqrt(variance + epsilon) over dimensions `axis`.. of x, in float32 or wider.
-void output_statistics(NodeContext& node, ValueId x, std::int64_t axis, double epsilon,
-                       std::size_t mean_output, std::size_t deviation_output) {
-  if (!node.output_is_used(mean_output) && !node.output_is_used(deviation_output)) return;
-  std::vector<std::int64_t> axes;
-  for (std::int64_t d = axis; d < node.rank(x); ++d) axes.push_back(d);
-  const ir::Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
-  const DType wide = compute_type(node.dtype(x));
-  const ValueId values = node.cast(x, wide);
-  const ValueId mean = node.add("ReduceMean", {values}, over);
-  const ValueId deviation = node.add("Sub", {values, mean});
-  const ValueId variance = node.add("ReduceMean", {node.add("Square", {deviation})}, over);
-  node.output(mean_output, mean);
-  node.output(deviation_output,
-              node.add("Rsqrt", {node.add("Add", {variance, node.constant(wide, epsilon)})}));
 }
 
 void layer_normalization(NodeContext& node) {
@@ -54,23 +63,6 @@ void rms_normalization(NodeContext& node) {
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis", -1), node.rank(x));
   node.output(node.add("RmsNorm", {x, scale},
                        {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}}));
-}
-
-/// A vector over channels, as something that broadcasts to [N, C, ..] of `rank` dimensions.
-ValueId per_channel(NodeContext& node, std::size_t i, const char* what, ValueId x) {
-  const ValueId value = node.cast(node.input(i, what), node.dtype(x));
-  const Dim channels = node.shape(x)[1];
-  if (node.shape(value) != Shape{channels})
-    node.invalid(fmt::format("{} must be [{}], but is {}", what, channels.to_string(),
-                             ir::to_string(node.type(value))));
-  Shape shape(node.shape(x).size() - 1, Dim(1));
-  shape[0] = channels;
-  return node.reshape(value, shape);
-}
-
-void require_channels(NodeContext& node, ValueId x) {
-  if (node.rank(x) < 2)
-    node.invalid("input must be [N, C, ..], but is " + ir::to_string(node.type(x)));
 }
 
 /// scale * (x - mean) / sqrt(var + epsilon) + bias, with what does not depend on x put together
@@ -93,13 +85,6 @@ void batch_normalization(NodeContext& node) {
   node.output(node.add("Add", {node.add("Mul", {x, factor}), summand}));
 }
 
-/// (x - mean) / sqrt(var + epsilon) over dimensions `axis`.. of x.
-ValueId normalise(NodeContext& node, ValueId x, std::int64_t axis) {
-  const DType dtype = node.dtype(x);
-  return node.add("LayerNorm", {x, node.constant(dtype, 1), node.constant(dtype, 0)},
-                  {{"axis", axis}, {"epsilon", node.attr_float("epsilon", 1e-5f)}});
-}
-
 ValueId scale_and_shift(NodeContext& node, ValueId normal, ValueId x) {
   const ValueId scaled = node.add("Mul", {normal, per_channel(node, 1, "scale", x)});
   return node.add("Add", {scaled, per_channel(node, 2, "bias", x)});
@@ -113,29 +98,16 @@ void instance_normalization(NodeContext& node) {
   node.output(scale_and_shift(node, normalise(node, x, 2), x));
 }
 
-/// [N, C, ..] as [N, groups, C / groups, ..].
-ValueId in_groups(NodeContext& node, ValueId x) {
-  require_channels(node, x);
-  Shape shape = node.shape(x);
-  const std::int64_t groups = node.attr_int("num_groups");
-  const auto channels = groups > 0 ? ir::divide_exactly(shape[1], Dim(groups)) : std::nullopt;
-  if (!channels)
-    node.invalid(
-        fmt::format("{} channels cannot be split into {} groups", shape[1].to_string(), groups));
-  shape[1] = *channels;
-  shape.insert(shape.begin() + 1, Dim(groups));
-  return node.reshape(x, shape);
-}
-
 void group_normalization(NodeContext& node) {
   const ValueId x = node.x();
-  const ValueId normal = node.reshape(normalise(node, in_groups(node, x), 2), node.shape(x));
-  node.output(scale_and_shift(node, normal, x));
+  const ValueId normal = normalise_groups(node, x, node.attr_int("num_groups"));
+  node.output(scale_and_shift(node, node.reshape(normal, node.shape(x)), x));
 }
 
 /// Before opset 21 scale and bias have one value for each group.
 void group_normalization_by_group(NodeContext& node) {
-  const ValueId x = node.x(), grouped = in_groups(node, x);
+  const ValueId x = node.x();
+  const ValueId grouped = in_groups(node, x, node.attr_int("num_groups"));
   node.output(
       node.reshape(scale_and_shift(node, normalise(node, grouped, 2), grouped), node.shape(x)));
 }
@@ -240,6 +212,37 @@ constexpr OpRow kNormalizationOps[] = {
 };
 
 }  // namespace
+
+void output_statistics(NodeContext& node, ValueId x, std::int64_t axis, double epsilon,
+                       std::size_t mean_output, std::size_t deviation_output, bool is_centred) {
+  if (!node.output_is_used(mean_output) && !node.output_is_used(deviation_output)) return;
+  std::vector<std::int64_t> axes;
+  for (std::int64_t d = axis; d < node.rank(x); ++d) axes.push_back(d);
+  const ir::Attrs over{{"axes", axes}, {"keepdims", std::int64_t{1}}};
+  const DType wide = compute_type(node.dtype(x));
+  const ValueId values = node.cast(x, wide);
+  const ValueId mean = node.add("ReduceMean", {values}, over);
+  const ValueId deviation = is_centred ? node.add("Sub", {values, mean}) : values;
+  const ValueId variance = node.add("ReduceMean", {node.add("Square", {deviation})}, over);
+  node.output(mean_output, mean);
+  node.output(deviation_output,
+              node.add("Rsqrt", {node.add("Add", {variance, node.constant(wide, epsilon)})}));
+}
+
+ValueId normalise_groups(NodeContext& node, ValueId x, std::int64_t groups) {
+  return normalise(node, in_groups(node, x, groups), 2);
+}
+
+ValueId per_channel(NodeContext& node, std::size_t i, const char* what, ValueId x) {
+  const ValueId value = node.cast(node.input(i, what), node.dtype(x));
+  const Dim channels = node.shape(x)[1];
+  if (node.shape(value) != Shape{channels})
+    node.invalid(fmt::format("{} must be [{}], but is {}", what, channels.to_string(),
+                             ir::to_string(node.type(value))));
+  Shape shape(node.shape(x).size() - 1, Dim(1));
+  shape[0] = channels;
+  return node.reshape(value, shape);
+}
 
 std::span<const OpRow> normalization_ops() { return kNormalizationOps; }
 

@@ -92,12 +92,15 @@ ValueId indices_of_max(NodeContext& node, ValueId x, ValueId windows, ValueId ma
   return node.add("Add", {index, node.add("Mul", {plane_number, number(size)})});
 }
 
-void max_pool(NodeContext& node) {
-  const ValueId x = node.x();
+struct Maximum {
+  Windows shape;
+  ValueId windows, value;
+};
+
+Maximum find_maximum(NodeContext& node, ValueId x) {
   Windows w = read_pool(node, x);
   const Shape shape = node.shape(x);
   round_up(node, w, std::span(shape).subspan(2));
-  const bool columns_first = node.attr_int("storage_order", 0) != 0;
   const DType dtype = node.dtype(x);
   const double least = is_float(dtype)         ? -std::numeric_limits<double>::infinity()
                        : dtype == DType::kInt8 ? -128
@@ -105,10 +108,16 @@ void max_pool(NodeContext& node) {
   if (!is_float(dtype) && dtype != DType::kInt8 && dtype != DType::kUInt8)
     node.unsupported("input type " + std::string(to_string(dtype)));
   const ValueId windows = unfold(node, x, w, least);
-  const ValueId max = reduce_windows(node, "ReduceMax", windows, w.kernel.size());
-  node.output(max);
+  return {w, windows, reduce_windows(node, "ReduceMax", windows, w.kernel.size())};
+}
+
+void max_pool(NodeContext& node) {
+  const ValueId x = node.x();
+  const Maximum max = find_maximum(node, x);
+  node.output(max.value);
+  const bool columns_first = node.attr_int("storage_order", 0) != 0;
   if (node.output_is_used(1))
-    node.output(1, indices_of_max(node, x, windows, max, w, columns_first));
+    node.output(1, indices_of_max(node, x, max.windows, max.value, max.shape, columns_first));
 }
 
 void average_pool(NodeContext& node) { node.output(average_of_windows(node, node.x())); }
@@ -205,6 +214,8 @@ ValueId average_of_windows(NodeContext& node, ValueId x) {
   const ValueId counts = reduce_windows(node, "ReduceSum", unfold(node, ones, around, 0), spatial);
   return node.add("Div", {reduce_windows(node, "ReduceSum", windows, spatial), counts});
 }
+
+ValueId maximum_of_windows(NodeContext& node, ValueId x) { return find_maximum(node, x).value; }
 
 std::span<const OpRow> pooling_ops() { return kPoolingOps; }
 

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include "frontend/initializers.h"
+#include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/term.h"
+#include "frontend/ops/quantised.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
@@ -62,26 +63,35 @@ ValueId spread(NodeContext& node, ValueId parameter, const Shape& shape, const G
   return spread_blocks(node, parameter, shape, grouping.axis, grouping.block_size);
 }
 
-/// round(x / scale) + zero point, of float32 that broadcast.
-Term rounded(const Term& x, const Term& scale, const Term& zero) {
-  return x.with("Quotient", scale).apply("Round") + zero;
-}
-
-/// The same as `to`: a conversion to an integer saturates.
-Term quantized(const Term& x, const Term& scale, const Term& zero, DType to) {
-  return rounded(x, scale, zero).cast(to);
-}
-
-Term as_float(NodeContext& node, ValueId value) { return Term(node, value).cast(DType::kFloat32); }
-
-void require_integer(NodeContext& node, DType dtype, const char* what) {
-  if (!is_integer(dtype))
-    node.unsupported(
-        fmt::format("{} of type {}; only integers are supported", what, to_string(dtype)));
+/// A scale, which is a float, and the zero point in input 2, of the same shape and of 8 or 16 bits
+/// (of int32 DequantizeLinear has one too). One value is one under any shape.
+void check_parameters(NodeContext& node, ValueId scale, bool has_int32) {
+  const auto shown = [&](ValueId value) { return ir::to_string(node.type(value)); };
+  if (!is_float(node.dtype(scale)) || node.dtype(scale) == DType::kFloat64)
+    node.invalid(fmt::format("its scale is {}; scales are f32, f16 or bf16", shown(scale)));
+  if (!node.has_input(2)) return;
+  const ValueId zero = node.input(2, "zero_point");
+  const DType type = node.dtype(zero);
+  const bool is_narrow =
+      is_integer(type) && (size_of(type) <= 2 || (has_int32 && type == DType::kInt32));
+  if (!is_narrow)
+    node.invalid(fmt::format("its zero point is {}; it must be of 8 or 16 bits", shown(zero)));
+  const bool is_one = ir::element_count(node.shape(zero)) == Dim(1) &&
+                      ir::element_count(node.shape(scale)) == Dim(1);
+  if (!is_one) check_shape(node, zero, "its zero point", node.shape(scale));
 }
 
 void quantize_linear(NodeContext& node) {
   const ValueId x = node.x(), scale = node.input(1, "y_scale");
+  check_parameters(node, scale, false);
+  check_dtype(node, x, "its input",
+              {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt32});
+  // From opset 23 on the scale has a type of its own.
+  if (node.opset() < 23 && is_float(node.dtype(x)) && node.dtype(x) != node.dtype(scale))
+    node.invalid(
+        fmt::format("its input is {} and its scale {}: before opset 23 their types must be "
+                    "one",
+                    ir::to_string(node.type(x)), ir::to_string(node.type(scale))));
   // 'saturate' is not read: only of 8-bit floats
   // 'precision' is not read: computed in float32 or wider
   DType to = DType::kUInt8;
@@ -94,6 +104,11 @@ void quantize_linear(NodeContext& node) {
   else if (stated != 0)
     to = require_dtype(stated, "the result");
   require_integer(node, to, "a quantised result");
+  if (stated != 0 && node.has_input(2) &&
+      (is_four_bit(stated) != is_narrow ||
+       (!is_narrow && require_dtype(stated, "the result") != to)))
+    node.invalid(fmt::format("attribute 'output_dtype' is {}, but its zero point is {}",
+                             onnx_type_name(stated), ir::to_string(node.type(node.input(2, "")))));
   const Grouping grouping = read_grouping(node, x, scale);
   const Shape shape = node.shape(x);
   const Term zero =
@@ -109,20 +124,17 @@ void quantize_linear(NodeContext& node) {
   node.output(wide.cast(to).value());
 }
 
-/// value - zero point, exact.
-Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero) {
-  require_integer(node, node.dtype(value), "a quantised input");
-  const Term exact = Term(node, value).cast(DType::kInt32);
-  return zero ? exact - Term(node, *zero).cast(DType::kInt32) : exact;
-}
-
 void dequantize_linear(NodeContext& node) {
   const ValueId x = node.x(), scale = node.input(1, "x_scale");
   const std::int64_t stated = node.attr_int("output_dtype", 0);
   const DType to =
       stated == 0 ? node.dtype(scale) : require_dtype(static_cast<int>(stated), "the result");
-  if (!is_float(node.dtype(scale)))
-    node.invalid(fmt::format("x_scale is {}; scales are floats", ir::to_string(node.type(scale))));
+  check_parameters(node, scale, true);
+  check_dtype(node, x, "its input",
+              {DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32});
+  if (!is_float(to) || to == DType::kFloat64)
+    node.invalid(
+        fmt::format("attribute 'output_dtype' is {}; it must be f32, f16 or bf16", to_string(to)));
   if (node.has_input(2) && (node.dtype(node.input(2, "x_zero_point")) != node.dtype(x) ||
                             node.is_four_bit(2) != node.is_four_bit(0)))
     node.invalid("the input and its zero points differ in type");
@@ -164,38 +176,29 @@ void dynamic_quantize_linear(NodeContext& node) {
   node.output(2, result.zero.value());
 }
 
-std::optional<ValueId> optional_input(NodeContext& node, std::size_t i) {
-  return node.has_input(i) ? std::optional(node.input(i, "parameter")) : std::nullopt;
+void check_eight_bits(NodeContext& node,
+                      std::initializer_list<std::pair<std::size_t, const char*>> inputs) {
+  for (const auto& [i, name] : inputs)
+    check_dtype(node, node.input(i, name), name, {DType::kInt8, DType::kUInt8});
 }
 
-/// A parameter of the left (right) matrix of a product: one value, one for each row (column), or of
-/// the matrix's own rank.
-ValueId matrix_parameter(NodeContext& node, ValueId parameter, bool left) {
-  const Shape shape = node.shape(parameter);
-  if (shape.size() != 1) return parameter;
-  if (shape[0] == Dim(1)) return node.reshape(parameter, {});
-  return left ? node.reshape(parameter, {shape[0], Dim(1)}) : parameter;
-}
-
-std::optional<ValueId> matrix_parameter(NodeContext& node, std::optional<ValueId> parameter,
-                                        bool left) {
-  return parameter ? std::optional(matrix_parameter(node, *parameter, left)) : std::nullopt;
-}
-
-Term integer_product(NodeContext& node, ValueId a, std::optional<ValueId> a_zero, ValueId b,
-                     std::optional<ValueId> b_zero) {
-  return {node,
-          multiply_matrices(node, difference(node, a, matrix_parameter(node, a_zero, true)).value(),
-                            difference(node, b, matrix_parameter(node, b_zero, false)).value())};
+void check_scales(NodeContext& node,
+                  std::initializer_list<std::pair<std::size_t, const char*>> inputs) {
+  for (const auto& [i, name] : inputs)
+    check_dtype(node, node.input(i, name), name,
+                {DType::kFloat32, DType::kFloat16, DType::kBFloat16});
 }
 
 void matmul_integer(NodeContext& node) {
+  check_eight_bits(node, {{0, "A"}, {1, "B"}});
   node.output(integer_product(node, node.input(0, "A"), optional_input(node, 2), node.input(1, "B"),
                               optional_input(node, 3))
                   .value());
 }
 
 void qlinear_matmul(NodeContext& node) {
+  check_eight_bits(node, {{0, "a"}, {3, "b"}, {7, "y_zero_point"}});
+  check_scales(node, {{1, "a_scale"}, {4, "b_scale"}, {6, "y_scale"}});
   const Term product = integer_product(node, node.input(0, "a"), node.input(2, "a_zero_point"),
                                        node.input(3, "b"), node.input(5, "b_zero_point"));
   const ValueId zero = node.input(7, "y_zero_point");
@@ -255,26 +258,34 @@ Term integer_convolution(NodeContext& node, ValueId x, std::optional<ValueId> x_
 }
 
 void conv_integer(NodeContext& node) {
+  check_eight_bits(node, {{0, "x"}, {1, "w"}});
   node.output(integer_convolution(node, node.input(0, "x"), optional_input(node, 2),
                                   node.input(1, "w"), optional_input(node, 3), {})
                   .value());
 }
 
 void qlinear_conv(NodeContext& node) {
-  const ValueId x = node.input(0, "x"), zero = node.input(7, "y_zero_point");
-  const Term sum = integer_convolution(node, x, node.input(2, "x_zero_point"), node.input(3, "w"),
-                                       node.input(5, "w_zero_point"),
-                                       node.has_input(8) ? node.input(8, "B") : ValueId{});
-  const Term w_scale =
-      as_float(node, channel_parameter(node, node.input(4, "w_scale"), node.rank(x), 1));
-  const Term x_scale =
-      as_float(node, channel_parameter(node, node.input(1, "x_scale"), node.rank(x), 1));
-  const auto whole = [&](ValueId value) {
-    return as_float(node, channel_parameter(node, value, node.rank(x), 1));
-  };
-  node.output(quantized(sum.cast(DType::kFloat32) * (x_scale * w_scale),
-                        whole(node.input(6, "y_scale")), whole(zero), node.dtype(zero))
-                  .value());
+  check_eight_bits(node, {{0, "x"}, {3, "w"}, {7, "y_zero_point"}});
+  check_scales(node, {{1, "x_scale"}, {4, "w_scale"}, {6, "y_scale"}});
+  const bool is_last = node.attr_int("channels_last", 0) != 0;  // of com.microsoft alone
+  const ValueId given = node.input(0, "x"), w = node.input(3, "w");
+  const ValueId x = is_last ? channels_first(node, given) : given;
+  const ValueId w_scale = node.input(4, "w_scale"),
+                bias = node.has_input(8) ? node.input(8, "B") : ValueId{};
+  if (node.rank(w) < 3)
+    node.invalid("w must be [M, C / group, kernel..], but is " + ir::to_string(node.type(w)));
+  if (ir::element_count(node.shape(w_scale)) != Dim(1))
+    check_shape(node, w_scale, "w_scale", {node.shape(w)[0]});
+  if (bias.valid()) check_dtype(node, bias, "B", {DType::kInt32});
+  const Term sum = integer_convolution(node, x, node.input(2, "x_zero_point"), w,
+                                       node.input(5, "w_zero_point"), bias);
+  const Term step = as_float(node, channel_parameter(node, w_scale, node.rank(x), 1));
+  const Term real =
+      sum.cast(DType::kFloat32) * (one_number(node, 1, "x_scale").cast(DType::kFloat32) * step);
+  const Term zero = one_number(node, 7, "y_zero_point");
+  const Term y = quantized(real, one_number(node, 6, "y_scale").cast(DType::kFloat32),
+                           zero.cast(DType::kFloat32), zero.dtype());
+  node.output(is_last ? channels_last(node, y.value()) : y.value());
 }
 
 }  // namespace
@@ -339,6 +350,9 @@ constexpr OpRow kMicrosoftRows[] = {
     {"QuantizeLinear", 1, quantize_linear, "axis", kMicrosoft, Types::kFloats, FourBits::kReads},
     {"DequantizeLinear", 1, dequantize_linear, "axis", kMicrosoft, Types::kIntegers,
      FourBits::kReads},
+    {"QLinearConv", 1, qlinear_conv,
+     "auto_pad channels_last dilations group kernel_shape pads strides", kMicrosoft,
+     Types::kIntegers},
     {"MatMulIntegerToFloat", 1, matmul_integer_to_float, "", kMicrosoft, Types::kIntegers},
     {"DynamicQuantizeMatMul", 1, dynamic_quantize_matmul, "", kMicrosoft},
 };

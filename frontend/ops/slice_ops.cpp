@@ -6,6 +6,7 @@
 
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -126,8 +127,10 @@ std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t 
   if (const auto part = ir::divide_exactly(extent, Dim(count)))
     return std::vector<Dim>(static_cast<std::size_t>(count), *part);
   if (!extent.is_constant())
-    node.unsupported(
-        fmt::format("{} is not known to be a multiple of {}", extent.to_string(), count));
+    throw ir::DimMismatch(
+        extent, Dim(count) * ir::floor_div(extent, Dim(count), node.builder().ranges()),
+        fmt::format("{} is not known to be a multiple of {}", extent.to_string(), count),
+        ErrorCode::kUnsupported);
   if (node.opset() < 18)
     node.invalid(fmt::format("{} cannot be split into {} equal parts", extent.value(), count));
   const std::int64_t part = (extent.value() + count - 1) / count;
@@ -164,10 +167,10 @@ void split(NodeContext& node) {
     if (part.is_constant() && part.value() < 0) node.invalid("a part has a negative size");
     sum = sum + part;
   }
-  if (sum != extent)
-    node.invalid(fmt::format("parts of {} sum to {}, but dimension {} of {} is {}",
-                             ir::to_string(parts), sum.to_string(), axis,
-                             ir::to_string(node.type(x)), extent.to_string()));
+  ir::require_equal(sum, extent, [&] {
+    return fmt::format("parts of {} sum to {}, but dimension {} of {} is {}", ir::to_string(parts),
+                       sum.to_string(), axis, ir::to_string(node.type(x)), extent.to_string());
+  });
   Dim start(0);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     SliceSpec spec(node.shape(x));

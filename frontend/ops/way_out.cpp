@@ -41,6 +41,9 @@ std::string advice_of(std::string_view domain, std::string_view name) {
 }
 
 std::string way_out(std::string_view domain, std::string_view name) {
+  if (domain == "com.microsoft" && (name == "BifurcationDetector" || name == "Unique"))
+    return "its output's shape depends on data: take it out of the model and run it before or "
+           "after";
   if (!domain.empty())
     return fmt::format(
         "give it a body as a function of the model (domain '{}'), or export with "

@@ -1,6 +1,7 @@
 #include "frontend/ops/windows.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -161,7 +162,10 @@ ValueId add_conv(NodeContext& node, ValueId x, ValueId weights, ValueId bias, co
 }
 
 ValueId import_conv(NodeContext& node) {
-  const ValueId x = node.input(0, "X"), weights = node.input(1, "W");
+  return import_conv(node, node.input(0, "X"), node.input(1, "W"));
+}
+
+ValueId import_conv(NodeContext& node, ValueId x, ValueId weights) {
   require_spatial(node, x);
   if (node.rank(weights) != node.rank(x))
     node.invalid(fmt::format("input {} and weights {} must have the same number of dimensions",
@@ -169,6 +173,21 @@ ValueId import_conv(NodeContext& node) {
   const Windows w = read_windows(node, x, kernel_of_weights(node, weights));
   const ValueId bias = node.has_input(2) ? node.input(2, "B") : ValueId{};
   return add_conv(node, x, weights, bias, w, node.attr_int("group", 1));
+}
+
+ValueId channels_first(NodeContext& node, ValueId x) {
+  require_spatial(node, x);
+  std::vector<std::int64_t> perm(static_cast<std::size_t>(node.rank(x)));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
+  return node.transpose(x, perm);
+}
+
+ValueId channels_last(NodeContext& node, ValueId x) {
+  std::vector<std::int64_t> perm(static_cast<std::size_t>(node.rank(x)));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
+  return node.transpose(x, perm);
 }
 
 }  // namespace sinter::frontend

@@ -39,11 +39,19 @@ ir::ValueId reduce_windows(NodeContext& node, const char* op, ir::ValueId window
 
 /// What an AveragePool node makes of `x`, by its attributes.
 ir::ValueId average_of_windows(NodeContext& node, ir::ValueId x);
+/// Likewise MaxPool, its first output.
+ir::ValueId maximum_of_windows(NodeContext& node, ir::ValueId x);
 
 /// The convolution of `x` with `weights` and an optional bias.
 ir::ValueId add_conv(NodeContext& node, ir::ValueId x, ir::ValueId weights, ir::ValueId bias,
                      const Windows& windows, std::int64_t group);
 /// Reads a Conv node (inputs X, W, B) and adds its convolution.
 ir::ValueId import_conv(NodeContext& node);
+/// Likewise of other inputs X and W.
+ir::ValueId import_conv(NodeContext& node, ir::ValueId x, ir::ValueId weights);
+
+/// [N, spatial.., C] as [N, C, spatial..], and back.
+ir::ValueId channels_first(NodeContext& node, ir::ValueId x);
+ir::ValueId channels_last(NodeContext& node, ir::ValueId x);
 
 }  // namespace sinter::frontend

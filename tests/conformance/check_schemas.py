@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the attributes that import knows of each operator and version with ONNX's schemas, and for
-com.microsoft with ONNX Runtime's. Prints what differs; exit status 1 if anything does.
+"""Compares the attributes and inputs that import knows of each operator and version with ONNX's schemas,
+and for com.microsoft with ONNX Runtime's. Prints what differs; exit status 1 if anything does.
 
-    check_schemas.py [SINTER]      # build/bin/sinter
+    check_schemas.py [SINTER]               # build/bin/sinter
+    check_schemas.py --inputs [SINTER]      prints the rows of frontend/ops/input_names.cpp
 """
 import json
 import subprocess
@@ -14,23 +15,46 @@ import onnx
 EARLIER = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
 
 
-def schemas_of_onnx():
-    """Attribute names by (domain, operator) and version."""
-    found = {}
-    for schema in onnx.defs.get_all_schemas_with_history():
-        key = (schema.domain or "ai.onnx", schema.name)
-        found.setdefault(key, {})[schema.since_version] = set(schema.attributes)
-    return found
+# Once experimental operators of ONNX, which ONNX Runtime alone still has schemas of.
+EXPERIMENTAL = {"Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
 
 
-def schemas_of_runtime():
+def all_schemas():
+    """Schemas by (domain, operator) and version."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     found = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault((schema.domain or "ai.onnx", schema.name), {})[schema.since_version] = schema
     for schema in state.get_all_operator_schema():
-        if schema.domain == "com.microsoft":
-            found.setdefault((schema.domain, schema.name), {})[schema.since_version] = set(schema.attributes)
+        if schema.domain == "com.microsoft" or schema.name in EXPERIMENTAL:
+            found.setdefault((schema.domain or "ai.onnx", schema.name), {})[schema.since_version] = schema
     return found
+
+
+def input_rows(operators, schemas):
+    """(domain, operator, version, names of its inputs) where their number changes."""
+    for key in sorted({(op["domain"], op["operator"]) for op in operators}):
+        last = None
+        for version, schema in sorted(schemas.get(key, {}).items()):
+            names = [each.name + (".." if "Variadic" in str(each.option) else "") for each in schema.inputs]
+            if last is None or len(last) != len(names):
+                yield (*key, version, " ".join(names))
+            last = names
+
+
+def print_inputs(operators, schemas):
+    domains = {"ai.onnx": '""', "com.microsoft": "kMicrosoft"}
+    for domain, name, version, names in input_rows(operators, schemas):
+        print(f'    {{{domains.get(domain) or repr(domain)}, "{name}", {version}, "{names}"}},'.replace("'", '"'))
+
+
+def input_differences(operators, schemas):
+    known = {(op["domain"], op["operator"], each["since"], each["names"])
+             for op in operators for each in op["inputs"]}
+    wanted = set(input_rows(operators, schemas))
+    for row in sorted(known ^ wanted):
+        yield f"inputs {'lacked' if row in wanted else 'had besides'}: {row}"
 
 
 def differences(op, schemas, last_opset):
@@ -48,18 +72,22 @@ def differences(op, schemas, last_opset):
             since = EARLIER.get(name, min(versions))
             if name not in EARLIER:
                 continue  # an operator that is older than its first schema that is listed
+        attributes = set(versions[since].attributes)
         known = {a["name"] for a in op["attributes"] if a["first"] <= version <= a["last"]}
-        if known != versions[since]:
-            lacking, extra = versions[since] - known, known - versions[since]
+        if known != attributes:
+            lacking, extra = attributes - known, known - attributes
             yield f"in version {version} lacks {sorted(lacking)}, has besides {sorted(extra)}"
             return
 
 
 def main():
-    sinter = sys.argv[1] if len(sys.argv) > 1 else "build/bin/sinter"
+    arguments = [each for each in sys.argv[1:] if each != "--inputs"]
+    sinter = arguments[0] if arguments else "build/bin/sinter"
     report = json.loads(subprocess.check_output([sinter, "ops", "--json"]))
     last = report["opsets"][1]
-    schemas = {**schemas_of_onnx(), **schemas_of_runtime()}
+    schemas = all_schemas()
+    if "--inputs" in sys.argv:
+        return print_inputs(report["operators"], schemas)
     # A row of the same name that begins later takes over.
     starts = {}
     for op in report["operators"]:
@@ -72,6 +100,9 @@ def main():
         for difference in differences(op, schemas, last):
             failures += 1
             print(f"{op['domain']}::{op['operator']}-{op['since']}: {difference}")
+    for difference in input_differences(report["operators"], schemas):
+        failures += 1
+        print(difference)
     newest = onnx.defs.onnx_opset_version()
     print(f"{len(report['operators'])} rows against onnx {onnx.__version__} (opset {newest}): {failures} differ")
     sys.exit(1 if failures else 0)

@@ -6,88 +6,16 @@ computes for them, in the layout of ONNX's backend tests, for operators that ONN
   .venv/bin/python tests/conformance/make_peer_cases.py      rewrites tests/conformance/peer/node
   tests/conformance/run --data tests/conformance/peer        runs them
 
-A case is a call of `case` below: operator, inputs (initializers where marked Const), attributes.
+A case is a call of `case`: operator, inputs (initializers where marked Const), attributes.
 """
-import pathlib
 import shutil
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
 
+from contrib_cases import contrib_cases
+from group_query_cases import group_query_cases
+from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
 from quantised_weights import quantised_weights
-
-ROOT = pathlib.Path(__file__).parent / "peer" / "node"
-MS = "com.microsoft"
-rng = np.random.default_rng(7)
-
-
-class Const:
-    """An input that is an initializer."""
-
-    def __init__(self, value):
-        self.value = np.asarray(value)
-
-
-def f32(*shape, scale=1.0):
-    return (rng.standard_normal(shape) * scale).astype(np.float32)
-
-
-def ints(low, high, *shape, dtype=np.int64):
-    return rng.integers(low, high, shape).astype(dtype)
-
-
-def case(name, op, inputs, outputs=1, domain="", opset=17, **attributes):
-    """`outputs` is how many, or a list of names in which "" is left out; `opset_` is an attribute "opset"."""
-    names, feeds, initializers, infos = [], {}, [], []
-    for i, value in enumerate(inputs):
-        if value is None:
-            names.append("")
-            continue
-        names.append(f"in{i}")
-        array = value.value if isinstance(value, Const) else value
-        if isinstance(value, Const):
-            initializers.append(numpy_helper.from_array(array, names[-1]))
-        else:
-            feeds[names[-1]] = array
-            kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-            infos.append(helper.make_tensor_value_info(names[-1], kind, array.shape))
-    results = [f"out{i}" for i in range(outputs)] if isinstance(outputs, int) else outputs
-    node = helper.make_node(op, names, results, name=f"the_{op}", domain=domain,
-                            **{key.rstrip("_"): value for key, value in attributes.items()})
-    kept = [name for name in results if name]
-    imports = [helper.make_opsetid("", opset)]
-    if domain:
-        imports.append(helper.make_opsetid(domain, 1))
-    save(name, [node], initializers, feeds, infos, kept, imports)
-
-
-def save(name, nodes, initializers, feeds, infos, kept, imports, ir_version=8):
-    """Writes a model of these nodes, what is fed to it and what ONNX Runtime makes of that."""
-    graph = helper.make_graph(nodes, name, infos,
-                              [helper.make_empty_tensor_value_info(name) for name in kept],
-                              initializers)
-    model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options,
-                                           providers=["CPUExecutionProvider"])
-    values = session.run(kept, feeds)
-    del graph.output[:]
-    for output, value in zip(kept, values):
-        graph.output.append(helper.make_tensor_value_info(
-            output, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
-    model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version,
-                              producer_name="peer")
-    folder = ROOT / f"test_{name}"
-    data = folder / "test_data_set_0"
-    data.mkdir(parents=True)
-    onnx.save(model, folder / "model.onnx")
-    for i, value in enumerate(feeds.values()):
-        (data / f"input_{i}.pb").write_bytes(numpy_helper.from_array(value).SerializeToString())
-    for i, value in enumerate(values):
-        (data / f"output_{i}.pb").write_bytes(numpy_helper.from_array(value).SerializeToString())
 
 
 def recurrent_cases():
@@ -343,4 +271,6 @@ if __name__ == "__main__":
     quantised_recurrent_cases()
     quantised_weights(save)
     qlinear_cases()
+    contrib_cases()
+    group_query_cases(save)
     print(f"{len(list(ROOT.iterdir()))} cases")

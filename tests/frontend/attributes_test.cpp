@@ -40,6 +40,36 @@ TEST(Attributes, OfOtherVersionsAreErrorsThatSayWhich) {
   expect_tensor(OneOp{"Squeeze", {ramp({1, 2})}, {attr("axes", v({0}))}, 12}.run(), {2}, {0, 1});
 }
 
+TEST(Attributes, ThatBecameInputsAreErrorsThatSaySo) {
+  const auto error = [](const char* op, int opset, const Attribute& attribute) {
+    return refused_attribute({op, {ramp({2, 2})}, {attribute}, opset});
+  };
+  EXPECT_THAT(error("ReduceSum", 13, attr("axes", v({0}))),
+              HasSubstr("it is one of opsets up to 12; opset 13 has 'axes' as input 1"));
+  EXPECT_THAT(error("ReduceMean", 18, attr("axes", v({0}))),
+              HasSubstr("it is one of opsets up to 17; opset 18 has 'axes' as input 1"));
+  EXPECT_THAT(error("Split", 13, attr("split", v({1, 1}))),
+              HasSubstr("it is one of opsets up to 12; opset 13 has 'split' as input 1"));
+  EXPECT_THAT(error("Clip", 11, attr("max", 1.0f)),
+              HasSubstr("it is one of opsets up to 10; opset 11 has 'max' as input 2"));
+  EXPECT_THAT(error("TopK", 10, attr("k", 1)), HasSubstr("opset 10 has 'K' as input 1"));
+}
+
+TEST(Inputs, ThatAnOperatorDoesNotHaveAreErrors) {
+  const auto error = [](const char* op, int opset, const std::vector<ir::Tensor>& inputs) {
+    return OneOp{op, inputs, {}, opset}.model().import_error(ErrorCode::kInvalidModel);
+  };
+  EXPECT_THAT(error("ReduceSum", 11, {ramp({2, 2}), int64s({1}, {0})}),
+              HasSubstr("it has 2 inputs, but opset 11 has 1 (data)"));
+  EXPECT_THAT(error("Clip", 6, {ramp({2}), floats({}, {0})}), HasSubstr("opset 6 has 1 (input)"));
+  EXPECT_THAT(error("Relu", 17, {ramp({2}), ramp({2})}), HasSubstr("'the_Relu' (Relu-17)"));
+  // What is left out at the end is none, and some operators take any number.
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2}).node("Relu", {"x", ""}, {"y"}).output("y");
+  EXPECT_NO_THROW(model.import());
+  EXPECT_NO_THROW((OneOp{"Sum", {ramp({2}), ramp({2}), ramp({2})}}.model().import()));
+}
+
 TEST(Attributes, GivenTwiceAreErrors) {
   EXPECT_THAT(refused_attribute({"Softmax", {ramp({2})}, {attr("axis", 0), attr("axis", 0)}}),
               HasSubstr("attribute 'axis' is given twice"));

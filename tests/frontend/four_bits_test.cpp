@@ -155,7 +155,7 @@ TEST(MatMulNBits, NamesWhatItDoesNotTake) {
                                              std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
     return model.import_error(code);
   };
-  EXPECT_THAT(error({attr("bits", 3)}, ErrorCode::kUnsupported), HasSubstr("weights of 3 bits"));
+  EXPECT_THAT(error({attr("bits", 3)}, ErrorCode::kUnsupported), HasSubstr("numbers of 3 bits"));
   EXPECT_THAT(error({attr("weight_prepacked", 2)}, ErrorCode::kUnsupported),
               HasSubstr("weight_prepacked=2"));
   EXPECT_THAT(error({attr("block_size", 12)}, ErrorCode::kInvalidModel),
@@ -189,7 +189,7 @@ TEST(GatherBlockQuantized, NamesWhatItDoesNotTake) {
         "w", Tensor::from_ints(DType::kUInt8, {2, 2}, std::vector<std::int64_t>{1, 2, 3, 4}));
     return model.import_error(code);
   };
-  EXPECT_THAT(error({attr("bits", 5)}, ErrorCode::kUnsupported), HasSubstr("data of 5 bits"));
+  EXPECT_THAT(error({attr("bits", 5)}, ErrorCode::kUnsupported), HasSubstr("numbers of 5 bits"));
   EXPECT_THAT(error({attr("block_size", 2)}, ErrorCode::kInvalidModel), HasSubstr("need [2, 2]"));
   EXPECT_THAT(error({attr("quantize_axis", 0)}, ErrorCode::kUnsupported),
               HasSubstr("along the axis of its blocks"));

@@ -70,7 +70,41 @@ TEST(Quantize, ParametersThatDoNotFitAreErrors) {
   EXPECT_THAT(error(scales({6}), ones({6}, DType::kUInt8), {}),
               testing::HasSubstr("the input and its zero points differ in type"));
   EXPECT_THAT(error(ones({6}, DType::kInt32), ones({6}, DType::kInt8), {}),
-              testing::HasSubstr("x_scale is i32[6]; scales are floats"));
+              testing::HasSubstr("its scale is i32[6]; scales are f32, f16 or bf16"));
+}
+
+TEST(Quantize, TypesThatContradictAreErrors) {
+  const auto error = [](const char* op, std::vector<ir::Tensor> inputs,
+                        const std::vector<Attribute>& attributes, int opset) {
+    return OneOp{op, std::move(inputs), attributes, opset}.model().import_error(
+        ErrorCode::kInvalidModel);
+  };
+  const auto of = [](DType type, std::vector<std::int64_t> shape) {
+    return ir::Tensor::from_doubles(type, shape, std::vector<double>(2, 1));
+  };
+  const auto one = [](DType type) { return ir::Tensor::from_doubles(type, {}, {{1}}); };
+  const ir::Tensor x = ramp({2}), scale = floats({}, {0.5});
+  EXPECT_THAT(error("QuantizeLinear", {x, scale, one(DType::kUInt8)},
+                    {attr("output_dtype", 3 /* INT8 */)}, 21),
+              testing::HasSubstr("'output_dtype' is INT8, but its zero point is u8[]"));
+  EXPECT_THAT(error("QuantizeLinear", {x, one(DType::kFloat16)}, {}, 19),
+              testing::HasSubstr("its input is f32[2] and its scale f16[]"));
+  EXPECT_NO_THROW((OneOp{"QuantizeLinear", {x, one(DType::kFloat16)}, {}, 23}.model().import()));
+  EXPECT_THAT(error("QuantizeLinear", {x, scale, one(DType::kInt32)}, {}, 17),
+              testing::HasSubstr("its zero point is i32[]; it must be of 8 or 16 bits"));
+  EXPECT_THAT(error("QuantizeLinear", {of(DType::kInt8, {2}), scale}, {}, 17),
+              testing::HasSubstr("its input is i8[2]"));
+  EXPECT_THAT(error("QuantizeLinear", {x, of(DType::kFloat32, {2}), one(DType::kInt8)},
+                    {attr("axis", 0)}, 17),
+              testing::HasSubstr("its zero point is i8[]; it must be [2]"));
+  EXPECT_THAT(error("DequantizeLinear", {of(DType::kInt64, {2}), scale}, {}, 17),
+              testing::HasSubstr("its input is i64[2]"));
+  EXPECT_THAT(error("DequantizeLinear", {of(DType::kInt8, {2}), scale},
+                    {attr("output_dtype", 3 /* INT8 */)}, 23),
+              testing::HasSubstr("'output_dtype' is i8"));
+  const ir::Tensor matrix = ir::Tensor::from_ints(DType::kInt32, {1, 1}, {{1}});
+  EXPECT_THAT(error("MatMulInteger", {matrix, matrix}, {}, 17),
+              testing::HasSubstr("A is i32[1, 1]; its elements must be i8 or u8"));
 }
 
 TEST(Quantize, MicrosoftsOwnMeanTheSame) {

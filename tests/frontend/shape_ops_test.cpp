@@ -70,6 +70,15 @@ TEST(Expand, BroadcastsBothWays) {
   expect_tensor(op.run(), {2, 3, 2}, {0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2});
 }
 
+TEST(Expand, FromQueriesToPastAndQueries) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"queries"}).input("past", DType::kFloat32, {"past"});
+  model.node("Concat", {"past", "x"}, {"keys"}, {attr("axis", 0)});
+  model.node("Shape", {"keys"}, {"shape"}).node("Expand", {"x", "shape"}, {"y"}).output("y");
+  expect_tensor(model.run({ramp({3}, 5), ramp({0})})[0], {3}, {5, 6, 7});
+  expect_tensor(model.run({ramp({1}, 5), ramp({2})})[0], {3}, {5, 5, 5});
+}
+
 TEST(Tile, RepeatsEachDimension) {
   const OneOp op{"Tile", {ramp({1, 2}), int64s({2}, {2, 2})}, {}, 17, {1}};
   expect_tensor(op.run(), {2, 4}, {0, 1, 0, 1, 0, 1, 0, 1});

@@ -55,11 +55,13 @@ class Sinter:
             return {key: f[key] for key in f}
 
 
-def onnx_runtime(model, threads=None):
+def onnx_runtime(model, threads=None, config=None):
     """A session on the CPU; `threads`: how many threads an operator takes, all cores if not given."""
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    for key, value in (config or {}).items():
+        options.add_session_config_entry(key, value)
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

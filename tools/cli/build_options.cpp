@@ -115,8 +115,8 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--minShapes", texts.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
   verb.add_option("--maxShapes", texts.max_shapes, "Greatest shapes: NAME:8x512");
   verb.add_option("--dim", texts.dims,
-                  "Range or value of a symbolic dimension: seq=1..512, batch=8, or multiples only: "
-                  "h=32..960/32");
+                  "Range or value of a symbolic dimension: seq=1..512, batch=8; multiples only: "
+                  "h=32..960/32; another dimension or a sum of some: rows=batch, total=past+seq");
   verb.add_option("--constant", texts.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("--state", texts.states,

@@ -125,12 +125,16 @@ std::string name_of(const Model& model) {
 }
 
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
-                                     const Reporter& reporter) {
+                                     const Reporter& reporter, Bodies bodies) {
   if (model.path.empty() && model.bytes.empty())
     throw Error(ErrorCode::kUsage, "no model: name its file or give its bytes");
   auto result =
       is_graph_text(model) ? read_graph_text(model, options) : read_onnx(model, options, reporter);
-
+  if (result.flag && (bodies == Bodies::kOne || options.sample || !options.entries.empty()))
+    throw Error(ErrorCode::kUsage,
+                fmt::format("input '{0}' chooses between two bodies of the model, which make entry "
+                            "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
+                            result.flag->input));
   if (options.sample)
     result.graph = fusion::append_sampler(result.graph, to_fusion(*options.sample));
   const auto entries = limits_of(options.entries);

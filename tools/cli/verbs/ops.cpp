@@ -63,11 +63,15 @@ void run_ops(const Console& console) {
     nlohmann::ordered_json attributes = nlohmann::ordered_json::array();
     for (const auto& each : op.attributes)
       attributes.push_back({{"name", each.name}, {"first", each.first}, {"last", each.last}});
+    nlohmann::ordered_json inputs = nlohmann::ordered_json::array();
+    for (const auto& [version, names] : op.inputs)
+      inputs.push_back({{"since", version}, {"names", names}});
     report.push_back({{"domain", op.domain},
                       {"operator", op.name},
                       {"since", op.since_version},
                       {"until", op.until},
                       {"attributes", attributes},
+                      {"inputs", inputs},
                       {"family", op.family},
                       {"types", types},
                       {"targets", kTargets}});

@@ -1,0 +1,175 @@
+// Normalisations of com.microsoft, with what ONNX Runtime's optimiser puts in front of them and
+// behind them. They are taken apart again.
+#include <fmt/format.h>
+
+#include "frontend/ops/checks.h"
+#include "frontend/ops/normalisation.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/unroll.h"
+#include "frontend/ops/windows.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+double read_epsilon(NodeContext& node) { return node.attr_float("epsilon", 1e-12f); }
+
+/// Input `i`, a vector over the last dimension of x.
+ValueId over_last(NodeContext& node, std::size_t i, const char* what, ValueId x) {
+  const ValueId value = node.input(i, what);
+  if (node.rank(x) == 0) node.invalid("input is a scalar; it needs a dimension to normalise over");
+  check_dtype(node, value, what, {node.dtype(x)});
+  check_shape(node, value, what, {node.shape(x).back()});
+  return value;
+}
+
+ValueId layer_norm(NodeContext& node, ValueId x, std::size_t gamma, std::size_t beta) {
+  const ValueId shift =
+      node.has_input(beta) ? over_last(node, beta, "beta", x) : node.constant(node.dtype(x), 0);
+  return node.add("LayerNorm", {x, over_last(node, gamma, "gamma", x), shift},
+                  {{"axis", node.rank(x) - 1}, {"epsilon", read_epsilon(node)}});
+}
+
+/// input + skip + bias, which is also output 3.
+ValueId skip_sum(NodeContext& node, std::size_t bias) {
+  const ValueId x = node.input(0, "input"), skip = node.input(1, "skip");
+  check_dtype(node, skip, "skip", {node.dtype(x)});
+  ValueId sum = node.add("Add", {x, skip});
+  if (node.shape(sum) != node.shape(x))
+    node.invalid(fmt::format("skip is {}, which does not broadcast to the input's {}",
+                             ir::to_string(node.type(skip)), ir::to_string(node.type(x))));
+  if (node.has_input(bias)) sum = node.add("Add", {sum, over_last(node, bias, "bias", x)});
+  node.output(3, sum);
+  return sum;
+}
+
+void skip_layer_normalization(NodeContext& node) {
+  const ValueId sum = skip_sum(node, 4);
+  node.output(layer_norm(node, sum, 2, 3));
+  output_statistics(node, sum, node.rank(sum) - 1, read_epsilon(node), 1, 2);
+}
+
+void skip_simplified_layer_normalization(NodeContext& node) {
+  const ValueId sum = skip_sum(node, 3);
+  const std::int64_t axis = node.rank(sum) - 1;
+  node.output(node.add("RmsNorm", {sum, over_last(node, 2, "gamma", sum)},
+                       {{"axis", axis}, {"epsilon", read_epsilon(node)}}));
+  output_statistics(node, sum, axis, read_epsilon(node), 1, 2, false);
+}
+
+ValueId rows_of(NodeContext& node, std::size_t table, const char* what, ValueId indices) {
+  return node.add("Gather", {node.input(table, what), indices}, {{"axis", std::int64_t{0}}});
+}
+
+/// The sum of word, position and segment embeddings, normalised.
+void embed_layer_normalization(NodeContext& node) {
+  const ValueId ids = node.input(0, "input_ids");
+  if (node.rank(ids) != 2)
+    node.invalid("input_ids must be [batch, length], but is " + ir::to_string(node.type(ids)));
+  const Dim batch = node.shape(ids)[0], length = node.shape(ids)[1];
+  ValueId positions;
+  if (node.has_input(8)) {
+    const ValueId at = node.input(8, "position_ids");
+    check_broadcasts(node, at, "position_ids", {batch, length}, {true, false});
+    positions = rows_of(node, 3, "position_embedding", at);
+  } else {
+    const ValueId table = node.input(3, "position_embedding");
+    if (node.rank(table) == 2 && node.shape(table)[0].is_constant())
+      node.limit(length, node.shape(table)[0].value());
+    positions = part(node, table, 0, 0, length);
+  }
+  ValueId sum = node.add("Add", {rows_of(node, 2, "word_embedding", ids), positions});
+  if (has_both(node, 1, "segment_ids", 4, "segment_embedding"))
+    sum =
+        node.add("Add", {sum, rows_of(node, 4, "segment_embedding", node.input(1, "segment_ids"))});
+  node.output(0, layer_norm(node, sum, 5, 6));
+  node.output(2, sum);
+  if (!node.output_is_used(1)) return;
+  if (!node.has_input(7))
+    return node.output(1, node.expand(node.constant(DType::kInt32, 0), {batch}));
+  const ValueId mask = node.input(7, "mask");
+  check_shape(node, mask, "mask", {batch, length});
+  const ValueId is_one = node.add("Equal", {mask, node.constant(node.dtype(mask), 1)});
+  node.output(1, node.add("ReduceSum", {node.cast(is_one, DType::kInt32)},
+                          {{"axes", std::vector<std::int64_t>{1}}, {"keepdims", std::int64_t{0}}}));
+}
+
+// ---- Groups of channels
+
+bool has_channels_last(NodeContext& node) {
+  const std::int64_t last = node.attr_int("channels_last", 1);
+  if (last != 0 && last != 1)
+    node.invalid(fmt::format("attribute 'channels_last' is {}, not 0 or 1", last));
+  return last == 1;
+}
+
+/// gamma * normalised + beta and its activation, of x [N, C, spatial..].
+ValueId group_norm(NodeContext& node, ValueId x) {
+  const ValueId normal =
+      node.reshape(normalise_groups(node, x, node.attr_int("groups")), node.shape(x));
+  const ValueId scaled = node.add("Mul", {normal, per_channel(node, 1, "gamma", x)});
+  const ValueId y = node.add("Add", {scaled, per_channel(node, 2, "beta", x)});
+  const std::int64_t activation = node.attr_int("activation");
+  if (activation != 0 && activation != 1)
+    node.invalid(fmt::format("attribute 'activation' is {}, not 0 (none) or 1 (SiLU)", activation));
+  return activation == 1 ? node.add("Silu", {y}) : y;
+}
+
+void microsoft_group_norm(NodeContext& node) {
+  const ValueId x = node.x();
+  require_spatial(node, x);
+  if (!has_channels_last(node)) return node.output(group_norm(node, x));
+  node.output(channels_last(node, group_norm(node, channels_first(node, x))));
+}
+
+/// Input 3, skip, as what broadcasts to x [N, C, spatial..]: of x's shape and layout, or one number
+/// for each channel, [N, C] or with dimensions of one.
+ValueId read_skip(NodeContext& node, ValueId x, bool last) {
+  ValueId skip = node.input(3, "skip");
+  const Shape shape = node.shape(x);
+  check_dtype(node, skip, "skip", {node.dtype(x)});
+  Shape one(shape.size(), Dim(1));
+  one[0] = shape[0];
+  one[1] = shape[1];
+  if (node.rank(skip) == 2) {
+    check_shape(node, skip, "skip", {shape[0], shape[1]});
+    return node.reshape(skip, one);
+  }
+  if (last) skip = channels_first(node, skip);
+  const Shape found = node.shape(skip);
+  const bool is_one = found.size() == shape.size() && found.back() == Dim(1);
+  check_shape(node, skip, "skip", is_one ? one : shape);
+  return skip;
+}
+
+/// GroupNorm of x + skip + bias, which is also output 1.
+void skip_group_norm(NodeContext& node) {
+  ValueId x = node.x();
+  require_spatial(node, x);
+  const bool last = has_channels_last(node);
+  if (last) x = channels_first(node, x);
+  ValueId sum = node.add("Add", {x, read_skip(node, x, last)});
+  if (node.has_input(4)) sum = node.add("Add", {sum, per_channel(node, 4, "bias", x)});
+  const ValueId y = group_norm(node, sum);
+  node.output(0, last ? channels_last(node, y) : y);
+  node.output(1, last ? channels_last(node, sum) : sum);
+}
+
+constexpr OpRow kNormalisationRows[] = {
+    {"SkipLayerNormalization", 1, skip_layer_normalization, "epsilon", kMicrosoft},
+    {"SkipSimplifiedLayerNormalization", 1, skip_simplified_layer_normalization, "epsilon",
+     kMicrosoft},
+    {"EmbedLayerNormalization", 1, embed_layer_normalization, "epsilon mask_index_type",
+     kMicrosoft},
+    {"GroupNorm", 1, microsoft_group_norm, "activation channels_last epsilon groups", kMicrosoft},
+    {"SkipGroupNorm", 1, skip_group_norm, "activation channels_last epsilon groups", kMicrosoft},
+};
+
+}  // namespace
+
+std::span<const OpRow> microsoft_normalisation_ops() { return kNormalisationRows; }
+
+}  // namespace sinter::frontend

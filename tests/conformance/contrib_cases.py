@@ -1,0 +1,399 @@
+"""Peer cases of com.microsoft's operators beyond those in make_peer_cases.py: each input, output and
+attribute that transformers' optimisers write. Where ONNX Runtime has an operator for GPUs alone, its
+formula is here in NumPy."""
+import math
+
+import numpy as np
+from onnx import TensorProto
+
+from peer_support import MS, Const, answer, case, f32, ints
+
+BATCH, LENGTH, HEADS, SIZE = 2, 3, 2, 4
+WIDTH = HEADS * SIZE
+
+
+def i32(*values):
+    return np.array(values, np.int32)
+
+
+def heads_of(x):
+    """[batch, length, width] -> [batch, heads, length, size]"""
+    return x.reshape(*x.shape[:2], HEADS, -1).transpose(0, 2, 1, 3)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attend(q, k, v, added=0.0):
+    """Attention of [batch, heads, length, size], as [batch, length, width]."""
+    weights = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3]) + added)
+    y = (weights @ v).transpose(0, 2, 1, 3)
+    return y.reshape(*y.shape[:2], -1).astype(np.float32)
+
+
+def layer_norm(x, gamma, beta, epsilon):
+    mean = x.mean(-1, keepdims=True)
+    inverse = 1 / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+    return (x - mean) * inverse * gamma + beta, mean, inverse
+
+
+def normalisation_cases():
+    x, skip = f32(BATCH, LENGTH, WIDTH), f32(BATCH, LENGTH, WIDTH)
+    gamma, beta, bias = Const(f32(WIDTH)), Const(f32(WIDTH)), Const(f32(WIDTH))
+    total = x + skip + bias.value
+    # The peer does not fill the statistics in.
+    case("skip_layer_norm_all_outputs", "SkipLayerNormalization", [x, skip, gamma, beta, bias], 4, MS, epsilon=0.1,
+         answers=[*layer_norm(total, gamma.value, beta.value, 0.1), total])
+    inverse = 1 / np.sqrt((total ** 2).mean(-1, keepdims=True) + np.float32(0.1))
+    case("skip_simplified_layer_norm_all_outputs", "SkipSimplifiedLayerNormalization", [x, skip, gamma, bias], 4, MS,
+         epsilon=0.1, answers=[total * inverse * gamma.value, total.mean(-1, keepdims=True), inverse, total])
+    case("skip_layer_norm_rank_2", "SkipLayerNormalization", [x, f32(LENGTH, WIDTH), gamma], ["y", "", "", "sum"], MS)
+    case("skip_simplified_layer_norm_tokens", "SkipSimplifiedLayerNormalization",
+         [f32(5, WIDTH), f32(5, WIDTH), gamma], 1, MS)
+    words, places = Const(f32(11, WIDTH)), Const(f32(5, WIDTH))
+    ids = ints(0, 11, BATCH, LENGTH, dtype=np.int32)
+    case("embed_layer_norm_sum", "EmbedLayerNormalization", [ids, None, words, places, None, gamma, beta],
+         3, MS, epsilon=1e-3)
+    case("embed_layer_norm_shared_positions", "EmbedLayerNormalization",
+         [ids, None, words, places, None, gamma, beta, i32(1, 1, 1, 1, 0, 0).reshape(2, 3), i32(4, 0, 2).reshape(1, 3)],
+         2, MS)
+    group_norm_cases()
+
+
+def group_norm_cases():
+    """For GPUs alone in the peer."""
+    channels, groups = 6, 3
+    gamma, beta, bias = f32(channels), f32(channels), f32(channels)
+
+    def normalised(x, silu):
+        grouped = x.reshape(x.shape[0], -1, groups, channels // groups)
+        mean = grouped.mean((1, 3), keepdims=True)
+        normal = (grouped - mean) / np.sqrt(grouped.var((1, 3), keepdims=True) + 1e-3)
+        y = normal.reshape(x.shape) * gamma + beta
+        return (y / (1 + np.exp(-y)) if silu else y).astype(np.float32)
+
+    x = f32(2, 3, 5, channels)
+    attributes = {"groups": groups, "epsilon": 1e-3}
+    case("group_norm_nhwc", "GroupNorm", [x, Const(gamma), Const(beta)], 1, MS, **attributes, activation=0,
+         answers=[normalised(x, False)])
+    case("group_norm_silu", "GroupNorm", [x, Const(gamma), Const(beta)], 1, MS, **attributes, activation=1,
+         channels_last=1, answers=[normalised(x, True)])
+    case("group_norm_nchw", "GroupNorm", [x.transpose(0, 3, 1, 2), Const(gamma), Const(beta)], 1, MS, **attributes,
+         activation=1, channels_last=0, answers=[normalised(x, True).transpose(0, 3, 1, 2)])
+    for name, skip in (("", f32(2, 3, 5, channels)), ("_channels", f32(2, 1, 1, channels)), ("_rank_2", f32(2, channels))):
+        total = x + skip.reshape(2, *(skip.shape[1:3] if skip.ndim == 4 else (1, 1)), channels) + bias
+        case(f"skip_group_norm{name}", "SkipGroupNorm", [x, Const(gamma), Const(beta), skip, Const(bias)], 2, MS,
+             **attributes, activation=1, answers=[normalised(total, True), total])
+
+
+def product_cases():
+    a, b, c = f32(4, 3), Const(f32(3, 5)), Const(f32(5))
+    case("fused_gemm_relu", "FusedGemm", [a, b, c], 1, MS, activation="Relu", alpha=0.5, beta=2.0)
+    case("fused_gemm_leaky_relu", "FusedGemm", [f32(3, 4), b], 1, MS, transA=1, activation="LeakyRelu",
+         activation_alpha=0.2)
+    case("fused_gemm_elu", "FusedGemm", [a, Const(f32(5, 3)), c], 1, MS, transB=1, activation="Elu", activation_alpha=0.7)
+    case("fused_gemm_hard_sigmoid", "FusedGemm", [a, b], 1, MS, activation="HardSigmoid", activation_alpha=0.3,
+         activation_beta=0.4)
+    case("fused_matmul_vector", "FusedMatMul", [f32(3), f32(2, 3, 4)], 1, MS, transA=1, alpha=0.5)
+    case("fused_matmul_batches_of_both", "FusedMatMul", [f32(4, 2, 5), f32(3, 2, 4)], 1, MS, transA=1, transB=1,
+         transBatchA=1, transBatchB=1)
+    case("transpose_matmul", "TransposeMatMul", [f32(3, 4), f32(3, 5)], 1, MS, transA=1)
+    product = a @ b.value
+    case("fused_matmul_activation", "FusedMatMulActivation", [a, b], 1, MS, activation="Tanh", alpha=0.5,
+         answers=[np.tanh(0.5 * product)])
+    x, bias = f32(2, 3, 8), f32(8)
+    half = (x + bias)[..., :4], (x + bias)[..., 4:]
+    erf = np.vectorize(math.erf)
+    case("bias_split_gelu", "BiasSplitGelu", [x, Const(bias)], 1, MS,
+         answers=[(half[0] * half[1] * 0.5 * (1 + erf(half[1] / math.sqrt(2)))).astype(np.float32)])
+    skip = f32(2, 3, 8)
+    case("bias_add", "BiasAdd", [x, Const(bias), skip], 1, MS, answers=[x + bias + skip])
+    small = f32(4, 3, scale=0.3)  # far below zero 1 + tanh(..) cancels
+    y = small @ b.value
+    case("gemm_fast_gelu", "GemmFastGelu", [small, b], 1, MS,
+         answers=[0.5 * y * (1 + np.tanh(np.float32(math.sqrt(2 / math.pi)) * (y + np.float32(0.044715) * y ** 3)))])
+
+
+def layout_cases():
+    for activation, numbers in (("HardSwish", []), ("HardSigmoid", [0.3, 0.6]), ("Tanh", []), ("Sigmoid", [])):
+        case(f"fused_conv_{activation.lower()}", "FusedConv", [f32(1, 2, 4, 5), Const(f32(3, 2, 3, 3)), Const(f32(3))],
+             1, MS, activation=activation, **({"activation_params": numbers} if numbers else {}))
+    # Conv of the peer, turned: it has these for GPUs alone.
+    x, w, b, z = f32(2, 4, 5, 6), f32(6, 2, 3, 2), f32(6), f32(2, 6, 2, 6)
+    sizes = {"group": 2, "strides": [2, 1], "pads": [0, 1, 0, 0], "kernel_shape": [3, 2]}
+    y = answer("Conv", [x, w, b], **sizes)
+    last, back = (0, 2, 3, 1), lambda t: np.ascontiguousarray(t.transpose(0, 2, 3, 1))
+    case("nhwc_conv", "NhwcConv", [back(x), Const(w.transpose(last)), Const(b)], 1, MS, **sizes, answers=[back(y)])
+    case("nhwc_fused_conv", "NhwcFusedConv", [back(x), Const(w), Const(b), back(z)], 1, MS, **sizes,
+         activation="Relu", answers=[np.maximum(back(y + z), 0)])
+    for dtype in (np.uint8, np.int8):
+        low, high = (0, 256) if dtype == np.uint8 else (-128, 128)
+        case(f"nhwc_max_pool_{dtype.__name__}", "NhwcMaxPool", [ints(low, high, 2, 7, 6, 3, dtype=dtype)], 1, MS,
+             kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], ceil_mode=1)
+
+
+def multi_head_cases():
+    def head(name, inputs, outputs=1, **attributes):
+        case(f"multi_head_{name}", "MultiHeadAttention", inputs, outputs, MS, num_heads=HEADS, **attributes)
+
+    x, keys = f32(BATCH, LENGTH, WIDTH), 5
+    key, value = f32(BATCH, keys, WIDTH), f32(BATCH, keys, WIDTH)
+    bias = Const(f32(3 * WIDTH))
+    own = f32(BATCH, LENGTH, WIDTH), f32(BATCH, LENGTH, WIDTH)
+    past = f32(BATCH, HEADS, 2, SIZE), f32(BATCH, HEADS, 2, SIZE)
+    packed = f32(BATCH, LENGTH, HEADS, 3, SIZE)
+    parts = [packed[:, :, :, i].transpose(0, 2, 1, 3) for i in range(3)]
+    head("packed", [packed], answers=[attend(*parts)])
+    biased = [part + b.reshape(HEADS, 1, SIZE) for part, b in zip(parts, np.split(bias.value, 3))]
+    head("packed_bias", [packed, None, None, bias], answers=[attend(*biased)])
+    pairs = f32(BATCH, keys, HEADS, 2, SIZE)
+    head("packed_keys", [x, pairs],
+         answers=[attend(heads_of(x), *(pairs[:, :, :, i].transpose(0, 2, 1, 3) for i in range(2)))])
+    head("lengths", [x, key, value, None, i32(5, 3)])
+    head("cumulated", [x, key, value, None, i32(5, 3, 0, 3, 6, 0, 5, 10)])
+    head("mask_3d", [x, key, value, None, ints(0, 2, BATCH, LENGTH, keys, dtype=np.int32)])
+    head("mask_past", [x, *own, bias, ints(0, 2, BATCH, 5, dtype=np.int32), None, *past], 3)
+    head("mask_bias_past_causal", [x, *own, bias, ints(0, 2, BATCH, 5, dtype=np.int32),
+                                   f32(BATCH, 1, LENGTH, 5), *past], 3, unidirectional=1)
+    head("value_size", [x, key, f32(BATCH, keys, 2 * WIDTH), Const(f32(4 * WIDTH))])
+    head("cross_cache_bias", [x, f32(BATCH, HEADS, keys, SIZE), f32(BATCH, HEADS, keys, SIZE), bias])
+    head("filter_value", [x, key, value, None, ints(0, 2, BATCH, keys, dtype=np.int32)], mask_filter_value=-1.0)
+    head("scores", [x, key, value, None, i32(5, 3), f32(1, HEADS, LENGTH, keys)], ["y", "", "", "qk"],
+         stated=TensorProto.FLOAT, scale=0.7)
+    head("scores_causal", [x, *own, None, None, f32(1, HEADS, LENGTH, LENGTH)], ["y", "", "", "qk"],
+         stated=TensorProto.FLOAT, unidirectional=1)
+
+
+def decoder_cases():
+    def one(name, inputs, outputs=1, **attributes):
+        case(f"decoder_attention_{name}", "DecoderMaskedMultiHeadAttention", inputs, outputs, MS, num_heads=HEADS,
+             **attributes)
+
+    x = f32(BATCH, 1, WIDTH)
+    own = f32(BATCH, 1, WIDTH), f32(BATCH, 1, WIDTH)
+    past = f32(BATCH, HEADS, 4, SIZE), f32(BATCH, HEADS, 4, SIZE)
+    mask = ints(0, 2, BATCH, 5, dtype=np.int32)
+    added = np.where(mask > 0, 0, -10000.0)[:, None, None, :]
+    bias = f32(3 * WIDTH)
+    q, k, v = (heads_of(t + b) for t, b in zip((x, *own), np.split(bias, 3)))
+    k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    one("past", [x, *own, mask, None, *past, None, None, None, Const(bias)], 3, answers=[attend(q, k, v, added), k, v])
+    packed = np.concatenate([x, *own], 2)
+    one("packed", [packed, None, None, mask, None, *past, None, None, None, Const(bias)], 3,
+        answers=[attend(q, k, v, added), k, v])
+    cache = f32(BATCH, HEADS, 5, SIZE), f32(BATCH, HEADS, 5, SIZE)
+    one("cross", [x, *cache, mask])
+    one("cross_scores", [x, *cache], ["y", "", "", "qk"], stated=TensorProto.FLOAT, output_qk=1, scale=0.4)
+
+
+def attention_cases():
+    def one(name, inputs, outputs=1, **attributes):
+        case(f"attention_{name}", "Attention", inputs, outputs, MS, num_heads=HEADS, **attributes)
+
+    x, weights, bias = f32(BATCH, LENGTH, WIDTH), Const(f32(WIDTH, 3 * WIDTH, scale=0.5)), Const(f32(3 * WIDTH))
+    past = f32(2, BATCH, HEADS, 2, SIZE)
+    one("ends_begins", [x, weights, bias, i32(3, 2, 1, 0)])
+    one("cumulated", [x, weights, bias, i32(3, 1, 0, 3, 6, 0, 3, 6)])
+    one("mask_past", [x, weights, bias, ints(0, 2, BATCH, 5, dtype=np.int32), past], 2)
+    one("mask_3d_past_causal", [x, weights, bias, ints(0, 2, BATCH, LENGTH, 5, dtype=np.int32), past], 2,
+        unidirectional=1)
+    one("present_without_past", [x, weights, bias], 2)
+    one("filter_value", [x, weights, bias, ints(0, 2, BATCH, LENGTH, dtype=np.int32)], mask_filter_value=-3.0)
+    sizes = [WIDTH, WIDTH, 2 * WIDTH]
+    one("sizes", [x, Const(f32(WIDTH, sum(sizes))), Const(f32(sum(sizes)))], qkv_hidden_sizes=sizes)
+
+    # What follows the peer has for GPUs alone.
+    q, k, v = (heads_of(part) for part in np.split(x @ weights.value, 3, 2))
+    one("no_bias", [x, weights], answers=[attend(q, k, v)])
+    q, k, v = (heads_of(part) for part in np.split(x @ weights.value + bias.value, 3, 2))
+    longest = 7
+    mask = ints(0, 2, BATCH, 1, longest, longest, dtype=np.int32)
+    mask[..., 0] = 1
+    keys, values = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
+    seen = np.where(mask[:, :, 2:5, :5] > 0, 0, -10000.0)
+    one("mask_4d_past", [x, weights, bias, mask, past], 2,
+        answers=[attend(q, keys, values, seen), np.stack([keys, values])])
+
+    def rotated(t, position):
+        angle = position[:, None] * 10000.0 ** (-np.arange(SIZE // 2) / (SIZE // 2))
+        a, b = t[..., :SIZE // 2], t[..., SIZE // 2:]
+        return np.concatenate([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)],
+                              -1).astype(np.float32)
+
+    place = np.arange(2, 2 + LENGTH)
+    keys = np.concatenate([past[0], rotated(k, place)], 2)
+    causal = np.where(np.arange(5) <= place[:, None], 0, -np.inf)
+    one("rotary_past_causal", [x, weights, bias, None, past], 2, do_rotary=1, unidirectional=1,
+        answers=[attend(rotated(q, place), keys, values, causal), np.stack([keys, values])])
+
+
+def quantised_attention_cases():
+    for name, dtype, columns in (("", np.uint8, False), ("_columns", np.int8, True)):
+        n = 3 * WIDTH
+        low, high = (0, 256) if dtype == np.uint8 else (-127, 128)
+        weights = Const(ints(low, high, WIDTH, n, dtype=dtype))
+        x = ints(0, 256, BATCH, LENGTH, WIDTH, dtype=np.uint8)
+        scale = Const(np.abs(f32(n)) * 0.01 if columns else np.float32(0.01))
+        zero = Const(np.zeros(n, np.int8) if columns else np.uint8(120))
+        case(f"quantised_attention{name}", "QAttention",
+             [x, weights, Const(f32(n)), Const(np.float32(0.02)), scale, ints(0, 2, BATCH, 5, dtype=np.int32),
+              Const(np.uint8(130)), zero, f32(2, BATCH, HEADS, 2, SIZE)], 2, MS, num_heads=HEADS, unidirectional=1)
+
+
+def mixture_cases():
+    experts, size, inner = 4, 16, 32
+    x, router = f32(2, 3, size), f32(6, experts)
+
+    def mixture(name, fused=1, bias=True, tokens=x, **attributes):
+        weights = [Const(f32(experts, fused * inner, size, scale=0.3)),
+                   Const(f32(experts, fused * inner)) if bias else None,
+                   Const(f32(experts, size, inner, scale=0.3)), Const(f32(experts, size)) if bias else None]
+        case(f"moe_{name}", "MoE", [tokens, router, *(weights if bias else weights[:3])], 1, MS, **attributes)
+
+    mixture("relu_top_1")
+    mixture("silu_normalised", k=2, activation_type="silu", normalize_routing_weights=1)
+    mixture("gelu_tokens", k=3, tokens=f32(6, size), activation_type="gelu", bias=False)
+    mixture("identity_all", k=4, activation_type="identity")
+    mixture("swiglu", 2, k=2, activation_type="swiglu", swiglu_fusion=1, normalize_routing_weights=1,
+            activation_alpha=1.702, activation_beta=1.0, swiglu_limit=0.5)
+    mixture("swiglu_plain", 2, k=1, activation_type="swiglu", swiglu_fusion=1)
+
+    # What follows the peer has for GPUs alone: a product of its own, or halves behind each other.
+    w1, w2, w3 = (f32(experts, *shape, scale=0.3) for shape in ((inner, size), (size, inner), (inner, size)))
+    tokens = x.reshape(6, size)
+    probability = softmax(router)
+    chosen = np.argsort(-router, 1)[:, :2]
+    share = np.zeros_like(probability)
+    np.put_along_axis(share, chosen, np.take_along_axis(probability, chosen, 1), 1)
+
+    def mixed(gate, linear):
+        h = gate / (1 + np.exp(-gate)) * linear
+        y = np.einsum("eti,ehi->eth", h, w2)
+        return np.einsum("eth,te->th", y, share).reshape(x.shape).astype(np.float32)
+
+    gate, linear = (np.einsum("th,eih->eti", tokens, w) for w in (w1, w3))
+    for name, activation in (("swiglu_apart", "swiglu"), ("silu_gated", "silu")):
+        case(f"moe_{name}", "MoE", [x, router, Const(w1), None, Const(w2), None, Const(w3)], 1, MS, k=2,
+             activation_type=activation, answers=[mixed(gate, linear)])
+    case("moe_swiglu_halves", "MoE", [x, router, Const(np.concatenate([w1, w3], 1)), None, Const(w2)], 1, MS, k=2,
+         activation_type="swiglu", swiglu_fusion=2, answers=[mixed(gate, linear)])
+
+
+def quantised_mixture_cases():
+    experts, size, inner = 4, 32, 64
+    x, router = f32(5, size), f32(5, experts)
+
+    def mixture(name, bits, block=0, zeros=False, fused=1, third=False, weights=None, **attributes):
+        def product(outputs, inputs):
+            groups = (inputs // block,) if block else ()
+            packed = ints(0, 256, experts, outputs, inputs * bits // 8, dtype=np.uint8)
+            scales = (np.abs(f32(experts, outputs, *groups)) * 0.02 + 0.01).astype(np.float32)
+            pairs = (experts, outputs, inputs // block * bits // 8) if block else (experts, outputs * bits // 8)
+            point = ints(0, 256, *pairs, dtype=np.uint8) if zeros else None
+            return [Const(packed), Const(scales), Const(f32(experts, outputs))], None if point is None else Const(point)
+
+        first, first_zeros = product(fused * inner, size)
+        second, second_zeros = product(size, inner)
+        inputs = [x, router, *first, *second, None, None, None, first_zeros, second_zeros, None, weights]
+        while inputs[-1] is None:
+            inputs.pop()
+        if block:
+            attributes["block_size"] = block
+        case(f"qmoe_{name}", "QMoE", inputs, 1, MS, expert_weight_bits=bits, k=2, normalize_routing_weights=1,
+             **attributes)
+        return inputs, attributes
+
+    mixture("8_bits_rows", 8, activation_type="relu")
+    mixture("4_bits_rows_zeros", 4, zeros=True, activation_type="gelu")
+    mixture("4_bits_blocks", 4, 16, activation_type="swiglu", swiglu_fusion=1, fused=2, activation_alpha=1.702,
+            activation_beta=1.0, swiglu_limit=7.0)
+    mixture("4_bits_blocks_zeros", 4, 16, zeros=True, activation_type="silu")
+    mixture("router_weights", 4, activation_type="silu", weights=np.abs(f32(5, experts)))
+    inputs, attributes = mixture("4_bits_rows", 4, activation_type="silu")
+    # On the CPU the peer always normalises, its MoE and its GPU kernels when they are told to.
+    normalised = answer("QMoE", [each.value if isinstance(each, Const) else each for each in inputs], domain=MS, k=2,
+                        expert_weight_bits=4, normalize_routing_weights=1, **attributes)
+    share = np.sort(softmax(router), 1)[:, -2:].sum(1, keepdims=True)
+    case("qmoe_as_routed", "QMoE", inputs, 1, MS, k=2, expert_weight_bits=4, **attributes,
+         answers=[normalised * share])
+
+
+def few_bit_cases():
+    rows, columns = 5, 40
+    for bits, block, zero, name in ((4, 16, "packed", "4"), (8, 16, "packed", "8"), (4, 32, None, "4_plain"),
+                                    (4, 16, "float", "4_float_zeros"), (2, 16, "packed", "2")):
+        blocks = -(-columns // block)
+        zeros = {"packed": lambda: ints(0, 256, rows, -(-blocks * bits // 8), dtype=np.uint8),
+                 "float": lambda: f32(rows, blocks, scale=3.0), None: lambda: None}[zero]()
+        inputs = [f32(2, 3, columns), Const(ints(0, 256, rows, blocks, block * bits // 8, dtype=np.uint8)),
+                  np.abs(f32(rows, blocks)) * 0.1, zeros, None, f32(rows)]
+        case(f"matmul_nbits_computed_scales_{name}", "MatMulNBits", inputs, 1, MS, K=columns, N=rows, bits=bits,
+             block_size=block)
+    blocks = -(-columns // 16)
+    case("matmul_nbits_all_computed", "MatMulNBits",
+         [f32(3, columns), ints(0, 256, rows, blocks, 8, dtype=np.uint8), np.abs(f32(rows, blocks)) * 0.1], 1, MS,
+         K=columns, N=rows, bits=4, block_size=16)
+    for kind, name in enumerate(("fp4", "nf4")):
+        packed, largest = ints(0, 256, rows * columns // 2, dtype=np.uint8), np.abs(f32(-(-rows * columns // 16)))
+        sizes = {"K": columns, "N": rows, "block_size": 16, "quant_type": kind}
+        case(f"matmul_bnb4_{name}", "MatMulBnb4", [f32(2, 3, columns), Const(packed), Const(largest)], 1, MS, **sizes)
+        # The peer multiplies by the transpose here too.
+        weights = answer("MatMulBnb4", [np.eye(columns, dtype=np.float32), packed, largest], domain=MS, **sizes).T
+        a = f32(2, rows)
+        case(f"matmul_bnb4_{name}_plain", "MatMulBnb4", [a, Const(packed), Const(largest)], 1, MS, **sizes, transB=0,
+             answers=[a @ weights])
+
+
+def position_bias_cases():
+    """For GPUs alone in the peer."""
+    queries, keys, count, distance = 6, 6, 8, 9
+    table = f32(count, HEADS)
+    away = np.arange(keys)[None, :] - np.arange(queries)[:, None]
+
+    def bucket(d, count, both):
+        first = 0
+        if both:
+            count //= 2
+            first, d = (count if d > 0 else 0), abs(d)
+        else:
+            d = max(-d, 0)
+        exact = count // 2
+        if d < exact:
+            return first + d
+        return first + min(exact + int(math.log(d / exact) / math.log(distance / exact) * (count - exact)), count - 1)
+
+    for both in (0, 1):
+        index = np.vectorize(lambda d: bucket(int(d), count, both))(away)
+        # The table's numbers lie by columns.
+        case(f"relative_position_bias_{('one_way', 'both_ways')[both]}", "RelativePositionBias",
+             [Const(table.T.reshape(count, HEADS)), Const(np.array([queries])), Const(np.array([keys]))], 1, MS,
+             max_distance=distance, is_bidirectional=both, answers=[table[index].transpose(2, 0, 1)[None]])
+    width, gates = 8, 6
+    query, query_bias = f32(BATCH, LENGTH, WIDTH), f32(WIDTH)
+    weight, bias, eco = f32(SIZE, gates), f32(gates), f32(1, HEADS, 1, 1)
+    place = f32(1, HEADS, LENGTH, LENGTH)
+    sums = (heads_of(query + query_bias) @ weight + bias).reshape(BATCH, HEADS, LENGTH, 2, gates // 2).sum(-1)
+    u, r = (1 / (1 + np.exp(-sums[..., i:i + 1])) for i in range(2))
+    case("gated_relative_position_bias", "GatedRelativePositionBias",
+         [query, Const(query_bias), place, Const(weight), Const(bias), Const(eco)], 1, MS, num_heads=HEADS,
+         answers=[((u * (r * eco - 1) + 2) * place).astype(np.float32)])
+
+
+def contrib_cases():
+    normalisation_cases()
+    product_cases()
+    layout_cases()
+    multi_head_cases()
+    decoder_cases()
+    attention_cases()
+    quantised_attention_cases()
+    mixture_cases()
+    quantised_mixture_cases()
+    few_bit_cases()
+    position_bias_cases()
+
+
+if __name__ == "__main__":
+    contrib_cases()

@@ -1,0 +1,1 @@
+JH}`}ytnskg}fzAt{sEgZfmAN9Luw{,:MauFkXhyOH1J~C{yOSutss5oiSctsâÿEi/xd
