@@ -60,8 +60,10 @@ def windows(g, rank, sizes):
     attributes = dict(kernel_shape=kernel, strides=[g.pick([1, 1, 2, 3]) for _ in kernel])
     if any(d > 1 for d in dilations):
         attributes["dilations"] = dilations
+    # Under SAME, ONNX Runtime gives pools a negative padding where windows are shorter than strides.
+    shorter = any(k < s for k, s in zip(kernel, attributes["strides"]))
     if g.chance(0.3):
-        attributes["auto_pad"] = g.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
+        attributes["auto_pad"] = "VALID" if shorter else g.pick(["SAME_UPPER", "SAME_LOWER", "VALID"])
         attributes.pop("dilations", None)
     else:
         attributes["pads"] = [min(g.integer(0, 2), k - 1) for k in kernel * 2]
@@ -93,8 +95,6 @@ def conv(g, name):
         w = g.either(type, (out, channels // group, *kernel))
     else:
         w = g.either(type, (channels, out // group, *kernel))
-        if "auto_pad" in window and any(k < s for k, s in zip(kernel, window["strides"])):
-            raise Skip("ONNX Runtime takes away the negative padding")
         if g.chance(0.3):
             window["output_padding"] = [g.integer(0, s - 1) for s in window["strides"]]
     bias = g.either(type, (out,)) if g.chance(0.5) else None
@@ -109,6 +109,7 @@ def pool(g, name):
     type = g.pick(["f32", "f32", "f64", "f16"] + (["i8", "u8"] if name == "MaxPool" and g.opset >= 12 else []))
     window = windows(g, rank, sizes)
     if name == "LpPool":
+        type = "f32"  # ONNX's reference rounds the number of windows in its own way
         if g.opset < 18:
             window.pop("dilations", None)
         window["p"] = g.pick([1, 2, 3])
@@ -190,6 +191,9 @@ def resize(g, name):
             raise Skip("ONNX takes the length as the fraction that it is, ONNX Runtime as what is left of it")
         return g.node(name, [x, empty, g.constant(scales, "f32")], exact=mode == "nearest", **attributes)
     sizes = [*x.shape[:2], *(g.integer(1, 12) for _ in x.shape[2:])]
+    if mode == "nearest":  # positions that are whole numbers in truth, and a little less in float32
+        attributes["coordinate_transformation_mode"] = "asymmetric"
+        sizes[2:] = [n * g.pick([1, 2, 3]) for n in x.shape[2:]]
     g.node(name, [x, empty, empty if g.opset < 13 else None, g.constant(sizes)], exact=mode == "nearest", **attributes)
 
 
