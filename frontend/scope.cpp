@@ -8,6 +8,7 @@
 
 #include "frontend/attributes.h"
 #include "frontend/initializers.h"
+#include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
 #include "frontend/row_checks.h"
@@ -152,7 +153,10 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
         has_rows ? "" : way_out(domain, node.op_type()));
     return;
   }
-  if (!inputs_known) return;
+  if (!inputs_known) {
+    if (row != nullptr) need_sizes(*row, version, inputs);
+    return;
+  }
   if (function != nullptr) return call_function(*function, node, label, inputs, structure);
 
   std::vector<bool> used;
@@ -183,6 +187,25 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     error.set_node(describe_node(node, label));
     error.add_context(fmt::format("importing node '{}' ({}-{})", label, node.op_type(), version));
     throw;
+  }
+}
+
+void Scope::need_sizes(const OpRow& row, std::int64_t version,
+                       std::span<const ir::ValueId> inputs) {
+  // As the schemas call the inputs that the shapes of outputs follow from.
+  static constexpr std::string_view kSizes[] = {
+      "shape",  "axes", "repeats", "pads",  "starts", "ends",  "steps", "sizes",
+      "scales", "K",    "split",   "limit", "start",  "delta", "depth", "output_shape"};
+  const InputNames* names = find_input_names(row.domain, row.name, version);
+  if (names == nullptr) return;
+  std::string_view rest = names->names;
+  for (std::size_t i = 0; i < inputs.size() && !rest.empty(); ++i) {
+    const std::string_view name = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    const bool is_size = std::find(std::begin(kSizes), std::end(kSizes), name) != std::end(kSizes);
+    if (is_size && inputs[i].valid() && !state_.folder.contents(inputs[i]) &&
+        !state_.folder.constant(inputs[i]))
+      state_.folder.need(inputs[i]);
   }
 }
 

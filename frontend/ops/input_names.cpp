@@ -235,7 +235,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "Gelu", 1, "X"},
     {kMicrosoft, "GemmFastGelu", 1, "X W bias"},
     {kMicrosoft, "GroupNorm", 1, "X gamma beta"},
-    {kMicrosoft, "GroupQueryAttention", 1, "query key value past_key past_value seqlens_k total_sequence_length cos_cache sin_cache position_ids attention_bias head_sink k_scale v_scale q_norm_weight k_norm_weight"},
+    {kMicrosoft, "GroupQueryAttention", 1, "query key value past_key past_value seqlens_k total_sequence_length cos_cache sin_cache position_ids attention_bias head_sink k_scale v_scale q_norm_weight k_norm_weight query_seqlens"},
     {kMicrosoft, "MatMulBnb4", 1, "A B absmax"},
     {kMicrosoft, "MatMulIntegerToFloat", 1, "A B a_scale b_scale a_zero_point b_zero_point bias"},
     {kMicrosoft, "MatMulNBits", 1, "A B scales zero_points g_idx bias"},
