@@ -1,5 +1,6 @@
 // Operators of com.microsoft on weights of few bits, whose blocks of elements share a scale.
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -43,20 +44,25 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
   return *tensor;
 }
 
-/// The numbers, less the middle of their range, as QuantMatMul has them.
-Tensor packed_values(NodeContext& node, const BlockedWeights& w) {
+/// The numbers, less the middle of their range, as QuantMatMul has them; columns in this order, if
+/// there is one.
+Tensor packed_values(NodeContext& node, const BlockedWeights& w,
+                     const std::vector<std::int64_t>& order) {
   const std::int64_t pitch = w.blocks * (w.block * w.bits / 8);
   const Tensor& packed = constant_input(node, 1, "B", w.rows * pitch);
   if (packed.dtype() != DType::kUInt8)
     node.unsupported("B is " + ir::to_string(packed.type()) + ", not uint8");
-  if (w.bits == 4 && 2 * pitch == w.columns) return packed.reshaped({w.rows, pitch});
+  if (w.bits == 4 && 2 * pitch == w.columns && order.empty())
+    return packed.reshaped({w.rows, pitch});
   std::vector<std::int8_t> values;
   values.reserve(static_cast<std::size_t>(w.rows * w.columns));
   for (std::int64_t row = 0; row < w.rows; ++row) {
     const auto bytes = packed.bytes().subspan(static_cast<std::size_t>(row * pitch),
                                               static_cast<std::size_t>(pitch));
-    for (std::int64_t i = 0; i < w.columns; ++i)
-      values.push_back(static_cast<std::int8_t>(packed_number(bytes, i, w.bits) - w.middle()));
+    for (std::int64_t i = 0; i < w.columns; ++i) {
+      const std::int64_t column = order.empty() ? i : order[static_cast<std::size_t>(i)];
+      values.push_back(static_cast<std::int8_t>(packed_number(bytes, column, w.bits) - w.middle()));
+    }
   }
   return w.bits == 8 ? Tensor::of(DType::kInt8, {w.rows, w.columns}, values)
                      : ir::pack_four_bits(values, w.rows, w.columns);
@@ -82,15 +88,27 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
                               values);
 }
 
-/// Input g_idx says to which group of scales each column belongs: here to that of its block.
-void require_blocks_in_order(NodeContext& node, const BlockedWeights& w) {
+/// Input g_idx says to which group of scales each column belongs. Returns the columns in the order
+/// of their groups, which has to fill blocks; nothing if they lie so.
+std::vector<std::int64_t> columns_by_group(NodeContext& node, const BlockedWeights& w) {
   const Tensor& groups = constant_input(node, 4, "g_idx", w.columns);
+  const auto group_of = [&](std::int64_t column) {
+    return static_cast<std::int64_t>(groups.at(column));
+  };
+  std::vector<std::int64_t> order(static_cast<std::size_t>(w.columns));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t left, std::int64_t right) {
+    return group_of(left) < group_of(right);
+  });
   for (std::int64_t i = 0; i < w.columns; ++i)
-    if (groups.at(i) != static_cast<double>(i / w.block))
+    if (const std::int64_t column = order[static_cast<std::size_t>(i)];
+        group_of(column) != i / w.block)
       node.unsupported(
-          fmt::format("input g_idx puts column {} into group {}, not into that of its block of {}: "
-                      "export without reordering (act-order)",
-                      i, groups.at(i), w.block));
+          fmt::format("input g_idx puts column {} into group {}, which does not have {} columns as "
+                      "its block: export with groups of one size",
+                      column, group_of(column), w.block));
+  if (std::is_sorted(order.begin(), order.end())) order.clear();
+  return order;
 }
 
 /// A [.., K] times the transpose of block-quantised weights [N, K].
@@ -111,11 +129,16 @@ void matmul_nbits(NodeContext& node) {
   if (w.bits != 2 && w.bits != 4 && w.bits != 8)
     node.unsupported(fmt::format("weights of {} bits; supported are 2, 4 and 8", w.bits));
   w.blocks = (w.columns + w.block - 1) / w.block;
-  if (node.has_input(4)) require_blocks_in_order(node, w);
   const bool is_vector = node.rank(a) == 1;
   if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
+  std::vector<std::int64_t> order;
+  if (node.has_input(4)) order = columns_by_group(node, w);
+  if (!order.empty()) {
+    const ValueId columns = node.builder().constant(Tensor::of(DType::kInt64, {w.columns}, order));
+    a = node.add("Gather", {a, columns}, {{"axis", node.rank(a) - 1}});
+  }
   const Tensor scales = constant_input(node, 2, "scales", w.rows * w.blocks);
-  std::vector<ValueId> inputs{a, node.builder().constant(packed_values(node, w)),
+  std::vector<ValueId> inputs{a, node.builder().constant(packed_values(node, w, order)),
                               node.builder().constant(scales.reshaped({w.rows, w.blocks}))};
   if (node.has_input(3)) inputs.push_back(node.builder().constant(zero_points(node, w)));
   ValueId y = node.add("QuantMatMul", std::move(inputs),
