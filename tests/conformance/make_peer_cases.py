@@ -14,6 +14,7 @@ import numpy as np
 
 from contrib_cases import contrib_cases
 from group_query_cases import group_query_cases
+from matmul_nbits_cases import matmul_nbits_cases
 from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
 from quantised_weights import quantised_weights
 
@@ -273,4 +274,5 @@ if __name__ == "__main__":
     qlinear_cases()
     contrib_cases()
     group_query_cases(save)
+    matmul_nbits_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")
