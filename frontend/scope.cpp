@@ -180,7 +180,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     if (error.code() == ErrorCode::kUnsupported &&
         dynamic_cast<const ir::DimMismatch*>(&error) == nullptr &&
         dynamic_cast<const FlagNeeded*>(&error) == nullptr) {
-      note_unsupported(node, label, error.what());
+      note_unsupported(node, label, error.what(), advice_of(domain, node.op_type()));
       return;
     }
     if (error.code() == ErrorCode::kCancelled) throw;

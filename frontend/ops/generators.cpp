@@ -268,6 +268,30 @@ void eye_like(NodeContext& node) {
   node.output((row + k).with("Equal", column).cast(dtype).value());
 }
 
+/// The places of elements that are not zero, one column for each: of a tensor that is known when
+/// compiling, as masks of sizes are.
+void non_zero(NodeContext& node) {
+  const auto x = node.folder().constant(node.x());
+  if (!x) node.unsupported("its input is not known when compiling");
+  std::vector<std::int64_t> places;  // one after the other, each with an index for each dimension
+  std::vector<std::int64_t> index(x->shape().size());
+  for (std::int64_t i = 0; i < x->element_count(); ++i) {
+    std::int64_t rest = i;
+    for (std::size_t d = index.size(); d-- > 0;) {
+      index[d] = rest % x->shape()[d];
+      rest /= x->shape()[d];
+    }
+    const bool is_zero = is_float(x->dtype()) ? x->at(i) == 0 : x->at_int(i) == 0;
+    if (!is_zero) places.insert(places.end(), index.begin(), index.end());
+  }
+  const auto rank = static_cast<std::int64_t>(index.size());
+  if (rank == 0) node.unsupported("its input has no dimensions");
+  const auto count = static_cast<std::int64_t>(places.size()) / rank;
+  const ValueId rows =
+      node.builder().constant(Tensor::from_ints(DType::kInt64, {count, rank}, places));
+  node.output(node.add("Transpose", {rows}, {{"perm", std::vector<std::int64_t>{1, 0}}}));
+}
+
 constexpr OpRow kGeneratorOps[] = {
     {"Constant", 1, constant,
      "sparse_value:11- value value_float:12- value_floats:12- value_int:12- value_ints:12- "
@@ -277,6 +301,7 @@ constexpr OpRow kGeneratorOps[] = {
     {"Trilu", 14, trilu, "upper"},
     {"OneHot", 9, one_hot, "axis"},
     {"EyeLike", 9, eye_like, "dtype k"},
+    {"NonZero", 9, non_zero},
 };
 
 }  // namespace

@@ -78,6 +78,9 @@ void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Di
     length = ir::ceil_div(spec.starts[d] - clamp_bound(node, end, extent, -1, -1), -step, ranges);
   }
   spec.steps[d] = step;
+  // From the back of nothing there is no first element.
+  const auto least = ir::lower_bound(extent, ranges);
+  if (step < 0 && (!least || *least < 1)) length = ir::min(length, extent, ranges);
   spec.shape[d] = ir::max(length, 0, ranges);
   if (spec.shape[d] == Dim(0)) spec.starts[d] = 0;
 }

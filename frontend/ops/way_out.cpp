@@ -33,6 +33,13 @@ constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optio
 
 }  // namespace
 
+std::string advice_of(std::string_view domain, std::string_view name) {
+  if (!domain.empty()) return {};
+  for (const Row& row : kRows)
+    if (row.name == name) return std::string(row.advice);
+  return {};
+}
+
 std::string way_out(std::string_view domain, std::string_view name) {
   if (domain == "com.microsoft" && (name == "BifurcationDetector" || name == "Unique"))
     return "its output's shape depends on data: take it out of the model and run it before or "
@@ -42,8 +49,7 @@ std::string way_out(std::string_view domain, std::string_view name) {
         "give it a body as a function of the model (domain '{}'), or export with "
         "operators of ai.onnx",
         domain);
-  for (const Row& row : kRows)
-    if (row.name == name) return std::string(row.advice);
+  if (std::string advice = advice_of(domain, name); !advice.empty()) return advice;
   for (const std::string_view prefix : kSequences)
     if (name.substr(0, prefix.size()) == prefix)
       return "sequences, optionals and strings have no tensor form; export the model with "
