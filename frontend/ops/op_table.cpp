@@ -11,6 +11,7 @@ namespace {
 constexpr OpFamily kFamilies[] = {
     {"element by element", pointwise_ops, Types::kNumbers},
     {"activations", activation_ops, Types::kFloats},
+    {"experiments of old", experimental_ops, Types::kFloats},
     {"reductions", reduce_ops, Types::kNumbers},
     {"shapes", shape_ops, Types::kAny},
     {"parts", slice_ops, Types::kAny},

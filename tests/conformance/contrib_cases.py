@@ -381,6 +381,22 @@ def position_bias_cases():
          answers=[((u * (r * eco - 1) + 2) * place).astype(np.float32)])
 
 
+def other_cases():
+    """Operators of ONNX: experiments of old, and forms that its own data lacks."""
+    x = f32(2, 3, 4, 5)
+    case("affine", "Affine", [x], opset=8, alpha=2.0, beta=0.5)
+    case("scale", "Scale", [x], opset=8, scale=3.0)
+    case("scaled_tanh", "ScaledTanh", [x], opset=8, alpha=2.0, beta=0.5)
+    case("parametric_softplus", "ParametricSoftplus", [x], opset=8, alpha=2.0, beta=0.5)
+    case("image_scaler", "ImageScaler", [x], opset=8, scale=2.0, bias=[1.0, 2.0, 3.0])
+    case("crop_border", "Crop", [x], opset=8, border=[1, 0, 2, 1])
+    case("crop_scale", "Crop", [x], opset=8, border=[1, 2, 0, 0], scale=[2, 3])
+    for mode in ("floor", "round_prefer_floor", "ceil"):
+        case(f"resize_tf_half_pixel_{mode}", "Resize",
+             [x, Const(np.zeros(0, np.float32)), Const(np.array([1, 1, 1.6, 0.7], np.float32))], opset=11, mode="nearest", nearest_mode=mode,
+             coordinate_transformation_mode="tf_half_pixel_for_nn")
+
+
 def contrib_cases():
     normalisation_cases()
     product_cases()
@@ -393,6 +409,7 @@ def contrib_cases():
     quantised_mixture_cases()
     few_bit_cases()
     position_bias_cases()
+    other_cases()
 
 
 if __name__ == "__main__":
