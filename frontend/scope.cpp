@@ -156,14 +156,16 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   std::vector<bool> used;
   for (const std::string& name : node.output())
     used.push_back(!name.empty() && structure.used.count(name) != 0);
-  NodeContext context(node,
-                      {state_.builder, state_.folder, state_.external, *this, place_.owner,
-                       version_of(""), label, state_.defaulted, state_.warnings,
-                       state_.pad_selections, std::move(four_bits), &state_.memory_left},
-                      std::move(inputs), std::move(used));
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     check_against_row(node, *row, version);
+    unify_types(*row, version, state_.builder, inputs,
+                [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
+    NodeContext context(node,
+                        {state_.builder, state_.folder, state_.external, *this, place_.owner,
+                         version_of(""), label, state_.defaulted, state_.warnings,
+                         state_.pad_selections, std::move(four_bits), &state_.memory_left},
+                        std::move(inputs), std::move(used));
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);

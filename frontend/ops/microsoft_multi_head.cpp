@@ -53,7 +53,7 @@ AttentionStages finish(NodeContext& node, AttentionForm& form, const Inputs& inp
       node.attr_int("unidirectional", 0) != 0)
     form.causal_offset = past;
   if (has(node, inputs.attention_bias))
-    form.masks.push_back(attention_bias(node, inputs.attention_bias, sizes, dtype));
+    form.masks.push_back(attention_bias(node, inputs.attention_bias, sizes));
   return attend(node, form);
 }
 
@@ -126,7 +126,6 @@ void attend_to_self(NodeContext& node, ValueId projected, ValueId weights, const
     past = node.input(inputs.past_key, "past");
     const Shape own = node.shape(form.k);
     past_length = node.rank(past) == 5 ? node.shape(past)[3] : Dim(0);
-    check_dtype(node, past, "past", {node.dtype(projected)});
     check_shape(node, past, "past", {Dim(2), own[0], own[1], past_length, own[3]});
   }
   if (node.attr_int("do_rotary", 0) != 0) rotate_by_position(node, form, past_length);
@@ -234,7 +233,6 @@ Projections read_projections(NodeContext& node) {
 /// Adds the parts of `bias`: one vector of the queries, of the keys, of the values.
 void add_bias(NodeContext& node, ValueId bias, Projections& to) {
   const auto width = [&](ValueId value) { return node.shape(value)[1] * node.shape(value)[3]; };
-  check_dtype(node, bias, "bias", {node.dtype(to.q)});
   check_shape(node, bias, "bias", {width(to.q) + width(to.k) + width(to.v)});
   Dim begin = 0;
   for (ValueId* value : {&to.q, &to.k, &to.v}) {
@@ -255,7 +253,6 @@ Dim append_to_past(NodeContext& node, const Inputs& inputs, Projections& to) {
   const auto appended = [&](std::size_t i, const char* what, const Dim& length, ValueId value) {
     const ValueId past = node.input(i, what);
     const Shape own = node.shape(value);
-    check_dtype(node, past, what, {node.dtype(value)});
     check_shape(node, past, what, {own[0], own[1], length, own[3]});
     return append_to_cache(node, past, value);
   };
