@@ -20,6 +20,7 @@ constexpr OpFamily kFamilies[] = {
     {"boxes", suppression_ops, Types::kFloats},
     {"between elements", resize_ops, Types::kNumbers},
     {"samples", sampling_ops, Types::kFloats},
+    {"regions", roi_align_ops, Types::kFloats},
     {"made from sizes", generator_ops, Types::kAny},
     {"normalisation", normalization_ops, Types::kFloats},
     {"products", matmul_ops, Types::kNumbers},

@@ -92,6 +92,7 @@ std::span<const OpRow> ranking_ops();
 std::span<const OpRow> suppression_ops();
 std::span<const OpRow> resize_ops();
 std::span<const OpRow> sampling_ops();
+std::span<const OpRow> roi_align_ops();
 
 struct OpFamily {
   std::string_view title;

@@ -391,6 +391,13 @@ def other_cases():
     case("image_scaler", "ImageScaler", [x], opset=8, scale=2.0, bias=[1.0, 2.0, 3.0])
     case("crop_border", "Crop", [x], opset=8, border=[1, 0, 2, 1])
     case("crop_scale", "Crop", [x], opset=8, border=[1, 2, 0, 0], scale=[2, 3])
+    image = f32(2, 3, 9, 11)
+    regions = np.array([[1, 1, 6.5, 7.2], [-2, -1.5, 14, 12], [3.1, 2.2, 3.9, 2.6], [0, 0, 10, 8], [8, 7, 30, 40],
+                        [5, 5, 4, 3]], np.float32)
+    for name, opset, attributes in (("", 16, {}), ("_output_half_pixel", 16, {"coordinate_transformation_mode": "output_half_pixel"}),
+                                    ("_scaled", 10, {"spatial_scale": 0.6})):
+        case(f"roi_align_adaptive{name}", "RoiAlign", [image, regions, ints(0, 2, 6)], opset=opset, output_height=3,
+             output_width=2, sampling_ratio=0, **attributes)
     for mode in ("floor", "round_prefer_floor", "ceil"):
         case(f"resize_tf_half_pixel_{mode}", "Resize",
              [x, Const(np.zeros(0, np.float32)), Const(np.array([1, 1, 1.6, 0.7], np.float32))], opset=11, mode="nearest", nearest_mode=mode,
