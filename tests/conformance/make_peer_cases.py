@@ -12,6 +12,7 @@ import shutil
 
 import numpy as np
 
+from attention_cases import attention_cases
 from contrib_cases import contrib_cases
 from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
 from quantised_weights import quantised_weights
@@ -269,5 +270,6 @@ if __name__ == "__main__":
     quantised_recurrent_cases()
     quantised_weights(save)
     qlinear_cases()
+    attention_cases()
     contrib_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")

@@ -1,1 +1,1 @@
-JH}`}ytnskg}fzAt{sEgZfmAN9Luw{,:MauFkXhyOH1J~C{yOSutss5oiSctsâÿEi/xd
+JHJau9wgFyzfáu9wgFWzf:V?)rmhu}dVr(mdof&ggm'cz:N)gím~fzL_)w]YcvkLm%wàYne
