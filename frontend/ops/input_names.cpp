@@ -254,6 +254,7 @@ constexpr InputNames kRows[] = {
     {kMicrosoft, "NhwcFusedConv", 1, "X:T W:T B:T Z:T"},
     {kMicrosoft, "NhwcMaxPool", 1, "x"},
     {kMicrosoft, "QAttention", 1, "input:T1 weight:T2 bias:T3 input_scale:T3 weight_scale:T3 mask_index input_zero_point:T1 weight_zero_point:T2 past:T3"},
+    {kMicrosoft, "QEmbedLayerNormalization", 1, "input_ids:T1 segment_ids:T1 word_embedding_quant:T2 position_embedding_quant:T2 segment_embedding:T2 gamma_quant:T2 beta_quant:T2 mask:T1 word_embedding_scale:T position_embedding_scale:T segment_embedding_scale:T gamma_scale:T beta_scale:T word_embedding_zero_point:T2 position_embedding_zero_point:T2 segment_embedding_zero_point:T2 gamma_zero_point:T2 beta_zero_point:T2"},
     {kMicrosoft, "QGemm", 1, "A:TA a_scale:T a_zero_point:TA B:TB b_scale:T b_zero_point:TB C y_scale:T y_zero_point"},
     {kMicrosoft, "QLinearAdd", 1, "A:T A_scale A_zero_point:T B:T B_scale B_zero_point:T C_scale C_zero_point:T"},
     {kMicrosoft, "QLinearAveragePool", 1, "X:T x_scale x_zero_point:T y_scale y_zero_point:T"},

@@ -161,11 +161,9 @@ void packed_attention(NodeContext& node) {
 /// The product of integers: (input - zero point) (weight - zero point) * scales + bias.
 void quantised_attention(NodeContext& node) {
   const ValueId x = node.input(0, "input"), weights = node.input(1, "weight");
-  const ValueId bias = node.input(2, "bias");
   check_projection(node, x, weights);
   for (const auto& [value, what] : {std::pair{x, "input"}, std::pair{weights, "weight"}})
     check_dtype(node, value, what, {DType::kInt8, DType::kUInt8});
-  check_shape(node, bias, "bias", {node.shape(weights)[1]});
   const Term sum =
       integer_product(node, x, optional_input(node, 6), weights, optional_input(node, 7));
   const ValueId weight_scale = matrix_parameter(node, node.input(4, "weight_scale"), false);
@@ -173,8 +171,14 @@ void quantised_attention(NodeContext& node) {
     check_shape(node, weight_scale, "weight_scale", {node.shape(weights)[1]});
   const Term step =
       one_number(node, 3, "input_scale").cast(DType::kFloat32) * as_float(node, weight_scale);
-  const Term projected = (sum.cast(DType::kFloat32) * step).cast(node.dtype(bias));
-  attend_to_self(node, (projected + Term(node, bias)).value(), weights, {2, 5, kNone, 8, 8});
+  Term projected =
+      (sum.cast(DType::kFloat32) * step).cast(node.dtype(node.input(3, "input_scale")));
+  if (node.has_input(2)) {  // ONNX Runtime's quantiser leaves out that of an Attention without
+    const ValueId bias = node.input(2, "bias");
+    check_shape(node, bias, "bias", {node.shape(weights)[1]});
+    projected = projected + Term(node, bias);
+  }
+  attend_to_self(node, projected.value(), weights, {2, 5, kNone, 8, 8});
 }
 
 // ---- MultiHeadAttention: queries, keys and values of their own

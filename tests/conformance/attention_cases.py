@@ -136,6 +136,11 @@ def quantised_attention_cases():
         case(f"quantised_attention{name}", "QAttention",
              [x, weights, Const(f32(n)), Const(np.float32(0.02)), scale, ints(0, 2, BATCH, 5, dtype=np.int32),
               Const(np.uint8(130)), zero, f32(2, BATCH, HEADS, 2, SIZE)], 2, MS, num_heads=HEADS, unidirectional=1)
+    # The peer's quantiser writes it without a bias, which its kernel does not take.
+    projected = (x.astype(np.int32) - 130) @ weights.value.astype(np.int32) * (scale.value * np.float32(0.02))
+    case("quantised_attention_no_bias", "QAttention",
+         [x, weights, None, Const(np.float32(0.02)), scale, None, Const(np.uint8(130)), zero], 1, MS, num_heads=HEADS,
+         answers=[attend(*(heads_of(part.astype(np.float32)) for part in np.split(projected, 3, 2)))])
 
 
 def attention_cases():

@@ -1,1 +1,1 @@
-JHJau9wgFyzfáu9wgFWzf:V?)rmhu}dVr(mdof&ggm'cz:N)gím~fzL_)w]YcvkLm%wàYne
+JHTJ)~fgWzw_)-&Ycvmwm%ceYnviv5.câf;vikdô6>sUkd}ôc>5szÞg?_vYgzåg'_vRY}
