@@ -1,5 +1,7 @@
 // Operators that were experiments of ONNX before version 1.5, which converters of that time wrote
 // and ONNX Runtime still reads.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "frontend/ops/op_table.h"
@@ -37,6 +39,8 @@ void parametric_softplus(NodeContext& node) {
   node.output(((x * beta).apply("Softplus") * alpha).value());
 }
 
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;  // far from overflow
+
 Shape image_shape(NodeContext& node) {
   const Shape shape = node.shape(node.x());
   if (shape.size() != 4)
@@ -67,12 +71,16 @@ void crop(NodeContext& node) {
     node.invalid("attribute 'border' must have four values: left, top, right and bottom");
   if (size && size->size() != 2)
     node.invalid("attribute 'scale' must have two values: height and width");
+  for (const auto* values : {&*border, size ? &*size : &*border})
+    if (std::any_of(values->begin(), values->end(),
+                    [](auto v) { return v < 0 || v > kMostElements; }))
+      node.invalid("attributes 'border' and 'scale' have values that are no sizes");
   ValueId x = node.x();
   for (std::size_t d = 0; d < 2; ++d) {
     const std::int64_t begin = (*border)[1 - d], end = (*border)[3 - d];
     const Dim extent = shape[2 + d];
     const Dim count = size ? Dim((*size)[d]) : extent - Dim(begin) - Dim(end);
-    if (begin < 0 || end < 0 || (count.is_constant() && count.value() < 1))
+    if (count.is_constant() && count.value() < 1)
       node.invalid(fmt::format("its border leaves {} elements of dimension {} of {}",
                                count.to_string(), 2 + d, ir::to_string(shape)));
     node.at_least(extent, begin + (size ? (*size)[d] : end + 1));

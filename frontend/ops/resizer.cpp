@@ -279,6 +279,7 @@ class Resizer {
             fmt::format("antialias of a scale of {} along a symbolic dimension", scale));
       return Dim(static_cast<std::int64_t>(std::ceil(static_cast<double>(support) / scale)) + 1);
     }
+    if (axis.to == Dim(0)) return Dim(support + 1);  // there is no element to filter
     const Dim wide = ir::ceil_div(Dim(support) * axis.from, axis.to, ranges);
     return ir::max(wide, Dim(support), ranges) + Dim(1);
   }
