@@ -33,6 +33,21 @@ void DefaultRanges::at_least(const ir::Dim& dim, std::int64_t least) {
   const auto value_at = [&](std::int64_t n) {
     return ir::simplify(dim.substitute({{symbols[0], ir::Dim(n)}}), {});
   };
+  const ir::Dim first = value_at(range.min);
+  if (first.is_constant() && first.value() >= least) {
+    // The last that fits, if the dimension shrinks as the symbol grows.
+    std::int64_t good = range.min, bad = range.max;
+    while (good + 1 < bad) {
+      const std::int64_t middle = good + (bad - good) / 2;
+      const ir::Dim value = value_at(middle);
+      if (!value.is_constant()) return;
+      (value.value() >= least ? good : bad) = middle;
+    }
+    range.max = good;
+    if (!fits(ranges)) return;
+    narrow(symbols[0], range, End::kMost, fmt::format("node '{}' has no result for more", label_));
+    return;
+  }
   // The first that fits, if the dimension grows with the symbol: what is found is then checked.
   std::int64_t low = range.min, high = range.max;
   while (low < high) {

@@ -107,8 +107,14 @@ class Importer {
     return result;
   }
 
-  /// Of the symbols, as far as nodes have narrowed them.
-  const ir::Ranges& ranges() const { return builder_.ranges(); }
+  /// With ranges as far as nodes have narrowed them.
+  KnownSymbols symbols() const {
+    KnownSymbols known{builder_.ranges(), {}};
+    for (const auto& [input, name] : inputs_)
+      if (const ir::Shape& shape = builder_.type(input).shape; shape.size() > 1)
+        for (std::string& symbol : shape[0].symbols()) known.leading.insert(std::move(symbol));
+    return known;
+  }
 
   const std::string& name_of(ir::ValueId input) const { return inputs_.at(input); }
 
@@ -283,10 +289,10 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
       flag = input;
     } catch (const ir::DimMismatch& mismatch) {
       auto assumption = notes.size() < kMostAssumptions
-                            ? assume_equal(mismatch, importer->ranges(), assumed)
+                            ? assume_equal(mismatch, importer->symbols(), assumed)
                             : std::nullopt;
       if (!assumption) {
-        const std::string option = option_for(mismatch, importer->ranges());
+        const std::string option = option_for(mismatch, importer->symbols());
         if (option.empty()) throw;
         Error error(mismatch.code(),
                     fmt::format("{}: {} makes the two sizes equal", mismatch.what(), option));

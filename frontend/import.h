@@ -29,8 +29,8 @@ struct ImportOptions {
   /// them ("total" is "past + seq"): models whose exporter named such dimensions differently, or
   /// not at all. The others are not in this map themselves.
   std::map<std::string, ir::Dim> same;
-  /// Where the default range of a symbol begins, if that is later than usual.
-  std::map<std::string, std::int64_t> least;
+  /// Where the default range of a symbol begins and ends, if that is later or earlier than usual.
+  std::map<std::string, std::int64_t> least, most;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
   /// How many dimensions inputs have that the model gives none for, by input name; these are then

@@ -251,6 +251,8 @@ class InputReader {
         result_.defaulted.insert(symbol);
         const auto least = options_.least.find(symbol);
         if (least != options_.least.end()) range.min = std::max(range.min, least->second);
+        const auto most = options_.most.find(symbol);
+        if (most != options_.most.end()) range.max = std::min(range.max, most->second);
       }
       if (range.min < 0 || range.min > range.max)
         usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",

@@ -162,15 +162,17 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   std::vector<bool> used;
   for (const std::string& name : node.output())
     used.push_back(!name.empty() && structure.used.count(name) != 0);
-  NodeContext context(node,
-                      {state_.builder, state_.folder, state_.external, *this, place_.owner,
-                       version_of(""), label, state_.default_ranges, state_.warnings,
-                       state_.pad_selections, std::move(four_bits), &state_.memory_left},
-                      std::move(inputs), std::move(used));
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     const DefaultRanges::AtNode at_node(state_.default_ranges, label);
     check_against_row(node, *row, version);
+    unify_types(*row, version, state_.builder, inputs,
+                [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
+    NodeContext context(node,
+                        {state_.builder, state_.folder, state_.external, *this, place_.owner,
+                         version_of(""), label, state_.default_ranges, state_.warnings,
+                         state_.pad_selections, std::move(four_bits), &state_.memory_left},
+                        std::move(inputs), std::move(used));
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);
@@ -198,11 +200,10 @@ void Scope::need_sizes(const OpRow& row, std::int64_t version,
       "scales", "K",    "split",   "limit", "start",  "delta", "depth", "output_shape"};
   const InputNames* names = find_input_names(row.domain, row.name, version);
   if (names == nullptr) return;
-  std::string_view rest = names->names;
-  for (std::size_t i = 0; i < inputs.size() && !rest.empty(); ++i) {
-    const std::string_view name = rest.substr(0, rest.find(' '));
-    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
-    const bool is_size = std::find(std::begin(kSizes), std::end(kSizes), name) != std::end(kSizes);
+  const std::vector<OpInput> known = inputs_of(*names);
+  for (std::size_t i = 0; i < std::min(inputs.size(), known.size()); ++i) {
+    const bool is_size =
+        std::find(std::begin(kSizes), std::end(kSizes), known[i].name) != std::end(kSizes);
     if (is_size && inputs[i].valid() && !state_.folder.contents(inputs[i]) &&
         !state_.folder.constant(inputs[i]))
       state_.folder.need(inputs[i]);

@@ -45,20 +45,18 @@ ValueId quant_matmul(NodeContext& node, ValueId x, const BlockedWeights& w, cons
 }
 
 Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count) {
+  if (bits == 8) return x;
   const std::int64_t each = 8 / bits;
   Shape split = x.shape(), merged = split, wanted = split;
+  split.emplace_back(1);
   wanted.back() = count;
   merged.back() = merged.back() * Dim(each);
-  Term all = x;
-  if (bits != 8) {
-    split.emplace_back(1);
-    const Term shifts = iota(node, Dim(each), split.size() - 1, split.size(), DType::kUInt8) *
-                        static_cast<double>(bits);
-    all = x.reshape(split)
-              .with("ShiftRight", shifts)
-              .with("BitwiseAnd", static_cast<double>((1 << bits) - 1))
-              .reshape(merged);
-  }
+  const Term shifts = iota(node, Dim(each), split.size() - 1, split.size(), DType::kUInt8) *
+                      static_cast<double>(bits);
+  const Term all = x.reshape(split)
+                       .with("ShiftRight", shifts)
+                       .with("BitwiseAnd", static_cast<double>((1 << bits) - 1))
+                       .reshape(merged);
   if (merged == wanted) return all;
   return {node, node.add("Slice", {all.value()},
                          {{"starts", std::vector<Dim>(wanted.size(), Dim(0))},

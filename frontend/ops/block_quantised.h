@@ -31,7 +31,7 @@ ir::ValueId quant_matmul(NodeContext& node, ir::ValueId x, const BlockedWeights&
                          const ir::Tensor& values, const ir::Tensor& scales,
                          const std::optional<ir::Tensor>& zero_points);
 
-/// The numbers of `x` [.., n], bytes of 8 / `bits` each, as [.., count].
+/// The numbers of `x` [.., n], bytes of 8 / `bits` each, as [.., count]; of 8 bits `x` itself.
 Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const ir::Dim& count);
 
 /// Throws Error(kUnsupported) unless `bits` is 2, 4 or 8.

@@ -44,8 +44,9 @@ Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int hi
     if (bound.value() < (most ? -*most : INT64_MIN / 2)) return low;
     bound = bound + extent;
   } else if (!bound.is_constant()) {
-    const auto least = ir::lower_bound(bound, ranges);
     const auto greatest = ir::upper_bound(bound, ranges);
+    if (!greatest || *greatest >= 0) node.at_least(bound, 0);
+    const auto least = ir::lower_bound(bound, ranges);
     if (greatest && *greatest < 0)
       bound = bound + extent;
     else if (!least || *least < 0)

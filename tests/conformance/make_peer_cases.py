@@ -12,6 +12,7 @@ import shutil
 
 import numpy as np
 
+from attention_cases import attention_cases
 from contrib_cases import contrib_cases
 from group_query_cases import group_query_cases
 from matmul_nbits_cases import matmul_nbits_cases
@@ -272,6 +273,7 @@ if __name__ == "__main__":
     quantised_recurrent_cases()
     quantised_weights(save)
     qlinear_cases()
+    attention_cases()
     contrib_cases()
     group_query_cases(save)
     matmul_nbits_cases()
