@@ -20,19 +20,24 @@ constexpr std::int64_t kMaxStep = 256;
 /// the options, or nothing.
 class Search {
  public:
-  Search(const ir::DimMismatch& mismatch, const ir::Ranges& ranges, ImportOptions& options)
+  Search(const ir::DimMismatch& mismatch, const KnownSymbols& known, ImportOptions& options)
       : mismatch_(mismatch),
-        ranges_(ranges),
+        known_(known),
+        ranges_(known.ranges),
         options_(options),
         difference_(mismatch.a() - mismatch.b()) {
-    for (const Dim* dim : {&mismatch.a(), &mismatch.b()})
-      for (std::string& symbol : dim->symbols())
-        if (ranges.count(symbol) != 0) symbols_.insert(std::move(symbol));
+    // What both sides are multiples of says nothing.
+    for (const std::string& symbol : difference_.symbols())
+      while (const auto quotient = ir::divide_exactly(difference_, Dim::symbol(symbol)))
+        difference_ = *quotient;
+    for (std::string& symbol : difference_.symbols())
+      if (ranges_.count(symbol) != 0) symbols_.insert(std::move(symbol));
   }
 
   std::optional<Assumption> run() {
     if (auto found = one_symbol()) return found;
     if (auto found = later_start()) return found;
+    if (auto found = earlier_end()) return found;
     if (auto found = solution()) return found;
     if (auto found = multiple()) return found;
     return one_number();
@@ -109,61 +114,119 @@ class Search {
     return std::nullopt;
   }
 
-  /// What `symbol` is, if the difference is linear in it.
-  std::optional<Dim> solved_for(const std::string& symbol) const {
-    const Dim rest = difference_.substitute({{symbol, Dim(0)}});
-    const auto slope = ir::divide_exactly(difference_ - rest, Dim::symbol(symbol));
+  /// Likewise from the other end: `seq` is at most 64 where min(seq, 64) has to be `seq`.
+  std::optional<Assumption> earlier_end() {
+    for (const std::string& symbol : symbols_) {
+      if (!is_free(symbol)) continue;
+      ir::Ranges ranges = ranges_;
+      ir::Range& range = ranges.find(symbol)->second;
+      const auto fits_to = [&](std::int64_t most) {
+        range.max = most;
+        return is_zero({}, ranges);
+      };
+      std::int64_t low = range.min + 1, high = range.max;
+      if (!fits_to(low)) continue;
+      while (low < high) {
+        const std::int64_t middle = high - (high - low) / 2;
+        if (fits_to(middle))
+          low = middle;
+        else
+          high = middle - 1;
+      }
+      const std::int64_t most = low * step_of(symbol);
+      options_.most.insert_or_assign(symbol, most);
+      return assumed(fmt::format("dimension '{}' is taken as at most {}", symbol, most),
+                     fmt::format("--dim {}={}..{}", symbol, range.min * step_of(symbol), most));
+    }
+    return std::nullopt;
+  }
+
+  /// The difference, and what it is where one of the minima and maxima in it is one of its two.
+  std::vector<Dim> cases() const {
+    std::vector<Dim> all = {difference_};
+    for (const Dim::Term& term : difference_.terms())
+      for (const auto& factor : term.factors)
+        if (factor->kind == ir::DimAtom::Kind::kMin || factor->kind == ir::DimAtom::Kind::kMax)
+          for (const Dim* side : {&factor->a, &factor->b})
+            all.push_back(with_atom_as(difference_, *factor, *side));
+    return all;
+  }
+
+  static Dim as_dim(const ir::DimAtom& atom) {
+    switch (atom.kind) {
+      case ir::DimAtom::Kind::kSymbol: return Dim::symbol(atom.name);
+      case ir::DimAtom::Kind::kFloorDiv: return ir::floor_div(atom.a, atom.b);
+      case ir::DimAtom::Kind::kMin: return ir::min(atom.a, atom.b);
+      case ir::DimAtom::Kind::kMax: return ir::max(atom.a, atom.b);
+    }
+    return 0;
+  }
+
+  static Dim with_atom_as(const Dim& dim, const ir::DimAtom& atom, const Dim& value) {
+    Dim sum = 0;
+    for (const Dim::Term& term : dim.terms()) {
+      Dim product = term.coefficient;
+      for (const auto& factor : term.factors) {
+        const bool is_it = factor->kind == atom.kind && factor->a == atom.a && factor->b == atom.b;
+        product = product * (is_it ? value : as_dim(*factor));
+      }
+      sum = sum + product;
+    }
+    return sum;
+  }
+
+  /// What `symbol` is where `difference` is zero, if that is linear in it.
+  static std::optional<Dim> solved_for(const std::string& symbol, const Dim& difference) {
+    const Dim rest = difference.substitute({{symbol, Dim(0)}});
+    const auto slope = ir::divide_exactly(difference - rest, Dim::symbol(symbol));
     if (!slope || !slope->is_constant() || slope->value() == 0) return std::nullopt;
     const std::vector<std::string> others = rest.symbols();
     if (std::find(others.begin(), others.end(), symbol) != others.end()) return std::nullopt;
     return ir::divide_exactly(Dim(0) - rest, *slope);
   }
 
-  /// The sizes that meet `symbol` in a minimum or a maximum.
-  std::vector<Dim> partners_of(const std::string& symbol) const {
-    std::vector<Dim> partners;
-    for (const Dim::Term& term : difference_.terms())
-      for (const auto& factor : term.factors) {
-        if (factor->kind != ir::DimAtom::Kind::kMin && factor->kind != ir::DimAtom::Kind::kMax)
-          continue;
-        if (factor->a.as_symbol() == symbol) partners.push_back(factor->b);
-        if (factor->b.as_symbol() == symbol) partners.push_back(factor->a);
-      }
-    return partners;
+  /// True for a size that `symbol` may have for all values of the other symbols.
+  bool is_size_of(const std::string& symbol, const Dim& value) const {
+    const auto low = ir::lower_bound(value, ranges_);
+    return low && *low >= std::min<std::int64_t>(1, ranges_.find(symbol)->second.min) &&
+           is_zero({{symbol, value}}, ranges_);
   }
 
   std::optional<Assumption> solution() {
-    for (const std::string& symbol : symbols_) {
-      if (!is_free(symbol)) continue;
-      auto value = solved_for(symbol);
-      for (const Dim& partner : partners_of(symbol))
-        if (!value && is_zero({{symbol, partner}})) value = partner;
-      if (!value) continue;
-      const auto low = ir::lower_bound(*value, ranges_);
-      if (!low || *low < std::min<std::int64_t>(1, ranges_.find(symbol)->second.min)) continue;
-      if (value->is_constant()) return fixed({symbol}, value->value());
-      if (step_of(symbol) != 1) continue;
-      const std::vector<std::string> others = value->symbols();
-      if (std::any_of(others.begin(), others.end(),
-                      [&](const auto& other) { return step_of(other) != 1; }))
-        continue;
-      replace(symbol, *value);
-      return assumed(fmt::format("dimension '{}' is taken as {}", symbol, value->to_string()),
-                     fmt::format("--dim '{}={}'", symbol, value->to_string()));
-    }
+    for (const Dim& difference : cases())
+      for (const std::string& symbol : symbols_) {
+        const auto value = is_free(symbol) ? solved_for(symbol, difference) : std::nullopt;
+        if (!value || !is_size_of(symbol, *value)) continue;
+        if (value->is_constant()) return fixed({symbol}, value->value());
+        const std::vector<std::string> others = value->symbols();
+        if (step_of(symbol) != 1 ||
+            std::any_of(others.begin(), others.end(),
+                        [&](const auto& other) { return step_of(other) != 1; }))
+          continue;
+        replace(symbol, *value);
+        return assumed(fmt::format("dimension '{}' is taken as {}", symbol, value->to_string()),
+                       fmt::format("--dim '{}={}'", symbol, value->to_string()));
+      }
     return std::nullopt;
   }
 
   std::optional<Assumption> multiple() {
+    std::vector<std::string> first, inner;
     for (const std::string& symbol : symbols_)
+      (known_.leading.count(symbol) != 0 ? first : inner).push_back(symbol);
+    for (const std::string& symbol : inner)
       if (auto found = multiple_of_one({symbol})) return found;
     // Height and width shrink by the same strides.
-    return multiple_of_one({symbols_.begin(), symbols_.end()});
+    if (auto found = multiple_of_one(inner)) return found;
+    // Samples of a batch come in any number if something else helps.
+    for (const std::string& symbol : first)
+      if (auto found = multiple_of_one({symbol})) return found;
+    return std::nullopt;
   }
 
   /// All of `symbols` are multiples of one number.
   std::optional<Assumption> multiple_of_one(const std::vector<std::string>& symbols) {
-    for (std::int64_t step = 2; step <= kMaxStep; ++step) {
+    for (std::int64_t step = 2; !symbols.empty() && step <= kMaxStep; ++step) {
       Replacements replaced;
       bool is_small = true;
       for (const std::string& symbol : symbols) {
@@ -222,6 +285,7 @@ class Search {
   }
 
   const ir::DimMismatch& mismatch_;
+  const KnownSymbols& known_;
   const ir::Ranges& ranges_;
   ImportOptions& options_;
   Dim difference_;
@@ -230,18 +294,22 @@ class Search {
 
 }  // namespace
 
-std::optional<Assumption> assume_equal(const ir::DimMismatch& mismatch, const ir::Ranges& ranges,
+std::optional<Assumption> assume_equal(const ir::DimMismatch& mismatch, const KnownSymbols& known,
                                        ImportOptions& options) {
   try {
-    return Search(mismatch, ranges, options).run();
+    return Search(mismatch, known, options).run();
   } catch (const Error&) {
     return std::nullopt;  // sizes that overflow at such numbers are equal at none
   }
 }
 
-std::string option_for(const ir::DimMismatch& mismatch, const ir::Ranges& ranges) {
+std::string option_for(const ir::DimMismatch& mismatch, const KnownSymbols& known) {
+  // As if the user had said nothing of them.
+  KnownSymbols fresh = known;
+  for (auto& [symbol, range] : fresh.ranges)
+    range = {std::min<std::int64_t>(range.min, 1), kDefaultMaxDim, nullptr};
   ImportOptions any;
-  const auto found = assume_equal(mismatch, ranges, any);
+  const auto found = assume_equal(mismatch, fresh, any);
   return found ? found->option : "";
 }
 

@@ -36,7 +36,8 @@ class DefaultRanges {
 
   /// `dim`, if it is a symbol, is at most `max`: the node uses it on a dimension of that size.
   void limit(const ir::Dim& dim, std::int64_t max);
-  /// `dim`, if it is of one symbol, is at least `least`: the node has no result for less.
+  /// `dim`, if it is of one symbol, is at least `least`: the node has no result for less. The
+  /// symbol's range begins later if `dim` grows with it, and ends earlier if it shrinks.
   void at_least(const ir::Dim& dim, std::int64_t least);
 
   /// One sentence for each symbol that was narrowed, with the node that did it last.

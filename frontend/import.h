@@ -29,10 +29,13 @@ struct ImportOptions {
   /// them ("total" is "past + seq"): models whose exporter named such dimensions differently, or
   /// not at all. The others are not in this map themselves.
   std::map<std::string, ir::Dim> same;
-  /// Where the default range of a symbol begins, if that is later than usual.
-  std::map<std::string, std::int64_t> least;
+  /// Where the default range of a symbol begins and ends, if that is later or earlier than usual.
+  std::map<std::string, std::int64_t> least, most;
   /// Fixed or symbolic shapes that replace an input's own, by input name.
   std::map<std::string, ir::Shape> input_shapes;
+  /// How many dimensions inputs have that the model gives none for, by input name; these are then
+  /// symbols "<input>_d<i>".
+  std::map<std::string, std::size_t> input_ranks;
   /// Inputs that are constants of the compiled model, by name: it no longer has them as inputs. For
   /// inputs that shapes depend on (a target shape, axes, a number of repeats).
   std::map<std::string, ir::Tensor> input_values;
@@ -43,6 +46,10 @@ struct ImportOptions {
   /// those that ONNX's would give, in its order, then rows of -1. Otherwise it is refused, because
   /// the number of its rows depends on data.
   bool pad_selections = false;
+  /// Outputs that depend on nodes that are not supported (strings, sequences) are left out, with a
+  /// warning that names them, as long as one is left; so are inputs that are no tensors of a type
+  /// that Sinter has.
+  bool drop_unsupported_outputs = false;
   /// Bytes that tables may take which importing makes of sizes: an antialias filter is a matrix.
   std::int64_t max_memory = INT64_MAX;
   /// Called in front of each node with how many were imported, of how many that are known by then.

@@ -112,7 +112,15 @@ class InputReader {
 
  private:
   void add(const onnx::ValueInfoProto& proto, const std::set<std::string>& names) {
-    if (proto.type().value_case() != onnx::TypeProto::kTensorType)
+    const bool is_tensor = proto.type().value_case() == onnx::TypeProto::kTensorType;
+    if (options_.drop_unsupported_outputs &&
+        (!is_tensor || !dtype_of(proto.type().tensor_type().elem_type()))) {
+      warnings_.push_back(fmt::format(
+          "input '{}' is left out: it is {}", proto.name(),
+          is_tensor ? onnx_type_name(proto.type().tensor_type().elem_type()) : "no tensor"));
+      return;
+    }
+    if (!is_tensor)
       throw Error(
           ErrorCode::kUnsupported,
           fmt::format("input '{}' is not a tensor; only tensors are supported", proto.name()));
@@ -126,11 +134,17 @@ class InputReader {
                         input.name, ir::to_string(value->second.type()),
                         to_string(input.type.dtype)));
     const auto given = shapes_.find(proto.name());
-    if (!tensor.has_shape() && given == shapes_.end())
+    const auto rank = options_.input_ranks.find(proto.name());
+    if (!tensor.has_shape() && given == shapes_.end() && rank == options_.input_ranks.end())
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("input '{}' has no shape in the model, not even a number of "
-                              "dimensions: give its shape in the import options",
+                  fmt::format("input '{0}' has no shape in the model, not even a number of "
+                              "dimensions: give one (--shapes {0}:1x64) or the least and the "
+                              "greatest (--minShapes {0}:1x1 --maxShapes {0}:8x64)",
                               proto.name()));
+    if (!tensor.has_shape() && given == shapes_.end())
+      for (std::size_t i = 0; i < rank->second; ++i)
+        input.type.shape.push_back(
+            Dim::symbol(symbols_.name_for(fmt::format("{}_d{}", proto.name(), i))));
     for (int i = 0; i < tensor.shape().dim_size(); ++i)
       input.type.shape.push_back(read_dim(tensor.shape().dim(i), proto.name(), i, names));
     if (given != shapes_.end()) {
@@ -237,6 +251,8 @@ class InputReader {
         result_.defaulted.insert(symbol);
         const auto least = options_.least.find(symbol);
         if (least != options_.least.end()) range.min = std::max(range.min, least->second);
+        const auto most = options_.most.find(symbol);
+        if (most != options_.most.end()) range.max = std::min(range.max, most->second);
       }
       if (range.min < 0 || range.min > range.max)
         usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",

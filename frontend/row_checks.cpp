@@ -1,6 +1,9 @@
 #include "frontend/row_checks.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,14 +16,9 @@
 namespace sinter::frontend {
 namespace {
 
-std::vector<std::string_view> words(std::string_view text) {
-  std::vector<std::string_view> found;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    found.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return found;
+std::vector<OpInput> inputs_of(const OpRow& row, std::int64_t version) {
+  const InputNames* found = find_input_names(row.domain, row.name, version);
+  return found != nullptr ? inputs_of(*found) : std::vector<OpInput>();
 }
 
 bool same_name(std::string_view a, std::string_view b) {
@@ -34,11 +32,10 @@ bool same_name(std::string_view a, std::string_view b) {
 std::string where_else(const OpRow& row, const OpAttribute& attribute, std::int64_t version) {
   std::string text = version < attribute.first ? fmt::format("opsets from {} on", attribute.first)
                                                : fmt::format("opsets up to {}", attribute.last);
-  const InputNames* inputs = find_input_names(row.domain, row.name, version);
-  const auto names = inputs != nullptr ? words(inputs->names) : std::vector<std::string_view>();
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (same_name(names[i], attribute.name))
-      text += fmt::format("; opset {} has '{}' as input {}", version, names[i], i);
+  const std::vector<OpInput> inputs = inputs_of(row, version);
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (same_name(inputs[i].name, attribute.name))
+      text += fmt::format("; opset {} has '{}' as input {}", version, inputs[i].name, i);
   return text;
 }
 
@@ -66,16 +63,60 @@ std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t vers
 /// An input that nobody reads would make another model than the one that its author meant: axes of
 /// ReduceSum are an input from opset 13 on, and were an attribute.
 void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64_t version) {
-  const InputNames* inputs = find_input_names(row.domain, row.name, version);
-  if (inputs == nullptr || inputs->names.ends_with("..")) return;
+  const InputNames* row_inputs = find_input_names(row.domain, row.name, version);
+  if (row_inputs == nullptr) return;
+  std::vector<std::string_view> names;
+  for (const OpInput& input : inputs_of(*row_inputs)) {
+    if (input.is_variadic) return;
+    names.push_back(input.name);
+  }
   int given = node.input_size();
   while (given > 0 && node.input(given - 1).empty()) --given;
-  const auto names = words(inputs->names);
   if (given <= static_cast<int>(names.size())) return;
+  // Operators of other domains get inputs without a new version.
   throw Error(
-      ErrorCode::kInvalidModel,
-      fmt::format("it has {} inputs, but opset {} has {} ({})", given, version, names.size(),
-                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+      row.domain.empty() ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
+      fmt::format(
+          "it has {} inputs, but {} has {} ({})", given,
+          row.domain.empty() ? fmt::format("opset {}", version) : "the operator that is known",
+          names.size(), names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "))));
+}
+
+/// Inputs that share an element type, by its name.
+using Sharing = std::map<std::string_view, std::vector<std::size_t>>;
+
+Sharing sharing_inputs(const std::vector<OpInput>& known, std::span<const ir::ValueId> inputs) {
+  Sharing sharing;
+  for (std::size_t i = 0; i < inputs.size() && !known.empty(); ++i) {
+    const OpInput& input = known[std::min(i, known.size() - 1)];
+    if (inputs[i].valid() && !input.type.empty()) sharing[input.type].push_back(i);
+  }
+  return sharing;
+}
+
+/// `constant` as `dtype`; nothing if a number of it has no such.
+std::optional<ir::Tensor> as_type(const ir::Tensor& constant, DType dtype) {
+  const std::vector<double> values = constant.to_doubles();
+  const ir::Tensor result = ir::Tensor::from_doubles(dtype, constant.shape(), values);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (std::isfinite(values[i]) != std::isfinite(result.at(static_cast<std::int64_t>(i))) ||
+        (values[i] != 0 && result.at(static_cast<std::int64_t>(i)) == 0))
+      return std::nullopt;
+  return result;
+}
+
+/// The one float type of those inputs at `places` that are no constants, or nothing.
+std::optional<DType> computed_type(const ir::GraphBuilder& builder,
+                                   std::span<const ir::ValueId> inputs,
+                                   const std::vector<std::size_t>& places) {
+  std::optional<DType> found;
+  for (const std::size_t i : places) {
+    if (builder.constant_of(inputs[i]) != nullptr) continue;
+    const DType own = builder.type(inputs[i]).dtype;
+    if (!is_float(own) || (found && *found != own)) return std::nullopt;
+    found = own;
+  }
+  return found;
 }
 
 }  // namespace
@@ -83,6 +124,37 @@ void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64
 void check_against_row(const onnx::NodeProto& node, const OpRow& row, std::int64_t version) {
   check_attributes(node, known_attributes(row, version));
   check_input_count(node, row, version);
+}
+
+void unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
+                 std::span<ir::ValueId> inputs,
+                 const std::function<void(const std::string&)>& warn) {
+  const std::vector<OpInput> known = inputs_of(row, version);
+  const auto shown = [&](std::size_t i) {
+    return fmt::format("{} ('{}') {}", i, known[std::min(i, known.size() - 1)].name,
+                       ir::to_string(builder.type(inputs[i])));
+  };
+  for (const auto& [type, places] : sharing_inputs(known, inputs)) {
+    const auto wanted = computed_type(builder, inputs, places);
+    for (const std::size_t i : places) {
+      const std::size_t first = places.front();
+      const DType own = builder.type(inputs[i]).dtype;
+      if (own == (wanted ? *wanted : builder.type(inputs[first]).dtype)) continue;
+      std::optional<ir::Tensor> taken;
+      if (wanted && is_float(own)) taken = as_type(*builder.constant_of(inputs[i]), *wanted);
+      if (!taken) {
+        const auto other = std::find_if(places.begin(), places.end(), [&](std::size_t j) {
+          return builder.type(inputs[j]).dtype != own;
+        });
+        throw Error(ErrorCode::kInvalidModel,
+                    fmt::format("its inputs {} and {} must have one element type: cast one of them",
+                                shown(std::min(i, *other)), shown(std::max(i, *other))));
+      }
+      warn(fmt::format("input {} is a constant, and is taken as {}, the type of what it goes with",
+                       shown(i), to_string(*wanted)));
+      inputs[i] = builder.constant(std::move(*taken));
+    }
+  }
 }
 
 }  // namespace sinter::frontend

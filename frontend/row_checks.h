@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
 
 #include "frontend/ops/op_table.h"
 
@@ -10,5 +13,12 @@ namespace sinter::frontend {
 /// Throws Error(kInvalidModel) for an attribute that `row` lacks in `version`, with the versions
 /// that have it and what stands in its place, and for inputs that the operator does not have.
 void check_against_row(const onnx::NodeProto& node, const OpRow& row, std::int64_t version);
+
+/// Throws Error(kInvalidModel) where inputs that the operator wants of one element type have
+/// several. A constant of floats beside computed values of another float type, as converters of
+/// precision leave behind, takes theirs if all its numbers can, and `warn` is told.
+void unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
+                 std::span<ir::ValueId> inputs,
+                 const std::function<void(const std::string&)>& warn);
 
 }  // namespace sinter::frontend

@@ -24,6 +24,8 @@ class ValueInfoProto;
 
 namespace sinter::frontend {
 
+struct OpRow;
+
 /// Nodes that control flow and functions may add to those in the file. Each copy of a loop's body
 /// and each call of a function counts: a small file must not become an endless graph.
 inline constexpr std::int64_t kMaxAddedNodes = 200'000;
@@ -93,6 +95,9 @@ class Scope final : public SubgraphImporter {
  private:
   void import_node(const onnx::NodeProto& node, const std::string& label,
                    const GraphStructure& structure);
+  /// Notes what a node that cannot be imported, because a node in front of it was refused, needs to
+  /// know: so that all inputs that a user has to give are named at once.
+  void need_sizes(const OpRow& row, std::int64_t version, std::span<const ir::ValueId> inputs);
   void call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
                      const std::string& label, std::span<const ir::ValueId> inputs,
                      const GraphStructure& structure);

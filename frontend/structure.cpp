@@ -206,7 +206,6 @@ Opsets checked_opsets(const onnx::FunctionProto& function, const Opsets& outer) 
 
 GraphStructure check_structure(const Body& body) {
   const bool is_model = body.kind == Body::Kind::kModel;
-  if (is_model && body.nodes.empty()) invalid("the graph is empty: it has no nodes");
   if (body.outputs.empty()) invalid("the graph has no outputs: nothing would be computed");
   const auto definitions = collect_definitions(body);
 

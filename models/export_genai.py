@@ -37,6 +37,8 @@ def configurations(size="small"):
     sizes, positions = SIZES[size], SIZES[size]["max_position_embeddings"]
     # Layers of both kinds, where a model has them.
     mixed = {**sizes, "num_hidden_layers": 2}
+    # Half of each head is turned, which takes 8 angles at least.
+    wide = {**sizes, "hidden_size": 32 * sizes["num_attention_heads"]}
     return {
         "llama": lambda: hf.LlamaConfig(**sizes),
         "qwen2": lambda: hf.Qwen2Config(**sizes),
@@ -47,6 +49,13 @@ def configurations(size="small"):
         "gemma3": lambda: hf.Gemma3TextConfig(**mixed, head_dim=16, tie_word_embeddings=False, query_pre_attn_scalar=16, sliding_window=WINDOW,
                                               layer_types=["sliding_attention", "full_attention"]),
         "phi3": lambda: hf.Phi3Config(**sizes, original_max_position_embeddings=positions, sliding_window=None),
+        "gemma": lambda: hf.GemmaConfig(**sizes, head_dim=16, tie_word_embeddings=False),
+        "granite": lambda: hf.GraniteConfig(**sizes, attention_multiplier=0.3, residual_multiplier=0.5,
+                                            embedding_multiplier=3.0, logits_scaling=2.0),
+        "olmo": lambda: hf.OlmoConfig(**sizes),
+        "ernie": lambda: hf.Ernie4_5Config(**sizes),
+        "nemotron": lambda: hf.NemotronConfig(**wide),
+        "phi": lambda: hf.PhiConfig(**wide, partial_rotary_factor=0.5),
         # Angles for short texts and for long ones.
         "phi3long": lambda: hf.Phi3Config(
             **sizes, original_max_position_embeddings=SHORT, sliding_window=None,

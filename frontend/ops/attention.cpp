@@ -175,8 +175,6 @@ void rotary_embedding(NodeContext& node) {
   if (is_flat) x = split_heads(node, x, heads);
   if (node.rank(x) != 4)
     node.invalid("X must have three or four dimensions, but is " + ir::to_string(node.type(x)));
-  for (const auto& [cache, what] : {std::pair{cos, "cos_cache"}, std::pair{sin, "sin_cache"}})
-    check_dtype(node, cache, what, {node.dtype(x)});
   check_shape(node, sin, "sin_cache", node.shape(cos));
   if (node.has_input(3)) {
     const ValueId positions = node.input(3, "position_ids");

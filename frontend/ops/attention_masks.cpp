@@ -96,9 +96,8 @@ ValueId padding_mask(NodeContext& node, ValueId mask, std::string_view what,
   return node.add("Where", {keep, node.constant(dtype, 0), node.constant(dtype, hidden)});
 }
 
-ValueId attention_bias(NodeContext& node, std::size_t i, const ScoreSizes& sizes, DType dtype) {
+ValueId attention_bias(NodeContext& node, std::size_t i, const ScoreSizes& sizes) {
   const ValueId bias = node.input(i, "attention_bias");
-  check_dtype(node, bias, "attention_bias", {dtype});
   check_broadcasts(node, bias, "attention_bias",
                    {sizes.batch, sizes.heads, sizes.queries, sizes.keys},
                    {true, true, false, false});

@@ -25,6 +25,6 @@ ir::ValueId padding_mask(NodeContext& node, ir::ValueId mask, std::string_view w
                          const ScoreSizes& sizes, DType dtype);
 
 /// Input `i`, attention_bias, checked: [batch or 1, heads or 1, queries, keys].
-ir::ValueId attention_bias(NodeContext& node, std::size_t i, const ScoreSizes& sizes, DType dtype);
+ir::ValueId attention_bias(NodeContext& node, std::size_t i, const ScoreSizes& sizes);
 
 }  // namespace sinter::frontend

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace sinter::frontend {
 
-/// `names` are the inputs of `name` of `domain` from version `since` on, separated by spaces; one
-/// that ends with ".." stands for any number.
+/// `names` are the inputs of `name` of `domain` from version `since` on, separated by spaces, as
+/// "A:T B:T axes xs..:V": one that ends with ".." stands for any number, and those with one word
+/// behind a colon have one element type.
 struct InputNames {
   std::string_view domain, name;
   std::int64_t since;
@@ -16,6 +18,14 @@ struct InputNames {
 };
 
 std::span<const InputNames> all_input_names();
+
+struct OpInput {
+  std::string_view name;
+  std::string_view type = {};  // what it shares with other inputs, or empty
+  bool is_variadic = false;
+};
+std::vector<OpInput> inputs_of(const InputNames& row);
+
 /// What holds for `version`, or null for an operator without a schema.
 const InputNames* find_input_names(std::string_view domain, std::string_view name,
                                    std::int64_t version);

@@ -21,7 +21,6 @@ using ir::ValueId;
 ValueId biased(NodeContext& node, ValueId x, std::size_t i) {
   const ValueId bias = node.input(i, "bias");
   if (node.rank(x) == 0) node.invalid("input is a scalar; a bias needs a dimension");
-  check_dtype(node, bias, "bias", {node.dtype(x)});
   check_shape(node, bias, "bias", {node.shape(x).back()});
   return node.add("Add", {x, bias});
 }

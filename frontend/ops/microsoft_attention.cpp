@@ -63,8 +63,6 @@ void microsoft_rotary_embedding(NodeContext& node) {
     node.invalid("cos_cache must be [positions, angles], but is " + ir::to_string(node.type(cos)));
   const Dim rows = node.shape(cos)[0], pairs = node.shape(cos)[1];
   check_shape(node, sin, "sin_cache", node.shape(cos));
-  for (const auto& [cache, what] : {std::pair{cos, "cos_cache"}, std::pair{sin, "sin_cache"}})
-    check_dtype(node, cache, what, {node.dtype(x)});
   if (is_flat) x = split_heads(node, x, heads_to_rotate(node, x, turned, pairs));
   if (node.rank(x) != 4)
     node.invalid("input must have three or four dimensions, but is " + ir::to_string(node.type(x)));

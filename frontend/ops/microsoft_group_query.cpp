@@ -201,10 +201,11 @@ void attend_to_window(NodeContext& node, AttentionForm& form, const Lengths& len
   const Term token = lengths.before + row - select(is_new, size, held);
   const auto per_key = [&](const Term& x) { return x.reshape({rows[0], 1, 1, keys}); };
   const Term place = places.reshape({rows[0], 1, rows[2], 1});
-  form.masks.push_back(per_key(token).with("LessOrEqual", place).value());
-  form.masks.push_back(
-      per_key(token).with("Greater", place - static_cast<double>(form.window)).value());
-  form.masks.push_back(per_key(is_new.with("Or", row.with("Less", held))).value());
+  // One mask: a fused attention takes no more.
+  const Term is_seen = per_key(token).with("LessOrEqual", place);
+  const Term is_near = per_key(token).with("Greater", place - static_cast<double>(form.window));
+  const Term is_held = per_key(is_new.with("Or", row.with("Less", held)));
+  form.masks.push_back(is_seen.with("And", is_near).with("And", is_held).value());
   form.window = 0;
   // Row i of present comes from the row whose token is i + after - kept.
   const Term wanted = iota(node, capacity, 1, 2) + (lengths.after - kept);

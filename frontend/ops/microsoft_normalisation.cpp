@@ -5,6 +5,7 @@
 #include "frontend/ops/checks.h"
 #include "frontend/ops/normalisation.h"
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/quantised.h"
 #include "frontend/ops/unroll.h"
 #include "frontend/ops/windows.h"
 
@@ -21,7 +22,6 @@ double read_epsilon(NodeContext& node) { return node.attr_float("epsilon", 1e-12
 ValueId over_last(NodeContext& node, std::size_t i, const char* what, ValueId x) {
   const ValueId value = node.input(i, what);
   if (node.rank(x) == 0) node.invalid("input is a scalar; it needs a dimension to normalise over");
-  check_dtype(node, value, what, {node.dtype(x)});
   check_shape(node, value, what, {node.shape(x).back()});
   return value;
 }
@@ -36,7 +36,6 @@ ValueId layer_norm(NodeContext& node, ValueId x, std::size_t gamma, std::size_t 
 /// input + skip + bias, which is also output 3.
 ValueId skip_sum(NodeContext& node, std::size_t bias) {
   const ValueId x = node.input(0, "input"), skip = node.input(1, "skip");
-  check_dtype(node, skip, "skip", {node.dtype(x)});
   ValueId sum = node.add("Add", {x, skip});
   if (node.shape(sum) != node.shape(x))
     node.invalid(fmt::format("skip is {}, which does not broadcast to the input's {}",
@@ -60,33 +59,48 @@ void skip_simplified_layer_normalization(NodeContext& node) {
   output_statistics(node, sum, axis, read_epsilon(node), 1, 2, false);
 }
 
-ValueId rows_of(NodeContext& node, std::size_t table, const char* what, ValueId indices) {
-  return node.add("Gather", {node.input(table, what), indices}, {{"axis", std::int64_t{0}}});
+// ---- Embeddings
+
+/// Numbers, or integers with a scale and a zero point.
+struct Table {
+  ValueId values = {};  // may be invalid
+  std::optional<Term> scale = {}, zero = {};
+};
+
+/// What `picked`, elements of `table`, stand for.
+ValueId meaning(NodeContext& node, const Table& table, ValueId picked) {
+  if (!table.scale) return picked;
+  const Term difference_of = difference(node, picked, table.zero->value());
+  return (difference_of.cast(DType::kFloat32) * *table.scale).value();
 }
 
-/// The sum of word, position and segment embeddings, normalised.
-void embed_layer_normalization(NodeContext& node) {
-  const ValueId ids = node.input(0, "input_ids");
-  if (node.rank(ids) != 2)
-    node.invalid("input_ids must be [batch, length], but is " + ir::to_string(node.type(ids)));
-  const Dim batch = node.shape(ids)[0], length = node.shape(ids)[1];
-  ValueId positions;
-  if (node.has_input(8)) {
+ValueId rows_of(NodeContext& node, const Table& table, ValueId indices) {
+  return meaning(node, table,
+                 node.add("Gather", {table.values, indices}, {{"axis", std::int64_t{0}}}));
+}
+
+/// What a node sums up, rows of tables, and what the sum is scaled with.
+struct Embeddings {
+  Table word, position, segment;
+  Table gamma, beta;
+};
+
+/// Positions of the tokens: given in input 8, or counted from zero.
+ValueId position_rows(NodeContext& node, const Table& table, const Dim& batch, const Dim& length,
+                      bool are_given) {
+  if (are_given) {
     const ValueId at = node.input(8, "position_ids");
     check_broadcasts(node, at, "position_ids", {batch, length}, {true, false});
-    positions = rows_of(node, 3, "position_embedding", at);
-  } else {
-    const ValueId table = node.input(3, "position_embedding");
-    if (node.rank(table) == 2 && node.shape(table)[0].is_constant())
-      node.limit(length, node.shape(table)[0].value());
-    positions = part(node, table, 0, 0, length);
+    return rows_of(node, table, at);
   }
-  ValueId sum = node.add("Add", {rows_of(node, 2, "word_embedding", ids), positions});
-  if (has_both(node, 1, "segment_ids", 4, "segment_embedding"))
-    sum =
-        node.add("Add", {sum, rows_of(node, 4, "segment_embedding", node.input(1, "segment_ids"))});
-  node.output(0, layer_norm(node, sum, 5, 6));
-  node.output(2, sum);
+  const ValueId rows = table.values;
+  if (node.rank(rows) == 2 && node.shape(rows)[0].is_constant())
+    node.limit(length, node.shape(rows)[0].value());
+  return meaning(node, table, part(node, rows, 0, 0, length));
+}
+
+/// Output 1: how many elements of each row of the mask, input 7, are one.
+void output_lengths(NodeContext& node, const Dim& batch, const Dim& length) {
   if (!node.output_is_used(1)) return;
   if (!node.has_input(7))
     return node.output(1, node.expand(node.constant(DType::kInt32, 0), {batch}));
@@ -95,6 +109,49 @@ void embed_layer_normalization(NodeContext& node) {
   const ValueId is_one = node.add("Equal", {mask, node.constant(node.dtype(mask), 1)});
   node.output(1, node.add("ReduceSum", {node.cast(is_one, DType::kInt32)},
                           {{"axes", std::vector<std::int64_t>{1}}, {"keepdims", std::int64_t{0}}}));
+}
+
+/// The sum of word, position and segment embeddings, normalised.
+void embed(NodeContext& node, const Embeddings& from, bool has_positions) {
+  const ValueId ids = node.input(0, "input_ids");
+  if (node.rank(ids) != 2)
+    node.invalid("input_ids must be [batch, length], but is " + ir::to_string(node.type(ids)));
+  const Dim batch = node.shape(ids)[0], length = node.shape(ids)[1];
+  ValueId sum = node.add("Add", {rows_of(node, from.word, ids),
+                                 position_rows(node, from.position, batch, length, has_positions)});
+  if (from.segment.values.valid())
+    sum = node.add("Add", {sum, rows_of(node, from.segment, node.input(1, "segment_ids"))});
+  const ValueId gamma = meaning(node, from.gamma, from.gamma.values),
+                beta = meaning(node, from.beta, from.beta.values);
+  node.output(0, node.add("LayerNorm", {sum, gamma, beta},
+                          {{"axis", std::int64_t{2}}, {"epsilon", read_epsilon(node)}}));
+  node.output(2, sum);
+  output_lengths(node, batch, length);
+}
+
+void embed_layer_normalization(NodeContext& node) {
+  const bool has_segment = has_both(node, 1, "segment_ids", 4, "segment_embedding");
+  embed(node,
+        {{node.input(2, "word_embedding")},
+         {node.input(3, "position_embedding")},
+         has_segment ? Table{node.input(4, "segment_embedding")} : Table{},
+         {node.input(5, "gamma")},
+         {node.input(6, "beta")}},
+        node.has_input(8));
+}
+
+/// Tables, gamma and beta are integers, with scales and zero points of one number each.
+void quantised_embed_layer_normalization(NodeContext& node) {
+  const auto table = [&](std::size_t i, const char* what) {
+    return Table{node.input(i, what), one_number(node, i + 6, "scale").cast(DType::kFloat32),
+                 one_number(node, i + 11, "zero point")};
+  };
+  const bool has_segment = has_both(node, 1, "segment_ids", 4, "segment_embedding");
+  embed(
+      node,
+      {table(2, "word_embedding"), table(3, "position_embedding"),
+       has_segment ? table(4, "segment_embedding") : Table{}, table(5, "gamma"), table(6, "beta")},
+      false);
 }
 
 // ---- Groups of channels
@@ -130,7 +187,6 @@ void microsoft_group_norm(NodeContext& node) {
 ValueId read_skip(NodeContext& node, ValueId x, bool last) {
   ValueId skip = node.input(3, "skip");
   const Shape shape = node.shape(x);
-  check_dtype(node, skip, "skip", {node.dtype(x)});
   Shape one(shape.size(), Dim(1));
   one[0] = shape[0];
   one[1] = shape[1];
@@ -164,6 +220,8 @@ constexpr OpRow kNormalisationRows[] = {
      kMicrosoft},
     {"EmbedLayerNormalization", 1, embed_layer_normalization, "epsilon mask_index_type",
      kMicrosoft},
+    {"QEmbedLayerNormalization", 1, quantised_embed_layer_normalization, "epsilon", kMicrosoft,
+     Types::kIntegers},
     {"GroupNorm", 1, microsoft_group_norm, "activation channels_last epsilon groups", kMicrosoft},
     {"SkipGroupNorm", 1, skip_group_norm, "activation channels_last epsilon groups", kMicrosoft},
 };

@@ -11,6 +11,7 @@ namespace {
 constexpr OpFamily kFamilies[] = {
     {"element by element", pointwise_ops, Types::kNumbers},
     {"activations", activation_ops, Types::kFloats},
+    {"experiments of old", experimental_ops, Types::kFloats},
     {"reductions", reduce_ops, Types::kNumbers},
     {"shapes", shape_ops, Types::kAny},
     {"parts", slice_ops, Types::kAny},
@@ -19,6 +20,7 @@ constexpr OpFamily kFamilies[] = {
     {"boxes", suppression_ops, Types::kFloats},
     {"between elements", resize_ops, Types::kNumbers},
     {"samples", sampling_ops, Types::kFloats},
+    {"regions", roi_align_ops, Types::kFloats},
     {"made from sizes", generator_ops, Types::kAny},
     {"normalisation", normalization_ops, Types::kFloats},
     {"products", matmul_ops, Types::kNumbers},

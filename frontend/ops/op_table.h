@@ -60,6 +60,7 @@ std::vector<OpAttribute> attributes_of(const OpRow& row);
 /// One family of operators for each file in this folder.
 std::span<const OpRow> pointwise_ops();
 std::span<const OpRow> activation_ops();
+std::span<const OpRow> experimental_ops();
 std::span<const OpRow> reduce_ops();
 std::span<const OpRow> shape_ops();
 std::span<const OpRow> slice_ops();
@@ -92,6 +93,7 @@ std::span<const OpRow> ranking_ops();
 std::span<const OpRow> suppression_ops();
 std::span<const OpRow> resize_ops();
 std::span<const OpRow> sampling_ops();
+std::span<const OpRow> roi_align_ops();
 
 struct OpFamily {
   std::string_view title;

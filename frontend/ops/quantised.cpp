@@ -33,13 +33,7 @@ void require_integer(NodeContext& node, DType dtype, const char* what) {
 Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero) {
   require_integer(node, node.dtype(value), "a quantised input");
   const Term exact = Term(node, value).cast(DType::kInt32);
-  if (!zero) return exact;
-  if (node.dtype(*zero) != node.dtype(value))
-    node.invalid(
-        fmt::format("a quantised input is {} and its zero point {}: their types must be "
-                    "one",
-                    ir::to_string(node.type(value)), ir::to_string(node.type(*zero))));
-  return exact - Term(node, *zero).cast(DType::kInt32);
+  return zero ? exact - Term(node, *zero).cast(DType::kInt32) : exact;
 }
 
 Term rounded(const Term& x, const Term& scale, const Term& zero) {

@@ -86,12 +86,6 @@ void quantize_linear(NodeContext& node) {
   check_parameters(node, scale, false);
   check_dtype(node, x, "its input",
               {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt32});
-  // From opset 23 on the scale has a type of its own.
-  if (node.opset() < 23 && is_float(node.dtype(x)) && node.dtype(x) != node.dtype(scale))
-    node.invalid(
-        fmt::format("its input is {} and its scale {}: before opset 23 their types must be "
-                    "one",
-                    ir::to_string(node.type(x)), ir::to_string(node.type(scale))));
   // 'saturate' is not read: only of 8-bit floats
   // 'precision' is not read: computed in float32 or wider
   DType to = DType::kUInt8;
@@ -135,8 +129,7 @@ void dequantize_linear(NodeContext& node) {
   if (!is_float(to) || to == DType::kFloat64)
     node.invalid(
         fmt::format("attribute 'output_dtype' is {}; it must be f32, f16 or bf16", to_string(to)));
-  if (node.has_input(2) && (node.dtype(node.input(2, "x_zero_point")) != node.dtype(x) ||
-                            node.is_four_bit(2) != node.is_four_bit(0)))
+  if (node.has_input(2) && node.is_four_bit(2) != node.is_four_bit(0))
     node.invalid("the input and its zero points differ in type");
   const Grouping grouping = read_grouping(node, x, scale);
   const Shape shape = node.shape(x);

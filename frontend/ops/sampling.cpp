@@ -128,81 +128,9 @@ void affine_grid(NodeContext& node) {
   node.output((*sum + column(n)).value());
 }
 
-/// Averages (or maxima) of bilinear samples in a grid of bins over each region of interest.
-void roi_align(NodeContext& node) {
-  const Term x(node, node.input(0, "X")), rois(node, node.input(1, "rois"));
-  const Term batch(node, node.input(2, "batch_indices"));
-  const Shape from = x.shape();
-  if (from.size() != 4 || rois.shape().size() != 2 || rois.shape()[1] != Dim(4) ||
-      !is_float(x.dtype()) || !is_integer(batch.dtype()))
-    node.invalid(fmt::format(
-        "input {}, rois {} and batch_indices {} do not fit", ir::to_string(node.type(x.value())),
-        ir::to_string(node.type(rois.value())), ir::to_string(node.type(batch.value()))));
-  const std::string mode = node.attr_string("mode", "avg");
-  if (mode != "avg" && mode != "max")
-    node.invalid("attribute 'mode' must be avg or max, but is '" + mode + "'");
-  const std::int64_t samples = node.attr_int("sampling_ratio", 0);
-  if (samples <= 0)
-    node.unsupported(
-        "sampling_ratio 0 makes the number of samples depend on the regions; export with a fixed "
-        "number, as 2");
-  const bool half_pixel = node.opset() >= 16 && node.attr_string("coordinate_transformation_mode",
-                                                                 "half_pixel") == "half_pixel";
-  const double scale = node.attr_float("spatial_scale", 1);
-  const Dim pooled[2] = {node.attr_int("output_height", 1), node.attr_int("output_width", 1)};
-
-  // Over [regions, channels, bins y, bins x, samples y, samples x].
-  constexpr std::size_t kRank = 6;
-  const Dim regions = rois.shape()[0];
-  const auto per_region = [&](const Term& value) {
-    return value.reshape({regions, 1, 1, 1, 1, 1});
-  };
-  std::vector<std::vector<Tap>> taps = {{{per_region(batch.cast(DType::kInt64)), {}, {}}},
-                                        {{iota(node, from[1], 1, kRank), {}, {}}}};
-  std::optional<Term> outside;
-  for (std::size_t d = 0; d < 2; ++d) {
-    const auto edge = [&](std::int64_t i) {
-      return per_region(slice_one(rois, 1, i).cast(DType::kFloat32)) * scale -
-             (half_pixel ? 0.5 : 0.0);
-    };
-    const Term begin = edge(d == 0 ? 1 : 0), end = edge(d == 0 ? 3 : 2);
-    Term length = end - begin;
-    if (!half_pixel) length = length.with("Max", 1);  // regions turned inside out become small
-    const Term bin = length / static_cast<double>(pooled[d].value());
-    const Term i = iota(node, pooled[d], 2 + d, kRank, DType::kFloat32);
-    const Term s = iota(node, samples, 4 + d, kRank, DType::kFloat32);
-    const Term at = begin + i * bin + (s + 0.5) * bin / static_cast<double>(samples);
-    const Term size = size_of_dim(node, from[2 + d], DType::kFloat32), last = size - 1;
-    const Term off = at.with("Less", -1).with("Or", at.with("Greater", size));
-    outside = outside ? outside->with("Or", off) : off;
-    const Term inner = clamp(at, 0, last), left = floor(inner), t = inner - left;
-    const auto index = [&](const Term& place) { return clamp(place, 0, last).cast(DType::kInt64); };
-    taps.push_back({{index(left), 1 - t, {}}, {index(left + 1), t, {}}});
-  }
-  const DType type = x.dtype();
-  std::optional<Term> value;
-  if (mode == "avg") {
-    value = interpolate(x, taps, type);
-  } else {
-    // ONNX takes the largest of the four weighted neighbours, not of their sum.
-    for (const Tap& y : taps[2])
-      for (const Tap& column : taps[3]) {
-        const Term part = take(x, {taps[0][0].index, taps[1][0].index, y.index, column.index}) *
-                          y.weight->cast(type) * column.weight->cast(type);
-        value = value ? value->with("Max", part) : part;
-      }
-  }
-  value = select(*outside, value->number(0), *value);
-  node.output(node.add(mode == "avg" ? "ReduceMean" : "ReduceMax", {value->value()},
-                       {{"axes", std::vector<std::int64_t>{4, 5}}, {"keepdims", std::int64_t{0}}}));
-}
-
 constexpr OpRow kSamplingOps[] = {
     {"GridSample", 16, grid_sample, "align_corners mode padding_mode"},
     {"AffineGrid", 20, affine_grid, "align_corners"},
-    {"RoiAlign", 10, roi_align,
-     "coordinate_transformation_mode:16- mode output_height output_width sampling_ratio "
-     "spatial_scale"},
 };
 
 }  // namespace

@@ -185,12 +185,14 @@ void dft(NodeContext& node) {
   node.output(node.transpose(result.value(), back));
 }
 
-/// [batch, length, 1 or 2] -> [batch, frames, frequencies, 2].
+/// [batch, length, 1 or 2] or, of real numbers, [batch, length] -> [batch, frames, frequencies, 2].
 void stft(NodeContext& node) {
-  const ValueId signal = node.x();
+  ValueId signal = node.x();
+  if (node.rank(signal) == 2)
+    signal = node.reshape(signal, {node.shape(signal)[0], node.shape(signal)[1], Dim(1)});
   check_parts(node, signal);
   if (node.rank(signal) != 3)
-    node.invalid("signal must be [batch, length, 1 or 2], but is " +
+    node.invalid("signal must be [batch, length] or [batch, length, 1 or 2], but is " +
                  ir::to_string(node.type(signal)));
   const std::int64_t step = constant_size(node, node.size(1, "frame_step"), "frame_step");
   std::optional<Term> window;

@@ -32,15 +32,29 @@ def all_schemas():
     return found
 
 
+def spelled(schema):
+    """Names and types of inputs, as the importer's table has them: "A:T B:T axes xs..:V", where a type is
+    named that several inputs share."""
+    types = [getattr(each, "typeStr", None) or each.type_str for each in schema.inputs]
+    words = []
+    for each, kind in zip(schema.inputs, types):
+        variadic = "Variadic" in str(each.option)
+        alike = getattr(each, "isHomogeneous", getattr(each, "is_homogeneous", True))
+        is_shared = "(" not in kind and (alike if variadic else types.count(kind) > 1)
+        words.append(each.name + (".." if variadic else "") + (f":{kind}" if is_shared else ""))
+    return words
+
+
 def input_rows(operators, schemas):
-    """(domain, operator, version, names of its inputs) where their number changes."""
+    """(domain, operator, version, its inputs) where their number or the types that they share change."""
     for key in sorted({(op["domain"], op["operator"]) for op in operators}):
         last = None
         for version, schema in sorted(schemas.get(key, {}).items()):
-            names = [each.name + (".." if "Variadic" in str(each.option) else "") for each in schema.inputs]
-            if last is None or len(last) != len(names):
-                yield (*key, version, " ".join(names))
-            last = names
+            words = spelled(schema)
+            pattern = [word.partition(":")[2] for word in words]
+            if last != pattern:
+                yield (*key, version, " ".join(words))
+            last = pattern
 
 
 def print_inputs(operators, schemas):

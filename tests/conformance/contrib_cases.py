@@ -1,36 +1,13 @@
-"""Peer cases of com.microsoft's operators beyond those in make_peer_cases.py: each input, output and
-attribute that transformers' optimisers write. Where ONNX Runtime has an operator for GPUs alone, its
-formula is here in NumPy."""
+"""Peer cases of com.microsoft's operators beyond those in make_peer_cases.py, but for attention: each
+input, output and attribute that transformers' optimisers write. Where ONNX Runtime has an operator for
+GPUs alone, its formula is here in NumPy."""
 import math
 
 import numpy as np
-from onnx import TensorProto
 
+from attention_cases import BATCH, HEADS, LENGTH, SIZE, WIDTH, heads_of, i32, softmax
 from peer_support import MS, Const, answer, case, f32, ints
 
-BATCH, LENGTH, HEADS, SIZE = 2, 3, 2, 4
-WIDTH = HEADS * SIZE
-
-
-def i32(*values):
-    return np.array(values, np.int32)
-
-
-def heads_of(x):
-    """[batch, length, width] -> [batch, heads, length, size]"""
-    return x.reshape(*x.shape[:2], HEADS, -1).transpose(0, 2, 1, 3)
-
-
-def softmax(x):
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def attend(q, k, v, added=0.0):
-    """Attention of [batch, heads, length, size], as [batch, length, width]."""
-    weights = softmax(q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3]) + added)
-    y = (weights @ v).transpose(0, 2, 1, 3)
-    return y.reshape(*y.shape[:2], -1).astype(np.float32)
 
 
 def layer_norm(x, gamma, beta, epsilon):
@@ -59,7 +36,19 @@ def normalisation_cases():
     case("embed_layer_norm_shared_positions", "EmbedLayerNormalization",
          [ids, None, words, places, None, gamma, beta, i32(1, 1, 1, 1, 0, 0).reshape(2, 3), i32(4, 0, 2).reshape(1, 3)],
          2, MS)
+    quantised = [quantised_table(*shape) for shape in ((11, WIDTH), (5, WIDTH), (2, WIDTH), (WIDTH,), (WIDTH,))]
+    tables, scales, zeros = zip(*quantised)
+    mask = i32(1, 1, 1, 1, 0, 0).reshape(2, 3)
+    for name, used in (("", True), ("_no_segment", False)):
+        own = [list(each) if used else [*each[:2], None, *each[3:]] for each in (tables, scales, zeros)]
+        case(f"quantised_embed_layer_norm{name}", "QEmbedLayerNormalization",
+             [ids, ints(0, 2, BATCH, LENGTH, dtype=np.int32) if used else None, *own[0], mask, *own[1], *own[2]], 2, MS,
+             epsilon=1e-3)
     group_norm_cases()
+
+
+def quantised_table(*shape):
+    return Const(ints(0, 256, *shape, dtype=np.uint8)), Const(np.float32(0.02)), Const(np.uint8(121))
 
 
 def group_norm_cases():
@@ -132,114 +121,6 @@ def layout_cases():
         low, high = (0, 256) if dtype == np.uint8 else (-128, 128)
         case(f"nhwc_max_pool_{dtype.__name__}", "NhwcMaxPool", [ints(low, high, 2, 7, 6, 3, dtype=dtype)], 1, MS,
              kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], ceil_mode=1)
-
-
-def multi_head_cases():
-    def head(name, inputs, outputs=1, **attributes):
-        case(f"multi_head_{name}", "MultiHeadAttention", inputs, outputs, MS, num_heads=HEADS, **attributes)
-
-    x, keys = f32(BATCH, LENGTH, WIDTH), 5
-    key, value = f32(BATCH, keys, WIDTH), f32(BATCH, keys, WIDTH)
-    bias = Const(f32(3 * WIDTH))
-    own = f32(BATCH, LENGTH, WIDTH), f32(BATCH, LENGTH, WIDTH)
-    past = f32(BATCH, HEADS, 2, SIZE), f32(BATCH, HEADS, 2, SIZE)
-    packed = f32(BATCH, LENGTH, HEADS, 3, SIZE)
-    parts = [packed[:, :, :, i].transpose(0, 2, 1, 3) for i in range(3)]
-    head("packed", [packed], answers=[attend(*parts)])
-    biased = [part + b.reshape(HEADS, 1, SIZE) for part, b in zip(parts, np.split(bias.value, 3))]
-    head("packed_bias", [packed, None, None, bias], answers=[attend(*biased)])
-    pairs = f32(BATCH, keys, HEADS, 2, SIZE)
-    head("packed_keys", [x, pairs],
-         answers=[attend(heads_of(x), *(pairs[:, :, :, i].transpose(0, 2, 1, 3) for i in range(2)))])
-    head("lengths", [x, key, value, None, i32(5, 3)])
-    head("cumulated", [x, key, value, None, i32(5, 3, 0, 3, 6, 0, 5, 10)])
-    head("mask_3d", [x, key, value, None, ints(0, 2, BATCH, LENGTH, keys, dtype=np.int32)])
-    head("mask_past", [x, *own, bias, ints(0, 2, BATCH, 5, dtype=np.int32), None, *past], 3)
-    head("mask_bias_past_causal", [x, *own, bias, ints(0, 2, BATCH, 5, dtype=np.int32),
-                                   f32(BATCH, 1, LENGTH, 5), *past], 3, unidirectional=1)
-    head("value_size", [x, key, f32(BATCH, keys, 2 * WIDTH), Const(f32(4 * WIDTH))])
-    head("cross_cache_bias", [x, f32(BATCH, HEADS, keys, SIZE), f32(BATCH, HEADS, keys, SIZE), bias])
-    head("filter_value", [x, key, value, None, ints(0, 2, BATCH, keys, dtype=np.int32)], mask_filter_value=-1.0)
-    head("scores", [x, key, value, None, i32(5, 3), f32(1, HEADS, LENGTH, keys)], ["y", "", "", "qk"],
-         stated=TensorProto.FLOAT, scale=0.7)
-    head("scores_causal", [x, *own, None, None, f32(1, HEADS, LENGTH, LENGTH)], ["y", "", "", "qk"],
-         stated=TensorProto.FLOAT, unidirectional=1)
-
-
-def decoder_cases():
-    def one(name, inputs, outputs=1, **attributes):
-        case(f"decoder_attention_{name}", "DecoderMaskedMultiHeadAttention", inputs, outputs, MS, num_heads=HEADS,
-             **attributes)
-
-    x = f32(BATCH, 1, WIDTH)
-    own = f32(BATCH, 1, WIDTH), f32(BATCH, 1, WIDTH)
-    past = f32(BATCH, HEADS, 4, SIZE), f32(BATCH, HEADS, 4, SIZE)
-    mask = ints(0, 2, BATCH, 5, dtype=np.int32)
-    added = np.where(mask > 0, 0, -10000.0)[:, None, None, :]
-    bias = f32(3 * WIDTH)
-    q, k, v = (heads_of(t + b) for t, b in zip((x, *own), np.split(bias, 3)))
-    k, v = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
-    one("past", [x, *own, mask, None, *past, None, None, None, Const(bias)], 3, answers=[attend(q, k, v, added), k, v])
-    packed = np.concatenate([x, *own], 2)
-    one("packed", [packed, None, None, mask, None, *past, None, None, None, Const(bias)], 3,
-        answers=[attend(q, k, v, added), k, v])
-    cache = f32(BATCH, HEADS, 5, SIZE), f32(BATCH, HEADS, 5, SIZE)
-    one("cross", [x, *cache, mask])
-    one("cross_scores", [x, *cache], ["y", "", "", "qk"], stated=TensorProto.FLOAT, output_qk=1, scale=0.4)
-
-
-def attention_cases():
-    def one(name, inputs, outputs=1, **attributes):
-        case(f"attention_{name}", "Attention", inputs, outputs, MS, num_heads=HEADS, **attributes)
-
-    x, weights, bias = f32(BATCH, LENGTH, WIDTH), Const(f32(WIDTH, 3 * WIDTH, scale=0.5)), Const(f32(3 * WIDTH))
-    past = f32(2, BATCH, HEADS, 2, SIZE)
-    one("ends_begins", [x, weights, bias, i32(3, 2, 1, 0)])
-    one("cumulated", [x, weights, bias, i32(3, 1, 0, 3, 6, 0, 3, 6)])
-    one("mask_past", [x, weights, bias, ints(0, 2, BATCH, 5, dtype=np.int32), past], 2)
-    one("mask_3d_past_causal", [x, weights, bias, ints(0, 2, BATCH, LENGTH, 5, dtype=np.int32), past], 2,
-        unidirectional=1)
-    one("present_without_past", [x, weights, bias], 2)
-    one("filter_value", [x, weights, bias, ints(0, 2, BATCH, LENGTH, dtype=np.int32)], mask_filter_value=-3.0)
-    sizes = [WIDTH, WIDTH, 2 * WIDTH]
-    one("sizes", [x, Const(f32(WIDTH, sum(sizes))), Const(f32(sum(sizes)))], qkv_hidden_sizes=sizes)
-
-    # What follows the peer has for GPUs alone.
-    q, k, v = (heads_of(part) for part in np.split(x @ weights.value, 3, 2))
-    one("no_bias", [x, weights], answers=[attend(q, k, v)])
-    q, k, v = (heads_of(part) for part in np.split(x @ weights.value + bias.value, 3, 2))
-    longest = 7
-    mask = ints(0, 2, BATCH, 1, longest, longest, dtype=np.int32)
-    mask[..., 0] = 1
-    keys, values = np.concatenate([past[0], k], 2), np.concatenate([past[1], v], 2)
-    seen = np.where(mask[:, :, 2:5, :5] > 0, 0, -10000.0)
-    one("mask_4d_past", [x, weights, bias, mask, past], 2,
-        answers=[attend(q, keys, values, seen), np.stack([keys, values])])
-
-    def rotated(t, position):
-        angle = position[:, None] * 10000.0 ** (-np.arange(SIZE // 2) / (SIZE // 2))
-        a, b = t[..., :SIZE // 2], t[..., SIZE // 2:]
-        return np.concatenate([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)],
-                              -1).astype(np.float32)
-
-    place = np.arange(2, 2 + LENGTH)
-    keys = np.concatenate([past[0], rotated(k, place)], 2)
-    causal = np.where(np.arange(5) <= place[:, None], 0, -np.inf)
-    one("rotary_past_causal", [x, weights, bias, None, past], 2, do_rotary=1, unidirectional=1,
-        answers=[attend(rotated(q, place), keys, values, causal), np.stack([keys, values])])
-
-
-def quantised_attention_cases():
-    for name, dtype, columns in (("", np.uint8, False), ("_columns", np.int8, True)):
-        n = 3 * WIDTH
-        low, high = (0, 256) if dtype == np.uint8 else (-127, 128)
-        weights = Const(ints(low, high, WIDTH, n, dtype=dtype))
-        x = ints(0, 256, BATCH, LENGTH, WIDTH, dtype=np.uint8)
-        scale = Const(np.abs(f32(n)) * 0.01 if columns else np.float32(0.01))
-        zero = Const(np.zeros(n, np.int8) if columns else np.uint8(120))
-        case(f"quantised_attention{name}", "QAttention",
-             [x, weights, Const(f32(n)), Const(np.float32(0.02)), scale, ints(0, 2, BATCH, 5, dtype=np.int32),
-              Const(np.uint8(130)), zero, f32(2, BATCH, HEADS, 2, SIZE)], 2, MS, num_heads=HEADS, unidirectional=1)
 
 
 def mixture_cases():
@@ -381,19 +262,35 @@ def position_bias_cases():
          answers=[((u * (r * eco - 1) + 2) * place).astype(np.float32)])
 
 
+def other_cases():
+    """Operators of ONNX: experiments of old, and forms that its own data lacks."""
+    x = f32(2, 3, 4, 5)
+    case("affine", "Affine", [x], opset=8, alpha=2.0, beta=0.5)
+    case("scale", "Scale", [x], opset=8, scale=3.0)
+    case("scaled_tanh", "ScaledTanh", [x], opset=8, alpha=2.0, beta=0.5)
+    case("parametric_softplus", "ParametricSoftplus", [x], opset=8, alpha=2.0, beta=0.5)
+    case("image_scaler", "ImageScaler", [x], opset=8, scale=2.0, bias=[1.0, 2.0, 3.0])
+    case("crop_border", "Crop", [x], opset=8, border=[1, 0, 2, 1])
+    case("crop_scale", "Crop", [x], opset=8, border=[1, 2, 0, 0], scale=[2, 3])
+    image = f32(2, 3, 9, 11)
+    regions = np.array([[1, 1, 6.5, 7.2], [-2, -1.5, 14, 12], [3.1, 2.2, 3.9, 2.6], [0, 0, 10, 8], [8, 7, 30, 40],
+                        [5, 5, 4, 3]], np.float32)
+    for name, opset, attributes in (("", 16, {}), ("_output_half_pixel", 16, {"coordinate_transformation_mode": "output_half_pixel"}),
+                                    ("_scaled", 10, {"spatial_scale": 0.6})):
+        case(f"roi_align_adaptive{name}", "RoiAlign", [image, regions, ints(0, 2, 6)], opset=opset, output_height=3,
+             output_width=2, sampling_ratio=0, **attributes)
+    for mode in ("floor", "round_prefer_floor", "ceil"):
+        case(f"resize_tf_half_pixel_{mode}", "Resize",
+             [x, Const(np.zeros(0, np.float32)), Const(np.array([1, 1, 1.6, 0.7], np.float32))], opset=11, mode="nearest", nearest_mode=mode,
+             coordinate_transformation_mode="tf_half_pixel_for_nn")
+
+
 def contrib_cases():
     normalisation_cases()
     product_cases()
     layout_cases()
-    multi_head_cases()
-    decoder_cases()
-    attention_cases()
-    quantised_attention_cases()
     mixture_cases()
     quantised_mixture_cases()
     few_bit_cases()
     position_bias_cases()
-
-
-if __name__ == "__main__":
-    contrib_cases()
+    other_cases()

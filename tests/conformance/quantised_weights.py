@@ -230,7 +230,27 @@ def divided(save):
         model.save(save, model.add("MatMul", ["x", model.add("Div", [w, s])]))
 
 
+def gathered_axes(save):
+    """Blocks and indices along other axes than the usual ones, from the end too."""
+    ids = np.array([[4, 0, -2], [1, -5, 3]], np.int64)
+    for name, kind, shape, gather, blocks in (("last", TensorProto.INT4, (32, 5), 1, 0),
+                                              ("last_of_3", TensorProto.INT4, (4, 32, 5), -1, 1),
+                                              ("middle", TensorProto.UINT4, (4, 5, 32), 1, -1),
+                                              ("first_of_3", TensorProto.UINT8, (5, 3, 32), 0, -1)):
+        model = Model(f"weights_gather_{name}", ids)
+        scales, packed = list(shape), list(shape)
+        scales[blocks] = 2
+        points = list(scales)
+        if kind == TensorProto.UINT8:
+            packed[-1], points[-1] = packed[-1] // 2, 1
+        inputs = [model.integers("w", kind, tuple(packed)), "x",
+                  model.constant("s", rng.uniform(0.01, 0.1, scales).astype(np.float32)),
+                  model.integers("z", kind, tuple(points))]
+        model.save(save, model.add("GatherBlockQuantized", inputs, MS, block_size=16,
+                                   gather_axis=gather, quantize_axis=blocks))
+
+
 def quantised_weights(save):
     for group in (dequantize_linear, spelled_out, matmul_nbits, embeddings, dynamic,
-                  four_bit_values, contributed, divided):
+                  four_bit_values, contributed, divided, gathered_axes):
         group(save)

@@ -63,11 +63,51 @@ TEST(Inputs, ThatAnOperatorDoesNotHaveAreErrors) {
               HasSubstr("it has 2 inputs, but opset 11 has 1 (data)"));
   EXPECT_THAT(error("Clip", 6, {ramp({2}), floats({}, {0})}), HasSubstr("opset 6 has 1 (input)"));
   EXPECT_THAT(error("Relu", 17, {ramp({2}), ramp({2})}), HasSubstr("'the_Relu' (Relu-17)"));
+  // Operators of other domains grow without a new version: these may be newer.
+  ModelBuilder gelu = microsoft("FastGelu", {"x", "x", "x"});
+  gelu.input("x", DType::kFloat32, {2});
+  EXPECT_THAT(gelu.import_error(ErrorCode::kUnsupported),
+              HasSubstr("it has 3 inputs, but the operator that is known has 2 (X, bias)"));
   // What is left out at the end is none, and some operators take any number.
   ModelBuilder model;
   model.input("x", DType::kFloat32, {2}).node("Relu", {"x", ""}, {"y"}).output("y");
   EXPECT_NO_THROW(model.import());
   EXPECT_NO_THROW((OneOp{"Sum", {ramp({2}), ramp({2}), ramp({2})}}.model().import()));
+}
+
+TEST(Inputs, OfOneTypeThatDifferAreErrorsThatNameBoth) {
+  const auto model = [](DType type) {
+    ModelBuilder model;
+    model.input("x", DType::kFloat32, {2}).input("y", type, {2});
+    model.node("Add", {"x", "y"}, {"z"}).output("z");
+    return model;
+  };
+  for (const DType type : {DType::kFloat16, DType::kInt32})
+    EXPECT_THAT(model(type).import_error(ErrorCode::kInvalidModel),
+                AllOf(HasSubstr("its inputs 0 ('A') f32[2] and 1 ('B') "),
+                      HasSubstr("must have one element type: cast one of them")));
+}
+
+TEST(Inputs, ConstantsOfAnotherFloatTypeTakeThatOfTheRest) {
+  const auto model = [](double factor) {
+    ModelBuilder model;
+    model.input("x", DType::kFloat16, {2}).initializer("k", floats({}, {factor}));
+    model.node("Mul", {"x", "k"}, {"y"}).output("y");
+    return model;
+  };
+  const ImportedModel imported = model(2).import();
+  EXPECT_THAT(imported.warnings,
+              testing::ElementsAre(
+                  "the_Mul: input 1 ('B') f32[] is a constant, and is taken as f16, the type of "
+                  "what it goes with"));
+  const ir::Tensor x = ir::Tensor::from_doubles(DType::kFloat16, {2}, {{1.5, -2}});
+  const ir::Tensor y = model(2).run({x})[0];
+  EXPECT_EQ(y.dtype(), DType::kFloat16);
+  expect_tensor(y, {2}, {3, -4});
+  // Neither infinity nor zero is what the model's author meant.
+  for (const double beyond : {1e6, 1e-12})
+    EXPECT_THAT(model(beyond).import_error(ErrorCode::kInvalidModel),
+                HasSubstr("must have one element type"));
 }
 
 TEST(Attributes, GivenTwiceAreErrors) {

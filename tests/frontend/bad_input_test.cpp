@@ -160,10 +160,16 @@ TEST(BadFile, AnyByteChangedThrowsOrImports) {
   EXPECT_GT(refused, bytes.size());
 }
 
-TEST(BadGraph, Empty) {
+TEST(Graph, WithoutNodesGivesItsInputsAndConstants) {
   ModelBuilder model;
-  model.input("x", DType::kFloat32, {3}).output("x");
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel), HasSubstr("the graph is empty"));
+  model.input("x", DType::kFloat32, {"n"}).initializer("c", floats({2}, {3, 4}));
+  model.output("x").output("c");
+  const auto results = model.run({floats({3}, {1, 2, 5})});
+  expect_tensor(results[0], {3}, {1, 2, 5});
+  expect_tensor(results[1], {2}, {3, 4});
+}
+
+TEST(BadGraph, Empty) {
   ModelBuilder no_graph;
   no_graph.model().clear_graph();
   EXPECT_THAT(no_graph.import_error(ErrorCode::kInvalidModel), HasSubstr("has no graph"));

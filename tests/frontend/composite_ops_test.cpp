@@ -141,8 +141,9 @@ TEST(DynamicQuantizeLSTM, RefusesWhatHasNoScale) {
   const ir::Tensor bytes = ir::Tensor::from_ints(DType::kUInt8, {1, 1, 4}, {{1, 2, 3, 4}});
   EXPECT_THAT(lstm(bytes, floats({}, {0.5})).import_error(ErrorCode::kInvalidModel),
               HasSubstr("(W_scale) is f32[]; it must be [1, 4]"));
-  EXPECT_THAT(lstm(ramp({1, 1, 4}), floats({1}, {0.5})).import_error(ErrorCode::kInvalidModel),
-              HasSubstr("W and R must be of type int8 or uint8"));
+  EXPECT_THAT(
+      lstm(ramp({1, 1, 4}), floats({1}, {0.5})).import_error(ErrorCode::kInvalidModel),
+      HasSubstr("its inputs 1 ('W') f32[1, 1, 4] and 9 ('W_zero_point') u8[1] must have one"));
 }
 
 TEST(Conv, SamePaddingOfASymbolicSize) {

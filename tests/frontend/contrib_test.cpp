@@ -49,8 +49,9 @@ std::string unsupported(const ModelBuilder& model) {
 TEST(MultiHeadAttention, InputsThatDoNotFitAreErrors) {
   const Input none;
   EXPECT_THAT(invalid(multi_head({{{11}}})), HasSubstr("bias is f32[11]; it must be [12]"));
-  EXPECT_THAT(invalid(multi_head({{{12}, DType::kFloat16}})),
-              HasSubstr("bias is f16[12]; its elements must be f32"));
+  EXPECT_THAT(
+      invalid(multi_head({{{12}, DType::kFloat16}})),
+      HasSubstr("its inputs 0 ('query') f32[2, 3, 4] and 3 ('bias') f16[12] must have one"));
   EXPECT_THAT(invalid(multi_head({none, {{2, 5}}})), HasSubstr("its elements must be i32"));
   EXPECT_THAT(invalid(multi_head({none, {{2, 4}, kI32}})),
               HasSubstr("its mask is i32[2, 4]; it must be [2, 5]"));
@@ -159,7 +160,7 @@ TEST(RotaryEmbedding, InputsThatDoNotFitAreErrors) {
   EXPECT_THAT(invalid(of(x, {{1}, DType::kInt64}, {{2, 2}}, {{2, 2}})),
               HasSubstr("cos_cache has 2 positions, but there are 3 tokens"));
   EXPECT_THAT(invalid(of(x, at, {{5, 2}, DType::kFloat16}, {{5, 2}, DType::kFloat16})),
-              HasSubstr("cos_cache is f16[5, 2]; its elements must be f32"));
+              HasSubstr("2 ('cos_cache') f16[5, 2] must have one element type"));
   EXPECT_THAT(invalid(of(x, at, table, table, {attr("rotary_embedding_dim", 4)})),
               HasSubstr("needs 'num_heads'"));
 }
@@ -204,7 +205,8 @@ TEST(QAttention, TypesThatContradictAreErrors) {
     model.initializer("xz", ir::Tensor::from_ints(zero, {}, v({1})));
     return model;
   };
-  EXPECT_THAT(invalid(of(DType::kInt8)), HasSubstr("u8[1, 2, 2] and its zero point i8[]"));
+  EXPECT_THAT(invalid(of(DType::kInt8)),
+              HasSubstr("its inputs 0 ('input') u8[1, 2, 2] and 6 ('input_zero_point') i8[] must"));
   EXPECT_NO_THROW(of(DType::kUInt8).import());
 }
 

@@ -168,6 +168,36 @@ TEST(GroupQuery, NormalisesHeads) {
   EXPECT_NEAR(y[0].at(2), 1 / (1 + std::exp(-2 * unit * unit)), 1e-5);
 }
 
+TEST(GroupQuery, TotalLengthThatIsDataIsPastAndNewRows) {
+  ModelBuilder model = Exported().model();
+  model.input("given", DType::kInt32, {});
+  for (auto& node : *model.graph().mutable_node())
+    if (node.op_type() == "GroupQueryAttention") node.set_input(6, "given");
+  const ImportedModel imported = model.import();
+  EXPECT_THAT(imported.warnings, Contains(HasSubstr("total_sequence_length depends on data")));
+  EXPECT_EQ(imported.graph.type(imported.graph.outputs()[1]).shape[2],
+            Dim::symbol("past_seq") + Dim::symbol("seq"));
+}
+
+TEST(GroupQuery, AnglesLimitTheText) {
+  ModelBuilder model = Exported{{attr("do_rotary", 1)}, {"cos", "sin"}}.model();
+  model.initializer("cos", ramp({12, 1})).initializer("sin", ramp({12, 1}));
+  const ir::Ranges ranges = model.import().graph.ranges();
+  EXPECT_EQ(ranges.at("past_seq").max, 12);
+  EXPECT_EQ(ranges.at("total_seq").max, 12);
+}
+
+TEST(GroupQuery, CacheOfOtherHeadsIsInvalid) {
+  ModelBuilder model = Exported().model();
+  for (auto& input : *model.graph().mutable_input())
+    if (input.name() == "past_k")
+      input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(1)->set_dim_value(
+          3);
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel),
+              testing::AllOf(HasSubstr("past_key is f32[batch, 3, past_seq, kv_cache_dim]"),
+                             HasSubstr("new rows of f32[batch, 1, seq, 2]")));
+}
+
 TEST(GroupQuery, RefusalsSayWhatToDo) {
   const auto refused = [](const Exported& exported) {
     return exported.model().import_error(ErrorCode::kUnsupported);

@@ -219,7 +219,10 @@ TEST(Sampling, GridsAndRegions) {
                                        attr("sampling_ratio", 2)};
   expect_tensor(OneOp({"RoiAlign", {ramp({1, 1, 5, 5}), rois, batch}, attributes, 16}).run(),
                 {1, 1, 2, 2}, {2.8125, 4.25, 12.8125, 14.25});
-  attributes.pop_back();
+  attributes.pop_back();  // ceil(3 / 2) samples in each direction
+  expect_tensor(OneOp({"RoiAlign", {ramp({1, 1, 5, 5}), rois, batch}, attributes, 16}).run(),
+                {1, 1, 2, 2}, {2.8125, 4.25, 12.8125, 14.25});
+  attributes.push_back(attr("mode", "max"));
   EXPECT_THAT(OneOp({"RoiAlign", {ramp({1, 1, 5, 5}), rois, batch}, attributes, 16})
                   .model()
                   .import_error(ErrorCode::kUnsupported),

@@ -144,7 +144,11 @@ TEST(Inputs, WithoutShapeNeedOne) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {}).node("Relu", {"x"}, {"y"}).output("y");
   model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("input 'x' has no shape"));
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("input 'x' has no shape"), HasSubstr("--shapes x:1x64")));
+  ImportOptions ranks;
+  ranks.input_ranks["x"] = 2;
+  EXPECT_EQ(input_shape(model.import(ranks), 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
   ImportOptions options;
   options.input_shapes["x"] = {2, 3};
   EXPECT_EQ(input_shape(model.import(options), 0), (Shape{2, 3}));

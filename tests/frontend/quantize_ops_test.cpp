@@ -67,8 +67,10 @@ TEST(Quantize, ParametersThatDoNotFitAreErrors) {
               testing::HasSubstr("these need [3, 6]"));
   EXPECT_THAT(error(scales({2, 3}), ones({2, 3}, DType::kInt8), {}),
               testing::HasSubstr("[2, 3] do not fit [20, 6]"));
-  EXPECT_THAT(error(scales({6}), ones({6}, DType::kUInt8), {}),
-              testing::HasSubstr("the input and its zero points differ in type"));
+  EXPECT_THAT(
+      error(scales({6}), ones({6}, DType::kUInt8), {}),
+      testing::HasSubstr(
+          "its inputs 0 ('x') i8[20, 6] and 2 ('x_zero_point') u8[6] must have one element type"));
   EXPECT_THAT(error(ones({6}, DType::kInt32), ones({6}, DType::kInt8), {}),
               testing::HasSubstr("its scale is i32[6]; scales are f32, f16 or bf16"));
 }
@@ -88,7 +90,8 @@ TEST(Quantize, TypesThatContradictAreErrors) {
                     {attr("output_dtype", 3 /* INT8 */)}, 21),
               testing::HasSubstr("'output_dtype' is INT8, but its zero point is u8[]"));
   EXPECT_THAT(error("QuantizeLinear", {x, one(DType::kFloat16)}, {}, 19),
-              testing::HasSubstr("its input is f32[2] and its scale f16[]"));
+              testing::HasSubstr(
+                  "its inputs 0 ('x') f32[2] and 1 ('y_scale') f16[] must have one element type"));
   EXPECT_NO_THROW((OneOp{"QuantizeLinear", {x, one(DType::kFloat16)}, {}, 23}.model().import()));
   EXPECT_THAT(error("QuantizeLinear", {x, scale, one(DType::kInt32)}, {}, 17),
               testing::HasSubstr("its zero point is i32[]; it must be of 8 or 16 bits"));

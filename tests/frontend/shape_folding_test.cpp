@@ -262,5 +262,16 @@ TEST(ShapeFolding, DataDependentShapesAreRefusedByName) {
                                           "data of the model's inputs"));
 }
 
+TEST(ShapeFolding, AllConstantsThatAreMissingAreNamedAtOnce) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {6}).input("to", DType::kInt64, {2});
+  model.input("times", DType::kInt64, {2}).input("data", DType::kInt64, {2});
+  model.node("Reshape", {"x", "to"}, {"matrix"}).node("Tile", {"matrix", "times"}, {"tiles"});
+  model.node("Cast", {"data"}, {"z"}, {attr("to", 1)}).output("z");
+  model.node("Relu", {"tiles"}, {"y"}).output("y");
+  const std::string message = model.import_error(ErrorCode::kUnsupported);
+  EXPECT_THAT(message, testing::HasSubstr("--constant to=FILE --constant times=FILE"));
+}
+
 }  // namespace
 }  // namespace sinter::frontend

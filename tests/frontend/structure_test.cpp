@@ -99,6 +99,35 @@ TEST(Functions, NestAndHaveTheirOwnOpset) {
                 {0.25, 0.25, 0.25, 0.25});
 }
 
+/// A classifier: scores, and labels that are strings.
+ModelBuilder labelled() {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2});
+  model.node("Softmax", {"x"}, {"scores"}).node("LabelEncoder", {"scores"}, {"label"});
+  model.node("Identity", {"name"}, {"same"});
+  model.output("scores").output("label").output("same");
+  auto& name = *model.graph().add_input();
+  name.set_name("name");
+  name.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::STRING);
+  return model;
+}
+
+TEST(Model, OutputsThatAreNotSupportedMayBeLeftOut) {
+  ImportOptions options;
+  options.drop_unsupported_outputs = true;
+  const ImportedModel imported = labelled().import(options);
+  EXPECT_EQ(imported.graph.output_names(), std::vector<std::string>{"scores"});
+  EXPECT_THAT(imported.warnings,
+              testing::Contains(AllOf(HasSubstr("outputs 'label', 'same' are left out"),
+                                      HasSubstr("'the_LabelEncoder'"))));
+  EXPECT_THAT(imported.warnings, testing::Contains(HasSubstr("input 'name' is left out")));
+  ModelBuilder without_names;
+  without_names.input("x", DType::kFloat32, {2}).node("Softmax", {"x"}, {"scores"});
+  without_names.node("LabelEncoder", {"scores"}, {"label"}).output("scores").output("label");
+  EXPECT_THAT(without_names.import_error(ErrorCode::kUnsupported),
+              HasSubstr("--drop-unsupported-outputs compiles the others: 'scores'"));
+}
+
 TEST(Functions, MissingAttributesAndCirclesAreErrors) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {2});

@@ -316,7 +316,8 @@ class Graph:
                 size = np.abs(r.astype(np.float64))
                 finite = size[np.isfinite(size)]
                 usual = np.quantile(finite, 0.9) if finite.size else 0
-                bounds.append(3 * far + step * (np.where(np.isfinite(size), size, 0) + max(usual, 0.1)))
+                # What overflowed here need not where a kernel keeps more than the type can hold.
+                bounds.append(3 * far + np.where(np.isinf(size), np.inf, step * (size + max(usual, 0.1))))
         return bounds
 
     def input_info(self, value):

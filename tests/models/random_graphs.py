@@ -134,7 +134,8 @@ class Batch:
             graphs.remove(g)
             self.graphs = [other for other in self.graphs if other is not g]
             text = f"--fuse={fuse} opset {g.opset} exit {code}: {message.split('(sinter ')[0][:900]}"
-            if code == UNSUPPORTED or (g.symbolic and code in (2, INVALID) and "importing node" in message):
+            # Sizes that have to be equal or multiples are seen while importing, or refused by a run.
+            if code == UNSUPPORTED or g.symbolic and (code == 2 or code == INVALID and "importing node" in message):
                 self.refused[g.seed] = text
             else:
                 self.problems[g.seed] = text

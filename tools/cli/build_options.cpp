@@ -131,6 +131,8 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_flag("--nms-pad", texts.pad_selections,
                 "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
                 "fewer are selected");
+  verb.add_flag("--drop-unsupported-outputs", texts.drop_unsupported_outputs,
+                "Leave out outputs that depend on what is not supported (strings, sequences)");
   verb.add_switch("--early-launch", texts.early_launch, "on", "off",
                   "CUDA, sm_90: launch generated kernels before the one in front has ended");
   verb.add_switch("--math", texts.precise_math, "precise", "short",
@@ -204,6 +206,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   for (const auto& [name, tensor] : constants_)
     options_.constants.push_back({name, view_of(tensor)});
   options_.pad_selections = texts.pad_selections;
+  options_.drop_unsupported_outputs = texts.drop_unsupported_outputs;
   options_.states = parse_states(texts.states);
   if (!texts.sample.empty()) options_.sample = parse_sample(texts.sample);
   for (const auto& text : texts.entries) options_.entries.push_back(parse_entry(text));

@@ -223,6 +223,7 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   if (target.cuda) all.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
   if (options.pad_selections) all.emplace_back("nms-pad", "on");
+  if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
   if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));
   for (const auto& entry : limits_of(options.entries)) all.emplace_back("entry", to_text(entry));
   return all;

@@ -76,18 +76,23 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
                                   const Reporter& reporter) {
   frontend::ImportOptions values;
   values.pad_selections = options.pad_selections;
+  values.drop_unsupported_outputs = options.drop_unsupported_outputs;
   values.max_memory = memory_limit(options);
   for (const NamedTensor& constant : options.constants)
     values.input_values.insert_or_assign(constant.name, tensor_of(constant.tensor));
   auto wanted = values;
   if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.dims.empty()) {
+    for (const Shapes* shapes : {&options.min_shapes, &options.max_shapes})
+      for (const auto& [name, shape] : *shapes) values.input_ranks[name] = shape.size();
     // Some models can be imported with the right shapes only, so the inputs are read first.
     const ir::Graph inputs = model.path.empty()
                                  ? frontend::import_inputs_bytes(model.bytes, model.folder, values)
                                  : frontend::import_inputs(model.path, values);
     wanted = import_options(options, inputs);
     wanted.input_values = std::move(values.input_values);
+    wanted.input_ranks = std::move(values.input_ranks);
     wanted.pad_selections = options.pad_selections;
+    wanted.drop_unsupported_outputs = options.drop_unsupported_outputs;
     wanted.max_memory = values.max_memory;
   }
   wanted.on_node = [&reporter](std::size_t done, std::size_t total) {

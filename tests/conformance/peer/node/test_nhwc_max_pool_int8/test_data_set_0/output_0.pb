@@ -1,1 +1,1 @@
-JH}`}ytnskg}fzAt{sEgZfmAN9Luw{,:MauFkXhyOH1J~C{yOSutss5oiSctsвяEi/xd
+JHTJ)~fgWzw_)-&Ycvmwm%ceYnviv5.cвf;vikdф6>sUkd}фc>5szЮg?_vYgzеg'_vRY}

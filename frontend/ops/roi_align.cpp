@@ -1,0 +1,159 @@
+// RoiAlign: regions of an image, resampled to a grid of bins.
+#include <fmt/format.h>
+
+#include "frontend/ops/interpolate.h"
+#include "frontend/ops/op_table.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+
+/// Where regions begin and how large their bins are, along y and x: [regions] in elements.
+struct Regions {
+  std::vector<Term> begin, bin;
+  std::vector<Dim> pooled;  // bins
+};
+
+Regions read_regions(NodeContext& node, const Term& rois) {
+  const bool half_pixel = node.opset() >= 16 && node.attr_string("coordinate_transformation_mode",
+                                                                 "half_pixel") == "half_pixel";
+  const double scale = node.attr_float("spatial_scale", 1);
+  Regions all;
+  all.pooled = {node.attr_int("output_height", 1), node.attr_int("output_width", 1)};
+  for (const Dim& count : all.pooled)
+    if (count.value() < 1) node.invalid("its output has no bins");
+  for (std::size_t d = 0; d < 2; ++d) {
+    const auto edge = [&](std::int64_t i) {
+      return slice_one(rois, 1, i).cast(DType::kFloat32) * scale - (half_pixel ? 0.5 : 0.0);
+    };
+    const Term begin = edge(d == 0 ? 1 : 0);
+    Term length = edge(d == 0 ? 3 : 2) - begin;
+    if (!half_pixel) length = length.with("Max", 1);  // regions turned inside out become small
+    all.begin.push_back(begin.reshape({rois.shape()[0]}));
+    all.bin.push_back(
+        (length / static_cast<double>(all.pooled[d].value())).reshape({rois.shape()[0]}));
+  }
+  return all;
+}
+
+/// What each of `size` elements counts in the mean of a bin's samples along a dimension, [regions,
+/// bins, size], where a bin has n = ceil(its size) samples. These lie half an element to one apart,
+/// or are one: the few that are next to an element begin with the first at or behind the element
+/// before it.
+Term sample_weights(NodeContext& node, const Regions& all, std::size_t d, const Dim& size) {
+  const Dim regions = all.bin[d].shape()[0];
+  const auto each = [&](const Term& value) { return value.reshape({regions, 1, 1, 1}); };
+  const Term bin = each(all.bin[d]), n = ceil(bin), count = n.with("Max", 1), step = bin / count;
+  const Term origin = each(all.begin[d]) + iota(node, all.pooled[d], 1, 4, DType::kFloat32) * bin;
+  const Term element = iota(node, size, 2, 4, DType::kFloat32);
+  constexpr std::int64_t kNear = 6;  // one for rounding, and from -1 to 1 in steps of a half
+  const Term first = clamp(ceil((element - 1 - origin) / step - 0.5) - 1, 0, count - 1);
+  const Term sample = first + iota(node, kNear, 3, 4, DType::kFloat32);
+  const Term at = origin + (sample + 0.5) * step, extent = size_of_dim(node, size, DType::kFloat32);
+  const Term place = clamp(at, 0, extent - 1);
+  const Term weight = (1 - abs(place - element)).with("Max", 0);
+  const Term counts = sample.with("Less", n)
+                          .with("And", at.with("GreaterOrEqual", -1))
+                          .with("And", at.with("LessOrEqual", extent));
+  return reduce("ReduceSum", select(counts, weight, weight.number(0)), 3) /
+         count.reshape({regions, 1, 1});
+}
+
+/// Means where the number of samples follows from each region: products with what each row and each
+/// column counts, which take any number of samples.
+Term average_of_regions(NodeContext& node, const Term& x, const Term& batch, const Regions& all) {
+  const Shape shape = x.shape();
+  const Dim regions = batch.shape()[0], images = shape[0];
+  const Term image = batch.cast(DType::kInt64).reshape({regions, 1, 1, 1});
+  const Term own = image.with("Equal", iota(node, images, 2, 4)).cast(DType::kFloat32);
+  const Term rows =
+      sample_weights(node, all, 0, shape[2]).reshape({regions, all.pooled[0], 1, shape[2]});
+  const Term by_row = (rows * own).reshape({regions * all.pooled[0], images * shape[2]});
+  const Term columns = sample_weights(node, all, 1, shape[3]);
+  const auto turned = [&](const Term& term, std::vector<std::int64_t> perm) {
+    return Term(node, node.transpose(term.value(), std::move(perm)));
+  };
+  const Term wide = x.cast(DType::kFloat32);
+  const Term by_column =
+      turned(wide, {1, 3, 0, 2}).reshape({shape[1], shape[3], images * shape[2]});
+  const Term partial = by_column.with("MatMul", turned(by_row, {1, 0}))
+                           .reshape({shape[1], shape[3], regions, all.pooled[0]});
+  const Term weights = turned(columns, {0, 2, 1}).reshape({regions, 1, shape[3], all.pooled[1]});
+  return turned(partial, {2, 0, 3, 1}).with("MatMul", weights).cast(x.dtype());
+}
+
+/// Averages (or maxima) of bilinear samples in a grid of bins over each region of interest.
+void roi_align(NodeContext& node) {
+  const Term x(node, node.input(0, "X")), rois(node, node.input(1, "rois"));
+  const Term batch(node, node.input(2, "batch_indices"));
+  const Shape from = x.shape();
+  if (from.size() != 4 || rois.shape().size() != 2 || rois.shape()[1] != Dim(4) ||
+      !is_float(x.dtype()) || !is_integer(batch.dtype()))
+    node.invalid(fmt::format(
+        "input {}, rois {} and batch_indices {} do not fit", ir::to_string(node.type(x.value())),
+        ir::to_string(node.type(rois.value())), ir::to_string(node.type(batch.value()))));
+  const std::string mode = node.attr_string("mode", "avg");
+  if (mode != "avg" && mode != "max")
+    node.invalid("attribute 'mode' must be avg or max, but is '" + mode + "'");
+  const std::int64_t samples = node.attr_int("sampling_ratio", 0);
+  const Regions all = read_regions(node, rois);
+  if (samples <= 0) {
+    if (mode == "max")
+      node.unsupported(
+          "sampling_ratio 0 makes the number of samples depend on the regions; export with a fixed "
+          "number, as 2");
+    return node.output(average_of_regions(node, x, batch, all).value());
+  }
+
+  // Over [regions, channels, bins y, bins x, samples y, samples x].
+  constexpr std::size_t kRank = 6;
+  const Dim regions = rois.shape()[0];
+  const auto per_region = [&](const Term& value) {
+    return value.reshape({regions, 1, 1, 1, 1, 1});
+  };
+  std::vector<std::vector<Tap>> taps = {{{per_region(batch.cast(DType::kInt64)), {}, {}}},
+                                        {{iota(node, from[1], 1, kRank), {}, {}}}};
+  std::optional<Term> outside;
+  for (std::size_t d = 0; d < 2; ++d) {
+    const Term begin = per_region(all.begin[d]), bin = per_region(all.bin[d]);
+    const Term i = iota(node, all.pooled[d], 2 + d, kRank, DType::kFloat32);
+    const Term s = iota(node, samples, 4 + d, kRank, DType::kFloat32);
+    const Term at = begin + i * bin + (s + 0.5) * bin / static_cast<double>(samples);
+    const Term size = size_of_dim(node, from[2 + d], DType::kFloat32), last = size - 1;
+    const Term off = at.with("Less", -1).with("Or", at.with("Greater", size));
+    outside = outside ? outside->with("Or", off) : off;
+    const Term inner = clamp(at, 0, last), left = floor(inner), t = inner - left;
+    const auto index = [&](const Term& place) { return clamp(place, 0, last).cast(DType::kInt64); };
+    taps.push_back({{index(left), 1 - t, {}}, {index(left + 1), t, {}}});
+  }
+  const DType type = x.dtype();
+  std::optional<Term> value;
+  if (mode == "avg") {
+    value = interpolate(x, taps, type);
+  } else {
+    // ONNX takes the largest of the four weighted neighbours, not of their sum.
+    for (const Tap& y : taps[2])
+      for (const Tap& column : taps[3]) {
+        const Term part = take(x, {taps[0][0].index, taps[1][0].index, y.index, column.index}) *
+                          y.weight->cast(type) * column.weight->cast(type);
+        value = value ? value->with("Max", part) : part;
+      }
+  }
+  value = select(*outside, value->number(0), *value);
+  node.output(node.add(mode == "avg" ? "ReduceMean" : "ReduceMax", {value->value()},
+                       {{"axes", std::vector<std::int64_t>{4, 5}}, {"keepdims", std::int64_t{0}}}));
+}
+
+constexpr OpRow kRoiAlignOps[] = {
+    {"RoiAlign", 10, roi_align,
+     "coordinate_transformation_mode:16- mode output_height output_width sampling_ratio "
+     "spatial_scale"},
+};
+
+}  // namespace
+
+std::span<const OpRow> roi_align_ops() { return kRoiAlignOps; }
+
+}  // namespace sinter::frontend

@@ -1,0 +1,104 @@
+// Resize: antialias along symbolic sizes, and coordinates of opset 11.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/frontend/op_test_support.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Tensor;
+
+struct Antialias {
+  const char* mode;
+  bool by_scales, exclude_outside;
+  float scale;
+  std::int64_t size;
+
+  /// Of [1, 1, `from`], a number or a name.
+  ModelBuilder model(const ModelDim& from) const {
+    ModelBuilder model(18);
+    model.input("x", DType::kFloat32, {1, 1, from});
+    std::vector<std::string> inputs = {"x", "", "scales"};
+    if (by_scales) {
+      model.initializer("scales", floats({3}, {1, 1, scale}));
+    } else {
+      inputs = {"x", "", "", "sizes"};
+      model.ints("sizes", {1, 1, size});
+    }
+    model.node("Resize", inputs, {"y"},
+               {attr("mode", mode), attr("antialias", 1),
+                attr("exclude_outside", exclude_outside ? 1 : 0)});
+    model.output("y");
+    return model;
+  }
+};
+
+TEST(Resize, AntialiasOfSymbolicSizesIsThatOfKnownOnes) {
+  for (const char* mode : {"linear", "cubic"})
+    for (const bool exclude : {false, true})
+      for (const Antialias& how :
+           {Antialias{mode, true, exclude, 0.5f, 0}, Antialias{mode, true, exclude, 0.6f, 0},
+            Antialias{mode, true, exclude, 2.0f, 0}, Antialias{mode, false, exclude, 0, 4},
+            Antialias{mode, false, exclude, 0, 13}}) {
+        const ModelBuilder symbolic = how.model("n");
+        for (const int n : {5, 9, 12}) {
+          const Tensor x = Tensor::from_doubles(DType::kFloat32, {1, 1, n}, [&] {
+            std::vector<double> values;
+            for (int i = 0; i < n; ++i) values.push_back((i * 7 + 3) % 11 - 4.5);
+            return values;
+          }());
+          const Tensor known = how.model(n).run({x})[0], found = symbolic.run({x})[0];
+          SCOPED_TRACE(testing::Message()
+                       << mode << " " << how.scale << " " << how.size << " " << n);
+          expect_tensor(found, known.shape(), known.to_doubles());
+        }
+      }
+}
+
+TEST(Resize, TensorflowsNearestIsOfOpsets11And12) {
+  const auto model = [](int opset) {
+    ModelBuilder model(opset);
+    model.input("x", DType::kFloat32, {4}).initializer("scales", floats({1}, {0.5}));
+    model.initializer("roi", floats({0}, {}));
+    model.node("Resize", {"x", "roi", "scales"}, {"y"},
+               {attr("coordinate_transformation_mode", "tf_half_pixel_for_nn"),
+                attr("nearest_mode", "floor")});
+    model.output("y");
+    return model;
+  };
+  // (0 + 0.5) / 0.5 = 1 and 3.
+  expect_tensor(model(11).run({floats({4}, {1, 2, 3, 4})})[0], {2}, {2, 4});
+  EXPECT_THAT(model(13).import_error(ErrorCode::kInvalidModel),
+              testing::HasSubstr("is of opsets 11 and 12"));
+}
+
+TEST(Stft, SignalOfTwoDimensionsIsReal) {
+  const auto run = [](std::vector<std::int64_t> shape) {
+    return OneOp{
+        "STFT",
+        {ramp(std::move(shape)), Tensor::from_ints(DType::kInt64, {}, v({4})), ramp({8}, 1)},
+        {},
+        17,
+        {1, 2}}
+        .run();
+  };
+  const Tensor flat = run({1, 16});
+  expect_tensor(flat, {1, 3, 5, 2}, run({1, 16, 1}).to_doubles());
+}
+
+TEST(Experiments, InputsThatDoNotFitAreErrors) {
+  const auto error = [](const char* op, const std::vector<Attribute>& attributes) {
+    return OneOp{op, {ramp({1, 2, 4, 5})}, attributes, 8}.model().import_error(
+        ErrorCode::kInvalidModel);
+  };
+  EXPECT_THAT(error("ImageScaler", {attr("bias", std::vector<float>{1})}),
+              testing::HasSubstr("'bias' has 1 values for 2 channels"));
+  EXPECT_THAT(error("Crop", {attr("border", v({3, 0, 3, 0}))}),
+              testing::HasSubstr("its border leaves -1 elements of dimension 3"));
+  EXPECT_THAT(error("Crop", {attr("border", v({1, 1, 0, 0})), attr("scale", v({4, 2}))}),
+              testing::HasSubstr("4 elements from 1 on are not in dimension 2"));
+}
+
+}  // namespace
+}  // namespace sinter::frontend
