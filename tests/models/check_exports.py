@@ -147,7 +147,7 @@ def main():
     p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("-v", "--verbose", action="store_true", help="whole error messages")
     p.add_argument("--out", help="write the results as JSON")
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     files = [r for r in json.loads((a.folder / "index.json").read_text())["files"] if r["exported"]]
     if a.names:
         files = [r for r in files if any(fnmatch.fnmatch(r["name"], n) for n in a.names)]
