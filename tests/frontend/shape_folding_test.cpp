@@ -106,6 +106,26 @@ TEST(ShapeFolding, SymbolicSliceOfATableLimitsTheDefaultRange) {
   EXPECT_THAT(message, testing::HasSubstr("importing node 'the_Add' (Add-17)"));
 }
 
+TEST(ShapeFolding, SliceFromTheEndOfATableLimitsTheDefaultRange) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"seq", 8}).initializer("table", ramp({64, 8}));
+  model.ints("a0", {0}).ints("a1", {1}).ints("end", {64});
+  model.node("Shape", {"x"}, {"shape"})
+      .node("Slice", {"shape", "a0", "a1"}, {"length"})
+      .node("Sub", {"end", "length"}, {"first"})
+      .node("Slice", {"table", "first", "end", "a0"}, {"rows"})
+      .node("Add", {"x", "rows"}, {"y"})
+      .output("y");
+  const auto imported = model.import();
+  EXPECT_EQ(imported.graph.ranges().at("seq").max, 64);
+  ASSERT_EQ(imported.warnings.size(), 1u);
+  EXPECT_THAT(imported.warnings[0], testing::HasSubstr("'the_Slice' has no result for more"));
+  ImportOptions options;  // a range of the user's is never changed
+  options.ranges["seq"] = ir::Range{1, 100, nullptr};
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported, options),
+              testing::HasSubstr("a bound of -seq + 64 may be negative or not"));
+}
+
 TEST(ShapeFolding, PositionsByRange) {
   ModelBuilder model;
   model.input("ids", DType::kInt64, {"batch", "seq"}).initializer("table", ramp({64, 2}));

@@ -244,6 +244,14 @@ TEST(DimBounds, OfPolynomials) {
   EXPECT_EQ(upper_bound(B * INT64_MAX, ranges), std::nullopt);
 }
 
+TEST(DimBounds, OfWhatTwoStridesLeave) {
+  // q = floordiv(x, 80), and floordiv(x + 80, 160) is floordiv(q + 1, 2).
+  const Dim rest = floor_div(S, 80) - 2 * floor_div(S + 80, 160);
+  EXPECT_EQ(lower_bound(rest), -1);
+  EXPECT_EQ(upper_bound(rest), 0);
+  EXPECT_EQ(lower_bound(floor_div(S, 80) - 2 * floor_div(S + 60, 160)), std::nullopt);
+}
+
 TEST(DimBounds, ProvesOrder) {
   EXPECT_TRUE(proves_le(min(B, S), S));
   EXPECT_TRUE(proves_le(B, max(B, S)));

@@ -358,6 +358,8 @@ def pad(g, name):
     if mode != "constant":
         sizes = [x.shape[a] for a in (axes or range(x.rank))] * 2
         pads = [min(p, max(0, n - 1)) for p, n in zip(pads, sizes)]
+    elif 0 in x.shape:
+        pads = [max(p, 0) for p in pads]  # what is taken away has to be there
     fill = g.either(x.type, ()) if mode == "constant" and g.chance(0.6) else None
     g.node(name, [x, g.constant(pads), fill, g.constant(axes) if axes else None], exact=True, mode=mode)
 
