@@ -36,6 +36,7 @@ class Search {
 
   std::optional<Assumption> run() {
     if (auto found = one_symbol()) return found;
+    if (auto found = known_ranges()) return found;
     if (auto found = later_start()) return found;
     if (auto found = earlier_end()) return found;
     if (auto found = solution()) return found;
@@ -85,6 +86,24 @@ class Search {
                        fmt::format("--dim {}={}", dropped, kept));
       }
     return std::nullopt;
+  }
+
+  /// The sizes were written down before a node narrowed the range of a symbol.
+  std::optional<Assumption> known_ranges() {
+    if (!is_zero({}, ranges_)) return std::nullopt;
+    std::vector<std::string> said, options;
+    for (const std::string& symbol : symbols_) {
+      if (!is_free(symbol)) continue;
+      const ir::Range& range = ranges_.find(symbol)->second;
+      const std::int64_t least = range.min * step_of(symbol), most = range.max * step_of(symbol);
+      options_.least.insert_or_assign(symbol, least);
+      options_.most.insert_or_assign(symbol, most);
+      said.push_back(fmt::format("dimension '{}' is taken in {}..{}", symbol, least, most));
+      options.push_back(fmt::format("--dim {}={}..{}", symbol, least, most));
+    }
+    if (said.empty()) return std::nullopt;
+    return assumed(fmt::format("{}", fmt::join(said, ", ")),
+                   fmt::format("{}", fmt::join(options, " ")));
   }
 
   std::optional<Assumption> later_start() {

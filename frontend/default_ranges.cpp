@@ -33,35 +33,24 @@ void DefaultRanges::at_least(const ir::Dim& dim, std::int64_t least) {
   const auto value_at = [&](std::int64_t n) {
     return ir::simplify(dim.substitute({{symbols[0], ir::Dim(n)}}), {});
   };
-  const ir::Dim first = value_at(range.min);
-  if (first.is_constant() && first.value() >= least) {
-    // The last that fits, if the dimension shrinks as the symbol grows.
-    std::int64_t good = range.min, bad = range.max;
-    while (good + 1 < bad) {
-      const std::int64_t middle = good + (bad - good) / 2;
-      const ir::Dim value = value_at(middle);
-      if (!value.is_constant()) return;
-      (value.value() >= least ? good : bad) = middle;
-    }
-    range.max = good;
-    if (!fits(ranges)) return;
-    narrow(symbols[0], range, End::kMost, fmt::format("node '{}' has no result for more", label_));
-    return;
-  }
-  // The first that fits, if the dimension grows with the symbol: what is found is then checked.
+  // The first that fits, if the dimension grows with the symbol, and the last if it falls: what is
+  // found is then checked.
+  const auto first = value_at(range.min), last = value_at(range.max);
+  const bool falls = first.is_constant() && last.is_constant() && last.value() < first.value();
   std::int64_t low = range.min, high = range.max;
   while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
+    const std::int64_t middle = low + (high - low + (falls ? 1 : 0)) / 2;
     const ir::Dim value = value_at(middle);
     if (!value.is_constant()) return;
-    if (value.value() >= least)
-      high = middle;
+    if ((value.value() >= least) != falls)
+      high = middle - (falls ? 1 : 0);
     else
-      low = middle + 1;
+      low = middle + (falls ? 0 : 1);
   }
-  range.min = low;
+  (falls ? range.max : range.min) = low;
   if (!fits(ranges)) return;
-  narrow(symbols[0], range, End::kLeast, fmt::format("node '{}' has no result for less", label_));
+  narrow(symbols[0], range, falls ? End::kMost : End::kLeast,
+         fmt::format("node '{}' has no result for {}", label_, falls ? "more" : "less"));
 }
 
 std::vector<std::string> DefaultRanges::notes() const {

@@ -7,6 +7,7 @@
 #include "frontend/ops/attention_core.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
+#include "frontend/ops/unroll.h"
 #include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {

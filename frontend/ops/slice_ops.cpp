@@ -44,12 +44,13 @@ Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int hi
     if (bound.value() < (most ? -*most : INT64_MIN / 2)) return low;
     bound = bound + extent;
   } else if (!bound.is_constant()) {
+    const auto least = [&] { return ir::lower_bound(bound, ranges); };
     const auto greatest = ir::upper_bound(bound, ranges);
-    if (!greatest || *greatest >= 0) node.at_least(bound, 0);
-    const auto least = ir::lower_bound(bound, ranges);
+    // table[:, 64 - seq:] is meant for 64 at most: beyond, the bound would count from the end.
+    if (!(greatest && *greatest < 0)) node.at_least(bound, 0);
     if (greatest && *greatest < 0)
       bound = bound + extent;
-    else if (!least || *least < 0)
+    else if (!least() || *least() < 0)
       node.unsupported(fmt::format(
           "a bound of {} may be negative or not, which are different slices; give ranges for its "
           "dimensions",
