@@ -103,6 +103,22 @@ TEST(MultiHeadAttention, MaskOfSymbolicLengthIsTakenAsThatOfTheKeys) {
               testing::Contains(HasSubstr("dimensions 'mask' and 's' are taken as equal")));
 }
 
+TEST(MultiHeadAttention, MaskOfAnUnrelatedLengthSaysWhatToDo) {
+  const Input past{{"b", 2, "p", 2}};
+  const ModelBuilder model = with_inputs("MultiHeadAttention",
+                                         {{{"b", "s", 4}},
+                                          {{"b", "s", 4}},
+                                          {{"b", "s", 4}},
+                                          {},
+                                          {{"b", "total"}, kI32},
+                                          {},
+                                          past,
+                                          past},
+                                         {attr("num_heads", 2)});
+  EXPECT_THAT(invalid(model), AllOf(HasSubstr("its mask is i32[b, total]"),
+                                    HasSubstr("numbers, or one name (--dim)")));
+}
+
 TEST(Attention, InputsThatDoNotFitAreErrors) {
   const auto of = [](std::vector<Input> rest, std::vector<Attribute> attributes = {}) {
     std::vector<Input> inputs = {{{2, 3, 4}}, {{4, 12}}};
