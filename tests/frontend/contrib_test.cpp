@@ -301,6 +301,13 @@ TEST(MatMulBnb4, SizesThatDoNotFitAreErrors) {
   EXPECT_THAT(invalid(of(16, 2, 2)), HasSubstr("'quant_type' is 2"));
 }
 
+TEST(Nchwc, OperatorsAreRefusedWithTheLevelToSaveAt) {
+  ModelBuilder model = microsoft("Conv", {"x", "w"});
+  model.input("x", kF32, {1, 8, 4, 4}).input("w", kF32, {8, 8, 1, 1});
+  model.last_node().set_domain("com.microsoft.nchwc");
+  EXPECT_THAT(unsupported(model), HasSubstr("at level ORT_ENABLE_EXTENDED"));
+}
+
 TEST(BifurcationDetector, IsRefusedByName) {
   const ModelBuilder model =
       with_inputs("BifurcationDetector",
