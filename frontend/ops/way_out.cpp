@@ -44,6 +44,9 @@ std::string way_out(std::string_view domain, std::string_view name) {
   if (domain == "com.microsoft" && (name == "BifurcationDetector" || name == "Unique"))
     return "its output's shape depends on data: take it out of the model and run it before or "
            "after";
+  if (domain == "com.microsoft.nchwc")
+    return "its weights are laid out for one CPU: save the optimised model at level "
+           "ORT_ENABLE_EXTENDED, not ORT_ENABLE_ALL";
   if (!domain.empty())
     return fmt::format(
         "give it a body as a function of the model (domain '{}'), or export with "
