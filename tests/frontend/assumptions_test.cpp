@@ -105,6 +105,34 @@ TEST(Assumptions, TheWeakestIsThatASizeIsNotSmall) {
   EXPECT_EQ(imported.graph.ranges().at("n").min, 4);
 }
 
+TEST(Assumptions, ATableEndsARange) {
+  // The first n of a table of 8, twice as many as there would be beyond.
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n", 2});
+  model.ints("eight", {8}).ints("two", {2}).ints("zero", {0});
+  model.node("Shape", {"x"}, {"shape"}).node("Gather", {"shape", "zero"}, {"n"});
+  model.node("Min", {"n", "eight"}, {"few"})
+      .node("Concat", {"few", "two"}, {"to"}, {attr("axis", 0)});
+  model.node("Reshape", {"x", "to"}, {"y"}).output("y");
+  const ImportedModel imported = model.import();
+  EXPECT_EQ(imported.graph.ranges().at("n"), (ir::Range{1, 8, nullptr}));
+  EXPECT_THAT(imported.warnings, Contains(HasSubstr("'n' is taken as at most 8")));
+}
+
+TEST(Assumptions, RoundingsAgreeOnMultiplesNotOnAShortRange) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"batch", 1, "h"});
+  model.initializer("weight", floats({1, 1, 1}, {1}));
+  const auto strides = attr("strides", std::vector<std::int64_t>{4});
+  model.node("Conv", {"x", "weight"}, {"up"},
+             {strides, attr("pads", std::vector<std::int64_t>{0, 3})});
+  model.node("Conv", {"x", "weight"}, {"down"}, {strides});
+  model.node("Conv", {"x", "weight"}, {"less"},
+             {strides, attr("pads", std::vector<std::int64_t>{0, 1})});
+  model.node("Sum", {"up", "down", "less"}, {"y"}).output("y");
+  EXPECT_EQ(input_text(model.import(), 0), "f32[batch, 1, h]");
+}
+
 TEST(Assumptions, SizesThatWouldBeNegativeAreExcluded) {
   // (n - 3) / 2, which truncates: the floor from n = 3 on.
   ModelBuilder model;

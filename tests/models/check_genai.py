@@ -24,6 +24,7 @@ from onnx import helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tests" / "perf")]
+from common import provenance, write as write_results  # noqa: E402
 from runs import Failed, Sinter, onnx_runtime, relative_error  # noqa: E402
 
 # Texts: in each step, how many tokens each sample of the batch has before it, and how many more it gets.
@@ -238,9 +239,11 @@ def main():
     p.add_argument("--target", default="cpu")
     p.add_argument("--models", type=Path, required=True)
     p.add_argument("--only", nargs="+", default=[""], help="names that begin so")
+    p.add_argument("--commit", help="the commit checked, where there is no git checkout")
+    p.add_argument("--out", help="write the results as JSON")
     p.add_argument("--write", type=Path, help="folder of conformance cases")
     a = p.parse_args()
-    failed = 0
+    rows, failed = [], 0
     paths = [m for m in sorted(a.models.glob("*/model.onnx")) if m.parent.name.startswith(tuple(a.only))]
     if a.write:
         for path in paths:
@@ -254,9 +257,12 @@ def main():
             except Failed as e:
                 why, error, where = str(e), 0.0, ""
             failed += why is not None
+            rows.append({"model": path.parent.name, "largest_error": error, "where": where, "failed": why})
             print(f"{'FAILED' if why else 'ok    '} {path.parent.name}: " +
                   (why or f"largest error {error:.1e} ({where})"), flush=True)
     print(f"{len(paths) - failed} of {len(paths)} models as ONNX Runtime")
+    if a.out:
+        write_results(a.out, {**provenance(a.commit), "target": a.target, "models": rows})
     sys.exit(1 if failed or not paths else 0)
 
 
