@@ -9,7 +9,7 @@ compared with ONNX Runtime step by step.
 
 A text is run in several steps, each after the caches of its own step before: prompts of several lengths, a second
 part of a prompt, single tokens, and tokens behind samples of different lengths. Rows of caches behind a sample's tokens
-mean nothing and are not compared.
+mean nothing and are not compared. In float32 `sinter generate` gives the same greedy tokens, too.
 """
 import argparse
 import json
@@ -172,8 +172,21 @@ def check(sinter, path, folder):
         largest = max(largest, (worst[0], f"{worst[1]}, {title}"))
         if not worst[0] <= most:
             return f"error {worst[0]:.1e} in {worst[1]} of '{title}'", largest
+    if most == MOST_ERROR[np.dtype(np.float32)]:
+        expected, found = generated(sinter, model, plan, peer)
+        if found != expected:
+            return f"`sinter generate` gives {found}, should be {expected}", largest
     plan.unlink()
     return None, largest
+
+
+def generated(sinter, model, plan, peer, prompt="the quick brown", count=12):
+    """Greedy tokens by ONNX Runtime, and those of `sinter generate` with the export's tokenizer."""
+    from tokenizers import Tokenizer
+    tokenizer = model.path.with_name("tokenizer.json")
+    found = sinter.json("generate", plan, "--tokenizer", tokenizer, "--prompt", prompt, "--max-tokens", count,
+                        "--no-stop", "--no-rates")["tokens"]
+    return greedy(model, peer, Tokenizer.from_file(str(tokenizer)).encode(prompt).ids, count), found
 
 
 # Texts of which every row of every cache means something: windowed caches are full.
