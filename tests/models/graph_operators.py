@@ -164,10 +164,9 @@ def others(g, name):
     if name == "Shrink":
         return g.node(name, [g.any(NUMBERS, exact=True)], lambd=float(g.pick([0.5, 2])), bias=float(g.pick([0, 0.5, 1])))
     x = g.any(FLOATS)
-    outputs = g.pick([1, 2])
-    if g.opset < 12:
-        return g.node(name, [x], outputs, exact=True, ratio=0.3)
-    return g.node(name, [x, g.constant(0.5, "f32")], outputs, exact=True)
+    if g.opset < 12:  # which leave open what the mask of nothing dropped is
+        return g.node(name, [x], exact=True, ratio=0.3)
+    return g.node(name, [x, g.constant(0.5, "f32")], g.pick([1, 2]), exact=True)
 
 
 # Reductions.
