@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
@@ -97,7 +98,6 @@ def widened(node, operands):
 
 
 def by_onnx_runtime(model, operands):
-    import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1

@@ -10,31 +10,36 @@ attributes at random. Graphs of one opset make one model, so that a process answ
 names are taken out of it and counted. A result must have the type and shape that ONNX gives, be equal where
 nothing rounds, and near where something does: as far as rounding can move it, which the generator measures.
 What is refused as unsupported is counted by message (--refused prints them); anything else is a problem. Problems
-that are known stand in known_differences.json, each with its reason: operators by name, or seeds.
+that are known stand in known_differences.json, each with its reason, and so does what is not generated because
+others are known to answer it in another way.
 """
 import argparse
 import collections
 import json
+import multiprocessing
 import re
-import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import onnx
 
-from graph_generator import FLOATS, Graph, feeds_of, model_of
-from graph_operators import MAKERS
-import graph_layers  # noqa: F401  more makers
-from runs import Failed, Sinter
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "perf"))
+from common import provenance, write  # noqa: E402
+from graph_generator import FLOATS, Graph, feeds_of, model_of  # noqa: E402
+from graph_operators import MAKERS  # noqa: E402
+import graph_layers  # noqa: E402, F401  more makers
+from runs import Failed, Sinter  # noqa: E402
 
 KNOWN = Path(__file__).with_name("known_differences.json")
 OPSETS = list(range(11, 26))
 UNSUPPORTED, INVALID = 3, 4
+FORK = multiprocessing.get_context("fork")
 
 
 def unpacked(array, expected):
@@ -142,30 +147,47 @@ class Batch:
         return False
 
 
+def answer(send, task):
+    send.send(Batch(*task).run())
+
+
 def run_batch(task):
+    """What a batch's own process says: ONNX Runtime ends some processes. Then halves are tried, and a seed that ends
+    its process alone has no answer."""
     seeds, opset, a = task
+    receive, send = FORK.Pipe(False)
+    child = FORK.Process(target=answer, args=(send, task))
+    child.start()
+    send.close()
     try:
-        return Batch(seeds, opset, a).run()
-    except subprocess.SubprocessError as e:
-        return len(seeds), collections.Counter(), {seeds[0]: str(e)}, {}
+        return receive.recv()
+    except EOFError:
+        if len(seeds) == 1:
+            return 0, collections.Counter(), {}, {}
+    finally:
+        child.join()
+    half = len(seeds) // 2
+    parts = [run_batch((part, opset, a)) for part in (seeds[:half], seeds[half:])]
+    return (parts[0][0] + parts[1][0], parts[0][1] + parts[1][1], parts[0][2] | parts[1][2], parts[0][3] | parts[1][3])
 
 
 def main():
-    root = Path(__file__).resolve().parents[2]
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sinter", default=str(root / "build" / "bin" / "sinter"))
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
     p.add_argument("--target", default="cpu")
     p.add_argument("--seed", type=int, default=1, help="the first seed")
     p.add_argument("--count", type=int, default=1)
     p.add_argument("--batch", type=int, default=25, help="graphs in a model")
     p.add_argument("--opset", type=int, help="one opset instead of all from 11 to 25, one after the other")
     p.add_argument("--jobs", type=int, default=1)
+    p.add_argument("--seconds", type=float, default=1e9, help="begin no other model after this time")
     p.add_argument("--refused", action="store_true", help="print what is refused")
     p.add_argument("--keep", help="write the (last) model here")
     p.add_argument("--option", action="append", default=[], help="an option for `sinter compile`")
+    p.add_argument("--commit", help="the commit checked, where there is no git checkout")
     p.add_argument("--out", help="write a summary as JSON here")
     a = p.parse_args()
-    known = json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
+    known = json.loads(KNOWN.read_text())["problems"]
     ends, began = a.seed + a.count, time.monotonic()
     # A seed's opset follows from the seed, so that a seed alone is the same graph.
     by_opset = collections.defaultdict(list)
@@ -174,8 +196,11 @@ def main():
     tasks = [(seeds[i:i + a.batch], opset, a) for opset, seeds in by_opset.items()
              for i in range(0, len(seeds), a.batch)]
     count, operators, problems, refused = 0, collections.Counter(), {}, {}
-    with ProcessPoolExecutor(a.jobs) as pool:
-        for done, (n, kinds, wrong, not_taken) in enumerate(pool.map(run_batch, tasks)):
+    def in_time(task):
+        return run_batch(task) if time.monotonic() - began < a.seconds else (0, collections.Counter(), {}, {})
+
+    with ThreadPoolExecutor(a.jobs) as pool:
+        for n, kinds, wrong, not_taken in pool.map(in_time, tasks):
             count += n
             operators += kinds
             refused |= not_taken
@@ -191,9 +216,9 @@ def main():
     print(f"{count} graphs of {len(operators)} operators from seed {a.seed} on {a.target}: {len(new)} problems, "
           f"{len(problems) - len(new)} known, {len(refused)} refused, {time.monotonic() - began:.0f} s")
     if a.out:
-        Path(a.out).write_text(json.dumps({
-            "target": a.target, "first_seed": a.seed, "count": count, "seconds": round(time.monotonic() - began, 1),
-            "operators": dict(operators.most_common()), "refused": len(refused), "problems": problems}, indent=1) + "\n")
+        write(a.out, {**provenance(a.commit), "target": a.target, "first_seed": a.seed, "count": count,
+                      "seconds": round(time.monotonic() - began, 1), "operators": dict(operators.most_common()),
+                      "refused": len(refused), "problems": problems})
     return 1 if new or count == 0 else 0
 
 
