@@ -10,7 +10,6 @@
 #include "frontend/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
-#include "frontend/row_checks.h"
 
 namespace sinter::frontend {
 namespace {
@@ -158,9 +157,10 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     used.push_back(!name.empty() && structure.used.count(name) != 0);
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
-    check_against_row(node, *row, version);
-    unify_types(*row, version, state_.builder, inputs,
-                [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
+    state_.row_checks.check(node, *row, version);
+    state_.row_checks.unify_types(
+        *row, version, state_.builder, inputs,
+        [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
     NodeContext context(node,
                         {state_.builder, state_.folder, state_.external, *this, place_.owner,
                          version_of(""), label, state_.defaulted, state_.warnings,

@@ -13,6 +13,7 @@
 #include "frontend/functions.h"
 #include "frontend/import.h"
 #include "frontend/node_context.h"
+#include "frontend/row_checks.h"
 #include "frontend/structure.h"
 
 namespace onnx {
@@ -40,6 +41,7 @@ struct ImportState {
   ShapeFolder folder;
   ExternalData external;
   FunctionLibrary functions;
+  RowChecks row_checks;
   std::vector<const onnx::FunctionProto*> active_functions;     // outermost first
   std::set<std::string, std::less<>> defaulted;                 // see NodeContext::Environment
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
