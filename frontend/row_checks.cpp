@@ -16,11 +16,6 @@
 namespace sinter::frontend {
 namespace {
 
-std::vector<OpInput> inputs_of(const OpRow& row, std::int64_t version) {
-  const InputNames* found = find_input_names(row.domain, row.name, version);
-  return found != nullptr ? inputs_of(*found) : std::vector<OpInput>();
-}
-
 bool same_name(std::string_view a, std::string_view b) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -29,10 +24,10 @@ bool same_name(std::string_view a, std::string_view b) {
 
 /// Which versions of the operator of `row` have `attribute`, which `version` lacks, and what
 /// `version` has in its place.
-std::string where_else(const OpRow& row, const OpAttribute& attribute, std::int64_t version) {
+std::string where_else(std::span<const OpInput> inputs, const OpAttribute& attribute,
+                       std::int64_t version) {
   std::string text = version < attribute.first ? fmt::format("opsets from {} on", attribute.first)
                                                : fmt::format("opsets up to {}", attribute.last);
-  const std::vector<OpInput> inputs = inputs_of(row, version);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (same_name(inputs[i].name, attribute.name))
       text += fmt::format("; opset {} has '{}' as input {}", version, inputs[i].name, i);
@@ -41,11 +36,12 @@ std::string where_else(const OpRow& row, const OpAttribute& attribute, std::int6
 
 /// What is known of attributes, for a node of `row` in `version`: those of other rows of the
 /// operator say where they are from.
-std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t version) {
+std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t version,
+                                             std::span<const OpInput> inputs) {
   std::vector<KnownAttribute> known;
   const auto add = [&](const OpAttribute& each) {
     const bool holds = version >= each.first && version <= each.last;
-    known.push_back({std::string(each.name), holds ? "" : where_else(row, each, version)});
+    known.push_back({std::string(each.name), holds ? "" : where_else(inputs, each, version)});
   };
   for (const OpAttribute& each : attributes_of(row)) add(each);
   for (const OpRow& other : all_op_rows()) {
@@ -62,17 +58,14 @@ std::vector<KnownAttribute> known_attributes(const OpRow& row, std::int64_t vers
 
 /// An input that nobody reads would make another model than the one that its author meant: axes of
 /// ReduceSum are an input from opset 13 on, and were an attribute.
-void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64_t version) {
-  const InputNames* row_inputs = find_input_names(row.domain, row.name, version);
-  if (row_inputs == nullptr) return;
-  std::vector<std::string_view> names;
-  for (const OpInput& input : inputs_of(*row_inputs)) {
-    if (input.is_variadic) return;
-    names.push_back(input.name);
-  }
+void check_input_count(const onnx::NodeProto& node, const OpRow& row, std::int64_t version,
+                       std::span<const OpInput> inputs) {
   int given = node.input_size();
   while (given > 0 && node.input(given - 1).empty()) --given;
-  if (given <= static_cast<int>(names.size())) return;
+  if (given <= static_cast<int>(inputs.size()) || (!inputs.empty() && inputs.back().is_variadic))
+    return;
+  std::vector<std::string_view> names;
+  for (const OpInput& input : inputs) names.push_back(input.name);
   // Operators of other domains get inputs without a new version.
   throw Error(
       row.domain.empty() ? ErrorCode::kInvalidModel : ErrorCode::kUnsupported,
@@ -121,20 +114,39 @@ std::optional<DType> computed_type(const ir::GraphBuilder& builder,
 
 }  // namespace
 
-void check_against_row(const onnx::NodeProto& node, const OpRow& row, std::int64_t version) {
-  check_attributes(node, known_attributes(row, version));
-  check_input_count(node, row, version);
+const RowChecks::Known& RowChecks::known(const OpRow& row, std::int64_t version) {
+  const auto [found, is_new] = known_.try_emplace({&row, version});
+  Known& known = found->second;
+  if (!is_new) return known;
+  if (const InputNames* names = find_input_names(row.domain, row.name, version))
+    known.inputs = inputs_of(*names);
+  known.attributes =
+      known_attributes(row, version, known.inputs ? *known.inputs : std::vector<OpInput>());
+  return known;
 }
 
-void unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
-                 std::span<ir::ValueId> inputs,
-                 const std::function<void(const std::string&)>& warn) {
-  const std::vector<OpInput> known = inputs_of(row, version);
+void RowChecks::check(const onnx::NodeProto& node, const OpRow& row, std::int64_t version) {
+  const Known& of_row = known(row, version);
+  check_attributes(node, of_row.attributes);
+  if (of_row.inputs) check_input_count(node, row, version, *of_row.inputs);
+}
+
+void RowChecks::unify_types(const OpRow& row, std::int64_t version, ir::GraphBuilder& builder,
+                            std::span<ir::ValueId> inputs,
+                            const std::function<void(const std::string&)>& warn) {
+  std::optional<DType> one;
+  const bool differ = std::any_of(inputs.begin(), inputs.end(), [&](ir::ValueId input) {
+    if (!input.valid()) return false;
+    const DType own = builder.type(input).dtype;
+    return std::exchange(one, own).value_or(own) != own;
+  });
+  if (!differ || !known(row, version).inputs) return;
+  const std::vector<OpInput>& known_inputs = *known(row, version).inputs;
   const auto shown = [&](std::size_t i) {
-    return fmt::format("{} ('{}') {}", i, known[std::min(i, known.size() - 1)].name,
+    return fmt::format("{} ('{}') {}", i, known_inputs[std::min(i, known_inputs.size() - 1)].name,
                        ir::to_string(builder.type(inputs[i])));
   };
-  for (const auto& [type, places] : sharing_inputs(known, inputs)) {
+  for (const auto& [type, places] : sharing_inputs(known_inputs, inputs)) {
     const auto wanted = computed_type(builder, inputs, places);
     for (const std::size_t i : places) {
       const std::size_t first = places.front();

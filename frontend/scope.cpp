@@ -11,7 +11,6 @@
 #include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
-#include "frontend/row_checks.h"
 #include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
@@ -165,9 +164,10 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
     const DefaultRanges::AtNode at_node(state_.default_ranges, label);
-    check_against_row(node, *row, version);
-    unify_types(*row, version, state_.builder, inputs,
-                [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
+    state_.row_checks.check(node, *row, version);
+    state_.row_checks.unify_types(
+        *row, version, state_.builder, inputs,
+        [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
     NodeContext context(node,
                         {state_.builder, state_.folder, state_.external, *this, place_.owner,
                          version_of(""), label, state_.default_ranges, state_.warnings,

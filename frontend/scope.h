@@ -14,6 +14,7 @@
 #include "frontend/functions.h"
 #include "frontend/import.h"
 #include "frontend/node_context.h"
+#include "frontend/row_checks.h"
 #include "frontend/structure.h"
 
 namespace onnx {
@@ -44,6 +45,7 @@ struct ImportState {
   ShapeFolder folder;
   ExternalData external;
   FunctionLibrary functions;
+  RowChecks row_checks;
   std::vector<const onnx::FunctionProto*> active_functions;     // outermost first
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
   std::vector<std::string> warnings;

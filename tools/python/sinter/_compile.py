@@ -91,7 +91,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       precision: "model", "fp16", "bf16", "tf32"
       weights: "int8" or "int4", with ":group=N", ":asymmetric", ":embeddings", ":head", ":wide=E"
       keep_layers, max_layer_error, calibration: layers that keep their weights; samples by input, or a file.npz
-      dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or another's name
+      dims: by name: 8, (1, 64), (32, 960, 32) for multiples of 32, range(32, 961, 32), or what it equals ("batch",
+        "past + seq"); an input of one bool that chooses between two bodies: 0 or 1
       min_shapes, max_shapes: by input: the least and the largest
       constants: inputs that become constants, as arrays
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
