@@ -107,6 +107,12 @@ class Compiler {
     write_manifest(plan);
     plan.graph_text = std::move(graph_texts_);
     exprs_.write(plan);
+    for (const auto& symbol : plan.symbols)
+      if (const auto value = options_.values_of.find(symbol->name);
+          value != options_.values_of.end())
+        for (std::size_t i = 0; i < plan.inputs.size(); ++i)
+          if (plan.inputs[i]->name == value->second)
+            symbol->value_of = static_cast<std::int32_t>(i);
     add_limits(plan);
     return std::move(result_);
   }

@@ -50,6 +50,8 @@ struct CompileOptions {
   /// Called with a kernel's name and text before NVRTC has it; may change it, as tests do to see
   /// what a defect in it leads to.
   std::function<void(const std::string& name, std::string& source)> edit_source;
+  /// Symbols that are the value of an input of one element, by symbol: its name.
+  std::map<std::string, std::string> values_of;
   // copied into the manifest:
   std::string model_name;
   std::uint64_t model_hash = 0;

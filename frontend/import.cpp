@@ -9,10 +9,12 @@
 #include <cctype>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include <xxhash.h>
 
 #include "frontend/assumptions.h"
+#include "frontend/bodies.h"
 #include "frontend/initializers.h"
 #include "frontend/inputs.h"
 #include "frontend/model_file.h"
@@ -88,9 +90,11 @@ class Importer {
     read_graph_inputs(scope);
     scope.note_declared_types(graph_);
     scope.import_nodes(body);
-    refuse_unsupported();
+    refuse_unsupported(drop_outputs(scope));
     read_graph_outputs(scope);
 
+    for (std::string& note : state_.default_ranges.notes())
+      state_.warnings.push_back(std::move(note));
     ImportedModel result{builder_.finish()};
     result.hash = hasher.digest();
     result.node_count = static_cast<std::size_t>(graph_.node_size());
@@ -102,6 +106,17 @@ class Importer {
     result.files = state_.external.paths();
     return result;
   }
+
+  /// With ranges as far as nodes have narrowed them.
+  KnownSymbols symbols() const {
+    KnownSymbols known{builder_.ranges(), {}};
+    for (const auto& [input, name] : inputs_)
+      if (const ir::Shape& shape = builder_.type(input).shape; shape.size() > 1)
+        for (std::string& symbol : shape[0].symbols()) known.leading.insert(std::move(symbol));
+    return known;
+  }
+
+  const std::string& name_of(ir::ValueId input) const { return inputs_.at(input); }
 
   /// The graph of the inputs alone.
   ir::Graph run_inputs() {
@@ -118,18 +133,49 @@ class Importer {
   void read_graph_inputs(Scope& scope) {
     GraphInputs inputs = read_inputs(graph_, scope.initializer_names(), options_, state_.warnings);
     for (const auto& [symbol, range] : inputs.ranges) builder_.range(symbol, range);
-    state_.defaulted = std::move(inputs.defaulted);
+    state_.default_ranges.start(std::move(inputs.defaulted));
     for (GraphInput& input : inputs.inputs) {
       const auto given = options_.input_values.find(input.name);
       scope.define(input.name, given == options_.input_values.end()
                                    ? builder_.input(input.name, std::move(input.type))
                                    : builder_.constant(given->second, input.name));
-      if (given == options_.input_values.end())
-        inputs_.emplace(scope.find_value(input.name), input.name);
+      if (given != options_.input_values.end()) continue;
+      const ir::ValueId value = scope.find_value(input.name);
+      inputs_.emplace(value, input.name);
+      if (const auto flag = options_.flags.find(input.name); flag != options_.flags.end())
+        state_.folder.assume(value, flag->second ? 1 : 0);
     }
   }
 
-  void refuse_unsupported() const {
+  /// Outputs that depend on what is refused, and those that do not.
+  std::pair<std::vector<std::string>, std::vector<std::string>> outputs_by_support(Scope& scope) {
+    std::pair<std::vector<std::string>, std::vector<std::string>> result;
+    for (const auto& output : graph_.output()) {
+      const bool is_known =
+          scope.find_value(output.name()).valid() && !scope.unreadable_type(output.name());
+      (is_known ? result.second : result.first).push_back(output.name());
+    }
+    return result;
+  }
+
+  /// Leaves outputs out, if that is asked for. Returns what would be left otherwise.
+  std::vector<std::string> drop_outputs(Scope& scope) {
+    const auto [dropped, kept] = outputs_by_support(scope);
+    if (!options_.drop_unsupported_outputs || dropped.empty() || kept.empty()) return kept;
+    std::vector<std::string> nodes;
+    for (const UnsupportedNode& each : state_.unsupported)
+      nodes.push_back(fmt::format("'{}' ({})", each.node.name, each.node.op));
+    state_.warn(
+        fmt::format("output{} '{}' {} left out: not supported {} {}",
+                    dropped.size() == 1 ? "" : "s", fmt::join(dropped, "', '"),
+                    dropped.size() == 1 ? "is" : "are", nodes.size() == 1 ? "is" : "are",
+                    nodes.empty() ? "its type" : fmt::format("{}", fmt::join(nodes, ", "))));
+    dropped_ = {dropped.begin(), dropped.end()};
+    state_.unsupported.clear();
+    return kept;
+  }
+
+  void refuse_unsupported(const std::vector<std::string>& kept) const {
     std::vector<UnsupportedNode> unsupported = state_.unsupported;
     if (unsupported.empty()) return;
     // A loop or a function that is used often would bury the rest.
@@ -151,12 +197,16 @@ class Importer {
                           ir::shown(fmt::format("{}", fmt::join(needed, "=FILE --constant "))));
     std::string message = fmt::format(
         "{} of the model's {} nodes {} not supported:\n  {}{}\n(operators of "
-        "ai.onnx {} to {} that 'sinter ops' lists are; {})",
+        "ai.onnx {} to {} that 'sinter ops' lists are; {}{})",
         unsupported.size(), graph_.node_size(), unsupported.size() == 1 ? "is" : "are",
         fmt::join(shown, "\n  "),
         unsupported.size() > kShown ? fmt::format("\n  and {} more", unsupported.size() - kShown)
                                     : "",
-        kMinOpset, kMaxOpset, way_out);
+        kMinOpset, kMaxOpset, way_out,
+        kept.empty()
+            ? ""
+            : ir::shown(fmt::format("; --drop-unsupported-outputs compiles the others: '{}'",
+                                    fmt::join(kept, "', '"))));
     for (UnsupportedNode& each : unsupported)
       if (each.way_out.empty())
         each.way_out = needed.empty() ? "export with fixed shapes or another opset" : way_out;
@@ -165,6 +215,7 @@ class Importer {
 
   void read_graph_outputs(Scope& scope) {
     for (const auto& output : graph_.output()) {
+      if (dropped_.count(output.name()) != 0) continue;
       const ir::ValueId value = scope.find_value(output.name());
       const auto lacking = scope.unreadable_type(output.name());
       if (!value.valid() || lacking)
@@ -207,6 +258,7 @@ class Importer {
   ir::GraphBuilder builder_;
   ImportState state_;
   std::map<ir::ValueId, std::string> inputs_;
+  std::set<std::string> dropped_;  // outputs
 };
 
 /// Imports with as few assumptions about the inputs as make the shapes fit.
@@ -216,16 +268,38 @@ ImportedModel import_assuming(const std::shared_ptr<const onnx::ModelProto>& mod
   constexpr std::size_t kMostAssumptions = 32;
   ImportOptions assumed = options;
   std::vector<std::string> notes;
+  std::optional<std::string> flag;
   for (;;) {
+    std::optional<Importer> importer;
+    const auto import_one = [&](const ImportOptions& one) {
+      return importer.emplace(model, folder, one).run(source);
+    };
     try {
-      ImportedModel result = Importer(model, folder, assumed).run(source);
+      ImportedModel result = flag ? import_bodies(*flag, assumed, import_one) : import_one(assumed);
       result.warnings.insert(result.warnings.begin(), notes.begin(), notes.end());
       for (std::string& warning : result.warnings) warning = ir::shown(warning);
       return result;
+    } catch (const FlagNeeded& needed) {
+      const std::string& input = importer->name_of(needed.input());
+      if (flag)
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("which nodes are run follows from inputs '{}' and '{}': one can "
+                                "be left open, so give the other (--constant {}=FILE)",
+                                *flag, input, input));
+      flag = input;
     } catch (const ir::DimMismatch& mismatch) {
-      auto note = notes.size() < kMostAssumptions ? assume_equal(mismatch, assumed) : std::nullopt;
-      if (!note) throw;
-      notes.push_back(std::move(*note));
+      auto assumption = notes.size() < kMostAssumptions
+                            ? assume_equal(mismatch, importer->symbols(), assumed)
+                            : std::nullopt;
+      if (!assumption) {
+        const std::string option = option_for(mismatch, importer->symbols());
+        if (option.empty()) throw;
+        Error error(mismatch.code(),
+                    fmt::format("{}: {} makes the two sizes equal", mismatch.what(), option));
+        error.set_node(mismatch.node());
+        throw error;
+      }
+      notes.push_back(std::move(assumption->text));
     }
   }
 }

@@ -78,6 +78,10 @@ std::optional<Dim> as_expression(const std::string& text, const std::set<std::st
   }
 }
 
+/// Caches are empty before the first step: dimensions that exporters name after what is past, and
+/// those without a name of inputs called so ("past_key_values.0.key").
+bool is_of_past(std::string_view symbol) { return symbol.starts_with("past"); }
+
 class InputReader {
  public:
   InputReader(const onnx::GraphProto& graph, const std::unordered_set<std::string>& initializers,
@@ -108,7 +112,15 @@ class InputReader {
 
  private:
   void add(const onnx::ValueInfoProto& proto, const std::set<std::string>& names) {
-    if (proto.type().value_case() != onnx::TypeProto::kTensorType)
+    const bool is_tensor = proto.type().value_case() == onnx::TypeProto::kTensorType;
+    if (options_.drop_unsupported_outputs &&
+        (!is_tensor || !dtype_of(proto.type().tensor_type().elem_type()))) {
+      warnings_.push_back(fmt::format(
+          "input '{}' is left out: it is {}", proto.name(),
+          is_tensor ? onnx_type_name(proto.type().tensor_type().elem_type()) : "no tensor"));
+      return;
+    }
+    if (!is_tensor)
       throw Error(
           ErrorCode::kUnsupported,
           fmt::format("input '{}' is not a tensor; only tensors are supported", proto.name()));
@@ -122,11 +134,17 @@ class InputReader {
                         input.name, ir::to_string(value->second.type()),
                         to_string(input.type.dtype)));
     const auto given = shapes_.find(proto.name());
-    if (!tensor.has_shape() && given == shapes_.end())
+    const auto rank = options_.input_ranks.find(proto.name());
+    if (!tensor.has_shape() && given == shapes_.end() && rank == options_.input_ranks.end())
       throw Error(ErrorCode::kUnsupported,
-                  fmt::format("input '{}' has no shape in the model, not even a number of "
-                              "dimensions: give its shape in the import options",
+                  fmt::format("input '{0}' has no shape in the model, not even a number of "
+                              "dimensions: give one (--shapes {0}:1x64) or the least and the "
+                              "greatest (--minShapes {0}:1x1 --maxShapes {0}:8x64)",
                               proto.name()));
+    if (!tensor.has_shape() && given == shapes_.end())
+      for (std::size_t i = 0; i < rank->second; ++i)
+        input.type.shape.push_back(
+            Dim::symbol(symbols_.name_for(fmt::format("{}_d{}", proto.name(), i))));
     for (int i = 0; i < tensor.shape().dim_size(); ++i)
       input.type.shape.push_back(read_dim(tensor.shape().dim(i), proto.name(), i, names));
     if (given != shapes_.end()) {
@@ -203,17 +221,19 @@ class InputReader {
     const std::set<std::string> symbols = symbols_of_inputs();
     Replacements replaced;
     for (const auto& [symbol, other] : options_.same) {
-      for (const std::string& name : {symbol, other})
-        if (symbols.count(name) == 0)
+      std::vector<std::string> names = other.symbols();
+      for (const std::string& name : names)
+        if (options_.same.count(name) != 0)
           usage(
-              fmt::format("dimension '{}' is said to be '{}', but the model has no dimension '{}'",
-                          symbol, other, name));
-      if (options_.same.count(other) != 0)
-        usage(
-            fmt::format("dimension '{}' is said to be '{}', which is said to be another one: "
-                        "name the last one for both",
-                        symbol, other));
-      replaced.emplace(symbol, Dim::symbol(other));
+              fmt::format("dimension '{}' is said to be {}, but '{}' is said to be something else: "
+                          "name the last one for both",
+                          symbol, other.to_string(), name));
+      names.push_back(symbol);
+      for (const std::string& name : names)
+        if (symbols.count(name) == 0)
+          usage(fmt::format("dimension '{}' is said to be {}, but the model has no dimension '{}'",
+                            symbol, other.to_string(), name));
+      replaced.emplace(symbol, other);
     }
     for (GraphInput& input : result_.inputs)
       for (Dim& dim : input.type.shape) dim = dim.substitute(replaced);
@@ -224,11 +244,16 @@ class InputReader {
     const std::set<std::string> symbols = symbols_of_inputs();
     Replacements fixed;
     for (const std::string& symbol : symbols) {
-      ir::Range range{1, kDefaultMaxDim, nullptr};
-      if (const auto given = options_.ranges.find(symbol); given != options_.ranges.end())
+      ir::Range range{is_of_past(symbol) ? 0 : 1, kDefaultMaxDim, nullptr};
+      if (const auto given = options_.ranges.find(symbol); given != options_.ranges.end()) {
         range = given->second;
-      else
+      } else {
         result_.defaulted.insert(symbol);
+        const auto least = options_.least.find(symbol);
+        if (least != options_.least.end()) range.min = std::max(range.min, least->second);
+        const auto most = options_.most.find(symbol);
+        if (most != options_.most.end()) range.max = std::min(range.max, most->second);
+      }
       if (range.min < 0 || range.min > range.max)
         usage(fmt::format("the range {}..{} given for dimension '{}' is empty or negative",
                           range.min, range.max, symbol));

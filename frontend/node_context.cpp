@@ -44,8 +44,7 @@ std::vector<ir::Dim> NodeContext::sizes(std::size_t i, std::string_view what) co
   if (!is_integer(dtype(value)) || rank(value) > 1)
     invalid(fmt::format("input {} ({}) must be a vector of integers, but is {}", i, what,
                         ir::to_string(type(value))));
-  if (auto dims = env_.folder.contents(value)) return *dims;
-  env_.folder.need(value);
+  if (auto dims = env_.folder.needed_contents(value)) return *dims;
   unsupported(fmt::format(
       "the value of its {} (input {}, '{}') depends on the data of the model's inputs; it must "
       "follow from constants and input shapes",
@@ -227,52 +226,6 @@ void NodeContext::check_indices(ir::ValueId indices, const ir::Dim& extent, std:
       invalid(fmt::format("index {} is out of range: the dimension has {} elements{}", all[i],
                           extent.to_string(),
                           extent.is_constant() ? "" : fmt::format(", at most {}", *most)));
-}
-
-void NodeContext::limit(const ir::Dim& dim, std::int64_t max) {
-  const auto symbol = dim.as_symbol();
-  if (!symbol || env_.defaulted.count(*symbol) == 0) return;
-  ir::Range range = builder().ranges().find(*symbol)->second;
-  if (max >= range.max || max < range.min) return;
-  range.max = max;
-  builder().range(*symbol, range);
-  env_.warnings.push_back(
-      fmt::format("dimension '{}' is limited to {}..{}, as node '{}' uses it on a dimension of {}; "
-                  "give a range to say otherwise",
-                  *symbol, range.min, max, env_.label, max));
-}
-
-void NodeContext::at_least(const ir::Dim& dim, std::int64_t least) {
-  const auto fits = [&](const ir::Ranges& ranges) {
-    const auto low = ir::lower_bound(dim, ranges);
-    return low && *low >= least;
-  };
-  const std::vector<std::string> symbols = dim.symbols();
-  if (symbols.size() != 1 || env_.defaulted.count(symbols[0]) == 0 || fits(builder().ranges()))
-    return;
-  ir::Ranges ranges = builder().ranges();
-  ir::Range& range = ranges.find(symbols[0])->second;
-  const auto value_at = [&](std::int64_t n) {
-    return ir::simplify(dim.substitute({{symbols[0], ir::Dim(n)}}), {});
-  };
-  // The first that fits, if the dimension grows with the symbol: what is found is then checked.
-  std::int64_t low = range.min, high = range.max;
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    const ir::Dim value = value_at(middle);
-    if (!value.is_constant()) return;
-    if (value.value() >= least)
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  range.min = low;
-  if (!fits(ranges)) return;
-  builder().range(symbols[0], range);
-  env_.warnings.push_back(fmt::format(
-      "dimension '{}' is limited to {}..{}, as node '{}' has no result for less; give a range "
-      "to say otherwise",
-      symbols[0], range.min, range.max, env_.label));
 }
 
 ir::ValueId NodeContext::reshape(ir::ValueId value, const ir::Shape& shape) {

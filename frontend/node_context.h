@@ -11,6 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include <sinter/error.h>
+
+#include "frontend/default_ranges.h"
 #include "frontend/shape_folding.h"
 #include "ir/graph.h"
 
@@ -41,6 +44,18 @@ class SubgraphImporter {
   ~SubgraphImporter() = default;
 };
 
+/// Error(kUnsupported): which of two bodies is right follows from an input of one bool alone, and
+/// their results differ in shape, so that computing both and selecting would not do.
+class FlagNeeded : public Error {
+ public:
+  FlagNeeded(ir::ValueId input, std::string message)
+      : Error(ErrorCode::kUnsupported, std::move(message)), input_(input) {}
+  ir::ValueId input() const noexcept { return input_; }
+
+ private:
+  ir::ValueId input_;
+};
+
 class NodeContext {
  public:
   struct Environment {
@@ -51,8 +66,7 @@ class NodeContext {
     std::shared_ptr<const void> owner;  // keeps the node's tensors alive
     std::int64_t opset = 0;             // of ai.onnx
     std::string label;                  // the node's name in messages
-    /// Symbols whose range is Sinter's default: it may be narrowed.
-    std::set<std::string, std::less<>>& defaulted;
+    DefaultRanges& default_ranges;
     std::vector<std::string>& warnings;
     bool pad_selections = false;          // see ImportOptions
     std::vector<bool> four_bits = {};     // inputs that the model holds in 4 bits each
@@ -143,11 +157,11 @@ class NodeContext {
   /// Says that the model works for `dim` <= `max` only, as where it takes the first `dim` rows of a
   /// table of `max` rows. If `dim` is a symbol whose range the user did not give, that range is
   /// narrowed (with a warning); anything else is left as it is.
-  void limit(const ir::Dim& dim, std::int64_t max);
+  void limit(const ir::Dim& dim, std::int64_t max) { env_.default_ranges.limit(dim, max); }
 
   /// Likewise for `dim` >= `least`, as where windows of a size have to fit: the symbol's range
   /// begins later, if `dim` grows with one symbol alone.
-  void at_least(const ir::Dim& dim, std::int64_t least);
+  void at_least(const ir::Dim& dim, std::int64_t least) { env_.default_ranges.at_least(dim, least); }
 
   /// Adds a node of one output.
   ir::ValueId add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {

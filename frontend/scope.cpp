@@ -8,8 +8,10 @@
 
 #include "frontend/attributes.h"
 #include "frontend/initializers.h"
+#include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -22,7 +24,8 @@ constexpr std::size_t kMaxCallDepth = 64;
 ImportState::ImportState(ir::GraphBuilder& graph_builder, const std::filesystem::path& folder_path,
                          const onnx::ModelProto& model)
     : builder(graph_builder),
-      folder(builder),
+      default_ranges(builder),
+      folder(builder, default_ranges),
       external(folder_path),
       functions(model),
       nodes_left_(kMaxAddedNodes + model.graph().node_size()) {}
@@ -149,7 +152,10 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
         has_rows ? "" : way_out(domain, node.op_type()));
     return;
   }
-  if (!inputs_known) return;
+  if (!inputs_known) {
+    if (row != nullptr) need_sizes(*row, version, inputs);
+    return;
+  }
   if (function != nullptr) return call_function(*function, node, label, inputs, structure);
 
   std::vector<bool> used;
@@ -157,27 +163,50 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
     used.push_back(!name.empty() && structure.used.count(name) != 0);
   try {
     const ir::GraphBuilder::OriginScope scope(state_.builder, {label});
+    const DefaultRanges::AtNode at_node(state_.default_ranges, label);
     state_.row_checks.check(node, *row, version);
     state_.row_checks.unify_types(
         *row, version, state_.builder, inputs,
         [&](const std::string& what) { state_.warn(fmt::format("{}: {}", label, what)); });
     NodeContext context(node,
                         {state_.builder, state_.folder, state_.external, *this, place_.owner,
-                         version_of(""), label, state_.defaulted, state_.warnings,
+                         version_of(""), label, state_.default_ranges, state_.warnings,
                          state_.pad_selections, std::move(four_bits), &state_.memory_left},
                         std::move(inputs), std::move(used));
     row->import(context);
     if (row->four_bits == FourBits::kKeeps && context.is_four_bit(0)) context.give_four_bits();
     if (!context.is_refused()) set_outputs(node, context);
   } catch (Error& error) {
-    if (error.code() == ErrorCode::kUnsupported) {
-      note_unsupported(node, label, error.what());
+    // Sizes that ought to be equal may yet be made so (see assumptions.h), and bodies taken one by
+    // one.
+    if (error.code() == ErrorCode::kUnsupported &&
+        dynamic_cast<const ir::DimMismatch*>(&error) == nullptr &&
+        dynamic_cast<const FlagNeeded*>(&error) == nullptr) {
+      note_unsupported(node, label, error.what(), advice_of(domain, node.op_type()));
       return;
     }
     if (error.code() == ErrorCode::kCancelled) throw;
     error.set_node(describe_node(node, label));
     error.add_context(fmt::format("importing node '{}' ({}-{})", label, node.op_type(), version));
     throw;
+  }
+}
+
+void Scope::need_sizes(const OpRow& row, std::int64_t version,
+                       std::span<const ir::ValueId> inputs) {
+  // As the schemas call the inputs that the shapes of outputs follow from.
+  static constexpr std::string_view kSizes[] = {
+      "shape",  "axes", "repeats", "pads",  "starts", "ends",  "steps", "sizes",
+      "scales", "K",    "split",   "limit", "start",  "delta", "depth", "output_shape"};
+  const InputNames* names = find_input_names(row.domain, row.name, version);
+  if (names == nullptr) return;
+  const std::vector<OpInput> known = inputs_of(*names);
+  for (std::size_t i = 0; i < std::min(inputs.size(), known.size()); ++i) {
+    const bool is_size =
+        std::find(std::begin(kSizes), std::end(kSizes), known[i].name) != std::end(kSizes);
+    if (is_size && inputs[i].valid() && !state_.folder.contents(inputs[i]) &&
+        !state_.folder.constant(inputs[i]))
+      state_.folder.need(inputs[i]);
   }
 }
 

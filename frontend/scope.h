@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frontend/default_ranges.h"
 #include "frontend/external_data.h"
 #include "frontend/functions.h"
 #include "frontend/import.h"
@@ -24,6 +25,8 @@ class ValueInfoProto;
 
 namespace sinter::frontend {
 
+struct OpRow;
+
 /// Nodes that control flow and functions may add to those in the file. Each copy of a loop's body
 /// and each call of a function counts: a small file must not become an endless graph.
 inline constexpr std::int64_t kMaxAddedNodes = 200'000;
@@ -38,12 +41,12 @@ struct ImportState {
   void note_node(std::string label, const std::string& op);
 
   ir::GraphBuilder& builder;
+  DefaultRanges default_ranges;
   ShapeFolder folder;
   ExternalData external;
   FunctionLibrary functions;
   RowChecks row_checks;
   std::vector<const onnx::FunctionProto*> active_functions;     // outermost first
-  std::set<std::string, std::less<>> defaulted;                 // see NodeContext::Environment
   std::function<void(std::span<const std::byte>)> on_external;  // sees every external tensor
   std::vector<std::string> warnings;
   std::vector<ModelNode> nodes;
@@ -94,6 +97,9 @@ class Scope final : public SubgraphImporter {
  private:
   void import_node(const onnx::NodeProto& node, const std::string& label,
                    const GraphStructure& structure);
+  /// Notes what a node that cannot be imported, because a node in front of it was refused, needs to
+  /// know: so that all inputs that a user has to give are named at once.
+  void need_sizes(const OpRow& row, std::int64_t version, std::span<const ir::ValueId> inputs);
   void call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
                      const std::string& label, std::span<const ir::ValueId> inputs,
                      const GraphStructure& structure);

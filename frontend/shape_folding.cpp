@@ -104,6 +104,16 @@ std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
   return result;
 }
 
+std::optional<std::vector<Dim>> ShapeFolder::needed_contents(ir::ValueId value) {
+  if (auto known = contents(value)) return known;
+  std::erase_if(contents_, [](const auto& entry) { return !entry.second; });
+  excludes_negative_ = true;
+  auto result = contents(value);
+  excludes_negative_ = false;
+  if (!result) need(value);
+  return result;
+}
+
 std::optional<std::vector<Dim>> ShapeFolder::compute(ir::ValueId value) {
   if (const auto tensor = constant(value)) {
     std::vector<Dim> dims;
@@ -139,6 +149,9 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node
     std::vector<Dim> operands;
     for (std::size_t k = 0; k < inputs.size(); ++k)
       operands.push_back(inputs[k][broadcast_offset(index, input_shapes[k])]);
+    // Division truncates, which is the floor where nothing is negative.
+    if (excludes_negative_ && (node.op->name == "Div" || node.op->name == "Fmod"))
+      default_ranges_.at_least(operands[0], 0);
     const auto element =
         size_arithmetic(node.op->name, operands, from, type.dtype, builder_.ranges());
     if (!element) return std::nullopt;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/default_ranges.h"
 #include "ir/graph.h"
 
 namespace sinter::frontend {
@@ -18,11 +19,20 @@ namespace sinter::frontend {
 /// operator covers every ONNX operator that is imported to it.
 class ShapeFolder {
  public:
-  explicit ShapeFolder(ir::GraphBuilder& builder) : builder_(builder) {}
+  ShapeFolder(ir::GraphBuilder& builder, DefaultRanges& default_ranges)
+      : builder_(builder), default_ranges_(default_ranges) {}
 
   /// The contents of `value` in row-major order, if it is a small integer or boolean tensor (false
   /// is 0) whose contents follow from constants and dimensions alone.
   std::optional<std::vector<ir::Dim>> contents(ir::ValueId value);
+  /// Says what `value`, an input of one element, holds.
+  void assume(ir::ValueId value, const ir::Dim& element) {
+    contents_[value.index] = std::vector<ir::Dim>{element};
+  }
+  /// Likewise of a value that import cannot do without. Where integers are divided that have a
+  /// negative quotient for some sizes only, these sizes are excluded (see DefaultRanges): no one
+  /// expression would do. Where the contents are not known all the same, notes as need() does.
+  std::optional<std::vector<ir::Dim>> needed_contents(ir::ValueId value);
   /// The tensor behind `value` if it follows from constants alone and is not large.
   std::optional<ir::Tensor> constant(ir::ValueId value);
   /// Notes that importing needs what `value` holds, which neither of the above gives.
@@ -57,6 +67,8 @@ class ShapeFolder {
   ir::ValueId vector_of(const ir::Dim& dim);
 
   ir::GraphBuilder& builder_;
+  DefaultRanges& default_ranges_;
+  bool excludes_negative_ = false;  // see needed_contents
   std::unordered_map<std::int32_t, std::optional<std::vector<ir::Dim>>> contents_;
   std::unordered_map<std::int32_t, std::optional<ir::Tensor>> constants_;
   std::set<ir::ValueId> needed_inputs_;

@@ -46,6 +46,11 @@ void check_products(const Dim& e) {
   }
 }
 
+std::ptrdiff_t variable_terms(const Dim& e) {
+  return std::count_if(e.terms().begin(), e.terms().end(),
+                       [](const Dim::Term& term) { return !term.factors.empty(); });
+}
+
 class Prover {
  public:
   Prover(const Facts& facts, std::int64_t goal) : facts_(facts), goal_(goal) {}
@@ -226,7 +231,8 @@ Dim Prover::extreme(Dim e, bool upper) {
 }
 
 // x - b*floordiv(x, b) becomes a symbol in [0, b). Also floordiv(x, c) - (b/c)*floordiv(x, b),
-// which is floordiv(x, c) mod b/c.
+// which is floordiv(x, c) mod b/c, and the same of x + k*c, where floordiv(x, c) + k takes its place:
+// sizes behind two strided windows differ by such.
 std::optional<Dim> Prover::without_mod(const Dim& e) {
   const auto atoms = top_level_atoms(e);
   for (const auto& atom : atoms) {
@@ -238,16 +244,16 @@ std::optional<Dim> Prover::without_mod(const Dim& e) {
     };
     std::vector<Form> forms{{atom->a, atom->b}};
     for (const auto& other : atoms) {
-      if (other == atom || other->kind != DimAtom::Kind::kFloorDiv || !(other->a == atom->a))
-        continue;
-      if (const auto ratio = divide_exactly(atom->b, other->b))
-        forms.push_back({DimBuilder::from_atom(other), *ratio});
+      if (other == atom || other->kind != DimAtom::Kind::kFloorDiv) continue;
+      const auto ratio = divide_exactly(atom->b, other->b);
+      const auto shift = ratio ? divide_exactly(atom->a - other->a, other->b) : std::nullopt;
+      if (shift) forms.push_back({DimBuilder::from_atom(other) + *shift, *ratio});
     }
     for (const auto& form : forms) {
       const auto factor = divide_exactly(Dim(0) - linear->coefficient, form.divisor);
       if (!factor) continue;
       const Dim rest = linear->rest - *factor * form.numerator;
-      if (rest.terms().size() >= linear->rest.terms().size()) continue;
+      if (variable_terms(rest) >= variable_terms(linear->rest)) continue;
       if (sign(form.divisor - Dim(1)) <= 0) continue;
       if (!extended_) extended_ = *facts_.ranges;
       const std::string name =

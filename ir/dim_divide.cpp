@@ -107,22 +107,24 @@ std::optional<Dim> cancel_common_factor(const Dim& a, const Dim& b, const Facts&
   return std::nullopt;
 }
 
-// floor((floor(x / c) + n) / b) = floor((x + n*c) / (b*c)) for constants b, c > 0.
+bool proves_positive(const Dim& a, const Facts& facts) {
+  return a.is_constant() ? a.value() > 0 : proves_non_negative(a - Dim(1), facts);
+}
+
+// floor((floor(x / c) + n) / b) = floor((x + n*c) / (b*c)) for b > 0: with i < h*w,
+// floordiv(floordiv(i, w), h) = floordiv(i, h*w) = 0.
 std::optional<Dim> merge_nested_division(const Dim& a, const Dim& b, const Facts& facts) {
-  if (!b.is_constant()) return std::nullopt;
   const DimAtom* inner = nullptr;
   Dim rest = a;
   for (const auto& term : a.terms()) {
     for (const auto& atom : term.factors) {
       if (atom->kind != DimAtom::Kind::kFloorDiv) continue;
-      if (inner || term.factors.size() != 1 || term.coefficient != 1 || !atom->b.is_constant() ||
-          atom->b.value() <= 0)
-        return std::nullopt;
+      if (inner || term.factors.size() != 1 || term.coefficient != 1) return std::nullopt;
       inner = atom.get();
       rest = a - DimBuilder::from_atom(atom);
     }
   }
-  if (!inner) return std::nullopt;
+  if (!inner || !proves_positive(b, facts)) return std::nullopt;
   return floor_div(inner->a + rest * inner->b, b * inner->b, facts);
 }
 

@@ -49,14 +49,17 @@ std::shared_ptr<const BoundShape> BoundShapeCache::get(const std::vector<std::in
   return bound;
 }
 
-std::shared_ptr<const BoundShape> BoundShapeCache::bind(const plan::InputShapes& shapes) {
+std::shared_ptr<const BoundShape> BoundShapeCache::bind(const plan::InputShapes& shapes,
+                                                        const plan::InputValues& values) {
   key_.clear();
   for (const auto& shape : shapes) {
     key_.push_back(shape ? static_cast<std::int64_t>(shape->size()) : -1);
     if (shape) key_.insert(key_.end(), shape->begin(), shape->end());
   }
+  for (const auto& value : values)
+    if (value) key_.push_back(*value);
   if (const auto found = by_inputs_.find(key_); found != by_inputs_.end()) return found->second;
-  auto bound = get(plan::bind_symbols(plan_->meta, shapes));
+  auto bound = get(plan::bind_symbols(plan_->meta, shapes, values));
   if (by_inputs_.size() >= limit_) by_inputs_.clear();
   by_inputs_.emplace(key_, bound);
   return bound;

@@ -20,8 +20,9 @@ class BoundShapeCache {
 
   /// Evaluates, checks and lays out what is new. Throws Error(kInvalidPlan).
   std::shared_ptr<const BoundShape> get(const std::vector<std::int64_t>& symbols);
-  /// The shape that bind_symbols finds for `shapes`. Throws Error(kUsage), too.
-  std::shared_ptr<const BoundShape> bind(const plan::InputShapes& shapes);
+  /// The shape that bind_symbols finds for `shapes` and `values`. Throws Error(kUsage), too.
+  std::shared_ptr<const BoundShape> bind(const plan::InputShapes& shapes,
+                                         const plan::InputValues& values);
 
  private:
   struct Entry {
@@ -32,7 +33,7 @@ class BoundShapeCache {
   std::size_t limit_;
   std::uint64_t clock_ = 0;
   std::map<std::vector<std::int64_t>, Entry> entries_;
-  // By rank and dimensions of each input, -1 for one without a shape.
+  // By rank and dimensions of each input, -1 for one without a shape, and the values that count.
   std::map<std::vector<std::int64_t>, std::shared_ptr<const BoundShape>> by_inputs_;
   std::vector<std::int64_t> key_;
 };

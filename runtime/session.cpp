@@ -1,5 +1,6 @@
 // sinter::Session: names, checks and binding; executors do the work.
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <sinter/session.h>
@@ -30,6 +31,26 @@ std::unique_ptr<runtime::Executor> make_executor(const std::shared_ptr<const pla
               "toolkit >= 12.8 ('tools/setup --cuda' gets the needed parts), or compile the model "
               "with --target=cpu");
 #endif
+}
+
+/// The element of a tensor of one bool or integer.
+std::int64_t element_of(const TensorView& view) {
+  const auto read = [&](auto value) {
+    std::memcpy(&value, view.data, sizeof value);
+    return static_cast<std::int64_t>(value);
+  };
+  switch (view.dtype) {
+    case DType::kBool: return read(std::uint8_t{}) != 0 ? 1 : 0;
+    case DType::kInt8: return read(std::int8_t{});
+    case DType::kUInt8: return read(std::uint8_t{});
+    case DType::kInt16: return read(std::int16_t{});
+    case DType::kUInt16: return read(std::uint16_t{});
+    case DType::kInt32: return read(std::int32_t{});
+    case DType::kUInt32: return read(std::uint32_t{});
+    case DType::kInt64: return read(std::int64_t{});
+    case DType::kUInt64: return read(std::uint64_t{});
+    default: throw Error(ErrorCode::kInternal, "the value of a float counts as none");
+  }
 }
 
 const plan::fb::BindingT& binding_at(const Bindings& bindings, std::size_t index,
@@ -85,6 +106,8 @@ Session::Impl::Impl(Plan plan_in, SessionOptions options_in,
       executor(std::move(executor_in)),
       shapes(PlanAccess::data(plan), std::max(kMinBoundShapes, options.graph_cache)),
       inputs(meta().inputs.size()),
+      input_values(meta().inputs.size()),
+      used_values(meta().inputs.size()),
       outputs(meta().outputs.size()) {}
 
 const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
@@ -94,8 +117,21 @@ const std::shared_ptr<const runtime::BoundShape>& Session::Impl::bind() {
     if (!inputs[i] && !runtime::state_of(meta(), *meta().inputs[i]))
       missing += fmt::format("{}'{}'", missing.empty() ? "" : ", ", meta().inputs[i]->name);
   if (!missing.empty()) throw Error(ErrorCode::kUsage, fmt::format("input {} is not set", missing));
-  current = shapes.bind(inputs);
+  current = shapes.bind(inputs, input_values);
   return current;
+}
+
+void Session::Impl::note_value(std::size_t index, const TensorView& view, bool stays) {
+  if (!plan::symbol_of_value(meta(), index)) return;
+  if (view.memory == Memory::kDevice)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("the value of input '{}' says which steps are run: give it in host "
+                            "memory",
+                            meta().inputs[index]->name));
+  const std::int64_t value = element_of(view);
+  if (input_values[index] != value) current.reset();
+  input_values[index] = value;
+  used_values[index] = stays ? std::optional(view) : std::nullopt;
 }
 
 void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>& shape) {
@@ -107,6 +143,7 @@ void Session::Impl::set_shape(std::size_t input, const std::vector<std::int64_t>
 void Session::Impl::put_input(std::size_t index, const TensorView& view) {
   const bool is_state = runtime::state_of(meta(), *meta().inputs[index]).has_value();
   if (is_state) check_loans("a state is set");
+  note_value(index, view, false);
   try {
     executor->set_input(index, view);
   } catch (...) {
@@ -156,6 +193,8 @@ const runtime::BoundShape& Session::Impl::last_bound(const char* what) const {
 
 void Session::Impl::start(void* stream) {
   check_loans("a run");
+  for (std::size_t i = 0; i < used_values.size(); ++i)
+    if (const auto view = used_values[i]) note_value(i, *view, true);
   const std::shared_ptr<const runtime::BoundShape>& shape = bind();
   check_outputs(*shape);
   check_states(*shape);
@@ -272,6 +311,7 @@ void Session::use_input(std::size_t index, const TensorView& view) {
                     "set_input copies it",
                     name));
   if (impl_->is_on_cpu()) check_element_alignment(view.data, view.dtype, "input", name);
+  impl_->note_value(index, view, true);
   impl_->executor->use_input(index, view);
   impl_->set_shape(index, view.shape);
 }
@@ -355,11 +395,26 @@ void Session::warm_up(const std::map<std::string, std::vector<std::int64_t>>& sh
     plan::check_input_shape(impl_->meta(), index, shape);
     given[index] = shape;
   }
-  const auto bound = impl_->shapes.bind(given);
-  impl_->check_states(*bound);
-  impl_->has_run = false;
-  impl_->executor->prepare(bound);
-  impl_->bound = bound;
+  // Of inputs whose value counts, those that are not set are taken to be anything.
+  std::vector<plan::InputValues> all = {impl_->input_values};
+  for (const auto& symbol : impl_->meta().symbols) {
+    const auto index = static_cast<std::size_t>(symbol->value_of);
+    if (symbol->value_of < 0 || all[0][index]) continue;
+    std::vector<plan::InputValues> more;
+    for (std::int64_t value = symbol->min; value <= symbol->max; ++value)
+      for (plan::InputValues values : all) {
+        values[index] = value;
+        more.push_back(std::move(values));
+      }
+    all = std::move(more);
+  }
+  for (const plan::InputValues& values : all) {
+    const auto bound = impl_->shapes.bind(given, values);
+    impl_->check_states(*bound);
+    impl_->has_run = false;
+    impl_->executor->prepare(bound);
+    impl_->bound = bound;
+  }
 }
 
 MemoryAccount Session::memory() const {

@@ -31,6 +31,9 @@ struct Session::Impl {
 
   /// Gives the executor an input that was checked.
   void put_input(std::size_t index, const TensorView& view);
+  /// Reads an input whose value is a symbol; other inputs are left alone. Throws Error(kUsage) for
+  /// one in device memory.
+  void note_value(std::size_t index, const TensorView& view, bool stays);
   void start(void* stream);
   void await();
   const TensorView& output(std::size_t index);
@@ -40,6 +43,9 @@ struct Session::Impl {
   std::unique_ptr<runtime::Executor> executor;
   runtime::BoundShapeCache shapes;
   plan::InputShapes inputs;
+  /// Inputs whose value the plan has to know: as it was set, or where it lies (use_input).
+  plan::InputValues input_values;
+  std::vector<std::optional<TensorView>> used_values;
   struct GivenOutput {
     bool is_given = false;  // memory of the user's
     std::vector<std::int64_t> shape;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "frontend/ops/term.h"
 #include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
@@ -220,6 +221,38 @@ ValueId positions_from(NodeContext& node, const Dim& first, const Dim& count) {
 ValueId append_to_cache(NodeContext& node, ValueId past, ValueId x) {
   if (!past.valid()) return x;
   return node.add("Concat", {past, x}, {{"axis", std::int64_t{2}}});
+}
+
+ValueId lengthened(NodeContext& node, ValueId cache, const Dim& length) {
+  const Dim more = length - node.shape(cache)[2];
+  if (more == Dim(0)) return cache;
+  return node.add("Pad", {cache},
+                  {{"begins", std::vector<Dim>(4, Dim(0))},
+                   {"ends", std::vector<Dim>{Dim(0), Dim(0), more, Dim(0)}},
+                   {"fill", 0.0}});
+}
+
+namespace {
+
+/// Indices of [batch, heads, rows, size], where dimension 2 has those of `rows` [batch, count].
+std::vector<Term> row_indices(NodeContext& node, const Shape& shape, const Term& rows) {
+  const Shape given = rows.shape();
+  return {iota(node, shape[0], 0, 4), iota(node, shape[1], 1, 4),
+          rows.reshape({given[0], 1, given[1], 1}), iota(node, shape[3], 3, 4)};
+}
+
+}  // namespace
+
+ValueId put_rows(NodeContext& node, ValueId cache, ValueId rows, ValueId first) {
+  const Shape shape = node.shape(rows);
+  const Term places = Term(node, first) + iota(node, shape[2], 1, 2);
+  std::vector<ValueId> inputs{cache, rows};
+  for (const Term& index : row_indices(node, shape, places)) inputs.push_back(index.value());
+  return node.add("Scatter", std::move(inputs), {{"combine", std::string("none")}});
+}
+
+ValueId take_rows(NodeContext& node, ValueId cache, ValueId rows) {
+  return take(Term(node, cache), row_indices(node, node.shape(cache), Term(node, rows))).value();
 }
 
 }  // namespace sinter::frontend

@@ -62,5 +62,12 @@ ir::ValueId positions_from(NodeContext& node, const ir::Dim& first, const ir::Di
 
 /// `past` and then `x` along the dimension of length, or `x` if there is no past.
 ir::ValueId append_to_cache(NodeContext& node, ir::ValueId past, ir::ValueId x);
+/// A cache [batch, heads, rows, size] of `length` rows, at least as many as it has: zeros follow.
+ir::ValueId lengthened(NodeContext& node, ir::ValueId cache, const ir::Dim& length);
+/// A cache whose rows first[b], first[b] + 1, .. are `rows` [batch, heads, count, size]; `first` is
+/// int64 [batch, 1].
+ir::ValueId put_rows(NodeContext& node, ir::ValueId cache, ir::ValueId rows, ir::ValueId first);
+/// Rows `rows` [batch, count] of each sample of a cache.
+ir::ValueId take_rows(NodeContext& node, ir::ValueId cache, ir::ValueId rows);
 
 }  // namespace sinter::frontend

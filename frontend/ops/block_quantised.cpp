@@ -17,14 +17,17 @@ int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t b
   return (byte >> (bit % 8)) & ((1 << bits) - 1);
 }
 
-Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeights& w) {
+Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeights& w,
+                           std::span<const std::int64_t> order) {
   std::vector<std::int8_t> values;
   values.reserve(static_cast<std::size_t>(w.rows * w.columns));
   for (std::int64_t row = 0; row < w.rows; ++row) {
     const auto bytes = packed.subspan(static_cast<std::size_t>(row * w.pitch()),
                                       static_cast<std::size_t>(w.pitch()));
-    for (std::int64_t i = 0; i < w.columns; ++i)
-      values.push_back(static_cast<std::int8_t>(packed_number(bytes, i, w.bits) - w.middle()));
+    for (std::int64_t i = 0; i < w.columns; ++i) {
+      const std::int64_t column = order.empty() ? i : order[static_cast<std::size_t>(i)];
+      values.push_back(static_cast<std::int8_t>(packed_number(bytes, column, w.bits) - w.middle()));
+    }
   }
   return w.bits == 8 ? Tensor::of(DType::kInt8, {w.rows, w.columns}, values)
                      : ir::pack_four_bits(values, w.rows, w.columns);

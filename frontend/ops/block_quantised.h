@@ -20,8 +20,10 @@ struct BlockedWeights {
 /// Number `i` of a row of `bits`-bit numbers, the first ones in the low bits of each byte.
 int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits);
 
-/// The bytes of `packed`, which hold the numbers, as QuantMatMul has them: less the middle.
-ir::Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeights& w);
+/// The bytes of `packed`, which hold the numbers, as QuantMatMul has them: less the middle;
+/// of each row column order[i] is the i-th, if there is an order.
+ir::Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeights& w,
+                               std::span<const std::int64_t> order = {});
 
 /// x [.., m, columns] times the transpose of weights that QuantMatMul can have: `values` of the
 /// function above, scales and zero points (less the middle) [rows, blocks].

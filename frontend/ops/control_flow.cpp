@@ -22,6 +22,59 @@ std::optional<bool> known_condition(NodeContext& node, ValueId condition) {
   return std::nullopt;
 }
 
+/// The input of the model whose one bool `condition` is, if it is that.
+std::optional<ValueId> flag_behind(NodeContext& node, ValueId condition) {
+  ValueId value = condition;
+  for (const ir::Node* from; (from = node.builder().producer(value)) != nullptr;) {
+    if (from->op->name != "Reshape") return std::nullopt;
+    value = from->inputs[0];
+  }
+  if (node.builder().constant_of(value) != nullptr || node.dtype(value) != DType::kBool ||
+      ir::element_count(node.shape(value)) != Dim(1))
+    return std::nullopt;
+  return value;
+}
+
+/// One if `condition` is true, else zero: where it compares sizes.
+std::optional<Dim> condition_on_sizes(NodeContext& node, ValueId condition) {
+  const ir::Node* test = node.builder().producer(condition);
+  if (test == nullptr || test->inputs.size() != 2) return std::nullopt;
+  const std::string op = test->op->name;
+  const bool is_less = op.starts_with("Less"), or_equal = op.ends_with("OrEqual");
+  if (!is_less && !op.starts_with("Greater")) return std::nullopt;
+  const auto left = node.folder().contents(test->inputs[0]),
+             right = node.folder().contents(test->inputs[1]);
+  if (!left || !right || left->size() != 1 || right->size() != 1) return std::nullopt;
+  const Dim more = is_less ? right->front() - left->front() : left->front() - right->front();
+  const ir::Ranges& ranges = node.builder().ranges();
+  return ir::min(ir::max(more + Dim(or_equal ? 1 : 0), 0, ranges), 1, ranges);
+}
+
+/// The dimension in which alone two tensors differ.
+std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::TensorType& b) {
+  if (a.dtype != b.dtype || a.shape.size() != b.shape.size()) return std::nullopt;
+  std::optional<std::size_t> found;
+  for (std::size_t d = 0; d < a.shape.size(); ++d) {
+    if (a.shape[d] == b.shape[d]) continue;
+    if (found) return std::nullopt;
+    found = d;
+  }
+  return found;
+}
+
+/// `a` where `is_a` is one, else `b`, of another size along `axis`: angles for short texts and for
+/// long ones are tables of different lengths. It is a view of both.
+ValueId select_part(NodeContext& node, const Dim& is_a, ValueId a, ValueId b, std::size_t axis) {
+  const ir::Shape of_a = node.shape(a), of_b = node.shape(b);
+  std::vector<Dim> starts(of_a.size(), Dim(0));
+  starts[axis] = of_a[axis] * (Dim(1) - is_a);
+  ir::Shape own = of_a;
+  own[axis] = of_b[axis] + (of_a[axis] - of_b[axis]) * is_a;
+  return node.add(
+      "Slice", {node.concat({a, b}, static_cast<std::int64_t>(axis))},
+      {{"starts", starts}, {"steps", std::vector<std::int64_t>(own.size(), 1)}, {"shape", own}});
+}
+
 void if_then_else(NodeContext& node) {
   const ValueId condition = node.input(0, "cond");
   if (const auto known = known_condition(node, condition)) {
@@ -40,13 +93,20 @@ void if_then_else(NodeContext& node) {
   for (std::size_t i = 0; i < then_values->size(); ++i) {
     if (!node.output_is_used(i)) continue;
     const ValueId a = (*then_values)[i], b = (*else_values)[i];
+    const auto is_a = condition_on_sizes(node, condition);
+    if (const auto axis = only_difference(node.type(a), node.type(b)); is_a && axis) {
+      node.output(i, select_part(node, *is_a, a, b, *axis));
+      continue;
+    }
     if (node.type(a) != node.type(b)) {
-      node.folder().need(condition);
-      node.unsupported(fmt::format(
+      std::string why = fmt::format(
           "its condition depends on the data of the model's inputs, and its branches "
           "make {} and {} for output {}: both are computed and one is selected, so they "
           "must agree; make the condition a constant, or the shapes equal",
-          ir::to_string(node.type(a)), ir::to_string(node.type(b)), i));
+          ir::to_string(node.type(a)), ir::to_string(node.type(b)), i);
+      if (const auto flag = flag_behind(node, condition)) throw FlagNeeded(*flag, std::move(why));
+      node.folder().need(condition);
+      node.unsupported(why);
     }
     node.output(i, a == b ? a : node.add("Where", {flag, a, b}));
   }

@@ -4,6 +4,7 @@
 #include "frontend/ops/interpolate.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/windows.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -39,11 +40,14 @@ void deform_conv(NodeContext& node) {
   const std::int64_t offset_group = node.attr_int("offset_group", 1);
   const auto per_offset =
       offset_group > 0 ? ir::divide_exactly(shape[1], offset_group) : std::nullopt;
-  if (!per_offset || group < 1 || weight_shape[1] * Dim(group) != shape[1] ||
-      !ir::is_multiple_of(weight_shape[0], group))
-    node.invalid(fmt::format("group {} and offset_group {} do not divide the channels of {} and {}",
-                             group, offset_group, ir::to_string(node.type(x)),
-                             ir::to_string(node.type(weights))));
+  const auto ungrouped = [&] {
+    return fmt::format("group {} and offset_group {} do not divide the channels of {} and {}",
+                       group, offset_group, ir::to_string(node.type(x)),
+                       ir::to_string(node.type(weights)));
+  };
+  if (group < 1 || !ir::is_multiple_of(weight_shape[0], group)) node.invalid(ungrouped());
+  ir::require_equal(shape[1], weight_shape[1] * Dim(group), ungrouped);
+  if (!per_offset) node.invalid(ungrouped());
   const ValueId offset = node.input(2, "offset");
   const Shape offset_shape = node.shape(offset);
   Dim taps = 1, windows = 1;
@@ -61,10 +65,11 @@ void deform_conv(NodeContext& node) {
     return expected;
   };
   const Dim coordinates(static_cast<std::int64_t>(spatial));
-  if (offset_shape != per_window(Dim(offset_group) * taps * coordinates))
-    node.invalid(fmt::format("offset is {}, but there are {} windows of {}",
-                             ir::to_string(node.type(offset)), ir::to_string(out),
-                             ir::to_string(kernel)));
+  ir::require_equal(offset_shape, per_window(Dim(offset_group) * taps * coordinates), [&] {
+    return fmt::format("offset is {}, but there are {} windows of {}",
+                       ir::to_string(node.type(offset)), ir::to_string(out),
+                       ir::to_string(kernel));
+  });
 
   // Dimensions: 0 batch, 1 offset group, 2 channel, then those of the kernel and of the windows.
   const std::size_t rank = 3 + 2 * spatial;

@@ -1,5 +1,6 @@
 // Operators that make tensors out of sizes and constants.
 #include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -107,6 +108,50 @@ std::optional<Dim> known_distance(NodeContext& node, ValueId start, ValueId limi
   return std::nullopt;
 }
 
+/// What a float bound holds if that is a size: torch.arange(h, dtype=float) casts it before the
+/// Range. Above 2^24 float32 would round it; it counts as the size that was meant.
+std::optional<Dim> size_in_float(NodeContext& node, ValueId value) {
+  const ir::Node* cast = node.builder().producer(element_of(node, value));
+  if (cast == nullptr || cast->op->name != "Cast" || !is_integer(node.dtype(cast->inputs[0])))
+    return std::nullopt;
+  const auto held = node.folder().contents(cast->inputs[0]);
+  return held ? std::optional<Dim>(held->at(0)) : std::nullopt;
+}
+
+/// A float bound as the integer that gives the same count of elements: of a constant between two
+/// integers the one that is further from the other bound.
+std::optional<Dim> whole_bound(NodeContext& node, ValueId value, bool upwards) {
+  if (const auto known = node.folder().constant(value)) {
+    const double number = known->at(0);
+    if (!(std::fabs(number) < 0x1p52)) return std::nullopt;
+    return Dim(static_cast<std::int64_t>(upwards ? std::ceil(number) : std::floor(number)));
+  }
+  return size_in_float(node, value);
+}
+
+/// A range of floats between constants and sizes, by a whole constant: start + delta * i.
+bool symbolic_float_range(NodeContext& node, std::span<const ValueId> inputs) {
+  const DType dtype = node.dtype(inputs[0]);
+  const auto delta = node.folder().constant(inputs[2]);
+  if (!delta || (dtype != DType::kFloat32 && dtype != DType::kFloat64)) return false;
+  const double step = delta->at(0);
+  if (step != std::trunc(step) || step == 0 || !(std::fabs(step) < 0x1p31)) return false;
+  const auto start = whole_bound(node, inputs[0], step < 0);
+  const auto limit = whole_bound(node, inputs[1], step > 0);
+  if (!start || !limit) return false;
+  const auto whole_step = static_cast<std::int64_t>(std::fabs(step));
+  const auto& ranges = node.builder().ranges();
+  const Dim span = step > 0 ? *limit - *start : *start - *limit;
+  const Dim count = ir::max(ir::ceil_div(span, whole_step, ranges), 0, ranges);
+  ValueId result = node.folder().iota(count, dtype);
+  if (step != 1) result = node.add("Mul", {result, node.constant(dtype, step)});
+  const auto first = node.folder().constant(inputs[0]);
+  if (!first || first->at(0) != 0)
+    result = node.add("Add", {result, node.reshape(inputs[0], {})});
+  node.output(result);
+  return true;
+}
+
 void range(NodeContext& node) {
   const ValueId inputs[] = {node.input(0, "start"), node.input(1, "limit"), node.input(2, "delta")};
   const DType dtype = node.dtype(inputs[0]);
@@ -119,8 +164,11 @@ void range(NodeContext& node) {
   const auto delta = node.folder().constant(inputs[2]);
   if (start && limit && delta) return constant_range(node, *start, *limit, *delta);
   if (!is_integer(dtype)) {
+    if (symbolic_float_range(node, inputs)) return;
     for (std::size_t i = 0; i < 3; ++i) node.scalar(i, "bounds");
-    node.unsupported("its bounds are not constants; only integers may be symbolic");
+    node.unsupported(
+        "its bounds are not constants; symbolic ones must be integers, or sizes cast to float32 or "
+        "float64 with a whole delta");
   }
   const bool is_anywhere = !node.folder().contents(inputs[0]);
   const auto distance =
@@ -220,6 +268,30 @@ void eye_like(NodeContext& node) {
   node.output((row + k).with("Equal", column).cast(dtype).value());
 }
 
+/// The places of elements that are not zero, one column for each: of a tensor that is known when
+/// compiling, as masks of sizes are.
+void non_zero(NodeContext& node) {
+  const auto x = node.folder().constant(node.x());
+  if (!x) node.unsupported("its input is not known when compiling");
+  std::vector<std::int64_t> places;  // one after the other, each with an index for each dimension
+  std::vector<std::int64_t> index(x->shape().size());
+  for (std::int64_t i = 0; i < x->element_count(); ++i) {
+    std::int64_t rest = i;
+    for (std::size_t d = index.size(); d-- > 0;) {
+      index[d] = rest % x->shape()[d];
+      rest /= x->shape()[d];
+    }
+    const bool is_zero = is_float(x->dtype()) ? x->at(i) == 0 : x->at_int(i) == 0;
+    if (!is_zero) places.insert(places.end(), index.begin(), index.end());
+  }
+  const auto rank = static_cast<std::int64_t>(index.size());
+  if (rank == 0) node.unsupported("its input has no dimensions");
+  const auto count = static_cast<std::int64_t>(places.size()) / rank;
+  const ValueId rows =
+      node.builder().constant(Tensor::from_ints(DType::kInt64, {count, rank}, places));
+  node.output(node.add("Transpose", {rows}, {{"perm", std::vector<std::int64_t>{1, 0}}}));
+}
+
 constexpr OpRow kGeneratorOps[] = {
     {"Constant", 1, constant,
      "sparse_value:11- value value_float:12- value_floats:12- value_int:12- value_ints:12- "
@@ -229,6 +301,7 @@ constexpr OpRow kGeneratorOps[] = {
     {"Trilu", 14, trilu, "upper"},
     {"OneHot", 9, one_hot, "axis"},
     {"EyeLike", 9, eye_like, "dtype k"},
+    {"NonZero", 9, non_zero},
 };
 
 }  // namespace

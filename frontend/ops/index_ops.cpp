@@ -5,6 +5,7 @@
 
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -186,9 +187,11 @@ void tensor_scatter(NodeContext& node) {
         place = place + integers(node, 2, "write_indices").cast(DType::kInt64).reshape(per_batch);
       }
       if (mode == "circular") place = place.with("Mod", size_of_dim(node, from[d]));
-    } else if (shape[d] != from[d]) {
-      node.invalid(fmt::format("past_cache {} and update {} differ in dimension {}",
-                               ir::to_string(from), ir::to_string(shape), d));
+    } else {
+      ir::require_equal(shape[d], from[d], [&] {
+        return fmt::format("past_cache {} and update {} differ in dimension {}",
+                           ir::to_string(from), ir::to_string(shape), d);
+      });
     }
     places.push_back(place);
   }
@@ -205,9 +208,10 @@ void reverse_sequence(NodeContext& node) {
   const auto batch =
       static_cast<std::size_t>(node.normalise_axis(node.attr_int("batch_axis", 1), rank));
   if (time == batch) node.invalid("time_axis and batch_axis are the same");
-  if (lengths.shape() != Shape{shape[batch]})
-    node.invalid(fmt::format("sequence_lens must be {}, but are {}",
-                             ir::to_string(Shape{shape[batch]}), ir::to_string(lengths.shape())));
+  ir::require_equal(lengths.shape(), Shape{shape[batch]}, [&] {
+    return fmt::format("sequence_lens must be {}, but are {}",
+                       ir::to_string(Shape{shape[batch]}), ir::to_string(lengths.shape()));
+  });
   Shape per_batch(shape.size(), Dim(1));
   per_batch[batch] = shape[batch];
   const Term length = lengths.cast(DType::kInt64).reshape(per_batch);

@@ -1,5 +1,6 @@
 // Operators of com.microsoft on weights of few bits, whose blocks of elements share a scale.
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -31,11 +32,14 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
   return *tensor;
 }
 
-/// The numbers, less the middle of their range, as QuantMatMul has them.
-Tensor packed_values(NodeContext& node, const BlockedWeights& w) {
+/// The numbers, less the middle of their range, as QuantMatMul has them; columns in this order, if
+/// there is one.
+Tensor packed_values(NodeContext& node, const BlockedWeights& w,
+                     std::span<const std::int64_t> order) {
   const Tensor& packed = constant_input(node, 1, "B", w.rows * w.pitch());
-  if (w.bits == 4 && 2 * w.pitch() == w.columns) return packed.reshaped({w.rows, w.pitch()});
-  return quant_matmul_values(packed.bytes(), w);
+  if (w.bits == 4 && 2 * w.pitch() == w.columns && order.empty())
+    return packed.reshaped({w.rows, w.pitch()});
+  return quant_matmul_values(packed.bytes(), w, order);
 }
 
 /// Packed zero points as int8, others as float32; less the middle.
@@ -58,15 +62,27 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
                               values);
 }
 
-/// Input g_idx says to which group of scales each column belongs: here to that of its block.
-void require_blocks_in_order(NodeContext& node, const BlockedWeights& w) {
+/// Input g_idx says to which group of scales each column belongs. Returns the columns in the order
+/// of their groups, which has to fill blocks; nothing if they lie so.
+std::vector<std::int64_t> columns_by_group(NodeContext& node, const BlockedWeights& w) {
   const Tensor& groups = constant_input(node, 4, "g_idx", w.columns);
+  const auto group_of = [&](std::int64_t column) {
+    return static_cast<std::int64_t>(groups.at(column));
+  };
+  std::vector<std::int64_t> order(static_cast<std::size_t>(w.columns));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t left, std::int64_t right) {
+    return group_of(left) < group_of(right);
+  });
   for (std::int64_t i = 0; i < w.columns; ++i)
-    if (groups.at(i) != static_cast<double>(i / w.block))
+    if (const std::int64_t column = order[static_cast<std::size_t>(i)];
+        group_of(column) != i / w.block)
       node.unsupported(
-          fmt::format("input g_idx puts column {} into group {}, not into that of its block of {}: "
-                      "export without reordering (act-order)",
-                      i, groups.at(i), w.block));
+          fmt::format("input g_idx puts column {} into group {}, which does not have {} columns as "
+                      "its block: export with groups of one size",
+                      column, group_of(column), w.block));
+  if (std::is_sorted(order.begin(), order.end())) order.clear();
+  return order;
 }
 
 BlockedWeights read_weights(NodeContext& node) {
@@ -120,6 +136,8 @@ Term dequantised_weights(NodeContext& node, const BlockedWeights& w) {
 /// A times the transpose of weights of few bits: QuantMatMul where they are constants, else what
 /// they stand for is computed in each run.
 ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
+  std::vector<std::int64_t> order;
+  if (node.has_input(4)) order = columns_by_group(node, w);
   const auto is_constant = [&](std::size_t i) {
     return !node.has_input(i) || node.builder().constant_of(node.input(i, "")) != nullptr;
   };
@@ -127,8 +145,16 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
     const Tensor scales = constant_input(node, 2, "scales", w.rows * w.blocks);
     std::optional<Tensor> zeros;
     if (node.has_input(3)) zeros = zero_points(node, w);
-    return quant_matmul(node, a, w, packed_values(node, w), scales, zeros);
+    if (!order.empty()) {
+      const ValueId columns =
+          node.builder().constant(Tensor::of(DType::kInt64, {w.columns}, order));
+      a = node.add("Gather", {a, columns}, {{"axis", node.rank(a) - 1}});
+    }
+    return quant_matmul(node, a, w, packed_values(node, w, order), scales, zeros);
   }
+  if (!order.empty())
+    node.unsupported(
+        "its weights are computed and their columns reordered (g_idx): export without reordering");
   const Term weights = dequantised_weights(node, w).cast(node.dtype(a));
   return node.add("MatMul", {a, node.transpose(weights.value(), {1, 0})});
 }
@@ -139,7 +165,6 @@ void matmul_nbits(NodeContext& node) {
   ValueId a = node.input(0, "A");
   const BlockedWeights w = read_weights(node);
   check_dtype(node, node.input(1, "B"), "B", {DType::kUInt8});
-  if (node.has_input(4)) require_blocks_in_order(node, w);
   const bool is_vector = node.rank(a) == 1;
   if (is_vector) a = node.reshape(a, {Dim(1), node.shape(a)[0]});
   ValueId y = times_weights(node, a, w);

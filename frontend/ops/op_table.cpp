@@ -38,6 +38,7 @@ constexpr OpFamily kFamilies[] = {
     {"com.microsoft normalisation", microsoft_normalisation_ops, Types::kFloats},
     {"com.microsoft convolutions", microsoft_convolution_ops, Types::kFloats},
     {"com.microsoft attention", microsoft_attention_ops, Types::kFloats},
+    {"com.microsoft grouped attention", microsoft_group_query_ops, Types::kFloats},
     {"com.microsoft heads", microsoft_multi_head_ops, Types::kFloats},
     {"com.microsoft distances", microsoft_position_bias_ops, Types::kFloats},
     {"com.microsoft experts", microsoft_moe_ops, Types::kFloats},

@@ -81,6 +81,7 @@ std::span<const OpRow> microsoft_ops();
 std::span<const OpRow> microsoft_normalisation_ops();
 std::span<const OpRow> microsoft_convolution_ops();
 std::span<const OpRow> microsoft_attention_ops();
+std::span<const OpRow> microsoft_group_query_ops();
 std::span<const OpRow> microsoft_multi_head_ops();
 std::span<const OpRow> microsoft_position_bias_ops();
 std::span<const OpRow> microsoft_moe_ops();

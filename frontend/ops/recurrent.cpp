@@ -7,6 +7,7 @@
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/unroll.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -137,11 +138,11 @@ struct Direction {
 };
 
 void expect_shape(NodeContext& node, std::size_t i, const char* what, const Shape& shape) {
-  if (node.shape(node.input(i, what)) != shape)
-    node.invalid(
-        fmt::format("input {} ({}) is {}; it must be {} (where two symbolic dimensions are "
-                    "the same, say so: --dim a=b)",
-                    i, what, ir::to_string(node.type(node.input(i, what))), ir::to_string(shape)));
+  const ir::TensorType type = node.type(node.input(i, what));
+  ir::require_equal(type.shape, shape, [&] {
+    return fmt::format("input {} ({}) is {}; it must be {}", i, what, ir::to_string(type),
+                       ir::to_string(shape));
+  });
 }
 
 Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) {

@@ -32,9 +32,11 @@ std::vector<Tap> grid_taps(NodeContext& node, const std::string& mode, Padding p
   const auto outside = [&](const Term& at) {
     return at.with("Less", low).with("Or", at.with("Greater", high));
   };
-  if (padding == Padding::kBorder)
+  // Cubic weights follow from the position as it is, and each tap is moved inside by itself: so do
+  // PyTorch and ONNX Runtime. (ONNX's reference moves the position first.)
+  if (mode != "cubic" && padding == Padding::kBorder)
     x = select(outside(x), clamp(x, 0, last), x);
-  else if (padding == Padding::kReflection)
+  else if (mode != "cubic" && padding == Padding::kReflection)
     x = select(outside(x), reflect(x, low, high), x);
 
   const auto tap = [&](Term at, std::optional<Term> weight) -> Tap {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "frontend/ops/op_table.h"
+#include "frontend/ops/unroll.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -76,7 +78,8 @@ void reshape(NodeContext& node) {
                       ir::to_string(node.type(x)), ir::to_string(to), total.to_string(),
                       is_certain ? "" : " known to be", known.to_string());
       if (is_certain) node.invalid(why);
-      node.unsupported(why);
+      throw ir::DimMismatch(total, known * ir::floor_div(total, known, node.builder().ranges()),
+                            why, ErrorCode::kUnsupported);
     }
     to[*inferred] = *exact;
   }
@@ -157,10 +160,29 @@ void transpose(NodeContext& node) {
   node.output(node.transpose(x, std::move(perm)));
 }
 
+/// Masks of exporters go from [queries] to [past + queries]. That is broadcasting only where there
+/// is one query or no past; both are what repeats of the first element in front give, and behind a
+/// past these are what a causal mask means. So one plan takes prompts and single tokens.
+ValueId lead_in(NodeContext& node, ValueId x, const std::vector<Dim>& wanted) {
+  const ir::Ranges& ranges = node.builder().ranges();
+  const auto rank = node.rank(x), shift = static_cast<std::int64_t>(wanted.size()) - rank;
+  for (std::int64_t d = std::max<std::int64_t>(0, -shift); d < rank; ++d) {
+    const Dim own = node.shape(x)[static_cast<std::size_t>(d)],
+              more = wanted[static_cast<std::size_t>(d + shift)] - own;
+    const auto least = ir::lower_bound(more, ranges), fewest = ir::lower_bound(own, ranges);
+    if (own.is_constant() || more.is_constant() || least != 0 || fewest != 1) continue;
+    Shape first = node.shape(x);
+    first[static_cast<std::size_t>(d)] = more;
+    x = node.concat({node.expand(part(node, x, d, 0, 1), first), x}, d);
+  }
+  return x;
+}
+
 void expand(NodeContext& node) {
-  const ValueId x = node.x();
+  const auto wanted = node.sizes(1, "shape");
+  const ValueId x = lead_in(node, node.x(), wanted);
   // The shape may have 1 where the input is larger: broadcasting goes both ways.
-  node.output(node.expand(x, ir::broadcast(node.shape(x), node.sizes(1, "shape"))));
+  node.output(node.expand(x, ir::broadcast(node.shape(x), wanted)));
 }
 
 /// [a, b] repeated [r, s] times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b].

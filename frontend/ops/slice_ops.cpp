@@ -6,6 +6,7 @@
 
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -43,11 +44,13 @@ Dim clamp_bound(NodeContext& node, Dim bound, const Dim& extent, int low, int hi
     if (bound.value() < (most ? -*most : INT64_MIN / 2)) return low;
     bound = bound + extent;
   } else if (!bound.is_constant()) {
-    const auto least = ir::lower_bound(bound, ranges);
+    const auto least = [&] { return ir::lower_bound(bound, ranges); };
     const auto greatest = ir::upper_bound(bound, ranges);
+    // table[:, 64 - seq:] is meant for 64 at most: beyond, the bound would count from the end.
+    if (!(greatest && *greatest < 0)) node.at_least(bound, 0);
     if (greatest && *greatest < 0)
       bound = bound + extent;
-    else if (!least || *least < 0)
+    else if (!least() || *least() < 0)
       node.unsupported(fmt::format(
           "a bound of {} may be negative or not, which are different slices; give ranges for its "
           "dimensions",
@@ -77,6 +80,9 @@ void slice_dimension(NodeContext& node, SliceSpec& spec, std::size_t d, const Di
     length = ir::ceil_div(spec.starts[d] - clamp_bound(node, end, extent, -1, -1), -step, ranges);
   }
   spec.steps[d] = step;
+  // From the back of nothing there is no first element.
+  const auto least = ir::lower_bound(extent, ranges);
+  if (step < 0 && (!least || *least < 1)) length = ir::min(length, extent, ranges);
   spec.shape[d] = ir::max(length, 0, ranges);
   if (spec.shape[d] == Dim(0)) spec.starts[d] = 0;
 }
@@ -123,8 +129,10 @@ std::vector<Dim> equal_parts(NodeContext& node, const Dim& extent, std::int64_t 
   if (const auto part = ir::divide_exactly(extent, Dim(count)))
     return std::vector<Dim>(static_cast<std::size_t>(count), *part);
   if (!extent.is_constant())
-    node.unsupported(
-        fmt::format("{} is not known to be a multiple of {}", extent.to_string(), count));
+    throw ir::DimMismatch(
+        extent, Dim(count) * ir::floor_div(extent, Dim(count), node.builder().ranges()),
+        fmt::format("{} is not known to be a multiple of {}", extent.to_string(), count),
+        ErrorCode::kUnsupported);
   if (node.opset() < 18)
     node.invalid(fmt::format("{} cannot be split into {} equal parts", extent.value(), count));
   const std::int64_t part = (extent.value() + count - 1) / count;
@@ -161,10 +169,10 @@ void split(NodeContext& node) {
     if (part.is_constant() && part.value() < 0) node.invalid("a part has a negative size");
     sum = sum + part;
   }
-  if (sum != extent)
-    node.invalid(fmt::format("parts of {} sum to {}, but dimension {} of {} is {}",
-                             ir::to_string(parts), sum.to_string(), axis,
-                             ir::to_string(node.type(x)), extent.to_string()));
+  ir::require_equal(sum, extent, [&] {
+    return fmt::format("parts of {} sum to {}, but dimension {} of {} is {}", ir::to_string(parts),
+                       sum.to_string(), axis, ir::to_string(node.type(x)), extent.to_string());
+  });
   Dim start(0);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     SliceSpec spec(node.shape(x));

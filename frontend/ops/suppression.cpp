@@ -6,6 +6,7 @@
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
 #include "frontend/ops/unroll.h"
+#include "ir/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {
@@ -61,12 +62,13 @@ void non_max_suppression(NodeContext& node) {
   const Term boxes(node, node.input(0, "boxes")), given(node, node.input(1, "scores"));
   const Shape shape = given.shape();
   const bool centred = node.attr_int("center_point_box", 0) != 0;
-  if (boxes.shape().size() != 3 || shape.size() != 3 || boxes.shape()[2] != Dim(4) ||
-      boxes.shape()[0] != shape[0] || boxes.shape()[1] != shape[2])
-    node.invalid(
-        fmt::format("boxes {} and scores {} must be [batches, boxes, 4] and [batches, "
-                    "classes, boxes]",
-                    ir::to_string(boxes.shape()), ir::to_string(shape)));
+  const auto unfit = [&] {
+    return fmt::format(
+        "boxes {} and scores {} must be [batches, boxes, 4] and [batches, classes, boxes]",
+        ir::to_string(boxes.shape()), ir::to_string(shape));
+  };
+  if (boxes.shape().size() != 3 || shape.size() != 3) node.invalid(unfit());
+  ir::require_equal(boxes.shape(), {shape[0], shape[2], Dim(4)}, unfit);
   if (!node.pads_selections())
     node.unsupported(
         "its output's shape depends on data: compile with --nms-pad, which gives it "

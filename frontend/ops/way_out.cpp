@@ -28,15 +28,33 @@ constexpr Row kRows[] = {
     {"Multinomial", "pass random numbers in as an input"},
 };
 
+constexpr Row kMicrosoftRows[] = {
+    {"BifurcationDetector",
+     "its output's shape depends on data: take it out of the model and run it before or after"},
+    {"Unique",
+     "its output's shape depends on data: take it out of the model and run it before or after"},
+    {"PagedAttention",
+     "export with caches that are not paged (use_paged_attention=false): GroupQueryAttention is "
+     "supported"},
+    {"SparseAttention", "export with GroupQueryAttention, which sees all keys or a local window"},
+};
+
 constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optional",
                                            "String",   "Regex", "Tfidf"};
 
 }  // namespace
 
+std::string advice_of(std::string_view domain, std::string_view name) {
+  if (!domain.empty()) return {};
+  for (const Row& row : kRows)
+    if (row.name == name) return std::string(row.advice);
+  return {};
+}
+
 std::string way_out(std::string_view domain, std::string_view name) {
-  if (domain == "com.microsoft" && (name == "BifurcationDetector" || name == "Unique"))
-    return "its output's shape depends on data: take it out of the model and run it before or "
-           "after";
+  if (domain == "com.microsoft")
+    for (const Row& row : kMicrosoftRows)
+      if (row.name == name) return std::string(row.advice);
   if (domain == "com.microsoft.nchwc")
     return "its weights are laid out for one CPU: save the optimised model at level "
            "ORT_ENABLE_EXTENDED, not ORT_ENABLE_ALL";
@@ -45,8 +63,7 @@ std::string way_out(std::string_view domain, std::string_view name) {
         "give it a body as a function of the model (domain '{}'), or export with "
         "operators of ai.onnx",
         domain);
-  for (const Row& row : kRows)
-    if (row.name == name) return std::string(row.advice);
+  if (std::string advice = advice_of(domain, name); !advice.empty()) return advice;
   for (const std::string_view prefix : kSequences)
     if (name.substr(0, prefix.size()) == prefix)
       return "sequences, optionals and strings have no tensor form; export the model with "

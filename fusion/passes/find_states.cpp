@@ -69,12 +69,20 @@ class StateFinder {
     states_.push_back(state);
   }
 
+  ir::State state_of(ValueId input, int output) const {
+    const auto at = std::find(graph_.inputs().begin(), graph_.inputs().end(), input);
+    return {static_cast<int>(at - graph_.inputs().begin()), output};
+  }
+
   std::optional<ir::State> found(int output) const {
     const ValueId value = graph_.outputs()[static_cast<std::size_t>(output)];
+    if (const auto input = windowed_cache(graph_, value)) {
+      const ir::State state = state_of(*input, output);
+      return is_taken(state) ? std::nullopt : std::optional(state);
+    }
     const auto history = cache_history(graph_, value);
     if (!history || !(graph_.type(history->input) == graph_.type(value))) return std::nullopt;
-    const auto at = std::find(graph_.inputs().begin(), graph_.inputs().end(), history->input);
-    const ir::State state{static_cast<int>(at - graph_.inputs().begin()), output};
+    const ir::State state = state_of(history->input, output);
     if (is_taken(state) || !is_cache(graph_, *history) ||
         !keeps_places(graph_, *history, graph_.type(value)))
       return std::nullopt;

@@ -117,21 +117,30 @@ bool is_view_for_product(const ir::Graph& old, const Node& node) {
   });
 }
 
-/// Constants without elements for the outputs of `node`, if none of them has any.
+/// True for the shape of a tensor that has no elements, whatever its symbols are.
+bool is_empty(const ir::Shape& shape) {
+  return std::find(shape.begin(), shape.end(), ir::Dim(0)) != shape.end();
+}
+
+/// A tensor of this type, which has no elements: a constant where its shape is one.
+ValueId empty_value(GraphBuilder& builder, const ir::TensorType& type) {
+  std::vector<std::int64_t> shape;
+  for (const ir::Dim& dim : type.shape)
+    if (dim.is_constant()) shape.push_back(dim.value());
+  if (shape.size() == type.shape.size())
+    return builder.constant(Tensor::from_ints(type.dtype, std::move(shape), {}));
+  const ValueId zero = builder.constant(Tensor::scalar(type.dtype, 0));
+  return builder.add("Expand", {zero}, {{"shape", type.shape}});
+}
+
+/// Values without elements for the outputs of `node`, if none of them has any: no kernel is made for
+/// them.
 std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const ir::Graph& old,
                                                   const Node& node) {
-  std::vector<Tensor> tensors;
-  for (ValueId output : node.outputs) {
-    std::vector<std::int64_t> shape;
-    for (const ir::Dim& dim : old.type(output).shape) {
-      if (!dim.is_constant()) return std::nullopt;
-      shape.push_back(dim.value());
-    }
-    if (std::find(shape.begin(), shape.end(), 0) == shape.end()) return std::nullopt;
-    tensors.push_back(Tensor::from_ints(old.type(output).dtype, std::move(shape), {}));
-  }
   std::vector<ValueId> results;
-  for (Tensor& tensor : tensors) results.push_back(builder.constant(std::move(tensor)));
+  for (ValueId output : node.outputs)
+    if (!is_empty(old.type(output).shape)) return std::nullopt;
+  for (ValueId output : node.outputs) results.push_back(empty_value(builder, old.type(output)));
   return results;
 }
 

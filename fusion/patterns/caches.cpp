@@ -73,4 +73,18 @@ bool is_cache(const Graph& graph, const CacheHistory& history) {
   return is_used;
 }
 
+std::optional<ValueId> windowed_cache(const Graph& graph, ValueId output) {
+  const Node* take = graph.producer(output);
+  if (take == nullptr || take->op->name != "Take") return std::nullopt;
+  const ValueId rows = take->inputs[0];
+  const Node* both = graph.producer(rows);
+  if (both == nullptr || both->op->name != "Concat" || graph.users(rows).size() < 2)
+    return std::nullopt;
+  const ValueId input = both->inputs[0];
+  if (graph.producer(input) != nullptr || graph.is_constant(input) || graph.is_output(input) ||
+      graph.users(input).size() != 1 || !(graph.type(input) == graph.type(output)))
+    return std::nullopt;
+  return input;
+}
+
 }  // namespace sinter::fusion

@@ -25,4 +25,9 @@ bool keeps_places(const ir::Graph& graph, const CacheHistory& history, const ir:
 /// same run: a model that only gives a changed tensor back need not mean to get it again.
 bool is_cache(const ir::Graph& graph, const CacheHistory& history);
 
+/// The input whose last rows `output` has, with new ones behind them: elements taken of both at
+/// places that are known when the model runs. The rows are used in the same run as well, and the
+/// input for nothing else.
+std::optional<ir::ValueId> windowed_cache(const ir::Graph& graph, ir::ValueId output);
+
 }  // namespace sinter::fusion

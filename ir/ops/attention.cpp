@@ -7,6 +7,7 @@
 
 #include "ir/attention_inputs.h"
 #include "ir/graph.h"
+#include "ir/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 
@@ -22,9 +23,10 @@ void require_broadcast(std::span<const TensorType> inputs, std::size_t i, const 
                        const char* what) {
   const Shape result =
       with_context(list_types(inputs), [&] { return broadcast(inputs[i].shape, shape); });
-  if (result != shape)
-    invalid(fmt::format("the {} cannot be broadcast to {}: {}", what, to_string(shape),
-                        list_types(inputs)));
+  require_equal(result, shape, [&] {
+    return fmt::format("the {} cannot be broadcast to {}: {}", what, to_string(shape),
+                       list_types(inputs));
+  });
 }
 
 /// q [batch..., m, d], k [batch..., n, d], v [batch..., n, dv], mask broadcastable to
@@ -39,9 +41,12 @@ std::vector<TensorType> infer_attention(const Attrs& attrs, std::span<const Tens
   if (q.size() < 2 || k.size() < 2 || v.size() < 2)
     invalid("needs q [.., m, d], k [.., n, d] and v [.., n, dv], found " + list_types(inputs));
   const Dim &m = q[q.size() - 2], &n = k[k.size() - 2];
-  if (!(q.back() == k.back()) || !(n == v[v.size() - 2]))
-    invalid("q and k differ in their last dimension, or k and v in their last but one: " +
-            list_types(inputs));
+  const auto unfit = [&] {
+    return "q and k differ in their last dimension, or k and v in their last but one: " +
+           list_types(inputs);
+  };
+  require_equal(q.back(), k.back(), unfit);
+  require_equal(n, v[v.size() - 2], unfit);
   Shape shape = with_context(list_types(inputs), [&] {
     return broadcast(broadcast(batch_of(q), batch_of(k)), batch_of(v));
   });

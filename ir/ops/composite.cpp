@@ -5,6 +5,7 @@
 #include <sinter/error.h>
 
 #include "ir/graph.h"
+#include "ir/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 
@@ -24,14 +25,15 @@ std::vector<TensorType> infer_norm(const Attrs& attrs, Types inputs) {
   for (const TensorType& parameter : inputs.subspan(1)) {
     // Dimensions before the normalised ones may only be ones.
     const Shape& own = parameter.shape;
-    bool fits = own.size() <= shape.size();
-    for (std::size_t i = 0; fits && i < own.size(); ++i) {
+    const auto unfit = [&] {
+      return fmt::format("scale and bias must broadcast to the normalised dimensions {}, found {}",
+                         to_string(normalised), list_types(inputs));
+    };
+    if (own.size() > shape.size()) invalid(unfit());
+    for (std::size_t i = 0; i < own.size(); ++i) {
       const std::size_t d = shape.size() - own.size() + i;
-      fits = own[i] == Dim(1) || (d >= axis && own[i] == shape[d]);
+      if (own[i] != Dim(1)) require_equal(own[i], d >= axis ? shape[d] : Dim(1), unfit);
     }
-    if (!fits)
-      invalid(fmt::format("scale and bias must broadcast to the normalised dimensions {}, found {}",
-                          to_string(normalised), list_types(inputs)));
   }
   return {inputs[0]};
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 
@@ -29,11 +30,16 @@ std::vector<TensorType> infer_conv(const Attrs& attrs, std::span<const TensorTyp
   const Shape x = channels_second(inputs[0].shape, last),
               w = channels_second(inputs[1].shape, last);
   const std::int64_t group = attrs.get_int("group");
-  if (group < 1 || !(x[1] == w[1] * Dim(group)) || !is_multiple_of(w[0], group))
-    invalid(fmt::format("group {} does not divide the channels of x and w: {}", group,
-                        list_types(inputs)));
-  if (inputs.size() > 2 && inputs[2].shape != Shape{w[0]})
-    invalid("the bias must have one value for each output channel, found " + list_types(inputs));
+  const auto ungrouped = [&] {
+    return fmt::format("group {} does not divide the channels of x and w: {}", group,
+                       list_types(inputs));
+  };
+  if (group < 1 || !is_multiple_of(w[0], group)) invalid(ungrouped());
+  require_equal(x[1], w[1] * Dim(group), ungrouped);
+  if (inputs.size() > 2)
+    require_equal(inputs[2].shape, Shape{w[0]}, [&] {
+      return "the bias must have one value for each output channel, found " + list_types(inputs);
+    });
   std::vector<std::int64_t> kernel;
   for (std::size_t d = 2; d < w.size(); ++d) {
     if (!w[d].is_constant() || w[d].value() < 1)

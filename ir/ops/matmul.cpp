@@ -15,11 +15,10 @@ std::vector<TensorType> infer_matmul(const Attrs&, std::span<const TensorType> i
   const Shape &a = inputs[0].shape, &b = inputs[1].shape;
   if (a.size() < 2 || b.size() < 2)
     invalid("needs two matrices (rank 2 or more), found " + list_types(inputs));
-  if (!(a.back() == b[b.size() - 2]))
-    throw DimMismatch(
-        a.back(), b[b.size() - 2],
-        "the last dimension of the first input and the last but one of the second differ: " +
-            list_types(inputs));
+  require_equal(a.back(), b[b.size() - 2], [&] {
+    return "the last dimension of the first input and the last but one of the second differ: " +
+           list_types(inputs);
+  });
   Shape shape = with_context(list_types(inputs), [&] {
     return broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2));
   });

@@ -24,9 +24,10 @@ Dim at(std::span<const Dim> index, const TensorType& output, std::size_t d) {
 std::vector<TensorType> infer_reshape(const Attrs& attrs, Types inputs) {
   TensorType result{inputs[0].dtype, attrs.get_dims("shape")};
   const Dim from = element_count(inputs[0].shape), to = element_count(result.shape);
-  if (!(from == to))
-    invalid(fmt::format("{} has {} elements and shape {} has {}", to_string(inputs[0]),
-                        from.to_string(), to_string(result.shape), to.to_string()));
+  require_equal(from, to, [&] {
+    return fmt::format("{} has {} elements and shape {} has {}", to_string(inputs[0]),
+                       from.to_string(), to_string(result.shape), to.to_string());
+  });
   return {result};
 }
 
@@ -110,8 +111,9 @@ std::vector<ViewSource> map_transpose(const Attrs& attrs, Types inputs, const Te
 
 std::vector<TensorType> infer_expand(const Attrs& attrs, Types inputs) {
   const Shape& shape = attrs.get_dims("shape");
-  if (broadcast(inputs[0].shape, shape) != shape)
-    invalid(fmt::format("{} does not broadcast to {}", to_string(inputs[0]), to_string(shape)));
+  require_equal(broadcast(inputs[0].shape, shape), shape, [&] {
+    return fmt::format("{} does not broadcast to {}", to_string(inputs[0]), to_string(shape));
+  });
   return {{inputs[0].dtype, shape}};
 }
 
@@ -175,11 +177,10 @@ std::vector<TensorType> infer_concat(const Attrs& attrs, Types inputs) {
       invalid("inputs must have one rank, found " + list_types(inputs));
     const Dim sum = result.shape[axis] + shape[axis];
     result.shape[axis] = shape[axis] = sum;
-    for (std::size_t d = 0; d < shape.size(); ++d)
-      if (!(shape[d] == result.shape[d]))
-        throw DimMismatch(shape[d], result.shape[d],
-                          fmt::format("inputs may differ in dimension {} only, found {}", axis,
-                                      list_types(inputs)));
+    require_equal(shape, result.shape, [&] {
+      return fmt::format("inputs may differ in dimension {} only, found {}", axis,
+                         list_types(inputs));
+    });
   }
   return {result};
 }

@@ -145,9 +145,27 @@ void bind_expressions(const fb::PlanT& plan, const InputShapes& shapes,
 
 }  // namespace
 
-std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes& shapes) {
+std::optional<std::size_t> symbol_of_value(const fb::PlanT& plan, std::size_t index) {
+  for (std::size_t s = 0; s < plan.symbols.size(); ++s)
+    if (plan.symbols[s]->value_of == static_cast<std::int32_t>(index)) return s;
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes& shapes,
+                                       const InputValues& given) {
   std::vector<std::optional<Origin>> origins(plan.symbols.size());
   std::vector<std::int64_t> values(plan.symbols.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const auto index = given[i] ? symbol_of_value(plan, i) : std::nullopt;
+    if (!index) continue;
+    const fb::SymbolT& symbol = *plan.symbols[*index];
+    if (*given[i] < symbol.min || *given[i] > symbol.max)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("input '{}' is {}; the plan was compiled for {} to {}",
+                              plan.inputs[i]->name, *given[i], symbol.min, symbol.max));
+    values[*index] = *given[i];
+    origins[*index] = Origin{i, 0};
+  }
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     if (!shapes[i]) continue;
     for (std::size_t d = 0; d < shapes[i]->size(); ++d) {
@@ -171,6 +189,11 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
       [&](std::uint32_t symbol, const Origin& at) { origins[symbol] = at; });
   for (std::size_t s = 0; s < origins.size(); ++s) {
     if (origins[s]) continue;
+    if (const std::int32_t input = plan.symbols[s]->value_of; input >= 0)
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("'{}' is not known: give input '{}', whose value it is",
+                              plan.symbols[s]->name,
+                              plan.inputs[static_cast<std::size_t>(input)]->name));
     std::vector<std::string> names;
     for (const auto& input : plan.inputs)
       for (const std::uint32_t dim : input->shape)

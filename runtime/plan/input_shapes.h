@@ -10,6 +10,11 @@
 namespace sinter::plan {
 
 using InputShapes = std::vector<std::optional<std::vector<std::int64_t>>>;  // by input binding
+/// What inputs hold whose value is a symbol (Symbol.value_of), by input binding.
+using InputValues = std::vector<std::optional<std::int64_t>>;
+
+/// The symbol that is the value of input `index`, if there is one.
+std::optional<std::size_t> symbol_of_value(const fb::PlanT& plan, std::size_t index);
 
 /// Throws Error(kUsage) unless `shape` has the rank of input `index` and every dimension is the
 /// plan's or in its range.
@@ -17,7 +22,9 @@ void check_input_shape(const fb::PlanT& plan, std::size_t index,
                        const std::vector<std::int64_t>& shape);
 
 /// Values of the plan's symbols. Throws Error(kUsage) naming both inputs if two shapes contradict
-/// each other, or naming the inputs that are missing to know every symbol.
-std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes& shapes);
+/// each other, naming the inputs that are missing to know every symbol, or if a value is not in its
+/// symbol's range.
+std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes& shapes,
+                                       const InputValues& values = {});
 
 }  // namespace sinter::plan

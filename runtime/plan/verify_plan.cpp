@@ -140,6 +140,28 @@ void verify_symbols_are_bound(const Checker& check) {
     check.fail("{} dimensions of inputs are expressions, more than {}", expressions,
                kMostExpressions);
   std::vector<bool> bound(check.plan.symbols.size(), false);
+  for (std::size_t s = 0; s < bound.size(); ++s) {
+    const fb::SymbolT& symbol = *check.plan.symbols[s];
+    if (symbol.value_of == -1) continue;
+    const auto input = static_cast<std::uint32_t>(symbol.value_of);
+    check.index(input, check.plan.inputs.size(), "its value", "inputs");
+    const fb::BindingT& binding = *check.plan.inputs[input];
+    const bool is_one =
+        std::all_of(binding.shape.begin(), binding.shape.end(), [&](std::uint32_t dim) {
+          const fb::ExprNode& node = check.plan.expressions[dim];
+          return node.op() == fb::ExprOp::Constant && node.value() == 1;
+        });
+    const auto dtype = static_cast<DType>(binding.dtype);
+    if (!is_one || is_float(dtype))
+      check.fail("symbol '{}' is the value of input '{}', which is not one integer", symbol.name,
+                 binding.name);
+    // A session that warms up goes through all of them.
+    constexpr std::int64_t kMostValues = 256;
+    if (symbol.max >= kMostValues)
+      check.fail("symbol '{}' is the value of an input and in {} to {}, beyond {}", symbol.name,
+                 symbol.min, symbol.max, kMostValues);
+    bound[s] = true;
+  }
   for (std::size_t i = needed.size(); i-- > 0;) {
     const fb::ExprNode& node = check.plan.expressions[i];
     if (!needed[i] || node.op() == fb::ExprOp::Constant) continue;

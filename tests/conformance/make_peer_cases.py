@@ -14,8 +14,11 @@ import numpy as np
 
 from attention_cases import attention_cases
 from contrib_cases import contrib_cases
+from group_query_cases import group_query_cases
+from matmul_nbits_cases import matmul_nbits_cases
 from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
 from quantised_weights import quantised_weights
+
 
 def recurrent_cases():
     steps, batch, size, hidden = 4, 3, 2, 3
@@ -272,4 +275,6 @@ if __name__ == "__main__":
     qlinear_cases()
     attention_cases()
     contrib_cases()
+    group_query_cases(save)
+    matmul_nbits_cases()
     print(f"{len(list(ROOT.iterdir()))} cases")

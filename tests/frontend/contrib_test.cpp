@@ -103,7 +103,7 @@ TEST(MultiHeadAttention, MaskOfSymbolicLengthIsTakenAsThatOfTheKeys) {
               testing::Contains(HasSubstr("dimensions 'mask' and 's' are taken as equal")));
 }
 
-TEST(MultiHeadAttention, MaskOfAnUnrelatedLengthSaysWhatToDo) {
+TEST(MultiHeadAttention, MaskOfAnotherLengthIsOfThePastAndTheNewKeys) {
   const Input past{{"b", 2, "p", 2}};
   const ModelBuilder model = with_inputs("MultiHeadAttention",
                                          {{{"b", "s", 4}},
@@ -115,8 +115,14 @@ TEST(MultiHeadAttention, MaskOfAnUnrelatedLengthSaysWhatToDo) {
                                           past,
                                           past},
                                          {attr("num_heads", 2)});
-  EXPECT_THAT(invalid(model), AllOf(HasSubstr("its mask is i32[b, total]"),
-                                    HasSubstr("numbers, or one name (--dim)")));
+  EXPECT_THAT(model.import().warnings,
+              testing::Contains(HasSubstr("dimension 'total' is taken as p + s")));
+  ImportOptions options;
+  options.ranges["total"] = {1, 8, nullptr};
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel, options),
+              AllOf(HasSubstr("its mask is i32[b, total]"),
+                    HasSubstr("numbers, or one name (--dim)"),
+                    HasSubstr("--dim 'total=p + s' makes the two sizes equal")));
 }
 
 TEST(Attention, InputsThatDoNotFitAreErrors) {

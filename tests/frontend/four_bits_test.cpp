@@ -177,6 +177,8 @@ TEST(MatMulNBits, ColumnsMayNameTheGroupsThatTheyAreIn) {
   std::vector<std::int64_t> groups{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
   expect_tensor(model(groups).run({floats({1, 16}, std::vector<double>(16, 1))})[0], {1, 1}, {20});
   std::swap(groups[3], groups[12]);
+  expect_tensor(model(groups).run({ramp({1, 16})})[0], {1, 1}, {0.5 * 37 + 2 * 83});
+  groups[12] = 1;
   EXPECT_THAT(model(groups).import_error(ErrorCode::kUnsupported),
               HasSubstr("g_idx puts column 3 into group 1"));
 }

@@ -32,6 +32,20 @@ TEST(Inputs, NamesStayAndUnnamedDimensionsGetOne) {
   EXPECT_EQ(model.graph.ranges().at("batch"), (ir::Range{1, 65536, nullptr}));
 }
 
+TEST(Inputs, WhatIsPastMayBeEmpty) {
+  ModelBuilder model;
+  model.input("past_key_values.0.key", DType::kFloat32, {"past_sequence_length", "", "size"})
+      .node("Relu", {"past_key_values.0.key"}, {"y"})
+      .output("y");
+  const ir::Ranges ranges = model.import().graph.ranges();
+  EXPECT_EQ(ranges.at("past_sequence_length"), (ir::Range{0, 65536, nullptr}));
+  EXPECT_EQ(ranges.at("past_key_values_0_key_d1").min, 0);
+  EXPECT_EQ(ranges.at("size").min, 1);
+  ImportOptions options;
+  options.ranges["past_sequence_length"] = ir::Range{2, 4, nullptr};
+  EXPECT_EQ(model.import(options).graph.ranges().at("past_sequence_length").min, 2);
+}
+
 TEST(Inputs, RangesFromOptions) {
   ImportOptions options;
   options.ranges["seq"] = ir::Range{1, 512, nullptr};
@@ -130,7 +144,11 @@ TEST(Inputs, WithoutShapeNeedOne) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {}).node("Relu", {"x"}, {"y"}).output("y");
   model.graph().mutable_input(0)->mutable_type()->mutable_tensor_type()->clear_shape();
-  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported), HasSubstr("input 'x' has no shape"));
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              AllOf(HasSubstr("input 'x' has no shape"), HasSubstr("--shapes x:1x64")));
+  ImportOptions ranks;
+  ranks.input_ranks["x"] = 2;
+  EXPECT_EQ(input_shape(model.import(ranks), 0), (Shape{Dim::symbol("x_d0"), Dim::symbol("x_d1")}));
   ImportOptions options;
   options.input_shapes["x"] = {2, 3};
   EXPECT_EQ(input_shape(model.import(options), 0), (Shape{2, 3}));
@@ -203,11 +221,23 @@ TEST(Inputs, EqualDimensionsOfOtherNames) {
   EXPECT_THAT(assumed.warnings,
               testing::Contains(HasSubstr("'batch' and 's_d0' are taken as equal")));
   ImportOptions options;
-  options.same["s_d0"] = "batch";
+  options.same["s_d0"] = ir::Dim::symbol("batch");
   const ir::Graph graph = model.import(options).graph;
   EXPECT_EQ(ir::to_string(graph.type(graph.inputs()[1])), "f32[batch, 2]");
-  options.same["s_d0"] = "none";
+  options.same["s_d0"] = ir::Dim::symbol("none");
   EXPECT_THAT(model.import_error(ErrorCode::kUsage, options), HasSubstr("no dimension 'none'"));
+}
+
+TEST(Inputs, DimensionThatCanOnlyBeANumber) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n", 2}).input("s", DType::kFloat32, {3, "size"});
+  model.node("Concat", {"x", "s"}, {"y"}, {attr("axis", 0)}).output("y");
+  const ImportedModel assumed = model.import();
+  EXPECT_EQ(ir::to_string(assumed.graph.type(assumed.graph.inputs()[1])), "f32[3, 2]");
+  EXPECT_THAT(assumed.warnings, testing::Contains(HasSubstr("'size' is taken as 2")));
+  ImportOptions options;
+  options.ranges["size"] = ir::Range{1, 4, nullptr};
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel, options), HasSubstr("size"));
 }
 
 TEST(Inputs, NoAssumptionMakesDifferentNumbersEqual) {

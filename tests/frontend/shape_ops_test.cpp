@@ -70,6 +70,15 @@ TEST(Expand, BroadcastsBothWays) {
   expect_tensor(op.run(), {2, 3, 2}, {0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2});
 }
 
+TEST(Expand, FromQueriesToPastAndQueries) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"queries"}).input("past", DType::kFloat32, {"past"});
+  model.node("Concat", {"past", "x"}, {"keys"}, {attr("axis", 0)});
+  model.node("Shape", {"keys"}, {"shape"}).node("Expand", {"x", "shape"}, {"y"}).output("y");
+  expect_tensor(model.run({ramp({3}, 5), ramp({0})})[0], {3}, {5, 6, 7});
+  expect_tensor(model.run({ramp({1}, 5), ramp({2})})[0], {3}, {5, 5, 5});
+}
+
 TEST(Tile, RepeatsEachDimension) {
   const OneOp op{"Tile", {ramp({1, 2}), int64s({2}, {2, 2})}, {}, 17, {1}};
   expect_tensor(op.run(), {2, 4}, {0, 1, 0, 1, 0, 1, 0, 1});
@@ -133,6 +142,30 @@ INSTANTIATE_TEST_SUITE_P(Numpy, Slice, testing::ValuesIn(std::vector<SliceCase>{
     {"HugeStep", {0}, {4}, {0}, {INT64_MAX}, {1, 3}, {0, 1, 2}},
 }), [](const auto& info) { return info.param.name; });
 // clang-format on
+
+TEST(SliceBackwards, OfNothingIsNothing) {
+  const OneOp op{"Slice",
+                 {floats({0, 3}, {}), int64s({1}, {-1}), int64s({1}, {-9}), int64s({1}, {0}),
+                  int64s({1}, {-1})},
+                 {},
+                 13,
+                 {1, 2, 3, 4}};
+  expect_tensor(op.run(), {0, 3}, {});
+}
+
+TEST(NonZero, OfWhatIsKnownWhenCompiling) {
+  const Tensor x = floats({2, 3}, {0, 1.5, 0, -2, 0, NAN});
+  expect_tensor(OneOp({"NonZero", {x}, {}, 17, {0}}).run(), {2, 3}, {0, 1, 1, 1, 0, 2});
+  expect_tensor(OneOp({"NonZero", {floats({2}, {0, 0})}, {}, 17, {0}}).run(), {1, 0}, {});
+  // A mask of sizes is known, too.
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {3, 4}).initializer("three", int64s({}, {3}));
+  model.node("Shape", {"x"}, {"shape"})
+      .node("Greater", {"shape", "three"}, {"mask"})
+      .node("NonZero", {"mask"}, {"y"})
+      .output("y");
+  expect_tensor(model.run({ramp({3, 4})})[0], {1, 1}, {1});
+}
 
 TEST(SliceAttributes, BeforeOpset10) {
   const OneOp op{

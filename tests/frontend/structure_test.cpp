@@ -99,6 +99,35 @@ TEST(Functions, NestAndHaveTheirOwnOpset) {
                 {0.25, 0.25, 0.25, 0.25});
 }
 
+/// A classifier: scores, and labels that are strings.
+ModelBuilder labelled() {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {2});
+  model.node("Softmax", {"x"}, {"scores"}).node("LabelEncoder", {"scores"}, {"label"});
+  model.node("Identity", {"name"}, {"same"});
+  model.output("scores").output("label").output("same");
+  auto& name = *model.graph().add_input();
+  name.set_name("name");
+  name.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::STRING);
+  return model;
+}
+
+TEST(Model, OutputsThatAreNotSupportedMayBeLeftOut) {
+  ImportOptions options;
+  options.drop_unsupported_outputs = true;
+  const ImportedModel imported = labelled().import(options);
+  EXPECT_EQ(imported.graph.output_names(), std::vector<std::string>{"scores"});
+  EXPECT_THAT(imported.warnings,
+              testing::Contains(AllOf(HasSubstr("outputs 'label', 'same' are left out"),
+                                      HasSubstr("'the_LabelEncoder'"))));
+  EXPECT_THAT(imported.warnings, testing::Contains(HasSubstr("input 'name' is left out")));
+  ModelBuilder without_names;
+  without_names.input("x", DType::kFloat32, {2}).node("Softmax", {"x"}, {"scores"});
+  without_names.node("LabelEncoder", {"scores"}, {"label"}).output("scores").output("label");
+  EXPECT_THAT(without_names.import_error(ErrorCode::kUnsupported),
+              HasSubstr("--drop-unsupported-outputs compiles the others: 'scores'"));
+}
+
 TEST(Functions, MissingAttributesAndCirclesAreErrors) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {2});
@@ -163,13 +192,55 @@ TEST(If, UnknownConditionSelects) {
   expect_tensor(model.run({x, bools({1}, {0})})[0], {2}, {-1, 2});
 }
 
-TEST(If, UnknownConditionNeedsEqualShapes) {
+/// The same, but x and x + x side by side.
+ModelBuilder if_model_of_two_shapes() {
   ModelBuilder model = if_model(false, 0);
   auto& yes = *model.last_node().mutable_attribute(0)->mutable_g();
   add_int(add_node(*yes.mutable_node(), "Concat", {"x", "sum"}, {"both"}), "axis", 0);
   yes.mutable_output(0)->set_name("both");
+  return model;
+}
+
+TEST(If, UnknownConditionNeedsEqualShapes) {
+  ModelBuilder model = if_model_of_two_shapes();
+  model.last_node().set_input(0, "computed");
+  auto& computed = add_node(*model.graph().mutable_node(), "Not", {"c"}, {"computed"});
+  computed.set_name("the_Not");
   EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
               AllOf(HasSubstr("'the_If' (If-17)"), HasSubstr("f32[4] and f32[2]")));
+}
+
+TEST(If, AnInputMayChooseBetweenShapes) {
+  const ImportedModel model = if_model_of_two_shapes().import();
+  ASSERT_TRUE(model.flag);
+  EXPECT_EQ(model.flag->input, "c");
+  EXPECT_EQ(ir::to_string(model.graph.type(model.graph.outputs()[0])), "f32[2*c + 2]");
+  const auto& graphs = model.flag->graphs;
+  EXPECT_EQ(ir::to_string(graphs[0].type(graphs[0].outputs()[0])), "f32[2]");
+  EXPECT_EQ(ir::to_string(graphs[1].type(graphs[1].outputs()[0])), "f32[4]");
+  ImportOptions options;
+  options.flags["c"] = true;
+  EXPECT_FALSE(if_model_of_two_shapes().import(options).flag);
+}
+
+TEST(If, ConditionOnSizesMayDecideSizes) {
+  for (const char* test : {"Greater", "LessOrEqual"}) {
+    ModelBuilder model;
+    model.input("x", DType::kFloat32, {2}).input("text", DType::kFloat32, {"n"});
+    model.node("Shape", {"text"}, {"length"}).ints("limit", {3});
+    model.node(test, {"length", "limit"}, {"c"});
+    model.node("If", {"c"}, {"y"}).output("y");
+    auto& yes = add_graph(model.last_node(), "then_branch");
+    add_int(add_node(*yes.mutable_node(), "Concat", {"x", "x"}, {"both"}), "axis", 0);
+    yes.add_output()->set_name("both");
+    auto& no = add_graph(model.last_node(), "else_branch");
+    add_node(*no.mutable_node(), "Neg", {"x"}, {"neg"});
+    no.add_output()->set_name("neg");
+    const Tensor x = floats({2}, {1, -2});
+    const std::int64_t yes_at = test == std::string("Greater") ? 4 : 3;
+    expect_tensor(model.run({x, ramp({yes_at})})[0], {4}, {1, -2, 1, -2});
+    expect_tensor(model.run({x, ramp({7 - yes_at})})[0], {2}, {-1, 2});
+  }
 }
 
 TEST(If, UntakenBranchMayHoldAnything) {

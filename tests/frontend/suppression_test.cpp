@@ -152,8 +152,8 @@ TEST(DataDependentShapes, AreRefusedWithTheBoundedAlternative) {
   EXPECT_THAT(
       model.import_error(ErrorCode::kUnsupported),
       AllOf(HasSubstr("3 of the model's 3 nodes are not supported"),
-            HasSubstr("'the_NonZero' (NonZero-17) on (f32[n, 4]): the operator is not known: its "
-                      "output's shape depends on data: keep a mask of fixed shape"),
+            HasSubstr("'the_NonZero' (NonZero-17) on (f32[n, 4]): its input is not known when "
+                      "compiling: its output's shape depends on data: keep a mask of fixed shape"),
             HasSubstr("'the_Unique' (Unique-17) on (f32[n, 4]): the operator is not known: its "
                       "output's shape depends on data: take it out of the model"),
             HasSubstr("'the_Compress' (Compress-17) on (f32[n, 4], bool[4]): the operator is not "

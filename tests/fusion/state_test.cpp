@@ -56,6 +56,29 @@ TEST(States, ThatCannotBeAreRefused) {
   EXPECT_THAT(error_of({{"h", "y"}, {"x", "y"}}), HasSubstr("'x' or its output is in two states"));
 }
 
+TEST(States, WindowsOfTheLastRowsAreFound) {
+  const auto graph = [](const std::string& result) {
+    Context context;
+    context.target = cpu_traits();
+    return run_pass(
+               "find_states",
+               ir::parse_graph("graph @main(%past: f32[4, 2], %x: f32[1, 2], %p: i64[4, 1]) {\n"
+                               "  %c = Iota() {shape = [1, 2], axis = 1, dtype = i64}\n"
+                               "  %both = Concat(%past, %x) {axis = 0}\n"
+                               "  %next = Take(%both, %p, %c)\n"
+                               "  %y = Relu(%both)\n"
+                               "  %z = Relu(%past)\n"
+                               "  return " +
+                               result + "\n}"),
+               context)
+        .states();
+  };
+  EXPECT_EQ(graph("y = %y, next = %next"), (std::vector<ir::State>{{0, 1}}));
+  // Rows that nothing uses in the same run, or a past that something else reads, are no cache.
+  EXPECT_EQ(graph("next = %next").size(), 0u);
+  EXPECT_EQ(graph("y = %y, next = %next, z = %z").size(), 0u);
+}
+
 TEST(States, CachesAreKeptInTheLowerPrecision) {
   const ir::Graph graph = ir::parse_graph(
       "graph @main(%key: f32[8, 4], %x: f32[1, 4], %p: i64[1, 1], %h: f32[4])\n"

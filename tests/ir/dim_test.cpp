@@ -163,6 +163,18 @@ TEST(DimDivision, SplitsIndicesOfRows) {
   EXPECT_EQ(floor_div(h * 32 + d, 64, ranges), floor_div(h, 2));
 }
 
+TEST(DimDivision, NestedDivisionsBySymbolsMerge) {
+  const Dim i = Dim::symbol("$0");
+  Ranges ranges{{"$0", index_range(B * S)}};
+  EXPECT_EQ(floor_div(floor_div(i, S, ranges), B, ranges), Dim(0));
+  EXPECT_EQ(floor_div(floor_div(i, S, ranges) + N * B, B, ranges), N);
+  EXPECT_EQ(floor_div(floor_div(i, S), N), floor_div(i, S * N));
+  // By a negative divisor it would be wrong: floor(floor(1 / 2) / -2) is 0, floor(1 / -4) is -1.
+  ranges["S"] = Range{-4, 4, nullptr};
+  const Dim kept = floor_div(floor_div(i, 2, ranges), S, ranges);
+  EXPECT_EQ(kept.evaluate({{"$0", 1}, {"S", -2}}), 0);
+}
+
 TEST(DimDivision, WhatIsNotProvenStays) {
   Ranges ranges;
   ranges["$0"] = index_range(B);
@@ -230,6 +242,14 @@ TEST(DimBounds, OfPolynomials) {
   EXPECT_EQ(lower_bound(max(N, 100)), 100);
   EXPECT_EQ(upper_bound(max(B, S), ranges), 512);
   EXPECT_EQ(upper_bound(B * INT64_MAX, ranges), std::nullopt);
+}
+
+TEST(DimBounds, OfWhatTwoStridesLeave) {
+  // q = floordiv(x, 80), and floordiv(x + 80, 160) is floordiv(q + 1, 2).
+  const Dim rest = floor_div(S, 80) - 2 * floor_div(S + 80, 160);
+  EXPECT_EQ(lower_bound(rest), -1);
+  EXPECT_EQ(upper_bound(rest), 0);
+  EXPECT_EQ(lower_bound(floor_div(S, 80) - 2 * floor_div(S + 60, 160)), std::nullopt);
 }
 
 TEST(DimBounds, ProvesOrder) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes models/RESULTS.md from the committed results of check_zoo.py.
+"""Writes models/RESULTS.md from the committed results of check_zoo.py and check_exports.py.
 
   tests/models/results_table.py          after new results in tests/models/results or tests/gpu/results
 """
@@ -12,6 +12,41 @@ SOURCES = {
     "GPU": ROOT / "tests" / "gpu" / "results" / "zoo_model.json",
     "GPU, float16": ROOT / "tests" / "gpu" / "results" / "zoo_fp16.json",
 }
+EXPORTS = {
+    "CPU": ROOT / "tests" / "models" / "results" / "exports_cpu.json",
+    "GPU": ROOT / "tests" / "gpu" / "results" / "exports_model.json",
+}
+
+
+def reason(text, most=160):
+    """The first node's message, or the error's, without the model's path."""
+    lines = text.splitlines()
+    said = lines[1].strip() if len(lines) > 1 and "not supported" in lines[0] else lines[0].split(".onnx': ")[-1]
+    return (said if len(said) <= most else said[:most].rsplit(" ", 1)[0] + " ..").replace("|", "\\|")
+
+
+def export_lines(name, result):
+    """The table of one target: files that run of all, by group and exporter, and what does not run."""
+    rows, total = result["files"], result["summary"]
+    ways = list(dict.fromkeys(r["way"] for r in sorted(rows, key=lambda r: r["way"])))
+    slowest = max(r.get("compile_user_seconds", 0) for r in rows)
+    lines = ["", f"{name}: {result['gpu'] or result['cpu']}, commit {result['commit'][:10]}, {result['date']}. "
+             f"{total['files']} files of {total['architectures']} architectures: {total['ok_without_options']} compile "
+             f"without options and give the expected results at three sizes in one plan, {total['ok_with_option']} with "
+             f"an option, {total['refused']} are refused, {total['wrong']} wrong, {total['crash']} crash. The slowest "
+             f"took {slowest:.1f} s of CPU time to compile.", "",
+             "| group | " + " | ".join(ways) + " |", "|" + "---|" * (len(ways) + 1)]
+    for group in sorted({r["group"] for r in rows}):
+        cells = []
+        for way in ways:
+            those = [r["verdict"] for r in rows if (r["group"], r["way"]) == (group, way)]
+            cells.append(f"{those.count('ok')} of {len(those)}" if those else "")
+        lines.append(f"| {group} | " + " | ".join(cells) + " |")
+    bad = [r for r in rows if r["verdict"] != "ok"]
+    if bad:
+        lines += ["", "| file | | |", "|---|---|---|"]
+        lines += [f"| {r['name']} | {r['verdict']} | {reason(r['why'])} |" for r in bad]
+    return lines
 
 
 def cell(row):
@@ -39,6 +74,14 @@ def main():
         cells = [cell(rows[name].get(key)) for name in rows]
         if any(c != ("", "") for c in cells):
             lines.append(f"| {key} | {entry['what']} | " + " | ".join(x for c in cells for x in c) + " |")
+    found = {name: json.loads(path.read_text()) for name, path in EXPORTS.items() if path.exists()}
+    if found:
+        lines += ["", "## The export zoo", "",
+                  "Written by `models/export_zoo.py` (which models, which exporters), compiled and compared by",
+                  "`tests/models/check_exports.py`. Text, decoders, vision and audio are transformers', timm's and",
+                  "torchvision's classes in tiny configurations with seeded random weights."]
+        for name, result in found.items():
+            lines += export_lines(name, result)
     (ROOT / "models" / "RESULTS.md").write_text("\n".join(lines) + "\n")
 
 

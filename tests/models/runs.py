@@ -20,8 +20,8 @@ class Sinter:
     def _start(self, words, accepted):
         done = subprocess.run([self.binary, *map(str, words)], capture_output=True, text=True)
         if done.returncode not in accepted:
-            error = next((line for line in done.stderr.splitlines() if line.startswith("error")), done.stderr)
-            raise Failed(f"{error.strip()} (sinter {' '.join(map(str, words))}, exit code {done.returncode})")
+            at = done.stderr.find("error")  # what follows it may name several nodes
+            raise Failed(f"{done.stderr[max(at, 0):].strip()} (sinter {' '.join(map(str, words))}, exit code {done.returncode})")
         return done.stdout
 
     def text(self, *words):
@@ -55,11 +55,13 @@ class Sinter:
             return {key: f[key] for key in f}
 
 
-def onnx_runtime(model, threads=None):
+def onnx_runtime(model, threads=None, config=None):
     """A session on the CPU; `threads`: how many threads an operator takes, all cores if not given."""
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    for key, value in (config or {}).items():
+        options.add_session_config_entry(key, value)
     if threads is not None:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1

@@ -170,6 +170,20 @@ const DamageCase kCases[] = {
        p.symbols[1]->name = "free";
      },
      "symbol 'free' is in no input's dimension"},
+    {"symbol_of_no_input",
+     [](auto& p) {
+       p.symbols.push_back(std::make_unique<fb::SymbolT>());
+       p.symbols[1]->name = "flag";
+       p.symbols[1]->value_of = 99;
+     },
+     "its value is 99"},
+    {"symbol_of_a_matrix",
+     [](auto& p) {
+       p.symbols.push_back(std::make_unique<fb::SymbolT>());
+       p.symbols[1]->name = "flag";
+       p.symbols[1]->value_of = 0;
+     },
+     "symbol 'flag' is the value of input"},
     {"expression_operand",
      [](auto& p) { p.expressions.emplace_back(fb::ExprOp::Add, 99999, 0, 0); },
      "its first operand is 99999"},

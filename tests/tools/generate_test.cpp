@@ -54,6 +54,30 @@ class GenerateTest : public CliTest {
   }
 };
 
+/// Decoders of ONNX Runtime GenAI's builder: with caches that grow, and with one buffer.
+TEST_F(GenerateTest, GreedyTokensOfGenAiExportsAreThoseOfOnnxRuntime) {
+  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/test_";
+  for (const std::string model :
+       {"llama_fp32_cpu", "gemma2_int4_cpu", "qwen3_int4_cuda", "phi3long_fp32_cpu"}) {
+    std::ifstream file(folder + model + "/greedy.json");
+    const json cases = json::parse(file);
+    const std::vector<std::vector<std::string>> ways = {
+        {},
+        {"--dim", "past_sequence_length=32"},
+        {"--dim", "past_sequence_length=32", "--entry", "prefill:sequence_length=2..32", "--entry",
+         "decode:sequence_length=1"}};
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      SCOPED_TRACE(model + ", way " + std::to_string(way));
+      const std::string plan = compile(ways[way], folder + model + "/model.onnx");
+      for (const json& each : cases) {
+        const json found = generate(plan, each["ids"], each["tokens"].size());
+        EXPECT_EQ(found["tokens"], each["tokens"]);
+        EXPECT_EQ(found["caches_in_place"], way > 0);
+      }
+    }
+  }
+}
+
 TEST_F(GenerateTest, GreedyTokensAreThoseOfNumpy) {
   const auto cases = read_json("greedy.json")["decoder"];
   ASSERT_EQ(cases.size(), 3U);
@@ -71,16 +95,31 @@ TEST_F(GenerateTest, GreedyTokensAreThoseOfNumpy) {
 }
 
 TEST_F(GenerateTest, CachesMayGrow) {
-  const auto plan = compile({"--dim", "past=0..40", "--dim", "batch=1"}, kModels + "llama_ts.onnx");
-  for (const auto& golden : read_json("greedy.json")["llama_ts"])
-    EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
-              golden["tokens"]);
+  const std::vector<std::string> ranges = {"--dim", "past=0..40", "--dim", "batch=1"};
+  for (const auto& options : {std::vector<std::string>(), ranges}) {
+    const auto plan = compile(options, kModels + "llama_ts.onnx");
+    for (const auto& golden : read_json("greedy.json")["llama_ts"])
+      EXPECT_EQ(generate(plan, golden["prompt"], golden["tokens"].size())["tokens"],
+                golden["tokens"]);
+  }
+  const auto plan = compile(ranges, kModels + "llama_ts.onnx");
   const auto full = generate(plan, {1, 2, 3}, 60);
   EXPECT_EQ(full["stopped_by"], "context");
   EXPECT_EQ(full["tokens"].size(), 41 - 3 + 1);
-  const auto refused = sinter({"generate", compile({}, kModels + "llama_ts.onnx"), "--ids", "1"});
+  const auto refused = sinter(
+      {"generate", compile({"--dim", "past=1..40"}, kModels + "llama_ts.onnx"), "--ids", "1"});
   EXPECT_THAT(refused.err, HasSubstr("grows along dimension 2 ('past'), but from 1 on: compile "
                                      "with --dim past=0..MOST"));
+}
+
+TEST_F(GenerateTest, BufferThatIsShorterThanTheTextIsRefused) {
+  const std::string folder = SINTER_SOURCE_DIR "/tests/conformance/genai/node/";
+  const auto plan =
+      compile({"--dim", "past_sequence_length=16", "--dim", "total_sequence_length=1..32"},
+              folder + "test_llama_fp32_cpu/model.onnx");
+  EXPECT_THAT(sinter({"generate", plan, "--ids", "1"}).err,
+              AllOf(HasSubstr("has 16 elements along dimension 2"),
+                    HasSubstr("comes back with 'max(total_sequence_length, 16)'")));
 }
 
 /// The tiny decoder with positions for every token and a mask: logits are those of the decoder as

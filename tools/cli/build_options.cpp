@@ -115,8 +115,8 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_option("--minShapes", texts.min_shapes, "Least shapes: NAME:1x1,NAME:1x1");
   verb.add_option("--maxShapes", texts.max_shapes, "Greatest shapes: NAME:8x512");
   verb.add_option("--dim", texts.dims,
-                  "Range or value of a symbolic dimension: seq=1..512, batch=8, or multiples only: "
-                  "h=32..960/32");
+                  "Range or value of a symbolic dimension: seq=1..512, batch=8; multiples only: "
+                  "h=32..960/32; another dimension or a sum of some: rows=batch, total=past+seq");
   verb.add_option("--constant", texts.constants,
                   "Make an input a constant of the plan: NAME=FILE.npy or NAME=FILE.pb");
   verb.add_option("--state", texts.states,
@@ -131,6 +131,8 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
   verb.add_flag("--nms-pad", texts.pad_selections,
                 "NonMaxSuppression gives max_output_boxes_per_class rows for each class, -1 where "
                 "fewer are selected");
+  verb.add_flag("--drop-unsupported-outputs", texts.drop_unsupported_outputs,
+                "Leave out outputs that depend on what is not supported (strings, sequences)");
   verb.add_switch("--early-launch", texts.early_launch, "on", "off",
                   "CUDA, sm_90: launch generated kernels before the one in front has ended");
   verb.add_switch("--math", texts.precise_math, "precise", "short",
@@ -204,6 +206,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   for (const auto& [name, tensor] : constants_)
     options_.constants.push_back({name, view_of(tensor)});
   options_.pad_selections = texts.pad_selections;
+  options_.drop_unsupported_outputs = texts.drop_unsupported_outputs;
   options_.states = parse_states(texts.states);
   if (!texts.sample.empty()) options_.sample = parse_sample(texts.sample);
   for (const auto& text : texts.entries) options_.entries.push_back(parse_entry(text));

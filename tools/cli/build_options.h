@@ -22,6 +22,7 @@ struct BuildTexts {
   std::string min_shapes, max_shapes;
   std::vector<std::string> dims;  // "seq=1..512" or "batch=8"
   bool pad_selections = false;
+  bool drop_unsupported_outputs = false;
   std::vector<std::string> states;     // auto, none, or INPUT=OUTPUT
   std::string sample;                  // empty: none
   std::vector<std::string> entries;    // empty: one list of steps

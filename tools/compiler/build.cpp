@@ -178,6 +178,36 @@ PipelineRun run_passes(
 
 namespace {
 
+/// An entry point for each body of a model that an input chooses between.
+std::vector<codegen::EntryGraph> run_body_passes(const BuildOptions& options,
+                                                 const frontend::ImportedModel& model,
+                                                 const Target& target, Reporter& reporter,
+                                                 PipelineRun& run) {
+  const frontend::ImportedModel::Flag& flag = *model.flag;
+  BuildOptions of_body = options;
+  // What is carried from run to run would have to be so in both.
+  of_body.disabled_passes.push_back("find_states");
+  std::vector<codegen::EntryGraph> entries;
+  for (std::size_t i = 0; i < flag.graphs.size(); ++i) {
+    frontend::ImportedModel body;
+    body.graph = flag.graphs[i];
+    PipelineRun one = run_passes(of_body, body, target, reporter, {});
+    const std::string name = fmt::format("{}={}", flag.input, i == 0 ? "false" : "true");
+    for (auto& time : one.times) {
+      time.name = name + ":" + time.name;
+      run.times.push_back(std::move(time));
+    }
+    if (i == 0) run.context = std::move(one.context);
+    std::map<std::string, ir::Range> limits(body.graph.ranges().begin(),
+                                            body.graph.ranges().end());
+    const auto value = static_cast<std::int64_t>(i);
+    limits[flag.symbol] = ir::Range{value, value, nullptr};
+    entries.push_back({name, std::move(one.graph), std::move(limits)});
+  }
+  run.graph = entries.front().graph;
+  return entries;
+}
+
 /// What the manifest says of how the plan was made: options that are not defaults, and some that
 /// always matter.
 std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOptions& options,
@@ -193,6 +223,7 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   if (target.cuda) all.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
   if (options.pad_selections) all.emplace_back("nms-pad", "on");
+  if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
   if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));
   for (const auto& entry : limits_of(options.entries)) all.emplace_back("entry", to_text(entry));
   return all;
@@ -245,7 +276,7 @@ bool separate_refused(const std::vector<codegen::RefusedKernel>& refused, ir::Gr
 BuildResult build_plan(const BuildOptions& options, Reporter& reporter) {
   const auto target = resolve_target(options.target);
   const auto start = std::chrono::steady_clock::now();
-  auto model = import_model(options.model, options, reporter);
+  auto model = import_model(options.model, options, reporter, Bodies::kAll);
   const double import_ms = milliseconds_since(start);
   auto result = build_plan(options, std::move(model), target, reporter);
   result.times.import_ms = import_ms;
@@ -261,7 +292,10 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   auto start = std::chrono::steady_clock::now();
   std::vector<codegen::EntryGraph> entries;
   ir::Graph bindings;
-  if (options.entries.empty()) {
+  if (result.model.flag) {
+    bindings = result.model.graph;
+    entries = run_body_passes(options, result.model, target, reporter, result.pipeline);
+  } else if (options.entries.empty()) {
     result.pipeline = run_passes(options, result.model, target, reporter);
   } else {
     bindings = result.model.graph;
@@ -275,6 +309,7 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   compile.precision_notes = result.pipeline.context.precision_notes;
   compile.checkpoint = [&reporter] { reporter.check(); };
   compile.edit_source = options.edit_source;
+  if (const auto& flag = result.model.flag) compile.values_of.emplace(flag->symbol, flag->input);
   start = std::chrono::steady_clock::now();
   for (bool done = false; !done;) try {
       if (options.tune)

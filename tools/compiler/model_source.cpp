@@ -76,18 +76,23 @@ frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& opti
                                   const Reporter& reporter) {
   frontend::ImportOptions values;
   values.pad_selections = options.pad_selections;
+  values.drop_unsupported_outputs = options.drop_unsupported_outputs;
   values.max_memory = memory_limit(options);
   for (const NamedTensor& constant : options.constants)
     values.input_values.insert_or_assign(constant.name, tensor_of(constant.tensor));
   auto wanted = values;
   if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.dims.empty()) {
+    for (const Shapes* shapes : {&options.min_shapes, &options.max_shapes})
+      for (const auto& [name, shape] : *shapes) values.input_ranks[name] = shape.size();
     // Some models can be imported with the right shapes only, so the inputs are read first.
     const ir::Graph inputs = model.path.empty()
                                  ? frontend::import_inputs_bytes(model.bytes, model.folder, values)
                                  : frontend::import_inputs(model.path, values);
     wanted = import_options(options, inputs);
     wanted.input_values = std::move(values.input_values);
+    wanted.input_ranks = std::move(values.input_ranks);
     wanted.pad_selections = options.pad_selections;
+    wanted.drop_unsupported_outputs = options.drop_unsupported_outputs;
     wanted.max_memory = values.max_memory;
   }
   wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
@@ -125,12 +130,16 @@ std::string name_of(const Model& model) {
 }
 
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
-                                     const Reporter& reporter) {
+                                     const Reporter& reporter, Bodies bodies) {
   if (model.path.empty() && model.bytes.empty())
     throw Error(ErrorCode::kUsage, "no model: name its file or give its bytes");
   auto result =
       is_graph_text(model) ? read_graph_text(model, options) : read_onnx(model, options, reporter);
-
+  if (result.flag && (bodies == Bodies::kOne || options.sample || !options.entries.empty()))
+    throw Error(ErrorCode::kUsage,
+                fmt::format("input '{0}' chooses between two bodies of the model, which make entry "
+                            "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
+                            result.flag->input));
   if (options.sample)
     result.graph = fusion::append_sampler(result.graph, to_fusion(*options.sample));
   const auto entries = limits_of(options.entries);

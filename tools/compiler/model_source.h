@@ -15,12 +15,15 @@ bool is_graph_text(const Model& model);
 /// What a plan says that its model is called: the file's name.
 std::string name_of(const Model& model);
 
+/// Which models are taken: those of one graph, or also those of two bodies (ImportedModel::Flag).
+enum class Bodies { kOne, kAll };
+
 /// Imports the model with the shapes, ranges, constants and the sampler that `options` ask for; its
 /// dimensions hold all entry points. Progress is stage "import". Constants of Graph text must all
-/// be written out. Throws Error(kUsage) for options that do not fit the model, and what the
-/// frontend throws.
+/// be written out. Throws Error(kUsage) for options that do not fit the model or a model of two
+/// bodies that is not taken, and what the frontend throws.
 frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
-                                     const Reporter& reporter);
+                                     const Reporter& reporter, Bodies bodies = Bodies::kOne);
 
 /// True if the passes have been over `graph`: a text taken behind the last one. It is compiled as
 /// it stands.

@@ -101,11 +101,13 @@ Decoder::Decoder(const Plan& plan, const DecoderOptions& options, const SessionO
   }
   if (takes_.empty()) takes_.emplace_back(tokens.min, tokens.max);
   find_caches(plan, options);
-  if (!place_ && !grows())
+  if (!place_ && !grows() && !counts_by_mask())
     throw Error(ErrorCode::kUsage,
                 fmt::format("the plan has no input '{}' that says where tokens go in caches of a "
                             "fixed size: name it with --position-input",
                             fmt::join(options.position, "' or '")));
+  if (mask_ && !mask_->shape.empty() && !is_fixed(mask_->shape.back()))
+    capacity_ = std::min(capacity_, mask_->shape.back().max);
 }
 
 void Decoder::require_logits(const Plan& plan, const std::string& name) {
@@ -153,6 +155,12 @@ void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std
   for (std::size_t d = 0; d < input.shape.size(); ++d) {
     const DimInfo& dim = input.shape[d];
     if (dim.text != output.shape[d].text) {
+      if (is_fixed(dim))
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("cache '{}' has {} elements along dimension {} and comes back with "
+                                "'{}': compile for sizes that make both the same, or for caches "
+                                "that begin empty",
+                                input.name, dim.text, d, output.shape[d].text));
       if (dim.min != 0)
         throw Error(ErrorCode::kUsage,
                     fmt::format("cache '{}' grows along dimension {} ('{}'), but from {} on: "
@@ -165,11 +173,14 @@ void Decoder::add_cache(const BindingInfo& input, const BindingInfo& output, std
       cache.shape.push_back(dim.min);
     } else if (ids_.shape.size() == 2 && dim.text == ids_.shape[0].text) {
       cache.shape.push_back(1);
+    } else if (counts_by_mask() && dim.text != mask_->shape.back().text) {
+      cache.shape.push_back(dim.min);  // a window: of the last tokens
     } else {
       cache.shape.push_back(std::clamp(context, dim.min, dim.max));
     }
   }
-  if (!cache.growing) capacity = cache.shape[cache.shape.size() - 2];
+  if (!cache.growing)
+    capacity = counts_by_mask() ? mask_->shape.back().max : cache.shape[cache.shape.size() - 2];
   capacity_ = caches_.empty() ? capacity : std::min(capacity_, capacity);
   caches_.push_back(std::move(cache));
 }
@@ -226,6 +237,10 @@ void Decoder::find_caches(const Plan& plan, const DecoderOptions& options) {
                        TensorView{DType::kUInt64, {1}, &options.seed, Memory::kHost});
 }
 
+bool Decoder::counts_by_mask() const {
+  return !place_ && mask_ && !mask_->shape.empty() && !is_fixed(mask_->shape.back());
+}
+
 bool Decoder::grows() const {
   return std::any_of(caches_.begin(), caches_.end(),
                      [](const Cache& cache) { return cache.growing.has_value(); });
@@ -241,9 +256,11 @@ std::uint64_t Decoder::valid_cache_bytes(std::int64_t position) const {
   double bytes = 0;
   for (const Cache& cache : caches_) {
     const auto all = static_cast<double>(cache.view(position).byte_count());
-    bytes += cache.growing ? all
-                           : all * static_cast<double>(position) /
-                                 static_cast<double>(cache.shape[cache.shape.size() - 2]);
+    bytes +=
+        cache.growing
+            ? all
+            : all * std::min(1.0, static_cast<double>(position) /
+                                      static_cast<double>(cache.shape[cache.shape.size() - 2]));
   }
   return static_cast<std::uint64_t>(bytes);
 }

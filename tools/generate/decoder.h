@@ -88,6 +88,10 @@ class Decoder {
   };
 
   void add_cache(const BindingInfo& input, const BindingInfo& output, std::int64_t context);
+  /// Whether the mask alone says where tokens stand, as it is longer with each of them. Then caches
+  /// that keep their size need not hold all tokens: either the mask's range ends where they do, or
+  /// they are windows of the last ones.
+  bool counts_by_mask() const;
   void find_caches(const Plan& plan, const DecoderOptions& options);
   std::map<std::string, std::vector<std::int64_t>> token_shapes(std::int64_t tokens,
                                                                 std::int64_t position) const;

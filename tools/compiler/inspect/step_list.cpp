@@ -70,7 +70,10 @@ std::vector<std::int64_t> bind_shapes(const PlanT& plan, const Shapes& shapes) {
     plan::check_input_shape(plan, index, shape);
     given[index] = shape;
   }
-  return plan::evaluate_expressions(plan, plan::bind_symbols(plan, given));
+  plan::InputValues values(plan.inputs.size());
+  for (const auto& symbol : plan.symbols)
+    if (symbol->value_of >= 0) values[static_cast<std::size_t>(symbol->value_of)] = symbol->min;
+  return plan::evaluate_expressions(plan, plan::bind_symbols(plan, given, values));
 }
 
 std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>& conditions,

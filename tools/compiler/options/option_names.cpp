@@ -11,6 +11,7 @@ constexpr std::array kOptionNames = {
     OptionName{"--constant", "constants"},
     OptionName{"--dim", "dims"},
     OptionName{"--disable-pass", "disabled_passes"},
+    OptionName{"--drop-unsupported-outputs", "drop_unsupported_outputs"},
     OptionName{"--entry", "entries"},
     OptionName{"--fuse", "fuse"},
     OptionName{"--keep", "weights.keep"},

@@ -1,5 +1,6 @@
 #include "tools/compiler/options/shapes.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -32,7 +33,8 @@ Error no_dim(std::string_view text) {
   return Error(
       ErrorCode::kUsage,
       fmt::format("'{}' is no dimension: write NAME=MIN..MAX, NAME=VALUE or, for multiples of "
-                  "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal",
+                  "STEP, NAME=MIN..MAX/STEP; NAME=OTHER says that two are equal, and "
+                  "NAME=A+B that one is a sum",
                   text));
 }
 
@@ -80,19 +82,41 @@ std::string to_text(const Shapes& shapes) {
   return fmt::format("{}", fmt::join(texts, ","));
 }
 
+namespace {
+
+/// True for an input of one bool, which may choose between bodies of the model.
+bool is_flag(const ir::Graph& model, const std::string& name) {
+  return std::any_of(model.inputs().begin(), model.inputs().end(), [&](ir::ValueId input) {
+    const ir::Value& value = model.value(input);
+    return value.name == name && value.type.dtype == DType::kBool &&
+           ir::element_count(value.type.shape) == ir::Dim(1);
+  });
+}
+
+}  // namespace
+
 frontend::ImportOptions import_options(const CompileOptions& options, const ir::Graph& model) {
   frontend::ImportOptions result;
   apply_shapes(options.min_shapes, true, model, result.ranges);
   apply_shapes(options.max_shapes, false, model, result.ranges);
   for (const auto& [name, wanted] : options.dims) {
+    if (is_flag(model, name)) {
+      if (wanted.min != wanted.max || wanted.min < 0 || wanted.max > 1)
+        throw Error(ErrorCode::kUsage,
+                    fmt::format("input '{0}' is a bool: write {0}=0 or {0}=1", name));
+      result.flags[name] = wanted.min != 0;
+      continue;
+    }
     if (!model.ranges().contains(name))
       throw Error(ErrorCode::kUsage,
                   fmt::format("the model has no symbolic dimension '{}'{}", name,
                               model.ranges().empty() ? "" : "; see `sinter inspect MODEL`"));
     if (!wanted.same_as.empty()) {
-      if (!model.ranges().contains(wanted.same_as))
-        throw no_dim(fmt::format("{}={}", name, wanted.same_as));
-      result.same[name] = wanted.same_as;
+      const ir::Dim same = ir::parse_dim(wanted.same_as);
+      for (const std::string& symbol : same.symbols())
+        if (!model.ranges().contains(symbol))
+          throw no_dim(fmt::format("{}={}", name, wanted.same_as));
+      result.same.insert_or_assign(name, same);
       result.ranges.erase(name);
       continue;
     }
@@ -235,7 +259,12 @@ void parse_dim(std::string_view text, DimRanges& ranges) {
   auto value = text.substr(equals + 1);
   DimRange range;
   if (value.empty()) throw tools::no_dim(text);
-  if (value[0] != '-' && (value[0] < '0' || value[0] > '9')) {
+  if (value.find_first_not_of("-.0123456789/") != std::string_view::npos) {
+    try {
+      ir::parse_dim(value);
+    } catch (const Error&) {
+      throw tools::no_dim(text);
+    }
     range.same_as = value;
     ranges[name] = std::move(range);
     return;

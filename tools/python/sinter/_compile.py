@@ -63,7 +63,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             max_layer_error: float = 0.0, calibration: Mapping[str, Any] | str | os.PathLike[str] | None = None,
             dims: Mapping[str, Any] | None = None, min_shapes: Mapping[str, Sequence[int]] | str | None = None,
             max_shapes: Mapping[str, Sequence[int]] | str | None = None, constants: Mapping[str, Any] | None = None,
-            pad_selections: bool = False, states: str | Mapping[str, str] | None = "auto",
+            pad_selections: bool = False, drop_unsupported_outputs: bool = False,
+            states: str | Mapping[str, str] | None = "auto",
             sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
             fuse: bool = True, disabled_passes: Sequence[str] = (), early_launch: bool = True,
             precise_math: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
@@ -94,6 +95,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       min_shapes, max_shapes: by input: the least and the largest
       constants: inputs that become constants, as arrays
       pad_selections: NonMaxSuppression gives all rows that it may, -1 where fewer are
+      drop_unsupported_outputs: leave out outputs that depend on what is not supported (strings), with a warning
       states: "auto", None, or {input: output}: memory that sessions keep
       sample: the plan chooses the next token: "greedy", "top_k=40,temperature=0.7", or a dict
       entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
@@ -117,7 +119,8 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
     options = compile_options(
         tensors, target=target, precision=precision, weights=weights, keep_layers=keep_layers,
         max_layer_error=max_layer_error, calibration=calibration, dims=dims, min_shapes=min_shapes,
-        max_shapes=max_shapes, constants=constants, pad_selections=pad_selections, states=states, sample=sample,
+        max_shapes=max_shapes, constants=constants, pad_selections=pad_selections,
+        drop_unsupported_outputs=drop_unsupported_outputs, states=states, sample=sample,
         entries=entries, fuse=fuse, disabled_passes=disabled_passes, early_launch=early_launch,
         precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
         tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,

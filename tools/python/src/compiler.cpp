@@ -265,6 +265,7 @@ void bind_compiler(nb::module_& module) {
       .def_rw("dims", &CompileOptions::dims)
       .def_rw("constants", &CompileOptions::constants)
       .def_rw("pad_selections", &CompileOptions::pad_selections)
+      .def_rw("drop_unsupported_outputs", &CompileOptions::drop_unsupported_outputs)
       .def_rw("max_compile_memory", &CompileOptions::max_compile_memory)
       .def_rw("states", &CompileOptions::states)
       .def_rw("sample", &CompileOptions::sample)

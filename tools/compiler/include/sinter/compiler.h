@@ -101,11 +101,14 @@ SINTER_API Shapes parse_shapes(std::string_view text);
 struct DimRange {
   std::int64_t min = 0, max = 0;  // inclusive; equal: a constant
   std::int64_t multiple_of = 1;
-  std::string same_as = {};  // a dimension that this one always equals; the others do not count
+  /// A dimension that this one always equals, or an expression of others ("past + seq"); the fields
+  /// above do not count then.
+  std::string same_as = {};
 };
 /// By name of the dimension.
 using DimRanges = std::map<std::string, DimRange>;
-/// "seq=1..512", "batch=8", "h=32..960/32" (multiples of 32), "rows=batch": adds to `ranges`.
+/// "seq=1..512", "batch=8", "h=32..960/32" (multiples of 32), "rows=batch", "total=past+seq":
+/// adds to `ranges`.
 /// Throws Error(kUsage).
 SINTER_API void parse_dim(std::string_view text, DimRanges& ranges);
 
@@ -214,6 +217,8 @@ struct CompileOptions {
   DimRanges dims;
   std::vector<NamedTensor> constants;  // inputs that become constants of the plan
   bool pad_selections = false;  // NonMaxSuppression gives all rows that it may, -1 where fewer are
+  /// Outputs that depend on what is not supported (strings, sequences) are left out, with a warning.
+  bool drop_unsupported_outputs = false;
   StateOptions states;
   std::optional<SampleOptions> sample;
   std::vector<EntryOptions> entries;  // none: one list of steps

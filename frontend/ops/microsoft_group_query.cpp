@@ -1,0 +1,281 @@
+// GroupQueryAttention of com.microsoft: its caches, and where in them each sample stands. Source:
+// ContribOperators.md of ONNX Runtime 1.3x.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "frontend/ops/attention_core.h"
+#include "frontend/ops/op_table.h"
+#include "frontend/ops/term.h"
+#include "frontend/ops/unroll.h"
+#include "ir/dim_mismatch.h"
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+enum Input : std::size_t {
+  kQuery,
+  kKey,
+  kValue,
+  kPastKey,
+  kPastValue,
+  kSeqlens,
+  kTotal,
+  kCos,
+  kSin,
+  kPositions,
+  kBias,
+  kSink,
+  kQueryNorm = 14,
+  kKeyNorm = 15,
+  kQuerySeqlens = 16,
+};
+
+void refuse_what_is_not_supported(NodeContext& node) {
+  if (node.attr_int("kv_cache_bit_width", 0) != 0)
+    node.unsupported("attribute 'kv_cache_bit_width' is set; export with a cache of floats");
+  for (const char* name : {"k_quant_type", "v_quant_type"})
+    if (node.attr_string(name, "NONE") != "NONE")
+      node.unsupported(fmt::format("attribute '{}' is set; export with a cache of floats", name));
+  if (node.has_input(kQuerySeqlens))
+    node.unsupported(
+        "its queries are padded chunks (query_seqlens); run chunks without padding, and export "
+        "without this input");
+  if (node.has_input(kPastKey) != node.has_input(kPastValue))
+    node.invalid("past_key and past_value must be given together");
+  if (node.has_input(kQueryNorm) != node.has_input(kKeyNorm))
+    node.invalid("q_norm_weight and k_norm_weight must be given together");
+}
+
+/// Queries, keys and values by heads, of one packed input or three.
+void read_projections(NodeContext& node, AttentionForm& form) {
+  const std::int64_t heads = node.attr_int("num_heads"), kv_heads = node.attr_int("kv_num_heads");
+  const ValueId query = node.input(kQuery, "query");
+  if (node.has_input(kKey) && node.has_input(kValue)) {
+    form.q = split_heads(node, query, heads);
+    form.k = split_heads(node, node.input(kKey, "key"), kv_heads);
+    form.v = split_heads(node, node.input(kValue, "value"), kv_heads);
+    return;
+  }
+  const ValueId all = split_heads(node, query, heads + 2 * kv_heads);
+  form.q = part(node, all, 1, 0, heads);
+  form.k = part(node, all, 1, heads, kv_heads);
+  form.v = part(node, all, 1, heads + kv_heads, kv_heads);
+}
+
+/// Root mean squares of each head of queries and keys, if their weights are given.
+void normalise_heads(NodeContext& node, AttentionForm& form) {
+  if (!node.has_input(kQueryNorm)) return;
+  constexpr double kOnnxRuntimes = 1e-6;
+  const double epsilon = node.attr_float("qk_norm_epsilon", kOnnxRuntimes);
+  for (const auto& [x, i] : {std::pair{&form.q, kQueryNorm}, std::pair{&form.k, kKeyNorm}})
+    *x = node.add("RmsNorm", {*x, node.input(i, "q_norm_weight or k_norm_weight")},
+                  {{"axis", std::int64_t{3}}, {"epsilon", epsilon}});
+}
+
+/// past_key or past_value, which must fit the new rows in all but its length.
+ValueId past_input(NodeContext& node, Input i, const char* name, ValueId rows) {
+  const ValueId past = node.input(i, name);
+  const Shape shape = node.shape(past), wanted = node.shape(rows);
+  if (shape.size() != 4)
+    node.invalid(fmt::format("{} must be [batch, heads, length, size], but is {}", name,
+                             ir::to_string(node.type(past))));
+  for (const std::size_t d : {0, 1, 3})
+    if (!(shape[d] == wanted[d]))
+      throw ir::DimMismatch(
+          shape[d], wanted[d],
+          fmt::format("{} is {}, which does not fit new rows of {}", name,
+                      ir::to_string(node.type(past)), ir::to_string(node.type(rows))));
+  return past;
+}
+
+/// How many tokens each sample has, int64 [batch, 1]: with those of this step, and before it. A
+/// prompt may be padded behind its tokens; then seqlens_k says less than the queries are.
+struct Lengths {
+  Term after, before;
+};
+
+Lengths read_lengths(NodeContext& node, const Dim& batch, const Dim& rows) {
+  const Term after =
+      Term(node, node.input(kSeqlens, "seqlens_k")).cast(DType::kInt64).reshape({batch, Dim(1)}) +
+      1;
+  return {after, after - after.with("Min", size_of_dim(node, rows))};
+}
+
+/// The place of each query among its sample's tokens, [batch, queries].
+Term places_of(NodeContext& node, const Lengths& lengths, const Dim& rows) {
+  return lengths.before + iota(node, rows, 1, 2);
+}
+
+void turn_heads(NodeContext& node, AttentionForm& form, ValueId places) {
+  if (node.attr_int("do_rotary", 0) == 0) return;
+  const ValueId positions =
+      node.has_input(kPositions) ? node.input(kPositions, "position_ids") : places;
+  const ValueId cos = rows_at(node, node.input(kCos, "cos_cache"), positions);
+  const ValueId sin = rows_at(node, node.input(kSin, "sin_cache"), positions);
+  const bool interleaved = node.attr_int("rotary_interleaved", 0) != 0;
+  form.q = rotate(node, form.q, cos, sin, interleaved);
+  form.k = rotate(node, form.k, cos, sin, interleaved);
+}
+
+/// Each token needs its angles: that is how many the model can have.
+void limit_to_angles(NodeContext& node, const Shape& lengths) {
+  const Shape table = node.shape(node.input(kCos, "cos_cache"));
+  if (table.empty()) return;
+  const auto rows = ir::upper_bound(table[0], node.builder().ranges());
+  for (const Dim& length : lengths)
+    if (rows) node.limit(length, *rows);
+}
+
+/// total_sequence_length as a size; where it is data, the caches grow by the new rows.
+Dim total_length(NodeContext& node, const Dim& past, const Dim& rows) {
+  if (node.has_input(kTotal))
+    if (const auto known = node.folder().contents(node.input(kTotal, "total_sequence_length"));
+        known && known->size() == 1)
+      return known->front();
+  node.warn("its total_sequence_length depends on data: present is taken as past and the new rows");
+  return past + rows;
+}
+
+/// Caches of every token. ONNX Runtime makes present as long as the longer of past and
+/// total_sequence_length: a cache that grows, or one buffer that is long enough for all steps.
+void attend_to_all(NodeContext& node, AttentionForm& form, const Lengths& lengths,
+                   const Term& places) {
+  const Shape rows = node.shape(form.k);
+  const ValueId past_key = past_input(node, kPastKey, "past_key", form.k),
+                past_value = past_input(node, kPastValue, "past_value", form.v);
+  const Dim past = node.shape(past_key)[2], total = total_length(node, past, rows[2]);
+  // In a buffer of a known length all tokens have to fit, and each needs its angles.
+  if (past.is_constant() && past.value() > 0) node.limit(total, past.value());
+  if (node.has_input(kCos) && !node.has_input(kPositions)) limit_to_angles(node, {past, total});
+  const Dim keys = ir::max(past, total, node.builder().ranges());
+  form.k = put_rows(node, lengthened(node, past_key, keys), form.k, lengths.before.value());
+  form.v = put_rows(node, lengthened(node, past_value, keys), form.v, lengths.before.value());
+  const auto per_query = [&](const Term& x) { return x.reshape({rows[0], 1, x.shape()[1], 1}); };
+  const Term key = iota(node, keys, 3, 4), place = per_query(places),
+             end = per_query(lengths.after);
+  const bool is_causal = node.attr_int("causal", 1) != 0;
+  // What a padded query sees ends with its sample, too.
+  form.masks.push_back(key.with("Less", is_causal ? (place + 1).with("Min", end) : end).value());
+  if (form.window > 0)
+    form.masks.push_back(key.with("Greater", place - static_cast<double>(form.window)).value());
+  form.window = 0;
+}
+
+/// With attribute sliding_window_cache: how many of the last `tokens` a cache of `capacity` rows
+/// holds. It drops as many at once as it has rows more than the window.
+Term resident(const Term& tokens, const Dim& capacity, std::int64_t window) {
+  NodeContext& node = tokens.node();
+  const Term size = size_of_dim(node, capacity);
+  const Term step = size_of_dim(node, capacity - Dim(window - 1));
+  const Term more = (tokens - size).with("Max", 0);
+  return tokens - step * ((more + step - 1) / step);
+}
+
+/// Caches of the last tokens, of any length that holds the window: the oldest first, and no wrap.
+void attend_to_window(NodeContext& node, AttentionForm& form, const Lengths& lengths,
+                      const Term& places) {
+  if (node.attr_int("causal", 1) == 0 || form.window <= 0)
+    node.invalid("attribute 'sliding_window_cache' needs causal attention and local_window_size");
+  if (node.has_input(kBias))
+    node.unsupported(
+        "it has an attention_bias and a sliding_window_cache: export with one of them");
+  const Shape rows = node.shape(form.k);
+  const ValueId past_key = past_input(node, kPastKey, "past_key", form.k),
+                past_value = past_input(node, kPastValue, "past_value", form.v);
+  const Dim capacity = node.shape(past_key)[2], keys = capacity + rows[2];
+  if (capacity.is_constant() && capacity.value() < form.window)
+    node.invalid(fmt::format("past_key is {}, which does not hold a window of {}",
+                             ir::to_string(node.type(past_key)), form.window));
+  node.at_least(capacity, form.window);
+  const Term held = resident(lengths.before, capacity, form.window),
+             kept = resident(lengths.after, capacity, form.window);
+  const ValueId all_keys = append_to_cache(node, past_key, form.k),
+                all_values = append_to_cache(node, past_value, form.v);
+  // Row r of past and new rows: the place of its token among the sample's.
+  const Term row = iota(node, keys, 1, 2), size = size_of_dim(node, capacity);
+  const Term is_new = row.with("GreaterOrEqual", size);
+  const Term token = lengths.before + row - select(is_new, size, held);
+  const auto per_key = [&](const Term& x) { return x.reshape({rows[0], 1, 1, keys}); };
+  const Term place = places.reshape({rows[0], 1, rows[2], 1});
+  // One mask: a fused attention takes no more.
+  const Term is_seen = per_key(token).with("LessOrEqual", place);
+  const Term is_near = per_key(token).with("Greater", place - static_cast<double>(form.window));
+  const Term is_held = per_key(is_new.with("Or", row.with("Less", held)));
+  form.masks.push_back(is_seen.with("And", is_near).with("And", is_held).value());
+  form.window = 0;
+  // Row i of present comes from the row whose token is i + after - kept.
+  const Term wanted = iota(node, capacity, 1, 2) + (lengths.after - kept);
+  const Term from =
+      wanted - lengths.before + select(wanted.with("Less", lengths.before), held, size);
+  const ValueId source = clamp(from, 0, size_of_dim(node, keys) - 1).value();
+  form.k = all_keys;
+  form.v = all_values;
+  node.output(1, take_rows(node, all_keys, source));
+  node.output(2, take_rows(node, all_values, source));
+}
+
+void attend_without_past(NodeContext& node, AttentionForm& form) {
+  const Shape rows = node.shape(form.k);
+  const Term last =
+      Term(node, node.input(kSeqlens, "seqlens_k")).cast(DType::kInt64).reshape({rows[0], 1, 1, 1});
+  form.masks.push_back(iota(node, rows[2], 3, 4).with("LessOrEqual", last).value());
+  if (node.attr_int("causal", 1) != 0) form.causal_offset = 0;
+}
+
+void group_query_attention(NodeContext& node) {
+  refuse_what_is_not_supported(node);
+  AttentionForm form;
+  read_projections(node, form);
+  const Shape queries = node.shape(form.q);
+  form.scale = read_scale(node, form.q);
+  form.softcap = node.attr_float("softcap", 0);
+  form.window = std::max<std::int64_t>(node.attr_int("local_window_size", -1), 0);
+  if (form.window > 0 && node.attr_int("causal", 1) == 0)
+    node.invalid("local_window_size needs causal attention");
+  if (node.has_input(kSink))
+    form.sink = node.input(kSink, "head_sink");
+  else if (node.attr_int("smooth_softmax", 0) > 0)
+    form.sink = node.expand(node.constant(node.dtype(form.q), 0), {queries[1]});
+  normalise_heads(node, form);
+  const bool is_windowed = node.attr_int("sliding_window_cache", 0) != 0;
+  if (node.has_input(kPastKey)) {
+    const Lengths lengths = read_lengths(node, queries[0], queries[2]);
+    const Term places = places_of(node, lengths, queries[2]);
+    turn_heads(node, form, places.value());
+    (is_windowed ? attend_to_window : attend_to_all)(node, form, lengths, places);
+  } else if (is_windowed) {
+    node.invalid("attribute 'sliding_window_cache' needs past_key and past_value");
+  } else {
+    turn_heads(node, form, positions_from(node, 0, queries[2]));
+    attend_without_past(node, form);
+  }
+  if (node.has_input(kBias)) form.masks.push_back(node.input(kBias, "attention_bias"));
+  const AttentionStages stages = attend(node, form);
+  node.output(0, merge_heads(node, stages.y));
+  if (!is_windowed) {
+    node.output(1, form.k);
+    node.output(2, form.v);
+  }
+  const std::int64_t shown = node.attr_int("qk_output", 0);
+  if (shown == 1) node.output(3, stages.product);
+  if (shown == 2) node.output(3, stages.weights);
+}
+
+constexpr OpRow kGroupQueryOps[] = {
+    {"GroupQueryAttention", 1, group_query_attention,
+     "causal do_rotary k_quant_type kv_cache_bit_width kv_num_heads local_window_size num_heads "
+     "qk_norm_epsilon qk_output rotary_interleaved scale sliding_window_cache smooth_softmax "
+     "softcap v_quant_type",
+     kMicrosoft},
+};
+
+}  // namespace
+
+std::span<const OpRow> microsoft_group_query_ops() { return kGroupQueryOps; }
+
+}  // namespace sinter::frontend
