@@ -127,6 +127,7 @@ constexpr InputNames kRows[] = {
     {"", "Mul", 1, "A:T B:T"},
     {"", "Neg", 1, "X"},
     {"", "NonMaxSuppression", 10, "boxes scores max_output_boxes_per_class iou_threshold score_threshold"},
+    {"", "NonZero", 9, "X"},
     {"", "Not", 1, "X"},
     {"", "OneHot", 9, "indices depth values"},
     {"", "Or", 1, "A:T B:T"},

@@ -19,6 +19,10 @@ EARLIER = {"LayerNormalization": 17, "SimplifiedLayerNormalization": None}
 EXPERIMENTAL = {"Affine", "Crop", "ImageScaler", "ParametricSoftplus", "Scale", "ScaledTanh"}
 
 
+# Inputs that ONNX Runtime's later versions have behind those of the installed one.
+LATER = {("com.microsoft", "GroupQueryAttention"): ["query_seqlens:M"]}
+
+
 def all_schemas():
     """Schemas by (domain, operator) and version."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
@@ -51,6 +55,7 @@ def input_rows(operators, schemas):
         last = None
         for version, schema in sorted(schemas.get(key, {}).items()):
             words = spelled(schema)
+            words += [word for word in LATER.get(key, []) if word not in words]
             pattern = [word.partition(":")[2] for word in words]
             if last != pattern:
                 yield (*key, version, " ".join(words))
