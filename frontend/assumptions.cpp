@@ -135,6 +135,8 @@ class Search {
 
   /// Likewise from the other end: `seq` is at most 64 where min(seq, 64) has to be `seq`.
   std::optional<Assumption> earlier_end() {
+    // Two roundings may agree on a short range by chance.
+    if (cases().size() == 1) return std::nullopt;
     for (const std::string& symbol : symbols_) {
       if (!is_free(symbol)) continue;
       ir::Ranges ranges = ranges_;

@@ -135,6 +135,8 @@ std::optional<std::vector<Dim>> ShapeFolder::compute(ir::ValueId value) {
 std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node,
                                                             const ir::TensorType& type) {
   const auto shape = constant_shape(type.shape);
+  if (node.op->name == "Cast" && is_float(builder_.type(node.inputs[0]).dtype))
+    return from_floats(node.inputs[0]);
   const auto read = contents_of_inputs(node);
   if (!read) return std::nullopt;
   const auto& inputs = read->elements;
@@ -155,6 +157,64 @@ std::optional<std::vector<Dim>> ShapeFolder::fold_pointwise(const ir::Node& node
     const auto element =
         size_arithmetic(node.op->name, operands, from, type.dtype, builder_.ranges());
     if (!element) return std::nullopt;
+    result.push_back(*element);
+  }
+  return result;
+}
+
+std::optional<std::vector<Dim>> ShapeFolder::from_floats(ir::ValueId value) {
+  const auto all = ratios(value);
+  if (!all) return std::nullopt;
+  std::vector<Dim> result;
+  for (const SizeRatio& ratio : *all) {
+    if (excludes_negative_) default_ranges_.at_least(ratio.numerator, 0);
+    const auto size = truncated(ratio, builder_.ranges());
+    if (!size) return std::nullopt;
+    result.push_back(*size);
+  }
+  return result;
+}
+
+std::optional<std::vector<SizeRatio>> ShapeFolder::ratios(ir::ValueId value) {
+  const ir::TensorType type = builder_.type(value);
+  const auto count = small_count(type.shape, kMaxContents);
+  if (!count || depth_ >= kMaxDepth) return std::nullopt;
+  std::vector<SizeRatio> result;
+  if (!is_float(type.dtype)) {
+    const auto sizes = contents(value);
+    if (!sizes || !is_integer(type.dtype)) return std::nullopt;
+    for (const Dim& size : *sizes) result.push_back({size, 1});
+    return result;
+  }
+  if (const auto tensor = constant(value)) {
+    for (std::int64_t i = 0; i < *count; ++i) {
+      const auto ratio = ratio_of(tensor->at(i));
+      if (!ratio) return std::nullopt;
+      result.push_back(*ratio);
+    }
+    return result;
+  }
+  const ir::Node* node = builder_.producer(value);
+  if (node == nullptr || node->outputs.size() != 1) return std::nullopt;
+  // The builder's nodes move when it gets new ones.
+  const std::string op = node->op->name;
+  const std::vector<ir::ValueId> operands = node->inputs;
+  if (op != "Reshape" && node->op->kind != ir::OpKind::kPointwise) return std::nullopt;
+  std::vector<std::vector<SizeRatio>> inputs;
+  ++depth_;
+  for (const ir::ValueId operand : operands) {
+    auto input = ratios(operand);
+    if (!input || (input->size() != 1 && static_cast<std::int64_t>(input->size()) != *count)) break;
+    inputs.push_back(std::move(*input));
+  }
+  --depth_;
+  if (inputs.size() != operands.size()) return std::nullopt;
+  if (op == "Reshape") return inputs[0];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(*count); ++i) {
+    std::vector<SizeRatio> elements;
+    for (const auto& input : inputs) elements.push_back(input[input.size() == 1 ? 0 : i]);
+    const auto element = ratio_arithmetic(op, elements, builder_.ranges());
+    if (!element || !is_manageable(element->numerator)) return std::nullopt;
     result.push_back(*element);
   }
   return result;

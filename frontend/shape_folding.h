@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "frontend/default_ranges.h"
+#include "frontend/size_ratios.h"
 #include "ir/graph.h"
 
 namespace sinter::frontend {
@@ -60,6 +61,9 @@ class ShapeFolder {
   std::optional<InputContents> contents_of_inputs(const ir::Node& node);
   std::optional<std::vector<ir::Dim>> fold_pointwise(const ir::Node& node,
                                                      const ir::TensorType& type);
+  /// What Cast makes of floats that are computed from sizes.
+  std::optional<std::vector<ir::Dim>> from_floats(ir::ValueId value);
+  std::optional<std::vector<SizeRatio>> ratios(ir::ValueId value);
   std::optional<std::vector<ir::Dim>> fold_view(const ir::Node& node, const ir::TensorType& type);
   std::optional<std::vector<ir::Dim>> fold_indexed(const ir::Node& node,
                                                    const ir::TensorType& type);

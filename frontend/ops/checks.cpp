@@ -36,7 +36,8 @@ void check_broadcasts(const NodeContext& node, ValueId value, std::string_view w
     const Dim difference = shape[d] - wanted[d];
     if (difference == Dim(0)) continue;
     if (difference.is_constant()) node.invalid(text());
-    throw ir::DimMismatch(shape[d], wanted[d], text());
+    throw ir::DimMismatch(shape[d], wanted[d],
+                          text() + ": give these dimensions numbers, or one name (--dim)");
   }
 }
 

@@ -28,6 +28,17 @@ constexpr Row kRows[] = {
     {"Multinomial", "pass random numbers in as an input"},
 };
 
+constexpr Row kMicrosoftRows[] = {
+    {"BifurcationDetector",
+     "its output's shape depends on data: take it out of the model and run it before or after"},
+    {"Unique",
+     "its output's shape depends on data: take it out of the model and run it before or after"},
+    {"PagedAttention",
+     "export with caches that are not paged (use_paged_attention=false): GroupQueryAttention is "
+     "supported"},
+    {"SparseAttention", "export with GroupQueryAttention, which sees all keys or a local window"},
+};
+
 constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optional",
                                            "String",   "Regex", "Tfidf"};
 
@@ -41,9 +52,12 @@ std::string advice_of(std::string_view domain, std::string_view name) {
 }
 
 std::string way_out(std::string_view domain, std::string_view name) {
-  if (domain == "com.microsoft" && (name == "BifurcationDetector" || name == "Unique"))
-    return "its output's shape depends on data: take it out of the model and run it before or "
-           "after";
+  if (domain == "com.microsoft")
+    for (const Row& row : kMicrosoftRows)
+      if (row.name == name) return std::string(row.advice);
+  if (domain == "com.microsoft.nchwc")
+    return "its weights are laid out for one CPU: save the optimised model at level "
+           "ORT_ENABLE_EXTENDED, not ORT_ENABLE_ALL";
   if (!domain.empty())
     return fmt::format(
         "give it a body as a function of the model (domain '{}'), or export with "

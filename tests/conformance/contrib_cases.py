@@ -117,6 +117,14 @@ def layout_cases():
     case("nhwc_conv", "NhwcConv", [back(x), Const(w.transpose(last)), Const(b)], 1, MS, **sizes, answers=[back(y)])
     case("nhwc_fused_conv", "NhwcFusedConv", [back(x), Const(w), Const(b), back(z)], 1, MS, **sizes,
          activation="Relu", answers=[np.maximum(back(y + z), 0)])
+    small = Const(np.float32(0.05)), Const(np.uint8(120))
+    for last in (0, 1):
+        shape = (2, 5, 6, 4) if last else (2, 4, 5, 6)
+        case(f"qlinear_conv{'_channels_last' if last else ''}", "QLinearConv",
+             [ints(0, 256, *shape, dtype=np.uint8), *small, Const(ints(-127, 128, 6, 2, 3, 2, dtype=np.int8)),
+              Const((np.abs(f32(6)) * 0.01 + 0.01).astype(np.float32)), Const(np.zeros(6, np.int8)),
+              Const(np.float32(0.2)), Const(np.uint8(110)), Const(ints(-500, 500, 6, dtype=np.int32))], 1, MS, **sizes,
+             channels_last=last)
     for dtype in (np.uint8, np.int8):
         low, high = (0, 256) if dtype == np.uint8 else (-128, 128)
         case(f"nhwc_max_pool_{dtype.__name__}", "NhwcMaxPool", [ints(low, high, 2, 7, 6, 3, dtype=dtype)], 1, MS,

@@ -105,6 +105,32 @@ TEST(Assumptions, TheWeakestIsThatASizeIsNotSmall) {
   EXPECT_EQ(imported.graph.ranges().at("n").min, 4);
 }
 
+TEST(Assumptions, ATableEndsARange) {
+  // The first n of a table of 8, twice as many as there would be beyond.
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n", 2});
+  model.ints("eight", {8}).ints("two", {2}).ints("zero", {0});
+  model.node("Shape", {"x"}, {"shape"}).node("Gather", {"shape", "zero"}, {"n"});
+  model.node("Min", {"n", "eight"}, {"few"})
+      .node("Concat", {"few", "two"}, {"to"}, {attr("axis", 0)});
+  model.node("Reshape", {"x", "to"}, {"y"}).output("y");
+  const ImportedModel imported = model.import();
+  EXPECT_EQ(imported.graph.ranges().at("n"), (ir::Range{1, 8, nullptr}));
+  EXPECT_THAT(imported.warnings, Contains(HasSubstr("'n' is taken as at most 8")));
+}
+
+TEST(Assumptions, RoundingsAgreeOnMultiplesNotOnAShortRange) {
+  // (h + 15) / 16 and (h + 7) / 16, which agree from 9 to 16, too.
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"batch", 1, "h"});
+  model.initializer("one", floats({1, 1, 1}, {1})).initializer("nine", ramp({1, 1, 9}));
+  const auto strides = attr("strides", std::vector<std::int64_t>{16});
+  model.node("Conv", {"x", "one"}, {"many"}, {strides});
+  model.node("Conv", {"x", "nine"}, {"few"}, {strides});
+  model.node("Add", {"many", "few"}, {"y"}).output("y");
+  EXPECT_EQ(input_text(model.import(), 0), "f32[batch, 1, 16*h]");
+}
+
 TEST(Assumptions, SizesThatWouldBeNegativeAreExcluded) {
   // (n - 3) / 2, which truncates: the floor from n = 3 on.
   ModelBuilder model;

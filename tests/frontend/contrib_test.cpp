@@ -103,6 +103,28 @@ TEST(MultiHeadAttention, MaskOfSymbolicLengthIsTakenAsThatOfTheKeys) {
               testing::Contains(HasSubstr("dimensions 'mask' and 's' are taken as equal")));
 }
 
+TEST(MultiHeadAttention, MaskOfAnotherLengthIsOfThePastAndTheNewKeys) {
+  const Input past{{"b", 2, "p", 2}};
+  const ModelBuilder model = with_inputs("MultiHeadAttention",
+                                         {{{"b", "s", 4}},
+                                          {{"b", "s", 4}},
+                                          {{"b", "s", 4}},
+                                          {},
+                                          {{"b", "total"}, kI32},
+                                          {},
+                                          past,
+                                          past},
+                                         {attr("num_heads", 2)});
+  EXPECT_THAT(model.import().warnings,
+              testing::Contains(HasSubstr("dimension 'total' is taken as p + s")));
+  ImportOptions options;
+  options.ranges["total"] = {1, 8, nullptr};
+  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel, options),
+              AllOf(HasSubstr("its mask is i32[b, total]"),
+                    HasSubstr("numbers, or one name (--dim)"),
+                    HasSubstr("--dim 'total=p + s' makes the two sizes equal")));
+}
+
 TEST(Attention, InputsThatDoNotFitAreErrors) {
   const auto of = [](std::vector<Input> rest, std::vector<Attribute> attributes = {}) {
     std::vector<Input> inputs = {{{2, 3, 4}}, {{4, 12}}};
@@ -283,6 +305,13 @@ TEST(MatMulBnb4, SizesThatDoNotFitAreErrors) {
   EXPECT_THAT(invalid(of(15, 2, 0)), HasSubstr("B is u8[15]; it must be [16]"));
   EXPECT_THAT(invalid(of(16, 3, 0)), HasSubstr("absmax is f32[3]; it must be [2]"));
   EXPECT_THAT(invalid(of(16, 2, 2)), HasSubstr("'quant_type' is 2"));
+}
+
+TEST(Nchwc, OperatorsAreRefusedWithTheLevelToSaveAt) {
+  ModelBuilder model = microsoft("Conv", {"x", "w"});
+  model.input("x", kF32, {1, 8, 4, 4}).input("w", kF32, {8, 8, 1, 1});
+  model.last_node().set_domain("com.microsoft.nchwc");
+  EXPECT_THAT(unsupported(model), HasSubstr("at level ORT_ENABLE_EXTENDED"));
 }
 
 TEST(BifurcationDetector, IsRefusedByName) {

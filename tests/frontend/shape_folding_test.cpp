@@ -252,6 +252,31 @@ TEST(ShapeFolding, OverflowingArithmeticIsNotAboutSizes) {
   expect_tensor(model.run({int64s({1}, {5})})[0], {1}, {3});
 }
 
+TEST(ShapeFolding, FollowsFloatsThatAreSizes) {
+  // int(ceil(n / 4.0) * 2.0), as math.ceil is traced.
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n"});
+  model.initializer("four", floats({1}, {4})).initializer("two", floats({1}, {2}));
+  model.node("Shape", {"x"}, {"n"}).node("Cast", {"n"}, {"n_f"}, {attr("to", 1)});
+  model.node("Div", {"n_f", "four"}, {"quarter"}).node("Ceil", {"quarter"}, {"up"});
+  model.node("Mul", {"up", "two"}, {"size_f"}).node("Cast", {"size_f"}, {"size"}, {attr("to", 7)});
+  model.node("ConstantOfShape", {"size"}, {"y"}).output("y");
+  const ImportedModel imported = model.import();
+  const ir::Dim size = imported.graph.type(imported.graph.outputs()[0]).shape[0];
+  for (const auto& [n, wanted] : {std::pair{1, 2}, {4, 2}, {5, 4}, {16, 8}, {17, 10}})
+    EXPECT_EQ(size.evaluate({{"n", n}}), wanted) << n;
+}
+
+TEST(ShapeFolding, FloatsThatRoundAreNoSizes) {
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n"}).initializer("third", floats({1}, {1.0 / 3}));
+  model.node("Shape", {"x"}, {"n"}).node("Cast", {"n"}, {"n_f"}, {attr("to", 1)});
+  model.node("Mul", {"n_f", "third"}, {"part"}).node("Cast", {"part"}, {"size"}, {attr("to", 7)});
+  model.node("ConstantOfShape", {"size"}, {"y"}).output("y");
+  EXPECT_THAT(model.import_error(ErrorCode::kUnsupported),
+              testing::HasSubstr("depends on the data"));
+}
+
 TEST(ShapeFolding, DataDependentShapesAreRefusedByName) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {6}).input("to", DType::kInt64, {2});

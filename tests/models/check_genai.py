@@ -9,7 +9,7 @@ compared with ONNX Runtime step by step.
 
 A text is run in several steps, each after the caches of its own step before: prompts of several lengths, a second
 part of a prompt, single tokens, and tokens behind samples of different lengths. Rows of caches behind a sample's tokens
-mean nothing and are not compared.
+mean nothing and are not compared. In float32 `sinter generate` gives the same greedy tokens, too.
 """
 import argparse
 import json
@@ -24,6 +24,7 @@ from onnx import helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "models"), str(ROOT / "tests" / "perf")]
+from common import provenance, write as write_results  # noqa: E402
 from runs import Failed, Sinter, onnx_runtime, relative_error  # noqa: E402
 
 # Texts: in each step, how many tokens each sample of the batch has before it, and how many more it gets.
@@ -171,8 +172,21 @@ def check(sinter, path, folder):
         largest = max(largest, (worst[0], f"{worst[1]}, {title}"))
         if not worst[0] <= most:
             return f"error {worst[0]:.1e} in {worst[1]} of '{title}'", largest
+    if most == MOST_ERROR[np.dtype(np.float32)]:
+        expected, found = generated(sinter, model, plan, peer)
+        if found != expected:
+            return f"`sinter generate` gives {found}, should be {expected}", largest
     plan.unlink()
     return None, largest
+
+
+def generated(sinter, model, plan, peer, prompt="the quick brown", count=12):
+    """Greedy tokens by ONNX Runtime, and those of `sinter generate` with the export's tokenizer."""
+    from tokenizers import Tokenizer
+    tokenizer = model.path.with_name("tokenizer.json")
+    found = sinter.json("generate", plan, "--tokenizer", tokenizer, "--prompt", prompt, "--max-tokens", count,
+                        "--no-stop", "--no-rates")["tokens"]
+    return greedy(model, peer, Tokenizer.from_file(str(tokenizer)).encode(prompt).ids, count), found
 
 
 # Texts of which every row of every cache means something: windowed caches are full.
@@ -238,9 +252,11 @@ def main():
     p.add_argument("--target", default="cpu")
     p.add_argument("--models", type=Path, required=True)
     p.add_argument("--only", nargs="+", default=[""], help="names that begin so")
+    p.add_argument("--commit", help="the commit checked, where there is no git checkout")
+    p.add_argument("--out", help="write the results as JSON")
     p.add_argument("--write", type=Path, help="folder of conformance cases")
     a = p.parse_args()
-    failed = 0
+    rows, failed = [], 0
     paths = [m for m in sorted(a.models.glob("*/model.onnx")) if m.parent.name.startswith(tuple(a.only))]
     if a.write:
         for path in paths:
@@ -254,9 +270,12 @@ def main():
             except Failed as e:
                 why, error, where = str(e), 0.0, ""
             failed += why is not None
+            rows.append({"model": path.parent.name, "largest_error": error, "where": where, "failed": why})
             print(f"{'FAILED' if why else 'ok    '} {path.parent.name}: " +
                   (why or f"largest error {error:.1e} ({where})"), flush=True)
     print(f"{len(paths) - failed} of {len(paths)} models as ONNX Runtime")
+    if a.out:
+        write_results(a.out, {**provenance(a.commit), "target": a.target, "models": rows})
     sys.exit(1 if failed or not paths else 0)
 
 

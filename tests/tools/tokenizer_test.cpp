@@ -58,6 +58,28 @@ std::string refusal(const json& file) {
   return "taken";
 }
 
+TEST(Tokenizer, NormalFormCIsThatOfTheTextOrRefused) {
+  json file = smallest();
+  const Tokenizer plain = Tokenizer::parse(file.dump());
+  file["normalizer"] = {{"type", "NFC"}};
+  const Tokenizer composed = Tokenizer::parse(file.dump());
+  // Latin, Cyrillic, Korean and Chinese characters; a Hindi word with a mark of its own.
+  for (const char* text : {"caf\u00E9", "\u0439\uAC00\u4E2D\U0001F600", "\u0915\u094D\u0937"})
+    EXPECT_EQ(composed.encode(text), plain.encode(text)) << text;
+  const auto refused = [&](const char* text) -> std::string {
+    try {
+      composed.encode(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "taken";
+  };
+  EXPECT_THAT(refused("cafe\u0301"), HasSubstr("U+0301"));
+  EXPECT_THAT(refused("\u1100\u1161"), HasSubstr("U+1161"));   // Hangul in parts
+  EXPECT_THAT(refused("x\u094D\u0952"), HasSubstr("U+0952"));  // two marks
+  EXPECT_THAT(refused("\u212B"), HasSubstr("U+212B"));         // has another form
+}
+
 TEST(Tokenizer, WhatItDoesNotKnowIsRefusedByName) {
   const auto with = [](const char* pointer, const json& value) {
     json file = smallest();
@@ -67,7 +89,7 @@ TEST(Tokenizer, WhatItDoesNotKnowIsRefusedByName) {
   EXPECT_EQ(refusal(smallest()), "taken");
   EXPECT_THAT(with("/model/type", "WordPiece"),
               HasSubstr("unsupported: tokenizer: the model 'WordPiece'"));
-  EXPECT_THAT(with("/normalizer", {{"type", "NFC"}}), HasSubstr("the normalizer 'NFC'"));
+  EXPECT_THAT(with("/normalizer", {{"type", "NFKC"}}), HasSubstr("the normalizer 'NFKC'"));
   EXPECT_THAT(with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
   EXPECT_THAT(with("/model/end_of_word_suffix", "</w>"), HasSubstr("'</w>'"));
   EXPECT_THAT(with("/pre_tokenizer", {{"type", "Metaspace"}}), HasSubstr("'Metaspace'"));

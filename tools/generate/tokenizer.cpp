@@ -11,6 +11,7 @@
 #include "runtime/files/input_file.h"
 #include "tools/generate/byte_alphabet.h"
 #include "tools/generate/byte_pairs.h"
+#include "tools/generate/composition.h"
 #include "tools/generate/text_split.h"
 #include "tools/generate/utf8.h"
 
@@ -120,6 +121,7 @@ struct Tokenizer::Impl {
   BytePairs pairs;
   std::array<std::optional<TokenId>, 256> byte_tokens;  // none: the byte is left out
   bool ignore_merges = false;
+  bool is_composed = false;             // the model knows text in Unicode's normal form C alone
   std::vector<TokenId> before, behind;  // special tokens around every text
 
   void read_model(const json& model);
@@ -233,6 +235,11 @@ void Tokenizer::Impl::encode_word(std::string_view word, std::vector<TokenId>& i
 }
 
 void Tokenizer::Impl::encode_plain(std::string_view text, std::vector<TokenId>& ids) const {
+  if (const auto code = is_composed ? first_to_compose(text) : std::nullopt)
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("the text has U+{:04X}, which the tokenizer's normalizer NFC may join "
+                            "with what is before it: give the text in that form",
+                            static_cast<std::uint32_t>(*code)));
   std::vector<std::string> pieces = {std::string(text)};
   for (const Cut& cut : cuts) {
     std::vector<std::string> next;
@@ -264,8 +271,10 @@ Tokenizer Tokenizer::parse(std::string_view text) {
   auto impl = std::make_unique<Impl>();
   try {
     const json file = json::parse(text);
-    if (const json* part = member(file, "normalizer"))
-      unsupported(fmt::format("the normalizer '{}'", type_of(*part)));
+    for (const json* part : flattened(member(file, "normalizer"), "normalizers")) {
+      if (type_of(*part) != "NFC") unsupported(fmt::format("the normalizer '{}'", type_of(*part)));
+      impl->is_composed = true;
+    }
     impl->read_model(file.at("model"));
     if (const json* tokens = member(file, "added_tokens")) impl->read_added(*tokens);
     bool is_byte_level = false;

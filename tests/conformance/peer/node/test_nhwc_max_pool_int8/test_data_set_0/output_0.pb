@@ -1,1 +1,1 @@
-JHTJ)~fgWzw_)-&Ycvmwm%ceYnviv5.câf;vikdô6>sUkd}ôc>5szÞg?_vYgzåg'_vRY}
+JHm2FhcSzmWnFWcnzq6g{b`nedq6g@ì`#edYsSgôðë4`YsmgSCY}`/Ve{XOf]%VWvZOf]
