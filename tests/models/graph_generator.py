@@ -288,11 +288,12 @@ class Graph:
     def errors(self, node, operands, results, exact, rounding):
         """Bounds on what rounding does to the results: of the operands as they are off, and of this operator."""
         moved = [np.zeros(r.shape) for r in results]
-        for sign in (1, -1) if rounding else ():
+        signs = {o.name: np.where(self.random.random(o.shape) < 0.5, 1, -1) for o in rounding}
+        for sign in (1, -1) if rounding else ():  # every element up and down
             arrays = {}
             for o in operands:
                 if o is not None:
-                    shift = 0 if o.exact else o.error * np.where(self.random.random(o.shape) < 0.5, sign, -sign)
+                    shift = 0 if o.exact else o.error * signs[o.name] * sign
                     with np.errstate(all="ignore"):
                         arrays[o.name] = o.array if o.exact else (o.array.astype(np.float64) + shift).astype(o.array.dtype)
             for i, other in enumerate(evaluate(node, arrays, self.opset, len(results))[0]):
