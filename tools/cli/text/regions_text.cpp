@@ -27,9 +27,15 @@ std::string regions_text(const std::vector<RegionResult>& regions) {
       {"region", "family", "relative error", "bound", "", "from"}};
   for (const RegionResult& region : regions)
     rows.push_back({region.name, region.family, fmt::format("{:.2e}", region.error),
-                    fmt::format("{:.1e}", region.bound), region.ok() ? "ok" : "DIFFERS",
+                    fmt::format("{:.1e}", region.bound),
+                    region.ok()              ? "ok"
+                    : region.failure.empty() ? "DIFFERS"
+                                             : "FAILS",
                     region_origins_text(region, kOrigins)});
-  return format_table(rows);
+  std::string text = format_table(rows);
+  for (const RegionResult& region : regions)
+    if (!region.failure.empty()) text += fmt::format("\n{} fails: {}", region.name, region.failure);
+  return text;
 }
 
 }  // namespace sinter::tools

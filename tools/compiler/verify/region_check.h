@@ -22,7 +22,8 @@ struct RegionResult {
   std::string name;      // as its step is called in a plan
   std::string family;
   std::vector<std::string> origins;  // ONNX nodes
-  double error = 0, bound = 0;       // ||a - b|| / ||b||
+  double error = 0, bound = 0;       // ||a - b|| / ||b||; infinite for one that could not be run
+  std::string failure;               // why it could not
   bool ok() const { return error <= bound; }
 };
 
@@ -52,7 +53,9 @@ struct RegionOptions {
 double region_bound(const ir::Node& region, bool tf32);
 
 /// Compiles `fused` (a graph behind the passes) so that the result of every region is an output,
-/// runs it once, and compares each with the unrounded reference, so that an overflow shows.
+/// runs it once, and compares each with the unrounded reference, so that an overflow shows. Where
+/// that ends in an error, the regions are run one by one on what the reference stores, to find those
+/// that it comes from; throws it if none does.
 RegionCheck check_regions(const ir::Graph& fused, std::span<const ir::Tensor> inputs,
                           RegionInputs mode, const RegionOptions& options,
                           const SessionOptions& session);

@@ -145,12 +145,13 @@ TestCase up_to(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs, st
 class Judge {
  public:
   Judge(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
-        RegionInputs mode, double error, const Reporter& reporter)
+        RegionInputs mode, const RegionResult& failure, const Reporter& reporter)
       : target_(built.target),
         build_(build),
         session_(options.session),
         mode_(mode),
-        overflow_(std::isinf(error)),
+        overflow_(std::isinf(failure.error)),
+        failed_(!failure.failure.empty()),
         reporter_(reporter.quiet()),
         regions_(mode == RegionInputs::kReference ? region_options(built, options)
                                                   : propagated_options(built, build, options)) {
@@ -173,7 +174,8 @@ class Judge {
       const auto passes = run_passes(build_, model, target_, quiet);
       const auto check = check_regions(passes.graph, test.inputs, mode_, regions_, session_);
       return std::any_of(check.regions.begin(), check.regions.end(), [&](const auto& region) {
-        return !region.ok() && std::isinf(region.error) == overflow_;
+        return !region.ok() && std::isinf(region.error) == overflow_ &&
+               region.failure.empty() == !failed_;
       });
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCancelled) throw;
@@ -186,7 +188,7 @@ class Judge {
   BuildOptions build_;
   SessionOptions session_;
   RegionInputs mode_;
-  bool overflow_;
+  bool overflow_, failed_;
   Reporter reporter_;
   RegionOptions regions_;
 };
@@ -228,8 +230,11 @@ Written write_case(const std::string& path, TestCase test, const RegionResult& r
 }  // namespace
 
 nlohmann::ordered_json to_json(const RegionResult& region) {
-  return {{"region", region.name},     {"family", region.family}, {"relative_error", region.error},
-          {"tolerance", region.bound}, {"ok", region.ok()},       {"origins", region.origins}};
+  nlohmann::ordered_json json = {
+      {"region", region.name},     {"family", region.family}, {"relative_error", region.error},
+      {"tolerance", region.bound}, {"ok", region.ok()},       {"origins", region.origins}};
+  if (!region.failure.empty()) json["failure"] = region.failure;
+  return json;
 }
 
 RegionsReport verify_regions(const BuildResult& built, const VerifyOptions& options) {
@@ -291,7 +296,7 @@ ReduceReport reduce_failure(const BuildResult& built, const BuildOptions& build,
   report.regions = check.regions.size();
   if (region == nullptr) return report;
   report.region = *region;
-  const Judge judge(built, build, options, mode, region->error, reporter);
+  const Judge judge(built, build, options, mode, *region, reporter);
   // Single operators can be taken apart; where the passes would make something else of them, the
   // region stays whole.
   // Numbers for symbols come first: an operand's size may not tell them.
