@@ -126,7 +126,8 @@ class Batch:
     def take_out(self, graphs, message, fuse):
         """Of a batch that failed as a whole: the graphs that the message names, or halves."""
         code = int(re.search(r"exit code (-?\d+)", message).group(1))
-        named = {int(s) for s in re.findall(r"\bs(\d+)_", message.split("(sinter compile")[0].split("(sinter run")[0])}
+        said = re.split(r"\(operators of |\(sinter (?:compile|run)", message)[0]  # what follows names all outputs
+        named = {int(s) for s in re.findall(r"\bs(\d+)_", said)}
         named &= {g.seed for g in graphs}
         if not named and len(graphs) > 1:
             half = len(graphs) // 2
