@@ -17,9 +17,8 @@ std::string symbol_for(const std::string& name, const std::vector<Graph>& graphs
   for (char& c : symbol)
     if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
   if (std::isdigit(static_cast<unsigned char>(symbol[0])) != 0) symbol = "d_" + symbol;
-  while (std::any_of(graphs.begin(), graphs.end(), [&](const Graph& graph) {
-    return graph.ranges().count(symbol) != 0;
-  }))
+  while (std::any_of(graphs.begin(), graphs.end(),
+                     [&](const Graph& graph) { return graph.ranges().count(symbol) != 0; }))
     symbol += "_value";
   return symbol;
 }
@@ -73,8 +72,7 @@ ImportedModel import_bodies(const std::string& flag, const ImportOptions& option
   result.graph = bindings_of(graphs[0], graphs[1], Dim::symbol(symbol));
   result.flag = ImportedModel::Flag{flag, symbol, std::move(graphs)};
   for (std::string& warning : where_true.warnings)
-    if (std::find(result.warnings.begin(), result.warnings.end(), warning) ==
-        result.warnings.end())
+    if (std::find(result.warnings.begin(), result.warnings.end(), warning) == result.warnings.end())
       result.warnings.push_back(std::move(warning));
   return result;
 }

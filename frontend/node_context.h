@@ -161,7 +161,9 @@ class NodeContext {
 
   /// Likewise for `dim` >= `least`, as where windows of a size have to fit: the symbol's range
   /// begins later, if `dim` grows with one symbol alone.
-  void at_least(const ir::Dim& dim, std::int64_t least) { env_.default_ranges.at_least(dim, least); }
+  void at_least(const ir::Dim& dim, std::int64_t least) {
+    env_.default_ranges.at_least(dim, least);
+  }
 
   /// Adds a node of one output.
   ir::ValueId add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attrs attrs = {}) {

@@ -231,8 +231,8 @@ Dim Prover::extreme(Dim e, bool upper) {
 }
 
 // x - b*floordiv(x, b) becomes a symbol in [0, b). Also floordiv(x, c) - (b/c)*floordiv(x, b),
-// which is floordiv(x, c) mod b/c, and the same of x + k*c, where floordiv(x, c) + k takes its place:
-// sizes behind two strided windows differ by such.
+// which is floordiv(x, c) mod b/c, and the same of x + k*c, where floordiv(x, c) + k takes its
+// place: sizes behind two strided windows differ by such.
 std::optional<Dim> Prover::without_mod(const Dim& e) {
   const auto atoms = top_level_atoms(e);
   for (const auto& atom : atoms) {

@@ -67,8 +67,7 @@ void deform_conv(NodeContext& node) {
   const Dim coordinates(static_cast<std::int64_t>(spatial));
   ir::require_equal(offset_shape, per_window(Dim(offset_group) * taps * coordinates), [&] {
     return fmt::format("offset is {}, but there are {} windows of {}",
-                       ir::to_string(node.type(offset)), ir::to_string(out),
-                       ir::to_string(kernel));
+                       ir::to_string(node.type(offset)), ir::to_string(out), ir::to_string(kernel));
   });
 
   // Dimensions: 0 batch, 1 offset group, 2 channel, then those of the kernel and of the windows.

@@ -146,8 +146,7 @@ bool symbolic_float_range(NodeContext& node, std::span<const ValueId> inputs) {
   ValueId result = node.folder().iota(count, dtype);
   if (step != 1) result = node.add("Mul", {result, node.constant(dtype, step)});
   const auto first = node.folder().constant(inputs[0]);
-  if (!first || first->at(0) != 0)
-    result = node.add("Add", {result, node.reshape(inputs[0], {})});
+  if (!first || first->at(0) != 0) result = node.add("Add", {result, node.reshape(inputs[0], {})});
   node.output(result);
   return true;
 }

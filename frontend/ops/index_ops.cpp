@@ -209,8 +209,8 @@ void reverse_sequence(NodeContext& node) {
       static_cast<std::size_t>(node.normalise_axis(node.attr_int("batch_axis", 1), rank));
   if (time == batch) node.invalid("time_axis and batch_axis are the same");
   ir::require_equal(lengths.shape(), Shape{shape[batch]}, [&] {
-    return fmt::format("sequence_lens must be {}, but are {}",
-                       ir::to_string(Shape{shape[batch]}), ir::to_string(lengths.shape()));
+    return fmt::format("sequence_lens must be {}, but are {}", ir::to_string(Shape{shape[batch]}),
+                       ir::to_string(lengths.shape()));
   });
   Shape per_batch(shape.size(), Dim(1));
   per_batch[batch] = shape[batch];

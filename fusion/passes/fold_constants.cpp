@@ -133,8 +133,8 @@ ValueId empty_value(GraphBuilder& builder, const ir::TensorType& type) {
   return builder.add("Expand", {zero}, {{"shape", type.shape}});
 }
 
-/// Values without elements for the outputs of `node`, if none of them has any: no kernel is made for
-/// them.
+/// Values without elements for the outputs of `node`, if none of them has any: no kernel is made
+/// for them.
 std::optional<std::vector<ValueId>> empty_outputs(GraphBuilder& builder, const ir::Graph& old,
                                                   const Node& node) {
   std::vector<ValueId> results;

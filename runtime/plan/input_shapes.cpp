@@ -190,10 +190,10 @@ std::vector<std::int64_t> bind_symbols(const fb::PlanT& plan, const InputShapes&
   for (std::size_t s = 0; s < origins.size(); ++s) {
     if (origins[s]) continue;
     if (const std::int32_t input = plan.symbols[s]->value_of; input >= 0)
-      throw Error(ErrorCode::kUsage,
-                  fmt::format("'{}' is not known: give input '{}', whose value it is",
-                              plan.symbols[s]->name,
-                              plan.inputs[static_cast<std::size_t>(input)]->name));
+      throw Error(
+          ErrorCode::kUsage,
+          fmt::format("'{}' is not known: give input '{}', whose value it is",
+                      plan.symbols[s]->name, plan.inputs[static_cast<std::size_t>(input)]->name));
     std::vector<std::string> names;
     for (const auto& input : plan.inputs)
       for (const std::uint32_t dim : input->shape)

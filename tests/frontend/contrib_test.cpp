@@ -119,10 +119,10 @@ TEST(MultiHeadAttention, MaskOfAnotherLengthIsOfThePastAndTheNewKeys) {
               testing::Contains(HasSubstr("dimension 'total' is taken as p + s")));
   ImportOptions options;
   options.ranges["total"] = {1, 8, nullptr};
-  EXPECT_THAT(model.import_error(ErrorCode::kInvalidModel, options),
-              AllOf(HasSubstr("its mask is i32[b, total]"),
-                    HasSubstr("numbers, or one name (--dim)"),
-                    HasSubstr("--dim 'total=p + s' makes the two sizes equal")));
+  EXPECT_THAT(
+      model.import_error(ErrorCode::kInvalidModel, options),
+      AllOf(HasSubstr("its mask is i32[b, total]"), HasSubstr("numbers, or one name (--dim)"),
+            HasSubstr("--dim 'total=p + s' makes the two sizes equal")));
 }
 
 TEST(Attention, InputsThatDoNotFitAreErrors) {

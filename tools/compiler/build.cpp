@@ -198,8 +198,7 @@ std::vector<codegen::EntryGraph> run_body_passes(const BuildOptions& options,
       run.times.push_back(std::move(time));
     }
     if (i == 0) run.context = std::move(one.context);
-    std::map<std::string, ir::Range> limits(body.graph.ranges().begin(),
-                                            body.graph.ranges().end());
+    std::map<std::string, ir::Range> limits(body.graph.ranges().begin(), body.graph.ranges().end());
     const auto value = static_cast<std::int64_t>(i);
     limits[flag.symbol] = ir::Range{value, value, nullptr};
     entries.push_back({name, std::move(one.graph), std::move(limits)});

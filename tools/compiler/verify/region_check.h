@@ -54,8 +54,8 @@ double region_bound(const ir::Node& region, bool tf32);
 
 /// Compiles `fused` (a graph behind the passes) so that the result of every region is an output,
 /// runs it once, and compares each with the unrounded reference, so that an overflow shows. Where
-/// that ends in an error, the regions are run one by one on what the reference stores, to find those
-/// that it comes from; throws it if none does.
+/// that ends in an error, the regions are run one by one on what the reference stores, to find
+/// those that it comes from; throws it if none does.
 RegionCheck check_regions(const ir::Graph& fused, std::span<const ir::Tensor> inputs,
                           RegionInputs mode, const RegionOptions& options,
                           const SessionOptions& session);

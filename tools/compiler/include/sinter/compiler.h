@@ -217,7 +217,8 @@ struct CompileOptions {
   DimRanges dims;
   std::vector<NamedTensor> constants;  // inputs that become constants of the plan
   bool pad_selections = false;  // NonMaxSuppression gives all rows that it may, -1 where fewer are
-  /// Outputs that depend on what is not supported (strings, sequences) are left out, with a warning.
+  /// Outputs that depend on what is not supported (strings, sequences) are left out, with a
+  /// warning.
   bool drop_unsupported_outputs = false;
   StateOptions states;
   std::optional<SampleOptions> sample;
