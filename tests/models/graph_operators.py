@@ -162,7 +162,7 @@ def others(g, name):
     if name == "IsInf":
         return g.node(name, [g.any(["f32", "f64"], exact=True)], exact=True, detect_negative=g.integer(0, 1))
     if name == "Shrink":
-        return g.node(name, [g.any(NUMBERS, exact=True)], lambd=float(g.pick([0.5, 2])), bias=float(g.pick([0, 0.5, 1])))
+        return g.node(name, [g.any({k: 0 for k in NUMBERS if k != "u64"}, exact=True)], lambd=float(g.pick([0.5, 2])), bias=float(g.pick([0, 0.5, 1])))
     x = g.any(FLOATS)
     if g.opset < 12:  # which leave open what the mask of nothing dropped is
         return g.node(name, [x], exact=True, ratio=0.3)
