@@ -53,7 +53,7 @@ def test_each_run_takes_the_body_that_its_input_says(flag_shape):
             feeds = {"x": random.standard_normal((batch, length, 4), np.float32), "past": past,
                      "use_cache": np.full(flag_shape, step > 0)}
             wanted = dict(zip(("y", "present"), peer.run(None, feeds)))
-            found = session(feeds)
+            found = session.run(**feeds)
             for name in wanted:
                 np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)
             past = wanted["present"]
@@ -63,7 +63,7 @@ def test_one_body_alone():
     plan = sinter.compile(merged(), target="cpu", dims={"use_cache": 1})
     assert not plan.entries
     x = np.ones((1, 1, 4), np.float32)
-    found = plan.session()({"x": x, "past": x, "use_cache": np.array([False])})
+    found = plan.session().run(x=x, past=x, use_cache=np.array([False]))
     assert found["present"].shape == (1, 2, 4)
     with pytest.raises(sinter.Error, match="use_cache=0 or use_cache=1"):
         sinter.compile(merged(), target="cpu", dims={"use_cache": (0, 1)})
