@@ -28,8 +28,11 @@ class Search {
         difference_(mismatch.a() - mismatch.b()) {
     // What both sides are multiples of says nothing.
     for (const std::string& symbol : difference_.symbols())
-      while (const auto quotient = ir::divide_exactly(difference_, Dim::symbol(symbol)))
+      while (difference_ != Dim(0)) {
+        const auto quotient = ir::divide_exactly(difference_, Dim::symbol(symbol));
+        if (!quotient) break;
         difference_ = *quotient;
+      }
     for (std::string& symbol : difference_.symbols())
       if (ranges_.count(symbol) != 0) symbols_.insert(std::move(symbol));
   }
