@@ -138,8 +138,8 @@ class InputReader {
     if (!tensor.has_shape() && given == shapes_.end() && rank == options_.input_ranks.end())
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("input '{0}' has no shape in the model, not even a number of "
-                              "dimensions: give one (--shapes {0}:1x64) or the least and the "
-                              "greatest (--minShapes {0}:1x1 --maxShapes {0}:8x64)",
+                              "dimensions: give its least and its greatest (--minShapes {0}:1x1 "
+                              "--maxShapes {0}:8x64)",
                               proto.name()));
     if (!tensor.has_shape() && given == shapes_.end())
       for (std::size_t i = 0; i < rank->second; ++i)

@@ -72,3 +72,8 @@ def test_one_body_alone():
 def test_two_such_inputs_are_refused_by_name():
     with pytest.raises(sinter.Error, match="inputs 'use_cache' and 'other'.*constants other=FILE"):
         sinter.compile(merged(second=True), target="cpu")
+
+
+def test_both_bodies_are_verified():
+    plan = sinter.compile(merged(), target="cpu", verify=True)
+    assert set(plan.metadata["measured_errors"]) == {"y", "present"}

@@ -1,6 +1,7 @@
 #include "tools/compiler/verify/accuracy.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -73,10 +74,12 @@ std::vector<ir::Tensor> evaluate_reference(const ir::Graph& graph,
   return ir::evaluate(graph, own, options);
 }
 
-Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
-                          const VerifyOptions& options, const Reporter& reporter) {
-  const auto plan = load_built(built.plan);
-  const auto inputs = make_inputs(plan.inputs(), options.inputs);
+namespace {
+
+/// On these inputs, with what `model` says of them.
+Accuracy measure(const BuildResult& built, const BuildOptions& build, const VerifyOptions& options,
+                 const Reporter& reporter, const Plan& plan, const std::vector<ir::Tensor>& inputs,
+                 const ir::Graph& model) {
   Session session(plan, options.session);
   set_inputs(session, plan, inputs);
   session.run();
@@ -90,12 +93,11 @@ Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
     accuracy.same_bits =
         accuracy.same_bits && std::equal(outputs.begin(), outputs.end(), again.begin(), same_bytes);
   }
-  const auto expected = evaluate_reference(built.model.graph, inputs, true, reporter);
+  const auto expected = evaluate_reference(model, inputs, true, reporter);
   if (!options.save_folder.empty()) {
     save(options.save_folder, "outputs", plan, outputs);
     save(options.save_folder, "reference", plan, expected);
-    save(options.save_folder, "rounded", plan,
-         evaluate_reference(built.model.graph, inputs, false, reporter));
+    save(options.save_folder, "rounded", plan, evaluate_reference(model, inputs, false, reporter));
   }
 
   accuracy.shapes = describe_shapes(plan, inputs);
@@ -108,6 +110,33 @@ Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
                                     ? options.max_error
                                     : default_bound(outputs[i].dtype(), build, built.target.cuda)});
   return accuracy;
+}
+
+}  // namespace
+
+Accuracy measure_accuracy(const BuildResult& built, const BuildOptions& build,
+                          const VerifyOptions& options, const Reporter& reporter) {
+  const auto plan = load_built(built.plan);
+  auto inputs = make_inputs(plan.inputs(), options.inputs);
+  const auto& flag = built.model.flag;
+  if (!flag) return measure(built, build, options, reporter, plan, inputs, built.model.graph);
+  // Each of the two bodies; of an output the worse one counts.
+  ir::Tensor& choice = inputs[plan.input_index(flag->input)];
+  std::optional<Accuracy> both;
+  for (std::size_t body = 0; body < flag->graphs.size(); ++body) {
+    const auto value = static_cast<std::int64_t>(body);
+    choice = ir::Tensor::from_ints(DType::kBool, choice.shape(), {&value, 1});
+    Accuracy one = measure(built, build, options, reporter, plan, inputs, flag->graphs[body]);
+    if (!both) {
+      both = std::move(one);
+      continue;
+    }
+    both->same_bits = both->same_bits && one.same_bits;
+    for (std::size_t i = 0; i < both->outputs.size(); ++i)
+      if (!(one.outputs[i].relative_error <= both->outputs[i].relative_error))
+        both->outputs[i] = one.outputs[i];
+  }
+  return *both;
 }
 
 nlohmann::ordered_json to_json(const Accuracy& accuracy) {
