@@ -28,11 +28,12 @@ struct KnownSymbols {
 /// it to `options`, trying in this order:
 ///
 /// 1. two symbols are one: `state_d1` is `batch`;
-/// 2. a symbol is not small (from 400 samples on, two ways to count windows give one number) or not
+/// 2. symbols keep to the ranges that nodes behind have narrowed them to;
+/// 3. a symbol is not small (from 400 samples on, two ways to count windows give one number) or not
 ///    large (up to 64 tokens, a window of 64 is all of them);
-/// 3. a symbol follows from the others: `total` is `past + seq`, `batch` is 2;
-/// 4. a symbol is a multiple of a number;
-/// 5. symbols are one number, the least that fits: `height` and `width` are 224, where
+/// 4. a symbol follows from the others: `total` is `past + seq`, `batch` is 2;
+/// 5. a symbol is a multiple of a number;
+/// 6. symbols are one number, the least that fits: `height` and `width` are 224, where
 ///    floordiv(height, 16)*floordiv(width, 16) rows meet a table of 196.
 ///
 /// A symbol that the user gives a range for

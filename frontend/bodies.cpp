@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "frontend/inputs.h"
+
 namespace sinter::frontend {
 namespace {
 
@@ -13,10 +15,7 @@ using ir::Graph;
 
 /// The name of a symbol for the value of input `name` that no dimension of `graphs` has.
 std::string symbol_for(const std::string& name, const std::vector<Graph>& graphs) {
-  std::string symbol = name;
-  for (char& c : symbol)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-  if (std::isdigit(static_cast<unsigned char>(symbol[0])) != 0) symbol = "d_" + symbol;
+  std::string symbol = symbol_name(name);
   while (std::any_of(graphs.begin(), graphs.end(),
                      [&](const Graph& graph) { return graph.ranges().count(symbol) != 0; }))
     symbol += "_value";

@@ -39,10 +39,7 @@ class SymbolNames {
  public:
   std::string name_for(const std::string& dim_param) {
     if (const auto known = names_.find(dim_param); known != names_.end()) return known->second;
-    std::string name = dim_param;
-    for (char& c : name)
-      if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
-    if (!is_name(name)) name = "d_" + name;
+    const std::string name = symbol_name(dim_param);
     std::string unique = name;
     for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", name, i);
     names_.emplace(dim_param, unique);
@@ -314,6 +311,12 @@ class InputReader {
 };
 
 }  // namespace
+
+std::string symbol_name(std::string name) {
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return is_name(name) ? name : "d_" + name;
+}
 
 GraphInputs read_inputs(const onnx::GraphProto& graph,
                         const std::unordered_set<std::string>& initializers,

@@ -20,6 +20,9 @@ namespace sinter::frontend {
 /// tables over the range (see ShapeFolder::iota) can be held as constants.
 inline constexpr std::int64_t kDefaultMaxDim = 65536;
 
+/// `name` as a symbol may be called in graph text: what cannot be part of that is '_'.
+std::string symbol_name(std::string name);
+
 struct GraphInput {
   std::string name;
   ir::TensorType type;

@@ -106,12 +106,29 @@ std::optional<std::vector<Dim>> ShapeFolder::contents(ir::ValueId value) {
 
 std::optional<std::vector<Dim>> ShapeFolder::needed_contents(ir::ValueId value) {
   if (auto known = contents(value)) return known;
-  std::erase_if(contents_, [](const auto& entry) { return !entry.second; });
+  forget_failures(value);
   excludes_negative_ = true;
   auto result = contents(value);
   excludes_negative_ = false;
   if (!result) need(value);
   return result;
+}
+
+void ShapeFolder::forget_failures(ir::ValueId value) {
+  std::vector<ir::ValueId> open = {value};
+  std::set<ir::ValueId> seen;
+  while (!open.empty()) {
+    const ir::ValueId next = open.back();
+    open.pop_back();
+    // Floats between sizes have no entry.
+    const auto known = contents_.find(next.index);
+    if ((known != contents_.end() && known->second) ||
+        !small_count(builder_.type(next).shape, kMaxContents) || !seen.insert(next).second)
+      continue;
+    if (known != contents_.end()) contents_.erase(known);
+    if (const ir::Node* node = builder_.producer(next))
+      open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+  }
 }
 
 std::optional<std::vector<Dim>> ShapeFolder::compute(ir::ValueId value) {

@@ -53,6 +53,8 @@ class ShapeFolder {
 
  private:
   std::optional<std::vector<ir::Dim>> compute(ir::ValueId value);
+  /// Of `value` and what it is computed from: that their contents are not known.
+  void forget_failures(ir::ValueId value);
   struct InputContents {
     std::vector<std::vector<ir::Dim>> elements;  // of each input
     std::vector<ir::TensorType> types;

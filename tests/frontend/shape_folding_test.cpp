@@ -267,6 +267,22 @@ TEST(ShapeFolding, FollowsFloatsThatAreSizes) {
     EXPECT_EQ(size.evaluate({{"n", n}}), wanted) << n;
 }
 
+TEST(ShapeFolding, ExcludesNegativeSizesBehindFloats) {
+  // int(ceil(((n - 3) / 2) / 4.0)): the division of integers is the floor from n = 3 on.
+  ModelBuilder model;
+  model.input("x", DType::kFloat32, {"n"}).initializer("four", floats({1}, {4}));
+  model.ints("three", {3}).ints("two", {2});
+  model.node("Shape", {"x"}, {"n"}).node("Sub", {"n", "three"}, {"less"});
+  model.node("Div", {"less", "two"}, {"half"}).node("Cast", {"half"}, {"half_f"}, {attr("to", 1)});
+  model.node("Div", {"half_f", "four"}, {"part"}).node("Ceil", {"part"}, {"up"});
+  model.node("Cast", {"up"}, {"size"}, {attr("to", 7)});
+  model.node("ConstantOfShape", {"size"}, {"y"}).output("y");
+  const ImportedModel imported = model.import();
+  EXPECT_EQ(imported.graph.ranges().at("n").min, 3);
+  const ir::Dim size = imported.graph.type(imported.graph.outputs()[0]).shape[0];
+  EXPECT_EQ(size.evaluate({{"n", 13}}), 2);
+}
+
 TEST(ShapeFolding, FloatsThatRoundAreNoSizes) {
   ModelBuilder model;
   model.input("x", DType::kFloat32, {"n"}).initializer("third", floats({1}, {1.0 / 3}));

@@ -58,7 +58,7 @@ def check(path, a, folder):
         states = random.standard_normal((batch, encoded, peer_size(peer))).astype(np.float32)
         for length in lengths:
             sizes = {"batch_size": batch, "decoder_sequence_length": length, "past_decoder_sequence_length": 0,
-                     "encoder_sequence_length": encoded, "encoder_sequence_length / 2": encoded}
+                     "encoder_sequence_length": encoded}
             feeds = inputs_of(peer, sizes, cache, random)
             feeds["encoder_hidden_states"] = states
             wanted = dict(zip(names, peer.run(None, feeds)))

@@ -75,6 +75,15 @@ class Observer {
   std::size_t done_ = 0, total_;
 };
 
+/// What the passes decided and said of one entry point, to that of all.
+void add_decisions(const fusion::Context& one, fusion::Context& all) {
+  all.decisions.insert(all.decisions.end(), one.decisions.begin(), one.decisions.end());
+  for (const auto& note : one.precision_notes)
+    if (auto& notes = all.precision_notes;
+        std::find(notes.begin(), notes.end(), note) == notes.end())
+      notes.push_back(note);
+}
+
 /// States and weights are found once for all entry points; the other passes go over each of them.
 std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
                                                   Reporter& reporter, ir::Graph& model,
@@ -121,12 +130,7 @@ std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, c
       time.name = name + ":" + time.name;
       run.times.push_back(std::move(time));
     }
-    run.context.decisions.insert(run.context.decisions.end(), context.decisions.begin(),
-                                 context.decisions.end());
-    for (auto& note : context.precision_notes)
-      if (auto& notes = run.context.precision_notes;
-          std::find(notes.begin(), notes.end(), note) == notes.end())
-        notes.push_back(std::move(note));
+    add_decisions(context, run.context);
     for (const auto& note : context.notes) reporter.note("passes", note);
     graphs[e] = {name, std::move(of_entry.graph), limits};
   }
@@ -197,7 +201,10 @@ std::vector<codegen::EntryGraph> run_body_passes(const BuildOptions& options,
       time.name = name + ":" + time.name;
       run.times.push_back(std::move(time));
     }
-    if (i == 0) run.context = std::move(one.context);
+    if (i == 0)
+      run.context = std::move(one.context);
+    else
+      add_decisions(one.context, run.context);
     std::map<std::string, ir::Range> limits(body.graph.ranges().begin(), body.graph.ranges().end());
     const auto value = static_cast<std::int64_t>(i);
     limits[flag.symbol] = ir::Range{value, value, nullptr};
