@@ -9,27 +9,29 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/alternatives.h"
-#include "codegen/architectures.h"
-#include "codegen/attention_step.h"
-#include "codegen/cuda/cuda_kernels.h"
-#include "codegen/cuda/emit_sort.h"
-#include "codegen/cuda/emit_unpack.h"
-#include "codegen/cuda/kernel_groups.h"
-#include "codegen/cuda/product_schedule.h"
+#include "codegen/emit/kernel_request.h"
+#include "codegen/families/attention/attention_step.h"
+#include "codegen/families/attention/cpu_attention.h"
+#include "codegen/families/gemm/emit_gemm.h"
+#include "codegen/families/gemm/gemm_lowering.h"
+#include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/families/gemm/gemm_step.h"
+#include "codegen/families/gemm/gemm_tactics.h"
+#include "codegen/families/gemm/library_lowering.h"
+#include "codegen/families/gemm/weights/emit_unpack.h"
+#include "codegen/families/gemm/weights/packed_buffers.h"
+#include "codegen/families/horizontal/horizontal_lowering.h"
+#include "codegen/families/sort/emit_sort.h"
+#include "codegen/families/sort/sort_lowering.h"
 #include "codegen/kernel_emitters.h"
-#include "codegen/lowering/cpu_attention.h"
-#include "codegen/lowering/describe.h"
-#include "codegen/lowering/horizontal_lowering.h"
-#include "codegen/lowering/library_lowering.h"
-#include "codegen/lowering/loop_lowering.h"
-#include "codegen/lowering/product_lowering.h"
-#include "codegen/lowering/sort_lowering.h"
-#include "codegen/packed_buffers.h"
-#include "codegen/plan_buffers.h"
-#include "codegen/product_step.h"
-#include "codegen/product_ways.h"
-#include "codegen/work.h"
+#include "codegen/kernel_groups.h"
+#include "codegen/plan/alternatives.h"
+#include "codegen/plan/cost.h"
+#include "codegen/plan/plan_buffers.h"
+#include "codegen/program/describe.h"
+#include "codegen/program/loop_lowering.h"
+#include "codegen/targets/cuda/architectures.h"
+#include "codegen/targets/cuda/nvrtc.h"
 #include "ir/sorted_names.h"
 #include "ir/text/text.h"
 
@@ -431,7 +433,6 @@ class Compiler {
                  emitters_.product(product), place);
   }
 
-#ifdef SINTER_WITH_CUDA
   void compile_kernels() {
     plan::fb::PlanT& plan = result_.parts.meta;
     if (options_.architectures.empty())
@@ -566,22 +567,6 @@ class Compiler {
       return std::nullopt;
     return product;
   }
-#else
-  void add_sort_kernels(const std::string&, const std::vector<std::string>&, const SortProblem&,
-                        StepT&) {}
-  static std::optional<ProductProgram> accept(const std::optional<ProductProgram>&,
-                                              const std::string&, std::string&) {
-    return std::nullopt;
-  }
-  static std::vector<plan::fb::Condition> product_limits(const ProductProgram&, ExprTable&) {
-    return {};
-  }
-  void compile_kernels() {
-    throw Error(ErrorCode::kUnsupported,
-                "this build of Sinter is CPU-only: build it where a CUDA toolkit is found (or run "
-                "tools/setup --cuda) to compile for target cuda");
-  }
-#endif
 
   void set_lifetimes() {
     for (std::size_t s = 0; s < steps_.size(); ++s)

@@ -12,7 +12,7 @@
 
 #include <sinter/error.h>
 
-#include "codegen/cuda/schedule_choice.h"
+#include "codegen/emit/schedule_choice.h"
 #include "ir/graph.h"
 #include "runtime/plan/plan_data.h"
 
@@ -38,7 +38,7 @@ struct CompileOptions {
   /// Hashes of the constants that may be packed as weights, of a plan that is a part of another;
   /// nothing: what the graphs themselves say (packed_buffers.h).
   std::optional<std::set<std::uint64_t>> packed_weights;
-  bool precise_math = false;  // no cheaper forms of functions (codegen/cuda/approximations.h)
+  bool precise_math = false;  // no cheaper forms of functions (codegen/emit/approximations.h)
   bool early_launch = false;  // generated kernels start before the one in front ends
   int threads = 0;            // NVRTC compilations at once; 0: all cores
   std::string cache_dir;      // kernel cache; empty: none

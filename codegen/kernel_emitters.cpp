@@ -2,11 +2,13 @@
 
 #include <memory>
 
-#include "codegen/cuda/emit_attention.h"
-#include "codegen/cuda/emit_horizontal.h"
-#include "codegen/cuda/emit_unpack.h"
-#include "codegen/cuda/schedule.h"
-#include "codegen/product_ways.h"
+#include "codegen/families/attention/emit_attention.h"
+#include "codegen/families/gemm/emit_gemm.h"
+#include "codegen/families/gemm/gemm_tactics.h"
+#include "codegen/families/gemm/weights/emit_unpack.h"
+#include "codegen/families/horizontal/emit_horizontal.h"
+#include "codegen/families/loops/emit_loops.h"
+#include "codegen/families/loops/schedule.h"
 
 namespace sinter::codegen {
 
@@ -14,12 +16,9 @@ using plan::fb::LoopProgramT;
 
 KernelEmitters::KernelEmitters(const CompileOptions& options, ExprTable& exprs)
     : options_(options), exprs_(exprs) {
-#ifdef SINTER_WITH_CUDA
   if (!options.schedule.empty()) check_family(options.schedule);
-#endif
 }
 
-#ifdef SINTER_WITH_CUDA
 KernelRequest KernelEmitters::request(const std::string& name,
                                       const std::vector<std::string>& origins,
                                       std::vector<DType> types) const {
@@ -38,7 +37,7 @@ EmitKernel KernelEmitters::loops(LoopProgramT program) const {
     own.program = program.get();
     if (!is_attention_schedule()) own.schedule = options_.schedule;
     own.wish = wish_;
-    return emit_cuda(own, exprs_);
+    return emit_loops(own, exprs_);
   };
 }
 
@@ -73,7 +72,7 @@ EmitKernel KernelEmitters::product(const ProductProgram& product) const {
              std::vector<DType> types) {
     KernelRequest own = product_request(*shared, name, origins, std::move(types));
     own.wish = wish_;
-    return emit_cuda(own, exprs_);
+    return emit_gemm(own, exprs_);
   };
 }
 
@@ -83,17 +82,9 @@ KernelRequest KernelEmitters::product_request(const ProductProgram& product,
                                               std::vector<DType> types) const {
   types.insert(types.begin() + product.product, product.type);
   KernelRequest own = request(name, origins, std::move(types));
-  own.program = &product.program;
-  own.product = &product;
+  set_product(own, product);
   if (is_schedule(options_.product)) own.schedule = options_.product;
   return own;
 }
-#else
-EmitKernel KernelEmitters::loops(LoopProgramT) const { return {}; }
-EmitKernel KernelEmitters::horizontals(HorizontalProgram) const { return {}; }
-EmitKernel KernelEmitters::attentions(AttentionProgram) const { return {}; }
-EmitKernel KernelEmitters::unpacking(const UnpackProgram&) const { return {}; }
-EmitKernel KernelEmitters::product(const ProductProgram&) const { return {}; }
-#endif
 
 }  // namespace sinter::codegen

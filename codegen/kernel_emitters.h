@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "codegen/compile.h"
-#include "codegen/cuda/kernel_groups.h"
-#include "codegen/lowering/attention_lowering.h"
-#include "codegen/lowering/horizontal_lowering.h"
-#include "codegen/unpacked_weights.h"
+#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/gemm/weights/unpacked_weights.h"
+#include "codegen/families/horizontal/horizontal_lowering.h"
+#include "codegen/kernel_groups.h"
 
 namespace sinter::codegen {
 

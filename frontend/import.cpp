@@ -13,15 +13,15 @@
 
 #include <xxhash.h>
 
-#include "frontend/assumptions.h"
-#include "frontend/bodies.h"
-#include "frontend/initializers.h"
-#include "frontend/inputs.h"
-#include "frontend/model_file.h"
+#include "frontend/model/bodies.h"
+#include "frontend/model/initializers.h"
+#include "frontend/model/model_file.h"
+#include "frontend/model/structure.h"
 #include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/scope.h"
-#include "frontend/structure.h"
+#include "frontend/symbols/assumptions.h"
+#include "frontend/symbols/inputs.h"
 #include "ir/text/shown.h"
 
 namespace sinter::frontend {

@@ -6,7 +6,7 @@
 #include <onnx.pb.h>
 #include <sinter/error.h>
 
-#include "frontend/initializers.h"
+#include "frontend/model/initializers.h"
 
 namespace sinter::frontend {
 

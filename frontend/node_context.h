@@ -13,8 +13,8 @@
 
 #include <sinter/error.h>
 
-#include "frontend/default_ranges.h"
-#include "frontend/shape_folding.h"
+#include "frontend/symbols/default_ranges.h"
+#include "frontend/symbols/shape_folding.h"
 #include "ir/graph.h"
 
 namespace onnx {

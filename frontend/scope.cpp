@@ -6,12 +6,12 @@
 #include <onnx.pb.h>
 #include <sinter/error.h>
 
-#include "frontend/attributes.h"
-#include "frontend/initializers.h"
+#include "frontend/model/attributes.h"
+#include "frontend/model/initializers.h"
 #include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/way_out.h"
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 #include "ir/tensor.h"
 
 namespace sinter::ir {

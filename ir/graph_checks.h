@@ -11,8 +11,8 @@
 
 namespace sinter::ir {
 
-/// What a plan can hold (runtime/plan/checker.h): dimensions of a tensor, and elements, whose
-/// addresses can then be added up.
+/// What a plan can hold (runtime/plan/verify/checker.h): dimensions of a tensor, and elements,
+/// whose addresses can then be added up.
 inline constexpr std::size_t kMaxRank = 32;
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 48;
 /// Symbols and functions in one dimension: every step of index arithmetic goes over all of them.

@@ -13,7 +13,7 @@
 
 #include <sinter/dtype.h>
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 
 namespace sinter::ir {
 

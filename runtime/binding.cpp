@@ -7,7 +7,7 @@
 
 #include "runtime/plan/entries.h"
 #include "runtime/plan/expressions.h"
-#include "runtime/plan/verify_plan.h"
+#include "runtime/plan/verify/verify_plan.h"
 
 namespace sinter::runtime {
 namespace {

@@ -1,5 +1,5 @@
 // Cheaper forms of functions: for results that the graph itself rounds to 16 bits, and for
-// arguments whose range is known. codegen/cuda/approximations.cpp decides where they are used and
+// arguments whose range is known. codegen/emit/approximations.cpp decides where they are used and
 // states the bounds, which tests check over all float16 values; `--math precise` uses none of them.
 #pragma once
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/initializers.h"
+#include "frontend/model/initializers.h"
 #include "frontend/ops/attention_core.h"
 #include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"

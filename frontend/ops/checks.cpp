@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
 

@@ -4,7 +4,7 @@
 #include "frontend/ops/interpolate.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/windows.h"
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {

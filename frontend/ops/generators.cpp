@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/initializers.h"
+#include "frontend/model/initializers.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
 #include "ir/scalar_math.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/initializers.h"
+#include "frontend/model/initializers.h"
 #include "frontend/ops/op_table.h"
 
 namespace sinter::frontend {

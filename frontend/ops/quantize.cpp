@@ -2,7 +2,7 @@
 // operator specification: quantised values are round(x / scale) + zero point, saturated.
 #include <fmt/format.h>
 
-#include "frontend/initializers.h"
+#include "frontend/model/initializers.h"
 #include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"

@@ -6,7 +6,7 @@
 
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/term.h"
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/affine.h"
+#include "ir/dim/affine.h"
 
 namespace sinter::fusion {
 

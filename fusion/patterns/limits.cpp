@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fusion/patterns/positions.h"
-#include "ir/affine.h"
+#include "ir/dim/affine.h"
 
 namespace sinter::fusion {
 namespace {

@@ -1,6 +1,6 @@
 #include "fusion/patterns/positions.h"
 
-#include "ir/affine.h"
+#include "ir/dim/affine.h"
 
 namespace sinter::fusion {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/affine.h"
+#include "ir/dim/affine.h"
 
 namespace sinter::fusion {
 namespace {

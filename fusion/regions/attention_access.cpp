@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fusion/regions/operand.h"
-#include "ir/affine.h"
+#include "ir/dim/affine.h"
 
 namespace sinter::fusion {
 namespace {
@@ -20,13 +20,13 @@ using ir::ValueId;
 constexpr std::int64_t kLongestHead = 256;       // of kernels
 constexpr std::int64_t kLongestStepHead = 4096;  // as plan.fbs says
 
-/// Index symbols of a value, one batch dimension possibly as two.
-struct Index {
+/// StridedIndex symbols of a value, one batch dimension possibly as two.
+struct StridedIndex {
   ir::Ranges ranges;
   std::vector<Dim> dims;
   std::vector<std::string> symbols;
 
-  Index(const ir::Shape& shape, const ir::Ranges& graph_ranges) : ranges(graph_ranges) {
+  StridedIndex(const ir::Shape& shape, const ir::Ranges& graph_ranges) : ranges(graph_ranges) {
     dims = ir::index_symbols(shape, ranges);
     for (std::size_t d = 0; d < shape.size(); ++d)
       symbols.push_back(ir::index_symbol(static_cast<int>(d)));
@@ -48,7 +48,7 @@ struct Index {
   }
 };
 
-bool is_strided_at(const Graph& graph, ValueId value, const Index& index, bool contiguous) {
+bool is_strided_at(const Graph& graph, ValueId value, const StridedIndex& index, bool contiguous) {
   const ir::TracedView view = ir::trace_view(graph, value, index.dims, index.ranges);
   if (view.sources.size() != 1 || !view.sources[0].guards.empty()) return false;
   const ir::TracedSource& source = view.sources[0];
@@ -119,13 +119,13 @@ std::string attention_refusal(const TargetTraits& target, std::span<const ir::Te
 bool is_strided_rows(const Graph& graph, ValueId value, bool contiguous) {
   const ir::Shape& shape = graph.type(value).shape;
   if (shape.size() < 2) return !contiguous;
-  const Index whole(shape, graph.ranges());
+  const StridedIndex whole(shape, graph.ranges());
   if (is_strided_at(graph, value, whole, contiguous)) return true;
   for (std::size_t d = 0; d + 2 < shape.size(); ++d) {
     for (std::int64_t factor = 2; factor <= 256; ++factor) {
       const auto outer = ir::divide_exactly(shape[d], Dim(factor));
       if (!outer || *outer == Dim(1)) continue;
-      Index index = whole;
+      StridedIndex index = whole;
       index.split(d, *outer, factor);
       if (is_strided_at(graph, value, index, contiguous)) return true;
     }

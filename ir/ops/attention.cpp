@@ -6,7 +6,7 @@
 #include <sinter/error.h>
 
 #include "ir/attention_inputs.h"
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"

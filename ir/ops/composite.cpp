@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"

@@ -1,7 +1,7 @@
 // Matrix products.
 #include <sinter/error.h>
 
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 

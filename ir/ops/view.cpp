@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/dim_mismatch.h"
+#include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
 
 namespace sinter::ir::ops {

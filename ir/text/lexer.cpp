@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "ir/dim_internal.h"
+#include "ir/dim/dim_internal.h"
 
 namespace sinter::ir::text {
 namespace {

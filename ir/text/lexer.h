@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 #include "ir/tensor.h"
 
 namespace sinter::ir::text {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/dim_internal.h"
+#include "ir/dim/dim_internal.h"
 #include "ir/text/lexer.h"
 #include "ir/text/text.h"
 

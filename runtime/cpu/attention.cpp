@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/cpu/dnnl_support.h"
-#include "runtime/cpu/element.h"
-#include "runtime/cpu/panel_ops.h"
+#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/ops/element.h"
+#include "runtime/cpu/ops/panel_ops.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {
@@ -14,7 +14,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // A block's keys, values, scores and sums stay in a core's own cache.
-constexpr std::int64_t kBlockRows = 128, kBlockKeys = 128;
+constexpr std::int64_t kBlockQueries = 128, kBlockKeys = 128;
 /// Up to so many rows keys are multiplied as they lie; for more it pays to transpose them.
 constexpr std::int64_t kDotRows = 4;
 /// Up to so many rows a group's keys are divided into parts of so many or more, up to so many
@@ -89,14 +89,14 @@ CpuAttention::CpuAttention(const plan::fb::AttentionStepT& step, const BoundShap
   if (has_mask_) mask_ = operand(*step.mask, values, false);
   if (has_limits_) limits_ = operand(*step.limits, values, false);
   padded_ = rounded_up(value_head_, kPanelStep);
-  row_blocks_ = parts_of(rows_, kBlockRows);
+  row_blocks_ = parts_of(rows_, kBlockQueries);
   const std::int64_t most = std::min(kMostParts / groups_, parts_of(keys_, kPartKeys));
   if (rows_ <= kPartedRows && most > 1) {
     part_keys_ = rounded_up(parts_of(keys_, most), kBlockKeys);
     parts_ = parts_of(keys_, part_keys_);
     shared_floats_ = groups_ * parts_ * rows_ * row_floats(padded_);
   }
-  const std::int64_t rows = std::min(rows_, kBlockRows);
+  const std::int64_t rows = std::min(rows_, kBlockQueries);
   own_floats_ =
       rows * (head_ + kBlockKeys + row_floats(padded_)) + kBlockKeys * (2 * head_ + padded_ + 1);
 }
@@ -134,7 +134,7 @@ class CpuAttention::Worker {
   Worker(const CpuAttention& attention, std::span<std::byte* const> buffers, float* shared,
          float* own)
       : a_(attention), buffers_(buffers), shared_(shared) {
-    const std::int64_t rows = std::min(a_.rows_, kBlockRows);
+    const std::int64_t rows = std::min(a_.rows_, kBlockQueries);
     const auto take = [&](std::int64_t count) {
       float* result = own;
       own += count;
@@ -152,8 +152,8 @@ class CpuAttention::Worker {
   /// One block of rows of a group and one part of its keys.
   void attend(std::int64_t group, std::int64_t block, std::int64_t part) {
     group_ = group;
-    first_ = block * kBlockRows;
-    count_ = std::min(kBlockRows, a_.rows_ - first_);
+    first_ = block * kBlockQueries;
+    count_ = std::min(kBlockQueries, a_.rows_ - first_);
     std::int64_t begin = 0, end = 0;
     for (std::int64_t r = 0; r < count_; ++r)
       end = std::max(end, seen_[r] = a_.seen(buffers_, group, first_ + r));
@@ -228,7 +228,7 @@ class CpuAttention::Worker {
 
   void add_block(std::int64_t begin, std::int64_t count) {
     make_scores(begin, count);
-    const float* weights[kBlockRows];
+    const float* weights[kBlockQueries];
     for (std::int64_t r = 0; r < count_; ++r) {
       float* scores = scores_ + r * kBlockKeys;
       weights[r] = scores;
@@ -310,9 +310,9 @@ class CpuAttention::Worker {
   float *queries_ = nullptr, *scores_ = nullptr, *sums_ = nullptr, *keys_ = nullptr,
         *panel_ = nullptr, *values_ = nullptr, *mask_ = nullptr;
   std::int64_t group_ = 0, first_ = 0, count_ = 0;
-  const float* q_[kBlockRows];
-  std::int64_t seen_[kBlockRows];
-  SoftmaxRow state_[kBlockRows];
+  const float* q_[kBlockQueries];
+  std::int64_t seen_[kBlockQueries];
+  SoftmaxRow state_[kBlockQueries];
 };
 
 void CpuAttention::run(std::span<std::byte* const> buffers,

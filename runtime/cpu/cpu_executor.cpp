@@ -9,13 +9,13 @@
 #include <fmt/format.h>
 
 #include "runtime/cpu/attention.h"
-#include "runtime/cpu/element.h"
+#include "runtime/cpu/gemm/matmul_dnnl.h"
+#include "runtime/cpu/gemm/matmul_quant.h"
 #include "runtime/cpu/host_buffer.h"
 #include "runtime/cpu/machine_rates.h"
-#include "runtime/cpu/matmul_dnnl.h"
-#include "runtime/cpu/matmul_quant.h"
+#include "runtime/cpu/ops/element.h"
 #include "runtime/cpu/sort.h"
-#include "runtime/cpu/tile_program.h"
+#include "runtime/cpu/tiles/tile_program.h"
 #include "runtime/executor.h"
 #include "runtime/threads/openmp.h"
 #include "runtime/threads/thread_pool.h"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "runtime/cpu/element.h"
+#include "runtime/cpu/ops/element.h"
 #include "runtime/threads/thread_pool.h"
 
 namespace sinter::runtime::cpu {

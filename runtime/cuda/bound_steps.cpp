@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cuda/choose_alternative.h"
+#include "runtime/cuda/tactics/choose_alternative.h"
 #include "runtime/cuda/tensor_map.h"
 
 namespace sinter::runtime {

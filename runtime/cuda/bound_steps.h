@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "graphs/module.h"
-#include "runtime/cuda/conv_cudnn.h"
+#include "runtime/cuda/cublaslt/matmul_cublaslt.h"
+#include "runtime/cuda/cudnn/conv_cudnn.h"
 #include "runtime/cuda/device_plan.h"
-#include "runtime/cuda/matmul_cublaslt.h"
 #include "runtime/cuda/step_order.h"
 #include "runtime/executor.h"
 

@@ -1,8 +1,8 @@
 #include "runtime/cuda/device_info.h"
 
 #include "graphs/device.h"
-#include "runtime/cuda/conv_cudnn.h"
-#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cublaslt/cublaslt.h"
+#include "runtime/cuda/cudnn/conv_cudnn.h"
 
 namespace sinter::runtime {
 

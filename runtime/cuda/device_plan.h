@@ -13,8 +13,8 @@
 #include "graphs/device.h"
 #include "graphs/memory.h"
 #include "graphs/module.h"
-#include "runtime/cuda/conv_cudnn.h"
-#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cublaslt/cublaslt.h"
+#include "runtime/cuda/cudnn/conv_cudnn.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cuda/conv_cudnn.h"
-#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cublaslt/cublaslt.h"
+#include "runtime/cuda/cudnn/conv_cudnn.h"
 
 namespace sinter::runtime {
 

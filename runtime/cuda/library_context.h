@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graphs/device.h"
-#include "runtime/cuda/flush_buffer.h"
+#include "runtime/cuda/tactics/flush_buffer.h"
 #include "runtime/libraries/tuning_cache.h"
 
 namespace sinter::runtime {

@@ -11,7 +11,7 @@
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/hash.h"
 #include "runtime/plan/plan_data.h"
-#include "runtime/plan/verify_plan.h"
+#include "runtime/plan/verify/verify_plan.h"
 
 namespace sinter::plan {
 namespace {

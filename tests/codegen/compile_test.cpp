@@ -11,7 +11,7 @@
 
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
-#include "region_check.h"
+#include "tests/codegen/emulation/region_check.h"
 
 namespace sinter::test {
 namespace {

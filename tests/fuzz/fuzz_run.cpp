@@ -20,7 +20,7 @@
 #include "plan_fields.h"
 #include "runtime/plan/file_header.h"
 #include "runtime/plan/plan_data.h"
-#include "runtime/plan/verify_plan.h"
+#include "runtime/plan/verify/verify_plan.h"
 #include "runtime/plan_access.h"
 
 namespace sinter::fuzz {

@@ -5,7 +5,7 @@
   tests/gpu/check_functions.py --target cpu
 
 A function of a 16-bit type gives a result of that type; inside a kernel it is a float32 whose error is measured here
-before it is rounded, by an output in float32 behind a cast. The bounds are those of codegen/cuda/APPROXIMATIONS.md.
+before it is rounded, by an output in float32 behind a cast. The bounds are those of codegen/emit/APPROXIMATIONS.md.
 """
 import argparse
 import math

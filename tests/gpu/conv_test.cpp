@@ -14,9 +14,9 @@
 #include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "ir/text/text.h"
-#include "runtime/cuda/conv_cudnn.h"
+#include "runtime/cuda/cudnn/conv_cudnn.h"
 #include "tests/gpu/support.h"
-#include "tests/runtime/conv_case.h"
+#include "tests/runtime/cpu/conv_case.h"
 
 namespace sinter::gpu_test {
 namespace {

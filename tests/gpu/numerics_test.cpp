@@ -8,7 +8,7 @@
 #include "tests/gpu/cases.h"
 #include "tests/gpu/support.h"
 #include "tests/graphs/fake_driver.h"
-#include "tests/runtime/cuda_fake_cublaslt.h"
+#include "tests/runtime/cuda/fake_cublaslt.h"
 
 namespace sinter::gpu_test {
 namespace {

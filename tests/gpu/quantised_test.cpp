@@ -239,7 +239,7 @@ TEST(QuantisedNumbers, AtTheEndsOfTheirRangesAgreeWithTheReference) {
   }
 }
 
-/// A tile of digits of x (codegen/device/skinny_digits.cuh).
+/// A tile of digits of x (codegen/families/gemm/int8_gemv/skinny_digits.cuh).
 std::string digits(int rows, int splits) {
   return fmt::format("skinny {}x32x256 warps=1x1x4 stages=3 digits=3 splits={} across=1", rows,
                      splits);

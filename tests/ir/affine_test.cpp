@@ -1,4 +1,4 @@
-#include "ir/affine.h"
+#include "ir/dim/affine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

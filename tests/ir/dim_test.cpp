@@ -1,4 +1,4 @@
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 
 #include <random>
 

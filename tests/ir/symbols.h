@@ -1,7 +1,7 @@
 // Symbolic dimensions that tests of graphs share.
 #pragma once
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 
 namespace sinter::ir {
 

@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 #include "codegen/compile.h"
-#include "codegen/cuda/product_schedule.h"
+#include "codegen/families/gemm/gemm_schedule.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "runtime/cuda/device_info.h"

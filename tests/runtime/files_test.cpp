@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api_plans.h"
 #include "runtime/files/input_file.h"
 #include "runtime/files/output_file.h"
 #include "runtime/libraries/tuning_cache.h"
+#include "tests/runtime/api/api_plans.h"
 
 namespace sinter::testing {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "naive_loops.h"
+#include "tests/runtime/cpu/naive_loops.h"
 
 namespace sinter::testing {
 

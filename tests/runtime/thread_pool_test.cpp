@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 #include "library_check.h"
-#include "plan_builder.h"
 #include "runtime/limits/limits.h"
+#include "tests/runtime/plan/plan_builder.h"
 
 namespace sinter::testing {
 namespace {

@@ -1,5 +1,5 @@
 # Writes OUTPUT: a C++ source that defines codegen::embedded_device_headers() from HEADERS (.cuh).
-set(text "#include \"codegen/cuda/embedded_device_headers.h\"\n\nnamespace sinter::codegen {\n\n")
+set(text "#include \"codegen/targets/cuda/embedded_device_headers.h\"\n\nnamespace sinter::codegen {\n\n")
 string(APPEND text "const std::vector<DeviceHeader>& embedded_device_headers() {\n")
 string(APPEND text "  static const std::vector<DeviceHeader> headers = {\n")
 foreach(header ${HEADERS})

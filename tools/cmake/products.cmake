@@ -47,9 +47,6 @@ if(SINTER_COMPILER)
   # Files and the plan format are in both libraries: they are not API.
   set(compiler_parts sinter_compiler sinter_ir sinter_onnx_proto sinter_frontend sinter_fusion
                      sinter_codegen)
-  if(SINTER_WITH_CUDA)
-    list(APPEND compiler_parts sinter_codegen_cuda)
-  endif()
   sinter_product(sinter_compiler ${compiler_parts})
   target_sources(sinter_compiler_shared PRIVATE $<TARGET_OBJECTS:sinter_files>
                  $<TARGET_OBJECTS:sinter_plan> $<TARGET_OBJECTS:sinter_libraries>)

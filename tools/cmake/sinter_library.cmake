@@ -1,9 +1,13 @@
-# sinter_library(NAME FOLDERS folder...): a static library of all .cpp files in the named folders of
-# the current directory (not recursive), with the project's warnings. Most of a small file's compile
+# sinter_library(NAME FOLDERS folder... TREES folder...): a static library of all .cpp files in the
+# named folders of the current directory, and in and below TREES, with the project's warnings. Most of a small file's compile
 # time is its headers', so that some are compiled together (SINTER_UNITY_BATCH).
 function(sinter_library name)
-  cmake_parse_arguments(ARG "" "" "FOLDERS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "FOLDERS;TREES" ${ARGN})
   set(sources)
+  foreach(tree ${ARG_TREES})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${tree}/*.cpp)
+    list(APPEND sources ${found})
+  endforeach()
   foreach(folder ${ARG_FOLDERS})
     file(GLOB found CONFIGURE_DEPENDS ${folder}/*.cpp)
     list(APPEND sources ${found})
@@ -15,12 +19,28 @@ function(sinter_library name)
   sinter_unity(${name})
 endfunction()
 
-# Compiles sources of a target in batches. Files with options of their own stay alone.
+# Compiles sources of a target in batches, each of one folder. Files with options of their own stay
+# alone.
 function(sinter_unity name)
-  if(SINTER_UNITY_BATCH GREATER 1)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON
-                          UNITY_BUILD_BATCH_SIZE ${SINTER_UNITY_BATCH})
+  if(SINTER_UNITY_BATCH LESS 2)
+    return()
   endif()
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${name} SOURCES)
+  foreach(source ${sources})
+    get_filename_component(path ${source} ABSOLUTE)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
+    get_filename_component(folder ${path} DIRECTORY)
+    string(MAKE_C_IDENTIFIER "${folder}" group)
+    get_property(count GLOBAL PROPERTY sinter_unity_${name}_${group})
+    if(NOT count)
+      set(count 0)
+    endif()
+    math(EXPR batch "${count} / ${SINTER_UNITY_BATCH}")
+    math(EXPR count "${count} + 1")
+    set_property(GLOBAL PROPERTY sinter_unity_${name}_${group} ${count})
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group}_${batch})
+  endforeach()
 endfunction()
 
 # sinter_cuda_aware(files...): sources with a part that only builds with the CUDA target have. They

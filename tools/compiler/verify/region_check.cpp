@@ -9,7 +9,7 @@
 #include <sinter/error.h>
 #include <sinter/sinter.h>
 
-#include "codegen/lowering/describe.h"
+#include "codegen/program/describe.h"
 #include "ir/reference/evaluate.h"
 #include "ir/reference/kernels.h"
 #include "runtime/plan/plan_data.h"

@@ -1,0 +1,154 @@
+#include "codegen/emit/approximations.h"
+
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+#include <sinter/scalar_op.h>
+
+#include "runtime/plan/loop_values.h"
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+using plan::fb::Precision;
+
+namespace {
+
+// Arguments of the forms "within one", with room for rounding; of the short sine and cosine.
+constexpr double kOne = 1.001, kMostTurned = 1048576;
+// Where the plain reciprocal instruction neither overflows nor meets denormal numbers.
+constexpr double kSmall = 0x1p-100, kLarge = 0x1p100, kModest = 0x1p20;
+
+const char* function_of(ScalarOp op, bool is_short, const ValueRange& argument) {
+  const bool within_one = argument.within(-kOne, kOne);
+  const bool turns = argument.finite_within(kMostTurned);
+  switch (op) {
+    case ScalarOp::kSin:
+      if (within_one) return is_short ? "short_sine_within_one" : "sine_within_one";
+      return is_short && turns ? "short_sine" : nullptr;
+    case ScalarOp::kCos:
+      if (within_one) return "cosine_within_one";
+      return is_short && turns ? "short_cosine" : nullptr;
+    case ScalarOp::kExp: return is_short ? "short_exponential" : nullptr;
+    case ScalarOp::kTanh: return is_short ? "short_hyperbolic_tangent" : nullptr;
+    case ScalarOp::kErf: return is_short ? "short_error_function" : nullptr;
+    default: return nullptr;
+  }
+}
+
+bool is_one(const plan::fb::InstrT& instr) {
+  return instr.kind == InstrKind::Constant && instr.constant_float == 1;
+}
+
+bool is_near(const plan::fb::InstrT& instr, double value) {
+  return instr.kind == InstrKind::Constant && std::abs(instr.constant_float - value) < 1e-6 * value;
+}
+
+bool is_op(const plan::fb::InstrT& instr, ScalarOp op) {
+  return instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == op;
+}
+
+/// x of 1 + erf(x / sqrt(2)), whose result the graph rounds to 16 bits.
+std::optional<std::uint32_t> gelu_factor_argument(const ProgramAnalysis& analysis,
+                                                  std::uint32_t value) {
+  constexpr double kInverseRoot = 0.70710678118654752;
+  const auto& sum = analysis.instr(value);
+  if (!is_op(sum, ScalarOp::kAdd)) return std::nullopt;
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto& erf = analysis.instr(sum.args[k]);
+    if (!is_one(analysis.instr(sum.args[1 - k])) || !is_op(erf, ScalarOp::kErf) ||
+        erf.precision == Precision::Full)
+      continue;
+    const auto& scaled = analysis.instr(erf.args[0]);
+    if (!is_op(scaled, ScalarOp::kMul)) continue;
+    for (std::size_t s = 0; s < 2; ++s)
+      if (is_near(analysis.instr(scaled.args[s]), kInverseRoot)) return scaled.args[1 - s];
+  }
+  return std::nullopt;
+}
+
+/// x if the product is that of x, 0.5 and 1 + erf(x / sqrt(2)), in any order.
+std::optional<std::uint32_t> gelu_argument(const ProgramAnalysis& analysis,
+                                           const plan::fb::InstrT& product) {
+  for (std::size_t k = 0; k < 2; ++k) {
+    const auto& inner = analysis.instr(product.args[k]);
+    if (!is_op(inner, ScalarOp::kMul)) continue;
+    const std::uint32_t factors[] = {product.args[1 - k], inner.args[0], inner.args[1]};
+    for (std::size_t f = 0; f < 3; ++f) {
+      const auto x = gelu_factor_argument(analysis, factors[f]);
+      const std::uint32_t a = factors[(f + 1) % 3], b = factors[(f + 2) % 3];
+      if (x && ((*x == a && is_near(analysis.instr(b), 0.5)) ||
+                (*x == b && is_near(analysis.instr(a), 0.5))))
+        return x;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Approximations::Approximations(const ProgramAnalysis& analysis)
+    : functions_(analysis.instr_count(), nullptr), live_(analysis.instr_count(), false) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    operands_.push_back(analysis.instr(i).args);
+  if (!analysis.request().precise) {
+    const std::vector<ValueRange> ranges = find_value_ranges(analysis);
+    for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+      if (analysis.instr(i).kind == InstrKind::Op && analysis.type_of(i) == DType::kFloat32)
+        choose(analysis, ranges, i);
+  }
+  find_live(analysis);
+}
+
+int Approximations::length(std::size_t i) const {
+  constexpr int kShort = 6, kGelu = 10;
+  return std::string_view(functions_[i]) == "short_gelu" ? kGelu : kShort;
+}
+
+void Approximations::choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
+                            std::size_t i) {
+  const auto& instr = analysis.instr(i);
+  const auto op = static_cast<ScalarOp>(instr.op);
+  if (op == ScalarOp::kDiv) {
+    const ValueRange &a = ranges[instr.args[0]], &b = ranges[instr.args[1]];
+    if (b.low >= kSmall && (b.high <= kLarge || a.within(-kModest, kModest)))
+      functions_[i] = "divide_by_normal";
+  } else if (op == ScalarOp::kReciprocal) {
+    if (ranges[instr.args[0]].low >= kSmall) functions_[i] = "reciprocal_of_normal";
+  } else if (op == ScalarOp::kMul) {
+    if (const auto argument = gelu_argument(analysis, instr)) {
+      functions_[i] = "short_gelu";
+      operands_[i] = {*argument};
+    }
+  } else if (op == ScalarOp::kAdd) {
+    // 1 + f(x), whose tail the sum would cancel.
+    for (std::size_t k = 0; k < 2; ++k) {
+      const auto& inner = analysis.instr(instr.args[k]);
+      if (!is_one(analysis.instr(instr.args[1 - k])) || inner.kind != InstrKind::Op ||
+          inner.precision == Precision::Full)
+        continue;
+      const auto f = static_cast<ScalarOp>(inner.op);
+      if (f != ScalarOp::kErf && f != ScalarOp::kTanh) continue;
+      functions_[i] = f == ScalarOp::kErf ? "short_one_plus_error_function"
+                                          : "short_one_plus_hyperbolic_tangent";
+      operands_[i] = inner.args;
+      return;
+    }
+  } else if (instr.args.size() == 1 && analysis.type_of(instr.args[0]) == DType::kFloat32) {
+    functions_[i] = function_of(op, instr.precision != Precision::Full, ranges[instr.args[0]]);
+  }
+}
+
+void Approximations::find_live(const ProgramAnalysis& analysis) {
+  for (std::size_t i = analysis.instr_count(); i-- > 0;) {
+    const auto& instr = analysis.instr(i);
+    if (plan::is_store(instr.kind)) live_[i] = true;
+    if (!live_[i]) continue;
+    for (const std::uint32_t operand : operands_[i]) live_[operand] = true;
+    if (!plan::is_memory(instr.kind)) continue;
+    for (const auto& gather : analysis.access(instr.access).gathers) live_[gather.value()] = true;
+  }
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,40 @@
+// Where a cheaper form of a function is as good: by the range of its argument, and by the precision
+// that the graph gives its result.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/emit/value_ranges.h"
+
+namespace sinter::codegen {
+
+/// The forms chosen for a loop program. A result that the graph rounds to 16 bits is within 2^-15
+/// of the exact one, relative to it: a sixteenth of what rounding it to float16 adds. Others are as
+/// precise as the general forms. device/approximate.cuh states each function's own bound.
+class Approximations {
+ public:
+  /// None if the request asks for precise mathematics.
+  explicit Approximations(const ProgramAnalysis& analysis);
+
+  /// The device function that computes instruction `i`, an Op, from operands(i); null: its
+  /// operator's.
+  const char* function(std::size_t i) const { return functions_[i]; }
+  /// Instructions of function(i), roughly.
+  int length(std::size_t i) const;
+  /// Of an Op; other than the program's where one function computes two instructions.
+  const std::vector<std::uint32_t>& operands(std::size_t i) const { return operands_[i]; }
+  /// Some store needs the value, computed so.
+  bool is_live(std::size_t i) const { return live_[i]; }
+
+ private:
+  void choose(const ProgramAnalysis& analysis, const std::vector<ValueRange>& ranges,
+              std::size_t i);
+  void find_live(const ProgramAnalysis& analysis);
+
+  std::vector<const char*> functions_;
+  std::vector<std::vector<std::uint32_t>> operands_;
+  std::vector<bool> live_;
+};
+
+}  // namespace sinter::codegen

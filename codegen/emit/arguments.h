@@ -1,0 +1,50 @@
+// The parameters of a kernel: its buffers, then the sizes that are not constant.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "codegen/emit/program_analysis.h"
+
+namespace sinter::codegen {
+
+/// Name of a storage type ("f16", "b8") and of a compute type ("float", "bool") in device code.
+std::string storage_name(DType type);
+std::string compute_name(DType type);
+
+/// An integer as a C++ literal of type int, or long long where it needs one; negative ones are in
+/// parentheses.
+std::string int_literal(std::int64_t value);
+
+/// Collects the parameters that the variants of one kernel need, in order of first use.
+class Arguments {
+ public:
+  explicit Arguments(const ProgramAnalysis& analysis);
+
+  /// A literal, or the name of a parameter that is added on first use.
+  std::string expression(std::uint32_t expression);
+  std::string dim(const ir::Dim& dim) { return expression(analysis_->exprs().intern(dim)); }
+  const std::string& buffer(std::size_t buffer) const { return buffer_names_[buffer]; }
+
+  /// "const f16* __restrict__ x0, int seq": one entry for each parameter.
+  std::vector<std::string> parameters() const;
+  std::vector<plan::fb::KernelArg> kernel_args() const;
+  /// "x0 = behind_wait(x0);": one line for each buffer that is read, unless no step writes it.
+  std::vector<std::string> behind_wait() const;
+
+ private:
+  /// A matrix product is read like a buffer, but is none.
+  bool is_hidden(std::size_t buffer) const;
+  struct Size {
+    std::uint32_t expression = 0;
+    std::string name;
+    bool wide = false;
+  };
+  const ProgramAnalysis* analysis_;
+  std::vector<std::string> buffer_names_;
+  std::vector<Size> sizes_;
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,62 @@
+#include "codegen/emit/assemble.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "codegen/emit/kernel_text.h"
+
+namespace sinter::codegen {
+namespace {
+
+/// The function of a variant, which code for one GPU alone is compiled for that GPU alone.
+std::string function_text(const VariantText& variant, const std::string& name,
+                          const std::vector<std::string>& parameters) {
+  const std::string text = fmt::format(
+      "extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}}}\n", variant.threads,
+      variant.blocks_at_once > 0 ? fmt::format(", {}", variant.blocks_at_once) : "",
+      signature_text(name, parameters), variant.body);
+  return variant.maps.empty() ? text : fmt::format("#ifdef SINTER_WARPGROUPS\n{}#endif\n", text);
+}
+
+}  // namespace
+
+void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& args,
+              const std::vector<VariantText>& variants, const std::vector<std::string>& headers,
+              const std::string& functions, EmittedKernel& kernel) {
+  std::string text = kernel_heading(request.name, request.origins);
+  if (std::any_of(variants.begin(), variants.end(),
+                  [](const VariantText& variant) { return !variant.maps.empty(); }))
+    text += fmt::format("{}\n", kExactTarget);
+  for (const std::string& header : headers) text += fmt::format("#include \"{}\"\n", header);
+  text += functions;
+  // Parameters are the same for all variants, so they are known only now.
+  const std::vector<std::string> parameters = args.parameters();
+  for (std::size_t v = 0; v < variants.size(); ++v) {
+    const VariantText& variant = variants[v];
+    auto result = std::make_unique<plan::fb::KernelVariantT>();
+    result->conditions = variant.conditions;
+    result->function = v == 0 ? request.name : fmt::format("{}_v{}", request.name, v);
+    result->grid = {exprs.intern(variant.blocks), exprs.intern(1), exprs.intern(1)};
+    result->block = variant.block;
+    result->schedule = variant.schedule;
+    result->chosen_by = variant.chosen_by;
+    result->shared_bytes = variant.shared_bytes;
+    result->cluster = static_cast<std::uint32_t>(variant.cluster);
+    result->overlaps = variant.overlaps;
+    text += fmt::format("\n// schedule: {}\n", variant.schedule);
+    if (!variant.conditions.empty())
+      text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs));
+    std::vector<std::string> own = parameters;
+    for (const MapParameter& map : variant.maps) {
+      own.push_back("const __grid_constant__ TensorMap " + map.name);
+      result->maps.push_back(std::make_unique<plan::fb::TensorMapT>(map.map));
+    }
+    text += function_text(variant, result->function, own);
+    kernel.step.variants.push_back(std::move(result));
+  }
+  kernel.source = std::move(text);
+  kernel.step.args = args.kernel_args();
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,55 @@
+// A kernel's translation unit, put together of its variants.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_request.h"
+
+namespace sinter::codegen {
+
+/// A parameter that is a tensor map; its buffers are the program's.
+struct MapParameter {
+  std::string name;
+  plan::fb::TensorMapT map;
+};
+
+/// One compiled form of a kernel before the text is put together.
+struct VariantText {
+  std::vector<plan::fb::Condition> conditions;
+  std::string schedule, chosen_by;
+  std::string body;                  // statements of the function
+  ir::Dim blocks;                    // of the grid
+  std::vector<std::uint32_t> block;  // threads along x, y, z
+  int threads = 0;                   // of a block
+  int blocks_at_once = 0;            // of a multiprocessor, at least; 0: unbounded
+  int cluster = 1;
+  std::uint32_t shared_bytes = 0;  // dynamic
+  bool overlaps = false;
+  std::vector<MapParameter> maps;  // not empty: code for one GPU alone
+};
+
+/// Who chose each of `schedules`, once the request's wish is applied; nothing can be chosen where
+/// one is forced. `candidates_of(schedule)`: see apply_wish. `cluster_of(schedule)`: blocks of its
+/// clusters.
+template <typename Schedule, typename CandidatesOf, typename ClusterOf>
+std::vector<std::string> choose_variants(const KernelRequest& request,
+                                         std::vector<Schedule>& schedules,
+                                         std::vector<VariantChoice>& choices,
+                                         const CandidatesOf& candidates_of,
+                                         const ClusterOf& cluster_of) {
+  if (!request.schedule.empty()) return std::vector<std::string>(schedules.size(), kChosenByUser);
+  return apply_wish(request.wish, schedules, choices, candidates_of,
+                    [&](const Schedule& schedule) { return cluster_of(schedule) == 1; });
+}
+
+/// Adds to `kernel` the source and the step of `variants`. `headers`: device headers that they
+/// include, in order; `functions`: text in front of the first variant. All have the same
+/// parameters, `args`.
+void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& args,
+              const std::vector<VariantText>& variants, const std::vector<std::string>& headers,
+              const std::string& functions, EmittedKernel& kernel);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,28 @@
+// Text around the bodies of kernels.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/plan/expr_table.h"
+
+namespace sinter::codegen {
+
+/// A line of a source that is compiled for the very GPU where instructions ask for it: for sm_90a
+/// where sm_90 is wanted, which runs on the same GPUs. On others the functions that need it are not
+/// there, and their variants do not apply.
+constexpr std::string_view kExactTarget = "// for the very GPU";
+
+/// A model's names may hold anything; in a comment they must not end it.
+std::string comment_text(std::string_view text);
+/// "// name", and a line for each origin.
+std::string kernel_heading(const std::string& name, const std::vector<std::string>& origins);
+/// "seq % 8 == 0, seq <= 512".
+std::string conditions_text(std::span<const plan::fb::Condition> conditions,
+                            const ExprTable& exprs);
+/// "name(const f16* __restrict__ x0,\n     ...)", broken at 100 columns.
+std::string signature_text(const std::string& name, const std::vector<std::string>& parameters);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,81 @@
+// What the emitter asks about a loop program before it chooses a schedule.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "codegen/emit/kernel_request.h"
+
+namespace sinter::codegen {
+
+/// A set of loop dimensions, one bit each.
+using DimSet = std::uint64_t;
+constexpr DimSet dim_bit(std::size_t d) { return DimSet{1} << d; }
+
+struct ValueInfo {
+  DimSet dims = 0;    // loop dimensions that the value (of a store: its address too) varies with
+  int stage = 0;      // how many reductions and scans, one after the other, must be done before it
+  bool live = false;  // some store needs it
+};
+
+/// A loop program with what follows from it. Dimensions of extent one vary nothing.
+class ProgramAnalysis {
+ public:
+  /// Throws Error(kUnsupported) for a program no kernel can be made of, Error(kInternal) for one
+  /// that contradicts itself.
+  ProgramAnalysis(const KernelRequest& request, ExprTable& exprs);
+
+  const KernelRequest& request() const { return *request_; }
+  const DeviceModel& device() const { return *request_->device; }
+  const plan::fb::LoopProgramT& program() const { return *request_->program; }
+  ExprTable& exprs() const { return *exprs_; }
+
+  std::size_t rank() const { return program().extents.size(); }
+  std::size_t outer_rank() const { return rank() - program().inner_dims; }
+  DimSet outer_dims() const { return outer_; }
+  DimSet inner_dims() const { return inner_; }
+  /// Last dimension of `set` whose extent is not the constant one; -1: none.
+  int last_dim(DimSet set) const;
+
+  std::size_t instr_count() const { return program().instrs.size(); }
+  const plan::fb::InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
+  const ValueInfo& value(std::size_t i) const { return values_[i]; }
+  const plan::fb::AccessT& access(std::size_t a) const { return *program().accesses[a]; }
+  /// Dimensions that an access's address and guards vary with.
+  DimSet access_dims(std::size_t a) const { return access_dims_[a]; }
+  DimSet node_dims(std::size_t node) const { return node_dims_[node]; }
+  DType type_of(std::size_t i) const { return static_cast<DType>(instr(i).dtype); }
+  DType buffer_type(std::size_t buffer) const { return request_->buffer_types[buffer]; }
+  /// Number of reduction stages: values of the last stage have waited for that many.
+  int stages() const { return stages_; }
+  /// Something stores to places that gathered indices decide; some such store combines with what is
+  /// there, in the order of a row's elements.
+  bool scatters() const { return scatters_; }
+  bool combines() const { return combines_; }
+  /// Something is combined along rows with what it is up to each element.
+  bool scans() const { return scans_; }
+  bool is_read(std::size_t buffer) const { return read_[buffer]; }
+  bool is_written(std::size_t buffer) const { return written_[buffer]; }
+
+  const ir::Dim& extent(std::size_t d) const { return exprs_->dim(program().extents[d]); }
+  /// Product of the extents in `set`.
+  ir::Dim size_of_dims(DimSet set) const;
+
+ private:
+  void check() const;
+  void find_node_dims();
+  void find_values();
+  void find_live();
+
+  const KernelRequest* request_;
+  ExprTable* exprs_;
+  DimSet outer_ = 0, inner_ = 0;
+  int stages_ = 0;
+  bool scatters_ = false, combines_ = false, scans_ = false;
+  std::vector<ValueInfo> values_;
+  std::vector<DimSet> access_dims_, node_dims_;
+  std::vector<bool> read_, written_;
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,51 @@
+// Schedules near the one that the rules choose, for timing.
+#pragma once
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::codegen {
+
+// Of a kernel: compiling takes most of the time, and neighbours far from the rule's rarely win.
+inline constexpr std::size_t kMostCandidates = 48;
+
+/// True if sizes that fulfil `given` fulfil `wanted`, too.
+bool implies_all(const std::vector<plan::fb::Condition>& given,
+                 const std::vector<plan::fb::Condition>& wanted);
+
+/// How many doublings lie between two numbers.
+inline double steps_between(double a, double b) { return std::abs(std::log2(a / b)); }
+
+/// Candidates with how far each is from the rule's: all take the sizes that it takes.
+template <typename AnySchedule>
+class Neighbours {
+ public:
+  explicit Neighbours(const AnySchedule& rule) : rule_(rule) { texts_.insert(rule.to_string()); }
+
+  void add(AnySchedule schedule, double distance) {
+    schedule.conditions = rule_.conditions;
+    if (!texts_.insert(schedule.to_string()).second) return;
+    found_.emplace_back(distance, std::move(schedule));
+  }
+
+  std::vector<AnySchedule> take() {
+    std::stable_sort(found_.begin(), found_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<AnySchedule> all = {rule_};
+    for (auto& [distance, schedule] : found_)
+      if (all.size() < kMostCandidates) all.push_back(std::move(schedule));
+    return all;
+  }
+
+ private:
+  const AnySchedule& rule_;
+  std::set<std::string> texts_;
+  std::vector<std::pair<double, AnySchedule>> found_;
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,379 @@
+#include "codegen/families/attention/attention_lowering.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "codegen/program/describe.h"
+#include "codegen/program/index_space.h"
+#include "codegen/program/loop_lowering.h"
+#include "ir/attention_inputs.h"
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Node;
+using ir::ValueId;
+
+// What the space's last dimension does not stand for: keys, and columns of q and k.
+constexpr const char* kKeySymbol = "$key";
+constexpr const char* kHeadSymbol = "$head";
+
+/// What an operand's rows and columns are indexed by.
+struct Walks {
+  Dim row, column;
+};
+
+class AttentionLowering {
+ public:
+  AttentionLowering(const Graph& body, std::span<const std::uint32_t> inputs, std::uint32_t output,
+                    ExprTable& exprs)
+      : body_(body), inputs_(inputs), output_(output), exprs_(exprs), node_(find_node()) {}
+
+  AttentionProgram lower() {
+    const ir::Shape& shape = body_.type(node_.outputs[0]).shape;
+    LoopSpace space(shape, std::vector<bool>(shape.size(), false), exprs_.ranges());
+    // Heads that were merged with the batch, or that share keys, are linear once that loop is
+    // split.
+    constexpr int kMostSplits = 16;
+    for (int attempt = 0;; ++attempt) {
+      wanted_split_.reset();
+      AttentionProgram program = lower_over(space, attempt < kMostSplits);
+      if (!wanted_split_) return program;
+      space.split(*wanted_split_);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(ErrorCode::kUnsupported, fmt::format("{}: {}", describe(node_), why));
+  }
+
+  const Node& find_node() const {
+    const Node* found = nullptr;
+    for (const Node& node : body_.nodes()) {
+      if (node.op->name == "Attention" && !found)
+        found = &node;
+      else if (node.op->kind != ir::OpKind::kView)
+        throw Error(ErrorCode::kUnsupported,
+                    describe(node) + ": an attention region holds one Attention and views");
+    }
+    if (!found) throw Error(ErrorCode::kInternal, "an attention region without an Attention");
+    return *found;
+  }
+
+  AttentionProgram lower_over(const LoopSpace& space, bool may_split) {
+    space_ = &space;
+    may_split_ = may_split;
+    const ir::Shape& shape = space.shape();
+    const ir::Shape &q = shape_of(0), &k = shape_of(1);
+    AttentionProgram program;
+    program.dtype = body_.type(node_.inputs[0]).dtype;
+    if (!q.back().is_constant() || !shape.back().is_constant())
+      refuse("head dimensions must be known: " + ir::to_string(q) + ", " + ir::to_string(shape));
+    program.head = q.back().value();
+    program.value_head = shape.back().value();
+    program.rows = q[q.size() - 2];
+    program.keys = k[k.size() - 2];
+    program.scale = node_.attrs.get_float("scale");
+    program.fill = node_.attrs.get_float("fill");
+    program.causal = static_cast<int>(node_.attrs.get_int("causal"));
+    program.guard = static_cast<int>(node_.attrs.get_int("guard"));
+
+    ranges_ = space.ranges();
+    symbols_.clear();
+    for (std::size_t d = 0; d < space.loops().size(); ++d)
+      symbols_.push_back(ir::index_symbol(static_cast<int>(d)));
+    add_symbol(kKeySymbol, program.keys);
+    add_symbol(kHeadSymbol, q.back());
+    const Dim row = space.index()[shape.size() - 2], column = space.index().back();
+    const Dim key = program.keys == Dim(1) ? Dim(0) : Dim::symbol(kKeySymbol);
+    const Dim along = Dim::symbol(kHeadSymbol);
+
+    // A buffer that several operands read is one parameter.
+    program.q = trace(program, 0, {row, along}, "q");
+    program.k = trace(program, 1, {key, along}, "k");
+    program.v = trace(program, 2, {key, column}, "v");
+    const ir::AttentionInputs which = ir::attention_inputs(node_.attrs, node_.inputs.size());
+    if (which.mask) program.mask = trace(program, *which.mask, {row, key}, "the mask");
+    if (which.limits) program.limits = trace(program, *which.limits, {row, key}, "the limits");
+    program.y = result(program);
+    if (wanted_split_) return program;
+    take_batch(program);
+    return program;
+  }
+
+  const ir::Shape& shape_of(std::size_t input) const {
+    return body_.type(node_.inputs[input]).shape;
+  }
+
+  void add_symbol(const char* name, const Dim& extent) {
+    ir::Range range;
+    range.min = 0;
+    if (const auto upper = ir::upper_bound(extent, exprs_.ranges())) range.max = *upper - 1;
+    range.symbolic_max = std::make_shared<const Dim>(extent - Dim(1));
+    ranges_.insert_or_assign(name, range);
+    symbols_.emplace_back(name);
+  }
+
+  static std::uint32_t number_of(AttentionProgram& program, std::uint32_t buffer) {
+    auto& all = program.buffers;
+    const auto at = std::find(all.begin(), all.end(), buffer);
+    if (at != all.end()) return static_cast<std::uint32_t>(at - all.begin());
+    all.push_back(buffer);
+    return static_cast<std::uint32_t>(all.size() - 1);
+  }
+
+  /// Input `i` of the node, followed through views to an input of the region.
+  AttentionOperand trace(AttentionProgram& program, std::size_t i, const Walks& walks,
+                         const char* what) {
+    const ValueId value = node_.inputs[i];
+    const ir::Shape& shape = body_.type(value).shape;
+    std::vector<Dim> index;
+    const std::size_t rank = space_->shape().size();
+    for (std::size_t d = 0; d + 2 < shape.size(); ++d)
+      index.push_back(space_->index()[rank - shape.size() + d]);
+    if (shape.size() >= 2) index.push_back(walks.row);
+    if (!shape.empty()) index.push_back(walks.column);
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] == Dim(1)) index[d] = Dim(0);
+    const ir::TracedView traced = ir::trace_view(body_, value, index, ranges_);
+    if (traced.sources.size() != 1 || !traced.sources[0].guards.empty())
+      refuse(fmt::format("{} is padded or concatenated", what));
+    const ir::TracedSource& source = traced.sources[0];
+    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), source.source);
+    if (at == body_.inputs().end())
+      refuse(fmt::format("{} is not a view of an input of the region", what));
+    std::vector<Dim> position = source.index;
+    const ir::Shape& from = body_.type(source.source).shape;
+    for (std::size_t d = 0; d < from.size(); ++d)
+      if (from[d] == Dim(1)) position[d] = Dim(0);
+    const std::uint32_t buffer = inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
+    return operand(number_of(program, buffer), body_.type(source.source).dtype,
+                   linearize(position, from), walks, what);
+  }
+
+  /// The result, forward through the views that store it.
+  AttentionOperand result(AttentionProgram& program) {
+    const Walks walks{space_->index()[space_->shape().size() - 2], space_->index().back()};
+    std::vector<Dim> index = space_->index();
+    ValueId current = node_.outputs[0];
+    while (current != body_.outputs()[0]) {
+      const auto& users = body_.users(current);
+      if (users.size() != 1) refuse("the result has another reader within its region");
+      const Node& view = body_.node(users[0]);
+      const ir::Shape& from = body_.type(current).shape;
+      current = view.outputs[0];
+      if (view.op->name == "Transpose") {
+        std::vector<Dim> next;
+        for (const std::int64_t d : view.attrs.get_ints("perm"))
+          next.push_back(index[static_cast<std::size_t>(d)]);
+        index = std::move(next);
+      } else if (view.op->name == "Reshape") {
+        index = delinearize(linearize(index, from), body_.type(current).shape, ranges_);
+      } else {
+        refuse("the result is stored through " + describe(view));
+      }
+    }
+    const ir::TensorType& type = body_.type(current);
+    return operand(number_of(program, output_), type.dtype, linearize(index, type.shape), walks,
+                   "the result");
+  }
+
+  AttentionOperand operand(std::uint32_t buffer, DType dtype, const Dim& address,
+                           const Walks& walks, const char* what) {
+    AddressParts parts = split(address, what);
+    AttentionOperand result{buffer, dtype, std::move(parts.offset), Dim(0), Dim(0), {}};
+    if (wanted_split_) return result;
+    result.row = step(parts, walks.row, what);
+    result.column = step(parts, walks.column, what);
+    for (std::size_t loop = 0; loop < space_->loops().size(); ++loop)
+      if (is_batch(loop)) result.batch.push_back(parts.strides[loop]);
+    return result;
+  }
+
+  AddressParts split(const Dim& address, const char* what) {
+    AddressParts parts = split_address(ir::simplify(address, ranges_), symbols_, ranges_);
+    if (parts.rest == Dim(0) || wanted_split_) return parts;
+    if (may_split_) wanted_split_ = space_->find_split(parts.rest);
+    if (wanted_split_ && !is_batch(wanted_split_->dim)) wanted_split_.reset();
+    if (!wanted_split_)
+      refuse(fmt::format("{} is not a strided access of a dense tensor ({})", what,
+                         address.to_string()));
+    return parts;
+  }
+
+  /// The stride along a walk, which is one symbol, or 0 where there is one element only.
+  Dim step(const AddressParts& parts, const Dim& walk, const char* what) const {
+    if (walk == Dim(0)) return Dim(0);
+    for (std::size_t s = 0; s < symbols_.size(); ++s)
+      if (walk == Dim::symbol(symbols_[s])) return parts.strides[s];
+    refuse(fmt::format("{} is walked in parts", what));
+  }
+
+  bool is_batch(std::size_t loop) const {
+    return space_->dimension_of(loop) + 2 < space_->shape().size();
+  }
+
+  static std::vector<AttentionOperand*> operands(AttentionProgram& program) {
+    std::vector<AttentionOperand*> all{&program.q, &program.k, &program.v, &program.y};
+    if (program.mask) all.push_back(&*program.mask);
+    if (program.limits) all.push_back(&*program.limits);
+    return all;
+  }
+
+  void take_batch(AttentionProgram& program) const {
+    for (std::size_t loop = 0; loop < space_->loops().size(); ++loop)
+      if (is_batch(loop)) program.batch.push_back(space_->loops()[loop].extent);
+    const auto all = operands(program);
+    const auto erase = [&](std::size_t axis) {
+      const auto at = static_cast<std::ptrdiff_t>(axis);
+      program.batch.erase(program.batch.begin() + at);
+      for (AttentionOperand* operand : all) operand->batch.erase(operand->batch.begin() + at);
+    };
+    // A query of one row that shares its keys with others: those are its rows.
+    if (program.rows == Dim(1) && program.causal != 1) {
+      program.causal = 0;
+      for (std::size_t axis = program.batch.size(); axis-- > 0;) {
+        if (program.k.batch[axis] != Dim(0) || program.v.batch[axis] != Dim(0)) continue;
+        program.rows = program.batch[axis];
+        for (AttentionOperand* operand : {&program.q, &program.y})
+          operand->row = operand->batch[axis];
+        if (program.mask) program.mask->row = program.mask->batch[axis];
+        if (program.limits) program.limits->row = program.limits->batch[axis];
+        erase(axis);
+        break;
+      }
+    }
+    for (std::size_t axis = 0; axis + 1 < program.batch.size();) {
+      const Dim inner = program.batch[axis + 1];
+      const bool joins = std::all_of(all.begin(), all.end(), [&](const AttentionOperand* operand) {
+        return operand->batch[axis] == operand->batch[axis + 1] * inner;
+      });
+      if (!joins) {
+        ++axis;
+        continue;
+      }
+      program.batch[axis + 1] = program.batch[axis] * inner;
+      erase(axis);
+      axis = 0;
+    }
+    // Heads of one column have no other to step to.
+    for (const auto& [operand, columns] :
+         {std::pair(&program.q, program.head), std::pair(&program.k, program.head),
+          std::pair(&program.v, program.value_head), std::pair(&program.y, program.value_head)})
+      if (columns == 1) operand->column = 1;
+    for (const auto& [operand, what] :
+         {std::pair(&program.q, "q"), std::pair(&program.k, "k"), std::pair(&program.v, "v"),
+          std::pair(&program.y, "the result")})
+      if (operand->column != Dim(1))
+        refuse(fmt::format("the columns of {} have stride {}, not 1", what,
+                           operand->column.to_string()));
+  }
+
+  const Graph& body_;
+  std::span<const std::uint32_t> inputs_;
+  std::uint32_t output_;
+  ExprTable& exprs_;
+  const Node& node_;
+  const LoopSpace* space_ = nullptr;
+  ir::Ranges ranges_;
+  std::vector<std::string> symbols_;  // the loops', then those of keys and columns
+  bool may_split_ = true;
+  std::optional<SplitRequest> wanted_split_;
+};
+
+std::string print_operand(const char* name, const AttentionOperand& operand) {
+  std::vector<std::string> batch;
+  for (const Dim& stride : operand.batch) batch.push_back(stride.to_string());
+  return fmt::format("  {}: {} buffer {} offset {} batch [{}] row {} column {}\n", name,
+                     to_string(operand.dtype), operand.buffer, operand.offset.to_string(),
+                     fmt::join(batch, ", "), operand.row.to_string(), operand.column.to_string());
+}
+
+std::string print_front(const AttentionFront& front, const ExprTable& exprs) {
+  std::string text =
+      fmt::format("front: place {} buffer {} offset {}{}\n", to_string(front.place_type),
+                  front.place_buffer, front.place_offset.to_string(), front.still ? " still" : "");
+  for (const auto& [name, made] :
+       {std::pair("q", &front.q), std::pair("k", &front.k), std::pair("v", &front.v)}) {
+    std::vector<std::string> batch;
+    for (const Dim& stride : made->batch) batch.push_back(stride.to_string());
+    text += fmt::format("{}: offset {} batch [{}] row {}\n{}", name, made->offset.to_string(),
+                        fmt::join(batch, ", "), made->row.to_string(),
+                        print_loop_program(made->program, exprs));
+  }
+  return text;
+}
+
+}  // namespace
+
+AttentionProgram lower_attention(const Graph& body, std::span<const std::uint32_t> inputs,
+                                 std::span<const std::uint32_t> outputs, ExprTable& exprs) {
+  if (inputs.size() != body.inputs().size() || outputs.size() != 1 || body.outputs().size() != 1)
+    throw Error(ErrorCode::kInternal, "buffers do not match the body of an attention region");
+  return AttentionLowering(body, inputs, outputs[0], exprs).lower();
+}
+
+std::string print_attention(const AttentionProgram& program, const ExprTable& exprs) {
+  std::vector<std::string> batch;
+  for (const Dim& extent : program.batch) batch.push_back(extent.to_string());
+  std::string text = fmt::format(
+      "attention {} batch [{}] rows {} keys {} head {} values {} scale {} fill {} causal {} guard "
+      "{}{}\n",
+      to_string(program.dtype), fmt::join(batch, ", "), program.rows.to_string(),
+      program.keys.to_string(), program.head, program.value_head, program.scale, program.fill,
+      program.causal, program.guard, program.cached ? " cached" : "");
+  if (!program.front) text += print_operand("q", program.q);
+  text += print_operand("k", program.k) + print_operand("v", program.v);
+  if (program.mask) text += print_operand("mask", *program.mask);
+  if (program.limits) text += print_operand("limits", *program.limits);
+  text += print_operand("y", program.y);
+  return program.front ? text + print_front(*program.front, exprs) : text;
+}
+
+StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size) {
+  const auto bytes = [&](const AttentionOperand& operand, const Dim& rows, const Dim& columns) {
+    Dim count = rows * columns;
+    for (std::size_t axis = 0; axis < program.batch.size(); ++axis)
+      if (operand.batch[axis] != Dim(0)) count = count * program.batch[axis];
+    const BufferSize whole = size(program.buffers[operand.buffer]);
+    return ir::min(count * Dim(static_cast<std::int64_t>(size_of(operand.dtype))), whole.bytes,
+                   exprs.ranges());
+  };
+  const Dim head(program.head), value_head(program.value_head);
+  StepWork work;
+  work.bytes_read =
+      bytes(program.k, program.keys, head) + bytes(program.v, program.keys, value_head);
+  if (!program.front) work.bytes_read = work.bytes_read + bytes(program.q, program.rows, head);
+  if (program.mask)
+    work.bytes_read =
+        work.bytes_read + bytes(*program.mask, program.mask->row == Dim(0) ? Dim(1) : program.rows,
+                                program.mask->column == Dim(0) ? Dim(1) : program.keys);
+  if (program.limits)
+    work.bytes_read =
+        work.bytes_read +
+        bytes(*program.limits, program.limits->row == Dim(0) ? Dim(1) : program.rows, 1);
+  work.bytes_written = bytes(program.y, program.rows, value_head);
+  work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys * (head + value_head);
+  for (const Dim& extent : program.batch) work.flops = work.flops * extent;
+  work.arithmetic = product_arithmetic(program.dtype, plan::fb::MathMode::Default);
+  if (!program.front) return work;
+  const SizeOf of_buffer = [&](std::uint32_t buffer) {
+    return buffer == kMadeBuffer ? BufferSize{Dim(0), 1} : size(program.buffers[buffer]);
+  };
+  for (const MadeOperand* made : {&program.front->q, &program.front->k, &program.front->v}) {
+    const StepWork own = work_of(made->program, exprs, of_buffer);
+    work.bytes_read = work.bytes_read + own.bytes_read;
+    work.flops = work.flops + own.flops;
+  }
+  work.bytes_written =
+      work.bytes_written + bytes(program.k, 1, head) + bytes(program.v, 1, value_head);
+  return work;
+}
+
+}  // namespace sinter::codegen

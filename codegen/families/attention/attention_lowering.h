@@ -1,0 +1,89 @@
+// Fused regions of family "attention" as strided problems for one kernel.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/plan/cost.h"
+#include "codegen/plan/expr_table.h"
+#include "ir/graph.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::codegen {
+
+/// An operand: element (batch.., row, column) lies at offset + sum batch strides + row and column
+/// strides, in elements. Broadcast dimensions have stride 0.
+struct AttentionOperand {
+  std::uint32_t buffer = 0;  // index into AttentionProgram.buffers
+  DType dtype = DType::kFloat16;
+  ir::Dim offset, row, column;
+  std::vector<ir::Dim> batch;  // one for each of AttentionProgram.batch
+};
+
+/// Takes the place of a buffer where a value never gets to memory.
+constexpr std::uint32_t kMadeBuffer = 0xffffffff;
+
+/// A value that blocks make for themselves: `program`, which is pointwise, stores it densely, in
+/// the order of its loops, to kMadeBuffer; its other buffers are AttentionProgram's. Element
+/// (batch.., row, column) is number offset + sum batch strides + row stride + column.
+struct MadeOperand {
+  plan::fb::LoopProgramT program;
+  ir::Dim offset, row;
+  std::vector<ir::Dim> batch;
+};
+
+/// The queries, which then are in no buffer, and a row of keys and of values, which becomes row
+/// number `place` of them.
+struct AttentionFront {
+  MadeOperand q, k, v;
+  std::uint32_t place_buffer = 0;  // of AttentionProgram: integers, of which one is `place`
+  DType place_type = DType::kInt64;
+  ir::Dim place_offset;
+  /// No step in front of this one changes keys and values in the same run.
+  bool still = false;
+};
+
+/// y = softmax(mask(scale * q k')) v for every index of the batch; ir/ops/attention.cpp has the
+/// meaning of fill, causal and guard. Rows of q and y are queries, of k and v keys, of the mask
+/// queries; its columns are keys. Rows of the limits are queries: row r sees the keys before
+/// limits[r].
+struct AttentionProgram {
+  std::vector<std::uint32_t> buffers;  // Plan.buffers, each once
+  DType dtype = DType::kFloat16;       // of q, k, v and y
+  std::int64_t head = 0, value_head = 0;
+  ir::Dim rows, keys;
+  std::vector<ir::Dim> batch;  // extents, outermost first; neighbours that all walk alike are one
+  AttentionOperand q, k, v, y;
+  std::optional<AttentionOperand> mask, limits;
+  double scale = 1, fill = 0;
+  int causal = 0;
+  int guard = 0;
+  /// Keys and values are a cache, of which the step in front changes a few rows at most: they may
+  /// be fetched before that has ended.
+  bool cached = false;
+  std::optional<AttentionFront> front;
+
+  /// Whether the kernel writes buffer number `buffer` of `buffers`.
+  bool writes(std::uint32_t buffer) const {
+    return buffer == y.buffer || (front && (buffer == k.buffer || buffer == v.buffer));
+  }
+  /// Whether rows of one head may see different numbers of keys by their limits.
+  bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }
+};
+
+/// Lowers a body of family "attention": operand views, Attention, Transposes and Reshapes of its
+/// result. Throws Error(kUnsupported) saying which operand is no strided access with contiguous
+/// columns.
+AttentionProgram lower_attention(const ir::Graph& body, std::span<const std::uint32_t> inputs,
+                                 std::span<const std::uint32_t> outputs, ExprTable& exprs);
+
+/// Every fact but the plan's buffers, readable.
+std::string print_attention(const AttentionProgram& program, const ExprTable& exprs);
+
+/// Every operand's elements once; a product counts two operations, causal scores count half.
+StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,409 @@
+#include "codegen/families/attention/attention_schedule.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/emit/schedule_neighbours.h"
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Dim;
+
+// Blocks may use this much on every architecture from sm_80 on (sm_86 has 99 KB).
+constexpr std::uint32_t kMostShared = 96 * 1024, kMostSharedOfSm90 = 227 * 1024;
+constexpr std::int64_t kLongestHead = 256;
+// Multiprocessors of the GPUs that this is for: sm_80 has 108, sm_90 132, sm_100 148.
+constexpr std::int64_t kMultiprocessors = 132;
+
+/// What its blocks may use: clusters and warpgroups are for GPUs with more.
+std::uint32_t most_shared(const AttentionSchedule& schedule) {
+  return schedule.splits > 1 || schedule.by_warpgroups() ? kMostSharedOfSm90 : kMostShared;
+}
+
+/// The most elements (8, 4, 2 or 1) of which every row of the operands starts at a multiple.
+int common_vector(std::initializer_list<const AttentionOperand*> operands) {
+  int vector = 8;
+  const auto fits = [&](const Dim& dim) { return ir::is_multiple_of(dim, vector); };
+  for (const AttentionOperand* operand : operands)
+    while (vector > 1 && !(fits(operand->offset) && fits(operand->row) &&
+                           std::all_of(operand->batch.begin(), operand->batch.end(), fits)))
+      vector /= 2;
+  return vector;
+}
+
+/// Registers that a lane needs at least: scores, their weights, the result, queries, and the mask.
+int registers_by_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  const bool stay = schedule.queries > 1;
+  const int others = stay ? 32 : 40;
+  int mask = 0;
+  if (program.mask && program.mask->dtype != DType::kBool && program.mask->column != Dim(0))
+    mask = schedule.keys / 4 * (program.mask->row == Dim(0) ? 1 : 2) *
+           static_cast<int>(size_of(program.mask->dtype)) / 4;
+  const int heads = static_cast<int>(program.value_head / 2 + (stay ? 0 : program.head / 4));
+  return schedule.keys / 2 + schedule.keys / 4 + heads + mask + others;
+}
+
+/// Whether warpgroups can do it: tiles of whole blocks of 64 columns, in the registers of
+/// AttentionRings::kMultiplying.
+bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  if (program.has_row_limits()) return false;  // their kernel has no place for them
+  const auto fits = [](std::int64_t head) { return head == 64 || head == 128; };
+  const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
+  return fits(program.head) && fits(program.value_head) && known &&
+         common_vector({&program.q, &program.k, &program.v, &program.y}) == 8 &&
+         schedule.row_tiles == 1 && schedule.key_groups == 1 && schedule.splits == 1 &&
+         schedule.ahead == 1 && schedule.queries <= 2 && schedule.row_warps % 4 == 0 &&
+         schedule.row_warps <= 12 &&
+         registers_by_warpgroups(program, schedule) <= (schedule.row_warps == 12  ? 160
+                                                        : schedule.row_warps == 8 ? 232
+                                                                                  : 216) &&
+         attention_shared_bytes(program, schedule) <=
+             most_shared(schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
+}
+
+/// Whether blocks can make what the program has in front: one for each head's queries, warps with
+/// tiles of their own.
+bool fits_front(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  return !program.front || (schedule.row_warps == 1 && schedule.row_tiles == 1 &&
+                            schedule.ahead == 1 && !schedule.by_warpgroups());
+}
+
+/// Adds schedules with what sizes have to be for them; leaves out those that never apply.
+class Chooser {
+ public:
+  Chooser(const AttentionProgram& program, ExprTable& exprs) : program_(program), exprs_(exprs) {
+    for (const Dim& extent : program.batch) heads_ = heads_ * extent;
+    base_.vector = common_vector({&program.k, &program.v});
+    base_.pairs =
+        (program.front ? common_vector({&program.y}) : common_vector({&program.q, &program.y})) > 1;
+  }
+
+  /// `limits`: sizes that may not exceed a number.
+  using Limits = std::vector<std::pair<Dim, std::int64_t>>;
+  void add(AttentionSchedule schedule, const Limits& limits) {
+    if (done_ || !fits_front(program_, schedule)) return;
+    schedule.vector = base_.vector;
+    schedule.pairs = base_.pairs;
+    if (schedule.by_warpgroups()) {
+      if (fits_warpgroups(program_, schedule)) add_on(some_gpus_, std::move(schedule), limits);
+      return;
+    }
+    while (attention_shared_bytes(program_, schedule) > most_shared(schedule)) {
+      if (schedule.ahead > 1)
+        --schedule.ahead;
+      else if (schedule.key_groups > 1)
+        schedule.key_groups /= 2;
+      else
+        schedule.keys /= 2;
+    }
+    add_on(schedule.splits > 1 ? some_gpus_ : any_gpu_, std::move(schedule), limits);
+  }
+
+  /// Blocks if each has `rows` rows.
+  Dim blocks(int rows) const { return heads_ * ir::ceil_div(program_.rows, rows, exprs_.ranges()); }
+  const AttentionSchedule& base() const { return base_; }
+  std::vector<AttentionSchedule> take() { return std::move(schedules_); }
+
+ private:
+  /// What schedules before take: on some GPUs (with clusters, with warpgroups), or on all.
+  struct Earlier {
+    std::vector<std::vector<plan::fb::Condition>> conditions;
+    bool takes_all = false;
+  };
+
+  void add_on(Earlier& earlier, AttentionSchedule schedule, const Limits& limits) {
+    if (earlier.takes_all) return;
+    for (const auto& [size, most] : limits) {
+      const auto low = ir::lower_bound(size, exprs_.ranges());
+      const auto high = ir::upper_bound(size, exprs_.ranges());
+      if (low && *low > most) return;
+      if (high && *high <= most) continue;
+      schedule.conditions.emplace_back(exprs_.intern(size), 1, most);
+    }
+    // What an earlier schedule takes under fewer conditions never gets here.
+    const auto holds = [&](const plan::fb::Condition& wanted) {
+      return std::any_of(schedule.conditions.begin(), schedule.conditions.end(),
+                         [&](const plan::fb::Condition& own) {
+                           return own.expression() == wanted.expression() &&
+                                  own.max() <= wanted.max();
+                         });
+    };
+    for (const auto& conditions : earlier.conditions)
+      if (std::all_of(conditions.begin(), conditions.end(), holds)) return;
+    earlier.takes_all = schedule.conditions.empty();
+    earlier.conditions.push_back(schedule.conditions);
+    done_ = any_gpu_.takes_all;
+    schedules_.push_back(std::move(schedule));
+  }
+
+  const AttentionProgram& program_;
+  ExprTable& exprs_;
+  Dim heads_ = 1;
+  AttentionSchedule base_;
+  Earlier any_gpu_, some_gpus_;
+  bool done_ = false;
+  std::vector<AttentionSchedule> schedules_;
+};
+
+}  // namespace
+
+std::string AttentionSchedule::to_string() const {
+  std::string text = fmt::format("attention rows={}x{} groups={} keys={} vector={}{}", row_warps,
+                                 row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
+  if (ahead > 1) text += fmt::format(" ahead={}", ahead);
+  if (splits > 1) text += fmt::format(" splits={}", splits);
+  if (stages > 0) text += fmt::format(" stages={}", stages);
+  if (queries > 1) text += fmt::format(" queries={}", queries);
+  if (blocks > 0) text += fmt::format(" blocks={}", blocks);
+  return text;
+}
+
+std::uint32_t attention_shared_bytes(const AttentionProgram& program,
+                                     const AttentionSchedule& schedule) {
+  if (schedule.by_warpgroups()) {
+    const std::int64_t elements =
+        schedule.queries * schedule.rows() * program.head +
+        schedule.stages * schedule.keys * (program.head + program.value_head);
+    return static_cast<std::uint32_t>(1024 + elements * 2 +
+                                      (2 * schedule.queries + 4 * schedule.stages) * 16);
+  }
+  const std::int64_t steps = (program.head + 15) / 16, out_tiles = program.value_head / 8;
+  const std::int64_t tile = schedule.keys * ((steps * 2 | 1) + (out_tiles | 1)) * 8 * 2;
+  // What groups, and blocks of a cluster, add up.
+  const std::int64_t part = schedule.rows() * (program.value_head + 4) * 4;
+  const std::int64_t merge = schedule.key_groups > 1 ? schedule.key_groups * part : 0;
+  const std::int64_t sent = schedule.splits > 1 ? schedule.splits * part + 16 : 0;
+  const std::int64_t front =
+      program.front ? ((schedule.rows() + 1) * program.head + program.value_head) * std::int64_t{2}
+                    : 0;
+  return static_cast<std::uint32_t>(std::max(schedule.key_groups * schedule.ahead * tile, merge) +
+                                    sent + front);
+}
+
+bool mask_in_pairs(const AttentionProgram& program) {
+  return program.mask && program.mask->column == Dim(1) && ir::is_multiple_of(program.keys, 2) &&
+         common_vector({&*program.mask}) > 1;
+}
+
+bool can_schedule_attention(const AttentionProgram& program, std::string& reason) {
+  const auto refuse = [&](std::string why) {
+    reason = std::move(why);
+    return false;
+  };
+  if (program.dtype != DType::kFloat16 && program.dtype != DType::kBFloat16)
+    return refuse(fmt::format("its type is {}, not f16 or bf16", to_string(program.dtype)));
+  for (const std::int64_t head : {program.head, program.value_head})
+    if (head < 8 || head > kLongestHead || head % 8 != 0)
+      return refuse(
+          fmt::format("head dimension {} is no multiple of 8 up to {}", head, kLongestHead));
+  if (program.y.dtype != program.dtype) return refuse("the result has another type");
+  if (program.mask && program.mask->dtype != DType::kBool && size_of(program.mask->dtype) > 4)
+    return refuse("the mask is float64");
+  return true;
+}
+
+namespace {
+
+AttentionSchedule parse(const std::string& text) {
+  AttentionSchedule result;
+  std::istringstream words(text);
+  const auto refuse = [&] {
+    throw Error(ErrorCode::kUnsupported, fmt::format("'{}' is no schedule of attention", text));
+  };
+  std::string word;
+  words >> word;
+  if (word != "attention") refuse();
+  while (words >> word) {
+    const std::size_t at = word.find('=');
+    if (at == std::string::npos) continue;  // "single" follows from the program
+    const std::string name = word.substr(0, at);
+    int first = 0, second = 0;
+    char times = 0;
+    std::istringstream value(word.substr(at + 1));
+    value >> first;
+    if (name == "rows") {
+      value >> times >> second;
+      if (times != 'x' || second < 16 || second > 64 || second % 16 != 0) refuse();
+      result.row_tiles = second / 16;
+    }
+    if (!value || first < 1 || first > 4096) refuse();
+    int* const field = name == "rows"      ? &result.row_warps
+                       : name == "groups"  ? &result.key_groups
+                       : name == "keys"    ? &result.keys
+                       : name == "vector"  ? &result.vector
+                       : name == "ahead"   ? &result.ahead
+                       : name == "splits"  ? &result.splits
+                       : name == "stages"  ? &result.stages
+                       : name == "queries" ? &result.queries
+                       : name == "blocks"  ? &result.blocks
+                                           : nullptr;
+    if (field == nullptr) refuse();
+    *field = first;
+  }
+  return result;
+}
+
+/// True if a kernel can be made of it: powers of two up to what the template takes.
+bool takes(const AttentionProgram& program, const AttentionSchedule& schedule) {
+  if (!fits_front(program, schedule)) return false;
+  if (schedule.by_warpgroups()) return fits_warpgroups(program, schedule);
+  return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
+         schedule.row_tiles <= 2 && schedule.splits <= 16 && schedule.ahead <= 8 &&
+         (schedule.splits == 1 || schedule.key_groups > 1) &&
+         (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
+         schedule.blocks == 0 && attention_shared_bytes(program, schedule) <= most_shared(schedule);
+}
+
+}  // namespace
+
+std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
+                                                const std::string& forced) {
+  Chooser chooser(program, exprs);
+  if (!forced.empty()) {
+    AttentionSchedule schedule = parse(forced);
+    schedule.vector = std::min(schedule.vector, chooser.base().vector);
+    schedule.pairs = chooser.base().pairs;
+    if (!takes(program, schedule))
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("the schedule '{}' does not take this attention", forced));
+    return {std::move(schedule)};
+  }
+  const std::int64_t longest = std::max(program.head, program.value_head);
+  const Dim sixteens = chooser.blocks(16), blocks = chooser.blocks(64);
+  constexpr std::int64_t kFew = 2 * kMultiprocessors;
+  const auto by_warps = [](int row_warps, int row_tiles, int key_groups, int keys, int splits = 1) {
+    AttentionSchedule schedule;
+    schedule.row_warps = row_warps;
+    schedule.row_tiles = row_tiles;
+    schedule.key_groups = key_groups;
+    schedule.keys = keys;
+    schedule.splits = splits;
+    return schedule;
+  };
+  // By warpgroups: `groups` of 64 rows.
+  const auto by_groups = [](int groups, int keys, int stages, int queries, int most_blocks) {
+    AttentionSchedule schedule;
+    schedule.row_warps = 4 * groups;
+    schedule.keys = keys;
+    schedule.stages = stages;
+    schedule.queries = queries;
+    schedule.blocks = most_blocks;
+    return schedule;
+  };
+  // A few queries, as in decoding: every 16 get a block, or a cluster where keys are many.
+  const std::pair<Dim, std::int64_t> few_rows{program.rows, 32};
+  chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, kFew}, {program.keys, 64}});
+  chooser.add(by_warps(1, 1, 4, 32), {few_rows, {sixteens, kFew}, {program.keys, 512}});
+  const bool wide = longest > 64;
+  constexpr std::int64_t kShort = 4096, kOneRound = 1024;
+  chooser.add(by_warps(1, 1, 4, 32, 8),
+              {few_rows, {sixteens, kFew / 8}, {program.keys, kOneRound}});
+  if (!wide)
+    chooser.add(by_warps(1, 1, 4, 64, 8), {few_rows, {sixteens, kFew / 8}, {program.keys, kShort}});
+  chooser.add(by_warps(1, 1, wide ? 4 : 8, 64, 8), {few_rows, {sixteens, kFew / 8}});
+  chooser.add(by_warps(1, 1, 8, wide ? 32 : 64, 2), {few_rows, {sixteens, kFew / 2}});
+  chooser.add(by_warps(1, 1, 8, 32), {few_rows, {sixteens, kFew}});
+  if (program.front) {
+    chooser.add(by_warps(1, 1, 8, 32), {});
+    return chooser.take();
+  }
+  // Warpgroups, as an H200 measured them: 64 rows a block, two blocks on a multiprocessor, where
+  // that fills it evenly or keys are few; 128 or, where registers allow it, 192 rows else. Blocks
+  // take items in turns unless rows are causal and long: then whoever is done first takes the next.
+  constexpr std::int64_t kNoLimit = INT64_MAX;
+  const std::int64_t in_turns = program.causal == 0 || longest <= 64 ? 8192 : 2048;
+  const auto add_groups = [&](int groups, int keys, int stages, std::int64_t most_items,
+                              std::int64_t most_keys, int queries = 1) {
+    Chooser::Limits limits;
+    if (most_items != kNoLimit) limits.emplace_back(blocks, most_items);
+    Chooser::Limits short_limits = limits;
+    if (most_keys != kNoLimit) limits.emplace_back(program.keys, most_keys);
+    short_limits.emplace_back(program.keys, std::min(most_keys, in_turns));
+    const int at_once = groups == 1 ? 2 : 1;
+    chooser.add(by_groups(groups, keys, stages, queries, kMultiprocessors * at_once), short_limits);
+    if (most_keys > in_turns) chooser.add(by_groups(groups, keys, stages, queries, 0), limits);
+  };
+  const bool causal = program.causal != 0, plain = !causal && !program.mask;
+  if (longest <= 64) {
+    add_groups(1, 128, 2, 576, 1024);
+    add_groups(1, program.mask ? 64 : 128, 2, kNoLimit, 128);
+    if (causal) add_groups(1, 128, 2, 384, 2048);
+    add_groups(2, 128, 3, plain ? 1100 : kNoLimit, 1024);
+    if (plain) add_groups(3, 128, 2, kNoLimit, kNoLimit, 2);
+    add_groups(3, 96, 3, kNoLimit, kNoLimit);
+    // Where a mask takes too many registers for that:
+    add_groups(2, 128, 2, kNoLimit, kNoLimit);
+    add_groups(2, 64, 3, kNoLimit, kNoLimit);
+  } else {
+    add_groups(1, 64, 2, kFew, 512);
+    add_groups(1, 64, 2, 576, causal ? 512 : 256);
+    if (causal) add_groups(1, 64, 2, kFew, 1024);
+    add_groups(2, 128, causal ? 2 : 3, kNoLimit, kNoLimit);
+    add_groups(2, 64, 3, kNoLimit, kNoLimit);
+  }
+  // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
+  // possible are under way and the chain of products is short.
+  chooser.add(by_warps(1, 1, 2, 32), {{sixteens, kFew}, {program.keys, 64}});
+  chooser.add(by_warps(1, 1, 4, 32), {{sixteens, kFew}, {program.keys, 512}});
+  chooser.add(by_warps(1, 1, 8, 32), {{sixteens, kFew}});
+  // Less than a block of four warps for each multiprocessor: two groups of them share out the keys.
+  chooser.add(by_warps(4, 1, 2, 32), {{blocks, kMultiprocessors}});
+  // Registers: 32 rows a warp halve what is read from shared memory, but hold twice the result.
+  if (longest <= 128) {
+    chooser.add(by_warps(4, 1, 1, 64), {{blocks, 16 * kMultiprocessors}});
+    chooser.add(by_warps(4, 2, 1, longest <= 64 ? 64 : 32), {});
+  } else {
+    chooser.add(by_warps(4, 1, 1, 32), {});
+  }
+  return chooser.take();
+}
+
+std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
+                                                       ExprTable& exprs) {
+  const AttentionSchedule base = Chooser(program, exprs).base();
+  std::vector<AttentionSchedule> all;
+  const auto add = [&](const AttentionSchedule& schedule) {
+    if (takes(program, schedule)) all.push_back(schedule);
+  };
+  for (const int keys : {16, 32, 64, 96, 128}) {
+    AttentionSchedule schedule = base;
+    schedule.keys = keys;
+    for (schedule.row_tiles = 1; schedule.row_tiles <= 2; ++schedule.row_tiles)
+      for (schedule.row_warps = 1; schedule.row_warps <= 8; schedule.row_warps *= 2)
+        for (schedule.key_groups = 1; schedule.key_groups <= 8; schedule.key_groups *= 2)
+          for (schedule.splits = 1; schedule.splits <= 16; schedule.splits *= 2)
+            for (schedule.ahead = 1; schedule.ahead <= 3; ++schedule.ahead) add(schedule);
+    schedule = base;
+    schedule.keys = keys;
+    for (schedule.row_warps = 4; schedule.row_warps <= 12; schedule.row_warps += 4)
+      for (schedule.stages = 2; schedule.stages <= 3; ++schedule.stages)
+        for (const std::int64_t blocks :
+             {std::int64_t{0}, schedule.blocks_at_once() * kMultiprocessors}) {
+          schedule.blocks = static_cast<int>(blocks);
+          for (schedule.queries = 1; schedule.queries <= 2; ++schedule.queries) add(schedule);
+        }
+  }
+  return all;
+}
+
+std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& program,
+                                                    ExprTable& exprs, const AttentionSchedule& rule,
+                                                    bool clusters) {
+  Neighbours<AttentionSchedule> found(rule);
+  for (AttentionSchedule& schedule : all_attention_schedules(program, exprs)) {
+    if (!clusters && (schedule.splits > 1 || schedule.by_warpgroups())) continue;
+    double distance = steps_between(schedule.rows(), rule.rows()) +
+                      steps_between(schedule.keys, rule.keys) +
+                      steps_between(schedule.key_groups, rule.key_groups) +
+                      steps_between(schedule.splits, rule.splits);
+    if (schedule.by_warpgroups() != rule.by_warpgroups()) distance += 2;
+    found.add(std::move(schedule), distance);
+  }
+  return found.take();
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,64 @@
+// Schedules of attention: how a problem is spread over a GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "codegen/families/attention/attention_lowering.h"
+
+namespace sinter::codegen {
+
+/// The integers that decide a kernel; see AttentionShape in device/attention_rows.cuh and, where
+/// there are stages, AttentionRings in device/attention_groups.cuh.
+struct AttentionSchedule {
+  int row_warps = 1;   // warps that share tiles of keys, each with rows of its own
+  int row_tiles = 1;   // of 16 rows, for each warp
+  int key_groups = 1;  // groups of row_warps that take turns over the tiles of keys
+  int keys = 32;       // of a tile
+  int vector = 8;      // elements of one copy of keys and values
+  bool pairs = true;   // two neighbouring elements of q and y are one access
+  int ahead = 1;       // tiles of keys, and of values, under way to each group of one warp
+  int splits = 1;      // blocks of a cluster that share out the keys
+  int stages = 0;      // tiles of keys, and of values, under way to warpgroups; 0: by warps alone
+  int queries = 1;     // tiles of queries that warpgroups have; several stay in shared memory
+  int blocks = 0;      // at most, each of which takes several items; 0: a block for each item
+  std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
+
+  int rows() const { return row_warps * row_tiles * 16; }  // of a block
+  bool by_warpgroups() const { return stages > 0; }        // sm_90 alone
+  int threads() const { return row_warps * key_groups * 32 + (by_warpgroups() ? 128 : 0); }
+  /// Blocks that the registers of one multiprocessor are meant for; 0: no matter.
+  int blocks_at_once() const { return by_warpgroups() ? (row_warps == 4 ? 2 : 1) : 0; }
+  /// "attention rows=4x16 groups=1 keys=64 vector=8", "attention rows=8x16 groups=1 keys=128
+  /// vector=8 stages=2 blocks=132".
+  std::string to_string() const;
+};
+
+/// Dynamic shared memory, as the kernel asserts it.
+std::uint32_t attention_shared_bytes(const AttentionProgram& program,
+                                     const AttentionSchedule& schedule);
+
+/// Whether two neighbouring keys of the mask are one aligned access.
+bool mask_in_pairs(const AttentionProgram& program);
+
+/// True if there is a schedule; else `reason` says why not.
+bool can_schedule_attention(const AttentionProgram& program, std::string& reason);
+/// The schedules to emit, in the order in which the runtime tries their conditions; the last has
+/// none and runs on every GPU. `forced`, if not empty, is the first one, in the form of
+/// to_string(), the one to measure; throws Error(kUnsupported) if it does not take the program.
+std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
+                                                const std::string& forced = {});
+
+/// Schedules that take all sizes of the program, for measuring, in a fixed order.
+std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
+                                                       ExprTable& exprs);
+
+/// Schedules that take all sizes that `rule`, one of the rules', takes, and under the same
+/// conditions: `rule` first, then others, the nearest first. Bounded, without repetition, always
+/// the same.
+std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& program,
+                                                    ExprTable& exprs, const AttentionSchedule& rule,
+                                                    bool clusters);
+
+}  // namespace sinter::codegen

@@ -1,0 +1,495 @@
+#include "codegen/families/attention/emit_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_text.h"
+#include "codegen/families/attention/attention_front_text.h"
+#include "codegen/families/attention/attention_schedule.h"
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Dim;
+
+/// The kernel's parameters: its buffers, then the sizes that are not constant.
+class AttentionParameters {
+ public:
+  AttentionParameters(const AttentionProgram& program, ExprTable& exprs, std::vector<DType> types)
+      : exprs_(exprs), result_(program.y.buffer) {
+    types.resize(program.buffers.size());
+    for (const AttentionOperand* operand :
+         {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
+          program.limits ? &*program.limits : nullptr})
+      if (operand != nullptr && operand->buffer != kMadeBuffer)
+        types[operand->buffer] = operand->dtype;
+    for (std::uint32_t b = 0; b < types.size(); ++b) {
+      const bool written = program.writes(b), read = b != result_;
+      names_.push_back(buffer(b));
+      texts_.push_back(fmt::format("{}{}*{} {}", written ? "" : "const ", storage_name(types[b]),
+                                   read && written ? "" : " __restrict__", names_.back()));
+      args_.emplace_back(plan::fb::ArgKind::Buffer, program.buffers[b]);
+    }
+  }
+
+  std::string buffer(std::uint32_t b) const { return b == result_ ? "y" : fmt::format("x{}", b); }
+
+  /// A literal, or a parameter that is added on first use. All sizes are 64 bits wide: a block
+  /// computes a few addresses once.
+  std::string dim(const Dim& dim) { return size(exprs_.intern(dim)); }
+  std::string size(std::uint32_t expression) {
+    const Dim dim = exprs_.dim(expression);
+    if (dim.is_constant()) return int_literal(dim.value());
+    const auto known = sizes_.find(expression);
+    if (known != sizes_.end()) return known->second;
+    const std::string name = fmt::format("n{}", sizes_.size());
+    sizes_.emplace(expression, name);
+    names_.push_back(name);
+    texts_.push_back(fmt::format("i64 {} /* {} */", name, comment_text(dim.to_string())));
+    args_.emplace_back(plan::fb::ArgKind::Int64, expression);
+    return name;
+  }
+
+  /// "const f16* __restrict__ x0", and "x0": one for each parameter.
+  const std::vector<std::string>& texts() const { return texts_; }
+  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<plan::fb::KernelArg>& args() const { return args_; }
+  /// The names of those that are read.
+  std::vector<std::string> inputs() const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (texts_[i].starts_with("const ")) names.push_back(names_[i]);
+    return names;
+  }
+
+ private:
+  ExprTable& exprs_;
+  std::uint32_t result_;
+  std::vector<std::string> texts_;
+  std::vector<plan::fb::KernelArg> args_;
+  std::map<std::uint32_t, std::string> sizes_;
+  std::vector<std::string> names_;
+};
+
+std::string float_literal(double value) {
+  if (std::isinf(value)) return value < 0 ? "-infinity()" : "infinity()";
+  const std::string digits = fmt::format("{}", static_cast<float>(value));
+  return digits + (digits.find_first_of(".e") == std::string::npos ? ".0f" : "f");
+}
+
+/// A finite score stays finite in base 2.
+double in_base_2(double score) {
+  const double most = std::numeric_limits<float>::max();
+  return std::isinf(score) ? score : std::clamp(score / std::log(2.0), -most, most);
+}
+
+/// What all variants share: which rows of which head an item is, and where the operands lie.
+class ProblemText {
+ public:
+  ProblemText(const AttentionProgram& program, AttentionParameters& args)
+      : p_(program), args_(args) {}
+
+  std::string write() {
+    line("AttentionProblem<Shape> p;");
+    line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
+    line(fmt::format("p.keys = i32({});", args_.dim(p_.keys)));
+    place();
+    if (p_.front)
+      line("p.q = nullptr;");  // made by the block
+    else
+      operand("q", p_.q);
+    operand("k", p_.k);
+    operand("v", p_.v);
+    operand("y", p_.y);
+    line(p_.mask ? fmt::format("p.mask = {};", address(*p_.mask)) : "p.mask = nullptr;");
+    line(fmt::format("p.mask_row = {};", p_.mask ? args_.dim(p_.mask->row) : "0"));
+    line(fmt::format("p.mask_key = {};", p_.mask ? args_.dim(p_.mask->column) : "0"));
+    line(p_.causal == 2 ? "p.diagonal = p.keys - p.rows;" : "p.diagonal = 0;");
+    if (p_.has_row_limits()) {
+      line(fmt::format("p.limits = {};", address(*p_.limits)));
+      line(fmt::format("p.limit_row = {};", args_.dim(p_.limits->row)));
+    } else if (p_.limits) {
+      line(fmt::format("const auto* limit = {};", address(*p_.limits)));
+      line("p.keys = keys_before(kEarly ? old_value(limit) : *limit, p.keys);");
+    }
+    line(fmt::format("p.scale = {};", float_literal(p_.scale)));
+    line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
+    line("return p;");
+    return std::move(text_);
+  }
+
+  /// How an item's queries and its new row are made by a block's threads, each from the next whole
+  /// warp on; `functions`: of queries, key and value; `is_given`: no step writes the new row's
+  /// number, which is the result.
+  std::string write_front(const std::vector<MadeFunction>& functions, bool is_given) {
+    line("AttentionProblem<Shape> p;");
+    line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
+    place();
+    const AttentionFront& front = *p_.front;
+    constexpr std::int64_t kWarp = 32;
+    std::int64_t first = 0, end = 0;
+    std::string parts;
+    const auto part = [&](const char* to, const MadeOperand& made, std::int64_t rows,
+                          std::int64_t width, const MadeFunction& function) {
+      first = (end + kWarp - 1) / kWarp * kWarp;
+      const std::int64_t across = width / function.vector;
+      end = first + rows * across;
+      const std::string at = first == 0 ? "at" : fmt::format("(at - {})", first);
+      std::string element = place_of(made.offset, made.batch);
+      if (made.row != Dim(0)) element += fmt::format(" + row * {}", args_.dim(made.row));
+      parts += fmt::format(
+          "    if ({} < {}) {{\n      const u32 row = {} / {}, column = {} % {} * {};\n"
+          "      const i64 element = {};  // the row's first\n      {};\n    }}\n",
+          at, rows * across, at, across, at, across, function.vector, element,
+          call(function, fmt::format("{} + row * {} - element", to, width),
+               fmt::format("{}((element + column) / {})", function.number, function.vector)));
+    };
+    part("queries", front.q, p_.rows.value(), p_.head, functions[0]);
+    part("key", front.k, 1, p_.head, functions[1]);
+    part("value", front.v, 1, p_.value_head, functions[2]);
+    const std::string place_at =
+        fmt::format("{} + {}", args_.buffer(front.place_buffer), args_.dim(front.place_offset));
+    if (is_given) line(fmt::format("const i64 place = *({});", place_at));
+    line("bool waits = true;");
+    line("const auto wait_once = [&] {");
+    line("  if (waits) wait();");
+    line("  waits = false;");
+    line("};");
+    line(
+        fmt::format("for (u32 at = threadIdx.x; at < {}; "
+                    "at += Shape::kThreads * Shape::kKeyGroups) {{",
+                    end));
+    text_ += parts;
+    line("}");
+    line("wait_once();");
+    if (!is_given) line(fmt::format("const i64 place = *behind_wait({});", place_at));
+    const std::string keys = args_.dim(p_.keys);
+    line(fmt::format("return has_index(place, {0}) ? i32(wrap_index(place, {0})) : -1;", keys));
+    return std::move(text_);
+  }
+
+  /// "name(x0, x1, TO, n0, NUMBER)".
+  std::string call(const MadeFunction& function, const std::string& to, const std::string& number) {
+    std::vector<std::string> arguments;
+    for (const std::uint32_t buffer : function.buffers)
+      arguments.push_back(buffer == kMadeBuffer ? to : args_.buffer(buffer));
+    for (const std::uint32_t size : function.sizes) arguments.push_back(args_.size(size));
+    if (!number.empty()) arguments.insert(arguments.end(), {number, "wait_once"});
+    return fmt::format("{}({})", number.empty() ? function.fetch : function.name,
+                       fmt::join(arguments, ", "));
+  }
+
+ private:
+  void line(const std::string& text) { text_ += "  " + text + "\n"; }
+
+  /// Rows that see many keys go first where they differ.
+  void place() {
+    line("const u32 tiles = (p.rows + Shape::kRows - 1) / Shape::kRows;");
+    const char* const head = p_.batch.size() > 1 ? "u32 head" : "const u32 head";
+    if (p_.causal != 0) {
+      Dim heads = 1;
+      for (const Dim& extent : p_.batch) heads = heads * extent;
+      line(fmt::format("const auto place = causal_item<Shape>(item, tiles, u32({}), p.keys);",
+                       args_.dim(heads)));
+      line("p.first_row = place.tile * Shape::kRows;");
+      if (!p_.batch.empty()) line(fmt::format("{} = place.head;", head));
+    } else {
+      line("p.first_row = (item % tiles) * Shape::kRows;");
+      if (!p_.batch.empty()) line(fmt::format("{} = item / tiles;", head));
+    }
+    for (std::size_t axis = p_.batch.size(); axis-- > 1;) {
+      const std::string extent = args_.dim(p_.batch[axis]);
+      line(fmt::format("const i64 b{} = head % u32({});", axis, extent));
+      line(fmt::format("head /= u32({});", extent));
+    }
+    if (!p_.batch.empty()) line("const i64 b0 = head;");
+  }
+
+  std::string address(const AttentionOperand& operand) {
+    const std::string place = place_of(operand.offset, operand.batch);
+    return args_.buffer(operand.buffer) + (place == "0" ? "" : " + " + place);
+  }
+
+  /// Of an item's first element.
+  std::string place_of(const Dim& offset, const std::vector<Dim>& batch) {
+    std::string text = offset == Dim(0) ? "" : args_.dim(offset);
+    for (std::size_t axis = 0; axis < p_.batch.size(); ++axis) {
+      if (batch[axis] == Dim(0)) continue;
+      text += fmt::format("{}b{}", text.empty() ? "" : " + ", axis);
+      if (batch[axis] != Dim(1)) text += fmt::format(" * {}", args_.dim(batch[axis]));
+    }
+    return text.empty() ? "0" : text;
+  }
+
+  void operand(const char* name, const AttentionOperand& operand) {
+    line(fmt::format("p.{} = {};", name, address(operand)));
+    line(fmt::format("p.{}_stride = {};", name, args_.dim(operand.row)));
+  }
+
+  const AttentionProgram& p_;
+  AttentionParameters& args_;
+  std::string text_;
+};
+
+/// "2", or "2, 2": stages, and tiles of queries if there are several.
+std::string stages_text(const AttentionSchedule& s) {
+  return s.queries > 1 ? fmt::format("{}, {}", s.stages, s.queries) : fmt::format("{}", s.stages);
+}
+
+std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
+  const auto part = [](const char* name, auto value) {
+    return fmt::format("/*{}*/ {}", name, value);
+  };
+  const std::string indent(25, ' ');
+  std::string text =
+      fmt::format("  typedef AttentionShape<{}, {}, {}, {},\n", storage_name(p.dtype),
+                  p.mask ? storage_name(p.mask->dtype) : "NoMask", part("head", p.head),
+                  part("values", p.value_head));
+  text += indent + fmt::format("{}, {}, {},\n", part("row warps", s.row_warps),
+                               part("row tiles", s.row_tiles), part("groups", s.key_groups));
+  text += indent + fmt::format("{}, {}, {},\n", part("keys", s.keys), part("vector", s.vector),
+                               part("pairs", s.pairs));
+  text += indent + fmt::format("{}, {}, {},\n", part("mask rows", p.mask && p.mask->row != Dim(0)),
+                               part("mask keys", p.mask && p.mask->column != Dim(0)),
+                               part("mask pairs", mask_in_pairs(p)));
+  text += indent + fmt::format("{}, {}", part("causal", p.causal != 0), part("guard", p.guard));
+  if (p.has_row_limits())
+    text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
+  text += "> Shape;\n";
+  const std::string bytes =
+      s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>::kSharedBytes", stages_text(s))
+                        : fmt::format("Shape::shared_bytes({}, {}){}", s.ahead, s.splits,
+                                      p.front ? " + Shape::kFrontBytes" : "");
+  return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
+                            attention_shared_bytes(p, s));
+}
+
+/// The translation unit: what an item is, then a function for each schedule, which variants that
+/// differ in their grids alone share.
+class AttentionEmitter {
+ public:
+  AttentionEmitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs,
+                   bool early, const KernelRequest& facts)
+      : p_(program),
+        name_(name),
+        exprs_(exprs),
+        early_(early),
+        facts_(facts),
+        args_(program, exprs, facts.buffer_types) {
+    facts_.early = early;
+  }
+
+  EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced,
+                     const ScheduleWish& wish) {
+    EmittedKernel kernel;
+    std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, forced);
+    std::vector<std::string> chosen_by(schedules.size(), kChosenByUser);
+    if (forced.empty())
+      chosen_by = apply_wish(
+          wish, schedules, kernel.choices,
+          [&](const AttentionSchedule& rule) {
+            return attention_candidates(p_, exprs_, rule, wish.clusters);
+          },
+          [](const AttentionSchedule& s) { return s.splits == 1 && !s.by_warpgroups(); });
+    // All parameters are known before the first signature is written.
+    const std::string problem = ProblemText(p_, args_).write();
+    const std::string front = p_.front ? write_front() : "";
+    bool by_warpgroups = false;
+    for (const AttentionSchedule& schedule : schedules) {
+      items_.push_back(ir::ceil_div(p_.rows, schedule.rows(), exprs_.ranges()) * heads());
+      counts_.push_back(schedule.by_warpgroups() ? args_.dim(items_.back()) : "");
+      by_warpgroups = by_warpgroups || schedule.by_warpgroups();
+    }
+    kernel.source = kernel_heading(name_, origins);
+    if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
+    kernel.source += "#include \"attention.cuh\"\n";
+    if (by_warpgroups) kernel.source += "#include \"attention_groups.cuh\"\n";
+    if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
+    std::vector<std::string> parameters = args_.texts();
+    parameters.insert(parameters.begin(), "u32 item");
+    kernel.source += fmt::format(
+        "\ntemplate <class Shape, bool kEarly = false>\nSINTER_DEVICE AttentionProblem<Shape>\n{} "
+        "{{\n{}}}\n",
+        signature_text(name_ + "_problem", parameters), problem);
+    if (p_.front) {
+      for (const MadeFunction& function : functions_in_front_) kernel.source += function.text;
+      const std::string type = storage_name(p_.dtype);
+      for (const char* made : {"queries", "key", "value"})
+        parameters.push_back(fmt::format("{}* {}", type, made));
+      parameters.push_back("const Wait& wait");
+      kernel.source +=
+          fmt::format("\ntemplate <class Shape, class Wait>\nSINTER_DEVICE i32\n{} {{\n{}}}\n",
+                      signature_text(name_ + "_front", parameters), front);
+    }
+    std::vector<std::string> functions;  // each with the text that says when it runs
+    std::map<std::string, std::size_t> known;
+    std::vector<std::string> notes;
+    std::vector<std::size_t> first;  // schedule of each function
+    for (std::size_t s = 0; s < schedules.size(); ++s) {
+      AttentionSchedule code = schedules[s];
+      code.blocks = 0;
+      const auto [at, is_new] = known.try_emplace(code.to_string(), functions.size());
+      if (is_new) {
+        functions.push_back(s == 0 ? name_ : fmt::format("{}_v{}", name_, functions.size()));
+        notes.emplace_back();
+        first.push_back(s);
+      }
+      kernel.step.variants.push_back(variant(schedules[s], items_[s], functions[at->second]));
+      kernel.step.variants.back()->chosen_by = chosen_by[s];
+      notes[at->second] += note(*kernel.step.variants.back());
+    }
+    for (std::size_t f = 0; f < functions.size(); ++f)
+      kernel.source +=
+          "\n" + notes[f] + function(functions[f], schedules[first[f]], counts_[first[f]]);
+    kernel.step.args = args_.args();
+    return kernel;
+  }
+
+ private:
+  Dim heads() const {
+    Dim heads = 1;
+    for (const Dim& extent : p_.batch) heads = heads * extent;
+    return heads;
+  }
+
+  std::unique_ptr<plan::fb::KernelVariantT> variant(const AttentionSchedule& schedule,
+                                                    const Dim& items, const std::string& function) {
+    auto result = std::make_unique<plan::fb::KernelVariantT>();
+    const Dim blocks =
+        schedule.blocks > 0 ? ir::min(items, schedule.blocks, exprs_.ranges()) : items;
+    result->conditions = schedule.conditions;
+    result->function = function;
+    result->grid = {exprs_.intern(blocks * Dim(schedule.splits)), exprs_.intern(1),
+                    exprs_.intern(1)};
+    result->block = {static_cast<std::uint32_t>(schedule.threads()), 1, 1};
+    result->shared_bytes = attention_shared_bytes(p_, schedule);
+    result->schedule = schedule.to_string();
+    result->cluster = static_cast<std::uint32_t>(schedule.splits);
+    result->overlaps = early_;
+    return result;
+  }
+
+  std::string note(const plan::fb::KernelVariantT& variant) const {
+    std::string text = fmt::format("// schedule: {}\n", variant.schedule);
+    if (!variant.conditions.empty())
+      text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs_));
+    return text;
+  }
+
+  std::string problem_of(const std::string& item, bool early = false) const {
+    return fmt::format("{}_problem<Shape{}>({}, {})", name_, early ? ", true" : "", item,
+                       fmt::join(args_.names(), ", "));
+  }
+
+  std::string write_front() {
+    const AttentionFront& front = *p_.front;
+    const auto add = [&](const MadeOperand& made, std::int64_t width, const char* what) {
+      functions_in_front_.push_back(
+          made_function(p_, made, width, fmt::format("{}_{}", name_, what), facts_, exprs_));
+    };
+    add(front.q, p_.head, "queries");
+    add(front.k, p_.head, "key");
+    add(front.v, p_.value_head, "value");
+    return ProblemText(p_, args_).write_front(
+        functions_in_front_, facts_.given.contains(p_.buffers[front.place_buffer]));
+  }
+
+  /// The same where the block makes its queries and its new row.
+  std::string attend_with_front(const AttentionSchedule& schedule, const std::string& item) {
+    std::string text = fmt::format("  const u32 item = {};\n", item);
+    if (early_) {
+      text += "  allow_next_kernel();\n";
+      ProblemText calls(p_, args_);
+      for (const MadeFunction& function : functions_in_front_)
+        if (!function.fetch.empty())
+          text += fmt::format("  {};\n", calls.call(function, "nullptr", ""));
+      if (p_.cached)
+        text += fmt::format("  fetch_keys<Shape, {}, {}>({});\n", schedule.splits,
+                            p_.front->still ? 1 : 0, problem_of("item", true));
+    }
+    text += "  const auto wait = [&] {\n";
+    if (early_) {
+      text += "    wait_for_previous_kernel();\n";
+      for (const std::string& name : args_.inputs())
+        text += fmt::format("    {0} = behind_wait({0});\n", name);
+    }
+    text += fmt::format("    return {};\n  }};\n", problem_of("item"));
+    const std::string type = storage_name(p_.dtype);
+    text += fmt::format(
+        "  const auto make = [&]({0}* queries, {0}* key, {0}* value, const auto& wait) {{\n"
+        "    return {1}_front<Shape>(item, {2}, queries, key, value, wait);\n  }};\n",
+        type, name_, fmt::join(args_.names(), ", "));
+    return text + fmt::format("  attend<Shape, {}, 1>({}, front_of<{}>(wait, make));\n}}\n",
+                              schedule.splits, problem_of("item", early_),
+                              early_ && p_.front->still);
+  }
+
+  /// What a kernel does that runs before the one in front has ended.
+  std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
+    if (!early_) return "";
+    std::string text = "  allow_next_kernel();\n";
+    constexpr int kFewRows = 32;  // more: several blocks read the same keys
+    if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
+      text +=
+          fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
+    text += "  wait_for_previous_kernel();\n";
+    for (const std::string& name : args_.inputs())
+      text += fmt::format("  {0} = behind_wait({0});\n", name);
+    return text;
+  }
+
+  std::string function(const std::string& name, const AttentionSchedule& schedule,
+                       const std::string& items) {
+    const int at_once = schedule.blocks_at_once();
+    std::string text =
+        fmt::format("extern \"C\" __global__ void __launch_bounds__({}{})\n{} {{\n{}",
+                    schedule.threads(), at_once > 0 ? fmt::format(", {}", at_once) : "",
+                    signature_text(name, args_.texts()), shape_text(p_, schedule));
+    const std::string item =
+        schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
+    if (p_.front) return text + attend_with_front(schedule, item);
+    text += begin(schedule, item);
+    if (schedule.by_warpgroups())
+      return fmt::format(
+          "#ifdef SINTER_WARPGROUPS\n{}  attend_in_groups<Shape, {}>(u32({}), [&](u32 item) {{\n"
+          "    return {};\n  }});\n}}\n#endif\n",
+          text, stages_text(schedule), items, problem_of("item"));
+    std::string by = "attend";
+    if (schedule.ahead > 1)
+      by = fmt::format("attend<Shape, {}, {}>", schedule.splits, schedule.ahead);
+    else if (schedule.splits > 1)
+      by = fmt::format("attend<Shape, {}>", schedule.splits);
+    return text + fmt::format("  {}({});\n}}\n", by, problem_of(item));
+  }
+
+  const AttentionProgram& p_;
+  const std::string& name_;
+  ExprTable& exprs_;
+  bool early_;
+  KernelRequest facts_;
+  AttentionParameters args_;
+  std::vector<MadeFunction> functions_in_front_;
+  std::vector<Dim> items_;           // of each schedule
+  std::vector<std::string> counts_;  // their numbers as text, where a kernel asks for them
+};
+
+}  // namespace
+
+EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
+                             const std::vector<std::string>& origins, ExprTable& exprs, bool early,
+                             const std::string& schedule, const ScheduleWish& wish,
+                             const KernelRequest& facts) {
+  if (std::string reason; !can_schedule_attention(program, reason))
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
+  return AttentionEmitter(program, name, exprs, early, facts).emit(origins, schedule, wish);
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,88 @@
+#include "codegen/families/gemm/emit_gemm.h"
+
+#include <algorithm>
+#include <set>
+
+#include "codegen/emit/assemble.h"
+#include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/loops/body/body_writer.h"
+
+namespace sinter::codegen {
+namespace {
+
+VariantText variant_of(const ProgramAnalysis& analysis, const ProductSchedule& schedule,
+                       const Layout& layout, Arguments& args) {
+  VariantText variant;
+  variant.conditions = schedule.conditions;
+  variant.schedule = schedule.to_string();
+  variant.body = write_body(analysis, layout, args);
+  variant.blocks = layout.blocks;
+  variant.block = layout.block;
+  variant.threads = schedule.threads();
+  variant.blocks_at_once = schedule.blocks_at_once();
+  variant.cluster = schedule.cluster();
+  variant.shared_bytes = product_shared_bytes(analysis, schedule);
+  variant.overlaps = analysis.request().early;
+  variant.maps = layout.maps;
+  return variant;
+}
+
+/// What the tiles of `schedules` and their epilogues are in.
+std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const ProductProgram& product,
+                                    const std::vector<ProductSchedule>& schedules) {
+  std::set<std::string> used;
+  for (const ProductSchedule& schedule : schedules) used.insert(tile_header(product, schedule));
+  std::vector<std::string> headers;
+  for (const char* header : {"windows.cuh", "product.cuh", "skinny.cuh", "skinny_digits.cuh",
+                             "packed_groups.cuh", "product_groups.cuh", "product_turns.cuh"})
+    if (used.contains(header)) headers.emplace_back(header);
+  if (product.rows) headers.insert(headers.end(), {"reduce.cuh", "vector.cuh"});
+  headers.push_back(body_header(analysis));
+  return headers;
+}
+
+}  // namespace
+
+void set_product(KernelRequest& request, const ProductProgram& product) {
+  request.program = &product.program;
+  request.product = &product;
+  request.hidden = product.product;
+  request.operands = {"a", "b"};
+  if (!product.weights || !product.weights->is_quantised()) return;
+  request.operands.insert(request.operands.begin(), "scales");
+  if (product.weights->zeros) request.operands.insert(request.operands.begin(), "zeros");
+}
+
+EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
+  const ProductProgram& product = *request.product;
+  const ProgramAnalysis analysis(request, exprs);
+  Arguments args(analysis);
+  EmittedKernel kernel;
+  std::vector<ProductSchedule> schedules = choose_products(analysis, product, request.schedule);
+  for (ProductSchedule& schedule : schedules) schedule.early = request.early;
+  const std::vector<std::string> chosen_by = choose_variants(
+      request, schedules, kernel.choices,
+      [&](const ProductSchedule& rule) {
+        return product_candidates(analysis, product, rule, request.wish.clusters);
+      },
+      [](const ProductSchedule& schedule) { return schedule.cluster(); });
+  std::vector<VariantText> variants;
+  std::set<std::string> names;
+  std::string functions;
+  for (const ProductSchedule& schedule : schedules) {
+    const Layout layout = layout_product(analysis, schedule, args);
+    variants.push_back(variant_of(analysis, schedule, layout, args));
+    variants.back().chosen_by = chosen_by[variants.size() - 1];
+    if (layout.rows && names.insert(layout.rows->name).second) functions += layout.rows->text;
+  }
+  assemble(request, exprs, args, variants, headers_of(analysis, product, schedules), functions,
+           kernel);
+  return kernel;
+}
+
+bool can_emit_product(const KernelRequest& request, ExprTable& exprs, std::string& reason) {
+  const ProgramAnalysis analysis(request, exprs);
+  return can_schedule_product(analysis, *request.product, reason);
+}
+
+}  // namespace sinter::codegen

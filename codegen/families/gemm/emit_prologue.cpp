@@ -1,0 +1,87 @@
+// The rows of a product's left operand as each block computes them for itself: a function that the
+// block's threads call, written like a kernel of rows.
+#include <fmt/format.h>
+
+#include "codegen/emit/kernel_text.h"
+#include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/loops/body/body_writer.h"
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+namespace {
+
+// Registers of a thread for its elements: the product's sums are not there yet.
+constexpr double kMostHeldWords = 64;
+constexpr int kWarp = 32;
+
+/// A row to a warp where a warp holds it and there are several; else all threads share one after
+/// the other.
+Schedule rows_schedule(const ProgramAnalysis& analysis, std::int64_t rows, int threads) {
+  VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(analysis.inner_dims()));
+  if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
+  const std::int64_t length = analysis.size_of_dims(analysis.inner_dims()).value() / vectors.vector;
+  Schedule schedule = with_vectors(vectors, Family::kRow);
+  const auto holds = [&](int lanes) {
+    schedule.threads_x = lanes;
+    schedule.threads_y = threads / lanes;
+    schedule.unroll = std::max(1, ceil_div(length, lanes));
+    return held_words(analysis, schedule) <= kMostHeldWords;
+  };
+  if ((rows > 1 && holds(kWarp)) || holds(threads)) return schedule;
+  return choose_shared_row(analysis, threads);
+}
+
+/// Whether the access walks `length` elements from the buffer's start on, the same for all rows.
+bool is_shared_row(const ProgramAnalysis& analysis, const plan::fb::AccessT& access,
+                   std::int64_t length) {
+  if (!access.gathers.empty() || !access.nonaffine.empty() || !access.guards.empty()) return false;
+  const ExprTable& exprs = analysis.exprs();
+  if (exprs.dim(access.offset) != ir::Dim(0)) return false;
+  ir::Dim dense = 1;
+  for (std::size_t d = analysis.rank(); d-- > 0;) {
+    if (analysis.extent(d) == ir::Dim(1)) continue;
+    const bool inner = (analysis.inner_dims() & dim_bit(d)) != 0;
+    if (exprs.dim(access.strides[d]) != (inner ? dense : ir::Dim(0))) return false;
+    dense = dense * analysis.extent(d);
+  }
+  return analysis.size_of_dims(analysis.inner_dims()) == ir::Dim(length);
+}
+
+}  // namespace
+
+RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int threads) {
+  const ProductRows& rows = *request.product->rows;
+  KernelRequest own{&rows.program, fmt::format("{}_rows{}", request.name, threads), {}, {}};
+  for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
+    own.buffer_types.push_back(request.buffer_types[rows.first + b]);
+  own.buffer_types.push_back(request.product->type);
+  own.block = "block";
+  own.precise = request.precise;
+  own.device = request.device;
+  const ProgramAnalysis analysis(own, exprs);
+  const Schedule schedule = rows_schedule(analysis, rows.most, threads);
+  Arguments args(analysis);
+  const Layout layout = layout_row(analysis, schedule, args);
+  CodeText body(1);
+  BodyWriter(analysis, args, layout, body).write();
+  RowsFunction function;
+  function.name = own.name;
+  function.blocks = layout.blocks;
+  for (const auto& arg : args.kernel_args())
+    if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
+  const std::int64_t length = analysis.size_of_dims(analysis.inner_dims()).value();
+  for (const auto& access : rows.program.accesses)
+    if (access->buffer < rows.weights.size() && rows.weights[access->buffer] &&
+        is_shared_row(analysis, *access, length))
+      function.weights.emplace_back(
+          access->buffer,
+          length * static_cast<std::int64_t>(size_of(own.buffer_types[access->buffer])));
+  std::vector<std::string> parameters = args.parameters();
+  parameters.push_back("u32 block");
+  function.text =
+      fmt::format("\n// schedule: {}\nSINTER_DEVICE void\n{} {{\n{}}}\n", schedule.to_string(),
+                  signature_text(function.name, parameters), body.text());
+  return function;
+}
+
+}  // namespace sinter::codegen

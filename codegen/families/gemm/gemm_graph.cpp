@@ -1,0 +1,172 @@
+#include "codegen/families/gemm/gemm_graph.h"
+
+#include <map>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/program/describe.h"
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Graph;
+using ir::GraphBuilder;
+using ir::Node;
+using ir::ValueId;
+
+/// Copies what a body's values are made of into another graph, as far as it is needed.
+class Importer {
+ public:
+  Importer(GraphBuilder& builder, const Graph& body) : builder_(builder), body_(body) {}
+
+  void bind(ValueId from, ValueId to) { known_[from] = to; }
+
+  ValueId import(ValueId value) {
+    if (const auto known = known_.find(value); known != known_.end()) return known->second;
+    const ir::Value& info = body_.value(value);
+    if (info.constant) return known_[value] = builder_.constant(info.constant);
+    const Node* node = body_.producer(value);
+    if (!node) throw Error(ErrorCode::kInternal, "an input of a region is not bound");
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node->inputs) inputs.push_back(import(input));
+    GraphBuilder::OriginScope scope(builder_, node->origins);
+    const auto results = builder_.add_multi(node->op->name, inputs, node->attrs, node->body);
+    for (std::size_t i = 0; i < results.size(); ++i) known_[node->outputs[i]] = results[i];
+    return known_.at(value);
+  }
+
+ private:
+  GraphBuilder& builder_;
+  const Graph& body_;
+  std::map<ValueId, ValueId> known_;
+};
+
+bool is_family(const Node& node, std::string_view family) {
+  return node.op->kind == ir::OpKind::kFused && node.body &&
+         node.attrs.get_string("family") == family;
+}
+
+/// One value for each channel of `type`.
+ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
+                       const ir::TensorType& type) {
+  if (conv.attrs.get_int("channels_last") == 1) return bias;
+  ir::Shape shape(type.shape.size() - 1, ir::Dim(1));
+  shape[0] = type.shape[1];
+  return builder.add("Reshape", {bias}, {{"shape", std::move(shape)}});
+}
+
+}  // namespace
+
+const Node& product_node(const Graph& part) {
+  for (const Node& node : part.nodes())
+    if (node.op->name == "MatMul" || node.op->name == "QuantMatMul" || node.op->name == "Conv")
+      return node;
+  throw Error(ErrorCode::kInternal, "a matmul or conv region without a MatMul or Conv");
+}
+
+ProductBody product_body(const Graph& body) {
+  ProductBody result;
+  for (const Node& node : body.nodes()) {
+    if (node.op->name == "Reshape") continue;
+    const bool conv = is_family(node, "conv");
+    if (!result.matmul && (conv || is_family(node, "matmul"))) {
+      result.matmul = &node;
+      result.is_conv = conv;
+    } else if (node.op->kind == ir::OpKind::kFused && node.body && result.matmul && !result.rest) {
+      result.rest = &node;
+    } else if (is_family(node, "reduction") && !result.matmul && !result.rows) {
+      result.rows = &node;
+    } else {
+      throw Error(
+          ErrorCode::kInternal,
+          "a product's region holds a matmul or a convolution, at most one region before it "
+          "and at most one after it, not " +
+              describe(node));
+    }
+  }
+  if (!result.matmul) throw Error(ErrorCode::kInternal, "a product's region without a matmul");
+  return result;
+}
+
+ValueId root_of(const Graph& body, ValueId value) {
+  for (;;) {
+    const Node* node = body.producer(value);
+    if (!node || node->op->name != "Reshape") return value;
+    value = node->inputs[0];
+  }
+}
+
+std::shared_ptr<const Graph> as_product_body(const Node& node) {
+  if (is_family(node, "product")) return node.body;
+  GraphBuilder builder("product");
+  for (const auto& [symbol, range] : node.body->ranges()) builder.range(symbol, range);
+  std::vector<ValueId> inputs;
+  for (const ValueId input : node.body->inputs())
+    inputs.push_back(builder.input(node.body->value(input).name, node.body->type(input)));
+  GraphBuilder::OriginScope scope(builder, node.origins);
+  const auto results = builder.add_multi(node.op->name, inputs, node.attrs, node.body);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    builder.output(fmt::format("out{}", i), results[i]);
+  return std::make_shared<const Graph>(builder.finish());
+}
+
+Graph bare_product(const Graph& part) {
+  GraphBuilder builder("product");
+  for (const auto& [symbol, range] : part.ranges()) builder.range(symbol, range);
+  Importer importer(builder, part);
+  for (const ValueId input : part.inputs())
+    importer.bind(input, builder.input(part.value(input).name, part.type(input)));
+  builder.output("product", importer.import(product_node(part).outputs[0]));
+  return builder.finish();
+}
+
+Graph inline_product(const Graph& body, const ProductBody& nodes, bool with_rest,
+                     const MakeProduct& make) {
+  const Graph& part = *nodes.matmul->body;
+  const Node& node = product_node(part);
+  GraphBuilder builder("product");
+  for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
+  ValueId product;
+  if (!make) product = builder.input("product", part.type(node.outputs[0]));
+  Importer outer(builder, body), inner(builder, part);
+  for (const ValueId input : body.inputs())
+    outer.bind(input, builder.input(body.value(input).name, body.type(input)));
+  for (std::size_t i = 0; i < nodes.matmul->inputs.size(); ++i) {
+    const ValueId input = nodes.matmul->inputs[i];
+    // Rows are the product's left operand and nothing else, and the product is not taken apart.
+    if (!nodes.rows || root_of(body, input) != nodes.rows->outputs[0])
+      inner.bind(part.inputs()[i], outer.import(input));
+  }
+  {
+    GraphBuilder::OriginScope scope(builder, node.origins);
+    if (make) {
+      const ValueId operands[] = {inner.import(node.inputs[0]), inner.import(node.inputs[1])};
+      product = make(builder, operands);
+    }
+    if (node.op->name == "Conv" && node.inputs.size() > 2) {
+      const ValueId bias =
+          along_channels(builder, inner.import(node.inputs[2]), node, part.type(node.outputs[0]));
+      product = builder.add("Add", {product, bias});
+    }
+  }
+  inner.bind(node.outputs[0], product);
+  const ValueId result = inner.import(part.outputs()[0]);
+  outer.bind(nodes.matmul->outputs[0], result);
+  if (!with_rest) {
+    builder.output("out0", result);
+    return builder.finish();
+  }
+  if (nodes.rest) {
+    Importer rest(builder, *nodes.rest->body);
+    for (std::size_t i = 0; i < nodes.rest->inputs.size(); ++i)
+      rest.bind(nodes.rest->body->inputs()[i], outer.import(nodes.rest->inputs[i]));
+    for (std::size_t i = 0; i < nodes.rest->outputs.size(); ++i)
+      outer.bind(nodes.rest->outputs[i], rest.import(nodes.rest->body->outputs()[i]));
+  }
+  for (std::size_t i = 0; i < body.outputs().size(); ++i)
+    builder.output(fmt::format("out{}", i), outer.import(body.outputs()[i]));
+  return builder.finish();
+}
+
+}  // namespace sinter::codegen

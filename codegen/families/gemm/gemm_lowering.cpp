@@ -1,0 +1,348 @@
+#include "codegen/families/gemm/gemm_lowering.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/gemm/library_lowering.h"
+#include "codegen/program/describe.h"
+#include "codegen/program/loop_lowering.h"
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Node;
+using ir::ValueId;
+using plan::fb::InstrKind;
+
+/// True if the program reads the product nowhere but at the element that its loops are at, or at
+/// those that have its place in each of `parts` equal parts of the columns.
+bool reads_own_elements(const plan::fb::LoopProgramT& program, std::uint32_t product, int parts,
+                        const ExprTable& exprs) {
+  const std::size_t rank = program.extents.size();
+  std::vector<Dim> dense(rank);
+  Dim stride = 1;
+  for (std::size_t d = rank; d-- > 0;) {
+    if (d + program.inner_dims + 1 == rank) stride = stride * Dim(parts);
+    dense[d] = stride;
+    stride = stride * exprs.dim(program.extents[d]);
+  }
+  Dim columns = 1;
+  for (std::size_t d = rank - program.inner_dims; d < rank; ++d)
+    columns = columns * exprs.dim(program.extents[d]);
+  std::vector<bool> found(static_cast<std::size_t>(parts), false);
+  for (const auto& access : program.accesses) {
+    if (access->buffer != product) continue;
+    if (!access->gathers.empty() || !access->nonaffine.empty() || !access->guards.empty())
+      return false;
+    int part = 0;
+    while (part < parts && exprs.dim(access->offset) != columns * Dim(part)) ++part;
+    if (part == parts || found[static_cast<std::size_t>(part)]) return false;
+    found[static_cast<std::size_t>(part)] = true;
+    for (std::size_t d = 0; d < rank; ++d)
+      if (exprs.dim(program.extents[d]) != Dim(1) && exprs.dim(access->strides[d]) != dense[d])
+        return false;
+  }
+  return std::find(found.begin(), found.end(), true) != found.end();
+}
+
+std::string print_operand(const ProductOperand& operand) {
+  std::string text =
+      fmt::format("[{} + {}", operand.offset.to_string(), operand.stride.to_string());
+  for (const Dim& stride : operand.batch_strides) text += ", " + stride.to_string();
+  return text + "]";
+}
+
+/// Reads strides and sizes off the library's form of the bare product, whose result is dense.
+/// Returns a reason if they are not what a kernel takes.
+std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& exprs,
+                          ProductProgram& result) {
+  const Dim one = 1;
+  const auto dim = [&](std::uint32_t expression) { return exprs.dim(expression); };
+  result.m = dim(bare.m);
+  result.n = dim(bare.n);
+  result.k = dim(bare.k);
+  const auto operand = [&](const plan::fb::MatrixT& matrix, std::uint32_t stride) {
+    ProductOperand operand{dim(matrix.offset), dim(stride), {}};
+    for (const std::uint32_t batch : matrix.batch_strides)
+      operand.batch_strides.push_back(dim(batch));
+    return operand;
+  };
+  if (dim(bare.a->col_stride) != one) return "k is not contiguous in the left operand";
+  result.a = operand(*bare.a, bare.a->row_stride);
+  result.rows_are_k = dim(bare.b->col_stride) == one;
+  result.b = operand(*bare.b, result.rows_are_k ? bare.b->row_stride : bare.b->col_stride);
+  if (dim(bare.d->col_stride) != one || dim(bare.d->offset) != Dim(0))
+    return "the columns of the product are not one dimension";
+  const auto rows_of = [&](std::uint32_t stride) {
+    return ir::divide_exactly(dim(stride), result.n);
+  };
+  const auto step = result.m == one ? std::optional(one) : rows_of(bare.d->row_stride);
+  if (!step) return "the product's rows are not dense";
+  result.row_step = *step;
+  for (std::size_t i = 0; i < bare.batch.size(); ++i) {
+    const auto rows = rows_of(bare.d->batch_strides[i]);
+    if (!rows) return "the product's columns are a part of its last dimension";
+    result.batch.push_back(dim(bare.batch[i]));
+    result.batch_rows.push_back(*rows);
+  }
+  return "";
+}
+
+/// Weights of few bits: their buffers of zero points and of scales.
+std::vector<std::uint32_t> read_weights(const plan::fb::QuantisationT& quantisation,
+                                        ProductProgram& result) {
+  ProductWeights weights;
+  weights.bits = quantisation.bits;
+  const auto group = static_cast<std::int64_t>(quantisation.group);
+  weights.group = group >= result.k.value() ? 0 : group;
+  weights.zeros = quantisation.zero_points >= 0;
+  std::vector<std::uint32_t> buffers;
+  if (weights.zeros) buffers.push_back(static_cast<std::uint32_t>(quantisation.zero_points));
+  buffers.push_back(quantisation.scales);
+  result.rows_are_k = false;
+  result.weights = weights;
+  return buffers;
+}
+
+/// The windows of a convolution with channels last, and its weights [outputs, taps * channels] as
+/// the right operand. Groups are a batch. Returns a reason if a kernel cannot take it.
+std::string read_windows(const Graph& conv_body, const Node& conv, ProductProgram& result) {
+  if (conv.attrs.get_int("channels_last") != 1) return "the channels are not the last dimension";
+  const ir::Shape &x = conv_body.type(conv.inputs[0]).shape,
+                  &w = conv_body.type(conv.inputs[1]).shape,
+                  &y = conv_body.type(conv.outputs[0]).shape;
+  const std::int64_t group = conv.attrs.get_int("group");
+  const Dim one = 1;
+  ProductWindows windows;
+  windows.channels = w.back();
+  windows.pitch = x.back();
+  windows.in.assign(x.begin() + 1, x.end() - 1);
+  windows.out.assign(y.begin() + 1, y.end() - 1);
+  for (std::size_t d = 1; d + 1 < w.size(); ++d) windows.kernel.push_back(w[d].value());
+  windows.strides = conv.attrs.get_ints("strides");
+  windows.dilations = conv.attrs.get_ints("dilations");
+  windows.pads = conv.attrs.get_ints("pads_begin");
+  windows.elements = ir::element_count(x);
+  result.k = w.back();
+  for (const std::int64_t taps : windows.kernel) result.k = result.k * Dim(taps);
+  result.m = y[0];
+  for (const Dim& out : windows.out) result.m = result.m * out;
+  result.n = *ir::divide_exactly(w[0], Dim(group));
+  result.a = {Dim(0), windows.pitch, {}};
+  result.b = {Dim(0), result.k, {}};
+  result.rows_are_k = false;
+  result.row_step = Dim(group);
+  if (group > 1) {
+    result.batch = {Dim(group)};
+    result.batch_rows = {one};
+    result.a.batch_strides = {windows.channels};
+    result.b.batch_strides = {result.n * result.k};
+  }
+  result.windows = std::move(windows);
+  return "";
+}
+
+std::string print_windows(const ProductWindows& windows) {
+  std::string text =
+      fmt::format(" windows {} of {}", windows.channels.to_string(), windows.pitch.to_string());
+  for (std::size_t d = 0; d < windows.in.size(); ++d)
+    text += fmt::format(" [{} -> {} kernel {} stride {} dilation {} pad {}]",
+                        windows.in[d].to_string(), windows.out[d].to_string(), windows.kernel[d],
+                        windows.strides[d], windows.dilations[d], windows.pads[d]);
+  return text;
+}
+
+/// Lowers what follows a product of shape `space`, whose results have as many elements, or half of
+/// them: made of both halves of the columns. False if it reads the product in another way.
+bool lower_after(const Graph& after, std::span<const std::uint32_t> inputs,
+                 std::span<const std::uint32_t> outputs, ir::Shape space, ExprTable& exprs,
+                 ProductProgram& result) {
+  const Dim count = ir::element_count(after.type(after.outputs()[0]).shape);
+  const auto half = ir::divide_exactly(space.back(), Dim(2));
+  if (space.back().is_constant() && half && count * Dim(2) == ir::element_count(space)) {
+    result.parts = 2;
+    space.back() = *half;
+  }
+  std::vector<bool> inner(space.size(), false);
+  inner.back() = true;
+  result.program = lower_region_over(after, inputs, outputs, exprs, space, inner);
+  const auto& buffers = result.program.buffers;
+  result.product = static_cast<std::uint32_t>(
+      std::find(buffers.begin(), buffers.end(), kProductBuffer) - buffers.begin());
+  return reads_own_elements(result.program, result.product, result.parts, exprs);
+}
+
+/// Changes the strides of the one store to kRowsBuffer from those of dense rows of `k` elements.
+/// False if it does not store whole rows, in order.
+bool set_row_stride(plan::fb::LoopProgramT& program, const Dim& k, std::int64_t stride,
+                    ExprTable& exprs) {
+  const std::size_t rank = program.extents.size(), outer = rank - program.inner_dims;
+  Dim columns = 1;
+  for (std::size_t d = outer; d < rank; ++d) columns = columns * exprs.dim(program.extents[d]);
+  if (columns != k) return false;
+  bool found = false;
+  for (const auto& access : program.accesses) {
+    if (program.buffers[access->buffer] != kRowsBuffer) continue;
+    if (found || exprs.dim(access->offset) != Dim(0) || !access->gathers.empty() ||
+        !access->nonaffine.empty() || !access->guards.empty())
+      return false;
+    found = true;
+    Dim dense = 1;
+    for (std::size_t d = rank; d-- > 0;) {
+      const Dim extent = exprs.dim(program.extents[d]);  // intern() moves them
+      if (extent != Dim(1) && exprs.dim(access->strides[d]) != dense) return false;
+      if (d < outer) access->strides[d] = exprs.intern(*ir::divide_exactly(dense, k) * Dim(stride));
+      dense = dense * extent;
+    }
+  }
+  return found;
+}
+
+/// Has blocks make the left operand's rows. Returns a reason if they cannot.
+std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, ExprTable& exprs,
+                     ProductProgram& result) {
+  const Dim one = 1;
+  if (!result.batch.empty() || result.a.offset != Dim(0) ||
+      (result.m != one && result.a.stride != result.k) || !result.k.is_constant())
+    return "the left operand is not the rows as they are made";
+  const auto most = ir::upper_bound(result.m, exprs.ranges());
+  if (!most) return "the number of rows is not known";
+  ProductRows rows;
+  rows.most = *most;
+  rows.stride = (result.k.value() + kRowDepth - 1) / kRowDepth * kRowDepth + 8;
+  const std::uint32_t writes[] = {kRowsBuffer};
+  rows.program = lower_region(*node.body, reads, writes, exprs);
+  if (!set_row_stride(rows.program, result.k, rows.stride, exprs))
+    return "the left operand's rows are not made one by one";
+  auto& own = rows.program.buffers;
+  // The last buffer is what is stored.
+  const auto at =
+      static_cast<std::uint32_t>(std::find(own.begin(), own.end(), kRowsBuffer) - own.begin());
+  const auto last = static_cast<std::uint32_t>(own.size() - 1);
+  std::swap(own[at], own[last]);
+  for (const auto& access : rows.program.accesses)
+    access->buffer = access->buffer == at ? last : access->buffer == last ? at : access->buffer;
+  auto& buffers = result.program.buffers;
+  rows.first = static_cast<std::uint32_t>(buffers.size());
+  buffers.insert(buffers.end(), own.begin(), own.end() - 1);
+  result.rows = std::move(rows);
+  return "";
+}
+
+}  // namespace
+
+std::string print_product(const ProductProgram& product, const ExprTable& exprs) {
+  const auto print_local = [&](plan::fb::LoopProgramT local) {
+    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
+    return print_loop_program(local, exprs);
+  };
+  std::string text =
+      fmt::format("product {} {}x{}x{} a {} b {} {} rows {} buffer {}", to_string(product.type),
+                  product.m.to_string(), product.n.to_string(), product.k.to_string(),
+                  print_operand(product.a), print_operand(product.b),
+                  product.rows_are_k ? "kn" : "nk", product.row_step.to_string(), product.product);
+  for (std::size_t i = 0; i < product.batch.size(); ++i)
+    text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
+                        product.batch_rows[i].to_string());
+  if (product.windows) text += print_windows(*product.windows);
+  if (product.by_groups) text += " by warpgroups";
+  if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
+  if (product.weights)
+    text += fmt::format(" weights of {} bits group {}{}", product.weights->bits,
+                        product.weights->group, product.weights->zeros ? " zeros" : "");
+  text += "\n" + print_local(product.program);
+  if (product.rows)
+    text += fmt::format("rows from buffer {}\n", product.rows->first) +
+            print_local(product.rows->program);
+  return text;
+}
+
+std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
+                                            std::optional<std::uint32_t> made_rows,
+                                            std::span<const std::uint32_t> inputs,
+                                            std::span<const std::uint32_t> outputs,
+                                            ExprTable& exprs, std::string& refusal) {
+  const ProductBody nodes = product_body(body);
+  const Graph& part = *nodes.matmul->body;
+  const Node& node = product_node(part);
+  const ir::TensorType& type = part.type(node.outputs[0]);
+  ProductProgram result;
+  result.type = type.dtype;
+  if (type.dtype != DType::kFloat16 && type.dtype != DType::kBFloat16) {
+    refusal = fmt::format("tensor cores do not multiply {} as it is", to_string(type.dtype));
+    return std::nullopt;
+  }
+  const auto buffer_of = [&](ValueId input) {
+    if (nodes.rows && root_of(body, input) == nodes.rows->outputs[0])
+      return made_rows.value_or(kRowsBuffer);
+    const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
+    if (at == body.inputs().end())
+      throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
+    return inputs[static_cast<std::size_t>(at - body.inputs().begin())];
+  };
+  try {
+    std::vector<std::uint32_t> reads;
+    for (const ValueId input : nodes.matmul->inputs) reads.push_back(buffer_of(input));
+    std::uint32_t a = 0, b = 0;
+    std::vector<std::uint32_t> groups;  // scales and zero points
+    ir::Shape space = type.shape;
+    if (nodes.is_conv) {
+      refusal = read_windows(part, node, result);
+      const auto operand = [&](std::size_t i) {
+        const auto& own = part.inputs();
+        const auto at = std::find(own.begin(), own.end(), node.inputs[i]);
+        if (at == own.end())
+          throw Error(ErrorCode::kInternal, "a convolution's operand is no input of its region");
+        return reads[static_cast<std::size_t>(at - own.begin())];
+      };
+      a = operand(0);
+      b = operand(1);
+      if (!result.batch.empty()) {
+        space.back() = result.batch[0];
+        space.push_back(result.n);
+      }
+    } else {
+      const std::uint32_t nowhere[] = {kProductBuffer};
+      const auto library = lower_matmul(bare_product(part), reads, nowhere, exprs, false);
+      refusal = read_operands(library, exprs, result);
+      a = library.a->buffer;
+      b = library.b->buffer;
+      if (library.quantisation) groups = read_weights(*library.quantisation, result);
+    }
+    if (!refusal.empty()) return std::nullopt;
+
+    const Graph after = inline_product(body, nodes, with_rest, {});
+    std::vector<std::uint32_t> after_inputs = {kProductBuffer};
+    after_inputs.insert(after_inputs.end(), inputs.begin(), inputs.end());
+    if (!lower_after(after, after_inputs, outputs, std::move(space), exprs, result)) {
+      refusal = "what follows the product reads other elements than the one at hand";
+      return std::nullopt;
+    }
+    auto& buffers = result.program.buffers;
+    if (a == kRowsBuffer) {
+      std::vector<std::uint32_t> made_of;
+      for (const ValueId input : nodes.rows->inputs) made_of.push_back(buffer_of(input));
+      refusal = add_rows(*nodes.rows, made_of, exprs, result);
+      if (!refusal.empty()) return std::nullopt;
+      a = buffers[result.rows->first];  // some memory
+    }
+    buffers.insert(buffers.end(), groups.begin(), groups.end());
+    buffers.push_back(a);
+    buffers.push_back(b);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    refusal = error.what();
+    return std::nullopt;
+  }
+  if (result.n == Dim(1)) {
+    refusal = "the product has one column";
+    return std::nullopt;
+  }
+  return result;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,117 @@
+// Matrix products with what follows them: for a kernel of our own and for a library.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/families/gemm/gemm_graph.h"
+#include "codegen/plan/expr_table.h"
+#include "ir/graph.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::codegen {
+
+/// An operand of a product: element (row, k) or (k, column) of batch (i, j, ..) is at
+/// offset + row * stride + k + sum batch_strides * batch index, in elements; or for a right operand
+/// whose rows are k at offset + k * stride + column + ...
+struct ProductOperand {
+  ir::Dim offset, stride;
+  std::vector<ir::Dim> batch_strides;
+};
+
+/// The left operand of a convolution: the windows of a channels-last tensor of `positions`. Row
+/// (image, out...) and column (tap..., channel) of the product are element
+///   sum (out * stride + tap * dilation - pad) * (the positions behind) * pitch + channel
+/// of the image, and zero where some position lies outside.
+struct ProductWindows {
+  ir::Dim channels;  // that a window reads of each position
+  ir::Dim pitch;     // elements from one position to the next
+  ir::Shape in, out;
+  std::vector<std::int64_t> kernel, strides, dilations, pads;
+  ir::Dim elements;  // of the whole tensor
+};
+
+/// Weights as the right operand that codegen/families/gemm/weights/weight_pack.h packs for a
+/// kernel; until then they are as the graph has them. Those of few bits have buffers of scales, and
+/// of zero points if there are any, in front of a and b.
+struct ProductWeights {
+  int bits = 8;            // 16: elements of x's type, with none of what follows
+  std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
+  bool zeros = false;
+  DType scales = DType::kFloat32;  // their type once packed
+
+  bool is_quantised() const { return bits < 16; }
+};
+
+/// What each block computes of the left operand for itself: all of its rows, into its shared
+/// memory.
+struct ProductRows {
+  /// Its last buffer is no memory (kRowsBuffer): row r, element k is stored there at r * stride +
+  /// k.
+  plan::fb::LoopProgramT program;
+  std::int64_t stride = 0;
+  std::int64_t most = 0;      // rows
+  std::uint32_t first = 0;    // position in ProductProgram::program.buffers of its other buffers
+  std::vector<bool> weights;  // which of these no step writes, where that is known
+};
+
+/// A product of a[m, k] and b[k, n], batched, and a loop program over its elements that reads it as
+/// buffer number `product`, which is no memory. The row loops of the program count m and the batch,
+/// its element loops n; row m of batch (i, j, ..) is the program's row
+/// m * row_step + sum batch_rows * batch index.
+struct ProductProgram {
+  /// Its last buffers are a and b, weights' scales in front, in front of these what rows are made
+  /// of.
+  plan::fb::LoopProgramT program;
+  std::uint32_t product = 0;     // position in program.buffers
+  DType type = DType::kFloat16;  // of a, b and the product's value in the graph
+  ir::Dim m, n, k;
+  std::vector<ir::Dim> batch;
+  ProductOperand a, b;
+  std::optional<ProductWindows> windows;  // how a is read instead of by its stride
+  std::optional<ProductRows> rows;        // what makes a, which is then no memory
+  /// Equal parts of n, side by side, of which the program reads one column of each at a time (a
+  /// gate and what it opens): its element loops then count n / parts.
+  int parts = 1;
+  std::optional<ProductWeights> weights;  // if b is packed
+  bool rows_are_k = true;                 // b[k][n] with n contiguous; else b[n][k]
+  bool by_groups = false;                 // by warpgroups (sm_90 alone), else by warps
+  bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
+  ir::Dim row_step;
+  std::vector<ir::Dim> batch_rows;
+
+  std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
+  std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
+  std::uint32_t first_operand() const {
+    if (!weights || !weights->is_quantised()) return a_buffer();
+    return weights->zeros ? zeros_buffer() : scales_buffer();
+  }
+  std::uint32_t scales_buffer() const { return a_buffer() - 1; }
+  std::uint32_t zeros_buffer() const { return a_buffer() - 2; }
+};
+
+/// Everything about the product, its program and its rows' but the plan's buffers, for sharing
+/// kernels.
+std::string print_product(const ProductProgram& product, const ExprTable& exprs);
+
+/// Numbers of buffers that a ProductProgram uses for its product, and for rows that it computes.
+inline constexpr std::uint32_t kProductBuffer = 0xffffffffu, kRowsBuffer = 0xfffffffeu;
+
+/// Rows that blocks compute lie apart by a multiple of this, and 16 bytes: what follows a row's
+/// last element up to there is zero.
+inline constexpr std::int64_t kRowDepth = 1024;
+
+/// The product with everything that follows it in `body`, or with what its matmul holds alone
+/// (`with_rest` false: `outputs` is then the one buffer of the matmul's result). `made_rows`: the
+/// buffer of the left operand's rows where another kernel makes them; else this one does. Nothing,
+/// with the reason in `refusal`, where no such kernel can be made.
+std::optional<ProductProgram> lower_product(const ir::Graph& body, bool with_rest,
+                                            std::optional<std::uint32_t> made_rows,
+                                            std::span<const std::uint32_t> inputs,
+                                            std::span<const std::uint32_t> outputs,
+                                            ExprTable& exprs, std::string& refusal);
+
+}  // namespace sinter::codegen

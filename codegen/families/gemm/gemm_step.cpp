@@ -1,0 +1,162 @@
+#include "codegen/families/gemm/gemm_step.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/gemm/conv/conv_loops.h"
+#include "codegen/families/gemm/library_lowering.h"
+#include "codegen/program/loop_lowering.h"
+
+namespace sinter::codegen {
+
+using ir::Graph;
+using ir::Node;
+using ir::ValueId;
+
+ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
+                         std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
+                         bool tf32)
+    : body_(as_product_body(node)),
+      nodes_(product_body(*body_)),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      buffers_(buffers),
+      exprs_(exprs) {
+  const ValueId result = nodes_.matmul->outputs[0];
+  const auto output_of = [&](ValueId value) -> std::optional<std::uint32_t> {
+    for (std::size_t i = 0; i < outputs_.size(); ++i)
+      if (root_of(*body_, body_->outputs()[i]) == value) return outputs_[i];
+    return std::nullopt;
+  };
+  const auto own = output_of(result);
+  is_scratch_ = !own;
+  between_ = own ? *own : buffers_.scratch(body_->type(result));
+  if (nodes_.rows) {
+    made_rows_ = buffers_.scratch(body_->type(nodes_.rows->outputs[0]));
+    std::vector<std::uint32_t> reads;
+    for (const ValueId input : nodes_.rows->inputs) reads.push_back(input_buffer(input));
+    const std::uint32_t writes[] = {*made_rows_};
+    rows_ = lower_region(*nodes_.rows->body, reads, writes, exprs_);
+  }
+  const auto buffer_of = [&](ValueId value) {
+    value = root_of(*body_, value);
+    if (value == result) return between_;
+    if (nodes_.rows && value == nodes_.rows->outputs[0]) return *made_rows_;
+    return input_buffer(value);
+  };
+  std::vector<std::uint32_t> reads;
+  for (const ValueId input : nodes_.matmul->inputs) reads.push_back(buffer_of(input));
+  const std::uint32_t writes[] = {between_};
+  if (nodes_.is_conv)
+    lower_conv_library(reads, tf32);
+  else
+    library_ = lower_matmul(*nodes_.matmul->body, reads, writes, exprs_, tf32);
+  if (!nodes_.rest) return;
+  std::vector<std::uint32_t> rest_reads, rest_writes;
+  for (const ValueId input : nodes_.rest->inputs) rest_reads.push_back(buffer_of(input));
+  for (const ValueId output : nodes_.rest->outputs) {
+    const auto buffer = output_of(output);
+    if (!buffer)
+      throw Error(ErrorCode::kInternal, "a product's region computes what nothing reads");
+    rest_writes.push_back(*buffer);
+  }
+  rest_ = lower_region(*nodes_.rest->body, rest_reads, rest_writes, exprs_);
+}
+
+std::uint32_t ProductStep::input_buffer(ValueId value) const {
+  const auto at = std::find(body_->inputs().begin(), body_->inputs().end(), value);
+  if (at == body_->inputs().end())
+    throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
+  return inputs_[static_cast<std::size_t>(at - body_->inputs().begin())];
+}
+
+void ProductStep::lower_conv_library(std::span<const std::uint32_t> reads, bool tf32) {
+  const std::uint32_t writes[] = {between_};
+  const DType type = body_->type(nodes_.matmul->outputs[0]).dtype;
+  if (!is_float(type)) {
+    library_refusal_ = fmt::format("cuDNN does not multiply {}", to_string(type));
+    return;
+  }
+  try {
+    library_ = lower_conv(*nodes_.matmul->body, reads, writes, exprs_, tf32);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    library_refusal_ = error.what();
+  }
+}
+
+bool multiplies_quantised(const Node& node) {
+  return product_node(*node.body).op->name == "QuantMatMul";
+}
+
+bool ProductStep::is_quantised() const {
+  const auto* matmul = std::get_if<plan::fb::MatmulStepT>(&library_);
+  return matmul && matmul->quantisation;
+}
+
+std::vector<std::uint32_t> ProductStep::weights() const {
+  const auto* matmul = std::get_if<plan::fb::MatmulStepT>(&library_);
+  if (!matmul) return {};
+  if (!matmul->quantisation) return {matmul->b->buffer};
+  std::vector<std::uint32_t> buffers = {matmul->b->buffer, matmul->quantisation->scales};
+  if (const std::int32_t zeros = matmul->quantisation->zero_points; zeros >= 0)
+    buffers.push_back(static_cast<std::uint32_t>(zeros));
+  return buffers;
+}
+
+void ProductStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking) const {
+  if (unpacking) {
+    work.Set(with_unpacked_weights(std::get<plan::fb::MatmulStepT>(library_), *unpacking, exprs_));
+    return;
+  }
+  std::visit([&](const auto& step) { work.Set(std::decay_t<decltype(step)>(step)); }, library_);
+}
+
+bool ProductStep::reduces() const {
+  return rest_ && std::any_of(rest_->instrs.begin(), rest_->instrs.end(), [](const auto& instr) {
+           return instr->kind == plan::fb::InstrKind::Reduce;
+         });
+}
+
+std::optional<ProductProgram> ProductStep::kernel(bool with_rest, bool with_rows,
+                                                  std::string& refusal) const {
+  const std::vector<std::uint32_t> between = {between_};
+  return lower_product(*body_, with_rest, with_rows ? std::nullopt : made_rows_, inputs_,
+                       with_rest ? outputs_ : between, exprs_, refusal);
+}
+
+std::optional<plan::fb::LoopProgramT> ProductStep::loops(bool with_rest) const {
+  const std::vector<std::uint32_t> between = {between_};
+  if (!with_rest) return lower_conv_loops(*body_, false, inputs_, between, exprs_);
+  if (reduces()) return std::nullopt;
+  try {
+    return lower_conv_loops(*body_, true, inputs_, outputs_, exprs_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnsupported) throw;
+    return std::nullopt;
+  }
+}
+
+StepWork ProductStep::work() const {
+  const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
+  StepWork work =
+      library_refusal_.empty()
+          ? std::visit([&](const auto& step) { return work_of(step, exprs_, size); }, library_)
+          : work_of(*loops(false), exprs_, size);
+  if (rows_) {
+    const ir::Dim passed = buffers_.size(*made_rows_).bytes;
+    work += work_of(*rows_, exprs_, size);
+    work.bytes_read = work.bytes_read - passed;
+    work.bytes_written = work.bytes_written - passed;
+  }
+  if (!rest_) return work;
+  const ir::Dim passed = buffers_.size(between_).bytes;
+  work += work_of(*rest_, exprs_, size);
+  work.bytes_read = work.bytes_read - passed;
+  if (is_scratch_) work.bytes_written = work.bytes_written - passed;
+  return work;
+}
+
+}  // namespace sinter::codegen

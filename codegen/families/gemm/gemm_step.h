@@ -1,0 +1,75 @@
+// The ways to do a region of family "product" or "conv".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "codegen/families/gemm/gemm_lowering.h"
+#include "codegen/families/gemm/weights/unpacked_weights.h"
+#include "codegen/plan/cost.h"
+#include "codegen/plan/plan_buffers.h"
+
+namespace sinter::codegen {
+
+/// True if the product of a region of family "matmul" has quantised weights.
+bool multiplies_quantised(const ir::Node& node);
+
+/// A product or a convolution and what follows it, maybe with what makes its left operand's rows,
+/// over buffers: the library's call, the others as programs of their own, all as one kernel.
+class ProductStep {
+ public:
+  /// `node`: of family "product" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
+  /// scratch buffer for the product's result unless that is an output.
+  ProductStep(const ir::Node& node, std::vector<std::uint32_t> inputs,
+              std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
+              bool tf32);
+
+  /// The buffer that the matmul's result lies in if another part reads it.
+  std::uint32_t between() const { return between_; }
+  bool is_scratch() const { return is_scratch_; }
+  bool is_conv() const { return nodes_.is_conv; }
+  /// What makes the left operand's rows, if that is a part of the step, and the scratch buffer that
+  /// they then lie in.
+  const std::optional<plan::fb::LoopProgramT>& rows() const { return rows_; }
+  std::optional<std::uint32_t> made_rows() const { return made_rows_; }
+  bool is_quantised() const;
+  /// The buffers of a product's weights, their scales and zero points if there are any.
+  std::vector<std::uint32_t> weights() const;
+  /// Why no library does the product; empty if one does.
+  const std::string& library_refusal() const { return library_refusal_; }
+  /// Makes `work` the library's product; `unpacking`: of weights that are unpacked first.
+  void set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking = nullptr) const;
+  /// What follows the library's product; nothing if it does all.
+  const std::optional<plan::fb::LoopProgramT>& rest() const { return rest_; }
+  /// True if what follows reduces rows.
+  bool reduces() const;
+  /// One kernel for all, or without what follows the matmul, or without what makes its rows.
+  std::optional<ProductProgram> kernel(bool with_rest, bool with_rows, std::string& refusal) const;
+  /// A convolution as loops, with all or alone; nothing if all is more than one kernel can do.
+  std::optional<plan::fb::LoopProgramT> loops(bool with_rest) const;
+  /// Traffic without what passes within the step.
+  StepWork work() const;
+
+ private:
+  std::uint32_t input_buffer(ir::ValueId value) const;
+  void lower_conv_library(std::span<const std::uint32_t> reads, bool tf32);
+
+  std::shared_ptr<const ir::Graph> body_;
+  ProductBody nodes_;
+  std::vector<std::uint32_t> inputs_, outputs_;
+  PlanBuffers& buffers_;
+  ExprTable& exprs_;
+  std::uint32_t between_ = 0;
+  bool is_scratch_ = false;
+  std::variant<plan::fb::MatmulStepT, plan::fb::ConvStepT> library_;
+  std::string library_refusal_;
+  std::optional<plan::fb::LoopProgramT> rows_, rest_;
+  std::optional<std::uint32_t> made_rows_;
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,461 @@
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/gemm/library_lowering.h"
+#include "codegen/program/describe.h"
+#include "codegen/program/index_space.h"
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Node;
+using ir::OpKind;
+using ir::ValueId;
+using plan::fb::Activation;
+
+constexpr const char* kSumSymbol = "$k";
+
+enum class Role { kBatch, kRow, kColumn };
+enum Operand { kA, kB, kResult, kResidual, kBias, kOperandCount };
+
+/// One loop over the product's elements, with the step of every operand along it.
+struct Axis {
+  Dim extent;
+  Role role = Role::kBatch;
+  std::array<Dim, kOperandCount> strides;
+};
+
+/// What follows the product, read off the body.
+struct Epilogue {
+  double alpha = 1;
+  ValueId residual, bias;
+  std::vector<Dim> residual_index, bias_index;
+  Activation activation = Activation::None;
+  std::vector<Dim> output_index;
+};
+
+class MatmulLowering {
+ public:
+  MatmulLowering(const Graph& body, std::span<const std::uint32_t> inputs, std::uint32_t output,
+                 ExprTable& exprs)
+      : body_(body), inputs_(inputs), output_(output), exprs_(exprs), product_(find_product()) {}
+
+  plan::fb::MatmulStepT lower(bool tf32) {
+    const ir::Shape& shape = body_.type(product_.outputs[0]).shape;
+    LoopSpace space(shape, std::vector<bool>(shape.size(), false), exprs_.ranges());
+    // A result that is stored head by head is linear once its columns are split into heads.
+    constexpr int kMostSplits = 16;
+    for (int attempt = 0;; ++attempt) {
+      wanted_split_.reset();
+      plan::fb::MatmulStepT step = lower_over(space, attempt < kMostSplits, tf32);
+      if (!wanted_split_) return step;
+      space.split(*wanted_split_);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw Error(ErrorCode::kUnsupported, fmt::format("{}: {}", describe(product_), why));
+  }
+
+  const Node& find_product() const {
+    const Node* found = nullptr;
+    for (const Node& node : body_.nodes()) {
+      if (node.op->kind != OpKind::kLibrary) continue;
+      if (found || (node.op->name != "MatMul" && node.op->name != "QuantMatMul"))
+        throw Error(ErrorCode::kUnsupported,
+                    describe(node) +
+                        ": a matrix product's region holds one product and no other "
+                        "library operator");
+      found = &node;
+    }
+    if (!found) throw Error(ErrorCode::kInternal, "a matmul region without a product");
+    return *found;
+  }
+
+  plan::fb::MatmulStepT lower_over(const LoopSpace& space, bool may_split, bool tf32) {
+    const ValueId a = product_.inputs[0], b = product_.inputs[1];
+    const ir::Shape& a_shape = body_.type(a).shape;
+    const ir::Shape& shape = body_.type(product_.outputs[0]).shape;
+    const Dim k = a_shape.back();
+    ranges_ = space.ranges();
+    ir::Range sum_range;
+    sum_range.min = 0;
+    sum_range.symbolic_max = std::make_shared<const Dim>(k - Dim(1));
+    ranges_.insert_or_assign(kSumSymbol, sum_range);
+    symbols_.clear();
+    for (std::size_t d = 0; d < space.loops().size(); ++d)
+      symbols_.push_back(ir::index_symbol(static_cast<int>(d)));
+    symbols_.emplace_back(kSumSymbol);
+    space_ = &space;
+    may_split_ = may_split;
+
+    const Dim sum_index = k == Dim(1) ? Dim(0) : Dim::symbol(kSumSymbol);
+    const std::size_t rank = shape.size();
+    std::vector<Dim> a_index = batch_index(a_shape);
+    a_index.insert(a_index.end(), {space.index()[rank - 2], sum_index});
+    const Source a_source = trace(a, a_index, "the left operand");
+    const Source b_source = is_quantised() ? quantised_source(sum_index)
+                                           : right_source(b, sum_index, space.index()[rank - 1]);
+    const Epilogue epilogue = read_epilogue();
+    const ValueId out = body_.outputs()[0];
+    const ir::TensorType& out_type = body_.type(out);
+    const AddressParts result =
+        linear(linearize(epilogue.output_index, out_type.shape), "the result");
+
+    std::optional<Source> residual, bias;
+    if (epilogue.residual.valid())
+      residual = trace(epilogue.residual, epilogue.residual_index, "the residual");
+    if (epilogue.bias.valid()) bias = trace(epilogue.bias, epilogue.bias_index, "the bias");
+    if (wanted_split_) return {};
+
+    std::vector<Axis> axes;
+    for (std::size_t loop = 0; loop < space.loops().size(); ++loop) {
+      Axis axis;
+      axis.extent = space.loops()[loop].extent;
+      const std::size_t d = space.dimension_of(loop);
+      axis.role = d + 2 < rank ? Role::kBatch : d + 2 == rank ? Role::kRow : Role::kColumn;
+      axis.strides = {a_source.parts.strides[loop], b_source.parts.strides[loop],
+                      result.strides[loop], residual ? residual->parts.strides[loop] : Dim(0),
+                      bias ? bias->parts.strides[loop] : Dim(0)};
+      axes.push_back(std::move(axis));
+    }
+    merge(axes);
+    const Axis row = take(axes, Role::kRow, kB);
+    const Axis column = take(axes, Role::kColumn, kA);
+
+    plan::fb::MatmulStepT step;
+    step.m = exprs_.intern(row.extent);
+    step.n = exprs_.intern(column.extent);
+    step.k = exprs_.intern(k);
+    for (const Axis& axis : axes) step.batch.push_back(exprs_.intern(axis.extent));
+    const Dim a_sum = a_source.parts.strides.back(), b_sum = b_source.parts.strides.back();
+    step.a = matrix(a_source.buffer, body_.type(a_source.value).dtype, a_source.parts.offset,
+                    {row.extent, row.strides[kA]}, {k, a_sum}, axes, kA, "the left operand");
+    step.b = matrix(b_source.buffer, body_.type(b_source.value).dtype, b_source.parts.offset,
+                    {k, b_sum}, {column.extent, column.strides[kB]}, axes, kB, "the right operand");
+    step.d = matrix(output_, out_type.dtype, result.offset, {row.extent, row.strides[kResult]},
+                    {column.extent, column.strides[kResult]}, axes, kResult, "the result");
+    if (residual)
+      step.residual =
+          matrix(residual->buffer, body_.type(residual->value).dtype, residual->parts.offset,
+                 {row.extent, row.strides[kResidual]}, {column.extent, column.strides[kResidual]},
+                 axes, kResidual, "the residual");
+    if (bias) set_bias(step, *bias, row, column, axes, out_type.dtype);
+    step.alpha = static_cast<float>(epilogue.alpha);
+    step.activation = epilogue.activation;
+
+    const DType type = body_.type(a_source.value).dtype;
+    if (is_quantised()) {
+      step.quantisation = quantisation(k);
+      for (const Axis& axis : axes)
+        if (axis.strides[kB] != Dim(0)) refuse("its columns are not stored as one row");
+      return step;
+    }
+    const bool exact = is_integer(type) && out_type.dtype == type && epilogue.alpha == 1 &&
+                       epilogue.activation == Activation::None;
+    if (type != body_.type(b_source.value).dtype ||
+        !(exact || (is_float(type) && is_float(out_type.dtype))))
+      refuse(fmt::format(
+          "a product of {} and {} into {}: both operands must have one type, and all types must be "
+          "floating-point, or all one integer type with nothing but sums behind",
+          to_string(type), to_string(body_.type(b_source.value).dtype), to_string(out_type.dtype)));
+    if (tf32 && type == DType::kFloat32) step.math = plan::fb::MathMode::Tf32;
+    return step;
+  }
+
+  struct Source {
+    ValueId value;
+    std::uint32_t buffer = 0;
+    AddressParts parts;
+  };
+
+  bool is_quantised() const { return product_.op->name == "QuantMatMul"; }
+
+  Source right_source(ValueId b, const Dim& sum_index, const Dim& column) {
+    std::vector<Dim> index = batch_index(body_.type(b).shape);
+    index.insert(index.end(), {sum_index, column});
+    return trace(b, index, "the right operand");
+  }
+
+  /// Quantised weights lie as they are, [n, k], in elements of their own number of bits.
+  Source quantised_source(const Dim& sum_index) {
+    const ValueId weight = product_.inputs[1];
+    const std::int64_t stored = body_.type(weight).shape[1].value();
+    const Dim pitch = product_.attrs.get_int("bits") == 4 ? 2 * stored : stored;
+    const Dim column = body_.type(weight).shape[0] == Dim(1) ? Dim(0) : space_->index().back();
+    return {weight, buffer_of(weight, "the quantised weight"),
+            linear(column * pitch + sum_index, "the quantised weight")};
+  }
+
+  std::unique_ptr<plan::fb::QuantisationT> quantisation(const Dim& k) {
+    auto result = std::make_unique<plan::fb::QuantisationT>();
+    result->bits = static_cast<std::uint8_t>(product_.attrs.get_int("bits"));
+    const std::int64_t group = product_.attrs.get_int("group"),
+                       whole = std::max<std::int64_t>(k.value(), 1);
+    result->group = static_cast<std::uint64_t>(group == 0 ? whole : std::min(group, whole));
+    result->scales = buffer_of(product_.inputs[2], "the scales");
+    if (product_.inputs.size() > 3)
+      result->zero_points =
+          static_cast<std::int32_t>(buffer_of(product_.inputs[3], "the zero points"));
+    return result;
+  }
+
+  /// Index of an operand's batch dimensions, aligned to the product's from the right.
+  std::vector<Dim> batch_index(const ir::Shape& shape) const {
+    const std::size_t rank = space_->shape().size();
+    std::vector<Dim> index;
+    for (std::size_t d = 0; d + 2 < shape.size(); ++d)
+      index.push_back(shape[d] == Dim(1) ? Dim(0) : space_->index()[rank - shape.size() + d]);
+    return index;
+  }
+
+  /// Follows `value` at `index` through views to an input of the region.
+  Source trace(ValueId value, std::span<const Dim> index, const char* what) {
+    const ir::TracedView traced = ir::trace_view(body_, value, index, ranges_);
+    if (traced.sources.size() != 1 || !traced.sources[0].guards.empty())
+      refuse(fmt::format("{} is padded or concatenated", what));
+    const ir::TracedSource& source = traced.sources[0];
+    const std::uint32_t buffer = buffer_of(source.source, what);
+    std::vector<Dim> position = source.index;
+    const ir::Shape& shape = body_.type(source.source).shape;
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] == Dim(1)) position[d] = Dim(0);
+    return {source.source, buffer, linear(linearize(position, shape), what)};
+  }
+
+  /// Where an input of the region lies.
+  std::uint32_t buffer_of(ValueId value, const char* what) const {
+    const auto at = std::find(body_.inputs().begin(), body_.inputs().end(), value);
+    if (at == body_.inputs().end()) {
+      const Node* node = body_.producer(value);
+      refuse(fmt::format("{} is {}, not a view of an input of the region", what,
+                         node ? "made by " + describe(*node) : "a constant"));
+    }
+    return inputs_[static_cast<std::size_t>(at - body_.inputs().begin())];
+  }
+
+  AddressParts linear(const Dim& address, const char* what) {
+    AddressParts parts = split_address(ir::simplify(address, ranges_), symbols_, ranges_);
+    if (parts.rest == Dim(0) || wanted_split_) return parts;
+    if (may_split_) wanted_split_ = space_->find_split(parts.rest);
+    if (!wanted_split_)
+      refuse(fmt::format("{} is not a strided access of a dense tensor ({})", what,
+                         address.to_string()));
+    return parts;
+  }
+
+  /// Walks from the product to the region's output.
+  Epilogue read_epilogue() const {
+    Epilogue result;
+    result.output_index = space_->index();
+    ValueId current = product_.outputs[0];
+    if (body_.outputs().size() != 1) refuse("a matrix product's region has one output");
+    while (current != body_.outputs()[0]) {
+      const auto& users = body_.users(current);
+      if (users.size() != 1 || body_.is_output(current))
+        refuse("the product has another reader within its region");
+      const Node& node = body_.node(users[0]);
+      apply(node, current, result);
+      current = node.outputs[0];
+    }
+    if (!body_.users(current).empty()) refuse("the region's output is read within it");
+    return result;
+  }
+
+  void apply(const Node& node, ValueId current, Epilogue& result) const {
+    const std::string& op = node.op->name;
+    const ir::Shape& from = body_.type(current).shape;
+    const ir::Shape& to = body_.type(node.outputs[0]).shape;
+    std::vector<Dim>& index = result.output_index;
+    if (op == "Transpose") {
+      std::vector<Dim> next;
+      for (const std::int64_t d : node.attrs.get_ints("perm"))
+        next.push_back(index[static_cast<std::size_t>(d)]);
+      index = std::move(next);
+      return;
+    }
+    if (op == "Reshape") {
+      index = delinearize(linearize(index, from), to, ranges_);
+      return;
+    }
+    if (op == "Cast" && is_float(body_.type(current).dtype) &&
+        is_float(body_.type(node.outputs[0]).dtype))
+      return;
+    if (result.activation != Activation::None) refuse(describe(node) + " follows the activation");
+    if (op == "Relu" || op == "Gelu" || op == "GeluTanh") {
+      result.activation = op == "Relu"   ? Activation::Relu
+                          : op == "Gelu" ? Activation::GeluErf
+                                         : Activation::GeluTanh;
+      return;
+    }
+    if (op != "Add" && op != "Mul" && op != "Div")
+      refuse(describe(node) + " cannot follow the product within one library call");
+    const bool left = node.inputs[0] == current;
+    const ValueId other = node.inputs[left ? 1 : 0];
+    if (other == current || (op == "Div" && !left) ||
+        ir::element_count(from) != ir::element_count(to))
+      refuse(describe(node) + " cannot follow the product within one library call");
+    index.insert(index.begin(), to.size() - from.size(), Dim(0));
+    if (op == "Add") {
+      add(node, other, result);
+      return;
+    }
+    const ir::Tensor* factor = body_.value(other).constant.get();
+    if (!factor || factor->element_count() != 1)
+      refuse(describe(node) + ": only a constant scalar factor can follow the product");
+    if (result.bias.valid() || result.residual.valid())
+      refuse(describe(node) + " scales the sum of the product and what was added to it");
+    result.alpha = op == "Mul" ? result.alpha * factor->at(0) : result.alpha / factor->at(0);
+  }
+
+  void add(const Node& node, ValueId other, Epilogue& result) const {
+    const ir::Shape& to = body_.type(node.outputs[0]).shape;
+    const ir::Shape& shape = body_.type(other).shape;
+    std::vector<Dim> index(result.output_index.end() - static_cast<std::ptrdiff_t>(shape.size()),
+                           result.output_index.end());
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] == Dim(1)) index[d] = Dim(0);
+    // A bias does not depend on row or batch; with a single row either reading is right.
+    const Dim columns = space_->shape().back();
+    const bool along_columns = ir::element_count(shape) == columns && is_column_index(index);
+    if (along_columns && !result.bias.valid()) {
+      result.bias = other;
+      result.bias_index = std::move(index);
+      return;
+    }
+    if (result.residual.valid())
+      refuse(describe(node) + ": the library call takes one bias and one residual");
+    if (ir::element_count(shape) != ir::element_count(to))
+      refuse(fmt::format(
+          "{}: {} is added, which is neither a bias of {} elements nor of the "
+          "result's shape {}",
+          describe(node), ir::to_string(shape), columns.to_string(), ir::to_string(to)));
+    result.residual = other;
+    result.residual_index = std::move(index);
+  }
+
+  /// True if no index depends on a loop over rows or batch.
+  bool is_column_index(std::span<const Dim> index) const {
+    for (const Dim& dim : index) {
+      for (const std::string& name : index_symbols_of(dim)) {
+        const auto loop = static_cast<std::size_t>(
+            std::find(symbols_.begin(), symbols_.end(), name) - symbols_.begin());
+        if (space_->dimension_of(loop) + 1 != space_->shape().size()) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Joins axes that every operand walks as one, until none are left.
+  static void merge(std::vector<Axis>& axes) {
+    const auto joins = [](const Axis& outer, const Axis& inner) {
+      if (outer.role != inner.role && outer.role != Role::kBatch && inner.role != Role::kBatch)
+        return false;
+      for (std::size_t o = 0; o < kOperandCount; ++o)
+        if (outer.strides[o] != inner.strides[o] * inner.extent) return false;
+      return true;
+    };
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+      for (std::size_t j = 0; j < axes.size(); ++j) {
+        if (i == j || !joins(axes[i], axes[j])) continue;
+        Axis joined = axes[j];
+        joined.extent = axes[i].extent * axes[j].extent;
+        if (joined.role == Role::kBatch) joined.role = axes[i].role;
+        axes[j] = std::move(joined);
+        axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i));
+        merge(axes);
+        return;
+      }
+    }
+  }
+
+  /// Takes the axis of `role` out of `axes`: the innermost of several. A product of one row (one
+  /// column) takes a batch axis along which the other side is constant instead.
+  static Axis take(std::vector<Axis>& axes, Role role, Operand other) {
+    auto found = std::find_if(axes.rbegin(), axes.rend(),
+                              [&](const Axis& axis) { return axis.role == role; });
+    if (found == axes.rend())
+      found = std::find_if(axes.rbegin(), axes.rend(), [&](const Axis& axis) {
+        return axis.role == Role::kBatch && axis.strides[other] == Dim(0) &&
+               (role == Role::kRow || axis.strides[kBias] == Dim(0));
+      });
+    if (found == axes.rend()) return Axis{Dim(1), role, {}};
+    Axis result = *found;
+    axes.erase(std::next(found).base());
+    return result;
+  }
+
+  struct Walk {
+    Dim extent, stride;
+  };
+
+  std::unique_ptr<plan::fb::MatrixT> matrix(std::uint32_t buffer, DType type, const Dim& offset,
+                                            Walk rows, Walk columns, std::span<const Axis> batch,
+                                            Operand operand, const char* what) {
+    const Dim one = 1;
+    // Along a dimension of one element any stride will do, as in a matrix without elements: take
+    // the one of a dense matrix.
+    if (rows.extent == Dim(0) || columns.extent == Dim(0) ||
+        (rows.extent == one && columns.extent == one)) {
+      rows.stride = columns.stride = one;
+    } else if (rows.extent == one) {
+      rows.stride = columns.stride == one ? columns.extent : one;
+    } else if (columns.extent == one) {
+      columns.stride = one;
+    }
+    const bool one_is_dense = rows.stride == one || columns.stride == one;
+    if (!one_is_dense || rows.stride == Dim(0) || columns.stride == Dim(0))
+      refuse(fmt::format("{} has strides {} and {}: one of them must be one, and neither zero",
+                         what, rows.stride.to_string(), columns.stride.to_string()));
+    auto result = std::make_unique<plan::fb::MatrixT>();
+    result->buffer = buffer;
+    result->dtype = static_cast<std::uint8_t>(type);
+    result->offset = exprs_.intern(offset);
+    result->row_stride = exprs_.intern(rows.stride);
+    result->col_stride = exprs_.intern(columns.stride);
+    for (const Axis& axis : batch)
+      result->batch_strides.push_back(exprs_.intern(axis.strides[operand]));
+    return result;
+  }
+
+  void set_bias(plan::fb::MatmulStepT& step, const Source& bias, const Axis& row,
+                const Axis& column, std::span<const Axis> batch, DType type) const {
+    bool plain = bias.parts.offset == Dim(0) && row.strides[kBias] == Dim(0) &&
+                 (column.extent == Dim(1) || column.strides[kBias] == Dim(1));
+    for (const Axis& axis : batch) plain = plain && axis.strides[kBias] == Dim(0);
+    if (!plain) refuse("the bias is not one dense vector along the result's columns");
+    if (body_.type(bias.value).dtype != type)
+      refuse(fmt::format("the bias is {}, but the result {}",
+                         to_string(body_.type(bias.value).dtype), to_string(type)));
+    step.bias = static_cast<std::int32_t>(bias.buffer);
+  }
+
+  const Graph& body_;
+  std::span<const std::uint32_t> inputs_;
+  std::uint32_t output_;
+  ExprTable& exprs_;
+  const Node& product_;
+  const LoopSpace* space_ = nullptr;
+  ir::Ranges ranges_;
+  std::vector<std::string> symbols_;  // the loops', then the sum's
+  bool may_split_ = true;
+  std::optional<SplitRequest> wanted_split_;
+};
+
+}  // namespace
+
+plan::fb::MatmulStepT lower_matmul(const Graph& body, std::span<const std::uint32_t> inputs,
+                                   std::span<const std::uint32_t> outputs, ExprTable& exprs,
+                                   bool tf32) {
+  if (inputs.size() != body.inputs().size() || outputs.size() != 1)
+    throw Error(ErrorCode::kInternal, "buffers do not match the body of a matmul region");
+  return MatmulLowering(body, inputs, outputs[0], exprs).lower(tf32);
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,69 @@
+#include "codegen/families/gemm/weights/emit_unpack.h"
+
+#include <fmt/format.h>
+
+#include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_text.h"
+#include "codegen/families/gemm/small_m/small_m_schedule.h"
+
+namespace sinter::codegen {
+namespace {
+
+// Of a warp: k that it unpacks at once; of a block.
+constexpr int kDepth = 128, kWarps = 4, kColumns = static_cast<int>(kPackedColumns);
+static_assert(kPackedDepth % kDepth == 0);
+
+std::string type_text(const UnpackProgram& program) {
+  return fmt::format("Unpacking<{}, {}, {}, {}>", storage_name(program.type),
+                     packed_weights_type(program.weights, program.weights.group), kDepth, kWarps);
+}
+
+}  // namespace
+
+EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
+                          const std::vector<std::string>& origins, ExprTable& exprs, bool early) {
+  const ProductWeights& weights = program.weights;
+  const std::string schedule =
+      fmt::format("unpack depth={} warps={}{}", kDepth, kWarps, early ? " early" : "");
+  const std::int64_t tasks = program.blocks() * (program.depth() / kDepth);
+  EmittedKernel kernel;
+  std::vector<std::string> parameters;
+  const auto add = [&](const std::string& text, std::uint32_t buffer) {
+    parameters.push_back(text);
+    kernel.step.args.emplace_back(plan::fb::ArgKind::Buffer, buffer);
+  };
+  add("const u8* __restrict__ values", program.values);
+  add(fmt::format("const {}* __restrict__ scales", storage_name(weights.scales)), program.scales);
+  if (weights.zeros)
+    add(fmt::format("const {}* __restrict__ zeros", storage_name(program.type)), program.zeros);
+  add(fmt::format("{}* __restrict__ result", storage_name(program.type)), program.result);
+
+  auto variant = std::make_unique<plan::fb::KernelVariantT>();
+  variant->function = name;
+  variant->grid = {exprs.intern((tasks + kWarps - 1) / kWarps), exprs.intern(1), exprs.intern(1)};
+  variant->block = {kWarps * 32, 1, 1};
+  variant->shared_bytes = kWarps * kColumns * (kDepth + 8) * 2;
+  variant->schedule = schedule;
+  variant->overlaps = early;
+
+  std::string body = fmt::format("  typedef {} Work;\n", type_text(program));
+  body += fmt::format(
+      "  static_assert(Work::kSharedBytes == {}, \"what the launch reserves\");\n"
+      "  SINTER_DYNAMIC_SHARED(shared);\n",
+      variant->shared_bytes);
+  if (early) body += "  allow_next_kernel();\n";
+  body += fmt::format(
+      "  const Work::Operands operands = {{values, scales, {}, result, {}, {}, {}}};\n"
+      "  Work::run<{}>(shared, operands, blockIdx.x);\n",
+      weights.zeros ? "zeros" : "nullptr", program.depth(), packed_groups(weights.group, program.k),
+      program.blocks(), early);
+  kernel.source = kernel_heading(name, origins) +
+                  fmt::format(
+                      "#include \"unpack.cuh\"\n\n// schedule: {}\n"
+                      "extern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
+                      schedule, kWarps * 32, signature_text(name, parameters), body);
+  kernel.step.variants.push_back(std::move(variant));
+  return kernel;
+}
+
+}  // namespace sinter::codegen

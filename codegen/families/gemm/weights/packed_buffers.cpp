@@ -1,0 +1,145 @@
+#include "codegen/families/gemm/weights/packed_buffers.h"
+
+#include <algorithm>
+
+#include <sinter/error.h>
+
+#include "codegen/families/gemm/small_m/small_m_schedule.h"
+#include "codegen/families/gemm/weights/weight_pack.h"
+
+namespace sinter::codegen {
+
+using ir::Graph;
+using ir::Node;
+
+namespace {
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+bool has_16_bits(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
+
+/// Which input of a region of family "product" is nothing but the weights of its product, if that
+/// has few rows.
+std::optional<std::size_t> weights_input(const Node& region, const ir::Ranges& ranges) {
+  if (region.op->kind != ir::OpKind::kFused || region.attrs.get_string("family") != "product")
+    return std::nullopt;
+  const Graph& body = *region.body;
+  const ProductBody nodes = product_body(body);
+  const Graph& part = *nodes.matmul->body;
+  const Node& product = product_node(part);
+  if (product.op->name != "MatMul") return std::nullopt;
+  ir::Shape rows = part.type(product.outputs[0]).shape;
+  rows.pop_back();
+  const auto most = ir::upper_bound(ir::element_count(rows), ranges);
+  if (!most || *most > kFewRows) return std::nullopt;
+  ir::ValueId operand = product.inputs[1];
+  while (const Node* view = part.producer(operand)) {
+    if (view->op->kind != ir::OpKind::kView || view->inputs.size() != 1) return std::nullopt;
+    operand = view->inputs[0];
+  }
+  for (std::size_t i = 0; i < part.inputs().size(); ++i) {
+    if (part.inputs()[i] != operand || part.users(operand).size() != 1) continue;
+    const ir::ValueId own = nodes.matmul->inputs[i];
+    const auto& inputs = body.inputs();
+    const auto at = std::find(inputs.begin(), inputs.end(), own);
+    if (at == inputs.end() || body.users(own).size() != 1) return std::nullopt;
+    return static_cast<std::size_t>(at - inputs.begin());
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::set<std::uint64_t> weights_of_few_rows(std::span<const Graph* const> graphs) {
+  std::set<std::uint64_t> packed, others;
+  for (const Graph* graph : graphs) {
+    for (const Node& node : graph->nodes()) {
+      const auto weights = weights_input(node, graph->ranges());
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const auto& constant = graph->value(node.inputs[i]).constant;
+        if (constant && constant->shape().size() == 2 && has_16_bits(constant->dtype()))
+          (weights == i ? packed : others).insert(constant->hash());
+      }
+    }
+    for (const ir::ValueId output : graph->outputs())
+      if (const auto& constant = graph->value(output).constant) others.insert(constant->hash());
+  }
+  for (const std::uint64_t hash : others) packed.erase(hash);
+  return packed;
+}
+
+std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
+                                       const CompileOptions& options) {
+  if (!options.cuda) return {};
+  return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);
+}
+
+bool PackedBuffers::takes_elements(const ProductProgram& product) const {
+  const std::uint32_t buffer = product.program.buffers[product.b_buffer()];
+  const auto constant = buffers_.constant_of(buffer);
+  if (!constant || !has_16_bits(constant->dtype()) || !elements_.contains(constant->hash()))
+    return false;
+  const ir::Dim rows = constant->shape()[0], columns = constant->shape()[1];
+  return !product.windows && !product.weights && product.batch.empty() &&
+         product.b.offset == ir::Dim(0) && product.b.stride == columns &&
+         (product.rows_are_k ? product.k == rows && product.n == columns
+                             : product.n == rows && product.k == columns);
+}
+
+PackedBuffers::Packed PackedBuffers::make(const ProductProgram& product, const Key& key) {
+  const auto tensor = [&](std::uint32_t buffer) -> const ir::Tensor& {
+    const auto constant = buffers_.constant_of(buffer);
+    if (!constant)
+      throw Error(ErrorCode::kUnsupported,
+                  "the packed weights of a product are computed, not constants");
+    return *constant;
+  };
+  const auto add = [&](const ir::Tensor& part) {
+    return buffers_.constant(std::make_shared<const ir::Tensor>(part));
+  };
+  const auto add_values = [&](const ir::Tensor& values) {
+    const auto [at, added] = values_.try_emplace({key[0], product.rows_are_k});
+    if (added) at->second = buffers_.made_constant(std::make_shared<const ir::Tensor>(values));
+    return at->second;
+  };
+  if (!product.weights->is_quantised())
+    return {add_values(pack_elements(tensor(key[0]), product.rows_are_k)), kNone, kNone};
+  ir::QuantisedWeights weights;
+  weights.bits = product.weights->bits;
+  weights.group = product.weights->group;
+  weights.k = product.k.value();
+  weights.values = tensor(key[0]);
+  weights.scales = tensor(key[1]);
+  if (key[2] != kNone) weights.zero_points = tensor(key[2]);
+  const PackedWeights packed = pack_weights(weights, product.type);
+  return {add_values(packed.values), add(packed.scales), packed.zeros ? add(*packed.zeros) : kNone,
+          packed.scales.dtype()};
+}
+
+void PackedBuffers::pack(ProductProgram& product) {
+  if (!product.weights) return;
+  auto& buffers = product.program.buffers;
+  const bool is_quantised = product.weights->is_quantised();
+  const Key key = {buffers[product.b_buffer()],
+                   is_quantised ? buffers[product.scales_buffer()] : kNone,
+                   product.weights->zeros ? buffers[product.zeros_buffer()] : kNone};
+  const auto [at, added] = known_.try_emplace({key, product.type});
+  if (added) at->second = make(product, key);
+  const Packed& packed = at->second;
+  product.weights->scales = packed.type;
+  product.rows_are_k = false;
+  buffers[product.b_buffer()] = packed.values;
+  if (is_quantised) buffers[product.scales_buffer()] = packed.scales;
+  if (product.weights->zeros) buffers[product.zeros_buffer()] = packed.zeros;
+}
+
+void PackedBuffers::replace(std::vector<std::uint32_t>& reads, std::span<const std::uint32_t> plain,
+                            std::span<const std::uint32_t> packed) {
+  std::erase_if(reads, [&](std::uint32_t buffer) {
+    return std::find(plain.begin(), plain.end(), buffer) != plain.end();
+  });
+  for (const std::uint32_t buffer : packed)
+    if (std::find(reads.begin(), reads.end(), buffer) == reads.end()) reads.push_back(buffer);
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,54 @@
+// Weights of a plan in the order of its kernels.
+#pragma once
+
+#include <array>
+#include <map>
+#include <set>
+
+#include "codegen/compile.h"
+#include "codegen/families/gemm/gemm_lowering.h"
+#include "codegen/plan/plan_buffers.h"
+
+namespace sinter::codegen {
+
+/// Hashes of the constants of 16 bits that all `graphs`, those of one plan, read as weights of
+/// products of few rows alone (regions of family "product"): nothing but kernels of our own reads
+/// them, so that a plan may hold them packed. An entry point of more rows or a table of embeddings
+/// that is also a product's weights leaves them as they are.
+std::set<std::uint64_t> weights_of_few_rows(std::span<const ir::Graph* const> graphs);
+/// The same, of a plan that is compiled with `options`; none for the CPU.
+std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
+                                       const CompileOptions& options);
+
+class PackedBuffers {
+ public:
+  /// `elements`: packed_weights.
+  PackedBuffers(PlanBuffers& buffers, std::set<std::uint64_t> elements)
+      : buffers_(buffers), elements_(std::move(elements)) {}
+
+  /// True if the product's right operand is a constant of 16 bits that may be packed.
+  bool takes_elements(const ProductProgram& product) const;
+
+  /// Puts packed weights, scales and zero points, each packed once, in place of the graph's, if the
+  /// product has `weights`. Throws Error(kUnsupported) if they cannot be packed.
+  void pack(ProductProgram& product);
+
+  /// Changes what a step reads accordingly: `plain`, the graph's buffers, to `packed`.
+  static void replace(std::vector<std::uint32_t>& reads, std::span<const std::uint32_t> plain,
+                      std::span<const std::uint32_t> packed);
+
+ private:
+  using Key = std::array<std::uint32_t, 3>;
+  struct Packed {
+    std::uint32_t values = 0, scales = 0, zeros = 0;
+    DType type = DType::kFloat32;  // of the scales
+  };
+  Packed make(const ProductProgram& product, const Key& key);
+
+  PlanBuffers& buffers_;
+  std::set<std::uint64_t> elements_;
+  std::map<std::pair<Key, DType>, Packed> known_;
+  std::map<std::pair<std::uint32_t, bool>, std::uint32_t> values_;  // by buffer and rows_are_k
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,105 @@
+#include "codegen/families/gemm/weights/unpacked_weights.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::codegen {
+
+using ir::Dim;
+
+namespace {
+
+/// The largest magnitude among a weight buffer's elements.
+double largest(const PlanBuffers& buffers, std::uint32_t buffer) {
+  const auto constant = buffers.constant_of(buffer);
+  if (!constant) throw Error(ErrorCode::kInternal, "packed weights that are no constants");
+  double most = 0;
+  for (const double value : constant->to_doubles()) most = std::max(most, std::abs(value));
+  return most;
+}
+
+double largest_of_type(DType type) { return type == DType::kFloat16 ? 65504 : 3e38; }
+
+}  // namespace
+
+std::vector<std::uint32_t> UnpackProgram::reads() const {
+  std::vector<std::uint32_t> buffers = {values, scales};
+  if (weights.zeros) buffers.push_back(zeros);
+  return buffers;
+}
+
+std::optional<UnpackProgram> plan_unpacking(const ProductProgram& packed, PlanBuffers& buffers,
+                                            ExprTable& exprs, std::string& refusal) {
+  const ir::Ranges& ranges = exprs.ranges();
+  Dim rows = packed.m;
+  for (const Dim& batch : packed.batch) rows = rows * batch;
+  const auto most = ir::upper_bound(rows, ranges);
+  if (most && *most < kUnpackedRows) {
+    refusal = fmt::format("fewer than {} rows", kUnpackedRows);
+    return std::nullopt;
+  }
+  UnpackProgram program;
+  program.weights = *packed.weights;
+  program.type = packed.type;
+  program.n = packed.n.value();
+  program.k = packed.k.value();
+  const auto& operands = packed.program.buffers;
+  program.values = operands[packed.b_buffer()];
+  program.scales = operands[packed.scales_buffer()];
+  double number = packed.weights->bits == 8 ? 128 : 8;
+  if (packed.weights->zeros) {
+    program.zeros = operands[packed.zeros_buffer()];
+    number += largest(buffers, program.zeros);
+  }
+  if (!(number * largest(buffers, program.scales) <= largest_of_type(packed.type))) {
+    refusal = fmt::format("weights may be beyond {}", to_string(packed.type));
+    return std::nullopt;
+  }
+  // No memory for few rows: one plan serves both.
+  Dim needed = 1;
+  if (const auto least = ir::lower_bound(rows, ranges); !least || *least < kUnpackedRows) {
+    needed = ir::min(ir::floor_div(rows, Dim(kUnpackedRows), ranges), Dim(1), ranges);
+    program.conditions.emplace_back(exprs.intern(Dim(kUnpackedRows) - rows), 1, 0);
+  }
+  program.result = buffers.scratch(
+      {packed.type, {Dim(program.blocks() * kPackedColumns * program.depth()) * needed}});
+  return program;
+}
+
+ProductProgram with_unpacked_weights(ProductProgram product, const UnpackProgram& unpacking) {
+  auto& buffers = product.program.buffers;
+  const std::uint32_t a = buffers[product.a_buffer()];
+  buffers.resize(product.first_operand());
+  buffers.push_back(a);
+  buffers.push_back(unpacking.result);
+  product.weights.reset();
+  product.b.offset = 0;
+  product.b.stride = unpacking.depth();
+  product.rows_are_k = false;
+  product.b_is_weight = false;
+  return product;
+}
+
+plan::fb::MatmulStepT with_unpacked_weights(const plan::fb::MatmulStepT& product,
+                                            const UnpackProgram& unpacking, ExprTable& exprs) {
+  plan::fb::MatmulStepT result(product);
+  result.quantisation.reset();
+  result.b->buffer = unpacking.result;
+  result.b->dtype = static_cast<std::uint8_t>(unpacking.type);
+  result.b->offset = exprs.intern(0);
+  result.b->row_stride = exprs.intern(1);
+  result.b->col_stride = exprs.intern(unpacking.depth());
+  return result;
+}
+
+std::string print_unpacking(const UnpackProgram& program) {
+  const ProductWeights& weights = program.weights;
+  return fmt::format("unpack {} bits group {}{} of {} for {} {}x{}\n", weights.bits, weights.group,
+                     weights.zeros ? " zeros" : "", to_string(weights.scales),
+                     to_string(program.type), program.n, program.k);
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,54 @@
+// Addresses and guards as device code.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "codegen/families/loops/body/layout.h"
+
+namespace sinter::codegen {
+
+/// Prints index arithmetic in 32 bits where bounds show that it fits, else in 64.
+class IndexPrinter {
+ public:
+  /// `value_text` gives the text of an instruction's value (for gathers).
+  IndexPrinter(const ProgramAnalysis& analysis, Arguments& args, const Layout& layout,
+               std::function<std::string(std::uint32_t)> value_text)
+      : analysis_(analysis),
+        args_(args),
+        indices_(layout.indices),
+        value_text_(std::move(value_text)) {}
+
+  /// Replaces the text of one dimension's index: within a vector, the element's.
+  void set_index(std::size_t d, std::string text) { indices_[d].text = std::move(text); }
+  const LoopIndex& index(std::size_t d) const { return indices_[d]; }
+
+  /// The part of an access's address whose terms vary with nothing outside `dims` (`inside`), or
+  /// the rest (not `inside`); empty if zero. The constant offset belongs to the inside.
+  std::string address(const plan::fb::AccessT& access, DimSet dims, bool inside) const;
+  /// Whether every gathered index of `access` lies inside its dimension; empty: there is none.
+  std::string gathered_inside(const plan::fb::AccessT& access) const;
+  /// All guards, joined by &&; empty if there are none.
+  std::string guards(const plan::fb::AccessT& access) const;
+
+ private:
+  bool has_inside_terms(const plan::fb::AccessT& access, DimSet dims) const;
+  struct Bounds {
+    std::optional<std::int64_t> low, high;
+    bool narrow() const { return low && high && *low > INT32_MIN && *high <= INT32_MAX; }
+  };
+  Bounds bounds_of_expression(std::uint32_t expression) const;
+  Bounds bounds_of_node(std::uint32_t node) const;
+  static Bounds combine(plan::fb::ExprOp op, const Bounds& a, const Bounds& b);
+  /// True if the node and all it is made of fit 32 bits.
+  bool node_is_narrow(std::uint32_t node) const;
+  std::string node(std::uint32_t node, bool wide) const;
+
+  const ProgramAnalysis& analysis_;
+  Arguments& args_;
+  std::vector<LoopIndex> indices_;
+  std::function<std::string(std::uint32_t)> value_text_;
+};
+
+}  // namespace sinter::codegen

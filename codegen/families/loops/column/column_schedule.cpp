@@ -1,0 +1,177 @@
+// Rows side by side: how many of them, and how much of each, a thread and a block take.
+#include <algorithm>
+
+#include "codegen/families/loops/schedule_parts.h"
+#include "runtime/plan/loop_values.h"
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+
+namespace {
+
+constexpr double kWords = 48;  // of a thread's registers, for the elements that it holds
+constexpr int kThreads = 256, kLeastThreads = 128, kMostThreads = 512, kScratchBytes = 40 * 1024;
+// Bytes of neighbouring threads: a cache line, and the least that memory moves at its full speed.
+constexpr int kLine = 128, kLeastLine = 64;
+// Threads, with loads ahead, that keep the memory of a large GPU busy.
+constexpr std::int64_t kEnough = kProcessors * 1024;
+constexpr std::int64_t kLarge = 1 << 30;  // where no bound is known
+constexpr int kAhead = 4;
+
+/// Elements are read again once something is reduced.
+bool reads_again(const ProgramAnalysis& analysis) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const ValueInfo& info = analysis.value(i);
+    const bool reduces = analysis.instr(i).kind == InstrKind::Reduce;
+    if (info.live && !reduces && info.stage > 0 && (info.dims & analysis.inner_dims()) != 0)
+      return true;
+    if (info.live && reduces && info.stage > 1) return true;
+  }
+  return false;
+}
+
+/// Of what is moved for each element.
+int widest_element(const ProgramAnalysis& analysis, int dim) {
+  std::size_t bytes = 1;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (analysis.value(i).live && plan::is_memory(instr.kind) &&
+        (analysis.access_dims(instr.access) & dim_bit(static_cast<std::size_t>(dim))) != 0 &&
+        (analysis.access_dims(instr.access) & analysis.inner_dims()) != 0)
+      bytes = std::max(bytes, size_of(analysis.buffer_type(analysis.access(instr.access).buffer)));
+  }
+  return static_cast<int>(bytes);
+}
+
+/// Bytes of one value of each reduction.
+int bytes_of_results(const ProgramAnalysis& analysis) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    if (analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce)
+      bytes += size_of(analysis.type_of(i));
+  return static_cast<int>(bytes);
+}
+
+/// A thread for each row.
+Schedule single_columns(const ProgramAnalysis& analysis) {
+  Schedule schedule = with_vectors(no_vectors(analysis), Family::kColumn);
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  schedule.unroll = 0;
+  schedule.threads_x = 32;
+  schedule.threads_y = 16;
+  if (length.is_constant()) {
+    const std::int64_t n = std::max<std::int64_t>(length.value(), 1);
+    schedule.threads_y = std::min(16, power_of_two_up((n + 3) / 4));
+    schedule.threads_x = std::max(32, kBlockThreads / schedule.threads_y);
+    const int each = ceil_div(n, schedule.threads_y);
+    if (each * words_per_element(analysis) <= kWords) schedule.unroll = each;
+    if (n >= 2048) schedule.threads_y = 32;
+  }
+  return schedule;
+}
+
+struct Sizes {
+  std::int64_t rows, length;
+};
+
+/// Threads loop over vectors of rows: as few rows a block as a cache line holds where they are few,
+/// and then as many threads for each as it takes to fill the GPU. So it is too where they are read
+/// `again`.
+Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
+                const Sizes& sizes, bool again) {
+  Schedule schedule = with_vectors(vectors, Family::kColumn);
+  schedule.unroll = 0;
+  schedule.ahead = kAhead;
+  schedule.threads_x = 32;
+  const auto blocks = [&] { return sizes.rows / vectors.vector / schedule.threads_x; };
+  while (schedule.threads_x * bytes > kLine && (again || blocks() < 2 * kProcessors))
+    schedule.threads_x /= 2;
+  schedule.threads_y = (again ? kMostThreads : kThreads) / schedule.threads_x;
+  while (schedule.threads() < 1024 && blocks() * schedule.threads() < kEnough)
+    schedule.threads_y *= 2;
+  const int most = power_of_two_up(ceil_div(sizes.length, kAhead));
+  schedule.threads_y = std::min(schedule.threads_y, most);
+  const double words = words_per_element(analysis) * vectors.vector;
+  const int each = ceil_div(sizes.length, schedule.threads_y);
+  if (analysis.size_of_dims(analysis.inner_dims()).is_constant() && each * words <= kWords)
+    schedule.unroll = each;
+  return schedule;
+}
+
+/// Threads that hold what they read for later passes, if `most` of a block can. Lean: as it was
+/// read, from which each pass computes again what it needs.
+std::optional<Schedule> held(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
+                             const Sizes& sizes, bool lean, int most) {
+  if (!analysis.size_of_dims(analysis.inner_dims()).is_constant()) return std::nullopt;
+  const double words = words_per_element(analysis, lean, lean) * vectors.vector;
+  Schedule schedule = with_vectors(vectors, Family::kColumn);
+  schedule.lean = schedule.again = lean;
+  for (const int line : {kLine, kLeastLine})
+    for (schedule.threads_y = 1; schedule.threads_y < 2 * sizes.length; schedule.threads_y *= 2) {
+      schedule.threads_x = std::max(1, line / bytes);
+      schedule.unroll = ceil_div(sizes.length, schedule.threads_y);
+      if (schedule.threads() > most) break;
+      while (schedule.threads() < kLeastThreads && schedule.threads_x < 32) schedule.threads_x *= 2;
+      if (schedule.unroll * words <= kWords) return schedule;
+    }
+  return std::nullopt;
+}
+
+bool fits_shared(const ProgramAnalysis& analysis, const Schedule& schedule) {
+  return schedule.threads_y == 1 ||
+         schedule.threads() * schedule.vector * bytes_of_results(analysis) <= kScratchBytes;
+}
+
+/// What is read once: the longest vectors. What is read again stays in registers: as it was read
+/// where few threads can hold a row, else computed, with short vectors, whose sums leave more
+/// registers. If that is too much the blocks' rows should at least stay in the L2 cache.
+std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
+  const int dim = analysis.last_dim(analysis.outer_dims());
+  const Sizes sizes = {
+      upper(analysis, analysis.size_of_dims(analysis.outer_dims())).value_or(kLarge),
+      std::max<std::int64_t>(
+          upper(analysis, analysis.size_of_dims(analysis.inner_dims())).value_or(kLarge), 1)};
+  std::vector<VectorPlan> plans;
+  for (int most = 8; most > 1; most /= 2) {
+    VectorPlan plan = plan_vectors(analysis, dim, most);
+    if (plan.vector == most) plans.push_back(std::move(plan));
+  }
+  if (plans.empty()) return std::nullopt;
+  const auto bytes = [&](const VectorPlan& plan) {
+    return plan.vector * widest_element(analysis, dim);
+  };
+  const bool again = reads_again(analysis);
+  if (again) {
+    for (const VectorPlan& plan : plans) {
+      if (widest_element(analysis, dim) > 2) break;  // as large as what is computed
+      const auto schedule = held(analysis, plan, bytes(plan), sizes, true, kLeastThreads);
+      if (schedule && fits_shared(analysis, *schedule)) return schedule;
+    }
+    for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
+      const auto schedule = held(analysis, *plan, bytes(*plan), sizes, false, kMostThreads);
+      if (schedule && fits_shared(analysis, *schedule)) return schedule;
+    }
+  }
+  for (const VectorPlan& plan : plans) {
+    const Schedule schedule = looped(analysis, plan, bytes(plan), sizes, again);
+    if (fits_shared(analysis, schedule)) return schedule;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool can_schedule_column(const ProgramAnalysis& analysis) {
+  return analysis.program().inner_dims > 0 && analysis.outer_dims() != 0;
+}
+
+std::vector<Schedule> choose_column(const ProgramAnalysis& analysis) {
+  std::vector<Schedule> schedules;
+  if (auto vectors = best_vectors(analysis)) schedules.push_back(std::move(*vectors));
+  if (schedules.empty() || !schedules[0].conditions.empty())
+    schedules.push_back(single_columns(analysis));
+  return schedules;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,86 @@
+#include "codegen/families/loops/emit_loops.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "codegen/emit/assemble.h"
+#include "codegen/emit/early_fetch.h"
+#include "codegen/families/loops/body/body_writer.h"
+#include "codegen/families/loops/schedule_candidates.h"
+
+namespace sinter::codegen {
+namespace {
+
+Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
+  switch (schedule.family) {
+    case Family::kPointwise: return layout_pointwise(analysis, schedule, args);
+    case Family::kRow: return layout_row(analysis, schedule, args);
+    case Family::kColumn: return layout_column(analysis, schedule, args);
+    case Family::kWindow: return layout_window(analysis, schedule, args);
+    case Family::kScan: return layout_scan(analysis, schedule, args);
+    case Family::kTranspose: return layout_transpose(analysis, schedule, args);
+  }
+  throw Error(ErrorCode::kInternal, "unknown schedule family");
+}
+
+VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
+  const Layout layout = make_layout(analysis, schedule, args);
+  VariantText variant;
+  variant.conditions = schedule.conditions;
+  variant.schedule = schedule.to_string();
+  variant.body = write_body(analysis, layout, args);
+  variant.blocks = layout.blocks;
+  variant.block = layout.block;
+  variant.threads = schedule.threads();
+  variant.blocks_at_once = schedule.blocks;
+  variant.cluster = schedule.cluster;
+  variant.shared_bytes = row_shared_bytes(analysis, layout);
+  variant.overlaps = analysis.request().early;
+  if (variant.overlaps)
+    variant.body = fmt::format("  allow_next_kernel();\n{}  wait_for_previous_kernel();\n  {}\n{}",
+                               early_fetches(analysis, args, layout.blocks, schedule.threads()),
+                               fmt::join(args.behind_wait(), "\n  "), variant.body);
+  return variant;
+}
+
+/// Guarded loads are those of a vector, if of one element.
+bool uses_vectors(const Schedule& schedule, const VariantText& variant) {
+  return schedule.vector > 1 || schedule.family == Family::kWindow ||
+         variant.body.find("load_if<") != std::string::npos;
+}
+
+}  // namespace
+
+EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
+  const ProgramAnalysis analysis(request, exprs);
+  Arguments args(analysis);
+  EmittedKernel kernel;
+  std::vector<Schedule> schedules = choose_schedules(analysis);
+  const std::vector<std::string> chosen_by = choose_variants(
+      request, schedules, kernel.choices,
+      [&](const Schedule& rule) {
+        return schedule_candidates(analysis, rule, request.wish.clusters);
+      },
+      [](const Schedule& schedule) { return schedule.cluster; });
+  std::vector<VariantText> variants;
+  bool clusters = false, vectors = false, turns = false;
+  for (const Schedule& schedule : schedules) {
+    variants.push_back(variant_of(analysis, schedule, args));
+    variants.back().chosen_by = chosen_by[variants.size() - 1];
+    clusters = clusters || schedule.cluster > 1;
+    vectors = vectors || uses_vectors(schedule, variants.back());
+    turns = turns || schedule.family == Family::kTranspose;
+  }
+  std::vector<std::string> headers;
+  if (request.early || clusters) headers.emplace_back("cluster.cuh");
+  headers.push_back(body_header(analysis));
+  if (vectors) headers.emplace_back("vector.cuh");
+  if (turns) headers.emplace_back("turn.cuh");
+  assemble(request, exprs, args, variants, headers, "", kernel);
+  return kernel;
+}
+
+}  // namespace sinter::codegen

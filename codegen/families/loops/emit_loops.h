@@ -1,0 +1,12 @@
+// Kernels of loop programs.
+#pragma once
+
+#include "codegen/emit/kernel_request.h"
+
+namespace sinter::codegen {
+
+/// Chooses schedules and writes the kernel. Deterministic. Throws Error(kUnsupported) naming the
+/// request if no schedule takes it.
+EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs);
+
+}  // namespace sinter::codegen

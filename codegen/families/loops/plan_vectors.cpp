@@ -1,0 +1,223 @@
+// Which accesses can move several neighbouring elements at once.
+#include <algorithm>
+
+#include "codegen/families/loops/schedule.h"
+#include "runtime/plan/loop_values.h"
+
+namespace sinter::codegen {
+
+using plan::fb::ExprOp;
+using plan::fb::InstrKind;
+
+namespace {
+
+class VectorCheck {
+ public:
+  VectorCheck(const ProgramAnalysis& analysis, int dim, int vector)
+      : analysis_(analysis), dim_(dim_bit(static_cast<std::size_t>(dim))), d_(dim), v_(vector) {}
+
+  /// Sizes that must be multiples of the vector are added to `required`.
+  bool access(std::size_t a, std::vector<ir::Dim>& required) const {
+    const auto& access = analysis_.access(a);
+    const ExprTable& exprs = analysis_.exprs();
+    if (exprs.dim(access.strides[static_cast<std::size_t>(d_)]) != ir::Dim(1)) return false;
+    std::vector<ir::Dim> sizes = {exprs.dim(access.offset)};
+    for (std::size_t d = 0; d < analysis_.rank(); ++d)
+      if (static_cast<int>(d) != d_ && analysis_.extent(d) != ir::Dim(1))
+        sizes.push_back(exprs.dim(access.strides[d]));
+    for (const auto& gather : access.gathers) {
+      if ((analysis_.value(gather.value()).dims & dim_) != 0) return false;
+      sizes.push_back(exprs.dim(gather.stride()));
+    }
+    for (std::uint32_t node : access.nonaffine)
+      if ((analysis_.node_dims(node) & dim_) != 0 || !multiple_node(node)) return false;
+    for (const auto& guard : access.guards) {
+      if ((analysis_.node_dims(guard.index()) & dim_) == 0) continue;
+      // A bound that lies between vectors holds for all or none of a vector's elements.
+      if (!aligned_node(guard.index()) || !ir::is_multiple_of(exprs.dim(guard.extent()), v_))
+        return false;
+    }
+    return std::all_of(sizes.begin(), sizes.end(),
+                       [&](const ir::Dim& size) { return multiple(size, required); });
+  }
+
+  bool multiple(const ir::Dim& size, std::vector<ir::Dim>& required) const {
+    if (ir::is_multiple_of(size, v_)) return true;
+    if (size.is_constant()) return false;
+    required.push_back(size);
+    return true;
+  }
+
+ private:
+  bool multiple_node(std::uint32_t index) const {
+    const auto& node = analysis_.program().index_nodes[index];
+    switch (node.op()) {
+      case ExprOp::Constant: return ir::is_multiple_of(analysis_.exprs().dim(node.a()), v_);
+      case ExprOp::Symbol:
+      case ExprOp::FloorDiv: return false;
+      case ExprOp::Mul: return multiple_node(node.a()) || multiple_node(node.b());
+      default: return multiple_node(node.a()) && multiple_node(node.b());
+    }
+  }
+  /// The vector dimension's index plus what is constant over it and a multiple of the vector.
+  bool aligned_node(std::uint32_t index) const {
+    const auto& node = analysis_.program().index_nodes[index];
+    if (node.op() == ExprOp::Symbol) return static_cast<int>(node.a()) == d_;
+    if (node.op() != ExprOp::Add && node.op() != ExprOp::Sub) return false;
+    const auto fixed = [&](std::uint32_t n) {
+      return (analysis_.node_dims(n) & dim_) == 0 && multiple_node(n);
+    };
+    if (aligned_node(node.a())) return fixed(node.b());
+    return node.op() == ExprOp::Add && fixed(node.a()) && aligned_node(node.b());
+  }
+
+  const ProgramAnalysis& analysis_;
+  DimSet dim_;
+  int d_;
+  int v_;
+};
+
+void add_condition(const ir::Dim& size, std::vector<ir::Dim>& required) {
+  for (const ir::Dim& known : required)
+    if (ir::divide_exactly(size, known)) return;  // follows from what is required already
+  required.push_back(size);
+}
+
+/// 16 bytes of the widest type; of narrower ones at least 4 elements where that still is a vector.
+/// Of rows side by side, what each of their elements moves counts, not what a row does once.
+int longest_vector(const ProgramAnalysis& analysis, DimSet dim, const std::vector<bool>* among) {
+  std::size_t widest = 0, narrowest = 16;
+  const bool rows = (analysis.outer_dims() & dim) != 0 && analysis.inner_dims() != 0;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
+        (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & dim) == 0 ||
+        (rows && (analysis.access_dims(instr.access) & analysis.inner_dims()) == 0))
+      continue;
+    const std::size_t bytes = size_of(analysis.buffer_type(analysis.access(instr.access).buffer));
+    widest = std::max(widest, bytes);
+    narrowest = std::min(narrowest, bytes);
+  }
+  if (widest == 0) return 1;
+  const std::size_t elements = std::max(16 / widest, std::min<std::size_t>(4, 16 / narrowest));
+  return static_cast<int>(std::min<std::size_t>(elements, 8));
+}
+
+}  // namespace
+
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most, bool tails,
+                        const std::vector<bool>* among) {
+  VectorPlan scalar;
+  scalar.vector_access.assign(analysis.program().accesses.size(), false);
+  if (dim < 0) return scalar;
+  const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
+  for (int v = std::min(longest_vector(analysis, bit, among), most); v >= 2; v /= 2) {
+    const VectorCheck check(analysis, dim, v);
+    VectorPlan plan = scalar;
+    plan.vector = v;
+    plan.dim = dim;
+    std::vector<ir::Dim> required;
+    const ir::Dim& extent = analysis.extent(static_cast<std::size_t>(dim));
+    plan.tail = tails && !ir::is_multiple_of(extent, v);
+    if (!plan.tail && !check.multiple(extent, required)) continue;
+    int whole = 0, single = 0;
+    bool stores_whole = true;
+    for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+      const auto& instr = analysis.instr(i);
+      if (!analysis.value(i).live || !plan::is_memory(instr.kind) ||
+          (among != nullptr && !(*among)[i]) || (analysis.access_dims(instr.access) & bit) == 0)
+        continue;
+      std::vector<ir::Dim> sizes;
+      // Vectors are stored by plain stores only.
+      if (instr.kind != InstrKind::Scatter && check.access(instr.access, sizes)) {
+        for (const ir::Dim& size : sizes) add_condition(size, required);
+        plan.vector_access[instr.access] = true;
+        ++whole;
+      } else {
+        stores_whole = stores_whole && instr.kind == InstrKind::Load;
+        ++single;
+      }
+    }
+    if (whole == 0 || !stores_whole || whole < single) continue;
+    for (const ir::Dim& size : required)
+      plan.conditions.emplace_back(analysis.exprs().intern(size), static_cast<std::uint64_t>(v),
+                                   INT64_MAX);
+    return plan;
+  }
+  return scalar;
+}
+
+namespace {
+
+/// `apart`: sums that are needed of every element. Those that turn out to be are added; false if
+/// there were any, and what read them as uniform has to be thought over.
+bool find_uniform(const ProgramAnalysis& analysis, int dim, int vector, std::vector<bool>& apart,
+                  std::vector<bool>& uniform) {
+  const std::size_t count = analysis.instr_count();
+  std::vector<bool> aligned(count, false), sums(count, false);
+  uniform.assign(count, false);
+  const DimSet bit = dim_bit(static_cast<std::size_t>(dim));
+  const auto fixed = [&](std::uint32_t v) {
+    const auto& instr = analysis.instr(v);
+    if (instr.kind == InstrKind::Constant) return instr.constant_int % vector == 0;
+    return instr.kind == InstrKind::Size &&
+           ir::is_multiple_of(analysis.exprs().dim(instr.expression), vector);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto& instr = analysis.instr(i);
+    if (instr.kind == InstrKind::Index) aligned[i] = static_cast<int>(instr.dim) == dim;
+    if (instr.kind != InstrKind::Op || instr.args.empty()) continue;
+    const std::uint32_t a = instr.args.front(), b = instr.args.back();
+    switch (static_cast<ScalarOp>(instr.op)) {
+      case ScalarOp::kAdd: sums[i] = (aligned[a] && fixed(b)) || (fixed(a) && aligned[b]); break;
+      case ScalarOp::kSub: sums[i] = aligned[a] && fixed(b); break;
+      case ScalarOp::kLess:
+      case ScalarOp::kGreaterEqual: uniform[i] = aligned[a] && fixed(b); break;
+      case ScalarOp::kGreater:
+      case ScalarOp::kLessEqual: uniform[i] = fixed(a) && aligned[b]; break;
+      case ScalarOp::kAnd:
+      case ScalarOp::kOr:
+      case ScalarOp::kNot:
+        uniform[i] = (analysis.value(i).dims & bit) != 0 &&
+                     std::all_of(instr.args.begin(), instr.args.end(), [&](std::uint32_t v) {
+                       return uniform[v] || (analysis.value(v).dims & bit) == 0;
+                     });
+        break;
+      default: break;
+    }
+    sums[i] = sums[i] && !apart[i];
+    aligned[i] = sums[i];
+  }
+  // A sum that nothing else uses is needed of a vector's first element alone.
+  for (std::size_t i = count; i-- > 0;) {
+    if (!sums[i]) continue;
+    uniform[i] = true;
+    for (std::size_t user = i + 1; user < count && uniform[i]; ++user) {
+      const auto& instr = analysis.instr(user);
+      if (!analysis.value(user).live) continue;
+      if (std::find(instr.args.begin(), instr.args.end(), i) != instr.args.end())
+        uniform[i] = uniform[user];
+      if (plan::is_memory(instr.kind))
+        for (const auto& gather : analysis.access(instr.access).gathers)
+          uniform[i] = uniform[i] && gather.value() != i;
+    }
+  }
+  bool settled = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!sums[i] || uniform[i]) continue;
+    apart[i] = true;
+    settled = false;
+  }
+  return settled;
+}
+
+}  // namespace
+
+std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector) {
+  std::vector<bool> uniform(analysis.instr_count(), false), apart = uniform;
+  if (dim < 0 || vector == 1) return uniform;
+  while (!find_uniform(analysis, dim, vector, apart, uniform)) continue;
+  return uniform;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,451 @@
+// How rows are spread over threads, blocks and clusters.
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/emit/approximations.h"
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+
+namespace {
+
+// Registers that a thread spends on its elements at most, and where sizes are not known.
+constexpr double kWarpRowWords = 72, kBlockRowWords = 44, kMostWords = 96;
+// Where many are: as few threads a row as hold it, since rows in flight hide what each waits for.
+// Arithmetic in 16-bit rows takes long enough for more of a row to wait in registers.
+// Where long operations are done again, more threads hide them.
+constexpr double kLeanWarpWords = 48, kLeanWords = 36, kLeanWords16 = 44, kAgainWords = 32;
+// What takes no more than this if everything is held needs not be lean. Of 16-bit elements what is
+// held takes more than what was loaded.
+constexpr double kHeldWords = 128, kHeldWords16 = 80;
+// Threads without which a multiprocessor waits: fewer rows are spread over more.
+constexpr int kBusyThreads = 768;
+// Registers of a thread beside its elements: addresses, sums, what one vector's operations take;
+// and the fewest that do.
+constexpr int kOtherWords = 48, kLeastOtherWords = 32;
+// Fewer rows than this leave most of a large GPU's multiprocessors with little to overlap.
+constexpr std::int64_t kManyRows = kProcessors * 4;
+constexpr int kMostCluster = 8;  // what every GPU with clusters takes
+// Vectors that a GPU's threads hold at once if each has two: fewer long rows are few.
+constexpr std::int64_t kVectorsAtOnce = kProcessors * 2048 * 2;
+// Vectors of a thread in passes that no barrier separates and that compute again: `hold` costs.
+constexpr int kMostHeld = 4;
+constexpr int kManyElements = 32;  // of a thread: half as many rows share a block
+
+/// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, half as
+/// many where a thread holds many elements, or less where so few rows exist that processors would
+/// stay idle.
+int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
+  const int fewest = 32 / lanes;
+  int rows = kBlockThreads / lanes / (held >= kManyElements ? 2 : 1);
+  const auto all = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
+  while (all && rows > fewest && *all < kProcessors * rows) rows /= 2;
+  return rows;
+}
+
+/// True where the compiler would rather finish the work on one vector than load the next: long
+/// operations before the first reduction, on more than one vector from memory. Such loads are
+/// staged.
+bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
+  const Approximations math(analysis);
+  int loads = 0;
+  bool is_long = false;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    const ValueInfo& info = analysis.value(i);
+    if (!math.is_live(i) || info.stage > 0 || (info.dims & analysis.inner_dims()) == 0) continue;
+    if (instr.kind == InstrKind::Op && math.function(i) == nullptr)
+      is_long = is_long || is_long_operation(static_cast<ScalarOp>(instr.op));
+    loads += can_stage(analysis, schedule, i) ? 1 : 0;
+  }
+  return is_long && loads * schedule.unroll > 1;
+}
+
+/// The last pass that uses each value; computing a value again uses what it is made of.
+std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean, bool again) {
+  std::vector<int> last(analysis.instr_count(), 0);
+  for (std::size_t u = analysis.instr_count(); u-- > 0;) {
+    if (!analysis.value(u).live) continue;
+    const auto& user = analysis.instr(u);
+    int pass = analysis.value(u).stage - (user.kind == InstrKind::Reduce ? 1 : 0);
+    if (lean && user.kind == InstrKind::Op && is_cheap_again(analysis, u, again))
+      pass = std::max(pass, last[u]);
+    for (const std::uint32_t arg : user.args) last[arg] = std::max(last[arg], pass);
+  }
+  return last;
+}
+
+/// Whether a lean schedule computes something again.
+bool recomputes(const ProgramAnalysis& analysis) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    if (analysis.instr(i).kind == InstrKind::Op && analysis.value(i).live &&
+        (analysis.value(i).dims & analysis.inner_dims()) != 0 && keeps_for_later(analysis, i) &&
+        is_cheap_again(analysis, i))
+      return true;
+  return false;
+}
+
+bool shares_loads(const ProgramAnalysis& analysis) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
+    if (analysis.instr(i).kind == InstrKind::Load && analysis.value(i).live &&
+        (analysis.value(i).dims & analysis.inner_dims()) != 0 && is_shared_by_rows(analysis, i))
+      return true;
+  return false;
+}
+
+struct RowShape {
+  int lanes = 32, unroll = 1, cluster = 1;
+};
+
+Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+                      const RowShape& shape) {
+  Schedule schedule = with_vectors(vectors, Family::kRow);
+  schedule.threads_x = shape.lanes;
+  schedule.unroll = shape.unroll;
+  schedule.cluster = shape.cluster;
+  schedule.threads_y =
+      shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, shape.unroll * schedule.vector) : 1;
+  schedule.staged = should_stage(analysis, schedule);
+  if (schedule.looped() && schedule.vector > 1)
+    schedule.ahead = words_per_element(analysis) * schedule.vector <= 4 ? 4 : 2;
+  return schedule;
+}
+
+int registers_of(double words, int others = kOtherWords) {
+  return ceil_div(others + std::llround(words), 8) * 8;
+}
+
+Schedule looped_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+                    std::int64_t length) {
+  return row_schedule(analysis, vectors, {length >= 8192 ? 1024 : 256, 0, 1});
+}
+
+/// Rows of `length` vectors, held in registers.
+class RowChoice {
+ public:
+  /// `many` rows share a multiprocessor; else each is waited for. What `again` and `lean` are, see
+  /// Schedule.
+  RowChoice(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
+            bool many, bool lean, bool again)
+      : analysis_(analysis),
+        vectors_(vectors),
+        length_(length),
+        many_(many),
+        lean_(lean),
+        again_(again) {
+    words_ = words_per_element(analysis, lean_, again_) * vectors.vector;
+    shares_ = shares_loads(analysis);
+  }
+
+  /// Nothing if no cluster holds them.
+  std::optional<Schedule> choose() {
+    std::optional<RowShape> shape = in_warp();
+    if (!shape) shape = in_blocks();
+    if (!shape) return std::nullopt;
+    if (many_) spread(*shape);
+    Schedule schedule = row_schedule(analysis_, vectors_, *shape);
+    if (!lean_) return schedule;
+    const int threads = schedule.threads();
+    const auto fit = kRegisters / (threads * registers(*shape));
+    if (fit > 1 && can_hold_all(*shape)) return schedule;
+    schedule.lean = vectors_.vector > 1 && !schedule.staged;
+    schedule.again = schedule.lean && again_;
+    schedule.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, 2048 / threads));
+    return schedule;
+  }
+
+ private:
+  std::optional<RowShape> in_warp() const {
+    if (length_ <= 32) {
+      const int lanes = power_of_two_up(std::max<std::int64_t>(length_, 1));
+      // Two vectors a thread, where that leaves a row eight lanes.
+      const int unroll = many_ && vectors_.vector > 1 && lanes >= 16 ? 2 : 1;
+      return RowShape{lanes / unroll, unroll, 1};
+    }
+    if (!many_) return std::nullopt;
+    const int unroll = ceil_div(length_, 32);
+    if (unroll > kMostHeld && vectors_.vector > 4 && recomputes(analysis_)) return std::nullopt;
+    if (unroll * words_ <= kLeanWarpWords) return RowShape{32, unroll, 1};
+    return std::nullopt;
+  }
+
+  /// Many rows: least idle lanes first, then the most vectors per thread that leave registers for
+  /// other blocks, then the fewest blocks that wait for each other. Few: what takes least time.
+  std::optional<RowShape> in_blocks() const {
+    std::optional<RowShape> best;
+    double best_cost = 1e30;
+    for (int cluster = 1; cluster <= kMostCluster; cluster *= 2)
+      for (int unroll = 1; unroll <= 16; ++unroll) {
+        const int warps = ceil_div(length_, std::int64_t{32} * unroll * cluster);
+        const double used = unroll * words_;
+        if (warps < 2 || warps > 32 || (unroll > 1 && used > kMostWords)) continue;
+        if (warps * 32 * registers_of(used, kLeastOtherWords) > kRegisters) continue;
+        const double cost =
+            many_ ? cost_of(cluster, unroll, warps) : time_of(cluster, unroll, warps);
+        if (cost >= best_cost) continue;
+        best_cost = cost;
+        best = RowShape{32 * warps, unroll, cluster};
+      }
+    return best;
+  }
+
+  /// Rows so few that their threads leave multiprocessors idle get more of them.
+  void spread(RowShape& shape) const {
+    const auto rows = upper(analysis_, analysis_.size_of_dims(analysis_.outer_dims()));
+    while (rows && shape.cluster == 1 && shape.unroll > 1 && shape.lanes >= 32 &&
+           shape.lanes <= 512 && *rows * shape.lanes < kProcessors * kBusyThreads) {
+      shape.lanes *= 2;
+      shape.unroll = ceil_div(length_, shape.lanes);
+    }
+  }
+
+  /// What all rows share is then loaded with the row, which takes registers of its own. Of rows
+  /// that share a warp nothing is gained.
+  bool can_hold_all(const RowShape& shape) const {
+    const int elements = vectors_.vector * shape.unroll;
+    const double held = words_per_element(analysis_) * elements;
+    return !again_ && shape.lanes >= 32 && (!shares_ || elements <= kManyElements) &&
+           held <= (vectors_.vector > 4 ? kHeldWords16 : kHeldWords);
+  }
+
+  /// Little else than the row is held: nothing is loaded in the last pass, and no exponentials wait
+  /// for it.
+  bool is_spare() const { return again_ || (vectors_.vector > 4 && !shares_); }
+
+  int registers(const RowShape& shape) const {
+    return registers_of(words_ * shape.unroll, is_spare() ? kLeastOtherWords : kOtherWords);
+  }
+
+  double cost_of(int cluster, int unroll, int warps) const {
+    const double used = unroll * words_;
+    const double room = is_spare() ? kAgainWords : vectors_.vector > 4 ? kLeanWords16 : kLeanWords;
+    const double idle =
+        static_cast<double>(warps) * 32 * unroll * cluster / static_cast<double>(length_) - 1;
+    double cost =
+        idle + (is_spare() ? 0.6 : 0.3) * std::max(0.0, used - room) / room + 0.04 * warps;
+    if (unroll == 1) cost += 0.1;
+    // A multiprocessor with one block alone waits whenever that waits; the blocks of a cluster
+    // always wait for each other.
+    if (2 * warps * 32 * registers({warps * 32, unroll, cluster}) > kRegisters) cost += 0.2;
+    return cost + 0.5 * std::log2(cluster);
+  }
+
+  /// Microseconds, about, between a row's first load and its last store, as an H200 measured them:
+  /// a thread's vectors follow each other, its warps meet, so do a cluster's blocks, and a
+  /// multiprocessor by itself moves some 35 bytes/ns in and as many out.
+  static double time_of(int cluster, int unroll, int warps) {
+    const double vectors = std::log2(unroll), joined = std::log2(warps);
+    return 0.3 * vectors + 0.1 * std::max(0.0, vectors - 1) +
+           (cluster > 1 ? 0.65 + 0.35 * joined : 0.15 * joined) + warps * 32 * unroll * 16 / 35e3;
+  }
+
+  const ProgramAnalysis& analysis_;
+  const VectorPlan& vectors_;
+  std::int64_t length_;
+  bool many_, lean_, again_;
+  bool shares_ = false;  // something is loaded that all rows share
+  double words_ = 0;
+};
+
+/// Rows held in registers, if a cluster holds them.
+std::optional<Schedule> held_row(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+                                 std::int64_t length, bool many) {
+  const auto choose = [&](bool lean, bool again) {
+    return RowChoice(analysis, vectors, length, many, lean, again).choose();
+  };
+  std::optional<Schedule> held = choose(many, false);
+  if (held && held->cluster == 1) return held;
+  // Where rows are long there must be little to hold.
+  for (const bool again : {false, true}) {
+    if (many && !again) continue;
+    const std::optional<Schedule> other = choose(true, again);
+    if (other &&
+        (!held || other->cluster < held->cluster ||
+         (other->cluster == held->cluster && many && held->lean && other->blocks > held->blocks)))
+      held = other;
+  }
+  return held;
+}
+
+/// Rows of `length` vectors: in registers; where no cluster holds them, or the GPU has none, looped
+/// over.
+void add_rows(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
+              bool many, std::vector<Schedule>& schedules) {
+  const std::optional<Schedule> held = held_row(analysis, vectors, length, many);
+  if (held) schedules.push_back(*held);
+  if (!held || held->cluster > 1) schedules.push_back(looped_row(analysis, vectors, length));
+}
+
+/// Schedules for rows of unknown length: each takes rows up to a bound. True if one takes them all.
+bool add_tiers(const ProgramAnalysis& analysis, const VectorPlan& vectors,
+               std::vector<Schedule>& schedules) {
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  const auto longest = upper(analysis, length);
+  const double words = words_per_element(analysis) * vectors.vector;
+  struct Tier {
+    int lanes;
+    double words;  // registers to spend on elements
+  };
+  for (const Tier tier : {Tier{32, words}, Tier{32, kWarpRowWords}, Tier{256, kBlockRowWords}}) {
+    if (vectors.vector == 1 && tier.words == words) continue;  // few rows are that short
+    int unroll = std::clamp(static_cast<int>(tier.words / words), 1, 16);
+    std::int64_t bound = std::int64_t{tier.lanes} * unroll * vectors.vector;
+    const bool last = longest && *longest <= bound;
+    if (last) {
+      unroll = std::max(1, ceil_div(*longest, std::int64_t{tier.lanes} * vectors.vector));
+      bound = *longest;
+    }
+    Schedule schedule = row_schedule(analysis, vectors, {tier.lanes, unroll, 1});
+    if (!last) limit(schedule, analysis, length, bound);
+    schedules.push_back(std::move(schedule));
+    if (last) return true;
+  }
+  return false;
+}
+
+/// Rows of a known length; how many there are decides how they are spread.
+void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::int64_t length,
+               std::vector<Schedule>& schedules) {
+  const ir::Dim rows = analysis.size_of_dims(analysis.outer_dims());
+  const auto most = upper(analysis, rows);
+  const std::int64_t many =
+      std::clamp<std::int64_t>(kVectorsAtOnce / std::max<std::int64_t>(length, 1), 1, kManyRows);
+  const bool can_be_few = !rows.is_constant() || rows.value() < many;
+  const bool can_be_many = !most || *most >= many;
+  if (can_be_few) {
+    const std::size_t first = schedules.size();
+    add_rows(analysis, vectors, length, false, schedules);
+    // Those that hold no row in registers have nothing to gain from another.
+    if (!can_be_many || schedules.back().looped()) return;
+    for (std::size_t s = first; s < schedules.size(); ++s)
+      limit(schedules[s], analysis, rows, many - 1);
+  }
+  add_rows(analysis, vectors, length, true, schedules);
+}
+
+}  // namespace
+
+double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again) {
+  const bool reduces = analysis.program().inner_dims > 0;
+  const DimSet elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
+  const std::vector<int> last = last_passes(analysis, lean, again);
+  // What is held behind each pass, and before the first one all that is loaded.
+  std::vector<double> held(static_cast<std::size_t>(analysis.stages()) + 1, 0.0);
+  const auto hold = [&](int from, int to, double words) {
+    for (int pass = from; pass <= to; ++pass) held[static_cast<std::size_t>(pass)] += words;
+  };
+  double all = 0;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    const ValueInfo& info = analysis.value(i);
+    if (!info.live || (info.dims & elements) == 0) continue;
+    double words = 0;
+    if (instr.kind == InstrKind::Load) {
+      const bool is_shared = reduces && (info.dims & analysis.outer_dims()) == 0;
+      if (lean && is_shared) continue;
+      words =
+          static_cast<double>(size_of(analysis.buffer_type(analysis.access(instr.access).buffer))) /
+          4;
+      hold(0, last[i], words);
+    } else if (instr.kind == InstrKind::Op && keeps_for_later(analysis, i) &&
+               !(lean && is_cheap_again(analysis, i, again))) {
+      words = std::max(1.0, static_cast<double>(size_of(analysis.type_of(i))) / 4);
+      hold(info.stage + 1, last[i], words);
+    }
+    all += words;
+  }
+  // Otherwise the compiler is left to share registers; it does not always.
+  return std::max(lean ? *std::max_element(held.begin(), held.end()) : all, 0.5);
+}
+
+bool is_shared_by_rows(const ProgramAnalysis& analysis, std::size_t load) {
+  return (analysis.access_dims(analysis.instr(load).access) & analysis.outer_dims()) == 0;
+}
+
+bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
+  return schedule.lean && is_shared_by_rows(analysis, load);
+}
+
+bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again) {
+  constexpr int kMostOperations = 3;
+  const int stage = analysis.value(value).stage;
+  const auto is_used_later = [&](std::size_t load) {
+    for (std::size_t i = load + 1; i < analysis.instr_count(); ++i) {
+      const auto& args = analysis.instr(i).args;
+      if (analysis.value(i).live && analysis.value(i).stage > stage &&
+          std::find(args.begin(), args.end(), load) != args.end())
+        return true;
+    }
+    return false;
+  };
+  std::vector<std::size_t> rest = {value}, loads;
+  for (int operations = 0; !rest.empty();) {
+    const std::size_t i = rest.back();
+    rest.pop_back();
+    const auto& instr = analysis.instr(i);
+    if ((analysis.value(i).dims & analysis.inner_dims()) == 0) continue;  // of the row
+    if (instr.kind == InstrKind::Load) {
+      const auto& access = analysis.access(instr.access);
+      if (!access.gathers.empty() || !access.guards.empty()) return false;
+      if (!is_used_later(i) && std::find(loads.begin(), loads.end(), i) == loads.end())
+        loads.push_back(i);
+    } else if (instr.kind == InstrKind::Op && ++operations <= kMostOperations &&
+               (again || !is_long_operation(static_cast<ScalarOp>(instr.op)))) {
+      rest.insert(rest.end(), instr.args.begin(), instr.args.end());
+    } else {
+      return false;
+    }
+  }
+  std::size_t bytes = 0;
+  for (const std::size_t load : loads)
+    bytes += size_of(analysis.buffer_type(analysis.access(analysis.instr(load).access).buffer));
+  return bytes <= 2;
+}
+
+bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
+  constexpr std::size_t kMostShared =
+      24 * 1024;  // of one array: two blocks' worth in the static 48 KiB
+  const auto& instr = analysis.instr(load);
+  if (instr.kind != InstrKind::Load || schedule.looped() || schedule.vector == 1 ||
+      schedule.cluster > 1 || !schedule.vector_access[instr.access])
+    return false;
+  const auto& access = analysis.access(instr.access);
+  const std::size_t bytes =
+      size_of(analysis.buffer_type(access.buffer)) * static_cast<std::size_t>(schedule.vector);
+  // Rows of their own: what all rows share comes from the cache in no time.
+  return access.guards.empty() && access.gathers.empty() && bytes >= 4 &&
+         (analysis.access_dims(instr.access) & analysis.outer_dims()) != 0 &&
+         bytes * static_cast<std::size_t>(schedule.unroll * schedule.threads()) <= kMostShared;
+}
+
+bool can_schedule_row(const ProgramAnalysis& analysis) { return analysis.program().inner_dims > 0; }
+
+Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads) {
+  const int dim = analysis.last_dim(analysis.inner_dims());
+  // What is left behind whole vectors needs a row of one dimension.
+  const bool tails = dim >= 0 && analysis.inner_dims() == dim_bit(static_cast<std::size_t>(dim));
+  VectorPlan vectors = plan_vectors(analysis, dim, 8, tails);
+  if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
+  return row_schedule(analysis, vectors, {threads, 0, 1});
+}
+
+std::vector<Schedule> choose_row(const ProgramAnalysis& analysis) {
+  const int dim = analysis.last_dim(analysis.inner_dims());
+  const VectorPlan vectors = plan_vectors(analysis, dim), scalar = no_vectors(analysis);
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  std::vector<Schedule> schedules;
+  if (length.is_constant()) {
+    add_known(analysis, vectors, length.value() / vectors.vector, schedules);
+    if (!vectors.conditions.empty()) add_known(analysis, scalar, length.value(), schedules);
+    return schedules;
+  }
+  if (vectors.vector > 1 && add_tiers(analysis, vectors, schedules) && vectors.conditions.empty())
+    return schedules;
+  if (!add_tiers(analysis, scalar, schedules))
+    schedules.push_back(row_schedule(analysis, scalar, {256, 0, 1}));
+  return schedules;
+}
+
+}  // namespace sinter::codegen

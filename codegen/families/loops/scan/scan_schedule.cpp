@@ -1,0 +1,49 @@
+// Schedules of running combinations along rows.
+#include <algorithm>
+
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+
+namespace {
+
+Schedule scan_of(const VectorPlan& vectors, int lanes) {
+  Schedule schedule = with_vectors(vectors, Family::kScan);
+  schedule.threads_x = lanes;
+  schedule.threads_y = lanes <= 32 ? kBlockThreads / lanes : 1;
+  return schedule;
+}
+
+/// Threads that share a row.
+int lanes_of(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
+  // Parts of a row that one group of threads takes before a larger one does; a warp needs no
+  // barriers, which pays as long as there are rows enough for all processors.
+  constexpr std::int64_t kParts = 4, kPartsOfMany = 16, kManyRows = kProcessors * 16;
+  constexpr int kFewThreads = 256, kManyThreads = 512;
+  const auto longest = upper(analysis, analysis.size_of_dims(analysis.inner_dims()));
+  if (!longest) return kFewThreads;
+  const std::int64_t length = ceil_div(*longest, vectors.vector);
+  if (length <= 32) return power_of_two_up(std::max<std::int64_t>(length, 1));
+  const auto rows = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
+  if (length <= 32 * (rows && *rows >= kManyRows ? kPartsOfMany : kParts)) return 32;
+  return length <= kFewThreads * kParts ? kFewThreads : kManyThreads;
+}
+
+}  // namespace
+
+bool can_schedule_scan(const ProgramAnalysis& analysis) { return analysis.scans(); }
+
+std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis) {
+  const VectorPlan scalar = no_vectors(analysis);
+  const int dim = analysis.last_dim(analysis.inner_dims());
+  // Neighbouring threads take neighbouring rows where those lie next to each other.
+  if (unit_strides(analysis, analysis.last_dim(analysis.outer_dims())) >
+      unit_strides(analysis, dim))
+    return {scan_of(scalar, 1)};
+  const VectorPlan vectors = plan_vectors(analysis, dim);
+  std::vector<Schedule> schedules = {scan_of(vectors, lanes_of(analysis, vectors))};
+  if (!vectors.conditions.empty()) schedules.push_back(scan_of(scalar, lanes_of(analysis, scalar)));
+  return schedules;
+}
+
+}  // namespace sinter::codegen

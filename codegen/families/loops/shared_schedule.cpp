@@ -1,0 +1,116 @@
+// Schedules of a kernel that several programs share: each takes the block's threads as they are.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+
+namespace {
+
+// Registers for a row's elements: other functions of the kernel need theirs too.
+constexpr std::int64_t kShortWindow = 32;
+constexpr double kHeldWords = 64, kColumnWords = 48;
+
+/// Neighbouring rows, not a row's elements, lie next to each other; of windows both do, and their
+/// rows are too short for several threads.
+bool lies_in_columns(const ProgramAnalysis& analysis) {
+  const int along_rows = unit_strides(analysis, analysis.last_dim(analysis.outer_dims()));
+  const int along_elements = unit_strides(analysis, analysis.last_dim(analysis.inner_dims()));
+  if (along_rows != along_elements) return along_rows > along_elements;
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  return along_rows > 0 && length.is_constant() && length.value() <= kShortWindow;
+}
+
+/// A thread a row, all of whose elements it loads at once; nothing if they are too many.
+std::optional<Schedule> thread_rows(const ProgramAnalysis& analysis, int threads) {
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  if (!length.is_constant() || length.value() < 1 ||
+      static_cast<double>(length.value()) * words_per_element(analysis) > kColumnWords)
+    return std::nullopt;
+  Schedule schedule = with_vectors(no_vectors(analysis), Family::kRow);
+  schedule.threads_x = 1;
+  schedule.threads_y = threads;
+  schedule.unroll = static_cast<int>(length.value());
+  return schedule;
+}
+
+/// A row schedule over blocks of `threads`; nothing if that takes too many registers.
+std::optional<Schedule> with_threads(const ProgramAnalysis& analysis, Schedule schedule,
+                                     int threads) {
+  if (schedule.cluster > 1) return std::nullopt;
+  schedule.blocks = 0;
+  schedule.staged = false;  // shared memory would be that of all functions together
+  if (schedule.threads_x <= 32) {
+    schedule.threads_y = threads / schedule.threads_x;
+    return schedule;
+  }
+  if (!schedule.looped()) {
+    const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+    schedule.unroll =
+        std::max(1, ceil_div(length.value() / schedule.vector, std::int64_t{threads}));
+  }
+  schedule.threads_x = threads;
+  schedule.threads_y = 1;
+  return held_words(analysis, schedule) <= kHeldWords ? std::optional(schedule) : std::nullopt;
+}
+
+std::vector<Schedule> choose_rows(const ProgramAnalysis& analysis, int threads) {
+  std::vector<Schedule> schedules;
+  if (analysis.size_of_dims(analysis.inner_dims()).is_constant())
+    for (const Schedule& alone : choose_row(analysis)) {
+      std::optional<Schedule> schedule = with_threads(analysis, alone, threads);
+      if (!schedule) break;
+      schedules.push_back(std::move(*schedule));
+    }
+  if (schedules.empty() || !schedules.back().conditions.empty())
+    schedules.push_back(choose_shared_row(analysis, threads));
+  return schedules;
+}
+
+/// Parts whose sizes vectors do not divide take the rest of theirs element by element.
+std::vector<Schedule> choose_elements(const ProgramAnalysis& analysis) {
+  std::vector<Schedule> schedules = choose_pointwise(analysis);
+  const int dim = analysis.last_dim(analysis.outer_dims());
+  if (dim < 0 || analysis.outer_dims() != dim_bit(static_cast<std::size_t>(dim))) return schedules;
+  const VectorPlan vectors = plan_vectors(analysis, dim, 8, true);
+  if (!vectors.tail || vectors.vector == 1) return schedules;
+  schedules = {with_vectors(vectors, Family::kPointwise)};
+  if (!vectors.conditions.empty())
+    schedules.push_back(with_vectors(no_vectors(analysis), Family::kPointwise));
+  return schedules;
+}
+
+}  // namespace
+
+double held_words(const ProgramAnalysis& analysis, const Schedule& schedule) {
+  const int vectors = schedule.looped() ? schedule.ahead : schedule.unroll;
+  return words_per_element(analysis, schedule.lean) * schedule.vector * vectors * schedule.tile;
+}
+
+std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads) {
+  if (analysis.combines() || analysis.scans())
+    throw Error(ErrorCode::kUnsupported,
+                fmt::format("'{}': scans and scatters that combine are kernels of their own",
+                            analysis.request().name));
+  const bool by_element = analysis.program().inner_dims == 0 || analysis.scatters();
+  if (!by_element && !lies_in_columns(analysis)) return choose_rows(analysis, threads);
+  std::vector<Schedule> schedules;
+  if (by_element) {
+    schedules = choose_elements(analysis);
+  } else if (can_schedule_window(analysis)) {
+    schedules = choose_window(analysis);
+  } else {
+    if (const auto rows = thread_rows(analysis, threads)) return {*rows};
+    return {choose_shared_row(analysis, threads)};
+  }
+  for (Schedule& schedule : schedules) {
+    schedule.threads_x = threads;
+    schedule.threads_y = 1;
+  }
+  return schedules;
+}
+
+}  // namespace sinter::codegen

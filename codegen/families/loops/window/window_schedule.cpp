@@ -1,0 +1,337 @@
+// Windows with channels last: which rows a thread takes together, and what their windows share.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/loops/schedule_parts.h"
+#include "runtime/plan/loop_values.h"
+
+namespace sinter::codegen {
+
+using plan::fb::ExprOp;
+using plan::fb::InstrKind;
+
+namespace {
+
+constexpr int kThreads = 64;  // of a block: small blocks share out evenly
+constexpr std::int64_t kLongestRow = 256, kWidestWindow = 16;
+constexpr std::int64_t kFewestThreads = 64 * kProcessors;  // below that rows are shared by threads
+constexpr double kWords = 110;                             // of a thread's registers
+constexpr std::int64_t kUnrolled = 640;                    // elements of a thread in one piece
+
+/// How a value varies along the two dimensions of an overlap.
+struct Form {
+  bool known = true;                  // else in some other way
+  bool shared = false;                // as the overlap's sum does, not linearly
+  std::int64_t row = 0, element = 0;  // linearly, with these steps
+};
+
+class FindShared {
+ public:
+  FindShared(const ProgramAnalysis& analysis, const Overlap& overlap)
+      : analysis_(analysis), o_(overlap) {}
+
+  std::vector<bool> find() {
+    forms_.resize(analysis_.instr_count());
+    std::vector<bool> shared(analysis_.instr_count(), false);
+    const DimSet both = bit(o_.tile_dim) | bit(o_.window_dim);
+    for (std::size_t i = 0; i < shared.size(); ++i) {
+      forms_[i] = form(i);
+      const InstrKind kind = analysis_.instr(i).kind;
+      shared[i] = (kind == InstrKind::Op || kind == InstrKind::Load) && follows(forms_[i]) &&
+                  (analysis_.value(i).dims & both) != 0;
+    }
+    return shared;
+  }
+
+ private:
+  static DimSet bit(int d) { return dim_bit(static_cast<std::size_t>(d)); }
+  bool follows(const Form& f) const {
+    return f.known && (f.shared || f.row * o_.element_step == f.element * o_.row_step);
+  }
+  Form of_parts(bool all_follow) const {
+    return all_follow ? Form{true, true, 0, 0} : Form{false, false, 0, 0};
+  }
+  static bool linear(const Form& f) { return f.known && !f.shared; }
+  static bool fixed(const Form& f) { return linear(f) && f.row == 0 && f.element == 0; }
+
+  Form form(std::size_t i) const {
+    const auto& instr = analysis_.instr(i);
+    const DimSet dims = analysis_.value(i).dims;
+    if ((dims & (bit(o_.tile_dim) | bit(o_.window_dim))) == 0) return {};
+    if (instr.kind == InstrKind::Index) return index(static_cast<int>(instr.dim));
+    if (instr.kind == InstrKind::Op) {
+      if (!is_float(analysis_.type_of(i)) && instr.args.size() == 2) {
+        const Form &a = forms_[instr.args[0]], &b = forms_[instr.args[1]];
+        const auto op = static_cast<ScalarOp>(instr.op);
+        if (linear(a) && linear(b) && op == ScalarOp::kAdd)
+          return {true, false, a.row + b.row, a.element + b.element};
+        if (linear(a) && linear(b) && op == ScalarOp::kSub)
+          return {true, false, a.row - b.row, a.element - b.element};
+      }
+      return of_parts(std::all_of(instr.args.begin(), instr.args.end(),
+                                  [&](std::uint32_t arg) { return follows(forms_[arg]); }));
+    }
+    if (instr.kind != InstrKind::Load) return of_parts(false);
+    const auto& access = analysis_.access(instr.access);
+    const auto stride = [&](int d) {
+      return analysis_.exprs().dim(access.strides[static_cast<std::size_t>(d)]);
+    };
+    const ir::Dim row = stride(o_.tile_dim), element = stride(o_.window_dim);
+    bool all = row.is_constant() && element.is_constant() &&
+               row.value() * o_.element_step == element.value() * o_.row_step;
+    for (const auto& gather : access.gathers) all = all && follows(forms_[gather.value()]);
+    for (const std::uint32_t n : access.nonaffine) all = all && follows(node(n));
+    for (const auto& guard : access.guards) all = all && follows(node(guard.index()));
+    return of_parts(all);
+  }
+
+  Form index(int d) const {
+    return {true, false, d == o_.tile_dim ? 1 : 0, d == o_.window_dim ? 1 : 0};
+  }
+
+  Form node(std::uint32_t n) const {
+    const auto& at = analysis_.program().index_nodes[n];
+    if ((analysis_.node_dims(n) & (bit(o_.tile_dim) | bit(o_.window_dim))) == 0) return {};
+    if (at.op() == ExprOp::Symbol) return index(static_cast<int>(at.a()));
+    const Form a = node(at.a()), b = node(at.b());
+    if (linear(a) && linear(b)) {
+      if (at.op() == ExprOp::Add) return {true, false, a.row + b.row, a.element + b.element};
+      if (at.op() == ExprOp::Sub) return {true, false, a.row - b.row, a.element - b.element};
+      if (at.op() == ExprOp::Mul && (fixed(a) || fixed(b))) {
+        const auto& factor = analysis_.program().index_nodes[fixed(a) ? at.a() : at.b()];
+        const Form& other = fixed(a) ? b : a;
+        if (factor.op() == ExprOp::Constant && analysis_.exprs().is_constant(factor.a())) {
+          const std::int64_t by = analysis_.exprs().constant(factor.a());
+          return {true, false, other.row * by, other.element * by};
+        }
+      }
+    }
+    return of_parts(follows(a) && follows(b));
+  }
+
+  const ProgramAnalysis& analysis_;
+  const Overlap& o_;
+  std::vector<Form> forms_;
+};
+
+bool is_load(const ProgramAnalysis& analysis, std::size_t i) {
+  return analysis.value(i).live && analysis.instr(i).kind == InstrKind::Load;
+}
+
+bool has(DimSet dims, int d) {
+  return d >= 0 && (dims & dim_bit(static_cast<std::size_t>(d))) != 0;
+}
+
+/// Whether all rows along `d` have results of their own.
+bool separates_rows(const ProgramAnalysis& analysis, int d) {
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const InstrKind kind = analysis.instr(i).kind;
+    if (analysis.value(i).live && (kind == InstrKind::Reduce || kind == InstrKind::Store) &&
+        !has(analysis.value(i).dims, d))
+      return false;
+  }
+  return true;
+}
+
+/// The dimensions along which most loads are shared.
+Overlap find_overlap(const ProgramAnalysis& analysis) {
+  Overlap best;
+  best.shared.assign(analysis.instr_count(), false);
+  best.window_dim = analysis.last_dim(analysis.inner_dims());
+  const int channels = analysis.last_dim(analysis.outer_dims());
+  std::int64_t most = 0;
+  for (int d = static_cast<int>(analysis.outer_rank()); d-- > 0;) {
+    if (!has(analysis.outer_dims(), d) || d == channels || !separates_rows(analysis, d)) continue;
+    if (best.tile_dim < 0) best.tile_dim = d;
+    for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+      if (!is_load(analysis, i)) continue;
+      const auto& strides = analysis.access(analysis.instr(i).access).strides;
+      for (int e = static_cast<int>(analysis.rank());
+           e-- > static_cast<int>(analysis.outer_rank());) {
+        const ir::Dim row = analysis.exprs().dim(strides[static_cast<std::size_t>(d)]);
+        const ir::Dim element = analysis.exprs().dim(strides[static_cast<std::size_t>(e)]);
+        if (!has(analysis.inner_dims(), e) || !row.is_constant() || !element.is_constant() ||
+            row.value() <= 0 || element.value() <= 0)
+          continue;
+        Overlap overlap;
+        overlap.tile_dim = d;
+        overlap.window_dim = e;
+        if (analysis.extent(static_cast<std::size_t>(e)).value() > kWidestWindow) continue;
+        const std::int64_t divisor = std::gcd(row.value(), element.value());
+        overlap.row_step = row.value() / divisor;
+        overlap.element_step = element.value() / divisor;
+        if (overlap.row_step != 1 && overlap.element_step != 1) continue;
+        overlap.shared = FindShared(analysis, overlap).find();
+        std::int64_t loads = 0;
+        for (std::size_t k = 0; k < analysis.instr_count(); ++k)
+          loads += is_load(analysis, k) && overlap.shared[k];
+        if (loads > most) {
+          most = loads;
+          best = overlap;
+        }
+      }
+    }
+  }
+  return best;
+}
+
+struct Estimate {
+  double instructions = 0;  // of a thread
+  double words = 0;         // of its registers
+};
+
+/// What a thread executes for `tile` rows of vectors: reads with their guards and conversions, and
+/// what is done with each element. A read takes a slot of what four schedulers share.
+Estimate estimate(const ProgramAnalysis& analysis, const Overlap& overlap, int vector, int tile) {
+  const auto row = static_cast<double>(analysis.size_of_dims(analysis.inner_dims()).value());
+  const std::int64_t window = analysis.extent(static_cast<std::size_t>(overlap.window_dim)).value();
+  const auto slots = static_cast<double>(overlap.slots(tile, window));
+  Estimate sum;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const ValueInfo& info = analysis.value(i);
+    const auto& instr = analysis.instr(i);
+    if (!info.live || (info.stage > 0 && instr.kind != InstrKind::Reduce)) continue;
+    const bool reduce = instr.kind == InstrKind::Reduce;
+    if (!reduce && (info.dims & analysis.inner_dims()) == 0) continue;
+    const bool shared = overlap.shared[i] && tile > 1;
+    const double times = shared ? slots * row / static_cast<double>(window)
+                         : reduce || has(info.dims, overlap.tile_dim) ? row * tile
+                                                                      : row;
+    if (reduce) sum.words += static_cast<double>(vector) * tile;
+    double each = reduce || instr.kind == InstrKind::Op ? vector : 0;
+    if (instr.kind == InstrKind::Load) {
+      const auto& access = analysis.access(instr.access);
+      each = 6 + vector + 2.0 * static_cast<double>(access.guards.size());
+      sum.words += (shared ? slots : 1) * vector;
+    }
+    sum.instructions += each * times;
+  }
+  return sum;
+}
+
+ir::Dim count_threads(const ProgramAnalysis& analysis, const Overlap& overlap, int vector,
+                      int tile) {
+  ir::Dim threads = 1;
+  const int channels = analysis.last_dim(analysis.outer_dims());
+  for (std::size_t d = 0; d < analysis.outer_rank(); ++d) {
+    const ir::Dim& extent = analysis.extent(d);
+    const int each = static_cast<int>(d) == channels           ? vector
+                     : static_cast<int>(d) == overlap.tile_dim ? tile
+                                                               : 1;
+    threads = threads * ir::ceil_div(extent, each, analysis.exprs().ranges());
+  }
+  return threads;
+}
+
+/// `vectors` with tiles of `tile` rows.
+Schedule tiled(const ProgramAnalysis& analysis, const VectorPlan& vectors, const Overlap& overlap,
+               int tile, int threads) {
+  Schedule schedule = with_vectors(vectors, Family::kWindow);
+  schedule.unroll = 0;
+  schedule.threads_x = threads;
+  schedule.tile = tile;
+  schedule.overlap = overlap;
+  if (tile == 1) schedule.overlap.shared.assign(analysis.instr_count(), false);
+  const std::int64_t row = analysis.size_of_dims(analysis.inner_dims()).value();
+  schedule.rolled = row * tile * vectors.vector > kUnrolled;
+  if (tile > 1) {
+    const ir::Dim& extent = analysis.extent(static_cast<std::size_t>(overlap.tile_dim));
+    if (!extent.is_constant())
+      schedule.conditions.emplace_back(analysis.exprs().intern(extent),
+                                       static_cast<std::uint64_t>(tile), INT64_MAX);
+  }
+  return schedule;
+}
+
+/// What sizes are judged by: the least, as a batch of one is what has too few threads.
+std::int64_t least(const ProgramAnalysis& analysis, const ir::Dim& dim) {
+  if (dim.is_constant()) return dim.value();
+  return std::max<std::int64_t>(
+      analysis.exprs().lower_bound(analysis.exprs().intern(dim)).value_or(1), 1);
+}
+
+bool can_tile(const ProgramAnalysis& analysis, const Overlap& overlap, int tile) {
+  if (tile == 1) return true;
+  if (overlap.tile_dim < 0) return false;
+  const ir::Dim& extent = analysis.extent(static_cast<std::size_t>(overlap.tile_dim));
+  return !extent.is_constant() || extent.value() >= tile;
+}
+
+}  // namespace
+
+bool can_schedule_window(const ProgramAnalysis& analysis) {
+  if (analysis.stages() != 1 || analysis.scans() || analysis.scatters()) return false;
+  const ir::Dim row = analysis.size_of_dims(analysis.inner_dims());
+  if (!row.is_constant() || row.value() < 1 || row.value() > kLongestRow) return false;
+  const int channels = analysis.last_dim(analysis.outer_dims());
+  if (channels < 0 || analysis.inner_dims() == 0 || !separates_rows(analysis, channels))
+    return false;
+  const int window = analysis.last_dim(analysis.inner_dims());
+  if (analysis.extent(static_cast<std::size_t>(window)).value() > kWidestWindow) return false;
+  const auto rows = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
+  if (!rows || *rows > INT32_MAX) return false;
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const ValueInfo& info = analysis.value(i);
+    if (!info.live) continue;
+    const InstrKind kind = analysis.instr(i).kind;
+    const bool by_element = (info.dims & analysis.inner_dims()) != 0;
+    if (by_element && (kind == InstrKind::Store || info.stage > 0)) return false;
+    if (kind != InstrKind::Load) continue;
+    if (info.stage > 0) return false;  // a place that a reduction decides
+  }
+  return true;
+}
+
+bool fills_windows(const ProgramAnalysis& analysis) {
+  return least(analysis, analysis.size_of_dims(analysis.outer_dims())) >= kFewestThreads;
+}
+
+std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
+  const Overlap overlap = find_overlap(analysis);
+  const int channels = analysis.last_dim(analysis.outer_dims());
+  std::optional<Schedule> best;
+  double shortest = 0;
+  for (const int most : {8, 4, 2, 1}) {
+    const VectorPlan vectors = plan_vectors(analysis, channels, most);
+    if (vectors.vector != most) continue;
+    for (const int tile : {1, 2, 4, 7, 8}) {
+      if (!can_tile(analysis, overlap, tile)) continue;
+      const Estimate thread = estimate(analysis, overlap, most, tile);
+      if (thread.words > kWords && tile * most > 1) continue;
+      const std::int64_t threads = least(analysis, count_threads(analysis, overlap, most, tile));
+      // A processor needs two warps for each of its four schedulers to hide what instructions take.
+      const double warps = static_cast<double>(threads) / (32.0 * 4 * kProcessors);
+      const double time = thread.instructions * std::max(warps, 2.0);
+      if (best && time >= shortest) continue;
+      shortest = time;
+      best = tiled(analysis, vectors, overlap, tile, kThreads);
+    }
+  }
+  std::vector<Schedule> schedules = {*best};
+  if (!best->conditions.empty())
+    schedules.push_back(tiled(analysis, no_vectors(analysis), overlap, 1, kThreads));
+  return schedules;
+}
+
+Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, int threads) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorCode::kUsage, fmt::format("schedule 'window vector={} tile={}' for kernel "
+                                               "'{}': {}",
+                                               vector, tile, analysis.request().name, why));
+  };
+  if (!can_schedule_window(analysis)) refuse("it has no short rows side by side");
+  const Overlap overlap = find_overlap(analysis);
+  if (!can_tile(analysis, overlap, tile)) refuse("there are no tiles of that many rows");
+  const VectorPlan vectors =
+      vector > 1 ? plan_vectors(analysis, analysis.last_dim(analysis.outer_dims()), vector)
+                 : no_vectors(analysis);
+  if (vectors.vector != vector) refuse(fmt::format("its vectors are {} long", vectors.vector));
+  Schedule schedule = tiled(analysis, vectors, overlap, tile, threads);
+  if (!schedule.conditions.empty()) refuse("its sizes are not constant");
+  return schedule;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,192 @@
+#include "codegen/families/sort/emit_sort.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "codegen/emit/arguments.h"
+#include "codegen/emit/kernel_text.h"
+
+namespace sinter::codegen {
+namespace {
+
+using ir::Dim;
+
+constexpr int kMostPiece = 2048;       // elements; entries of 16 bytes leave room for another block
+constexpr int kMostSortThreads = 512;  // of a piece: a thread compares two pairs at a time
+constexpr int kSortBlockThreads = 128;  // of blocks that hold several short rows
+constexpr int kMergeTile = 1024;        // kMergeThreads * kMergeEach of sort.cuh
+constexpr int kMergeThreads = 256;
+constexpr std::int64_t kLongest = std::int64_t{1} << 31;  // places are of 32 bits
+
+int entry_bytes(DType dtype) { return size_of(dtype) == 8 ? 16 : 8; }
+
+/// The parameters: buffers, then sizes of 64 bits, those that are not constant.
+class SortParameters {
+ public:
+  explicit SortParameters(ExprTable& exprs) : exprs_(exprs) {}
+
+  void buffer(const std::string& text, std::uint32_t buffer) {
+    texts_.push_back(text);
+    args_.emplace_back(plan::fb::ArgKind::Buffer, buffer);
+  }
+  void size(const std::string& name, const Dim& dim) {
+    texts_.push_back("i64 " + name);
+    args_.emplace_back(plan::fb::ArgKind::Int64, exprs_.intern(dim));
+  }
+  /// A literal, or a parameter `name`.
+  std::string dim(const std::string& name, const Dim& dim) {
+    if (dim.is_constant()) return int_literal(dim.value());
+    size(name, dim);
+    return name;
+  }
+
+  const std::vector<std::string>& texts() const { return texts_; }
+  std::vector<plan::fb::KernelArg> take() { return std::move(args_); }
+
+ private:
+  ExprTable& exprs_;
+  std::vector<std::string> texts_;
+  std::vector<plan::fb::KernelArg> args_;
+};
+
+class SortEmitter {
+ public:
+  SortEmitter(const SortProblem& problem, const std::vector<std::uint32_t>& scratch,
+              const std::string& name, ExprTable& exprs)
+      : p_(problem),
+        scratch_(scratch),
+        name_(name),
+        exprs_(exprs),
+        schedule_(choose_sort(problem, exprs)),
+        pieces_(ir::ceil_div(p_.length, schedule_.piece, exprs.ranges())),
+        rows_(p_.outer * p_.inner) {}
+
+  EmittedKernel write(const std::vector<std::string>& origins) {
+    EmittedKernel kernel;
+    std::string text = kernel_heading(name_, origins) + "#include \"sort.cuh\"\n\n";
+    text += fmt::format(
+        "typedef SortShape<{}, Entry{}, /*descending*/ {}, /*piece*/ {}, "
+        "/*threads*/ {}, /*pieces*/ {}> {}_shape;\n",
+        storage_name(p_.dtype), entry_bytes(p_.dtype) * 4, p_.descending, schedule_.piece,
+        schedule_.threads, schedule_.pieces, name_);
+    kernel.step = pieces(text);
+    for (int pass = 0; pass < schedule_.passes; ++pass)
+      kernel.more.push_back(merge(pass, pass == 0 ? &text : nullptr));
+    kernel.source = std::move(text);
+    return kernel;
+  }
+
+ private:
+  std::string problem_text(SortParameters& args) {
+    return fmt::format("  const SortProblem p = {{{}, {}, {}, {}}};\n", args.dim("rows", rows_),
+                       args.dim("length", p_.length), args.dim("inner", p_.inner),
+                       args.dim("count", p_.count));
+  }
+
+  std::string function(const std::string& name, int threads, const SortParameters& args,
+                       const std::string& body) const {
+    return fmt::format("\nextern \"C\" __global__ void __launch_bounds__({})\n{} {{\n{}}}\n",
+                       threads, signature_text(name, args.texts()), body);
+  }
+
+  plan::fb::KernelStepT step(const std::string& function, const Dim& blocks, int threads,
+                             SortParameters& args) {
+    plan::fb::KernelStepT result;
+    auto variant = std::make_unique<plan::fb::KernelVariantT>();
+    const auto most = ir::upper_bound(p_.length, exprs_.ranges());
+    if (!most || *most > kLongest)
+      variant->conditions.emplace_back(exprs_.intern(p_.length), 1, kLongest);
+    variant->function = function;
+    variant->grid = {exprs_.intern(blocks), exprs_.intern(1), exprs_.intern(1)};
+    variant->block = {static_cast<std::uint32_t>(threads), 1, 1};
+    variant->schedule = schedule_.to_string();
+    result.variants.push_back(std::move(variant));
+    result.args = args.take();
+    return result;
+  }
+
+  plan::fb::KernelStepT pieces(std::string& text) {
+    const int threads = schedule_.threads * schedule_.pieces;
+    SortParameters args(exprs_);
+    args.buffer(fmt::format("const {}* __restrict__ x", storage_name(p_.dtype)), p_.input);
+    if (schedule_.passes > 0) args.buffer(fmt::format("{}_shape::Entry* runs", name_), scratch_[0]);
+    args.buffer("i64* __restrict__ y", p_.output);
+    std::string body = problem_text(args);
+    body += fmt::format("  sort_pieces<{}_shape>(p, x, {}, y);\n", name_,
+                        schedule_.passes > 0 ? "runs" : "nullptr");
+    text += fmt::format("\n// schedule: {}", schedule_.to_string());
+    text += function(name_, threads, args, body);
+    const Dim blocks = ir::ceil_div(rows_ * pieces_, schedule_.pieces, exprs_.ranges());
+    return step(name_, blocks, threads, args);
+  }
+
+  /// The `pass`-th merge, whose text is that of all.
+  plan::fb::KernelStepT merge(int pass, std::string* text) {
+    const std::string function_name = name_ + "_merge";
+    const std::int64_t run = std::int64_t{schedule_.piece} << pass;
+    SortParameters args(exprs_);
+    const std::string entry = name_ + "_shape::Entry";
+    args.buffer(fmt::format("const {}* from", entry),
+                scratch_[static_cast<std::size_t>(pass) % scratch_.size()]);
+    args.buffer(fmt::format("{}* to", entry),
+                scratch_[static_cast<std::size_t>(pass + 1) % scratch_.size()]);
+    args.buffer("i64* __restrict__ y", p_.output);
+    args.size("run", run);
+    const std::string body =
+        problem_text(args) + fmt::format("  merge_runs<{}_shape>(p, from, to, y, run);\n", name_);
+    if (text != nullptr) *text += function(function_name, kMergeThreads, args, body);
+    // Nothing where the row was in order before.
+    const ir::Ranges& ranges = exprs_.ranges();
+    const Dim pairs = ir::ceil_div(p_.length, Dim(2 * run), ranges);
+    const Dim merged = ir::min(p_.count, Dim(2 * run), ranges);
+    const Dim tiles = ir::ceil_div(merged, Dim(kMergeTile), ranges);
+    const Dim needed =
+        ir::max(ir::min(ir::floor_div(p_.length - Dim(1), Dim(run), ranges), Dim(1), ranges),
+                Dim(0), ranges);
+    return step(function_name, rows_ * pairs * tiles * needed, kMergeThreads, args);
+  }
+
+  const SortProblem& p_;
+  const std::vector<std::uint32_t>& scratch_;
+  const std::string& name_;
+  ExprTable& exprs_;
+  SortSchedule schedule_;
+  Dim pieces_, rows_;
+};
+
+}  // namespace
+
+std::string SortSchedule::to_string() const {
+  return fmt::format("sort piece={} threads={}x{} passes={}", piece, threads, pieces, passes);
+}
+
+SortSchedule choose_sort(const SortProblem& problem, const ExprTable& exprs) {
+  const std::int64_t most =
+      std::clamp(ir::upper_bound(problem.length, exprs.ranges()).value_or(kLongest),
+                 std::int64_t{1}, kLongest);
+  SortSchedule schedule;
+  schedule.piece = static_cast<int>(std::min<std::uint64_t>(
+      kMostPiece, std::max<std::uint64_t>(2, std::bit_ceil(static_cast<std::uint64_t>(most)))));
+  schedule.threads = std::min(schedule.piece / 2, kMostSortThreads);
+  schedule.pieces = std::max(1, kSortBlockThreads / schedule.threads);
+  for (std::int64_t run = schedule.piece; run < most; run *= 2) ++schedule.passes;
+  return schedule;
+}
+
+ir::Dim sort_scratch_bytes(const SortProblem& problem, const SortSchedule& schedule,
+                           const ExprTable& exprs) {
+  if (schedule.passes == 0) return 0;
+  const ir::Ranges& ranges = exprs.ranges();
+  return problem.outer * problem.inner * ir::ceil_div(problem.length, schedule.piece, ranges) *
+         ir::min(problem.count, Dim(schedule.piece), ranges) * Dim(entry_bytes(problem.dtype));
+}
+
+EmittedKernel emit_sort(const SortProblem& problem, const std::vector<std::uint32_t>& scratch,
+                        const std::string& name, const std::vector<std::string>& origins,
+                        ExprTable& exprs) {
+  return SortEmitter(problem, scratch, name, exprs).write(origins);
+}
+
+}  // namespace sinter::codegen

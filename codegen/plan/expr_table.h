@@ -1,0 +1,50 @@
+// Dims as the plan's expression nodes, shared where equal.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/dim/dim.h"
+#include "runtime/plan/plan_data.h"
+
+namespace sinter::codegen {
+
+/// Interns expressions; equal ones get one index. Operands always precede their users. An index
+/// stays valid for the table's life; references that dim() returns until the next intern().
+class ExprTable {
+ public:
+  explicit ExprTable(ir::Ranges ranges);
+
+  /// Throws Error(kInternal) for an expression over index symbols ("$0"): those are not sizes.
+  std::uint32_t intern(const ir::Dim& dim);
+  /// The Dim that `expression` stands for.
+  const ir::Dim& dim(std::uint32_t expression) const;
+  bool is_constant(std::uint32_t expression) const { return dim(expression).is_constant(); }
+  std::int64_t constant(std::uint32_t expression) const { return dim(expression).value(); }
+  /// Known bounds of the value over all bound shapes.
+  std::optional<std::int64_t> lower_bound(std::uint32_t expression) const;
+  std::optional<std::int64_t> upper_bound(std::uint32_t expression) const;
+  const ir::Ranges& ranges() const { return ranges_; }
+  std::size_t size() const { return nodes_.size(); }
+
+  /// The finished tables: symbols (in name order) and nodes.
+  void write(plan::fb::PlanT& plan) const;
+
+ private:
+  std::uint32_t symbol(const std::string& name);
+  std::uint32_t atom(const ir::DimAtom& atom);
+  std::uint32_t term(const ir::Dim::Monomial& factors, std::int64_t coefficient);
+  std::uint32_t binary(plan::fb::ExprOp op, std::uint32_t a, std::uint32_t b);
+  std::uint32_t push(const std::string& key, plan::fb::ExprNode node, ir::Dim dim);
+
+  ir::Ranges ranges_;
+  std::vector<std::string> symbols_;  // in order of first use; write() sorts them
+  std::vector<plan::fb::ExprNode> nodes_;
+  std::vector<ir::Dim> dims_;
+  std::map<std::string, std::uint32_t> by_text_;  // printed Dims, and "op a b" of nodes
+};
+
+}  // namespace sinter::codegen

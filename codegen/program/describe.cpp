@@ -1,0 +1,62 @@
+#include "codegen/program/describe.h"
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+namespace sinter::codegen {
+namespace {
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+bool names_kernel(const ir::Node& node) {
+  return node.op->kind != ir::OpKind::kView && !node.op->generate() && node.op->name != "Cast";
+}
+
+}  // namespace
+
+std::string describe(const ir::Node& node) {
+  std::string text = node.op->name;
+  constexpr std::size_t kMost = 3;
+  for (std::size_t i = 0; i < std::min(kMost, node.origins.size()); ++i)
+    text += (i == 0 ? " '" : ", '") + node.origins[i] + "'";
+  if (node.origins.size() > kMost) text += ", ...";
+  return text;
+}
+
+std::string name_stem(const ir::Node& node) {
+  constexpr std::size_t kLongest = 60;
+  std::vector<std::string> words;
+  const auto add = [&](const ir::Node& part) {
+    std::string word = lower_case(part.op->name);
+    if (std::find(words.begin(), words.end(), word) == words.end())
+      words.push_back(std::move(word));
+  };
+  const auto add_all = [&](const ir::Graph& body, const auto& self) -> void {
+    const auto& nodes = body.nodes();
+    // Views, casts and generated numbers name a kernel only where there is nothing else.
+    const bool any = std::any_of(nodes.begin(), nodes.end(), names_kernel);
+    for (const ir::Node& part : nodes) {
+      if (part.body)
+        self(*part.body, self);
+      else if (!any || names_kernel(part))
+        add(part);
+    }
+  };
+  if (node.body)
+    add_all(*node.body, add_all);
+  else
+    add(node);
+  std::string stem;
+  for (const std::string& word : words) {
+    if (!stem.empty() && stem.size() + 1 + word.size() > kLongest) break;
+    stem += (stem.empty() ? "" : "_") + word;
+  }
+  return stem.empty() ? "copy" : stem;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,95 @@
+// Index arithmetic over loop variables: Dims whose symbols are ir::index_symbol(d) (loop variable
+// d) or gather_symbol(g) (a value read from an index tensor), next to the graph's own symbols.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/dim/affine.h"
+#include "ir/dim/dim.h"
+
+namespace sinter::codegen {
+
+/// "$g0", "$g1", ...
+std::string gather_symbol(std::size_t g);
+/// True if a loop variable or gathered index occurs anywhere in `dim`.
+bool uses_index(const ir::Dim& dim);
+/// The loop variables and gathered indices that occur in `dim`, sorted.
+std::vector<std::string> index_symbols_of(const ir::Dim& dim);
+
+/// The Dim that an atom is, rebuilt under `ranges`.
+ir::Dim dim_of(const ir::DimAtom& atom, const ir::Ranges& ranges);
+
+/// address = offset + sum strides[s] * symbol s + rest; offset and strides are free of index
+/// symbols, rest is what is not linear in them.
+struct AddressParts {
+  ir::Dim offset;
+  std::vector<ir::Dim> strides;
+  ir::Dim rest;
+};
+AddressParts split_address(const ir::Dim& address, std::span<const std::string> symbols,
+                           const ir::Ranges& ranges);
+
+/// Row-major position of `index` in `shape`, and back; delinearize does not reduce the outermost
+/// index, which an index within the shape does not need.
+ir::Dim linearize(std::span<const ir::Dim> index, const ir::Shape& shape);
+std::vector<ir::Dim> delinearize(ir::Dim linear, const ir::Shape& shape, const ir::Ranges& ranges);
+
+/// One loop of a space: the variable index_symbol(its position).
+struct LoopDim {
+  ir::Dim extent;
+  bool inner = false;  // belongs to the row that reductions run over
+};
+
+/// Split loop `dim` into (extent / factor, factor).
+struct SplitRequest {
+  std::size_t dim = 0;
+  ir::Dim factor;
+};
+
+/// The loops over a shape. Dimensions of size one have no loop; outer ones come first, each kind in
+/// the shape's order. Splitting a loop keeps every index equal in value.
+class LoopSpace {
+ public:
+  /// `inner[d]`: dimension d of `shape` belongs to the row.
+  LoopSpace(ir::Shape shape, const std::vector<bool>& inner, const ir::Ranges& graph_ranges);
+
+  void split(const SplitRequest& request);
+  /// Runs over `extent` indices from `start` on along dimension `d`, which is whole until now. Both
+  /// are within the dimension; indices stay those of the whole shape.
+  void restrict(std::size_t d, std::int64_t start, std::int64_t extent);
+  /// The loop over dimension `d` begins at its end.
+  void reverse(std::size_t d);
+  const ir::Shape& shape() const { return shape_; }
+  const std::vector<LoopDim>& loops() const { return loops_; }
+  /// Ranges of the graph's symbols and of the loop variables.
+  const ir::Ranges& ranges() const { return ranges_; }
+  /// One Dim for each dimension of shape().
+  const std::vector<ir::Dim>& index() const { return index_; }
+  bool is_inner(std::size_t d) const { return inner_[d]; }
+  /// The dimension of shape() that a loop runs over or over a part of.
+  std::size_t dimension_of(std::size_t loop) const { return parts_[loop].source; }
+
+  /// A split under which a division in `address` (a reshape's) becomes linear, if there is one.
+  std::optional<SplitRequest> find_split(const ir::Dim& address) const;
+
+ private:
+  struct Part {
+    ir::Dim extent;
+    std::size_t source = 0;  // dimension of shape_
+  };
+  void number();
+
+  ir::Shape shape_;
+  std::vector<bool> inner_;
+  ir::Ranges graph_ranges_, ranges_;
+  std::vector<Part> parts_;           // in loop order
+  std::vector<std::int64_t> starts_;  // by dimension
+  std::optional<std::size_t> reversed_;
+  std::vector<LoopDim> loops_;
+  std::vector<ir::Dim> index_;
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,76 @@
+#include "codegen/targets/cuda/devices.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+namespace sinter::codegen {
+namespace {
+
+constexpr int kKiB = 1024;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor of every architecture here
+// A block reserves 1 KiB of a multiprocessor's shared memory for the system.
+constexpr int kSmall = 100 * kKiB, kSmallBlock = 99 * kKiB;
+constexpr int kMiddle = 164 * kKiB, kMiddleBlock = 163 * kKiB;
+constexpr int kLarge = 228 * kKiB, kLargeBlock = 227 * kKiB;
+constexpr int kMostCluster = 16;  // 8 without an attribute of the kernel
+constexpr int kPortableCluster = 8;
+
+/// "sm_90" and "sm_90a" are 90; 0: no such name.
+int number_of(const std::string& architecture) {
+  constexpr std::size_t kPrefix = 3;  // "sm_"
+  int number = 0;
+  if (architecture.starts_with("sm_"))
+    std::from_chars(architecture.data() + kPrefix, architecture.data() + architecture.size(),
+                    number);
+  return number;
+}
+
+}  // namespace
+
+// Limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities". Rates: NVIDIA's data sheets of
+// the devices named. Fields: see DeviceModel.
+const std::vector<DeviceModel>& cuda_devices() {
+  static const std::vector<DeviceModel> devices = {
+      {"sm_80", "A100", 108, 2048, 32, kRegisters, kMiddle, kMiddleBlock, 1, 108, false, 40 * kMiB,
+       2.04e12, 312e12, 1.41e9},
+      {"sm_86", "A10", 72, 1536, 16, kRegisters, kSmall, kSmallBlock, 1, 72, false, 6 * kMiB,
+       0.6e12, 125e12, 1.7e9},
+      {"sm_89", "L40S", 142, 1536, 24, kRegisters, kSmall, kSmallBlock, 1, 142, false, 96 * kMiB,
+       0.86e12, 362e12, 2.52e9},
+      {"sm_90", "H200", 132, 2048, 32, kRegisters, kLarge, kLargeBlock, kMostCluster, 120, true,
+       50 * kMiB, 4.8e12, 989e12, 1.98e9},
+      {"sm_100", "B200", 148, 2048, 32, kRegisters, kLarge, kLargeBlock, kMostCluster, 132, false,
+       126 * kMiB, 8e12, 2250e12, 1.96e9},
+      {"sm_120", "RTX 5090", 170, 1536, 24, kRegisters, kSmall, kSmallBlock, kPortableCluster, 152,
+       false, 96 * kMiB, 1.79e12, 210e12, 2.41e9},
+  };
+  return devices;
+}
+
+const DeviceModel& cuda_device(const std::string& architecture) {
+  const int number = number_of(architecture);
+  const DeviceModel* newest = nullptr;
+  for (const DeviceModel& device : cuda_devices())
+    if (number_of(device.architecture) <= number) newest = &device;
+  if (newest == nullptr)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is no architecture that Sinter compiles for: {} and later",
+                            architecture, cuda_devices().front().architecture));
+  return *newest;
+}
+
+const DeviceModel& reference_device() { return cuda_device("sm_90"); }
+
+RelativeRates relative_rates(const DeviceModel& device) {
+  const DeviceModel& reference = reference_device();
+  const auto of_one = [](const DeviceModel& model) {
+    return model.tensor_flops / model.multiprocessors;
+  };
+  return {device.clock / reference.clock, device.memory_bandwidth / reference.memory_bandwidth,
+          of_one(device) / of_one(reference)};
+}
+
+}  // namespace sinter::codegen

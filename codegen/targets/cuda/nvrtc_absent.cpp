@@ -1,0 +1,29 @@
+// A build without the headers of a CUDA toolkit: kernels' text is written, but nothing compiles it.
+#include <sinter/error.h>
+
+#include "codegen/emit/kernel_request.h"
+#include "codegen/targets/cuda/nvrtc.h"
+#include "codegen/targets/cuda/nvrtc_info.h"
+
+namespace sinter::codegen {
+namespace {
+
+constexpr const char* kCpuOnly =
+    "this build of Sinter is CPU-only: build it where a CUDA toolkit is found (or run "
+    "tools/setup --cuda) to compile for target cuda";
+
+}  // namespace
+
+std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string>,
+                                                      std::span<const std::string>,
+                                                      const NvrtcOptions&, NvrtcStats&) {
+  throw Error(ErrorCode::kUnsupported, kCpuOnly);
+}
+
+NvrtcInfo find_nvrtc() {
+  NvrtcInfo info;
+  info.problem = kCpuOnly;
+  return info;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,115 @@
+#include "frontend/symbols/size_arithmetic.h"
+
+#include <cstdint>
+
+namespace sinter::frontend {
+namespace {
+
+using ir::Dim;
+using ir::Ranges;
+
+// Symbols and functions in one size.
+constexpr int kMaxDimSize = 256;
+
+/// a < b (or a == b), if it is the same for all values of the symbols.
+enum class Comparison { kLess, kEqual };
+std::optional<bool> compare(Comparison comparison, const Dim& a, const Dim& b,
+                            const Ranges& ranges) {
+  const Dim difference = a - b;
+  const auto low = ir::lower_bound(difference, ranges);
+  const auto high = ir::upper_bound(difference, ranges);
+  if (comparison == Comparison::kLess) {
+    if (high && *high < 0) return true;
+    if (low && *low >= 0) return false;
+    return std::nullopt;
+  }
+  if (difference == Dim(0)) return true;
+  if ((low && *low > 0) || (high && *high < 0)) return false;
+  return std::nullopt;
+}
+
+std::optional<Dim> truth(std::optional<bool> value, bool negate = false) {
+  if (!value) return std::nullopt;
+  return Dim(*value != negate ? 1 : 0);
+}
+
+std::optional<Dim> divide(const Dim& a, const Dim& b, const Ranges& ranges) {
+  if (a.is_constant() && b.is_constant()) {
+    if (b.value() == 0 || (a.value() == INT64_MIN && b.value() == -1)) return std::nullopt;
+    return Dim(a.value() / b.value());
+  }
+  // Integer division truncates; that is the floor where nothing is negative.
+  const auto low = ir::lower_bound(a, ranges);
+  const auto divisor = ir::lower_bound(b, ranges);
+  if (low && *low >= 0 && divisor && *divisor >= 1) return ir::floor_div(a, b, ranges);
+  if (b.is_constant() && b.value() != 0) return ir::divide_exactly(a, b);
+  return std::nullopt;
+}
+
+std::optional<Dim> modulo(const Dim& a, const Dim& b, const Ranges& ranges, bool truncated) {
+  const auto divisor = ir::lower_bound(b, ranges);
+  if (!divisor || *divisor < 1) return std::nullopt;
+  if (truncated) {
+    const auto low = ir::lower_bound(a, ranges);
+    if (!low || *low < 0) return std::nullopt;
+  }
+  return ir::mod(a, b, ranges);
+}
+
+std::optional<Dim> power(const Dim& base, const Dim& exponent) {
+  if (!exponent.is_constant() || exponent.value() < 0 || exponent.value() > 8) return std::nullopt;
+  Dim result(1);
+  for (std::int64_t i = 0; i < exponent.value(); ++i) result = result * base;
+  return result;
+}
+
+}  // namespace
+
+bool is_manageable(const Dim& dim) { return !ir::is_longer(dim, kMaxDimSize); }
+
+std::optional<Dim> size_arithmetic(std::string_view op, const std::vector<Dim>& x, DType from,
+                                   DType to, const Ranges& ranges) {
+  const auto is_nonzero = [&](const Dim& d) { return compare(Comparison::kEqual, d, 0, ranges); };
+  if (op == "Add") return x[0] + x[1];
+  if (op == "Sub") return x[0] - x[1];
+  if (op == "Mul") return x[0] * x[1];
+  if (op == "Div") return divide(x[0], x[1], ranges);
+  if (op == "Mod") return modulo(x[0], x[1], ranges, false);
+  if (op == "Fmod") return modulo(x[0], x[1], ranges, true);
+  if (op == "Min") return ir::min(x[0], x[1], ranges);
+  if (op == "Max") return ir::max(x[0], x[1], ranges);
+  if (op == "Relu") return ir::max(x[0], 0, ranges);
+  if (op == "Pow") return power(x[0], x[1]);
+  if (op == "Square") return x[0] * x[0];
+  if (op == "Neg") return Dim(0) - x[0];
+  if (op == "Abs") {
+    const auto negative = compare(Comparison::kLess, x[0], 0, ranges);
+    if (!negative) return std::nullopt;
+    return *negative ? Dim(0) - x[0] : x[0];
+  }
+  if (op == "Sign") {
+    if (compare(Comparison::kLess, x[0], 0, ranges) == true) return Dim(-1);
+    if (compare(Comparison::kLess, 0, x[0], ranges) == true) return Dim(1);
+    return std::nullopt;
+  }
+  if (op == "Equal") return truth(compare(Comparison::kEqual, x[0], x[1], ranges));
+  if (op == "NotEqual") return truth(compare(Comparison::kEqual, x[0], x[1], ranges), true);
+  if (op == "Less") return truth(compare(Comparison::kLess, x[0], x[1], ranges));
+  if (op == "Greater") return truth(compare(Comparison::kLess, x[1], x[0], ranges));
+  if (op == "LessOrEqual") return truth(compare(Comparison::kLess, x[1], x[0], ranges), true);
+  if (op == "GreaterOrEqual") return truth(compare(Comparison::kLess, x[0], x[1], ranges), true);
+  if (op == "Not") return Dim(1) - x[0];
+  if (op == "And") return x[0] * x[1];
+  if (op == "Or") return x[0] + x[1] - x[0] * x[1];
+  if (op == "Where") {
+    if (x[0].is_constant()) return x[0].value() != 0 ? x[1] : x[2];
+    return std::nullopt;
+  }
+  if (op == "Cast") {
+    if (to == DType::kBool && from != DType::kBool) return truth(is_nonzero(x[0]), true);
+    return x[0];
+  }
+  return std::nullopt;
+}
+
+}  // namespace sinter::frontend

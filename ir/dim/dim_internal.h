@@ -1,0 +1,97 @@
+// Shared by the dim_*.cpp files; nothing else includes this.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/dim/dim.h"
+
+namespace sinter::ir {
+
+using AtomPtr = std::shared_ptr<const DimAtom>;
+
+/// Makes Dims from terms that are already in normal form, or brings them there.
+struct DimBuilder {
+  /// Sorts, merges like terms and drops zeros.
+  static Dim normalize(std::vector<Dim::Term> terms);
+  /// Takes terms that are sorted, unlike and not zero.
+  static Dim from_normal(std::vector<Dim::Term> terms);
+  static Dim from_atom(AtomPtr atom);
+  /// `factors` are sorted.
+  static Dim from_term(Dim::Monomial factors, std::int64_t coefficient);
+};
+
+std::strong_ordering compare(const DimAtom& a, const DimAtom& b);
+std::strong_ordering compare(const Dim::Monomial& a, const Dim::Monomial& b);
+inline bool same_atom(const AtomPtr& a, const AtomPtr& b) {
+  return a == b || compare(*a, *b) == std::strong_ordering::equal;
+}
+
+std::int64_t checked_add(std::int64_t a, std::int64_t b);
+std::int64_t checked_mul(std::int64_t a, std::int64_t b);
+/// floor(a / b) for b != 0; throws on the one overflowing case.
+std::int64_t floor_divide(std::int64_t a, std::int64_t b);
+
+/// numerator / denominator as monomials, if the denominator's factors all occur.
+std::optional<Dim::Monomial> divide_monomial(const Dim::Monomial& numerator,
+                                             const Dim::Monomial& denominator);
+
+/// What may be taken for granted about symbols. Without `defaults` a symbol that is not in `ranges`
+/// may be any integer: rebuilding an expression must not apply assumptions that it was built
+/// without.
+struct Facts {
+  const Ranges* ranges = nullptr;
+  bool defaults = true;
+  int depth = 0;        // proofs within proofs; bounded
+  int* work = nullptr;  // bounds that may still be looked for in all; null: any number
+};
+const Facts& no_facts();
+/// Bounds that one question may take: a few dozen where models ask, but divisions of divisions of
+/// long formulas multiply them.
+inline constexpr int kMaxWork = 150;
+
+Dim floor_div(const Dim& a, const Dim& b, const Facts& facts);
+Dim min(const Dim& a, const Dim& b, const Facts& facts);
+Dim max(const Dim& a, const Dim& b, const Facts& facts);
+
+/// A constant that `a` never goes below. Stops early once it has shown `goal`.
+std::optional<std::int64_t> prove_lower_bound(const Dim& a, const Facts& facts,
+                                              std::int64_t goal = INT64_MAX);
+inline bool proves_non_negative(const Dim& a, const Facts& facts) {
+  if (a.is_constant()) return a.value() >= 0;
+  const auto bound = prove_lower_bound(a, facts, 0);
+  return bound && *bound >= 0;
+}
+
+/// e = coefficient * atom + rest, if `atom` occurs only with exponent one at the top level.
+struct LinearIn {
+  Dim coefficient, rest;
+};
+std::optional<LinearIn> linear_in(const Dim& e, const AtomPtr& atom);
+
+/// Replaces every top-level factor `atom` of `e`; atoms inside other atoms stay.
+Dim replace_factor(const Dim& e, const AtomPtr& atom, const Dim& replacement);
+
+/// The distinct top-level atoms of `e`, in order.
+std::vector<AtomPtr> top_level_atoms(const Dim& e);
+
+/// A mistake in the text of a Dim, at a byte offset.
+struct DimSyntaxError {
+  std::size_t position = 0;
+  std::string message;
+};
+/// Parses the longest expression that starts at `position` and moves `position` behind it. Throws
+/// DimSyntaxError.
+Dim parse_dim_prefix(std::string_view text, std::size_t& position);
+/// True if a symbol of this name prints without quotes.
+bool is_plain_symbol(std::string_view name);
+/// `text` in double quotes with \" \\ \n \t and \xHH escapes.
+std::string quote(std::string_view text);
+/// Reads what quote wrote, starting at the opening quote; throws DimSyntaxError.
+std::string unquote_prefix(std::string_view text, std::size_t& position);
+
+}  // namespace sinter::ir

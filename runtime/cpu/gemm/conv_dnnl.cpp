@@ -1,0 +1,428 @@
+// Convolutions through oneDNN.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/product_dnnl.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+using dims = dnnl::memory::dims;
+using plan::fb::BufferKind;
+using plan::fb::ConvStepT;
+
+/// One convolution's sizes, channels second; weights are [m, c / group, kernel..].
+struct Problem {
+  dims input, weight, output, strides, dilations, begin, end;
+  std::int64_t group = 1;
+  bool channels_last = false;
+
+  double multiplications() const {
+    double result = elements(output);
+    for (std::size_t d = 1; d < weight.size(); ++d) result *= static_cast<double>(weight[d]);
+    return result;
+  }
+  static double elements(const dims& sizes) {
+    double result = 1;
+    for (const std::int64_t size : sizes) result *= static_cast<double>(size);
+    return result;
+  }
+  /// Each output is a product of one position's channels.
+  bool is_product() const {
+    const auto all = [](const dims& values, std::int64_t value) {
+      return std::all_of(values.begin(), values.end(), [&](auto v) { return v == value; });
+    };
+    return group == 1 && all({weight.begin() + 2, weight.end()}, 1) && all(strides, 1) &&
+           all(begin, 0) && all(end, 0);
+  }
+};
+
+dims dims_of(const std::vector<std::uint32_t>& expressions, const BoundShape& shape) {
+  dims result;
+  for (const auto expression : expressions) result.push_back(shape.expressions[expression]);
+  return result;
+}
+
+dims dims_of(const std::vector<std::uint64_t>& numbers, std::int64_t minus = 0) {
+  dims result;
+  for (const auto number : numbers) result.push_back(static_cast<std::int64_t>(number) - minus);
+  return result;
+}
+
+/// Without the dimensions that nothing happens in: blocks of windows go along the last one, which
+/// must not be one of one element.
+void drop_single_dimensions(Problem& p) {
+  for (std::size_t d = p.strides.size(); d-- > 0 && p.strides.size() > 1;) {
+    const std::size_t at = d + 2;
+    if (p.input[at] != 1 || p.output[at] != 1 || p.weight[at] != 1 || p.begin[d] != 0 ||
+        p.end[d] != 0)
+      continue;
+    for (dims* sizes : {&p.input, &p.weight, &p.output})
+      sizes->erase(sizes->begin() + static_cast<std::ptrdiff_t>(at));
+    for (dims* window : {&p.strides, &p.dilations, &p.begin, &p.end})
+      window->erase(window->begin() + static_cast<std::ptrdiff_t>(d));
+  }
+}
+
+Problem problem_of(const ConvStepT& step, const BoundShape& shape) {
+  Problem p{dims_of(step.input_shape, shape),
+            dims_of(step.weight_shape, shape),
+            dims_of(step.output_shape, shape),
+            dims_of(step.strides),
+            dims_of(step.dilations, 1),
+            dims_of(step.pads_begin),
+            dims_of(step.pads_end),
+            static_cast<std::int64_t>(step.group),
+            step.channels_last};
+  if (p.channels_last)
+    for (dims* sizes : {&p.input, &p.weight, &p.output})
+      std::rotate(sizes->begin() + 1, sizes->end() - 1, sizes->end());
+  drop_single_dimensions(p);
+  return p;
+}
+
+/// Steps between the elements of dense sizes that are given with channels second.
+dims strides_of(const dims& sizes, bool channels_last) {
+  dims strides(sizes.size(), 1);
+  std::int64_t stride = channels_last ? sizes[1] : 1;
+  for (std::size_t d = sizes.size(); d-- > 0;) {
+    if (channels_last && d == 1) continue;
+    strides[d] = stride;
+    stride *= sizes[d];
+  }
+  return strides;
+}
+
+dnnl::memory::desc stored(const dims& sizes, bool channels_last) {
+  return {sizes, dnnl::memory::data_type::f32, strides_of(sizes, channels_last)};
+}
+
+/// Where there are groups, they are a dimension of their own.
+dims weight_sizes(const Problem& p) {
+  dims sizes = p.weight;
+  if (p.group == 1) return sizes;
+  sizes[0] /= p.group;
+  sizes.insert(sizes.begin(), p.group);
+  return sizes;
+}
+
+dnnl::memory::desc stored_weight(const Problem& p) {
+  const dims sizes = weight_sizes(p);
+  dims strides = strides_of(p.weight, p.channels_last);
+  if (p.group > 1) strides.insert(strides.begin(), strides[0] * sizes[1]);
+  return {sizes, dnnl::memory::data_type::f32, strides};
+}
+
+/// A part of a convolution: some images, of each some of the first spatial dimension's rows, and
+/// some channels.
+struct Piece {
+  std::int64_t image = 0, images = 0, row = 0, rows = 0;           // of the output
+  std::int64_t channel = 0, channels = 0;                          // of the output
+  std::int64_t input_row = 0, input_rows = 0, begin = 0, end = 0;  // and the padding around these
+};
+
+/// The whole of it.
+Piece whole(const Problem& p) {
+  return {0, p.output[0], 0, p.output[2], 0, p.output[1], 0, p.input[2], p.begin[0], p.end[0]};
+}
+
+/// How a convolution is divided follows from its sizes alone: by images and rows, each part of
+/// which reads all weights, or, where these are what is large, by channels.
+std::vector<Piece> divide(const Problem& p) {
+  constexpr double kCached = 1 << 20;     // bytes that stay in a core's own cache
+  constexpr std::int64_t kChannels = 64;  // of a block of oneDNN's kernels
+  const double weights = 4 * Problem::elements(p.weight), input = 4 * Problem::elements(p.input),
+               output = 4 * Problem::elements(p.output);
+  const std::int64_t wanted = parts_for(p.multiplications(), input + output + weights);
+  const std::int64_t images = p.output[0], rows = p.output[2], channels = p.output[1];
+  std::vector<Piece> pieces;
+  if (p.group == 1 && weights > kCached && weights > input) {
+    const std::int64_t blocks = (channels + kChannels - 1) / kChannels,
+                       step = (blocks + wanted - 1) / wanted * kChannels;
+    for (std::int64_t channel = 0; channel < channels; channel += step) {
+      pieces.push_back(whole(p));
+      pieces.back().channel = channel;
+      pieces.back().channels = std::min(step, channels - channel);
+    }
+    return pieces;
+  }
+  const std::int64_t chunk = std::max<std::int64_t>(1, images / wanted);
+  const std::int64_t row_parts = std::clamp<std::int64_t>(wanted / images, 1, rows);
+  for (std::int64_t image = 0; image < images; image += chunk)
+    for (std::int64_t part = 0; part < row_parts; ++part) {
+      Piece piece = whole(p);
+      piece.image = image;
+      piece.images = std::min(chunk, images - image);
+      if (row_parts > 1) {
+        piece.row = rows * part / row_parts;
+        piece.rows = rows * (part + 1) / row_parts - piece.row;
+        const std::int64_t extent = (p.weight[2] - 1) * (p.dilations[0] + 1) + 1;
+        const std::int64_t first = piece.row * p.strides[0] - p.begin[0],
+                           last = first + (piece.rows - 1) * p.strides[0] + extent;
+        piece.input_row = std::max<std::int64_t>(first, 0);
+        piece.input_rows = std::min(last, p.input[2]) - piece.input_row;
+        piece.begin = piece.input_row - first;
+        piece.end = last - piece.input_row - piece.input_rows;
+        if (piece.input_rows <= 0) return {whole(p)};  // nothing but padding
+      }
+      pieces.push_back(piece);
+    }
+  return pieces;
+}
+
+}  // namespace
+
+struct ConvDnnl::Impl {
+  // One after the other: reorders into channels last, which oneDNN is fastest at, the convolution,
+  // reorders back.
+  std::vector<PrimitiveParts> steps;
+  std::vector<dnnl::memory> own;  // operands of a plan in another layout, channels last
+};
+
+namespace {
+
+/// Makes the parts of one convolution.
+class ConvDivider {
+ public:
+  ConvDivider(const Problem& problem, const ConvStepT& step, PackedWeights& weights,
+              const std::byte* weight_data)
+      : p_(problem), step_(step), weights_(weights), weight_data_(weight_data) {}
+
+  /// An operand that lies in a plan buffer, or in memory of its own.
+  struct Place {
+    std::uint32_t buffer = 0;
+    std::byte* memory = nullptr;
+  };
+
+  void add(const Piece& piece, const Place& input, const Place& output, PrimitiveParts& parts) {
+    const Kind& kind = kind_of(piece);
+    BoundPrimitive part(kind.primitive, kind.scratchpad);
+    const auto bind = [&](int argument, const Place& place, const dnnl::memory::desc& layout,
+                          std::int64_t offset) {
+      if (place.memory)
+        part.bind(argument, dnnl::memory(layout, dnnl_engine(), place.memory + bytes_of(offset)));
+      else
+        part.bind(argument, layout, place.buffer, bytes_of(offset));
+    };
+    const auto bind_output = [&](int argument, const Place& place, bool is_result) {
+      const dims strides = strides_of(p_.output, true);
+      const std::int64_t offset = piece.image * strides[0] + piece.row * strides[2] + piece.channel;
+      if (piece.channels == p_.output[1]) return bind(argument, place, kind.output, offset);
+      const auto channels = static_cast<std::size_t>(p_.output[1]),
+                 own = static_cast<std::size_t>(piece.channels);
+      part.bind_copy(argument, kind.output,
+                     {place.buffer, place.memory, bytes_of(offset),
+                      kind.output.get_size() / sizeof(float) / own, own * sizeof(float),
+                      channels * sizeof(float)},
+                     is_result);
+    };
+    const dims strides = strides_of(p_.input, true);
+    bind(DNNL_ARG_SRC, input, kind.input, piece.image * strides[0] + piece.input_row * strides[2]);
+    bind_output(DNNL_ARG_DST, output, true);
+    if (step_.residual >= 0)
+      bind_output(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, residual, false);
+    const std::uint64_t weight =
+        bytes_of(piece.channel * strides_of(p_.weight, p_.channels_last)[0]);
+    if (weight_data_ && kind.weight != kind.plain_weight)
+      part.bind(DNNL_ARG_WEIGHTS,
+                pack(weights_, step_.weight, weight_data_ + weight, kind.plain_weight, kind.weight)
+                    ->memory);
+    else
+      part.bind(DNNL_ARG_WEIGHTS, kind.weight, step_.weight, weight);
+    if (step_.bias >= 0)
+      part.bind(DNNL_ARG_BIAS, kind.bias, static_cast<std::uint32_t>(step_.bias),
+                bytes_of(piece.channel));
+    parts.add(std::move(part));
+  }
+
+  Place residual;
+
+ private:
+  struct Kind {
+    dnnl::convolution_forward primitive;
+    dnnl::memory::desc input, output, plain_weight, weight, bias, scratchpad;
+  };
+  using Key = std::vector<std::int64_t>;
+
+  /// Pieces of the same sizes and padding share a primitive.
+  const Kind& kind_of(const Piece& piece) {
+    const auto [found, is_new] = kinds_.try_emplace(
+        Key{piece.images, piece.rows, piece.channels, piece.input_rows, piece.begin, piece.end});
+    Kind& kind = found->second;
+    if (!is_new) return kind;
+    dims input = p_.input, output = p_.output, begin = p_.begin, end = p_.end;
+    input[0] = output[0] = piece.images;
+    input[2] = piece.input_rows;
+    output[2] = piece.rows;
+    output[1] = piece.channels;
+    Problem part = p_;
+    part.weight[0] = piece.channels;
+    kind.plain_weight = stored_weight(part);
+    kind.bias = {{piece.channels}, dnnl::memory::data_type::f32, dnnl::memory::format_tag::a};
+    begin[0] = piece.begin;
+    end[0] = piece.end;
+    kind.input = stored(input, true);
+    kind.output = stored(output, true);
+    dnnl::post_ops ops;
+    if (step_.residual >= 0) ops.append_binary(dnnl::algorithm::binary_add, kind.output);
+    append_activation(ops, step_.activation, step_.activation_a, step_.activation_b);
+    dnnl::primitive_attr attributes = dnnl_attributes();
+    attributes.set_post_ops(ops);
+    // Weights that are computed lie as they do; packed ones as the first part wants them.
+    const auto describe = [&](const dnnl::memory::desc& weight, bool may_fail) {
+      const auto bias = step_.bias >= 0 ? kind.bias : dnnl::memory::desc();
+      return dnnl::convolution_forward::primitive_desc(
+          dnnl_engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+          kind.input, weight, bias, kind.output, p_.strides, p_.dilations, begin, end, attributes,
+          may_fail);
+    };
+    const dnnl::memory::desc any(weight_sizes(part), dnnl::memory::data_type::f32,
+                                 dnnl::memory::format_tag::any);
+    dnnl::convolution_forward::primitive_desc chosen;
+    if (!weight_data_) chosen = describe(kind.plain_weight, false);
+    if (!chosen && weight_ && weight_.get_dims() == any.get_dims())
+      chosen = describe(weight_, true);
+    if (!chosen) chosen = describe(any, false);
+    kind.weight = weight_ = chosen.weights_desc();
+    kind.scratchpad = chosen.scratchpad_desc();
+    kind.primitive = dnnl::convolution_forward(chosen);
+    return kind;
+  }
+
+  const Problem& p_;
+  const ConvStepT& step_;
+  PackedWeights& weights_;
+  const std::byte* weight_data_;  // null if the weights are computed
+  dnnl::memory::desc weight_;
+  std::map<Key, Kind> kinds_;
+};
+
+/// Rows and images of a reorder between the plan's layout and channels last.
+PrimitiveParts reorder(const dims& sizes, std::uint32_t buffer, const dnnl::memory& channels_last,
+                       bool into, int threads) {
+  PrimitiveParts parts(threads);
+  const auto plain = stored(sizes, false);
+  constexpr double kBytesOfPart = 256 << 10;
+  const double bytes = 8 * Problem::elements(sizes);
+  const std::int64_t count =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(bytes / kBytesOfPart), 1, sizes[2]);
+  for (std::int64_t part = 0; part < count; ++part) {
+    dims at(sizes.size(), 0), of = sizes;
+    at[2] = sizes[2] * part / count;
+    of[2] = sizes[2] * (part + 1) / count - at[2];
+    const auto here = stored(sizes, true).submemory_desc(of, at),
+               there = plain.submemory_desc(of, at);
+    const auto& [from, to] = into ? std::pair(there, here) : std::pair(here, there);
+    const dnnl::reorder::primitive_desc how(dnnl_engine(), from, dnnl_engine(), to,
+                                            dnnl_attributes());
+    BoundPrimitive primitive(dnnl::reorder(how), how.scratchpad_desc());
+    primitive.bind(into ? DNNL_ARG_FROM : DNNL_ARG_TO, there, buffer);
+    primitive.bind(into ? DNNL_ARG_TO : DNNL_ARG_FROM,
+                   dnnl::memory(here, dnnl_engine(), channels_last.get_data_handle()));
+    parts.add(std::move(primitive));
+  }
+  return parts;
+}
+
+Product product_of(const Problem& p, const ConvStepT& step, const std::byte* weight_data) {
+  Product product;
+  product.k = p.input[1];
+  product.n = p.output[1];
+  product.m = p.output[0];
+  for (std::size_t d = 2; d < p.output.size(); ++d) product.m *= p.output[d];
+  product.a = {step.input, 0, {}, product.k, 1};
+  product.b = {step.weight, 0, {}, 1, product.k};
+  product.d = {step.output, 0, {}, product.n, 1};
+  if (step.residual >= 0) {
+    product.residual = product.d;
+    product.residual->buffer = static_cast<std::uint32_t>(step.residual);
+  }
+  if (step.bias >= 0) product.bias = static_cast<std::uint32_t>(step.bias);
+  product.b_weight = weight_data;
+  product.activation = step.activation;
+  product.activation_a = step.activation_a;
+  product.activation_b = step.activation_b;
+  return product;
+}
+
+}  // namespace
+
+ConvDnnl::ConvDnnl(const plan::PlanData& plan, const ConvStepT& step, const BoundShape& shape,
+                   PackedWeights& weights, int threads)
+    : impl_(std::make_unique<Impl>()) {
+  const auto& buffers = plan.meta.buffers;
+  if (static_cast<DType>(buffers[step.input]->dtype) != DType::kFloat32)
+    throw Error(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "a convolution of {} on the CPU: compile with --precision=model from a float32 model",
+            to_string(static_cast<DType>(buffers[step.input]->dtype))));
+  const Problem p = problem_of(step, shape);
+  // Without a size oneDNN makes nothing, and there is nothing to do.
+  if (std::count(p.output.begin(), p.output.end(), 0) > 0) return;
+  const auto& weight_buffer = *buffers[step.weight];
+  const std::byte* weight_data =
+      weight_buffer.kind == BufferKind::Weight
+          ? plan.weight(weight_buffer, shape.bytes_of(weight_buffer)).data()
+          : nullptr;
+  with_dnnl_errors("convolution", [&] {
+    auto& steps = impl_->steps;
+    // Columns that do not fill a product kernel's last block are added up in another order. Where
+    // channels mean classes, equal ones are to get equal values: convolutions pad their blocks.
+    constexpr std::int64_t kColumnBlock = 16;
+    const bool fills_blocks = p.output[1] % kColumnBlock == 0;
+    if (p.channels_last && p.is_product() && fills_blocks &&
+        p.multiplications() >= 2 * kMultiplicationsOfThread) {
+      steps.push_back(divide_product(product_of(p, step, weight_data), weights, threads));
+      return;
+    }
+    const int team = threads_for(p.multiplications(), threads);
+    ConvDivider divider(p, step, weights, weight_data);
+    using Place = ConvDivider::Place;
+    const auto place_of = [&](std::uint32_t buffer, const dims& sizes, bool is_read) -> Place {
+      if (p.channels_last) return {buffer, nullptr};
+      const dnnl::memory& memory = impl_->own.emplace_back(stored(sizes, true), dnnl_engine());
+      if (is_read) steps.push_back(reorder(sizes, buffer, memory, true, team));
+      return {buffer, static_cast<std::byte*>(memory.get_data_handle())};
+    };
+    const Place input = place_of(step.input, p.input, true);
+    if (step.residual >= 0)
+      divider.residual = place_of(static_cast<std::uint32_t>(step.residual), p.output, true);
+    const Place output = place_of(step.output, p.output, false);
+    PrimitiveParts parts(team);
+    for (const Piece& piece : divide(p)) divider.add(piece, input, output, parts);
+    steps.push_back(std::move(parts));
+    if (output.memory)
+      steps.push_back(reorder(p.output, step.output, impl_->own.back(), false, team));
+  });
+}
+
+ConvDnnl::~ConvDnnl() = default;
+ConvDnnl::ConvDnnl(ConvDnnl&&) noexcept = default;
+
+std::size_t ConvDnnl::workspace_bytes() const {
+  std::size_t bytes = 0;
+  for (const PrimitiveParts& step : impl_->steps) bytes = std::max(bytes, step.workspace_bytes());
+  return bytes;
+}
+
+std::uint64_t ConvDnnl::own_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const dnnl::memory& memory : impl_->own) bytes += memory.get_desc().get_size();
+  return bytes;
+}
+
+void ConvDnnl::execute(std::span<std::byte* const> buffers,
+                       std::span<std::byte* const> workspaces) {
+  with_dnnl_errors("convolution", [&] {
+    for (PrimitiveParts& step : impl_->steps) step.execute(buffers, workspaces);
+  });
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,128 @@
+#include "runtime/cpu/gemm/dnnl_support.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/threads/openmp.h"
+
+namespace sinter::runtime::cpu {
+
+using plan::fb::Activation;
+
+// Many weights share a chunk, so that small ones lie in large pages too.
+PackedWeights::PackedWeights(std::size_t plan_bytes)
+    : chunk_bytes_(std::clamp<std::size_t>(plan_bytes, 1 << 12, 8 << 20)) {}
+
+PackedWeights::~PackedWeights() = default;
+
+namespace {
+
+/// Equal for equal layouts. oneDNN tells all about one only if it is made of strides and blocks; of
+/// another it is a name that nothing else has.
+std::string layout_of(const dnnl::memory::desc& layout) {
+  if (layout.get_format_kind() != dnnl::memory::format_kind::blocked) {
+    static std::atomic<int> others = 0;
+    return fmt::format("other {}; ", others++);
+  }
+  return fmt::format("{} {} {} {} {} {} {}; ", static_cast<int>(layout.get_data_type()),
+                     fmt::join(layout.get_dims(), ","), fmt::join(layout.get_padded_dims(), ","),
+                     fmt::join(layout.get_strides(), ","), layout.get_submemory_offset(),
+                     fmt::join(layout.get_inner_blks(), ","),
+                     fmt::join(layout.get_inner_idxs(), ","));
+}
+
+}  // namespace
+
+std::byte* PackedWeights::allocate(std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kLine - 1) / kLine * kLine;
+  if (chunks_.empty() || size > chunks_.back().capacity() - used_) {
+    HostBuffer chunk;
+    chunk.reserve(std::max(size, chunk_bytes_), "the weights in oneDNN's layout");
+    chunks_.push_back(std::move(chunk));
+    used_ = 0;
+  }
+  used_ += size;
+  return chunks_.back().data() + (used_ - size);
+}
+
+std::uint64_t PackedWeights::bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t total = 0;
+  for (const HostBuffer& chunk : chunks_) total += chunk.capacity();
+  return total;
+}
+
+// Neither the engine nor a stream is destroyed: threads may compute while statics are.
+const dnnl::engine& dnnl_engine() {
+  static const dnnl::engine& engine = *[] {
+    const unsigned own_threads = dnnl_version()->cpu_runtime;
+    if (own_threads != DNNL_RUNTIME_SEQ && own_threads != DNNL_RUNTIME_OMP)
+      throw Error(ErrorCode::kUnsupported,
+                  "oneDNN was built for another runtime of threads than OpenMP (or none), which "
+                  "would start threads of its own: build it with ONEDNN_CPU_RUNTIME=SEQ or OMP");
+    if (own_threads == DNNL_RUNTIME_OMP && !threads::has_openmp())
+      throw Error(
+          ErrorCode::kUnsupported,
+          "oneDNN was built for OpenMP, but omp_set_num_threads is not found, without which it "
+          "would start threads of its own: link its OpenMP runtime as a shared library");
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
+  return engine;
+}
+
+dnnl::primitive_attr dnnl_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+dnnl::stream& dnnl_stream() {
+  thread_local dnnl::stream stream(dnnl_engine());
+  return stream;
+}
+
+void append_activation(dnnl::post_ops& ops, Activation activation, float a, float b) {
+  using dnnl::algorithm;
+  const auto append = [&](algorithm kind, float alpha = 0, float beta = 0) {
+    ops.append_eltwise(kind, alpha, beta);
+  };
+  switch (activation) {
+    case Activation::None: return;
+    case Activation::Relu: return append(algorithm::eltwise_relu);
+    case Activation::GeluErf: return append(algorithm::eltwise_gelu_erf);
+    case Activation::GeluTanh: return append(algorithm::eltwise_gelu_tanh);
+    case Activation::Sigmoid: return append(algorithm::eltwise_logistic);
+    case Activation::Tanh: return append(algorithm::eltwise_tanh);
+    case Activation::Silu: return append(algorithm::eltwise_swish, 1);
+    case Activation::LeakyRelu: return append(algorithm::eltwise_relu, a);
+    case Activation::Clip: return append(algorithm::eltwise_clip, a, b);
+    case Activation::HardSigmoid: return append(algorithm::eltwise_hardsigmoid, a, b);
+    case Activation::HardSwish: return append(algorithm::eltwise_hardswish, a, b);
+  }
+}
+
+int threads_for(double multiplications, int most) {
+  return static_cast<int>(
+      std::clamp(multiplications / kMultiplicationsOfThread, 1.0, static_cast<double>(most)));
+}
+
+std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,
+                                                 const void* data, const dnnl::memory::desc& plain,
+                                                 const dnnl::memory::desc& wanted) {
+  const std::string layout = layout_of(plain) + layout_of(wanted) +
+                             fmt::format("at {}", data);  // one buffer may hold several
+  return weights.find_or_make(buffer, layout, [&] {
+    auto entry = std::make_shared<PackedWeights::Entry>();
+    dnnl::memory source(plain, dnnl_engine(), const_cast<void*>(data));
+    entry->memory = dnnl::memory(wanted, dnnl_engine(), weights.allocate(wanted.get_size()));
+    dnnl::reorder(source, entry->memory).execute(dnnl_stream(), source, entry->memory);
+    dnnl_stream().wait();
+    return entry;
+  });
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,58 @@
+// oneDNN with Sinter's errors, and what products and convolutions share.
+#pragma once
+
+#include <cstdint>
+#include <dnnl.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <sinter/error.h>
+
+#include "runtime/cpu/gemm/matmul_dnnl.h"
+
+namespace sinter::runtime::cpu {
+
+struct PackedWeights::Entry {
+  dnnl::memory memory;
+};
+
+/// Throws Error(kUnsupported) if oneDNN's own threads cannot be kept out.
+const dnnl::engine& dnnl_engine();
+/// Attributes of a primitive that brings no scratch memory of its own.
+dnnl::primitive_attr dnnl_attributes();
+/// A stream of the calling thread.
+dnnl::stream& dnnl_stream();
+
+/// Runs `body`; a oneDNN error becomes an Error that names `what`.
+template <typename Body>
+decltype(auto) with_dnnl_errors(const char* what, Body&& body) {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const dnnl::error& error) {
+    throw Error(
+        error.status == dnnl_out_of_memory ? ErrorCode::kOutOfMemory : ErrorCode::kUnsupported,
+        std::string(what) + ": oneDNN: " + error.message);
+  }
+}
+
+/// Appends what computes `activation`, of parameters `a` and `b`, on the result.
+void append_activation(dnnl::post_ops& ops, plan::fb::Activation activation, float a = 0,
+                       float b = 0);
+
+/// Of float32, the type that oneDNN computes in here.
+inline std::uint64_t bytes_of(std::int64_t elements) {
+  return static_cast<std::uint64_t>(elements) * sizeof(float);
+}
+
+/// A thread that wakes for less, a few microseconds of work, costs more than it brings.
+inline constexpr double kMultiplicationsOfThread = 256 * 1024;
+/// Threads, of `most`, that are worth having for so many multiplications.
+int threads_for(double multiplications, int most);
+
+/// The weights of buffer `buffer`, which lie at `data` as `plain`, in layout `wanted`.
+std::shared_ptr<const PackedWeights::Entry> pack(PackedWeights& weights, std::uint32_t buffer,
+                                                 const void* data, const dnnl::memory::desc& plain,
+                                                 const dnnl::memory::desc& wanted);
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,85 @@
+#include "runtime/cpu/gemm/matmul_dnnl.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <sinter/error.h>
+
+#include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/matmul_generic.h"
+#include "runtime/cpu/gemm/product_dnnl.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+using plan::fb::BufferKind;
+using plan::fb::MatmulStepT;
+using plan::fb::MatrixT;
+
+ProductOperand operand_of(const MatrixT& matrix, std::span<const std::int64_t> values) {
+  ProductOperand operand{matrix.buffer,
+                         values[matrix.offset],
+                         {},
+                         values[matrix.row_stride],
+                         values[matrix.col_stride]};
+  for (const auto stride : matrix.batch_strides) operand.batch_strides.push_back(values[stride]);
+  return operand;
+}
+
+}  // namespace
+
+struct MatmulDnnl::Impl {
+  std::optional<PrimitiveParts> parts;
+  std::optional<MatmulGeneric> generic;
+};
+
+MatmulDnnl::MatmulDnnl(const plan::PlanData& plan, const MatmulStepT& step, const BoundShape& shape,
+                       PackedWeights& weights, int threads)
+    : impl_(std::make_unique<Impl>()) {
+  const auto is_f32 = [](const MatrixT& matrix) {
+    return static_cast<DType>(matrix.dtype) == DType::kFloat32;
+  };
+  const auto& values = shape.expressions;
+  Product product;
+  for (const auto size : step.batch) product.batch.push_back(values[size]);
+  product.m = values[step.m], product.n = values[step.n], product.k = values[step.k];
+  const bool empty = product.m == 0 || product.n == 0 || product.k == 0 ||
+                     std::count(product.batch.begin(), product.batch.end(), 0) > 0;
+  constexpr std::size_t kMaxBatchDims = 4;
+  if (!is_f32(*step.a) || !is_f32(*step.b) || !is_f32(*step.d) || empty ||
+      product.batch.size() > kMaxBatchDims) {
+    impl_->generic.emplace(plan, step, shape);
+    return;
+  }
+  product.a = operand_of(*step.a, values);
+  product.b = operand_of(*step.b, values);
+  product.d = operand_of(*step.d, values);
+  if (step.residual) product.residual = operand_of(*step.residual, values);
+  if (step.bias >= 0) product.bias = static_cast<std::uint32_t>(step.bias);
+  product.alpha = step.alpha;
+  product.activation = step.activation;
+  const auto& b_buffer = *plan.meta.buffers[step.b->buffer];
+  if (b_buffer.kind == BufferKind::Weight)
+    product.b_weight = plan.weight(b_buffer, shape.bytes_of(b_buffer)).data();
+  with_dnnl_errors("matrix product",
+                   [&] { impl_->parts = divide_product(std::move(product), weights, threads); });
+}
+
+MatmulDnnl::~MatmulDnnl() = default;
+MatmulDnnl::MatmulDnnl(MatmulDnnl&&) noexcept = default;
+
+std::size_t MatmulDnnl::workspace_bytes() const {
+  return impl_->parts ? impl_->parts->workspace_bytes() : 0;
+}
+
+void MatmulDnnl::execute(std::span<std::byte* const> buffers,
+                         std::span<std::byte* const> workspaces) {
+  if (impl_->generic) {
+    impl_->generic->execute(buffers);
+    return;
+  }
+  with_dnnl_errors("matrix product", [&] { impl_->parts->execute(buffers, workspaces); });
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,279 @@
+#include "runtime/cpu/gemm/product_dnnl.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "runtime/cpu/gemm/dnnl_support.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+using dims = dnnl::memory::dims;
+
+std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
+
+/// Sizes of the parts: `prefix` leading dimensions of the batch one by one, the next one (if there
+/// is one) in `chunk`s, the others whole; rows and columns.
+struct Division {
+  std::size_t prefix = 0;
+  std::int64_t chunk = 1, rows = 0, columns = 0;
+};
+
+/// Weights lie packed for the parts' columns, once for each width that occurs: with a dimension
+/// that varies from run to run, few widths may occur. So rows count as one of four numbers for it.
+std::int64_t typical_rows(std::int64_t rows) {
+  return rows <= 8 ? 4 : rows <= 64 ? 64 : rows < 256 ? 160 : 512;
+}
+
+/// Few rows are divided by columns, so that each thread reads its own weights; many are not, if the
+/// weights stay in a core's own cache, because oneDNN is fastest with whole rows; else parts are
+/// about square, which reads least.
+///
+/// The first `single` dimensions of the batch are divided into single matrices whatever they cost.
+Division divide(const Product& p, std::size_t single) {
+  // Vectors and blocks of oneDNN's kernels end with such columns and rows.
+  constexpr std::int64_t kColumnStep = 64, kRowStep = 8, kLeastRows = 64, kManyRows = 256;
+  constexpr double kCached = 1 << 20;  // bytes
+  double matrices = 1;
+  for (const std::int64_t size : p.batch) matrices *= static_cast<double>(size);
+  const auto n = static_cast<double>(p.n);
+  const double bytes = 4 * static_cast<double>(p.k) * n;
+  const auto parts_of = [&](std::int64_t rows) {
+    return parts_for(matrices * static_cast<double>(rows) * n * static_cast<double>(p.k),
+                     matrices * bytes);
+  };
+  const std::int64_t wanted = parts_of(p.m);
+  Division result{0, 1, p.m, p.n};
+  std::int64_t parts = 1;
+  while (result.prefix < p.batch.size() &&
+         (result.prefix < single || parts * p.batch[result.prefix] <= wanted))
+    parts *= p.batch[result.prefix++];
+  if (result.prefix < p.batch.size()) {
+    result.chunk = std::max<std::int64_t>(1, p.batch[result.prefix] * parts / wanted);
+    parts *= divided(p.batch[result.prefix], result.chunk);
+  }
+  const std::int64_t typical = p.b_weight ? typical_rows(p.m) : p.m;
+  if (const std::int64_t left = parts_of(typical) / parts; left >= 2) {
+    double columns = std::sqrt(static_cast<double>(typical) * n / static_cast<double>(left));
+    if (typical <= kLeastRows) columns = n / static_cast<double>(left);
+    const std::int64_t steps = std::max<std::int64_t>(1, std::llround(columns / kColumnStep));
+    if (typical < kManyRows || bytes > kCached) result.columns = std::min(p.n, steps * kColumnStep);
+  }
+  if (const std::int64_t left = wanted / parts; left >= 2) {
+    const std::int64_t row_parts = std::max<std::int64_t>(1, left / divided(p.n, result.columns));
+    const std::int64_t rows = divided(divided(p.m, row_parts), kRowStep) * kRowStep;
+    result.rows = std::min(p.m, std::max(rows, kLeastRows));
+  }
+  return result;
+}
+
+/// oneDNN repeats the matrices of one operand for the other's, but not those of both: dimensions
+/// along which both repeat go first. How many these are.
+std::size_t put_repeated_first(Product& p) {
+  std::vector<std::size_t> order(p.batch.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto rest = std::stable_partition(order.begin(), order.end(), [&](std::size_t i) {
+    return p.batch[i] > 1 && p.a.batch_strides[i] == 0 && p.b.batch_strides[i] == 0;
+  });
+  const auto sort = [&](std::vector<std::int64_t>& values) {
+    const std::vector<std::int64_t> old = values;
+    for (std::size_t i = 0; i < order.size(); ++i) values[i] = old[order[i]];
+  };
+  sort(p.batch);
+  for (ProductOperand* operand : {&p.a, &p.b, &p.d, p.residual ? &*p.residual : nullptr})
+    if (operand != nullptr) sort(operand->batch_strides);
+  return static_cast<std::size_t>(rest - order.begin());
+}
+
+/// Sizes of one part, by which parts share a primitive.
+struct Sizes {
+  std::vector<std::int64_t> batch;
+  std::int64_t rows = 0, columns = 0;
+  auto operator<=>(const Sizes&) const = default;
+};
+
+struct Position {
+  std::vector<std::int64_t> batch;
+  std::int64_t row = 0, column = 0;
+};
+
+/// Of the last dimensions of the batch that a part has.
+std::int64_t offset_of(const ProductOperand& operand, const Position& at, std::int64_t row,
+                       std::int64_t column) {
+  std::int64_t offset = operand.offset + row * operand.row_stride + column * operand.column_stride;
+  for (std::size_t i = 0; i < at.batch.size(); ++i)
+    offset += at.batch[i] * operand.batch_strides[i];
+  return offset;
+}
+
+dnnl::memory::desc layout_of(const ProductOperand& operand, const std::vector<std::int64_t>& batch,
+                             std::int64_t rows, std::int64_t columns) {
+  dims sizes, strides;
+  const std::size_t skipped = operand.batch_strides.size() - batch.size();
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    const std::int64_t stride = operand.batch_strides[skipped + i];
+    sizes.push_back(stride == 0 ? 1 : batch[i]);
+    strides.push_back(stride);
+  }
+  sizes.insert(sizes.end(), {rows, columns});
+  strides.insert(strides.end(), {operand.row_stride, operand.column_stride});
+  // oneDNN wants positive strides; those of dimensions of one element are never used.
+  std::int64_t extent = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] == 1) strides[i] = std::max<std::int64_t>(strides[i], extent);
+    extent = std::max(extent, strides[i] * sizes[i]);
+  }
+  return {sizes, dnnl::memory::data_type::f32, strides};
+}
+
+class Divider {
+ public:
+  Divider(const Product& product, PackedWeights& weights) : p_(product), weights_(weights) {}
+
+  void add(const Position& at, const Sizes& sizes, PrimitiveParts& parts) {
+    const auto [found, is_new] = kinds_.try_emplace(sizes);
+    Kind& kind = found->second;
+    if (is_new) kind = make(sizes);
+    BoundPrimitive part(kind.primitive, kind.scratchpad);
+    part.bind(DNNL_ARG_SRC, kind.a, p_.a.buffer, bytes_of(offset_of(p_.a, at, at.row, 0)));
+    const auto bind_result = [&](int argument, const ProductOperand& operand,
+                                 const dnnl::memory::desc& layout, bool is_result) {
+      const std::uint64_t offset = bytes_of(offset_of(operand, at, at.row, at.column));
+      if (!kind.dense) return part.bind(argument, layout, operand.buffer, offset);
+      part.bind_copy(argument, layout,
+                     {operand.buffer, nullptr, offset, static_cast<std::size_t>(sizes.rows),
+                      bytes_of(sizes.columns), bytes_of(operand.row_stride)},
+                     is_result);
+    };
+    bind_result(DNNL_ARG_DST, p_.d, kind.d, true);
+    const std::uint64_t b = bytes_of(offset_of(p_.b, at, 0, at.column));
+    if (p_.b_weight && kind.b != kind.b_plain)
+      part.bind(DNNL_ARG_WEIGHTS,
+                pack(weights_, p_.b.buffer, p_.b_weight + b, kind.b_plain, kind.b)->memory);
+    else
+      part.bind(DNNL_ARG_WEIGHTS, kind.b_plain, p_.b.buffer, b);
+    if (p_.bias) part.bind(kind.bias_argument, kind.bias, *p_.bias, bytes_of(at.column));
+    if (p_.residual) bind_result(kind.residual_argument, *p_.residual, kind.residual, false);
+    parts.add(std::move(part));
+  }
+
+ private:
+  struct Kind {
+    dnnl::matmul primitive;
+    dnnl::memory::desc a, b_plain, b, d, bias, residual, scratchpad;
+    int bias_argument = DNNL_ARG_BIAS, residual_argument = 0;
+    bool dense = false;  // some columns of rows that are computed in memory of their own
+  };
+
+  Kind make(const Sizes& sizes) {
+    Kind kind;
+    kind.a = layout_of(p_.a, sizes.batch, sizes.rows, p_.k);
+    kind.b_plain = layout_of(p_.b, sizes.batch, p_.k, sizes.columns);
+    // oneDNN's fastest kernels take no pitch of results. A copy costs little if k is not small.
+    constexpr std::int64_t kLeastDepth = 128;
+    const auto has_rows = [](const ProductOperand& operand) { return operand.column_stride == 1; };
+    kind.dense = sizes.columns < p_.n && sizes.batch.empty() && p_.k >= kLeastDepth &&
+                 has_rows(p_.d) && (!p_.residual || has_rows(*p_.residual));
+    const auto result_of = [&](ProductOperand operand) {
+      if (kind.dense) operand.row_stride = sizes.columns;
+      return layout_of(operand, sizes.batch, sizes.rows, sizes.columns);
+    };
+    kind.d = result_of(p_.d);
+    dims bias_sizes(sizes.batch.size() + 1, 1), bias_strides(sizes.batch.size() + 1, sizes.columns);
+    bias_sizes.push_back(sizes.columns);
+    bias_strides.push_back(1);
+    kind.bias = {bias_sizes, dnnl::memory::data_type::f32, bias_strides};
+
+    // A factor comes before the bias, which a primitive adds before all else.
+    const bool scaled = p_.alpha != 1.0F;
+    dnnl::post_ops ops;
+    const auto append_binary = [&](const dnnl::memory::desc& layout) {
+      ops.append_binary(dnnl::algorithm::binary_add, layout);
+      return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len() - 1) | DNNL_ARG_SRC_1;
+    };
+    if (scaled) ops.append_eltwise(dnnl::algorithm::eltwise_linear, p_.alpha, 0);
+    if (scaled && p_.bias) kind.bias_argument = append_binary(kind.bias);
+    if (p_.residual) {
+      kind.residual = result_of(*p_.residual);
+      kind.residual_argument = append_binary(kind.residual);
+    }
+    append_activation(ops, p_.activation, p_.activation_a, p_.activation_b);
+    dnnl::primitive_attr attributes = dnnl_attributes();
+    attributes.set_post_ops(ops);
+
+    const auto describe = [&](const dnnl::memory::desc& b, bool may_fail) {
+      return p_.bias && !scaled ? dnnl::matmul::primitive_desc(dnnl_engine(), kind.a, b, kind.bias,
+                                                               kind.d, attributes, may_fail)
+                                : dnnl::matmul::primitive_desc(dnnl_engine(), kind.a, b, kind.d,
+                                                               attributes, may_fail);
+    };
+    dnnl::matmul::primitive_desc chosen;
+    if (p_.b_weight) {
+      // Parts of as many columns share their weights, if oneDNN allows.
+      const auto same = std::find_if(kinds_.begin(), kinds_.end(), [&](const auto& other) {
+        return other.second.primitive && other.second.b_plain == kind.b_plain;
+      });
+      if (same != kinds_.end()) chosen = describe(same->second.b, true);
+      if (!chosen)
+        chosen = describe(
+            {kind.b_plain.get_dims(), dnnl::memory::data_type::f32, dnnl::memory::format_tag::any},
+            false);
+    } else {
+      chosen = describe(kind.b_plain, false);
+    }
+    kind.b = chosen.weights_desc();
+    kind.scratchpad = chosen.scratchpad_desc();
+    kind.primitive = dnnl::matmul(chosen);
+    return kind;
+  }
+
+  const Product& p_;
+  PackedWeights& weights_;
+  std::map<Sizes, Kind> kinds_;
+};
+
+}  // namespace
+
+PrimitiveParts divide_product(Product p, PackedWeights& weights, int threads) {
+  const std::size_t single = put_repeated_first(p);
+  const Division division = divide(p, single);
+  double macs = static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+  for (const std::int64_t size : p.batch) macs *= static_cast<double>(size);
+  PrimitiveParts parts(threads_for(macs, threads));
+  Divider divider(p, weights);
+  Position at;
+  const bool has_chunks = division.prefix < p.batch.size();
+  at.batch.assign(division.prefix + (has_chunks ? 1 : 0), 0);
+  const auto step_of = [&](std::size_t i) { return i < division.prefix ? 1 : division.chunk; };
+  for (bool more = true; more;) {
+    Sizes sizes;
+    if (has_chunks) {
+      sizes.batch.assign(p.batch.begin() + static_cast<std::ptrdiff_t>(division.prefix),
+                         p.batch.end());
+      sizes.batch[0] = std::min(division.chunk, p.batch[division.prefix] - at.batch.back());
+      if (sizes.batch[0] == 1) sizes.batch.erase(sizes.batch.begin());
+    }
+    // Rows of the same columns come one after the other: they read the same weights.
+    for (at.column = 0; at.column < p.n; at.column += division.columns) {
+      sizes.columns = std::min(division.columns, p.n - at.column);
+      for (at.row = 0; at.row < p.m; at.row += division.rows) {
+        sizes.rows = std::min(division.rows, p.m - at.row);
+        divider.add(at, sizes, parts);
+      }
+    }
+    more = false;
+    for (std::size_t i = at.batch.size(); i-- > 0;) {
+      if ((at.batch[i] += step_of(i)) < p.batch[i]) {
+        more = true;
+        break;
+      }
+      at.batch[i] = 0;
+    }
+  }
+  return parts;
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,41 @@
+// One product of float32, divided into parts that are primitives of their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <dnnl.hpp>
+#include <optional>
+#include <vector>
+
+#include "runtime/cpu/gemm/matmul_dnnl.h"
+#include "runtime/cpu/gemm/primitive_parts.h"
+
+namespace sinter::runtime::cpu {
+
+/// An operand [batch.., rows, columns]: elements from the start of a plan buffer. A stride of zero
+/// repeats a matrix.
+struct ProductOperand {
+  std::uint32_t buffer = 0;
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> batch_strides;
+  std::int64_t row_stride = 0, column_stride = 0;
+};
+
+/// d = activation(alpha * a b + bias + residual), for each of a batch.
+struct Product {
+  std::vector<std::int64_t> batch;
+  std::int64_t m = 0, n = 0, k = 0;
+  ProductOperand a, b, d;
+  std::optional<ProductOperand> residual;
+  std::optional<std::uint32_t> bias;    // plan buffer of n elements
+  const std::byte* b_weight = nullptr;  // where buffer b lies, if it is a weight
+  float alpha = 1;
+  plan::fb::Activation activation = plan::fb::Activation::None;
+  float activation_a = 0, activation_b = 0;
+};
+
+/// The parts of a product in which nothing is empty, weights packed for them. How it is divided
+/// follows from its sizes alone.
+PrimitiveParts divide_product(Product product, PackedWeights& weights, int threads);
+
+}  // namespace sinter::runtime::cpu

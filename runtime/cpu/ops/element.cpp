@@ -1,0 +1,163 @@
+#include "runtime/cpu/ops/element.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace sinter::runtime::cpu {
+namespace {
+
+template <typename T>
+T read(const std::byte* p) {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+
+template <typename T>
+void write(std::byte* p, T value) {
+  std::memcpy(p, &value, sizeof value);
+}
+
+}  // namespace
+
+// Compilers differ in whether they know _Float16, so these are integer arithmetic: a half's
+// exponent and mantissa are moved to a float's place, and a product by a power of two mends the
+// bias, which is exact for subnormal numbers too.
+float half_to_float(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000U) << 16, rest = bits & 0x7fffU;
+  std::uint32_t result = 0;
+  if (rest >= 0x7c00U)
+    result = 0x7f800000U | (rest & 0x3ffU) << 13;
+  else
+    result = __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(float, rest << 13) * 0x1p112F);
+  return __builtin_bit_cast(float, sign | result);
+}
+
+std::uint16_t float_to_half(float value) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000U);
+  const std::uint32_t rest = bits & 0x7fffffffU;
+  const auto make = [sign](std::uint32_t magnitude) {
+    return static_cast<std::uint16_t>(sign | magnitude);
+  };
+  if (rest > 0x7f800000U) return make(0x7e00U | (rest >> 13 & 0x3ffU));
+  if (rest >= 0x47800000U) return make(0x7c00U);  // 65536 and more
+  if (rest < 0x38800000U) {
+    // Below 2^-14 halves are multiples of 2^-24: adding 0.5, whose last place that is, rounds
+    // there.
+    const float aligned = __builtin_bit_cast(float, rest) + 0.5F;
+    return make(__builtin_bit_cast(std::uint32_t, aligned) - 0x3f000000U);
+  }
+  // To nearest, ties to even; a carry goes into the exponent, and from the largest into infinity.
+  return make((rest - 0x38000000U + 0xfffU + (rest >> 13 & 1U)) >> 13);
+}
+
+std::uint16_t float_to_bfloat(float value) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+double load_double(DType dtype, const std::byte* p) {
+  switch (dtype) {
+    case DType::kFloat16: return half_to_float(read<std::uint16_t>(p));
+    case DType::kBFloat16: return bfloat_to_float(read<std::uint16_t>(p));
+    case DType::kFloat32: return read<float>(p);
+    case DType::kFloat64: return read<double>(p);
+    default: return static_cast<double>(load_int(dtype, p));
+  }
+}
+
+void store_double(DType dtype, std::byte* p, double value) {
+  switch (dtype) {
+    case DType::kFloat16: write(p, float_to_half(round_to_odd(value))); return;
+    case DType::kBFloat16: write(p, float_to_bfloat(round_to_odd(value))); return;
+    case DType::kFloat32: write(p, static_cast<float>(value)); return;
+    case DType::kFloat64: write(p, value); return;
+    default: store_int(dtype, p, from_double<std::int64_t>(value)); return;
+  }
+}
+
+std::int64_t load_int(DType dtype, const std::byte* p) {
+  switch (dtype) {
+    case DType::kBool: return read<std::uint8_t>(p) != 0 ? 1 : 0;
+    case DType::kInt8: return read<std::int8_t>(p);
+    case DType::kInt16: return read<std::int16_t>(p);
+    case DType::kInt32: return read<std::int32_t>(p);
+    case DType::kInt64: return read<std::int64_t>(p);
+    case DType::kUInt8: return read<std::uint8_t>(p);
+    case DType::kUInt16: return read<std::uint16_t>(p);
+    case DType::kUInt32: return read<std::uint32_t>(p);
+    case DType::kUInt64: return static_cast<std::int64_t>(read<std::uint64_t>(p));
+    default: return from_double<std::int64_t>(load_double(dtype, p));
+  }
+}
+
+void store_int(DType dtype, std::byte* p, std::int64_t value) {
+  switch (dtype) {
+    case DType::kBool: write(p, static_cast<std::uint8_t>(value != 0)); return;
+    case DType::kInt8:
+    case DType::kUInt8: write(p, static_cast<std::uint8_t>(value)); return;
+    case DType::kInt16:
+    case DType::kUInt16: write(p, static_cast<std::uint16_t>(value)); return;
+    case DType::kInt32:
+    case DType::kUInt32: write(p, static_cast<std::uint32_t>(value)); return;
+    case DType::kInt64:
+    case DType::kUInt64: write(p, value); return;
+    default: store_double(dtype, p, static_cast<double>(value)); return;
+  }
+}
+
+bool are_plain_bools(std::span<const std::byte> bools) {
+  std::byte seen{0};
+  for (const std::byte value : bools) seen |= value;  // without a branch: it becomes vectors
+  return seen <= std::byte{1};
+}
+
+void make_bools_plain(std::span<std::byte> bools) {
+  for (std::byte& value : bools) value = value == std::byte{0} ? std::byte{0} : std::byte{1};
+}
+
+float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;
+  auto bits = __builtin_bit_cast(std::uint32_t, nearest);
+  if (std::abs(static_cast<double>(nearest)) > std::abs(value)) --bits;  // now towards zero
+  return __builtin_bit_cast(float, bits | 1U);
+}
+
+void load_floats(DType dtype, const std::byte* from, std::int64_t step, std::int64_t count,
+                 float* to) {
+  const auto each = [&](auto pointer, auto convert) {
+    for (std::int64_t i = 0; i < count; ++i) to[i] = convert(pointer[i * step]);
+  };
+  switch (dtype) {
+    case DType::kFloat16: return each(reinterpret_cast<const std::uint16_t*>(from), half_to_float);
+    case DType::kBFloat16:
+      return each(reinterpret_cast<const std::uint16_t*>(from), bfloat_to_float);
+    default:
+      if (step == 1)
+        std::copy_n(reinterpret_cast<const float*>(from), count, to);
+      else
+        each(reinterpret_cast<const float*>(from), [](float x) { return x; });
+  }
+}
+
+void store_floats(DType dtype, const float* from, std::byte* to, std::int64_t step,
+                  std::int64_t count) {
+  const auto each = [&](auto pointer, auto convert) {
+    for (std::int64_t i = 0; i < count; ++i) pointer[i * step] = convert(from[i]);
+  };
+  switch (dtype) {
+    case DType::kFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_half);
+    case DType::kBFloat16: return each(reinterpret_cast<std::uint16_t*>(to), float_to_bfloat);
+    default:
+      if (step == 1)
+        std::copy_n(from, count, reinterpret_cast<float*>(to));
+      else
+        each(reinterpret_cast<float*>(to), [](float x) { return x; });
+  }
+}
+
+}  // namespace sinter::runtime::cpu

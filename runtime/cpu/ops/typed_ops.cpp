@@ -1,0 +1,475 @@
+#include "runtime/cpu/ops/typed_ops.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "runtime/cpu/ops/element.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+/// Bools are bytes of 0 and 1, and their own type so that overloads can tell them from uint8.
+enum class Byte : std::uint8_t {};
+
+template <typename T>
+T at(const View& view, std::int64_t r, std::int64_t c) {
+  return static_cast<const T*>(view.data)[r * view.row_stride + (view.per_column ? c : 0)];
+}
+
+template <typename A, typename R, typename F>
+void map1(const OpArgs& t, F f) {
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    R* out = static_cast<R*>(t.result) + r * t.result_stride;
+    for (std::int64_t c = 0; c < t.cols; ++c) out[c] = f(at<A>(t.args[0], r, c));
+  }
+}
+
+template <typename A, typename R, typename F>
+void map2(const OpArgs& t, F f) {
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    R* out = static_cast<R*>(t.result) + r * t.result_stride;
+    for (std::int64_t c = 0; c < t.cols; ++c)
+      out[c] = f(at<A>(t.args[0], r, c), at<A>(t.args[1], r, c));
+  }
+}
+
+// ---- arithmetic. Integers wrap around; division by zero yields zero.
+
+template <typename T>
+using Unsigned = std::make_unsigned_t<std::conditional_t<(sizeof(T) < sizeof(int)), int, T>>;
+
+template <typename T>
+T divide(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>)
+    return a / b;
+  else if (b == 0)
+    return 0;
+  else if (std::is_signed_v<T> && b == static_cast<T>(-1))
+    return static_cast<T>(Unsigned<T>(0) - static_cast<Unsigned<T>>(a));
+  else
+    return static_cast<T>(a / b);
+}
+
+template <typename T>
+T remainder(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::fmod(a, b);
+  else if (b == 0 || (std::is_signed_v<T> && b == static_cast<T>(-1)))
+    return 0;
+  else
+    return static_cast<T>(a % b);
+}
+
+template <typename T>
+T modulo(T a, T b) {
+  const T r = remainder(a, b);
+  if constexpr (std::is_floating_point_v<T>)
+    if (r == 0) return std::copysign(r, b);
+  return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
+}
+
+template <typename T>
+T power(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (b == 2) return a * a;
+    return std::pow(a, b);
+  } else {
+    if (std::is_signed_v<T> && b < 0) {
+      if (a == 1) return 1;
+      if (a == static_cast<T>(-1)) return b % 2 == 0 ? 1 : static_cast<T>(-1);
+      return 0;
+    }
+    Unsigned<T> result = 1, square = static_cast<Unsigned<T>>(a);
+    for (auto e = static_cast<Unsigned<T>>(b); e != 0; e >>= 1) {
+      if (e & 1) result *= square;
+      square *= square;
+    }
+    return static_cast<T>(result);
+  }
+}
+
+template <typename T>
+T wrap(T a, T b, char op) {
+  using U = Unsigned<T>;
+  const U x = static_cast<U>(a), y = static_cast<U>(b);
+  return static_cast<T>(op == '+' ? x + y : op == '-' ? x - y : x * y);
+}
+
+/// To the left zeros come in, to the right copies of the sign: they are all there is where b is not
+/// a position in T.
+template <typename T>
+T shift(T a, T b, bool left) {
+  const bool all = static_cast<std::uint64_t>(static_cast<std::int64_t>(b)) >= 8 * sizeof(T);
+  if (!left) return all ? static_cast<T>(a < 0 ? -1 : 0) : static_cast<T>(a >> b);
+  return all ? T(0) : static_cast<T>(static_cast<std::uint64_t>(a) << b);
+}
+
+template <typename T, ScalarOp Op>
+T arithmetic(T a, T b) {
+  using enum ScalarOp;
+  if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (Op == kAdd) return a + b;
+    if constexpr (Op == kSub) return a - b;
+    if constexpr (Op == kMul) return a * b;
+    if constexpr (Op == kMin) return a != a || a < b ? a : b;
+    if constexpr (Op == kMax) return a != a || a > b ? a : b;
+  } else {
+    if constexpr (Op == kAdd) return wrap(a, b, '+');
+    if constexpr (Op == kSub) return wrap(a, b, '-');
+    if constexpr (Op == kMul) return wrap(a, b, '*');
+    if constexpr (Op == kMin) return std::min(a, b);
+    if constexpr (Op == kMax) return std::max(a, b);
+  }
+  if constexpr (Op == kDiv || Op == kQuotient) return divide(a, b);
+  if constexpr (Op == kMod) return modulo(a, b);
+  if constexpr (Op == kFmod) return remainder(a, b);
+  if constexpr (Op == kPow) return power(a, b);
+  if constexpr (std::is_integral_v<T>) {
+    if constexpr (Op == kBitAnd) return a & b;
+    if constexpr (Op == kBitOr) return a | b;
+    if constexpr (Op == kBitXor) return a ^ b;
+    if constexpr (Op == kShiftLeft) return shift(a, b, true);
+    if constexpr (Op == kShiftRight) return shift(a, b, false);
+  }
+}
+
+template <typename T, ScalarOp Op>
+T function(T a) {
+  using enum ScalarOp;
+  if constexpr (Op == kNeg) {
+    if constexpr (std::is_floating_point_v<T>)
+      return -a;
+    else
+      return wrap(T(0), a, '-');
+  }
+  if constexpr (Op == kAbs) {
+    if constexpr (std::is_floating_point_v<T>)
+      return std::abs(a);
+    else
+      return a < 0 ? wrap(T(0), a, '-') : a;
+  }
+  if constexpr (Op == kSign) return a > 0 ? T(1) : a < 0 ? static_cast<T>(-1) : a;
+  if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (Op == kFloor) return std::floor(a);
+    if constexpr (Op == kCeil) return std::ceil(a);
+    if constexpr (Op == kRound) return std::nearbyint(a);
+    if constexpr (Op == kSqrt) return std::sqrt(a);
+    if constexpr (Op == kRsqrt) return 1 / std::sqrt(a);
+    if constexpr (Op == kReciprocal) return 1 / a;
+    if constexpr (Op == kExp) return std::exp(a);
+    if constexpr (Op == kLog) return std::log(a);
+    if constexpr (Op == kErf) return std::erf(a);
+    if constexpr (Op == kTanh) return std::tanh(a);
+    if constexpr (Op == kSin) return std::sin(a);
+    if constexpr (Op == kCos) return std::cos(a);
+    if constexpr (Op == kAtan) return std::atan(a);
+    if constexpr (Op == kExpm1) return std::expm1(a);
+    if constexpr (Op == kLog1p) return std::log1p(a);
+  } else {
+    if constexpr (Op == kBitNot) return static_cast<T>(~a);
+  }
+  return a;  // floor, ceil and round leave an integer as it is
+}
+
+template <typename T, ScalarOp Op>
+bool test(T a, T b) {
+  using enum ScalarOp;
+  if constexpr (Op == kEqual) return a == b;
+  if constexpr (Op == kNotEqual) return a != b;
+  if constexpr (Op == kLess) return a < b;
+  if constexpr (Op == kLessEqual) return a <= b;
+  if constexpr (Op == kGreater) return a > b;
+  return a >= b;
+}
+
+template <typename T, ScalarOp Op>
+void arithmetic_kernel(const OpArgs& t) {
+  map2<T, T>(t, [](T a, T b) { return arithmetic<T, Op>(a, b); });
+}
+template <typename T, ScalarOp Op>
+void function_kernel(const OpArgs& t) {
+  map1<T, T>(t, [](T a) { return function<T, Op>(a); });
+}
+template <typename T, ScalarOp Op>
+void test_kernel(const OpArgs& t) {
+  map2<T, std::uint8_t>(t, [](T a, T b) -> std::uint8_t { return test<T, Op>(a, b); });
+}
+template <typename T>
+void select_kernel(const OpArgs& t) {
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    T* out = static_cast<T*>(t.result) + r * t.result_stride;
+    for (std::int64_t c = 0; c < t.cols; ++c)
+      out[c] = at<std::uint8_t>(t.args[0], r, c) ? at<T>(t.args[1], r, c) : at<T>(t.args[2], r, c);
+  }
+}
+
+// ---- casts. Floats to integers truncate and saturate, NaN gives zero; integers wrap around.
+
+template <typename To, typename From>
+To cast(From value) {
+  if constexpr (std::is_same_v<To, Byte>) {
+    if constexpr (std::is_same_v<From, Byte>)
+      return value;
+    else
+      return static_cast<Byte>(value != 0);
+  } else if constexpr (std::is_same_v<From, Byte>) {
+    return static_cast<To>(static_cast<std::uint8_t>(value));
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    using Limits = std::numeric_limits<To>;
+    if (value != value) return 0;
+    if (value <= static_cast<From>(Limits::min())) return Limits::min();
+    if (value >= static_cast<From>(Limits::max())) return Limits::max();
+    return static_cast<To>(value);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+template <typename From, typename To>
+void cast_kernel(const OpArgs& t) {
+  map1<From, To>(t, [](From value) { return cast<To>(value); });
+}
+
+template <typename From>
+float cast_to_odd(From value) {
+  if constexpr (std::is_floating_point_v<From>) {
+    return round_to_odd(value);
+  } else {
+    const std::uint64_t size = value < 0 ? 0 - static_cast<std::uint64_t>(value) : value;
+    const int shift = std::max(0, 64 - std::countl_zero(size) - 24);
+    const std::uint64_t kept = size >> shift;
+    const float odd = static_cast<float>(kept << shift != size ? kept | 1 : kept);
+    const float result = odd * static_cast<float>(std::uint64_t{1} << shift);
+    return value < 0 ? -result : result;
+  }
+}
+
+template <typename From>
+OpKernel find_cast(DType to) {
+  switch (to) {
+    case DType::kBool: return cast_kernel<From, Byte>;
+    case DType::kInt8: return cast_kernel<From, std::int8_t>;
+    case DType::kInt16: return cast_kernel<From, std::int16_t>;
+    case DType::kInt32: return cast_kernel<From, std::int32_t>;
+    case DType::kInt64: return cast_kernel<From, std::int64_t>;
+    case DType::kUInt8: return cast_kernel<From, std::uint8_t>;
+    case DType::kUInt16: return cast_kernel<From, std::uint16_t>;
+    case DType::kUInt32: return cast_kernel<From, std::uint32_t>;
+    case DType::kUInt64: return cast_kernel<From, std::uint64_t>;
+    case DType::kFloat32: return cast_kernel<From, float>;
+    case DType::kFloat64: return cast_kernel<From, double>;
+    default: return nullptr;
+  }
+}
+
+template <typename T>
+void copy_kernel(const OpArgs& t) {
+  map1<T, T>(t, [](T value) { return value; });
+}
+
+/// The same bits, whatever their type.
+OpKernel find_copy(std::size_t size) {
+  switch (size) {
+    case 1: return copy_kernel<std::uint8_t>;
+    case 2: return copy_kernel<std::uint16_t>;
+    case 4: return copy_kernel<std::uint32_t>;
+    default: return copy_kernel<std::uint64_t>;
+  }
+}
+
+// ---- tables
+
+template <typename T>
+OpKernel find_numeric(ScalarOp op) {
+  using enum ScalarOp;
+  switch (op) {
+    case kAdd: return arithmetic_kernel<T, kAdd>;
+    case kSub: return arithmetic_kernel<T, kSub>;
+    case kMul: return arithmetic_kernel<T, kMul>;
+    case kDiv: return arithmetic_kernel<T, kDiv>;
+    case kMod: return arithmetic_kernel<T, kMod>;
+    case kFmod: return arithmetic_kernel<T, kFmod>;
+    case kPow: return arithmetic_kernel<T, kPow>;
+    case kMin: return arithmetic_kernel<T, kMin>;
+    case kMax: return arithmetic_kernel<T, kMax>;
+    case kNeg: return function_kernel<T, kNeg>;
+    case kAbs: return function_kernel<T, kAbs>;
+    case kSign: return function_kernel<T, kSign>;
+    case kFloor: return function_kernel<T, kFloor>;
+    case kCeil: return function_kernel<T, kCeil>;
+    case kRound: return function_kernel<T, kRound>;
+    case kEqual: return test_kernel<T, kEqual>;
+    case kNotEqual: return test_kernel<T, kNotEqual>;
+    case kLess: return test_kernel<T, kLess>;
+    case kLessEqual: return test_kernel<T, kLessEqual>;
+    case kGreater: return test_kernel<T, kGreater>;
+    case kGreaterEqual: return test_kernel<T, kGreaterEqual>;
+    case kSelect: return select_kernel<T>;
+    default: break;
+  }
+  if constexpr (std::is_floating_point_v<T>) {
+    switch (op) {
+      case kSqrt: return function_kernel<T, kSqrt>;
+      case kRsqrt: return function_kernel<T, kRsqrt>;
+      case kReciprocal: return function_kernel<T, kReciprocal>;
+      case kExp: return function_kernel<T, kExp>;
+      case kLog: return function_kernel<T, kLog>;
+      case kErf: return function_kernel<T, kErf>;
+      case kTanh: return function_kernel<T, kTanh>;
+      case kSin: return function_kernel<T, kSin>;
+      case kCos: return function_kernel<T, kCos>;
+      case kQuotient: return arithmetic_kernel<T, kQuotient>;
+      case kAtan: return function_kernel<T, kAtan>;
+      case kExpm1: return function_kernel<T, kExpm1>;
+      case kLog1p: return function_kernel<T, kLog1p>;
+      case kIsNan:
+        return [](const OpArgs& t) {
+          map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isnan(a); });
+        };
+      case kIsInf:
+        return [](const OpArgs& t) {
+          map1<T, std::uint8_t>(t, [](T a) -> std::uint8_t { return std::isinf(a); });
+        };
+      default: break;
+    }
+  } else {
+    switch (op) {
+      case kBitAnd: return arithmetic_kernel<T, kBitAnd>;
+      case kBitOr: return arithmetic_kernel<T, kBitOr>;
+      case kBitXor: return arithmetic_kernel<T, kBitXor>;
+      case kBitNot: return function_kernel<T, kBitNot>;
+      case kShiftLeft: return arithmetic_kernel<T, kShiftLeft>;
+      case kShiftRight: return arithmetic_kernel<T, kShiftRight>;
+      default: break;
+    }
+  }
+  return nullptr;
+}
+
+template <ScalarOp Op>
+void logical_kernel(const OpArgs& t) {
+  using enum ScalarOp;
+  map2<std::uint8_t, std::uint8_t>(t, [](std::uint8_t a, std::uint8_t b) -> std::uint8_t {
+    if constexpr (Op == kAnd) return a & b;
+    if constexpr (Op == kOr) return a | b;
+    return a ^ b;  // xor, and different
+  });
+}
+
+OpKernel find_bool(ScalarOp op) {
+  using enum ScalarOp;
+  switch (op) {
+    case kAnd: return logical_kernel<kAnd>;
+    case kOr: return logical_kernel<kOr>;
+    case kXor:
+    case kNotEqual: return logical_kernel<kXor>;
+    case kEqual: return test_kernel<std::uint8_t, kEqual>;
+    case kNot:
+      return [](const OpArgs& t) {
+        map1<std::uint8_t, std::uint8_t>(t, [](std::uint8_t a) -> std::uint8_t { return a ^ 1; });
+      };
+    case kSelect: return select_kernel<std::uint8_t>;
+    default: return nullptr;
+  }
+}
+
+/// Calls visit with a value of the C++ type of `type`; nothing for bool and storage types.
+template <typename Visit>
+auto with_number_type(DType type, Visit&& visit) -> decltype(visit(float())) {
+  switch (type) {
+    case DType::kInt8: return visit(std::int8_t());
+    case DType::kInt16: return visit(std::int16_t());
+    case DType::kInt32: return visit(std::int32_t());
+    case DType::kInt64: return visit(std::int64_t());
+    case DType::kUInt8: return visit(std::uint8_t());
+    case DType::kUInt16: return visit(std::uint16_t());
+    case DType::kUInt32: return visit(std::uint32_t());
+    case DType::kUInt64: return visit(std::uint64_t());
+    case DType::kFloat32: return visit(float());
+    case DType::kFloat64: return visit(double());
+    default: return {};
+  }
+}
+
+// ---- reductions
+
+template <typename T, Combine kCombine>
+T combine(T a, T b) {
+  if constexpr (kCombine == Combine::kSum) return arithmetic<T, ScalarOp::kAdd>(a, b);
+  if constexpr (kCombine == Combine::kProd) return arithmetic<T, ScalarOp::kMul>(a, b);
+  if constexpr (kCombine == Combine::kMax) return arithmetic<T, ScalarOp::kMax>(a, b);
+  return arithmetic<T, ScalarOp::kMin>(a, b);
+}
+
+template <typename T, Combine kCombine>
+ReduceKernels reduce_kernels() {
+  using Limits = std::numeric_limits<T>;
+  ReduceKernels kernels;
+  kernels.init = [](void* accumulators, std::int64_t count) {
+    constexpr T kLargest = Limits::has_infinity ? Limits::infinity() : Limits::max();
+    constexpr T kSmallest = Limits::has_infinity ? -Limits::infinity() : Limits::min();
+    constexpr T kIdentity = kCombine == Combine::kSum    ? T(0)
+                            : kCombine == Combine::kProd ? T(1)
+                            : kCombine == Combine::kMax  ? kSmallest
+                                                         : kLargest;
+    std::fill_n(static_cast<T*>(accumulators), count, kIdentity);
+  };
+  kernels.along_rows = [](const ReduceArgs& t) {
+    T* acc = static_cast<T*>(t.accumulators);
+    for (std::int64_t r = 0; r < t.rows; ++r) {
+      T sum = acc[r];
+      for (std::int64_t c = 0; c < t.cols; ++c)
+        sum = combine<T, kCombine>(sum, at<T>(t.value, r, c));
+      acc[r] = sum;
+    }
+  };
+  kernels.along_columns = [](const ReduceArgs& t) {
+    T* acc = static_cast<T*>(t.accumulators);
+    for (std::int64_t r = 0; r < t.rows; ++r)
+      for (std::int64_t c = 0; c < t.cols; ++c)
+        acc[c] = combine<T, kCombine>(acc[c], at<T>(t.value, r, c));
+  };
+  kernels.finish = [](const void* accumulators, void* result, std::int64_t count) {
+    std::copy_n(static_cast<const T*>(accumulators), count, static_cast<T*>(result));
+  };
+  return kernels;
+}
+
+}  // namespace
+
+OpKernel find_typed_kernel(ScalarOp op, DType operand, DType result) {
+  if (op == ScalarOp::kBitCast)
+    return result == DType::kBool ? cast_kernel<std::uint8_t, Byte> : find_copy(size_of(result));
+  if (op == ScalarOp::kCast) {
+    if (operand == DType::kBool) return find_cast<Byte>(result);
+    return with_number_type(operand,
+                            [&](auto value) { return find_cast<decltype(value)>(result); });
+  }
+  if (operand == DType::kBool) return find_bool(op);
+  return with_number_type(operand, [&](auto value) { return find_numeric<decltype(value)>(op); });
+}
+
+OpKernel find_odd_cast(DType operand) {
+  return with_number_type(operand, [](auto value) -> OpKernel {
+    using From = decltype(value);
+    return [](const OpArgs& t) { map1<From, float>(t, [](From x) { return cast_to_odd(x); }); };
+  });
+}
+
+ReduceKernels find_typed_reduce(Combine combine, DType type) {
+  return with_number_type(type, [&](auto value) -> ReduceKernels {
+    using T = decltype(value);
+    switch (combine) {
+      case Combine::kSum: return reduce_kernels<T, Combine::kSum>();
+      case Combine::kProd: return reduce_kernels<T, Combine::kProd>();
+      case Combine::kMax: return reduce_kernels<T, Combine::kMax>();
+      case Combine::kMin: return reduce_kernels<T, Combine::kMin>();
+    }
+    return {};
+  });
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,416 @@
+#include "runtime/cpu/ops/vector_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "runtime/cpu/ops/vector_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/ops/vector_ops.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, as Highway asks.
+#include <hwy/highway.h>
+
+#include "runtime/cpu/ops/vector_primitives-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sinter::runtime::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class Op>
+void unary(const OpArgs& t) {
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto n = static_cast<std::size_t>(t.cols);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const float* a = static_cast<const float*>(t.args[0].data) + r * t.args[0].row_stride;
+    float* out = static_cast<float*>(t.result) + r * t.result_stride;
+    if (!t.args[0].per_column) {
+      const float value = hn::GetLane(Op::apply(d, hn::Set(d, *a)));
+      std::fill(out, out + n, value);
+      continue;
+    }
+    std::size_t i = 0;
+    for (; i + lanes <= n; i += lanes) hn::StoreU(Op::apply(d, hn::LoadU(d, a + i)), d, out + i);
+    if (i < n) store_tail(d, Op::apply(d, load_tail(d, a + i, n - i)), out + i, n - i);
+  }
+}
+
+template <class Op, bool kColumnsA, bool kColumnsB>
+HWY_INLINE void binary_row(const float* a, const float* b, float* out, std::size_t n) {
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const V sa = hn::Set(d, *a);
+  const V sb = hn::Set(d, *b);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const V va = kColumnsA ? hn::LoadU(d, a + i) : sa;
+    const V vb = kColumnsB ? hn::LoadU(d, b + i) : sb;
+    hn::StoreU(Op::apply(d, va, vb), d, out + i);
+  }
+  if (i == n) return;
+  const V va = kColumnsA ? load_tail(d, a + i, n - i) : sa;
+  const V vb = kColumnsB ? load_tail(d, b + i, n - i) : sb;
+  store_tail(d, Op::apply(d, va, vb), out + i, n - i);
+}
+
+template <class Op>
+void binary(const OpArgs& t) {
+  if (t.cols == 0) return;
+  const auto n = static_cast<std::size_t>(t.cols);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const float* a = static_cast<const float*>(t.args[0].data) + r * t.args[0].row_stride;
+    const float* b = static_cast<const float*>(t.args[1].data) + r * t.args[1].row_stride;
+    float* out = static_cast<float*>(t.result) + r * t.result_stride;
+    if (t.args[0].per_column)
+      t.args[1].per_column ? binary_row<Op, true, true>(a, b, out, n)
+                           : binary_row<Op, true, false>(a, b, out, n);
+    else
+      t.args[1].per_column ? binary_row<Op, false, true>(a, b, out, n)
+                           : binary_row<Op, false, false>(a, b, out, n);
+  }
+}
+
+/// Rows are divided by one number each as products with its reciprocal, which costs a quarter: half
+/// a unit in the last place, unless the reciprocal is not a normal number.
+void divide(const OpArgs& t) {
+  if (t.cols == 0) return;
+  if (t.args[1].per_column || !t.args[0].per_column) return binary<DivOp>(t);
+  const auto n = static_cast<std::size_t>(t.cols);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const float* a = static_cast<const float*>(t.args[0].data) + r * t.args[0].row_stride;
+    const float* b = static_cast<const float*>(t.args[1].data) + r * t.args[1].row_stride;
+    float* out = static_cast<float*>(t.result) + r * t.result_stride;
+    const float reciprocal = 1.0f / *b;
+    if (std::isnormal(reciprocal))
+      binary_row<MulOp, true, false>(a, &reciprocal, out, n);
+    else
+      binary_row<DivOp, true, false>(a, b, out, n);
+  }
+}
+
+// Bools are bytes: the compiler's own vectoriser packs them better than lane-wise code could.
+#define SINTER_TEST(name, expression)                                             \
+  struct name {                                                                   \
+    static HWY_INLINE std::uint8_t apply(float a, float b) { return expression; } \
+  };
+SINTER_TEST(EqualOp, a == b)
+SINTER_TEST(NotEqualOp, a != b)
+SINTER_TEST(LessOp, a < b)
+SINTER_TEST(LessEqualOp, a <= b)
+#undef SINTER_TEST
+
+/// kSwap: greater is less the other way round.
+template <class Op, bool kSwap>
+void compare(const OpArgs& t) {
+  const View& va = t.args[kSwap ? 1 : 0];
+  const View& vb = t.args[kSwap ? 0 : 1];
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const float* a = static_cast<const float*>(va.data) + r * va.row_stride;
+    const float* b = static_cast<const float*>(vb.data) + r * vb.row_stride;
+    auto* out = static_cast<std::uint8_t*>(t.result) + r * t.result_stride;
+    if (va.per_column && vb.per_column) {
+      for (std::int64_t i = 0; i < t.cols; ++i) out[i] = Op::apply(a[i], b[i]);
+    } else if (va.per_column) {
+      const float right = *b;
+      for (std::int64_t i = 0; i < t.cols; ++i) out[i] = Op::apply(a[i], right);
+    } else if (vb.per_column) {
+      const float left = *a;
+      for (std::int64_t i = 0; i < t.cols; ++i) out[i] = Op::apply(left, b[i]);
+    } else {
+      std::fill(out, out + t.cols, Op::apply(*a, *b));
+    }
+  }
+}
+
+template <bool kColumnsA, bool kColumnsB>
+HWY_INLINE void select_row(const std::uint8_t* c, const float* a, const float* b, float* out,
+                           std::int64_t n) {
+  const float sa = *a, sb = *b;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float va = kColumnsA ? a[i] : sa;
+    const float vb = kColumnsB ? b[i] : sb;
+    out[i] = c[i] ? va : vb;
+  }
+}
+
+void select(const OpArgs& t) {
+  if (t.cols == 0) return;
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const auto* c = static_cast<const std::uint8_t*>(t.args[0].data) + r * t.args[0].row_stride;
+    const float* a = static_cast<const float*>(t.args[1].data) + r * t.args[1].row_stride;
+    const float* b = static_cast<const float*>(t.args[2].data) + r * t.args[2].row_stride;
+    float* out = static_cast<float*>(t.result) + r * t.result_stride;
+    const bool columns_a = t.args[1].per_column, columns_b = t.args[2].per_column;
+    if (!t.args[0].per_column) {
+      const float* from = *c ? a : b;
+      if (*c ? columns_a : columns_b)
+        std::memmove(out, from, static_cast<std::size_t>(t.cols) * sizeof(float));
+      else
+        std::fill(out, out + t.cols, *from);
+    } else if (columns_a) {
+      columns_b ? select_row<true, true>(c, a, b, out, t.cols)
+                : select_row<true, false>(c, a, b, out, t.cols);
+    } else {
+      columns_b ? select_row<false, true>(c, a, b, out, t.cols)
+                : select_row<false, false>(c, a, b, out, t.cols);
+    }
+  }
+}
+
+OpKernel find_op(ScalarOp op, bool to_bool) {
+  if (to_bool) {
+    switch (op) {
+      case ScalarOp::kEqual: return compare<EqualOp, false>;
+      case ScalarOp::kNotEqual: return compare<NotEqualOp, false>;
+      case ScalarOp::kLess: return compare<LessOp, false>;
+      case ScalarOp::kLessEqual: return compare<LessEqualOp, false>;
+      case ScalarOp::kGreater: return compare<LessOp, true>;
+      case ScalarOp::kGreaterEqual: return compare<LessEqualOp, true>;
+      default: return nullptr;
+    }
+  }
+  switch (op) {
+    case ScalarOp::kAdd: return binary<AddOp>;
+    case ScalarOp::kSub: return binary<SubOp>;
+    case ScalarOp::kMul: return binary<MulOp>;
+    case ScalarOp::kDiv: return divide;
+    case ScalarOp::kQuotient: return binary<DivOp>;
+    case ScalarOp::kMin: return binary<MinOp>;
+    case ScalarOp::kMax: return binary<MaxOp>;
+    case ScalarOp::kNeg: return unary<NegOp>;
+    case ScalarOp::kAbs: return unary<AbsOp>;
+    case ScalarOp::kSign: return unary<SignOp>;
+    case ScalarOp::kFloor: return unary<FloorOp>;
+    case ScalarOp::kCeil: return unary<CeilOp>;
+    case ScalarOp::kRound: return unary<RoundOp>;
+    case ScalarOp::kSqrt: return unary<SqrtOp>;
+    case ScalarOp::kRsqrt: return unary<RsqrtOp>;
+    case ScalarOp::kReciprocal: return unary<ReciprocalOp>;
+    case ScalarOp::kExp: return unary<ExpOp>;
+    case ScalarOp::kLog: return unary<LogOp>;
+    case ScalarOp::kLog1p: return unary<Log1pOp>;
+    case ScalarOp::kErf: return unary<ErfOp>;
+    case ScalarOp::kTanh: return unary<TanhOp>;
+    case ScalarOp::kSin: return unary<SinOp>;
+    case ScalarOp::kCos: return unary<CosOp>;
+    case ScalarOp::kSelect: return select;
+    default: return nullptr;
+  }
+}
+
+OpKernel find_small(ScalarOp op) {
+  if (op == ScalarOp::kSin) return unary<SmallSinOp>;
+  if (op == ScalarOp::kCos) return unary<SmallCosOp>;
+  return nullptr;
+}
+
+// ---- reductions
+
+// NaN wins over every bound, as in min and max themselves.
+struct SumCombine {
+  static constexpr float kIdentity = 0;
+  static HWY_INLINE V apply(D d, V a, V b) { return AddOp::apply(d, a, b); }
+  static HWY_INLINE double merge(double a, double b) { return a + b; }
+};
+struct ProdCombine {
+  static constexpr float kIdentity = 1;
+  static HWY_INLINE V apply(D d, V a, V b) { return MulOp::apply(d, a, b); }
+  static HWY_INLINE double merge(double a, double b) { return a * b; }
+};
+struct MaxCombine {
+  static constexpr float kIdentity = -std::numeric_limits<float>::infinity();
+  static HWY_INLINE V apply(D d, V a, V b) { return MaxOp::apply(d, a, b); }
+  static HWY_INLINE double merge(double a, double b) { return a != a || a > b ? a : b; }
+};
+struct MinCombine {
+  static constexpr float kIdentity = std::numeric_limits<float>::infinity();
+  static HWY_INLINE V apply(D d, V a, V b) { return MinOp::apply(d, a, b); }
+  static HWY_INLINE double merge(double a, double b) { return a != a || a < b ? a : b; }
+};
+
+template <class C>
+void reduce_init(void* accumulators, std::int64_t count) {
+  auto* acc = static_cast<double*>(accumulators);
+  std::fill(acc, acc + count, static_cast<double>(C::kIdentity));
+}
+
+void reduce_finish(const void* accumulators, void* result, std::int64_t count) {
+  const auto* acc = static_cast<const double*>(accumulators);
+  auto* out = static_cast<float*>(result);
+  for (std::int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(acc[i]);
+}
+
+template <class C>
+HWY_INLINE double reduce_lanes(D d, V value) {
+  HWY_ALIGN float lanes[hn::MaxLanes(D())];
+  hn::Store(value, d, lanes);
+  double result = lanes[0];
+  for (std::size_t i = 1; i < hn::Lanes(d); ++i) result = C::merge(result, lanes[i]);
+  return result;
+}
+
+template <class C>
+void reduce_along_rows(const ReduceArgs& t) {
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto n = static_cast<std::size_t>(t.cols);
+  auto* acc = static_cast<double*>(t.accumulators);
+  const V identity = hn::Set(d, C::kIdentity);
+  for (std::int64_t r = 0; r < t.rows; ++r) {
+    const float* a = static_cast<const float*>(t.value.data) + r * t.value.row_stride;
+    if (!t.value.per_column) {
+      for (std::size_t i = 0; i < n; ++i) acc[r] = C::merge(acc[r], static_cast<double>(*a));
+      continue;
+    }
+    // Four chains hide the latency of one addition behind another.
+    V s0 = identity, s1 = identity, s2 = identity, s3 = identity;
+    std::size_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      s0 = C::apply(d, s0, hn::LoadU(d, a + i));
+      s1 = C::apply(d, s1, hn::LoadU(d, a + i + lanes));
+      s2 = C::apply(d, s2, hn::LoadU(d, a + i + 2 * lanes));
+      s3 = C::apply(d, s3, hn::LoadU(d, a + i + 3 * lanes));
+    }
+    for (; i + lanes <= n; i += lanes) s0 = C::apply(d, s0, hn::LoadU(d, a + i));
+    const V sum = C::apply(d, C::apply(d, s0, s1), C::apply(d, s2, s3));
+    double result = C::merge(acc[r], reduce_lanes<C>(d, sum));
+    for (; i < n; ++i) result = C::merge(result, static_cast<double>(a[i]));
+    acc[r] = result;
+  }
+}
+
+template <class C>
+void reduce_along_columns(const ReduceArgs& t) {
+  const D d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto n = static_cast<std::size_t>(t.cols);
+  auto* acc = static_cast<double*>(t.accumulators);
+  const float* base = static_cast<const float*>(t.value.data);
+  HWY_ALIGN float partial[hn::MaxLanes(D())];
+  for (std::size_t c = 0; c < n; c += lanes) {
+    const std::size_t count = std::min(lanes, n - c);
+    V sum = hn::Set(d, C::kIdentity);
+    for (std::int64_t r = 0; r < t.rows; ++r) {
+      const float* a = base + r * t.value.row_stride;
+      const V value = !t.value.per_column ? hn::Set(d, *a)
+                      : count == lanes    ? hn::LoadU(d, a + c)
+                                          : load_tail(d, a + c, count);
+      sum = C::apply(d, sum, value);
+    }
+    hn::Store(sum, d, partial);
+    for (std::size_t i = 0; i < count; ++i)
+      acc[c + i] = C::merge(acc[c + i], static_cast<double>(partial[i]));
+  }
+}
+
+template <class C>
+ReduceKernels reduce_kernels() {
+  return {reduce_init<C>, reduce_along_rows<C>, reduce_along_columns<C>, reduce_finish};
+}
+
+ReduceKernels find_reduce(Combine combine) {
+  switch (combine) {
+    case Combine::kSum: return reduce_kernels<SumCombine>();
+    case Combine::kProd: return reduce_kernels<ProdCombine>();
+    case Combine::kMax: return reduce_kernels<MaxCombine>();
+    case Combine::kMin: return reduce_kernels<MinCombine>();
+  }
+  return {};
+}
+
+// ---- conversions
+
+void widen_f16(const hwy::float16_t* source, float* target, std::size_t count) {
+  const D d;
+  const hn::Rebind<hwy::float16_t, D> dh;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, source + i)), d, target + i);
+  if (i == count) return;
+  HWY_ALIGN hwy::float16_t in[hn::MaxLanes(D())] = {};
+  std::memcpy(in, source + i, (count - i) * sizeof(hwy::float16_t));
+  store_tail(d, hn::PromoteTo(d, hn::Load(dh, in)), target + i, count - i);
+}
+
+void narrow_f16(const float* source, hwy::float16_t* target, std::size_t count) {
+  const D d;
+  const hn::Rebind<hwy::float16_t, D> dh;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, source + i)), dh, target + i);
+  if (i == count) return;
+  HWY_ALIGN hwy::float16_t out[hn::MaxLanes(D())];
+  hn::Store(hn::DemoteTo(dh, load_tail(d, source + i, count - i)), dh, out);
+  std::memcpy(target + i, out, (count - i) * sizeof(hwy::float16_t));
+}
+
+void widen_bf16(const std::uint16_t* source, float* target, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(source[i]) << 16;
+    std::memcpy(target + i, &bits, sizeof bits);
+  }
+}
+
+void narrow_bf16(const float* source, std::uint16_t* target, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, source + i, sizeof bits);
+    const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    target[i] = static_cast<std::uint16_t>(is_nan ? (bits >> 16) | 0x40 : rounded);
+  }
+}
+
+void widen_any(bool half, const void* source, float* target, std::size_t count) {
+  half ? widen_f16(static_cast<const hwy::float16_t*>(source), target, count)
+       : widen_bf16(static_cast<const std::uint16_t*>(source), target, count);
+}
+
+void narrow_any(bool half, const float* source, void* target, std::size_t count) {
+  half ? narrow_f16(source, static_cast<hwy::float16_t*>(target), count)
+       : narrow_bf16(source, static_cast<std::uint16_t*>(target), count);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sinter::runtime::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sinter::runtime::cpu {
+
+HWY_EXPORT(find_op);
+HWY_EXPORT(find_small);
+HWY_EXPORT(find_reduce);
+HWY_EXPORT(widen_any);
+HWY_EXPORT(narrow_any);
+
+OpKernel find_vector_kernel(ScalarOp op, DType operand, DType result) {
+  if (operand != DType::kFloat32) return nullptr;
+  if (result != DType::kFloat32 && result != DType::kBool) return nullptr;
+  return HWY_DYNAMIC_DISPATCH(find_op)(op, result == DType::kBool);
+}
+
+OpKernel find_small_kernel(ScalarOp op, DType operand) {
+  return operand == DType::kFloat32 ? HWY_DYNAMIC_DISPATCH(find_small)(op) : nullptr;
+}
+
+ReduceKernels find_vector_reduce(Combine combine) {
+  return HWY_DYNAMIC_DISPATCH(find_reduce)(combine);
+}
+
+void widen(DType from, const void* source, float* target, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(widen_any)
+  (from == DType::kFloat16, source, target, static_cast<std::size_t>(count));
+}
+
+void narrow(DType to, const float* source, void* target, std::int64_t count) {
+  HWY_DYNAMIC_DISPATCH(narrow_any)
+  (to == DType::kFloat16, source, target, static_cast<std::size_t>(count));
+}
+
+}  // namespace sinter::runtime::cpu
+#endif

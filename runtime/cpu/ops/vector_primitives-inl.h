@@ -1,0 +1,91 @@
+// The scalar primitives on float32 vectors, for one Highway target.
+#if defined(SINTER_VECTOR_PRIMITIVES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SINTER_VECTOR_PRIMITIVES_INL_H_
+#undef SINTER_VECTOR_PRIMITIVES_INL_H_
+#else
+#define SINTER_VECTOR_PRIMITIVES_INL_H_
+#endif
+
+#include <cstring>
+
+#include <hwy/highway.h>
+
+#include "runtime/cpu/ops/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sinter::runtime::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<float>;
+using V = hn::VFromD<D>;
+
+// One struct per primitive. min and max propagate NaN.
+#define SINTER_UNARY(name, expression)    \
+  struct name {                           \
+    static HWY_INLINE V apply(D d, V a) { \
+      (void)d;                            \
+      return expression;                  \
+    }                                     \
+  };
+#define SINTER_BINARY(name, expression)        \
+  struct name {                                \
+    static HWY_INLINE V apply(D d, V a, V b) { \
+      (void)d;                                 \
+      return expression;                       \
+    }                                          \
+  };
+SINTER_BINARY(AddOp, hn::Add(a, b))
+SINTER_BINARY(SubOp, hn::Sub(a, b))
+SINTER_BINARY(MulOp, hn::Mul(a, b))
+SINTER_BINARY(DivOp, hn::Div(a, b))
+#if HWY_ARCH_X86 || HWY_ARCH_ARM
+// Where either operand is a NaN, these instructions of x86 give the second, those of ARM a NaN.
+SINTER_BINARY(MinOp, hn::IfThenElse(hn::Eq(a, a), hn::Min(a, b), a))
+SINTER_BINARY(MaxOp, hn::IfThenElse(hn::Eq(a, a), hn::Max(a, b), a))
+#else
+SINTER_BINARY(MinOp,
+              hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Eq(b, b), hn::Min(a, b), b), a))
+SINTER_BINARY(MaxOp,
+              hn::IfThenElse(hn::Eq(a, a), hn::IfThenElse(hn::Eq(b, b), hn::Max(a, b), b), a))
+#endif
+SINTER_UNARY(NegOp, hn::Neg(a))
+SINTER_UNARY(AbsOp, hn::Abs(a))
+SINTER_UNARY(SignOp, hn::IfThenElse(hn::Gt(a, hn::Zero(d)), hn::Set(d, 1.0f),
+                                    hn::IfThenElse(hn::Lt(a, hn::Zero(d)), hn::Set(d, -1.0f), a)))
+SINTER_UNARY(FloorOp, hn::Floor(a))
+SINTER_UNARY(CeilOp, hn::Ceil(a))
+SINTER_UNARY(RoundOp, hn::Round(a))
+SINTER_UNARY(SqrtOp, hn::Sqrt(a))
+SINTER_UNARY(RsqrtOp, hn::Div(hn::Set(d, 1.0f), hn::Sqrt(a)))
+SINTER_UNARY(ReciprocalOp, hn::Div(hn::Set(d, 1.0f), a))
+SINTER_UNARY(ExpOp, exp_f32(d, a))
+SINTER_UNARY(LogOp, log_f32(d, a))
+SINTER_UNARY(Log1pOp, log1p_f32(d, a))
+SINTER_UNARY(ErfOp, erf_f32(d, a))
+SINTER_UNARY(TanhOp, tanh_f32(d, a))
+SINTER_UNARY(SinOp, (sincos_f32<true>(d, a)))
+SINTER_UNARY(CosOp, (sincos_f32<false>(d, a)))
+SINTER_UNARY(SmallSinOp, sin_small_f32(d, a))
+SINTER_UNARY(SmallCosOp, cos_small_f32(d, a))
+#undef SINTER_UNARY
+#undef SINTER_BINARY
+
+/// The last elements of a row, fewer than a vector: through a buffer, since neither side of a row
+/// may be touched beyond its end.
+HWY_INLINE V load_tail(D d, const float* from, std::size_t count) {
+  HWY_ALIGN float lanes[hn::MaxLanes(D())] = {};
+  std::memcpy(lanes, from, count * sizeof(float));
+  return hn::Load(d, lanes);
+}
+HWY_INLINE void store_tail(D d, V value, float* to, std::size_t count) {
+  HWY_ALIGN float lanes[hn::MaxLanes(D())];
+  hn::Store(value, d, lanes);
+  std::memcpy(to, lanes, count * sizeof(float));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sinter::runtime::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif

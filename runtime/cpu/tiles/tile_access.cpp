@@ -1,0 +1,471 @@
+#include "runtime/cpu/tiles/tile_access.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "runtime/cpu/ops/vector_moves.h"
+#include "runtime/cpu/tiles/tile_runs.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+/// [low, high) of i in [0, count) with 0 <= base + i * step < extent.
+struct Interval {
+  std::int64_t low, high;
+};
+Interval valid(std::int64_t base, std::int64_t step, std::int64_t extent, std::int64_t count) {
+  if (step == 0) return base >= 0 && base < extent ? Interval{0, count} : Interval{0, 0};
+  const auto ceil_div = [](std::int64_t a, std::int64_t b) {  // b > 0
+    return a >= 0 ? (a + b - 1) / b : -(-a / b);
+  };
+  // For a falling index, count from the other end of the valid range.
+  const std::int64_t first = step > 0 ? -base : base - extent + 1;
+  const std::int64_t end = step > 0 ? extent - base : base + 1;
+  const std::int64_t low = std::clamp<std::int64_t>(ceil_div(first, std::abs(step)), 0, count);
+  const std::int64_t high = std::clamp<std::int64_t>(ceil_div(end, std::abs(step)), low, count);
+  return {low, high};
+}
+
+}  // namespace
+
+/// The offset of one linear form as a joint index over several loops advances.
+class TileAccess::Walker {
+ public:
+  Walker(const Strides& strides, std::int64_t start) : strides_(strides) {
+    if (strides.linear) {
+      offset_ = start * strides.step;
+      return;
+    }
+    for (std::size_t d = strides.extents.size(); d-- > 0;) {
+      index_[d] = start % strides.extents[d];
+      start /= strides.extents[d];
+      offset_ += index_[d] * strides.steps[d];
+    }
+  }
+
+  std::int64_t offset() const { return offset_; }
+
+  void next() {
+    if (strides_.linear) {
+      offset_ += strides_.step;
+      return;
+    }
+    for (std::size_t d = strides_.extents.size(); d-- > 0;) {
+      offset_ += strides_.steps[d];
+      if (++index_[d] < strides_.extents[d]) return;
+      offset_ -= index_[d] * strides_.steps[d];
+      index_[d] = 0;
+    }
+  }
+
+  /// Elements until the end of the innermost loop, or `limit` if all loops are walked as one.
+  std::int64_t run(std::int64_t limit) const {
+    if (strides_.linear) return limit;
+    return std::min(limit, strides_.extents.back() - index_[strides_.extents.size() - 1]);
+  }
+  std::int64_t run_step() const { return strides_.linear ? strides_.step : strides_.steps.back(); }
+
+  void skip(std::int64_t count) {
+    if (strides_.linear) {
+      offset_ += count * strides_.step;
+      return;
+    }
+    const std::size_t last = strides_.extents.size() - 1;
+    index_[last] += count - 1;
+    offset_ += (count - 1) * strides_.steps[last];
+    next();
+  }
+
+ private:
+  const Strides& strides_;
+  std::array<std::int64_t, kMaxAxes> index_;
+  std::int64_t offset_ = 0;
+};
+
+/// The index over the loops of one role as their joint index advances, for several linear forms.
+class TileAccess::Odometer {
+ public:
+  Odometer(const std::vector<std::int64_t>& extents, std::int64_t joint) : extents_(extents) {
+    for (std::size_t d = extents.size(); d-- > 0;) {
+      index_[d] = joint % extents[d];
+      joint /= extents[d];
+    }
+  }
+
+  std::int64_t form(const std::int64_t* steps) const {
+    std::int64_t sum = 0;
+    for (std::size_t d = 0; d < extents_.size(); ++d) sum += steps[d] * index_[d];
+    return sum;
+  }
+  /// Elements until the end of the innermost loop.
+  std::int64_t run() const { return extents_.back() - index_[extents_.size() - 1]; }
+  /// At most until the end of the innermost loop.
+  void skip(std::int64_t count) {
+    for (std::size_t d = extents_.size(); d-- > 0;) {
+      index_[d] += count;
+      if (index_[d] < extents_[d]) return;
+      index_[d] = 0;
+      count = 1;
+    }
+  }
+
+ private:
+  const std::vector<std::int64_t>& extents_;
+  std::array<std::int64_t, kMaxAxes> index_;
+};
+
+TileAccess::TileAccess(const BoundLoops& loops, const BoundAccess& access, const TileAxes& axes)
+    : access_(access),
+      axes_(axes),
+      nodes_(loops.nodes),
+      axis_count_(loops.extents.size()),
+      compute_(compute_type(access.storage)),
+      storage_size_(size_of(access.storage)),
+      compute_size_(size_of(compute_)) {
+  const auto strides = [&](const std::vector<std::size_t>& which) {
+    Strides result;
+    for (const std::size_t axis : which) {
+      result.extents.push_back(loops.extents[axis]);
+      result.steps.push_back(access.address.coefficients[axis]);
+    }
+    for (std::size_t d = 0; d + 1 < which.size(); ++d)
+      result.linear &= result.steps[d] == result.steps[d + 1] * result.extents[d + 1];
+    if (!result.steps.empty()) result.step = result.steps.back();
+    return result;
+  };
+  y_ = strides(axes.y);
+  x_ = strides(axes.x);
+  for (const std::size_t axis : axes.z) z_steps_.push_back(access.address.coefficients[axis]);
+  linear_guards_ = !access.guards.empty() && access.nonlinear.empty() &&
+                   std::all_of(access.guards.begin(), access.guards.end(),
+                               [](const BoundGuard& guard) { return guard.linear.has_value(); });
+  if (!linear_guards_) return;
+  for (const BoundGuard& guard : access.guards) {
+    GuardSteps steps{guard.linear->constant, guard.extent, {}, {}, {}};
+    for (const auto& [of, to] :
+         {std::pair(&axes.z, &steps.z), {&axes.y, &steps.y}, {&axes.x, &steps.x}})
+      for (const std::size_t axis : *of) to->push_back(guard.linear->coefficients[axis]);
+    guard_steps_.push_back(std::move(steps));
+  }
+}
+
+std::int64_t TileAccess::fixed_offset(const Tile& tile) const {
+  std::int64_t offset = access_.address.constant;
+  for (std::size_t d = 0; d < z_steps_.size(); ++d) offset += z_steps_[d] * tile.z[d];
+  return offset;
+}
+
+void TileAccess::refuse_address(std::int64_t address) const {
+  throw Error(ErrorCode::kInvalidPlan,
+              fmt::format("element {} of buffer {} is addressed, which has {}: recompile the model",
+                          address, access_.buffer, access_.count));
+}
+
+bool TileAccess::gathers_by_element(Domain domain, GatherValues gathered) const {
+  return domain.columns &&
+         std::any_of(access_.gathers.begin(), access_.gathers.end(),
+                     [&](const BoundGather& g) { return gathered.views[g.value].per_column; });
+}
+
+/// True where columns go in runs that are too short to be worth a call each.
+bool TileAccess::has_short_runs() const {
+  constexpr std::int64_t kShortRun = 16;
+  return !x_.linear && x_.extents.back() < kShortRun;
+}
+
+/// True where a few rows that lie anywhere become neighbouring elements: an image's channels, last.
+bool TileAccess::is_interleaved(const Tile& tile) const {
+  if (x_.linear || storage_size_ != sizeof(std::uint32_t) || compute_ != access_.storage)
+    return false;
+  const std::int64_t rows = x_.extents.back();
+  return rows >= kLeastStep && rows <= kMostStep && x_.steps[x_.steps.size() - 2] == 1 &&
+         tile.x0 % rows == 0 && tile.cols % rows == 0;
+}
+
+void TileAccess::load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
+                                  std::byte* target) const {
+  const auto* from = reinterpret_cast<const std::uint32_t*>(buffer);
+  auto* to = reinterpret_cast<std::uint32_t*>(target);
+  const std::int64_t interleaved = x_.extents.back(), step = x_.steps.back();
+  const std::vector<std::int64_t> extents(x_.extents.begin(), x_.extents.end() - 1);
+  const Odometer first(extents, tile.x0 / interleaved);
+  for (std::int64_t r = 0; r < (domain.rows ? tile.rows : 1); ++r) {
+    const std::int64_t start = row_offset(tile, domain, r);
+    Odometer x = first;
+    for (std::int64_t c = 0; c < tile.cols;) {
+      const std::int64_t n = std::min(tile.cols - c, x.run() * interleaved) / interleaved;
+      interleave(from + start + x.form(x_.steps.data()), interleaved, step, to, n);
+      to += n * interleaved;
+      c += n * interleaved;
+      x.skip(n);
+    }
+  }
+}
+
+View TileAccess::load(const std::byte* buffer, const Tile& tile, Domain domain,
+                      GatherValues gathered, void* target) const {
+  auto* to = static_cast<std::byte*>(target);
+  const std::int64_t cols = domain.columns ? tile.cols : 1;
+  const View dense{target, domain.rows ? cols : 0, domain.columns};
+  const bool by_element = gathers_by_element(domain, gathered);
+  if (access_.is_plain() && access_.gathers.empty() && domain.columns && is_interleaved(tile)) {
+    load_interleaved(buffer, tile, domain, to);
+    return dense;
+  }
+  if (access_.is_plain() && !by_element && domain.columns && has_short_runs()) {
+    load_gathered(buffer, tile, gathered, domain, to);
+    return dense;
+  }
+  if (access_.is_plain() && !by_element) return load_plain(buffer, tile, domain, gathered, to);
+  if (linear_guards_ && !by_element) {
+    load_guarded(buffer, tile, domain, gathered, to);
+    return dense;
+  }
+  if (access_.is_plain()) {
+    load_gathered(buffer, tile, gathered, domain, to);
+    return dense;
+  }
+  for_each_element(
+      tile, domain, gathered,
+      [&](std::int64_t row, std::int64_t column, std::int64_t address, bool inside) {
+        std::byte* element = to + static_cast<std::size_t>(row * cols + column) * compute_size_;
+        if (inside)
+          load_run(access_.storage, buffer + address * static_cast<std::int64_t>(storage_size_), 0,
+                   element, 1);
+        else
+          fill_run(compute_, access_.fill, element, 1);
+      });
+  return dense;
+}
+
+View TileAccess::load_plain(const std::byte* buffer, const Tile& tile, Domain domain,
+                            GatherValues gathered, std::byte* target) const {
+  const auto size = static_cast<std::int64_t>(storage_size_);
+  const std::int64_t rows = domain.rows ? tile.rows : 1;
+  const std::int64_t cols = domain.columns ? tile.cols : 1;
+  const std::int64_t fixed = fixed_offset(tile);
+  const bool same_type = compute_ == access_.storage;
+  const std::int64_t x_step = domain.columns ? x_.step : 0;
+  // One stretch along columns, in place where its elements are neighbours or all the same.
+  if (!domain.columns || x_.linear) {
+    const std::int64_t start = fixed + (domain.columns ? tile.x0 * x_step : 0);
+    const bool usable = same_type && domain.columns && (x_step == 0 || x_step == 1);
+    const bool regular = (!domain.rows || y_.linear || rows == 1) && access_.gathers.empty();
+    Walker y(y_, domain.rows ? tile.y0 : 0);
+    if (usable && (regular || rows == 1)) {
+      const std::int64_t offset = start + (domain.rows ? y.offset() : 0) +
+                                  (access_.gathers.empty() ? 0 : gathered_offset(gathered, 0, 0));
+      return {buffer + offset * size, domain.rows && rows > 1 ? y_.step : 0, x_step == 1};
+    }
+    if (!domain.columns && regular) {
+      // One value per row, side by side for operations on all rows at once.
+      load_run(access_.storage, buffer + (start + (domain.rows ? y.offset() : 0)) * size,
+               domain.rows ? y_.step : 0, target, rows);
+      return {target, domain.rows ? 1 : 0, false};
+    }
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int64_t offset = start + (domain.rows ? y.offset() : 0);
+      if (!access_.gathers.empty()) offset += gathered_offset(gathered, r, 0);
+      load_run(access_.storage, buffer + offset * size, x_step,
+               target + static_cast<std::size_t>(r * cols) * compute_size_, cols);
+      if (domain.rows) y.next();
+    }
+    return {target, domain.rows ? cols : 0, domain.columns};
+  }
+  Walker y(y_, domain.rows ? tile.y0 : 0);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
+    if (!access_.gathers.empty()) start += gathered_offset(gathered, r, 0);
+    Walker x(x_, tile.x0);
+    for (std::int64_t c = 0; c < cols;) {
+      const std::int64_t n = x.run(cols - c);
+      load_run(access_.storage, buffer + (start + x.offset()) * size, x.run_step(),
+               target + static_cast<std::size_t>(r * cols + c) * compute_size_, n);
+      x.skip(n);
+      c += n;
+    }
+    if (domain.rows) y.next();
+  }
+  return {target, domain.rows ? cols : 0, true};
+}
+
+void TileAccess::load_guarded(const std::byte* buffer, const Tile& tile, Domain domain,
+                              GatherValues gathered, std::byte* target) const {
+  const auto size = static_cast<std::int64_t>(storage_size_);
+  const std::int64_t rows = domain.rows ? tile.rows : 1;
+  const std::int64_t cols = domain.columns ? tile.cols : 1;
+  const bool has_x = domain.columns && !x_.extents.empty();
+  const std::int64_t x_step = has_x ? x_.steps.back() : 0;
+  const std::int64_t fixed = fixed_offset(tile);
+  Odometer y(y_.extents, domain.rows ? tile.y0 : 0);
+  const Odometer first_x(x_.extents, has_x ? tile.x0 : 0);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::int64_t row_offset = fixed + y.form(y_.steps.data());
+    if (!access_.gathers.empty()) row_offset += gathered_offset(gathered, r, 0);
+    Odometer x = first_x;
+    for (std::int64_t c = 0; c < cols;) {
+      const std::int64_t n = has_x ? std::min(cols - c, x.run()) : cols - c;
+      const std::int64_t offset = row_offset + x.form(x_.steps.data());
+      Interval inside{0, n};
+      for (const GuardSteps& guard : guard_steps_) {
+        std::int64_t base = guard.constant + y.form(guard.y.data()) + x.form(guard.x.data());
+        for (std::size_t d = 0; d < guard.z.size(); ++d) base += guard.z[d] * tile.z[d];
+        const Interval one = valid(base, has_x ? guard.x.back() : 0, guard.extent, n);
+        inside.low = std::max(inside.low, one.low);
+        inside.high = std::min(inside.high, one.high);
+      }
+      inside.high = std::max(inside.high, inside.low);
+      inside.low = std::min(inside.low, n);
+      inside.high = std::min(inside.high, n);
+      std::byte* to = target + static_cast<std::size_t>(r * cols + c) * compute_size_;
+      if (inside.low > 0) fill_run(compute_, access_.fill, to, inside.low);
+      if (inside.high > inside.low) {
+        const std::int64_t first = offset + inside.low * x_step;
+        const std::int64_t final = offset + (inside.high - 1) * x_step;
+        if (std::min(first, final) < 0) refuse_address(std::min(first, final));
+        if (std::max(first, final) >= access_.count) refuse_address(std::max(first, final));
+        load_run(access_.storage, buffer + first * size, x_step,
+                 to + static_cast<std::size_t>(inside.low) * compute_size_,
+                 inside.high - inside.low);
+      }
+      if (inside.high < n)
+        fill_run(compute_, access_.fill, to + static_cast<std::size_t>(inside.high) * compute_size_,
+                 n - inside.high);
+      c += n;
+      if (has_x) x.skip(n);
+    }
+    if (domain.rows && !y_.extents.empty()) y.skip(1);
+  }
+}
+
+template <typename Visit>
+void TileAccess::for_each_element(const Tile& tile, Domain domain, GatherValues gathered,
+                                  Visit&& visit) const {
+  std::array<std::int64_t, kMaxAxes> index{};
+  std::vector<std::int64_t> values(nodes_.size());
+  const bool needs_nodes = !access_.is_plain();
+  const auto set_index = [&](const std::vector<std::size_t>& axes, const Strides& strides,
+                             std::int64_t joint) {
+    for (std::size_t d = axes.size(); d-- > 0;) {
+      index[axes[d]] = joint % strides.extents[d];
+      joint /= strides.extents[d];
+    }
+  };
+  for (std::size_t d = 0; d < axes_.z.size(); ++d) index[axes_.z[d]] = tile.z[d];
+  const std::int64_t rows = domain.rows ? tile.rows : 1;
+  const std::int64_t cols = domain.columns ? tile.cols : 1;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (domain.rows) set_index(axes_.y, y_, tile.y0 + r);
+    for (std::int64_t c = 0; c < cols; ++c) {
+      if (domain.columns) set_index(axes_.x, x_, tile.x0 + c);
+      if (needs_nodes) evaluate_nodes(nodes_, index.data(), values.data());
+      bool inside = true;
+      for (const BoundGuard& guard : access_.guards) {
+        std::int64_t at = 0;
+        if (guard.linear) {
+          at = guard.linear->constant;
+          for (std::size_t a = 0; a < axis_count_; ++a)
+            at += guard.linear->coefficients[a] * index[a];
+        } else {
+          at = values[guard.node];
+        }
+        inside &= at >= 0 && at < guard.extent;
+      }
+      if (!inside) {
+        visit(r, c, std::int64_t{0}, false);
+        continue;
+      }
+      std::int64_t address = access_.address.constant;
+      for (std::size_t a = 0; a < axis_count_; ++a)
+        address += access_.address.coefficients[a] * index[a];
+      for (const std::uint32_t node : access_.nonlinear)
+        address = static_cast<std::int64_t>(static_cast<std::uint64_t>(address) +
+                                            static_cast<std::uint64_t>(values[node]));
+      if (!access_.gathers.empty()) address += gathered_offset(gathered, r, c);
+      if (address < 0 || address >= access_.count) refuse_address(address);
+      visit(r, c, address, true);
+    }
+  }
+}
+
+void TileAccess::find_places(const Tile& tile, GatherValues gathered,
+                             std::span<std::int64_t> places) const {
+  for_each_element(tile, {true, true}, gathered,
+                   [&](std::int64_t row, std::int64_t column, std::int64_t address, bool) {
+                     places[static_cast<std::size_t>(row * tile.cols + column)] = address;
+                   });
+}
+
+bool TileAccess::is_stream(std::int64_t cols) const {
+  return access_.is_plain() && access_.gathers.empty() && x_.linear && x_.step == 1 &&
+         (y_.extents.empty() || (y_.linear && y_.step == cols));
+}
+
+const std::byte* TileAccess::stream_address(const std::byte* buffer, std::int64_t y,
+                                            std::int64_t x) const {
+  return buffer +
+         (access_.address.constant + y * y_.step + x) * static_cast<std::int64_t>(storage_size_);
+}
+
+bool TileAccess::in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
+                          std::int64_t& row_stride) const {
+  if (compute_ != access_.storage || !access_.is_plain() || !access_.gathers.empty() ||
+      !domain.columns || !x_.linear || (x_.step != 1 && tile.cols > 1))
+    return false;
+  if (domain.rows && !y_.linear && tile.rows > 1) return false;
+  const Walker y(y_, domain.rows ? tile.y0 : 0);
+  const std::int64_t offset =
+      fixed_offset(tile) + tile.x0 * x_.step + (domain.rows ? y.offset() : 0);
+  address = buffer + offset * static_cast<std::int64_t>(storage_size_);
+  row_stride = domain.rows && tile.rows > 1 ? y_.step : tile.cols;
+  return true;
+}
+
+void TileAccess::store(std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
+                       const View& value) const {
+  const auto size = static_cast<std::int64_t>(storage_size_);
+  const auto value_size = static_cast<std::int64_t>(compute_size_);
+  const auto* from = static_cast<const std::byte*>(value.data);
+  const auto at = [&](std::int64_t r, std::int64_t c) {
+    return from + (r * value.row_stride + (value.per_column ? c : 0)) * value_size;
+  };
+  const std::int64_t rows = domain.rows ? tile.rows : 1;
+  const std::int64_t cols = domain.columns ? tile.cols : 1;
+  if (!access_.is_plain() || !access_.gathers.empty()) {
+    for_each_element(tile, domain, gathered,
+                     [&](std::int64_t r, std::int64_t c, std::int64_t address, bool inside) {
+                       if (inside)
+                         store_run(access_.storage, at(r, c), 0, buffer + address * size, 0, 1);
+                     });
+    return;
+  }
+  const std::int64_t fixed = fixed_offset(tile);
+  Walker y(y_, domain.rows ? tile.y0 : 0);
+  // Values of rows lie side by side: one strided run instead of one element at a time.
+  if (!domain.columns && domain.rows && y_.linear && value.row_stride == 1) {
+    store_run(access_.storage, from, 1, buffer + (fixed + y.offset()) * size, y_.step, rows);
+    return;
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::int64_t start = fixed + (domain.rows ? y.offset() : 0);
+    if (!domain.columns) {
+      store_run(access_.storage, at(r, 0), 0, buffer + start * size, 0, 1);
+    } else {
+      Walker x(x_, tile.x0);
+      for (std::int64_t c = 0; c < cols;) {
+        const std::int64_t n = x.run(cols - c);
+        store_run(access_.storage, at(r, c), value.per_column ? 1 : 0,
+                  buffer + (start + x.offset()) * size, x.run_step(), n);
+        x.skip(n);
+        c += n;
+      }
+    }
+    if (domain.rows) y.next();
+  }
+}
+
+}  // namespace sinter::runtime::cpu

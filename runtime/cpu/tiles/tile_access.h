@@ -1,0 +1,131 @@
+// Moving values between buffers and tiles.
+//
+// A tile covers rows y0 .. y0 + rows of the loops "y" and columns x0 .. x0 + cols of the loops "x",
+// at one index of the loops "z". Which of the program's loops are which is the schedule's choice.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/cpu/tiles/tile_loops.h"
+#include "runtime/cpu/tiles/tile_ops.h"
+
+namespace sinter::runtime::cpu {
+
+/// Loops that a walk keeps an index for. The verifier allows no more.
+inline constexpr std::size_t kMaxAxes = 32;
+
+/// Axes of BoundLoops by role, outermost first.
+struct TileAxes {
+  std::vector<std::size_t> z, y, x;
+};
+
+struct Tile {
+  const std::int64_t* z = nullptr;  // index by z loop
+  std::int64_t y0 = 0, rows = 0, x0 = 0, cols = 0;
+};
+
+/// Which of a tile's directions a value has; one without columns has one value per row, one without
+/// rows one per column.
+struct Domain {
+  bool rows = true, columns = true;
+};
+
+/// Indices that address gathers: view and type by instruction.
+struct GatherValues {
+  const View* views = nullptr;
+  const DType* types = nullptr;
+};
+
+class TileAccess {
+ public:
+  TileAccess(const BoundLoops& loops, const BoundAccess& access, const TileAxes& axes);
+
+  const BoundAccess& access() const { return access_; }
+
+  /// The values of `tile` over `domain`: where they lie if they can be used there, else copied and
+  /// converted to the compute type, densely, to `target`. `target` has room for the domain. Throws
+  /// Error for a gathered index or an address out of range.
+  View load(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
+            void* target) const;
+
+  /// Writes `value`, which is in the compute type. Throws like load.
+  void store(std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
+             const View& value) const;
+
+  /// Writes the elements of `tile` one after the other along columns; `combine` with what is there,
+  /// or in its place. Throws like load.
+  void scatter(std::byte* buffer, const Tile& tile, GatherValues gathered, const View& value,
+               std::optional<Combine> combine) const;
+
+  /// Where a result over `domain` may be computed in place: sets address and row stride, and
+  /// returns true, if the values are contiguous along columns and stored in the compute type.
+  bool in_place(std::byte* buffer, const Tile& tile, Domain domain, std::byte*& address,
+                std::int64_t& row_stride) const;
+
+  /// True if rows of `cols` columns follow each other in the buffer without gap or repetition.
+  bool is_stream(std::int64_t cols) const;
+  /// Where element (y, x) of such an access lies. z must have no loops.
+  const std::byte* stream_address(const std::byte* buffer, std::int64_t y, std::int64_t x) const;
+
+ private:
+  /// Strides over the loops of one role.
+  struct Strides {
+    std::vector<std::int64_t> extents, steps;
+    std::int64_t step = 0;  // over the joint index of the loops, if they are walked as one
+    bool linear = true;
+  };
+  class Walker;
+  class Odometer;
+  /// A linear guard over the loops of each role.
+  struct GuardSteps {
+    std::int64_t constant = 0, extent = 0;
+    std::vector<std::int64_t> z, y, x;
+  };
+
+  std::int64_t fixed_offset(const Tile& tile) const;
+  View load_plain(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
+                  std::byte* target) const;
+  void load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+                     Domain domain, std::byte* target) const;
+  void load_guarded(const std::byte* buffer, const Tile& tile, Domain domain, GatherValues gathered,
+                    std::byte* target) const;
+  /// Calls visit(row, column, address, inside) for every element.
+  template <typename Visit>
+  void for_each_element(const Tile& tile, Domain domain, GatherValues gathered,
+                        Visit&& visit) const;
+  bool gathers_by_element(Domain domain, GatherValues gathered) const;
+  /// Adds to `offsets` what the gathers contribute in `row` from `column` on: those that have a
+  /// value for each column, or (then there is one offset) the others.
+  void add_gathered(GatherValues gathered, std::int64_t row, std::span<std::int64_t> offsets,
+                    std::int64_t column, bool per_column) const;
+  /// What columns x, x + 1, .. add to the address.
+  void column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const;
+  bool has_short_runs() const;
+  bool is_interleaved(const Tile& tile) const;
+  void load_interleaved(const std::byte* buffer, const Tile& tile, Domain domain,
+                        std::byte* target) const;
+  std::int64_t row_offset(const Tile& tile, Domain domain, std::int64_t row) const;
+  /// The addresses of all elements of `tile`, one after the other, checked.
+  void find_places(const Tile& tile, GatherValues gathered, std::span<std::int64_t> places) const;
+  [[noreturn]] static void refuse_index(std::int64_t index, std::int64_t extent);
+  std::int64_t gathered_offset(GatherValues gathered, std::int64_t row, std::int64_t column) const;
+  [[noreturn]] void refuse_address(std::int64_t address) const;
+
+  BoundAccess access_;
+  TileAxes axes_;
+  std::vector<BoundNode> nodes_;
+  std::size_t axis_count_ = 0;
+  Strides y_, x_;
+  std::vector<std::int64_t> z_steps_;
+  DType compute_;
+  std::size_t storage_size_, compute_size_;
+  bool linear_guards_ = false;  // all guards are linear, and nothing else is not
+  std::vector<GuardSteps> guard_steps_;
+};
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,141 @@
+// Compiling a tile program: operators that can be computed in registers, one after the other.
+#include <algorithm>
+
+#include "runtime/cpu/tiles/tile_compiler.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+/// Columns from which on a row's last block, computed as a whole, costs less than a chain saves.
+constexpr std::int64_t kLeastColumns = 128;
+
+/// From here on a result, and what it is made from, do not stay in a last-level cache until they
+/// are read: written past it, memory moves two thirds as much.
+constexpr std::int64_t kLeastPastCache = std::int64_t{16} << 20;
+
+bool is_store(const TileInstr& instr) {
+  return instr.kind == TileInstr::Kind::kStore || instr.kind == TileInstr::Kind::kScatter;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> TileCompiler::operands_of(const TileInstr& instr) const {
+  if (instr.kind != TileInstr::Kind::kChain) return operands_of(instr.value);
+  const Chain& chain = out_.chains_[instr.chain];
+  std::vector<std::uint32_t> result = {chain.start};
+  for (const Chain::Step& step : chain.steps)
+    if (step.other != TileInstr::kNone) result.push_back(step.other);
+  return result;
+}
+
+bool TileCompiler::is_past_cache(std::uint32_t access) const {
+  const TileSchedule& s = out_.schedule_;
+  const BoundAccess& store = out_.accesses_[access].access();
+  const auto touches = [&](const TileAccess& other) {
+    return other.access().buffer == store.buffer;
+  };
+  // Where rows are reduced first there is too much to compute for memory to be waited for.
+  if (s.across || !out_.reductions_.empty() || !out_.accesses_[access].is_stream(s.x_count) ||
+      std::count_if(out_.accesses_.begin(), out_.accesses_.end(), touches) != 1)
+    return false;
+  const auto size = static_cast<std::int64_t>(size_of(store.storage));
+  return s.y_count * s.x_count >= kLeastPastCache / size;
+}
+
+void TileCompiler::join_chains() {
+  for (const Stage& stage : out_.stages_)
+    for (const TileInstr& instr : stage.body)
+      if (instr.kind == TileInstr::Kind::kOp) {
+        ++operations_;
+        work_ += work_of(static_cast<ScalarOp>(program_.instrs[instr.value]->op)) - 1;
+      }
+  if (out_.schedule_.tile_cols < kLeastColumns) return;
+  // Instructions that read a value. Where values last, a later stage may read what an earlier one
+  // computed; else each computes its own or keeps it.
+  std::vector<int> readers(count_, 0);
+  const auto count = [&](const Stage& stage) {
+    for (const TileInstr& instr : stage.body) {
+      if (instr.kind == TileInstr::Kind::kResume) continue;
+      std::vector<std::uint32_t> operands = operands_of(instr);
+      std::sort(operands.begin(), operands.end());
+      operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
+      for (const std::uint32_t operand : operands) ++readers[operand];
+    }
+  };
+  if (keep_between_stages_)
+    for (const Stage& stage : out_.stages_) count(stage);
+  for (Stage& stage : out_.stages_) {
+    if (!keep_between_stages_) {
+      std::fill(readers.begin(), readers.end(), 0);
+      count(stage);
+    }
+    join_chains(stage, readers);
+  }
+}
+
+/// A chain takes the place of its last operator. What stands between its operators must not change
+/// what they read: stores do, since views of loads lie in the buffers themselves.
+void TileCompiler::join_chains(Stage& stage, const std::vector<int>& readers) {
+  const auto link_of = [&](const TileInstr& instr, std::uint32_t value) -> Chain::Step {
+    Chain::Step step;
+    if (instr.kind != TileInstr::Kind::kOp || instr.value_class != ValueClass::kElement ||
+        instr.type != DType::kFloat32 || instr.arg_count > 2)
+      return step;
+    for (std::uint32_t k = 0; k < instr.arg_count; ++k)
+      if (out_.types_[instr.args[k]] != DType::kFloat32) return step;
+    const bool left = instr.args[0] == value;
+    ChainSide side = ChainSide::kOnly;
+    if (instr.arg_count == 2)
+      side = instr.args[0] == instr.args[1] ? ChainSide::kBoth
+             : left                         ? ChainSide::kLeft
+                                            : ChainSide::kRight;
+    if (side == ChainSide::kLeft || side == ChainSide::kRight)
+      step.other = instr.args[left ? 1 : 0];
+    step.kernels = find_chain_kernels(static_cast<ScalarOp>(program_.instrs[instr.value]->op), side,
+                                      is_small(instr.args[0]));
+    return step;
+  };
+  std::vector<bool> joined(stage.body.size(), false);
+  for (std::size_t first = 0; first < stage.body.size(); ++first) {
+    const TileInstr& head = stage.body[first];
+    if (joined[first] || head.arg_count == 0) continue;
+    // The operand that changes along the rows starts the chain.
+    const std::uint32_t start = head.arg_count == 2 && class_[head.args[0]] != ValueClass::kElement
+                                    ? head.args[1]
+                                    : head.args[0];
+    Chain chain{start, {link_of(head, start)}};
+    if (chain.steps[0].kernels.columns == nullptr) continue;
+    std::vector<std::size_t> members = {first};
+    for (std::size_t i = first + 1; i < stage.body.size() && chain.steps.size() < kMaxChain; ++i) {
+      const TileInstr& last = stage.body[members.back()];
+      if (last.kept || last.target != TileInstr::kNone || readers[last.value] != 1) break;
+      const TileInstr& instr = stage.body[i];
+      const bool reads = std::find(instr.args, instr.args + instr.arg_count, last.value) !=
+                         instr.args + instr.arg_count;
+      if (reads) {
+        const Chain::Step step = link_of(instr, last.value);
+        if (joined[i] || step.kernels.columns == nullptr) break;
+        chain.steps.push_back(step);
+        members.push_back(i);
+      } else if (is_store(instr) || instr.target != TileInstr::kNone) {
+        break;
+      }
+    }
+    const TileInstr& tail = stage.body[members.back()];
+    const bool past_cache =
+        tail.target != TileInstr::kNone && readers[tail.value] == 1 && is_past_cache(tail.target);
+    if (members.size() == 1 && !past_cache) continue;
+    for (const std::size_t i : members) joined[i] = i != members.back();
+    TileInstr& result = stage.body[members.back()];
+    result.kind = TileInstr::Kind::kChain;
+    result.chain = static_cast<std::uint32_t>(out_.chains_.size());
+    result.past_cache = past_cache;
+    out_.chains_.push_back(std::move(chain));
+  }
+  std::vector<TileInstr> left;
+  for (std::size_t i = 0; i < stage.body.size(); ++i)
+    if (!joined[i]) left.push_back(stage.body[i]);
+  stage.body = std::move(left);
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,386 @@
+#include "runtime/cpu/tiles/tile_compiler.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "runtime/cpu/tiles/tile_runs.h"
+#include "runtime/plan/loop_values.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+using plan::fb::InstrKind;
+using plan::fb::LoopProgramT;
+
+/// Elements of a tile: few enough that a handful of tiles stay in the first-level cache, many
+/// enough to hide the cost of interpreting an instruction.
+constexpr std::int64_t kTileElements = 2048;
+/// Columns of a tile of rows side by side.
+constexpr std::int64_t kAcrossColumns = 128;
+constexpr std::int64_t kAcrossRows = kTileElements / kAcrossColumns;
+/// Most bytes that values kept between stages may take: a share of the second-level cache.
+constexpr std::int64_t kMaxKeptBytes = 512 << 10;
+/// Values cheaper than this (in arithmetic instructions, loads included) are computed again
+/// instead: most of them in registers.
+constexpr int kCheapValue = 5;
+
+/// Tiles of a part of a row: whole vectors, and whole groups of up to four interleaved values.
+constexpr std::int64_t kAligned = 192;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+TileCompiler::TileCompiler(const plan::fb::PlanT& plan, const LoopProgramT& program,
+                           std::span<const std::int64_t> expressions, int threads,
+                           TileProgram& result)
+    : program_(program),
+      expressions_(expressions),
+      threads_(threads),
+      out_(result),
+      loops_(bind_loops(plan, program, expressions)),
+      count_(program.instrs.size()) {}
+
+void TileCompiler::compile() {
+  choose_axes();
+  classify();
+  find_needed();
+  // The first attempt assumes that tiles hold whole rows; its registers tell how large they may be.
+  choose_sizes();
+  if (!out_.schedule_.whole_rows) keep_between_stages_ = false;
+  emit_stages();
+  forward_stores();
+  join_chains();
+  lay_out();
+  evaluate_uniforms();
+}
+
+void TileCompiler::choose_axes() {
+  const std::size_t rank = loops_.extents.size();
+  TileAxes& axes = out_.axes_;
+  TileSchedule& schedule = out_.schedule_;
+  schedule.ordered = loops_.ordered || loops_.scans;
+  if (!loops_.has_rows()) {
+    // Columns are the last axis, and those before it while it is short.
+    constexpr std::int64_t kFewColumns = 64;
+    std::size_t first = rank;
+    for (std::int64_t columns = 1; first > 0 && columns < kFewColumns;)
+      columns *= loops_.extents[--first];
+    for (std::size_t a = 0; a < rank; ++a) (a >= first ? axes.x : axes.y).push_back(a);
+  } else {
+    const std::size_t rows = loops_.row_axes;
+    // Side by side pays where memory runs along rows' starts, not along their elements, and where
+    // what runs along a row is only a few elements: the windows of a pooling.
+    constexpr std::int64_t kFewElements = 8;
+    int along = 0, across = 0;
+    for (const auto& instr : program_.instrs) {
+      if (!plan::is_memory(instr->kind)) continue;
+      const auto& steps = loops_.accesses[instr->access].address.coefficients;
+      if (rank > rows && steps[rank - 1] == 1)
+        ++along;
+      else if (rank > rows && rows > 0 && steps[rows - 1] == 1 && steps[rank - 1] != 0)
+        ++across;
+    }
+    const bool short_rows = rank > rows && loops_.extents[rank - 1] < kFewElements;
+    std::size_t first = rows;
+    std::int64_t columns = 1;
+    while (first > 0 && columns < kAcrossColumns) columns *= loops_.extents[--first];
+    schedule.across = !loops_.ordered && (across > along || short_rows) && columns >= 8;
+    for (std::size_t a = 0; a < rank; ++a) {
+      if (schedule.across)
+        (a >= rows ? axes.y : a >= first ? axes.x : axes.z).push_back(a);
+      else
+        (a >= rows ? axes.x : axes.y).push_back(a);
+    }
+  }
+  const auto place = [&](const std::vector<std::size_t>& which, char role, std::int64_t& count) {
+    for (std::size_t d = 0; d < which.size(); ++d) {
+      out_.axis_role_[which[d]] = role;
+      out_.axis_position_[which[d]] = static_cast<int>(d);
+      count *= loops_.extents[which[d]];
+    }
+  };
+  out_.axis_role_.assign(rank, 'z');
+  out_.axis_position_.assign(rank, 0);
+  place(axes.z, 'z', schedule.z_count);
+  place(axes.y, 'y', schedule.y_count);
+  place(axes.x, 'x', schedule.x_count);
+  for (const std::size_t a : axes.z) schedule.z_extents.push_back(loops_.extents[a]);
+  out_.extents_ = loops_.extents;
+  for (const BoundAccess& access : loops_.accesses)
+    out_.accesses_.emplace_back(loops_, access, axes);
+}
+
+bool TileCompiler::is_element_axis(std::size_t axis) const {
+  return out_.axis_role_[axis] == (out_.schedule_.across ? 'y' : 'x');
+}
+
+ValueClass TileCompiler::class_of(const BoundAccess& access) const {
+  std::vector<bool> node_is_element(loops_.nodes.size());
+  for (std::size_t i = 0; i < loops_.nodes.size(); ++i) {
+    const BoundNode& node = loops_.nodes[i];
+    if (node.op == plan::fb::ExprOp::Constant) continue;
+    node_is_element[i] = node.op == plan::fb::ExprOp::Symbol
+                             ? is_element_axis(node.a)
+                             : node_is_element[node.a] || node_is_element[node.b];
+  }
+  const auto moves = [&](const LinearIndex& linear) {
+    for (std::size_t a = 0; a < linear.coefficients.size(); ++a)
+      if (linear.coefficients[a] != 0 && is_element_axis(a)) return true;
+    return false;
+  };
+  bool element = moves(access.address);
+  for (const BoundGather& gather : access.gathers)
+    element |= class_[gather.value] == ValueClass::kElement;
+  for (const std::uint32_t node : access.nonlinear) element |= node_is_element[node];
+  for (const BoundGuard& guard : access.guards)
+    element |= guard.linear ? moves(*guard.linear) : node_is_element[guard.node];
+  return element ? ValueClass::kElement : ValueClass::kRow;
+}
+
+/// The class of every value, and the stage from which on it is available.
+void TileCompiler::classify() {
+  class_.assign(count_, ValueClass::kUniform);
+  available_.assign(count_, 0);
+  cost_.assign(count_, 0);
+  out_.types_.resize(count_);
+  for (std::size_t i = 0; i < count_; ++i) {
+    const plan::fb::InstrT& instr = *program_.instrs[i];
+    out_.types_[i] = static_cast<DType>(instr.dtype);
+    for (const std::uint32_t arg : operands_of(i)) {
+      class_[i] = std::max(class_[i], class_[arg]);
+      available_[i] = std::max(available_[i], available_[arg]);
+      cost_[i] = std::min(cost_[i] + cost_[arg], 1000);
+    }
+    switch (instr.kind) {
+      case InstrKind::Scatter: class_[i] = ValueClass::kElement; break;
+      case InstrKind::Scan:
+        class_[i] = ValueClass::kElement;
+        cost_[i] += 2;
+        break;
+      case InstrKind::Load:
+      case InstrKind::Store: {
+        const BoundAccess& access = loops_.accesses[instr.access];
+        class_[i] = std::max(class_[i], class_of(access));
+        cost_[i] += access.is_plain() ? compute_type(access.storage) == access.storage ? 1 : 2 : 5;
+        break;
+      }
+      case InstrKind::Op: cost_[i] += work_of(static_cast<ScalarOp>(instr.op)); break;
+      case InstrKind::Reduce:
+        class_[i] = ValueClass::kRow;
+        cost_[i] = 0;
+        ++available_[i];
+        break;
+      case InstrKind::Index: {
+        const int axis = loops_.axis_of[instr.dim];
+        if (axis >= 0)
+          class_[i] = is_element_axis(static_cast<std::size_t>(axis)) ? ValueClass::kElement
+                                                                      : ValueClass::kRow;
+        cost_[i] = 2;
+        break;
+      }
+      default: break;
+    }
+    if (class_[i] != ValueClass::kElement) cost_[i] = 0;  // once a row, or once at all
+  }
+}
+
+std::vector<std::uint32_t> TileCompiler::operands_of(std::size_t i) const {
+  const plan::fb::InstrT& instr = *program_.instrs[i];
+  std::vector<std::uint32_t> result = instr.args;
+  if (plan::is_memory(instr.kind))
+    for (const BoundGather& gather : loops_.accesses[instr.access].gathers)
+      result.push_back(gather.value);
+  return result;
+}
+
+void TileCompiler::find_needed() {
+  needed_.assign(count_, false);
+  for (std::size_t i = count_; i-- > 0;) {
+    needed_[i] = needed_[i] || plan::is_store(program_.instrs[i]->kind);
+    if (!needed_[i]) continue;
+    for (const std::uint32_t arg : operands_of(i)) needed_[arg] = true;
+  }
+}
+
+void TileCompiler::choose_sizes() {
+  TileSchedule& s = out_.schedule_;
+  const auto thread_count = static_cast<std::int64_t>(threads_);
+  if (s.across) {
+    // Few rows leave room for more columns.
+    const std::int64_t few_rows = std::clamp<std::int64_t>(s.y_count, 1, kAcrossRows);
+    s.tile_cols = std::min(s.x_count, kTileElements / few_rows / 64 * 64);
+    const std::int64_t groups = ceil_div(s.x_count, s.tile_cols);
+    // Enough groups for all threads, but not narrower than a cache line or two.
+    if (groups * s.z_count < thread_count)
+      s.tile_cols = std::max<std::int64_t>(
+          std::min<std::int64_t>(s.x_count, 32),
+          ceil_div(
+              ceil_div(s.x_count, ceil_div(thread_count, std::max<std::int64_t>(s.z_count, 1))),
+              16) *
+              16);
+    // Whatever the number of threads, so that sums are formed in the same order.
+    s.tile_rows = std::clamp<std::int64_t>(s.y_count, 1, kAcrossRows);
+    s.whole_rows = s.tile_rows >= s.y_count;
+    return;
+  }
+  s.whole_rows = s.x_count <= kTileElements;
+  if (s.whole_rows) {
+    s.tile_cols = s.x_count;
+    s.tile_rows = std::max<std::int64_t>(1, kTileElements / std::max<std::int64_t>(s.x_count, 1));
+    s.tile_rows =
+        std::min(s.tile_rows, std::max<std::int64_t>(1, ceil_div(s.y_count, thread_count)));
+  } else {
+    s.tile_cols =
+        ceil_div(ceil_div(s.x_count, ceil_div(s.x_count, kTileElements)), kAligned) * kAligned;
+    s.tile_rows = 1;
+  }
+}
+
+/// True for values that are known to lie in [-1, 1].
+bool TileCompiler::is_small(std::size_t i) const {
+  const plan::fb::InstrT& instr = *program_.instrs[i];
+  if (instr.kind != InstrKind::Op) return false;
+  switch (static_cast<ScalarOp>(instr.op)) {
+    case ScalarOp::kSin:
+    case ScalarOp::kCos:
+    case ScalarOp::kTanh:
+    case ScalarOp::kErf:
+    case ScalarOp::kSign: return true;
+    default: return false;
+  }
+}
+
+TileInstr TileCompiler::translate(std::size_t i) const {
+  const plan::fb::InstrT& instr = *program_.instrs[i];
+  TileInstr result;
+  result.value = static_cast<std::uint32_t>(i);
+  result.value_class = class_[i];
+  result.type = out_.types_[i];
+  if (instr.args.size() > std::size(result.args))
+    throw Error(ErrorCode::kInternal,
+                fmt::format("instruction {} has {} operands", i, instr.args.size()));
+  for (const std::uint32_t arg : instr.args) result.args[result.arg_count++] = arg;
+  switch (instr.kind) {
+    case InstrKind::Load:
+      result.kind = TileInstr::Kind::kLoad;
+      result.access = instr.access;
+      break;
+    case InstrKind::Store:
+      result.kind = TileInstr::Kind::kStore;
+      result.access = instr.access;
+      break;
+    case InstrKind::Scatter:
+      result.kind = TileInstr::Kind::kScatter;
+      result.access = instr.access;
+      if (instr.op != plan::kScatterReplaces) result.combine = static_cast<Combine>(instr.op);
+      break;
+    case InstrKind::Index:
+      result.kind = TileInstr::Kind::kIndex;
+      result.axis = loops_.axis_of[instr.dim];
+      if (result.axis < 0)  // it is 0 everywhere, and its class says so
+        throw Error(ErrorCode::kInternal, fmt::format("instruction {} is no index", i));
+      break;
+    case InstrKind::Reduce: result.kind = TileInstr::Kind::kReduce; break;
+    case InstrKind::Scan: result.kind = TileInstr::Kind::kScan; break;
+    default: {
+      const auto op = static_cast<ScalarOp>(instr.op);
+      const DType operand = out_.types_[instr.args[op == ScalarOp::kSelect ? 1 : 0]];
+      if (is_small(instr.args[0])) result.kernel = find_small_kernel(op, operand);
+      if (op == ScalarOp::kCast && instr.precision != plan::fb::Precision::Full &&
+          result.type == DType::kFloat32)
+        result.kernel = find_odd_cast(operand);
+      if (!result.kernel) result.kernel = find_op_kernel(op, operand, result.type);
+      if (!result.kernel)
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("'{}' on {} giving {} is not supported on the CPU", to_string(op),
+                                to_string(operand), to_string(result.type)));
+    }
+  }
+  return result;
+}
+
+void TileCompiler::emit_stages() {
+  int last = 0;
+  for (std::size_t i = 0; i < count_; ++i)
+    if (needed_[i]) last = std::max(last, available_[i]);
+  out_.stages_.resize(static_cast<std::size_t>(last) + 1);
+
+  for (std::size_t i = 0; i < count_; ++i) {
+    const InstrKind kind = program_.instrs[i]->kind;
+    if (!needed_[i] || class_[i] != ValueClass::kRow || kind == InstrKind::Reduce) continue;
+    out_.stages_[static_cast<std::size_t>(available_[i])].row.push_back(translate(i));
+  }
+
+  std::vector<bool> computed(count_, false);
+  kept_.assign(count_, false);
+  std::int64_t kept_bytes = 0;
+  const TileSchedule& schedule = out_.schedule_;
+  for (int stage = 0; stage <= last; ++stage) {
+    Stage& out = out_.stages_[static_cast<std::size_t>(stage)];
+    // What this stage's reductions and stores need, from the last instruction to the first.
+    std::vector<bool> wanted(count_, false), resumed(count_, false);
+    for (std::size_t i = count_; i-- > 0;) {
+      const InstrKind kind = program_.instrs[i]->kind;
+      const bool reduce = kind == InstrKind::Reduce && needed_[i] && available_[i] == stage + 1;
+      const bool store =
+          plan::is_store(kind) && class_[i] == ValueClass::kElement && available_[i] == stage;
+      if (!wanted[i] && !reduce && !store) continue;
+      wanted[i] = true;
+      if (computed[i]) {
+        if (keep_between_stages_) {
+          wanted[i] = false;  // it is still where it was computed
+          continue;
+        }
+        const std::int64_t bytes =
+            static_cast<std::int64_t>(size_of(out_.types_[i])) *
+            (schedule.across ? schedule.y_count * schedule.tile_cols : schedule.x_count);
+        if (kept_[i] || (cost_[i] > kCheapValue && kept_bytes + bytes <= kMaxKeptBytes)) {
+          if (!kept_[i]) kept_bytes += bytes;
+          kept_[i] = resumed[i] = true;
+          continue;
+        }
+      }
+      for (const std::uint32_t arg : operands_of(i))
+        if (class_[arg] == ValueClass::kElement) wanted[arg] = true;
+    }
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (!wanted[i]) continue;
+      TileInstr instr = translate(i);
+      if (resumed[i]) {
+        instr.kind = TileInstr::Kind::kResume;
+        instr.arg_count = 0;
+      }
+      if (instr.kind == TileInstr::Kind::kReduce) {
+        const auto combine = static_cast<Combine>(program_.instrs[i]->op);
+        instr.reduction = static_cast<std::uint32_t>(out_.reductions_.size());
+        out.reductions.push_back(instr.reduction);
+        out_.reductions_.push_back(
+            {find_reduce_kernels(combine, instr.type), static_cast<std::uint32_t>(i), 0, 0});
+      } else {
+        computed[i] = true;
+      }
+      if (instr.kind == TileInstr::Kind::kScan) {
+        const plan::fb::InstrT& source = *program_.instrs[i];
+        instr.scan = static_cast<std::uint32_t>(out_.scans_.size());
+        out_.scans_.push_back(
+            {find_scan_kernels(static_cast<Combine>(source.op), instr.type), source.exclusive, 0});
+      }
+      out.body.push_back(instr);
+    }
+  }
+  for (Stage& stage : out_.stages_)
+    for (TileInstr& instr : stage.body)
+      instr.kept = kept_[instr.value] && instr.kind != TileInstr::Kind::kStore &&
+                   instr.kind != TileInstr::Kind::kScatter &&
+                   instr.kind != TileInstr::Kind::kReduce;
+}
+
+TileProgram::TileProgram(const plan::fb::PlanT& plan, const LoopProgramT& program,
+                         std::span<const std::int64_t> expressions, int threads) {
+  TileCompiler(plan, program, expressions, threads, *this).compile();
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,58 @@
+// Makes a TileProgram: classes, stages, schedule, registers.
+#pragma once
+
+#include <vector>
+
+#include "runtime/cpu/tiles/tile_program.h"
+
+namespace sinter::runtime::cpu {
+
+class TileCompiler {
+ public:
+  TileCompiler(const plan::fb::PlanT& plan, const plan::fb::LoopProgramT& program,
+               std::span<const std::int64_t> expressions, int threads, TileProgram& result);
+  void compile();
+
+ private:
+  void choose_axes();
+  void classify();
+  void find_needed();
+  void choose_sizes();
+  void emit_stages();
+  void forward_stores();
+  void join_chains();
+  void join_chains(Stage& stage, const std::vector<int>& readers);
+  void lay_out();
+  void choose_streams(std::size_t instrs);
+  void evaluate_uniforms();
+
+  bool is_element_axis(std::size_t axis) const;
+  ValueClass class_of(const BoundAccess& access) const;
+  /// Arguments, and the values that gather an access.
+  std::vector<std::uint32_t> operands_of(std::size_t instr) const;
+  /// What an instruction of a stage reads, in the workspace or elsewhere.
+  std::vector<std::uint32_t> operands_of(const TileInstr& instr) const;
+  bool is_small(std::size_t instr) const;
+  /// Whether what a store writes is so large that it should leave the caches out.
+  bool is_past_cache(std::uint32_t access) const;
+  TileInstr translate(std::size_t instr) const;
+
+  const plan::fb::LoopProgramT& program_;
+  std::span<const std::int64_t> expressions_;
+  int threads_;
+  TileProgram& out_;
+  BoundLoops loops_;
+  std::size_t count_;  // instructions of the program
+
+  // By instruction.
+  std::vector<ValueClass> class_;
+  std::vector<int> available_;  // the stage whose body can use it
+  std::vector<int> cost_;       // of computing it from memory
+  std::vector<bool> needed_, kept_;
+  bool keep_between_stages_ = true;  // tiles hold whole rows: values last from stage to stage
+
+  int operations_ = 0;  // Ops on elements, and their work beyond one instruction each
+  double work_ = 0;
+};
+
+}  // namespace sinter::runtime::cpu

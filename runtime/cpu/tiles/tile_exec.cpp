@@ -1,0 +1,376 @@
+// Runs tile programs.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "runtime/cpu/tiles/tile_program.h"
+#include "runtime/cpu/tiles/tile_runs.h"
+#include "runtime/threads/thread_pool.h"
+
+namespace sinter::runtime::cpu {
+
+/// One thread's state while it runs a program.
+class TileProgram::Worker {
+ public:
+  Worker(const TileProgram& program, std::span<std::byte* const> buffers, std::byte* workspace)
+      : p_(program),
+        s_(program.schedule_),
+        buffers_(buffers),
+        workspace_(workspace),
+        views_(reinterpret_cast<View*>(workspace + program.views_offset_)),
+        forwarded_(reinterpret_cast<char*>(workspace + program.forwarded_offset_)) {
+    std::copy(program.uniforms_.begin(), program.uniforms_.end(), views_);
+    std::fill_n(forwarded_, program.uniforms_.size(), 0);
+    tile_.z = z_.data();
+  }
+
+  /// All stages over the given rows; columns [x0, x0 + cols) only, if the program has no
+  /// reductions.
+  void run_along(std::int64_t y0, std::int64_t rows, std::int64_t x0, std::int64_t cols) {
+    tile_.y0 = y0;
+    tile_.rows = rows;
+    later_columns_ = x0 > 0;
+    const bool row_done = x0 + cols == s_.x_count;
+    begin_ahead(row_done ? y0 + rows : y0, row_done ? 0 : x0 + cols, rows * cols);
+    for (const Stage& stage : p_.stages_) {
+      tile_.x0 = x0;
+      tile_.cols = cols;
+      begin_stage(stage, rows);
+      if (!stage.body.empty()) {
+        for (std::int64_t x = x0; x < x0 + cols; x += s_.tile_cols) {
+          tile_.x0 = x;
+          tile_.cols = std::min(s_.tile_cols, x0 + cols - x);
+          done_ = x;
+          run_body(stage.body);
+        }
+      }
+      end_stage(stage, rows);
+    }
+  }
+
+  /// All stages over cols rows side by side.
+  void run_across(std::int64_t z, std::int64_t x0, std::int64_t cols) {
+    for (std::size_t d = s_.z_extents.size(); d-- > 0;) {
+      z_[d] = z % s_.z_extents[d];
+      z /= s_.z_extents[d];
+    }
+    tile_.x0 = x0;
+    tile_.cols = cols;
+    for (const Stage& stage : p_.stages_) {
+      tile_.y0 = 0;
+      tile_.rows = 1;
+      begin_stage(stage, cols);
+      if (!stage.body.empty()) {
+        for (std::int64_t y = 0; y < s_.y_count; y += s_.tile_rows) {
+          tile_.y0 = y;
+          tile_.rows = std::min(s_.tile_rows, s_.y_count - y);
+          done_ = y * cols;
+          run_body(stage.body);
+        }
+      }
+      end_stage(stage, cols);
+    }
+  }
+
+ private:
+  void begin_stage(const Stage& stage, std::int64_t row_values) {
+    run(stage.row);
+    for (const std::uint32_t r : stage.reductions)
+      p_.reductions_[r].kernels.init(workspace_ + p_.reductions_[r].accumulators, row_values);
+    for (const RunningScan& scan : p_.scans_)
+      scan.kernels.init(workspace_ + scan.carries, row_values);
+  }
+
+  void end_stage(const Stage& stage, std::int64_t row_values) {
+    for (const std::uint32_t r : stage.reductions) {
+      const Reduction& reduction = p_.reductions_[r];
+      std::byte* result = workspace_ + reduction.result;
+      reduction.kernels.finish(workspace_ + reduction.accumulators, result, row_values);
+      views_[reduction.value] = row_view(result);
+    }
+  }
+
+  View row_view(const void* data) const {
+    return s_.across ? View{data, 0, true} : View{data, 1, false};
+  }
+  Domain domain_of(ValueClass value_class) const {
+    if (value_class == ValueClass::kElement) return {true, true};
+    return s_.across ? Domain{false, true} : Domain{true, false};
+  }
+  std::byte* buffer_of(const TileAccess& access) const { return buffers_[access.access().buffer]; }
+  GatherValues gathered() const { return {views_, p_.types_.data()}; }
+
+  /// Where an instruction's result goes in the workspace.
+  std::byte* place_of(const TileInstr& instr) const {
+    std::byte* place = workspace_ + instr.offset;
+    return instr.kept ? place + static_cast<std::size_t>(done_) * size_of(instr.type) : place;
+  }
+
+  /// The next unit of work will read and write `count` elements from (y, x) on.
+  void begin_ahead(std::int64_t y, std::int64_t x, std::int64_t count) {
+    if (y >= s_.y_count) count = 0;
+    ahead_y_ = y;
+    ahead_x_ = x;
+    ahead_ = 0;
+    ahead_end_ = count;
+    // In steps of at least a line of float32.
+    ahead_step_ = std::max<std::int64_t>(16, (count / p_.unit_instrs_ + 15) / 16 * 16);
+  }
+
+  /// Fetches a part of it, so that memory works while this unit computes.
+  void fetch_ahead() {
+    if (ahead_ >= ahead_end_) return;
+    constexpr std::int64_t kLine = 64;
+    for (const std::uint32_t a : p_.streams_) {
+      const TileAccess& access = p_.accesses_[a];
+      const std::byte* begin =
+          access.stream_address(buffer_of(access), ahead_y_, ahead_x_ + ahead_);
+      const auto size = static_cast<std::int64_t>(size_of(access.access().storage));
+      for (std::int64_t b = 0; b < ahead_step_ * size; b += kLine)
+        __builtin_prefetch(begin + b, 0, 2);
+    }
+    ahead_ += ahead_step_;
+  }
+
+  void run_body(const std::vector<TileInstr>& instrs) {
+    for (const TileInstr& instr : instrs) {
+      run_one(instr);
+      fetch_ahead();
+    }
+  }
+
+  void run(const std::vector<TileInstr>& instrs) {
+    for (const TileInstr& instr : instrs) run_one(instr);
+  }
+
+  void run_one(const TileInstr& instr) {
+    switch (instr.kind) {
+      case TileInstr::Kind::kLoad: {
+        const TileAccess& access = p_.accesses_[instr.access];
+        const Domain domain = domain_of(instr.value_class);
+        views_[instr.value] =
+            access.load(buffer_of(access), tile_, domain, gathered(), place_of(instr));
+        if (instr.kept) keep(instr);
+        break;
+      }
+      case TileInstr::Kind::kOp: run_op(instr); break;
+      case TileInstr::Kind::kChain: run_chain_of(instr); break;
+      case TileInstr::Kind::kReduce: {
+        const Reduction& reduction = p_.reductions_[instr.reduction];
+        const ReduceArgs args{tile_.rows, tile_.cols, views_[instr.args[0]],
+                              workspace_ + reduction.accumulators};
+        (s_.across ? reduction.kernels.along_columns : reduction.kernels.along_rows)(args);
+        break;
+      }
+      case TileInstr::Kind::kStore: {
+        if (instr.target != TileInstr::kNone && forwarded_[instr.args[0]]) break;
+        // Tiles further along the same rows have the same values of rows.
+        if (instr.value_class == ValueClass::kRow && later_columns_) break;
+        const TileAccess& access = p_.accesses_[instr.access];
+        access.store(buffer_of(access), tile_, domain_of(instr.value_class), gathered(),
+                     views_[instr.args[0]]);
+        break;
+      }
+      case TileInstr::Kind::kScatter: {
+        const TileAccess& access = p_.accesses_[instr.access];
+        access.scatter(buffer_of(access), tile_, gathered(), views_[instr.args[0]], instr.combine);
+        break;
+      }
+      case TileInstr::Kind::kScan: {
+        const RunningScan& scan = p_.scans_[instr.scan];
+        const ScanArgs args{tile_.rows,
+                            tile_.cols,
+                            views_[instr.args[0]],
+                            place_of(instr),
+                            workspace_ + scan.carries,
+                            scan.exclusive};
+        (s_.across ? scan.kernels.along_columns : scan.kernels.along_rows)(args);
+        views_[instr.value] = {args.result, tile_.cols, true};
+        break;
+      }
+      case TileInstr::Kind::kIndex: run_index(instr); break;
+      case TileInstr::Kind::kResume:
+        views_[instr.value] = {place_of(instr), tile_.cols, true};
+        break;
+    }
+  }
+
+  /// A kept load lies where later stages look for it, even if it could be used in its buffer.
+  void keep(const TileInstr& instr) {
+    const View view = views_[instr.value];
+    std::byte* place = place_of(instr);
+    if (view.data == place) return;
+    const std::size_t size = size_of(instr.type);
+    for (std::int64_t r = 0; r < tile_.rows; ++r)
+      load_run(instr.type,
+               static_cast<const std::byte*>(view.data) +
+                   static_cast<std::size_t>(r * view.row_stride) * size,
+               view.per_column ? 1 : 0, place + static_cast<std::size_t>(r * tile_.cols) * size,
+               tile_.cols);
+    views_[instr.value] = {place, tile_.cols, true};
+  }
+
+  void run_op(const TileInstr& instr) {
+    OpArgs args;
+    std::byte* place = place_of(instr);
+    if (instr.value_class == ValueClass::kRow) {
+      // Rows' values lie side by side, whichever way the tile runs.
+      args = {1, s_.across ? tile_.cols : tile_.rows, place, 0, {}};
+      for (std::uint32_t k = 0; k < instr.arg_count; ++k) {
+        const View& view = views_[instr.args[k]];
+        args.args[k] = {view.data, 0, s_.across ? view.per_column : view.row_stride != 0};
+      }
+      instr.kernel(args);
+      views_[instr.value] = row_view(place);
+      return;
+    }
+    args.rows = tile_.rows;
+    args.cols = tile_.cols;
+    const auto [result, stride] = result_of(instr, place);
+    args.result = result;
+    args.result_stride = stride;
+    bool joint = args.result_stride == args.cols;
+    for (std::uint32_t k = 0; k < instr.arg_count; ++k) {
+      args.args[k] = views_[instr.args[k]];
+      joint &= is_joint(args.args[k]);
+    }
+    if (joint) {
+      args.cols *= args.rows;
+      args.rows = 1;
+    }
+    instr.kernel(args);
+  }
+
+  void run_chain_of(const TileInstr& instr) {
+    const Chain& chain = p_.chains_[instr.chain];
+    const View start = views_[chain.start];
+    const auto [result, stride] = result_of(instr, place_of(instr));
+    bool joint = stride == tile_.cols && is_joint(start);
+    std::array<ChainLink, kMaxChain> links;
+    for (std::size_t k = 0; k < chain.steps.size(); ++k) {
+      const Chain::Step& step = chain.steps[k];
+      links[k].kernels = step.kernels;
+      links[k].other = step.other == TileInstr::kNone ? View{} : views_[step.other];
+      joint &= is_joint(links[k].other);
+    }
+    run_chain({joint ? 1 : tile_.rows,
+               joint ? tile_.rows * tile_.cols : tile_.cols,
+               reinterpret_cast<float*>(result),
+               stride,
+               start,
+               {links.data(), chain.steps.size()},
+               instr.past_cache && forwarded_[instr.value] != 0});
+  }
+
+  /// True if the rows of a tile follow each other as one would.
+  bool is_joint(const View& view) const {
+    return view.per_column ? view.row_stride == tile_.cols : view.row_stride == 0;
+  }
+
+  /// Where a result of elements goes, and its stride: into the memory of a later store, or `place`.
+  std::pair<std::byte*, std::int64_t> result_of(const TileInstr& instr, std::byte* place) {
+    std::byte* result = place;
+    std::int64_t stride = tile_.cols;
+    if (instr.target != TileInstr::kNone) {
+      const TileAccess& access = p_.accesses_[instr.target];
+      std::byte* address = nullptr;
+      std::int64_t row = 0;
+      forwarded_[instr.value] =
+          access.in_place(buffer_of(access), tile_, {true, true}, address, row);
+      if (forwarded_[instr.value]) {
+        result = address;
+        stride = row;
+      }
+    }
+    views_[instr.value] = {result, stride, true};
+    return {result, stride};
+  }
+
+  void run_index(const TileInstr& instr) {
+    const auto axis = static_cast<std::size_t>(instr.axis);
+    const auto position = static_cast<std::size_t>(p_.axis_position_[axis]);
+    const char role = p_.axis_role_[axis];
+    std::byte* place = place_of(instr);
+    const std::size_t size = size_of(instr.type);
+    // The index along one loop of a joint one: joint / (product of the inner ones) % extent.
+    const auto& loops = role == 'y' ? p_.axes_.y : p_.axes_.x;
+    std::int64_t below = 1;
+    for (std::size_t d = position + 1; role != 'z' && d < loops.size(); ++d)
+      below *= p_.extents_[loops[d]];
+    const auto index_at = [&](std::int64_t joint) { return joint / below % p_.extents_[axis]; };
+    const auto fill = [&](std::byte* to, std::int64_t joint, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i)
+        index_run(instr.type, index_at(joint + i), 0, to + static_cast<std::size_t>(i) * size, 1);
+    };
+    if (instr.value_class == ValueClass::kRow) {
+      const std::int64_t count = s_.across ? tile_.cols : tile_.rows;
+      if (role == 'z')
+        index_run(instr.type, z_[position], 0, place, count);
+      else
+        fill(place, role == 'y' ? tile_.y0 : tile_.x0, count);
+      views_[instr.value] = row_view(place);
+      return;
+    }
+    for (std::int64_t r = 0; r < tile_.rows; ++r) {
+      std::byte* to = place + static_cast<std::size_t>(r * tile_.cols) * size;
+      if (role == 'y')
+        index_run(instr.type, index_at(tile_.y0 + r), 0, to, tile_.cols);
+      else
+        fill(to, tile_.x0, tile_.cols);
+    }
+    views_[instr.value] = {place, tile_.cols, true};
+  }
+
+  const TileProgram& p_;
+  const TileSchedule& s_;
+  std::span<std::byte* const> buffers_;
+  std::byte* workspace_;
+  View* views_;      // by instruction
+  char* forwarded_;  // by instruction: computed where it is stored
+  std::array<std::int64_t, kMaxAxes> z_{};
+  Tile tile_;
+  bool later_columns_ = false;
+  std::int64_t ahead_y_ = 0, ahead_x_ = 0, ahead_ = 0, ahead_end_ = 0, ahead_step_ = 16;
+  std::int64_t done_ = 0;  // elements of the rows before this tile, for kept values
+};
+
+void TileProgram::run(std::span<std::byte* const> buffers,
+                      std::span<std::byte* const> workspaces) const {
+  const TileSchedule& s = schedule_;
+  const auto groups = [](std::int64_t count, std::int64_t size) {
+    return (count + size - 1) / size;
+  };
+  const bool split_columns = !s.across && !s.ordered && reductions_.empty();
+  const std::int64_t outer = s.across ? s.z_count : groups(s.y_count, s.tile_rows);
+  const std::int64_t inner = s.across ? groups(s.x_count, s.tile_cols)
+                             : split_columns
+                                 ? groups(s.x_count, std::max<std::int64_t>(s.tile_cols, 1))
+                                 : 1;
+  const std::int64_t items = outer * inner;
+  if (items == 0 || (s.x_count == 0 && (s.across || split_columns))) return;
+
+  const auto run_item = [&](Worker& worker, std::int64_t item) {
+    const std::int64_t i = item / inner, j = item % inner;
+    if (s.across) {
+      const std::int64_t x0 = j * s.tile_cols;
+      worker.run_across(i, x0, std::min(s.tile_cols, s.x_count - x0));
+      return;
+    }
+    const std::int64_t y0 = i * s.tile_rows;
+    const std::int64_t rows = std::min(s.tile_rows, s.y_count - y0);
+    const std::int64_t x0 = split_columns ? j * s.tile_cols : 0;
+    worker.run_along(y0, rows, x0,
+                     split_columns ? std::min(s.tile_cols, s.x_count - x0) : s.x_count);
+  };
+  const auto team = static_cast<int>(
+      std::min(static_cast<std::int64_t>(threads_), static_cast<std::int64_t>(workspaces.size())));
+  const std::int64_t parts = std::min(items, threads::parts_of(team));
+  threads::run_parts(parts, team, [&](threads::Member& member) {
+    Worker worker(*this, buffers, workspaces[static_cast<std::size_t>(member.me())]);
+    while (const auto part = member.next())
+      for (std::int64_t item = items * *part / parts; item < items * (*part + 1) / parts; ++item)
+        run_item(worker, item);
+  });
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,203 @@
+// Accesses whose place is decided by values: reading by element, and scattering.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "runtime/cpu/ops/element.h"
+#include "runtime/cpu/tiles/tile_access.h"
+#include "runtime/cpu/tiles/tile_runs.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+/// Elements that are loaded at a time, their offsets on the stack.
+constexpr std::int64_t kPiece = 1024;
+/// The part of an offset that a joint index over several loops makes.
+std::int64_t strided_offset(const std::vector<std::int64_t>& extents,
+                            const std::vector<std::int64_t>& steps, std::int64_t joint) {
+  std::int64_t offset = 0;
+  for (std::size_t d = extents.size(); d-- > 0;) {
+    offset += joint % extents[d] * steps[d];
+    joint /= extents[d];
+  }
+  return offset;
+}
+
+template <typename T>
+void load_at(const std::byte* buffer, std::span<const std::int64_t> offsets, std::byte* target) {
+  const T* from = reinterpret_cast<const T*>(buffer);
+  T* to = reinterpret_cast<T*>(target);
+  for (std::size_t i = 0; i < offsets.size(); ++i) to[i] = from[offsets[i]];
+}
+
+void load_elements(DType storage, const std::byte* buffer, std::span<const std::int64_t> offsets,
+                   std::byte* target) {
+  if (compute_type(storage) != storage) {
+    std::uint16_t piece[kPiece];
+    load_at<std::uint16_t>(buffer, offsets, reinterpret_cast<std::byte*>(piece));
+    load_run(storage, reinterpret_cast<const std::byte*>(piece), 1, target,
+             static_cast<std::int64_t>(offsets.size()));
+    return;
+  }
+  switch (size_of(storage)) {
+    case 1: return load_at<std::uint8_t>(buffer, offsets, target);
+    case 2: return load_at<std::uint16_t>(buffer, offsets, target);
+    case 4: return load_at<std::uint32_t>(buffer, offsets, target);
+    default: return load_at<std::uint64_t>(buffer, offsets, target);
+  }
+}
+
+}  // namespace
+
+void TileAccess::refuse_index(std::int64_t index, std::int64_t extent) {
+  throw Error(ErrorCode::kUsage,
+              fmt::format("index {} is out of range: the gathered dimension has {} elements", index,
+                          extent));
+}
+
+std::int64_t TileAccess::gathered_offset(GatherValues gathered, std::int64_t row,
+                                         std::int64_t column) const {
+  std::int64_t offset = 0;
+  for (const BoundGather& gather : access_.gathers) {
+    const View& view = gathered.views[gather.value];
+    const DType type = gathered.types[gather.value];
+    const std::int64_t at = row * view.row_stride + (view.per_column ? column : 0);
+    const std::int64_t found = read_int(type, view.data, at);
+    const bool wraps = found < 0 && type != DType::kUInt64;
+    const std::int64_t index = wraps ? found + gather.extent : found;
+    if (index < 0 || index >= gather.extent) refuse_index(found, gather.extent);
+    offset += index * gather.stride;
+  }
+  return offset;
+}
+
+void TileAccess::add_gathered(GatherValues gathered, std::int64_t row,
+                              std::span<std::int64_t> offsets, std::int64_t column,
+                              bool per_column) const {
+  for (const BoundGather& gather : access_.gathers) {
+    const View& view = gathered.views[gather.value];
+    if (view.per_column != per_column) continue;
+    const DType type = gathered.types[gather.value];
+    const std::int64_t start = row * view.row_stride + (view.per_column ? column : 0);
+    const std::int64_t step = view.per_column ? 1 : 0;
+    with_compute_type(type, [&](auto* kind) {
+      using T = std::remove_pointer_t<decltype(kind)>;
+      if constexpr (std::is_integral_v<T>) {
+        const T* values = static_cast<const T*>(view.data) + start;
+        for (std::size_t i = 0; i < offsets.size(); ++i) {
+          const T found = values[static_cast<std::int64_t>(i) * step];
+          auto index = static_cast<std::int64_t>(found);
+          if (std::is_signed_v<T> && index < 0) index += gather.extent;
+          if (index < 0 || index >= gather.extent)
+            refuse_index(static_cast<std::int64_t>(found), gather.extent);
+          offsets[i] += index * gather.stride;
+        }
+      }
+    });
+  }
+}
+
+std::int64_t TileAccess::row_offset(const Tile& tile, Domain domain, std::int64_t row) const {
+  return fixed_offset(tile) +
+         (domain.rows ? strided_offset(y_.extents, y_.steps, tile.y0 + row) : 0);
+}
+
+void TileAccess::column_offsets(std::int64_t x, std::span<std::int64_t> offsets) const {
+  if (x_.linear) {
+    for (std::size_t i = 0; i < offsets.size(); ++i)
+      offsets[i] = (x + static_cast<std::int64_t>(i)) * x_.step;
+    return;
+  }
+  std::array<std::int64_t, kMaxAxes> index{};
+  std::int64_t offset = 0;
+  for (std::size_t d = x_.extents.size(); d-- > 0;) {
+    index[d] = x % x_.extents[d];
+    x /= x_.extents[d];
+    offset += index[d] * x_.steps[d];
+  }
+  for (std::int64_t& result : offsets) {
+    result = offset;
+    for (std::size_t d = x_.extents.size(); d-- > 0;) {
+      offset += x_.steps[d];
+      if (++index[d] < x_.extents[d]) break;
+      offset -= index[d] * x_.steps[d];
+      index[d] = 0;
+    }
+  }
+}
+
+void TileAccess::load_gathered(const std::byte* buffer, const Tile& tile, GatherValues gathered,
+                               Domain domain, std::byte* target) const {
+  const std::int64_t rows = domain.rows ? tile.rows : 1;
+  const std::int64_t cols = domain.columns ? tile.cols : 1;
+  // Often all rows take the same columns.
+  const bool alike =
+      std::all_of(access_.gathers.begin(), access_.gathers.end(), [&](const BoundGather& gather) {
+        const View& view = gathered.views[gather.value];
+        return !view.per_column || view.row_stride == 0;
+      });
+  std::int64_t room[kPiece];
+  for (std::int64_t c = 0; c < cols; c += kPiece) {
+    const std::span offsets(room, static_cast<std::size_t>(std::min(kPiece, cols - c)));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      if (!alike || r == 0) {
+        column_offsets(tile.x0 + c, offsets);
+        add_gathered(gathered, r, offsets, c, /*per_column=*/true);
+      }
+      std::int64_t start = row_offset(tile, domain, r);
+      add_gathered(gathered, r, {&start, 1}, c, /*per_column=*/false);
+      load_elements(access_.storage, buffer + start * static_cast<std::int64_t>(storage_size_),
+                    offsets, target + static_cast<std::size_t>(r * cols + c) * compute_size_);
+    }
+  }
+}
+
+void TileAccess::scatter(std::byte* buffer, const Tile& tile, GatherValues gathered,
+                         const View& value, std::optional<Combine> combine) const {
+  // Column by column, so that neighbouring rows, which often lie side by side, share cache lines;
+  // within a row the order is that of its elements.
+  std::vector<std::int64_t> places(static_cast<std::size_t>(tile.rows * tile.cols));
+  if (access_.is_plain()) {
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const std::span row(places.data() + r * tile.cols, static_cast<std::size_t>(tile.cols));
+      std::int64_t start = row_offset(tile, {true, true}, r);
+      add_gathered(gathered, r, {&start, 1}, 0, /*per_column=*/false);
+      column_offsets(tile.x0, row);
+      for (std::int64_t& place : row) place += start;
+      add_gathered(gathered, r, row, 0, /*per_column=*/true);
+    }
+  } else {
+    find_places(tile, gathered, places);
+  }
+  const auto place = [&](std::int64_t r, std::int64_t c) {
+    return places[static_cast<std::size_t>(r * tile.cols + c)];
+  };
+  const bool narrow = compute_ != access_.storage;
+  with_compute_type(compute_, [&](auto* kind) {
+    using T = std::remove_pointer_t<decltype(kind)>;
+    const T* from = static_cast<const T*>(value.data);
+    T* to = reinterpret_cast<T*>(buffer);
+    for (std::int64_t c = 0; c < tile.cols; ++c) {
+      for (std::int64_t r = 0; r < tile.rows; ++r) {
+        const T x = from[r * value.row_stride + (value.per_column ? c : 0)];
+        if (!narrow) {
+          T& element = to[place(r, c)];
+          element = combine ? combine_values<T>(*combine, element, x) : x;
+          continue;
+        }
+        std::byte* element = buffer + place(r, c) * static_cast<std::int64_t>(storage_size_);
+        const auto wide = static_cast<double>(x);
+        store_double(
+            access_.storage, element,
+            combine ? combine_values<double>(*combine, load_double(access_.storage, element), wide)
+                    : wide);
+      }
+    }
+  });
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,168 @@
+// The last steps of compiling a tile program: where values lie, and what is known beforehand.
+#include <algorithm>
+#include <map>
+
+#include "runtime/cpu/tiles/tile_compiler.h"
+#include "runtime/cpu/tiles/tile_runs.h"
+
+namespace sinter::runtime::cpu {
+namespace {
+
+using plan::fb::InstrKind;
+
+/// Work, in elements times instructions, that is worth waking another thread for.
+constexpr double kWorkPerThread = 60000;
+
+std::size_t align64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+/// Lets operations compute straight into the memory that a later store of the same stage fills.
+void TileCompiler::forward_stores() {
+  for (Stage& stage : out_.stages_) {
+    for (TileInstr& store : stage.body) {
+      if (store.kind != TileInstr::Kind::kStore) continue;
+      for (TileInstr& instr : stage.body) {
+        if (instr.kind == TileInstr::Kind::kOp && instr.value == store.args[0] && !instr.kept &&
+            instr.target == TileInstr::kNone) {
+          instr.target = store.access;
+          store.target = store.access;  // it has nothing left to do where the forwarding succeeds
+        }
+      }
+    }
+  }
+}
+
+/// Places values: per-row values and accumulators each on their own, per-element ones in as few
+/// tiles as their lifetimes allow, so that tiles stay in the cache.
+void TileCompiler::lay_out() {
+  const TileSchedule& s = out_.schedule_;
+  std::size_t end = 0;
+  const auto take = [&](std::int64_t count, std::size_t size) {
+    const std::size_t offset = end;
+    end += align64(static_cast<std::size_t>(std::max<std::int64_t>(count, 1)) * size);
+    return offset;
+  };
+  const std::int64_t row_values = s.across ? s.tile_cols : s.tile_rows;
+  for (Stage& stage : out_.stages_)
+    for (TileInstr& instr : stage.row)
+      if (instr.kind != TileInstr::Kind::kStore)
+        instr.offset = take(row_values, size_of(instr.type));
+  for (Reduction& reduction : out_.reductions_) {
+    reduction.accumulators = take(row_values, kAccumulatorBytes);
+    reduction.result = take(row_values, size_of(out_.types_[reduction.value]));
+  }
+
+  for (RunningScan& scan : out_.scans_) scan.carries = take(row_values, kAccumulatorBytes);
+
+  std::vector<TileInstr*> order;
+  for (Stage& stage : out_.stages_)
+    for (TileInstr& instr : stage.body) order.push_back(&instr);
+  std::vector<std::size_t> definition(count_, SIZE_MAX), last_use(order.size(), 0);
+  for (std::size_t p = 0; p < order.size(); ++p) {
+    for (const std::uint32_t arg : operands_of(*order[p]))
+      if (definition[arg] != SIZE_MAX && order[p]->kind != TileInstr::Kind::kResume)
+        last_use[definition[arg]] = p;
+    definition[order[p]->value] = p;
+    last_use[p] = p;
+  }
+  const std::int64_t elements = s.tile_rows * s.tile_cols;
+  std::map<std::size_t, std::vector<std::size_t>> free;  // tiles by size of their elements
+  std::map<std::uint32_t, std::size_t> kept;
+  std::vector<std::vector<std::size_t>> dying(order.size());
+  for (std::size_t p = 0; p < order.size(); ++p)
+    if (last_use[p] > p) dying[last_use[p]].push_back(p);
+  for (std::size_t p = 0; p < order.size(); ++p) {
+    TileInstr& instr = *order[p];
+    const std::size_t size = size_of(instr.type);
+    // Operands that are used for the last time give their tile to the result: all kernels may work
+    // in place. A load may not: it can leave its operands (indices) behind half read.
+    const auto release = [&] {
+      for (const std::size_t d : dying[p])
+        if (!order[d]->kept && order[d]->kind != TileInstr::Kind::kReduce)
+          free[size_of(order[d]->type)].push_back(order[d]->offset);
+    };
+    const bool in_place =
+        instr.kind == TileInstr::Kind::kOp || instr.kind == TileInstr::Kind::kChain;
+    if (in_place) release();
+    if (instr.kept) {
+      const auto [it, added] = kept.try_emplace(instr.value, 0);
+      if (added) it->second = take(s.across ? s.y_count * s.tile_cols : s.x_count, size);
+      instr.offset = it->second;
+    } else if (instr.kind != TileInstr::Kind::kStore && instr.kind != TileInstr::Kind::kScatter &&
+               instr.kind != TileInstr::Kind::kReduce) {
+      auto& available = free[size];
+      if (available.empty()) {
+        instr.offset = take(elements, size);
+      } else {
+        instr.offset = available.back();
+        available.pop_back();
+      }
+      if (last_use[p] == p) available.push_back(instr.offset);
+    }
+    if (!in_place) release();
+  }
+  out_.views_offset_ = take(static_cast<std::int64_t>(count_), sizeof(View));
+  out_.forwarded_offset_ = take(static_cast<std::int64_t>(count_), 1);
+  out_.workspace_bytes_ = end;
+
+  // The hardware's own prefetcher follows a single operation well enough.
+  if (operations_ > 1) choose_streams(order.size());
+
+  const double instructions = static_cast<double>(order.size()) + work_;
+  const double work = static_cast<double>(s.z_count) * static_cast<double>(s.y_count) *
+                      static_cast<double>(s.x_count) * instructions;
+  out_.threads_ =
+      static_cast<int>(std::clamp(work / kWorkPerThread, 1.0, static_cast<double>(threads_)));
+}
+
+void TileCompiler::choose_streams(std::size_t instrs) {
+  const TileSchedule& s = out_.schedule_;
+  if (s.across || instrs == 0) return;
+  std::vector<bool> is_past_cache(out_.accesses_.size(), false);
+  for (const Stage& stage : out_.stages_)
+    for (const TileInstr& instr : stage.body)
+      if (instr.past_cache) is_past_cache[instr.target] = true;
+  for (std::uint32_t a = 0; a < out_.accesses_.size(); ++a)
+    if (!is_past_cache[a] && out_.accesses_[a].is_stream(s.x_count)) out_.streams_.push_back(a);
+  const std::int64_t tiles = !out_.reductions_.empty() && s.tile_cols > 0
+                                 ? (s.x_count + s.tile_cols - 1) / s.tile_cols
+                                 : 1;
+  out_.unit_instrs_ = std::max<std::int64_t>(1, tiles * static_cast<std::int64_t>(instrs));
+}
+
+void TileCompiler::evaluate_uniforms() {
+  out_.uniforms_.assign(count_, {});
+  out_.uniform_values_.assign(count_, 0);
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (class_[i] != ValueClass::kUniform || !needed_[i]) continue;
+    const plan::fb::InstrT& instr = *program_.instrs[i];
+    const DType type = out_.types_[i];
+    auto* value = reinterpret_cast<std::byte*>(&out_.uniform_values_[i]);
+    switch (instr.kind) {
+      case InstrKind::Constant:
+        if (is_float(type))
+          fill_run(type, instr.constant_float, value, 1);
+        else
+          index_run(type, instr.constant_int, 0, value, 1);
+        break;
+      case InstrKind::Size:
+        if (is_float(type))
+          fill_run(type, static_cast<double>(expressions_[instr.expression]), value, 1);
+        else
+          index_run(type, expressions_[instr.expression], 0, value, 1);
+        break;
+      case InstrKind::Op: {
+        const TileInstr op = translate(i);
+        OpArgs args{1, 1, value, 1, {}};
+        for (std::uint32_t k = 0; k < op.arg_count; ++k) args.args[k] = out_.uniforms_[op.args[k]];
+        op.kernel(args);
+        break;
+      }
+      default: break;  // an index along a dimension of one element: zero
+    }
+    out_.uniforms_[i] = {value, 0, false};
+  }
+}
+
+}  // namespace sinter::runtime::cpu

@@ -1,0 +1,370 @@
+#include "runtime/cuda/cublaslt/matmul_cublaslt.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/cuda/tactics/cold_time.h"
+
+namespace sinter::runtime {
+namespace {
+
+namespace fb = plan::fb;
+
+cudaDataType_t data_type(DType type) {
+  switch (type) {
+    case DType::kFloat16: return CUDA_R_16F;
+    case DType::kBFloat16: return CUDA_R_16BF;
+    case DType::kFloat32: return CUDA_R_32F;
+    case DType::kFloat64: return CUDA_R_64F;
+    default:
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("matrix products of {} are not supported on the GPU: cast the "
+                              "operands to a floating-point type",
+                              to_string(type)));
+  }
+}
+
+cublasLtEpilogue_t epilogue(const plan::MatmulProblem& problem) {
+  const bool bias = problem.has_bias;
+  switch (problem.activation) {
+    case fb::Activation::None: return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case fb::Activation::Relu: return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    // The library's GELU is the tanh approximation.
+    case fb::Activation::GeluTanh:
+      return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default: break;
+  }
+  throw Error(ErrorCode::kInternal,
+              fmt::format("activation {} was fused into a matrix product, but cuBLASLt has no such "
+                          "epilogue",
+                          static_cast<int>(problem.activation)));
+}
+
+/// Library descriptors that are destroyed with their owner.
+class Layout {
+ public:
+  Layout() = default;
+  Layout(std::shared_ptr<const CublasLtHandle> library, const plan::LibraryMatrix& matrix,
+         std::int64_t batch)
+      : Layout() {  // from here on an exception runs the destructor
+    library_ = std::move(library);
+    const CublasLt& lt = library_->library();
+    lt.layout_create(&handle_, data_type(matrix.dtype), static_cast<std::uint64_t>(matrix.rows),
+                     static_cast<std::uint64_t>(matrix.cols), matrix.leading);
+    const auto count = static_cast<std::int32_t>(batch);
+    lt.layout_set(handle_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
+    const std::int64_t stride = matrix.batch_stride;
+    lt.layout_set(handle_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride));
+  }
+  ~Layout() {
+    if (handle_) library_->library().layout_destroy.raw(handle_);
+  }
+  Layout(const Layout&) = delete;
+  Layout& operator=(Layout&& other) noexcept {
+    std::swap(library_, other.library_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  cublasLtMatrixLayout_t handle() const { return handle_; }
+
+ private:
+  std::shared_ptr<const CublasLtHandle> library_;
+  cublasLtMatrixLayout_t handle_ = nullptr;
+};
+
+class Descriptor {
+ public:
+  Descriptor(std::shared_ptr<const CublasLtHandle> library, const plan::MatmulProblem& problem,
+             CUdeviceptr bias)
+      : Descriptor() {
+    library_ = std::move(library);
+    const bool wide = problem.a.dtype == DType::kFloat64;
+    const bool tf32 = problem.math == fb::MathMode::Tf32 && problem.a.dtype == DType::kFloat32;
+    const cublasComputeType_t compute = wide   ? CUBLAS_COMPUTE_64F
+                                        : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                               : CUBLAS_COMPUTE_32F;
+    library_->library().desc_create(&handle_, compute, wide ? CUDA_R_64F : CUDA_R_32F);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, transposed(problem.a));
+    set(CUBLASLT_MATMUL_DESC_TRANSB, transposed(problem.b));
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue(problem));
+    if (problem.has_bias) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(problem.d.dtype));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(bias));
+    }
+  }
+  ~Descriptor() {
+    if (handle_) library_->library().desc_destroy.raw(handle_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  cublasLtMatmulDesc_t handle() const { return handle_; }
+
+ private:
+  Descriptor() = default;
+  static cublasOperation_t transposed(const plan::LibraryMatrix& matrix) {
+    return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  }
+  template <typename Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    library_->library().desc_set(handle_, attribute, &value, sizeof(value));
+  }
+
+  std::shared_ptr<const CublasLtHandle> library_;
+  cublasLtMatmulDesc_t handle_ = nullptr;
+};
+
+class Preference {
+ public:
+  explicit Preference(const CublasLt& library) : library_(library) {
+    library_.preference_create(&handle_);
+  }
+  ~Preference() { library_.preference_destroy.raw(handle_); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+
+  template <typename Value>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, Value value) {
+    library_.preference_set(handle_, attribute, &value, sizeof(value));
+  }
+  cublasLtMatmulPreference_t handle() const { return handle_; }
+
+ private:
+  const CublasLt& library_;
+  cublasLtMatmulPreference_t handle_ = nullptr;
+};
+
+// Partial sums in the compute type, added in a fixed order. In place uses atomics, whose order
+// changes from run to run; in the output type they would be rounded to 16 bits.
+constexpr std::uint32_t kReductionSchemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
+bool is_deterministic(const CublasLt& library, const cublasLtMatmulAlgo_t& algorithm) {
+  std::uint32_t scheme = 0;
+  std::size_t written = 0;
+  const cublasStatus_t status = library.algo_config_get.raw(
+      &algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme), &written);
+  return status == CUBLAS_STATUS_SUCCESS && (scheme & ~kReductionSchemes) == 0;
+}
+
+std::string algorithm_text(const CublasLt& library, const cublasLtMatmulAlgo_t& algorithm) {
+  std::uint32_t id = 0, tile = 0;
+  std::size_t written = 0;
+  library.algo_config_get.raw(&algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id), &written);
+  library.algo_config_get.raw(&algorithm, CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof(tile),
+                              &written);
+  return fmt::format("algorithm {}, tile {}", id, tile);
+}
+
+// Algorithms are stored as the words of the library's opaque structure.
+constexpr std::size_t kAlgorithmWords = sizeof(cublasLtMatmulAlgo_t) / sizeof(std::uint64_t);
+static_assert(sizeof(cublasLtMatmulAlgo_t) % sizeof(std::uint64_t) == 0);
+
+// The largest power of two, up to 256, that divides all addresses that a matrix has in the calls.
+std::uint32_t alignment(CUdeviceptr base, const plan::LibraryMatrix& matrix,
+                        const std::vector<plan::MatmulProblem::Call>& calls,
+                        std::int64_t plan::MatmulProblem::Call::*offset) {
+  constexpr std::uint64_t kMost = 256;
+  std::uint64_t bits = base | kMost;
+  for (const auto& call : calls)
+    bits |= static_cast<std::uint64_t>(call.*offset) * size_of(matrix.dtype);
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
+}
+
+struct Alignments {
+  std::uint32_t a = 0, b = 0, c = 0, d = 0;
+};
+
+}  // namespace
+
+struct MatmulLaunch::Impl {
+  LibraryContext context;
+  plan::MatmulProblem problem;
+  MatmulAddresses addresses;
+  Descriptor descriptor;
+  Layout a, b, c, d;
+  cublasLtMatmulAlgo_t algorithm{};
+
+  Impl(const LibraryContext& given, const plan::MatmulProblem& bound, const MatmulAddresses& where)
+      : context(given),
+        problem(bound),
+        addresses(where),
+        descriptor(given.cublaslt, bound, where.bias) {
+    a = Layout(context.cublaslt, problem.a, problem.batch);
+    b = Layout(context.cublaslt, problem.b, problem.batch);
+    d = Layout(context.cublaslt, problem.d, problem.batch);
+    c = Layout(context.cublaslt, problem.has_residual ? problem.c : problem.d, problem.batch);
+  }
+
+  const CublasLt& lt() const { return context.cublaslt->library(); }
+
+  cublasStatus_t call(const plan::MatmulProblem::Call& offsets, const cublasLtMatmulAlgo_t& which,
+                      CUdeviceptr d_base, CUstream stream) const {
+    const auto at = [](CUdeviceptr base, std::int64_t offset, const plan::LibraryMatrix& matrix) {
+      return reinterpret_cast<void*>(base +
+                                     static_cast<std::uint64_t>(offset) * size_of(matrix.dtype));
+    };
+    // alpha and beta are of the scale type, which is float64 for float64 products alone.
+    const bool wide = problem.a.dtype == DType::kFloat64;
+    const float alpha = problem.alpha;
+    const float beta = problem.has_residual ? 1.0f : 0.0f;
+    const double wide_alpha = alpha;
+    const double wide_beta = beta;
+    void* result = at(d_base, offsets.d, problem.d);
+    const void* residual = problem.has_residual ? at(addresses.c, offsets.c, problem.c) : result;
+    return lt().matmul.raw(
+        context.cublaslt->handle(), descriptor.handle(),
+        wide ? static_cast<const void*>(&wide_alpha) : &alpha,
+        at(addresses.a, offsets.a, problem.a), a.handle(), at(addresses.b, offsets.b, problem.b),
+        b.handle(), wide ? static_cast<const void*>(&wide_beta) : &beta, residual, c.handle(),
+        result, d.handle(), &which, reinterpret_cast<void*>(context.workspace),
+        static_cast<std::size_t>(context.workspace_bytes), reinterpret_cast<cudaStream_t>(stream));
+  }
+
+  Alignments alignments() const {
+    using Call = plan::MatmulProblem::Call;
+    const auto& calls = problem.calls;
+    Alignments result;
+    result.a = alignment(addresses.a, problem.a, calls, &Call::a);
+    result.b = alignment(addresses.b, problem.b, calls, &Call::b);
+    result.d = alignment(addresses.d, problem.d, calls, &Call::d);
+    result.c = problem.has_residual ? alignment(addresses.c, problem.c, calls, &Call::c) : result.d;
+    return result;
+  }
+
+  std::string describe() const {
+    return fmt::format("cuBLASLt {} on {}: {}", lt().version(), context.context->properties().name,
+                       problem.key());
+  }
+
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const Alignments& aligned) const {
+    constexpr int kMostCandidates = 8, kThorough = 32;
+    const int most = context.thorough ? kThorough : kMostCandidates;
+    Preference preference(lt());
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, context.workspace_bytes);
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, aligned.a);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, aligned.b);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, aligned.c);
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, aligned.d);
+    std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<std::size_t>(most));
+    int count = 0;
+    const cublasStatus_t status = lt().algo_get_heuristic.raw(
+        context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(), c.handle(),
+        d.handle(), preference.handle(), most, results.data(), &count);
+    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED)
+      fail(lt(), status, "cublasLtMatmulAlgoGetHeuristic");
+    results.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<std::size_t>(std::max(count, 0))
+                                                   : 0);
+    std::erase_if(results, [&](const auto& result) {
+      return result.state != CUBLAS_STATUS_SUCCESS ||
+             result.workspaceSize > context.workspace_bytes || !is_deterministic(lt(), result.algo);
+    });
+    if (results.empty())
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("no algorithm for this matrix product in {} (library says {})",
+                              describe(), lt().status_name(status)));
+    return results;
+  }
+
+  // Nothing if the library does not take `which`.
+  std::optional<std::uint64_t> workspace_of(const cublasLtMatmulAlgo_t& which) const {
+    cublasLtMatmulHeuristicResult_t result{};
+    const cublasStatus_t status =
+        lt().algo_check.raw(context.cublaslt->handle(), descriptor.handle(), a.handle(), b.handle(),
+                            c.handle(), d.handle(), &which, &result);
+    return status == CUBLAS_STATUS_SUCCESS ? std::optional(result.workspaceSize) : std::nullopt;
+  }
+
+  bool is_usable(const cublasLtMatmulAlgo_t& stored) const {
+    const auto bytes = workspace_of(stored);
+    return bytes && *bytes <= context.workspace_bytes && is_deterministic(lt(), stored);
+  }
+
+  // False if the library refuses to run `candidate`.
+  bool run(const cublasLtMatmulAlgo_t& candidate, CUdeviceptr target) const {
+    for (const auto& offsets : problem.calls) {
+      const cublasStatus_t status = call(offsets, candidate, target, context.stream);
+      if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+          status == CUBLAS_STATUS_ARCH_MISMATCH)
+        return false;
+      if (status != CUBLAS_STATUS_SUCCESS) fail(lt(), status, "cublasLtMatmul");
+    }
+    return true;
+  }
+
+  // Median time of all calls of the product, caches cold; nothing if the library refuses to run it.
+  std::optional<double> time(const cublasLtMatmulAlgo_t& candidate, CUdeviceptr target) const {
+    return cold_time(context.context, context.stream, *context.flush,
+                     [&] { return run(candidate, target); });
+  }
+
+  void choose() {
+    const Alignments aligned = alignments();
+    const std::string key =
+        fmt::format("{} calls{} align{},{},{},{} ws{}", problem.key(), problem.calls.size(),
+                    aligned.a, aligned.b, aligned.c, aligned.d, context.workspace_bytes);
+    const std::lock_guard lock(context.tuning->timing_mutex());
+    graphs::DeviceMemory scratch;
+    const auto target = [&] {
+      if (addresses.foreign_d_bytes == 0) return addresses.d;
+      if (!scratch.address())
+        scratch = graphs::DeviceMemory(context.context, addresses.foreign_d_bytes);
+      return scratch.address();
+    };
+    const bool first_use = context.cublaslt->is_first_use(key);
+    if (const auto stored = context.tuning->find(key, context.thorough);
+        stored && stored->blob.size() == kAlgorithmWords) {
+      std::memcpy(&algorithm, stored->blob.data(), sizeof(algorithm));
+      if (is_usable(algorithm) && (!first_use || run(algorithm, target()))) return;
+    }
+    // The library lists its favourite first: a later one must beat it by more than the timer's
+    // noise.
+    constexpr double kClearlyFaster = 0.97;
+    double best = -1, favourite = -1;
+    const auto all = candidates(aligned);
+    for (const auto& candidate : all) {
+      const auto microseconds = time(candidate.algo, target());
+      if (microseconds && favourite < 0) favourite = *microseconds;
+      if (!microseconds || (best >= 0 && *microseconds >= kClearlyFaster * best)) continue;
+      best = *microseconds;
+      algorithm = candidate.algo;
+    }
+    if (best < 0)
+      throw Error(ErrorCode::kUnsupported,
+                  fmt::format("no algorithm runs for this matrix product in {}", describe()));
+    TunedAlgorithm chosen;
+    chosen.blob.resize(kAlgorithmWords);
+    std::memcpy(chosen.blob.data(), &algorithm, sizeof(algorithm));
+    chosen.microseconds = best;
+    chosen.note = fmt::format("cuBLASLt {}; its first of {}: {:.2f} us",
+                              algorithm_text(lt(), algorithm), all.size(), favourite);
+    context.tuning->store(key, chosen, context.thorough);
+  }
+};
+
+MatmulLaunch::MatmulLaunch(const LibraryContext& context, const plan::MatmulProblem& problem,
+                           const MatmulAddresses& addresses)
+    : impl_(std::make_unique<Impl>(context, problem, addresses)) {
+  impl_->choose();
+}
+MatmulLaunch::~MatmulLaunch() = default;
+MatmulLaunch::MatmulLaunch(MatmulLaunch&&) noexcept = default;
+
+void MatmulLaunch::launch(CUstream stream) const {
+  for (const auto& offsets : impl_->problem.calls)
+    if (const cublasStatus_t status =
+            impl_->call(offsets, impl_->algorithm, impl_->addresses.d, stream);
+        status != CUBLAS_STATUS_SUCCESS)
+      fail(impl_->lt(), status, "cublasLtMatmul");
+}
+
+std::size_t MatmulLaunch::calls() const { return impl_->problem.calls.size(); }
+
+std::uint64_t MatmulLaunch::workspace_bytes() const {
+  return impl_->workspace_of(impl_->algorithm).value_or(impl_->context.workspace_bytes);
+}
+
+}  // namespace sinter::runtime

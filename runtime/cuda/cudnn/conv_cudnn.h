@@ -1,0 +1,62 @@
+// Convolutions through cuDNN, of which this header needs nothing: a build without cuDNN's headers
+// has cudnn_absent.cpp in the place of the sources that do.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "graphs/device.h"
+#include "runtime/cuda/cudnn/conv_problem.h"
+#include "runtime/cuda/library_context.h"
+
+namespace sinter::runtime {
+
+class Cudnn;        // the library
+class CudnnHandle;  // a handle of the library in a context
+
+/// The machine's cuDNN. Throws Error(kDevice) with what was tried and how to get it.
+std::shared_ptr<const Cudnn> load_cudnn();
+/// A handle of the current context.
+std::shared_ptr<const CudnnHandle> make_cudnn_handle(std::shared_ptr<const Cudnn> library);
+
+struct CudnnInfo {
+  std::string version, path;  // "9.19.0"
+};
+CudnnInfo describe_cudnn(const Cudnn& library);
+std::string cudnn_version(const CudnnHandle& handle);
+
+/// Base addresses of a convolution's buffers, aligned to 16 bytes.
+struct ConvAddresses {
+  CUdeviceptr input = 0, weight = 0, bias = 0, residual = 0, output = 0;
+  /// Bytes of the output's buffer if it is the user's, which nothing but a run may write to:
+  /// candidates are then timed on scratch memory of that size. Zero: it is the session's own.
+  std::uint64_t foreign_output_bytes = 0;
+};
+
+/// A convolution with addresses and an engine, ready to be launched or captured.
+class ConvLaunch {
+ public:
+  /// Chooses the engine: the stored one for this problem if the library still takes it, else the
+  /// fastest of the library's candidates, timed on the context's stream and stored. Bias, residual
+  /// and activation are part of the engine's work. Only deterministic engines that accumulate in
+  /// float32 (float64 for float64) and read operands as they are (but for Tf32) are considered.
+  /// Throws Error(kUnsupported), naming the problem, where there is none.
+  ConvLaunch(const LibraryContext& context, const ConvProblem& problem,
+             const ConvAddresses& addresses);
+  ~ConvLaunch();
+  ConvLaunch(ConvLaunch&&) noexcept;
+
+  void launch(CUstream stream) const;
+  /// "cuDNN engine 41 (2=4, 13=1), 131 bytes of workspace": the numbers of the engine and of its
+  /// settings are the library's.
+  std::string describe() const;
+  /// Of the context's workspace.
+  std::uint64_t workspace_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sinter::runtime

@@ -1,0 +1,59 @@
+// Alternatives of steps, timed in the graph that they are part of.
+#include "runtime/cuda/cuda_executor.h"
+#include "runtime/cuda/tactics/cold_time.h"
+#include "runtime/cuda/tactics/refine_choices.h"
+
+namespace sinter::runtime {
+
+bool CudaExecutor::spare_foreign(const BoundShape& shape, BufferAddresses& buffers,
+                                 std::vector<graphs::DeviceMemory>& scratch) const try {
+  for (std::size_t i = 0; i < buffers.address.size(); ++i) {
+    const std::uint64_t bytes = buffers.is_foreign[i] ? shape.bytes_of(*meta().buffers[i]) : 0;
+    if (bytes == 0) continue;
+    scratch.emplace_back(plan_->context(), bytes);
+    buffers.address[i] = scratch.back().address();
+    buffers.is_foreign[i] = false;
+  }
+  return true;
+} catch (const Error& error) {
+  if (error.code() != ErrorCode::kOutOfMemory) throw;
+  return false;
+}
+
+double CudaExecutor::time_in_graph(const std::vector<BoundStep>& steps,
+                                   const std::vector<StepPlace>& places) {
+  CUstream stream = stream_.handle();
+  const graphs::GraphExec graph(graphs::Graph::capture(
+      plan_->context(), stream, [&](CUstream s) { put_branches(steps, places, s); }));
+  graph.upload(stream);
+  return *cold_time(plan_->context(), stream, flush_, [&] {
+    graph.launch(stream);
+    return true;
+  });
+}
+
+bool CudaExecutor::choose_in_graph(const BoundShape& shape, BufferAddresses buffers,
+                                   LibraryContext libraries,
+                                   const std::vector<TimedChoice>& timed) {
+  std::vector<graphs::DeviceMemory> scratch;
+  if (!spare_foreign(shape, buffers, scratch)) return false;
+  libraries.timed = nullptr;
+  const TakenAlternatives taken = refine_choices(timed, [&](const TakenAlternatives& trial) {
+    libraries.taken = &trial;
+    return time_in_graph(bind_steps(*plan_, shape, buffers, libraries), {});
+  });
+  bool changed = false;
+  for (const TimedChoice& choice : timed) {
+    const std::size_t best = taken.at(choice.problem);
+    if (best == choice.taken) continue;
+    changed = true;
+    TunedAlgorithm algorithm;
+    algorithm.blob = {best};
+    algorithm.microseconds = choice.microseconds[best];
+    algorithm.note = choice.how[best] + "; faster in the whole graph";
+    tuning_->store(choice.problem, algorithm, libraries.thorough);
+  }
+  return changed;
+}
+
+}  // namespace sinter::runtime

@@ -1,0 +1,508 @@
+// Steps: the structure of their work, and that the buffers they use are declared and alive.
+#include <algorithm>
+#include <set>
+
+#include "runtime/plan/loop_values.h"
+#include "runtime/plan/verify/checker.h"
+
+namespace sinter::plan {
+namespace {
+
+using Buffers = std::set<std::uint32_t>;
+
+/// What the work of a step touches, to be compared with what the step declares.
+struct Uses {
+  Buffers reads, writes;
+};
+
+constexpr std::uint32_t kMaxThreads = 1024;         // of a CUDA block
+constexpr std::uint32_t kMaxCluster = 16;           // blocks; 8 without asking the driver for more
+constexpr std::uint32_t kMaxSharedBytes = 1 << 20;  // above what any GPU has
+constexpr std::size_t kMostPackedArgs = 4095;       // 8 bytes each: what a kernel takes in all
+
+void verify_conditions(const Checker& check, const std::vector<fb::Condition>& conditions) {
+  for (const fb::Condition& condition : conditions) {
+    check.expression(condition.expression(), "a condition's expression");
+    if (condition.divisor() == 0 || condition.divisor() > INT64_MAX)
+      check.fail("a condition's divisor is {}", condition.divisor());
+  }
+}
+
+void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
+  check.index(variant.module_, check.plan.modules.size(), "a variant's module", "modules");
+  if (variant.function.empty()) check.fail("a kernel variant names no function");
+  verify_conditions(check, variant.conditions);
+  if (variant.grid.size() != 3 || variant.block.size() != 3)
+    check.fail("kernel '{}' has {} grid and {} block dimensions instead of three each",
+               variant.function, variant.grid.size(), variant.block.size());
+  check.expressions(variant.grid, "a grid dimension");
+  std::uint64_t threads = 1;
+  for (const std::uint32_t size : variant.block) threads *= std::min(size, kMaxThreads + 1);
+  if (threads == 0 || threads > kMaxThreads)
+    check.fail("kernel '{}' has blocks of {} x {} x {} threads", variant.function, variant.block[0],
+               variant.block[1], variant.block[2]);
+  if (variant.shared_bytes > kMaxSharedBytes)
+    check.fail("kernel '{}' asks for {} bytes of shared memory", variant.function,
+               variant.shared_bytes);
+  if (variant.cluster == 0 || variant.cluster > kMaxCluster)
+    check.fail("kernel '{}' has clusters of {} blocks instead of 1 to {}", variant.function,
+               variant.cluster, kMaxCluster);
+}
+
+void verify_map(const Checker& check, const fb::TensorMapT& map, const std::string& kernel) {
+  constexpr std::uint32_t kMostInBox = 256;
+  constexpr std::size_t kRowBytes = 128, kMostDimensions = 5;
+  const std::size_t element =
+      size_of(check.dtype(check.buffer(map.buffer, "a tensor map's buffer").dtype, "its buffer"));
+  check.expression(map.offset, "a tensor map's offset");
+  check.expressions(map.extents, "a tensor map's extent");
+  check.expressions(map.strides, "a tensor map's stride");
+  const std::size_t rank = map.extents.size();
+  if (rank < 2 || rank > kMostDimensions || map.strides.size() + 1 != rank ||
+      map.box.size() != rank)
+    check.fail("kernel '{}' has a tensor map of {} extents, {} strides and a box of {} sizes",
+               kernel, rank, map.strides.size(), map.box.size());
+  for (const std::uint32_t size : map.box)
+    if (size == 0 || size > kMostInBox)
+      check.fail("kernel '{}' has a tensor map whose box is {} long", kernel, size);
+  if (map.box[0] * element != kRowBytes)
+    check.fail("kernel '{}' has a tensor map whose box has rows of {} bytes instead of {}", kernel,
+               map.box[0] * element, kRowBytes);
+}
+
+void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::StepT& step,
+                   Uses& uses) {
+  if (work.variants.empty()) check.fail("it has no kernel");
+  for (const auto& variant : work.variants) {
+    verify_variant(check, *variant);
+    if (work.packed && !variant->maps.empty()) check.fail("it packs a tensor map");
+    for (const auto& map : variant->maps) {
+      verify_map(check, *map, variant->function);
+      uses.reads.insert(map->buffer);
+    }
+  }
+  if (work.packed && work.args.size() > kMostPackedArgs)
+    check.fail("it packs {} arguments, at most {} fit", work.args.size(), kMostPackedArgs);
+  const Buffers written(step.writes.begin(), step.writes.end());
+  for (const fb::KernelArg& arg : work.args) {
+    check.in_range(arg.kind(), fb::ArgKind::MAX, "an argument's kind");
+    if (work.packed && arg.kind() != fb::ArgKind::Buffer)
+      check.fail("it packs an argument that is no buffer");
+    if (arg.kind() != fb::ArgKind::Buffer) {
+      check.expression(arg.index(), "an argument's expression");
+    } else {
+      check.buffer(arg.index(), "an argument's buffer");
+      // Which way a kernel goes is in its code; it must be declared one way or the other.
+      (written.contains(arg.index()) ? uses.writes : uses.reads).insert(arg.index());
+    }
+  }
+}
+
+void verify_loop(const Checker& check, const fb::LoopProgramT& program, Uses& uses) {
+  for (const std::uint32_t buffer : program.buffers) check.buffer(buffer, "a buffer");
+  verify_loop_program(check, program);
+  for (const auto& instr : program.instrs) {
+    if (!is_memory(instr->kind)) continue;
+    const std::uint32_t buffer = program.buffers[program.accesses[instr->access]->buffer];
+    (instr->kind == fb::InstrKind::Load ? uses.reads : uses.writes).insert(buffer);
+  }
+}
+
+/// All but which of its strides is one.
+void verify_strided(const Checker& check, const fb::MatrixT& matrix, std::size_t batch,
+                    const char* what) {
+  const fb::BufferT& buffer = check.buffer(matrix.buffer, what);
+  const DType dtype = check.dtype(matrix.dtype, what);
+  if (buffer.dtype != matrix.dtype)
+    check.fail("{} is of type {} in a buffer of type {}", what, to_string(dtype),
+               to_string(static_cast<DType>(buffer.dtype)));
+  check.expression(matrix.offset, what);
+  check.expression(matrix.row_stride, what);
+  check.expression(matrix.col_stride, what);
+  if (matrix.batch_strides.size() != batch)
+    check.fail("{} has {} batch strides for {} batch dimensions", what, matrix.batch_strides.size(),
+               batch);
+  check.expressions(matrix.batch_strides, what);
+}
+
+bool is_one(const Checker& check, std::uint32_t expression) {
+  const fb::ExprNode& node = check.plan.expressions[expression];
+  return node.op() == fb::ExprOp::Constant && node.value() == 1;
+}
+
+void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t batch,
+                   const char* what) {
+  verify_strided(check, matrix, batch, what);
+  if (static_cast<DType>(matrix.dtype) == DType::kBool)
+    check.fail("{} is of type bool; products are of numbers", what);
+  if (!is_one(check, matrix.row_stride) && !is_one(check, matrix.col_stride))
+    check.fail("neither rows nor columns of {} are contiguous", what);
+}
+
+bool is_narrow(DType type) { return is_float(type) && type != DType::kFloat64; }
+
+/// Operand b of quantised weights, and what they are made with.
+void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
+  const fb::QuantisationT& quantisation = *work.quantisation;
+  if (check.plan.target == "cuda")
+    check.fail("a product with quantised weights must be a kernel on target 'cuda'");
+  if (quantisation.bits != 4 && quantisation.bits != 8)
+    check.fail("its weights have {} bits", quantisation.bits);
+  if (quantisation.group == 0 || quantisation.group > INT64_MAX)
+    check.fail("its weights have groups of {}", quantisation.group);
+  const auto constant = [&](std::uint32_t expression) {
+    const fb::ExprNode& node = check.plan.expressions[expression];
+    return node.op() == fb::ExprOp::Constant ? node.value() : -1;
+  };
+  const std::int64_t k = constant(work.k);
+  constexpr std::int64_t kMaxColumns = std::int64_t{1} << 48;
+  const auto pitch = [&] { return quantisation.bits == 8 ? k : k + k % 2; };
+  const auto stored = static_cast<DType>(work.b->dtype);
+  const bool is_plain = stored == (quantisation.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
+                        k >= 0 && k <= kMaxColumns && constant(work.n) >= 0 &&
+                        constant(work.b->offset) == 0 &&
+                        (k == 1 || constant(work.b->row_stride) == 1) &&
+                        (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
+  if (!is_plain)
+    check.fail("operand b of type {} is no plain matrix of {}-bit weights", to_string(stored),
+               quantisation.bits);
+  for (const std::uint32_t stride : work.b->batch_strides)
+    if (constant(stride) != 0) check.fail("its quantised weights have a batch");
+  const auto require_weight = [&](std::uint32_t buffer, const char* what) {
+    if (check.buffer(buffer, what).kind != fb::BufferKind::Weight)
+      check.fail("{} are in buffer {}, which is an {}", what, buffer,
+                 fb::EnumNameBufferKind(check.buffer(buffer, what).kind));
+  };
+  require_weight(work.b->buffer, "its quantised weights");
+  require_weight(quantisation.scales, "its scales");
+  if (!is_narrow(static_cast<DType>(work.a->dtype)) ||
+      !is_narrow(static_cast<DType>(work.d->dtype)))
+    check.fail("a product of {} with quantised weights into {}",
+               to_string(static_cast<DType>(work.a->dtype)),
+               to_string(static_cast<DType>(work.d->dtype)));
+  const DType scales = check.dtype(check.buffer(quantisation.scales, "its scales").dtype, "scales");
+  if (!is_narrow(scales)) check.fail("its scales are of type {}", to_string(scales));
+  uses.reads.insert(quantisation.scales);
+  if (quantisation.zero_points < -1)
+    check.fail("its zero points are buffer {}", quantisation.zero_points);
+  if (quantisation.zero_points < 0) return;
+  const auto zeros = static_cast<std::uint32_t>(quantisation.zero_points);
+  require_weight(zeros, "its zero points");
+  const DType type = check.dtype(check.buffer(zeros, "its zero points").dtype, "zero points");
+  if (type != DType::kInt8 && type != DType::kFloat32)
+    check.fail("its zero points are of type {}", to_string(type));
+  uses.reads.insert(zeros);
+}
+
+void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
+  check.expression(work.m, "m");
+  check.expression(work.n, "n");
+  check.expression(work.k, "k");
+  check.rank(work.batch.size(), "the batch");
+  check.expressions(work.batch, "a batch dimension");
+  check.in_range(work.activation, fb::Activation::GeluTanh, "its activation");
+  check.in_range(work.math, fb::MathMode::MAX, "its math mode");
+  verify_matrix(check, *work.a, work.batch.size(), "operand a");
+  verify_matrix(check, *work.b, work.batch.size(), "operand b");
+  verify_matrix(check, *work.d, work.batch.size(), "result d");
+  if (work.quantisation)
+    verify_quantisation(check, work, uses);
+  else if (work.a->dtype != work.b->dtype)
+    check.fail("its operands are of types {} and {}", to_string(static_cast<DType>(work.a->dtype)),
+               to_string(static_cast<DType>(work.b->dtype)));
+  uses.reads.insert({work.a->buffer, work.b->buffer});
+  uses.writes.insert(work.d->buffer);
+  if (work.residual) {
+    verify_matrix(check, *work.residual, work.batch.size(), "the residual");
+    if (work.residual->dtype != work.d->dtype) check.fail("the residual is not of d's type");
+    uses.reads.insert(work.residual->buffer);
+  }
+  if (work.bias < -1) check.fail("its bias is buffer {}", work.bias);
+  if (work.bias >= 0) {
+    const auto bias = static_cast<std::uint32_t>(work.bias);
+    if (check.buffer(bias, "the bias").dtype != work.d->dtype)
+      check.fail("the bias is not of d's type");
+    uses.reads.insert(bias);
+  }
+}
+
+/// Strides, dilations and pads beyond it cannot occur and would overflow sums.
+constexpr std::uint64_t kMaxWindow = std::uint64_t{1} << 31;
+
+void verify_conv(const Checker& check, const fb::ConvStepT& work, Uses& uses) {
+  const std::size_t rank = work.input_shape.size();
+  if (rank < 3 || rank > 5 || work.weight_shape.size() != rank || work.output_shape.size() != rank)
+    check.fail(
+        "its input, weight and output have {}, {} and {} dimensions; all must have the same "
+        "number, 3 to 5",
+        rank, work.weight_shape.size(), work.output_shape.size());
+  check.expressions(work.input_shape, "an input dimension");
+  check.expressions(work.weight_shape, "a weight dimension");
+  check.expressions(work.output_shape, "an output dimension");
+  for (const auto* list : {&work.strides, &work.dilations, &work.pads_begin, &work.pads_end}) {
+    if (list->size() != rank - 2)
+      check.fail("it has {} strides, {} dilations, {} and {} pads for {} spatial dimensions",
+                 work.strides.size(), work.dilations.size(), work.pads_begin.size(),
+                 work.pads_end.size(), rank - 2);
+    const bool may_be_zero = list == &work.pads_begin || list == &work.pads_end;
+    for (const std::uint64_t value : *list)
+      if (value > kMaxWindow || (value == 0 && !may_be_zero))
+        check.fail("{} is not a possible stride, dilation or pad", value);
+  }
+  if (work.group == 0 || work.group > kMaxWindow) check.fail("it has {} groups", work.group);
+  check.in_range(work.activation, fb::Activation::MAX, "its activation");
+  check.in_range(work.math, fb::MathMode::MAX, "its math mode");
+  const fb::BufferT& input = check.buffer(work.input, "its input");
+  const fb::BufferT& weight = check.buffer(work.weight, "its weight");
+  const fb::BufferT& output = check.buffer(work.output, "its output");
+  if (!is_float(static_cast<DType>(input.dtype)) || input.dtype != weight.dtype ||
+      input.dtype != output.dtype)
+    check.fail(
+        "its input, weight and output are of types {}, {} and {}; all must be one float type",
+        to_string(static_cast<DType>(input.dtype)), to_string(static_cast<DType>(weight.dtype)),
+        to_string(static_cast<DType>(output.dtype)));
+  uses.reads.insert({work.input, work.weight});
+  uses.writes.insert(work.output);
+  for (const auto& [index, what] : {std::pair(work.bias, "bias"), {work.residual, "residual"}}) {
+    if (index < -1) check.fail("its {} is buffer {}", what, index);
+    if (index < 0) continue;
+    const auto buffer = static_cast<std::uint32_t>(index);
+    if (check.buffer(buffer, what).dtype != input.dtype)
+      check.fail("the {} is not of the input's type", what);
+    uses.reads.insert(buffer);
+  }
+}
+
+/// True for arena memory that no other step can see.
+bool lives_in_step_alone(const Checker& check, std::uint32_t index) {
+  const fb::BufferT& buffer = check.buffer(index, "a buffer it writes");
+  return buffer.kind == fb::BufferKind::Arena && buffer.first_step == buffer.last_step;
+}
+
+void verify_sort(const Checker& check, const fb::SortStepT& work, Uses& uses) {
+  const fb::BufferT& input = check.buffer(work.input, "its input");
+  const fb::BufferT& output = check.buffer(work.output, "its output");
+  if (check.dtype(input.dtype, "its input") == DType::kBool) check.fail("it sorts bool elements");
+  if (static_cast<DType>(output.dtype) != DType::kInt64)
+    check.fail("its output is not of type i64");
+  for (const std::uint32_t size : {work.outer, work.length, work.inner, work.count})
+    check.expression(size, "a size");
+  uses.reads.insert(work.input);
+  uses.writes.insert(work.output);
+}
+
+void verify_attention(const Checker& check, const fb::AttentionStepT& work, Uses& uses) {
+  constexpr std::uint64_t kMostHead = 4096;
+  for (const std::uint64_t head : {work.head, work.value_head})
+    if (head == 0 || head > kMostHead) check.fail("it has heads of {} columns", head);
+  if (work.causal > 2) check.fail("its causal mask is of the unknown kind {}", work.causal);
+  if (work.guard > 2) check.fail("its guard is of the unknown kind {}", work.guard);
+  check.expression(work.rows, "the number of rows");
+  check.expression(work.keys, "the number of keys");
+  check.rank(work.batch.size(), "the batch");
+  check.expressions(work.batch, "a batch dimension");
+  for (const auto& [matrix, what] : {std::pair(work.q.get(), "its queries"),
+                                     {work.k.get(), "its keys"},
+                                     {work.v.get(), "its values"},
+                                     {work.y.get(), "its result"}}) {
+    verify_strided(check, *matrix, work.batch.size(), what);
+    if (!is_narrow(static_cast<DType>(matrix->dtype)) || matrix->dtype != work.q->dtype)
+      check.fail("{} are of type {} beside queries of type {}", what,
+                 to_string(static_cast<DType>(matrix->dtype)),
+                 to_string(static_cast<DType>(work.q->dtype)));
+    if (!is_one(check, matrix->col_stride))
+      check.fail("the columns of {} are not contiguous", what);
+  }
+  uses.reads.insert({work.q->buffer, work.k->buffer, work.v->buffer});
+  uses.writes.insert(work.y->buffer);
+  if (work.mask) {
+    verify_strided(check, *work.mask, work.batch.size(), "its mask");
+    const auto type = static_cast<DType>(work.mask->dtype);
+    if (type != DType::kBool && !is_narrow(type))
+      check.fail("its mask is of type {}", to_string(type));
+    uses.reads.insert(work.mask->buffer);
+  }
+  if (work.limits) {
+    verify_strided(check, *work.limits, work.batch.size(), "its limits");
+    if (!is_integer(static_cast<DType>(work.limits->dtype)))
+      check.fail("its limits are of type {}", to_string(static_cast<DType>(work.limits->dtype)));
+    uses.reads.insert(work.limits->buffer);
+  }
+}
+
+void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
+  check.buffer(work.source, "its source");
+  check.buffer(work.target, "its target");
+  if (work.source == work.target) check.fail("it copies buffer {} to itself", work.source);
+  check.expression(work.bytes, "its size");
+  uses.reads.insert(work.source);
+  uses.writes.insert(work.target);
+}
+
+Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work);
+
+void verify_choice(const Checker& check, const fb::StepT& step, const fb::ChoiceStepT& choice,
+                   Uses& uses) {
+  if (choice.alternatives.empty()) check.fail("it has no alternative");
+  if (!choice.alternatives.back()->conditions.empty())
+    check.fail("its last alternative '{}' has conditions: some sizes would be left without any",
+               choice.alternatives.back()->name);
+  for (const auto& alternative : choice.alternatives) {
+    verify_conditions(check, alternative->conditions);
+    if (alternative->parts.empty()) check.fail("its alternative '{}' is empty", alternative->name);
+    Buffers written;
+    for (const auto& part : alternative->parts) {
+      const fb::Work kind = part->work.type;
+      if (kind != fb::Work::KernelStep && kind != fb::Work::MatmulStep &&
+          kind != fb::Work::ConvStep && kind != fb::Work::CopyStep)
+        check.fail("its alternative '{}' has a part of kind {}, which cannot be one",
+                   alternative->name, static_cast<int>(kind));
+      if (kind == fb::Work::ConvStep && &alternative == &choice.alternatives.back())
+        check.fail(
+            "its last alternative '{}' needs a library of convolutions, which may be missing",
+            alternative->name);
+      const Uses part_uses = verify_work(check, step, part->work);
+      // What an earlier part has written is the step's own.
+      for (const std::uint32_t buffer : part_uses.reads)
+        if (!written.contains(buffer)) uses.reads.insert(buffer);
+      written.insert(part_uses.writes.begin(), part_uses.writes.end());
+    }
+    // Later steps read what this one declares, whichever way it was done; scratch may differ.
+    for (const std::uint32_t buffer : step.writes)
+      if (!written.contains(buffer) && !lives_in_step_alone(check, buffer))
+        check.fail("its alternative '{}' does not write buffer {}", alternative->name, buffer);
+    uses.writes.insert(written.begin(), written.end());
+  }
+}
+
+Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work) {
+  Uses uses;
+  const bool cuda = check.plan.target == "cuda";
+  if (work.type != fb::Work::NONE && !work.value) check.fail("its work is missing");
+  switch (work.type) {
+    case fb::Work::KernelStep:
+      if (!cuda) check.fail("a kernel cannot run on target '{}'", check.plan.target);
+      verify_kernel(check, *work.AsKernelStep(), step, uses);
+      break;
+    case fb::Work::LoopStep:
+      if (cuda) check.fail("a loop program cannot run on target '{}'", check.plan.target);
+      verify_loop(check, *work.AsLoopStep()->program, uses);
+      break;
+    case fb::Work::MatmulStep: verify_matmul(check, *work.AsMatmulStep(), uses); break;
+    case fb::Work::ConvStep: verify_conv(check, *work.AsConvStep(), uses); break;
+    case fb::Work::CopyStep: verify_copy(check, *work.AsCopyStep(), uses); break;
+    case fb::Work::SortStep:
+      if (cuda) check.fail("a sort cannot run on target '{}'", check.plan.target);
+      verify_sort(check, *work.AsSortStep(), uses);
+      break;
+    case fb::Work::AttentionStep:
+      if (cuda) check.fail("an attention step cannot run on target '{}'", check.plan.target);
+      verify_attention(check, *work.AsAttentionStep(), uses);
+      break;
+    case fb::Work::ChoiceStep:
+      if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);
+      verify_choice(check, step, *work.AsChoiceStep(), uses);
+      break;
+    default: check.fail("its work has the unknown kind {}", static_cast<int>(work.type));
+  }
+  return uses;
+}
+
+void verify_alive(const Checker& check, std::uint32_t index, std::size_t step) {
+  const fb::BufferT& buffer = check.buffer(index, "a buffer it uses");
+  if (buffer.kind == fb::BufferKind::Arena && (step < buffer.first_step || step > buffer.last_step))
+    check.fail("it uses buffer {}, which lives from step {} to step {}", index, buffer.first_step,
+               buffer.last_step);
+}
+
+}  // namespace
+
+namespace {
+
+void verify_outputs_written(const Checker& check, const Buffers& written) {
+  for (const auto& output : check.plan.outputs)
+    if (check.plan.buffers[output->buffer]->kind == fb::BufferKind::Output &&
+        !written.contains(output->buffer))
+      check.fail("no step writes the output '{}'", output->name);
+}
+
+/// Entry points are runs of their own, one behind the other; the steps behind which one ends.
+std::vector<std::size_t> verify_entries(Checker& check) {
+  const fb::PlanT& plan = check.plan;
+  std::vector<std::size_t> ends;
+  std::set<std::string_view> names;
+  std::size_t next = 0;
+  for (const auto& entry : plan.entries) {
+    check.where = fmt::format("entry point '{}'", entry->name);
+    if (entry->name.empty() || !names.insert(entry->name).second)
+      check.fail("its name is empty or occurs twice");
+    for (const fb::Limit& limit : entry->limits) {
+      check.index(limit.symbol(), plan.symbols.size(), "a limit's symbol", "symbols");
+      if (limit.min() > limit.max())
+        check.fail("it has the limits [{}, {}]", limit.min(), limit.max());
+    }
+    if (entry->first_step != next || entry->step_count > plan.steps.size() - next)
+      check.fail("its {} steps from {} on do not follow the {} before them, of {}",
+                 entry->step_count, entry->first_step, next, plan.steps.size());
+    next += entry->step_count;
+    ends.push_back(next);
+  }
+  check.where.clear();
+  if (!plan.entries.empty() && next != plan.steps.size())
+    check.fail("its entry points have {} of its {} steps", next, plan.steps.size());
+  if (ends.empty()) ends.push_back(plan.steps.size());
+  return ends;
+}
+
+}  // namespace
+
+void verify_steps(Checker& check) {
+  const fb::PlanT& plan = check.plan;
+  const std::vector<std::size_t> ends = verify_entries(check);
+  Buffers written;
+  auto end = ends.begin();
+  const auto end_entries = [&](std::size_t step) {
+    for (; end != ends.end() && *end == step; ++end) {
+      verify_outputs_written(check, written);
+      written.clear();
+    }
+  };
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    end_entries(i);
+    const fb::StepT& step = *plan.steps[i];
+    check.where = fmt::format("step {} '{}'", i, step.name);
+    check.expression(step.bytes_read, "the number of bytes it reads");
+    check.expression(step.bytes_written, "the number of bytes it writes");
+    check.expression(step.flops, "its number of operations");
+    check.in_range(step.arithmetic, fb::Arithmetic::MAX, "its arithmetic");
+    if (step.work.type == fb::Work::ConvStep && plan.target == "cuda")
+      check.fail("a convolution on target 'cuda' must be one of a choice's alternatives");
+    const Uses uses = verify_work(check, step, step.work);
+
+    const Buffers reads(step.reads.begin(), step.reads.end());
+    const Buffers writes(step.writes.begin(), step.writes.end());
+    for (const std::uint32_t buffer : reads) {
+      verify_alive(check, buffer, i);
+      const fb::BufferKind kind = plan.buffers[buffer]->kind;
+      if ((kind == fb::BufferKind::Arena || kind == fb::BufferKind::Output) &&
+          !written.contains(buffer))
+        check.fail("it reads buffer {}, which no step before it has written", buffer);
+    }
+    for (const std::uint32_t buffer : writes) {
+      verify_alive(check, buffer, i);
+      const fb::BufferKind kind = plan.buffers[buffer]->kind;
+      if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output &&
+          kind != fb::BufferKind::State)
+        check.fail("it writes buffer {}, which is an {}", buffer, fb::EnumNameBufferKind(kind));
+    }
+    for (const std::uint32_t buffer : uses.reads)
+      if (!reads.contains(buffer)) check.fail("it reads buffer {} undeclared", buffer);
+    for (const std::uint32_t buffer : uses.writes)
+      if (!writes.contains(buffer)) check.fail("it writes buffer {} undeclared", buffer);
+    written.insert(writes.begin(), writes.end());
+  }
+  check.where.clear();
+  end_entries(plan.steps.size());
+}
+
+}  // namespace sinter::plan

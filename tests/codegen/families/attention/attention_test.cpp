@@ -1,0 +1,338 @@
+// Attention regions: what they are lowered to, and their kernels on the emulator.
+#ifdef SINTER_WITH_CUDA
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "attention_cases.h"
+#include "codegen/families/attention/attention_lowering.h"
+#include "codegen/families/attention/attention_schedule.h"
+#include "codegen/families/attention/emit_attention.h"
+#include "codegen/targets/cuda/nvrtc.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+#include "tests/codegen/emulation/cuda_emulation.h"
+#include "tests/codegen/emulation/region_check.h"
+
+namespace sinter::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::uint32_t> numbers(std::size_t first, std::size_t count) {
+  std::vector<std::uint32_t> result;
+  for (std::size_t i = 0; i < count; ++i) result.push_back(static_cast<std::uint32_t>(first + i));
+  return result;
+}
+
+codegen::AttentionProgram lower(const ir::Graph& body, codegen::ExprTable& exprs) {
+  const std::size_t inputs = body.inputs().size();
+  return codegen::lower_attention(body, numbers(0, inputs), numbers(inputs, 1), exprs);
+}
+
+/// A kernel with the table that its expressions are in.
+struct EmittedAttention {
+  ir::Graph body;
+  codegen::ExprTable exprs;
+  codegen::AttentionProgram program;
+  codegen::EmittedKernel kernel;
+};
+EmittedAttention emit(const AttentionCase& test) {
+  const ir::Graph body = ir::parse_graph(test.text);
+  codegen::ExprTable exprs(body.ranges());
+  codegen::AttentionProgram program = lower(body, exprs);
+  // Of caches those that end at a position are fetched early.
+  program.cached = program.limits && !program.has_row_limits();
+  auto kernel = codegen::emit_attention(program, test.name, {"layer/attention"}, exprs,
+                                        program.cached, test.schedule);
+  return {body, std::move(exprs), std::move(program), std::move(kernel)};
+}
+
+std::vector<ir::Tensor> inputs_of(const ir::Graph& body, const ir::Bindings& sizes) {
+  std::vector<ir::Tensor> inputs = random_inputs(body, sizes, 7);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& name = body.value(body.inputs()[i]).name;
+    if (name == "limits") {  // from one key to more than there are
+      const std::vector<std::int64_t>& k = inputs[1].shape();
+      std::vector<double> values;
+      for (std::int64_t e = 0; e < inputs[i].element_count(); ++e)
+        values.push_back(static_cast<double>(1 + (e * 131 + 57) % (k[k.size() - 2] + 5)));
+      inputs[i] = ir::Tensor::from_doubles(inputs[i].dtype(), inputs[i].shape(), values);
+    }
+    if (name != "none" && name != "low") continue;
+    const double value = name == "low" ? -3.4028234e38 : 0;
+    const std::vector<double> all(static_cast<std::size_t>(inputs[i].element_count()), value);
+    inputs[i] = ir::Tensor::from_doubles(inputs[i].dtype(), inputs[i].shape(), all);
+  }
+  return inputs;
+}
+
+/// Values are below 2. Weights are rounded before the second product, the result is once more: half
+/// a unit of 11 (or 8) bits each, of values up to 2.
+double attention_tolerance(DType type) { return type == DType::kFloat16 ? 2e-3 : 1.6e-2; }
+
+std::string difference(const ir::Tensor& expected, const std::vector<std::byte>& found) {
+  for (std::int64_t i = 0; i < expected.element_count(); ++i) {
+    const double a =
+        ir::load_as_double(expected.dtype(), found.data() + static_cast<std::size_t>(i) * 2);
+    const double e = expected.at(i);
+    if (std::isnan(e) ? !std::isnan(a)
+                      : !(std::abs(a - e) <= attention_tolerance(expected.dtype())))
+      return fmt::format("[{}] is {}, not {}", i, a, e);
+  }
+  return "";
+}
+
+/// The values of the plan's expressions with these sizes.
+std::vector<std::int64_t> expressions_of(const EmittedAttention& kernel,
+                                         const ir::Bindings& sizes) {
+  plan::fb::PlanT plan;
+  kernel.exprs.write(plan);
+  std::vector<std::int64_t> symbols;
+  for (const auto& symbol : plan.symbols) symbols.push_back(sizes.at(symbol->name));
+  return plan::evaluate_expressions(plan, symbols);
+}
+
+/// Every kParts-th case from one on: parts run side by side.
+constexpr std::size_t kParts = 4;
+class AttentionCases : public testing::TestWithParam<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Parts, AttentionCases, testing::Range(std::size_t{0}, kParts));
+
+TEST_P(AttentionCases, MeanTheirBodies) {
+  std::vector<const AttentionCase*> cases;
+  std::vector<EmittedAttention> emitted;
+  std::vector<codegen::EmittedKernel> kernels;
+  for (std::size_t c = GetParam(); c < std::size(kAttentionCases); c += kParts) {
+    SCOPED_TRACE(kAttentionCases[c].name);
+    cases.push_back(&kAttentionCases[c]);
+    emitted.push_back(emit(kAttentionCases[c]));
+    kernels.push_back(emitted.back().kernel);
+  }
+  const EmulatedKernels library(kernels);
+  for (std::size_t c = 0; c < emitted.size(); ++c) {
+    const EmittedAttention& kernel = emitted[c];
+    for (const ir::Bindings& sizes : cases[c]->sizes) {
+      const auto inputs = inputs_of(kernel.body, sizes);
+      const ir::Tensor expected = ir::evaluate(kernel.body, inputs)[0];
+      Memory memory;
+      for (const ir::Tensor& input : inputs)
+        memory.emplace_back(input.bytes().begin(), input.bytes().end());
+      memory.emplace_back(expected.bytes().size(), std::byte{0xa5});
+      EXPECT_EQ(run_variants(cases[c]->name, library, kernel.kernel.step,
+                             expressions_of(kernel, sizes), memory,
+                             [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
+                               return problem_in(variant, 0, difference(expected, found.back()));
+                             }),
+                "")
+          << to_string(expected.type());
+    }
+  }
+}
+
+TEST(AttentionKernels, EveryFormIsSeen) {
+  std::set<std::string> schedules;
+  for (const AttentionCase& test : kAttentionCases) {
+    const EmittedAttention kernel = emit(test);
+    for (const ir::Bindings& sizes : test.sizes) {
+      const auto values = expressions_of(kernel, sizes);
+      for (const auto& variant : kernel.kernel.step.variants)
+        if (may_run(*variant, values)) schedules.insert(variant->schedule);
+    }
+  }
+  for (const char* part :
+       {"rows=1x16 groups=2", "groups=4", "groups=8", "rows=4x16 groups=2",
+        "rows=4x16 groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single",
+        "groups=4 keys=32 vector=8 splits=8", "rows=4x16 groups=1 keys=128 vector=8 stages=2",
+        "rows=8x16 groups=1 keys=128 vector=8 stages=2 blocks=132",
+        "rows=12x16 groups=1 keys=96 vector=8 stages=3"})
+    EXPECT_TRUE(std::any_of(schedules.begin(), schedules.end(), [&](const std::string& text) {
+      return text.find(part) != text.npos;
+    })) << part;
+}
+
+/// What instructions of a schedule depend on, but for their number: the types and widths of copies,
+/// the shapes of products.
+std::set<std::string> instructions_of(const codegen::AttentionProgram& p,
+                                      const std::string& schedule) {
+  const auto word = [&](const char* name) {
+    const std::size_t at = schedule.find(name);
+    return at == schedule.npos ? "" : schedule.substr(at, schedule.find(' ', at) - at);
+  };
+  const std::string type(to_string(p.dtype));
+  const std::string mask = p.mask ? std::string(to_string(p.mask->dtype)) : "none";
+  if (schedule.find("stages=") == schedule.npos)
+    return {fmt::format("{} {} {} {}", type, word("vector="), word("single"),
+                        schedule.find("splits=") != schedule.npos),
+            fmt::format("{} values {}", type, p.value_head % 16), "mask " + mask};
+  return {fmt::format("{} {} head {}", type, word("keys="), p.head),
+          fmt::format("{} {} values {}", type, word("keys="), p.value_head),
+          "by groups, mask " + mask};
+}
+
+void compile(std::span<const std::string> texts, const std::vector<std::string>& targets) {
+  codegen::NvrtcStats stats;
+  const auto compiled = codegen::compile_cuda(texts, targets, {}, stats);
+  ASSERT_EQ(compiled.size(), texts.size());
+  for (const auto& kernel : compiled)
+    for (const auto& variant : kernel) EXPECT_GT(variant.cubin.size(), 1000u);
+}
+
+/// The emulator runs all schedules of all cases; what differs on a GPU, instructions, is compiled
+/// once each.
+TEST(AttentionKernels, CompileTheirInstructions) {
+  std::vector<std::string> by_warps, on_sm_90;
+  std::set<std::string> seen;
+  for (const AttentionCase& test : kAttentionCases) {
+    const EmittedAttention kernel = emit(test);
+    for (const auto& variant : kernel.kernel.step.variants) {
+      const std::size_t before = seen.size();
+      seen.merge(instructions_of(kernel.program, variant->schedule));
+      if (seen.size() == before) continue;
+      AttentionCase alone = test;
+      alone.schedule = variant->schedule.c_str();
+      const bool for_any =
+          variant->cluster == 1 && variant->schedule.find("stages=") == std::string::npos;
+      (for_any ? by_warps : on_sm_90).push_back(emit(alone).kernel.source);
+    }
+  }
+  EXPECT_GE(by_warps.size(), 6u);
+  EXPECT_GE(on_sm_90.size(), 6u);
+  compile(by_warps, {"sm_80"});
+  compile(on_sm_90, {"sm_90"});
+}
+
+/// The functions of one GPU are left out for others.
+TEST(AttentionKernels, CompileForEveryArchitecture) {
+  const auto groups = std::find_if(
+      std::begin(kAttentionCases), std::end(kAttentionCases),
+      [](const AttentionCase& test) { return test.name == std::string("heads_of_64"); });
+  ASSERT_NE(groups, std::end(kAttentionCases));
+  EmittedAttention early = emit(*groups);
+  early.kernel = codegen::emit_attention(early.program, "early", {}, early.exprs, true);
+  for (const auto& variant : early.kernel.step.variants) EXPECT_TRUE(variant->overlaps);
+  EXPECT_THAT(early.kernel.source, HasSubstr("wait_for_previous_kernel();"));
+  EXPECT_THAT(early.kernel.source, HasSubstr("#ifdef SINTER_WARPGROUPS"));
+  compile({&early.kernel.source, 1}, {"sm_80", "sm_90", "sm_100"});
+}
+
+/// What only some GPUs run is followed by a form that all run.
+TEST(AttentionKernels, EndWithAFormForEveryGpu) {
+  for (const AttentionCase& test : kAttentionCases) {
+    if (*test.schedule != 0) continue;
+    const auto& variants = emit(test).kernel.step.variants;
+    const auto& last = *variants.back();
+    EXPECT_TRUE(last.conditions.empty()) << test.name;
+    EXPECT_EQ(last.cluster, 1u) << test.name;
+    EXPECT_EQ(last.schedule.find("stages"), std::string::npos) << test.name;
+  }
+}
+
+TEST(AttentionKernels, RefuseSchedulesThatDoNotTakeThem) {
+  const auto refusal_of = [](const char* schedule) -> std::string {
+    const ir::Graph body = ir::parse_graph(kAttentionCases[1].text);
+    codegen::ExprTable exprs(body.ranges());
+    try {
+      codegen::emit_attention(lower(body, exprs), "attention", {}, exprs, false, schedule);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal_of("row vector=8"), HasSubstr("is no schedule of attention"));
+  EXPECT_THAT(refusal_of("attention rows=4"), HasSubstr("is no schedule of attention"));
+  EXPECT_THAT(refusal_of("attention rows=8x16 groups=1 keys=128 vector=8 stages=2"),
+              HasSubstr("does not take"));
+}
+
+TEST(AttentionKernels, FitIntoSharedMemory) {
+  for (const AttentionCase& test : kAttentionCases)
+    for (const auto& variant : emit(test).kernel.step.variants) {
+      const bool exact = variant->schedule.find("stages") != std::string::npos;
+      EXPECT_LE(variant->shared_bytes, (exact || variant->cluster > 1 ? 227u : 96u) * 1024)
+          << test.name << " " << variant->schedule;
+      EXPECT_LE(variant->block[0], exact ? 512u : 256u);
+    }
+}
+
+/// Generated text and the strided problem behind it, as in goldens/.
+TEST(AttentionKernels, AreReadable) {
+  const EmittedAttention kernel = emit(kAttentionCases[0]);
+  const std::string text =
+      codegen::print_attention(kernel.program, kernel.exprs) + "----\n" + kernel.kernel.source;
+  const std::string path = SINTER_SOURCE_DIR "/tests/codegen/goldens/attention.kernel.cu";
+  if (std::getenv("SINTER_UPDATE_GOLDENS") != nullptr) {
+    std::ofstream(path) << text;
+    return;
+  }
+  std::ifstream file(path);
+  std::ostringstream expected;
+  expected << file.rdbuf();
+  EXPECT_EQ(text, expected.str()) << "SINTER_UPDATE_GOLDENS=1 rewrites " << path;
+}
+
+TEST(AttentionLowering, JoinsBatchAndRows) {
+  codegen::ExprTable exprs{ir::Ranges{}};
+  const auto program = lower(ir::parse_graph(R"(
+    graph @g(%q: f16[2, 3, 5, 16], %k: f16[2, 3, 7, 16], %v: f16[2, 3, 7, 16]) {
+      %y = Attention(%q, %k, %v) {scale = 0.25}
+      return y = %y
+    })"),
+                             exprs);
+  EXPECT_EQ(program.batch, std::vector<ir::Dim>{6});
+  EXPECT_EQ(program.q.batch, std::vector<ir::Dim>{80});
+  codegen::ExprTable other{ir::Ranges{}};
+  const auto decode = lower(ir::parse_graph(kAttentionCases[10].text), other);
+  EXPECT_EQ(decode.rows, ir::Dim(4));
+  EXPECT_EQ(decode.q.row, ir::Dim(64));
+}
+
+TEST(AttentionLowering, CountsWork) {
+  codegen::ExprTable exprs{ir::Ranges{}};
+  const auto program = lower(ir::parse_graph(kAttentionCases[10].text), exprs);
+  const auto work = codegen::work_of(program, exprs, [](std::uint32_t) {
+    return codegen::BufferSize{ir::Dim(1 << 20), 2};
+  });
+  const std::int64_t keys = 2 * 2 * 300 * 64 * 2, queries = 2 * 2 * 4 * 64 * 2, mask = 2 * 300;
+  EXPECT_EQ(work.bytes_read, ir::Dim(2 * keys + queries + mask));
+  EXPECT_EQ(work.bytes_written, ir::Dim(queries));
+  EXPECT_EQ(work.flops, ir::Dim(2 * 16 * 300 * 128));
+}
+
+std::string refusal(const char* text) {
+  const ir::Graph body = ir::parse_graph(text);
+  codegen::ExprTable exprs(body.ranges());
+  try {
+    codegen::emit_attention(lower(body, exprs), "attention", {}, exprs);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(AttentionLowering, RefusesByName) {
+  EXPECT_THAT(refusal(R"(graph @g(%q: f32[4, 16], %k: f32[4, 16], %v: f32[4, 16]) {
+      %y = Attention(%q, %k, %v) {scale = 1}
+      return y = %y })"),
+              HasSubstr("f32, not f16"));
+  EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 12], %k: f16[4, 12], %v: f16[4, 16]) {
+      %y = Attention(%q, %k, %v) {scale = 1}
+      return y = %y })"),
+              HasSubstr("head dimension 12"));
+  EXPECT_THAT(refusal(R"(graph @g(%q: f16[4, 16], %k: f16[16, 4], %v: f16[4, 16]) {
+      %t = Transpose(%k) {perm = [1, 0]}
+      %y = Attention(%q, %t, %v) {scale = 1}
+      return y = %y })"),
+              HasSubstr("the columns of k have stride 4"));
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif

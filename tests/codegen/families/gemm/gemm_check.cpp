@@ -1,0 +1,273 @@
+#ifdef SINTER_WITH_CUDA
+#include "gemm_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "codegen/families/gemm/conv/conv_loops.h"
+#include "codegen/families/gemm/emit_gemm.h"
+#include "codegen/families/gemm/gemm_tactics.h"
+#include "codegen/families/gemm/weights/weight_pack.h"
+#include "codegen/families/loops/emit_loops.h"
+#include "codegen/targets/cuda/nvrtc.h"
+#include "fusion/pipeline.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+#include "tests/codegen/emulation/compare_buffers.h"
+#include "tests/codegen/emulation/region_check.h"
+
+namespace sinter::test {
+namespace {
+
+/// The body of the one product region that the passes make of a graph.
+ir::Graph product_region(const std::string& text) {
+  fusion::Context context;
+  context.target = fusion::cuda_traits();
+  const ir::Graph graph = fusion::run_pipeline(ir::parse_graph(text), context).graph;
+  for (const ir::Node& node : graph.nodes())
+    if (node.op->name == "Fused" && node.attrs.get_string("family") == "product") return *node.body;
+  throw std::runtime_error("no product in\n" + ir::print(graph));
+}
+
+/// Random integers of all the values that weights have, in place of random_inputs's few.
+ir::Tensor random_weights(const ir::Tensor& like) {
+  std::mt19937_64 random(5);
+  std::vector<std::byte> bytes(like.bytes().size());
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return ir::Tensor(like.dtype(), like.shape(), ir::Buffer::take(std::move(bytes)));
+}
+
+/// What the region's part in front of its product makes of the region's inputs.
+ir::Tensor made_rows(const ir::Graph& body, const std::vector<ir::Tensor>& inputs) {
+  const ir::Node& rows = *codegen::product_body(body).rows;
+  std::vector<ir::Tensor> operands;
+  for (const ir::ValueId input : rows.inputs) {
+    const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
+    operands.push_back(inputs[static_cast<std::size_t>(at - body.inputs().begin())]);
+  }
+  ir::EvaluateOptions wide;
+  wide.keep_wide = true;
+  return ir::evaluate(*rows.body, operands, wide)[0];
+}
+
+/// The reference, which rounds rows where they are made, as both kernels do, and otherwise once.
+std::vector<ir::Tensor> evaluate_region(const ir::Graph& body,
+                                        const std::vector<ir::Tensor>& inputs) {
+  ir::EvaluateOptions wide;
+  wide.keep_wide = true;
+  const ir::Node* rows = codegen::product_body(body).rows;
+  if (!rows) return ir::evaluate(body, inputs, wide);
+  ir::GraphBuilder builder("behind");
+  for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
+  std::map<ir::ValueId, ir::ValueId> known;
+  for (const ir::ValueId input : body.inputs())
+    known[input] = builder.input(body.value(input).name, body.type(input));
+  known[rows->outputs[0]] = builder.input("made", body.type(rows->outputs[0]));
+  for (const ir::Node& node : body.nodes()) {
+    if (&node == rows) continue;
+    std::vector<ir::ValueId> operands;
+    for (const ir::ValueId input : node.inputs) operands.push_back(known.at(input));
+    const auto results = builder.add_multi(node.op->name, operands, node.attrs, node.body);
+    for (std::size_t i = 0; i < results.size(); ++i) known[node.outputs[i]] = results[i];
+  }
+  for (std::size_t i = 0; i < body.outputs().size(); ++i)
+    builder.output(body.output_names()[i], known.at(body.outputs()[i]));
+  std::vector<ir::Tensor> operands = inputs;
+  operands.push_back(made_rows(body, inputs));
+  return ir::evaluate(builder.finish(), operands, wide);
+}
+
+/// The weights of a product region, from its inputs.
+ir::QuantisedWeights weights_in(const codegen::ProductProgram& product, std::int64_t k,
+                                const std::vector<ir::Tensor>& inputs) {
+  ir::QuantisedWeights weights;
+  weights.bits = product.weights->bits;
+  weights.group = product.weights->group;
+  weights.k = k;
+  weights.values = inputs[product.program.buffers[product.b_buffer()]];
+  weights.scales = inputs[product.program.buffers[product.scales_buffer()]];
+  if (product.weights->zeros)
+    weights.zero_points = inputs[product.program.buffers[product.zeros_buffer()]];
+  return weights;
+}
+
+/// The reference rounds once, like the kernel; the sums' order differs.
+Allowed allowed(DType type) {
+  return {type == DType::kFloat16 ? 1.0 / 1024 : type == DType::kBFloat16 ? 1.0 / 128 : 1e-5, 0.25};
+}
+
+}  // namespace
+
+void ProductCheck::add(const std::string& name, const std::string& graph,
+                       const std::string& schedule, std::vector<ir::Bindings> symbols) {
+  add(name, product_region(graph), schedule, std::move(symbols));
+}
+
+ProductCheck::Case& ProductCheck::add_case(const std::string& name, ir::Graph body,
+                                           std::vector<ir::Bindings> symbols) {
+  auto test = std::make_unique<Case>();
+  test->name = name;
+  test->body = std::make_unique<ir::Graph>(std::move(body));
+  test->symbols = std::move(symbols);
+  for (const ir::ValueId value : test->body->inputs()) {
+    test->inputs.push_back(static_cast<std::uint32_t>(test->types.size()));
+    test->types.push_back(test->body->type(value).dtype);
+  }
+  for (const ir::ValueId value : test->body->outputs()) {
+    test->outputs.push_back(static_cast<std::uint32_t>(test->types.size()));
+    test->types.push_back(test->body->type(value).dtype);
+  }
+  cases_.push_back(std::move(test));
+  return *cases_.back();
+}
+
+void ProductCheck::add(const std::string& name, ir::Graph body, const std::string& schedule,
+                       std::vector<ir::Bindings> symbols) {
+  Case& test = add_case(name, std::move(body), std::move(symbols));
+  std::string refusal;
+  if (const ir::Node* rows = codegen::product_body(*test.body).rows; rows && !with_rows) {
+    test.made_rows = static_cast<std::uint32_t>(test.types.size());
+    test.types.push_back(test.body->type(rows->outputs[0]).dtype);
+  }
+  auto product = codegen::lower_product(*test.body, true, test.made_rows, test.inputs, test.outputs,
+                                        exprs, refusal);
+  if (!product) throw std::runtime_error(name + ": " + refusal);
+  test.product = std::move(*product);
+  test.product.by_groups = by_groups || codegen::is_group_schedule(schedule);
+  if (codegen::ProductProgram& own = test.product; packs_elements) {
+    own.weights.emplace();
+    own.weights->bits = 16;
+    test.types[own.program.buffers[own.b_buffer()]] = DType::kUInt8;
+  } else if (own.weights) {
+    // As pack_weights leaves them.
+    const auto& buffers = own.program.buffers;
+    own.weights->scales = test.types[buffers[own.scales_buffer()]];
+    test.types[buffers[own.b_buffer()]] = DType::kUInt8;
+    if (own.weights->zeros) test.types[buffers[own.zeros_buffer()]] = own.type;
+  }
+  codegen::KernelRequest request;
+  set_product(request, test.product);
+  request.name = "kernel_" + name;
+  request.schedule = schedule;
+  request.early = early;
+  for (const std::uint32_t buffer : test.product.program.buffers)
+    request.buffer_types.push_back(buffer == codegen::kProductBuffer ? test.product.type
+                                                                     : test.types[buffer]);
+  kernels.push_back(codegen::emit_gemm(request, exprs));
+}
+
+void ProductCheck::add_loops(const std::string& name, ir::Graph body,
+                             std::vector<ir::Bindings> symbols) {
+  Case& test = add_case(name, std::move(body), std::move(symbols));
+  test.product.program =
+      codegen::lower_conv_loops(*test.body, true, test.inputs, test.outputs, exprs);
+  codegen::KernelRequest request;
+  request.program = &test.product.program;
+  request.name = "kernel_" + name;
+  for (const std::uint32_t buffer : test.product.program.buffers)
+    request.buffer_types.push_back(test.types[buffer]);
+  kernels.push_back(codegen::emit_loops(request, exprs));
+}
+
+Memory ProductCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const {
+  const codegen::ProductProgram& product = test.product;
+  if (product.weights && !product.weights->is_quantised()) {
+    ir::Tensor& weights = inputs[product.program.buffers[product.b_buffer()]];
+    weights = codegen::pack_elements(weights, product.rows_are_k);
+  } else if (product.weights) {
+    const codegen::PackedWeights weights =
+        codegen::pack_weights(weights_in(product, product.k.value(), inputs), product.type);
+    const auto& buffers = product.program.buffers;
+    inputs[buffers[product.b_buffer()]] = weights.values;
+    inputs[buffers[product.scales_buffer()]] = weights.scales;
+    if (weights.zeros) inputs[buffers[product.zeros_buffer()]] = *weights.zeros;
+  }
+  Memory memory;
+  for (const ir::Tensor& input : inputs)
+    memory.emplace_back(input.bytes().begin(), input.bytes().end());
+  return memory;
+}
+
+std::vector<std::vector<codegen::CompiledKernel>> ProductCheck::compile() const {
+  std::vector<std::string> sources;
+  for (const auto& kernel : kernels) sources.push_back(kernel.source);
+  const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
+  codegen::NvrtcStats stats;
+  return codegen::compile_cuda(sources, architectures, {}, stats);
+}
+
+void ProductCheck::expect_code() const {
+  for (const auto& compiled : compile())
+    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
+}
+
+std::string ProductCheck::run() {
+  const EmulatedKernels library(kernels);
+  std::string problems;
+  for (std::size_t c = 0; c < cases_.size(); ++c)
+    for (const ir::Bindings& symbols : cases_[c]->symbols)
+      problems += run_case(*cases_[c], kernels[c], library, symbols);
+  return problems;
+}
+
+std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKernel& kernel,
+                                   const EmulatedKernels& library,
+                                   const ir::Bindings& symbols) const {
+  plan::fb::PlanT plan;
+  exprs.write(plan);
+  std::vector<std::int64_t> sizes;
+  for (const auto& symbol : plan.symbols) {
+    const auto bound = symbols.find(symbol->name);
+    sizes.push_back(bound == symbols.end() ? std::max<std::int64_t>(symbol->min, 1)
+                                           : bound->second);
+  }
+  const auto values = plan::evaluate_expressions(plan, sizes);
+  std::vector<ir::Tensor> inputs = random_inputs(*test.body, symbols, 3);
+  if (test.product.weights && test.product.weights->is_quantised()) {
+    ir::Tensor& weights = inputs[test.product.program.buffers[test.product.b_buffer()]];
+    weights = random_weights(weights);
+    const codegen::ProductWeights& packed = *test.product.weights;
+    if (test.product.by_groups && (packed.group != 0 || packed.zeros)) {
+      // Warpgroups round such weights once they are scaled: powers of two change nothing.
+      ir::Tensor& scales = inputs[test.product.program.buffers[test.product.scales_buffer()]];
+      std::vector<double> values = scales.to_doubles();
+      for (double& value : values) value = std::exp2(std::round(4 * value) - 6);
+      scales = ir::Tensor::from_doubles(scales.dtype(), scales.shape(), values);
+    }
+    if (test.product.weights->zeros) {  // numbers that x's type has
+      ir::Tensor& zeros = inputs[test.product.program.buffers[test.product.zeros_buffer()]];
+      std::vector<double> values = zeros.to_doubles();
+      for (double& value : values) value = std::round(value);
+      zeros = ir::Tensor::from_doubles(zeros.dtype(), zeros.shape(), values);
+    }
+  }
+  const auto expected = evaluate_region(*test.body, inputs);
+  Memory memory = packed(test, inputs);
+  for (const ir::Tensor& output : expected)
+    memory.emplace_back(output.bytes().size(), std::byte{0xa5});
+  if (test.made_rows) {
+    const ir::Tensor rows = made_rows(*test.body, inputs);
+    memory.emplace_back(rows.bytes().begin(), rows.bytes().end());
+  }
+  return run_variants(
+      test.name, library, kernel.step, values, memory,
+      [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
+        std::string problems;
+        for (std::size_t k = 0; k < expected.size(); ++k) {
+          const DType type = expected[k].dtype();
+          problems += problem_in(
+              variant, k,
+              first_difference(type, found[inputs.size() + k], expected[k].bytes(), allowed(type)));
+        }
+        return problems;
+      });
+}
+
+}  // namespace sinter::test
+#endif

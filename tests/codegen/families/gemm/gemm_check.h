@@ -1,0 +1,66 @@
+// Emits product kernels, runs them on the emulator and compares with the reference evaluation of
+// their region.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/families/gemm/gemm_lowering.h"
+#include "codegen/targets/cuda/nvrtc.h"
+#include "ir/graph.h"
+#include "tests/codegen/emulation/cuda_emulation.h"
+
+namespace sinter::test {
+
+/// Kernels of several regions and schedules, compiled together.
+class ProductCheck {
+ public:
+  explicit ProductCheck(ir::Ranges ranges = {}) : exprs(std::move(ranges)) {}
+
+  /// Adds the one product region that the passes make of a graph. `schedule` empty: those that the
+  /// compiler chooses.
+  void add(const std::string& name, const std::string& graph, const std::string& schedule,
+           std::vector<ir::Bindings> symbols = {{}});
+  /// The same for the body of a region of family "product".
+  void add(const std::string& name, ir::Graph body, const std::string& schedule,
+           std::vector<ir::Bindings> symbols = {{}});
+  /// A convolution's region as loops, on the schedules that the compiler chooses.
+  void add_loops(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols = {{}});
+
+  /// Compiles and runs everything; what went wrong, a line for each.
+  std::string run();
+
+  /// The code of all kernels for sm_80, sm_90 and sm_100, in this order for each.
+  std::vector<std::vector<codegen::CompiledKernel>> compile() const;
+  /// EXPECTs that there is some for each.
+  void expect_code() const;
+
+  codegen::ExprTable exprs;
+  std::vector<codegen::EmittedKernel> kernels;
+  bool packs_elements = false;  // weights of 16 bits are packed
+  bool early = false;           // of what is added next
+  bool with_rows = false;  // the same: blocks make the left operand's rows, where a region does
+  bool by_groups = false;  // the same; so is what a schedule of warpgroups is given for
+
+ private:
+  struct Case {
+    std::string name;
+    std::optional<std::uint32_t> made_rows;  // the memory of rows that no part of the kernel makes
+    std::unique_ptr<ir::Graph> body;
+    std::vector<ir::Bindings> symbols;
+    std::vector<DType> types;
+    std::vector<std::uint32_t> inputs, outputs;
+    codegen::ProductProgram product;
+  };
+  Case& add_case(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols);
+  /// The operands of `test` with the weights, scales and zero points as its kernel has them.
+  Memory packed(const Case& test, std::vector<ir::Tensor> inputs) const;
+  std::string run_case(const Case& test, const codegen::EmittedKernel& kernel,
+                       const EmulatedKernels& library, const ir::Bindings& symbols) const;
+
+  std::vector<std::unique_ptr<Case>> cases_;
+};
+
+}  // namespace sinter::test

@@ -1,0 +1,128 @@
+// Products by warpgroups with packed weights: emitted with given schedules, run on the emulator and
+// compared with the reference evaluation of their region.
+#ifdef SINTER_WITH_CUDA
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "codegen/families/gemm/mixed_input/mixed_input_schedule.h"
+#include "codegen/targets/cuda/nvrtc.h"
+#include "gemm_check.h"
+#include "quantised_graphs.h"
+
+namespace sinter::test {
+namespace {
+
+std::string packed_scheduled(const char* tile, int splits = 1) {
+  return fmt::format("skinny {} splits={} across=1", tile, splits);
+}
+
+TEST(CudaPacked, EveryTileAndSplits) {
+  ProductCheck check;
+  check.add("wide", quantised_graph("f16", "70", 144, 520, {}),
+            packed_scheduled("64x128x128 groups=2 stages=3"));
+  check.add("narrow", quantised_graph("bf16", "33", 72, 264, {8, 0, "f32"}),
+            packed_scheduled("64x64x128 groups=1 stages=3", 2));
+  check.add("rows", quantised_graph("f16", "130", 200, 600, {}),
+            packed_scheduled("128x64x128 groups=1 stages=4", 4));
+  check.add("square", quantised_graph("f16", "129", 136, 96, {}),
+            packed_scheduled("128x128x128 groups=2 stages=4"));
+  check.add("large", quantised_graph("f16", "260", 128, 1000, {8, 0, "bf16"}),
+            packed_scheduled("256x128x128 groups=2 stages=3", 2));
+  check.add("two", quantised_graph("f16", "65", 264, 200, {}),
+            packed_scheduled("128x256x128 groups=2 stages=2"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaPacked, GroupsAndZeroPoints) {
+  ProductCheck check;
+  int number = 0;
+  for (const int group : {0, 16, 32, 64, 128, 512})
+    for (const int bits : {8, 4})
+      for (const char* zeros : {"", "i8"}) {
+        const char* type = number % 3 == 0 ? "bf16" : "f16";
+        const Weights weights = {bits, group, type, zeros};
+        check.add(fmt::format("g{}", number), quantised_graph(type, "40", 80, 520, weights),
+                  packed_scheduled("64x64x128 groups=1 stages=2", 1 + number % 2));
+        ++number;
+      }
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaPacked, GatesAreMadeOfBothHalvesOfTheColumns) {
+  ProductCheck check;
+  check.add("bytes", gate_graph("70", 80, 264, 8),
+            packed_scheduled("64x128x128 groups=2 stages=2"));
+  check.add("groups", gate_graph("20", 48, 256, 4, 32),
+            packed_scheduled("64x64x128 groups=1 stages=2", 2));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaPacked, ChosenSchedulesTakeSymbolicRows) {
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  check.by_groups = true;
+  check.early = true;
+  check.add("eight", quantised_graph("f16", "m", 96, 320, {}), "",
+            {{{"m", 17}}, {{"m", 65}}, {{"m", 300}}});
+  check.add("four", quantised_graph("bf16", "m", 64, 256, {4, 64, "bf16"}), "", {{{"m", 100}}});
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    for (const auto& variant : kernel.step.variants) {
+      EXPECT_EQ(variant->maps.size(), 1u);
+      EXPECT_TRUE(variant->overlaps);
+    }
+}
+
+TEST(CudaPacked, CompilesForTheGpusThatHaveThem) {
+  ProductCheck check;
+  check.add("eight", quantised_graph("f16", "300", 384, 384, {}),
+            packed_scheduled("256x128x128 groups=2 stages=4"));
+  check.add("four", quantised_graph("bf16", "300", 384, 1536, {4, 128, "bf16", "i8"}),
+            packed_scheduled("128x128x128 groups=2 stages=4", 2));
+  check.add("few", quantised_graph("f16", "60", 384, 384, {4, 32}),
+            packed_scheduled("64x64x128 groups=1 stages=3"));
+  std::vector<std::string> sources;
+  for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
+  codegen::NvrtcStats stats;
+  const auto compiled = codegen::compile_cuda(
+      sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);
+  for (const auto& kernel : compiled) EXPECT_GT(kernel[1].cubin.size(), 10000u);
+}
+
+TEST(CudaPacked, WhatIsNotTakenIsRefused) {
+  const auto message = [](const Weights& weights) {
+    try {
+      ProductCheck check;
+      check.add("p", quantised_graph("f16", "100", 64, 480, weights),
+                packed_scheduled("64x64x128 groups=1 stages=2"));
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(message({8, 0, "f32"}), "accepted");
+  EXPECT_EQ(message({8, 64}), "accepted");
+  // Scales of another type than x's, and groups that are no parts of 64 of k.
+  EXPECT_THAT(message({8, 64, "bf16"}), testing::HasSubstr("does not take kernel 'kernel_p'"));
+  EXPECT_THAT(message({8, 48}), testing::HasSubstr("does not take kernel 'kernel_p'"));
+}
+
+/// 128 blocks in clusters of four do not all fit 132 multiprocessors at once, those of two do.
+TEST(CudaPacked, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
+  codegen::ProductProgram product;
+  product.weights.emplace();
+  const auto estimate = [&](int m, int splits) {
+    codegen::ProductSchedule s;
+    s.skinny = true;
+    s.m = m, s.n = 128, s.k = 128;
+    s.groups = 2;
+    s.splits = splits;
+    return codegen::estimate_packed_groups(product, s, 256, 4096, 14336);
+  };
+  EXPECT_GT(estimate(256, 4), 1.5 * estimate(128, 2));
+  EXPECT_GT(estimate(256, 2), 1.5 * estimate(128, 2));  // half of the multiprocessors
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif

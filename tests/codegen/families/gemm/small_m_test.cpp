@@ -1,0 +1,269 @@
+// Products of few rows, with weights of 16 bits and of few: emitted with given schedules, run on
+// the emulator and compared with the reference evaluation of their region.
+#ifdef SINTER_WITH_CUDA
+#include <initializer_list>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/families/gemm/weights/weight_pack.h"
+#include "gemm_check.h"
+#include "quantised_graphs.h"
+
+namespace sinter::test {
+namespace {
+
+/// y = tanh(x w) * r with weights of x's type, [k, n] or [n, k].
+std::string float_graph(const std::string& type, int m, int n, int k, bool rows_are_k) {
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {3}], %w: {0}[{4}], %r: {0}[{1}, {2}]) {{\n{5}"
+      "  %1 = MatMul(%x, {6}) : {0}[{1}, {2}]\n"
+      "  %2 = Tanh(%1) : {0}[{1}, {2}]\n"
+      "  %3 = Mul(%2, %r) : {0}[{1}, {2}]\n"
+      "  return y = %3\n}}\n",
+      type, m, n, k, rows_are_k ? fmt::format("{}, {}", k, n) : fmt::format("{}, {}", n, k),
+      rows_are_k ? ""
+                 : fmt::format("  %0 = Transpose(%w) {{perm = [1, 0]}} : {}[{}, {}]\n", type, k, n),
+      rows_are_k ? "%w" : "%0");
+}
+
+std::string small_m_scheduled(const char* tile, int splits = 1) {
+  return fmt::format("skinny {} splits={} across=1", tile, splits);
+}
+
+TEST(CudaSkinny, BytesOfWholeColumns) {
+  ProductCheck check;
+  check.add("one", quantised_graph("f16", "1", 48, 520, {}),
+            small_m_scheduled("1x16x256 warps=1x1x4 stages=4"));
+  check.add("few", quantised_graph("f16", "7", 72, 520, {}),
+            small_m_scheduled("8x32x256 warps=1x1x4 stages=3", 2));
+  check.add("bf16", quantised_graph("bf16", "3", 72, 136, {8, 0, "f32"}),
+            small_m_scheduled("4x64x64 warps=1x2x2 stages=4"));
+  check.add("more", quantised_graph("f16", "37", 72, 200, {8, 0, "bf16"}),
+            small_m_scheduled("16x64x64 warps=1x2x1 stages=2", 4));
+  check.add("many", quantised_graph("bf16", "70", 40, 96, {}),
+            small_m_scheduled("64x64x64 warps=1x4x1 stages=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
+/// Three rows times weights of both widths in such groups, types and splits in turns.
+void add_groups(ProductCheck& check, std::initializer_list<int> groups, const char* tile) {
+  int number = 0;
+  for (const int group : groups)
+    for (const int bits : {8, 4}) {
+      const Weights weights = {bits, group, number % 3 == 0 ? "f32" : "f16"};
+      check.add(fmt::format("g{}", number),
+                quantised_graph(number % 2 == 0 ? "f16" : "bf16", "3", 40, 520, weights),
+                small_m_scheduled(tile, 1 + number % 2));
+      ++number;
+    }
+}
+
+TEST(CudaSkinny, GroupsOfSixteenAndMore) {
+  ProductCheck check;
+  add_groups(check, {16, 32, 48, 64, 128, 256, 272, 520, 1000}, "4x32x256 warps=1x1x4 stages=3");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, ZeroPointsOfIntegersAndOfAnyNumber) {
+  ProductCheck check;
+  int number = 0;
+  for (const char* zeros : {"i8", "f32"})
+    for (const int group : {0, 32, 128})
+      for (const int bits : {8, 4})
+        for (const char* type : {"f16", "bf16"})
+          check.add(fmt::format("z{}", number++),
+                    quantised_graph(type, "2", 33, 264, {bits, group, "f16", zeros}),
+                    small_m_scheduled("2x16x128 warps=1x1x2 stages=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, DigitsOfBytesAndOfHalfBytes) {
+  ProductCheck check;
+  check.add("one", quantised_graph("f16", "1", 48, 520, {}),
+            small_m_scheduled("1x16x256 warps=1x1x4 stages=4 digits=3"));
+  check.add("two", quantised_graph("f16", "2", 72, 1032, {8, 0, "f32"}),
+            small_m_scheduled("2x32x256 warps=1x1x4 stages=3 digits=3", 2));
+  check.add("three", quantised_graph("bf16", "3", 72, 136, {8, 0, "f32"}),
+            small_m_scheduled("4x32x128 warps=1x1x2 stages=4 digits=3"));
+  check.add("less", quantised_graph("bf16", "3", 40, 768, {8, 0, "f32"}),
+            small_m_scheduled("4x16x128 warps=1x1x1 stages=4 digits=2", 4));
+  add_groups(check, {32, 64, 96, 128, 256, 520, 1000}, "4x32x256 warps=1x1x4 stages=3 digits=3");
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("WithSums<DigitTile<"));
+}
+
+TEST(CudaSkinny, DigitsOfWeightsWithZeroPoints) {
+  ProductCheck check;
+  int number = 0;
+  for (const char* zeros : {"i8", "f32"})
+    for (const int group : {0, 32, 128})
+      for (const int bits : {8, 4})
+        check.add(fmt::format("z{}", number++),
+                  quantised_graph("f16", "2", 33, 264, {bits, group, "f16", zeros}),
+                  small_m_scheduled("2x16x128 warps=1x1x2 stages=3 digits=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, DigitsOfGatesAndOfEarlyKernels) {
+  ProductCheck check;
+  check.add("gate", gate_graph("3", 48, 264, 8),
+            small_m_scheduled("4x32x128 warps=1x1x2 stages=3 digits=3", 2));
+  check.add("groups", gate_graph("1", 80, 256, 4, 32),
+            small_m_scheduled("1x64x128 warps=1x1x2 stages=3 digits=3"));
+  check.early = true;
+  check.add("early", quantised_graph("f16", "1", 40, 256, {4, 64}),
+            small_m_scheduled("1x32x128 warps=1x1x2 stages=3 digits=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, FloatWeightsOfBothOrders) {
+  ProductCheck check;
+  int number = 0;
+  for (const bool rows_are_k : {false, true})
+    for (const char* type : {"f16", "bf16"})
+      for (const int m : {1, 5, 16}) {
+        const int rows = m == 5 ? 8 : m;
+        const std::string tile = fmt::format("{}x32x128 warps=1x1x2 stages=3", rows);
+        check.add(fmt::format("f{}", number), float_graph(type, m, 72, 520, rows_are_k),
+                  small_m_scheduled(tile.c_str(), 1 + number % 2));
+        ++number;
+      }
+  // Rows of 4, 2 and 1 elements' alignment.
+  check.add("four", float_graph("f16", 2, 36, 68, true),
+            small_m_scheduled("2x32x64 warps=1x1x2 stages=3"));
+  check.add("two", float_graph("f16", 2, 34, 66, false),
+            small_m_scheduled("2x32x64 warps=1x1x2 stages=3"));
+  check.add("odd", float_graph("f16", 2, 37, 45, true),
+            small_m_scheduled("2x32x64 warps=1x1x2 stages=3"));
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, PackedFloatWeightsOfBothOrders) {
+  ProductCheck check;
+  check.packs_elements = true;
+  int number = 0;
+  for (const bool rows_are_k : {false, true})
+    for (const char* type : {"f16", "bf16"})
+      for (const int m : {1, 5, 16}) {
+        const int rows = m == 5 ? 8 : m;
+        const std::string tile =
+            fmt::format("{}x32x128 warps=1x{}x2 stages=3", rows, 1 + number % 2);
+        check.add(fmt::format("p{}", number), float_graph(type, m, 72, 520, rows_are_k),
+                  small_m_scheduled(tile.c_str(), 1 + number % 2));
+        ++number;
+      }
+  check.add("odd", float_graph("f16", 3, 37, 45, true), "");
+  check.add("odd_k", float_graph("bf16", 2, 33, 523, false), "");
+  check.add("short", float_graph("f16", 1, 3, 7, true), "");
+  check.add("gate", gate_graph("2", 64, 320, 16), "");
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("PackedElements, NoScales"));
+}
+
+TEST(CudaSkinny, FewRowsOfFloatWeightsByRowsOfK) {
+  ProductCheck check;
+  check.early = true;
+  check.add("one", float_graph("f16", 1, 40, 2056, false), "");
+  check.add("short", float_graph("bf16", 3, 72, 40, false), "");
+  check.add("sixteen", float_graph("f16", 16, 88, 1032, false), "");
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels)
+    EXPECT_THAT(kernel.source, testing::HasSubstr("SkinnyTile<")) << kernel.source;
+}
+
+TEST(CudaSkinny, GatesAreMadeOfBothHalvesOfTheColumns) {
+  ProductCheck check;
+  check.add("bytes", gate_graph("3", 48, 264, 8),
+            small_m_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
+  check.add("warps", gate_graph("3", 48, 264, 8),
+            small_m_scheduled("4x64x64 warps=1x4x1 stages=3"));
+  check.add("groups", gate_graph("1", 80, 256, 4, 32),
+            small_m_scheduled("1x64x128 warps=1x1x2 stages=3"));
+  check.add("float", gate_graph("9", 40, 96, 16),
+            small_m_scheduled("16x32x64 warps=1x1x2 stages=3"));
+  check.add("chosen", gate_graph("2", 64, 320, 8), "");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, OddSizesOfQuantisedWeights) {
+  ProductCheck check;
+  check.add("odd8", quantised_graph("f16", "3", 37, 45, {8, 16}), "");
+  check.add("odd4", quantised_graph("bf16", "3", 37, 45, {4, 32}), "");
+  check.add("short", quantised_graph("f16", "1", 3, 7, {4, 0}), "");
+  EXPECT_EQ(check.run(), "");
+}
+
+TEST(CudaSkinny, ChosenSchedulesTakeSymbolicRows) {
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  check.add("eight", quantised_graph("f16", "m", 96, 320, {}), "",
+            {{{"m", 1}}, {{"m", 9}}, {{"m", 65}}});
+  check.add("four", quantised_graph("bf16", "m", 64, 256, {4, 64}), "", {{{"m", 1}}, {{"m", 20}}});
+  EXPECT_EQ(check.run(), "");
+  for (const auto& kernel : check.kernels) {
+    // The last takes every size on every GPU.
+    EXPECT_EQ(kernel.step.variants.back()->cluster, 1u);
+    EXPECT_TRUE(kernel.step.variants.back()->conditions.empty());
+  }
+}
+
+TEST(CudaSkinny, EarlyKernelsFetchWeightsBeforeTheyWait) {
+  ProductCheck check;
+  check.early = true;
+  check.add("early", quantised_graph("f16", "3", 40, 256, {}),
+            small_m_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
+}
+
+TEST(CudaSkinny, CompilesForEveryArchitecture) {
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  check.add("eight", quantised_graph("f16", "m", 384, 384, {}), "");
+  check.add("four", quantised_graph("bf16", "m", 384, 1536, {4, 128, "f16", "i8"}), "");
+  check.add("float", float_graph("bf16", 1, 256, 512, true), "");
+  check.expect_code();
+}
+
+TEST(CudaSkinny, WhatIsNotTakenIsRefused) {
+  const auto message = [](const Weights& weights, const std::string& schedule) {
+    try {
+      ProductCheck check;
+      check.add("p", quantised_graph("f16", "4", 32, 240, weights), schedule);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(message({}, small_m_scheduled("12x32x64 warps=1x1x1 stages=2")),
+              testing::HasSubstr("does not take kernel 'kernel_p'"));
+  // Digits: of a few rows, of columns that warps do not share, of groups of 32, two or three.
+  for (const char* tile :
+       {"8x32x64 warps=1x1x1 stages=2 digits=3", "4x32x64 warps=1x2x1 stages=2 digits=3",
+        "4x32x32 warps=1x1x1 stages=2 digits=3", "4x32x64 warps=1x1x1 stages=2 digits=4"})
+    EXPECT_THAT(message({}, small_m_scheduled(tile)), testing::HasSubstr("does not take kernel"))
+        << tile;
+  EXPECT_THAT(message({8, 16}, small_m_scheduled("4x32x64 warps=1x1x1 stages=2 digits=3")),
+              testing::HasSubstr("does not take kernel"));
+  EXPECT_THAT(message({}, "product 16x32x64 warps=1x1x1 stages=2 splits=1 across=1"),
+              testing::HasSubstr("does not take kernel 'kernel_p'"));
+  EXPECT_EQ(codegen::refuse_groups(24, 240), "groups of 24 are no multiple of 16");
+  EXPECT_EQ(codegen::refuse_groups(240, 240), "");
+}
+
+TEST(CudaSkinny, ZeroPointsBeyondTheTypeAreRefused) {
+  ir::QuantisedWeights weights;
+  weights.k = 16;
+  weights.values = ir::Tensor(DType::kInt8, {1, 16}, ir::Buffer::take(std::vector<std::byte>(16)));
+  weights.scales = ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e-8});
+  weights.zero_points = ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e6});
+  EXPECT_THROW(codegen::pack_weights(weights, DType::kFloat16), Error);
+  EXPECT_EQ(codegen::pack_weights(weights, DType::kBFloat16).zeros->at(0), 999424);
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif

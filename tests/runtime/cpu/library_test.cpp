@@ -1,0 +1,468 @@
+// Products and convolutions on the CPU against their definitions.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "naive_loops.h"
+#include "tests/runtime/library_check.h"
+#include "tests/runtime/plan/plan_builder.h"
+
+namespace sinter::testing {
+namespace {
+
+/// Batched products over dense [batch.., rows, cols] tensors, transposed on request.
+struct ProductCase {
+  std::string name;
+  std::int64_t m = 5, n = 7, k = 3;
+  std::vector<std::int64_t> batch;
+  std::vector<bool> a_has_batch, b_has_batch;  // empty: all
+  bool a_transposed = false, b_transposed = false, d_transposed = false;
+  bool b_is_weight = true, bias = false, residual = false;
+  float alpha = 1;
+  fb::Activation activation = fb::Activation::None;
+  DType type = DType::kFloat32;
+};
+
+void PrintTo(const ProductCase& product, std::ostream* out) { *out << product.name; }
+
+class CpuProduct : public ::testing::TestWithParam<ProductCase> {};
+
+TEST_P(CpuProduct, AgreesWithTheDefinition) {
+  const ProductCase& c = GetParam();
+  PlanBuilder p;
+  const auto has_batch_a = [&](std::size_t i) { return c.a_has_batch.empty() || c.a_has_batch[i]; };
+  const auto has_batch_b = [&](std::size_t i) { return c.b_has_batch.empty() || c.b_has_batch[i]; };
+  std::int64_t batches = 1;
+  std::vector<Id> a_shape, b_shape, d_shape, batch_ids;
+  std::vector<std::int64_t> a_strides(c.batch.size()), b_strides(c.batch.size()),
+      d_strides(c.batch.size());
+  std::int64_t a_stride = c.m * c.k, b_stride = c.k * c.n, d_stride = c.m * c.n;
+  for (std::size_t i = c.batch.size(); i-- > 0;) {
+    a_strides[i] = has_batch_a(i) ? a_stride : 0;
+    d_strides[i] = d_stride;
+    b_strides[i] = has_batch_b(i) ? b_stride : 0;
+    if (has_batch_a(i)) a_stride *= c.batch[i];
+    d_stride *= c.batch[i];
+    if (has_batch_b(i)) b_stride *= c.batch[i];
+    batches *= c.batch[i];
+  }
+  const Bytes a = random_bytes(c.type, a_stride, 1), b = random_bytes(c.type, b_stride, 2);
+  const Bytes bias = random_bytes(c.type, c.n, 3), residual = random_bytes(c.type, d_stride, 4);
+  const Id a_id = p.input("a", c.type, {p.constant(a_stride)});
+  const Id b_id = c.b_is_weight ? p.weight_bytes(c.type, b.data(), b.size())
+                                : p.input("b", c.type, {p.constant(b_stride)});
+  const Id d_id = p.output("d", c.type, {p.constant(d_stride)});
+  const auto matrix = [&](Id buffer, std::int64_t rows, std::int64_t cols, bool transposed,
+                          const std::vector<std::int64_t>& strides) {
+    std::vector<Id> batch_strides;
+    for (const std::int64_t s : strides) batch_strides.push_back(p.constant(s));
+    return p.matrix(buffer, p.constant(transposed ? 1 : cols), p.constant(transposed ? rows : 1),
+                    batch_strides);
+  };
+  fb::MatmulStepT work;
+  work.m = p.constant(c.m);
+  work.n = p.constant(c.n);
+  work.k = p.constant(c.k);
+  for (const std::int64_t size : c.batch) work.batch.push_back(p.constant(size));
+  work.a = matrix(a_id, c.m, c.k, c.a_transposed, a_strides);
+  work.b = matrix(b_id, c.k, c.n, c.b_transposed, b_strides);
+  work.d = matrix(d_id, c.m, c.n, c.d_transposed, d_strides);
+  work.alpha = c.alpha;
+  work.activation = c.activation;
+  if (c.bias) work.bias = static_cast<int>(p.weight_bytes(c.type, bias.data(), bias.size()));
+  if (c.residual)
+    work.residual =
+        matrix(p.input("r", c.type, {p.constant(d_stride)}), c.m, c.n, false, d_strides);
+  p.matmul("product", std::move(work));
+
+  Bytes expected(static_cast<std::size_t>(d_stride) * size_of(c.type));
+  const auto at = [](std::int64_t r, std::int64_t col, std::int64_t rows, std::int64_t cols,
+                     bool transposed) { return transposed ? col * rows + r : r * cols + col; };
+  for (std::int64_t index = 0; index < batches; ++index) {
+    std::int64_t rest = index, a0 = 0, b0 = 0, d0 = 0;
+    for (std::size_t i = c.batch.size(); i-- > 0;) {
+      a0 += rest % c.batch[i] * a_strides[i];
+      b0 += rest % c.batch[i] * b_strides[i];
+      d0 += rest % c.batch[i] * d_strides[i];
+      rest /= c.batch[i];
+    }
+    for (std::int64_t r = 0; r < c.m; ++r)
+      for (std::int64_t col = 0; col < c.n; ++col) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < c.k; ++k)
+          sum += element(c.type, a, a0 + at(r, k, c.m, c.k, c.a_transposed)) *
+                 element(c.type, b, b0 + at(k, col, c.k, c.n, c.b_transposed));
+        sum *= c.alpha;
+        if (c.bias) sum += element(c.type, bias, col);
+        if (c.residual) sum += element(c.type, residual, d0 + r * c.n + col);
+        set_element(c.type, expected, d0 + at(r, col, c.m, c.n, c.d_transposed),
+                    activate(c.activation, sum));
+      }
+  }
+
+  const Plan plan = p.build();
+  Bytes first;
+  for (const int threads : {1, 2, 4}) {
+    SessionOptions options;
+    options.threads = threads;
+    Session session(plan, options);
+    session.set_input("a", {c.type, {a_stride}, a.data()});
+    if (!c.b_is_weight) session.set_input("b", {c.type, {b_stride}, b.data()});
+    if (c.residual) session.set_input("r", {c.type, {d_stride}, residual.data()});
+    session.run();
+    expect_close(c.type, expected, session.output("d"));
+    session.run();
+    const TensorView d = session.output("d");
+    expect_close(c.type, expected, d);
+    const auto* data = static_cast<const std::byte*>(d.data);
+    const Bytes bytes(data, data + d.byte_count());
+    if (threads == 1) first = bytes;
+    EXPECT_EQ(bytes, first) << threads << " threads give another result than one";
+  }
+}
+
+std::vector<ProductCase> product_cases() {
+  std::vector<ProductCase> cases;
+  const auto add = [&](ProductCase c, std::string name) {
+    c.name = std::move(name);
+    cases.push_back(std::move(c));
+  };
+  const ProductCase large{"", 64, 96, 128};
+  add({}, "small");
+  add(large, "large");
+  for (const DType type : {DType::kFloat16, DType::kBFloat16, DType::kFloat64}) {
+    ProductCase c{"", 17, 33, 40};
+    c.type = type;
+    c.bias = c.residual = true;
+    c.activation = fb::Activation::GeluErf;
+    add(c, std::string(to_string(type)));
+  }
+  for (int bits = 0; bits < 8; ++bits) {
+    ProductCase c{"", 12, 20, 9};
+    c.a_transposed = bits & 1;
+    c.b_transposed = bits & 2;
+    c.d_transposed = bits & 4;
+    c.batch = {3};
+    c.b_is_weight = false;
+    add(c, "transposed_" + std::to_string(bits));
+  }
+  for (int number = 0; number < 4; ++number)
+    for (const float alpha : {1.0F, 0.25F}) {
+      ProductCase c{"", 31, 48, 24};
+      c.activation = static_cast<fb::Activation>(number);
+      c.bias = c.residual = true;
+      c.alpha = alpha;
+      add(c, "epilogue_" + std::to_string(number) + (alpha == 1 ? "" : "_scaled"));
+    }
+  {
+    ProductCase c{"", 10, 11, 12};
+    c.batch = {2, 3};
+    c.b_is_weight = false;
+    add(c, "batched");
+    c.b_has_batch = {false, true};
+    add(c, "broadcast_outer");
+    c.b_has_batch = {true, false};
+    add(c, "broadcast_inner");
+    c.b_has_batch = {false, false};
+    c.b_is_weight = true;
+    add(c, "weight_for_all");
+    c.bias = c.residual = true;
+    c.alpha = 0.125F;
+    add(c, "weight_for_all_epilogue");
+    c.a_has_batch = {true, false};
+    add(c, "both_repeat_inner");
+    c.a_has_batch = {false, true};
+    add(c, "both_repeat_outer");
+    c.a_has_batch = {false, false};
+    add(c, "both_repeat");
+    c.b_is_weight = false;
+    c.b_has_batch = {true, false};
+    c.a_has_batch = {false, false};
+    add(c, "both_repeat_no_weight");
+    c.a_has_batch = {};
+    c.b_is_weight = true;
+    c.batch = {2, 3, 2, 2, 2};
+    c.b_has_batch = {};
+    add(c, "five_batch_dimensions");
+  }
+  {
+    // Of sizes that are divided among threads.
+    ProductCase c{"", 150, 333, 140};
+    c.bias = c.residual = true;
+    c.activation = fb::Activation::Relu;
+    add(c, "divided");
+    c.b_is_weight = false;
+    add(c, "divided_no_weight");
+    c.a_transposed = c.b_transposed = true;
+    c.alpha = 0.5F;
+    add(c, "divided_transposed");
+    c.d_transposed = true;
+    add(c, "divided_result_transposed");
+    add({"", 3, 700, 120}, "divided_columns");
+    c = {"", 21, 70, 33};
+    c.batch = {3, 25};
+    c.b_is_weight = false;
+    c.residual = true;
+    add(c, "divided_batch");
+    c.b_has_batch = {true, false};
+    c.bias = true;
+    add(c, "divided_batch_broadcast");
+    c.a_has_batch = {true, false};
+    add(c, "divided_batch_both_repeat");
+  }
+  add({"", 1, 64, 64}, "one_row");
+  add({"", 64, 1, 64}, "one_column");
+  add({"", 8, 8, 1}, "one_product");
+  {
+    ProductCase c{"", 4, 5, 0};
+    c.bias = true;
+    c.activation = fb::Activation::Relu;
+    add(c, "no_products");
+    ProductCase none{"", 0, 5, 3};
+    add(none, "no_rows");
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, CpuProduct, ::testing::ValuesIn(product_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+struct ConvCase {
+  std::string name;
+  std::int64_t batch, channels, filters;
+  std::uint64_t group;
+  std::vector<std::int64_t> image, kernel;
+  std::vector<std::uint64_t> strides, dilations, pads_begin, pads_end;
+  bool bias = false;
+  fb::Activation activation = fb::Activation::None;
+  float activation_a = 0, activation_b = 0;
+  bool residual = false;
+  DType type = DType::kFloat32;
+};
+
+void PrintTo(const ConvCase& conv, std::ostream* out) { *out << conv.name; }
+
+/// `data`, of dense `shape` with channels second, with channels last; `shape` follows.
+Bytes channels_last(DType type, const Bytes& data, std::vector<std::int64_t>& shape) {
+  const std::size_t size = size_of(type);
+  const std::int64_t n = shape[0], c = shape[1],
+                     rest = static_cast<std::int64_t>(data.size() / size) / (n * c);
+  Bytes result(data.size());
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < c; ++j)
+      for (std::int64_t k = 0; k < rest; ++k)
+        std::copy_n(data.data() + static_cast<std::size_t>((i * c + j) * rest + k) * size, size,
+                    result.data() + static_cast<std::size_t>((i * rest + k) * c + j) * size);
+  std::rotate(shape.begin() + 1, shape.begin() + 2, shape.end());
+  return result;
+}
+
+class CpuConv : public ::testing::TestWithParam<std::tuple<ConvCase, bool>> {};
+
+TEST_P(CpuConv, AgreesWithTheDefinition) {
+  const auto& [c, last] = GetParam();
+  const std::size_t spatial = c.image.size();
+  const auto group = static_cast<std::int64_t>(c.group);
+  std::vector<std::int64_t> input{c.batch, c.channels}, weight{c.filters, c.channels / group},
+      output{c.batch, c.filters};
+  for (std::size_t d = 0; d < spatial; ++d) {
+    input.push_back(c.image[d]);
+    weight.push_back(c.kernel[d]);
+    const auto window = static_cast<std::int64_t>(c.dilations[d]) * (c.kernel[d] - 1) + 1;
+    output.push_back(
+        (c.image[d] + static_cast<std::int64_t>(c.pads_begin[d] + c.pads_end[d]) - window) /
+            static_cast<std::int64_t>(c.strides[d]) +
+        1);
+  }
+  const auto count = [](const std::vector<std::int64_t>& shape) {
+    std::int64_t n = 1;
+    for (const std::int64_t dim : shape) n *= dim;
+    return n;
+  };
+  Bytes x = random_bytes(c.type, count(input), 1), w = random_bytes(c.type, count(weight), 2);
+  const Bytes bias = random_bytes(c.type, c.filters, 3);
+  Bytes residual = random_bytes(c.type, count(output), 4);
+  const auto next = [](std::vector<std::int64_t>& index, const std::vector<std::int64_t>& shape) {
+    for (std::size_t d = index.size(); d-- > 0;) {
+      if (++index[d] < shape[d]) return true;
+      index[d] = 0;
+    }
+    return false;
+  };
+  const auto offset = [](const std::vector<std::int64_t>& index,
+                         const std::vector<std::int64_t>& shape) {
+    std::int64_t result = 0;
+    for (std::size_t d = 0; d < index.size(); ++d) result = result * shape[d] + index[d];
+    return result;
+  };
+  Bytes expected(static_cast<std::size_t>(count(output)) * size_of(c.type));
+  std::vector<std::int64_t> at(spatial + 2, 0);
+  do {
+    double sum = c.bias ? element(c.type, bias, at[1]) : 0;
+    std::vector<std::int64_t> tap(spatial + 1, 0);
+    const std::vector<std::int64_t> taps(weight.begin() + 1, weight.end());
+    do {
+      std::vector<std::int64_t> from{at[0], at[1] / (c.filters / group) * weight[1] + tap[0]};
+      bool inside = true;
+      for (std::size_t d = 0; d < spatial; ++d) {
+        from.push_back(at[d + 2] * static_cast<std::int64_t>(c.strides[d]) +
+                       tap[d + 1] * static_cast<std::int64_t>(c.dilations[d]) -
+                       static_cast<std::int64_t>(c.pads_begin[d]));
+        inside &= from.back() >= 0 && from.back() < c.image[d];
+      }
+      if (!inside) continue;
+      std::vector<std::int64_t> weight_at{at[1]};
+      weight_at.insert(weight_at.end(), tap.begin(), tap.end());
+      sum +=
+          element(c.type, x, offset(from, input)) * element(c.type, w, offset(weight_at, weight));
+    } while (next(tap, taps));
+    if (c.residual) sum += element(c.type, residual, offset(at, output));
+    set_element(c.type, expected, offset(at, output),
+                activate(c.activation, sum, c.activation_a, c.activation_b));
+  } while (next(at, output));
+
+  if (last) {
+    x = channels_last(c.type, x, input);
+    w = channels_last(c.type, w, weight);
+    std::vector<std::int64_t> shape = output;
+    residual = channels_last(c.type, residual, shape);
+    expected = channels_last(c.type, expected, output);
+  }
+  PlanBuilder p;
+  const auto ids = [&](const std::vector<std::int64_t>& shape) {
+    std::vector<Id> result;
+    for (const std::int64_t dim : shape) result.push_back(p.constant(dim));
+    return result;
+  };
+  fb::ConvStepT work;
+  work.input = p.input("x", c.type, ids(input));
+  work.weight = p.weight_bytes(c.type, w.data(), w.size());
+  work.output = p.output("y", c.type, ids(output));
+  if (c.bias) work.bias = static_cast<int>(p.weight_bytes(c.type, bias.data(), bias.size()));
+  work.input_shape = ids(input);
+  work.weight_shape = ids(weight);
+  work.output_shape = ids(output);
+  work.strides = c.strides;
+  work.dilations = c.dilations;
+  work.pads_begin = c.pads_begin;
+  work.pads_end = c.pads_end;
+  work.group = c.group;
+  work.activation = c.activation;
+  work.activation_a = c.activation_a;
+  work.activation_b = c.activation_b;
+  work.channels_last = last;
+  if (c.residual) work.residual = static_cast<int>(p.input("r", c.type, ids(output)));
+  p.conv("conv", std::move(work));
+
+  const Plan plan = p.build();
+  Bytes first;
+  for (const int threads : {1, 2, 4}) {
+    SessionOptions options;
+    options.threads = threads;
+    Session session(plan, options);
+    session.set_input("x", {c.type, input, x.data()});
+    if (c.residual) session.set_input("r", {c.type, output, residual.data()});
+    session.run();
+    expect_close(c.type, expected, session.output("y"));
+    session.run();
+    const TensorView y = session.output("y");
+    expect_close(c.type, expected, y);
+    const auto* data = static_cast<const std::byte*>(y.data);
+    const Bytes bytes(data, data + y.byte_count());
+    if (threads == 1) first = bytes;
+    EXPECT_EQ(bytes, first) << threads << " threads give another result than one";
+  }
+}
+
+/// A pointwise convolution that adds a residual and ends with `activation`.
+ConvCase ending(std::string name, fb::Activation activation, float a = 0, float b = 0) {
+  return {std::move(name), 2,      8,      20,   1,          {6, 7}, {1, 1}, {1, 1},
+          {1, 1},          {0, 0}, {0, 0}, true, activation, a,      b,      true};
+}
+
+/// One of many positions, of which threads take rows.
+ConvCase divided(std::string name, std::vector<std::uint64_t> strides,
+                 std::vector<std::uint64_t> begin, std::vector<std::uint64_t> end) {
+  return {std::move(name),
+          2,
+          16,
+          24,
+          1,
+          {41, 30},
+          {3, 3},
+          std::move(strides),
+          {1, 1},
+          begin,
+          end,
+          true,
+          fb::Activation::Relu,
+          0,
+          0,
+          true};
+}
+
+const ConvCase kConvCases[] = {
+    {"one_dimension", 2, 8, 16, 1, {30}, {5}, {1}, {1}, {0}, {0}, true, fb::Activation::GeluErf},
+    {"strided", 1, 4, 6, 1, {31}, {3}, {2}, {1}, {1}, {1}, false, fb::Activation::Relu},
+    {"image", 2, 3, 16, 1, {17, 19}, {3, 3}, {2, 1}, {1, 1}, {1, 0}, {1, 2}, true},
+    {"dilated", 1, 4, 8, 1, {20, 20}, {3, 3}, {1, 1}, {2, 3}, {2, 3}, {2, 3}, true},
+    {"grouped", 1, 8, 16, 4, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"depthwise",
+     2,
+     16,
+     16,
+     16,
+     {9, 9},
+     {3, 3},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     true,
+     fb::Activation::GeluTanh},
+    {"volume", 1, 2, 4, 1, {5, 6, 7}, {2, 3, 2}, {1, 2, 1}, {1, 1, 1}, {0, 1, 1}, {1, 1, 0}, true},
+    {"pointwise", 1, 32, 64, 1, {8, 8}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"column", 1, 16, 24, 1, {40, 1}, {5, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"single", 2, 16, 24, 1, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, true},
+    {"large", 1, 64, 64, 1, {24, 24}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, true},
+    {"divided_channels",
+     1,
+     256,
+     130,
+     1,
+     {5, 4},
+     {3, 3},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     {1, 1},
+     true,
+     fb::Activation::Silu,
+     0,
+     0,
+     true},
+    divided("divided", {2, 1}, {1, 0}, {2, 1}),
+    divided("divided_unstrided", {1, 1}, {2, 2}, {2, 2}),
+    divided("divided_padding_alone", {1, 1}, {9, 1}, {9, 1}),
+    ending("residual", fb::Activation::None),
+    ending("relu", fb::Activation::Relu),
+    ending("sigmoid", fb::Activation::Sigmoid),
+    ending("tanh", fb::Activation::Tanh),
+    ending("silu", fb::Activation::Silu),
+    ending("hard_sigmoid", fb::Activation::HardSigmoid, 0.2F, 0.4F),
+    ending("hard_swish", fb::Activation::HardSwish, 1.0F / 6, 0.5F),
+    ending("steep_hard_swish", fb::Activation::HardSwish, 0.3F, 0.5F),
+    ending("shifted_hard_swish", fb::Activation::HardSwish, 0.25F, 0.25F),
+    ending("leaky_relu", fb::Activation::LeakyRelu, 0.1F),
+    ending("clip", fb::Activation::Clip, -0.5F, 0.75F),
+};
+
+INSTANTIATE_TEST_SUITE_P(Cases, CpuConv,
+                         ::testing::Combine(::testing::ValuesIn(kConvCases), ::testing::Bool()),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name +
+                                  (std::get<1>(info.param) ? "_channels_last" : "");
+                         });
+
+}  // namespace
+}  // namespace sinter::testing

@@ -1,0 +1,53 @@
+// Moves of elements by vectors against the loops that they stand for.
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/cpu/ops/vector_moves.h"
+
+namespace sinter::testing {
+namespace {
+
+using runtime::cpu::kLeastStep;
+using runtime::cpu::kMostStep;
+
+std::vector<std::uint32_t> counting(std::int64_t count) {
+  std::vector<std::uint32_t> values(static_cast<std::size_t>(count));
+  std::iota(values.begin(), values.end(), 1U);
+  return values;
+}
+
+TEST(CpuMoves, TakeEachStep) {
+  for (std::int64_t step = kLeastStep; step <= kMostStep; ++step)
+    for (std::int64_t count = 1; count < 80; ++count) {
+      // No longer than what must be read, so that a sanitizer sees more.
+      const auto source = counting((count - 1) * step + 1);
+      std::vector<std::uint32_t> target(static_cast<std::size_t>(count + 1), 0);
+      runtime::cpu::take_each(source.data(), step, target.data(), count);
+      for (std::int64_t i = 0; i < count; ++i)
+        ASSERT_EQ(target[static_cast<std::size_t>(i)], static_cast<std::uint32_t>(1 + i * step))
+            << "element " << i << " of " << count << ", step " << step;
+      EXPECT_EQ(target.back(), 0U);
+    }
+}
+
+TEST(CpuMoves, InterleaveRows) {
+  for (std::int64_t rows = kLeastStep; rows <= kMostStep; ++rows)
+    for (std::int64_t count = 1; count < 80; ++count) {
+      const std::int64_t row_step = count + 5;
+      const auto source = counting((rows - 1) * row_step + count);
+      std::vector<std::uint32_t> target(static_cast<std::size_t>(rows * count + 1), 0);
+      runtime::cpu::interleave(source.data(), rows, row_step, target.data(), count);
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t r = 0; r < rows; ++r)
+          ASSERT_EQ(target[static_cast<std::size_t>(i * rows + r)],
+                    static_cast<std::uint32_t>(1 + r * row_step + i))
+              << "element " << i << " of " << count << ", row " << r << " of " << rows;
+      EXPECT_EQ(target.back(), 0U);
+    }
+}
+
+}  // namespace
+}  // namespace sinter::testing

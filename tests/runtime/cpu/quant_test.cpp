@@ -1,0 +1,312 @@
+// Products with quantised weights: on the CPU against their definition, and plans that are damaged.
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "naive_loops.h"
+#include "runtime/plan/plan_data.h"
+#include "tests/runtime/library_check.h"
+#include "tests/runtime/plan/plan_builder.h"
+
+namespace sinter::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+enum class Zeros { kNone, kIntegers, kFloats };
+
+struct QuantCase {
+  std::int64_t m = 1, n = 5, k = 64, group = 64;
+  int bits = 8;
+  Zeros zeros = Zeros::kNone;
+  DType type = DType::kFloat32, scales = DType::kFloat32;
+  bool epilogue = false, transposed = false;
+  std::int64_t batch = 1;
+  double scale = 0.1;
+};
+
+/// Weights, the plan that multiplies by them, and what it is to give.
+class QuantProduct {
+ public:
+  explicit QuantProduct(const QuantCase& c) : case_(c), random_(7) {
+    groups_ = (c.k + c.group - 1) / c.group;
+    pitch_ = c.bits == 8 ? c.k : (c.k + 1) / 2;
+    values_.resize(static_cast<std::size_t>(c.n * pitch_));
+    for (auto& byte : values_) byte = static_cast<std::uint8_t>(random_());
+    scales_ = random_bytes(c.scales, c.n * groups_, 2);
+    for (std::int64_t i = 0; i < c.n * groups_; ++i)
+      set_element(c.scales, scales_, i, element(c.scales, scales_, i) * c.scale);
+    for (std::int64_t i = 0; i < c.n * groups_; ++i) {
+      integers_.push_back(static_cast<std::int8_t>(c.bits == 8 ? int(random_() % 256) - 128
+                                                               : int(random_() % 16) - 8));
+      floats_.push_back(static_cast<float>(integers_.back()) + 0.3F);
+    }
+    a_ = random_bytes(c.type, c.batch * c.m * c.k, 3);
+    bias_ = random_bytes(c.type, c.n, 4);
+    residual_ = random_bytes(c.type, c.batch * c.m * c.n, 5);
+  }
+
+  PlanBuilder plan() {
+    const QuantCase& c = case_;
+    PlanBuilder p;
+    const Id one = p.constant(1);
+    const auto dense = [&](Id buffer, std::int64_t rows, std::int64_t cols, bool transposed) {
+      std::vector<Id> strides;
+      if (c.batch > 1) strides.push_back(p.constant(rows * cols));
+      return transposed ? p.matrix(buffer, one, p.constant(rows), strides)
+                        : p.matrix(buffer, p.constant(cols), one, strides);
+    };
+    fb::MatmulStepT work;
+    work.m = p.constant(c.m);
+    work.n = p.constant(c.n);
+    work.k = p.constant(c.k);
+    if (c.batch > 1) work.batch.push_back(p.constant(c.batch));
+    work.a = dense(p.input("a", c.type, {p.constant(c.batch * c.m * c.k)}), c.m, c.k, c.transposed);
+    work.b = p.matrix(p.weight(c.bits == 8 ? DType::kInt8 : DType::kUInt8, values_), one,
+                      p.constant(c.bits == 8 ? pitch_ : 2 * pitch_));
+    if (c.batch > 1) work.b->batch_strides.push_back(p.constant(0));
+    work.d =
+        dense(p.output("d", c.type, {p.constant(c.batch * c.m * c.n)}), c.m, c.n, c.transposed);
+    work.quantisation = std::make_unique<fb::QuantisationT>();
+    work.quantisation->bits = static_cast<std::uint8_t>(c.bits);
+    work.quantisation->group = static_cast<std::uint64_t>(c.group);
+    work.quantisation->scales = p.weight_bytes(c.scales, scales_.data(), scales_.size());
+    if (c.zeros != Zeros::kNone)
+      work.quantisation->zero_points =
+          static_cast<int>(c.zeros == Zeros::kFloats ? p.weight(DType::kFloat32, floats_)
+                                                     : p.weight(DType::kInt8, integers_));
+    if (c.epilogue) {
+      work.alpha = 0.5F;
+      work.bias = static_cast<int>(p.weight_bytes(c.type, bias_.data(), bias_.size()));
+      work.residual =
+          dense(p.input("r", c.type, {p.constant(c.batch * c.m * c.n)}), c.m, c.n, false);
+      work.activation = fb::Activation::GeluErf;
+    }
+    p.matmul("product", std::move(work));
+    return p;
+  }
+
+  void expect_defined_result() {
+    const QuantCase& c = case_;
+    const Plan built = plan().build();
+    for (const int threads : {1, 2}) {
+      SessionOptions options;
+      options.threads = threads;
+      Session session(built, options);
+      session.set_input("a", {c.type, {c.batch * c.m * c.k}, a_.data()});
+      if (c.epilogue) session.set_input("r", {c.type, {c.batch * c.m * c.n}, residual_.data()});
+      session.run();
+      expect_close(c.type, expected(), session.output("d"));
+    }
+  }
+
+ private:
+  double weight(std::int64_t n, std::int64_t k) const {
+    const auto at = static_cast<std::size_t>(n * groups_ + k / case_.group);
+    int q = 0;
+    if (case_.bits == 8) {
+      q = static_cast<std::int8_t>(values_[static_cast<std::size_t>(n * pitch_ + k)]);
+    } else {
+      const int both = values_[static_cast<std::size_t>(n * pitch_ + k / 2)];
+      q = (k % 2 == 0 ? both & 15 : both >> 4) - 8;
+    }
+    const double zero = case_.zeros == Zeros::kIntegers ? integers_[at]
+                        : case_.zeros == Zeros::kFloats ? static_cast<double>(floats_[at])
+                                                        : 0;
+    return (q - zero) * element(case_.scales, scales_, static_cast<std::int64_t>(at));
+  }
+
+  Bytes expected() const {
+    const QuantCase& c = case_;
+    Bytes result(residual_.size());
+    for (std::int64_t b = 0; b < c.batch; ++b) {
+      for (std::int64_t m = 0; m < c.m; ++m) {
+        for (std::int64_t n = 0; n < c.n; ++n) {
+          double sum = 0;
+          for (std::int64_t k = 0; k < c.k; ++k)
+            sum += element(c.type, a_, b * c.m * c.k + (c.transposed ? k * c.m + m : m * c.k + k)) *
+                   weight(n, k);
+          if (c.epilogue)
+            sum = activate(fb::Activation::GeluErf,
+                           0.5 * sum + element(c.type, bias_, n) +
+                               element(c.type, residual_, (b * c.m + m) * c.n + n));
+          set_element(c.type, result, b * c.m * c.n + (c.transposed ? n * c.m + m : m * c.n + n),
+                      sum);
+        }
+      }
+    }
+    return result;
+  }
+
+  QuantCase case_;
+  std::mt19937 random_;
+  std::int64_t groups_ = 1, pitch_ = 1;
+  std::vector<std::uint8_t> values_;
+  std::vector<std::int8_t> integers_;
+  std::vector<float> floats_;
+  Bytes scales_, a_, bias_, residual_;
+};
+
+void expect_all(const std::vector<QuantCase>& cases) {
+  for (const QuantCase& c : cases) {
+    SCOPED_TRACE(fmt::format("m {} n {} k {} group {} bits {} zeros {} type {}", c.m, c.n, c.k,
+                             c.group, c.bits, static_cast<int>(c.zeros), to_string(c.type)));
+    QuantProduct(c).expect_defined_result();
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(CpuQuantProduct, EveryNumberOfRowsAndSizeOfGroups) {
+  std::vector<QuantCase> cases;
+  for (const int bits : {4, 8})
+    for (const Zeros zeros : {Zeros::kNone, Zeros::kIntegers, Zeros::kFloats})
+      for (const std::int64_t m : {1, 2, 3, 4, 5, 33})
+        for (const std::int64_t group : {1, 16, 20, 32, 33, 64, 96}) {
+          QuantCase c;
+          c.m = m;
+          c.n = 37;
+          c.k = 96;
+          c.group = group;
+          c.bits = bits;
+          c.zeros = zeros;
+          cases.push_back(c);
+        }
+  expect_all(cases);
+}
+
+TEST(CpuQuantProduct, OddSizes) {
+  std::vector<QuantCase> cases;
+  for (const int bits : {4, 8})
+    for (const std::int64_t m : {1, 6})
+      for (const std::int64_t n : {1, 3, 65})
+        for (const std::int64_t k : {1, 2, 7, 31, 1037})
+          for (const std::int64_t group : {16, 5000}) {
+            QuantCase c;
+            c.m = m;
+            c.n = n;
+            c.k = k;
+            c.group = group;
+            c.bits = bits;
+            c.zeros = Zeros::kIntegers;
+            cases.push_back(c);
+          }
+  expect_all(cases);
+}
+
+TEST(CpuQuantProduct, TypesEpiloguesAndStrides) {
+  std::vector<QuantCase> cases;
+  for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+    for (const DType scales : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
+      for (const std::int64_t m : {1, 9})
+        for (const bool transposed : {false, true}) {
+          QuantCase c;
+          c.m = m;
+          c.type = type;
+          c.scales = scales;
+          c.bits = transposed ? 4 : 8;
+          c.group = 32;
+          c.epilogue = true;
+          c.transposed = transposed;
+          c.batch = 3;
+          cases.push_back(c);
+        }
+  expect_all(cases);
+}
+
+TEST(CpuQuantProduct, ExtremeScales) {
+  for (const double scale : {0.0, 1e-30, 1e30}) {
+    QuantCase c;
+    c.scale = scale;
+    c.group = 16;
+    expect_all({c});
+    c.m = 7;
+    expect_all({c});
+  }
+}
+
+TEST(CpuQuantProduct, NothingToSumUpOrToStore) {
+  QuantCase c;
+  c.k = 0;
+  c.epilogue = true;
+  QuantCase none;
+  none.m = 0;
+  expect_all({c, none});
+}
+
+struct QuantDamage {
+  const char* name;
+  std::function<void(fb::PlanT&, fb::MatmulStepT&)> damage;
+  const char* expected;
+};
+
+TEST(QuantisedPlan, DamageIsRefusedByName) {
+  const QuantDamage damages[] = {
+      {"bits", [](auto&, auto& step) { step.quantisation->bits = 3; }, "weights have 3 bits"},
+      {"group", [](auto&, auto& step) { step.quantisation->group = 0; }, "groups of 0"},
+      {"huge group", [](auto&, auto& step) { step.quantisation->group = UINT64_MAX; },
+       "groups of 18446744073709551615"},
+      {"scales", [](auto&, auto& step) { step.quantisation->scales = 99; }, "its scales is 99"},
+      {"scales' type",
+       [](auto& plan, auto& step) {
+         plan.buffers[step.quantisation->scales]->dtype = static_cast<std::uint8_t>(DType::kInt32);
+       },
+       "its scales are of type i32"},
+      {"zero points", [](auto&, auto& step) { step.quantisation->zero_points = -2; },
+       "its zero points are buffer -2"},
+      {"zero points' type",
+       [](auto& plan, auto& step) {
+         plan.buffers[static_cast<std::size_t>(step.quantisation->zero_points)]->dtype =
+             static_cast<std::uint8_t>(DType::kInt16);
+       },
+       "its zero points are of type i16"},
+      {"weights' type", [](auto&, auto& step) { step.quantisation->bits = 4; },
+       "no plain matrix of 4-bit weights"},
+      {"x's type",
+       [](auto& plan, auto& step) {
+         step.a->dtype = static_cast<std::uint8_t>(DType::kFloat64);
+         plan.buffers[step.a->buffer]->dtype = step.a->dtype;
+         plan.inputs[0]->dtype = step.a->dtype;
+       },
+       "a product of f64 with quantised weights"},
+      {"weights' stride", [](auto&, auto& step) { step.b->col_stride = step.n; },
+       "no plain matrix of 8-bit weights"},
+      {"huge k",
+       [](auto& plan, auto& step) {
+         step.quantisation->bits = 4;
+         step.k = static_cast<Id>(plan.expressions.size());
+         plan.expressions.emplace_back(fb::ExprOp::Constant, 0, 0, INT64_MAX);
+       },
+       "no plain matrix of 4-bit weights"},
+      {"no weights", [](auto&, auto& step) { step.quantisation->scales = step.a->buffer; },
+       "its scales are in buffer 0, which is an Input"},
+      {"no quantisation", [](auto&, auto& step) { step.quantisation.reset(); },
+       "its operands are of types f32 and i8"},
+      {"too few scales", [](auto&, auto& step) { step.quantisation->group = 1; },
+       "the scales reaches element"},
+  };
+  for (const QuantDamage& damage : damages) {
+    SCOPED_TRACE(damage.name);
+    QuantCase c;
+    c.group = 16;
+    c.zeros = Zeros::kIntegers;
+    PlanBuilder p = QuantProduct(c).plan();
+    plan::PlanParts parts = p.parts();
+    damage.damage(parts.meta, *parts.meta.steps[0]->work.AsMatmulStep());
+    std::string message = "accepted";
+    try {
+      Session session(Plan::from_memory(plan::serialize_plan(parts)));
+      const std::vector<float> a(64);
+      session.set_input("a", {DType::kFloat32, {64}, a.data()});
+      session.run();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidPlan);
+      message = error.what();
+    }
+    EXPECT_THAT(message, HasSubstr(damage.expected));
+  }
+}
+
+}  // namespace
+}  // namespace sinter::testing
