@@ -274,10 +274,12 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_groups, std
     if (!codegen::can_schedule_product(analysis, *product, refusal)) continue;
     for (const auto& schedule : codegen::all_product_schedules(analysis, *product)) {
       const std::int64_t blocks = std::int64_t{(shape.rows + schedule.m - 1) / schedule.m} *
-                                  ((shape.columns + schedule.n - 1) / schedule.n) * schedule.splits;
+                                  ((shape.columns + schedule.n - 1) / schedule.n) *
+                                  schedule.split_k;
       // A few blocks leave most of the GPU idle, tiny tiles read large operands too often.
-      const bool few = blocks * schedule.across < 24 && shape.rows > 16;
-      if (few || blocks > 4096 || (shape.rows >= 1024 && schedule.across == 1 && schedule.m < 64))
+      const bool few = blocks * schedule.cluster_n < 24 && shape.rows > 16;
+      if (few || blocks > 4096 ||
+          (shape.rows >= 1024 && schedule.cluster_n == 1 && schedule.m < 64))
         continue;
       if (all.size() == most) break;
       all.push_back(schedule.to_string());

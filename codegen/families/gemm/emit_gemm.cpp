@@ -5,13 +5,15 @@
 
 #include "codegen/emit/assemble.h"
 #include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/families/loops/body/body_writer.h"
 
 namespace sinter::codegen {
 namespace {
 
-VariantText variant_of(const ProgramAnalysis& analysis, const ProductSchedule& schedule,
+VariantText variant_of(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
                        const Layout& layout, Arguments& args) {
+  const GemmProblem problem = gemm_problem(analysis, *analysis.request().product);
   VariantText variant;
   variant.conditions = schedule.conditions;
   variant.schedule = schedule.to_string();
@@ -19,9 +21,9 @@ VariantText variant_of(const ProgramAnalysis& analysis, const ProductSchedule& s
   variant.blocks = layout.blocks;
   variant.block = layout.block;
   variant.threads = schedule.threads();
-  variant.blocks_at_once = schedule.blocks_at_once();
+  variant.blocks_at_once = schedule.tile->blocks_at_once(problem, schedule);
   variant.cluster = schedule.cluster();
-  variant.shared_bytes = product_shared_bytes(analysis, schedule);
+  variant.shared_bytes = gemm_shared_bytes(analysis, schedule);
   variant.overlaps = analysis.request().early;
   variant.maps = layout.maps;
   return variant;
@@ -29,13 +31,10 @@ VariantText variant_of(const ProgramAnalysis& analysis, const ProductSchedule& s
 
 /// What the tiles of `schedules` and their epilogues are in.
 std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const ProductProgram& product,
-                                    const std::vector<ProductSchedule>& schedules) {
+                                    const std::vector<GemmSchedule>& schedules) {
   std::set<std::string> used;
-  for (const ProductSchedule& schedule : schedules) used.insert(tile_header(product, schedule));
-  std::vector<std::string> headers;
-  for (const char* header : {"windows.cuh", "product.cuh", "skinny.cuh", "skinny_digits.cuh",
-                             "packed_groups.cuh", "product_groups.cuh", "product_turns.cuh"})
-    if (used.contains(header)) headers.emplace_back(header);
+  for (const GemmSchedule& schedule : schedules) used.insert(schedule.tile->header(product));
+  std::vector<std::string> headers(used.begin(), used.end());
   if (product.rows) headers.insert(headers.end(), {"reduce.cuh", "vector.cuh"});
   headers.push_back(body_header(analysis));
   return headers;
@@ -58,19 +57,19 @@ EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
   const ProgramAnalysis analysis(request, exprs);
   Arguments args(analysis);
   EmittedKernel kernel;
-  std::vector<ProductSchedule> schedules = choose_products(analysis, product, request.schedule);
-  for (ProductSchedule& schedule : schedules) schedule.early = request.early;
+  std::vector<GemmSchedule> schedules = choose_products(analysis, product, request.schedule);
+  for (GemmSchedule& schedule : schedules) schedule.early = request.early;
   const std::vector<std::string> chosen_by = choose_variants(
       request, schedules, kernel.choices,
-      [&](const ProductSchedule& rule) {
+      [&](const GemmSchedule& rule) {
         return product_candidates(analysis, product, rule, request.wish.clusters);
       },
-      [](const ProductSchedule& schedule) { return schedule.cluster(); });
+      [](const GemmSchedule& schedule) { return schedule.cluster(); });
   std::vector<VariantText> variants;
   std::set<std::string> names;
   std::string functions;
-  for (const ProductSchedule& schedule : schedules) {
-    const Layout layout = layout_product(analysis, schedule, args);
+  for (const GemmSchedule& schedule : schedules) {
+    const Layout layout = layout_gemm(analysis, schedule, args);
     variants.push_back(variant_of(analysis, schedule, layout, args));
     variants.back().chosen_by = chosen_by[variants.size() - 1];
     if (layout.rows && names.insert(layout.rows->name).second) functions += layout.rows->text;

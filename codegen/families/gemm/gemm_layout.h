@@ -1,20 +1,20 @@
 // The text around a product kernel's body.
 #pragma once
 
-#include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/families/gemm/gemm_kernel.h"
 #include "codegen/families/loops/body/layout.h"
 
 namespace sinter::codegen {
 
 /// A block multiplies its tile; then its threads, `lanes` to a row, walk the tile's elements.
-Layout layout_product(const ProgramAnalysis& analysis, const ProductSchedule& schedule,
-                      Arguments& args);
+Layout layout_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
 
 /// What makes the rows of the request's product in a block of `threads`.
 RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int threads);
 
+/// Alignment of what reductions need in dynamic shared memory, behind the tile's.
+inline constexpr std::uint32_t kScratchAlignment = 16;
 /// Dynamic shared memory of the kernel: the tile's and the reductions'.
-std::uint32_t product_shared_bytes(const ProgramAnalysis& analysis,
-                                   const ProductSchedule& schedule);
+std::uint32_t gemm_shared_bytes(const ProgramAnalysis& analysis, const GemmSchedule& schedule);
 
 }  // namespace sinter::codegen

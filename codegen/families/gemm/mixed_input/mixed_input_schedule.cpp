@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include <fmt/format.h>
 
-#include "codegen/emit/arguments.h"
-#include "codegen/families/gemm/small_m/small_m_schedule.h"
+#include "codegen/families/gemm/gemm_text.h"
+#include "codegen/families/gemm/weights/packed_weights.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
@@ -14,11 +15,11 @@ namespace {
 
 constexpr int kStep = 128;  // of k, of which each block takes whole ones
 constexpr int kPart = 64, kColumns = 64;
-constexpr int kMostSums = 128, kMostAhead = 10, kMostGroups = 2, kMostCluster = 8;
-constexpr int kSharedOfProcessor = 227 * 1024, kReservedShared = 1024;
+constexpr int kMostAccumulators = 128, kMostAhead = 10, kMostWarpgroups = 2;
+constexpr int kReservedShared = 1024, kAlignment = 1024, kStageBarriers = 2 * 16;
 
 struct Tile {
-  int m, n, groups, stages;
+  int m, n, warpgroups, stages;
 };
 // What was best for some size on an H200; larger tiles need fewer splits.
 constexpr Tile kTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, {128, 64, 1, 4},
@@ -26,19 +27,7 @@ constexpr Tile kTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, 
 constexpr int kSplits[] = {1, 2, 4, 8};
 
 /// k of a stage of x: that of few rows is copied twice as much at once.
-int stage_depth(const ProductSchedule& s) { return s.m <= 64 ? 2 * kPart : kPart; }
-
-int sums_of_thread(const ProductSchedule& s) { return s.m * s.n / (128 * s.groups); }
-
-/// Bytes of a warp's weights of a part, with scales and zero points.
-int slot_bytes(const ProductProgram& product, const ProductSchedule& s) {
-  const ProductWeights& weights = *product.weights;
-  int bytes = kPart * 16 * weights.bits / 8;
-  if (const std::int64_t group = loop_group(product); group != 0)
-    bytes += static_cast<int>(kPart / std::min<std::int64_t>(group, kPart)) * 32 *
-             (weights.zeros ? 2 : 1);
-  return bytes * (s.n / (kColumns * s.groups));
-}
+int stage_depth(const GemmSchedule& s) { return s.m <= 64 ? 2 * kPart : kPart; }
 
 /// Whether scales and zero points can be applied to the weights: those of whole columns, which need
 /// not, can always be.
@@ -48,116 +37,169 @@ bool takes_groups(const ProductProgram& product) {
                         (group % kPart == 0 || kPart % group == 0));
 }
 
-/// Parts of weights that are under way: as many as there is room for beside x.
-int parts_ahead(const ProductProgram& product, const ProductSchedule& s) {
-  const int room = kSharedOfProcessor / packed_group_blocks_at_once(s) - kReservedShared - 1024 -
-                   s.stages * (s.m * stage_depth(s) * 2 + 32);
-  return std::min(kMostAhead, room / (4 * s.groups * slot_bytes(product, s)));
-}
-
 }  // namespace
 
-bool can_use_packed_groups(const ProgramAnalysis& analysis, const ProductProgram& product,
-                           std::string& reason) {
+bool is_for_mixed_input(const ProductProgram& product) {
+  return product.by_groups && product.weights;
+}
+
+bool takes_mixed_input(const GemmProblem& problem, std::string& reason) {
+  const ProductProgram& product = problem.product;
   const auto fail = [&](const char* why) {
     reason = why;
     return false;
   };
-  if (analysis.stages() > 0) return fail("rows are reduced by warps, whose tiles have fewer rows");
-  if (product.windows || product.rows || !product.batch.empty())
+  if (!can_pack_weights(product, reason)) return false;
+  if (product.rows) return fail("warpgroups neither multiply parts nor make rows");
+  if (problem.reductions > 0) return fail("rows are reduced by warps, whose tiles have fewer rows");
+  if (product.windows || !product.batch.empty())
     return fail("the copy engine is told of a matrix of rows");
   if (!takes_groups(product))
     return fail("warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type");
-  const auto most = product.m.is_constant() ? product.m.value()
-                                            : ir::upper_bound(product.m, analysis.exprs().ranges());
-  if (most && *most < kLeastPackedRows) return fail("too few rows for warpgroups");
-  const auto least = ir::lower_bound(product.m, analysis.exprs().ranges());
-  if (least && *least > kMostPackedRows)
+  if (problem.most_m && *problem.most_m < kLeastMixedInputRows)
+    return fail("too few rows for warpgroups");
+  if (problem.least_m && *problem.least_m > kMostMixedInputRows)
     return fail("so many rows that weights are better made floats once");
   return true;
 }
 
-std::vector<ProductSchedule> packed_group_tiles(const ProductProgram& product) {
-  std::vector<ProductSchedule> all;
+std::vector<GemmSchedule> mixed_input_schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
   for (const Tile& tile : kTiles)
-    for (const int splits : kSplits) {
-      ProductSchedule s;
-      s.skinny = true;
+    for (const int split_k : kSplits) {
+      GemmSchedule s;
       s.m = tile.m, s.n = tile.n, s.k = kStep;
-      s.groups = tile.groups;
       s.stages = tile.stages;
-      s.splits = splits;
-      if (is_packed_group_tile(product, s)) all.push_back(s);
+      s.split_k = split_k;
+      s.tile = std::make_shared<MixedInput>(tile.warpgroups);
+      if (s.tile->fits(problem, s)) all.push_back(std::move(s));
     }
   return all;
 }
 
-bool is_packed_group_tile(const ProductProgram& product, const ProductSchedule& s) {
+bool MixedInput::fits(const GemmProblem& problem, const GemmSchedule& s) const {
+  const ProductProgram& product = problem.product;
   const bool rows = s.m == 64 || s.m == 96 || s.m == 128 || s.m == 192 || s.m == 256;
-  return product.weights && takes_groups(product) && s.skinny && rows && s.groups >= 1 &&
-         s.groups <= kMostGroups && s.n % (kColumns * s.groups) == 0 &&
-         s.n % (16 * product.parts) == 0 && s.n <= 256 && s.k == kStep && s.stages >= 2 &&
-         s.across == 1 && s.cluster() <= kMostCluster && sums_of_thread(s) <= kMostSums &&
-         parts_ahead(product, s) >= 2;
+  return is_for_mixed_input(product) && problem.reductions == 0 && s.vector_a == 8 &&
+         takes_groups(product) && rows && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
+         s.n % (kColumns * warpgroups) == 0 && s.n % (16 * product.parts) == 0 && s.n <= 256 &&
+         s.k == kStep && s.stages >= 2 && s.cluster_n == 1 && s.cluster() <= kPortableCluster &&
+         accumulators(s) <= kMostAccumulators && parts_ahead(problem, s) >= 2;
 }
 
-int packed_group_shared_bytes(const ProductProgram& product, const ProductSchedule& s) {
+int MixedInput::slot_bytes(const ProductProgram& product, const GemmSchedule& s) const {
+  const ProductWeights& weights = *product.weights;
+  int bytes = kPart * 16 * weights.bits / 8;
+  if (const std::int64_t group = loop_group(product); group != 0)
+    bytes += static_cast<int>(kPart / std::min<std::int64_t>(group, kPart)) * 32 *
+             (weights.zeros ? 2 : 1);
+  return bytes * (s.n / (kColumns * warpgroups));
+}
+
+int MixedInput::blocks_together(const GemmSchedule& s) const {
+  return accumulators(s) <= (warpgroups == 1 ? 64 : 32) ? 2 : 1;
+}
+
+int MixedInput::parts_ahead(const GemmProblem& problem, const GemmSchedule& s) const {
+  const int room = problem.device.block_shared_bytes / blocks_together(s) - kReservedShared -
+                   kAlignment - s.stages * (s.m * stage_depth(s) * 2 + kStageBarriers);
+  return std::min(kMostAhead, room / (4 * warpgroups * slot_bytes(problem.product, s)));
+}
+
+int MixedInput::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
   const int filled = s.stages * s.m * stage_depth(s) * 2 +
-                     4 * s.groups * parts_ahead(product, s) * slot_bytes(product, s);
+                     4 * warpgroups * parts_ahead(problem, s) * slot_bytes(problem.product, s);
   const int body = (std::max(filled, s.m * (s.n + 4) * 4) + 15) / 16 * 16;
-  return 1024 + body + 2 * s.stages * 16;
+  return kAlignment + body + s.stages * kStageBarriers;
 }
 
-int packed_group_blocks_at_once(const ProductSchedule& s) {
-  return sums_of_thread(s) <= (s.groups == 1 ? 64 : 32) ? 2 : 1;
-}
-
-std::string packed_group_type(const ProductProgram& product, const ProductSchedule& s) {
-  return fmt::format("PackedGroupTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>",
-                     storage_name(product.type),
-                     packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
-                     stage_depth(s), s.groups, s.stages, parts_ahead(product, s), s.splits,
-                     packed_group_blocks_at_once(s), product.parts);
+int MixedInput::blocks_at_once(const GemmProblem&, const GemmSchedule& s) const {
+  const int together = blocks_together(s);
+  return together > 1 ? together : 0;
 }
 
 // Fitted to 430 times of 40 products (2,048 to 28,672 columns and k, 64 to 4,096 rows, weights of 8
 // and 4 bits) in graphs on an H200: those chosen take 2 % longer than the best in the mean. What
 // clusters of more than two cost, to 84 times of 17 products alone.
-double estimate_packed_groups(const ProductProgram& product, const ProductSchedule& s,
-                              std::int64_t m, std::int64_t n, std::int64_t k) {
-  constexpr double kLatency = 1200, kWave = 470, kSplit = 1500;  // nanoseconds
-  constexpr double kBytes = 96, kAllBytes = 3990, kSums = 76;    // each of them
-  constexpr double kFewWaves = 3, kLastWave = 0.64, kRowTime = 46;
-  constexpr double kUneven = 1.45;  // where clusters leave two blocks to a few multiprocessors
+double MixedInput::estimate(const GemmProblem& problem, const GemmSchedule& s,
+                            std::int64_t m) const {
   struct Costs {
     double flops, weights;  // each nanosecond on a multiprocessor: multiplied, made floats
     double part;            // nanoseconds of a warpgroup, for 64 of k and 64 columns
   };
   constexpr Costs kEight = {6410, 23.2, 139}, kFour = {5510, 18.4, 186};
-  const double bits = product.weights->bits;
-  const Costs& costs = product.weights->bits == 8 ? kEight : kFour;
+  constexpr double kFewWaves = 3, kLastWave = 0.64;
+  constexpr double kUneven = 1.45;  // where clusters leave two blocks to a few multiprocessors
+  const RelativeRates rates = problem.rates();
+  const double latency = 1200 / rates.clock, wave = 470 / rates.clock;  // nanoseconds
+  const double split = 1500 / rates.clock, row_time = 46 / rates.clock;
+  // Each nanosecond.
+  const double bytes_rate = 96 * rates.clock, all_bytes_rate = 3990 * rates.memory;
+  const double sums_rate = 76 * rates.clock;
+  Costs costs = problem.product.weights->bits == 8 ? kEight : kFour;
+  costs.flops *= rates.tensor;
+  costs.weights *= rates.clock;
+  costs.part /= rates.clock;
+  const std::int64_t n = problem.n, k = problem.k;
+  const double bits = problem.product.weights->bits;
   const double blocks =
-      static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n)) * static_cast<double>(s.splits);
-  const double depth = static_cast<double>(ceil_div(ceil_div(k, kStep), s.splits) * kStep);
-  const double processors = processors_filled_by(s.cluster());
-  const double at_once = packed_group_blocks_at_once(s);
+      static_cast<double>(ceil_div(m, s.m) * ceil_div(n, s.n)) * static_cast<double>(s.split_k);
+  const double depth = static_cast<double>(ceil_div(ceil_div(k, kStep), s.split_k) * kStep);
+  const double processors = filled_multiprocessors(problem.device, s.cluster());
+  const double at_once = blocks_together(s);
   double resident = std::clamp(std::ceil(blocks / processors), 1.0, at_once);
   const double filled = blocks / (processors * resident);
-  if (resident > 1 && blocks <= static_cast<double>(kProcessors)) resident = kUneven;
+  if (resident > 1 && blocks <= static_cast<double>(problem.device.multiprocessors))
+    resident = kUneven;
   const double waves =
       filled < kFewWaves ? std::max(1.0, std::ceil(filled - 0.001)) : filled + kLastWave;
-  const double tiles = static_cast<double>(s.n) / (kColumns * s.groups);
+  const double tiles = static_cast<double>(s.n) / (kColumns * warpgroups);
   const double bytes = s.m * depth * 2 + s.n * depth * bits / 8;
-  const double together = std::max({2.0 * s.m * s.n * depth / costs.flops, bytes / kBytes,
+  const double together = std::max({2.0 * s.m * s.n * depth / costs.flops, bytes / bytes_rate,
                                     s.n * depth / costs.weights}) *
                           resident;
   const double alone =
-      depth / kPart * (costs.part * std::sqrt(tiles) + kRowTime * s.m * tiles / 64);
-  const double sums = s.m * s.n * 8.0 / kSums * resident;
+      depth / kPart * (costs.part * std::sqrt(tiles) + row_time * s.m * tiles / 64);
+  const double sums = s.m * s.n * 8.0 / sums_rate * resident;
   const double weights = static_cast<double>(n) * static_cast<double>(k) * bits / 8;
-  return std::max(kLatency + waves * (std::max(together, alone) + sums + kWave),
-                  kLatency + weights / kAllBytes) +
-         (s.splits > 1 ? waves * kSplit * (1 + 0.2 * s.splits) : 0);
+  return std::max(latency + waves * (std::max(together, alone) + sums + wave),
+                  latency + weights / all_bytes_rate) +
+         (s.split_k > 1 ? waves * split * (1 + 0.2 * s.split_k) : 0);
+}
+
+std::string MixedInput::to_string(const GemmSchedule& s) const {
+  return fmt::format("skinny {}x{}x{} groups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
+}
+
+std::optional<GemmSchedule> parse_mixed_input(const std::string& text) {
+  GemmSchedule s;
+  int warpgroups = 0;
+  if (std::sscanf(text.c_str(), "skinny %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
+                  &s.n, &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n) != 7)
+    return std::nullopt;
+  require_sizes({s.m, s.n, s.k, warpgroups, s.stages, s.split_k, s.cluster_n}, text);
+  s.tile = std::make_shared<MixedInput>(warpgroups);
+  return s;
+}
+
+// The text of its kernel.
+
+std::string MixedInput::header(const ProductProgram&) const { return "packed_groups.cuh"; }
+
+std::string MixedInput::type(const GemmText& text) const {
+  const GemmSchedule& s = text.schedule();
+  const ProductProgram& product = text.product();
+  return fmt::format("WithSums<PackedGroupTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
+                     storage_name(product.type),
+                     packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
+                     stage_depth(s), warpgroups, s.stages, parts_ahead(text.problem(), s),
+                     s.split_k, blocks_together(s), product.parts);
+}
+
+void MixedInput::write_operands(GemmText& text) const {
+  text.write_mapped_a();
+  text.write_packed_b();
+  text.write_columns();
 }
 
 }  // namespace sinter::codegen

@@ -1,38 +1,51 @@
-// Tiles of products by warpgroups with packed weights (wgmma: sm_90 alone); see PackedGroupTile in
+// TMA warp-specialized mixed-input products (sm_90 alone): packed weights become floats on their
+// way to the warpgroups' tensor cores. See PackedGroupTile in
 // codegen/families/gemm/mixed_input/packed_groups.cuh.
 #pragma once
 
-#include <vector>
-
-#include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/families/gemm/gemm_kernel.h"
 
 namespace sinter::codegen {
 
-/// True if warpgroups can multiply the product, whose weights are packed, on some GPU; else
-/// `reason` says why not. What sizes must fulfil is left to conditions.
-bool can_use_packed_groups(const ProgramAnalysis& analysis, const ProductProgram& product,
-                           std::string& reason);
+/// Warpgroups share the columns of the tile.
+struct MixedInput final : GemmTile {
+  int warpgroups;
 
-/// Tiles worth trying, without what the epilogue needs: each with every number of splits.
-std::vector<ProductSchedule> packed_group_tiles(const ProductProgram& product);
+  explicit MixedInput(int count) : warpgroups(count) {}
 
-/// Whether PackedGroupTile has this form.
-bool is_packed_group_tile(const ProductProgram& product, const ProductSchedule& schedule);
+  int epilogue_threads() const override { return 128 * warpgroups; }
+  int threads() const override { return epilogue_threads() + 128; }
+  bool fits(const GemmProblem& problem, const GemmSchedule& s) const override;
+  int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override;
+  int blocks_at_once(const GemmProblem& problem, const GemmSchedule& s) const override;
+  double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
+  std::string to_string(const GemmSchedule& s) const override;
+  std::string header(const ProductProgram& product) const override;
+  std::string type(const GemmText& text) const override;
+  bool rasters_along_m() const override { return true; }
+  void write_operands(GemmText& text) const override;
 
-/// PackedGroupTile::kSharedBytes, and how many blocks a multiprocessor is to have.
-int packed_group_shared_bytes(const ProductProgram& product, const ProductSchedule& schedule);
-int packed_group_blocks_at_once(const ProductSchedule& schedule);
-
-/// "PackedGroupTile<f16, PackedBytes, Scales<f16, 0>, 256, ..>".
-std::string packed_group_type(const ProductProgram& product, const ProductSchedule& schedule);
+ private:
+  int accumulators(const GemmSchedule& s) const { return s.m * s.n / (128 * warpgroups); }
+  /// Blocks that a multiprocessor is to have.
+  int blocks_together(const GemmSchedule& s) const;
+  /// Bytes of a warp's weights of one part of k, with scales and zero points.
+  int slot_bytes(const ProductProgram& product, const GemmSchedule& s) const;
+  /// Parts of weights that are under way: as many as there is room for beside x.
+  int parts_ahead(const GemmProblem& problem, const GemmSchedule& s) const;
+};
 
 /// Rows from which on they may be ahead of tiles by warps, and up to which of making the weights
 /// floats first; up to which they get a schedule each.
-inline constexpr std::int64_t kLeastPackedRows = 17, kMostPackedRows = 3072;
-inline constexpr std::int64_t kPackedGroupRows[] = {64, 128, 256, 512, 1024, kMostPackedRows};
+inline constexpr std::int64_t kLeastMixedInputRows = 17, kMostMixedInputRows = 3072;
+inline constexpr std::int64_t kMixedInputRows[] = {64, 128, 256, 512, 1024, kMostMixedInputRows};
 
-/// Estimated nanoseconds for m x n x k on an H200.
-double estimate_packed_groups(const ProductProgram& product, const ProductSchedule& schedule,
-                              std::int64_t m, std::int64_t n, std::int64_t k);
+bool is_for_mixed_input(const ProductProgram& product);
+bool takes_mixed_input(const GemmProblem& problem, std::string& reason);
+std::vector<GemmSchedule> mixed_input_schedules(const GemmProblem& problem);
+std::optional<GemmSchedule> parse_mixed_input(const std::string& text);
+
+inline constexpr GemmKernel kMixedInputKernel = {
+    "mixed_input", is_for_mixed_input, takes_mixed_input, mixed_input_schedules, parse_mixed_input};
 
 }  // namespace sinter::codegen

@@ -1,50 +1,61 @@
-// Tiles of products by warpgroups (wgmma and the copy engine: sm_90 alone); see GroupTile in
+// TMA warp-specialized products (sm_90 alone): one warp has the copy engine fill the stages,
+// warpgroups multiply out of shared memory (wgmma). See GroupTile in
 // codegen/families/gemm/tma/product_groups.cuh.
 #pragma once
 
-#include <vector>
-
-#include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/families/gemm/gemm_kernel.h"
 
 namespace sinter::codegen {
 
-/// True if warpgroups can multiply the product on some GPU; else `reason` says why not. What sizes
-/// must fulfil is left to conditions.
-bool can_use_groups(const ProgramAnalysis& analysis, const ProductProgram& product,
-                    std::string& reason);
+/// Warpgroups share the rows of the tile.
+struct Tma final : GemmTile {
+  int warpgroups;
 
-/// What an epilogue does for each element.
-struct EpilogueWork {
-  double instructions = 0;  // roughly
-  double row_bytes = 0;     // that it loads of each row's own
+  explicit Tma(int count) : warpgroups(count) {}
+
+  int epilogue_threads() const override { return 128 * warpgroups; }
+  int threads() const override { return epilogue_threads() + 32; }
+  bool fits(const GemmProblem& problem, const GemmSchedule& s) const override;
+  int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override;
+  int blocks_at_once(const GemmProblem& problem, const GemmSchedule& s) const override;
+  double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
+  std::string to_string(const GemmSchedule& s) const override;
+  std::string header(const ProductProgram& product) const override;
+  std::string type(const GemmText& text) const override;
+  void write_operands(GemmText& text) const override;
+
+ private:
+  /// Blocks of a multiprocessor that its shared memory and registers are enough for.
+  int blocks_that_fit(const GemmProblem& problem, const GemmSchedule& s) const;
 };
-EpilogueWork count_work(const ProgramAnalysis& analysis, const ProductProgram& product);
 
-/// Tiles worth trying, without what the epilogue needs: each with every number of splits of
-/// `depth`, the most that k is, if known.
-std::vector<ProductSchedule> group_tiles(const ProductProgram& product,
-                                         std::optional<std::int64_t> depth,
-                                         const EpilogueWork& work);
+// What kernels have in common whose operands both come by TMA.
 
-/// Whether GroupTile has this form.
-bool is_group_tile(const ProductProgram& product, const ProductSchedule& schedule);
+inline constexpr int kTmaStep = 64;        // of k
+inline constexpr int kTmaBoxColumns = 64;  // of a copy by the copy engine
+/// Tiles begin at multiples of 1024 bytes; a stage has two barriers.
+inline constexpr int kTmaAlignment = 1024, kTmaStageBarriers = 2 * 16;
+inline int tma_stage_bytes(const GemmSchedule& s) { return (s.m + s.n) * kTmaStep * 2; }
 
-/// TurnPasses::kVectors of tiles of n columns.
-int turn_vectors(int n);
+/// As many stages as fit beside `reserved` bytes where a multiprocessor has so many blocks, no more
+/// than there are steps.
+int tma_stages(const GemmSchedule& s, const DeviceModel& device, int blocks, int reserved,
+               std::optional<std::int64_t> depth);
 
-/// GroupTile::kSharedBytes, or TurnTile's.
-int group_shared_bytes(const ProductSchedule& schedule);
+/// Accumulators of a thread: a warpgroup's rows by the tile's columns.
+inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
+  return s.m / warpgroups / 64 * s.n / 2;
+}
 
-/// Blocks of a multiprocessor that its shared memory and registers are enough for.
-int group_blocks_at_once(const ProductSchedule& schedule);
+/// Whether `warpgroups` that hold so many accumulators at most multiply such a tile.
+bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
+              int most_accumulators);
 
-/// Whether the epilogue of TurnTile may compute with other columns than a thread loads and stores:
-/// all that varies along a row is loaded and stored in whole vectors, and nothing asks for a
-/// column.
-bool can_spread(const ProgramAnalysis& analysis, const Schedule& body);
+bool is_for_tma(const ProductProgram& product);
+bool takes_tma(const GemmProblem& problem, std::string& reason);
+std::vector<GemmSchedule> tma_schedules(const GemmProblem& problem);
+std::optional<GemmSchedule> parse_tma(const std::string& text);
 
-/// Estimated nanoseconds for m x n x k, `matrices` of them, on an H200.
-double estimate_groups(const ProductSchedule& schedule, std::int64_t m, std::int64_t n,
-                       std::int64_t k, double matrices, const EpilogueWork& work);
+inline constexpr GemmKernel kTmaKernel = {"tma", is_for_tma, takes_tma, tma_schedules, parse_tma};
 
 }  // namespace sinter::codegen

@@ -4,7 +4,8 @@
 
 #include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_text.h"
-#include "codegen/families/gemm/small_m/small_m_schedule.h"
+#include "codegen/families/gemm/weights/packed_weights.h"
+#include "codegen/families/gemm/weights/weight_pack.h"
 
 namespace sinter::codegen {
 namespace {

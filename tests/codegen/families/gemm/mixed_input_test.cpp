@@ -111,13 +111,13 @@ TEST(CudaPacked, WhatIsNotTakenIsRefused) {
 TEST(CudaPacked, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
   codegen::ProductProgram product;
   product.weights.emplace();
-  const auto estimate = [&](int m, int splits) {
-    codegen::ProductSchedule s;
-    s.skinny = true;
+  codegen::GemmProblem problem{product, codegen::reference_device()};
+  problem.n = 4096, problem.k = 14336;
+  const auto estimate = [&](int m, int split_k) {
+    codegen::GemmSchedule s;
     s.m = m, s.n = 128, s.k = 128;
-    s.groups = 2;
-    s.splits = splits;
-    return codegen::estimate_packed_groups(product, s, 256, 4096, 14336);
+    s.split_k = split_k;
+    return codegen::MixedInput(2).estimate(problem, s, 256);
   };
   EXPECT_GT(estimate(256, 4), 1.5 * estimate(128, 2));
   EXPECT_GT(estimate(256, 2), 1.5 * estimate(128, 2));  // half of the multiprocessors

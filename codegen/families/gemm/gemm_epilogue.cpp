@@ -1,0 +1,119 @@
+// How threads walk a tile's elements: the thread mapping of the epilogue.
+#include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/gemm/gemm_text.h"
+
+namespace sinter::codegen {
+
+using ir::Dim;
+using plan::fb::InstrKind;
+
+void GemmText::rows_from(const std::string& row_of_matrix, std::vector<std::string>& lines) {
+  const Dim count = analysis_.size_of_dims(layout_.thread_dims);
+  const bool wide = needs_wide(analysis_, count);
+  const char* type = wide ? "u64" : "u32";
+  std::string row = fmt::format("{}({})", type, row_of_matrix);
+  if (product_.row_step != Dim(1))
+    row += fmt::format(" * {}({})", type, args_.dim(product_.row_step));
+  for (std::size_t b = 0; b < product_.batch.size(); ++b)
+    row += fmt::format(" + {0}(b{1}) * {0}({2})", type, b, args_.dim(product_.batch_rows[b]));
+  lines.push_back(layout_.live_row.empty()
+                      ? fmt::format("const {} row = {};", type, row)
+                      : fmt::format("const {} row = {} ? {} : 0;", type, layout_.live_row, row));
+  if (layout_.thread_dims != 0)
+    split_index(analysis_, args_, layout_.thread_dims, "row", wide, layout_, lines);
+}
+
+void GemmText::split_columns(std::vector<std::string>& lines) {
+  split_index(analysis_, args_, layout_.loop_dims, "e", false, layout_, lines);
+}
+
+bool GemmText::is_product(std::size_t i) const {
+  const auto& instr = analysis_.instr(i);
+  return instr.kind == InstrKind::Load && analysis_.access(instr.access).buffer == product_.product;
+}
+
+void GemmText::map_rows() {
+  auto& lines = layout_.pass_lines;
+  const int at_once = s_.rows_at_once(), passes = s_.passes();
+  if (passes > 1)
+    layout_.pass_header = fmt::format("for (int pass = 0; pass < {}; ++pass)", passes);
+  std::string group = fmt::format("i32(threadIdx.x / {})", s_.lanes());
+  std::string base;
+  if (s_.split_k > 1) base = fmt::format("i32(rank % {})", s_.split_k);
+  if (passes > 1) base = base.empty() ? "pass" : fmt::format("(pass * {} + {})", s_.split_k, base);
+  lines.push_back(base.empty()
+                      ? fmt::format("const i32 local = {};", group)
+                      : fmt::format("const i32 local = {} * {} + {};", base, at_once, group));
+  std::string live;
+  const auto require = [&](const std::string& condition) {
+    live += (live.empty() ? "" : " && ") + condition;
+  };
+  if (at_once * s_.lanes() != s_.threads()) require(fmt::format("{} < {}", group, at_once));
+  if (passes * s_.split_k * at_once != s_.m) require(fmt::format("local < {}", s_.m));
+  if (!divides(product_.m, s_.m)) require(fmt::format("first_row + local < {}", size(product_.m)));
+  if (live.empty()) {
+    lines.push_back("const i32 at = local;");
+  } else {
+    // Threads without a row follow another one, for shuffles and barriers, and write nothing.
+    lines.push_back(fmt::format("const bool live = {};", live));
+    lines.push_back("const i32 at = live ? local : 0;");
+    layout_.live_row = "live";
+  }
+  rows_from("first_row + local", lines);
+  layout_.leader = "lane == 0 && first_column == 0";
+}
+
+void GemmText::map_columns() {
+  const int vector = s_.epilogue.vector, vectors = part_tile() / vector;
+  auto& lines = layout_.loop_lines;
+  if (layout_.unrolled())
+    layout_.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s_.epilogue.unroll);
+  lines.push_back(layout_.unrolled() ? fmt::format("const u32 slot = lane + k * {};", s_.lanes())
+                                     : "const u32 slot = lane;");
+  lines.push_back(fmt::format("const u32 e = u32(first_column) / {} + slot;", vector));
+  if (s_.lanes() * s_.epilogue.unroll != vectors)
+    layout_.predicate = fmt::format("slot < {}", vectors);
+  if (!divides(part_columns(), part_tile() * s_.cluster_n)) {
+    const Dim count = count_vectors(analysis_, s_.epilogue, layout_.loop_dims);
+    layout_.predicate +=
+        fmt::format("{}e < u32({})", layout_.predicate.empty() ? "" : " && ", args_.dim(count));
+  }
+  split_columns(lines);
+  read_product();
+}
+
+/// The loads of the product: of each part its own.
+void GemmText::read_product() {
+  const auto& exprs = analysis_.exprs();
+  for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
+    if (!is_product(i)) continue;
+    const auto& access = analysis_.access(analysis_.instr(i).access);
+    const std::string slot = fmt::format("slot * {}", s_.epilogue.vector);
+    if (product_.parts == 1) {
+      layout_.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
+      continue;
+    }
+    const auto part = exprs.constant(access.offset) / part_columns().value();
+    layout_.products.push_back(
+        {i, fmt::format("sums{}", part),
+         fmt::format("shared, at, {} + {}, rank", part * part_tile(), slot)});
+  }
+}
+
+void GemmText::map_reductions() {
+  if (analysis_.stages() == 0) return;
+  if (s_.cluster_n == 1) {
+    if (s_.lanes() > 1) layout_.reduce = "reduce_lanes";
+    layout_.reduce_sizes = fmt::format(", {}", s_.lanes());
+    return;
+  }
+  layout_.reduce = "reduce_tile_row";
+  layout_.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.cluster_n, s_.split_k);
+  layout_.reduce_tail = ", rank";
+  layout_.scratch = static_cast<std::size_t>(s_.rows_at_once());
+  layout_.scratch_offset =
+      static_cast<std::uint32_t>(s_.shared_bytes(problem_) + kScratchAlignment - 1) /
+      kScratchAlignment * kScratchAlignment;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,107 @@
+#include "codegen/families/gemm/gemm_kernel.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+
+using ir::Dim;
+
+namespace {
+
+std::int64_t typical(const ProgramAnalysis& analysis, const Dim& dim) {
+  constexpr std::int64_t kTypical = 512;
+  if (dim.is_constant()) return dim.value();
+  return std::min(upper(analysis, dim).value_or(kTypical), kTypical);
+}
+
+int largest_power(int value) {
+  int power = 1;
+  while (power * 2 <= value) power *= 2;
+  return power;
+}
+
+EpilogueCost epilogue_cost(const ProgramAnalysis& analysis, const ProductProgram& product) {
+  EpilogueCost cost;
+  cost.instructions = count_operations(analysis);
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (instr.kind != plan::fb::InstrKind::Load || !analysis.value(i).live) continue;
+    const std::uint32_t buffer = analysis.access(instr.access).buffer;
+    if (buffer == product.product) continue;
+    if (is_shared_by_rows(analysis, i))
+      cost.instructions += 1;
+    else
+      cost.row_bytes += static_cast<double>(size_of(analysis.buffer_type(buffer)));
+  }
+  return cost;
+}
+
+}  // namespace
+
+GemmProblem gemm_problem(const ProgramAnalysis& analysis, const ProductProgram& product) {
+  const bool has_it = analysis.device().has_wgmma || !product.by_groups;
+  GemmProblem problem{product, has_it ? analysis.device() : reference_device()};
+  problem.n = typical(analysis, product.n);
+  problem.k = typical(analysis, product.k);
+  for (const Dim& batch : product.batch)
+    problem.matrices *= static_cast<double>(typical(analysis, batch));
+  problem.least_m = ir::lower_bound(product.m, analysis.exprs().ranges());
+  problem.most_m = upper(analysis, product.m);
+  problem.most_n = upper(analysis, product.n);
+  problem.most_k = upper(analysis, product.k);
+  problem.reductions = analysis.stages();
+  problem.epilogue = epilogue_cost(analysis, product);
+  return problem;
+}
+
+int GemmSchedule::threads() const { return tile->threads(); }
+int GemmSchedule::epilogue_threads() const { return tile->epilogue_threads(); }
+int GemmSchedule::shared_bytes(const GemmProblem& problem) const {
+  return tile->shared_bytes(problem, *this);
+}
+
+std::string GemmSchedule::to_string() const {
+  return fmt::format("{} splits={} across={} copies={},{} vector={} lanes={} unroll={}{}",
+                     tile->to_string(*this), split_k, cluster_n, vector_a, vector_b,
+                     epilogue.vector, lanes(), epilogue.unroll, early ? " early" : "");
+}
+
+int GemmTile::most_shared_bytes(const DeviceModel& device) const {
+  constexpr int kLeftForReductions = 3 * 1024;
+  return device.block_shared_bytes - kLeftForReductions;
+}
+
+bool GemmTile::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {
+  constexpr int kMostElements = 64;  // of a thread, in registers
+  const bool reduces = analysis.stages() > 0;
+  const int threads = epilogue_threads() * s.split_k;
+  const int vectors = columns / s.epilogue.vector;
+  int lanes = std::min(vectors, epilogue_threads());
+  if (reduces) {
+    // Rows once only: a reduction's scratch is written once.
+    lanes = std::min({32, largest_power(threads / s.m), 2 * largest_power(vectors)});
+    if (lanes < 1 || threads < s.m) return false;
+  } else if (epilogue_threads() % lanes != 0) {
+    lanes = largest_power(lanes);
+  }
+  s.epilogue.threads_x = lanes;
+  s.epilogue.unroll = ceil_div(vectors, lanes);
+  return s.epilogue.unroll * s.epilogue.vector <= kMostElements && (!reduces || s.passes() == 1);
+}
+
+void require_sizes(std::initializer_list<int> values, const std::string& schedule) {
+  for (const int value : values)
+    if (value < 1 || value > 4096)
+      throw Error(ErrorCode::kUsage, fmt::format("{} in the schedule '{}'", value, schedule));
+}
+
+double filled_multiprocessors(const DeviceModel& device, int cluster) {
+  return cluster <= 2 ? device.multiprocessors : device.clustered_multiprocessors;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,123 @@
+// Where a tile's operands are: by addresses and strides, packed, or as tensor maps.
+#include "codegen/families/gemm/gemm_text.h"
+#include "codegen/families/gemm/weights/weight_pack.h"
+
+namespace sinter::codegen {
+
+using ir::Dim;
+
+namespace {
+
+constexpr int kBoxColumns = 64;  // of a copy by the copy engine
+
+}  // namespace
+
+std::string GemmText::start(std::uint32_t buffer, const ProductOperand& operand) {
+  std::string text = args_.buffer(buffer);
+  if (operand.offset != Dim(0)) text += " + " + args_.dim(operand.offset);
+  for (std::size_t b = 0; b < operand.batch_strides.size(); ++b)
+    if (operand.batch_strides[b] != Dim(0))
+      text += fmt::format(" + i64(b{}) * {}", b, args_.dim(operand.batch_strides[b]));
+  return text;
+}
+
+std::string GemmText::start(std::uint32_t buffer, const ProductOperand& operand,
+                            const std::string& along, bool strided) {
+  const std::string text = start(buffer, operand);
+  return strided ? fmt::format("{} + i64({}) * {}", text, along, args_.dim(operand.stride))
+                 : fmt::format("{} + {}", text, along);
+}
+
+void GemmText::write_strided_a() {
+  line(fmt::format("operands.a = {};", start(product_.a_buffer(), product_.a, "first_row", true)));
+  line(fmt::format("operands.stride_a = {};", args_.dim(product_.a.stride)));
+}
+
+void GemmText::write_strided_b() {
+  line(fmt::format("operands.b = {};",
+                   start(product_.b_buffer(), product_.b, "first_column", !product_.rows_are_k)));
+  line(fmt::format("operands.stride_b = {};", args_.dim(product_.b.stride)));
+  if (product_.parts > 1)
+    line(fmt::format(
+        "operands.part_b = {};",
+        args_.dim(product_.rows_are_k ? part_columns() : part_columns() * product_.b.stride)));
+}
+
+void GemmText::write_packed_b() {
+  const ProductWeights& weights = *product_.weights;
+  const std::int64_t k = product_.k.value(), depth = packed_depth(k);
+  const std::int64_t stride = depth * kPackedColumns * weights.bits / 8;
+  line(fmt::format("operands.b = {} + i64(first_column / {}) * {};",
+                   args_.buffer(product_.b_buffer()), kPackedColumns, stride));
+  line(fmt::format("operands.stride_b = {};", stride));
+  if (product_.parts > 1)
+    line(fmt::format("operands.part_b = {};", part_columns().value() / kPackedColumns * stride));
+  if (!weights.is_quantised()) return;
+  const std::int64_t groups = packed_groups(weights.group, k);
+  line(fmt::format("operands.scales = {} + i64(first_column) * {};",
+                   args_.buffer(product_.scales_buffer()), groups));
+  if (weights.zeros)
+    line(fmt::format("operands.zeros = {} + i64(first_column) * {};",
+                     args_.buffer(product_.zeros_buffer()), groups));
+  line(fmt::format("operands.stride_scales = {};", groups * kPackedColumns));
+  if (product_.parts > 1)
+    line(fmt::format("operands.part_scales = {};", part_columns().value() * groups));
+}
+
+void GemmText::write_rows() {
+  line(fmt::format("operands.rows = {} - first_row;", size(product_.m)));
+}
+
+void GemmText::write_columns() {
+  line(divides(part_columns(), part_tile() * s_.cluster_n)
+           ? fmt::format("operands.columns = {};", part_tile())
+           : fmt::format("operands.columns = {} - first_column;", size(part_columns())));
+}
+
+void GemmText::write_mapped_a() {
+  map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
+  line("operands.a = &map_a;");
+  line("operands.row = first_row;");
+}
+
+std::vector<std::string> GemmText::mapped_operands() {
+  map("map_a", product_.a_buffer(), product_.a, {product_.k, product_.m}, {kBoxColumns, s_.m});
+  if (product_.rows_are_k)
+    map("map_b", product_.b_buffer(), product_.b, {product_.n, product_.k}, {kBoxColumns, s_.k});
+  else
+    map("map_b", product_.b_buffer(), product_.b, {product_.k, product_.n}, {kBoxColumns, s_.n});
+  std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
+                                    "operands.row = first_row;", "operands.column = first_column;"};
+  for (std::size_t b = 0; b < product_.batch.size(); ++b) {
+    const auto place = [&](const char* name, const ProductOperand& operand) {
+      const bool shared = operand.batch_strides[b] == Dim(0);
+      lines.push_back(
+          fmt::format("operands.{}[{}] = {};", name, b, shared ? "0" : fmt::format("i32(b{})", b)));
+    };
+    place("batch_a", product_.a);
+    place("batch_b", product_.b);
+  }
+  return lines;
+}
+
+/// What the copy engine is told of an operand.
+void GemmText::map(const char* name, std::uint32_t buffer, const ProductOperand& operand,
+                   const std::vector<Dim>& extents, const std::vector<int>& box) {
+  ExprTable& exprs = analysis_.exprs();
+  plan::fb::TensorMapT map;
+  map.buffer = analysis_.program().buffers[buffer];
+  map.offset = exprs.intern(operand.offset);
+  for (const Dim& extent : extents) map.extents.push_back(exprs.intern(extent));
+  map.strides.push_back(exprs.intern(operand.stride));
+  for (const int size : box) map.box.push_back(static_cast<std::uint32_t>(size));
+  for (std::size_t b = 0; b < product_.batch.size(); ++b) {
+    // What all of a batch shares has one place in its dimension, and any stride.
+    const bool shared = operand.batch_strides[b] == Dim(0);
+    map.extents.push_back(exprs.intern(shared ? Dim(1) : product_.batch[b]));
+    map.strides.push_back(exprs.intern(shared ? operand.stride : operand.batch_strides[b]));
+    map.box.push_back(1);
+  }
+  layout_.maps.push_back({name, std::move(map)});
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,106 @@
+// The text of a GEMM kernel, of which its tile writes what is its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "codegen/families/gemm/gemm_kernel.h"
+#include "codegen/families/loops/body/layout.h"
+
+namespace sinter::codegen {
+
+/// Makes the layout of one variant. Lines go in front of the epilogue's statements, which the
+/// layout's loops surround. Parameters of the kernel are numbered as their text is asked for.
+class GemmText {
+ public:
+  GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
+
+  Layout make();
+
+  const ProgramAnalysis& analysis() const { return analysis_; }
+  const GemmProblem& problem() const { return problem_; }
+  const GemmSchedule& schedule() const { return s_; }
+  const ProductProgram& product() const { return product_; }
+  Layout& layout() { return layout_; }
+  /// The text of a size, as u32 or i64 if it is not constant.
+  std::string dim(const ir::Dim& size) { return args_.dim(size); }
+
+  void line(std::string text) { layout_.prologue.push_back(std::move(text)); }
+  /// "i32(..)" of a size.
+  std::string size(const ir::Dim& size) { return fmt::format("i32({})", args_.dim(size)); }
+  static bool divides(const ir::Dim& size, int by) {
+    return size.is_constant() && size.value() % by == 0;
+  }
+
+  // The tile scheduler.
+
+  /// Tiles of all batches; those of a cluster count once.
+  ir::Dim tiles() const;
+  /// Where tile number `rest` is: its batch, `first_row` and `first_column`.
+  std::vector<std::string> place(std::string rest);
+
+  // Operands. Each writes fields of `operands`.
+
+  /// "a + 64 + i64(b0) * 128": where an operand's batch begins.
+  std::string start(std::uint32_t buffer, const ProductOperand& operand);
+  void write_strided_a();
+  void write_strided_b();
+  void write_packed_b();
+  /// Rows, columns that the tile has; a constant where all are there, which spares the kernel its
+  /// checks.
+  void write_rows();
+  void write_columns();
+  /// The left operand as a tensor map, beside a right one with addresses.
+  void write_mapped_a();
+  /// Both operands as tensor maps, k or columns innermost.
+  std::vector<std::string> mapped_operands();
+
+  // Programmatic launch.
+
+  /// The next kernel may begin; what rows share, such as a bias, is on its way to the L2 when the
+  /// sums are ready.
+  void begin_early();
+  /// What waits for the kernel in front.
+  void write_behind_wait();
+
+  // The epilogue.
+
+  /// The kernel of a block that has one tile: mainloop, prologue and epilogue.
+  void write_one_tile();
+  /// Among all rows the one that is row `row_of_matrix` of the tile's matrix, split up.
+  void rows_from(const std::string& row_of_matrix, std::vector<std::string>& lines);
+  /// Splits element number `e` of a row up.
+  void split_columns(std::vector<std::string>& lines);
+  /// Whether the instruction loads the product.
+  bool is_product(std::size_t instr) const;
+
+ private:
+  /// Columns of one of the product's parts, and what a tile has of it.
+  ir::Dim part_columns() const { return *ir::divide_exactly(product_.n, ir::Dim(product_.parts)); }
+  int part_tile() const { return s_.n / product_.parts; }
+  std::string start(std::uint32_t buffer, const ProductOperand& operand, const std::string& along,
+                    bool strided);
+  void map(const char* name, std::uint32_t buffer, const ProductOperand& operand,
+           const std::vector<ir::Dim>& extents, const std::vector<int>& box);
+
+  void declare_tile();
+  void place_block();
+  void write_mainloop();
+  void write_prologue_rows();
+  void map_rows();
+  void map_columns();
+  void read_product();
+  void map_reductions();
+
+  const ProgramAnalysis& analysis_;
+  const GemmSchedule& s_;
+  Arguments& args_;
+  const ProductProgram& product_;
+  const GemmProblem problem_;
+  Layout layout_;
+  ir::Dim tiles_m_, tiles_n_;
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,22 @@
+#include <fmt/format.h>
+
+#include "codegen/families/gemm/gemm_text.h"
+#include "codegen/families/gemm/int8_gemv/int8_gemv_schedule.h"
+#include "codegen/families/gemm/weights/packed_weights.h"
+
+namespace sinter::codegen {
+
+std::string Int8Gemv::header(const ProductProgram&) const { return "skinny_digits.cuh"; }
+
+std::string Int8Gemv::type(const GemmText& text) const {
+  const GemmSchedule& s = text.schedule();
+  const ProductProgram& product = text.product();
+  return fmt::format("WithSums<DigitTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
+                     storage_name(product.type),
+                     packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
+                     s.k / warps_k, warps_k, s.stages, s.split_k, product.parts,
+                     product.rows ? product.rows->most : 0, product.rows ? product.rows->stride : 0,
+                     digits, count_steps(product, s));
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,100 @@
+#include "codegen/families/gemm/int8_gemv/int8_gemv_schedule.h"
+
+#include <cstdio>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "codegen/families/gemm/weights/packed_weights.h"
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+namespace {
+
+constexpr int kDigits = 3;  // two are less exact than float16 where x has outliers
+
+/// Bytes of the digits of a block's activations.
+int digit_bytes(const ProductProgram& product, const GemmSchedule& s, int digits) {
+  const int columns = s.m * digits;
+  return count_steps(product, s) * (s.k / 64) * (columns * 4 + 1) * 16;
+}
+
+/// Whether the kernel is not measured for the product: it is left to who asks for it.
+bool is_unknown(const ProductProgram& product, std::int64_t m) {
+  const std::int64_t group = loop_group(product);
+  return m > 1 || product.weights->zeros || (group != 0 && group < 64);
+}
+
+}  // namespace
+
+int count_steps(const ProductProgram& product, const GemmSchedule& s) {
+  return ceil_div(ceil_div(product.k.value(), s.k), s.split_k);
+}
+
+bool is_for_int8_gemv(const ProductProgram& product) {
+  return !product.by_groups && product.weights && product.weights->is_quantised();
+}
+
+bool Int8Gemv::fits(const GemmProblem& problem, const GemmSchedule& s) const {
+  constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // of a warp: what lanes hold
+  const ProductProgram& product = problem.product;
+  if (!is_for_int8_gemv(product) || !SmallM::fits(problem, s)) return false;
+  const int depth = s.k / warps_k;
+  const std::int64_t group = loop_group(product);
+  return warps_n == 1 && (digits == 2 || digits == 3) && s.m <= kMostRows && depth % 64 == 0 &&
+         (group == 0 || std::gcd(group, std::int64_t{depth}) % 32 == 0) &&
+         (product.rows || s.vector_a == 8) &&
+         std::int64_t{count_steps(product, s)} * depth <= kMostDepth;
+}
+
+int Int8Gemv::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
+  const ProductProgram& product = problem.product;
+  const int stage = stage_bytes(product, s, false), own = digit_bytes(product, s, digits);
+  const bool are_in_ring = s.stages > count_steps(product, s) && own <= stage;
+  return ring_bytes(product, s, stage) + (are_in_ring ? 0 : own);
+}
+
+int Int8Gemv::blocks_at_once(const GemmProblem&, const GemmSchedule&) const {
+  return 1;  // without a word ptxas takes 64 registers, and spills: it is given all that there are
+}
+
+std::vector<GemmSchedule> int8_gemv_schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  for (const FewRowsTile& tile : few_rows_tiles(problem.product)) {
+    if (!tile.is_for_int8) continue;
+    GemmSchedule s;
+    s.m = tile.m, s.n = tile.n(), s.k = tile.k();
+    s.stages = tile.stages;
+    s.tile = std::make_shared<Int8Gemv>(tile.warps_n, tile.warps_k, kDigits);
+    add_splits(problem, std::move(s), all);
+  }
+  return all;
+}
+
+double Int8Gemv::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
+  // As kHalfBytesOfOneRow of SmallM, to the same schedules: those chosen take 0.15 us longer than
+  // the best in the mean.
+  constexpr FewRowsCosts kCosts = {4130, 2580,   1200,  1e9,   42.6,  0,
+                                   34.8, 0.0617, 0.422, 0.006, 0.501, 52};
+  const double time = m <= kFewRows ? estimate_few_rows(problem, s, *this, m, kCosts)
+                                    : SmallM::estimate(problem, s, m);
+  return m <= kFewRows && is_unknown(problem.product, m) ? 2 * time : time;
+}
+
+std::string Int8Gemv::to_string(const GemmSchedule& s) const {
+  return fmt::format("{} digits={}", tile_text(s), digits);
+}
+
+std::optional<GemmSchedule> parse_int8_gemv(const std::string& text) {
+  GemmSchedule s;
+  int warps_n = 0, warps_k = 0, digits = 0;
+  if (std::sscanf(
+          text.c_str(), "skinny %dx%dx%d warps=1x%dx%d stages=%d digits=%d splits=%d across=%d",
+          &s.m, &s.n, &s.k, &warps_n, &warps_k, &s.stages, &digits, &s.split_k, &s.cluster_n) != 9)
+    return std::nullopt;
+  require_sizes({s.m, s.n, s.k, warps_n, warps_k, s.stages, digits, s.split_k, s.cluster_n}, text);
+  s.tile = std::make_shared<Int8Gemv>(warps_n, warps_k, digits);
+  return s;
+}
+
+}  // namespace sinter::codegen

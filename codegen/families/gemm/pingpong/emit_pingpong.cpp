@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include "codegen/families/gemm/gemm_text.h"
+#include "codegen/families/gemm/pingpong/pingpong_schedule.h"
+
+namespace sinter::codegen {
+
+using ir::Dim;
+
+std::string Pingpong::header(const ProductProgram&) const { return "product_turns.cuh"; }
+
+std::string Pingpong::type(const GemmText& text) const {
+  const GemmSchedule& s = text.schedule();
+  const ProductProgram& product = text.product();
+  return fmt::format("TurnTile<{}, {}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product.type),
+                     s.m, s.n, consumers, warpgroups, s.stages, product.rows_are_k,
+                     product.batch.size() + 2, spread);
+}
+
+void Pingpong::write(GemmText& text) const {
+  text.layout().blocks = ir::min(text.tiles(), blocks, text.analysis().exprs().ranges());
+  write_tile_loop(text);
+  write_passes(text);
+}
+
+void Pingpong::write_operands(GemmText& text) const {
+  std::vector<std::string> lines = text.place("tile");
+  const std::string depth = text.size(text.product().k);
+  lines.push_back("Tile::Operands operands;");
+  for (std::string& line : text.mapped_operands()) lines.push_back(std::move(line));
+  lines.insert(lines.end(), {"operands.begin = 0;", fmt::format("operands.end = {};", depth)});
+  text.line("const auto operands_of = [&](u32 tile) {");
+  for (const std::string& line : lines) text.line("  " + line);
+  text.line("  return operands;");
+  text.line("};");
+}
+
+/// Copies, and for who multiplies a loop over tiles.
+void Pingpong::write_tile_loop(GemmText& text) const {
+  const GemmSchedule& s = text.schedule();
+  const bool b_is_weight = text.product().b_is_weight;
+  Layout& layout = text.layout();
+  text.line(fmt::format("const u32 tiles = u32({});", text.dim(text.tiles())));
+  write_operands(text);
+  if (s.early) text.begin_early();
+  if (s.early && !b_is_weight) text.line("wait_for_previous_kernel();");
+  text.line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
+                        s.early && b_is_weight));
+  text.write_behind_wait();
+  layout.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.go_on())";
+  layout.turn_lines = text.place("turn.tile");
+  layout.behind_preload = {"Tile::Sums tile_sums = {};",
+                           "Tile::multiply(tile_sums, shared, turn, operands_of(turn.tile));"};
+  layout.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
+  if (!spread) return;
+  layout.unroll_passes = true;
+  layout.passes = "Tile::kPasses";
+  layout.exchange = "Tile::exchanged";
+  if (text.divides(text.product().n, s.n)) layout.load_exchanged = "Tile::load_exchanged";
+}
+
+/// A lane's row of each pass and its vectors; those outside follow others and write nothing.
+void Pingpong::write_passes(GemmText& text) const {
+  const GemmSchedule& s = text.schedule();
+  const ProductProgram& product = text.product();
+  Layout& layout = text.layout();
+  auto& lines = layout.pass_lines;
+  if (!spread) lines.push_back("Tile::show(tile_sums, shared, pass);");
+  lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
+  std::string live =
+      text.divides(product.m, s.m) ? "" : fmt::format("local < {}", text.size(product.m));
+  if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
+  if (!live.empty()) layout.live_row = "live";
+  text.rows_from("local", lines);
+  layout.leader = "first_column + Tile::column_of(pass, 0) == 0";
+  const std::string k = layout.unrolled() ? "k" : "0";
+  if (layout.unrolled())
+    layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s.epilogue.unroll);
+  auto& columns = layout.loop_lines;
+  columns.push_back(fmt::format("const i32 column = first_column + Tile::column_of(pass, {});", k));
+  std::string e = fmt::format("u32(column) / {}", s.epilogue.vector);
+  if (!text.divides(product.n, s.n)) {
+    if (!live.empty()) live += " && ";
+    live += fmt::format("column < {}", text.size(product.n));
+    columns.push_back(fmt::format("const bool live = {};", live));
+    layout.live_row = "live";
+    e = "live ? " + e + " : 0";
+  }
+  columns.push_back(fmt::format("const u32 e = {};", e));
+  text.split_columns(columns);
+  for (std::size_t i = 0; i < text.analysis().instr_count(); ++i)
+    if (text.is_product(i)) layout.products.push_back({i, "sums", "tile_sums, shared, pass, " + k});
+}
+
+}  // namespace sinter::codegen

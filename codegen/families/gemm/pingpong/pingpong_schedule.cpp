@@ -1,0 +1,156 @@
+#include "codegen/families/gemm/pingpong/pingpong_schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "codegen/families/gemm/tma/tma_schedule.h"
+#include "codegen/families/loops/schedule_parts.h"
+#include "runtime/plan/loop_values.h"
+
+namespace sinter::codegen {
+namespace {
+
+struct Tile {
+  int m, n;
+};
+/// By two consumers of one warpgroup.
+constexpr Tile kTiles[] = {{64, 192}, {128, 128}, {128, 192}, {192, 128}};
+constexpr int kConsumers = 2;
+/// Instructions of an element above which a tile's code, which is unrolled where it is spread, does
+/// not stay in the caches.
+constexpr double kMostSpread = 32;
+
+/// Vectors of a thread in a pass over tiles of n columns: TurnPasses::kVectors.
+int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32; }
+
+/// Whether the epilogue may compute with other columns than a thread loads and stores: all that
+/// varies along a row is loaded and stored in whole vectors, and nothing asks for a column.
+bool can_spread(const ProgramAnalysis& analysis, const Schedule& epilogue) {
+  if (epilogue.vector_dim < 0) return false;
+  const DimSet along = dim_bit(static_cast<std::size_t>(epilogue.vector_dim));
+  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+    const auto& instr = analysis.instr(i);
+    if (!analysis.value(i).live || (analysis.value(i).dims & along) == 0) continue;
+    if (instr.kind == plan::fb::InstrKind::Index || instr.kind == plan::fb::InstrKind::Scatter)
+      return false;
+    if (plan::is_memory(instr.kind) && !epilogue.vector_access[instr.access]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_for_pingpong(const ProductProgram& product) { return is_for_tma(product); }
+
+bool takes_pingpong(const GemmProblem& problem, std::string& reason) {
+  return takes_tma(problem, reason);
+}
+
+std::vector<GemmSchedule> pingpong_schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  for (const Tile& tile : kTiles)
+    for (const bool spread : {true, false}) {
+      if (spread && problem.epilogue.instructions > kMostSpread) continue;
+      const auto own =
+          std::make_shared<Pingpong>(kConsumers, 1, problem.device.multiprocessors, spread);
+      GemmSchedule s;
+      s.m = tile.m, s.n = tile.n, s.k = kTmaStep;
+      s.tile = own;
+      // Stages of the next tile are on their way.
+      s.stages = tma_stages(s, problem.device, 1, own->pass_bytes(s), std::nullopt);
+      if (own->fits(problem, s)) all.push_back(std::move(s));
+    }
+  return all;
+}
+
+bool Pingpong::fits(const GemmProblem& problem, const GemmSchedule& s) const {
+  // A thread's registers are more where others that only copy give theirs away.
+  constexpr int kMostAccumulators = 192;
+  return consumers <= 2 && consumers * warpgroups == 2 && s.split_k == 1 && blocks >= 1 &&
+         fits_tma(problem, s, warpgroups, kMostAccumulators);
+}
+
+int Pingpong::pass_bytes(const GemmSchedule& s) const {
+  if (spread) return 0;
+  return consumers * warpgroups * 4 * 8 * 32 * pass_vectors(s.n) * 4;
+}
+
+int Pingpong::shared_bytes(const GemmProblem&, const GemmSchedule& s) const {
+  return kTmaAlignment + s.stages * tma_stage_bytes(s) + pass_bytes(s) +
+         s.stages * kTmaStageBarriers;
+}
+
+int Pingpong::most_shared_bytes(const DeviceModel& device) const {
+  return device.block_shared_bytes;
+}
+
+/// Four lanes have a row, of eight columns each at a time.
+bool Pingpong::map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const {
+  s.epilogue.threads_x = 4;
+  s.epilogue.unroll = pass_vectors(columns);
+  return s.epilogue.vector == 8 && (!spread || can_spread(analysis, s.epilogue));
+}
+
+/// What copies, products and the epilogue of the tile before take from each other. Fitted to 640
+/// times of 70 products (384 to 8,192 rows; a bias, gelu, a residual) in graphs on an H200: those
+/// chosen take 1 % longer than the best in the mean.
+double Pingpong::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
+  const RelativeRates rates = problem.rates();
+  const double latency = 1035 / rates.clock;  // nanoseconds
+  // Of blocks with one tile, which nothing overlaps: 384 and 768 rows by 2,304 columns of 768 are
+  // best by kernels of one tile a block and in turns, which takes between 1,600 and 2,100.
+  const double alone = 1850 / rates.clock;
+  const double flops_rate = 8115 * rates.tensor, bytes_rate = 250 * rates.clock;  // each nanosecond
+  // Of an element, in thousandths of a nanosecond.
+  constexpr double kRolled = 32, kSpread = 16.5, kInstruction = 3.3;
+  constexpr double kRolledByte = 26, kSpreadByte = 21.4;
+  const double code = 0.24 / rates.clock;  // of an instruction that is new to the caches
+  constexpr double kInTheWay = 1.28;  // products are slower beside an epilogue by so much of it
+  const EpilogueCost& epilogue = problem.epilogue;
+  const double tiles =
+      problem.matrices * static_cast<double>(ceil_div(m, s.m) * ceil_div(problem.n, s.n));
+  const double depth = static_cast<double>(ceil_div(problem.k, kTmaStep) * kTmaStep);
+  const double products = 2.0 * s.m * s.n * depth / flops_rate;
+  const double bytes = (s.m + s.n) * depth * 2 * tiles / blocks / bytes_rate;
+  const double element = (spread ? kSpread : kRolled) + kInstruction * epilogue.instructions +
+                         (spread ? kSpreadByte : kRolledByte) * epilogue.row_bytes;
+  const double sums = s.m * s.n / warpgroups / 1000.0 * element / rates.clock;
+  const double turns = std::ceil(tiles / blocks);  // of tiles that a block takes
+  double time = latency + bytes + (turns > 1 ? 0 : alone);
+  if (spread) time += code * tma_accumulators(s, warpgroups) * (epilogue.instructions + 3);
+  if (consumers == 1) return time + turns * (products + sums);
+  return time + turns * std::max(products + kInTheWay * sums, (products + sums) / 2) + sums;
+}
+
+std::string Pingpong::to_string(const GemmSchedule& s) const {
+  return fmt::format("product {}x{}x{} turns={} groups={} stages={} blocks={} passes={}", s.m, s.n,
+                     s.k, consumers, warpgroups, s.stages, blocks, spread ? "spread" : "rolled");
+}
+
+std::optional<GemmSchedule> parse_pingpong(const std::string& text) {
+  GemmSchedule s;
+  int consumers = 0, warpgroups = 0, blocks = 0;
+  char passes[8] = {};
+  if (std::sscanf(text.c_str(),
+                  "product %dx%dx%d turns=%d groups=%d stages=%d blocks=%d passes=%7[a-z] "
+                  "splits=%d across=%d",
+                  &s.m, &s.n, &s.k, &consumers, &warpgroups, &s.stages, &blocks, passes, &s.split_k,
+                  &s.cluster_n) != 10)
+    return std::nullopt;
+  const bool spread = std::string_view(passes) == "spread";
+  if (!spread && std::string_view(passes) != "rolled")
+    throw Error(
+        ErrorCode::kUsage,
+        fmt::format("passes are spread or rolled, not '{}', in the schedule '{}'", passes, text));
+  require_sizes({s.m, s.n, s.k, consumers, warpgroups, s.stages, blocks, s.split_k, s.cluster_n},
+                text);
+  s.tile = std::make_shared<Pingpong>(consumers, warpgroups, blocks, spread);
+  return s;
+}
+
+}  // namespace sinter::codegen

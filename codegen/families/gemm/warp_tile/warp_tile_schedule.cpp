@@ -1,0 +1,166 @@
+#include "codegen/families/gemm/warp_tile/warp_tile_schedule.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+namespace {
+
+struct Tile {
+  int m, n, k, warps_m, warps_n, warps_k, stages;
+};
+// Small tiles spread few rows over all multiprocessors and keep a whole k in flight; large ones
+// read operands less often.
+constexpr Tile kTiles[] = {
+    {16, 16, 128, 1, 1, 4, 4}, {16, 32, 128, 1, 1, 4, 4}, {16, 64, 128, 1, 2, 2, 4},
+    {16, 128, 64, 1, 4, 1, 4}, {32, 32, 128, 1, 1, 4, 3}, {32, 32, 64, 2, 2, 1, 4},
+    {32, 64, 64, 1, 2, 2, 4},  {32, 128, 64, 1, 4, 1, 4}, {64, 32, 64, 2, 1, 2, 4},
+    {64, 64, 64, 2, 2, 1, 4},  {64, 128, 64, 2, 2, 1, 3}, {128, 64, 64, 2, 2, 1, 3},
+    {128, 128, 32, 2, 2, 1, 4}};
+// Windows take more instructions to copy: eight warps hide them behind each other.
+constexpr Tile kWindowTiles[] = {
+    {32, 32, 64, 1, 2, 2, 4},  {32, 64, 64, 2, 2, 1, 4},   {64, 64, 64, 2, 4, 1, 4},
+    {64, 64, 64, 2, 2, 2, 4},  {64, 128, 64, 2, 4, 1, 3},  {128, 64, 64, 4, 2, 1, 3},
+    {128, 64, 64, 4, 2, 1, 4}, {128, 128, 64, 4, 2, 1, 3}, {256, 64, 64, 4, 2, 1, 3}};
+constexpr int kSplits[] = {1, 2, 4, 8};
+/// Rows of a tile and tiles that a cluster holds of whole rows, where rows are reduced.
+constexpr int kNormRows[] = {16, 32};
+constexpr int kNormClusters[] = {1, 2, 3, 4, 6, 8, 12, 16};
+
+/// What an estimate is made of, in nanoseconds.
+struct Costs {
+  double latency;                // of a wave of blocks
+  double bytes, flops;           // each nanosecond on a multiprocessor
+  double all_bytes;              // each nanosecond on all together
+  double step;                   // of the pipeline
+  double barrier, barrier_more;  // of a cluster, and its part for each block
+  double sums;                   // how much faster than operands they are added up
+  double split;      // for each further block that shares a tile and is resident at once
+  double reduction;  // of a block's rows
+};
+// Fitted to the times of 520 schedules for ten products of BERT-base and ViT-B/16 (128 and 197
+// rows), and of MiniLM's, in graphs on an H200: those chosen take 7 % longer than the best in the
+// mean.
+constexpr Costs kDenseCosts = {3000, 36.5, 733, 2530, 132, 403, 0.57, 0.28, 0, 20};
+// Fitted to the times of 28 convolutions (ResNet-50, a text detector, ConvNeXt; batch 1 and 8) on
+// an H200, each on 12 to 40 schedules: those chosen take 6 % longer than the best in the mean.
+constexpr Costs kWindowCosts = {725, 26.5, 930, 1e9, 48, 380, 0.18, 7.5, 275, 20};
+
+Costs scaled(Costs costs, const RelativeRates& rates) {
+  for (double* time : {&costs.latency, &costs.step, &costs.barrier, &costs.split, &costs.reduction})
+    *time /= rates.clock;
+  costs.bytes *= rates.clock;
+  costs.flops *= rates.tensor;
+  costs.all_bytes *= rates.memory;
+  return costs;
+}
+
+}  // namespace
+
+bool is_for_warp_tile(const ProductProgram& product) {
+  return !product.by_groups && !product.weights && product.parts == 1 && !product.rows;
+}
+
+bool takes_warp_tile(const GemmProblem&, std::string&) { return true; }
+
+std::vector<GemmSchedule> warp_tile_schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  const auto add = [&](const Tile& tile, int split_k, int cluster_n) {
+    GemmSchedule s;
+    s.m = tile.m, s.n = tile.n, s.k = tile.k;
+    s.stages = tile.stages;
+    s.split_k = split_k;
+    s.cluster_n = cluster_n;
+    s.tile = std::make_shared<WarpTile>(tile.warps_m, tile.warps_n, tile.warps_k);
+    all.push_back(std::move(s));
+  };
+  if (problem.reductions == 0) {
+    for (const Tile& tile : kTiles)
+      for (const int split_k : kSplits) add(tile, split_k, 1);
+    for (const Tile& tile : kWindowTiles)
+      for (const int split_k : kSplits)
+        if (problem.product.windows) add(tile, split_k, 1);
+    return all;
+  }
+  for (const int rows : kNormRows) {
+    for (const int cluster_n : kNormClusters) {
+      if (!problem.most_n) break;
+      const int n = ceil_div(ceil_div(*problem.most_n, cluster_n), 8) * 8;
+      for (const int split_k : kSplits) {
+        add({rows, n, 128, 1, 1, 4, 3}, split_k, cluster_n);
+        if (n % 16 == 0) add({rows, n, 128, 1, 2, 2, 3}, split_k, cluster_n);
+        if (n % 32 == 0) add({rows, n, 64, 1, 4, 1, 4}, split_k, cluster_n);
+      }
+    }
+  }
+  return all;
+}
+
+bool WarpTile::fits(const GemmProblem& problem, const GemmSchedule& s) const {
+  return is_for_warp_tile(problem.product) && s.m % (16 * warps_m) == 0 &&
+         s.n % (8 * warps_n) == 0 && s.k % (16 * warps_k) == 0 && s.stages >= 2 &&
+         threads() <= 1024;
+}
+
+int WarpTile::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
+  const bool rows_are_k = problem.product.rows_are_k;
+  const int rows_b = rows_are_k ? s.k : s.n, columns_b = rows_are_k ? s.n : s.k;
+  const int stage = s.m * odd_units(s.k) + rows_b * odd_units(columns_b);
+  return std::max(s.stages * stage * 2, warps_k * s.m * (s.n + 8) * 4);
+}
+
+/// What a block waits for, what its multiprocessor loads and multiplies, and what blocks cost each
+/// other.
+double WarpTile::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
+  const DeviceModel& device = problem.device;
+  const double processors = device.multiprocessors;
+  const double shared_of_processor = device.block_shared_bytes;
+  const double threads_of_processor = device.threads;
+  const Costs costs = scaled(problem.product.windows ? kWindowCosts : kDenseCosts, problem.rates());
+  const double tiles = static_cast<double>(ceil_div(m, s.m)) *
+                       std::max(1.0, static_cast<double>(ceil_div(problem.n, s.n))) *
+                       problem.matrices;
+  const double blocks = tiles * s.split_k;
+  const double resident =
+      std::max(1.0, std::min(std::min(shared_of_processor / shared_bytes(problem, s),
+                                      threads_of_processor / threads()),
+                             blocks / processors));
+  const double waves = std::max(
+      1.0, static_cast<double>(ceil_div(static_cast<std::int64_t>(blocks),
+                                        static_cast<std::int64_t>(processors * resident))));
+  const double depth = static_cast<double>(ceil_div(ceil_div(problem.k, s.k), s.split_k)) * s.k;
+  const double bytes = (s.m + s.n) * depth * 2, flops = 2.0 * s.m * s.n * depth;
+  const double work = std::max(std::max(bytes / costs.bytes, flops / costs.flops) * resident,
+                               bytes * blocks / costs.all_bytes / waves);
+  const double sums =
+      s.m * s.n * 4.0 * (warps_k + s.split_k) / s.split_k / costs.bytes / costs.sums;
+  double time = waves * (costs.latency + work + depth / s.k * costs.step + sums * resident);
+  if (s.cluster() > 1) time += costs.barrier * (1 + costs.barrier_more * s.cluster());
+  if (s.cluster() > kPortableCluster) time += costs.barrier;
+  time += costs.split * (s.split_k - 1) * resident * waves;
+  time += problem.reductions * (s.cluster_n > 1 ? costs.barrier : costs.reduction);
+  return time;
+}
+
+std::string WarpTile::to_string(const GemmSchedule& s) const {
+  return fmt::format("product {}x{}x{} warps={}x{}x{} stages={}", s.m, s.n, s.k, warps_m, warps_n,
+                     warps_k, s.stages);
+}
+
+std::optional<GemmSchedule> parse_warp_tile(const std::string& text) {
+  GemmSchedule s;
+  int warps_m = 0, warps_n = 0, warps_k = 0;
+  if (std::sscanf(text.c_str(), "product %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
+                  &s.m, &s.n, &s.k, &warps_m, &warps_n, &warps_k, &s.stages, &s.split_k,
+                  &s.cluster_n) != 9)
+    return std::nullopt;
+  require_sizes({s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages, s.split_k, s.cluster_n}, text);
+  s.tile = std::make_shared<WarpTile>(warps_m, warps_n, warps_k);
+  return s;
+}
+
+}  // namespace sinter::codegen
