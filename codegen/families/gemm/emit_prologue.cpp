@@ -1,5 +1,5 @@
-// The rows of a product's left operand as each block computes them for itself: a function that the
-// block's threads call, written like a kernel of rows.
+// The prologue: the rows of a product's left operand as each block computes them for itself. It is
+// a function that the block's threads call, written like a kernel of rows.
 #include <fmt/format.h>
 
 #include "codegen/emit/kernel_text.h"
@@ -16,7 +16,7 @@ constexpr int kWarp = 32;
 
 /// A row to a warp where a warp holds it and there are several; else all threads share one after
 /// the other.
-Schedule rows_schedule(const ProgramAnalysis& analysis, std::int64_t rows, int threads) {
+Schedule prologue_schedule(const ProgramAnalysis& analysis, std::int64_t rows, int threads) {
   VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(analysis.inner_dims()));
   if (!vectors.conditions.empty()) vectors = no_vectors(analysis);
   const std::int64_t length = analysis.size_of_dims(analysis.inner_dims()).value() / vectors.vector;
@@ -49,7 +49,7 @@ bool is_shared_row(const ProgramAnalysis& analysis, const plan::fb::AccessT& acc
 
 }  // namespace
 
-RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int threads) {
+RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads) {
   const ProductRows& rows = *request.product->rows;
   KernelRequest own{&rows.program, fmt::format("{}_rows{}", request.name, threads), {}, {}};
   for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
@@ -59,7 +59,7 @@ RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int t
   own.precise = request.precise;
   own.device = request.device;
   const ProgramAnalysis analysis(own, exprs);
-  const Schedule schedule = rows_schedule(analysis, rows.most, threads);
+  const Schedule schedule = prologue_schedule(analysis, rows.most, threads);
   Arguments args(analysis);
   const Layout layout = layout_row(analysis, schedule, args);
   CodeText body(1);

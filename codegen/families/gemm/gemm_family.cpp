@@ -44,9 +44,9 @@ KernelRequest request_for(const ProductProgram& product, KernelRequest request,
   return request;
 }
 
-class GemmKernel final : public KernelProgram {
+class GemmKernelProgram final : public KernelProgram {
  public:
-  GemmKernel(ProductProgram product, std::string asked)
+  GemmKernelProgram(ProductProgram product, std::string asked)
       : product_(std::move(product)), asked_(std::move(asked)) {}
 
   std::string signature(const ExprTable& exprs) const override {
@@ -172,7 +172,7 @@ class RegionTactics {
     if (way.kernel) {
       const std::string suffix =
           std::string(way.rows_first ? "_behind" : "") + (way.then_rest ? "_alone" : "");
-      add(suffix.c_str(), std::make_shared<GemmKernel>(std::move(*way.kernel), asked_));
+      add(suffix.c_str(), std::make_shared<GemmKernelProgram>(std::move(*way.kernel), asked_));
     } else if (way.loops) {
       add("_loops", loops(std::move(*way.loops)));
     } else {

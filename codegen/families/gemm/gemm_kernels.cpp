@@ -9,9 +9,10 @@
 
 namespace sinter::codegen {
 
-std::span<const GemmKernel> gemm_kernels() {
-  static constexpr GemmKernel kKernels[] = {kSmallMKernel, kInt8GemvKernel, kWarpTileKernel,
-                                            kTmaKernel,    kPingpongKernel, kMixedInputKernel};
+std::span<const GemmKernel* const> gemm_kernels() {
+  static constexpr const GemmKernel* kKernels[] = {&kSmallMKernel,   &kInt8GemvKernel,
+                                                   &kWarpTileKernel, &kTmaKernel,
+                                                   &kPingpongKernel, &kMixedInputKernel};
   return kKernels;
 }
 

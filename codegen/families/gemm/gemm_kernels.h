@@ -8,6 +8,6 @@
 namespace sinter::codegen {
 
 /// In the order in which their schedules are compared: of two that take as long, the first's.
-std::span<const GemmKernel> gemm_kernels();
+std::span<const GemmKernel* const> gemm_kernels();
 
 }  // namespace sinter::codegen

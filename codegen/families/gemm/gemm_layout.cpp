@@ -128,7 +128,7 @@ void GemmText::write_mainloop() {
   if (s_.early) begin_early();
   if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
   if (product_.rows) {
-    layout_.rows = rows_function(analysis_.request(), analysis_.exprs(), s_.threads());
+    layout_.rows = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
     for (const auto& [buffer, bytes] : layout_.rows->weights)
       if (s_.early)
         line(fmt::format("fetch_lines<{}>({}, {});", s_.threads(),
@@ -136,7 +136,7 @@ void GemmText::write_mainloop() {
   }
   line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early && product_.b_is_weight));
   write_behind_wait();
-  if (product_.rows) write_prologue_rows();
+  if (product_.rows) write_prologue();
   layout_.behind_preload.push_back("Tile::multiply(shared, operands);");
   line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
   // Remote sums and scratch are read until here.
@@ -150,7 +150,7 @@ void GemmText::begin_early() {
 }
 
 /// The rows of the left operand, by a function of their own, and zeros behind them.
-void GemmText::write_prologue_rows() {
+void GemmText::write_prologue() {
   const ProductRows& rows = *product_.rows;
   std::vector<std::string> arguments;
   for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)

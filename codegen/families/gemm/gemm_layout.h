@@ -1,4 +1,4 @@
-// The text around a product kernel's body.
+// The text around the statements of a GEMM kernel's epilogue.
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
@@ -9,8 +9,8 @@ namespace sinter::codegen {
 /// A block multiplies its tile; then its threads, `lanes` to a row, walk the tile's elements.
 Layout layout_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
 
-/// What makes the rows of the request's product in a block of `threads`.
-RowsFunction rows_function(const KernelRequest& request, ExprTable& exprs, int threads);
+/// The prologue: what makes the rows of the request's product in a block of `threads`.
+RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);
 
 /// Alignment of what reductions need in dynamic shared memory, behind the tile's.
 inline constexpr std::uint32_t kScratchAlignment = 16;

@@ -101,11 +101,11 @@ bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmS
 
 std::vector<GemmSchedule> candidates(const ProgramAnalysis& analysis, const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
-  for (const GemmKernel& kernel : gemm_kernels()) {
-    if (!kernel.is_for(problem.product)) continue;
+  for (const GemmKernel* kernel : gemm_kernels()) {
+    if (!kernel->is_for(problem.product)) continue;
     // Slower than small-M's.
-    if (kernel.name == kWarpTileKernel.name && leaves_to_small_m(problem) && !all.empty()) continue;
-    for (GemmSchedule& s : kernel.schedules(problem)) {
+    if (kernel == &kWarpTileKernel && leaves_to_small_m(problem) && !all.empty()) continue;
+    for (GemmSchedule& s : kernel->schedules(problem)) {
       if (s.split_k > 1 && problem.most_k && ceil_div(*problem.most_k, s.k) < s.split_k) continue;
       if (complete(analysis, problem, s)) all.push_back(std::move(s));
     }
@@ -116,10 +116,10 @@ std::vector<GemmSchedule> candidates(const ProgramAnalysis& analysis, const Gemm
 /// The schedule that `text` asks for.
 GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem& problem,
                              const std::string& text) {
-  for (const GemmKernel& kernel : gemm_kernels()) {
-    std::optional<GemmSchedule> schedule = kernel.parse(text);
+  for (const GemmKernel* kernel : gemm_kernels()) {
+    std::optional<GemmSchedule> schedule = kernel->parse(text);
     if (!schedule) continue;
-    if (!kernel.is_for(problem.product) || !complete(analysis, problem, *schedule))
+    if (!kernel->is_for(problem.product) || !complete(analysis, problem, *schedule))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("the schedule '{}' does not take kernel '{}'", text,
                               analysis.request().name));
@@ -133,7 +133,7 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
 
 /// Rows up to which there is a schedule each.
 std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
-  if (is_for_mixed_input(problem.product)) return kMixedInputRows;
+  if (kMixedInputKernel.is_for(problem.product)) return kMixedInputRows;
   if (leaves_to_small_m(problem)) return kSmallMRows;
   return kRows;
 }
@@ -142,7 +142,7 @@ std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
 
 std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs,
                                                 const DeviceModel& device) {
-  if (is_for_mixed_input(product)) {
+  if (kMixedInputKernel.is_for(product)) {
     std::vector<plan::fb::Condition> conditions;
     const auto least = ir::lower_bound(product.m, exprs.ranges());
     const auto most = ir::upper_bound(product.m, exprs.ranges());
@@ -171,10 +171,10 @@ bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram&
   }
   std::string refusal;
   bool is_taken = false;
-  for (const GemmKernel& kernel : gemm_kernels()) {
+  for (const GemmKernel* kernel : gemm_kernels()) {
     std::string why;
-    if (!kernel.is_for(product)) continue;
-    if (kernel.takes(problem, why))
+    if (!kernel->is_for(product)) continue;
+    if (kernel->takes(problem, why))
       is_taken = true;
     else if (refusal.empty())
       refusal = why;

@@ -88,7 +88,7 @@ class GemmText {
   void declare_tile();
   void place_block();
   void write_mainloop();
-  void write_prologue_rows();
+  void write_prologue();
   void map_rows();
   void map_columns();
   void read_product();

@@ -25,20 +25,20 @@ bool is_unknown(const ProductProgram& product, std::int64_t m) {
   return m > 1 || product.weights->zeros || (group != 0 && group < 64);
 }
 
+bool is_for(const ProductProgram& product) {
+  return !product.by_groups && product.weights && product.weights->is_quantised();
+}
+
 }  // namespace
 
 int count_steps(const ProductProgram& product, const GemmSchedule& s) {
   return ceil_div(ceil_div(product.k.value(), s.k), s.split_k);
 }
 
-bool is_for_int8_gemv(const ProductProgram& product) {
-  return !product.by_groups && product.weights && product.weights->is_quantised();
-}
-
 bool Int8Gemv::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // of a warp: what lanes hold
   const ProductProgram& product = problem.product;
-  if (!is_for_int8_gemv(product) || !SmallM::fits(problem, s)) return false;
+  if (!is_for(product) || !SmallM::fits(problem, s)) return false;
   const int depth = s.k / warps_k;
   const std::int64_t group = loop_group(product);
   return warps_n == 1 && (digits == 2 || digits == 3) && s.m <= kMostRows && depth % 64 == 0 &&
@@ -58,19 +58,6 @@ int Int8Gemv::blocks_at_once(const GemmProblem&, const GemmSchedule&) const {
   return 1;  // without a word ptxas takes 64 registers, and spills: it is given all that there are
 }
 
-std::vector<GemmSchedule> int8_gemv_schedules(const GemmProblem& problem) {
-  std::vector<GemmSchedule> all;
-  for (const FewRowsTile& tile : few_rows_tiles(problem.product)) {
-    if (!tile.is_for_int8) continue;
-    GemmSchedule s;
-    s.m = tile.m, s.n = tile.n(), s.k = tile.k();
-    s.stages = tile.stages;
-    s.tile = std::make_shared<Int8Gemv>(tile.warps_n, tile.warps_k, kDigits);
-    add_splits(problem, std::move(s), all);
-  }
-  return all;
-}
-
 double Int8Gemv::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
   // As kHalfBytesOfOneRow of SmallM, to the same schedules: those chosen take 0.15 us longer than
   // the best in the mean.
@@ -85,7 +72,22 @@ std::string Int8Gemv::to_string(const GemmSchedule& s) const {
   return fmt::format("{} digits={}", tile_text(s), digits);
 }
 
-std::optional<GemmSchedule> parse_int8_gemv(const std::string& text) {
+namespace {
+
+std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  for (const FewRowsTile& tile : few_rows_tiles(problem.product)) {
+    if (!tile.is_for_int8) continue;
+    GemmSchedule s;
+    s.m = tile.m, s.n = tile.n(), s.k = tile.k();
+    s.stages = tile.stages;
+    s.tile = std::make_shared<Int8Gemv>(tile.warps_n, tile.warps_k, kDigits);
+    add_splits(problem, std::move(s), all);
+  }
+  return all;
+}
+
+std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_n = 0, warps_k = 0, digits = 0;
   if (std::sscanf(
@@ -96,5 +98,9 @@ std::optional<GemmSchedule> parse_int8_gemv(const std::string& text) {
   s.tile = std::make_shared<Int8Gemv>(warps_n, warps_k, digits);
   return s;
 }
+
+}  // namespace
+
+constinit const GemmKernel kInt8GemvKernel = {"int8_gemv", is_for, takes_small_m, schedules, parse};
 
 }  // namespace sinter::codegen

@@ -26,11 +26,6 @@ struct Int8Gemv final : SmallM {
 /// Steps of a block.
 int count_steps(const ProductProgram& product, const GemmSchedule& s);
 
-bool is_for_int8_gemv(const ProductProgram& product);
-std::vector<GemmSchedule> int8_gemv_schedules(const GemmProblem& problem);
-std::optional<GemmSchedule> parse_int8_gemv(const std::string& text);
-
-inline constexpr GemmKernel kInt8GemvKernel = {"int8_gemv", is_for_int8_gemv, takes_small_m,
-                                               int8_gemv_schedules, parse_int8_gemv};
+extern const GemmKernel kInt8GemvKernel;
 
 }  // namespace sinter::codegen

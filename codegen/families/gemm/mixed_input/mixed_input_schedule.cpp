@@ -37,51 +37,15 @@ bool takes_groups(const ProductProgram& product) {
                         (group % kPart == 0 || kPart % group == 0));
 }
 
+bool is_for(const ProductProgram& product) { return product.by_groups && product.weights; }
+
 }  // namespace
-
-bool is_for_mixed_input(const ProductProgram& product) {
-  return product.by_groups && product.weights;
-}
-
-bool takes_mixed_input(const GemmProblem& problem, std::string& reason) {
-  const ProductProgram& product = problem.product;
-  const auto fail = [&](const char* why) {
-    reason = why;
-    return false;
-  };
-  if (!can_pack_weights(product, reason)) return false;
-  if (product.rows) return fail("warpgroups neither multiply parts nor make rows");
-  if (problem.reductions > 0) return fail("rows are reduced by warps, whose tiles have fewer rows");
-  if (product.windows || !product.batch.empty())
-    return fail("the copy engine is told of a matrix of rows");
-  if (!takes_groups(product))
-    return fail("warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type");
-  if (problem.most_m && *problem.most_m < kLeastMixedInputRows)
-    return fail("too few rows for warpgroups");
-  if (problem.least_m && *problem.least_m > kMostMixedInputRows)
-    return fail("so many rows that weights are better made floats once");
-  return true;
-}
-
-std::vector<GemmSchedule> mixed_input_schedules(const GemmProblem& problem) {
-  std::vector<GemmSchedule> all;
-  for (const Tile& tile : kTiles)
-    for (const int split_k : kSplits) {
-      GemmSchedule s;
-      s.m = tile.m, s.n = tile.n, s.k = kStep;
-      s.stages = tile.stages;
-      s.split_k = split_k;
-      s.tile = std::make_shared<MixedInput>(tile.warpgroups);
-      if (s.tile->fits(problem, s)) all.push_back(std::move(s));
-    }
-  return all;
-}
 
 bool MixedInput::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   const ProductProgram& product = problem.product;
   const bool rows = s.m == 64 || s.m == 96 || s.m == 128 || s.m == 192 || s.m == 256;
-  return is_for_mixed_input(product) && problem.reductions == 0 && s.vector_a == 8 &&
-         takes_groups(product) && rows && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
+  return is_for(product) && problem.reductions == 0 && s.vector_a == 8 && takes_groups(product) &&
+         rows && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
          s.n % (kColumns * warpgroups) == 0 && s.n % (16 * product.parts) == 0 && s.n <= 256 &&
          s.k == kStep && s.stages >= 2 && s.cluster_n == 1 && s.cluster() <= kPortableCluster &&
          accumulators(s) <= kMostAccumulators && parts_ahead(problem, s) >= 2;
@@ -171,7 +135,43 @@ std::string MixedInput::to_string(const GemmSchedule& s) const {
   return fmt::format("skinny {}x{}x{} groups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
 }
 
-std::optional<GemmSchedule> parse_mixed_input(const std::string& text) {
+namespace {
+
+bool takes(const GemmProblem& problem, std::string& reason) {
+  const ProductProgram& product = problem.product;
+  const auto fail = [&](const char* why) {
+    reason = why;
+    return false;
+  };
+  if (!can_pack_weights(product, reason)) return false;
+  if (product.rows) return fail("warpgroups neither multiply parts nor make rows");
+  if (problem.reductions > 0) return fail("rows are reduced by warps, whose tiles have fewer rows");
+  if (product.windows || !product.batch.empty())
+    return fail("the copy engine is told of a matrix of rows");
+  if (!takes_groups(product))
+    return fail("warpgroups take groups of 16, 32 and multiples of 64, with scales of x's type");
+  if (problem.most_m && *problem.most_m < kLeastMixedInputRows)
+    return fail("too few rows for warpgroups");
+  if (problem.least_m && *problem.least_m > kMostMixedInputRows)
+    return fail("so many rows that weights are better made floats once");
+  return true;
+}
+
+std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  for (const Tile& tile : kTiles)
+    for (const int split_k : kSplits) {
+      GemmSchedule s;
+      s.m = tile.m, s.n = tile.n, s.k = kStep;
+      s.stages = tile.stages;
+      s.split_k = split_k;
+      s.tile = std::make_shared<MixedInput>(tile.warpgroups);
+      if (s.tile->fits(problem, s)) all.push_back(std::move(s));
+    }
+  return all;
+}
+
+std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warpgroups = 0;
   if (std::sscanf(text.c_str(), "skinny %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
@@ -181,6 +181,10 @@ std::optional<GemmSchedule> parse_mixed_input(const std::string& text) {
   s.tile = std::make_shared<MixedInput>(warpgroups);
   return s;
 }
+
+}  // namespace
+
+constinit const GemmKernel kMixedInputKernel = {"mixed_input", is_for, takes, schedules, parse};
 
 // The text of its kernel.
 

@@ -40,12 +40,6 @@ struct MixedInput final : GemmTile {
 inline constexpr std::int64_t kLeastMixedInputRows = 17, kMostMixedInputRows = 3072;
 inline constexpr std::int64_t kMixedInputRows[] = {64, 128, 256, 512, 1024, kMostMixedInputRows};
 
-bool is_for_mixed_input(const ProductProgram& product);
-bool takes_mixed_input(const GemmProblem& problem, std::string& reason);
-std::vector<GemmSchedule> mixed_input_schedules(const GemmProblem& problem);
-std::optional<GemmSchedule> parse_mixed_input(const std::string& text);
-
-inline constexpr GemmKernel kMixedInputKernel = {
-    "mixed_input", is_for_mixed_input, takes_mixed_input, mixed_input_schedules, parse_mixed_input};
+extern const GemmKernel kMixedInputKernel;
 
 }  // namespace sinter::codegen

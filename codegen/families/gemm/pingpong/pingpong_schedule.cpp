@@ -45,29 +45,6 @@ bool can_spread(const ProgramAnalysis& analysis, const Schedule& epilogue) {
 
 }  // namespace
 
-bool is_for_pingpong(const ProductProgram& product) { return is_for_tma(product); }
-
-bool takes_pingpong(const GemmProblem& problem, std::string& reason) {
-  return takes_tma(problem, reason);
-}
-
-std::vector<GemmSchedule> pingpong_schedules(const GemmProblem& problem) {
-  std::vector<GemmSchedule> all;
-  for (const Tile& tile : kTiles)
-    for (const bool spread : {true, false}) {
-      if (spread && problem.epilogue.instructions > kMostSpread) continue;
-      const auto own =
-          std::make_shared<Pingpong>(kConsumers, 1, problem.device.multiprocessors, spread);
-      GemmSchedule s;
-      s.m = tile.m, s.n = tile.n, s.k = kTmaStep;
-      s.tile = own;
-      // Stages of the next tile are on their way.
-      s.stages = tma_stages(s, problem.device, 1, own->pass_bytes(s), std::nullopt);
-      if (own->fits(problem, s)) all.push_back(std::move(s));
-    }
-  return all;
-}
-
 bool Pingpong::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   // A thread's registers are more where others that only copy give theirs away.
   constexpr int kMostAccumulators = 192;
@@ -132,7 +109,26 @@ std::string Pingpong::to_string(const GemmSchedule& s) const {
                      s.k, consumers, warpgroups, s.stages, blocks, spread ? "spread" : "rolled");
 }
 
-std::optional<GemmSchedule> parse_pingpong(const std::string& text) {
+namespace {
+
+std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  for (const Tile& tile : kTiles)
+    for (const bool spread : {true, false}) {
+      if (spread && problem.epilogue.instructions > kMostSpread) continue;
+      const auto own =
+          std::make_shared<Pingpong>(kConsumers, 1, problem.device.multiprocessors, spread);
+      GemmSchedule s;
+      s.m = tile.m, s.n = tile.n, s.k = kTmaStep;
+      s.tile = own;
+      // Stages of the next tile are on their way.
+      s.stages = tma_stages(s, problem.device, 1, own->pass_bytes(s), std::nullopt);
+      if (own->fits(problem, s)) all.push_back(std::move(s));
+    }
+  return all;
+}
+
+std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int consumers = 0, warpgroups = 0, blocks = 0;
   char passes[8] = {};
@@ -152,5 +148,9 @@ std::optional<GemmSchedule> parse_pingpong(const std::string& text) {
   s.tile = std::make_shared<Pingpong>(consumers, warpgroups, blocks, spread);
   return s;
 }
+
+}  // namespace
+
+constinit const GemmKernel kPingpongKernel = {"pingpong", is_for_tma, takes_tma, schedules, parse};
 
 }  // namespace sinter::codegen

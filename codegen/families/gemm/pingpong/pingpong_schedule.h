@@ -39,12 +39,6 @@ struct Pingpong final : GemmTile {
   void write_passes(GemmText& text) const;
 };
 
-std::vector<GemmSchedule> pingpong_schedules(const GemmProblem& problem);
-std::optional<GemmSchedule> parse_pingpong(const std::string& text);
-bool is_for_pingpong(const ProductProgram& product);
-bool takes_pingpong(const GemmProblem& problem, std::string& reason);
-
-inline constexpr GemmKernel kPingpongKernel = {"pingpong", is_for_pingpong, takes_pingpong,
-                                               pingpong_schedules, parse_pingpong};
+extern const GemmKernel kPingpongKernel;
 
 }  // namespace sinter::codegen

@@ -27,6 +27,8 @@ bool has_packed_elements(const ProductProgram& product) {
   return product.weights && !product.weights->is_quantised();
 }
 
+bool is_for(const ProductProgram& product) { return !product.by_groups; }
+
 }  // namespace
 
 bool leaves_to_small_m(const GemmProblem& problem) {
@@ -35,8 +37,6 @@ bool leaves_to_small_m(const GemmProblem& problem) {
   return !product.windows && !product.rows_are_k && problem.reductions == 0 && problem.most_m &&
          *problem.most_m <= kFewRows;
 }
-
-bool is_for_small_m(const ProductProgram& product) { return !product.by_groups; }
 
 bool takes_small_m(const GemmProblem& problem, std::string& reason) {
   return can_pack_weights(problem.product, reason);
@@ -136,7 +136,16 @@ void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSche
   for (; s.split_k <= kMostSplit; s.split_k *= 2) all.push_back(s);
 }
 
-std::vector<GemmSchedule> small_m_schedules(const GemmProblem& problem) {
+std::string SmallM::tile_text(const GemmSchedule& s) const {
+  return fmt::format("skinny {}x{}x{} warps=1x{}x{} stages={}", s.m, s.n, s.k, warps_n, warps_k,
+                     s.stages);
+}
+
+std::string SmallM::to_string(const GemmSchedule& s) const { return tile_text(s); }
+
+namespace {
+
+std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   // What was best for some size on an H200.
   constexpr FewRowsTile kQuantised[] = {{32, 32, 64, 2, 4, 4},
                                         {32, 32, 64, 4, 2, 4},
@@ -165,14 +174,7 @@ std::vector<GemmSchedule> small_m_schedules(const GemmProblem& problem) {
   return all;
 }
 
-std::string SmallM::tile_text(const GemmSchedule& s) const {
-  return fmt::format("skinny {}x{}x{} warps=1x{}x{} stages={}", s.m, s.n, s.k, warps_n, warps_k,
-                     s.stages);
-}
-
-std::string SmallM::to_string(const GemmSchedule& s) const { return tile_text(s); }
-
-std::optional<GemmSchedule> parse_small_m(const std::string& text) {
+std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_n = 0, warps_k = 0;
   if (std::sscanf(text.c_str(), "skinny %dx%dx%d warps=1x%dx%d stages=%d splits=%d across=%d", &s.m,
@@ -182,5 +184,9 @@ std::optional<GemmSchedule> parse_small_m(const std::string& text) {
   s.tile = std::make_shared<SmallM>(warps_n, warps_k);
   return s;
 }
+
+}  // namespace
+
+constinit const GemmKernel kSmallMKernel = {"small_m", is_for, takes_small_m, schedules, parse};
 
 }  // namespace sinter::codegen

@@ -76,12 +76,8 @@ void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSche
 /// columns.
 bool leaves_to_small_m(const GemmProblem& problem);
 
-bool is_for_small_m(const ProductProgram& product);
 bool takes_small_m(const GemmProblem& problem, std::string& reason);
-std::vector<GemmSchedule> small_m_schedules(const GemmProblem& problem);
-std::optional<GemmSchedule> parse_small_m(const std::string& text);
 
-inline constexpr GemmKernel kSmallMKernel = {"small_m", is_for_small_m, takes_small_m,
-                                             small_m_schedules, parse_small_m};
+extern const GemmKernel kSmallMKernel;
 
 }  // namespace sinter::codegen

@@ -67,25 +67,6 @@ bool takes_tma(const GemmProblem& problem, std::string& reason) {
   return true;
 }
 
-std::vector<GemmSchedule> tma_schedules(const GemmProblem& problem) {
-  std::vector<GemmSchedule> all;
-  for (const Tile& tile : kTiles)
-    for (const int split_k : kSplits) {
-      if (split_k > 1 && problem.most_k && ceil_div(*problem.most_k, kTmaStep) < split_k) continue;
-      GemmSchedule s;
-      s.m = tile.m, s.n = tile.n, s.k = kTmaStep;
-      s.split_k = split_k;
-      s.stages = tma_stages(s, problem.device, tile.blocks, kReservedShared, problem.most_k);
-      s.tile = std::make_shared<Tma>(tile.warpgroups);
-      const auto same = [&](const GemmSchedule& other) {
-        return other.m == s.m && other.n == s.n && other.stages == s.stages &&
-               other.split_k == s.split_k;
-      };
-      if (s.tile->fits(problem, s) && std::none_of(all.begin(), all.end(), same)) all.push_back(s);
-    }
-  return all;
-}
-
 bool Tma::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   constexpr int kMostAccumulators = 128;
   return fits_tma(problem, s, warpgroups, kMostAccumulators);
@@ -153,7 +134,28 @@ std::string Tma::to_string(const GemmSchedule& s) const {
   return fmt::format("product {}x{}x{} groups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
 }
 
-std::optional<GemmSchedule> parse_tma(const std::string& text) {
+namespace {
+
+std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  for (const Tile& tile : kTiles)
+    for (const int split_k : kSplits) {
+      if (split_k > 1 && problem.most_k && ceil_div(*problem.most_k, kTmaStep) < split_k) continue;
+      GemmSchedule s;
+      s.m = tile.m, s.n = tile.n, s.k = kTmaStep;
+      s.split_k = split_k;
+      s.stages = tma_stages(s, problem.device, tile.blocks, kReservedShared, problem.most_k);
+      s.tile = std::make_shared<Tma>(tile.warpgroups);
+      const auto same = [&](const GemmSchedule& other) {
+        return other.m == s.m && other.n == s.n && other.stages == s.stages &&
+               other.split_k == s.split_k;
+      };
+      if (s.tile->fits(problem, s) && std::none_of(all.begin(), all.end(), same)) all.push_back(s);
+    }
+  return all;
+}
+
+std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warpgroups = 0;
   if (std::sscanf(text.c_str(), "product %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
@@ -163,5 +165,9 @@ std::optional<GemmSchedule> parse_tma(const std::string& text) {
   s.tile = std::make_shared<Tma>(warpgroups);
   return s;
 }
+
+}  // namespace
+
+constinit const GemmKernel kTmaKernel = {"tma", is_for_tma, takes_tma, schedules, parse};
 
 }  // namespace sinter::codegen

@@ -53,9 +53,7 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
 
 bool is_for_tma(const ProductProgram& product);
 bool takes_tma(const GemmProblem& problem, std::string& reason);
-std::vector<GemmSchedule> tma_schedules(const GemmProblem& problem);
-std::optional<GemmSchedule> parse_tma(const std::string& text);
 
-inline constexpr GemmKernel kTmaKernel = {"tma", is_for_tma, takes_tma, tma_schedules, parse_tma};
+extern const GemmKernel kTmaKernel;
 
 }  // namespace sinter::codegen

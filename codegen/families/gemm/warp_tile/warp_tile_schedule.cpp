@@ -59,51 +59,15 @@ Costs scaled(Costs costs, const RelativeRates& rates) {
   return costs;
 }
 
-}  // namespace
-
-bool is_for_warp_tile(const ProductProgram& product) {
+bool is_for(const ProductProgram& product) {
   return !product.by_groups && !product.weights && product.parts == 1 && !product.rows;
 }
 
-bool takes_warp_tile(const GemmProblem&, std::string&) { return true; }
-
-std::vector<GemmSchedule> warp_tile_schedules(const GemmProblem& problem) {
-  std::vector<GemmSchedule> all;
-  const auto add = [&](const Tile& tile, int split_k, int cluster_n) {
-    GemmSchedule s;
-    s.m = tile.m, s.n = tile.n, s.k = tile.k;
-    s.stages = tile.stages;
-    s.split_k = split_k;
-    s.cluster_n = cluster_n;
-    s.tile = std::make_shared<WarpTile>(tile.warps_m, tile.warps_n, tile.warps_k);
-    all.push_back(std::move(s));
-  };
-  if (problem.reductions == 0) {
-    for (const Tile& tile : kTiles)
-      for (const int split_k : kSplits) add(tile, split_k, 1);
-    for (const Tile& tile : kWindowTiles)
-      for (const int split_k : kSplits)
-        if (problem.product.windows) add(tile, split_k, 1);
-    return all;
-  }
-  for (const int rows : kNormRows) {
-    for (const int cluster_n : kNormClusters) {
-      if (!problem.most_n) break;
-      const int n = ceil_div(ceil_div(*problem.most_n, cluster_n), 8) * 8;
-      for (const int split_k : kSplits) {
-        add({rows, n, 128, 1, 1, 4, 3}, split_k, cluster_n);
-        if (n % 16 == 0) add({rows, n, 128, 1, 2, 2, 3}, split_k, cluster_n);
-        if (n % 32 == 0) add({rows, n, 64, 1, 4, 1, 4}, split_k, cluster_n);
-      }
-    }
-  }
-  return all;
-}
+}  // namespace
 
 bool WarpTile::fits(const GemmProblem& problem, const GemmSchedule& s) const {
-  return is_for_warp_tile(problem.product) && s.m % (16 * warps_m) == 0 &&
-         s.n % (8 * warps_n) == 0 && s.k % (16 * warps_k) == 0 && s.stages >= 2 &&
-         threads() <= 1024;
+  return is_for(problem.product) && s.m % (16 * warps_m) == 0 && s.n % (8 * warps_n) == 0 &&
+         s.k % (16 * warps_k) == 0 && s.stages >= 2 && threads() <= 1024;
 }
 
 int WarpTile::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
@@ -151,7 +115,44 @@ std::string WarpTile::to_string(const GemmSchedule& s) const {
                      warps_k, s.stages);
 }
 
-std::optional<GemmSchedule> parse_warp_tile(const std::string& text) {
+namespace {
+
+bool takes(const GemmProblem&, std::string&) { return true; }
+
+std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
+  std::vector<GemmSchedule> all;
+  const auto add = [&](const Tile& tile, int split_k, int cluster_n) {
+    GemmSchedule s;
+    s.m = tile.m, s.n = tile.n, s.k = tile.k;
+    s.stages = tile.stages;
+    s.split_k = split_k;
+    s.cluster_n = cluster_n;
+    s.tile = std::make_shared<WarpTile>(tile.warps_m, tile.warps_n, tile.warps_k);
+    all.push_back(std::move(s));
+  };
+  if (problem.reductions == 0) {
+    for (const Tile& tile : kTiles)
+      for (const int split_k : kSplits) add(tile, split_k, 1);
+    for (const Tile& tile : kWindowTiles)
+      for (const int split_k : kSplits)
+        if (problem.product.windows) add(tile, split_k, 1);
+    return all;
+  }
+  for (const int rows : kNormRows) {
+    for (const int cluster_n : kNormClusters) {
+      if (!problem.most_n) break;
+      const int n = ceil_div(ceil_div(*problem.most_n, cluster_n), 8) * 8;
+      for (const int split_k : kSplits) {
+        add({rows, n, 128, 1, 1, 4, 3}, split_k, cluster_n);
+        if (n % 16 == 0) add({rows, n, 128, 1, 2, 2, 3}, split_k, cluster_n);
+        if (n % 32 == 0) add({rows, n, 64, 1, 4, 1, 4}, split_k, cluster_n);
+      }
+    }
+  }
+  return all;
+}
+
+std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_m = 0, warps_n = 0, warps_k = 0;
   if (std::sscanf(text.c_str(), "product %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
@@ -162,5 +163,9 @@ std::optional<GemmSchedule> parse_warp_tile(const std::string& text) {
   s.tile = std::make_shared<WarpTile>(warps_m, warps_n, warps_k);
   return s;
 }
+
+}  // namespace
+
+constinit const GemmKernel kWarpTileKernel = {"warp_tile", is_for, takes, schedules, parse};
 
 }  // namespace sinter::codegen

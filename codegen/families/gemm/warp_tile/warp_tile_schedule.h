@@ -23,12 +23,6 @@ struct WarpTile final : GemmTile {
   void write_operands(GemmText& text) const override;
 };
 
-bool is_for_warp_tile(const ProductProgram& product);
-bool takes_warp_tile(const GemmProblem& problem, std::string& reason);
-std::vector<GemmSchedule> warp_tile_schedules(const GemmProblem& problem);
-std::optional<GemmSchedule> parse_warp_tile(const std::string& text);
-
-inline constexpr GemmKernel kWarpTileKernel = {"warp_tile", is_for_warp_tile, takes_warp_tile,
-                                               warp_tile_schedules, parse_warp_tile};
+extern const GemmKernel kWarpTileKernel;
 
 }  // namespace sinter::codegen

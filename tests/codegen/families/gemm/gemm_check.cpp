@@ -157,6 +157,7 @@ void ProductCheck::add(const std::string& name, ir::Graph body, const std::strin
   request.name = "kernel_" + name;
   request.schedule = schedule;
   request.early = early;
+  request.device = device;
   for (const std::uint32_t buffer : test.product.program.buffers)
     request.buffer_types.push_back(buffer == codegen::kProductBuffer ? test.product.type
                                                                      : test.types[buffer]);

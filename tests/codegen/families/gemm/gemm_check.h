@@ -42,6 +42,7 @@ class ProductCheck {
   bool packs_elements = false;  // weights of 16 bits are packed
   bool early = false;           // of what is added next
   bool with_rows = false;  // the same: blocks make the left operand's rows, where a region does
+  const codegen::DeviceModel* device = &codegen::reference_device();  // of what is added next
   bool by_groups = false;  // the same; so is what a schedule of warpgroups is given for
 
  private:

@@ -17,7 +17,7 @@ std::string packed_scheduled(const char* tile, int splits = 1) {
   return fmt::format("skinny {} splits={} across=1", tile, splits);
 }
 
-TEST(CudaPacked, EveryTileAndSplits) {
+TEST(CudaMixedInput, EveryTileAndSplits) {
   ProductCheck check;
   check.add("wide", quantised_graph("f16", "70", 144, 520, {}),
             packed_scheduled("64x128x128 groups=2 stages=3"));
@@ -34,7 +34,7 @@ TEST(CudaPacked, EveryTileAndSplits) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaPacked, GroupsAndZeroPoints) {
+TEST(CudaMixedInput, GroupsAndZeroPoints) {
   ProductCheck check;
   int number = 0;
   for (const int group : {0, 16, 32, 64, 128, 512})
@@ -49,7 +49,7 @@ TEST(CudaPacked, GroupsAndZeroPoints) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaPacked, GatesAreMadeOfBothHalvesOfTheColumns) {
+TEST(CudaMixedInput, GatesAreMadeOfBothHalvesOfTheColumns) {
   ProductCheck check;
   check.add("bytes", gate_graph("70", 80, 264, 8),
             packed_scheduled("64x128x128 groups=2 stages=2"));
@@ -58,7 +58,7 @@ TEST(CudaPacked, GatesAreMadeOfBothHalvesOfTheColumns) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaPacked, ChosenSchedulesTakeSymbolicRows) {
+TEST(CudaMixedInput, ChosenSchedulesTakeSymbolicRows) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.by_groups = true;
   check.early = true;
@@ -73,7 +73,7 @@ TEST(CudaPacked, ChosenSchedulesTakeSymbolicRows) {
     }
 }
 
-TEST(CudaPacked, CompilesForTheGpusThatHaveThem) {
+TEST(CudaMixedInput, CompilesForTheGpusThatHaveThem) {
   ProductCheck check;
   check.add("eight", quantised_graph("f16", "300", 384, 384, {}),
             packed_scheduled("256x128x128 groups=2 stages=4"));
@@ -89,7 +89,7 @@ TEST(CudaPacked, CompilesForTheGpusThatHaveThem) {
   for (const auto& kernel : compiled) EXPECT_GT(kernel[1].code.size(), 10000u);
 }
 
-TEST(CudaPacked, WhatIsNotTakenIsRefused) {
+TEST(CudaMixedInput, WhatIsNotTakenIsRefused) {
   const auto message = [](const Weights& weights) {
     try {
       ProductCheck check;
@@ -108,7 +108,7 @@ TEST(CudaPacked, WhatIsNotTakenIsRefused) {
 }
 
 /// 128 blocks in clusters of four do not all fit 132 multiprocessors at once, those of two do.
-TEST(CudaPacked, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
+TEST(CudaMixedInput, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
   codegen::ProductProgram product;
   product.weights.emplace();
   codegen::GemmProblem problem{product, codegen::reference_device()};

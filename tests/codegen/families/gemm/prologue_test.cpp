@@ -49,7 +49,7 @@ std::string rows_scheduled(const char* tile, int splits = 1) {
   return fmt::format("skinny {} splits={} across=1", tile, splits);
 }
 
-TEST(CudaRows, NormsOfOneRowAndOfAFew) {
+TEST(CudaPrologue, NormsOfOneRowAndOfAFew) {
   ProductCheck check;
   check.with_rows = true;
   check.add("one", floats("f16", "1", 48, 520, kRms),
@@ -67,7 +67,7 @@ TEST(CudaRows, NormsOfOneRowAndOfAFew) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaRows, RowsThatNoThreadsHold) {
+TEST(CudaPrologue, RowsThatNoThreadsHold) {
   ProductCheck check;
   check.with_rows = true;
   check.add("long", floats("f16", "2", 32, 4104, kLayer),
@@ -75,7 +75,7 @@ TEST(CudaRows, RowsThatNoThreadsHold) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaRows, QuantisedWeights) {
+TEST(CudaPrologue, QuantisedWeights) {
   ProductCheck check;
   check.with_rows = true;
   check.early = true;
@@ -90,7 +90,7 @@ TEST(CudaRows, QuantisedWeights) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaRows, NumberOfRowsKnownWhenItRuns) {
+TEST(CudaPrologue, NumberOfRowsKnownWhenItRuns) {
   ProductCheck check({{"m", {1, 8, nullptr}}});
   check.with_rows = true;
   check.add("any", floats("f16", "m", 48, 320, kRms), "", {{{"m", 1}}, {{"m", 3}}, {{"m", 8}}});
@@ -98,14 +98,14 @@ TEST(CudaRows, NumberOfRowsKnownWhenItRuns) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaRows, ComputedByAnotherKernelTheyAreAnOperand) {
+TEST(CudaPrologue, ComputedByAnotherKernelTheyAreAnOperand) {
   ProductCheck check;
   check.add("made", floats("f16", "3", 72, 264, kRms), "");
   EXPECT_EQ(check.kernels[0].source.find("make_rows"), std::string::npos);
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaRows, CompilesForEveryArchitecture) {
+TEST(CudaPrologue, CompilesForEveryArchitecture) {
   ProductCheck check;
   check.with_rows = true;
   check.early = true;
@@ -114,7 +114,7 @@ TEST(CudaRows, CompilesForEveryArchitecture) {
   check.expect_code();
 }
 
-TEST(CudaRows, TilesOfFewerRowsAreRefused) {
+TEST(CudaPrologue, TilesOfFewerRowsAreRefused) {
   ProductCheck check;
   check.with_rows = true;
   EXPECT_THROW(check.add("few", floats("f16", "5", 48, 512, kRms),

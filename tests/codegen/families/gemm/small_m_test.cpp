@@ -1,8 +1,6 @@
 // Products of few rows, with weights of 16 bits and of few: emitted with given schedules, run on
 // the emulator and compared with the reference evaluation of their region.
 #ifdef SINTER_WITH_CUDA
-#include <initializer_list>
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,6 +9,7 @@
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "gemm_check.h"
 #include "quantised_graphs.h"
+#include "small_m_check.h"
 
 namespace sinter::test {
 namespace {
@@ -29,11 +28,7 @@ std::string float_graph(const std::string& type, int m, int n, int k, bool rows_
       rows_are_k ? "%w" : "%0");
 }
 
-std::string small_m_scheduled(const char* tile, int splits = 1) {
-  return fmt::format("skinny {} splits={} across=1", tile, splits);
-}
-
-TEST(CudaSkinny, BytesOfWholeColumns) {
+TEST(CudaSmallM, BytesOfWholeColumns) {
   ProductCheck check;
   check.add("one", quantised_graph("f16", "1", 48, 520, {}),
             small_m_scheduled("1x16x256 warps=1x1x4 stages=4"));
@@ -48,26 +43,13 @@ TEST(CudaSkinny, BytesOfWholeColumns) {
   EXPECT_EQ(check.run(), "");
 }
 
-/// Three rows times weights of both widths in such groups, types and splits in turns.
-void add_groups(ProductCheck& check, std::initializer_list<int> groups, const char* tile) {
-  int number = 0;
-  for (const int group : groups)
-    for (const int bits : {8, 4}) {
-      const Weights weights = {bits, group, number % 3 == 0 ? "f32" : "f16"};
-      check.add(fmt::format("g{}", number),
-                quantised_graph(number % 2 == 0 ? "f16" : "bf16", "3", 40, 520, weights),
-                small_m_scheduled(tile, 1 + number % 2));
-      ++number;
-    }
-}
-
-TEST(CudaSkinny, GroupsOfSixteenAndMore) {
+TEST(CudaSmallM, GroupsOfSixteenAndMore) {
   ProductCheck check;
   add_groups(check, {16, 32, 48, 64, 128, 256, 272, 520, 1000}, "4x32x256 warps=1x1x4 stages=3");
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaSkinny, ZeroPointsOfIntegersAndOfAnyNumber) {
+TEST(CudaSmallM, ZeroPointsOfIntegersAndOfAnyNumber) {
   ProductCheck check;
   int number = 0;
   for (const char* zeros : {"i8", "f32"})
@@ -80,47 +62,7 @@ TEST(CudaSkinny, ZeroPointsOfIntegersAndOfAnyNumber) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaSkinny, DigitsOfBytesAndOfHalfBytes) {
-  ProductCheck check;
-  check.add("one", quantised_graph("f16", "1", 48, 520, {}),
-            small_m_scheduled("1x16x256 warps=1x1x4 stages=4 digits=3"));
-  check.add("two", quantised_graph("f16", "2", 72, 1032, {8, 0, "f32"}),
-            small_m_scheduled("2x32x256 warps=1x1x4 stages=3 digits=3", 2));
-  check.add("three", quantised_graph("bf16", "3", 72, 136, {8, 0, "f32"}),
-            small_m_scheduled("4x32x128 warps=1x1x2 stages=4 digits=3"));
-  check.add("less", quantised_graph("bf16", "3", 40, 768, {8, 0, "f32"}),
-            small_m_scheduled("4x16x128 warps=1x1x1 stages=4 digits=2", 4));
-  add_groups(check, {32, 64, 96, 128, 256, 520, 1000}, "4x32x256 warps=1x1x4 stages=3 digits=3");
-  EXPECT_EQ(check.run(), "");
-  for (const auto& kernel : check.kernels)
-    EXPECT_THAT(kernel.source, testing::HasSubstr("WithSums<DigitTile<"));
-}
-
-TEST(CudaSkinny, DigitsOfWeightsWithZeroPoints) {
-  ProductCheck check;
-  int number = 0;
-  for (const char* zeros : {"i8", "f32"})
-    for (const int group : {0, 32, 128})
-      for (const int bits : {8, 4})
-        check.add(fmt::format("z{}", number++),
-                  quantised_graph("f16", "2", 33, 264, {bits, group, "f16", zeros}),
-                  small_m_scheduled("2x16x128 warps=1x1x2 stages=3 digits=3"));
-  EXPECT_EQ(check.run(), "");
-}
-
-TEST(CudaSkinny, DigitsOfGatesAndOfEarlyKernels) {
-  ProductCheck check;
-  check.add("gate", gate_graph("3", 48, 264, 8),
-            small_m_scheduled("4x32x128 warps=1x1x2 stages=3 digits=3", 2));
-  check.add("groups", gate_graph("1", 80, 256, 4, 32),
-            small_m_scheduled("1x64x128 warps=1x1x2 stages=3 digits=3"));
-  check.early = true;
-  check.add("early", quantised_graph("f16", "1", 40, 256, {4, 64}),
-            small_m_scheduled("1x32x128 warps=1x1x2 stages=3 digits=3"));
-  EXPECT_EQ(check.run(), "");
-}
-
-TEST(CudaSkinny, FloatWeightsOfBothOrders) {
+TEST(CudaSmallM, FloatWeightsOfBothOrders) {
   ProductCheck check;
   int number = 0;
   for (const bool rows_are_k : {false, true})
@@ -142,7 +84,7 @@ TEST(CudaSkinny, FloatWeightsOfBothOrders) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaSkinny, PackedFloatWeightsOfBothOrders) {
+TEST(CudaSmallM, PackedFloatWeightsOfBothOrders) {
   ProductCheck check;
   check.packs_elements = true;
   int number = 0;
@@ -165,7 +107,7 @@ TEST(CudaSkinny, PackedFloatWeightsOfBothOrders) {
     EXPECT_THAT(kernel.source, testing::HasSubstr("PackedElements, NoScales"));
 }
 
-TEST(CudaSkinny, FewRowsOfFloatWeightsByRowsOfK) {
+TEST(CudaSmallM, FewRowsOfFloatWeightsByRowsOfK) {
   ProductCheck check;
   check.early = true;
   check.add("one", float_graph("f16", 1, 40, 2056, false), "");
@@ -176,7 +118,7 @@ TEST(CudaSkinny, FewRowsOfFloatWeightsByRowsOfK) {
     EXPECT_THAT(kernel.source, testing::HasSubstr("SkinnyTile<")) << kernel.source;
 }
 
-TEST(CudaSkinny, GatesAreMadeOfBothHalvesOfTheColumns) {
+TEST(CudaSmallM, GatesAreMadeOfBothHalvesOfTheColumns) {
   ProductCheck check;
   check.add("bytes", gate_graph("3", 48, 264, 8),
             small_m_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
@@ -190,7 +132,7 @@ TEST(CudaSkinny, GatesAreMadeOfBothHalvesOfTheColumns) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaSkinny, OddSizesOfQuantisedWeights) {
+TEST(CudaSmallM, OddSizesOfQuantisedWeights) {
   ProductCheck check;
   check.add("odd8", quantised_graph("f16", "3", 37, 45, {8, 16}), "");
   check.add("odd4", quantised_graph("bf16", "3", 37, 45, {4, 32}), "");
@@ -198,7 +140,7 @@ TEST(CudaSkinny, OddSizesOfQuantisedWeights) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaSkinny, ChosenSchedulesTakeSymbolicRows) {
+TEST(CudaSmallM, ChosenSchedulesTakeSymbolicRows) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.add("eight", quantised_graph("f16", "m", 96, 320, {}), "",
             {{{"m", 1}}, {{"m", 9}}, {{"m", 65}}});
@@ -211,7 +153,7 @@ TEST(CudaSkinny, ChosenSchedulesTakeSymbolicRows) {
   }
 }
 
-TEST(CudaSkinny, EarlyKernelsFetchWeightsBeforeTheyWait) {
+TEST(CudaSmallM, EarlyKernelsFetchWeightsBeforeTheyWait) {
   ProductCheck check;
   check.early = true;
   check.add("early", quantised_graph("f16", "3", 40, 256, {}),
@@ -220,7 +162,7 @@ TEST(CudaSkinny, EarlyKernelsFetchWeightsBeforeTheyWait) {
   EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
 }
 
-TEST(CudaSkinny, CompilesForEveryArchitecture) {
+TEST(CudaSmallM, CompilesForEveryArchitecture) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.add("eight", quantised_graph("f16", "m", 384, 384, {}), "");
   check.add("four", quantised_graph("bf16", "m", 384, 1536, {4, 128, "f16", "i8"}), "");
@@ -228,7 +170,7 @@ TEST(CudaSkinny, CompilesForEveryArchitecture) {
   check.expect_code();
 }
 
-TEST(CudaSkinny, WhatIsNotTakenIsRefused) {
+TEST(CudaSmallM, WhatIsNotTakenIsRefused) {
   const auto message = [](const Weights& weights, const std::string& schedule) {
     try {
       ProductCheck check;
@@ -240,21 +182,13 @@ TEST(CudaSkinny, WhatIsNotTakenIsRefused) {
   };
   EXPECT_THAT(message({}, small_m_scheduled("12x32x64 warps=1x1x1 stages=2")),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
-  // Digits: of a few rows, of columns that warps do not share, of groups of 32, two or three.
-  for (const char* tile :
-       {"8x32x64 warps=1x1x1 stages=2 digits=3", "4x32x64 warps=1x2x1 stages=2 digits=3",
-        "4x32x32 warps=1x1x1 stages=2 digits=3", "4x32x64 warps=1x1x1 stages=2 digits=4"})
-    EXPECT_THAT(message({}, small_m_scheduled(tile)), testing::HasSubstr("does not take kernel"))
-        << tile;
-  EXPECT_THAT(message({8, 16}, small_m_scheduled("4x32x64 warps=1x1x1 stages=2 digits=3")),
-              testing::HasSubstr("does not take kernel"));
   EXPECT_THAT(message({}, "product 16x32x64 warps=1x1x1 stages=2 splits=1 across=1"),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
   EXPECT_EQ(codegen::refuse_groups(24, 240), "groups of 24 are no multiple of 16");
   EXPECT_EQ(codegen::refuse_groups(240, 240), "");
 }
 
-TEST(CudaSkinny, ZeroPointsBeyondTheTypeAreRefused) {
+TEST(CudaSmallM, ZeroPointsBeyondTheTypeAreRefused) {
   ir::QuantisedWeights weights;
   weights.k = 16;
   weights.values = ir::Tensor(DType::kInt8, {1, 16}, ir::Buffer::take(std::vector<std::byte>(16)));

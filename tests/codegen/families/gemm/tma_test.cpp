@@ -19,27 +19,7 @@ std::string tma_tile(const char* size, int groups, int stages, int splits, int a
                      splits, across);
 }
 
-std::string turns(const char* size, int teams, int groups, int stages, int blocks,
-                  const char* passes = "rolled") {
-  return fmt::format(
-      "product {}x64 turns={} groups={} stages={} blocks={} passes={} splits=1 across=1", size,
-      teams, groups, stages, blocks, passes);
-}
-
-/// Inputs and results of 8 and 16 bits.
-std::string narrow_graph(const char* m, int n, int k) {
-  return fmt::format(
-      "graph @g(%x: f16[{0}, {2}], %w: f16[{2}, {1}], %c: bool[{1}], %d: bool[{0}, {1}], %r: "
-      "f16[{0}, {1}]) {{\n"
-      "  %0 = MatMul(%x, %w) : f16[{0}, {1}]\n"
-      "  %1 = And(%c, %d) : bool[{0}, {1}]\n"
-      "  %2 = Where(%1, %0, %r) : f16[{0}, {1}]\n"
-      "  %3 = Greater(%0, %r) : bool[{0}, {1}]\n"
-      "  return y = %2, q = %3\n}}\n",
-      m, n, k);
-}
-
-TEST(CudaGroups, TilesGroupsAndStagesOnRaggedSizes) {
+TEST(CudaTma, TilesGroupsAndStagesOnRaggedSizes) {
   ProductCheck check;
   check.add("one", pointwise_graph("f16", "70", 72, 200), tma_tile("64x64", 1, 4, 1));
   check.add("ring", pointwise_graph("f16", "70", 72, 456), tma_tile("64x64", 1, 3, 1));
@@ -49,7 +29,7 @@ TEST(CudaGroups, TilesGroupsAndStagesOnRaggedSizes) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaGroups, WeightsByColumnsAndBothTypes) {
+TEST(CudaTma, WeightsByColumnsAndBothTypes) {
   ProductCheck check;
   check.add("bf16", pointwise_graph("bf16", "66", 64, 200), tma_tile("64x64", 1, 2, 1));
   check.add("nk_32", transposed_graph("f16", "66", 40, 200), tma_tile("64x32", 1, 3, 1));
@@ -58,54 +38,14 @@ TEST(CudaGroups, WeightsByColumnsAndBothTypes) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaGroups, BlocksThatShareK) {
+TEST(CudaTma, BlocksThatShareK) {
   ProductCheck check;
   check.add("splits", pointwise_graph("f16", "70", 72, 520), tma_tile("64x64", 1, 2, 3));
   check.add("idle_split", pointwise_graph("f16", "70", 72, 264), tma_tile("64x64", 1, 2, 4));
   EXPECT_EQ(check.run(), "");
 }
 
-// Blocks with several tiles each, of which some have one more than others, and with none.
-TEST(CudaGroups, TeamsTakeTurnsAtTiles) {
-  ProductCheck check;
-  check.add("several", pointwise_graph("f16", "450", 264, 200), turns("128x128", 2, 1, 3, 5));
-  check.add("wide", pointwise_graph("bf16", "150", 392, 136), turns("128x192", 2, 1, 2, 1));
-  check.add("one_stage_ahead", pointwise_graph("f16", "300", 136, 64), turns("64x64", 2, 1, 4, 2));
-  check.add("nk", transposed_graph("f16", "260", 200, 136), turns("128x96", 2, 1, 4, 2));
-  check.add("together", pointwise_graph("f16", "300", 264, 136), turns("128x128", 1, 2, 3, 2));
-  check.add("many_blocks", pointwise_graph("f16", "70", 72, 72), turns("64x64", 2, 1, 4, 132));
-  EXPECT_EQ(check.run(), "");
-  EXPECT_EQ(check.kernels[0].step.variants[0]->block[0], 384u);
-}
-
-// Each computes with the columns whose sums it has, and exchanges what it loads and stores.
-TEST(CudaGroups, TeamsComputeWhereSumsAre) {
-  ProductCheck check;
-  check.add("several", pointwise_graph("f16", "450", 264, 200),
-            turns("128x128", 2, 1, 3, 5, "spread"));
-  check.add("wide", pointwise_graph("bf16", "150", 384, 136),
-            turns("128x192", 2, 1, 2, 1, "spread"));
-  check.add("tall", pointwise_graph("f16", "200", 136, 136),
-            turns("192x128", 2, 1, 2, 2, "spread"));
-  check.add("nk", transposed_graph("f16", "260", 200, 136), turns("128x96", 2, 1, 4, 2, "spread"));
-  check.add("together", pointwise_graph("f16", "300", 256, 136),
-            turns("128x128", 1, 2, 3, 2, "spread"));
-  check.add("narrow", narrow_graph("70", 128, 72), turns("64x64", 2, 1, 4, 2, "spread"));
-  check.add("narrow_rest", narrow_graph("70", 72, 72), turns("64x64", 2, 1, 4, 2, "spread"));
-  EXPECT_EQ(check.run(), "");
-  EXPECT_THAT(check.kernels[1].source, HasSubstr("= Tile::load_exchanged(x0 + i1);"));
-  EXPECT_THAT(check.kernels[1].source, HasSubstr("r11[pass][k] = load<8>(p2 + i1);"));
-}
-
-TEST(CudaGroups, TeamsFetchWeightsFirst) {
-  ProductCheck check;
-  check.early = true;
-  check.add("early", pointwise_graph("f16", "200", 136, 264), turns("64x64", 2, 1, 3, 2));
-  EXPECT_EQ(check.run(), "");
-  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
-}
-
-TEST(CudaGroups, EarlyKernelsFetchWeightsFirst) {
+TEST(CudaTma, EarlyKernelsFetchWeightsFirst) {
   ProductCheck check;
   check.early = true;
   check.add("early", pointwise_graph("f16", "70", 64, 264), tma_tile("64x64", 1, 3, 2));
@@ -113,7 +53,7 @@ TEST(CudaGroups, EarlyKernelsFetchWeightsFirst) {
   EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
 }
 
-TEST(CudaGroups, BatchesAreDimensionsOfTheMaps) {
+TEST(CudaTma, BatchesAreDimensionsOfTheMaps) {
   ProductCheck check({{"b", {1, 64, nullptr}}, {"s", {64, 512, nullptr}}});
   check.by_groups = true;
   check.add("heads",
@@ -138,7 +78,7 @@ TEST(CudaGroups, BatchesAreDimensionsOfTheMaps) {
   EXPECT_EQ(maps[0]->extents.size(), 4u);
 }
 
-TEST(CudaGroups, ChosenSchedulesTakeSymbolicRows) {
+TEST(CudaTma, ChosenSchedulesTakeSymbolicRows) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.by_groups = true;
   check.add("rows", pointwise_graph("f16", "m", 128, 64), "", {{{"m", 1}}, {{"m", 130}}});
@@ -146,20 +86,17 @@ TEST(CudaGroups, ChosenSchedulesTakeSymbolicRows) {
   EXPECT_TRUE(check.kernels[0].step.variants.back()->conditions.empty());
 }
 
-TEST(CudaGroups, CodeIsForOneGpuAlone) {
+TEST(CudaTma, CodeIsForOneGpuAlone) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.add("gelu", pointwise_graph("f16", "300", 384, 384), tma_tile("128x128", 2, 3, 1));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tma_tile("64x96", 1, 4, 2));
-  check.add("turns", pointwise_graph("f16", "m", 384, 384), turns("128x192", 2, 1, 5, 132));
-  check.add("spread", pointwise_graph("f16", "m", 384, 384),
-            turns("128x192", 2, 1, 5, 132, "spread"));
   for (const auto& compiled : check.compile()) {
     EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
     EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
   }
 }
 
-TEST(CudaGroups, FormsThatDoNotFitAreRefused) {
+TEST(CudaTma, FormsThatDoNotFitAreRefused) {
   const auto message = [](const std::string& graph, const std::string& schedule) {
     try {
       ProductCheck check;
@@ -177,17 +114,6 @@ TEST(CudaGroups, FormsThatDoNotFitAreRefused) {
   EXPECT_THAT(message(plain, tma_tile("64x64", 1, 40, 1)), refused);   // shared memory
   EXPECT_THAT(message(plain, tma_tile("64x64", 1, 2, 32)), refused);   // cluster
   EXPECT_THAT(message(norm_graph("70", 64, 64, false), tma_tile("64x64", 1, 2, 1)), refused);
-  // Which columns a thread has is another matter where passes are spread.
-  const std::string columns =
-      "graph @g(%x: f16[70, 64], %w: f16[64, 64]) {\n"
-      "  %0 = MatMul(%x, %w) : f16[70, 64]\n"
-      "  %1 = Iota() {shape = [1, 64], axis = 1, dtype = f16} : f16[1, 64]\n"
-      "  %2 = Add(%0, %1) : f16[70, 64]\n"
-      "  return y = %2\n}\n";
-  EXPECT_EQ(message(columns, turns("64x64", 2, 1, 2, 2)), "accepted");
-  EXPECT_THAT(message(columns, turns("64x64", 2, 1, 2, 2, "spread")), refused);
-  EXPECT_THAT(message(plain, turns("64x64", 2, 1, 2, 2, "other")),
-              HasSubstr("passes are spread or rolled, not 'other'"));
   // Rows that are no multiple of 16 bytes.
   EXPECT_THAT(message(pointwise_graph("f16", "70", 64, 68), tma_tile("64x64", 1, 2, 1)), refused);
 }

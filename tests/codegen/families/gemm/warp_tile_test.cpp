@@ -16,7 +16,7 @@ std::string product_scheduled(const char* tile, int splits, int across = 1) {
   return fmt::format("product {} splits={} across={}", tile, splits, across);
 }
 
-TEST(CudaProduct, TilesSplitsAndWarpsOnRaggedSizes) {
+TEST(CudaWarpTile, TilesSplitsAndWarpsOnRaggedSizes) {
   ProductCheck check;
   const char* tiles[] = {"16x32x128 warps=1x1x4 stages=4", "16x64x128 warps=1x2x2 stages=3",
                          "32x24x64 warps=2x1x2 stages=2", "64x32x64 warps=4x1x1 stages=4",
@@ -29,7 +29,7 @@ TEST(CudaProduct, TilesSplitsAndWarpsOnRaggedSizes) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaProduct, LayoutsTypesAndAlignments) {
+TEST(CudaWarpTile, LayoutsTypesAndAlignments) {
   ProductCheck check;
   const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
   check.add("bf16", pointwise_graph("bf16", "33", 40, 96), tile);
@@ -45,7 +45,7 @@ TEST(CudaProduct, LayoutsTypesAndAlignments) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaProduct, ChosenSchedulesTakeSymbolicRows) {
+TEST(CudaWarpTile, ChosenSchedulesTakeSymbolicRows) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.add("rows", pointwise_graph("f16", "m", 96, 64), "", {{{"m", 1}}, {{"m", 65}}});
   check.add("norm", norm_graph("m", 48, 64, true), "", {{{"m", 1}}, {{"m", 33}}});
@@ -58,7 +58,7 @@ TEST(CudaProduct, ChosenSchedulesTakeSymbolicRows) {
     EXPECT_FALSE(variant->conditions.empty());
 }
 
-TEST(CudaProduct, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
+TEST(CudaWarpTile, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
   ProductCheck check;
   const auto add = [&](const char* name, const std::string& tile, int splits, int across, int n) {
     check.add(name, norm_graph("21", n, 72, false),
@@ -75,7 +75,7 @@ TEST(CudaProduct, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaProduct, BatchesViewsAndSeveralOutputs) {
+TEST(CudaWarpTile, BatchesViewsAndSeveralOutputs) {
   ProductCheck check({{"b", {1, 64, nullptr}}, {"s", {1, 512, nullptr}}});
   // Head by head out of one packed tensor, stored head by head.
   check.add("heads",
@@ -108,7 +108,7 @@ TEST(CudaProduct, BatchesViewsAndSeveralOutputs) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaProduct, EarlyKernelsWaitBeforeTheyReadOrWrite) {
+TEST(CudaWarpTile, EarlyKernelsWaitBeforeTheyReadOrWrite) {
   ProductCheck check;
   check.early = true;
   const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
@@ -125,7 +125,7 @@ TEST(CudaProduct, EarlyKernelsWaitBeforeTheyReadOrWrite) {
   }
 }
 
-TEST(CudaProduct, CompilesForEveryArchitecture) {
+TEST(CudaWarpTile, CompilesForEveryArchitecture) {
   ProductCheck check({{"m", {1, 4096, nullptr}}});
   check.add("chosen", pointwise_graph("f16", "m", 384, 384), "");
   check.add("norm", norm_graph("m", 384, 1536, true), "");
@@ -134,7 +134,7 @@ TEST(CudaProduct, CompilesForEveryArchitecture) {
   check.expect_code();
 }
 
-TEST(CudaProduct, ForcedSchedulesThatDoNotFitAreRefused) {
+TEST(CudaWarpTile, ForcedSchedulesThatDoNotFitAreRefused) {
   const auto message = [](const std::string& schedule) {
     try {
       ProductCheck check;

@@ -1,0 +1,114 @@
+// Ping-pong products by warpgroups: emitted with given schedules, run on the emulator and compared
+// with the reference evaluation of their region.
+#ifdef SINTER_WITH_CUDA
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "gemm_check.h"
+#include "gemm_graphs.h"
+
+namespace sinter::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string turns(const char* size, int teams, int groups, int stages, int blocks,
+                  const char* passes = "rolled") {
+  return fmt::format(
+      "product {}x64 turns={} groups={} stages={} blocks={} passes={} splits=1 across=1", size,
+      teams, groups, stages, blocks, passes);
+}
+
+/// Inputs and results of 8 and 16 bits.
+std::string narrow_graph(const char* m, int n, int k) {
+  return fmt::format(
+      "graph @g(%x: f16[{0}, {2}], %w: f16[{2}, {1}], %c: bool[{1}], %d: bool[{0}, {1}], %r: "
+      "f16[{0}, {1}]) {{\n"
+      "  %0 = MatMul(%x, %w) : f16[{0}, {1}]\n"
+      "  %1 = And(%c, %d) : bool[{0}, {1}]\n"
+      "  %2 = Where(%1, %0, %r) : f16[{0}, {1}]\n"
+      "  %3 = Greater(%0, %r) : bool[{0}, {1}]\n"
+      "  return y = %2, q = %3\n}}\n",
+      m, n, k);
+}
+
+// Blocks with several tiles each, of which some have one more than others, and with none.
+TEST(CudaPingpong, ConsumersTakeTilesInTurns) {
+  ProductCheck check;
+  check.add("several", pointwise_graph("f16", "450", 264, 200), turns("128x128", 2, 1, 3, 5));
+  check.add("wide", pointwise_graph("bf16", "150", 392, 136), turns("128x192", 2, 1, 2, 1));
+  check.add("one_stage_ahead", pointwise_graph("f16", "300", 136, 64), turns("64x64", 2, 1, 4, 2));
+  check.add("nk", transposed_graph("f16", "260", 200, 136), turns("128x96", 2, 1, 4, 2));
+  check.add("together", pointwise_graph("f16", "300", 264, 136), turns("128x128", 1, 2, 3, 2));
+  check.add("many_blocks", pointwise_graph("f16", "70", 72, 72), turns("64x64", 2, 1, 4, 132));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_EQ(check.kernels[0].step.variants[0]->block[0], 384u);
+}
+
+// Each computes with the columns whose sums it has, and exchanges what it loads and stores.
+TEST(CudaPingpong, ConsumersComputeWhereSumsAre) {
+  ProductCheck check;
+  check.add("several", pointwise_graph("f16", "450", 264, 200),
+            turns("128x128", 2, 1, 3, 5, "spread"));
+  check.add("wide", pointwise_graph("bf16", "150", 384, 136),
+            turns("128x192", 2, 1, 2, 1, "spread"));
+  check.add("tall", pointwise_graph("f16", "200", 136, 136),
+            turns("192x128", 2, 1, 2, 2, "spread"));
+  check.add("nk", transposed_graph("f16", "260", 200, 136), turns("128x96", 2, 1, 4, 2, "spread"));
+  check.add("together", pointwise_graph("f16", "300", 256, 136),
+            turns("128x128", 1, 2, 3, 2, "spread"));
+  check.add("narrow", narrow_graph("70", 128, 72), turns("64x64", 2, 1, 4, 2, "spread"));
+  check.add("narrow_rest", narrow_graph("70", 72, 72), turns("64x64", 2, 1, 4, 2, "spread"));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_THAT(check.kernels[1].source, HasSubstr("= Tile::load_exchanged(x0 + i1);"));
+  EXPECT_THAT(check.kernels[1].source, HasSubstr("r11[pass][k] = load<8>(p2 + i1);"));
+}
+
+TEST(CudaPingpong, EarlyKernelsFetchWeightsFirst) {
+  ProductCheck check;
+  check.early = true;
+  check.add("early", pointwise_graph("f16", "200", 136, 264), turns("64x64", 2, 1, 3, 2));
+  EXPECT_EQ(check.run(), "");
+  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
+}
+
+TEST(CudaPingpong, CodeIsForOneGpuAlone) {
+  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  check.add("turns", pointwise_graph("f16", "m", 384, 384), turns("128x192", 2, 1, 5, 132));
+  check.add("spread", pointwise_graph("f16", "m", 384, 384),
+            turns("128x192", 2, 1, 5, 132, "spread"));
+  for (const auto& compiled : check.compile()) {
+    EXPECT_LT(compiled[0].cubin.size(), compiled[1].cubin.size());
+    EXPECT_LT(compiled[2].cubin.size(), compiled[1].cubin.size());
+  }
+}
+
+TEST(CudaPingpong, FormsThatDoNotFitAreRefused) {
+  const auto message = [](const std::string& graph, const std::string& schedule) {
+    try {
+      ProductCheck check;
+      check.add("p", graph, schedule);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const auto refused = HasSubstr("does not take kernel 'kernel_p'");
+  // Which columns a thread has is another matter where passes are spread.
+  const std::string columns =
+      "graph @g(%x: f16[70, 64], %w: f16[64, 64]) {\n"
+      "  %0 = MatMul(%x, %w) : f16[70, 64]\n"
+      "  %1 = Iota() {shape = [1, 64], axis = 1, dtype = f16} : f16[1, 64]\n"
+      "  %2 = Add(%0, %1) : f16[70, 64]\n"
+      "  return y = %2\n}\n";
+  EXPECT_EQ(message(columns, turns("64x64", 2, 1, 2, 2)), "accepted");
+  EXPECT_THAT(message(columns, turns("64x64", 2, 1, 2, 2, "spread")), refused);
+  EXPECT_THAT(message(pointwise_graph("f16", "70", 64, 64), turns("64x64", 2, 1, 2, 2, "other")),
+              HasSubstr("passes are spread or rolled, not 'other'"));
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif
