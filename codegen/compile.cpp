@@ -1,38 +1,16 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
-#include <functional>
-#include <set>
 #include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/emit/kernel_request.h"
-#include "codegen/families/attention/attention_step.h"
-#include "codegen/families/attention/cpu_attention.h"
-#include "codegen/families/gemm/emit_gemm.h"
-#include "codegen/families/gemm/gemm_lowering.h"
-#include "codegen/families/gemm/gemm_schedule.h"
-#include "codegen/families/gemm/gemm_step.h"
-#include "codegen/families/gemm/gemm_tactics.h"
-#include "codegen/families/gemm/library_lowering.h"
-#include "codegen/families/gemm/weights/emit_unpack.h"
-#include "codegen/families/gemm/weights/packed_buffers.h"
-#include "codegen/families/horizontal/horizontal_lowering.h"
-#include "codegen/families/sort/emit_sort.h"
-#include "codegen/families/sort/sort_lowering.h"
-#include "codegen/kernel_emitters.h"
-#include "codegen/kernel_groups.h"
-#include "codegen/plan/alternatives.h"
-#include "codegen/plan/cost.h"
+#include "codegen/families/registry.h"
+#include "codegen/kernel_table.h"
 #include "codegen/plan/plan_buffers.h"
 #include "codegen/program/describe.h"
-#include "codegen/program/loop_lowering.h"
-#include "codegen/targets/cuda/architectures.h"
-#include "codegen/targets/cuda/nvrtc.h"
-#include "ir/sorted_names.h"
 #include "ir/text/text.h"
 
 namespace sinter::codegen {
@@ -40,14 +18,17 @@ namespace {
 
 using ir::Graph;
 using ir::Node;
-using plan::fb::LoopProgramT;
 using plan::fb::StepT;
 
-std::vector<std::uint32_t> unique(std::vector<std::uint32_t> values) {
-  std::vector<std::uint32_t> result;
-  for (const std::uint32_t value : values)
-    if (std::find(result.begin(), result.end(), value) == result.end()) result.push_back(value);
-  return result;
+/// The devices that kernels are written for; none where there are none. Costs alone may be asked of
+/// no architecture.
+std::vector<const DeviceModel*> devices_of(const CompileOptions& options) {
+  std::vector<const DeviceModel*> devices;
+  if (!options.target->traits().generates_kernels) return devices;
+  for (const std::string& architecture : options.architectures)
+    devices.push_back(&options.target->device(architecture));
+  if (devices.empty()) devices.push_back(&reference_device());
+  return devices;
 }
 
 class Compiler {
@@ -58,8 +39,12 @@ class Compiler {
         options_(options),
         exprs_(model.ranges()),
         buffers_(*graph_, exprs_, model),
-        packed_(buffers_, packed_weights(graphs, options)) {
+        context_{options, devices_of(options), graphs, exprs_, buffers_},
+        kernels_(options, exprs_, buffers_, context_.devices) {
     for (const Graph* graph : graphs) node_count_ += graph->nodes().size();
+    for (const KernelFamily* family : families())
+      if (auto state = family->begin(context_))
+        context_.states.emplace(family->name(), std::move(state));
   }
 
   void add_entry(const EntryGraph& entry) {
@@ -89,9 +74,11 @@ class Compiler {
         error.add_context(fmt::format("lowering '{}' ({})", name, describe(node)));
         throw;
       }
-      if (options_.progress && !options_.cuda) options_.progress(nodes_done_, node_count_);
+      if (options_.progress && !context_.generates_kernels())
+        options_.progress(nodes_done_, node_count_);
     }
-    if (options_.progress && !options_.cuda) options_.progress(nodes_done_, node_count_);
+    if (options_.progress && !context_.generates_kernels())
+      options_.progress(nodes_done_, node_count_);
     for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
     add_state_infos();
     graph_texts_ += ir::print(*graph_);
@@ -100,8 +87,8 @@ class Compiler {
   CompiledPlan run() {
     plan::fb::PlanT& plan = result_.parts.meta;
     plan.compiler_version = SINTER_VERSION;
-    plan.target = options_.cuda ? "cuda" : "cpu";
-    if (options_.cuda && options_.code) compile_kernels();
+    plan.target = options_.target->name();
+    if (context_.generates_kernels() && options_.code) compile_kernels();
     set_lifetimes();
     add_states(plan);
     buffers_.write(result_.parts);
@@ -132,148 +119,47 @@ class Compiler {
       throw Error(ErrorCode::kUnsupported,
                   "only fused regions and reshapes can be compiled; the passes must have wrapped "
                   "every other operator");
-    std::vector<std::uint32_t> inputs, outputs;
-    for (const ir::ValueId value : node.inputs) inputs.push_back(buffers_.of(value));
-    for (const ir::ValueId value : node.outputs) outputs.push_back(buffers_.of(value));
-    StepT step;
-    step.name = name;
-    step.origins = node.origins;
-    step.reads = unique(inputs);
-    step.writes = unique(outputs);
-    const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
-    const std::string& family = node.attrs.get_string("family");
-    for (const ScatterRegion& region : scatter_regions(node))
-      if (const std::uint32_t data = inputs[region.data], result = outputs[region.result];
+    Region region{*graph_, node, {}, {}, name};
+    for (const ir::ValueId value : node.inputs) region.inputs.push_back(buffers_.of(value));
+    for (const ir::ValueId value : node.outputs) region.outputs.push_back(buffers_.of(value));
+    for (const ScatterRegion& scatter : scatter_regions(node))
+      if (const std::uint32_t data = region.inputs[scatter.data],
+          result = region.outputs[scatter.result];
           data != result)
         add_copy({data, result, 0});
-    if (family == "pointwise" || family == "reduction" || family == "scatter" || family == "scan") {
-      if (!options_.cuda) {
-        add_loop_steps(node, inputs, outputs, step);
-        return;
-      }
-      LoopProgramT program = lower_region(*node.body, inputs, outputs, exprs_);
-      set_loop_work(step, program);
-      add_loop_kernel(name, node.origins, std::move(program), {steps_.size(), {}});
-    } else if (family == "matmul" && !(options_.cuda && multiplies_quantised(node))) {
-      auto work = lower_matmul(*node.body, inputs, outputs, exprs_, options_.tf32);
-      set_work(step, work_of(work, exprs_, size));
-      step.work.Set(std::move(work));
-    } else if ((family == "product" || family == "conv" || family == "matmul") && options_.cuda) {
-      add_product(node, name, inputs, outputs, step);
-    } else if (family == "horizontal" && options_.cuda) {
-      add_horizontal(node, name, inputs, outputs, step);
-    } else if (family == "attention" && options_.cuda) {
-      add_attention(node, name, inputs, outputs, step);
-    } else if (family == "attention") {
-      const AttentionProgram program = lower_attention(*node.body, inputs, outputs, exprs_);
-      set_work(step, work_of(program, exprs_, size));
-      step.work.Set(cpu_attention_step(program, exprs_));
-    } else if (family == "sort") {
-      const SortProblem problem = lower_sort(*node.body, inputs, outputs);
-      set_work(step, work_of(problem, exprs_));
-      if (options_.cuda)
-        add_sort_kernels(name, node.origins, problem, step);
-      else
-        step.work.Set(sort_step(problem, exprs_));
-    } else if (family == "conv") {
-      auto work = lower_conv(*node.body, inputs, outputs, exprs_, options_.tf32);
-      set_work(step, work_of(work, exprs_, size));
-      step.work.Set(std::move(work));
-    } else {
-      throw Error(ErrorCode::kUnsupported, fmt::format("target {} has no lowering of family '{}'",
-                                                       result_.parts.meta.target, family));
-    }
-    steps_.push_back(std::move(step));
-  }
-
-  /// On the CPU a region that puts sources side by side is a step for each of them.
-  void add_loop_steps(const Node& node, const std::vector<std::uint32_t>& inputs,
-                      const std::vector<std::uint32_t>& outputs, const StepT& all) {
-    const std::size_t first = steps_.size();
-    for (LoopProgramT& program : lower_region_parts(*node.body, inputs, outputs, exprs_)) {
-      StepT step = all;
-      if (steps_.size() > first) step.name = fmt::format("{}_{}", name_stem(node), steps_.size());
-      set_loop_work(step, program);
-      plan::fb::LoopStepT loop;
-      loop.program = std::make_unique<LoopProgramT>(std::move(program));
-      step.work.Set(std::move(loop));
-      ++result_.stats.kernels;
-      steps_.push_back(std::move(step));
+    for (StepTactics& step : family_of(region, *options_.target).lower(region, context_)) {
+      if (step.step.name.empty())
+        step.step.name = fmt::format("{}_{}", name_stem(node), steps_.size());
+      add_tactics(node, step);
     }
   }
 
-  void set_loop_work(StepT& step, const LoopProgramT& program) {
-    set_work(step,
-             work_of(program, exprs_, [&](std::uint32_t buffer) { return buffers_.size(buffer); }));
-    // What a body carries but its outputs do not need is not read.
-    std::erase_if(step.reads, [&](std::uint32_t buffer) {
-      return std::find(program.buffers.begin(), program.buffers.end(), buffer) ==
-             program.buffers.end();
-    });
-  }
-
-  /// A product or a convolution and what follows it, in every way that may be best.
-  void add_product(const Node& node, const std::string& name,
-                   const std::vector<std::uint32_t>& inputs,
-                   const std::vector<std::uint32_t>& outputs, StepT& step) {
-    const ProductStep product(node, inputs, outputs, buffers_, exprs_, options_.tf32);
-    if (product.is_scratch()) step.writes.push_back(product.between());
-    if (product.made_rows()) step.writes.push_back(*product.made_rows());
-    set_work(step, product.work());
+  /// A step of one part is that part's work; of several, or with several tactics, a choice.
+  void add_tactics(const Node& node, StepTactics& step) {
+    const NodePlace at{entries_.size(), node_};
+    const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty();
     plan::fb::ChoiceStepT choice;
-    const ProductKernels kernels = {
-        [&](auto kernel, std::string& refusal) { return accept(std::move(kernel), name, refusal); },
-        [&](const ProductProgram& kernel) { return product_limits(kernel, exprs_); },
-        have_warpgroups(options_.architectures),
-        [&](const ProductProgram& kernel) { return packed_.takes_elements(kernel); },
-        [&](const ProductProgram& packed) {
-          std::string ignored;
-          return plan_unpacking(packed, buffers_, exprs_, ignored);
-        }};
-    for (ProductWay& way : product_ways(product, options_.product, kernels)) {
-      if (way.kernel && way.kernel->weights)
-        PackedBuffers::replace(
-            step.reads, product.weights(),
-            std::span(way.kernel->program.buffers).subspan(way.kernel->first_operand()));
-      if (way.unpacking) {
-        PackedBuffers::replace(step.reads, product.weights(), way.unpacking->reads());
-        if (step.writes.back() != way.unpacking->result)
-          step.writes.push_back(way.unpacking->result);
-      }
+    for (std::size_t t = 0; t < step.tactics.size(); ++t) {
+      Tactic& tactic = step.tactics[t];
       auto alternative = std::make_unique<plan::fb::AlternativeT>();
-      alternative->name = std::move(way.name);
-      alternative->conditions = std::move(way.conditions);
-      const auto next_part = [&] {
+      alternative->name = std::move(tactic.name);
+      alternative->conditions = std::move(tactic.conditions);
+      for (std::size_t p = 0; p < tactic.parts.size(); ++p) {
+        TacticPart& part = tactic.parts[p];
+        Place place{steps_.size(), {}};
+        if (is_choice) place.part = {t, p};
+        if (part.program) kernels_.add(part, node.origins, at, place);
+        if (part.work.type == plan::fb::Work::LoopStep) ++result_.stats.kernels;
         alternative->parts.push_back(std::make_unique<plan::fb::PartT>());
-        return Place{steps_.size(),
-                     std::pair(choice.alternatives.size(), alternative->parts.size() - 1)};
-      };
-      if (way.rows_first)
-        add_loop_kernel(name + "_rows", node.origins, *product.rows(), next_part());
-      if (way.unpacking) add_unpack_kernel(name, node.origins, *way.unpacking, next_part());
-      const Place first = next_part();
-      if (way.kernel)
-        add_product_kernel(
-            name + (way.rows_first ? "_behind" : "") + (way.then_rest ? "_alone" : ""),
-            node.origins, *way.kernel, first);
-      else if (way.loops)
-        add_loop_kernel(name + "_loops", node.origins, std::move(*way.loops), first);
-      else
-        product.set_library(alternative->parts.back()->work,
-                            way.unpacking ? &*way.unpacking : nullptr);
-      if (way.then_rest && product.rest())
-        add_loop_kernel(name + "_rest", node.origins, *product.rest(), next_part());
+        alternative->parts.back()->work = std::move(part.work);
+      }
       choice.alternatives.push_back(std::move(alternative));
     }
-    // A kernel behind the rows reads them, the step as a whole makes them.
-    if (product.made_rows()) std::erase(step.reads, *product.made_rows());
-    step.work.Set(std::move(choice));
-  }
-
-  plan::fb::WorkUnion& work_at(const Place& place) {
-    plan::fb::WorkUnion& work = steps_[place.step].work;
-    if (!place.part) return work;
-    return work.AsChoiceStep()->alternatives[place.part->first]->parts[place.part->second]->work;
+    if (is_choice)
+      step.step.work.Set(std::move(choice));
+    else
+      step.step.work = std::move(choice.alternatives[0]->parts[0]->work);
+    steps_.push_back(std::move(step.step));
   }
 
   void add_states(plan::fb::PlanT& plan) const {
@@ -311,20 +197,13 @@ class Compiler {
     }
   }
 
-  void set_work(StepT& step, const StepWork& work) {
-    step.bytes_read = exprs_.intern(work.bytes_read);
-    step.bytes_written = exprs_.intern(work.bytes_written);
-    step.flops = exprs_.intern(work.flops);
-    step.arithmetic = work.arithmetic;
-  }
-
   void add_copy(const PlanBuffers::Copy& copy) {
     StepT step;
     step.name = fmt::format("copy_{}", steps_.size());
     step.reads = {copy.source};
     step.writes = {copy.target};
     const ir::Dim bytes = buffers_.size(copy.target).bytes;
-    set_work(step, {bytes, bytes, ir::Dim(0)});
+    set_cost(step, {bytes, bytes, ir::Dim(0)}, exprs_);
     plan::fb::CopyStepT work;
     work.source = copy.source;
     work.target = copy.target;
@@ -333,239 +212,12 @@ class Compiler {
     steps_.push_back(std::move(step));
   }
 
-  void add_unpack_kernel(const std::string& name, const std::vector<std::string>& origins,
-                         const UnpackProgram& program, const Place& place) {
-    std::vector<std::uint32_t> buffers = program.reads();
-    buffers.push_back(program.result);
-    add_to_group(name + "_unpack", origins, print_unpacking(program), std::move(buffers),
-                 emitters_.unpacking(program), place);
-  }
-
-  /// Puts the step that is about to be added with those that can share its kernel: those of one
-  /// signature, which says everything about a kernel but its buffers, and of equal buffer types.
-  void add_to_group(const std::string& name, const std::vector<std::string>& origins,
-                    std::string signature, std::vector<std::uint32_t> buffers, EmitKernel emit,
-                    const Place& place) {
-    for (const std::uint32_t buffer : buffers)
-      signature += fmt::format(" {}@{}", to_string(buffers_.type(buffer)),
-                               std::find(buffers.begin(), buffers.end(), buffer) - buffers.begin());
-    const auto [at, added] = group_by_signature_.emplace(std::move(signature), groups_.size());
-    if (added) groups_.push_back({name, at->first, {}, {}, {}, {}, std::move(emit)});
-    KernelGroup& group = groups_[at->second];
-    group.nodes.push_back({entries_.size(), node_});
-    group.places.push_back(place);
-    group.buffers.push_back(std::move(buffers));
-    group.origins.insert(group.origins.end(), origins.begin(), origins.end());
-  }
-
-  void add_loop_kernel(const std::string& name, const std::vector<std::string>& origins,
-                       LoopProgramT program, const Place& place) {
-    LoopProgramT local = program;
-    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
-    std::vector<std::uint32_t> buffers = program.buffers;
-    add_to_group(name, origins, print_loop_program(local, exprs_), std::move(buffers),
-                 emitters_.loops(std::move(program)), place);
-  }
-
-  /// Many small regions: what they read and write, all at once.
-  void add_horizontal(const Node& node, const std::string& name,
-                      const std::vector<std::uint32_t>& inputs,
-                      const std::vector<std::uint32_t>& outputs, StepT& step) {
-    HorizontalProgram program = lower_horizontal(*node.body, inputs, outputs);
-    StepWork work{0, 0, 0};
-    std::vector<std::uint32_t> buffers;
-    for (const HorizontalPart& part : program.parts)
-      buffers.insert(buffers.end(), part.buffers.begin(), part.buffers.end());
-    buffers = unique(std::move(buffers));
-    std::set<std::uint32_t> changed;  // of which only what is scattered moves
-    for (const ScatterRegion& region : scatter_regions(node)) {
-      changed.insert({inputs[region.data], outputs[region.result]});
-      work.bytes_written = work.bytes_written +
-                           ir::element_count(region.updates.shape) *
-                               ir::Dim(static_cast<std::int64_t>(size_of(region.updates.dtype)));
-    }
-    for (const std::uint32_t buffer : step.reads)
-      if (!changed.contains(buffer))
-        work.bytes_read = work.bytes_read + buffers_.size(buffer).bytes;
-    for (const std::uint32_t buffer : step.writes)
-      if (!changed.contains(buffer))
-        work.bytes_written = work.bytes_written + buffers_.size(buffer).bytes;
-    work.flops = program.flops();
-    set_work(step, work);
-    std::erase_if(step.reads, [&](std::uint32_t buffer) {
-      return std::find(buffers.begin(), buffers.end(), buffer) == buffers.end();
-    });
-    std::string signature = print_horizontal(program);
-    add_to_group(name, node.origins, std::move(signature), std::move(buffers),
-                 emitters_.horizontals(std::move(program)), {steps_.size(), {}});
-  }
-
-  void add_attention(const Node& node, const std::string& name,
-                     const std::vector<std::uint32_t>& inputs,
-                     const std::vector<std::uint32_t>& outputs, StepT& step) {
-    AttentionStep attention =
-        lower_attention_step(*graph_, node, inputs, outputs, buffers_, exprs_);
-    set_work(step, attention.work);
-    Place place{steps_.size(), {}};
-    if (const std::size_t in_front = attention.in_front.size(); in_front > 0) {
-      step.writes.push_back(*attention.queries);
-      step.work.Set(one_way("attention behind its rows (" + attention.refusal + ")", in_front + 1));
-      for (place.part = {0, 0}; place.part->second < in_front; ++place.part->second)
-        add_loop_kernel(fmt::format("{}_front{}", name, place.part->second), node.origins,
-                        std::move(attention.in_front[place.part->second]), place);
-    }
-    std::string signature = print_attention(attention.program, exprs_);
-    std::vector<std::uint32_t> buffers = attention.program.buffers;
-    add_to_group(name, node.origins, std::move(signature), std::move(buffers),
-                 emitters_.attentions(std::move(attention.program)), place);
-  }
-
-  /// The product is no buffer of the plan.
-  static std::vector<std::uint32_t> real_buffers(const ProductProgram& product) {
-    std::vector<std::uint32_t> buffers = product.program.buffers;
-    buffers.erase(buffers.begin() + product.product);
-    return buffers;
-  }
-
-  void add_product_kernel(const std::string& name, const std::vector<std::string>& origins,
-                          const ProductProgram& product, const Place& place) {
-    add_to_group(name, origins, print_product(product, exprs_), real_buffers(product),
-                 emitters_.product(product), place);
-  }
-
   void compile_kernels() {
-    plan::fb::PlanT& plan = result_.parts.meta;
     if (options_.architectures.empty())
       throw Error(ErrorCode::kUsage,
                   "no GPU architecture to compile for: name one, as in --target=cuda:sm_90");
-    plan.architectures = options_.architectures;
-    std::vector<std::string> sources;
-    for (const KernelGroup& group : groups_) {
-      if (options_.checkpoint) options_.checkpoint();
-      with_context(fmt::format("generating kernel '{}'", group.name),
-                   [&] { sources.push_back(emit(group, sources.size())); });
-      if (options_.edit_source) options_.edit_source(group.name, sources.back());
-    }
-    result_.stats.kernels = sources.size();
-    if (sources.empty()) return;
-    NvrtcOptions nvrtc;
-    nvrtc.threads = options_.threads;
-    nvrtc.cache_dir = options_.cache_dir;
-    nvrtc.progress = options_.progress;
-    NvrtcStats stats;
-    auto compiled = compile_cuda(sources, options_.architectures, nvrtc, stats);
-    require_all(compiled);
-    result_.stats.cache_hits = stats.cache_hits;
-    result_.stats.nvrtc_seconds = stats.seconds;
-    plan.cuda_version = static_cast<std::uint32_t>(stats.version);
-    add_modules(result_.parts, groups_, std::move(sources), std::move(compiled),
-                options_.architectures);
-  }
-
-  static std::vector<std::string> sorted_once(std::vector<std::string> names) {
-    ir::sort_unique(names);
-    return names;
-  }
-
-  /// Throws KernelsRefused if NVRTC has not taken every group's source.
-  void require_all(const std::vector<std::vector<CompiledKernel>>& compiled) const {
-    std::vector<RefusedKernel> refused;
-    for (std::size_t g = 0; g < groups_.size(); ++g)
-      for (std::size_t a = 0; a < compiled[g].size(); ++a)
-        if (const auto& refusal = compiled[g][a].refusal) {
-          refused.push_back({groups_[g].name, options_.architectures[a],
-                             sorted_once(groups_[g].origins), groups_[g].nodes, refusal->log,
-                             refusal->reproducer});
-          break;
-        }
-    if (!refused.empty()) throw KernelsRefused(std::move(refused));
-  }
-
-  /// Writes the kernel of group number `index` and points its steps at it.
-  std::string emit(const KernelGroup& group, std::size_t index) {
-    const std::vector<std::string> origins = sorted_once(group.origins);
-    std::vector<DType> types;
-    for (const std::uint32_t buffer : group.buffers[0]) types.push_back(buffers_.type(buffer));
-    std::string key = kernel_key(group, exprs_.ranges(), options_);
-    const auto chosen = options_.schedules.find(key);
-    ScheduleWish wish;
-    wish.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
-    wish.list = options_.list_candidates;
-    wish.clusters = have_clusters(options_.architectures);
-    emitters_.begin(wish, given_buffers(group));
-    EmittedKernel kernel = group.emit(group.name, origins, std::move(types));
-    if (auto info = kernel_info(group, steps_[group.places[0].step], kernel.choices, exprs_)) {
-      info->key = std::move(key);
-      result_.kernels.push_back(std::move(*info));
-    }
-    for (std::size_t k = 0; k <= kernel.more.size(); ++k) {
-      plan::fb::KernelStepT& step = k == 0 ? kernel.step : kernel.more[k - 1];
-      for (auto& variant : step.variants)
-        variant->module_ = static_cast<std::uint32_t>(index * options_.architectures.size());
-      for (std::size_t s = 0; s < group.places.size(); ++s) {
-        plan::fb::KernelStepT work = on_buffers_of(group, step, s);
-        Place place = group.places[s];
-        if (k > 0) place.part->second += k;
-        work_at(place).Set(std::move(work));
-      }
-    }
-    return std::move(kernel.source);
-  }
-
-  /// Buffers of the group's first step that, as those of the others in their place, no step writes.
-  std::set<std::uint32_t> given_buffers(const KernelGroup& group) const {
-    std::set<std::uint32_t> given;
-    for (std::size_t b = 0; b < group.buffers[0].size(); ++b)
-      if (std::all_of(group.buffers.begin(), group.buffers.end(),
-                      [&](const auto& buffers) { return buffers_.is_given(buffers[b]); }))
-        given.insert(group.buffers[0][b]);
-    return given;
-  }
-
-  /// One kernel if no row is longer than what a block sorts, else parts of the only alternative.
-  void add_sort_kernels(const std::string& name, const std::vector<std::string>& origins,
-                        const SortProblem& problem, StepT& step) {
-    const SortSchedule schedule = choose_sort(problem, exprs_);
-    Place place{steps_.size(), {}};
-    std::vector<std::uint32_t> scratch;
-    if (schedule.passes > 0) {
-      const ir::TensorType bytes{DType::kUInt8, {sort_scratch_bytes(problem, schedule, exprs_)}};
-      for (int b = 0; b < std::min(schedule.passes, 2); ++b)
-        scratch.push_back(buffers_.scratch(bytes));
-      step.writes.insert(step.writes.end(), scratch.begin(), scratch.end());
-      step.work.Set(one_way("sort", static_cast<std::size_t>(schedule.passes) + 1));
-      place.part = {0, 0};
-    }
-    std::vector<std::uint32_t> buffers = {problem.input, problem.output};
-    buffers.insert(buffers.end(), scratch.begin(), scratch.end());
-    std::string signature = fmt::format("sort {}", problem.descending);
-    for (const ir::Dim& dim : {problem.outer, problem.length, problem.inner, problem.count})
-      signature += " " + dim.to_string();
-    add_to_group(
-        name, origins, std::move(signature), std::move(buffers),
-        [this, problem, scratch](const std::string& kernel, const std::vector<std::string>& from,
-                                 const std::vector<DType>&) {
-          return emit_sort(problem, scratch, kernel, from, exprs_);
-        },
-        place);
-  }
-
-  /// The product if some schedule takes it; else `refusal` says why not.
-  std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
-                                       const std::string& name, std::string& refusal) {
-    product->b_is_weight = buffers_.is_weight(product->program.buffers[product->b_buffer()]);
-    if (product->rows)
-      for (std::size_t b = 0; b + 1 < product->rows->program.buffers.size(); ++b)
-        product->rows->weights.push_back(
-            buffers_.is_weight(product->program.buffers[product->rows->first + b]));
-    packed_.pack(*product);
-    std::vector<DType> types;
-    for (const std::uint32_t buffer : real_buffers(*product))
-      types.push_back(buffers_.type(buffer));
-    if (!can_emit_product(emitters_.product_request(*product, name, {}, std::move(types)), exprs_,
-                          refusal))
-      return std::nullopt;
-    return product;
+    result_.parts.meta.architectures = options_.architectures;
+    kernels_.compile(steps_, result_);
   }
 
   void set_lifetimes() {
@@ -593,14 +245,12 @@ class Compiler {
   const CompileOptions& options_;
   ExprTable exprs_;
   PlanBuffers buffers_;
-  PackedBuffers packed_;
+  PlanContext context_;
+  KernelTable kernels_;
   std::vector<StepT> steps_;
   std::vector<std::unique_ptr<plan::fb::EntryT>> entries_;
   std::vector<const std::map<std::string, ir::Range>*> entry_limits_;
   std::string graph_texts_;
-  std::vector<KernelGroup> groups_;
-  std::map<std::string, std::size_t> group_by_signature_;
-  KernelEmitters emitters_{options_, exprs_};
   std::size_t node_ = 0;                         // that is being lowered
   std::size_t nodes_done_ = 0, node_count_ = 0;  // of all graphs
   CompiledPlan result_;

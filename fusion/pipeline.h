@@ -13,36 +13,11 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/target_traits.h"
 
 namespace sinter::fusion {
 
-/// What the passes may ask about the target.
-struct TargetTraits {
-  bool cuda = false;
-  bool has_conv = false;  // a dedicated float32 convolution exists (CPU: oneDNN)
-  bool has_integer_matmul = false;
-  bool matmul_epilogue_gelu_erf = false;
-  bool matmul_epilogue_gelu_tanh = false;
-  bool matmul_epilogue_relu = true;
-  bool matmul_epilogue_residual = true;
-  // Convolutions and all around them with channels last: of float32, or of any float; and what is
-  // a product or a sum over windows spelled as such, so that kernels of our own take it.
-  bool conv_channels_last = false, conv_any_float = false, conv_as_kernels = false;
-  // What the convolutions of family "conv" end with: a residual, and activations, by operator.
-  bool conv_epilogue_residual = false;
-  std::set<std::string, std::less<>> conv_epilogue_activations;
-  bool attention = false;  // one kernel for attention in float16 and bfloat16
-  // Types of attention that the runtime does itself, of heads of any known size.
-  std::set<DType> attention_steps;
-  bool horizontal = false;       // many small regions in one launch
-  bool product_kernels = false;  // our own products, which any region may follow
-  // Types of x for which products with quantised weights exist; others multiply float weights.
-  std::set<DType> quantised_matmul;
-  int quantised_group = 1;               // what groups, if they are not all of k, are multiples of
-  bool quantised_zeros_in_type = false;  // zero points become numbers of x's type
-};
-TargetTraits cpu_traits();
-TargetTraits cuda_traits();
+using ir::TargetTraits;
 
 enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
 

@@ -22,15 +22,8 @@ std::unique_ptr<runtime::Executor> make_executor(const std::shared_ptr<const pla
     throw Error(
         ErrorCode::kUsage,
         fmt::format("{} threads are not possible; 0 means all of the pool's", options.threads));
-  if (plan->meta.target == "cpu") return runtime::make_cpu_executor(plan, options);
-#ifdef SINTER_WITH_CUDA
-  return runtime::make_cuda_executor(plan, options);
-#else
-  throw Error(ErrorCode::kDevice,
-              "the plan is for CUDA, but this build of Sinter is CPU-only: build it with a CUDA "
-              "toolkit >= 12.8 ('tools/setup --cuda' gets the needed parts), or compile the model "
-              "with --target=cpu");
-#endif
+  return plan->meta.target == "cpu" ? runtime::make_cpu_executor(plan, options)
+                                    : runtime::make_cuda_executor(plan, options);
 }
 
 /// The element of a tensor of one bool or integer.

@@ -9,8 +9,8 @@
 
 #include <sinter/dtype.h>
 
-#include "codegen/emit/schedule_choice.h"
 #include "codegen/plan/expr_table.h"
+#include "codegen/plan/schedule_choice.h"
 #include "codegen/targets/device_model.h"
 #include "runtime/plan/plan_data.h"
 

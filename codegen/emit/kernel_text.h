@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "codegen/plan/expr_table.h"
+#include "codegen/targets/compile_kernels.h"
 
 namespace sinter::codegen {
-
-/// A line of a source that is compiled for the very GPU where instructions ask for it: for sm_90a
-/// where sm_90 is wanted, which runs on the same GPUs. On others the functions that need it are not
-/// there, and their variants do not apply.
-constexpr std::string_view kExactTarget = "// for the very GPU";
 
 /// A model's names may hold anything; in a comment they must not end it.
 std::string comment_text(std::string_view text);

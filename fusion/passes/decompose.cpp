@@ -54,8 +54,10 @@ std::string quantised_refusal(const TargetTraits& target, const ir::Graph& graph
   if (target.quantised_matmul.count(x.dtype) == 0)
     return fmt::format("this target has no product of {} with quantised weights",
                        to_string(x.dtype));
-  if (target.cuda && graph.type(node.inputs[1]).shape[0] == ir::Dim(1))
-    return "this target's products with quantised weights have more than one column";
+  const ir::Dim& columns = graph.type(node.inputs[1]).shape[0];
+  if (columns.is_constant() && columns.value() < target.quantised_least_columns)
+    return fmt::format("this target's products with quantised weights have {} columns or more",
+                       target.quantised_least_columns);
   const std::int64_t group = node.attrs.get_int("group");
   const bool all = group == 0 || (x.shape.back().is_constant() && group >= x.shape.back().value());
   if (!all && group % target.quantised_group != 0)

@@ -144,7 +144,7 @@ class CacheRowFuser {
 }  // namespace
 
 Graph fuse_cache_rows(const Graph& graph, Context& context) {
-  if (!context.target.cuda || !context.target.attention) return graph;
+  if (!context.target.attention_prologue) return graph;
   return CacheRowFuser(graph, context).run();
 }
 

@@ -103,7 +103,7 @@ ValueId reduce_in_parts(GraphBuilder& builder, const Node& node, const Kind& kin
 }  // namespace
 
 ir::Graph split_reductions(const ir::Graph& graph, Context& context) {
-  if (!context.target.cuda) return graph;
+  if (!context.target.splits_reductions) return graph;
   return ir::rewrite(
       graph,
       [](GraphBuilder& builder, const ir::Graph& old, const Node& node,

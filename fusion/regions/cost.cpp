@@ -12,10 +12,6 @@ namespace {
 using ir::OpKind;
 
 constexpr std::int64_t kTypicalSymbol = 32;
-// A launch costs as much as moving these many bytes: 1.25 us at 4 TB/s on a GPU; on a CPU starting
-// a loop nest in every thread takes some 3 us at 20 GB/s.
-constexpr double kLaunchBytesCuda = 5e6;
-constexpr double kLaunchBytesCpu = 6.4e4;
 // A block by itself moves bytes at about this share of the rate of a whole GPU.
 constexpr double kBlockShare = 0.01;
 // Both kinds of machine do about this many scalar operations in the time of moving one byte.
@@ -50,10 +46,6 @@ bool is_widening(const ir::Graph& graph, const ir::Node& node) {
   const DType from = node.inputs.empty() ? DType::kFloat32 : graph.type(node.inputs[0]).dtype;
   return node.op->name == "Cast" && graph.type(node.outputs[0]).dtype == DType::kFloat32 &&
          (from == DType::kFloat16 || from == DType::kBFloat16);
-}
-
-double launch_bytes(const TargetTraits& target) {
-  return target.cuda ? kLaunchBytesCuda : kLaunchBytesCpu;
 }
 
 }  // namespace
@@ -100,7 +92,7 @@ Worth worth_fusing(const Region& before, const Region& after, const ir::Node& no
                    std::size_t copies, const TargetTraits& target) {
   const ir::Graph& graph = after.graph();
   const ir::ValueId value = node.outputs[0];
-  const double launch = launch_bytes(target);
+  const double launch = target.launch_bytes;
   const double bytes = typical_bytes(graph, value);
   const double elements = bytes / static_cast<double>(size_of(graph.type(value).dtype));
   const double evaluations = typical(after.evaluations(value), graph.ranges());
@@ -145,7 +137,7 @@ Worth worth_fusing(const Region& before, const Region& after, const ir::Node& no
 }
 
 Verdict worth_joining(const KernelLoad& load, std::size_t others, const TargetTraits& target) {
-  const double launch = launch_bytes(target);
+  const double launch = target.launch_bytes;
   if (load.bytes > launch)
     return {false, fmt::format("it moves {} by itself, more than a launch is worth ({})",
                                bytes_text(load.bytes), bytes_text(launch))};

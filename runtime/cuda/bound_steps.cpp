@@ -124,7 +124,8 @@ struct Binder {
     launch.config = configure(variant, is_empty);
     if (is_empty) return {};
     launch.function = plan.function(variant);
-    for (const fb::KernelArg& arg : kernel.args) launch.values.push_back(argument(arg));
+    for (const fb::KernelArg& arg : variant.args.empty() ? kernel.args : variant.args)
+      launch.values.push_back(argument(arg));
     for (const auto& map : variant.maps)
       launch.maps.push_back(encode_tensor_map(plan.context()->driver(), plan.plan().meta, *map,
                                               shape, buffers.address[map->buffer]));

@@ -164,6 +164,17 @@ DevicePlan::~DevicePlan() {
   cudnn_.reset();
 }
 
+namespace {
+
+/// `architecture`: its place in Plan.architectures.
+bool is_for(const fb::KernelVariantT& variant, std::size_t architecture) {
+  return variant.architectures.empty() ||
+         std::find(variant.architectures.begin(), variant.architectures.end(), architecture) !=
+             variant.architectures.end();
+}
+
+}  // namespace
+
 void DevicePlan::load_kernels() {
   const fb::PlanT& plan = plan_->meta;
   const std::size_t architecture = choose_architecture(plan.architectures, context_->properties());
@@ -173,10 +184,12 @@ void DevicePlan::load_kernels() {
     plan::for_each_work(step->work, [&](const fb::WorkUnion& work) {
       const fb::KernelStepT* kernel = work.AsKernelStep();
       if (!kernel) return;
+      const fb::KernelVariantT* last = nullptr;  // of those for this architecture
       for (const auto& variant : kernel->variants)
-        if (can_run(*variant))
-          load_variant(*step, *variant, variant == kernel->variants.back(), architecture,
-                       module_of);
+        if (is_for(*variant, architecture)) last = variant.get();
+      for (const auto& variant : kernel->variants)
+        if (is_for(*variant, architecture) && can_run(*variant))
+          load_variant(*step, *variant, variant.get() == last, architecture, module_of);
     });
 }
 

@@ -8,6 +8,7 @@
 #include <sinter/error.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 
 namespace sinter::test {
@@ -43,7 +44,7 @@ graph @main(%x: f32[batch, 8], %y: f32[batch, 8]) ranges {batch: 1..64} {
 
 codegen::CompileOptions options_for(std::vector<std::string> architectures, int threads = 0) {
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = std::move(architectures);
   options.threads = threads;
   return options;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 
 namespace sinter::test {
@@ -16,7 +17,7 @@ using testing::Not;
 
 codegen::CompiledPlan compile(const std::string& graph, std::string& sources) {
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
   options.early_launch = true;
   auto compiled = codegen::compile(ir::parse_graph(graph), options);

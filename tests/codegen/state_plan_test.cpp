@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 
 namespace sinter::test {
@@ -15,7 +16,7 @@ using testing::IsEmpty;
 
 codegen::CompiledPlan compile(const std::string& text, bool cuda = false) {
   codegen::CompileOptions options;
-  options.cuda = cuda;
+  if (cuda) options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
   options.code = false;
   return codegen::compile(ir::parse_graph(text), options);

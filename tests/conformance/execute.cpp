@@ -40,11 +40,11 @@ frontend::ImportedModel import(const Case& test, const DataSet& data,
 
 Plan compile(const frontend::ImportedModel& model, const ExecuteOptions& options) {
   fusion::Context context;
-  context.target = options.target.cuda ? fusion::cuda_traits() : fusion::cpu_traits();
+  context.target = options.target.traits();
   context.fuse = options.fuse;
   const auto fused = fusion::run_pipeline(model.graph, context);
   codegen::CompileOptions compile;
-  compile.cuda = options.target.cuda;
+  compile.target = options.target.kind;
   compile.architectures = options.target.architectures;
   compile.threads = 1;
   compile.cache_dir = options.kernel_cache;

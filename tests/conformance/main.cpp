@@ -123,7 +123,7 @@ int run(const Options& given) {
   auto list = ExpectationList::load(options.list, options.execute.fuse);
   std::vector<Case> cases;
   Report report;
-  report.target = options.execute.target.cuda ? "cuda" : "cpu";
+  report.target = options.execute.target.kind->name();
   std::set<std::string> names;
   for (auto& test : find_cases(options.data)) {
     names.insert(test.name);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "sinter/error.h"
@@ -15,7 +16,7 @@ using testing::HasSubstr;
 
 Context on_cpu() {
   Context context;
-  context.target = cpu_traits();
+  context.target = codegen::cpu_target().traits();
   return context;
 }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "sinter/error.h"
@@ -24,7 +25,7 @@ graph @main(%x: f32[n, 8]) {
 
 Context cpu_context() {
   Context context;
-  context.target = cpu_traits();
+  context.target = codegen::cpu_target().traits();
   return context;
 }
 

@@ -1,6 +1,8 @@
 // Whatever the passes do, the graph computes the same.
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "random_graph.h"
@@ -26,7 +28,8 @@ class RandomGraphs : public testing::TestWithParam<int> {
 
 TEST_P(RandomGraphs, FusedComputeTheSame) {
   for_each_graph([](const ir::Graph& graph) {
-    for (const TargetTraits& target : {cpu_traits(), cuda_traits()}) {
+    for (const TargetTraits& target :
+         {codegen::cpu_target().traits(), codegen::cuda_target().traits()}) {
       Context context;
       context.target = target;
       const ir::Graph fused = run_pipeline(graph, context).graph;
@@ -39,7 +42,7 @@ TEST_P(RandomGraphs, FusedComputeTheSame) {
 TEST_P(RandomGraphs, UnfusedComputeTheSame) {
   for_each_graph([](const ir::Graph& graph) {
     Context context;
-    context.target = cuda_traits();
+    context.target = codegen::cuda_target().traits();
     context.fuse = false;
     const ir::Graph unfused = run_pipeline(graph, context).graph;
     expect_equivalent(graph, unfused, kTolerance);
@@ -52,7 +55,7 @@ TEST_P(RandomGraphs, PassesCanBeLeftOut) {
   std::uint64_t choice = static_cast<std::uint64_t>(GetParam()) * 2654435761u + 1;
   for_each_graph([&](const ir::Graph& graph) {
     Context context;
-    context.target = cpu_traits();
+    context.target = codegen::cpu_target().traits();
     PipelineOptions options;
     for (const Pass& pass : pipeline()) {
       choice = choice * 6364136223846793005u + 1442695040888963407u;
@@ -69,7 +72,7 @@ TEST_P(RandomGraphs, PassesCanBeLeftOut) {
 TEST_P(RandomGraphs, PassesAreDeterministic) {
   for_each_graph([](const ir::Graph& graph) {
     Context first, second;
-    first.target = second.target = cpu_traits();
+    first.target = second.target = codegen::cpu_target().traits();
     EXPECT_EQ(ir::print(run_pipeline(graph, first).graph),
               ir::print(run_pipeline(graph, second).graph));
     EXPECT_EQ(first.decisions.size(), second.decisions.size());

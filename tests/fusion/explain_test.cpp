@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/graph.h"
 
 namespace sinter::fusion::test {
@@ -29,7 +31,8 @@ class Model {
     return builder.add(op, std::move(inputs), std::move(attrs));
   }
 
-  Explanation why(const std::string& a, const std::string& b, TargetTraits target = cuda_traits()) {
+  Explanation why(const std::string& a, const std::string& b,
+                  TargetTraits target = codegen::cuda_target().traits()) {
     if (imported.nodes().empty()) imported = builder.finish();
     context = {};
     context.target = std::move(target);
@@ -115,7 +118,7 @@ TEST(Explain, SideBySideInOneKernel) {
 
 TEST(Explain, BoundariesBetweenKernelsThatAreNotNeighbours) {
   Model m = encoder();
-  const Explanation why = m.why("shift", "scale", cpu_traits());
+  const Explanation why = m.why("shift", "scale", codegen::cpu_target().traits());
   EXPECT_EQ(why.relation, Relation::kSeparate);
   EXPECT_FALSE(why.from_b_to_a);
   ASSERT_EQ(why.boundaries.size(), 2u);
@@ -130,7 +133,7 @@ TEST(Explain, BoundariesBetweenKernelsThatAreNotNeighbours) {
   EXPECT_FALSE(why.boundaries[1].decisions.empty() && why.boundaries[1].reason.empty());
   EXPECT_DOUBLE_EQ(why.bytes, 2 * (64 * 256 + 64 * 128) * 4);
   EXPECT_DOUBLE_EQ(why.launches, 2);
-  EXPECT_TRUE(m.why("scale", "shift", cpu_traits()).from_b_to_a);
+  EXPECT_TRUE(m.why("scale", "shift", codegen::cpu_target().traits()).from_b_to_a);
 }
 
 TEST(Explain, WhatOthersReadTooIsStoredAllTheSame) {
@@ -147,13 +150,13 @@ TEST(Explain, WhatOthersReadTooIsStoredAllTheSame) {
 
 TEST(Explain, NoDataFlowBetween) {
   Model m = encoder();
-  const Explanation why = m.why("activate", "other", cpu_traits());
+  const Explanation why = m.why("activate", "other", codegen::cpu_target().traits());
   EXPECT_EQ(why.relation, Relation::kUnrelated);
   EXPECT_THAT(why.boundaries, IsEmpty());
   EXPECT_DOUBLE_EQ(why.launches, 1);
   EXPECT_DOUBLE_EQ(why.bytes, 0);
   // These read one input.
-  EXPECT_DOUBLE_EQ(m.why("weights", "other", cpu_traits()).bytes, 64 * 256 * 4);
+  EXPECT_DOUBLE_EQ(m.why("weights", "other", codegen::cpu_target().traits()).bytes, 64 * 256 * 4);
 }
 
 TEST(Explain, WhatWasRepeatedCounts) {
@@ -192,7 +195,7 @@ TEST(Explain, FoldedNodesAndAliasesHaveNoKernel) {
 
 TEST(Explain, LivesSayWhatBecameOfANode) {
   Model m = encoder();
-  const Explanation why = m.why("weights", "product", cpu_traits());
+  const Explanation why = m.why("weights", "product", codegen::cpu_target().traits());
   ASSERT_GE(why.a.changes.size(), 3u);
   EXPECT_EQ(why.a.changes[0].pass, "import");
   EXPECT_EQ(why.a.changes[0].became, "Softmax");
@@ -220,7 +223,7 @@ TEST(Explain, SharedConstantsMakeNoRelation) {
   const ValueId first = norm("first", x);
   const ValueId product = m.add("product", "MatMul", {first, m.input("w", {256, 256})});
   m.builder.output("y", norm("second", product));
-  const Explanation why = m.why("first", "second", cpu_traits());
+  const Explanation why = m.why("first", "second", codegen::cpu_target().traits());
   EXPECT_EQ(why.relation, Relation::kSeparate);
   EXPECT_EQ(why.a.kernels.size(), 1u);
   EXPECT_EQ(why.b.kernels.size(), 1u);

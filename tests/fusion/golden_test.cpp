@@ -12,6 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "support.h"
@@ -43,7 +45,8 @@ std::string read_file(const fs::path& path) {
 void set_option(Case& test, const std::string& key, const std::string& value) {
   if (key == "target") {
     ASSERT_TRUE(value == "cuda" || value == "cpu");
-    test.context.target = value == "cuda" ? cuda_traits() : cpu_traits();
+    test.context.target =
+        value == "cuda" ? codegen::cuda_target().traits() : codegen::cpu_target().traits();
   } else if (key == "fuse") {
     test.context.fuse = value != "off";
   } else if (key == "precision") {
@@ -74,7 +77,7 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
 
 Case read_case(const fs::path& path) {
   Case test;
-  test.context.target = cpu_traits();
+  test.context.target = codegen::cpu_target().traits();
   const std::string text = read_file(path);
   const std::size_t split = text.find(kSeparator);
   test.input = text.substr(0, split);
@@ -129,7 +132,8 @@ INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_files()),
 
 /// The same model as two exporters write it fuses to one graph.
 TEST(Spellings, OldAndNewEncoderAreOneFusedGraph) {
-  for (const TargetTraits& target : {cpu_traits(), cuda_traits()}) {
+  for (const TargetTraits& target :
+       {codegen::cpu_target().traits(), codegen::cuda_target().traits()}) {
     std::vector<ir::Graph> results;
     for (const char* name : {"encoder_new.txt", "encoder_old.txt"}) {
       Case test = read_case(kGoldens / "pipeline" / name);

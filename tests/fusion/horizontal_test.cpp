@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "support.h"
@@ -28,7 +29,7 @@ ir::Graph regions(std::size_t count, const std::function<std::string(std::size_t
 /// The number of regions in each node of the result; 0 for one that stayed alone.
 std::vector<std::size_t> sizes_of_groups(const ir::Graph& graph) {
   Context context;
-  context.target = cuda_traits();
+  context.target = codegen::cuda_target().traits();
   const ir::Graph fused = run_pass("fuse_horizontal", graph, context);
   expect_equivalent(graph, fused, 0);
   std::vector<std::size_t> sizes;

@@ -1,6 +1,7 @@
 // Weights that several graphs of a plan share lie the same way in all of them.
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/narrow_dims.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
@@ -20,7 +21,7 @@ graph @main(%x: f16[n, 16]) ranges {n: 1..512} {
   std::set<std::uint64_t> laid_out;
   const auto weights_of = [&](std::int64_t least, std::int64_t most, bool shared) {
     Context context;
-    context.target = cuda_traits();
+    context.target = codegen::cuda_target().traits();
     if (shared) context.laid_out = &laid_out;
     ir::Range range;
     range.min = least, range.max = most;

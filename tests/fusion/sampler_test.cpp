@@ -1,6 +1,8 @@
 // What append_sampler makes of a decoder, as text.
 #include <gtest/gtest.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/append_sampler.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
@@ -65,7 +67,8 @@ TEST(AppendSampler, GoesThroughThePasses) {
   SamplerOptions draws;
   draws.temperature = 0.7, draws.top_k = 3, draws.top_p = 0.9;
   for (const SamplerOptions& options : {SamplerOptions(), draws})
-    for (const TargetTraits& target : {cpu_traits(), cuda_traits()}) {
+    for (const TargetTraits& target :
+         {codegen::cpu_target().traits(), codegen::cuda_target().traits()}) {
       const ir::Graph before = append_sampler(ir::parse_graph(kDecoder), options);
       Context context;
       context.target = target;

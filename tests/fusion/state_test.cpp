@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "support.h"
@@ -20,7 +22,7 @@ constexpr const char* kGraph =
 
 ir::Graph with_pairs(std::vector<std::pair<std::string, std::string>> pairs) {
   Context context;
-  context.target = cpu_traits();
+  context.target = codegen::cpu_target().traits();
   context.states.pairs = std::move(pairs);
   return run_pass("find_states", ir::parse_graph(kGraph), context);
 }
@@ -43,7 +45,7 @@ TEST(States, AreWhatTheUserNames) {
 
 TEST(States, SurviveTheWholePipeline) {
   Context context;
-  context.target = cuda_traits();
+  context.target = codegen::cuda_target().traits();
   context.states.pairs = {{"h", "y"}};
   const ir::Graph graph = run_pipeline(ir::parse_graph(kGraph), context).graph;
   EXPECT_EQ(graph.states(), (std::vector<ir::State>{{0, 0}}));
@@ -59,7 +61,7 @@ TEST(States, ThatCannotBeAreRefused) {
 TEST(States, WindowsOfTheLastRowsAreFound) {
   const auto graph = [](const std::string& result) {
     Context context;
-    context.target = cpu_traits();
+    context.target = codegen::cpu_target().traits();
     return run_pass(
                "find_states",
                ir::parse_graph("graph @main(%past: f32[4, 2], %x: f32[1, 2], %p: i64[4, 1]) {\n"
@@ -91,7 +93,7 @@ TEST(States, CachesAreKeptInTheLowerPrecision) {
       "  return y = %y, key_next = %s, h_next = %n\n"
       "}");
   Context context;
-  context.target = cuda_traits();
+  context.target = codegen::cuda_target().traits();
   context.precision = Precision::kFloat16;
   const ir::Graph lowered = run_pass("lower_precision", graph, context);
   EXPECT_EQ(lowered.type(lowered.inputs()[0]).dtype, DType::kFloat16);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 #include "tests/gpu/support.h"
 
@@ -103,10 +104,10 @@ TEST_P(Candidates, GiveTheReferencesResults) {
   const ir::Graph graph = ir::parse_graph(GetParam().text);
   const auto inputs = random_inputs(graph, GetParam().sizes);
   fusion::Context context;
-  context.target = fusion::cuda_traits();
+  context.target = codegen::cuda_target().traits();
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {architecture()};
   options.early_launch = true;
   options.list_candidates = true;

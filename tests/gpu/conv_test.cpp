@@ -11,6 +11,7 @@
 #include <sinter/profile.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "ir/text/text.h"
@@ -327,9 +328,9 @@ graph @main(%x: T[n, 8, 24, 20]) ranges {n: 1..16} {
     for (std::size_t at; (at = text.find("T[")) != std::string::npos;) text.replace(at, 1, t);
     const ir::Graph graph = ir::parse_graph(text);
     fusion::Context context;
-    context.target = fusion::cuda_traits();
+    context.target = codegen::cuda_target().traits();
     codegen::CompileOptions options;
-    options.cuda = true;
+    options.target = &codegen::cuda_target();
     options.architectures = {architecture()};
     const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
     for (const char* way : {"", "library"}) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 #include "runtime/plan/plan_data.h"
 #include "tests/gpu/cases.h"
@@ -224,9 +225,9 @@ TEST(EarlyLaunch, ChainsOfProductsAgreeWithTheReference) {
   const ir::Graph graph = ir::parse_graph(text + "  return y = %" + last + "\n}");
   const auto inputs = random_inputs(graph, {});
   fusion::Context context;
-  context.target = fusion::cuda_traits();
+  context.target = codegen::cuda_target().traits();
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {architecture()};
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
   for (const char* way : {"", "alone", "library"}) {

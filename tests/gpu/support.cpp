@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/reference/evaluate.h"
 #include "runtime/cuda/device_info.h"
 #include "runtime/plan/plan_data.h"
@@ -27,12 +28,12 @@ std::string architecture() {
 
 std::vector<std::byte> plan_bytes(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
   fusion::Context context;
-  context.target = fusion::cuda_traits();
+  context.target = codegen::cuda_target().traits();
   context.fuse = fuse;
   context.precision = precision;
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {architecture()};
   options.tf32 = precision == fusion::Precision::kTf32;
   if (const char* cache = std::getenv("SINTER_KERNEL_CACHE")) options.cache_dir = cache;
@@ -45,9 +46,9 @@ Plan compile(const ir::Graph& graph, bool fuse, fusion::Precision precision) {
 
 Plan compile_with(const ir::Graph& graph, const std::string& schedule) {
   fusion::Context context;
-  context.target = fusion::cuda_traits();
+  context.target = codegen::cuda_target().traits();
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {architecture()};
   options.product = schedule;
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;

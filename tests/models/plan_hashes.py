@@ -4,17 +4,19 @@
   plan_hashes.py --out plans.json                       the manifest's tiny models, chains, a decoder; all targets
   plan_hashes.py --against plans.json                   compiles them again, and names the plans that differ
   plan_hashes.py --against plans.json --targets cpu     some of them; --models 'tiny_*' likewise
+  plan_hashes.py --against plans.json --only code       what is to have the same machine code under other names
   plan_hashes.py --out more.json --fetched              with the models that models/fetch.py has brought
 
 A row is a model, a target and what is asked of types: the model's own, float16, and weights of 8 and 4 bits. It has
-the hash of the plan's file and, for a GPU, of all kernels' text: plans that differ in their text alone may still have
-the same machine code. Two runs give the same bytes, so a difference is the change's. Exit code 1 if there is any.
+the hash of the plan's file and, for a GPU, of all kernels' text and of their machine code, which plans that differ in
+their text may still have in common. Two runs give the same bytes, so a difference is the change's. Exit code 1 if there is any.
 A model that does not compile has its message as its hash.
 """
 import argparse
 import fnmatch
 import hashlib
 import json
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from common import provenance, write  # noqa: E402
 
 MODELS = ROOT / "models"
 TARGETS = {"cpu": "cpu", "sm_80": "cuda:sm_80", "sm_90": "cuda:sm_90"}
+MODULES = 2  # the section of machine code
 FORMS = {"model": [], "fp16": ["--precision=fp16"], "int8": ["--weights=int8"], "int4": ["--weights=int4:group=32"]}
 
 
@@ -61,21 +64,27 @@ def hash_one(a, folder, name, path, options, target, form):
     key = f"{name} {target} {form}"
     if done.returncode:
         return key, {"refused": done.stderr.strip().splitlines()[-1][:200]}
-    row = {"plan": sha(plan.read_bytes())}
+    data = plan.read_bytes()
+    row = {"plan": sha(data)}
     if target != "cpu":
+        # The header has a hash of each section: runtime/plan/FORMAT.md.
+        row["code"] = f"{struct.unpack_from('<Q', data, 32 + 24 * MODULES + 16)[0]:016x}"
         source = subprocess.run([a.sinter, "inspect", plan, "--source"], capture_output=True, check=True).stdout
         row["text"] = sha(source)
     plan.unlink()
     return key, row
 
 
-def differences(found, expected):
+def differences(found, expected, only):
     for key, row in found.items():
         if key not in expected:
             yield f"{key}: is new"
-        elif row != expected[key]:
-            same_text = "text" in row and row["text"] == expected[key].get("text")
-            yield f"{key}: {'the same text, another plan' if same_text else 'differs'}: {row} was {expected[key]}"
+            continue
+        was = expected[key]
+        compared = [only] if only else [part for part in row if part in was]
+        if any(row.get(part) != was.get(part) for part in compared) or row.get("refused") != was.get("refused"):
+            same = [part for part in row if row[part] == was.get(part)]
+            yield f"{key}: differs{' but for its ' + ', '.join(same) if same else ''}: {row} was {was}"
 
 
 def main():
@@ -88,6 +97,7 @@ def main():
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--out", type=Path)
     p.add_argument("--against", type=Path)
+    p.add_argument("--only", choices=["plan", "text", "code"], help="compare nothing else")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(a.jobs) as pool:
         models = {k: v for k, v in models_of(folder, a.fetched).items() if fnmatch.fnmatch(k, a.models)}
@@ -102,7 +112,7 @@ def main():
         write(str(a.out), {**provenance(None), "plans": found})
     if not a.against:
         return 0
-    different = list(differences(found, json.loads(a.against.read_text())["plans"]))
+    different = list(differences(found, json.loads(a.against.read_text())["plans"], a.only))
     print("\n".join(different) if different else f"all {len(found)} plans are as they were")
     return 1 if different else 0
 

@@ -37,6 +37,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "runtime/cuda/device_info.h"
@@ -217,7 +218,7 @@ std::string graph_text(const Conv& conv, int copies) {
 
 ir::Graph fused(const std::string& text) {
   fusion::Context context;
-  context.target = fusion::cuda_traits();
+  context.target = codegen::cuda_target().traits();
   return fusion::run_pipeline(ir::parse_graph(text), context).graph;
 }
 
@@ -296,7 +297,7 @@ struct Job {
 codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, bool early,
                               const std::string& architecture, const std::string& cache) {
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {architecture};
   options.product = way;
   options.early_launch = early;

@@ -8,6 +8,7 @@
 #include <sinter/sinter.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cpu/cpu_target.h"
 #include "fusion/append_sampler.h"
 #include "fusion/pipeline.h"
 #include "ir/reference/evaluate.h"
@@ -115,7 +116,7 @@ TEST(PlanSampler, APlanForTheCpuChoosesThemToo) {
     auto plan = plans.find(key);
     if (plan == plans.end()) {
       fusion::Context context;
-      context.target = fusion::cpu_traits();
+      context.target = codegen::cpu_target().traits();
       const ir::Graph sampled =
           fusion::append_sampler(model(logits.size()), options_of(golden["options"]));
       const auto compiled = codegen::compile(fusion::run_pipeline(sampled, context).graph, {});

@@ -5,6 +5,7 @@
 #include <sinter/error.h>
 #include <sinter/session.h>
 
+#include "codegen/targets/cpu/cpu_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 
@@ -14,7 +15,7 @@ namespace {
 /// Two products, each with what follows it: two regions.
 ir::Graph two_regions() {
   fusion::Context context;
-  context.target = fusion::cpu_traits();
+  context.target = codegen::cpu_target().traits();
   return fusion::run_pipeline(ir::parse_graph(R"(
 graph @main(%x: f32[4, 8]) {
   %a = const f32[8, 8] random(1)

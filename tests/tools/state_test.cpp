@@ -4,6 +4,7 @@
 #include <sinter/sinter.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cpu/cpu_target.h"
 #include "fusion/pipeline.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
@@ -27,7 +28,7 @@ ir::Tensor zeros(std::vector<std::int64_t> shape) {
 TEST(States, ADecoderFillsItsCache) {
   const ir::Graph graph = ir::parse_graph(tests::kDecodeStep);
   fusion::Context context;
-  context.target = fusion::cpu_traits();
+  context.target = codegen::cpu_target().traits();
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
   const auto compiled = codegen::compile(fused, {});
   ASSERT_EQ(compiled.states.size(), 2u);

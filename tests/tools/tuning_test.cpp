@@ -8,6 +8,7 @@
 #include <sinter/error.h>
 
 #include "cli_fixture.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 #include "runtime/libraries/tuning_cache.h"
 #include "tools/cli/text/compile_text.h"
@@ -324,7 +325,7 @@ graph @main(%x: f32[batch, 8], %y: f32[batch, 8]) ranges {batch: 1..64} {
   EXPECT_EQ(region.ranges(), graph.ranges());
   // The kernel is the same one.
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
   EXPECT_EQ(codegen::compile(region, options).kernels.at(0).key,
             codegen::compile(graph, options).kernels.at(1).key);

@@ -1,4 +1,4 @@
-// Includes must follow the direction of dependencies that README.md tables.
+// Includes must follow the direction of dependencies that ARCHITECTURE.md tables.
 #include <filesystem>
 #include <fstream>
 #include <map>

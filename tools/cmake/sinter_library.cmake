@@ -75,3 +75,42 @@ function(sinter_warnings name)
     target_compile_options(${name} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()
+
+# sinter_registry(OUTPUT TYPE LIST sources...): writes a source that defines LIST(), pointers to what
+# the functions that the sources are named after return: sort_family.cpp defines sort_family().
+function(sinter_registry output type list)
+  set(declarations)
+  set(pointers)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME_WE)
+    string(APPEND declarations "const ${type}& ${name}();\n")
+    string(APPEND pointers "      &${name}(),\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT "#include \"codegen/${list}/registry.h\"
+
+namespace sinter::codegen {
+
+${declarations}
+std::span<const ${type}* const> ${list}() {
+  static const ${type}* const all[] = {
+${pointers}  };
+  return all;
+}
+
+}  // namespace sinter::codegen
+")
+endfunction()
+
+# sinter_device_headers(OUTPUT folders...): makes a source of all device headers (.cuh) in and below
+# the folders, as strings, so that the binary compiles kernels without its sources.
+function(sinter_device_headers output)
+  set(headers)
+  foreach(folder ${ARGN})
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS ${folder}/*.cuh)
+    list(APPEND headers ${found})
+  endforeach()
+  set(embed ${PROJECT_SOURCE_DIR}/tools/cmake/embed_headers.cmake)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} "-DHEADERS=${headers}" -P ${embed}
+    DEPENDS ${headers} ${embed} VERBATIM)
+endfunction()

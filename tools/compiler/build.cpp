@@ -43,7 +43,7 @@ constexpr std::array<std::string_view, 2> kPassesOfTheModel = {"find_states", "q
 
 fusion::Context context_of(const BuildOptions& options, const Target& target) {
   fusion::Context context;
-  context.target = target.cuda ? fusion::cuda_traits() : fusion::cpu_traits();
+  context.target = target.traits();
   context.fuse = options.fuse;
   context.precision = fusion_precision(options.precision);
   context.weights = to_fusion(options.weights);
@@ -225,8 +225,10 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   for (const auto& file : options.weights.calibration_files) all.emplace_back("calibration", file);
   if (!options.weights.calibration.empty()) all.emplace_back("calibration", "given tensors");
   for (const auto& pass : options.disabled_passes) all.emplace_back("disable-pass", pass);
-  if (target.cuda && !options.early_launch) all.emplace_back("early-launch", "off");
-  if (target.cuda) all.emplace_back("math", options.precise_math ? "precise" : "short");
+  if (target.traits().generates_kernels && !options.early_launch)
+    all.emplace_back("early-launch", "off");
+  if (target.traits().approximates_functions)
+    all.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
   if (options.pad_selections) all.emplace_back("nms-pad", "on");
   if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
@@ -238,12 +240,12 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
 codegen::CompileOptions codegen_options(const BuildOptions& options, const Target& target,
                                         const frontend::ImportedModel& model) {
   codegen::CompileOptions compile;
-  compile.cuda = target.cuda;
+  compile.target = target.kind;
   compile.architectures = target.architectures;
   compile.tf32 = options.precision == Precision::kTf32;
   compile.early_launch = options.early_launch;
   compile.precise_math = options.precise_math;
-  (codegen::is_schedule(options.schedule) ? compile.product : compile.schedule) = options.schedule;
+  compile.schedule = options.schedule;
   compile.code = options.code;
   if (options.jobs < 0 || options.jobs > kMaxJobs)
     throw Error(ErrorCode::kUsage,

@@ -71,10 +71,11 @@ CompareResult compare_builds(const BuildOptions& options, const CompareOptions& 
     const auto plan = Plan::from_memory(bytes);
     for (const bool graph : {false, true}) {
       // Weights are compared as plans run.
-      if (graph ? !target.cuda : target.cuda && build.name == kModelWeights) continue;
+      const bool launches = target.traits().generates_kernels;
+      if (graph ? !launches : launches && build.name == kModelWeights) continue;
       auto session = compare.session;
       session.cuda_graphs = graph;
-      const std::string name = build.name + (!target.cuda ? "" : graph ? "-graph" : "-stream");
+      const std::string name = build.name + (!launches ? "" : graph ? "-graph" : "-stream");
       variants.push_back({name, plan, bytes.size(), Session(plan, session), {}, {}});
       set_inputs(variants.back().session, plan, inputs);
     }

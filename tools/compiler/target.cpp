@@ -6,6 +6,8 @@
 #include <sinter/devices.h>
 #include <sinter/error.h>
 
+#include "codegen/targets/registry.h"
+
 namespace sinter::tools {
 namespace {
 
@@ -23,43 +25,42 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }  // namespace
 
 std::string Target::to_string() const {
-  if (!cuda) return "cpu";
-  std::string text = "cuda:";
-  for (const auto& architecture : architectures)
-    text += (text.back() == ':' ? "" : ",") + architecture;
+  std::string text(kind->name());
+  for (std::size_t i = 0; i < architectures.size(); ++i)
+    text += (i == 0 ? ":" : ",") + architectures[i];
   return text;
 }
 
 Target resolve_target(const std::string& text) {
-  if (text == "cpu") return {};
-  const bool wants_cuda = text == "cuda" || text.starts_with("cuda:");
-  if (!wants_cuda && text != "auto")
-    throw Error(ErrorCode::kUsage,
-                fmt::format("'{}' is no target: write auto, cpu, cuda or cuda:sm_90", text));
+  const std::string name = text.substr(0, text.find(':'));
+  if (name == "auto") {
+    const GpuList list = list_gpus();
+    if (list.gpus.empty()) return {};
+    return {&codegen::target_named("cuda"), {list.gpus.front().architecture}};
+  }
   Target target;
-  if (text.starts_with("cuda:")) {
-    target.cuda = true;
-    target.architectures = split(text.substr(5), ',');
-    for (const auto& name : target.architectures) {
-      const bool digits =
-          name.size() > 4 && name.find_first_not_of("0123456789", 3) == std::string::npos;
-      if (!name.starts_with("sm_") || !digits || std::stoi(name.substr(3, 4)) < 80)
-        throw Error(
-            ErrorCode::kUsage,
-            fmt::format("'{}' is no architecture that Sinter compiles for: sm_80 and later", name));
-    }
+  for (const codegen::Target* known : codegen::targets())
+    if (known->name() == name) target.kind = known;
+  const bool has_architectures = target.traits().generates_kernels;
+  if (target.kind->name() != name || (name != text && !has_architectures))
+    throw Error(ErrorCode::kUsage, fmt::format("'{}' is no target: write auto, {} or cuda:sm_90",
+                                               text, codegen::target_names()));
+  if (!has_architectures) return target;
+  if (name != text) {
+    target.architectures = split(text.substr(name.size() + 1), ',');
+    for (const auto& architecture : target.architectures) target.kind->device(architecture);
     if (target.architectures.empty())
       throw Error(ErrorCode::kUsage,
-                  "--target=cuda: names no architecture, for example cuda:sm_90");
+                  fmt::format("--target={} names no architecture, for example cuda:sm_90", text));
     return target;
   }
   const GpuList list = list_gpus();
-  if (!list.gpus.empty()) return {true, {list.gpus.front().architecture}};
-  if (text == "cuda")
+  if (list.gpus.empty())
     throw Error(ErrorCode::kDevice,
                 "no GPU was found to compile for: name the architecture, for example "
                 "--target=cuda:sm_90, or see `sinter doctor`");
-  return {};
+  target.architectures = {list.gpus.front().architecture};
+  return target;
 }
 
 }  // namespace sinter::tools

@@ -4,11 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "codegen/targets/cpu/cpu_target.h"
+
 namespace sinter::tools {
 
 struct Target {
-  bool cuda = false;
-  std::vector<std::string> architectures;
+  const codegen::Target* kind = &codegen::cpu_target();
+  std::vector<std::string> architectures;  // none where there are none: the CPU
+  const ir::TargetTraits& traits() const { return kind->traits(); }
   std::string to_string() const;
 };
 

@@ -213,4 +213,13 @@ bool is_group_schedule(const std::string& wish) {
   return is_schedule(wish) && wish.find(" groups=") != std::string::npos;
 }
 
+std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part) {
+  if (name.find("unpacked, warpgroups") != name.npos) return std::nullopt;
+  if (part > 0) return "library";
+  if (name.starts_with("product, then")) return "alone";
+  if (name.starts_with("warpgroups, then")) return "groups alone";
+  if (name.starts_with("product") || name.starts_with("warpgroups")) return "product";
+  return std::nullopt;
+}
+
 }  // namespace sinter::codegen

@@ -49,4 +49,8 @@ std::vector<ProductWay> product_ways(const ProductStep& product, const std::stri
 bool is_schedule(const std::string& wish);
 bool is_group_schedule(const std::string& wish);
 
+/// How CompileOptions::product makes the kernel that is part number `part` of the tactic called
+/// `name`, and no other way to do the step; nothing if it cannot.
+std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part);
+
 }  // namespace sinter::codegen

@@ -18,13 +18,14 @@ constexpr int kLarge = 228 * kKiB, kLargeBlock = 227 * kKiB;
 constexpr int kMostCluster = 16;  // 8 without an attribute of the kernel
 constexpr int kPortableCluster = 8;
 
-/// "sm_90" and "sm_90a" are 90; 0: no such name.
+/// "sm_90" is 90; 0: no such name.
 int number_of(const std::string& architecture) {
   constexpr std::size_t kPrefix = 3;  // "sm_"
   int number = 0;
-  if (architecture.starts_with("sm_"))
-    std::from_chars(architecture.data() + kPrefix, architecture.data() + architecture.size(),
-                    number);
+  const char* const end = architecture.data() + architecture.size();
+  if (!architecture.starts_with("sm_") ||
+      std::from_chars(architecture.data() + kPrefix, end, number).ptr != end)
+    return 0;
   return number;
 }
 

@@ -11,11 +11,9 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/emit/kernel_request.h"
-#include "codegen/emit/kernel_text.h"
 #include "codegen/targets/cuda/embedded_device_headers.h"
-#include "codegen/targets/cuda/kernel_cache.h"
 #include "codegen/targets/cuda/nvrtc_loader.h"
+#include "codegen/targets/kernel_cache.h"
 #include "ir/parallel.h"
 #include "runtime/files/output_file.h"
 
@@ -144,9 +142,9 @@ std::string supported_architectures(const Nvrtc& nvrtc) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void check_architectures(const Nvrtc& nvrtc, std::span<const std::string> architectures) {
+void check_architectures(const Nvrtc& nvrtc, std::span<const KernelText> texts) {
   const std::string supported = supported_architectures(nvrtc);
-  for (const std::string& architecture : architectures) {
+  for (const auto& [source, architecture] : texts) {
     // Family- and architecture-specific targets, sm_90a, count as their number.
     std::string number = architecture;
     while (!number.empty() && (number.back() == 'a' || number.back() == 'f')) number.pop_back();
@@ -164,8 +162,7 @@ void check_architectures(const Nvrtc& nvrtc, std::span<const std::string> archit
 /// One (source, architecture) to compile; equal ones are compiled once.
 struct Job {
   std::string key;
-  const std::string* source = nullptr;
-  const std::string* architecture = nullptr;
+  const KernelText* text = nullptr;
   CompiledKernel result;
 };
 
@@ -174,45 +171,44 @@ void run_job(Job& job, const KernelCache& cache, const Nvrtc& nvrtc) {
     job.result = {std::move(*code), true, {}};
     return;
   }
-  Program program(nvrtc, *job.source);
-  const bool exact = job.source->find(kExactTarget) != std::string::npos;
-  const nvrtcResult result =
-      program.compile(exact && *job.architecture == "sm_90" ? "sm_90a" : *job.architecture);
+  Program program(nvrtc, *job.text->source);
+  const bool exact = job.text->source->find(kExactTarget) != std::string::npos;
+  const nvrtcResult result = program.compile(
+      exact && job.text->architecture == "sm_90" ? "sm_90a" : job.text->architecture);
   if (result == NVRTC_ERROR_COMPILATION) {
     const std::string log = program.log();
-    job.result.refusal = {log, write_reproducer(*job.source, *job.architecture, log)};
+    job.result.refusal = {log, write_reproducer(*job.text->source, job.text->architecture, log)};
     return;
   }
   if (result != NVRTC_SUCCESS)
     throw Error(ErrorCode::kDevice,
                 fmt::format("NVRTC ({}) failed: {}", nvrtc.path, nvrtc.get_error_string(result)));
   job.result = {program.cubin(), false, {}};
-  cache.insert(job.key, job.result.cubin);
+  cache.insert(job.key, job.result.code);
 }
 
 }  // namespace
 
-std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string> sources,
-                                                      std::span<const std::string> architectures,
-                                                      const NvrtcOptions& options,
-                                                      NvrtcStats& stats) {
+std::vector<CompiledKernel> compile_cuda(std::span<const KernelText> texts,
+                                         const KernelCompileOptions& options,
+                                         KernelCompileStats& stats) {
   const auto start = std::chrono::steady_clock::now();
   const Nvrtc& nvrtc = load_nvrtc();
-  check_architectures(nvrtc, architectures);
+  check_architectures(nvrtc, texts);
   const KernelCache cache(options.cache_dir);
   const std::string flags = fmt::format("{}", fmt::join(kOptions, " "));
 
   std::vector<Job> jobs;
   std::map<std::string, std::size_t> by_key;
-  std::vector<std::size_t> job_of;  // of [source][architecture]
-  for (const std::string& source : sources) {
-    const std::string text = whole_text(source);
-    for (const std::string& architecture : architectures) {
-      std::string key = KernelCache::key(text, "", flags, nvrtc.version, architecture);
-      const auto [found, added] = by_key.emplace(key, jobs.size());
-      if (added) jobs.push_back({std::move(key), &source, &architecture, {}});
-      job_of.push_back(found->second);
-    }
+  std::map<const std::string*, std::string> whole;  // by source
+  std::vector<std::size_t> job_of;                  // of each text
+  for (const KernelText& text : texts) {
+    const auto [seen, is_new] = whole.try_emplace(text.source);
+    if (is_new) seen->second = whole_text(*text.source);
+    std::string key = KernelCache::key(seen->second, "", flags, nvrtc.version, text.architecture);
+    const auto [found, added] = by_key.emplace(key, jobs.size());
+    if (added) jobs.push_back({std::move(key), &text, {}});
+    job_of.push_back(found->second);
   }
 
   std::mutex mutex;
@@ -225,13 +221,25 @@ std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::strin
                      if (options.progress) options.progress(done, jobs.size());
                    });
 
-  std::vector<std::vector<CompiledKernel>> results(sources.size());
-  for (std::size_t s = 0, at = 0; s < sources.size(); ++s)
-    for (std::size_t a = 0; a < architectures.size(); ++a)
-      results[s].push_back(jobs[job_of[at++]].result);
+  std::vector<CompiledKernel> results;
+  for (const std::size_t job : job_of) results.push_back(jobs[job].result);
   for (const Job& job : jobs) stats.cache_hits += job.result.from_cache ? 1 : 0;
   stats.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   stats.version = nvrtc.version;
+  return results;
+}
+
+std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string> sources,
+                                                      std::span<const std::string> architectures,
+                                                      const KernelCompileOptions& options,
+                                                      KernelCompileStats& stats) {
+  std::vector<KernelText> texts;
+  for (const std::string& source : sources)
+    for (const std::string& architecture : architectures) texts.push_back({&source, architecture});
+  std::vector<CompiledKernel> compiled = compile_cuda(texts, options, stats);
+  std::vector<std::vector<CompiledKernel>> results(sources.size());
+  for (std::size_t i = 0; i < compiled.size(); ++i)
+    results[i / architectures.size()].push_back(std::move(compiled[i]));
   return results;
 }
 

@@ -1,7 +1,6 @@
 // A build without the headers of a CUDA toolkit: kernels' text is written, but nothing compiles it.
 #include <sinter/error.h>
 
-#include "codegen/emit/kernel_request.h"
 #include "codegen/targets/cuda/nvrtc.h"
 #include "codegen/targets/cuda/nvrtc_info.h"
 
@@ -14,9 +13,8 @@ constexpr const char* kCpuOnly =
 
 }  // namespace
 
-std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string>,
-                                                      std::span<const std::string>,
-                                                      const NvrtcOptions&, NvrtcStats&) {
+std::vector<CompiledKernel> compile_cuda(std::span<const KernelText>, const KernelCompileOptions&,
+                                         KernelCompileStats&) {
   throw Error(ErrorCode::kUnsupported, kCpuOnly);
 }
 

@@ -72,6 +72,8 @@ struct Sum {
     add(variant->schedule());
     add(variant->chosen_by());
     add(variant->maps());
+    add(variant->architectures());
+    add(variant->args());
   }
   void add(const fb::TensorMap* map) {
     add(map->extents());

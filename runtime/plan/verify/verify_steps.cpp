@@ -47,6 +47,28 @@ void verify_variant(const Checker& check, const fb::KernelVariantT& variant) {
   if (variant.cluster == 0 || variant.cluster > kMaxCluster)
     check.fail("kernel '{}' has clusters of {} blocks instead of 1 to {}", variant.function,
                variant.cluster, kMaxCluster);
+  for (const std::uint32_t architecture : variant.architectures)
+    check.index(architecture, check.plan.architectures.size(), "a variant's architecture",
+                "architectures");
+}
+
+/// `written`: the step's outputs. Which way a kernel goes is in its code; it must be declared one
+/// way or the other.
+void verify_args(const Checker& check, const std::vector<fb::KernelArg>& args, bool packed,
+                 const Buffers& written, Uses& uses) {
+  if (packed && args.size() > kMostPackedArgs)
+    check.fail("it packs {} arguments, at most {} fit", args.size(), kMostPackedArgs);
+  for (const fb::KernelArg& arg : args) {
+    check.in_range(arg.kind(), fb::ArgKind::MAX, "an argument's kind");
+    if (packed && arg.kind() != fb::ArgKind::Buffer)
+      check.fail("it packs an argument that is no buffer");
+    if (arg.kind() != fb::ArgKind::Buffer) {
+      check.expression(arg.index(), "an argument's expression");
+    } else {
+      check.buffer(arg.index(), "an argument's buffer");
+      (written.contains(arg.index()) ? uses.writes : uses.reads).insert(arg.index());
+    }
+  }
 }
 
 void verify_map(const Checker& check, const fb::TensorMapT& map, const std::string& kernel) {
@@ -81,21 +103,10 @@ void verify_kernel(const Checker& check, const fb::KernelStepT& work, const fb::
       uses.reads.insert(map->buffer);
     }
   }
-  if (work.packed && work.args.size() > kMostPackedArgs)
-    check.fail("it packs {} arguments, at most {} fit", work.args.size(), kMostPackedArgs);
   const Buffers written(step.writes.begin(), step.writes.end());
-  for (const fb::KernelArg& arg : work.args) {
-    check.in_range(arg.kind(), fb::ArgKind::MAX, "an argument's kind");
-    if (work.packed && arg.kind() != fb::ArgKind::Buffer)
-      check.fail("it packs an argument that is no buffer");
-    if (arg.kind() != fb::ArgKind::Buffer) {
-      check.expression(arg.index(), "an argument's expression");
-    } else {
-      check.buffer(arg.index(), "an argument's buffer");
-      // Which way a kernel goes is in its code; it must be declared one way or the other.
-      (written.contains(arg.index()) ? uses.writes : uses.reads).insert(arg.index());
-    }
-  }
+  verify_args(check, work.args, work.packed, written, uses);
+  for (const auto& variant : work.variants)
+    verify_args(check, variant->args, work.packed, written, uses);
 }
 
 void verify_loop(const Checker& check, const fb::LoopProgramT& program, Uses& uses) {

@@ -6,6 +6,7 @@
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/region_check.h"
 #ifdef SINTER_WITH_CUDA
+#include "codegen/targets/cuda/cuda_target.h"
 #include "tests/codegen/emulation/cuda_check.h"
 #include "tests/codegen/families/gemm/gemm_check.h"
 #endif
@@ -16,7 +17,7 @@ namespace {
 /// Lowered to float16 for a GPU.
 ir::Graph lowered_graph(const char* text) {
   fusion::Context context;
-  context.target = fusion::cuda_traits();
+  context.target = codegen::cuda_target().traits();
   context.precision = fusion::Precision::kFloat16;
   return fusion::run_pipeline(ir::parse_graph(text), context).graph;
 }

@@ -30,7 +30,7 @@ struct Function {
   double from, to;
 };
 
-/// Bounds as vector_math-inl.h and runtime/README.md state them.
+/// Bounds as vector_math-inl.h and runtime/cpu/README.md state them.
 const Function kFunctions[] = {
     {ScalarOp::kExp, [](double x) { return std::exp(x); }, 2e-7, 1e-37, -87, 88.7},
     {ScalarOp::kLog, [](double x) { return std::log(x); }, 2e-7, 1e-6, 1e-38, 3e38},

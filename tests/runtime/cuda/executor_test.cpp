@@ -148,6 +148,41 @@ TEST_F(CudaTest, VariantsForOtherGpusAreLeftOut) {
   }
 }
 
+// A plan for two architectures whose kernels differ: each has its variant, and its arguments.
+TEST_F(CudaTest, VariantsAreThoseOfTheArchitecture) {
+  for (const int last_first : {0, 1}) {
+    CudaPlanBuilder builder(last_first == 1 ? std::vector<std::string>{"sm_90", "sm_80"}
+                                            : std::vector<std::string>{"sm_80", "sm_90"});
+    const Id n = builder.symbol("n");
+    const Id x = builder.input("x", DType::kFloat32, {n});
+    const Id y = builder.output("y", DType::kFloat32, {n});
+    const Id one = builder.constant(1);
+    fb::KernelStepT work;
+    for (const char* name : {"elsewhere", "add_one"})
+      work.variants.push_back(CudaPlanBuilder::variant(name, one, {}, one));
+    // The fake GPU is sm_90. "elsewhere" is no function of any module.
+    work.variants[0]->architectures = {static_cast<std::uint32_t>(last_first)};
+    work.variants[1]->architectures = {static_cast<std::uint32_t>(1 - last_first)};
+    work.variants[1]->args = {
+        {fb::ArgKind::Buffer, x}, {fb::ArgKind::Buffer, y}, {fb::ArgKind::Int64, n}};
+    std::swap(work.variants[0], work.variants[static_cast<std::size_t>(last_first)]);
+    builder.kernel("choice", std::move(work), {x}, {y});
+    open(builder.data());
+    set_input(0, {1, 2, 3}, {3});
+    run({3});
+    EXPECT_THAT(output(), ElementsAre(2, 3, 4));
+  }
+  CudaPlanBuilder builder;
+  const Id one = builder.constant(1);
+  const Id y = builder.output("y", DType::kFloat32, {one});
+  fb::KernelStepT work;
+  work.variants.push_back(CudaPlanBuilder::variant("add_one", one, {}, one));
+  work.variants[0]->architectures = {1};
+  builder.kernel("choice", std::move(work), {}, {y});
+  EXPECT_THAT([&] { builder.data(); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("a variant's architecture")));
+}
+
 TEST_F(CudaTest, ConditionsChooseTheVariant) {
   CudaPlanBuilder builder;
   const Id n = builder.symbol("n");

@@ -111,8 +111,13 @@ Lines kernels_text(const ordered_json& report) {
     if (const int cluster = kernel.at("cluster").get<int>(); cluster > 1)
       blocks += fmt::format(" in clusters of {}", cluster);
     const auto conditions = strings(kernel, "conditions");
+    // Those that other architectures have too are named by their function alone.
+    const auto architectures = strings(kernel, "architectures");
+    std::string function = string(kernel, "function");
+    if (architectures.size() < strings(report, "architectures").size())
+      function += fmt::format(" ({})", fmt::join(architectures, ", "));
     rows.push_back(
-        {string(kernel, "function"),
+        {function,
          fmt::format("{}", fmt::join(kernel.at("block").get<std::vector<int>>(), "x")), blocks,
          number(kernel, "shared_bytes"),
          conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),

@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "codegen/targets/registry.h"
 #include "frontend/import.h"
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 
 namespace sinter::tools {
 namespace {
-
-// What is imported is compiled for either target: no operator is known to one alone.
-constexpr const char* kTargets[] = {"cpu", "cuda"};
 
 /// The versions from which an operator has had the meanings that import knows: "1, 13".
 std::string versions_of(const std::vector<frontend::SupportedOp>& ops,
@@ -42,8 +40,8 @@ void print_markdown(const Console& console) {
       "an operator got the\nmeanings that import knows; a version between them has the meaning "
       "before it. *Types* are those of\nwhat the operator computes on: floats are f16, bf16, f32 "
       "and f64, integers i8 to i64 and u8 to u64,\nnumbers both of these, any also bool. Every "
-      "operator is compiled for every target (cpu, cuda).",
-      first, last));
+      "operator is compiled for every target ({}).",
+      first, last, codegen::target_names()));
   for (const auto& [family, members] : by_family(ops)) {
     console.print(fmt::format("\n## {}\n\n| operator | since | types |\n|---|---|---|", family));
     for (const auto* op : members)
@@ -55,9 +53,12 @@ void run_ops(const Console& console) {
   std::vector<std::vector<std::string>> rows = {
       {"domain", "operator", "since opset", "types", "targets"}};
   nlohmann::ordered_json report = nlohmann::ordered_json::array();
+  // What is imported is compiled for every target: no operator is known to one alone.
+  nlohmann::ordered_json targets = nlohmann::ordered_json::array();
+  for (const codegen::Target* target : codegen::targets()) targets.push_back(target->name());
   for (const auto& op : frontend::supported_ops()) {
-    rows.push_back(
-        {op.domain, op.name, fmt::format("{}", op.since_version), op.types, "cpu, cuda"});
+    rows.push_back({op.domain, op.name, fmt::format("{}", op.since_version), op.types,
+                    codegen::target_names()});
     nlohmann::ordered_json types = nlohmann::ordered_json::array();
     for (const DType type : op.dtypes) types.push_back(to_string(type));
     nlohmann::ordered_json attributes = nlohmann::ordered_json::array();
@@ -74,7 +75,7 @@ void run_ops(const Console& console) {
                       {"inputs", inputs},
                       {"family", op.family},
                       {"types", types},
-                      {"targets", kTargets}});
+                      {"targets", targets}});
   }
   const auto [first, last] = frontend::supported_opsets();
   console.print(format_table(rows));

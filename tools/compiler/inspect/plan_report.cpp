@@ -68,6 +68,7 @@ class Inspector {
   void steps() { list_steps(meta_, values_, report_); }
 
   void kernels() {
+    report_["architectures"] = meta_.architectures;
     for (const auto& step : meta_.steps)
       plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
         const KernelStepT* kernel = work.AsKernelStep();
@@ -84,9 +85,24 @@ class Inspector {
                {"shared_bytes", variant->shared_bytes},
                {"conditions", conditions_text(variant->conditions, texts_)},
                {"schedule", variant->schedule},
+               {"architectures", architectures_of(*variant)},
                {"chosen_by", chosen_by(*variant)}});
         }
       });
+  }
+
+  /// The plan's architectures that have the variant.
+  std::vector<std::string> architectures_of(const plan::fb::KernelVariantT& variant) const {
+    if (variant.architectures.empty()) return meta_.architectures;
+    std::vector<std::string> names;
+    for (const std::uint32_t architecture : variant.architectures)
+      names.push_back(meta_.architectures[architecture]);
+    return names;
+  }
+
+  /// The first of its modules: architectures with one source share it.
+  static std::uint32_t first_module(const plan::fb::KernelVariantT& variant) {
+    return variant.module_ + (variant.architectures.empty() ? 0 : variant.architectures[0]);
   }
 
   void source() {
@@ -96,7 +112,7 @@ class Inspector {
         if (const KernelStepT* kernel = work.AsKernelStep())
           for (const auto& variant : kernel->variants)
             if (!variant->schedule.empty())
-              schedules[variant->module_].insert(fmt::format(
+              schedules[first_module(*variant)].insert(fmt::format(
                   "// {}: {}, by {}", variant->function, variant->schedule, chosen_by(*variant)));
       });
     std::set<std::uint64_t> seen;

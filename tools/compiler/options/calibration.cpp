@@ -7,6 +7,7 @@
 #include <sinter/sinter.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cpu/cpu_target.h"
 #include "ir/reference/kernels.h"
 #include "tools/compiler/build.h"
 #include "tools/compiler/options/shapes.h"
@@ -74,7 +75,7 @@ Tensor zeros(DType type, std::vector<std::int64_t> shape) {
 
 fusion::Calibration::Run compile_part(const ir::Graph& graph) {
   fusion::Context context;
-  context.target = fusion::cpu_traits();
+  context.target = codegen::cpu_target().traits();
   context.states.find = false;
   const auto fused = fusion::run_pipeline(graph, context).graph;
   const Plan plan = load_built(codegen::compile(fused, {}));

@@ -57,7 +57,7 @@ Tuning::Tuning(TuneOptions options, std::string plan_path, Reporter& reporter,
 }
 
 void Tuning::check_target(const Target& target) const {
-  if (!target.cuda)
+  if (!target.traits().generates_kernels)
     throw Error(ErrorCode::kUsage,
                 "tuning is about target cuda: a plan for the CPU has no kernels");
   if (!machine_) return;

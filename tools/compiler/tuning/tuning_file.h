@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/emit/schedule_choice.h"
+#include "codegen/plan/schedule_choice.h"
 #include "tools/compiler/tuning/tune.h"
 
 namespace sinter::tools {

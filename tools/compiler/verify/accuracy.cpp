@@ -44,12 +44,12 @@ void save(const std::string& folder, std::string_view name, const Plan& plan,
 
 }  // namespace
 
-double default_bound(DType type, const CompileOptions& options, bool cuda) {
+double default_bound(DType type, const CompileOptions& options, const ir::TargetTraits& target) {
   const double base =
       std::max(bound_of_precision(options.precision), bound_of_weights(options.weights.bits));
   // Kernels compute 16-bit results to a sixteenth of their rounding (--math): some round the other
   // way.
-  if (!cuda || options.precise_math) return base;
+  if (!target.approximates_functions || options.precise_math) return base;
   return type == DType::kFloat16    ? std::max(base, 2e-4)
          : type == DType::kBFloat16 ? std::max(base, 1e-3)
                                     : base;
@@ -104,11 +104,11 @@ Accuracy measure(const BuildResult& built, const BuildOptions& build, const Veri
   accuracy.source = source_of(options.inputs);
   const auto bindings = plan.outputs();
   for (std::size_t i = 0; i < bindings.size(); ++i)
-    accuracy.outputs.push_back({bindings[i].name, relative_error(outputs[i], expected[i]),
-                                largest_difference(outputs[i], expected[i]),
-                                options.max_error > 0
-                                    ? options.max_error
-                                    : default_bound(outputs[i].dtype(), build, built.target.cuda)});
+    accuracy.outputs.push_back(
+        {bindings[i].name, relative_error(outputs[i], expected[i]),
+         largest_difference(outputs[i], expected[i]),
+         options.max_error > 0 ? options.max_error
+                               : default_bound(outputs[i].dtype(), build, built.target.traits())});
   return accuracy;
 }
 

@@ -11,7 +11,7 @@ namespace sinter::tools {
 
 /// Most relative error of a result of type `type`, if nothing else is asked for: float32 sums in
 /// another order, 10-bit and 7-bit mantissas.
-double default_bound(DType type, const CompileOptions& options, bool cuda);
+double default_bound(DType type, const CompileOptions& options, const ir::TargetTraits& target);
 
 /// Runs the plan and compares every output with the reference evaluation of the model as it
 /// was imported, in float64. Throws Error(kDevice) where the plan's target is missing.

@@ -36,7 +36,7 @@ RegionOptions region_options(const BuildResult& built, const VerifyOptions& opti
 RegionOptions propagated_options(const BuildResult& built, const BuildOptions& build,
                                  const VerifyOptions& options) {
   RegionOptions result = region_options(built, options);
-  result.least_bound = default_bound(DType::kFloat32, build, built.target.cuda);
+  result.least_bound = default_bound(DType::kFloat32, build, built.target.traits());
   return result;
 }
 
@@ -47,12 +47,13 @@ double excess(const RegionResult& region) {
 }
 
 /// The largest error of a graph's outputs in units of their bounds.
-double worst_output(const BuildOptions& build, const VerifyOptions& options, bool cuda,
-                    const std::vector<ir::Tensor>& found, const std::vector<ir::Tensor>& expected) {
+double worst_output(const BuildOptions& build, const VerifyOptions& options,
+                    const ir::TargetTraits& target, const std::vector<ir::Tensor>& found,
+                    const std::vector<ir::Tensor>& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const double bound =
-        options.max_error > 0 ? options.max_error : default_bound(found[i].dtype(), build, cuda);
+        options.max_error > 0 ? options.max_error : default_bound(found[i].dtype(), build, target);
     worst = std::max(worst, relative_error(found[i], expected[i]) / bound);
   }
   return worst;
@@ -65,7 +66,7 @@ std::string first_wrong_pass(const BuildResult& built, const BuildOptions& build
                              const Reporter& reporter) {
   const auto expected = evaluate_reference(built.model.graph, inputs, true, reporter);
   const auto differs = [&](const ir::Graph& graph) {
-    return worst_output(build, options, built.target.cuda,
+    return worst_output(build, options, built.target.traits(),
                         evaluate_reference(graph, inputs, true, reporter), expected) > 1;
   };
   if (is_fused(built.model.graph) || !differs(built.pipeline.graph)) return "";
@@ -158,7 +159,7 @@ class Judge {
     // The graph has been lowered already.
     if (build_.precision != Precision::kTf32) build_.precision = Precision::kModel;
     if (mode == RegionInputs::kPropagated)
-      regions_.least_bound = default_bound(DType::kFloat32, build_, target_.cuda);
+      regions_.least_bound = default_bound(DType::kFloat32, build_, target_.traits());
     build_.stop_after.clear();
     build_.observe = nullptr;
   }

@@ -70,7 +70,7 @@ std::set<std::uint64_t> weights_of_few_rows(std::span<const Graph* const> graphs
 
 std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
                                        const CompileOptions& options) {
-  if (!options.cuda) return {};
+  if (!options.target->traits().product_kernels) return {};
   return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);
 }
 

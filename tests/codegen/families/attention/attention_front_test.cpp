@@ -12,6 +12,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/families/attention/emit_attention.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "runtime/plan/expressions.h"
@@ -246,7 +247,7 @@ codegen::CompiledPlan plan_of(const std::string& text) {
   builder.state({5, 0});
   builder.state({6, 1});
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
   return codegen::compile(builder.finish(), options);
 }

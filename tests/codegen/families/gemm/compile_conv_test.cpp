@@ -6,6 +6,7 @@
 #include <sinter/error.h>
 
 #include "codegen/compile.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "conv_regions.h"
 #include "ir/graph.h"
 
@@ -36,7 +37,7 @@ struct Way {
 
 std::vector<Way> ways_of(const ir::Graph& graph, const std::string& wish = {}) {
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {"sm_80"};
   options.product = wish;
   const auto compiled = codegen::compile(graph, options);

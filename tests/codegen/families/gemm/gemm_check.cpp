@@ -16,6 +16,7 @@
 #include "codegen/families/gemm/gemm_tactics.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/families/loops/emit_loops.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "codegen/targets/cuda/nvrtc.h"
 #include "fusion/pipeline.h"
 #include "ir/reference/evaluate.h"
@@ -29,7 +30,7 @@ namespace {
 /// The body of the one product region that the passes make of a graph.
 ir::Graph product_region(const std::string& text) {
   fusion::Context context;
-  context.target = fusion::cuda_traits();
+  context.target = codegen::cuda_target().traits();
   const ir::Graph graph = fusion::run_pipeline(ir::parse_graph(text), context).graph;
   for (const ir::Node& node : graph.nodes())
     if (node.op->name == "Fused" && node.attrs.get_string("family") == "product") return *node.body;
@@ -200,13 +201,13 @@ std::vector<std::vector<codegen::CompiledKernel>> ProductCheck::compile() const 
   std::vector<std::string> sources;
   for (const auto& kernel : kernels) sources.push_back(kernel.source);
   const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
-  codegen::NvrtcStats stats;
+  codegen::KernelCompileStats stats;
   return codegen::compile_cuda(sources, architectures, {}, stats);
 }
 
 void ProductCheck::expect_code() const {
   for (const auto& compiled : compile())
-    for (const auto& code : compiled) EXPECT_GT(code.cubin.size(), 1000u);
+    for (const auto& code : compiled) EXPECT_GT(code.code.size(), 1000u);
 }
 
 std::string ProductCheck::run() {

@@ -83,10 +83,10 @@ TEST(CudaMixedInput, CompilesForTheGpusThatHaveThem) {
             packed_scheduled("64x64x128 groups=1 stages=3"));
   std::vector<std::string> sources;
   for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
-  codegen::NvrtcStats stats;
+  codegen::KernelCompileStats stats;
   const auto compiled = codegen::compile_cuda(
       sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);
-  for (const auto& kernel : compiled) EXPECT_GT(kernel[1].cubin.size(), 10000u);
+  for (const auto& kernel : compiled) EXPECT_GT(kernel[1].code.size(), 10000u);
 }
 
 TEST(CudaMixedInput, WhatIsNotTakenIsRefused) {

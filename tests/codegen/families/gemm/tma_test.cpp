@@ -90,8 +90,8 @@ TEST(CudaTma, CodeIsForOneGpuAlone) {
   check.add("gelu", pointwise_graph("f16", "300", 384, 384), tma_tile("128x128", 2, 3, 1));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tma_tile("64x96", 1, 4, 2));
   for (const auto& compiled : check.compile()) {
-    EXPECT_LT(compiled[0].cubin.size(), compiled[1].cubin.size());
-    EXPECT_LT(compiled[2].cubin.size(), compiled[1].cubin.size());
+    EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
+    EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
   }
 }
 

@@ -10,6 +10,7 @@
 #include "codegen/compile.h"
 #include "codegen/families/gemm/weights/emit_unpack.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "codegen/targets/cuda/nvrtc.h"
 #include "ir/text/text.h"
 #include "runtime/plan/expressions.h"
@@ -122,11 +123,11 @@ TEST(CudaUnpack, CompilesForEveryArchitecture) {
   codegen::ExprTable exprs({});
   for (const UnpackCase& test : kCases)
     sources.push_back(emit_unpack(program_of(test), "unpack", {"Layer"}, exprs, true).source);
-  codegen::NvrtcStats stats;
+  codegen::KernelCompileStats stats;
   const auto compiled = codegen::compile_cuda(
       sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);
   for (const auto& kernel : compiled)
-    for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.cubin.size(), 1000u);
+    for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.code.size(), 1000u);
 }
 
 /// y = sigmoid(x w) of some rows by 96 weights for each of 64 columns, whose scales are `scales`.
@@ -154,7 +155,7 @@ graph @main(%x: f16[{0}, 96]) {2} {{
 }})",
                   rows, scales, rows == "rows" ? "ranges {rows: 1..4096}" : "", values + "}");
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
   options.product = way;
   return codegen::compile(ir::parse_graph(text), options);

@@ -173,11 +173,11 @@ std::vector<codegen::EmittedKernel> compiled_kernels() {
 TEST(Ordered, KernelsCompileForEveryArchitecture) {
   std::vector<std::string> sources;
   for (const codegen::EmittedKernel& kernel : compiled_kernels()) sources.push_back(kernel.source);
-  codegen::NvrtcStats stats;
+  codegen::KernelCompileStats stats;
   const auto compiled = codegen::compile_cuda(
       sources, std::vector<std::string>{"sm_80", "sm_90", "sm_100"}, {}, stats);
   for (const auto& kernel : compiled)
-    for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.cubin.size(), 100u);
+    for (const codegen::CompiledKernel& code : kernel) EXPECT_GT(code.code.size(), 100u);
 }
 
 struct SortCase {

@@ -13,6 +13,7 @@
 
 #include "codegen/compile.h"
 #include "codegen/families/loops/emit_loops.h"
+#include "codegen/targets/cuda/cuda_target.h"
 #include "codegen/targets/cuda/nvrtc.h"
 #include "ir/text/text.h"
 #include "runtime/plan/works.h"
@@ -119,7 +120,7 @@ TEST(ScheduleCandidates, Compile) {
         }
       sources.push_back(std::move(unit));
     }
-    codegen::NvrtcStats stats;
+    codegen::KernelCompileStats stats;
     const std::vector<std::string> architecture = {clusters ? "sm_90" : "sm_80"};
     EXPECT_EQ(codegen::compile_cuda(sources, architecture, {}, stats).size(), sources.size());
   }
@@ -180,7 +181,7 @@ graph @main(%x: f32[batch, 8, 96], %y: f32[batch, 8, 96]) ranges {batch: 1..64} 
 
 codegen::CompileOptions options() {
   codegen::CompileOptions options;
-  options.cuda = true;
+  options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
   options.list_candidates = true;
   return options;

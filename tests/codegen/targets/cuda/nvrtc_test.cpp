@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "codegen/families/loops/emit_loops.h"
-#include "codegen/targets/cuda/kernel_cache.h"
 #include "codegen/targets/cuda/nvrtc_loader.h"
+#include "codegen/targets/kernel_cache.h"
 #include "tests/codegen/emit/cuda_programs.h"
 #include "tests/codegen/emit/cuda_random_programs.h"
 
@@ -36,9 +36,9 @@ const std::vector<std::string> kHopper = {"sm_90"};
 std::vector<std::vector<CompiledKernel>> compile(const std::vector<std::string>& sources,
                                                  const std::vector<std::string>& architectures,
                                                  const std::string& cache = "") {
-  codegen::NvrtcOptions options;
+  codegen::KernelCompileOptions options;
   options.cache_dir = cache;
-  codegen::NvrtcStats stats;
+  codegen::KernelCompileStats stats;
   return codegen::compile_cuda(sources, architectures, options, stats);
 }
 
@@ -85,8 +85,8 @@ TEST(Nvrtc, CompilesEveryKindOfKernelForEveryArchitecture) {
   ASSERT_EQ(results.size(), sources.size());
   for (const auto& result : results) {
     ASSERT_EQ(result.size(), 3u);
-    for (const CompiledKernel& kernel : result) EXPECT_GT(kernel.cubin.size(), 100u);
-    EXPECT_NE(result[0].cubin, result[1].cubin);
+    for (const CompiledKernel& kernel : result) EXPECT_GT(kernel.code.size(), 100u);
+    EXPECT_NE(result[0].code, result[1].code);
   }
 }
 
@@ -130,22 +130,22 @@ TEST(Nvrtc, CompilesEveryOperatorInEveryType) {
 }
 
 TEST(Nvrtc, SameSourceGivesSameCode) {
-  EXPECT_EQ(compile({copy_source()}, kHopper)[0][0].cubin,
-            compile({copy_source("other"), copy_source()}, kHopper)[1][0].cubin);
+  EXPECT_EQ(compile({copy_source()}, kHopper)[0][0].code,
+            compile({copy_source("other"), copy_source()}, kHopper)[1][0].code);
 }
 
 TEST(Nvrtc, EqualSourcesCompileOnce) {
   std::size_t total = 0;
-  codegen::NvrtcOptions options;
+  codegen::KernelCompileOptions options;
   options.progress = [&](std::size_t done, std::size_t all) {
     EXPECT_LE(done, all);
     total = all;
   };
-  codegen::NvrtcStats stats;
+  codegen::KernelCompileStats stats;
   const std::vector<std::string> sources(5, copy_source());
   const auto results = codegen::compile_cuda(sources, kHopper, options, stats);
   EXPECT_EQ(total, 1u);
-  EXPECT_EQ(results[4][0].cubin, results[0][0].cubin);
+  EXPECT_EQ(results[4][0].code, results[0][0].code);
   EXPECT_GE(stats.version, 12000);
 }
 
@@ -207,7 +207,7 @@ TEST(KernelCache, SecondCompilationIsAHit) {
   const auto second = compile({copy_source()}, kHopper, cache.path)[0][0];
   EXPECT_FALSE(first.from_cache);
   EXPECT_TRUE(second.from_cache);
-  EXPECT_EQ(first.cubin, second.cubin);
+  EXPECT_EQ(first.code, second.code);
   EXPECT_EQ(cache.files().size(), 1u);  // and nothing temporary
 }
 
@@ -243,7 +243,7 @@ TEST(KernelCache, DamagedEntriesAreCompiledAgain) {
     damage(cache.files().at(0), how);
     const auto again = compile({copy_source()}, kHopper, cache.path)[0][0];
     EXPECT_FALSE(again.from_cache) << how;
-    EXPECT_EQ(again.cubin, whole.cubin) << how;
+    EXPECT_EQ(again.code, whole.code) << how;
     EXPECT_TRUE(compile({copy_source()}, kHopper, cache.path)[0][0].from_cache) << how;
   }
 }

@@ -1,4 +1,4 @@
-#include "codegen/targets/cuda/kernel_cache.h"
+#include "codegen/targets/kernel_cache.h"
 
 #include <cstdint>
 #include <cstring>

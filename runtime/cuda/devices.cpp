@@ -5,15 +5,11 @@
 #include <sinter/devices.h>
 #include <sinter/error.h>
 
-#ifdef SINTER_WITH_CUDA
 #include "graphs/device.h"
 #include "graphs/memory.h"
 #include "graphs/stream.h"
-#endif
 
 namespace sinter {
-
-#ifdef SINTER_WITH_CUDA
 
 GpuList list_gpus() {
   GpuList list;
@@ -77,28 +73,6 @@ void DeviceBuffer::copy_to_host(void* target, std::size_t bytes, std::size_t off
                                              impl_->stream.handle());
   impl_->stream.synchronize();
 }
-
-#else
-
-namespace {
-
-constexpr const char* kNoCuda =
-    "this build of Sinter is CPU-only: build it with a CUDA toolkit >= 12.8 ('tools/setup --cuda' "
-    "gets the needed parts)";
-
-}  // namespace
-
-GpuList list_gpus() { return {{}, kNoCuda, 0}; }
-
-struct DeviceBuffer::Impl {};
-DeviceBuffer::DeviceBuffer(int, std::size_t) { throw Error(ErrorCode::kDevice, kNoCuda); }
-void* DeviceBuffer::data() const { return nullptr; }
-std::size_t DeviceBuffer::size() const { return 0; }
-int DeviceBuffer::device() const { return -1; }
-void DeviceBuffer::copy_from_host(const void*, std::size_t, std::size_t) {}
-void DeviceBuffer::copy_to_host(void*, std::size_t, std::size_t) const {}
-
-#endif
 
 DeviceBuffer::~DeviceBuffer() = default;
 DeviceBuffer::DeviceBuffer(DeviceBuffer&&) noexcept = default;

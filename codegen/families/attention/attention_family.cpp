@@ -1,0 +1,89 @@
+// Attention, with what makes its queries and the new rows of its caches.
+#include <fmt/format.h>
+
+#include "codegen/families/attention/attention_step.h"
+#include "codegen/families/attention/cpu_attention.h"
+#include "codegen/families/attention/emit_attention.h"
+#include "codegen/families/family.h"
+#include "codegen/families/loops/loops_kernel.h"
+
+namespace sinter::codegen {
+namespace {
+
+class AttentionKernel final : public KernelProgram {
+ public:
+  AttentionKernel(AttentionProgram program, std::string schedule)
+      : program_(std::move(program)), schedule_(std::move(schedule)) {}
+
+  std::string signature(const ExprTable& exprs) const override {
+    return print_attention(program_, exprs);
+  }
+  std::vector<std::uint32_t> buffers() const override { return program_.buffers; }
+  EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
+    return emit_attention(program_, request.name, request.origins, exprs, request.early, schedule_,
+                          request.wish, request);
+  }
+
+ private:
+  AttentionProgram program_;
+  std::string schedule_;
+};
+
+class AttentionFamily final : public KernelFamily {
+ public:
+  std::string_view name() const override { return "attention"; }
+
+  std::string takes(const Region& region, const ir::TargetTraits&) const override {
+    return region.kind() == "attention" ? "" : "it is no attention";
+  }
+
+  std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
+    std::vector<StepTactics> steps;
+    steps.push_back({step_of(region), {}});
+    if (plan.generates_kernels())
+      kernels(region, plan, steps.back());
+    else
+      interpreted(region, plan, steps.back());
+    return steps;
+  }
+
+  std::vector<std::string_view> schedules() const override { return {"attention"}; }
+
+ private:
+  static void interpreted(const Region& region, PlanContext& plan, StepTactics& result) {
+    const AttentionProgram program =
+        lower_attention(*region.node.body, region.inputs, region.outputs, plan.exprs);
+    set_cost(result.step, work_of(program, plan.exprs, plan.sizes()), plan.exprs);
+    result.tactics.push_back(only(cpu_attention_step(program, plan.exprs)));
+  }
+
+  /// One kernel, or behind those that make its queries and the new rows of its caches.
+  void kernels(const Region& region, PlanContext& plan, StepTactics& result) const {
+    AttentionStep attention = lower_attention_step(region.graph, region.node, region.inputs,
+                                                   region.outputs, plan.buffers, plan.exprs);
+    set_cost(result.step, attention.work, plan.exprs);
+    Tactic tactic;
+    if (!attention.in_front.empty()) {
+      result.step.writes.push_back(*attention.queries);
+      tactic.name = "attention behind its rows (" + attention.refusal + ")";
+      for (plan::fb::LoopProgramT& program : attention.in_front)
+        tactic.parts.push_back({fmt::format("{}_front{}", region.name, tactic.parts.size()),
+                                loops_kernel(std::move(program), plan.options),
+                                {}});
+    }
+    tactic.parts.push_back({region.name,
+                            std::make_shared<AttentionKernel>(std::move(attention.program),
+                                                              asked_schedule(*this, plan.options)),
+                            {}});
+    result.tactics.push_back(std::move(tactic));
+  }
+};
+
+}  // namespace
+
+const KernelFamily& attention_family() {
+  static const AttentionFamily family;
+  return family;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,246 @@
+// Matrix products and convolutions with what is in front of them and behind them.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "codegen/families/family.h"
+#include "codegen/families/gemm/emit_gemm.h"
+#include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/families/gemm/gemm_step.h"
+#include "codegen/families/gemm/gemm_tactics.h"
+#include "codegen/families/gemm/library_lowering.h"
+#include "codegen/families/gemm/weights/emit_unpack.h"
+#include "codegen/families/gemm/weights/packed_buffers.h"
+#include "codegen/families/loops/loops_kernel.h"
+
+namespace sinter::codegen {
+namespace {
+
+/// Weights that kernels read in an order of their own, each packed once for the whole plan.
+struct GemmState final : FamilyState {
+  GemmState(PlanBuffers& buffers, std::set<std::uint64_t> weights)
+      : packed(buffers, std::move(weights)) {}
+  PackedBuffers packed;
+};
+
+/// CompileOptions::product, or a schedule of one kernel that is asked for.
+std::string asked_tactic(const KernelFamily& family, const CompileOptions& options) {
+  return options.product.empty() ? asked_schedule(family, options) : options.product;
+}
+
+/// The product is no buffer of the plan.
+std::vector<std::uint32_t> real_buffers(const ProductProgram& product) {
+  std::vector<std::uint32_t> buffers = product.program.buffers;
+  buffers.erase(buffers.begin() + product.product);
+  return buffers;
+}
+
+/// The request for a product's kernel; its types are those of real_buffers().
+KernelRequest request_for(const ProductProgram& product, KernelRequest request,
+                          const std::string& asked) {
+  request.buffer_types.insert(request.buffer_types.begin() + product.product, product.type);
+  set_product(request, product);
+  if (is_schedule(asked)) request.schedule = asked;
+  return request;
+}
+
+class GemmKernelProgram final : public KernelProgram {
+ public:
+  GemmKernelProgram(ProductProgram product, std::string asked)
+      : product_(std::move(product)), asked_(std::move(asked)) {}
+
+  std::string signature(const ExprTable& exprs) const override {
+    return print_product(product_, exprs);
+  }
+  std::vector<std::uint32_t> buffers() const override { return real_buffers(product_); }
+  EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
+    return emit_gemm(request_for(product_, std::move(request), asked_), exprs);
+  }
+
+ private:
+  ProductProgram product_;
+  std::string asked_;
+};
+
+class UnpackKernel final : public KernelProgram {
+ public:
+  explicit UnpackKernel(UnpackProgram program) : program_(std::move(program)) {}
+
+  std::string signature(const ExprTable&) const override { return print_unpacking(program_); }
+  std::vector<std::uint32_t> buffers() const override {
+    std::vector<std::uint32_t> all = program_.reads();
+    all.push_back(program_.result);
+    return all;
+  }
+  EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
+    return emit_unpack(program_, request.name, request.origins, exprs, request.early);
+  }
+
+ private:
+  UnpackProgram program_;
+};
+
+/// The tactics of one region where kernels are generated.
+class RegionTactics {
+ public:
+  RegionTactics(const Region& region, PlanContext& plan, std::string asked, PackedBuffers& packed)
+      : region_(region),
+        plan_(plan),
+        asked_(std::move(asked)),
+        packed_(packed),
+        product_(region.node, region.inputs, region.outputs, plan.buffers, plan.exprs,
+                 plan.options.tf32) {}
+
+  StepTactics run() {
+    StepTactics result{step_of(region_), {}};
+    if (product_.is_scratch()) result.step.writes.push_back(product_.between());
+    if (product_.made_rows()) result.step.writes.push_back(*product_.made_rows());
+    set_cost(result.step, product_.work(), plan_.exprs);
+    for (ProductWay& way : product_ways(product_, asked_, kernels())) {
+      read_packed(way, result.step);
+      result.tactics.push_back(tactic(way));
+    }
+    // A kernel behind the rows reads them, the step as a whole makes them.
+    if (product_.made_rows()) std::erase(result.step.reads, *product_.made_rows());
+    for (Tactic& tactic : result.tactics)
+      for (std::size_t part = 0; part < tactic.parts.size(); ++part)
+        tactic.parts[part].tuned_by =
+            result.tactics.size() > 1 ? tuning_tactic(tactic.name, part) : "";
+    return result;
+  }
+
+ private:
+  ProductKernels kernels() {
+    const auto& devices = plan_.devices;
+    return {
+        [this](auto kernel, std::string& refusal) { return accept(std::move(kernel), refusal); },
+        [this](const ProductProgram& kernel) { return product_limits(kernel, plan_.exprs); },
+        std::any_of(devices.begin(), devices.end(),
+                    [](const DeviceModel* device) { return device->has_wgmma; }),
+        [this](const ProductProgram& kernel) { return packed_.takes_elements(kernel); },
+        [this](const ProductProgram& packed) {
+          std::string ignored;
+          return plan_unpacking(packed, plan_.buffers, plan_.exprs, ignored);
+        }};
+  }
+
+  /// The product if some schedule takes it on every device; else `refusal` says why not.
+  std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
+                                       std::string& refusal) {
+    const PlanBuffers& buffers = plan_.buffers;
+    product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
+    if (product->rows)
+      for (std::size_t b = 0; b + 1 < product->rows->program.buffers.size(); ++b)
+        product->rows->weights.push_back(
+            buffers.is_weight(product->program.buffers[product->rows->first + b]));
+    packed_.pack(*product);
+    KernelRequest request;
+    request.name = region_.name;
+    for (const std::uint32_t buffer : real_buffers(*product))
+      request.buffer_types.push_back(buffers.type(buffer));
+    request.early = plan_.options.early_launch;
+    request.precise = plan_.options.precise_math;
+    for (const DeviceModel* device : plan_.devices) {
+      request.device = device;
+      if (!can_emit_product(request_for(*product, request, asked_), plan_.exprs, refusal))
+        return std::nullopt;
+    }
+    return product;
+  }
+
+  /// The step reads packed weights in place of the graph's.
+  void read_packed(const ProductWay& way, plan::fb::StepT& step) const {
+    if (way.kernel && way.kernel->weights)
+      PackedBuffers::replace(
+          step.reads, product_.weights(),
+          std::span(way.kernel->program.buffers).subspan(way.kernel->first_operand()));
+    if (!way.unpacking) return;
+    PackedBuffers::replace(step.reads, product_.weights(), way.unpacking->reads());
+    if (step.writes.back() != way.unpacking->result) step.writes.push_back(way.unpacking->result);
+  }
+
+  Tactic tactic(ProductWay& way) const {
+    Tactic result{std::move(way.name), std::move(way.conditions), {}};
+    const auto add = [&](const char* suffix, std::shared_ptr<const KernelProgram> program) {
+      result.parts.push_back({region_.name + suffix, std::move(program), {}});
+    };
+    const auto loops = [&](plan::fb::LoopProgramT program) {
+      return loops_kernel(std::move(program), plan_.options);
+    };
+    if (way.rows_first) add("_rows", loops(*product_.rows()));
+    if (way.unpacking) add("_unpack", std::make_shared<UnpackKernel>(*way.unpacking));
+    if (way.kernel) {
+      const std::string suffix =
+          std::string(way.rows_first ? "_behind" : "") + (way.then_rest ? "_alone" : "");
+      add(suffix.c_str(), std::make_shared<GemmKernelProgram>(std::move(*way.kernel), asked_));
+    } else if (way.loops) {
+      add("_loops", loops(std::move(*way.loops)));
+    } else {
+      product_.set_library(result.parts.emplace_back().work,
+                           way.unpacking ? &*way.unpacking : nullptr);
+    }
+    if (way.then_rest && product_.rest()) add("_rest", loops(*product_.rest()));
+    return result;
+  }
+
+  const Region& region_;
+  PlanContext& plan_;
+  std::string asked_;
+  PackedBuffers& packed_;
+  ProductStep product_;
+};
+
+class GemmFamily final : public KernelFamily {
+ public:
+  std::string_view name() const override { return "gemm"; }
+
+  std::string takes(const Region& region, const ir::TargetTraits& target) const override {
+    if (region.kind() == "matmul" || region.kind() == "conv") return "";
+    if (region.kind() != "product") return "it is no matrix product and no convolution";
+    return target.product_kernels ? "" : "this target's products are a library's";
+  }
+
+  std::unique_ptr<FamilyState> begin(PlanContext& plan) const override {
+    return std::make_unique<GemmState>(plan.buffers, packed_weights(plan.graphs, plan.options));
+  }
+
+  std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
+    std::vector<StepTactics> steps;
+    // Those of a library alone, with weights that it reads.
+    if (region.kind() == "matmul" &&
+        !(plan.generates_kernels() && multiplies_quantised(region.node))) {
+      steps.push_back(library(region, plan,
+                              lower_matmul(*region.node.body, region.inputs, region.outputs,
+                                           plan.exprs, plan.options.tf32)));
+    } else if (!plan.generates_kernels()) {
+      steps.push_back(library(region, plan,
+                              lower_conv(*region.node.body, region.inputs, region.outputs,
+                                         plan.exprs, plan.options.tf32)));
+    } else {
+      auto& state = static_cast<GemmState&>(*plan.states.at(std::string(name())));
+      steps.push_back(
+          RegionTactics(region, plan, asked_tactic(*this, plan.options), state.packed).run());
+    }
+    return steps;
+  }
+
+  std::vector<std::string_view> schedules() const override { return {"product", "skinny"}; }
+
+ private:
+  template <typename Work>
+  static StepTactics library(const Region& region, PlanContext& plan, Work work) {
+    StepTactics result{step_of(region), {}};
+    set_cost(result.step, work_of(work, plan.exprs, plan.sizes()), plan.exprs);
+    result.tactics.push_back(only(std::move(work)));
+    return result;
+  }
+};
+
+}  // namespace
+
+const KernelFamily& gemm_family() {
+  static const GemmFamily family;
+  return family;
+}
+
+}  // namespace sinter::codegen

@@ -1,0 +1,100 @@
+// Regions that are loops: pointwise chains, reductions of rows, scatters and scans.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "codegen/families/loops/emit_loops.h"
+#include "codegen/families/loops/loops_kernel.h"
+#include "codegen/program/describe.h"
+#include "codegen/program/loop_lowering.h"
+
+namespace sinter::codegen {
+namespace {
+
+using plan::fb::LoopProgramT;
+
+class LoopsKernel final : public KernelProgram {
+ public:
+  LoopsKernel(LoopProgramT program, std::string schedule)
+      : program_(std::move(program)), schedule_(std::move(schedule)) {}
+
+  std::string signature(const ExprTable& exprs) const override {
+    LoopProgramT local = program_;
+    for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
+    return print_loop_program(local, exprs);
+  }
+  std::vector<std::uint32_t> buffers() const override { return program_.buffers; }
+  EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
+    request.program = &program_;
+    request.schedule = schedule_;
+    return emit_loops(request, exprs);
+  }
+
+ private:
+  LoopProgramT program_;
+  std::string schedule_;
+};
+
+/// Its cost, and of the region's buffers those that the program reads: what a body carries but its
+/// outputs do not need is not read.
+StepTactics step_for(const LoopProgramT& program, const Region& region, PlanContext& plan) {
+  StepTactics result{step_of(region), {}};
+  set_cost(result.step, work_of(program, plan.exprs, plan.sizes()), plan.exprs);
+  std::erase_if(result.step.reads, [&](std::uint32_t buffer) {
+    return std::find(program.buffers.begin(), program.buffers.end(), buffer) ==
+           program.buffers.end();
+  });
+  return result;
+}
+
+class LoopsFamily final : public KernelFamily {
+ public:
+  std::string_view name() const override { return "loops"; }
+
+  std::string takes(const Region& region, const ir::TargetTraits&) const override {
+    for (const char* kind : {"pointwise", "reduction", "scatter", "scan"})
+      if (region.kind() == kind) return "";
+    return "it is no loop over elements or rows";
+  }
+
+  std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
+    const ir::Graph& body = *region.node.body;
+    std::vector<StepTactics> steps;
+    if (!plan.generates_kernels()) {
+      // A region that puts sources side by side is a step for each of them.
+      for (LoopProgramT& program :
+           lower_region_parts(body, region.inputs, region.outputs, plan.exprs)) {
+        StepTactics part = step_for(program, region, plan);
+        if (!steps.empty()) part.step.name.clear();
+        plan::fb::LoopStepT loop;
+        loop.program = std::make_unique<LoopProgramT>(std::move(program));
+        part.tactics.push_back(only(std::move(loop)));
+        steps.push_back(std::move(part));
+      }
+      return steps;
+    }
+    LoopProgramT program = lower_region(body, region.inputs, region.outputs, plan.exprs);
+    steps.push_back(step_for(program, region, plan));
+    steps.back().tactics.push_back(
+        only(region.name, loops_kernel(std::move(program), plan.options)));
+    return steps;
+  }
+
+  std::vector<std::string_view> schedules() const override {
+    return {"pointwise", "row", "column", "scan", "window", "transpose"};
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<const KernelProgram> loops_kernel(LoopProgramT program,
+                                                  const CompileOptions& options) {
+  return std::make_shared<LoopsKernel>(std::move(program), asked_schedule(loops_family(), options));
+}
+
+const KernelFamily& loops_family() {
+  static const LoopsFamily family;
+  return family;
+}
+
+}  // namespace sinter::codegen

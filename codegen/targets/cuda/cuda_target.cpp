@@ -1,0 +1,59 @@
+#include "codegen/targets/cuda/cuda_target.h"
+
+#include "codegen/targets/cuda/devices.h"
+#include "codegen/targets/cuda/nvrtc.h"
+
+namespace sinter::codegen {
+namespace {
+
+ir::TargetTraits make_traits() {
+  ir::TargetTraits traits;
+  traits.generates_kernels = true;
+  traits.approximates_functions = true;
+  traits.picks_tactics_on_device = true;
+  traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
+  traits.splits_reductions = true;
+  traits.attention = true;
+  traits.attention_prologue = true;
+  traits.product_kernels = true;
+  traits.horizontal = true;
+  traits.conv_channels_last = true;
+  traits.conv_any_float = true;
+  traits.conv_as_kernels = true;
+  traits.conv_epilogue_residual = true;
+  traits.conv_epilogue_activations = {"Relu", "Gelu", "GeluTanh",  "Sigmoid",     "Tanh",
+                                      "Silu", "Clip", "LeakyRelu", "HardSigmoid", "HardSwish"};
+  traits.matmul_epilogue_gelu_tanh = true;
+  traits.matmul_epilogue_by_rows = true;
+  traits.quantised_matmul = {DType::kFloat16, DType::kBFloat16};
+  traits.quantised_group = 16;
+  traits.quantised_least_columns = 2;
+  traits.quantised_zeros_in_type = true;
+  return traits;
+}
+
+class CudaTarget final : public Target {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  const ir::TargetTraits& traits() const override { return traits_; }
+  const DeviceModel& device(const std::string& architecture) const override {
+    return cuda_device(architecture);
+  }
+  std::vector<CompiledKernel> compile(std::span<const KernelText> texts,
+                                      const KernelCompileOptions& options,
+                                      KernelCompileStats& stats) const override {
+    return compile_cuda(texts, options, stats);
+  }
+
+ private:
+  const ir::TargetTraits traits_ = make_traits();
+};
+
+}  // namespace
+
+const Target& cuda_target() {
+  static const CudaTarget target;
+  return target;
+}
+
+}  // namespace sinter::codegen

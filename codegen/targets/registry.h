@@ -1,0 +1,21 @@
+// The targets of this build.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "codegen/targets/target.h"
+
+namespace sinter::codegen {
+
+/// One for each folder of codegen/targets, by name. CMake writes this function.
+std::span<const Target* const> targets();
+
+/// Throws Error(kUsage) naming the targets that there are.
+const Target& target_named(std::string_view name);
+
+/// "cpu, cuda".
+std::string target_names();
+
+}  // namespace sinter::codegen

@@ -1,0 +1,49 @@
+// What a target can do, as far as the passes and the lowering of regions ask.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include <sinter/dtype.h>
+
+namespace sinter::ir {
+
+/// A target is described by these alone: nothing asks for its name.
+struct TargetTraits {
+  /// Regions become kernels that the compiler writes; else they are programs that the runtime
+  /// interprets.
+  bool generates_kernels = false;
+  bool approximates_functions = false;   // erf, tanh and the like are cheaper forms unless asked
+  bool picks_tactics_on_device = false;  // which library's algorithm is best is measured there
+  /// Bytes of traffic that take as long as one more step: what fusing saves beside memory.
+  double launch_bytes = 0;
+  bool splits_reductions = false;  // few long rows are reduced in two steps
+  bool has_conv = false;           // a dedicated float32 convolution exists (CPU: oneDNN)
+  bool has_integer_matmul = false;
+  bool matmul_epilogue_gelu_erf = false;
+  bool matmul_epilogue_gelu_tanh = false;
+  bool matmul_epilogue_relu = true;
+  bool matmul_epilogue_residual = true;
+  /// A library adds a bias or a residual to results that are stored by rows alone.
+  bool matmul_epilogue_by_rows = false;
+  // Convolutions and all around them with channels last: of float32, or of any float; and what is
+  // a product or a sum over windows spelled as such, so that kernels of our own take it.
+  bool conv_channels_last = false, conv_any_float = false, conv_as_kernels = false;
+  // What the convolutions of family "conv" end with: a residual, and activations, by operator.
+  bool conv_epilogue_residual = false;
+  std::set<std::string, std::less<>> conv_epilogue_activations;
+  bool attention = false;  // one kernel for attention in float16 and bfloat16
+  /// That kernel makes its queries and the new rows of its caches itself.
+  bool attention_prologue = false;
+  // Types of attention that the runtime does itself, of heads of any known size.
+  std::set<DType> attention_steps;
+  bool horizontal = false;       // many small regions in one launch
+  bool product_kernels = false;  // our own products, which any region may follow
+  // Types of x for which products with quantised weights exist; others multiply float weights.
+  std::set<DType> quantised_matmul;
+  int quantised_group = 1;  // what groups, if they are not all of k, are multiples of
+  std::int64_t quantised_least_columns = 1;  // of such a product
+  bool quantised_zeros_in_type = false;      // zero points become numbers of x's type
+};
+
+}  // namespace sinter::ir

@@ -1,0 +1,6 @@
+// Device code of the toy family.
+#pragma once
+
+#include "scalar.cuh"
+
+SINTER_DEVICE float negated(float x) { return -x; }
