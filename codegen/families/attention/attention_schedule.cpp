@@ -13,15 +13,16 @@ namespace {
 
 using ir::Dim;
 
-// Blocks may use this much on every architecture from sm_80 on (sm_86 has 99 KB).
-constexpr std::uint32_t kMostShared = 96 * 1024, kMostSharedOfSm90 = 227 * 1024;
+// What blocks without clusters and warpgroups use at most: there is as much on every architecture.
+constexpr int kMostShared = 96 * 1024;
 constexpr std::int64_t kLongestHead = 256;
-// Multiprocessors of the GPUs that this is for: sm_80 has 108, sm_90 132, sm_100 148.
-constexpr std::int64_t kMultiprocessors = 132;
+constexpr int kLeastKeys = 16;  // of a tile
 
-/// What its blocks may use: clusters and warpgroups are for GPUs with more.
-std::uint32_t most_shared(const AttentionSchedule& schedule) {
-  return schedule.splits > 1 || schedule.by_warpgroups() ? kMostSharedOfSm90 : kMostShared;
+/// Bytes of shared memory that its blocks may use.
+std::uint32_t most_shared(const DeviceModel& device, const AttentionSchedule& schedule) {
+  const bool all = schedule.splits > 1 || schedule.by_warpgroups();
+  return static_cast<std::uint32_t>(all ? device.block_shared_bytes
+                                        : std::min(kMostShared, device.block_shared_bytes));
 }
 
 /// The most elements (8, 4, 2 or 1) of which every row of the operands starts at a multiple.
@@ -49,7 +50,9 @@ int registers_by_warpgroups(const AttentionProgram& program, const AttentionSche
 
 /// Whether warpgroups can do it: tiles of whole blocks of 64 columns, in the registers of
 /// AttentionRings::kMultiplying.
-bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& schedule) {
+bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
+                     const AttentionSchedule& schedule) {
+  if (!device.has_wgmma) return false;
   if (program.has_row_limits()) return false;  // their kernel has no place for them
   const auto fits = [](std::int64_t head) { return head == 64 || head == 128; };
   const bool known = schedule.keys == 64 || schedule.keys == 96 || schedule.keys == 128;
@@ -62,7 +65,7 @@ bool fits_warpgroups(const AttentionProgram& program, const AttentionSchedule& s
                                                         : schedule.row_warps == 8 ? 232
                                                                                   : 216) &&
          attention_shared_bytes(program, schedule) <=
-             most_shared(schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
+             most_shared(device, schedule) / static_cast<std::uint32_t>(schedule.blocks_at_once());
 }
 
 /// Whether blocks can make what the program has in front: one for each head's queries, warps with
@@ -75,7 +78,8 @@ bool fits_front(const AttentionProgram& program, const AttentionSchedule& schedu
 /// Adds schedules with what sizes have to be for them; leaves out those that never apply.
 class Chooser {
  public:
-  Chooser(const AttentionProgram& program, ExprTable& exprs) : program_(program), exprs_(exprs) {
+  Chooser(const AttentionProgram& program, ExprTable& exprs, const DeviceModel& device)
+      : program_(program), exprs_(exprs), device_(device) {
     for (const Dim& extent : program.batch) heads_ = heads_ * extent;
     base_.vector = common_vector({&program.k, &program.v});
     base_.pairs =
@@ -89,17 +93,22 @@ class Chooser {
     schedule.vector = base_.vector;
     schedule.pairs = base_.pairs;
     if (schedule.by_warpgroups()) {
-      if (fits_warpgroups(program_, schedule)) add_on(some_gpus_, std::move(schedule), limits);
+      if (fits_warpgroups(program_, device_, schedule))
+        add_on(some_gpus_, std::move(schedule), limits);
       return;
     }
-    while (attention_shared_bytes(program_, schedule) > most_shared(schedule)) {
+    if (schedule.splits > device_.cluster_blocks) return;
+    while (attention_shared_bytes(program_, schedule) > most_shared(device_, schedule)) {
       if (schedule.ahead > 1)
         --schedule.ahead;
       else if (schedule.key_groups > 1)
         schedule.key_groups /= 2;
-      else
+      else if (schedule.keys > kLeastKeys)
         schedule.keys /= 2;
+      else
+        return;
     }
+    if (schedule.splits > 1 && schedule.key_groups == 1) return;  // not made
     add_on(schedule.splits > 1 ? some_gpus_ : any_gpu_, std::move(schedule), limits);
   }
 
@@ -142,6 +151,7 @@ class Chooser {
 
   const AttentionProgram& program_;
   ExprTable& exprs_;
+  const DeviceModel& device_;
   Dim heads_ = 1;
   AttentionSchedule base_;
   Earlier any_gpu_, some_gpus_;
@@ -248,33 +258,36 @@ AttentionSchedule parse(const std::string& text) {
 }
 
 /// True if a kernel can be made of it: powers of two up to what the template takes.
-bool takes(const AttentionProgram& program, const AttentionSchedule& schedule) {
+bool takes(const AttentionProgram& program, const DeviceModel& device,
+           const AttentionSchedule& schedule) {
   if (!fits_front(program, schedule)) return false;
-  if (schedule.by_warpgroups()) return fits_warpgroups(program, schedule);
+  if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
-         schedule.row_tiles <= 2 && schedule.splits <= 16 && schedule.ahead <= 8 &&
-         (schedule.splits == 1 || schedule.key_groups > 1) &&
+         schedule.row_tiles <= 2 && schedule.splits <= std::min(16, device.cluster_blocks) &&
+         schedule.ahead <= 8 && (schedule.splits == 1 || schedule.key_groups > 1) &&
          (schedule.ahead == 1 || schedule.row_warps == 1) && schedule.queries == 1 &&
-         schedule.blocks == 0 && attention_shared_bytes(program, schedule) <= most_shared(schedule);
+         schedule.blocks == 0 &&
+         attention_shared_bytes(program, schedule) <= most_shared(device, schedule);
 }
 
 }  // namespace
 
 std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
+                                                const DeviceModel& device,
                                                 const std::string& forced) {
-  Chooser chooser(program, exprs);
+  Chooser chooser(program, exprs, device);
   if (!forced.empty()) {
     AttentionSchedule schedule = parse(forced);
     schedule.vector = std::min(schedule.vector, chooser.base().vector);
     schedule.pairs = chooser.base().pairs;
-    if (!takes(program, schedule))
+    if (!takes(program, device, schedule))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("the schedule '{}' does not take this attention", forced));
     return {std::move(schedule)};
   }
   const std::int64_t longest = std::max(program.head, program.value_head);
   const Dim sixteens = chooser.blocks(16), blocks = chooser.blocks(64);
-  constexpr std::int64_t kFew = 2 * kMultiprocessors;
+  const std::int64_t few = 2 * device.multiprocessors;
   const auto by_warps = [](int row_warps, int row_tiles, int key_groups, int keys, int splits = 1) {
     AttentionSchedule schedule;
     schedule.row_warps = row_warps;
@@ -296,17 +309,16 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
   };
   // A few queries, as in decoding: every 16 get a block, or a cluster where keys are many.
   const std::pair<Dim, std::int64_t> few_rows{program.rows, 32};
-  chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, kFew}, {program.keys, 64}});
-  chooser.add(by_warps(1, 1, 4, 32), {few_rows, {sixteens, kFew}, {program.keys, 512}});
+  chooser.add(by_warps(1, 1, 2, 32), {few_rows, {sixteens, few}, {program.keys, 64}});
+  chooser.add(by_warps(1, 1, 4, 32), {few_rows, {sixteens, few}, {program.keys, 512}});
   const bool wide = longest > 64;
   constexpr std::int64_t kShort = 4096, kOneRound = 1024;
-  chooser.add(by_warps(1, 1, 4, 32, 8),
-              {few_rows, {sixteens, kFew / 8}, {program.keys, kOneRound}});
+  chooser.add(by_warps(1, 1, 4, 32, 8), {few_rows, {sixteens, few / 8}, {program.keys, kOneRound}});
   if (!wide)
-    chooser.add(by_warps(1, 1, 4, 64, 8), {few_rows, {sixteens, kFew / 8}, {program.keys, kShort}});
-  chooser.add(by_warps(1, 1, wide ? 4 : 8, 64, 8), {few_rows, {sixteens, kFew / 8}});
-  chooser.add(by_warps(1, 1, 8, wide ? 32 : 64, 2), {few_rows, {sixteens, kFew / 2}});
-  chooser.add(by_warps(1, 1, 8, 32), {few_rows, {sixteens, kFew}});
+    chooser.add(by_warps(1, 1, 4, 64, 8), {few_rows, {sixteens, few / 8}, {program.keys, kShort}});
+  chooser.add(by_warps(1, 1, wide ? 4 : 8, 64, 8), {few_rows, {sixteens, few / 8}});
+  chooser.add(by_warps(1, 1, 8, wide ? 32 : 64, 2), {few_rows, {sixteens, few / 2}});
+  chooser.add(by_warps(1, 1, 8, 32), {few_rows, {sixteens, few}});
   if (program.front) {
     chooser.add(by_warps(1, 1, 8, 32), {});
     return chooser.take();
@@ -324,7 +336,8 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     if (most_keys != kNoLimit) limits.emplace_back(program.keys, most_keys);
     short_limits.emplace_back(program.keys, std::min(most_keys, in_turns));
     const int at_once = groups == 1 ? 2 : 1;
-    chooser.add(by_groups(groups, keys, stages, queries, kMultiprocessors * at_once), short_limits);
+    chooser.add(by_groups(groups, keys, stages, queries, device.multiprocessors * at_once),
+                short_limits);
     if (most_keys > in_turns) chooser.add(by_groups(groups, keys, stages, queries, 0), limits);
   };
   const bool causal = program.causal != 0, plain = !causal && !program.mask;
@@ -339,22 +352,22 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     add_groups(2, 128, 2, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   } else {
-    add_groups(1, 64, 2, kFew, 512);
+    add_groups(1, 64, 2, few, 512);
     add_groups(1, 64, 2, 576, causal ? 512 : 256);
-    if (causal) add_groups(1, 64, 2, kFew, 1024);
+    if (causal) add_groups(1, 64, 2, few, 1024);
     add_groups(2, 128, causal ? 2 : 3, kNoLimit, kNoLimit);
     add_groups(2, 64, 3, kNoLimit, kNoLimit);
   }
   // Few rows in all: every 16 get a block, and warps share out the keys, so that as many loads as
   // possible are under way and the chain of products is short.
-  chooser.add(by_warps(1, 1, 2, 32), {{sixteens, kFew}, {program.keys, 64}});
-  chooser.add(by_warps(1, 1, 4, 32), {{sixteens, kFew}, {program.keys, 512}});
-  chooser.add(by_warps(1, 1, 8, 32), {{sixteens, kFew}});
+  chooser.add(by_warps(1, 1, 2, 32), {{sixteens, few}, {program.keys, 64}});
+  chooser.add(by_warps(1, 1, 4, 32), {{sixteens, few}, {program.keys, 512}});
+  chooser.add(by_warps(1, 1, 8, 32), {{sixteens, few}});
   // Less than a block of four warps for each multiprocessor: two groups of them share out the keys.
-  chooser.add(by_warps(4, 1, 2, 32), {{blocks, kMultiprocessors}});
+  chooser.add(by_warps(4, 1, 2, 32), {{blocks, device.multiprocessors}});
   // Registers: 32 rows a warp halve what is read from shared memory, but hold twice the result.
   if (longest <= 128) {
-    chooser.add(by_warps(4, 1, 1, 64), {{blocks, 16 * kMultiprocessors}});
+    chooser.add(by_warps(4, 1, 1, 64), {{blocks, 16 * device.multiprocessors}});
     chooser.add(by_warps(4, 2, 1, longest <= 64 ? 64 : 32), {});
   } else {
     chooser.add(by_warps(4, 1, 1, 32), {});
@@ -363,11 +376,12 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
 }
 
 std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
-                                                       ExprTable& exprs) {
-  const AttentionSchedule base = Chooser(program, exprs).base();
+                                                       ExprTable& exprs,
+                                                       const DeviceModel& device) {
+  const AttentionSchedule base = Chooser(program, exprs, device).base();
   std::vector<AttentionSchedule> all;
   const auto add = [&](const AttentionSchedule& schedule) {
-    if (takes(program, schedule)) all.push_back(schedule);
+    if (takes(program, device, schedule)) all.push_back(schedule);
   };
   for (const int keys : {16, 32, 64, 96, 128}) {
     AttentionSchedule schedule = base;
@@ -381,9 +395,8 @@ std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& p
     schedule.keys = keys;
     for (schedule.row_warps = 4; schedule.row_warps <= 12; schedule.row_warps += 4)
       for (schedule.stages = 2; schedule.stages <= 3; ++schedule.stages)
-        for (const std::int64_t blocks :
-             {std::int64_t{0}, schedule.blocks_at_once() * kMultiprocessors}) {
-          schedule.blocks = static_cast<int>(blocks);
+        for (const int blocks : {0, schedule.blocks_at_once() * device.multiprocessors}) {
+          schedule.blocks = blocks;
           for (schedule.queries = 1; schedule.queries <= 2; ++schedule.queries) add(schedule);
         }
   }
@@ -391,10 +404,10 @@ std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& p
 }
 
 std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& program,
-                                                    ExprTable& exprs, const AttentionSchedule& rule,
-                                                    bool clusters) {
+                                                    ExprTable& exprs, const DeviceModel& device,
+                                                    const AttentionSchedule& rule, bool clusters) {
   Neighbours<AttentionSchedule> found(rule);
-  for (AttentionSchedule& schedule : all_attention_schedules(program, exprs)) {
+  for (AttentionSchedule& schedule : all_attention_schedules(program, exprs, device)) {
     if (!clusters && (schedule.splits > 1 || schedule.by_warpgroups())) continue;
     double distance = steps_between(schedule.rows(), rule.rows()) +
                       steps_between(schedule.keys, rule.keys) +

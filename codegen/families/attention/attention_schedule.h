@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/families/attention/attention_lowering.h"
+#include "codegen/targets/device_model.h"
 
 namespace sinter::codegen {
 
@@ -26,7 +27,7 @@ struct AttentionSchedule {
   std::vector<plan::fb::Condition> conditions;  // when this schedule may be used
 
   int rows() const { return row_warps * row_tiles * 16; }  // of a block
-  bool by_warpgroups() const { return stages > 0; }        // sm_90 alone
+  bool by_warpgroups() const { return stages > 0; }        // needs DeviceModel::has_wgmma
   int threads() const { return row_warps * key_groups * 32 + (by_warpgroups() ? 128 : 0); }
   /// Blocks that the registers of one multiprocessor are meant for; 0: no matter.
   int blocks_at_once() const { return by_warpgroups() ? (row_warps == 4 ? 2 : 1) : 0; }
@@ -44,21 +45,22 @@ bool mask_in_pairs(const AttentionProgram& program);
 
 /// True if there is a schedule; else `reason` says why not.
 bool can_schedule_attention(const AttentionProgram& program, std::string& reason);
-/// The schedules to emit, in the order in which the runtime tries their conditions; the last has
-/// none and runs on every GPU. `forced`, if not empty, is the first one, in the form of
-/// to_string(), the one to measure; throws Error(kUnsupported) if it does not take the program.
+/// The schedules to emit for `device`, in the order in which the runtime tries their conditions;
+/// the last has none and runs on every GPU. `forced`, if not empty, is the first one, in the form
+/// of to_string(), the one to measure; throws Error(kUnsupported) if it does not take the program.
 std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program, ExprTable& exprs,
+                                                const DeviceModel& device,
                                                 const std::string& forced = {});
 
-/// Schedules that take all sizes of the program, for measuring, in a fixed order.
+/// Schedules that take all sizes of the program on `device`, for measuring, in a fixed order.
 std::vector<AttentionSchedule> all_attention_schedules(const AttentionProgram& program,
-                                                       ExprTable& exprs);
+                                                       ExprTable& exprs, const DeviceModel& device);
 
 /// Schedules that take all sizes that `rule`, one of the rules', takes, and under the same
 /// conditions: `rule` first, then others, the nearest first. Bounded, without repetition, always
 /// the same.
 std::vector<AttentionSchedule> attention_candidates(const AttentionProgram& program,
-                                                    ExprTable& exprs, const AttentionSchedule& rule,
-                                                    bool clusters);
+                                                    ExprTable& exprs, const DeviceModel& device,
+                                                    const AttentionSchedule& rule, bool clusters);
 
 }  // namespace sinter::codegen

@@ -289,13 +289,13 @@ class AttentionEmitter {
   EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced,
                      const ScheduleWish& wish) {
     EmittedKernel kernel;
-    std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, forced);
+    std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, *facts_.device, forced);
     std::vector<std::string> chosen_by(schedules.size(), kChosenByUser);
     if (forced.empty())
       chosen_by = apply_wish(
           wish, schedules, kernel.choices,
           [&](const AttentionSchedule& rule) {
-            return attention_candidates(p_, exprs_, rule, wish.clusters);
+            return attention_candidates(p_, exprs_, *facts_.device, rule, wish.clusters);
           },
           [](const AttentionSchedule& s) { return s.splits == 1 && !s.by_warpgroups(); });
     // All parameters are known before the first signature is written.

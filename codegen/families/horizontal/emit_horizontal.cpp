@@ -230,13 +230,14 @@ class HorizontalText {
   }
 
   int blocks_at_once() const {
-    if (has_long_rows_) return kLongRowBlocks;
-    constexpr int kRegisters = 65536, kMostThreads = 2048;
+    const DeviceModel& device = *request_.device;
+    if (has_long_rows_) return std::min(kLongRowBlocks, device.threads / kLongRowThreads);
     double words = 0;
     for (const auto& [function, unused] : functions_)
       words = std::max(words, kinds_[function.first].functions[function.second].words);
     const int registers = (static_cast<int>(words) + kOtherRegisters + 7) / 8 * 8;
-    return std::clamp(kRegisters / (kThreads * registers), 1, kMostThreads / kThreads);
+    return std::clamp(static_cast<int>(device.registers) / (kThreads * registers), 1,
+                      device.threads / kThreads);
   }
 
   std::string part_struct(const std::string& buffers, const std::string& numbers) const {

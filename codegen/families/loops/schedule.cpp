@@ -81,6 +81,10 @@ Schedule with_vectors(const VectorPlan& plan, Family family) {
   return schedule;
 }
 
+int most_cluster(const ProgramAnalysis& analysis) {
+  return std::min(kMostCluster, analysis.device().cluster_blocks);
+}
+
 VectorPlan no_vectors(const ProgramAnalysis& analysis) { return plan_vectors(analysis, -1); }
 
 void limit(Schedule& schedule, const ProgramAnalysis& analysis, const ir::Dim& dim,
@@ -134,8 +138,9 @@ std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {
   const VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(all));
   std::vector<Schedule> schedules = {with_vectors(vectors, Family::kPointwise)};
   const ir::Dim elements = analysis.size_of_dims(all);
+  const std::int64_t many_blocks = std::int64_t{analysis.device().multiprocessors} * 8 * 4;
   if (elements.is_constant() &&
-      elements.value() / vectors.vector / kPointwiseThreads >= kProcessors * 8 * 4)
+      elements.value() / vectors.vector / kPointwiseThreads >= many_blocks)
     schedules[0].unroll = pointwise_unroll(analysis, vectors);
   if (!vectors.conditions.empty())
     schedules.push_back(with_vectors(no_vectors(analysis), Family::kPointwise));

@@ -13,11 +13,10 @@ using plan::fb::InstrKind;
 
 namespace {
 
-constexpr int kMostThreads = 1024, kMostCluster = 8, kMostUnroll = 32;
+constexpr int kMostThreads = 1024, kMostUnroll = 32;
 constexpr double kMostWords = 160;                // of a thread's elements, in registers
 constexpr std::size_t kStaticShared = 40 * 1024;  // leaves room for what reductions need
-constexpr int kMultiprocessorThreads = 2048;
-constexpr int kMostVectors = 16;  // of a tile, for each thread
+constexpr int kMostVectors = 16;                  // of a tile, for each thread
 
 class LoopNeighbours {
  public:
@@ -86,7 +85,7 @@ class LoopNeighbours {
 
   void held_rows(const Schedule& base, std::int64_t length) {
     if (rule_.tail) return;
-    for (int cluster = 1; cluster <= (clusters_ ? kMostCluster : 1); cluster *= 2) {
+    for (int cluster = 1; cluster <= (clusters_ ? most_cluster(analysis_) : 1); cluster *= 2) {
       for (int lanes = 1; lanes <= 16 && cluster == 1; lanes *= 2)
         held_rows_of(base, lanes, ceil_div(length, lanes), cluster);
       for (int unroll = 1; unroll <= 16; ++unroll)
@@ -157,12 +156,13 @@ class LoopNeighbours {
 
   /// Blocks of a multiprocessor that the compiler is told of: none, and what fits if a thread needs
   /// little beside its elements, or a bit more.
-  static std::vector<int> blocks_at_once(int threads, double words) {
+  std::vector<int> blocks_at_once(int threads, double words) const {
+    const DeviceModel& device = analysis_.device();
     std::vector<int> all = {0};
     for (const int others : {48, 32}) {
       const int registers = ceil_div(others + std::llround(words), 8) * 8;
       const auto fit = static_cast<int>(std::clamp<std::int64_t>(
-          kRegisters / (threads * registers), 1, std::max(kMultiprocessorThreads / threads, 1)));
+          device.registers / (threads * registers), 1, std::max(device.threads / threads, 1)));
       if (fit != all.back()) all.push_back(fit);
     }
     return all;

@@ -8,16 +8,11 @@
 
 namespace sinter::codegen {
 
-constexpr std::int64_t kProcessors = 132;   // of an H100 or H200: fewer blocks leave some idle
-constexpr std::int64_t kRegisters = 65536;  // of a multiprocessor
-constexpr int kBlockThreads = 128;          // of blocks that hold several rows
+constexpr int kBlockThreads = 128;  // of blocks that hold several rows
+constexpr int kMostCluster = 8;     // blocks: more need an attribute of the kernel
 
-/// Of those, how many clusters of so many blocks fill on any such GPU: which multiprocessors are
-/// neighbours differs from one to the next, and where blocks of more than two leave some over, the
-/// last clusters wait for all others.
-inline double processors_filled_by(int cluster) {
-  return cluster <= 2 ? static_cast<double>(kProcessors) : 120.0;
-}
+/// Blocks of the largest cluster that the request's device runs; 1: it has no clusters.
+int most_cluster(const ProgramAnalysis& analysis);
 
 inline int ceil_div(std::int64_t a, std::int64_t b) { return static_cast<int>((a + b - 1) / b); }
 int power_of_two_up(std::int64_t value);

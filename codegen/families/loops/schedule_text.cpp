@@ -129,6 +129,10 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   schedule.lean = wish.lean;
   schedule.again = wish.again;
   if (schedule.threads() > 1024) refuse(analysis, text, "a block has at most 1024 threads");
+  if (schedule.cluster > analysis.device().cluster_blocks)
+    refuse(analysis, text,
+           fmt::format("clusters of {} have {} blocks at most", analysis.device().architecture,
+                       analysis.device().cluster_blocks));
   const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
   const std::int64_t held =
       std::int64_t{wish.unroll} * wish.cluster *

@@ -14,10 +14,13 @@ constexpr double kWords = 48;  // of a thread's registers, for the elements that
 constexpr int kThreads = 256, kLeastThreads = 128, kMostThreads = 512, kScratchBytes = 40 * 1024;
 // Bytes of neighbouring threads: a cache line, and the least that memory moves at its full speed.
 constexpr int kLine = 128, kLeastLine = 64;
-// Threads, with loads ahead, that keep the memory of a large GPU busy.
-constexpr std::int64_t kEnough = kProcessors * 1024;
 constexpr std::int64_t kLarge = 1 << 30;  // where no bound is known
 constexpr int kAhead = 4;
+
+/// Threads, with loads ahead, that keep the device's memory busy: half of those that it holds.
+std::int64_t enough_threads(const DeviceModel& device) {
+  return std::int64_t{device.multiprocessors} * device.threads / 2;
+}
 
 /// Elements are read again once something is reduced.
 bool reads_again(const ProgramAnalysis& analysis) {
@@ -85,10 +88,12 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
   schedule.ahead = kAhead;
   schedule.threads_x = 32;
   const auto blocks = [&] { return sizes.rows / vectors.vector / schedule.threads_x; };
-  while (schedule.threads_x * bytes > kLine && (again || blocks() < 2 * kProcessors))
+  while (schedule.threads_x * bytes > kLine &&
+         (again || blocks() < 2 * analysis.device().multiprocessors))
     schedule.threads_x /= 2;
   schedule.threads_y = (again ? kMostThreads : kThreads) / schedule.threads_x;
-  while (schedule.threads() < 1024 && blocks() * schedule.threads() < kEnough)
+  while (schedule.threads() < 1024 &&
+         blocks() * schedule.threads() < enough_threads(analysis.device()))
     schedule.threads_y *= 2;
   const int most = power_of_two_up(ceil_div(sizes.length, kAhead));
   schedule.threads_y = std::min(schedule.threads_y, most);

@@ -25,14 +25,16 @@ constexpr int kBusyThreads = 768;
 // Registers of a thread beside its elements: addresses, sums, what one vector's operations take;
 // and the fewest that do.
 constexpr int kOtherWords = 48, kLeastOtherWords = 32;
-// Fewer rows than this leave most of a large GPU's multiprocessors with little to overlap.
-constexpr std::int64_t kManyRows = kProcessors * 4;
-constexpr int kMostCluster = 8;  // what every GPU with clusters takes
-// Vectors that a GPU's threads hold at once if each has two: fewer long rows are few.
-constexpr std::int64_t kVectorsAtOnce = kProcessors * 2048 * 2;
+// Rows of a multiprocessor: fewer leave it with little to overlap.
+constexpr std::int64_t kManyRows = 4;
 // Vectors of a thread in passes that no barrier separates and that compute again: `hold` costs.
 constexpr int kMostHeld = 4;
 constexpr int kManyElements = 32;  // of a thread: half as many rows share a block
+
+/// Vectors that a GPU's threads hold at once if each has two: fewer long rows are few.
+std::int64_t vectors_at_once(const DeviceModel& device) {
+  return std::int64_t{device.multiprocessors} * device.threads * 2;
+}
 
 /// Rows of a block whose rows take `lanes` <= 32 threads each: a block of kBlockThreads, half as
 /// many where a thread holds many elements, or less where so few rows exist that processors would
@@ -41,7 +43,8 @@ int rows_per_block(const ProgramAnalysis& analysis, int lanes, int held) {
   const int fewest = 32 / lanes;
   int rows = kBlockThreads / lanes / (held >= kManyElements ? 2 : 1);
   const auto all = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
-  while (all && rows > fewest && *all < kProcessors * rows) rows /= 2;
+  while (all && rows > fewest && *all < std::int64_t{analysis.device().multiprocessors} * rows)
+    rows /= 2;
   return rows;
 }
 
@@ -148,11 +151,12 @@ class RowChoice {
     Schedule schedule = row_schedule(analysis_, vectors_, *shape);
     if (!lean_) return schedule;
     const int threads = schedule.threads();
-    const auto fit = kRegisters / (threads * registers(*shape));
+    const DeviceModel& device = analysis_.device();
+    const auto fit = device.registers / (threads * registers(*shape));
     if (fit > 1 && can_hold_all(*shape)) return schedule;
     schedule.lean = vectors_.vector > 1 && !schedule.staged;
     schedule.again = schedule.lean && again_;
-    schedule.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, 2048 / threads));
+    schedule.blocks = static_cast<int>(std::clamp<std::int64_t>(fit, 1, device.threads / threads));
     return schedule;
   }
 
@@ -176,12 +180,13 @@ class RowChoice {
   std::optional<RowShape> in_blocks() const {
     std::optional<RowShape> best;
     double best_cost = 1e30;
-    for (int cluster = 1; cluster <= kMostCluster; cluster *= 2)
+    for (int cluster = 1; cluster <= most_cluster(analysis_); cluster *= 2)
       for (int unroll = 1; unroll <= 16; ++unroll) {
         const int warps = ceil_div(length_, std::int64_t{32} * unroll * cluster);
         const double used = unroll * words_;
         if (warps < 2 || warps > 32 || (unroll > 1 && used > kMostWords)) continue;
-        if (warps * 32 * registers_of(used, kLeastOtherWords) > kRegisters) continue;
+        if (warps * 32 * registers_of(used, kLeastOtherWords) > analysis_.device().registers)
+          continue;
         const double cost =
             many_ ? cost_of(cluster, unroll, warps) : time_of(cluster, unroll, warps);
         if (cost >= best_cost) continue;
@@ -195,7 +200,8 @@ class RowChoice {
   void spread(RowShape& shape) const {
     const auto rows = upper(analysis_, analysis_.size_of_dims(analysis_.outer_dims()));
     while (rows && shape.cluster == 1 && shape.unroll > 1 && shape.lanes >= 32 &&
-           shape.lanes <= 512 && *rows * shape.lanes < kProcessors * kBusyThreads) {
+           shape.lanes <= 512 &&
+           *rows * shape.lanes < std::int64_t{analysis_.device().multiprocessors} * kBusyThreads) {
       shape.lanes *= 2;
       shape.unroll = ceil_div(length_, shape.lanes);
     }
@@ -228,7 +234,8 @@ class RowChoice {
     if (unroll == 1) cost += 0.1;
     // A multiprocessor with one block alone waits whenever that waits; the blocks of a cluster
     // always wait for each other.
-    if (2 * warps * 32 * registers({warps * 32, unroll, cluster}) > kRegisters) cost += 0.2;
+    if (2 * warps * 32 * registers({warps * 32, unroll, cluster}) > analysis_.device().registers)
+      cost += 0.2;
     return cost + 0.5 * std::log2(cluster);
   }
 
@@ -310,8 +317,10 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
                std::vector<Schedule>& schedules) {
   const ir::Dim rows = analysis.size_of_dims(analysis.outer_dims());
   const auto most = upper(analysis, rows);
+  const DeviceModel& device = analysis.device();
   const std::int64_t many =
-      std::clamp<std::int64_t>(kVectorsAtOnce / std::max<std::int64_t>(length, 1), 1, kManyRows);
+      std::clamp<std::int64_t>(vectors_at_once(device) / std::max<std::int64_t>(length, 1), 1,
+                               kManyRows * device.multiprocessors);
   const bool can_be_few = !rows.is_constant() || rows.value() < many;
   const bool can_be_many = !most || *most >= many;
   if (can_be_few) {

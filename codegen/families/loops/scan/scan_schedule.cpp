@@ -18,14 +18,15 @@ Schedule scan_of(const VectorPlan& vectors, int lanes) {
 int lanes_of(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
   // Parts of a row that one group of threads takes before a larger one does; a warp needs no
   // barriers, which pays as long as there are rows enough for all processors.
-  constexpr std::int64_t kParts = 4, kPartsOfMany = 16, kManyRows = kProcessors * 16;
+  constexpr std::int64_t kParts = 4, kPartsOfMany = 16;
+  const std::int64_t many_rows = std::int64_t{analysis.device().multiprocessors} * 16;
   constexpr int kFewThreads = 256, kManyThreads = 512;
   const auto longest = upper(analysis, analysis.size_of_dims(analysis.inner_dims()));
   if (!longest) return kFewThreads;
   const std::int64_t length = ceil_div(*longest, vectors.vector);
   if (length <= 32) return power_of_two_up(std::max<std::int64_t>(length, 1));
   const auto rows = upper(analysis, analysis.size_of_dims(analysis.outer_dims()));
-  if (length <= 32 * (rows && *rows >= kManyRows ? kPartsOfMany : kParts)) return 32;
+  if (length <= 32 * (rows && *rows >= many_rows ? kPartsOfMany : kParts)) return 32;
   return length <= kFewThreads * kParts ? kFewThreads : kManyThreads;
 }
 

@@ -129,7 +129,7 @@ void choose_tile(const ProgramAnalysis& analysis, Schedule& schedule) {
   const auto too_large = [&] {
     const int size = turn.width * turn.height;
     return size * bytes_of_tiles(analysis, turn) > kSharedBytes ||
-           (size > 1024 && elements / size < 2 * kProcessors) ||
+           (size > 1024 && elements / size < 2 * analysis.device().multiprocessors) ||
            size / std::min(schedule.vector, turn.vector) > kThreads * 8;
   };
   while (turn.width * turn.height > 256 && too_large())

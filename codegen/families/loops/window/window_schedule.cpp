@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kThreads = 64;  // of a block: small blocks share out evenly
 constexpr std::int64_t kLongestRow = 256, kWidestWindow = 16;
-constexpr std::int64_t kFewestThreads = 64 * kProcessors;  // below that rows are shared by threads
-constexpr double kWords = 110;                             // of a thread's registers
-constexpr std::int64_t kUnrolled = 640;                    // elements of a thread in one piece
+constexpr std::int64_t kFewestThreads = 64;  // of a multiprocessor: else threads share rows
+constexpr double kWords = 110;               // of a thread's registers
+constexpr std::int64_t kUnrolled = 640;      // elements of a thread in one piece
 
 /// How a value varies along the two dimensions of an overlap.
 struct Form {
@@ -286,7 +286,8 @@ bool can_schedule_window(const ProgramAnalysis& analysis) {
 }
 
 bool fills_windows(const ProgramAnalysis& analysis) {
-  return least(analysis, analysis.size_of_dims(analysis.outer_dims())) >= kFewestThreads;
+  return least(analysis, analysis.size_of_dims(analysis.outer_dims())) >=
+         kFewestThreads * analysis.device().multiprocessors;
 }
 
 std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
@@ -303,7 +304,8 @@ std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
       if (thread.words > kWords && tile * most > 1) continue;
       const std::int64_t threads = least(analysis, count_threads(analysis, overlap, most, tile));
       // A processor needs two warps for each of its four schedulers to hide what instructions take.
-      const double warps = static_cast<double>(threads) / (32.0 * 4 * kProcessors);
+      const double warps =
+          static_cast<double>(threads) / (32.0 * 4 * analysis.device().multiprocessors);
       const double time = thread.instructions * std::max(warps, 2.0);
       if (best && time >= shortest) continue;
       shortest = time;
