@@ -1,4 +1,4 @@
-#include "runtime/cpu/tiles/tile_ops.h"
+#include "runtime/cpu/ops/tile_ops.h"
 
 #include "runtime/cpu/ops/typed_ops.h"
 #include "runtime/cpu/ops/vector_ops.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "fusion/pipeline.h"
-#include "tools/compiler/reporter.h"
+#include "fusion/context.h"
+#include "tools/compiler/options/reporter.h"
 
 namespace sinter::tools {
 

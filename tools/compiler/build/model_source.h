@@ -4,7 +4,7 @@
 #include <sinter/compiler.h>
 
 #include "frontend/import.h"
-#include "tools/compiler/reporter.h"
+#include "tools/compiler/options/reporter.h"
 
 namespace sinter::tools {
 

@@ -1,6 +1,7 @@
-// The kernels that tile programs are made of: one scalar primitive over a tile.
+// What a kernel over a tile takes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <sinter/dtype.h>
@@ -26,16 +27,6 @@ struct OpArgs {
 };
 using OpKernel = void (*)(const OpArgs&);
 
-/// The kernel of `op` on operands of type `operand` (of a select: of its branches), with results of
-/// type `result`; both compute types. Null if `op` is not defined on them.
-OpKernel find_op_kernel(ScalarOp op, DType operand, DType result);
-
-/// Casts of `operand` to float32, rounded to odd: see round_to_odd.
-OpKernel find_odd_cast(DType operand);
-
-/// A cheaper kernel of `op` for operands in [-1, 1]; null if there is none.
-OpKernel find_small_kernel(ScalarOp op, DType operand);
-
 /// A reduction of rows x cols values into accumulators of kAccumulatorBytes each: one per row, or
 /// one per column. Partial sums within a tile are in the type itself over a fixed number of lanes,
 /// across tiles float32 accumulates in float64; the order depends on the sizes alone.
@@ -51,11 +42,5 @@ struct ReduceKernels {
   void (*along_columns)(const ReduceArgs&) = nullptr;  // one accumulator per column
   void (*finish)(const void* accumulators, void* result, std::int64_t count) = nullptr;
 };
-/// `type` is a compute type other than bool.
-ReduceKernels find_reduce_kernels(Combine combine, DType type);
-
-/// float16 or bfloat16 to float32 and back, to nearest even.
-void widen(DType from, const void* source, float* target, std::int64_t count);
-void narrow(DType to, const float* source, void* target, std::int64_t count);
 
 }  // namespace sinter::runtime::cpu

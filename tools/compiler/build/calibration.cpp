@@ -1,4 +1,4 @@
-#include "tools/compiler/options/calibration.h"
+#include "tools/compiler/build/calibration.h"
 
 #include <algorithm>
 
@@ -7,8 +7,9 @@
 #include <sinter/sinter.h>
 
 #include "codegen/compile.h"
+#include "fusion/pipeline.h"
 #include "ir/reference/kernels.h"
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/built_plan.h"
 #include "tools/compiler/options/shapes.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"

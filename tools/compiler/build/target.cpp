@@ -1,4 +1,4 @@
-#include "tools/compiler/target.h"
+#include "tools/compiler/build/target.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/compiler/model_source.h"
+#include "tools/compiler/build/model_source.h"
 
 #include <algorithm>
 #include <filesystem>

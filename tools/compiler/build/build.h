@@ -12,8 +12,9 @@
 #include "codegen/compile.h"
 #include "frontend/import.h"
 #include "fusion/pipeline.h"
-#include "tools/compiler/reporter.h"
-#include "tools/compiler/target.h"
+#include "tools/compiler/build/built_plan.h"
+#include "tools/compiler/build/target.h"
+#include "tools/compiler/options/reporter.h"
 
 namespace sinter::tools {
 
@@ -75,11 +76,5 @@ BuildResult build_plan(const BuildOptions& options, Reporter& reporter);
 /// The same without import: `model` and `target` are given.
 BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,
                        const Target& target, Reporter& reporter);
-
-/// The plan as the runtime sees it after writing and reading.
-Plan load_built(const codegen::CompiledPlan& plan);
-
-/// Inputs of an imported graph, described as a plan's are.
-std::vector<BindingInfo> describe_inputs(const ir::Graph& graph);
 
 }  // namespace sinter::tools

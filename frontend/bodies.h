@@ -4,7 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "frontend/import.h"
+#include "frontend/model/import_options.h"
+#include "frontend/model/imported_model.h"
 
 namespace sinter::frontend {
 

@@ -1,4 +1,4 @@
-#include "tools/compiler/reporter.h"
+#include "tools/compiler/options/reporter.h"
 
 #include <utility>
 

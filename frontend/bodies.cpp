@@ -1,4 +1,4 @@
-#include "frontend/model/bodies.h"
+#include "frontend/bodies.h"
 
 #include <algorithm>
 

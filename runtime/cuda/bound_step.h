@@ -1,9 +1,8 @@
-// The steps of a plan with sizes and addresses bound: what a run launches.
+// A step of a plan with sizes and addresses bound: what a run launches.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,9 +10,7 @@
 #include "graphs/module.h"
 #include "runtime/cuda/cublaslt/matmul_cublaslt.h"
 #include "runtime/cuda/cudnn/conv_cudnn.h"
-#include "runtime/cuda/device_plan.h"
-#include "runtime/cuda/step_order.h"
-#include "runtime/executor.h"
+#include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime {
 
@@ -63,17 +60,5 @@ struct BufferAddresses {
   std::vector<CUdeviceptr> address;
   std::vector<bool> is_foreign;
 };
-
-/// What each of `steps` reads and writes that anything writes; `workspace`: that of libraries.
-std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, std::span<const BoundStep> steps,
-                                  MemoryRange workspace);
-
-/// Chooses kernel variants, alternatives and library algorithms. May time candidates on the
-/// context's stream and write arena and own output buffers doing so: nothing may be in flight.
-/// Throws Error naming the step; Error(kDevice) if a step can only be done by a library that is
-/// missing.
-std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, const LibraryContext& libraries);
 
 }  // namespace sinter::runtime

@@ -1,4 +1,4 @@
-#include "frontend/symbols/row_checks.h"
+#include "frontend/ops/row_checks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,12 +15,6 @@
 
 namespace sinter::frontend {
 namespace {
-
-bool same_name(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](char x, char y) { return lower(x) == lower(y); });
-}
 
 /// Which versions of the operator of `row` have `attribute`, which `version` lacks, and what
 /// `version` has in its place.

@@ -1,4 +1,4 @@
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 #include <algorithm>
 #include <array>
@@ -14,8 +14,8 @@
 #include "codegen/families/gemm/gemm_tactics.h"
 #include "fusion/narrow_dims.h"
 #include "fusion/separate.h"
-#include "tools/compiler/model_source.h"
-#include "tools/compiler/options/calibration.h"
+#include "tools/compiler/build/calibration.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/memory.h"
 #include "tools/compiler/options/sample.h"
@@ -345,25 +345,6 @@ BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel mode
   result.compile.checkpoint = nullptr;
   result.times.codegen_ms = milliseconds_since(start);
   return result;
-}
-
-Plan load_built(const codegen::CompiledPlan& plan) {
-  return Plan::from_memory(plan::serialize_plan(plan.parts));
-}
-
-std::vector<BindingInfo> describe_inputs(const ir::Graph& graph) {
-  std::vector<BindingInfo> inputs;
-  for (const auto id : graph.inputs()) {
-    const auto& value = graph.value(id);
-    BindingInfo info{value.name, value.type.dtype, {}};
-    for (const auto& dim : value.type.shape) {
-      const auto low = ir::lower_bound(dim, graph.ranges());
-      const auto high = ir::upper_bound(dim, graph.ranges());
-      info.shape.push_back({dim.to_string(), low.value_or(0), high.value_or(INT64_MAX)});
-    }
-    inputs.push_back(std::move(info));
-  }
-  return inputs;
 }
 
 }  // namespace sinter::tools
