@@ -1,7 +1,8 @@
-#include "loop_interpreter.h"
+#include "tests/support/loop_interpreter.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -34,8 +35,12 @@ std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
 class Interpreter {
  public:
   Interpreter(const plan::fb::LoopProgramT& program, std::span<const DType> types,
-              std::span<const std::int64_t> expressions, Memory& memory)
-      : program_(program), types_(types), expressions_(expressions), memory_(memory) {
+              std::span<const std::int64_t> expressions, Memory& memory, Between between)
+      : program_(program),
+        types_(types),
+        expressions_(expressions),
+        memory_(memory),
+        between_(between) {
     for (const std::uint32_t extent : program.extents) extents_.push_back(expressions[extent]);
     for (std::size_t d = 0; d < extents_.size(); ++d)
       (d + program.inner_dims < extents_.size() ? rows_ : row_length_) *= extents_[d];
@@ -43,6 +48,10 @@ class Interpreter {
 
   void run() {
     for (std::int64_t row = 0; row < rows_; ++row) {
+      if (row_length_ == 0) {
+        run_empty_row(row);
+        continue;
+      }
       values_.assign(program_.instrs.size(),
                      std::vector<Scalar>(static_cast<std::size_t>(row_length_)));
       for (std::size_t i = 0; i < program_.instrs.size(); ++i) {
@@ -71,6 +80,49 @@ class Interpreter {
       index_[d] = linear % extents_[d];
       linear /= extents_[d];
     }
+  }
+
+  /// A row without elements stores what is one value for the whole row: reductions of nothing, and
+  /// what is computed from them.
+  void run_empty_row(std::int64_t row) {
+    index_.assign(extents_.size(), 0);
+    for (std::size_t d = extents_.size() - program_.inner_dims; d-- > 0; row /= extents_[d])
+      index_[d] = row % extents_[d];
+    std::vector<bool> needed(program_.instrs.size());
+    for (std::size_t i = program_.instrs.size(); i-- > 0;) {
+      const auto& instr = *program_.instrs[i];
+      if (instr.kind == InstrKind::Store) needed[i] = is_of_row(*program_.accesses[instr.access]);
+      if (!needed[i] || instr.kind == InstrKind::Reduce) continue;
+      for (const std::uint32_t arg : instr.args) needed[arg] = true;
+      if (instr.kind == InstrKind::Load)
+        for (const auto& gather : program_.accesses[instr.access]->gathers)
+          needed[gather.value()] = true;
+    }
+    values_.assign(program_.instrs.size(), std::vector<Scalar>(1));
+    at_ = 0;
+    for (std::size_t i = 0; i < program_.instrs.size(); ++i) {
+      if (program_.instrs[i]->kind == InstrKind::Reduce)
+        values_[i][0] = identity_of(static_cast<Combine>(program_.instrs[i]->op));
+      else if (needed[i])
+        step(i);
+    }
+  }
+
+  static Scalar identity_of(Combine combine) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    switch (combine) {
+      case Combine::kSum: return {0, 0};
+      case Combine::kProd: return {1, 1};
+      case Combine::kMax: return {-kInfinity, INT64_MIN};
+      case Combine::kMin: return {kInfinity, INT64_MAX};
+    }
+    throw std::logic_error("unknown combination");
+  }
+
+  bool is_of_row(const plan::fb::AccessT& access) const {
+    for (std::size_t d = extents_.size() - program_.inner_dims; d < extents_.size(); ++d)
+      if (expressions_[access.strides.at(d)] != 0) return false;
+    return access.gathers.empty();
   }
 
   std::int64_t index_node(std::uint32_t i) const {
@@ -187,15 +239,15 @@ class Interpreter {
       }
       default: throw std::logic_error("unknown instruction");
     }
+    if (between_ == Between::kRounded && type == DType::kFloat32)
+      value.f = static_cast<double>(static_cast<float>(value.f));
   }
 
   void scan(std::size_t i) {
     const auto& instr = *program_.instrs[i];
     const auto type = static_cast<DType>(instr.dtype);
     const std::vector<Scalar>& elements = values_[instr.args[0]];
-    // Of sums and products, which alone are exclusive.
-    const double identity = static_cast<Combine>(instr.op) == Combine::kProd ? 1 : 0;
-    Scalar total{identity, static_cast<std::int64_t>(identity)};
+    Scalar total = identity_of(static_cast<Combine>(instr.op));
     for (std::size_t e = 0; e < elements.size(); ++e) {
       const Scalar args[2] = {total, elements[e]};
       if (instr.exclusive) values_[i][e] = total;
@@ -220,6 +272,7 @@ class Interpreter {
   std::span<const DType> types_;
   std::span<const std::int64_t> expressions_;
   Memory& memory_;
+  Between between_;
   std::vector<std::int64_t> extents_, index_;
   std::int64_t rows_ = 1, row_length_ = 1;
   std::vector<std::vector<Scalar>> values_;
@@ -241,8 +294,8 @@ double activate(plan::fb::Activation activation, double x) {
 }  // namespace
 
 void interpret(const plan::fb::LoopProgramT& program, std::span<const DType> types,
-               std::span<const std::int64_t> expressions, Memory& memory) {
-  Interpreter(program, types, expressions, memory).run();
+               std::span<const std::int64_t> expressions, Memory& memory, Between between) {
+  Interpreter(program, types, expressions, memory, between).run();
 }
 
 void interpret(const plan::fb::MatmulStepT& step, std::span<const DType> types,
