@@ -13,7 +13,7 @@
 
 #include <xxhash.h>
 
-#include "frontend/model/bodies.h"
+#include "frontend/bodies.h"
 #include "frontend/model/initializers.h"
 #include "frontend/model/model_file.h"
 #include "frontend/model/structure.h"

@@ -9,13 +9,13 @@
 #include <unordered_set>
 #include <vector>
 
-#include "frontend/import.h"
 #include "frontend/model/external_data.h"
 #include "frontend/model/functions.h"
+#include "frontend/model/imported_model.h"
 #include "frontend/model/structure.h"
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
+#include "frontend/ops/row_checks.h"
 #include "frontend/symbols/default_ranges.h"
-#include "frontend/symbols/row_checks.h"
 
 namespace onnx {
 class GraphProto;

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 

@@ -148,6 +148,7 @@ struct OpDef {
   const CompositeDef& composite() const { return std::get<CompositeDef>(detail); }
 };
 
+// ir/ops/registry.cpp has these, so that what only knows definitions needs no table.
 /// The definition named `name`, or null.
 const OpDef* find_op(std::string_view name);
 /// As find_op, but throws Error(kInternal) if there is none.

@@ -3,7 +3,7 @@
 // states the bounds, which tests check over all float16 values; `--math precise` uses none of them.
 #pragma once
 
-#include "math.cuh"
+#include "elementary.cuh"
 
 /// 2^a; below 2^-126 zero. 2^-22 relative.
 SINTER_DEVICE float power_of_two(float a) {

@@ -79,7 +79,7 @@ const char* infix_symbol(ScalarOp op, DType from) {
     case ScalarOp::kXor: return "!=";
     default: break;
   }
-  if (!is_float(from)) return nullptr;  // integers wrap: see math.cuh
+  if (!is_float(from)) return nullptr;  // integers wrap: see elementary.cuh
   switch (op) {
     case ScalarOp::kAdd: return "+";
     case ScalarOp::kSub: return "-";

@@ -1,4 +1,4 @@
-// Scalar instructions as device code: calls of codegen/device/math.cuh.
+// Scalar instructions as device code: calls of codegen/device/elementary.cuh.
 #pragma once
 
 #include <span>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 #include "ir/dim/dim.h"
 
 namespace sinter::codegen {

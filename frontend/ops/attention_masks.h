@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
 
 namespace sinter::frontend {
 

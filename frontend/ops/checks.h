@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <string_view>
 
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
 
 namespace sinter::frontend {
 

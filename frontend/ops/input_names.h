@@ -30,4 +30,7 @@ std::vector<OpInput> inputs_of(const InputNames& row);
 const InputNames* find_input_names(std::string_view domain, std::string_view name,
                                    std::int64_t version);
 
+/// Whether two names are one but for the case of ASCII letters.
+bool same_name(std::string_view a, std::string_view b);
+
 }  // namespace sinter::frontend

@@ -4,6 +4,7 @@
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/term.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
 namespace {

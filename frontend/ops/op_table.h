@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
 
 namespace sinter::frontend {
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/unroll.h"
@@ -38,14 +39,6 @@ constexpr ActivationRow kActivations[] = {
     {"Elu", 1, 1, 0},
 };
 
-/// "tanh" and "TanH" are in models as well.
-bool same_name(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) ==
-           std::tolower(static_cast<unsigned char>(y));
-  });
-}
-
 /// Activations of all directions in order. alpha and beta are lists without gaps: each activation
 /// takes as many as it has, while there are any.
 std::vector<Activation> read_activations(NodeContext& node, std::vector<std::string> fallback,
@@ -66,6 +59,7 @@ std::vector<Activation> read_activations(NodeContext& node, std::vector<std::str
   for (const std::string& name : names) {
     const auto* row = std::find_if(
         std::begin(kActivations), std::end(kActivations),
+        // "tanh" and "TanH" are in models as well.
         [&](const ActivationRow& candidate) { return same_name(candidate.name, name); });
     if (row == std::end(kActivations))
       node.unsupported(fmt::format("activation '{}' is not known", name));

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
 
 namespace sinter::frontend {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
 
 namespace sinter::frontend {
 

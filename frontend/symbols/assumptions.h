@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "frontend/import.h"
+#include "frontend/model/import_options.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {

@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "frontend/import.h"
+#include "frontend/model/import_options.h"
 
 namespace onnx {
 class GraphProto;

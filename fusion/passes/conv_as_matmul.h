@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "ir/graph.h"
 
 namespace sinter::fusion {

@@ -1,7 +1,7 @@
 // The passes, one file each, named after the pass. pipeline.cpp gives their order.
 #pragma once
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 

@@ -4,6 +4,7 @@
 
 #include "fusion/passes/simplify_rules.h"
 #include "fusion/regions/rebuild.h"
+#include "ir/dim/dim_mismatch.h"
 
 namespace sinter::fusion {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fusion/patterns/positions.h"
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "fusion/patterns/positions.h"
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

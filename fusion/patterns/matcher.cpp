@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "fusion/regions/rebuild.h"
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

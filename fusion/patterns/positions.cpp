@@ -1,6 +1,6 @@
 #include "fusion/patterns/positions.h"
 
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

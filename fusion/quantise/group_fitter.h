@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 
 namespace sinter::fusion {
 

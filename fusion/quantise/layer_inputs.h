@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "fusion/regions/constant_values.h"
 
 namespace sinter::fusion {

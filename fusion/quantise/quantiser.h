@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "ir/quantised.h"
 
 namespace sinter::fusion {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "fusion/regions/operand.h"
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

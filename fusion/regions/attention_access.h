@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "ir/graph.h"
 
 namespace sinter::fusion {

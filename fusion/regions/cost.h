@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "fusion/regions/region.h"
 #include "ir/graph.h"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "fusion/regions/rebuild.h"
 #include "ir/graph.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "fusion/regions/cost.h"
 #include "fusion/regions/rebuild.h"
 #include "fusion/regions/region.h"

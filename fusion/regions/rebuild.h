@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "fusion/pipeline.h"
+#include "fusion/context.h"
 #include "ir/graph.h"
 
 namespace sinter::fusion {

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "fusion/regions/rebuild.h"
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 namespace sinter::fusion {
 namespace {

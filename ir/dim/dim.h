@@ -130,9 +130,6 @@ using Shape = std::vector<Dim>;
 Dim element_count(const Shape& shape);
 /// "[batch, seq, 384]".
 std::string to_string(const Shape& shape);
-/// Numpy broadcasting of two shapes. Symbolic dimensions broadcast with themselves and with 1;
-/// two different symbolic dimensions throw Error(kInvalidModel).
-Shape broadcast(const Shape& a, const Shape& b);
 /// Row-major strides in elements.
 std::vector<Dim> contiguous_strides(const Shape& shape);
 

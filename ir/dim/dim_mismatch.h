@@ -1,4 +1,4 @@
-// The error of two dimensions that an operator needs to be equal.
+// The error of two dimensions that must be equal, and what needs them to be.
 #pragma once
 
 #include <string>
@@ -35,5 +35,9 @@ void require_equal(const Shape& a, const Shape& b, const Message& message) {
   if (a.size() != b.size()) throw Error(ErrorCode::kInvalidModel, message());
   for (std::size_t d = 0; d < a.size(); ++d) require_equal(a[d], b[d], message);
 }
+
+/// Numpy broadcasting of two shapes. Symbolic dimensions broadcast with themselves and with 1;
+/// two different symbolic dimensions throw DimMismatch.
+Shape broadcast(const Shape& a, const Shape& b);
 
 }  // namespace sinter::ir

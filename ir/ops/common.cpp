@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sinter/error.h>
 
 #include "ir/ops/ops.h"
@@ -32,17 +31,6 @@ int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape) {
   return static_cast<int>(axis);
 }
 
-const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
-                                           std::size_t size, std::int64_t least) {
-  const auto& values = attrs.get_ints(name);
-  if (values.size() != size)
-    invalid(fmt::format("{} has {} values, expected {}", name, values.size(), size));
-  for (const std::int64_t value : values)
-    if (value < least)
-      invalid(fmt::format("{} [{}] has a value below {}", name, fmt::join(values, ", "), least));
-  return values;
-}
-
 std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed) {
   const std::string& name = attrs.get_string("combine");
   for (int c = 0; c < kCombineCount; ++c)
@@ -52,33 +40,10 @@ std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed) {
                       none_allowed ? "none, " : "", name));
 }
 
-Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel) {
-  const std::size_t rank = kernel.size();
-  return {std::move(kernel), ints_attr(attrs, "strides", rank, 1),
-          ints_attr(attrs, "dilations", rank, 1), ints_attr(attrs, "pads_begin", rank, 0),
-          ints_attr(attrs, "pads_end", rank, 0)};
-}
-
 bool channels_last_attr(const Attrs& attrs) {
   const std::int64_t layout = attrs.get_int("channels_last");
   if (layout != 0 && layout != 1) invalid(fmt::format("channels_last is {}, not 0 or 1", layout));
   return layout == 1;
-}
-
-std::vector<Dim> window_counts(const Windows& windows, std::span<const Dim> spatial) {
-  std::vector<Dim> counts;
-  for (std::size_t d = 0; d < spatial.size(); ++d) {
-    const Dim extent = Dim(windows.dilations[d]) * Dim(windows.kernel[d] - 1) + Dim(1);
-    const Dim padded = spatial[d] + Dim(windows.pads_begin[d]) + Dim(windows.pads_end[d]);
-    const Dim rest = padded - extent;
-    if (rest.is_constant() && rest.value() < 0)
-      invalid(fmt::format(
-          "window of {} does not fit into spatial dimension {} of size {} with pads {} and {}",
-          extent.to_string(), d, spatial[d].to_string(), windows.pads_begin[d],
-          windows.pads_end[d]));
-    counts.push_back(floor_div(rest, Dim(windows.strides[d])) + Dim(1));
-  }
-  return counts;
 }
 
 }  // namespace sinter::ir::ops

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/reference/kernels.h"
 

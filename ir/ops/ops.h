@@ -33,9 +33,6 @@ void require_same_dtype(std::span<const TensorType> inputs);
 void require_float(std::span<const TensorType> inputs);
 /// The attribute `name` as an axis of `shape`: 0 <= axis < rank, or throws.
 int axis_attr(const Attrs& attrs, std::string_view name, const Shape& shape);
-/// The attribute `name`, a list of `size` integers, none below `least`, or throws.
-const std::vector<std::int64_t>& ints_attr(const Attrs& attrs, std::string_view name,
-                                           std::size_t size, std::int64_t least);
 
 /// The attribute "combine" by name; nothing for "none", which only `none_allowed` allows. Throws
 /// for any other.
@@ -44,17 +41,7 @@ std::optional<Combine> combine_attr(const Attrs& attrs, bool none_allowed);
 /// The result type of a reduction with attributes "axes" and "keepdims".
 std::vector<TensorType> infer_reduce(const Attrs& attrs, std::span<const TensorType> inputs);
 
-/// The windows of a convolution or of Unfold over spatial dimensions.
-struct Windows {
-  std::vector<std::int64_t> kernel, strides, dilations, pads_begin, pads_end;
-};
-/// Reads attributes "strides", "dilations", "pads_begin" and "pads_end"; throws if one is wrong.
-Windows windows_attr(const Attrs& attrs, std::vector<std::int64_t> kernel);
 /// The attribute "channels_last"; throws unless it is 0 or 1.
 bool channels_last_attr(const Attrs& attrs);
-/// Number of windows along each spatial dimension:
-/// floor((D + begin + end - dilation * (kernel - 1) - 1) / stride) + 1. Throws if a window of known
-/// size is larger than the padded dimension.
-std::vector<Dim> window_counts(const Windows& windows, std::span<const Dim> spatial);
 
 }  // namespace sinter::ir::ops

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
 #include "ir/scalar_math.h"
 

@@ -6,6 +6,7 @@
 
 #include "ir/dim/dim_mismatch.h"
 #include "ir/ops/ops.h"
+#include "ir/windows.h"
 
 namespace sinter::ir::ops {
 namespace {

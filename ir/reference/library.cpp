@@ -2,11 +2,11 @@
 #include <Eigen/Core>
 #include <algorithm>
 
-#include "ir/ops/ops.h"
 #include "ir/quantised.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/strided.h"
 #include "ir/scalar_math.h"
+#include "ir/windows.h"
 
 namespace sinter::ir::reference {
 namespace {
@@ -57,7 +57,7 @@ std::vector<double> with_channels_moved(std::vector<double> values,
 
 struct ConvShape {
   std::vector<std::int64_t> in, out;  // spatial
-  ops::Windows windows;
+  Windows windows;
 };
 
 /// Columns [channels * kernel, windows] of one image's `channels` planes; outside reads zero.
@@ -140,7 +140,7 @@ std::vector<Tensor> evaluate_conv(const Attrs& attrs, std::span<const Tensor> in
   }
   const ConvShape conv{{x_shape.begin() + 2, x_shape.end()},
                        {shape.begin() + 2, shape.end()},
-                       ops::windows_attr(attrs, {w_shape.begin() + 2, w_shape.end()})};
+                       windows_attr(attrs, {w_shape.begin() + 2, w_shape.end()})};
   const std::int64_t groups = attrs.get_int("group"), channels = w_shape[1];
   const std::int64_t plane = count_of(conv.in), windows = count_of(conv.out);
   const std::int64_t outputs_each = w_shape[0] / groups;

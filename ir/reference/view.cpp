@@ -2,7 +2,7 @@
 
 #include <sinter/error.h>
 
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/strided.h"
 

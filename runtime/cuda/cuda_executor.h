@@ -10,7 +10,7 @@
 #include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "graphs/stream.h"
-#include "runtime/cuda/bound_steps.h"
+#include "runtime/cuda/bind_steps.h"
 #include "runtime/cuda/device_plan.h"
 #include "runtime/cuda/io_region.h"
 #include "runtime/cuda/state_memory.h"

@@ -2,7 +2,7 @@
 
 #include "graphs/device.h"
 #include "runtime/cuda/cublaslt/cublaslt.h"
-#include "runtime/cuda/cudnn/conv_cudnn.h"
+#include "runtime/cuda/cudnn/cudnn_info.h"
 
 namespace sinter::runtime {
 

@@ -14,7 +14,7 @@
 #include "graphs/memory.h"
 #include "graphs/module.h"
 #include "runtime/cuda/cublaslt/cublaslt.h"
-#include "runtime/cuda/cudnn/conv_cudnn.h"
+#include "runtime/cuda/cudnn/cudnn_info.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime {

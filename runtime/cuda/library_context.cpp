@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cuda/cublaslt/cublaslt.h"
-#include "runtime/cuda/cudnn/conv_cudnn.h"
+#include "runtime/cuda/cudnn/cudnn_info.h"
 
 namespace sinter::runtime {
 

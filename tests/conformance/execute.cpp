@@ -10,7 +10,7 @@
 #include "frontend/import.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::conformance {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tests/conformance/cases.h"
-#include "tools/compiler/target.h"
+#include "tools/compiler/build/target.h"
 
 namespace sinter::conformance {
 

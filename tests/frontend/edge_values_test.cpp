@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "frontend/node_context.h"
+#include "frontend/ops/node_context.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {

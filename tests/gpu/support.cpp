@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <random>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include "ir/reference/evaluate.h"
 #include "runtime/cuda/device_info.h"
 #include "runtime/plan/plan_data.h"
+#include "tests/support/random_inputs.h"
 
 namespace sinter::gpu_test {
 
@@ -57,26 +57,7 @@ Plan compile_with(const ir::Graph& graph, const std::string& schedule) {
 
 std::vector<ir::Tensor> random_inputs(const ir::Graph& graph, const ir::Bindings& sizes,
                                       std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<ir::Tensor> inputs;
-  for (const ir::ValueId id : graph.inputs()) {
-    const ir::TensorType& type = graph.type(id);
-    std::vector<std::int64_t> shape;
-    std::size_t count = 1;
-    for (const ir::Dim& dim : type.shape) {
-      shape.push_back(dim.evaluate(sizes));
-      count *= static_cast<std::size_t>(shape.back());
-    }
-    std::vector<double> values(count);
-    for (double& value : values) {
-      const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
-      value = is_float(type.dtype)         ? 2 * unit - 1
-              : type.dtype == DType::kBool ? std::floor(2 * unit)
-                                           : std::floor(6 * unit) - 3;
-    }
-    inputs.push_back(ir::Tensor::from_doubles(type.dtype, shape, values));
-  }
-  return inputs;
+  return test::random_inputs(graph, sizes, seed, 1);
 }
 
 TensorView view_of(const ir::Tensor& tensor) {

@@ -1,4 +1,4 @@
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "ir/dim/dim_mismatch.h"
 #include "tests/ir/expect_error.h"
 
 namespace sinter::ir {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "ir/dim/affine.h"
+#include "ir/affine.h"
 #include "ir/graph.h"
 #include "ir/reference/evaluate.h"
 

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/runtime/cpu/naive_loops.h"
+#include "tests/support/elements.h"
 
 namespace sinter::testing {
 

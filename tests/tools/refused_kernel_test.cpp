@@ -10,7 +10,7 @@
 #include <sinter/error.h>
 
 #include "tests/tools/cli_fixture.h"
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tests {
 namespace {

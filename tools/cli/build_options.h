@@ -7,7 +7,7 @@
 
 #include "tools/cli/console.h"
 #include "tools/cli/options.h"
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 #include "tools/compiler/run/npy.h"
 
 namespace sinter::tools {

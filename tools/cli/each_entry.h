@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "tools/cli/console.h"
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
 

@@ -4,13 +4,13 @@
 
 #include "frontend/import.h"
 #include "ir/text/text.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/compare.h"
 #include "tools/compiler/compile.h"
 #include "tools/compiler/each_entry.h"
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/profile_report.h"
 #include "tools/compiler/inspect/why.h"
-#include "tools/compiler/model_source.h"
 #include "tools/compiler/verify/accuracy.h"
 
 namespace sinter {

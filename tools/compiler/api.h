@@ -3,7 +3,7 @@
 
 #include <new>
 
-#include "tools/compiler/reporter.h"
+#include "tools/compiler/options/reporter.h"
 
 namespace sinter::tools {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/plan/plan_data.h"
-#include "tools/compiler/model_source.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/run/measure.h"
 

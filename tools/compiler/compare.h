@@ -1,7 +1,7 @@
 // One model compiled in several ways, side by side.
 #pragma once
 
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
 

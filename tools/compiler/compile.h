@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
 

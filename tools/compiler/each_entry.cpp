@@ -5,7 +5,7 @@
 #include <sinter/error.h>
 
 #include "fusion/narrow_dims.h"
-#include "tools/compiler/model_source.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/entries.h"
 #include "tools/compiler/options/shapes.h"
 #include "tools/compiler/run/inputs.h"

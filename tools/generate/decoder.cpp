@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "runtime/cpu/tiles/tile_ops.h"
+#include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/plan/plan_data.h"
 #include "runtime/plan_access.h"
 #include "tools/compiler/inspect/step_list.h"

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "codegen/families/gemm/gemm_graph.h"
 #include "codegen/program/loop_lowering.h"
+#include "codegen/program/reshapes.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {

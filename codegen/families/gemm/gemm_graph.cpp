@@ -89,14 +89,6 @@ ProductBody product_body(const Graph& body) {
   return result;
 }
 
-ValueId root_of(const Graph& body, ValueId value) {
-  for (;;) {
-    const Node* node = body.producer(value);
-    if (!node || node->op->name != "Reshape") return value;
-    value = node->inputs[0];
-  }
-}
-
 std::shared_ptr<const Graph> as_product_body(const Node& node) {
   if (is_family(node, "product")) return node.body;
   GraphBuilder builder("product");

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "codegen/program/reshapes.h"
 #include "ir/graph.h"
 
 namespace sinter::codegen {
@@ -20,9 +21,6 @@ struct ProductBody {
 };
 /// Throws Error(kInternal) if the body is not of that form.
 ProductBody product_body(const ir::Graph& body);
-
-/// What reshapes in `body` lead back to.
-ir::ValueId root_of(const ir::Graph& body, ir::ValueId value);
 
 /// The body of a region of family "product" that holds nothing but `node`, of family "matmul" or
 /// "conv"; a node of family "product" has its own.

@@ -1,9 +1,10 @@
 // Normalisations of com.microsoft, with what ONNX Runtime's optimiser puts in front of them and
 // behind them. They are taken apart again.
+#include "frontend/ops/normalisation.h"
+
 #include <fmt/format.h>
 
 #include "frontend/ops/checks.h"
-#include "frontend/ops/normalisation.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/quantised.h"
 #include "frontend/ops/unroll.h"

@@ -9,7 +9,8 @@
 
 #include <sinter/error.h>
 
-#include "runtime/cpu/gemm/matmul_dnnl.h"
+#include "runtime/cpu/gemm/packed_weights.h"
+#include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime::cpu {
 

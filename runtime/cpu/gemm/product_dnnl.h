@@ -7,8 +7,9 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/cpu/gemm/matmul_dnnl.h"
+#include "runtime/cpu/gemm/packed_weights.h"
 #include "runtime/cpu/gemm/primitive_parts.h"
+#include "runtime/plan/plan_data.h"
 
 namespace sinter::runtime::cpu {
 

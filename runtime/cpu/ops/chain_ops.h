@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/cpu/tiles/tile_ops.h"
+#include "runtime/cpu/ops/kernel_types.h"
 
 namespace sinter::runtime::cpu {
 

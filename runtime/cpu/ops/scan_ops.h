@@ -1,7 +1,7 @@
 // Running combinations over tiles.
 #pragma once
 
-#include "runtime/cpu/tiles/tile_ops.h"
+#include "runtime/cpu/ops/kernel_types.h"
 
 namespace sinter::runtime::cpu {
 

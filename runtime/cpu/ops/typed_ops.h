@@ -1,7 +1,7 @@
 // Kernels for every type, in plain loops.
 #pragma once
 
-#include "runtime/cpu/tiles/tile_ops.h"
+#include "runtime/cpu/ops/kernel_types.h"
 
 namespace sinter::runtime::cpu {
 

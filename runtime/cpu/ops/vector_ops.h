@@ -1,7 +1,7 @@
 // Kernels on float32 for the CPU's own vector instructions, chosen at run time.
 #pragma once
 
-#include "runtime/cpu/tiles/tile_ops.h"
+#include "runtime/cpu/ops/kernel_types.h"
 
 namespace sinter::runtime::cpu {
 

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/tiles/tile_loops.h"
-#include "runtime/cpu/tiles/tile_ops.h"
 
 namespace sinter::runtime::cpu {
 

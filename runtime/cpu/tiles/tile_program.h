@@ -18,9 +18,9 @@
 
 #include "runtime/cpu/ops/chain_ops.h"
 #include "runtime/cpu/ops/scan_ops.h"
+#include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/tiles/tile_access.h"
 #include "runtime/cpu/tiles/tile_loops.h"
-#include "runtime/cpu/tiles/tile_ops.h"
 
 namespace sinter::runtime::cpu {
 

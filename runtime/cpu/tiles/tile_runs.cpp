@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "runtime/cpu/ops/element.h"
+#include "runtime/cpu/ops/tile_ops.h"
 #include "runtime/cpu/ops/vector_moves.h"
-#include "runtime/cpu/tiles/tile_ops.h"
 
 namespace sinter::runtime::cpu {
 namespace {

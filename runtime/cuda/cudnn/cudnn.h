@@ -12,7 +12,8 @@
 #include <cudnn_graph.h>
 #include <sinter/error.h>
 
-#include "runtime/cuda/cudnn/conv_cudnn.h"
+#include "graphs/device.h"
+#include "runtime/cuda/cudnn/cudnn_info.h"
 #include "runtime/cuda/library_entry.h"
 
 namespace sinter::runtime {

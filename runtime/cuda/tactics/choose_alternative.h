@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/cuda/bound_steps.h"
+#include "runtime/cuda/bound_step.h"
 
 namespace sinter::runtime {
 

@@ -212,7 +212,7 @@ TEST(CudaEmulation, RowsOverClusters) {
                   [](auto& run) { return run.first.find("cluster=") != std::string::npos; }));
 }
 
-/// The functions that device/math.cuh computes itself, over their whole range.
+/// The functions that device/elementary.cuh computes itself, over their whole range.
 TEST(CudaEmulation, FunctionsAreAccurate) {
   std::vector<float> inputs = {0.0f, -0.0f, 1e-38f,   -1e-30f,   1e-8f,    INFINITY, -INFINITY,
                                NAN,  3e38f, 65535.9f, -65536.0f, 65537.0f, 1e9f,     -7.25e20f};

@@ -115,13 +115,14 @@ EmulatedKernels::EmulatedKernels(std::span<const codegen::EmittedKernel> kernels
   source.close();
   // Undefined behaviour (an overflowing index, a misaligned vector) traps; null pointers and what
   // lies outside of buffers do so without help. Compiling takes longer than running: hence -Og.
+  // Compiled by its name in its folder, so that ccache knows the same kernels again.
   const std::string command = fmt::format(
-      "g++ -std=c++17 -Og -w -shared -fPIC -fno-strict-aliasing "
+      "cd {1} && ({3} g++ -std=c++17 -Og -w -fPIC -fno-strict-aliasing "
       "-fsanitize=alignment,bounds,shift,signed-integer-overflow,integer-divide-by-zero "
       "-fsanitize=object-size,return,unreachable -fsanitize-undefined-trap-on-error "
       "-I{0}/tests/codegen/emulation/cuda_emulator {2}"
-      "-o {1}/kernels.so {1}/kernels.cpp > {1}/log 2>&1",
-      SINTER_SOURCE_DIR, folder_, device_folders());
+      "-c -o kernels.o kernels.cpp && g++ -shared -o kernels.so kernels.o) > log 2>&1",
+      SINTER_SOURCE_DIR, folder_, device_folders(), SINTER_CCACHE);
   if (std::system(command.c_str()) != 0)
     throw std::runtime_error(
         fmt::format("{}\n{}", command, read_file(folder_ + "/log").substr(0, 8000)));

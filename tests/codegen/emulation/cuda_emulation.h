@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "codegen/emit/kernel_request.h"
-#include "tests/codegen/program/loop_interpreter.h"
+#include "tests/support/loop_interpreter.h"
 
 namespace sinter::test {
 

@@ -1,10 +1,7 @@
 #include "region_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
-#include <numeric>
-#include <random>
 
 #include <fmt/format.h>
 
@@ -34,12 +31,6 @@ Buffers number_buffers(const ir::Graph& body) {
     buffers.types.push_back(body.type(value).dtype);
   }
   return buffers;
-}
-
-std::vector<std::int64_t> concrete(const ir::Shape& shape, const ir::Bindings& symbols) {
-  std::vector<std::int64_t> result;
-  for (const ir::Dim& dim : shape) result.push_back(dim.evaluate(symbols));
-  return result;
 }
 
 bool scatters(const ir::Graph& body) {
@@ -105,27 +96,6 @@ std::string listing_of_text(const char* text) {
   const ir::Graph body = ir::parse_graph(text);
   codegen::ExprTable exprs(body.ranges());
   return lower(body, exprs).listing;
-}
-
-std::vector<ir::Tensor> random_inputs(const ir::Graph& body, const ir::Bindings& symbols,
-                                      std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<ir::Tensor> inputs;
-  for (const ir::ValueId value : body.inputs()) {
-    const ir::TensorType& type = body.type(value);
-    const std::vector<std::int64_t> shape = concrete(type.shape, symbols);
-    const auto count = static_cast<std::size_t>(
-        std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
-    std::vector<double> values(count);
-    for (double& x : values) {
-      const double unit = static_cast<double>(random() >> 11) * 0x1p-53;
-      x = is_float(type.dtype)         ? 4 * unit - 2
-          : type.dtype == DType::kBool ? std::floor(2 * unit)
-                                       : std::floor(6 * unit) - 3;
-    }
-    inputs.push_back(ir::Tensor::from_doubles(type.dtype, shape, values));
-  }
-  return inputs;
 }
 
 std::string check_region(const ir::Graph& body, const ir::Bindings& symbols, std::uint64_t seed) {

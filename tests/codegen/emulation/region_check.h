@@ -6,7 +6,8 @@
 
 #include "codegen/plan/expr_table.h"
 #include "ir/graph.h"
-#include "tests/codegen/program/loop_interpreter.h"
+#include "tests/support/loop_interpreter.h"
+#include "tests/support/random_inputs.h"
 
 namespace sinter::test {
 
@@ -25,10 +26,6 @@ std::string listing_in(const Cases& cases, std::string_view name) {
     if (test.name == name) return listing_of_text(test.text);
   return "";
 }
-
-/// Random inputs for `body` under `symbols`. Integer inputs are in [-3, 3), floats normal-ish.
-std::vector<ir::Tensor> random_inputs(const ir::Graph& body, const ir::Bindings& symbols,
-                                      std::uint64_t seed);
 
 /// Empty if the region's outputs equal the reference's; else what differs.
 std::string check_region(const ir::Graph& body, const ir::Bindings& symbols,

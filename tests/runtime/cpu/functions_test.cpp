@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/cpu/ops/chain_ops.h"
+#include "runtime/cpu/ops/tile_ops.h"
 
 namespace sinter::testing {
 namespace {

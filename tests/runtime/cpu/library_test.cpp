@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "naive_loops.h"
 #include "tests/runtime/library_check.h"
 #include "tests/runtime/plan/plan_builder.h"
+#include "tests/support/elements.h"
 
 namespace sinter::testing {
 namespace {

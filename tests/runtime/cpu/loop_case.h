@@ -7,10 +7,11 @@
 
 #include <gtest/gtest.h>
 
-#include "naive_loops.h"
 #include "runtime/cpu/tiles/tile_program.h"
 #include "runtime/plan/verify/verify_plan.h"
 #include "tests/runtime/plan/plan_builder.h"
+#include "tests/support/elements.h"
+#include "tests/support/loop_interpreter.h"
 
 namespace sinter::testing {
 
@@ -65,7 +66,7 @@ class LoopCase {
 
   void check(double tolerance = 2e-6) const {
     Buffers expected = buffers_;
-    run_naively(plan_->meta, program(), values_, expected);
+    test::interpret(program(), types(), values_, expected, test::Between::kRounded);
     const Buffers one = run(1);
     const Buffers three = run(3);
     for (std::size_t b = 0; b < buffers_.size(); ++b) {
@@ -89,6 +90,11 @@ class LoopCase {
   }
 
  private:
+  std::vector<DType> types() const {
+    std::vector<DType> all;
+    for (std::size_t b = 0; b < buffers_.size(); ++b) all.push_back(type(b));
+    return all;
+  }
   static void randomise(DType type, std::vector<std::byte>& bytes) {
     std::mt19937 random(11);
     std::uniform_real_distribution<double> uniform(-2, 2);

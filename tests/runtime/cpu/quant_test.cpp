@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "naive_loops.h"
 #include "runtime/plan/plan_data.h"
 #include "tests/runtime/library_check.h"
 #include "tests/runtime/plan/plan_builder.h"
+#include "tests/support/elements.h"
 
 namespace sinter::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
-#include "naive_loops.h"
 #include "tests/runtime/plan/plan_builder.h"
+#include "tests/support/elements.h"
 
 namespace sinter::testing {
 namespace {

@@ -9,21 +9,9 @@
 #include <vector>
 
 #include "runtime/cuda/cudnn/cudnn.h"
+#include "tests/runtime/cuda/fake_cudnn_engine.h"
 
 namespace sinter::testing {
-
-struct FakeEngine {
-  std::int64_t id = 0;
-  std::vector<std::pair<std::int64_t, std::int64_t>> knobs;
-  std::vector<cudnnBackendNumericalNote_t> notes;
-  double microseconds = 10;  // on the fake driver's clock
-  std::int64_t workspace = 0;
-  bool is_compiled = false;
-  bool builds = true;                              // false: no execution plan can be made of it
-  cudnnStatus_t execution = CUDNN_STATUS_SUCCESS;  // of running it
-  // The heuristic that proposes it; COUNT: none, it is found among all engines alone.
-  cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-};
 
 struct FakeCudnn {
   void reset();

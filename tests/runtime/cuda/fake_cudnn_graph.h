@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "tests/runtime/cuda/fake_cudnn.h"
+#include "tests/runtime/cuda/fake_cudnn_engine.h"
 
 namespace sinter::testing::fake_graph {
 

@@ -15,7 +15,7 @@
 #include "tools/cli/text/table.h"
 #include "tools/cli/verbs/verbs.h"
 #include "tools/compiler/api.h"
-#include "tools/compiler/model_source.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/run/inputs.h"
 
 namespace sinter::tools {

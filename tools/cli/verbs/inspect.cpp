@@ -10,9 +10,9 @@
 #include "tools/cli/text/table.h"
 #include "tools/cli/text/why_text.h"
 #include "tools/cli/verbs/verbs.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/inspect/plan_report.h"
 #include "tools/compiler/inspect/why.h"
-#include "tools/compiler/model_source.h"
 
 namespace sinter::tools {
 namespace {

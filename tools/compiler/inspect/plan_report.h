@@ -7,7 +7,7 @@
 #include <sinter/compiler.h>
 
 #include "frontend/import.h"
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
 

@@ -6,7 +6,7 @@
 
 #include <sinter/compiler.h>
 
-#include "tools/compiler/reporter.h"
+#include "tools/compiler/options/reporter.h"
 
 namespace sinter::tools {
 

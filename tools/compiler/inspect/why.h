@@ -7,7 +7,7 @@
 
 #include "frontend/import.h"
 #include "fusion/explain.h"
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
 

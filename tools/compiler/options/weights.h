@@ -7,8 +7,8 @@
 
 #include <sinter/compiler.h>
 
-#include "fusion/pipeline.h"
-#include "tools/compiler/reporter.h"
+#include "fusion/context.h"
+#include "tools/compiler/options/reporter.h"
 
 namespace sinter::tools {
 

@@ -9,7 +9,7 @@
 
 #include "codegen/compile.h"
 #include "ir/graph.h"
-#include "tools/compiler/reporter.h"
+#include "tools/compiler/options/reporter.h"
 
 namespace sinter::tools {
 

@@ -8,7 +8,7 @@
 #include <sinter/error.h>
 #include <sinter/profile.h>
 
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 #include "tools/compiler/run/device_copies.h"
 #include "tools/compiler/tuning/tune.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/compiler/build.h"
+#include "tools/compiler/build/build.h"
 
 namespace sinter::tools {
 

@@ -13,7 +13,7 @@
 #include "ir/text/shown.h"
 #include "ir/text/text.h"
 #include "runtime/files/output_file.h"
-#include "tools/compiler/model_source.h"
+#include "tools/compiler/build/model_source.h"
 #include "tools/compiler/run/inputs.h"
 #include "tools/compiler/verify/reduce.h"
 #include "tools/compiler/verify/region_check.h"

@@ -9,12 +9,9 @@
 #include <nanobind/nanobind.h>
 #include <sinter/sinter.h>
 
+#include "tools/python/src/library.h"
+
 namespace sinter::python {
-
-namespace nb = nanobind;
-
-/// Whose arrays a call was given, and gives back.
-enum class Library { kNumpy, kTorch, kCupy };
 
 /// An array that somebody else owns: kept, and its memory with it, while this object lives.
 class Array {

@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <sinter/dtype.h>
 
-#include "tools/python/src/arrays.h"
+#include "tools/python/src/library.h"
 
 namespace sinter::python {
 

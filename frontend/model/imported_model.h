@@ -1,0 +1,66 @@
+// What an import gives: the graph and what is known of the model, or the nodes that are refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sinter/error.h>
+
+#include "ir/graph.h"
+
+namespace sinter::frontend {
+
+/// A node that is refused.
+struct UnsupportedNode {
+  Error::Node node;
+  std::string why;
+  std::string way_out;  // empty: none is known
+};
+
+/// The model has nodes that are not supported. Where that is because the value of an input must be
+/// known to compile them, `inputs` names these inputs: see ImportOptions::input_values.
+class UnsupportedModel : public Error {
+ public:
+  UnsupportedModel(std::string message, std::vector<UnsupportedNode> nodes,
+                   std::vector<std::string> inputs)
+      : Error(ErrorCode::kUnsupported, std::move(message)),
+        nodes_(std::move(nodes)),
+        inputs_(std::move(inputs)) {}
+  const std::vector<UnsupportedNode>& nodes() const noexcept { return nodes_; }
+  const std::vector<std::string>& inputs() const noexcept { return inputs_; }
+
+ private:
+  std::vector<UnsupportedNode> nodes_;
+  std::vector<std::string> inputs_;
+};
+
+/// A node as the model has it; those of functions and branches have their caller's name in front.
+struct ModelNode {
+  std::string name;  // as origins have it: the node's own, or made of operator and position
+  std::string op;
+};
+
+struct ImportedModel {
+  ir::Graph graph;
+  /// An input of one bool that chooses between bodies whose results have different shapes, as
+  /// `use_cache_branch` of merged decoders does. `graph` then has the inputs and the outputs of
+  /// both bodies only: `symbol` is the input's value, 0 or 1, in the shapes of outputs.
+  struct Flag {
+    std::string input, symbol;
+    std::vector<ir::Graph> graphs;  // where the input is false, and where it is true
+  };
+  std::optional<Flag> flag;
+  std::uint64_t hash = 0;      // XXH3 of the model's bytes and of its external data
+  std::size_t node_count = 0;  // nodes of the ONNX graph
+  std::int64_t opset = 0;
+  std::string producer;
+  std::vector<std::string> warnings;
+  std::vector<std::string> files;  // of external data
+  std::vector<ModelNode> nodes;    // all that were looked at, in order; a loop's once for each trip
+};
+
+}  // namespace sinter::frontend

@@ -1,0 +1,282 @@
+#include "frontend/ops/node_context.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <onnx.pb.h>
+#include <sinter/error.h>
+
+#include "frontend/model/initializers.h"
+
+namespace sinter::frontend {
+
+NodeContext::NodeContext(const onnx::NodeProto& node, Environment environment,
+                         std::vector<ir::ValueId> inputs, std::vector<bool> output_is_used)
+    : node_(node),
+      env_(std::move(environment)),
+      inputs_(std::move(inputs)),
+      output_is_used_(std::move(output_is_used)),
+      outputs_(output_is_used_.size()) {}
+
+const std::string& NodeContext::op_type() const { return node_.op_type(); }
+
+void NodeContext::invalid(const std::string& why) const {
+  throw Error(ErrorCode::kInvalidModel, why);
+}
+
+void NodeContext::unsupported(const std::string& why) const {
+  throw Error(ErrorCode::kUnsupported, why);
+}
+
+ir::ValueId NodeContext::input(std::size_t i, std::string_view what) const {
+  if (!has_input(i)) invalid(fmt::format("input {} ({}) is missing", i, what));
+  return inputs_[i];
+}
+
+std::vector<ir::ValueId> NodeContext::all_inputs() const {
+  if (inputs_.empty()) invalid("it has no inputs");
+  for (std::size_t i = 0; i < inputs_.size(); ++i) input(i, "input");
+  return inputs_;
+}
+
+std::vector<ir::Dim> NodeContext::sizes(std::size_t i, std::string_view what) const {
+  const ir::ValueId value = input(i, what);
+  if (!is_integer(dtype(value)) || rank(value) > 1)
+    invalid(fmt::format("input {} ({}) must be a vector of integers, but is {}", i, what,
+                        ir::to_string(type(value))));
+  if (auto dims = env_.folder.needed_contents(value)) return *dims;
+  unsupported(fmt::format(
+      "the value of its {} (input {}, '{}') depends on the data of the model's inputs; it must "
+      "follow from constants and input shapes",
+      what, i, node_.input(static_cast<int>(i))));
+}
+
+ir::Dim NodeContext::size(std::size_t i, std::string_view what) const {
+  const auto dims = sizes(i, what);
+  if (dims.size() != 1)
+    invalid(fmt::format("input {} ({}) must have one element, but has {}", i, what, dims.size()));
+  return dims[0];
+}
+
+std::vector<std::int64_t> NodeContext::ints(std::size_t i, std::string_view what) const {
+  std::vector<std::int64_t> values;
+  for (const ir::Dim& dim : sizes(i, what)) {
+    if (!dim.is_constant())
+      unsupported(fmt::format(
+          "the value of its {} (input {}, '{}') has {} in it; only constants are supported", what,
+          i, node_.input(static_cast<int>(i)), dim.to_string()));
+    values.push_back(dim.value());
+  }
+  return values;
+}
+
+double NodeContext::scalar(std::size_t i, std::string_view what) const {
+  const ir::ValueId value = input(i, what);
+  const auto tensor = env_.folder.constant(value);
+  if (!tensor) {
+    env_.folder.need(value);
+    unsupported(fmt::format("the value of its {} (input {}, '{}') is not a constant", what, i,
+                            node_.input(static_cast<int>(i))));
+  }
+  if (tensor->element_count() != 1)
+    invalid(fmt::format("input {} ({}) must have one element, but is {}", i, what,
+                        ir::to_string(type(value))));
+  return tensor->at(0);
+}
+
+const onnx::AttributeProto* NodeContext::find_attr(std::string_view name, int type) const {
+  const onnx::AttributeProto* found = nullptr;
+  for (const auto& attribute : node_.attribute())
+    if (attribute.name() == name) found = &attribute;
+  if (found == nullptr) return nullptr;
+  if (!found->ref_attr_name().empty())
+    invalid(
+        fmt::format("attribute '{}' refers to an attribute of a function, but the node is not "
+                    "in one",
+                    name));
+  // Type names as the ONNX specification has them, by number.
+  static constexpr const char* kNames[] = {"UNDEFINED", "FLOAT",   "INT",    "STRING",
+                                           "TENSOR",    "GRAPH",   "FLOATS", "INTS",
+                                           "STRINGS",   "TENSORS", "GRAPHS", "SPARSE_TENSOR"};
+  const int stored = static_cast<int>(found->type());
+  if (stored != type)
+    invalid(fmt::format("attribute '{}' must have type {}, but has type {}", name, kNames[type],
+                        stored >= 0 && stored < static_cast<int>(std::size(kNames))
+                            ? kNames[stored]
+                            : fmt::format("number {}", stored)));
+  return found;
+}
+
+bool NodeContext::has_attr(std::string_view name) const {
+  return std::any_of(node_.attribute().begin(), node_.attribute().end(),
+                     [&](const auto& attribute) { return attribute.name() == name; });
+}
+
+std::int64_t NodeContext::attr_int(std::string_view name,
+                                   std::optional<std::int64_t> fallback) const {
+  if (const auto* attribute = find_attr(name, onnx::AttributeProto::INT)) return attribute->i();
+  if (!fallback) invalid(fmt::format("attribute '{}' is missing", name));
+  return *fallback;
+}
+
+double NodeContext::attr_float(std::string_view name, std::optional<double> fallback) const {
+  if (const auto* attribute = find_attr(name, onnx::AttributeProto::FLOAT)) return attribute->f();
+  if (!fallback) invalid(fmt::format("attribute '{}' is missing", name));
+  return *fallback;
+}
+
+std::string NodeContext::attr_string(std::string_view name,
+                                     std::optional<std::string> fallback) const {
+  if (const auto* attribute = find_attr(name, onnx::AttributeProto::STRING)) return attribute->s();
+  if (!fallback) invalid(fmt::format("attribute '{}' is missing", name));
+  return *fallback;
+}
+
+std::optional<std::vector<std::int64_t>> NodeContext::attr_ints(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::INTS);
+  if (attribute == nullptr) return std::nullopt;
+  return std::vector<std::int64_t>(attribute->ints().begin(), attribute->ints().end());
+}
+
+std::optional<std::vector<double>> NodeContext::attr_floats(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::FLOATS);
+  if (attribute == nullptr) return std::nullopt;
+  return std::vector<double>(attribute->floats().begin(), attribute->floats().end());
+}
+
+std::optional<std::vector<std::string>> NodeContext::attr_strings(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::STRINGS);
+  if (attribute == nullptr) return std::nullopt;
+  return std::vector<std::string>(attribute->strings().begin(), attribute->strings().end());
+}
+
+std::optional<ir::Tensor> NodeContext::attr_tensor(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::TENSOR);
+  if (attribute == nullptr) return std::nullopt;
+  return read_tensor(attribute->t(), env_.owner, env_.external);
+}
+
+std::optional<ir::Tensor> NodeContext::attr_four_bit_tensor(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::TENSOR);
+  if (attribute == nullptr || !frontend::is_four_bit(attribute->t().data_type()))
+    return std::nullopt;
+  return read_four_bit_tensor(attribute->t(), env_.external);
+}
+
+std::optional<ir::Tensor> NodeContext::attr_sparse_tensor(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::SPARSE_TENSOR);
+  if (attribute == nullptr) return std::nullopt;
+  return read_sparse_tensor(attribute->sparse_tensor(), env_.external);
+}
+
+const onnx::GraphProto& NodeContext::attr_graph(std::string_view name) const {
+  const auto* attribute = find_attr(name, onnx::AttributeProto::GRAPH);
+  if (attribute == nullptr) invalid(fmt::format("attribute '{}' is missing", name));
+  return attribute->g();
+}
+
+std::size_t NodeContext::subgraph_input_count(std::string_view name) const {
+  return static_cast<std::size_t>(attr_graph(name).input_size());
+}
+
+std::size_t NodeContext::subgraph_output_count(std::string_view name) const {
+  return static_cast<std::size_t>(attr_graph(name).output_size());
+}
+
+std::optional<std::vector<ir::ValueId>> NodeContext::subgraph(std::string_view name,
+                                                              std::span<const ir::ValueId> inputs,
+                                                              const std::string& suffix) {
+  const onnx::GraphProto& graph = attr_graph(name);
+  if (static_cast<std::size_t>(graph.input_size()) != inputs.size())
+    invalid(fmt::format("its graph '{}' has {} inputs; it must have {}", name, graph.input_size(),
+                        inputs.size()));
+  auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix);
+  refused_ = refused_ || !outputs;
+  return outputs;
+}
+
+std::int64_t NodeContext::normalise_axis(std::int64_t axis, std::int64_t rank) const {
+  if (axis < -rank || axis >= rank)
+    invalid(fmt::format("axis {} is out of range for {} dimensions: it must be in [{}, {}]", axis,
+                        rank, -rank, rank - 1));
+  return axis < 0 ? axis + rank : axis;
+}
+
+std::vector<std::int64_t> NodeContext::normalise_axes(std::vector<std::int64_t> axes,
+                                                      std::int64_t rank) const {
+  for (std::int64_t& axis : axes) axis = normalise_axis(axis, rank);
+  std::sort(axes.begin(), axes.end());
+  if (const auto twice = std::adjacent_find(axes.begin(), axes.end()); twice != axes.end())
+    invalid(fmt::format("axis {} is given twice", *twice));
+  return axes;
+}
+
+void NodeContext::warn(const std::string& what) {
+  env_.warnings.push_back(fmt::format("{}: {}", env_.label, what));
+}
+
+void NodeContext::check_indices(ir::ValueId indices, const ir::Dim& extent, std::size_t part,
+                                std::size_t parts) const {
+  const ir::Tensor* known = env_.builder.constant_of(indices);
+  const auto most = ir::upper_bound(extent, env_.builder.ranges());
+  if (known == nullptr || !most) return;
+  const std::vector<std::int64_t> all = known->to_ints();
+  for (std::size_t i = part; i < all.size(); i += parts)
+    if (all[i] < -*most || all[i] >= *most)
+      invalid(fmt::format("index {} is out of range: the dimension has {} elements{}", all[i],
+                          extent.to_string(),
+                          extent.is_constant() ? "" : fmt::format(", at most {}", *most)));
+}
+
+ir::ValueId NodeContext::reshape(ir::ValueId value, const ir::Shape& shape) {
+  if (this->shape(value) == shape) return value;
+  return add("Reshape", {value}, {{"shape", shape}});
+}
+
+ir::ValueId NodeContext::expand(ir::ValueId value, const ir::Shape& shape) {
+  if (this->shape(value) == shape) return value;
+  return add("Expand", {value}, {{"shape", shape}});
+}
+
+ir::ValueId NodeContext::transpose(ir::ValueId value, std::vector<std::int64_t> perm) {
+  if (std::is_sorted(perm.begin(), perm.end())) return value;
+  return add("Transpose", {value}, {{"perm", std::move(perm)}});
+}
+
+ir::ValueId NodeContext::concat(std::vector<ir::ValueId> values, std::int64_t axis) {
+  // What reads or writes a concatenation looks at all of its parts, for each of them.
+  constexpr std::size_t kMost = 1024;
+  while (values.size() > 1) {
+    std::vector<ir::ValueId> joined;
+    for (std::size_t first = 0; first < values.size(); first += kMost) {
+      const std::size_t last = std::min(first + kMost, values.size());
+      const std::vector<ir::ValueId> some(values.begin() + static_cast<std::ptrdiff_t>(first),
+                                          values.begin() + static_cast<std::ptrdiff_t>(last));
+      joined.push_back(some.size() == 1 ? some[0] : add("Concat", some, {{"axis", axis}}));
+    }
+    values = std::move(joined);
+  }
+  return values.at(0);
+}
+
+void NodeContext::take_memory(std::int64_t bytes, const std::string& what) {
+  if (env_.memory_left == nullptr) return;
+  if (bytes > *env_.memory_left)
+    throw Error(ErrorCode::kOutOfMemory,
+                fmt::format("{} takes {} bytes, and {} are left to compile with: allow more "
+                            "(--max-compile-memory)",
+                            what, bytes, *env_.memory_left));
+  *env_.memory_left -= bytes;
+}
+
+ir::ValueId NodeContext::cast(ir::ValueId value, DType dtype) {
+  if (this->dtype(value) == dtype) return value;
+  return add("Cast", {value}, {{"to", dtype}});
+}
+
+void NodeContext::output(std::size_t i, ir::ValueId value) {
+  // A node may leave trailing outputs out.
+  if (i < outputs_.size()) outputs_[i] = value;
+}
+
+}  // namespace sinter::frontend

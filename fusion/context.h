@@ -1,0 +1,100 @@
+// What passes are told and what they tell: the target, the user's options, decisions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/target_traits.h"
+#include "ir/tensor.h"
+
+namespace sinter::ir {
+class Graph;
+}
+
+namespace sinter::fusion {
+
+using ir::TargetTraits;
+
+enum class Precision { kModel, kFloat16, kBFloat16, kTf32 };
+
+/// What `--state` asks for: inputs that are the outputs of the run before.
+struct StateOptions {
+  bool find = true;  // caches that the model changes at places are found by themselves
+  std::vector<std::pair<std::string, std::string>> pairs;  // names of an input and an output
+};
+
+/// What layers are measured on while their weights become integers.
+struct Calibration {
+  /// Runs a graph on its inputs, in order.
+  using Run = std::function<std::vector<ir::Tensor>(std::span<const ir::Tensor> inputs)>;
+
+  std::vector<std::vector<ir::Tensor>> samples;  // of the model's inputs, all of the same shapes
+  std::function<Run(const ir::Graph& graph)> compile;  // graphs whose sizes are numbers
+  std::function<void(std::size_t done, std::size_t all)> progress;  // layers; may be empty
+};
+
+/// What `--weights` asks for: weights of products that become integers of few bits.
+struct WeightOptions {
+  int bits = 0;                 // 4 or 8; 0: weights stay as the model has them
+  std::int64_t group = 0;       // elements along k that share a scale; 0: a whole channel
+  bool symmetric = true;        // no zero points
+  bool embeddings = false;      // tables that rows are gathered from, too
+  bool last_as_others = false;  // false: layers that no other reads from have 8 bits at least
+  // What rounding errors are compensated on; null: each weight is rounded to the nearest.
+  std::shared_ptr<const Calibration> calibration;
+  // With a calibration, layers of 4 bits whose output would be off by more have 8: times the root
+  // of the mean layer's size over their own, since small layers cost little more so.
+  double wide_error = 0.048;
+  std::vector<std::string> keep;  // layers that stay: parts of names of ONNX nodes
+  double max_error = std::numeric_limits<double>::infinity();  // of a layer's output; above: kept
+};
+
+/// What became of one layer under WeightOptions. Errors are relative, in the 2-norm.
+struct QuantisedLayer {
+  std::string name;  // its ONNX nodes
+  std::int64_t n = 0, k = 0;
+  int bits = 0;  // 0: kept
+  double weight_error = 0;
+  double output_error = 0;  // on calibration samples, else on normal deviates of a fixed seed
+  double bytes_before = 0, bytes_after = 0;
+  std::string wider;  // why it has more bits than asked for; empty: it has not
+  std::string kept;   // why the layer stays as it was; empty: it is quantised
+};
+
+/// One decision about fusing two nodes, for --explain-fusion and --why.
+struct Decision {
+  std::string producer, consumer;  // printable names with origins
+  bool fused = false;
+  std::string reason;  // "fused: saves 1.5 MB", "no: 'MatMul_3' is a library call ..."
+  std::vector<std::string> producer_origins, consumer_origins;  // ONNX nodes
+  std::string pass;                                             // the driver notes it
+  // What the cost model was asked about, for a typical shape; nothing if only legality decided:
+  // bytes that are not moved if the two are one, launches not made, scalar operations repeated.
+  double bytes = 0, launches = 0, operations = 0;
+};
+
+struct Context {
+  TargetTraits target;
+  bool fuse = true;  // false: --fuse=off, every operator its own kernel
+  Precision precision = Precision::kModel;
+  std::vector<Decision> decisions;
+  std::vector<std::string> precision_notes;  // what was lowered, what was kept and why
+  std::vector<std::string> notes;            // what passes gave up on, and why
+  std::int64_t max_memory = INT64_MAX;       // bytes that constants may take which are folded
+  StateOptions states;
+  WeightOptions weights;
+  std::vector<QuantisedLayer> layers;  // every layer that `weights` asks about
+  /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so
+  /// that it does in the next, too; null: no other graph shares any.
+  std::set<std::uint64_t>* laid_out = nullptr;
+};
+
+}  // namespace sinter::fusion

@@ -1,0 +1,63 @@
+// The lookup that ir/op_def.h declares, over the tables of this folder.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "ir/op_def.h"
+#include "ir/ops/ops.h"
+
+namespace sinter::ir {
+namespace {
+
+/// Built on first use from the tables below: the order of static initialisation plays no part.
+class Registry {
+ public:
+  static const Registry& get() {
+    static const Registry registry;
+    return registry;
+  }
+
+  const OpDef* find(std::string_view name) const {
+    const auto it = std::lower_bound(
+        sorted_.begin(), sorted_.end(), name,
+        [](const OpDef* op, std::string_view wanted) { return op->name < wanted; });
+    return it != sorted_.end() && (*it)->name == name ? *it : nullptr;
+  }
+
+  const std::vector<const OpDef*>& sorted() const { return sorted_; }
+
+ private:
+  Registry() {
+    using namespace ops;
+    for (auto* table :
+         {&pointwise_ops, &reduce_ops, &view_ops, &indexed_ops, &ordered_ops, &matmul_ops,
+          &quant_matmul_ops, &attention_ops, &conv_ops, &composite_ops, &fused_ops})
+      for (OpDef& op : table()) ops_.push_back(std::move(op));
+    for (const OpDef& op : ops_) sorted_.push_back(&op);
+    std::sort(sorted_.begin(), sorted_.end(),
+              [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
+    for (std::size_t i = 1; i < sorted_.size(); ++i)
+      if (sorted_[i]->name == sorted_[i - 1]->name)
+        throw Error(ErrorCode::kInternal,
+                    fmt::format("operator '{}' is defined twice", sorted_[i]->name));
+  }
+
+  std::vector<OpDef> ops_;
+  std::vector<const OpDef*> sorted_;
+};
+
+}  // namespace
+
+const OpDef* find_op(std::string_view name) { return Registry::get().find(name); }
+
+const OpDef& get_op(std::string_view name) {
+  const OpDef* op = find_op(name);
+  if (op == nullptr)
+    throw Error(ErrorCode::kInternal, fmt::format("there is no operator '{}'", name));
+  return *op;
+}
+
+const std::vector<const OpDef*>& all_ops() { return Registry::get().sorted(); }
+
+}  // namespace sinter::ir

@@ -1,0 +1,349 @@
+#include "runtime/cuda/bind_steps.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/cuda/tactics/choose_alternative.h"
+#include "runtime/cuda/tensor_map.h"
+
+namespace sinter::runtime {
+namespace {
+
+namespace fb = plan::fb;
+using Works = std::vector<BoundWork>;
+
+[[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidPlan, what); }
+
+struct Binder {
+  const DevicePlan& plan;
+  const BoundShape& shape;
+  const BufferAddresses& buffers;
+  const LibraryContext& libraries;
+
+  std::int64_t value(std::uint32_t expression) const { return shape.expressions[expression]; }
+  std::uint64_t bytes(std::uint32_t buffer) const {
+    return shape.bytes_of(*plan.plan().meta.buffers[buffer]);
+  }
+
+  bool holds(const fb::Condition& condition) const {
+    const std::int64_t v = value(condition.expression());
+    const auto divisor = static_cast<std::int64_t>(condition.divisor());
+    return v <= condition.max() && (divisor <= 1 || v % divisor == 0);
+  }
+
+  bool hold(const std::vector<fb::Condition>& conditions) const {
+    for (const fb::Condition& condition : conditions)
+      if (!holds(condition)) return false;
+    return true;
+  }
+
+  /// Null if no variant takes this shape on this GPU.
+  const fb::KernelVariantT* find_variant(const fb::KernelStepT& kernel) const {
+    for (const auto& variant : kernel.variants)
+      if (hold(variant->conditions) && plan.function(*variant)) return variant.get();
+    return nullptr;
+  }
+
+  const fb::KernelVariantT& choose_variant(const fb::KernelStepT& kernel) const {
+    if (const fb::KernelVariantT* variant = find_variant(kernel)) return *variant;
+    refuse(fmt::format("none of its {} kernel variants takes this shape on this GPU",
+                       kernel.variants.size()));
+  }
+
+  std::uint64_t argument(const fb::KernelArg& arg) const {
+    std::uint64_t slot = 0;
+    if (arg.kind() == fb::ArgKind::Buffer) {
+      slot = buffers.address[arg.index()];
+    } else if (arg.kind() == fb::ArgKind::Int64) {
+      slot = static_cast<std::uint64_t>(value(arg.index()));
+    } else {
+      const std::int64_t wide = value(arg.index());
+      if (wide > std::numeric_limits<std::int32_t>::max() ||
+          wide < std::numeric_limits<std::int32_t>::min())
+        throw Error(ErrorCode::kUnsupported,
+                    fmt::format("a size or stride of {} does not fit the kernel's 32-bit "
+                                "argument: the tensor is too large for this plan",
+                                wide));
+      const auto narrow = static_cast<std::int32_t>(wide);
+      std::memcpy(&slot, &narrow, sizeof(narrow));
+    }
+    return slot;
+  }
+
+  graphs::LaunchConfig configure(const fb::KernelVariantT& variant, bool& is_empty) const {
+    // The device's limits on grids are the same for every GPU that the project targets.
+    constexpr std::array<std::int64_t, 3> kMostBlocks{0x7fffffff, 65535, 65535};
+    const auto& gpu = plan.context()->properties();
+    if (variant.grid.size() != 3 || variant.block.size() != 3)
+      refuse("a kernel's grid and block need three sizes each");
+    graphs::LaunchConfig config;
+    std::uint64_t threads = 1;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::int64_t blocks = value(variant.grid[i]);
+      if (blocks < 0 || blocks > kMostBlocks[i])
+        refuse(fmt::format("its grid has {} blocks in dimension {}, allowed are {}", blocks, i,
+                           kMostBlocks[i]));
+      is_empty = is_empty || blocks == 0;
+      config.grid[i] = static_cast<unsigned>(blocks);
+      config.block[i] = variant.block[i];
+      threads *= variant.block[i];
+      if (threads == 0 || threads > gpu.max_threads_per_block)
+        refuse(fmt::format("its blocks have {} threads, this GPU takes 1 to {}", threads,
+                           gpu.max_threads_per_block));
+    }
+    config.shared_bytes = variant.shared_bytes;
+    if (variant.cluster > 1) {
+      if (config.grid[0] % variant.cluster != 0)
+        refuse(fmt::format("its grid of {} blocks is not made of clusters of {}", config.grid[0],
+                           variant.cluster));
+      CUlaunchAttribute cluster{};
+      cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+      cluster.value.clusterDim.x = variant.cluster;
+      cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
+      config.add(cluster);
+    }
+    if (variant.overlaps && gpu.major >= 9) {
+      CUlaunchAttribute early{};
+      early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      early.value.programmaticStreamSerializationAllowed = 1;
+      config.add(early);
+    }
+    return config;
+  }
+
+  Works bind(const fb::KernelStepT& kernel) const {
+    const fb::KernelVariantT& variant = choose_variant(kernel);
+    KernelLaunch launch;
+    launch.variant = &variant;
+    bool is_empty = false;
+    launch.config = configure(variant, is_empty);
+    if (is_empty) return {};
+    launch.function = plan.function(variant);
+    for (const fb::KernelArg& arg : variant.args.empty() ? kernel.args : variant.args)
+      launch.values.push_back(argument(arg));
+    for (const auto& map : variant.maps)
+      launch.maps.push_back(encode_tensor_map(plan.context()->driver(), plan.plan().meta, *map,
+                                              shape, buffers.address[map->buffer]));
+    // Not before all values are there: they must not move any more.
+    for (std::uint64_t& slot : launch.values) {
+      launch.arguments.push_back(&slot);
+      if (kernel.packed) break;  // one parameter, which begins here
+    }
+    for (CUtensorMap& map : launch.maps) launch.arguments.push_back(&map);
+    return one(std::move(launch));
+  }
+
+  static Works one(BoundWork work) {
+    Works works;
+    works.push_back(std::move(work));
+    return works;
+  }
+
+  Works bind(const fb::MatmulStepT& step) const {
+    const plan::MatmulProblem problem =
+        plan::bind_matmul(plan.plan().meta, step, shape.expressions);
+    if (problem.calls.empty()) return {};
+    const std::uint32_t result = step.d->buffer;
+    if (problem.k == 0) return bind_empty_sum(problem, result);
+    MatmulAddresses addresses;
+    addresses.a = buffers.address[step.a->buffer];
+    addresses.b = buffers.address[step.b->buffer];
+    if (problem.swapped) std::swap(addresses.a, addresses.b);
+    addresses.d = buffers.address[result];
+    if (step.residual) addresses.c = buffers.address[step.residual->buffer];
+    if (step.bias >= 0) addresses.bias = buffers.address[static_cast<std::uint32_t>(step.bias)];
+    if (buffers.is_foreign[result]) addresses.foreign_d_bytes = bytes(result);
+    return one(MatmulLaunch(libraries, problem, addresses));
+  }
+
+  Works bind(const fb::ConvStepT& step) const {
+    const ConvProblem problem = bind_conv(plan.plan().meta, step, shape.expressions);
+    if (problem.is_empty()) return {};
+    if (!libraries.cudnn) throw Error(ErrorCode::kDevice, plan.cudnn_problem());
+    const auto address_if = [&](std::int32_t buffer) {
+      return buffer >= 0 ? buffers.address[static_cast<std::uint32_t>(buffer)] : 0;
+    };
+    ConvAddresses addresses;
+    addresses.input = buffers.address[step.input];
+    addresses.weight = buffers.address[step.weight];
+    addresses.bias = address_if(step.bias);
+    addresses.residual = address_if(step.residual);
+    addresses.output = buffers.address[step.output];
+    if (buffers.is_foreign[step.output]) addresses.foreign_output_bytes = bytes(step.output);
+    return one(ConvLaunch(libraries, problem, addresses));
+  }
+
+  // Products over no elements are zero, which no library call computes.
+  Works bind_empty_sum(const plan::MatmulProblem& problem, std::uint32_t result) const {
+    const bool is_dense = problem.calls.size() == 1 && problem.calls[0].d == 0 &&
+                          problem.d.leading == problem.d.rows &&
+                          (problem.batch == 1 || problem.d.batch_stride == problem.m * problem.n);
+    if (problem.has_bias || problem.has_residual || !is_dense)
+      throw Error(
+          ErrorCode::kUnsupported,
+          "a matrix product over a dimension of size 0 with a bias, a residual or a strided "
+          "result is not supported on the GPU: give that dimension a size of at least 1");
+    // The activations that a product may have all map zero to zero.
+    return one(ZeroFill{buffers.address[result],
+                        static_cast<std::uint64_t>(problem.m * problem.n * problem.batch) *
+                            size_of(problem.d.dtype)});
+  }
+
+  Works bind(const fb::CopyStepT& copy) const {
+    const std::int64_t size = value(copy.bytes);
+    if (size < 0 || static_cast<std::uint64_t>(size) > bytes(copy.source) ||
+        static_cast<std::uint64_t>(size) > bytes(copy.target))
+      refuse(fmt::format("it copies {} bytes from a buffer of {} to one of {}", size,
+                         bytes(copy.source), bytes(copy.target)));
+    if (size == 0) return {};
+    return one(CopyLaunch{buffers.address[copy.target], buffers.address[copy.source],
+                          static_cast<std::uint64_t>(size)});
+  }
+
+  /// True if every kernel of the alternative has a variant for this shape and GPU, and the library
+  /// of every part is there; `why` gets a line if it is not.
+  bool can_run(const fb::AlternativeT& alternative, std::string& why) const {
+    if (!hold(alternative.conditions)) return false;
+    for (const auto& part : alternative.parts) {
+      if (const fb::KernelStepT* kernel = part->work.AsKernelStep())
+        if (!find_variant(*kernel)) return false;
+      if (part->work.type == fb::Work::ConvStep && !libraries.cudnn) {
+        why += fmt::format("\n'{}': {}", alternative.name, plan.cudnn_problem());
+        return false;
+      }
+    }
+    return true;
+  }
+
+  Works bind(const fb::AlternativeT& alternative) const {
+    Works works;
+    for (const auto& part : alternative.parts)
+      for (BoundWork& work : bind(part->work)) works.push_back(std::move(work));
+    return works;
+  }
+
+  /// What distinguishes an alternative in the tuning cache: kernels with their sizes. Products and
+  /// convolutions have entries of their own.
+  std::string key(const fb::AlternativeT& alternative) const {
+    std::string text = alternative.name;
+    for (const auto& part : alternative.parts) {
+      if (const fb::KernelStepT* kernel = part->work.AsKernelStep()) {
+        const fb::KernelVariantT& variant = *find_variant(*kernel);
+        text += fmt::format(" {}", variant.schedule);
+        for (const std::uint32_t size : variant.grid) text += fmt::format(",{}", value(size));
+        for (const fb::KernelArg& arg : kernel->args)
+          text += arg.kind() == fb::ArgKind::Buffer ? fmt::format(",b{}", bytes(arg.index()))
+                                                    : fmt::format(",{}", value(arg.index()));
+      } else if (const fb::MatmulStepT* product = part->work.AsMatmulStep()) {
+        text += " " + plan::bind_matmul(plan.plan().meta, *product, shape.expressions).key();
+      } else if (const fb::ConvStepT* conv = part->work.AsConvStep()) {
+        text += " " + bind_conv(plan.plan().meta, *conv, shape.expressions).key();
+      }
+    }
+    return text;
+  }
+
+  using Alternatives = std::vector<const fb::AlternativeT*>;
+
+  std::size_t fastest(const fb::StepT& step, const Alternatives& able) const {
+    if (able.size() < 2 || !libraries.tuning) return 0;
+    std::string problem = fmt::format("choice {}", step.name.substr(0, step.name.rfind('_')));
+    for (const fb::AlternativeT* alternative : able) problem += " | " + key(*alternative);
+    std::vector<BufferSize> written;
+    for (const std::uint32_t buffer : step.writes)
+      if (buffers.is_foreign[buffer]) written.push_back({buffer, bytes(buffer)});
+    return choose_alternative(libraries, problem, able.size(), buffers, written,
+                              [&](std::size_t which, const BufferAddresses& where) {
+                                const Binder binder{plan, shape, where, libraries};
+                                return BoundStep{0, binder.bind(*able[which]), able[which]->name};
+                              });
+  }
+
+  BoundStep bind(const fb::StepT& step, const fb::ChoiceStepT& choice) const {
+    std::string why;
+    Alternatives able;
+    for (const auto& alternative : choice.alternatives)
+      if (can_run(*alternative, why)) able.push_back(alternative.get());
+    while (!able.empty()) {
+      const auto best = able.begin() + static_cast<std::ptrdiff_t>(fastest(step, able));
+      try {
+        return {0, bind(**best), (*best)->name};
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kUnsupported) throw;
+        why += fmt::format("\n'{}': {}", (*best)->name, error.what());
+        able.erase(best);
+      }
+    }
+    throw Error(why.empty() ? ErrorCode::kInvalidPlan : ErrorCode::kDevice,
+                "none of its alternatives takes this shape on this machine" + why);
+  }
+
+  Works bind(const fb::WorkUnion& work) const {
+    switch (work.type) {
+      case fb::Work::KernelStep: return bind(*work.AsKernelStep());
+      case fb::Work::MatmulStep: return bind(*work.AsMatmulStep());
+      case fb::Work::ConvStep: return bind(*work.AsConvStep());
+      case fb::Work::CopyStep: return bind(*work.AsCopyStep());
+      case fb::Work::LoopStep:
+        refuse("it is made for the CPU: recompile the model with --target=cuda");
+      default: refuse("it has no work");
+    }
+  }
+
+  BoundStep bind(const fb::StepT& step) const {
+    if (const fb::ChoiceStepT* choice = step.work.AsChoiceStep()) return bind(step, *choice);
+    return {0, bind(step.work), {}};
+  }
+};
+
+}  // namespace
+
+std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
+                                  const BufferAddresses& buffers, const LibraryContext& libraries) {
+  const Binder binder{plan, shape, buffers, libraries};
+  const auto& steps = plan.plan().meta.steps;
+  std::vector<BoundStep> bound;
+  bound.reserve(shape.steps.count);
+  for (std::size_t i = shape.steps.first; i < shape.steps.first + shape.steps.count; ++i) {
+    bound.push_back(with_context(fmt::format("step '{}'", steps[i]->name),
+                                 [&] { return binder.bind(*steps[i]); }));
+    bound.back().index = i;
+  }
+  return bound;
+}
+
+std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
+                                  const BufferAddresses& buffers, std::span<const BoundStep> steps,
+                                  MemoryRange workspace) {
+  const fb::PlanT& meta = plan.plan().meta;
+  const auto ranges = [&](const std::vector<std::uint32_t>& ids) {
+    std::vector<MemoryRange> result;
+    for (const std::uint32_t id : ids) {
+      const std::uint64_t bytes = shape.bytes_of(*meta.buffers[id]);
+      if (bytes > 0 && meta.buffers[id]->kind != fb::BufferKind::Weight)
+        result.push_back({buffers.address[id], buffers.address[id] + bytes});
+    }
+    return result;
+  };
+  const auto uses_workspace = [](const BoundWork& work) {
+    const auto* product = std::get_if<MatmulLaunch>(&work);
+    const auto* conv = std::get_if<ConvLaunch>(&work);
+    return (product != nullptr && product->workspace_bytes() > 0) ||
+           (conv != nullptr && conv->workspace_bytes() > 0);
+  };
+  std::vector<StepMemory> result;
+  for (const BoundStep& step : steps) {
+    const fb::StepT& source = *meta.steps[step.index];
+    result.push_back({ranges(source.reads), ranges(source.writes)});
+    if (std::any_of(step.works.begin(), step.works.end(), uses_workspace))
+      result.back().writes.push_back(workspace);
+  }
+  return result;
+}
+
+}  // namespace sinter::runtime

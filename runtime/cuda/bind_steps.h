@@ -1,0 +1,26 @@
+// Binds the steps of a plan to sizes and addresses.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/cuda/bound_step.h"
+#include "runtime/cuda/device_plan.h"
+#include "runtime/cuda/step_order.h"
+#include "runtime/executor.h"
+
+namespace sinter::runtime {
+
+/// What each of `steps` reads and writes that anything writes; `workspace`: that of libraries.
+std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
+                                  const BufferAddresses& buffers, std::span<const BoundStep> steps,
+                                  MemoryRange workspace);
+
+/// Chooses kernel variants, alternatives and library algorithms. May time candidates on the
+/// context's stream and write arena and own output buffers doing so: nothing may be in flight.
+/// Throws Error naming the step; Error(kDevice) if a step can only be done by a library that is
+/// missing.
+std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
+                                  const BufferAddresses& buffers, const LibraryContext& libraries);
+
+}  // namespace sinter::runtime

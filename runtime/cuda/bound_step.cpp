@@ -1,0 +1,53 @@
+#include "runtime/cuda/bound_step.h"
+
+namespace sinter::runtime {
+
+void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream, bool early) {
+  if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
+    graphs::LaunchConfig config = kernel->config;
+    if (!early) config.remove(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+    graphs::launch(driver, kernel->function, config, stream,
+                   const_cast<void**>(kernel->arguments.data()));
+  } else if (const auto* product = std::get_if<MatmulLaunch>(&work)) {
+    product->launch(stream);
+  } else if (const auto* conv = std::get_if<ConvLaunch>(&work)) {
+    conv->launch(stream);
+  } else if (const auto* copy = std::get_if<CopyLaunch>(&work)) {
+    driver.memcpy_dtod_async(copy->target, copy->source, copy->bytes, stream);
+  } else if (const auto* fill = std::get_if<ZeroFill>(&work)) {
+    driver.memset_d8_async(fill->target, 0, fill->bytes, stream);
+  }
+}
+
+std::size_t launches_of(const BoundWork& work) {
+  const auto* product = std::get_if<MatmulLaunch>(&work);
+  return product ? product->calls() : 1;
+}
+
+void BoundStep::launch(const graphs::Driver& driver, CUstream stream, bool early) const {
+  for (const BoundWork& work : works) {
+    runtime::launch(work, driver, stream, early);
+    early = true;
+  }
+}
+
+std::size_t BoundStep::launches() const {
+  std::size_t count = 0;
+  for (const BoundWork& work : works) count += launches_of(work);
+  return count;
+}
+
+bool BoundStep::overlaps() const {
+  const auto* first = works.empty() ? nullptr : std::get_if<KernelLaunch>(&works.front());
+  return first != nullptr && first->variant->overlaps;
+}
+
+std::string BoundStep::how() const {
+  std::string text = alternative;
+  for (const BoundWork& work : works)
+    if (const auto* conv = std::get_if<ConvLaunch>(&work))
+      text += (text.empty() ? "" : ": ") + conv->describe();
+  return text;
+}
+
+}  // namespace sinter::runtime

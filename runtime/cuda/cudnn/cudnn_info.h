@@ -1,0 +1,23 @@
+// cuDNN and its handles as names, and what is known of the library, without the library's headers.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace sinter::runtime {
+
+class Cudnn;        // the library
+class CudnnHandle;  // a handle of the library in a context
+
+/// The machine's cuDNN. Throws Error(kDevice) with what was tried and how to get it.
+std::shared_ptr<const Cudnn> load_cudnn();
+/// A handle of the current context.
+std::shared_ptr<const CudnnHandle> make_cudnn_handle(std::shared_ptr<const Cudnn> library);
+
+struct CudnnInfo {
+  std::string version, path;  // "9.19.0"
+};
+CudnnInfo describe_cudnn(const Cudnn& library);
+std::string cudnn_version(const CudnnHandle& handle);
+
+}  // namespace sinter::runtime

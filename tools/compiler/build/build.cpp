@@ -1,0 +1,369 @@
+#include "tools/compiler/build/build.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sinter/error.h>
+
+#include "codegen/families/gemm/gemm_tactics.h"
+#include "fusion/narrow_dims.h"
+#include "fusion/separate.h"
+#include "tools/compiler/build/calibration.h"
+#include "tools/compiler/build/model_source.h"
+#include "tools/compiler/options/entries.h"
+#include "tools/compiler/options/memory.h"
+#include "tools/compiler/options/sample.h"
+#include "tools/compiler/options/weights.h"
+
+namespace sinter::tools {
+namespace {
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+fusion::Precision fusion_precision(Precision precision) {
+  switch (precision) {
+    case Precision::kFloat16: return fusion::Precision::kFloat16;
+    case Precision::kBFloat16: return fusion::Precision::kBFloat16;
+    case Precision::kTf32: return fusion::Precision::kTf32;
+    case Precision::kModel: break;
+  }
+  return fusion::Precision::kModel;
+}
+
+constexpr std::array<std::string_view, 2> kPassesOfTheModel = {"find_states", "quantise_weights"};
+
+fusion::Context context_of(const BuildOptions& options, const Target& target) {
+  fusion::Context context;
+  context.target = target.traits();
+  context.fuse = options.fuse;
+  context.precision = fusion_precision(options.precision);
+  context.weights = to_fusion(options.weights);
+  context.max_memory = memory_limit(options);
+  context.states = {options.states.find, options.states.pairs};
+  return context;
+}
+
+/// Tells of the passes over one graph or several: progress, and the caller's observer.
+class Observer {
+ public:
+  Observer(const BuildOptions& options, const Reporter& reporter, std::size_t graphs)
+      : options_(options), reporter_(reporter), total_(graphs * fusion::pipeline().size()) {}
+
+  void imported(const ir::Graph& graph) const {
+    if (options_.observe) options_.observe("import", true, graph, "");
+  }
+  /// `entry`: whose graph it is, if it is one entry point's.
+  std::function<void(std::string_view, bool, const ir::Graph&)> of(const std::string& entry) {
+    return [this, entry](std::string_view pass, bool is_after, const ir::Graph& graph) {
+      if (!is_after) reporter_.progress("passes", done_++, total_);
+      if (options_.observe) options_.observe(pass, is_after, graph, entry);
+    };
+  }
+
+ private:
+  const BuildOptions& options_;
+  const Reporter& reporter_;
+  std::size_t done_ = 0, total_;
+};
+
+/// What the passes decided and said of one entry point, to that of all.
+void add_decisions(const fusion::Context& one, fusion::Context& all) {
+  all.decisions.insert(all.decisions.end(), one.decisions.begin(), one.decisions.end());
+  for (const auto& note : one.precision_notes)
+    if (auto& notes = all.precision_notes;
+        std::find(notes.begin(), notes.end(), note) == notes.end())
+      notes.push_back(note);
+}
+
+/// States and weights are found once for all entry points; the other passes go over each of them.
+std::vector<codegen::EntryGraph> run_entry_passes(const BuildOptions& options, const Target& target,
+                                                  Reporter& reporter, ir::Graph& model,
+                                                  PipelineRun& run) {
+  const auto entries = limits_of(options.entries);
+  Observer observer(options, reporter, entries.size() + 1);
+  observer.imported(model);
+  fusion::PipelineOptions first, then;
+  first.observe = observer.of("");
+  first.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+  then.disabled = first.disabled;
+  for (const auto& pass : fusion::pipeline()) {
+    const bool is_of_model = std::find(kPassesOfTheModel.begin(), kPassesOfTheModel.end(),
+                                       pass.name) != kPassesOfTheModel.end();
+    (is_of_model ? then : first).disabled.insert(std::string(pass.name));
+  }
+  run.context = context_of(options, target);
+  run.context.weights.calibration = make_calibration(options.weights, model, reporter);
+  auto result = fusion::run_pipeline(model, run.context, first);
+  run.context.weights.calibration.reset();  // its samples
+  model = std::move(result.graph);
+  run.times = std::move(result.times);
+  // Small ones first: how weights lie matters to them alone, and all read the same.
+  const auto size_of_entry = [&](std::size_t e) {
+    double size = 1;
+    for (const auto& [symbol, range] : entries[e].limits) size *= static_cast<double>(range.max);
+    return size;
+  };
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return size_of_entry(a) < size_of_entry(b);
+  });
+  std::set<std::uint64_t> laid_out;
+  std::vector<codegen::EntryGraph> graphs(entries.size());
+  for (const std::size_t e : order) {
+    const std::string& name = entries[e].name;
+    const auto& limits = entries[e].limits;
+    fusion::Context context = context_of(options, target);
+    context.laid_out = &laid_out;
+    then.observe = observer.of(name);
+    auto of_entry = fusion::run_pipeline(fusion::narrow_dims(model, limits), context, then);
+    for (auto& time : of_entry.times) {
+      time.name = name + ":" + time.name;
+      run.times.push_back(std::move(time));
+    }
+    add_decisions(context, run.context);
+    for (const auto& note : context.notes) reporter.note("passes", note);
+    graphs[e] = {name, std::move(of_entry.graph), limits};
+  }
+  run.graph = graphs.front().graph;
+  return graphs;
+}
+
+}  // namespace
+
+void require_one_entry(const CompileOptions& options, std::string_view what) {
+  if (!options.entries.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("{} is of one list of steps: give --dim with the dimensions of the "
+                            "entry point that you mean instead of --entry",
+                            what));
+}
+
+PipelineRun run_passes(
+    const BuildOptions& options, const frontend::ImportedModel& model, const Target& target,
+    Reporter& reporter,
+    const std::function<void(std::string_view pass, const ir::Graph& graph)>& after) {
+  PipelineRun run;
+  run.context = context_of(options, target);
+  Observer observer(options, reporter, 1);
+  observer.imported(model.graph);
+  fusion::PipelineOptions pipeline;
+  pipeline.disabled.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+  pipeline.stop_after = options.stop_after;
+  pipeline.observe = [observe = observer.of(""), &after](std::string_view pass, bool is_after,
+                                                         const ir::Graph& graph) {
+    observe(pass, is_after, graph);
+    if (is_after && after) after(pass, graph);
+  };
+  if (is_fused(model.graph)) {
+    // Only a text can be that. The passes expect single operators.
+    reporter.note("passes", "the graph is fused: it is compiled as it stands, without passes");
+    run.graph = model.graph;
+    return run;
+  }
+  run.context.weights.calibration = make_calibration(options.weights, model.graph, reporter);
+  auto result = fusion::run_pipeline(model.graph, run.context, pipeline);
+  run.context.weights.calibration.reset();  // its samples
+  run.graph = std::move(result.graph);
+  run.times = std::move(result.times);
+  for (const auto& note : run.context.precision_notes) reporter.note("precision", note);
+  for (const auto& note : run.context.notes) reporter.note("passes", note);
+  return run;
+}
+
+namespace {
+
+/// An entry point for each body of a model that an input chooses between.
+std::vector<codegen::EntryGraph> run_body_passes(const BuildOptions& options,
+                                                 const frontend::ImportedModel& model,
+                                                 const Target& target, Reporter& reporter,
+                                                 PipelineRun& run) {
+  const frontend::ImportedModel::Flag& flag = *model.flag;
+  BuildOptions of_body = options;
+  // What is carried from run to run would have to be so in both.
+  of_body.disabled_passes.push_back("find_states");
+  std::vector<codegen::EntryGraph> entries;
+  for (std::size_t i = 0; i < flag.graphs.size(); ++i) {
+    frontend::ImportedModel body;
+    body.graph = flag.graphs[i];
+    PipelineRun one = run_passes(of_body, body, target, reporter, {});
+    const std::string name = fmt::format("{}={}", flag.input, i == 0 ? "false" : "true");
+    for (auto& time : one.times) {
+      time.name = name + ":" + time.name;
+      run.times.push_back(std::move(time));
+    }
+    if (i == 0)
+      run.context = std::move(one.context);
+    else
+      add_decisions(one.context, run.context);
+    std::map<std::string, ir::Range> limits(body.graph.ranges().begin(), body.graph.ranges().end());
+    const auto value = static_cast<std::int64_t>(i);
+    limits[flag.symbol] = ir::Range{value, value, nullptr};
+    entries.push_back({name, std::move(one.graph), std::move(limits)});
+  }
+  run.graph = entries.front().graph;
+  return entries;
+}
+
+/// What the manifest says of how the plan was made: options that are not defaults, and some that
+/// always matter.
+std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOptions& options,
+                                                                  const Target& target) {
+  std::vector<std::pair<std::string, std::string>> all = {
+      {"fuse", options.fuse ? "on" : "off"},
+      {"precision", std::string(to_string(options.precision))}};
+  if (options.weights.bits != 0) all.emplace_back("weights", to_text(options.weights));
+  for (const auto& file : options.weights.calibration_files) all.emplace_back("calibration", file);
+  if (!options.weights.calibration.empty()) all.emplace_back("calibration", "given tensors");
+  for (const auto& pass : options.disabled_passes) all.emplace_back("disable-pass", pass);
+  if (target.traits().generates_kernels && !options.early_launch)
+    all.emplace_back("early-launch", "off");
+  if (target.traits().approximates_functions)
+    all.emplace_back("math", options.precise_math ? "precise" : "short");
+  if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
+  if (options.pad_selections) all.emplace_back("nms-pad", "on");
+  if (options.drop_unsupported_outputs) all.emplace_back("drop-unsupported-outputs", "on");
+  if (options.sample) all.emplace_back(kSampleKey, to_text(*options.sample));
+  for (const auto& entry : limits_of(options.entries)) all.emplace_back("entry", to_text(entry));
+  return all;
+}
+
+codegen::CompileOptions codegen_options(const BuildOptions& options, const Target& target,
+                                        const frontend::ImportedModel& model) {
+  codegen::CompileOptions compile;
+  compile.target = target.kind;
+  compile.architectures = target.architectures;
+  compile.tf32 = options.precision == Precision::kTf32;
+  compile.early_launch = options.early_launch;
+  compile.precise_math = options.precise_math;
+  compile.schedule = options.schedule;
+  compile.code = options.code;
+  if (options.jobs < 0 || options.jobs > kMaxJobs)
+    throw Error(ErrorCode::kUsage,
+                fmt::format("jobs is {}: expected 1 to {}, or 0 for as many as there are cores",
+                            options.jobs, kMaxJobs));
+  compile.threads = options.jobs;
+  compile.cache_dir = options.kernel_cache.value_or(default_kernel_cache());
+  compile.model_name = name_of(options.model);
+  compile.model_hash = model.hash;
+  compile.nodes_imported = model.node_count;
+  compile.options = manifest_options(options, target);
+  return compile;
+}
+
+/// Makes single operators of the nodes of `refused` in the graph, or in those of the entry points.
+/// False if there are none that hold several.
+bool separate_refused(const std::vector<codegen::RefusedKernel>& refused, ir::Graph& graph,
+                      std::vector<codegen::EntryGraph>& entries) {
+  bool any = false;
+  for (std::size_t e = 0; e < std::max<std::size_t>(1, entries.size()); ++e) {
+    std::vector<std::size_t> nodes;
+    for (const auto& kernel : refused)
+      for (const auto& place : kernel.nodes)
+        if (place.entry == e) nodes.push_back(place.node);
+    ir::Graph& all = entries.empty() ? graph : entries[e].graph;
+    if (auto separated = fusion::separate(all, nodes)) {
+      all = std::move(*separated);
+      any = true;
+    }
+  }
+  return any;
+}
+
+}  // namespace
+
+BuildResult build_plan(const BuildOptions& options, Reporter& reporter) {
+  const auto target = resolve_target(options.target);
+  const auto start = std::chrono::steady_clock::now();
+  auto model = import_model(options.model, options, reporter, Bodies::kAll);
+  const double import_ms = milliseconds_since(start);
+  auto result = build_plan(options, std::move(model), target, reporter);
+  result.times.import_ms = import_ms;
+  return result;
+}
+
+BuildResult build_plan(const BuildOptions& options, frontend::ImportedModel model,
+                       const Target& target, Reporter& reporter) {
+  BuildResult result;
+  result.model = std::move(model);
+  result.target = target;
+  for (const auto& warning : result.model.warnings) reporter.warn("import", warning);
+  auto start = std::chrono::steady_clock::now();
+  std::vector<codegen::EntryGraph> entries;
+  ir::Graph bindings;
+  if (result.model.flag) {
+    bindings = result.model.graph;
+    entries = run_body_passes(options, result.model, target, reporter, result.pipeline);
+  } else if (options.entries.empty()) {
+    result.pipeline = run_passes(options, result.model, target, reporter);
+  } else {
+    bindings = result.model.graph;
+    entries = run_entry_passes(options, target, reporter, bindings, result.pipeline);
+    for (const auto& note : result.pipeline.context.precision_notes)
+      reporter.note("precision", note);
+  }
+  result.times.passes_ms = milliseconds_since(start);
+
+  codegen::CompileOptions compile = codegen_options(options, target, result.model);
+  compile.precision_notes = result.pipeline.context.precision_notes;
+  compile.checkpoint = [&reporter] { reporter.check(); };
+  compile.edit_source = options.edit_source;
+  if (const auto& flag = result.model.flag) compile.values_of.emplace(flag->symbol, flag->input);
+  start = std::chrono::steady_clock::now();
+  for (bool done = false; !done;) try {
+      if (options.tune)
+        options.tune(entries.empty() ? result.pipeline.graph : bindings, entries, target, compile);
+      compile.progress = [&reporter](std::size_t done, std::size_t total) {
+        reporter.progress("compiling kernels", done, total);
+      };
+      result.plan = entries.empty() ? codegen::compile(result.pipeline.graph, compile)
+                                    : codegen::compile_entries(bindings, entries, compile);
+      done = true;
+    } catch (const codegen::KernelsRefused& refused) {
+      if (options.strict || !separate_refused(refused.kernels, result.pipeline.graph, entries))
+        throw;
+      for (const auto& kernel : refused.kernels) {
+        const std::string nodes = fmt::format("{}", fmt::join(kernel.origins, ", "));
+        compile.options.emplace_back("refused-kernel", nodes);
+        reporter.warn(
+            "refused-kernel",
+            fmt::format("kernel '{}' does not compile for {}: its operators ({}) have "
+                        "kernels of their own instead. This is a defect of Sinter; please "
+                        "report it with {} (--strict makes it an error)",
+                        kernel.name, kernel.architecture, nodes, kernel.reproducer));
+      }
+    }
+  result.compile = std::move(compile);
+  result.compile.progress = nullptr;
+  result.compile.checkpoint = nullptr;
+  result.times.codegen_ms = milliseconds_since(start);
+  return result;
+}
+
+}  // namespace sinter::tools
+
+namespace sinter {
+
+std::string default_kernel_cache() {
+  if (const char* dir = std::getenv("SINTER_CACHE_DIR")) return dir;
+  // An empty one is as good as none, and a relative one would be another folder for each directory
+  // that sinter is called in.
+  const auto folder = [](const char* variable) {
+    const char* value = std::getenv(variable);
+    return std::string(value != nullptr && value[0] == '/' ? value : "");
+  };
+  if (const std::string cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache + "/sinter";
+  if (const std::string home = folder("HOME"); !home.empty()) return home + "/.cache/sinter";
+  return "";
+}
+
+}  // namespace sinter

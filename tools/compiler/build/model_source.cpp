@@ -1,0 +1,158 @@
+#include "tools/compiler/build/model_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "fusion/append_sampler.h"
+#include "fusion/narrow_dims.h"
+#include "ir/text/text.h"
+#include "runtime/files/input_file.h"
+#include "runtime/plan/hash.h"
+#include "tools/compiler/options/entries.h"
+#include "tools/compiler/options/memory.h"
+#include "tools/compiler/options/sample.h"
+#include "tools/compiler/options/shapes.h"
+#include "tools/compiler/run/inputs.h"
+
+namespace sinter::tools {
+namespace {
+
+constexpr std::string_view kGraphStart = "graph @";
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// None if what `text` begins with does not tell.
+std::optional<bool> begins_as_graph(std::string_view text) {
+  while (!text.empty()) {
+    if (text[0] == '#') {
+      text.remove_prefix(std::min(text.find('\n'), text.size()));
+    } else if (std::string_view(" \t\n\r").find(text[0]) != std::string_view::npos) {
+      text.remove_prefix(1);
+    } else if (text.size() < kGraphStart.size() && kGraphStart.starts_with(text)) {
+      return std::nullopt;
+    } else {
+      return text.starts_with(kGraphStart);
+    }
+  }
+  return std::nullopt;
+}
+
+/// What may be asked of Graph text, done to it.
+frontend::ImportedModel read_graph_text(const Model& model, const CompileOptions& options) {
+  const std::string name = model.path.empty() ? model.name : model.path;
+  if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.constants.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is Graph text, which states its own shapes and constants: "
+                            "--minShapes, --maxShapes and --constant are for ONNX files",
+                            name));
+  std::string storage;
+  std::string_view text = text_of(model.bytes);
+  if (!model.path.empty()) {
+    storage = files::read_file(model.path);
+    text = storage;
+  }
+  frontend::ImportedModel result;
+  result.graph =
+      with_context(fmt::format("reading '{}'", name), [&] { return ir::parse_graph(text); });
+  result.hash = plan::hash64(text);
+  result.node_count = result.graph.nodes().size();
+  if (options.dims.empty()) return result;
+  const auto wanted = import_options(options, result.graph);
+  if (!wanted.same.empty() || !wanted.multiples.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' is Graph text, whose dimensions can be narrowed, but neither "
+                            "made equal nor multiples: write --dim NAME=MIN..MAX or NAME=VALUE",
+                            name));
+  result.graph = fusion::narrow_dims(result.graph, {wanted.ranges.begin(), wanted.ranges.end()});
+  return result;
+}
+
+frontend::ImportedModel read_onnx(const Model& model, const CompileOptions& options,
+                                  const Reporter& reporter) {
+  frontend::ImportOptions values;
+  values.pad_selections = options.pad_selections;
+  values.drop_unsupported_outputs = options.drop_unsupported_outputs;
+  values.max_memory = memory_limit(options);
+  for (const NamedTensor& constant : options.constants)
+    values.input_values.insert_or_assign(constant.name, tensor_of(constant.tensor));
+  auto wanted = values;
+  if (!options.min_shapes.empty() || !options.max_shapes.empty() || !options.dims.empty()) {
+    for (const Shapes* shapes : {&options.min_shapes, &options.max_shapes})
+      for (const auto& [name, shape] : *shapes) values.input_ranks[name] = shape.size();
+    // Some models can be imported with the right shapes only, so the inputs are read first.
+    const ir::Graph inputs = model.path.empty()
+                                 ? frontend::import_inputs_bytes(model.bytes, model.folder, values)
+                                 : frontend::import_inputs(model.path, values);
+    wanted = import_options(options, inputs);
+    wanted.input_values = std::move(values.input_values);
+    wanted.input_ranks = std::move(values.input_ranks);
+    wanted.pad_selections = options.pad_selections;
+    wanted.drop_unsupported_outputs = options.drop_unsupported_outputs;
+    wanted.max_memory = values.max_memory;
+  }
+  wanted.on_node = [&reporter](std::size_t done, std::size_t total) {
+    reporter.progress("import", done, total);
+  };
+  if (!model.path.empty()) return frontend::import_model(model.path, wanted);
+  return with_context(fmt::format("model '{}'", model.name), [&] {
+    return frontend::import_model_bytes(model.bytes, model.folder, wanted);
+  });
+}
+
+}  // namespace
+
+bool is_graph_text(const Model& model) {
+  if (model.path.empty()) return begins_as_graph(text_of(model.bytes)).value_or(false);
+  files::InputFile file = files::open_input(model.path);
+  if (!file.problem.empty())
+    throw Error(ErrorCode::kUsage,
+                fmt::format("'{}' cannot be opened: {}", model.path, file.problem));
+  // Comments in front may be long: as much is read as it takes to tell.
+  std::string start;
+  for (std::size_t block = 4096;; block *= 2) {
+    const std::size_t before = start.size();
+    start.resize(before + block);
+    const std::size_t read = files::read_some(
+        file.descriptor, std::as_writable_bytes(std::span(start)).subspan(before), model.path);
+    start.resize(before + read);
+    if (const auto answer = begins_as_graph(start)) return *answer;
+    if (read < block) return false;
+  }
+}
+
+std::string name_of(const Model& model) {
+  return model.path.empty() ? model.name : std::filesystem::path(model.path).filename().string();
+}
+
+frontend::ImportedModel import_model(const Model& model, const CompileOptions& options,
+                                     const Reporter& reporter, Bodies bodies) {
+  if (model.path.empty() && model.bytes.empty())
+    throw Error(ErrorCode::kUsage, "no model: name its file or give its bytes");
+  auto result =
+      is_graph_text(model) ? read_graph_text(model, options) : read_onnx(model, options, reporter);
+  if (result.flag && (bodies == Bodies::kOne || options.sample || !options.entries.empty()))
+    throw Error(ErrorCode::kUsage,
+                fmt::format("input '{0}' chooses between two bodies of the model, which make entry "
+                            "points of their own: say which is meant, --dim {0}=0 or --dim {0}=1",
+                            result.flag->input));
+  if (options.sample)
+    result.graph = fusion::append_sampler(result.graph, to_fusion(*options.sample));
+  const auto entries = limits_of(options.entries);
+  if (!entries.empty())
+    result.graph = with_context("--entry", [&] {
+      return fusion::narrow_dims(result.graph, hull_of(entries, result.graph));
+    });
+  return result;
+}
+
+bool is_fused(const ir::Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const ir::Node& node) { return node.op->kind == ir::OpKind::kFused; });
+}
+
+}  // namespace sinter::tools

@@ -1,0 +1,66 @@
+#include "tools/compiler/build/target.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <sinter/devices.h>
+#include <sinter/error.h>
+
+#include "codegen/targets/registry.h"
+
+namespace sinter::tools {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t start = 0;
+  while (start <= text.size()) {
+    const auto end = std::min(text.find(separator, start), text.size());
+    if (end > start) parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string Target::to_string() const {
+  std::string text(kind->name());
+  for (std::size_t i = 0; i < architectures.size(); ++i)
+    text += (i == 0 ? ":" : ",") + architectures[i];
+  return text;
+}
+
+Target resolve_target(const std::string& text) {
+  const std::string name = text.substr(0, text.find(':'));
+  if (name == "auto") {
+    const GpuList list = list_gpus();
+    if (list.gpus.empty()) return {};
+    return {&codegen::target_named("cuda"), {list.gpus.front().architecture}};
+  }
+  Target target;
+  for (const codegen::Target* known : codegen::targets())
+    if (known->name() == name) target.kind = known;
+  const bool has_architectures = target.traits().generates_kernels;
+  if (target.kind->name() != name || (name != text && !has_architectures))
+    throw Error(ErrorCode::kUsage, fmt::format("'{}' is no target: write auto, {} or cuda:sm_90",
+                                               text, codegen::target_names()));
+  if (!has_architectures) return target;
+  if (name != text) {
+    target.architectures = split(text.substr(name.size() + 1), ',');
+    for (const auto& architecture : target.architectures) target.kind->device(architecture);
+    if (target.architectures.empty())
+      throw Error(ErrorCode::kUsage,
+                  fmt::format("--target={} names no architecture, for example cuda:sm_90", text));
+    return target;
+  }
+  const GpuList list = list_gpus();
+  if (list.gpus.empty())
+    throw Error(ErrorCode::kDevice,
+                "no GPU was found to compile for: name the architecture, for example "
+                "--target=cuda:sm_90, or see `sinter doctor`");
+  target.architectures = {list.gpus.front().architecture};
+  return target;
+}
+
+}  // namespace sinter::tools
