@@ -54,7 +54,8 @@ Costs scaled(Costs costs, const RelativeRates& rates) {
   for (double* time : {&costs.latency, &costs.step, &costs.barrier, &costs.split, &costs.reduction})
     *time /= rates.clock;
   costs.bytes *= rates.clock;
-  costs.flops *= rates.tensor;
+  // A tenth of the tensor cores' rate: what feeds them is the limit.
+  costs.flops *= rates.clock;
   costs.all_bytes *= rates.memory;
   return costs;
 }

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sinter/error.h>
 
 #include "codegen/families/gemm/conv/conv_loops.h"
 #include "codegen/families/gemm/emit_gemm.h"
@@ -269,6 +270,16 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
         }
         return problems;
       });
+}
+
+std::string message_for(const std::string& graph, const std::string& schedule) {
+  try {
+    ProductCheck check;
+    check.add("p", graph, schedule);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
 }
 
 }  // namespace sinter::test

@@ -64,4 +64,7 @@ class ProductCheck {
   std::vector<std::unique_ptr<Case>> cases_;
 };
 
+/// What is said against a kernel of the schedule for the graph's product, or "accepted".
+std::string message_for(const std::string& graph, const std::string& schedule);
+
 }  // namespace sinter::test

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sinter/error.h>
 
 #include "gemm_check.h"
 #include "gemm_graphs.h"
@@ -86,15 +85,6 @@ TEST(CudaPingpong, CodeIsForOneGpuAlone) {
 }
 
 TEST(CudaPingpong, FormsThatDoNotFitAreRefused) {
-  const auto message = [](const std::string& graph, const std::string& schedule) {
-    try {
-      ProductCheck check;
-      check.add("p", graph, schedule);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
-  };
   const auto refused = HasSubstr("does not take kernel 'kernel_p'");
   // Which columns a thread has is another matter where passes are spread.
   const std::string columns =
@@ -103,10 +93,11 @@ TEST(CudaPingpong, FormsThatDoNotFitAreRefused) {
       "  %1 = Iota() {shape = [1, 64], axis = 1, dtype = f16} : f16[1, 64]\n"
       "  %2 = Add(%0, %1) : f16[70, 64]\n"
       "  return y = %2\n}\n";
-  EXPECT_EQ(message(columns, turns("64x64", 2, 1, 2, 2)), "accepted");
-  EXPECT_THAT(message(columns, turns("64x64", 2, 1, 2, 2, "spread")), refused);
-  EXPECT_THAT(message(pointwise_graph("f16", "70", 64, 64), turns("64x64", 2, 1, 2, 2, "other")),
-              HasSubstr("passes are spread or rolled, not 'other'"));
+  EXPECT_EQ(message_for(columns, turns("64x64", 2, 1, 2, 2)), "accepted");
+  EXPECT_THAT(message_for(columns, turns("64x64", 2, 1, 2, 2, "spread")), refused);
+  EXPECT_THAT(
+      message_for(pointwise_graph("f16", "70", 64, 64), turns("64x64", 2, 1, 2, 2, "other")),
+      HasSubstr("passes are spread or rolled, not 'other'"));
 }
 
 }  // namespace
