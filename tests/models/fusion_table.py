@@ -102,12 +102,14 @@ def write_table(results):
     manifest = json.loads((MODELS / "manifest.json").read_text())
     by_precision = {p: {r["model"]: r for r in results["models"] if r["precision"] == p} for p in PRECISIONS}
     lines = ["# Fused against unfused", "",
-             "Written by `tests/models/fusion_table.py`. Unfused (`--fuse=off`) every operator is a kernel or library",
-             "call of its own, from the same compiler. Bytes are what the steps of the plan must move: each reads its",
-             "inputs, weights among them, once and writes its outputs once. Of a step with alternatives, launches are",
-             "those of the plan's first guess. Batch 1, the shapes of each model's first test input. The GPU target has",
-             "no convolution of its own until the passes choose one: unfused it is unfolded into a product, which",
-             "moves more bytes than a library's convolution would. Models without one are averaged by themselves.", "",
+             "Written by `tests/models/fusion_table.py`: launches and bytes moved of each model, with fusion off",
+             "(`--fuse=off`: each operator is a kernel or a library call, same compiler) and on.", "",
+             "- Bytes are what the plan's steps must move: each step reads its inputs, weights included, once and writes",
+             "  its outputs once.",
+             "- A step with several tactics counts the launches of the first.",
+             "- Batch 1, the shapes of each model's first test input.",
+             "- Unfused, the GPU target computes a convolution as an unfolded input and a product. That moves more bytes",
+             "  than a library's convolution. So the last row averages the models without convolutions.", "",
              f"Target {results['target']}, commit {results['commit'][:10]}, {results['date']}."]
     heads = [h for what in PRECISIONS.values() for h in (f"launches, {what}", "MB moved")]
     lines += ["", "| model | " + " | ".join(heads) + " |", "|" + "---|" * (len(heads) + 1)]
