@@ -33,10 +33,8 @@ std::string sources_of(const codegen::CompiledPlan& plan) {
   return text;
 }
 
-constexpr const char* kNegate =
-    "graph @g(%x: f32[n, 8]) {\n  %y = Neg(%x)\n  return %y\n}\n";
-constexpr const char* kExp =
-    "graph @g(%x: f32[n, 8]) {\n  %y = Exp(%x)\n  return %y\n}\n";
+constexpr const char* kNegate = "graph @g(%x: f32[n, 8]) {\n  %y = Neg(%x)\n  return %y\n}\n";
+constexpr const char* kExp = "graph @g(%x: f32[n, 8]) {\n  %y = Exp(%x)\n  return %y\n}\n";
 
 TEST(Toys, AFamilyTakesItsRegionsAndLeavesTheOthers) {
   if (compile(kNegate, "cuda").parts.meta.cuda_version == 0) GTEST_SKIP() << "no NVRTC";

@@ -1,4 +1,5 @@
-// Includes must follow the direction of dependencies that ARCHITECTURE.md tables, between subfolders too.
+// Includes must follow the direction of dependencies that ARCHITECTURE.md tables, between
+// subfolders too.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

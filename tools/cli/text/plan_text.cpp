@@ -117,9 +117,8 @@ Lines kernels_text(const ordered_json& report) {
     if (architectures.size() < strings(report, "architectures").size())
       function += fmt::format(" ({})", fmt::join(architectures, ", "));
     rows.push_back(
-        {function,
-         fmt::format("{}", fmt::join(kernel.at("block").get<std::vector<int>>(), "x")), blocks,
-         number(kernel, "shared_bytes"),
+        {function, fmt::format("{}", fmt::join(kernel.at("block").get<std::vector<int>>(), "x")),
+         blocks, number(kernel, "shared_bytes"),
          conditions.empty() ? "always" : fmt::format("{}", fmt::join(conditions, " and ")),
          string(kernel, "schedule"), string(kernel, "chosen_by")});
   }
