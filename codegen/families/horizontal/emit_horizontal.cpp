@@ -12,6 +12,9 @@
 #include "codegen/emit/kernel_text.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/loop_schedules.h"
+#include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/shared_schedule.h"
 
 namespace sinter::codegen {
 
@@ -145,10 +148,7 @@ class HorizontalText {
     Kind result;
     std::vector<std::string> bodies, fetches;
     for (const Schedule& schedule : schedules) {
-      const Layout layout =
-          schedule.family == Family::kPointwise ? layout_pointwise(analysis, schedule, args)
-          : schedule.family == Family::kWindow  ? layout_window(analysis, schedule, args)
-                                                : layout_row(analysis, schedule, args);
+      const Layout layout = loop_schedule(schedule.family).layout(analysis, schedule, args);
       CodeText body(1);
       BodyWriter(analysis, args, layout, body).write();
       bodies.push_back(body.text());

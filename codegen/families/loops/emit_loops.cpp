@@ -9,25 +9,14 @@
 #include "codegen/emit/assemble.h"
 #include "codegen/emit/early_fetch.h"
 #include "codegen/families/loops/body/body_writer.h"
-#include "codegen/families/loops/schedule_candidates.h"
+#include "codegen/families/loops/loop_schedules.h"
+#include "codegen/families/loops/row/row_schedule.h"
 
 namespace sinter::codegen {
 namespace {
 
-Layout make_layout(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
-  switch (schedule.family) {
-    case Family::kPointwise: return layout_pointwise(analysis, schedule, args);
-    case Family::kRow: return layout_row(analysis, schedule, args);
-    case Family::kColumn: return layout_column(analysis, schedule, args);
-    case Family::kWindow: return layout_window(analysis, schedule, args);
-    case Family::kScan: return layout_scan(analysis, schedule, args);
-    case Family::kTranspose: return layout_transpose(analysis, schedule, args);
-  }
-  throw Error(ErrorCode::kInternal, "unknown schedule family");
-}
-
 VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
-  const Layout layout = make_layout(analysis, schedule, args);
+  const Layout layout = loop_schedule(schedule.family).layout(analysis, schedule, args);
   VariantText variant;
   variant.conditions = schedule.conditions;
   variant.schedule = schedule.to_string();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "codegen/families/loops/emit_loops.h"
+#include "codegen/families/loops/loop_schedules.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/program/describe.h"
 #include "codegen/program/loop_lowering.h"
@@ -81,7 +82,9 @@ class LoopsFamily final : public KernelFamily {
   }
 
   std::vector<std::string_view> schedules() const override {
-    return {"pointwise", "row", "column", "scan", "window", "transpose"};
+    std::vector<std::string_view> names;
+    for (const LoopSchedule* schedule : loop_schedules()) names.emplace_back(schedule->name);
+    return names;
   }
 };
 

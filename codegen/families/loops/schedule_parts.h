@@ -4,7 +4,11 @@
 #include <cstdint>
 #include <optional>
 
+#include <sinter/scalar_op.h>
+
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule.h"
+#include "codegen/families/loops/vector_plan.h"
 
 namespace sinter::codegen {
 
@@ -19,8 +23,9 @@ int power_of_two_up(std::int64_t value);
 /// Instructions of an element's operations, roughly.
 int count_operations(const ProgramAnalysis& analysis);
 std::optional<std::int64_t> upper(const ProgramAnalysis& analysis, const ir::Dim& dim);
-Schedule with_vectors(const VectorPlan& plan, Family family);
-VectorPlan no_vectors(const ProgramAnalysis& analysis);
+
+/// True for operations of many instructions: division, powers, exponentials and the like.
+bool is_long_operation(ScalarOp op);
 
 /// How many loads and stores run along `dim` with stride one and also vary with both the rows and
 /// the elements of rows: those are what a reduction's memory traffic consists of.

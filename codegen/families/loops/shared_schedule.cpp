@@ -1,10 +1,15 @@
-// Schedules of a kernel that several programs share: each takes the block's threads as they are.
+// Each takes the block's threads as they are.
+#include "codegen/families/loops/shared_schedule.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/families/loops/pointwise/pointwise_schedule.h"
+#include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/window/window_schedule.h"
 
 namespace sinter::codegen {
 
@@ -85,11 +90,6 @@ std::vector<Schedule> choose_elements(const ProgramAnalysis& analysis) {
 
 }  // namespace
 
-double held_words(const ProgramAnalysis& analysis, const Schedule& schedule) {
-  const int vectors = schedule.looped() ? schedule.ahead : schedule.unroll;
-  return words_per_element(analysis, schedule.lean) * schedule.vector * vectors * schedule.tile;
-}
-
 std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads) {
   if (analysis.combines() || analysis.scans())
     throw Error(ErrorCode::kUnsupported,
@@ -100,7 +100,7 @@ std::vector<Schedule> choose_shared(const ProgramAnalysis& analysis, int threads
   std::vector<Schedule> schedules;
   if (by_element) {
     schedules = choose_elements(analysis);
-  } else if (can_schedule_window(analysis)) {
+  } else if (takes_window(analysis)) {
     schedules = choose_window(analysis);
   } else {
     if (const auto rows = thread_rows(analysis, threads)) return {*rows};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "codegen/families/loops/body/body_writer.h"
+#include "codegen/families/loops/schedule_parts.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {

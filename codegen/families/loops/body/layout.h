@@ -86,15 +86,6 @@ struct Layout {
   bool looped() const { return schedule->looped(); }
 };
 
-Layout layout_pointwise(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
-Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
-/// Dynamic shared memory of a row kernel: what the blocks of a cluster tell each other.
-std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const Layout& layout);
-Layout layout_scan(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
-Layout layout_window(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
-Layout layout_transpose(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
-Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
-
 /// Number of vectors in the dimensions `dims`, where the schedule's vector dimension counts
 /// vectors and its tiles' dimension tiles.
 ir::Dim count_vectors(const ProgramAnalysis& analysis, const Schedule& schedule, DimSet dims);

@@ -1,7 +1,13 @@
 // Rows side by side: how many of them, and how much of each, a thread and a block take.
+#include "codegen/families/loops/column/column_schedule.h"
+
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/schedule_text.h"
+#include "codegen/families/loops/window/window_schedule.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -167,7 +173,7 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
 
 }  // namespace
 
-bool can_schedule_column(const ProgramAnalysis& analysis) {
+bool takes_column(const ProgramAnalysis& analysis) {
   return analysis.program().inner_dims > 0 && analysis.outer_dims() != 0;
 }
 
@@ -178,5 +184,68 @@ std::vector<Schedule> choose_column(const ProgramAnalysis& analysis) {
     schedules.push_back(single_columns(analysis));
   return schedules;
 }
+
+void search_column(CandidateSearch& search) {
+  const auto longest = search.longest_row();
+  for (Schedule s : search.vectors())
+    for (const int x : {32, 64, 128, 256})
+      for (const int y : {1, 2, 4, 8, 16, 32}) {
+        if (x * y > kMostCandidateThreads || x * y < 64) continue;
+        s.threads_x = x;
+        s.threads_y = y;
+        const double words = words_per_element(search.analysis) * s.vector;
+        const double distance = search.row_distance(s) + steps_between(y, search.rule.threads_y);
+        s.unroll = 0;
+        for (s.ahead = 1; s.ahead <= 8; s.ahead *= 2)
+          if (s.ahead * words <= kMostCandidateWords)
+            search.found.add(
+                s,
+                distance + (search.rule.looped() ? steps_between(s.ahead, search.rule.ahead) : 1));
+        s.ahead = 1;
+        if (!longest) continue;
+        s.unroll = ceil_div(std::max<std::int64_t>(*longest, 1), y);
+        if (s.unroll <= kMostCandidateUnroll && s.unroll * words <= kMostCandidateWords)
+          search.found.add(s, distance + (search.rule.looped() ? 1 : 0));
+      }
+  if (takes_window(search.analysis)) search_window(search);
+}
+
+namespace {
+
+std::string write_column(const Schedule& schedule) {
+  std::string text;
+  if (schedule.ahead > 1) text += fmt::format(" ahead={}", schedule.ahead);
+  if (schedule.lean) text += " lean";
+  if (schedule.again) text += " again";
+  return text;
+}
+
+bool read_column(Schedule& wish, std::string_view key, int number, int) {
+  if (key == "ahead")
+    wish.ahead = number;
+  else if (key == "lean")
+    wish.lean = true;
+  else if (key == "again")
+    wish.again = true;
+  else
+    return false;
+  return true;
+}
+
+Schedule complete_column(const ProgramAnalysis& analysis, const Schedule& wish,
+                         const std::string& text) {
+  Schedule schedule = complete_schedule(analysis, wish, analysis.outer_dims(), text);
+  schedule.ahead = wish.looped() ? wish.ahead : 1;
+  schedule.lean = wish.lean;
+  schedule.again = wish.again;
+  require_held(analysis, schedule, std::int64_t{wish.unroll} * wish.threads_y, text);
+  return schedule;
+}
+
+}  // namespace
+
+const LoopSchedule kColumnSchedule = {Family::kColumn, "column",       true,          takes_column,
+                                      choose_column,   search_column,  layout_column, write_column,
+                                      read_column,     complete_column};
 
 }  // namespace sinter::codegen

@@ -2,7 +2,7 @@
 // neighbouring rows or vectors of them, threadIdx.y walks the elements.
 #include <fmt/format.h>
 
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/column/column_schedule.h"
 
 namespace sinter::codegen {
 

@@ -2,7 +2,7 @@
 // that neighbouring threads touch neighbouring vectors.
 #include <fmt/format.h>
 
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/pointwise/pointwise_schedule.h"
 
 namespace sinter::codegen {
 

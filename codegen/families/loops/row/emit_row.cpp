@@ -3,7 +3,7 @@
 // of a cluster are. Rows that fit are read once and stay in registers until they are written.
 #include <fmt/format.h>
 
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/row/row_schedule.h"
 
 namespace sinter::codegen {
 

@@ -1,9 +1,14 @@
 // How rows are spread over threads, blocks and clusters.
+#include "codegen/families/loops/row/row_schedule.h"
+
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "codegen/emit/approximations.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/schedule_text.h"
 
 namespace sinter::codegen {
 
@@ -64,20 +69,6 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
     loads += can_stage(analysis, schedule, i) ? 1 : 0;
   }
   return is_long && loads * schedule.unroll > 1;
-}
-
-/// The last pass that uses each value; computing a value again uses what it is made of.
-std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean, bool again) {
-  std::vector<int> last(analysis.instr_count(), 0);
-  for (std::size_t u = analysis.instr_count(); u-- > 0;) {
-    if (!analysis.value(u).live) continue;
-    const auto& user = analysis.instr(u);
-    int pass = analysis.value(u).stage - (user.kind == InstrKind::Reduce ? 1 : 0);
-    if (lean && user.kind == InstrKind::Op && is_cheap_again(analysis, u, again))
-      pass = std::max(pass, last[u]);
-    for (const std::uint32_t arg : user.args) last[arg] = std::max(last[arg], pass);
-  }
-  return last;
 }
 
 /// Whether a lean schedule computes something again.
@@ -336,100 +327,7 @@ void add_known(const ProgramAnalysis& analysis, const VectorPlan& vectors, std::
 
 }  // namespace
 
-double words_per_element(const ProgramAnalysis& analysis, bool lean, bool again) {
-  const bool reduces = analysis.program().inner_dims > 0;
-  const DimSet elements = reduces ? analysis.inner_dims() : analysis.outer_dims();
-  const std::vector<int> last = last_passes(analysis, lean, again);
-  // What is held behind each pass, and before the first one all that is loaded.
-  std::vector<double> held(static_cast<std::size_t>(analysis.stages()) + 1, 0.0);
-  const auto hold = [&](int from, int to, double words) {
-    for (int pass = from; pass <= to; ++pass) held[static_cast<std::size_t>(pass)] += words;
-  };
-  double all = 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const auto& instr = analysis.instr(i);
-    const ValueInfo& info = analysis.value(i);
-    if (!info.live || (info.dims & elements) == 0) continue;
-    double words = 0;
-    if (instr.kind == InstrKind::Load) {
-      const bool is_shared = reduces && (info.dims & analysis.outer_dims()) == 0;
-      if (lean && is_shared) continue;
-      words =
-          static_cast<double>(size_of(analysis.buffer_type(analysis.access(instr.access).buffer))) /
-          4;
-      hold(0, last[i], words);
-    } else if (instr.kind == InstrKind::Op && keeps_for_later(analysis, i) &&
-               !(lean && is_cheap_again(analysis, i, again))) {
-      words = std::max(1.0, static_cast<double>(size_of(analysis.type_of(i))) / 4);
-      hold(info.stage + 1, last[i], words);
-    }
-    all += words;
-  }
-  // Otherwise the compiler is left to share registers; it does not always.
-  return std::max(lean ? *std::max_element(held.begin(), held.end()) : all, 0.5);
-}
-
-bool is_shared_by_rows(const ProgramAnalysis& analysis, std::size_t load) {
-  return (analysis.access_dims(analysis.instr(load).access) & analysis.outer_dims()) == 0;
-}
-
-bool is_late(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
-  return schedule.lean && is_shared_by_rows(analysis, load);
-}
-
-bool is_cheap_again(const ProgramAnalysis& analysis, std::size_t value, bool again) {
-  constexpr int kMostOperations = 3;
-  const int stage = analysis.value(value).stage;
-  const auto is_used_later = [&](std::size_t load) {
-    for (std::size_t i = load + 1; i < analysis.instr_count(); ++i) {
-      const auto& args = analysis.instr(i).args;
-      if (analysis.value(i).live && analysis.value(i).stage > stage &&
-          std::find(args.begin(), args.end(), load) != args.end())
-        return true;
-    }
-    return false;
-  };
-  std::vector<std::size_t> rest = {value}, loads;
-  for (int operations = 0; !rest.empty();) {
-    const std::size_t i = rest.back();
-    rest.pop_back();
-    const auto& instr = analysis.instr(i);
-    if ((analysis.value(i).dims & analysis.inner_dims()) == 0) continue;  // of the row
-    if (instr.kind == InstrKind::Load) {
-      const auto& access = analysis.access(instr.access);
-      if (!access.gathers.empty() || !access.guards.empty()) return false;
-      if (!is_used_later(i) && std::find(loads.begin(), loads.end(), i) == loads.end())
-        loads.push_back(i);
-    } else if (instr.kind == InstrKind::Op && ++operations <= kMostOperations &&
-               (again || !is_long_operation(static_cast<ScalarOp>(instr.op)))) {
-      rest.insert(rest.end(), instr.args.begin(), instr.args.end());
-    } else {
-      return false;
-    }
-  }
-  std::size_t bytes = 0;
-  for (const std::size_t load : loads)
-    bytes += size_of(analysis.buffer_type(analysis.access(analysis.instr(load).access).buffer));
-  return bytes <= 2;
-}
-
-bool can_stage(const ProgramAnalysis& analysis, const Schedule& schedule, std::size_t load) {
-  constexpr std::size_t kMostShared =
-      24 * 1024;  // of one array: two blocks' worth in the static 48 KiB
-  const auto& instr = analysis.instr(load);
-  if (instr.kind != InstrKind::Load || schedule.looped() || schedule.vector == 1 ||
-      schedule.cluster > 1 || !schedule.vector_access[instr.access])
-    return false;
-  const auto& access = analysis.access(instr.access);
-  const std::size_t bytes =
-      size_of(analysis.buffer_type(access.buffer)) * static_cast<std::size_t>(schedule.vector);
-  // Rows of their own: what all rows share comes from the cache in no time.
-  return access.guards.empty() && access.gathers.empty() && bytes >= 4 &&
-         (analysis.access_dims(instr.access) & analysis.outer_dims()) != 0 &&
-         bytes * static_cast<std::size_t>(schedule.unroll * schedule.threads()) <= kMostShared;
-}
-
-bool can_schedule_row(const ProgramAnalysis& analysis) { return analysis.program().inner_dims > 0; }
+bool takes_row(const ProgramAnalysis& analysis) { return analysis.program().inner_dims > 0; }
 
 Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads) {
   const int dim = analysis.last_dim(analysis.inner_dims());
@@ -456,5 +354,72 @@ std::vector<Schedule> choose_row(const ProgramAnalysis& analysis) {
     schedules.push_back(row_schedule(analysis, scalar, {256, 0, 1}));
   return schedules;
 }
+
+bool takes_ordered(const ProgramAnalysis& analysis) {
+  return analysis.combines() && analysis.stages() == 0;
+}
+
+std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis) {
+  Schedule schedule = with_vectors(no_vectors(analysis), Family::kRow);
+  schedule.threads_x = 1;
+  schedule.threads_y = kBlockThreads;
+  schedule.unroll = 0;
+  return {schedule};
+}
+
+namespace {
+
+std::string write_row(const Schedule& schedule) {
+  std::string text;
+  if (schedule.cluster > 1) text += fmt::format(" cluster={}", schedule.cluster);
+  if (schedule.blocks > 0) text += fmt::format(" blocks={}", schedule.blocks);
+  if (schedule.ahead > 1) text += fmt::format(" ahead={}", schedule.ahead);
+  if (schedule.tail) text += " tail";
+  if (schedule.staged) text += " staged";
+  if (schedule.lean) text += " lean";
+  if (schedule.again) text += " again";
+  return text;
+}
+
+bool read_row(Schedule& wish, std::string_view key, int number, int) {
+  if (key == "cluster")
+    wish.cluster = number;
+  else if (key == "blocks")
+    wish.blocks = number;
+  else if (key == "ahead")
+    wish.ahead = number;
+  else if (key == "staged")
+    wish.staged = true;
+  else if (key == "lean")
+    wish.lean = true;
+  else if (key == "again")
+    wish.again = true;
+  else
+    return false;
+  return true;
+}
+
+Schedule complete_row(const ProgramAnalysis& analysis, const Schedule& wish,
+                      const std::string& text) {
+  Schedule schedule = complete_schedule(analysis, wish, analysis.inner_dims(), text);
+  schedule.cluster = wish.cluster;
+  schedule.blocks = wish.blocks;
+  schedule.ahead = wish.looped() ? wish.ahead : 1;
+  schedule.staged = wish.staged;
+  schedule.lean = wish.lean;
+  schedule.again = wish.again;
+  if (schedule.cluster > analysis.device().cluster_blocks)
+    refuse_schedule(analysis, text,
+                    fmt::format("clusters of {} have {} blocks at most",
+                                analysis.device().architecture, analysis.device().cluster_blocks));
+  require_held(analysis, schedule,
+               std::int64_t{wish.unroll} * wish.cluster * wish.vector * wish.threads_x, text);
+  return schedule;
+}
+
+}  // namespace
+
+const LoopSchedule kRowSchedule = {Family::kRow, "row",      true,      takes_row, choose_row,
+                                   search_row,   layout_row, write_row, read_row,  complete_row};
 
 }  // namespace sinter::codegen

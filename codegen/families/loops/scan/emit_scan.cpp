@@ -2,7 +2,8 @@
 // before a thread is what its lanes below hold, and all parts before.
 #include <fmt/format.h>
 
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/row/row_schedule.h"
+#include "codegen/families/loops/scan/scan_schedule.h"
 
 namespace sinter::codegen {
 

@@ -1,7 +1,12 @@
 // Schedules of running combinations along rows.
+#include "codegen/families/loops/scan/scan_schedule.h"
+
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/schedule_text.h"
 
 namespace sinter::codegen {
 
@@ -32,7 +37,7 @@ int lanes_of(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
 
 }  // namespace
 
-bool can_schedule_scan(const ProgramAnalysis& analysis) { return analysis.scans(); }
+bool takes_scan(const ProgramAnalysis& analysis) { return analysis.scans(); }
 
 std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis) {
   const VectorPlan scalar = no_vectors(analysis);
@@ -46,5 +51,34 @@ std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis) {
   if (!vectors.conditions.empty()) schedules.push_back(scan_of(scalar, lanes_of(analysis, scalar)));
   return schedules;
 }
+
+void search_scan(CandidateSearch& search) {
+  if (search.rule.threads_x == 1) return;  // neighbouring rows, not elements, lie side by side
+  for (Schedule s : search.vectors())
+    for (int lanes = 4; lanes <= kMostCandidateThreads; lanes *= 2) {
+      s.threads_x = lanes;
+      s.threads_y = lanes <= 32 ? kBlockThreads / lanes : 1;
+      search.found.add(s, search.row_distance(s));
+    }
+}
+
+namespace {
+
+std::string write_scan(const Schedule&) { return ""; }
+
+bool read_scan(Schedule&, std::string_view, int, int) { return false; }
+
+Schedule complete_scan(const ProgramAnalysis& analysis, const Schedule& wish,
+                       const std::string& text) {
+  Schedule schedule = complete_schedule(analysis, wish, analysis.inner_dims(), text);
+  require_held(analysis, schedule, std::int64_t{wish.unroll} * wish.vector * wish.threads_x, text);
+  return schedule;
+}
+
+}  // namespace
+
+const LoopSchedule kScanSchedule = {Family::kScan, "scan",       true,        takes_scan,
+                                    choose_scan,   search_scan,  layout_scan, write_scan,
+                                    read_scan,     complete_scan};
 
 }  // namespace sinter::codegen

@@ -2,8 +2,8 @@
 // memory along the one dimension, then computes and stores along the other.
 #include <fmt/format.h>
 
-#include "codegen/families/loops/body/layout.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/transpose/transpose_schedule.h"
 
 namespace sinter::codegen {
 

@@ -1,11 +1,15 @@
 // Tiles through shared memory: which loads need them, and how large they are.
+#include "codegen/families/loops/transpose/transpose_schedule.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/families/loops/pointwise/pointwise_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/schedule_text.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -50,7 +54,7 @@ bool can_turn(const ProgramAnalysis& analysis, std::uint32_t a, int from, int to
 
 /// The turn that most accesses need, without sizes.
 std::optional<Turn> find_turn(const ProgramAnalysis& analysis) {
-  if (!can_schedule_pointwise(analysis) || analysis.scatters()) return std::nullopt;
+  if (!takes_pointwise(analysis) || analysis.scatters()) return std::nullopt;
   Turn best;
   best.to = analysis.last_dim(analysis.outer_dims());
   if (best.to < 0 || extent_of(analysis, best.to) < kLeastExtent) return std::nullopt;
@@ -163,9 +167,7 @@ Schedule with_turn(const ProgramAnalysis& analysis, const Turn& turn, const Vect
 
 }  // namespace
 
-bool can_schedule_transpose(const ProgramAnalysis& analysis) {
-  return find_turn(analysis).has_value();
-}
+bool takes_transpose(const ProgramAnalysis& analysis) { return find_turn(analysis).has_value(); }
 
 std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis) {
   const Turn turn = find_turn(analysis).value();
@@ -208,5 +210,71 @@ Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& wis
   choose_threads(schedule, wish.threads());
   return schedule;
 }
+
+namespace {
+
+constexpr int kMostVectors = 16;  // of a tile, for each thread
+
+}  // namespace
+
+void search_transpose(CandidateSearch& search) {
+  const bool same = search.rule.family == Family::kTranspose;
+  const Schedule usual = same ? search.rule : choose_transpose(search.analysis)[0];
+  const auto near = [](int value) { return std::vector<int>{value, value / 2, value * 2}; };
+  Schedule wish = usual;
+  wish.threads_y = 1;
+  for (wish.vector = usual.vector; 2 * wish.vector >= usual.vector && wish.vector >= 1;
+       wish.vector /= 2)
+    for (const int turned : {usual.turn.vector, usual.turn.vector / 2})
+      for (const int width : near(usual.turn.width))
+        for (const int height : near(usual.turn.height))
+          for (const int threads : {128, 256, 512}) try {
+              const int shortest = std::min(wish.vector, turned);
+              if (shortest < 1 || width * height > kMostVectors * threads * shortest) continue;
+              wish.turn.vector = turned;
+              wish.turn.width = width;
+              wish.turn.height = height;
+              wish.threads_x = threads;
+              Schedule s = transpose_schedule(search.analysis, wish);
+              const double distance = steps_between(s.vector, usual.vector) +
+                                      steps_between(turned, usual.turn.vector) +
+                                      steps_between(width, usual.turn.width) +
+                                      steps_between(height, usual.turn.height) +
+                                      steps_between(threads, usual.threads());
+              search.found.add(std::move(s), distance + (same ? 0 : 1));
+            } catch (const Error& error) {
+              if (error.code() != ErrorCode::kUsage) throw;  // it takes no such tiles
+            }
+  if (!same) return;
+  const Schedule plain = choose_pointwise(search.analysis).back();
+  if (plain.conditions.empty()) search.found.add(plain, 2);
+}
+
+namespace {
+
+std::string write_transpose(const Schedule& schedule) {
+  return fmt::format(" tile={}x{}", schedule.turn.width, schedule.turn.height);
+}
+
+bool read_transpose(Schedule& wish, std::string_view key, int first, int second) {
+  if (key == "vector")
+    wish.vector = first, wish.turn.vector = second;
+  else if (key == "tile")
+    wish.turn.width = first, wish.turn.height = second;
+  else
+    return false;
+  return true;
+}
+
+Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& wish,
+                            const std::string&) {
+  return transpose_schedule(analysis, wish);
+}
+
+}  // namespace
+
+const LoopSchedule kTransposeSchedule = {
+    Family::kTranspose, "transpose",      false,           takes_transpose, choose_transpose,
+    search_transpose,   layout_transpose, write_transpose, read_transpose,  complete_transpose};
 
 }  // namespace sinter::codegen

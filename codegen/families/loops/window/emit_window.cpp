@@ -2,7 +2,7 @@
 // to each other. The loops over the rows' elements stand in the body (body_windows.cpp).
 #include <fmt/format.h>
 
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/window/window_schedule.h"
 
 namespace sinter::codegen {
 

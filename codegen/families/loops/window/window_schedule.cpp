@@ -1,4 +1,6 @@
 // Windows with channels last: which rows a thread takes together, and what their windows share.
+#include "codegen/families/loops/window/window_schedule.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -6,6 +8,7 @@
 #include <sinter/error.h>
 
 #include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/schedule_text.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -262,7 +265,7 @@ bool can_tile(const ProgramAnalysis& analysis, const Overlap& overlap, int tile)
 
 }  // namespace
 
-bool can_schedule_window(const ProgramAnalysis& analysis) {
+bool takes_window(const ProgramAnalysis& analysis) {
   if (analysis.stages() != 1 || analysis.scans() || analysis.scatters()) return false;
   const ir::Dim row = analysis.size_of_dims(analysis.inner_dims());
   if (!row.is_constant() || row.value() < 1 || row.value() > kLongestRow) return false;
@@ -324,7 +327,7 @@ Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, 
                                                "'{}': {}",
                                                vector, tile, analysis.request().name, why));
   };
-  if (!can_schedule_window(analysis)) refuse("it has no short rows side by side");
+  if (!takes_window(analysis)) refuse("it has no short rows side by side");
   const Overlap overlap = find_overlap(analysis);
   if (!can_tile(analysis, overlap, tile)) refuse("there are no tiles of that many rows");
   const VectorPlan vectors =
@@ -335,5 +338,42 @@ Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, 
   if (!schedule.conditions.empty()) refuse("its sizes are not constant");
   return schedule;
 }
+
+void search_window(CandidateSearch& search) {
+  for (const int vector : {8, 4, 2, 1})
+    for (const int tile : {1, 2, 4, 7, 8})
+      for (const int threads : {32, 64, 128}) try {
+          Schedule s = window_schedule(search.analysis, vector, tile, threads);
+          const bool same = search.rule.family == Family::kWindow;
+          search.found.add(std::move(s), steps_between(vector, same ? search.rule.vector : 4) +
+                                             steps_between(tile, same ? search.rule.tile : 2) +
+                                             steps_between(threads, 64));
+        } catch (const Error& error) {
+          if (error.code() != ErrorCode::kUsage) throw;  // it takes no such vectors or tiles
+        }
+}
+
+namespace {
+
+std::string write_window(const Schedule& schedule) {
+  return fmt::format("{}{}", schedule.tile > 1 ? fmt::format(" tile={}", schedule.tile) : "",
+                     schedule.rolled ? " rolled" : "");
+}
+
+bool read_window(Schedule& wish, std::string_view key, int number, int) {
+  if (key == "tile") wish.tile = number;
+  return key == "tile" || key == "rolled";  // what a tile takes decides
+}
+
+Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& wish,
+                         const std::string&) {
+  return window_schedule(analysis, wish.vector, wish.tile, wish.threads());
+}
+
+}  // namespace
+
+const LoopSchedule kWindowSchedule = {Family::kWindow, "window",       true,          takes_window,
+                                      choose_window,   search_window,  layout_window, write_window,
+                                      read_window,     complete_window};
 
 }  // namespace sinter::codegen

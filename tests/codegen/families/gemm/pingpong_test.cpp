@@ -79,8 +79,8 @@ TEST(CudaPingpong, CodeIsForOneGpuAlone) {
   check.add("spread", pointwise_graph("f16", "m", 384, 384),
             turns("128x192", 2, 1, 5, 132, "spread"));
   for (const auto& compiled : check.compile()) {
-    EXPECT_LT(compiled[0].cubin.size(), compiled[1].cubin.size());
-    EXPECT_LT(compiled[2].cubin.size(), compiled[1].cubin.size());
+    EXPECT_LT(compiled[0].code.size(), compiled[1].code.size());
+    EXPECT_LT(compiled[2].code.size(), compiled[1].code.size());
   }
 }
 

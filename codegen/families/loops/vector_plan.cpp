@@ -1,7 +1,9 @@
-// Which accesses can move several neighbouring elements at once.
+#include "codegen/families/loops/vector_plan.h"
+
 #include <algorithm>
 
-#include "codegen/families/loops/schedule.h"
+#include <sinter/scalar_op.h>
+
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -218,6 +220,19 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
   if (dim < 0 || vector == 1) return uniform;
   while (!find_uniform(analysis, dim, vector, apart, uniform)) continue;
   return uniform;
+}
+
+VectorPlan no_vectors(const ProgramAnalysis& analysis) { return plan_vectors(analysis, -1); }
+
+Schedule with_vectors(const VectorPlan& plan, Family family) {
+  Schedule schedule;
+  schedule.family = family;
+  schedule.vector = plan.vector;
+  schedule.vector_dim = plan.vector > 1 ? plan.dim : -1;
+  schedule.vector_access = plan.vector_access;
+  schedule.conditions = plan.conditions;
+  schedule.tail = plan.tail;
+  return schedule;
 }
 
 }  // namespace sinter::codegen

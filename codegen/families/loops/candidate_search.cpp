@@ -1,0 +1,34 @@
+#include "codegen/families/loops/candidate_search.h"
+
+#include <algorithm>
+
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+
+std::vector<Schedule> CandidateSearch::vectors() const {
+  std::vector<Schedule> all;
+  for (int length = rule.vector; length >= 1; length /= 2) {
+    const VectorPlan plan = length > 1 ? plan_vectors(analysis, rule.vector_dim, length, rule.tail)
+                                       : no_vectors(analysis);
+    if (plan.vector == length && implies_all(rule.conditions, plan.conditions))
+      all.push_back(with_vectors(plan, rule.family));
+  }
+  return all;
+}
+
+std::optional<std::int64_t> CandidateSearch::longest_row() const {
+  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  std::optional<std::int64_t> most = upper(analysis, length);
+  const std::uint32_t expression = analysis.exprs().intern(length);
+  for (const auto& condition : rule.conditions)
+    if (condition.expression() == expression && condition.max() != INT64_MAX)
+      most = std::min(most.value_or(condition.max()), condition.max());
+  return most;
+}
+
+double CandidateSearch::row_distance(const Schedule& s) const {
+  return 1.5 * steps_between(s.vector, rule.vector) + steps_between(s.threads_x, rule.threads_x);
+}
+
+}  // namespace sinter::codegen

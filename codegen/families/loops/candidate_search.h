@@ -1,0 +1,32 @@
+// What the searches for schedules worth timing beside the rule's share.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "codegen/emit/schedule_neighbours.h"
+#include "codegen/families/loops/schedule.h"
+
+namespace sinter::codegen {
+
+/// Bounds of what is tried: threads of a block, vectors of a thread, and words of registers that
+/// its elements take.
+inline constexpr int kMostCandidateThreads = 1024, kMostCandidateUnroll = 32;
+inline constexpr double kMostCandidateWords = 160;
+
+/// Around one of the rules' schedules.
+struct CandidateSearch {
+  const ProgramAnalysis& analysis;
+  const Schedule& rule;
+  bool clusters;  // every device that the kernel is for has them
+  Neighbours<Schedule> found;
+
+  /// The rule's vectors and shorter ones, as schedules with nothing else set.
+  std::vector<Schedule> vectors() const;
+  /// Elements of the longest row that the rule's schedule takes.
+  std::optional<std::int64_t> longest_row() const;
+  /// How far a schedule's vectors and threads are from the rule's.
+  double row_distance(const Schedule& schedule) const;
+};
+
+}  // namespace sinter::codegen

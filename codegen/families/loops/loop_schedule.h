@@ -1,0 +1,41 @@
+// The interface behind which each schedule of loops has what is its own.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/candidate_search.h"
+#include "codegen/families/loops/schedule.h"
+
+namespace sinter::codegen {
+
+/// One way to spread loops over threads, in a folder of its own.
+struct LoopSchedule {
+  Family family;
+  const char* name;  // the first word of its texts
+  bool reduces;      // it is for programs that reduce rows, else for those that do not
+
+  /// Whether it takes the program.
+  bool (*takes)(const ProgramAnalysis& analysis);
+  /// The rules' schedules for a program that it takes, in the order in which the runtime tries
+  /// their conditions; the last has none.
+  std::vector<Schedule> (*choose)(const ProgramAnalysis& analysis);
+  /// Adds schedules worth timing beside one of the rules'.
+  void (*search)(CandidateSearch& search);
+  /// How threads walk the loops.
+  Layout (*layout)(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+
+  /// The words of a text behind those that all schedules have: " cluster=2 lean".
+  std::string (*write)(const Schedule& schedule);
+  /// Sets what a word "key", "key=first" or "key=firstxsecond" says; false if it is none of its
+  /// own.
+  bool (*read)(Schedule& wish, std::string_view key, int first, int second);
+  /// The schedule that `wish`, read from `text`, describes. Throws Error(kUsage) if it is none for
+  /// the program.
+  Schedule (*complete)(const ProgramAnalysis& analysis, const Schedule& wish,
+                       const std::string& text);
+};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,80 @@
+// Threads along all elements: how many each takes.
+#include "codegen/families/loops/pointwise/pointwise_schedule.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "codegen/families/loops/schedule_parts.h"
+#include "codegen/families/loops/schedule_text.h"
+#include "codegen/families/loops/transpose/transpose_schedule.h"
+
+namespace sinter::codegen {
+
+namespace {
+
+constexpr int kPointwiseThreads = 256;
+
+/// Vectors of a thread of a large tensor. What mostly moves is fastest with one: enough threads are
+/// in flight. Arithmetic on several of one input at once overlaps with their loads; long code would
+/// grow too large.
+int pointwise_unroll(const ProgramAnalysis& analysis, const VectorPlan& vectors) {
+  constexpr int kFewOperations = 8, kManyOperations = 40;
+  const int operations = count_operations(analysis);
+  if (operations <= kFewOperations || operations > kManyOperations) return 1;
+  const double words = words_per_element(analysis) * vectors.vector;
+  return words <= 4 ? 4 : 1;
+}
+
+}  // namespace
+
+bool takes_pointwise(const ProgramAnalysis& analysis) {
+  return analysis.program().inner_dims == 0 || (analysis.scatters() && !analysis.combines());
+}
+
+std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis) {
+  const DimSet all = analysis.outer_dims() | analysis.inner_dims();
+  const VectorPlan vectors = plan_vectors(analysis, analysis.last_dim(all));
+  std::vector<Schedule> schedules = {with_vectors(vectors, Family::kPointwise)};
+  const ir::Dim elements = analysis.size_of_dims(all);
+  const std::int64_t many_blocks = std::int64_t{analysis.device().multiprocessors} * 8 * 4;
+  if (elements.is_constant() &&
+      elements.value() / vectors.vector / kPointwiseThreads >= many_blocks)
+    schedules[0].unroll = pointwise_unroll(analysis, vectors);
+  if (!vectors.conditions.empty())
+    schedules.push_back(with_vectors(no_vectors(analysis), Family::kPointwise));
+  return schedules;
+}
+
+void search_pointwise(CandidateSearch& search) {
+  if (takes_transpose(search.analysis)) search_transpose(search);
+  for (Schedule s : search.vectors())
+    for (const int unroll : {1, 2, 4, 8})
+      for (const int threads : {64, 128, 256, 512, 1024}) {
+        if (unroll * s.vector * words_per_element(search.analysis) > kMostCandidateWords) continue;
+        s.unroll = unroll;
+        s.threads_x = threads;
+        search.found.add(s, steps_between(s.vector, search.rule.vector) * 1.5 +
+                                steps_between(unroll, search.rule.unroll) +
+                                steps_between(threads, search.rule.threads_x));
+      }
+}
+
+namespace {
+
+std::string write_pointwise(const Schedule& schedule) { return schedule.tail ? " tail" : ""; }
+
+bool read_pointwise(Schedule&, std::string_view, int, int) { return false; }
+
+Schedule complete_pointwise(const ProgramAnalysis& analysis, const Schedule& wish,
+                            const std::string& text) {
+  return complete_schedule(analysis, wish, analysis.outer_dims(), text);
+}
+
+}  // namespace
+
+const LoopSchedule kPointwiseSchedule = {
+    Family::kPointwise, "pointwise",      false,           takes_pointwise, choose_pointwise,
+    search_pointwise,   layout_pointwise, write_pointwise, read_pointwise,  complete_pointwise};
+
+}  // namespace sinter::codegen

@@ -1,0 +1,137 @@
+// Rows beside the rule's: other vectors, threads, clusters, held in registers or looped over.
+#include <algorithm>
+#include <cmath>
+
+#include "codegen/families/loops/row/row_schedule.h"
+#include "codegen/families/loops/schedule_parts.h"
+
+namespace sinter::codegen {
+
+using plan::fb::InstrKind;
+
+namespace {
+
+constexpr std::size_t kStaticShared = 40 * 1024;  // leaves room for what reductions need
+
+class RowSearch {
+ public:
+  explicit RowSearch(CandidateSearch& search) : search_(search) {}
+
+  void run() {
+    if (search_.analysis.combines()) return;  // one thread a row, whose order counts
+    const auto longest = search_.longest_row();
+    for (const Schedule& s : search_.vectors()) {
+      if (longest) held_rows(s, ceil_div(std::max<std::int64_t>(*longest, 1), s.vector));
+      looped_rows(s);
+    }
+  }
+
+ private:
+  void held_rows(const Schedule& base, std::int64_t length) {
+    if (search_.rule.tail) return;
+    for (int cluster = 1; cluster <= (search_.clusters ? most_cluster(search_.analysis) : 1);
+         cluster *= 2) {
+      for (int lanes = 1; lanes <= 16 && cluster == 1; lanes *= 2)
+        held_rows_of(base, lanes, ceil_div(length, lanes), cluster);
+      for (int unroll = 1; unroll <= 16; ++unroll)
+        held_rows_of(base, 32 * ceil_div(length, std::int64_t{32} * unroll * cluster), unroll,
+                     cluster);
+    }
+  }
+
+  void held_rows_of(Schedule s, int lanes, int unroll, int cluster) {
+    if (lanes > kMostCandidateThreads || unroll > kMostCandidateUnroll ||
+        (cluster > 1 && lanes <= 32))
+      return;
+    s.threads_x = lanes;
+    s.unroll = unroll;
+    s.cluster = cluster;
+    double distance = search_.row_distance(s) + 1.5 * steps_between(cluster, search_.rule.cluster);
+    if (!search_.rule.looped()) distance += steps_between(unroll, search_.rule.unroll) / 2;
+    // Held, computed again if short, computed again.
+    for (const int lean : {0, 1, 2}) {
+      s.lean = lean > 0;
+      s.again = lean > 1;
+      if (lean > 0 && s.vector == 1) continue;
+      const double words = words_per_element(search_.analysis, s.lean, s.again) * unroll * s.vector;
+      if (unroll > 1 && words > kMostCandidateWords) continue;
+      for (const int rows : rows_of_block(lanes)) {
+        s.threads_y = rows;
+        const double further = distance + (s.lean == search_.rule.lean ? 0 : 1) +
+                               (s.again == search_.rule.again ? 0 : 1) +
+                               steps_between(rows, lanes <= 32 ? rule_rows(lanes) : 1);
+        s.staged = false;
+        for (const int blocks : blocks_at_once(s.threads(), words)) {
+          s.blocks = blocks;
+          search_.found.add(s, further + (blocks > 0 ? s.lean ? 0 : 1 : s.lean ? 0.5 : 0));
+        }
+        s.blocks = 0;
+        s.staged = true;
+        if (!s.lean && stages(s)) search_.found.add(s, further + (search_.rule.staged ? 0 : 1));
+      }
+    }
+  }
+
+  void looped_rows(Schedule s) {
+    s.unroll = 0;
+    for (const int threads : {128, 256, 512, 1024})
+      for (const int ahead : {1, 2, 4, 8}) {
+        if (ahead * s.vector * words_per_element(search_.analysis) > kMostCandidateWords) continue;
+        s.threads_x = threads;
+        s.ahead = ahead;
+        search_.found.add(s,
+                          search_.rule.looped()
+                              ? search_.row_distance(s) + steps_between(ahead, search_.rule.ahead)
+                              : 3 + search_.row_distance(s) + steps_between(ahead, 2));
+      }
+  }
+
+  /// Rows of a block if as many threads as the rule's blocks have, or the usual number, share them.
+  int rule_rows(int lanes) const {
+    return std::max(
+        1, (search_.rule.threads_x <= 32 ? search_.rule.threads() : kBlockThreads) / lanes);
+  }
+
+  static std::vector<int> rows_of_block(int lanes) {
+    if (lanes > 32) return {1};
+    std::vector<int> rows;
+    for (const int threads : {32, 64, 128, 256, 512}) rows.push_back(threads / lanes);
+    return rows;
+  }
+
+  /// Blocks of a multiprocessor that the compiler is told of: none, and what fits if a thread needs
+  /// little beside its elements, or a bit more.
+  std::vector<int> blocks_at_once(int threads, double words) const {
+    const DeviceModel& device = search_.analysis.device();
+    std::vector<int> all = {0};
+    for (const int others : {48, 32}) {
+      const int registers = ceil_div(others + std::llround(words), 8) * 8;
+      const auto fit = static_cast<int>(std::clamp<std::int64_t>(
+          device.registers / (threads * registers), 1, std::max(device.threads / threads, 1)));
+      if (fit != all.back()) all.push_back(fit);
+    }
+    return all;
+  }
+
+  /// Whether some loads can be staged, and all that can fit into static shared memory.
+  bool stages(const Schedule& s) const {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < search_.analysis.instr_count(); ++i) {
+      const auto& instr = search_.analysis.instr(i);
+      if (!search_.analysis.value(i).live || instr.kind != InstrKind::Load ||
+          !can_stage(search_.analysis, s, i))
+        continue;
+      bytes += size_of(search_.analysis.buffer_type(search_.analysis.access(instr.access).buffer)) *
+               static_cast<std::size_t>(s.vector * s.unroll * s.threads());
+    }
+    return bytes > 0 && bytes <= kStaticShared;
+  }
+
+  CandidateSearch& search_;
+};
+
+}  // namespace
+
+void search_row(CandidateSearch& search) { RowSearch(search).run(); }
+
+}  // namespace sinter::codegen

@@ -1,0 +1,35 @@
+// Which accesses of a program can move several neighbouring elements at once.
+#pragma once
+
+#include <vector>
+
+#include "codegen/families/loops/schedule.h"
+
+namespace sinter::codegen {
+
+/// The longest vectors (of at most `most` elements) along `dim`, and which accesses then move whole
+/// vectors. Conditions are what sizes must fulfil that are not known; nothing is required of
+/// constants that do not fit: then the vectors are shorter.
+struct VectorPlan {
+  int vector = 1;
+  bool tail = false;  // the last vector of a row may not be whole
+  int dim = -1;
+  std::vector<bool> vector_access;
+  std::vector<plan::fb::Condition> conditions;
+};
+/// `tails`: rows need not consist of whole vectors. `among`: of these instructions alone; null: of
+/// all.
+VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8, bool tails = false,
+                        const std::vector<bool>* among = nullptr);
+
+/// Values that vary along `dim` but not within its vectors: whether an index lies before what is a
+/// multiple of the vector. Sums that these alone use count as well, with a vector's first index.
+std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector);
+
+/// Every access element by element.
+VectorPlan no_vectors(const ProgramAnalysis& analysis);
+
+/// A schedule with those vectors and nothing else set.
+Schedule with_vectors(const VectorPlan& plan, Family family);
+
+}  // namespace sinter::codegen
