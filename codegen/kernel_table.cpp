@@ -140,7 +140,7 @@ KernelTable::Written KernelTable::write(const Group& group) {
     }
     KernelRequest own = request(group, key);
     own.device = devices_[a];
-    own.wish.clusters = devices_[a]->has_clusters();
+    own.requested.clusters = devices_[a]->has_clusters();
     EmittedKernel kernel = group.program->emit(std::move(own), exprs_);
     const auto equal =
         std::find_if(written.kernels.begin(), written.kernels.end(),
@@ -161,8 +161,8 @@ KernelRequest KernelTable::request(const Group& group, const std::string& key) c
   request.precise = options_.precise_math;
   request.given = given_buffers(group);
   const auto chosen = options_.schedules.find(key);
-  request.wish.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
-  request.wish.list = options_.list_candidates;
+  request.requested.chosen = chosen == options_.schedules.end() ? nullptr : &chosen->second;
+  request.requested.list = options_.list_candidates;
   return request;
 }
 

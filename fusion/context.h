@@ -58,7 +58,7 @@ struct WeightOptions {
 };
 
 /// What became of one layer under WeightOptions. Errors are relative, in the 2-norm.
-struct QuantisedLayer {
+struct QuantizedLayer {
   std::string name;  // its ONNX nodes
   std::int64_t n = 0, k = 0;
   int bits = 0;  // 0: kept
@@ -66,7 +66,7 @@ struct QuantisedLayer {
   double output_error = 0;  // on calibration samples, else on normal deviates of a fixed seed
   double bytes_before = 0, bytes_after = 0;
   std::string wider;  // why it has more bits than asked for; empty: it has not
-  std::string kept;   // why the layer stays as it was; empty: it is quantised
+  std::string kept;   // why the layer stays as it was; empty: it is quantized
 };
 
 /// One decision about fusing two nodes, for --explain-fusion and --why.
@@ -91,7 +91,7 @@ struct Context {
   std::int64_t max_memory = INT64_MAX;       // bytes that constants may take which are folded
   StateOptions states;
   WeightOptions weights;
-  std::vector<QuantisedLayer> layers;  // every layer that `weights` asks about
+  std::vector<QuantizedLayer> layers;  // every layer that `weights` asks about
   /// Hashes of weights that lay_out_weights has transposed in one of the graphs that share them, so
   /// that it does in the next, too; null: no other graph shares any.
   std::set<std::uint64_t>* laid_out = nullptr;

@@ -5,8 +5,8 @@
 namespace sinter::fusion {
 
 const std::vector<Pass>& pipeline() {
-  // States are found in the model's own spelling; quantise_weights comes next, since what is left
-  // of dequantisations is folded into float weights; recognise sees the model's own spelling;
+  // States are found in the model's own spelling; quantize_weights comes next, since what is left
+  // of dequantizations is folded into float weights; recognise sees the model's own spelling;
   // scales are folded into weights before those are rounded to a lower precision; simplify runs
   // after lower_precision to remove the casts that meet; attention is found while softmax is one
   // node, and takes in its views once the projections that it reads are slices of one; projections
@@ -15,7 +15,7 @@ const std::vector<Pass>& pipeline() {
   // left becomes pointwise regions.
   static const std::vector<Pass> passes = {
       {"find_states", find_states},
-      {"quantise_weights", quantise_weights},
+      {"quantize_weights", quantize_weights},
       {"fold_constants", fold_constants},
       {"recognise", recognise, true},
       {"fold_scales", fold_scales, true},

@@ -39,11 +39,11 @@ struct TargetTraits {
   std::set<DType> attention_steps;
   bool horizontal = false;       // many small regions in one launch
   bool product_kernels = false;  // our own products, which any region may follow
-  // Types of x for which products with quantised weights exist; others multiply float weights.
-  std::set<DType> quantised_matmul;
-  int quantised_group = 1;  // what groups, if they are not all of k, are multiples of
-  std::int64_t quantised_least_columns = 1;  // of such a product
-  bool quantised_zeros_in_type = false;      // zero points become numbers of x's type
+  // Types of x for which products with quantized weights exist; others multiply float weights.
+  std::set<DType> quantized_matmul;
+  int quantized_group = 1;  // what groups, if they are not all of k, are multiples of
+  std::int64_t quantized_least_columns = 1;  // of such a product
+  bool quantized_zeros_in_type = false;      // zero points become numbers of x's type
 };
 
 }  // namespace sinter::ir

@@ -46,7 +46,7 @@ def main():
     p.add_argument("--random", action="store_true", help="seeded random weights instead")
     p.add_argument("--size", choices=SIZES, default="tiny", help="of a random model")
     p.add_argument("--form", choices=["generate", "score"], default="generate")
-    p.add_argument("--keep-blocks", action="store_true", help="quantised weights stay so")
+    p.add_argument("--keep-blocks", action="store_true", help="quantized weights stay so")
     p.add_argument("--blocks", choices=["dequantize", "nbits"], default="nbits", help="how they are spelled")
     p.add_argument("--out", type=Path, required=True)
     a = p.parse_args()

@@ -49,7 +49,7 @@ def tasks(rows):
     for name, row in rows.items():
         result += [(name, exporter) for exporter in row.exporters]
         result += [(name, "optimum")] * bool(row.task)
-        result += [(name, "quantised")] * row.quantise
+        result += [(name, "quantized")] * row.quantize
         result += [(name, "optimised")] * bool(row.optimise)
     return result
 
@@ -83,11 +83,11 @@ def files_of(name, row, way, folder, temporary):
         source = folder / f"{name}_dynamo.onnx"
     with np.load(source.with_suffix(".npz")) as f:
         feeds = [{k.split("/", 2)[2]: f[k] for k in f if k.startswith(f"{i}/in/")} for i in range(z.SIZES)]
-    quantise = way == "quantised"
-    made = z.quantised(source, feeds, temporary) if quantise else z.optimised(source, row.optimise, temporary)
+    quantize = way == "quantized"
+    made = z.quantized(source, feeds, temporary) if quantize else z.optimised(source, row.optimise, temporary)
     for suffix, path in made:
         yield (f"{name}_{suffix}", path, feeds, z.run(path, feeds),
-               dict(tolerance=z.QUANTISED_TOLERANCE) if quantise else {})
+               dict(tolerance=z.QUANTISED_TOLERANCE) if quantize else {})
 
 
 def export(name, row, way, folder):
@@ -198,7 +198,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--out", type=Path)
     p.add_argument("--list", action="store_true")
-    p.add_argument("--way", help="one of dynamo, torchscript, optimum, quantised, optimised")
+    p.add_argument("--way", help="one of dynamo, torchscript, optimum, quantized, optimised")
     p.add_argument("--jobs", type=int, default=2)
     p.add_argument("--again", action="store_true", help="also what failed before")
     p.add_argument("--verbose", action="store_true", help="with the exporters' own output")
@@ -214,7 +214,7 @@ def main():
     index = Index(a.out / "index.json")
     known = {(r["architecture"], r["way"]) for r in index.rows.values()}
     todo = [t for t in tasks(rows) if not index.done(t) and (a.again or t not in known) and a.way in (None, t[1])]
-    late = ("quantised", "optimised")  # start from other exports
+    late = ("quantized", "optimised")  # start from other exports
     mixed = sorted(todo, key=lambda t: (t[1] in late, zlib.crc32("/".join(t).encode())))  # an early end has of each
     work(mixed, rows, a.out, index, a.jobs, a.verbose)
     files = list(index.rows.values())

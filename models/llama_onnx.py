@@ -92,7 +92,7 @@ class Decoder:
     def vector(self, name):
         return self.w.constant(name, self.weights[name])
 
-    def dequantised(self, name, blocks):
+    def dequantized(self, name, blocks):
         """[rows, columns] from its blocks: exactly what GGUF means, with one rounding."""
         w, (rows, columns) = self.w, blocks.q.shape
         scale = w.constant(name + "_scale", blocks.scale)
@@ -118,12 +118,12 @@ class Decoder:
             return w.op("MatMulNBits", x, w.constant(name + "_q", data), w.constant(name + "_scale", scale),
                         w.constant(name + "_zero", zero), K=columns, N=rows, bits=4, block_size=value.block,
                         domain="com.microsoft", output=output)
-        return w.op("MatMul", x, w.op("Transpose", self.dequantised(name, value), perm=[1, 0]), output=output)
+        return w.op("MatMul", x, w.op("Transpose", self.dequantized(name, value), perm=[1, 0]), output=output)
 
     def embedding(self, name):
         """[vocabulary, hidden], which the last layer shares if it has no weights of its own."""
         value = self.weights[name]
-        return self.dequantised(name, value) if isinstance(value, Blocks) else self.w.constant(name, value)
+        return self.dequantized(name, value) if isinstance(value, Blocks) else self.w.constant(name, value)
 
     # ------------------------------------------------------------ positions
     def positions(self):

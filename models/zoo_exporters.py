@@ -191,8 +191,8 @@ class Calibration:
         return next(self.rest, None)
 
 
-def quantised(source, feeds, folder):
-    """[(suffix, path)] of one model in ONNX Runtime's three forms of quantisation."""
+def quantized(source, feeds, folder):
+    """[(suffix, path)] of one model in ONNX Runtime's three forms of quantization."""
     from onnxruntime import quantization as q
     ready = folder / "ready.onnx"
     try:

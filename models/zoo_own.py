@@ -175,7 +175,7 @@ def rows():
                            sizes=dict(height=(8, 12, 16), width=(8, 16, 4)), **own),
         "super_resolution": Row(lambda: SuperResolution(8), any_size, sizes=dict(height=(16, 24, 31),
                                                                                  width=(16, 17, 40)), **own),
-        "detector": Row(lambda: Detector(4, 3), any_size, quantise=True, **own),
+        "detector": Row(lambda: Detector(4, 3), any_size, quantize=True, **own),
         "pyramid_detector": Row(lambda: Pyramid(8, 3), any_size, **own),
         "recurrent": Row(Recurrent, {"input_ids": ids("batch", "seq")}, **own),
         "crnn": Row(Crnn, {"image": normal("batch", 1, 32, "width")}, **own),

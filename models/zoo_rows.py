@@ -92,7 +92,7 @@ class Row:
     positional: bool = False  # forward knows the inputs by their places
     task: str = ""  # Optimum's
     optimise: str = ""  # onnxruntime.transformers' model type
-    quantise: bool = False
+    quantize: bool = False
     group: str = ""
     tolerance: float = 1e-4
 

@@ -15,7 +15,7 @@ UNCACHED = dict(use_cache=False)
 def encoders():
     features = dict(task="feature-extraction")
     small = {
-        "bert": ("BertModel", {}, dict(optimise="bert", quantise=True)),
+        "bert": ("BertModel", {}, dict(optimise="bert", quantize=True)),
         "roberta": ("RobertaModel", dict(pad_token_id=1), dict(optimise="bert")),
         "xlm_roberta": ("XLMRobertaModel", dict(pad_token_id=1), {}),
         "camembert": ("CamembertModel", dict(pad_token_id=1), {}),
@@ -50,7 +50,7 @@ def encoders():
                                                                 vocab_size=64, max_position_embeddings=64),
                                  **features, optimise="bert")
     rows["bert_classify"] = hugging("BertForSequenceClassification", "logits", {**SMALL, "num_labels": 3},
-                                    task="text-classification", optimise="bert", quantise=True)
+                                    task="text-classification", optimise="bert", quantize=True)
     rows["bert_qa"] = hugging("BertForQuestionAnswering", ("start_logits", "end_logits"), SMALL,
                               task="question-answering")
     rows["xlnet"] = hugging("XLNetModel", HIDDEN, dict(d_model=32, n_layer=2, n_head=2, d_inner=64, vocab_size=64))

@@ -32,7 +32,7 @@ def classifiers():
            "ijepa": ("IJepaForImageClassification", {})}
     for name, (model, more) in vit.items():
         rows[name] = hugging(model, "logits", {**VIT, **more, "num_labels": 10}, image(), task="image-classification",
-                             optimise="vit" if name == "vit" else "", quantise=name == "vit")
+                             optimise="vit" if name == "vit" else "", quantize=name == "vit")
     rows["dinov2_any"] = hugging("Dinov2Model", HIDDEN, VIT, ANY_SIZE)
     rows["vit_any"] = hugging("ViTModel", HIDDEN, VIT, ANY_SIZE, fixed=dict(interpolate_pos_encoding=True))
     rows["vit_mae"] = hugging("ViTMAEForPreTraining", "logits", {**VIT, "decoder_hidden_size": 32,
@@ -58,7 +58,7 @@ def classifiers():
                                ("regnet", "RegNetForImageClassification", "y")):
         rows[name] = hugging(model, "logits", {**stages, "embedding_size": 8, "layer_type": layer, "num_labels": 10,
                                                **({"groups_width": 4} if name == "regnet" else {})}, ANY_SIZE,
-                             task="image-classification", quantise=name == "resnet")
+                             task="image-classification", quantize=name == "resnet")
     rows["bit"] = hugging("BitForImageClassification", "logits", {**stages, "embedding_size": 8, "num_groups": 4,
                                                                   "num_labels": 10}, ANY_SIZE)
     rows["segformer"] = hugging("SegformerForSemanticSegmentation", "logits", dict(
@@ -91,7 +91,7 @@ def classifiers():
     rows["mobilenet_v1"] = hugging("MobileNetV1ForImageClassification", "logits", dict(
         depth_multiplier=0.25, min_depth=8, num_labels=10, image_size=64), ANY_SIZE)
     rows["mobilenet_v2"] = hugging("MobileNetV2ForImageClassification", "logits", dict(
-        depth_multiplier=0.1, min_depth=8, num_labels=10, image_size=64), ANY_SIZE, quantise=True)
+        depth_multiplier=0.1, min_depth=8, num_labels=10, image_size=64), ANY_SIZE, quantize=True)
     rows["hiera"] = hugging("HieraForImageClassification", "logits", dict(
         embed_dim=16, image_size=[64, 64], depths=[1, 1], num_heads=[1, 2], masked_unit_size=[4, 4], query_stride=[2, 2],
         num_query_pool=1, embed_dim_multiplier=2.0, num_labels=10), image(64, 64))

@@ -191,16 +191,16 @@ SINTER_DEVICE void end_sending(u64* arrived, bool receives) {
 
 /// Waits until the kernel in front has ended and its memory is visible. A kernel that is launched
 /// early (KernelVariant.overlaps) touches nothing but weights before.
-SINTER_DEVICE void wait_for_previous_kernel() {
+SINTER_DEVICE void grid_dependency_wait() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// `p`, for loads behind wait_for_previous_kernel of what the kernel in front may have written. The
+/// `p`, for loads behind grid_dependency_wait of what the kernel in front may have written. The
 /// assembler may move loads of memory that is constant within a kernel (ld.global.nc, which
 /// `const __restrict__` parameters get) in front of the wait; it knows nothing of this pointer's.
 template <class T>
-SINTER_DEVICE const T* behind_wait(const T* p) {
+SINTER_DEVICE const T* after_grid_wait(const T* p) {
 #ifdef __CUDACC__
   asm volatile("" : "+l"(p)::"memory");
 #endif
@@ -225,7 +225,7 @@ SINTER_DEVICE T old_value(const T* at) {
   return *static_cast<const volatile T*>(at);
 }
 /// From now on the next kernel may be launched, if it waits itself.
-SINTER_DEVICE void allow_next_kernel() {
+SINTER_DEVICE void launch_dependents() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

@@ -167,7 +167,7 @@ SINTER_DEVICE void load_matrix_x2_transposed(u32 (&r)[2], const void* row) {
 /// Starts to copy kBytes (4, 8 or 16; both addresses aligned to it) to shared memory, or zeros if
 /// not `valid`: `from` is then not read, but has to be an address within the buffer.
 template <int kBytes>
-SINTER_DEVICE void start_copy(void* shared, const void* from, bool valid = true) {
+SINTER_DEVICE void cp_async(void* shared, const void* from, bool valid = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "what cp.async copies");
 #ifdef __CUDACC__
   const u32 bytes = valid ? kBytes : 0;
@@ -180,21 +180,21 @@ SINTER_DEVICE void start_copy(void* shared, const void* from, bool valid = true)
                  "l"(from), "n"(kBytes), "r"(bytes)
                  : "memory");
 #else
-  emulator::start_copy(shared, valid ? from : nullptr, kBytes);
+  emulator::cp_async(shared, valid ? from : nullptr, kBytes);
 #endif
 }
 /// Ends a group of copies: all that this thread has started since the last one.
-SINTER_DEVICE void commit_copies() {
+SINTER_DEVICE void cp_async_commit() {
 #ifdef __CUDACC__
   asm volatile("cp.async.commit_group;" ::: "memory");
 #else
-  emulator::commit_copies();
+  emulator::cp_async_commit();
 #endif
 }
 /// Waits until all but the latest kGroups groups of this thread have arrived; other threads see
 /// them after a barrier.
 template <int kGroups>
-SINTER_DEVICE void wait_for_groups() {
+SINTER_DEVICE void cp_async_wait() {
 #ifdef __CUDACC__
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 #else

@@ -1,5 +1,5 @@
 // Boxes of tensors in memory, copied to shared memory by the copy engine (sm_90 and later): one
-// thread starts a copy, a Turnstile counts its bytes. On the host (tests/codegen) a copy is done
+// thread starts a copy, a MBarrier counts its bytes. On the host (tests/codegen) a copy is done
 // when it is started.
 #pragma once
 
@@ -19,14 +19,14 @@ struct TensorMap {
 #ifdef SINTER_WARPGROUPS
 
 /// Fetches a map itself, ahead of its first use.
-SINTER_DEVICE void prefetch_map(const TensorMap& map) {
+SINTER_DEVICE void prefetch_tma_descriptor(const TensorMap& map) {
 #ifdef __CUDACC__
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 #endif
 }
 
 #ifndef __CUDACC__
-inline void emulated_copy_box(unsigned char* to, const TensorMap& map, const i32* at) {
+inline void emulated_tma_load(unsigned char* to, const TensorMap& map, const i32* at) {
   long rows = 1;
   for (int d = 1; d < map.rank; ++d) rows *= map.box[d];
   for (long row = 0; row < rows; ++row) {
@@ -52,12 +52,12 @@ inline void emulated_copy_box(unsigned char* to, const TensorMap& map, const i32
 #endif
 
 /// Starts to copy the box that begins at `at`, zeros where it is outside, to a tile as
-/// place_in_tile has it; `arrivals` expects its bytes.
+/// swizzled_place has it; `arrivals` expects its bytes.
 template <int kRank>
-SINTER_DEVICE void copy_box(void* to, const TensorMap& map, const i32 (&at)[kRank],
-                            Turnstile& arrivals) {
+SINTER_DEVICE void tma_load(void* to, const TensorMap& map, const i32 (&at)[kRank],
+                            MBarrier& arrivals) {
 #ifdef __CUDACC__
-#define SINTER_COPY_BOX(rank, coordinates, ...)                                             \
+#define SINTER_TMA_LOAD(rank, coordinates, ...)                                             \
   if constexpr (kRank == rank)                                                              \
   asm volatile(                                                                             \
       "cp.async.bulk.tensor." #rank                                                         \
@@ -65,19 +65,19 @@ SINTER_DEVICE void copy_box(void* to, const TensorMap& map, const i32 (&at)[kRan
       "}], [%2];" ::"r"(shared_address(to)),                                                \
       "l"(&map), "r"(shared_address(&arrivals)), __VA_ARGS__                                \
       : "memory")
-  SINTER_COPY_BOX(2, "%3, %4", "r"(at[0]), "r"(at[1]));
-  SINTER_COPY_BOX(3, "%3, %4, %5", "r"(at[0]), "r"(at[1]), "r"(at[2]));
-  SINTER_COPY_BOX(4, "%3, %4, %5, %6", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]));
-  SINTER_COPY_BOX(5, "%3, %4, %5, %6, %7", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+  SINTER_TMA_LOAD(2, "%3, %4", "r"(at[0]), "r"(at[1]));
+  SINTER_TMA_LOAD(3, "%3, %4, %5", "r"(at[0]), "r"(at[1]), "r"(at[2]));
+  SINTER_TMA_LOAD(4, "%3, %4, %5, %6", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]));
+  SINTER_TMA_LOAD(5, "%3, %4, %5, %6, %7", "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
                   "r"(at[4]));
-#undef SINTER_COPY_BOX
+#undef SINTER_TMA_LOAD
 #else
   if (map.rank != kRank) emulator::error = "a tensor map has another rank";
   if (reinterpret_cast<unsigned long>(to) % 1024 != 0)
     emulator::error = "a box begins within a tile's eight rows";
   long bytes = map.bytes;
   for (int d = 0; d < kRank; ++d) bytes *= map.box[d];
-  emulated_copy_box(static_cast<unsigned char*>(to), map, at);
+  emulated_tma_load(static_cast<unsigned char*>(to), map, at);
   arrivals.count_bytes(static_cast<u32>(bytes));
 #endif
 }

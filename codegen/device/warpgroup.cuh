@@ -16,7 +16,7 @@
 /// a row of one is 128 bytes, whose units of 16 are exchanged so that eight rows fill all banks
 /// (swizzle of 128 bytes). A tile begins at a multiple of 1024 bytes; kRows % 8 == 0.
 template <int kRows>
-SINTER_DEVICE int place_in_tile(int row, int column) {
+SINTER_DEVICE int swizzled_place(int row, int column) {
   return column / 64 * (kRows * 64) + row * 64 + (column / 8 % 8 ^ row % 8) * 8 + column % 8;
 }
 
@@ -29,20 +29,20 @@ SINTER_DEVICE void copy_tile_rows(T* tile, const T* from, i64 stride, i32 first,
   static_assert(kThreads % kAcross == 0 && kAtOnce % 8 == 0 && kRows % kAtOnce == 0,
                 "a thread's rows all have the same place among eight");
   const int row = thread / kAcross, column = thread % kAcross * 8;
-  T* const to = tile + place_in_tile<kRows>(row, column);
+  T* const to = tile + swizzled_place<kRows>(row, column);
   // Carried from copy to copy: these threads have few registers.
   const T* source = from + (first + row) * stride + column;
   const i64 step = kAtOnce * stride;
   if (first + kRows <= count) {  // an instruction each where the stride is constant
 #pragma unroll
     for (int i = 0; i < kRows / kAtOnce; ++i, source += step)
-      start_copy<16>(to + i * kAtOnce * 64, source);
+      cp_async<16>(to + i * kAtOnce * 64, source);
     return;
   }
   i32 left = count - first - row;
 #pragma unroll
   for (int i = 0; i < kRows / kAtOnce; ++i) {
-    start_copy<16>(to + i * kAtOnce * 64, left > 0 ? source : from, left > 0);
+    cp_async<16>(to + i * kAtOnce * 64, left > 0 ? source : from, left > 0);
     source += step;
     left -= kAtOnce;
   }
@@ -84,7 +84,7 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
   "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define SINTER_WGMMA(T, type, n, registers, tiles, a0, a1, a2, a3, at, keep, order)                \
   template <bool kRowsAreK>                                                                        \
-  SINTER_DEVICE void warpgroup_product(T, float(&d)[n / 8][4], const u32(&a)[4],                   \
+  SINTER_DEVICE void wgmma_instruction(T, float(&d)[n / 8][4], const u32(&a)[4],                   \
                                        unsigned long long b, bool add) {                           \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                          \
                  ", 0;\n"                                                                          \
@@ -97,7 +97,7 @@ SINTER_DEVICE u64 whole_descriptor(u32 low) {
 // The same with a left operand in shared memory.
 #define SINTER_WGMMA_TILES(T, type, n, registers, tiles, at_a, at_b, keep, order)               \
   template <bool kRowsAreK>                                                                     \
-  SINTER_DEVICE void warpgroup_product(T, float(&d)[n / 8][4], u64 a, u64 b, bool add) {        \
+  SINTER_DEVICE void wgmma_instruction(T, float(&d)[n / 8][4], u64 a, u64 b, bool add) {        \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " keep                                       \
                  ", 0;\n"                                                                       \
                  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" registers \
@@ -162,15 +162,15 @@ SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 /// Starts d[64][kN] = (add ? d : 0) + a[64][16] b[16][kN] of a warpgroup; a and d as in
 /// mma_16x8x16, warp w having rows 16 w and following. kRowsAreK: b[k][n] is element
 /// (first + k, n) of the tile; else element (n, first + k), n < kTileRows. Neither registers nor
-/// tile may be touched before wait_for_products.
+/// tile may be touched before warpgroup_wait.
 template <int kTileRows, bool kRowsAreK, class T, int kTiles>
-SINTER_DEVICE void start_product(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile, int first,
+SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile, int first,
                                  bool add) {
   static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
 #ifdef __CUDACC__
   const int further = kRowsAreK ? first * 64 : first / 64 * (kTileRows * 64) + first % 64;
   const u32 low = describe_tile(tile, kTileRows * 128) + static_cast<u32>(further / 8);
-  warpgroup_product<kRowsAreK>(T{}, d, a, whole_descriptor(low), add);
+  wgmma_instruction<kRowsAreK>(T{}, d, a, whole_descriptor(low), add);
 #else
   struct Operand {
     u32 a[4];
@@ -184,8 +184,8 @@ SINTER_DEVICE void start_product(float (&d)[kTiles][4], const u32 (&a)[4], const
       float sum = add ? d[j][i] : 0;
       for (int k = 0; k < 16; ++k) {
         const u32 pair = lanes[g * 4 + k % 8 / 2].a[i / 2 + k / 8 * 2];
-        const T b = tile[kRowsAreK ? place_in_tile<kTileRows>(first + k, column)
-                                   : place_in_tile<kTileRows>(column, first + k)];
+        const T b = tile[kRowsAreK ? swizzled_place<kTileRows>(first + k, column)
+                                   : swizzled_place<kTileRows>(column, first + k)];
         sum += (k % 2 == 0 ? low_of<T>(pair) : high_of<T>(pair)) * widen(b);
       }
       d[j][i] = sum;
@@ -196,34 +196,34 @@ SINTER_DEVICE void start_product(float (&d)[kTiles][4], const u32 (&a)[4], const
 /// The same with a[64][16] in shared memory: element (row, k) is element (row, first + k) of a tile
 /// of one block of columns that begins at `a`; first + 16 <= 64.
 template <int kTileRows, bool kRowsAreK, class T, int kTiles>
-SINTER_DEVICE void start_product(float (&d)[kTiles][4], const T* a, const T* b, int first,
+SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const T* a, const T* b, int first,
                                  bool add) {
   static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
 #ifdef __CUDACC__
   const u32 left = describe_tile(a, 0) + static_cast<u32>(first / 8);
   const u32 right =
       describe_tile(b, kTileRows * 128) + static_cast<u32>(first * (kRowsAreK ? 64 : 1) / 8);
-  warpgroup_product<kRowsAreK>(T{}, d, whole_descriptor(left), whole_descriptor(right), add);
+  wgmma_instruction<kRowsAreK>(T{}, d, whole_descriptor(left), whole_descriptor(right), add);
 #else
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   u32 pairs[4];
   for (int i = 0; i < 4; ++i) {
     const int row = warp * 16 + lane / 4 + i % 2 * 8, k = first + lane % 4 * 2 + i / 2 * 8;
-    pairs[i] = a[place_in_tile<64>(row, k)].bits |
-               static_cast<u32>(a[place_in_tile<64>(row, k + 1)].bits) << 16;
+    pairs[i] = a[swizzled_place<64>(row, k)].bits |
+               static_cast<u32>(a[swizzled_place<64>(row, k + 1)].bits) << 16;
   }
-  start_product<kTileRows, kRowsAreK>(d, pairs, b, first, add);
+  wgmma<kTileRows, kRowsAreK>(d, pairs, b, first, add);
 #endif
 }
 
 /// Before the first product, and before one that reads or adds to registers written since the last.
-SINTER_DEVICE void order_products() {
+SINTER_DEVICE void warpgroup_arrive() {
 #ifdef __CUDACC__
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
 /// Ends a group of products: all that were started since the last one.
-SINTER_DEVICE void commit_products() {
+SINTER_DEVICE void warpgroup_commit() {
 #ifdef __CUDACC__
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
@@ -231,7 +231,7 @@ SINTER_DEVICE void commit_products() {
 /// Waits until all but the latest kGroups groups are done; registers of those that are done pass
 /// through `settle` before they are read or written.
 template <int kGroups>
-SINTER_DEVICE void wait_for_products() {
+SINTER_DEVICE void warpgroup_wait() {
 #ifdef __CUDACC__
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 #endif
@@ -269,7 +269,7 @@ SINTER_DEVICE void set_registers() {
 // ---- turns of two warpgroups or more, by the hardware's barriers 1 and following
 /// Waits until the warpgroup in front has given the turn to `group`. kThreads: of both.
 template <int kThreads = 256>
-SINTER_DEVICE void take_turn(int group) {
+SINTER_DEVICE void named_barrier_sync(int group) {
 #ifdef __CUDACC__
   asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(kThreads) : "memory");
 #else
@@ -277,7 +277,7 @@ SINTER_DEVICE void take_turn(int group) {
 #endif
 }
 template <int kThreads = 256>
-SINTER_DEVICE void give_turn(int group) {
+SINTER_DEVICE void named_barrier_arrive(int group) {
 #ifdef __CUDACC__
   asm volatile("bar.arrive %0, %1;" ::"r"(group + 1), "n"(kThreads) : "memory");
 #else
@@ -287,7 +287,7 @@ SINTER_DEVICE void give_turn(int group) {
 
 // ---- barriers in shared memory
 /// Turns over (its phase, 0 or 1, changes) when `count` threads have arrived.
-struct Turnstile {
+struct MBarrier {
 #ifdef __CUDACC__
   unsigned long long word;
 #else
@@ -317,7 +317,7 @@ struct Turnstile {
 #endif
   }
   /// Arrives, and has the phase wait for so many bytes of copies by the copy engine.
-  SINTER_DEVICE void arrive_and_expect(u32 bytes_) {
+  SINTER_DEVICE void arrive_and_expect_tx(u32 bytes_) {
 #ifdef __CUDACC__
     asm volatile(
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
@@ -339,14 +339,14 @@ struct Turnstile {
     left = count;
   }
 #endif
-  /// Arrives when all copies that this thread has started (start_copy) have.
+  /// Arrives when all copies that this thread has started (cp_async) have.
   SINTER_DEVICE void arrive_with_copies() {
 #ifdef __CUDACC__
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(this))
                  : "memory");
 #else
-    commit_copies();
-    wait_for_groups<0>();
+    cp_async_commit();
+    cp_async_wait<0>();
     arrive();
 #endif
   }
@@ -365,22 +365,22 @@ struct Turnstile {
 };
 /// A place in a ring, and which turn of its barriers is waited for.
 template <int kStages>
-struct RingPlace {
+struct PipelineState {
   int stage = 0;
   u32 phase = 0;
 
-  SINTER_DEVICE RingPlace next() const {
-    return stage + 1 < kStages ? RingPlace{stage + 1, phase} : RingPlace{0, phase ^ 1};
+  SINTER_DEVICE PipelineState next() const {
+    return stage + 1 < kStages ? PipelineState{stage + 1, phase} : PipelineState{0, phase ^ 1};
   }
 };
-/// By the thread that has started turnstiles: the copy engine sees them.
-SINTER_DEVICE void show_turnstiles() {
+/// By the thread that has started barriers: the copy engine sees them.
+SINTER_DEVICE void fence_barrier_init() {
 #ifdef __CUDACC__
   asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 /// What this thread has seen to arrive in shared memory is seen by the products that it starts.
-SINTER_DEVICE void show_to_products() {
+SINTER_DEVICE void fence_proxy_async() {
 #ifdef __CUDACC__
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif

@@ -95,12 +95,12 @@ std::vector<plan::fb::KernelArg> Arguments::kernel_args() const {
   return args;
 }
 
-std::vector<std::string> Arguments::behind_wait() const {
+std::vector<std::string> Arguments::after_grid_wait() const {
   std::vector<std::string> lines;
   for (std::size_t b = 0; b < buffer_names_.size(); ++b)
     if (!is_hidden(b) && !analysis_->is_written(b) &&
         !analysis_->request().given.contains(analysis_->program().buffers[b]))
-      lines.push_back(fmt::format("{0} = behind_wait({0});", buffer_names_[b]));
+      lines.push_back(fmt::format("{0} = after_grid_wait({0});", buffer_names_[b]));
   return lines;
 }
 

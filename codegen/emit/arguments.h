@@ -31,8 +31,8 @@ class Arguments {
   /// "const f16* __restrict__ x0, int seq": one entry for each parameter.
   std::vector<std::string> parameters() const;
   std::vector<plan::fb::KernelArg> kernel_args() const;
-  /// "x0 = behind_wait(x0);": one line for each buffer that is read, unless no step writes it.
-  std::vector<std::string> behind_wait() const;
+  /// "x0 = after_grid_wait(x0);": one line for each buffer that is read, unless no step writes it.
+  std::vector<std::string> after_grid_wait() const;
 
  private:
   /// A matrix product is read like a buffer, but is none.

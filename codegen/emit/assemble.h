@@ -31,9 +31,9 @@ struct VariantText {
   std::vector<MapParameter> maps;  // not empty: code for one GPU alone
 };
 
-/// Who chose each of `schedules`, once the request's wish is applied; nothing can be chosen where
-/// one is forced. `candidates_of(schedule)`: see apply_wish. `cluster_of(schedule)`: blocks of its
-/// clusters.
+/// Who chose each of `schedules`, once the request's requested is applied; nothing can be chosen
+/// where one is forced. `candidates_of(schedule)`: see apply_requested. `cluster_of(schedule)`:
+/// blocks of its clusters.
 template <typename Schedule, typename CandidatesOf, typename ClusterOf>
 std::vector<std::string> choose_variants(const KernelRequest& request,
                                          std::vector<Schedule>& schedules,
@@ -41,8 +41,8 @@ std::vector<std::string> choose_variants(const KernelRequest& request,
                                          const CandidatesOf& candidates_of,
                                          const ClusterOf& cluster_of) {
   if (!request.schedule.empty()) return std::vector<std::string>(schedules.size(), kChosenByUser);
-  return apply_wish(request.wish, schedules, choices, candidates_of,
-                    [&](const Schedule& schedule) { return cluster_of(schedule) == 1; });
+  return apply_requested(request.requested, schedules, choices, candidates_of,
+                         [&](const Schedule& schedule) { return cluster_of(schedule) == 1; });
 }
 
 /// Adds to `kernel` the source and the step of `variants`. `headers`: device headers that they

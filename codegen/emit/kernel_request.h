@@ -16,7 +16,7 @@
 
 namespace sinter::codegen {
 
-struct ProductProgram;
+struct GemmProgram;
 
 struct KernelRequest {
   const plan::fb::LoopProgramT* program = nullptr;
@@ -24,8 +24,8 @@ struct KernelRequest {
   std::vector<std::string> origins;  // ONNX nodes, for the comment
   std::vector<DType> buffer_types;   // element type of each of program->buffers
   /// The matrix product that the program reads, whose program `program` is; null if there is none
-  /// (see set_product of families/gemm).
-  const ProductProgram* product = nullptr;
+  /// (see set_gemm of families/gemm).
+  const GemmProgram* product = nullptr;
   std::vector<std::string> operands = {};    // names of the last buffers; those before are numbered
   std::optional<std::uint32_t> hidden = {};  // a buffer that is read or written, but is no memory
   /// Launched before the step in front has ended; waits for it itself (KernelVariant.overlaps).
@@ -34,8 +34,8 @@ struct KernelRequest {
   std::string schedule = {};                        // the one to use, for measuring; empty: choose
   const DeviceModel* device = &reference_device();  // whose schedules are chosen
   std::string block = "blockIdx.x";                 // the text of the block's number
-  bool precise = false;    // no cheaper forms of functions: see approximations.h
-  ScheduleWish wish = {};  // what takes the place of the rule's schedules
+  bool precise = false;               // no cheaper forms of functions: see approximations.h
+  RequestedSchedules requested = {};  // what takes the place of the rule's schedules
 };
 
 /// One translation unit with one or more variants of a kernel.

@@ -23,7 +23,7 @@ plan::fb::StepT step_of(const Region& region) {
   return step;
 }
 
-void set_cost(plan::fb::StepT& step, const StepWork& cost, ExprTable& exprs) {
+void set_cost(plan::fb::StepT& step, const StepCost& cost, ExprTable& exprs) {
   step.bytes_read = exprs.intern(cost.bytes_read);
   step.bytes_written = exprs.intern(cost.bytes_written);
   step.flops = exprs.intern(cost.flops);

@@ -111,7 +111,7 @@ class KernelFamily {
 plan::fb::StepT step_of(const Region& region);
 
 /// Writes down what a step costs, of which the arithmetic is most of the operations.
-void set_cost(plan::fb::StepT& step, const StepWork& cost, ExprTable& exprs);
+void set_cost(plan::fb::StepT& step, const StepCost& cost, ExprTable& exprs);
 
 /// The only tactic of a step: one kernel, or work of the runtime.
 Tactic only(std::string kernel, std::shared_ptr<const KernelProgram> program);

@@ -23,9 +23,10 @@ struct CompileOptions {
   /// nothing can run: for what a model would cost.
   bool code = true;
   /// How fused products are done, for measuring: empty: every way that may be best; "library";
-  /// "alone": by a kernel of our own and another for what follows; "groups", "groups alone": the
-  /// same by warpgroups; "unpacked": quantised weights are made floats first, as for "library"; or
-  /// the schedule of one kernel for all ("product 64x32x64 warps=...").
+  /// "alone": by a kernel of our own and another for what follows; "warp-specialized",
+  /// "warp-specialized alone": the same by warpgroups; "dequantized": quantized weights are made
+  /// floats first, as for "library"; or the schedule of one kernel for all ("warp_tile 64x32x64
+  /// warps=...").
   std::string product;
   std::string schedule;  // of every generated kernel of rows or elements, for measuring
   /// Schedules in place of the rules', by KernelInfo::key. Those that are no candidates, and those
@@ -45,7 +46,7 @@ struct CompileOptions {
   /// compilation.
   std::function<void()> checkpoint;
   /// Called with a kernel's name and text before NVRTC has it; may change it, as tests do to see
-  /// what a defect in it leads to.
+  /// what a defect in it is_producer to.
   std::function<void(const std::string& name, std::string& source)> edit_source;
   /// Symbols that are the value of an input of one element, by symbol: its name.
   std::map<std::string, std::string> values_of;

@@ -91,14 +91,14 @@ Dim shape_count(const std::vector<std::uint32_t>& shape, const ExprTable& exprs)
 
 }  // namespace
 
-StepWork& StepWork::operator+=(const StepWork& other) {
+StepCost& StepCost::operator+=(const StepCost& other) {
   bytes_read = bytes_read + other.bytes_read;
   bytes_written = bytes_written + other.bytes_written;
   flops = flops + other.flops;
   return *this;
 }
 
-plan::fb::Arithmetic product_arithmetic(DType operands, plan::fb::MathMode math) {
+plan::fb::Arithmetic gemm_arithmetic(DType operands, plan::fb::MathMode math) {
   using plan::fb::Arithmetic;
   if (operands == DType::kFloat64) return Arithmetic::Double;
   if (operands == DType::kFloat32)
@@ -106,10 +106,10 @@ plan::fb::Arithmetic product_arithmetic(DType operands, plan::fb::MathMode math)
   return is_float(operands) ? Arithmetic::Half : Arithmetic::Int8;
 }
 
-StepWork work_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
+StepCost cost_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
                  const SizeOf& size) {
   const Dependence dependence(program, exprs);
-  StepWork work;
+  StepCost work;
   std::map<std::uint32_t, Dim> read, written;  // elements, by buffer
   for (std::size_t i = 0; i < program.instrs.size(); ++i) {
     const auto& instr = *program.instrs[i];
@@ -144,7 +144,7 @@ StepWork work_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs,
   return work;
 }
 
-StepWork work_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, const SizeOf& size) {
+StepCost cost_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, const SizeOf& size) {
   const Dim m = exprs.dim(step.m), n = exprs.dim(step.n), k = exprs.dim(step.k);
   const auto elements = [&](const plan::fb::MatrixT& matrix, const Dim& one) {
     Dim count = one;
@@ -152,15 +152,15 @@ StepWork work_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
       if (exprs.dim(matrix.batch_strides[d]) != Dim(0)) count = count * exprs.dim(step.batch[d]);
     return touched(count, size(matrix.buffer), exprs);
   };
-  StepWork work;
+  StepCost work;
   const auto all_of = [&](std::int64_t buffer) {
     return size(static_cast<std::uint32_t>(buffer)).bytes;
   };
   work.bytes_read = elements(*step.a, m * k);
-  if (step.quantisation) {
-    work.bytes_read = work.bytes_read + all_of(step.b->buffer) + all_of(step.quantisation->scales);
-    if (step.quantisation->zero_points >= 0)
-      work.bytes_read = work.bytes_read + all_of(step.quantisation->zero_points);
+  if (step.quantization) {
+    work.bytes_read = work.bytes_read + all_of(step.b->buffer) + all_of(step.quantization->scales);
+    if (step.quantization->zero_points >= 0)
+      work.bytes_read = work.bytes_read + all_of(step.quantization->zero_points);
   } else {
     work.bytes_read = work.bytes_read + elements(*step.b, k * n);
   }
@@ -168,12 +168,12 @@ StepWork work_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, cons
   if (step.bias >= 0) work.bytes_read = work.bytes_read + all_of(step.bias);
   work.bytes_written = elements(*step.d, m * n);
   work.flops = Dim(2) * m * n * k * shape_count(step.batch, exprs);
-  work.arithmetic = product_arithmetic(static_cast<DType>(step.a->dtype), step.math);
+  work.arithmetic = gemm_arithmetic(static_cast<DType>(step.a->dtype), step.math);
   return work;
 }
 
-StepWork work_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const SizeOf& size) {
-  StepWork work;
+StepCost cost_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const SizeOf& size) {
+  StepCost work;
   work.bytes_read = size(step.input).bytes + size(step.weight).bytes;
   if (step.bias >= 0)
     work.bytes_read = work.bytes_read + size(static_cast<std::uint32_t>(step.bias)).bytes;
@@ -185,7 +185,7 @@ StepWork work_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const 
     products = products * exprs.dim(step.weight_shape[d]);
   work.flops = Dim(2) * products;
   const std::size_t element = size(step.input).element_size;
-  work.arithmetic = product_arithmetic(
+  work.arithmetic = gemm_arithmetic(
       element == 2 ? DType::kFloat16 : (element == 8 ? DType::kFloat64 : DType::kFloat32),
       step.math);
   return work;

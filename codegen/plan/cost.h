@@ -12,12 +12,12 @@
 namespace sinter::codegen {
 
 /// Compulsory traffic in bytes (each element of each buffer once) and floating-point operations.
-struct StepWork {
+struct StepCost {
   ir::Dim bytes_read, bytes_written, flops;
   plan::fb::Arithmetic arithmetic = plan::fb::Arithmetic::Scalar;  // what most of flops are
 
   /// Adds traffic and operations; `arithmetic` stays.
-  StepWork& operator+=(const StepWork& other);
+  StepCost& operator+=(const StepCost& other);
 };
 
 /// What the accounting asks about a plan buffer.
@@ -28,10 +28,10 @@ struct BufferSize {
 using SizeOf = std::function<BufferSize(std::uint32_t buffer)>;
 
 /// The arithmetic of products with operands of type `operands`.
-plan::fb::Arithmetic product_arithmetic(DType operands, plan::fb::MathMode math);
+plan::fb::Arithmetic gemm_arithmetic(DType operands, plan::fb::MathMode math);
 
-StepWork work_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs, const SizeOf& size);
-StepWork work_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, const SizeOf& size);
-StepWork work_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const SizeOf& size);
+StepCost cost_of(const plan::fb::LoopProgramT& program, const ExprTable& exprs, const SizeOf& size);
+StepCost cost_of(const plan::fb::MatmulStepT& step, const ExprTable& exprs, const SizeOf& size);
+StepCost cost_of(const plan::fb::ConvStepT& step, const ExprTable& exprs, const SizeOf& size);
 
 }  // namespace sinter::codegen

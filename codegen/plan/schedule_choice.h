@@ -17,7 +17,7 @@ struct ChosenSchedule {
 /// By variants of a kernel, in the rule's order.
 using ChosenSchedules = std::map<std::size_t, ChosenSchedule>;
 
-struct ScheduleWish {
+struct RequestedSchedules {
   const ChosenSchedules* chosen = nullptr;  // variants that it does not have keep the rule's
   bool list = false;                        // whether to fill VariantChoice::candidates
   bool clusters = false;                    // every GPU that the kernel is for has clusters
@@ -33,34 +33,36 @@ struct VariantChoice {
 
 inline constexpr const char* kChosenByUser = "--schedule";
 
-/// Replaces in `schedules`, which are the rule's, what `wish` has chosen; one that then takes all
-/// sizes on all GPUs is the last. Appends to `choices`. `candidates_of(schedule)`: what takes the
-/// same sizes, `schedule` first. `runs_anywhere(schedule)`: on GPUs without clusters, too. Returns
-/// who chose each of `schedules`; empty: the rule.
+/// Replaces in `schedules`, which are the rule's, what `requested` has chosen; one that then takes
+/// all sizes on all GPUs is the last. Appends to `choices`. `candidates_of(schedule)`: what takes
+/// the same sizes, `schedule` first. `runs_anywhere(schedule)`: on GPUs without clusters, too.
+/// Returns who chose each of `schedules`; empty: the rule.
 template <typename AnySchedule, typename CandidatesOf, typename RunsAnywhere>
-std::vector<std::string> apply_wish(const ScheduleWish& wish, std::vector<AnySchedule>& schedules,
-                                    std::vector<VariantChoice>& choices,
-                                    const CandidatesOf& candidates_of,
-                                    const RunsAnywhere& runs_anywhere) {
+std::vector<std::string> apply_requested(const RequestedSchedules& requested,
+                                         std::vector<AnySchedule>& schedules,
+                                         std::vector<VariantChoice>& choices,
+                                         const CandidatesOf& candidates_of,
+                                         const RunsAnywhere& runs_anywhere) {
   std::vector<AnySchedule> result;
   std::vector<std::string> chosen_by;
   bool takes_all = false;
   for (std::size_t v = 0; v < schedules.size(); ++v) {
     const ChosenSchedule* chosen = nullptr;
-    if (wish.chosen)
-      if (const auto at = wish.chosen->find(v); at != wish.chosen->end()) chosen = &at->second;
+    if (requested.chosen)
+      if (const auto at = requested.chosen->find(v); at != requested.chosen->end())
+        chosen = &at->second;
     VariantChoice choice;
     choice.conditions = schedules[v].conditions;
     AnySchedule schedule = schedules[v];
     std::string by;
-    if (chosen || wish.list) {
+    if (chosen || requested.list) {
       for (AnySchedule& candidate : candidates_of(schedules[v])) {
         std::string text = candidate.to_string();
         if (chosen && by.empty() && text == chosen->text) {
           schedule = std::move(candidate);
           by = chosen->by;
         }
-        if (wish.list) choice.candidates.push_back(std::move(text));
+        if (requested.list) choice.candidates.push_back(std::move(text));
       }
       if (chosen && by.empty()) choice.refused = chosen->text;
     }

@@ -13,7 +13,7 @@ ir::ValueId multiply_matrices(NodeContext& node, ir::ValueId a, ir::ValueId b);
 /// What a Gemm node computes: alpha * A' * B' + beta * C, where A' and B' may be transposed.
 ir::ValueId import_gemm(NodeContext& node);
 
-/// x * weights, where x is quantised to uint8 as DynamicQuantizeLinear does and weights are [k, n]
+/// x * weights, where x is quantized to uint8 as DynamicQuantizeLinear does and weights are [k, n]
 /// of 8 bits, with a scale and perhaps a zero point: one, or one for each column. Float32.
 ir::ValueId multiply_dynamic(NodeContext& node, ir::ValueId x, ir::ValueId weights,
                              ir::ValueId scale, std::optional<ir::ValueId> zero_point);

@@ -1,12 +1,12 @@
-// Quantisation, and products and convolutions of quantised values. Formulas are those of the ONNX
-// operator specification: quantised values are round(x / scale) + zero point, saturated.
+// Quantization, and products and convolutions of quantized values. Formulas are those of the ONNX
+// operator specification: quantized values are round(x / scale) + zero point, saturated.
 #include <fmt/format.h>
 
 #include "frontend/model/initializers.h"
 #include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/quantised.h"
+#include "frontend/ops/quantized.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
@@ -97,7 +97,7 @@ void quantize_linear(NodeContext& node) {
     to = stated == kInt4 ? DType::kInt8 : DType::kUInt8;
   else if (stated != 0)
     to = require_dtype(stated, "the result");
-  require_integer(node, to, "a quantised result");
+  require_integer(node, to, "a quantized result");
   if (stated != 0 && node.has_input(2) &&
       (is_four_bit(stated) != is_narrow ||
        (!is_narrow && require_dtype(stated, "the result") != to)))
@@ -139,12 +139,12 @@ void dequantize_linear(NodeContext& node) {
   node.output((difference(node, x, zero).cast(DType::kFloat32) * step).cast(to).value());
 }
 
-struct Quantised {
+struct Quantized {
   Term values, scale, zero;
 };
 
 /// To uint8, so that the whole range of `x` and zero have a value.
-Quantised quantise_dynamically(NodeContext& node, const Term& x) {
+Quantized quantize_dynamically(NodeContext& node, const Term& x) {
   std::vector<std::int64_t> axes;
   for (std::int64_t axis = 0; axis < node.rank(x.value()); ++axis) axes.push_back(axis);
   const auto extreme = [&](const char* reduction, const char* with_zero) {
@@ -163,7 +163,7 @@ Quantised quantise_dynamically(NodeContext& node, const Term& x) {
 }
 
 void dynamic_quantize_linear(NodeContext& node) {
-  const Quantised result = quantise_dynamically(node, Term(node, node.x()));
+  const Quantized result = quantize_dynamically(node, Term(node, node.x()));
   node.output(0, result.values.value());
   node.output(1, result.scale.value());
   node.output(2, result.zero.value());
@@ -209,7 +209,7 @@ Term with_bias(NodeContext& node, const Term& y, std::size_t i) {
   return node.has_input(i) ? y + Term(node, node.input(i, "bias")) : y;
 }
 
-/// com.microsoft: a float matrix, quantised as DynamicQuantizeLinear does, times integers.
+/// com.microsoft: a float matrix, quantized as DynamicQuantizeLinear does, times integers.
 void dynamic_quantize_matmul(NodeContext& node) {
   const ValueId y = multiply_dynamic(node, node.input(0, "A"), node.input(1, "B"),
                                      node.input(2, "b_scale"), optional_input(node, 3));
@@ -314,7 +314,7 @@ ValueId spread_blocks(NodeContext& node, ValueId parameter, const Shape& shape, 
 
 ValueId multiply_dynamic(NodeContext& node, ValueId x, ValueId weights, ValueId scale,
                          std::optional<ValueId> zero_point) {
-  const Quantised left = quantise_dynamically(node, Term(node, x));
+  const Quantized left = quantize_dynamically(node, Term(node, x));
   const Term product =
       integer_product(node, left.values.value(), left.zero.value(), weights, zero_point);
   const Term by = Term(node, matrix_parameter(node, scale, false)) * left.scale;

@@ -113,7 +113,7 @@ struct Layer {
   std::size_t directions = 1;
   bool starts_backwards = false;
   bool batch_first = false;  // layout 1
-  bool quantised = false;    // weights of 8 bits, whose left operands are quantised as they come
+  bool quantized = false;    // weights of 8 bits, whose left operands are quantized as they come
   std::optional<double> clip;
   ValueId x;        // [steps, batch, inputs]
   ValueId lengths;  // [batch, 1], or invalid
@@ -123,7 +123,7 @@ struct Layer {
 struct Direction {
   ValueId projected;  // [steps, batch, gates * hidden]: the input's part, bias included
   ValueId recurrent;  // [hidden, gates * hidden]
-  ValueId scale;      // of `recurrent` if it is quantised: one value, or one for each column
+  ValueId scale;      // of `recurrent` if it is quantized: one value, or one for each column
   std::optional<ValueId> zero_point;
   ValueId recurrent_bias;  // [gates * hidden], or invalid: part of `projected`
   ValueId peepholes;       // [3 * hidden], or invalid
@@ -139,11 +139,11 @@ void expect_shape(NodeContext& node, std::size_t i, const char* what, const Shap
   });
 }
 
-Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) {
+Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) {
   Layer layer;
-  layer.quantised = quantised;
+  layer.quantized = quantized;
   layer.gates = gates;
-  layer.batch_first = !quantised && node.opset() >= 14 && node.attr_int("layout", 0) != 0;
+  layer.batch_first = !quantized && node.opset() >= 14 && node.attr_int("layout", 0) != 0;
   ValueId x = node.input(0, "X");
   const ValueId w = node.input(1, "W"), r = node.input(2, "R");
   if (node.rank(x) != 3 || node.rank(w) != 3 || node.rank(r) != 3)
@@ -160,17 +160,17 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantised = false) 
   layer.x = x;
   layer.dtype = node.dtype(x);
   layer.batch = shape[1];
-  layer.hidden = node.shape(r)[quantised ? 1 : 2];
+  layer.hidden = node.shape(r)[quantized ? 1 : 2];
   if (node.has_attr("hidden_size") && Dim(node.attr_int("hidden_size")) != layer.hidden)
     node.invalid(fmt::format("attribute 'hidden_size' is {}, but R is {}",
                              node.attr_int("hidden_size"), ir::to_string(node.type(r))));
   const Dim rows = Dim(gates) * layer.hidden, count(static_cast<std::int64_t>(layer.directions));
   expect_shape(node, 1, "W",
-               quantised ? Shape{count, shape[2], rows} : Shape{count, rows, shape[2]});
+               quantized ? Shape{count, shape[2], rows} : Shape{count, rows, shape[2]});
   expect_shape(node, 2, "R",
-               quantised ? Shape{count, layer.hidden, rows} : Shape{count, rows, layer.hidden});
+               quantized ? Shape{count, layer.hidden, rows} : Shape{count, rows, layer.hidden});
   for (const ValueId weights : {w, r})
-    if (quantised && (!is_integer(node.dtype(weights)) || size_of(node.dtype(weights)) != 1))
+    if (quantized && (!is_integer(node.dtype(weights)) || size_of(node.dtype(weights)) != 1))
       node.invalid("W and R must be of type int8 or uint8, but one is " +
                    ir::to_string(node.type(weights)));
   if (node.has_input(3)) expect_shape(node, 3, "B", {count, Dim(2) * rows});
@@ -218,7 +218,7 @@ ValueId initial_state(NodeContext& node, const Layer& layer, std::size_t i, cons
                  static_cast<std::int64_t>(d));
 }
 
-/// Parameter `i` of quantised weights: one value for a direction, or one for each column.
+/// Parameter `i` of quantized weights: one value for a direction, or one for each column.
 ValueId weight_parameter(NodeContext& node, const Layer& layer, std::size_t i, const char* what,
                          std::int64_t d) {
   const ValueId value = node.input(i, what);
@@ -240,7 +240,7 @@ Direction read_direction(NodeContext& node, const Layer& layer, std::size_t d,
   const Shape shape = node.shape(layer.x);
   const ValueId flat = node.reshape(layer.x, {shape[0] * shape[1], shape[2]});
   ValueId product;
-  if (layer.quantised) {
+  if (layer.quantized) {
     const auto zero_point = [&](std::size_t i, const char* what) {
       return node.has_input(i) ? std::optional(weight_parameter(node, layer, i, what, at))
                                : std::nullopt;
@@ -427,15 +427,15 @@ void gru(NodeContext& node) {
                linear_before_reset ? gru_step<true> : gru_step<false>, linear_before_reset, false);
 }
 
-void import_lstm(NodeContext& node, bool quantised) {
+void import_lstm(NodeContext& node, bool quantized) {
   const bool input_forget = node.attr_int("input_forget", 0) != 0;
-  import_layer(node, read_layer(node, 4, quantised), {"Sigmoid", "Tanh", "Tanh"},
+  import_layer(node, read_layer(node, 4, quantized), {"Sigmoid", "Tanh", "Tanh"},
                input_forget ? lstm_step<true> : lstm_step<false>, false, true);
 }
 
 void lstm(NodeContext& node) { import_lstm(node, false); }
 
-/// All steps of the input are quantised together, and the state of all samples in each step.
+/// All steps of the input are quantized together, and the state of all samples in each step.
 void dynamic_quantize_lstm(NodeContext& node) { import_lstm(node, true); }
 
 constexpr OpRow kRecurrentOps[] = {

@@ -47,24 +47,24 @@ bool has_attention(const TargetTraits& target, const ir::Graph& graph, const ir:
   return attention_refusal(target, types).empty();
 }
 
-/// Why the target has no product with these quantised weights; empty if it has one.
-std::string quantised_refusal(const TargetTraits& target, const ir::Graph& graph,
+/// Why the target has no product with these quantized weights; empty if it has one.
+std::string quantized_refusal(const TargetTraits& target, const ir::Graph& graph,
                               const ir::Node& node) {
   const ir::TensorType& x = graph.type(node.inputs[0]);
-  if (target.quantised_matmul.count(x.dtype) == 0)
-    return fmt::format("this target has no product of {} with quantised weights",
+  if (target.quantized_matmul.count(x.dtype) == 0)
+    return fmt::format("this target has no product of {} with quantized weights",
                        to_string(x.dtype));
   const ir::Dim& columns = graph.type(node.inputs[1]).shape[0];
-  if (columns.is_constant() && columns.value() < target.quantised_least_columns)
-    return fmt::format("this target's products with quantised weights have {} columns or more",
-                       target.quantised_least_columns);
+  if (columns.is_constant() && columns.value() < target.quantized_least_columns)
+    return fmt::format("this target's products with quantized weights have {} columns or more",
+                       target.quantized_least_columns);
   const std::int64_t group = node.attrs.get_int("group");
   const bool all = group == 0 || (x.shape.back().is_constant() && group >= x.shape.back().value());
-  if (!all && group % target.quantised_group != 0)
-    return fmt::format("this target's groups are multiples of {}, not {}", target.quantised_group,
+  if (!all && group % target.quantized_group != 0)
+    return fmt::format("this target's groups are multiples of {}, not {}", target.quantized_group,
                        group);
   constexpr double kLargestHalf = 65504;
-  if (target.quantised_zeros_in_type && x.dtype == DType::kFloat16 && node.inputs.size() > 3)
+  if (target.quantized_zeros_in_type && x.dtype == DType::kFloat16 && node.inputs.size() > 3)
     if (const ir::Tensor* zeros = graph.value(node.inputs[3]).constant.get())
       for (const double zero : zeros->to_doubles())
         if (!(std::abs(zero) <= kLargestHalf)) return "a zero point is beyond f16";
@@ -72,16 +72,16 @@ std::string quantised_refusal(const TargetTraits& target, const ir::Graph& graph
 }
 
 /// The product with float weights, which are made here.
-std::vector<ValueId> dequantise(GraphBuilder& builder, Context& context, const ir::Node& node,
+std::vector<ValueId> dequantize(GraphBuilder& builder, Context& context, const ir::Node& node,
                                 std::span<const ValueId> inputs, const std::string& refusal) {
   context.decisions.push_back(
-      decision(node, node, false, refusal + ": they are dequantised at compile time"));
+      decision(node, node, false, refusal + ": they are dequantized at compile time"));
   return node.op->composite().decompose(builder, node, inputs);
 }
 
 /// What keeps weights in few bits where x's type is what stands against it.
 std::string ways_out(const Context& context) {
-  const auto& types = context.target.quantised_matmul;
+  const auto& types = context.target.quantized_matmul;
   std::string ways;
   for (const auto& [type, option] :
        {std::pair(DType::kFloat16, "fp16"), {DType::kBFloat16, "bf16"}})
@@ -95,7 +95,7 @@ std::string ways_out(const Context& context) {
 }  // namespace
 
 ir::Graph decompose(const ir::Graph& graph, Context& context) {
-  std::map<std::string, std::size_t> dequantised;  // products, by why their weights become floats
+  std::map<std::string, std::size_t> dequantized;  // products, by why their weights become floats
   ir::Graph result = ir::rewrite(
       graph,
       [&](GraphBuilder& builder, const ir::Graph& old, const ir::Node& node,
@@ -103,9 +103,9 @@ ir::Graph decompose(const ir::Graph& graph, Context& context) {
         if (node.op->kind == ir::OpKind::kComposite && context.fuse)
           return node.op->composite().decompose(builder, node, inputs);
         if (node.op->name == "QuantMatMul")
-          if (const std::string no = quantised_refusal(context.target, old, node); !no.empty()) {
-            ++dequantised[no];
-            return dequantise(builder, context, node, inputs, no);
+          if (const std::string no = quantized_refusal(context.target, old, node); !no.empty()) {
+            ++dequantized[no];
+            return dequantize(builder, context, node, inputs, no);
           }
         if (node.op->name == "Attention" && !has_attention(context.target, old, node))
           return node.op->composite().decompose(builder, node, inputs);
@@ -118,9 +118,9 @@ ir::Graph decompose(const ir::Graph& graph, Context& context) {
           return std::vector{join_in_steps(builder, node, inputs)};
         return std::nullopt;
       });
-  for (const auto& [why, products] : dequantised)
+  for (const auto& [why, products] : dequantized)
     context.precision_notes.push_back(
-        fmt::format("the quantised weights of {} product{} are floats in the plan: {}{}", products,
+        fmt::format("the quantized weights of {} product{} are floats in the plan: {}{}", products,
                     products == 1 ? "" : "s", why, ways_out(context)));
   return result;
 }

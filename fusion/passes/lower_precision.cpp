@@ -194,7 +194,7 @@ class Lowering {
                            bool stays = false) {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) {
-      // Scales of quantised weights have a type of their own.
+      // Scales of quantized weights have a type of their own.
       const bool own = node.op->name == "QuantMatMul" && !inputs.empty() && old_.is_constant(input);
       inputs.push_back(own ? builder_.constant(old_.value(input).constant)
                            : operand(input, type, stays));

@@ -25,7 +25,7 @@ struct Projection {
   const Node* matmul = nullptr;
   const Node* add = nullptr;               // null: no bias
   const Tensor* weight = nullptr;          // of a MatMul
-  std::vector<const Tensor*> quantised{};  // of a QuantMatMul: its operands behind x
+  std::vector<const Tensor*> quantized{};  // of a QuantMatMul: its operands behind x
   bool transposed = false;                 // weight is [n, k]
   const Tensor* bias = nullptr;
   std::int64_t k = 0, n = 0;
@@ -39,10 +39,10 @@ std::optional<Projection> projection(const Graph& graph, const Node& node) {
   Projection result;
   if (node.op->name == "QuantMatMul") {
     for (std::size_t i = 1; i < node.inputs.size(); ++i) {
-      result.quantised.push_back(graph.value(node.inputs[i]).constant.get());
-      if (result.quantised.back() == nullptr) return std::nullopt;
+      result.quantized.push_back(graph.value(node.inputs[i]).constant.get());
+      if (result.quantized.back() == nullptr) return std::nullopt;
     }
-    result.n = result.quantised[0]->shape()[0];
+    result.n = result.quantized[0]->shape()[0];
   } else {
     ValueId weight = node.inputs[1];
     const Node* view = graph.producer(weight);
@@ -143,9 +143,9 @@ Tensor join_columns(const std::vector<Projection>& parts, std::int64_t columns) 
 bool fit_together(const Projection& a, const Projection& b) {
   if (a.matmul->op != b.matmul->op || a.matmul->attrs != b.matmul->attrs) return false;
   if (a.weight != nullptr) return a.weight->dtype() == b.weight->dtype();
-  if (a.quantised[1]->dtype() != b.quantised[1]->dtype()) return false;
-  return a.quantised.size() < 3 || b.quantised.size() < 3 ||
-         a.quantised[2]->dtype() == b.quantised[2]->dtype();
+  if (a.quantized[1]->dtype() != b.quantized[1]->dtype()) return false;
+  return a.quantized.size() < 3 || b.quantized.size() < 3 ||
+         a.quantized[2]->dtype() == b.quantized[2]->dtype();
 }
 
 /// Operand `operand` of each, one below the other; zeros where there is none (zero points). Made
@@ -155,14 +155,14 @@ Tensor join_rows(const std::vector<Projection>& parts, std::size_t operand) {
   std::int64_t width = 0, rows = 0;
   for (const Projection& part : parts) {
     rows += part.n;
-    if (operand >= part.quantised.size()) continue;
-    type = part.quantised[operand]->dtype();
-    width = part.quantised[operand]->shape()[1];
+    if (operand >= part.quantized.size()) continue;
+    type = part.quantized[operand]->dtype();
+    width = part.quantized[operand]->shape()[1];
   }
   const std::size_t pitch = static_cast<std::size_t>(width) * size_of(type);
   std::vector<std::pair<Tensor, std::size_t>> sources;  // and the bytes; an empty tensor is zeros
   for (const Projection& part : parts)
-    sources.emplace_back(operand < part.quantised.size() ? *part.quantised[operand] : Tensor(),
+    sources.emplace_back(operand < part.quantized.size() ? *part.quantized[operand] : Tensor(),
                          static_cast<std::size_t>(part.n) * pitch);
   const std::size_t size = static_cast<std::size_t>(rows) * pitch;
   auto make = [sources = std::move(sources), size] {
@@ -184,7 +184,7 @@ ValueId join_products(ir::GraphBuilder& builder, ValueId x, const std::vector<Pr
   if (parts[0].weight != nullptr)
     return builder.add("MatMul", {x, builder.constant(join_columns(parts, columns))});
   std::size_t operands = 0;
-  for (const Projection& part : parts) operands = std::max(operands, part.quantised.size());
+  for (const Projection& part : parts) operands = std::max(operands, part.quantized.size());
   std::vector<ValueId> inputs{x};
   for (std::size_t i = 0; i < operands; ++i)
     inputs.push_back(builder.constant(join_rows(parts, i)));

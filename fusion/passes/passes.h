@@ -9,8 +9,8 @@ namespace sinter::fusion {
 /// pair of context.states that cannot be one.
 ir::Graph find_states(const ir::Graph& graph, Context& context);
 /// Weights that the model keeps in few bits stay so: products of them become QuantMatMul,
-/// embeddings gather integers. Then float weights are quantised where context.weights asks for it.
-ir::Graph quantise_weights(const ir::Graph& graph, Context& context);
+/// embeddings gather integers. Then float weights are quantized where context.weights asks for it.
+ir::Graph quantize_weights(const ir::Graph& graph, Context& context);
 /// Evaluates nodes whose inputs are all constant, unless that would make the model larger.
 ir::Graph fold_constants(const ir::Graph& graph, Context& context);
 /// Replaces exporter idioms (patterns/idioms.cpp) by the operators that they spell.

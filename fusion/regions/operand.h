@@ -14,7 +14,7 @@ bool is_single_view(const ir::Node& node);
 /// True for MatMul and QuantMatMul: x [.., m, k] times a right operand.
 bool is_matrix_product(const ir::Node& node);
 /// Operands of such a product that may be read through views: both of a MatMul, x alone of a
-/// product with quantised weights.
+/// product with quantized weights.
 std::size_t viewed_operands(const ir::Node& product);
 
 /// An operand followed back through views, and through products with scalar constants, which become

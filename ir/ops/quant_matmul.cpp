@@ -1,10 +1,10 @@
-// Products with quantised weights.
+// Products with quantized weights.
 #include <fmt/format.h>
 #include <sinter/error.h>
 
 #include "ir/graph.h"
 #include "ir/ops/ops.h"
-#include "ir/quantised.h"
+#include "ir/quantized.h"
 #include "ir/reference/kernels.h"
 
 namespace sinter::ir::ops {
@@ -49,12 +49,12 @@ std::vector<ValueId> decompose_quant_matmul(GraphBuilder& b, const Node& node,
   for (const ValueId input : inputs.subspan(1)) {
     const Tensor* constant = b.constant_of(input);
     if (constant == nullptr)
-      throw Error(ErrorCode::kUnsupported, "quantised weights that are no constants");
+      throw Error(ErrorCode::kUnsupported, "quantized weights that are no constants");
     operands.push_back(*constant);
   }
   const TensorType x = b.type(inputs[0]);
-  const QuantisedWeights weights = weights_of(node.attrs, operands, x.shape.back().value());
-  const ValueId weight = b.constant(dequantised(weights, x.dtype));
+  const QuantizedWeights weights = weights_of(node.attrs, operands, x.shape.back().value());
+  const ValueId weight = b.constant(dequantized(weights, x.dtype));
   return {b.add("MatMul", {inputs[0], b.add("Transpose", {weight},
                                             {{"perm", std::vector<std::int64_t>{1, 0}}})})};
 }

@@ -2,7 +2,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 
-#include "ir/quantised.h"
+#include "ir/quantized.h"
 #include "ir/reference/kernels.h"
 #include "ir/reference/strided.h"
 #include "ir/scalar_math.h"
@@ -117,7 +117,7 @@ std::vector<Tensor> evaluate_quant_matmul(const Attrs& attrs, std::span<const Te
   const std::int64_t k = inputs[0].shape().back(), n = shape.back();
   const std::vector<double> x = inputs[0].to_doubles();
   const std::vector<double> weights =
-      dequantised(weights_of(attrs, inputs.subspan(1), k), DType::kFloat64).to_doubles();
+      dequantized(weights_of(attrs, inputs.subspan(1), k), DType::kFloat64).to_doubles();
   const auto rows = static_cast<std::int64_t>(x.size()) / std::max<std::int64_t>(k, 1);
   std::vector<double> y(static_cast<std::size_t>(count_of(shape)), 0);
   if (!y.empty() && k > 0)

@@ -238,7 +238,7 @@ class CpuExecutor final : public Executor {
   static std::string kind_of(const PreparedStep& step) {
     if (std::holds_alternative<TileProgram>(step)) return "loops";
     if (std::holds_alternative<RowSort>(step)) return "sort";
-    if (std::holds_alternative<MatmulQuant>(step)) return "quantised";
+    if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
     return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
   }
@@ -254,7 +254,7 @@ class CpuExecutor final : public Executor {
         return TileProgram(meta_, *step.work.AsLoopStep()->program, shape.expressions, threads_);
       case Work::MatmulStep: {
         const plan::fb::MatmulStepT& product = *step.work.AsMatmulStep();
-        if (product.quantisation) return MatmulQuant(*plan_, product, shape, *weights_, threads_);
+        if (product.quantization) return MatmulQuant(*plan_, product, shape, *weights_, threads_);
         return MatmulDnnl(*plan_, product, shape, *weights_, threads_);
       }
       case Work::ConvStep:

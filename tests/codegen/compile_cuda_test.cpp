@@ -177,8 +177,8 @@ TEST(CompileCuda, ProductsHaveAlternativesAndShareKernels) {
     ASSERT_NE(choice, nullptr);
     std::vector<std::string> names;
     for (const auto& alternative : choice->alternatives) names.push_back(alternative->name);
-    EXPECT_THAT(names, testing::ElementsAre("product", "product, then the rest",
-                                            "warpgroups, then the rest", "library"));
+    EXPECT_THAT(names, testing::ElementsAre("gemm", "gemm, then its epilogue",
+                                            "warp-specialized gemm, then its epilogue", "library"));
     EXPECT_EQ(choice->alternatives[0]->parts.size(), 1u);
     EXPECT_EQ(choice->alternatives[1]->parts.size(), 2u);
     EXPECT_EQ(choice->alternatives[3]->parts.size(), 2u);
@@ -219,9 +219,10 @@ TEST(CompileCuda, OneWayToDoProductsCanBeAskedFor) {
     return all;
   };
   EXPECT_THAT(names("library"), testing::ElementsAre(HasSubstr("asked for 'library'")));
-  EXPECT_THAT(names("alone"), testing::ElementsAre("product, then the rest"));
-  EXPECT_THAT(names("groups alone"), testing::ElementsAre("warpgroups, then the rest"));
-  EXPECT_THAT(names("product 16x16x64 warps=1x1x2 stages=2 splits=1 across=4"),
+  EXPECT_THAT(names("alone"), testing::ElementsAre("gemm, then its epilogue"));
+  EXPECT_THAT(names("warp-specialized alone"),
+              testing::ElementsAre("warp-specialized gemm, then its epilogue"));
+  EXPECT_THAT(names("warp_tile 16x16x64 warps=1x1x2 stages=2 split_k=1 cluster_n=4"),
               testing::ElementsAre("product"));
 }
 
@@ -229,7 +230,7 @@ TEST(CompileCuda, PlansForOtherGpusHaveNoWarpgroups) {
   const auto compiled =
       codegen::compile(ir::parse_graph(kProducts), options_for({"sm_80", "sm_100"}));
   for (const auto& alternative : compiled.parts.meta.steps[0]->work.AsChoiceStep()->alternatives)
-    EXPECT_THAT(alternative->name, testing::Not(HasSubstr("warpgroups")));
+    EXPECT_THAT(alternative->name, testing::Not(HasSubstr("warp-specialized")));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ codegen::CompiledPlan compile(const std::string& graph, std::string& sources) {
 
 /// The part of `text` in front of the first wait.
 std::string before_wait(const std::string& text) {
-  return text.substr(0, text.find("wait_for_previous_kernel();"));
+  return text.substr(0, text.find("grid_dependency_wait();"));
 }
 
 TEST(CompileEarly, TablesAreFetchedAtPlacesThatInputsSay) {
@@ -71,7 +71,7 @@ graph @main(%x: f16[70, 128], %y: f16[70, 128]) {
   return p = %p
 })",
           sources);
-  for (const char* family : {"WithSums<ProductTile<", "WithSums<GroupTile<"}) {
+  for (const char* family : {"WithAccumulators<WarpTile<", "WithAccumulators<TmaTile<"}) {
     SCOPED_TRACE(family);
     const std::size_t at = sources.find(family);
     ASSERT_NE(at, std::string::npos);
@@ -123,14 +123,14 @@ graph @main(%q: f16[2, 3, 64], %k: f16[2, 40, 64], %x: f16[40, 64]) {
   return y = %y, v = %v
 })",
           sources);
-  const std::size_t loops = sources.find("x0 = behind_wait(x0);");
+  const std::size_t loops = sources.find("x0 = after_grid_wait(x0);");
   ASSERT_NE(loops, sources.npos);
   EXPECT_EQ(sources.substr(0, loops).find_last_not_of(" \n"),
-            sources.rfind("wait_for_previous_kernel();", loops) +
-                std::string("wait_for_previous_kernel();").size() - 1);
+            sources.rfind("grid_dependency_wait();", loops) +
+                std::string("grid_dependency_wait();").size() - 1);
   const std::string attention = sources.substr(sources.find("attention.cuh"));
-  for (const char* line : {"x0 = behind_wait(x0);", "x1 = behind_wait(x1);"})
-    EXPECT_GT(attention.find(line), attention.find("wait_for_previous_kernel();")) << line;
+  for (const char* line : {"x0 = after_grid_wait(x0);", "x1 = after_grid_wait(x1);"})
+    EXPECT_GT(attention.find(line), attention.find("grid_dependency_wait();")) << line;
 }
 
 /// A norm of few rows and the product that reads it.
@@ -161,18 +161,18 @@ TEST(CompileEarly, RowsOfAProductComeInItOrFirst) {
   const plan::fb::StepT& step = *compiled.parts.meta.steps[0];
   const auto& ways = step.work.AsChoiceStep()->alternatives;
   ASSERT_GE(ways.size(), 3u);
-  EXPECT_EQ(ways[0]->name, "product and its rows");
+  EXPECT_EQ(ways[0]->name, "gemm with its prologue");
   EXPECT_EQ(ways[0]->parts.size(), 1u);
-  EXPECT_EQ(ways[1]->name, "rows, then product");
+  EXPECT_EQ(ways[1]->name, "prologue, then gemm");
   EXPECT_EQ(ways[1]->parts.size(), 2u);
-  EXPECT_EQ(ways.back()->name, "rows, then library");
+  EXPECT_EQ(ways.back()->name, "prologue, then library");
   EXPECT_NE(ways.back()->parts[1]->work.AsMatmulStep(), nullptr);
   // The rows pass within the step.
   ASSERT_EQ(step.writes.size(), 2u);
   const std::uint32_t rows = step.writes[1];
   EXPECT_THAT(step.reads, Not(testing::Contains(rows)));
   EXPECT_EQ(compiled.parts.meta.buffers[rows]->kind, plan::fb::BufferKind::Arena);
-  EXPECT_THAT(sources, HasSubstr("Tile::make_rows(shared, i32(64)"));
+  EXPECT_THAT(sources, HasSubstr("Tile::make_prologue(shared, i32(64)"));
 }
 
 TEST(CompileEarly, NothingElseReadsPackedWeightsOfFewRows) {
@@ -181,7 +181,7 @@ TEST(CompileEarly, NothingElseReadsPackedWeightsOfFewRows) {
   const plan::fb::StepT& step = *compiled.parts.meta.steps[0];
   std::vector<std::string> names;
   for (const auto& way : step.work.AsChoiceStep()->alternatives) names.push_back(way->name);
-  EXPECT_THAT(names, testing::ElementsAre("product and its rows", "rows, then product"));
+  EXPECT_THAT(names, testing::ElementsAre("gemm with its prologue", "prologue, then gemm"));
   EXPECT_THAT(sources, HasSubstr("PackedElements, NoScales"));
   // k is filled up to 256; the plan has these weights alone.
   EXPECT_EQ(compiled.parts.weights.back().size, 96u * 256 * 2);

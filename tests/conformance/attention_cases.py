@@ -125,7 +125,7 @@ def packed_cases():
         answers=[attend(rotated(q, place), keys, values, causal), np.stack([keys, values])])
 
 
-def quantised_attention_cases():
+def quantized_attention_cases():
     for name, dtype, columns in (("", np.uint8, False), ("_columns", np.int8, True)):
         n = 3 * WIDTH
         low, high = (0, 256) if dtype == np.uint8 else (-127, 128)
@@ -133,12 +133,12 @@ def quantised_attention_cases():
         x = ints(0, 256, BATCH, LENGTH, WIDTH, dtype=np.uint8)
         scale = Const(np.abs(f32(n)) * 0.01 if columns else np.float32(0.01))
         zero = Const(np.zeros(n, np.int8) if columns else np.uint8(120))
-        case(f"quantised_attention{name}", "QAttention",
+        case(f"quantized_attention{name}", "QAttention",
              [x, weights, Const(f32(n)), Const(np.float32(0.02)), scale, ints(0, 2, BATCH, 5, dtype=np.int32),
               Const(np.uint8(130)), zero, f32(2, BATCH, HEADS, 2, SIZE)], 2, MS, num_heads=HEADS, unidirectional=1)
-    # The peer's quantiser writes it without a bias, which its kernel does not take.
+    # The peer's quantizer writes it without a bias, which its kernel does not take.
     projected = (x.astype(np.int32) - 130) @ weights.value.astype(np.int32) * (scale.value * np.float32(0.02))
-    case("quantised_attention_no_bias", "QAttention",
+    case("quantized_attention_no_bias", "QAttention",
          [x, weights, None, Const(np.float32(0.02)), scale, None, Const(np.uint8(130)), zero], 1, MS, num_heads=HEADS,
          answers=[attend(*(heads_of(part.astype(np.float32)) for part in np.split(projected, 3, 2)))])
 
@@ -147,4 +147,4 @@ def attention_cases():
     multi_head_cases()
     decoder_cases()
     packed_cases()
-    quantised_attention_cases()
+    quantized_attention_cases()

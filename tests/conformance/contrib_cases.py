@@ -36,18 +36,18 @@ def normalisation_cases():
     case("embed_layer_norm_shared_positions", "EmbedLayerNormalization",
          [ids, None, words, places, None, gamma, beta, i32(1, 1, 1, 1, 0, 0).reshape(2, 3), i32(4, 0, 2).reshape(1, 3)],
          2, MS)
-    quantised = [quantised_table(*shape) for shape in ((11, WIDTH), (5, WIDTH), (2, WIDTH), (WIDTH,), (WIDTH,))]
-    tables, scales, zeros = zip(*quantised)
+    quantized = [quantized_table(*shape) for shape in ((11, WIDTH), (5, WIDTH), (2, WIDTH), (WIDTH,), (WIDTH,))]
+    tables, scales, zeros = zip(*quantized)
     mask = i32(1, 1, 1, 1, 0, 0).reshape(2, 3)
     for name, used in (("", True), ("_no_segment", False)):
         own = [list(each) if used else [*each[:2], None, *each[3:]] for each in (tables, scales, zeros)]
-        case(f"quantised_embed_layer_norm{name}", "QEmbedLayerNormalization",
+        case(f"quantized_embed_layer_norm{name}", "QEmbedLayerNormalization",
              [ids, ints(0, 2, BATCH, LENGTH, dtype=np.int32) if used else None, *own[0], mask, *own[1], *own[2]], 2, MS,
              epsilon=1e-3)
     group_norm_cases()
 
 
-def quantised_table(*shape):
+def quantized_table(*shape):
     return Const(ints(0, 256, *shape, dtype=np.uint8)), Const(np.float32(0.02)), Const(np.uint8(121))
 
 
@@ -170,7 +170,7 @@ def mixture_cases():
          activation_type="swiglu", swiglu_fusion=2, answers=[mixed(gate, linear)])
 
 
-def quantised_mixture_cases():
+def quantized_mixture_cases():
     experts, size, inner = 4, 32, 64
     x, router = f32(5, size), f32(5, experts)
 
@@ -298,7 +298,7 @@ def contrib_cases():
     product_cases()
     layout_cases()
     mixture_cases()
-    quantised_mixture_cases()
+    quantized_mixture_cases()
     few_bit_cases()
     position_bias_cases()
     other_cases()

@@ -17,7 +17,7 @@ from contrib_cases import contrib_cases
 from group_query_cases import group_query_cases
 from matmul_nbits_cases import matmul_nbits_cases
 from peer_support import MS, ROOT, Const, case, f32, ints, rng, save
-from quantised_weights import quantised_weights
+from quantized_weights import quantized_weights
 
 
 def recurrent_cases():
@@ -200,7 +200,7 @@ def ordered_cases():
          reverse=1, exclusive=1)
 
 
-def quantised_recurrent_cases():
+def quantized_recurrent_cases():
     steps, inputs, hidden = 6, 5, 4
 
     def lstm(name, directions, batch, dtype, per_column, bias, **attributes):
@@ -220,7 +220,7 @@ def quantised_recurrent_cases():
     lstm("dynamic_quantize_lstm_columns", 1, 1, np.int8, True, True)
 
 
-def quantised(*shape, dtype=np.uint8):
+def quantized(*shape, dtype=np.uint8):
     """Numbers of 8 bits, their scale and their zero point."""
     low, high = (0, 256) if dtype == np.uint8 else (-128, 128)
     return (ints(low, high, *shape, dtype=dtype), Const(np.float32(0.02 + 0.05 * rng.random())),
@@ -228,39 +228,39 @@ def quantised(*shape, dtype=np.uint8):
 
 
 def qlinear_cases():
-    """What ONNX Runtime's quantiser writes between quantised convolutions and products."""
+    """What ONNX Runtime's quantizer writes between quantized convolutions and products."""
     result = (Const(np.float32(0.06)), Const(np.uint8(121)))
     for dtype in (np.uint8, np.int8):
         of, to = dtype.__name__, (result[0], Const(dtype(21)))
-        case(f"qlinear_add_{of}", "QLinearAdd", [*quantised(2, 3, 4, dtype=dtype), *quantised(3, 1, dtype=dtype), *to],
+        case(f"qlinear_add_{of}", "QLinearAdd", [*quantized(2, 3, 4, dtype=dtype), *quantized(3, 1, dtype=dtype), *to],
              domain=MS)
-        case(f"qlinear_mul_{of}", "QLinearMul", [*quantised(2, 3, 4, dtype=dtype), *quantised(4, dtype=dtype), *to],
+        case(f"qlinear_mul_{of}", "QLinearMul", [*quantized(2, 3, 4, dtype=dtype), *quantized(4, dtype=dtype), *to],
              domain=MS)
         case(f"qlinear_sigmoid_{of}", "QLinearSigmoid",
-             [*quantised(2, 40, dtype=dtype), Const(np.float32(1 / 256)), to[1]], domain=MS)
-        case(f"qlinear_leaky_relu_{of}", "QLinearLeakyRelu", [*quantised(2, 40, dtype=dtype), *to], domain=MS,
+             [*quantized(2, 40, dtype=dtype), Const(np.float32(1 / 256)), to[1]], domain=MS)
+        case(f"qlinear_leaky_relu_{of}", "QLinearLeakyRelu", [*quantized(2, 40, dtype=dtype), *to], domain=MS,
              alpha=0.2)
     unit = (Const(np.float32(1 / 256)), Const(np.uint8(0)))
-    case("qlinear_softmax", "QLinearSoftmax", [*quantised(3, 5, 4), *unit], domain=MS, axis=1, opset_=13)
-    case("qlinear_softmax_flattened", "QLinearSoftmax", [*quantised(3, 5, 4), *unit], domain=MS, axis=1, opset_=12)
+    case("qlinear_softmax", "QLinearSoftmax", [*quantized(3, 5, 4), *unit], domain=MS, axis=1, opset_=13)
+    case("qlinear_softmax_flattened", "QLinearSoftmax", [*quantized(3, 5, 4), *unit], domain=MS, axis=1, opset_=12)
     for last in (0, 1):
         shape = (2, 7, 8, 3) if last else (2, 3, 7, 8)
         name = "_channels_last" if last else ""
-        case(f"qlinear_global_average_pool{name}", "QLinearGlobalAveragePool", [*quantised(*shape), *result], domain=MS,
+        case(f"qlinear_global_average_pool{name}", "QLinearGlobalAveragePool", [*quantized(*shape), *result], domain=MS,
              channels_last=last)
-        case(f"qlinear_average_pool{name}", "QLinearAveragePool", [*quantised(*shape), *result], domain=MS,
+        case(f"qlinear_average_pool{name}", "QLinearAveragePool", [*quantized(*shape), *result], domain=MS,
              channels_last=last, kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
     case("qlinear_where", "QLinearWhere",
-         [ints(0, 2, 4, 5).astype(bool), *quantised(4, 5), *quantised(5), *result], domain=MS)
-    case("qlinear_concat", "QLinearConcat", [*result, *quantised(2, 3, 4), *quantised(2, 1, 4), *quantised(2, 5, 4)],
+         [ints(0, 2, 4, 5).astype(bool), *quantized(4, 5), *quantized(5), *result], domain=MS)
+    case("qlinear_concat", "QLinearConcat", [*result, *quantized(2, 3, 4), *quantized(2, 1, 4), *quantized(2, 5, 4)],
          domain=MS, axis=1)
-    a, b = quantised(4, 6), quantised(6, 5)
+    a, b = quantized(4, 6), quantized(6, 5)
     bias = Const(ints(-900, 900, 5, dtype=np.int32))
     columns = (Const(ints(-128, 128, 5, 6, dtype=np.int8)), Const((0.01 + 0.03 * rng.random(5)).astype(np.float32)),
                Const(np.zeros(5, np.int8)))
     case("qgemm", "QGemm", [*a, *b, bias, Const(np.float32(0.3)), Const(np.uint8(130))], domain=MS, alpha=0.5)
     case("qgemm_to_float", "QGemm", [*a, *columns, bias], domain=MS, transB=1)
-    case("qgemm_transposed", "QGemm", [quantised(6, 4)[0], *a[1:], *b, None, Const(np.float32(0.3)), Const(np.uint8(7))],
+    case("qgemm_transposed", "QGemm", [quantized(6, 4)[0], *a[1:], *b, None, Const(np.float32(0.3)), Const(np.uint8(7))],
          domain=MS, transA=1)
 
 
@@ -270,8 +270,8 @@ if __name__ == "__main__":
     convolution_cases()
     microsoft_cases()
     ordered_cases()
-    quantised_recurrent_cases()
-    quantised_weights(save)
+    quantized_recurrent_cases()
+    quantized_weights(save)
     qlinear_cases()
     attention_cases()
     contrib_cases()

@@ -21,8 +21,8 @@ onnx::TensorProto& four_bits(ModelBuilder& model, const std::string& name, int t
   return proto;
 }
 
-/// x [1, 3] times three numbers, 0xA1 and 0x0F, dequantised by 0.5.
-ModelBuilder dequantised(int type, const std::function<void(onnx::TensorProto&)>& fill) {
+/// x [1, 3] times three numbers, 0xA1 and 0x0F, dequantized by 0.5.
+ModelBuilder dequantized(int type, const std::function<void(onnx::TensorProto&)>& fill) {
   ModelBuilder model(21);
   model.input("x", DType::kFloat32, {1, 3}).initializer("s", floats({}, {0.5}));
   fill(four_bits(model, "w", type, {3, 1}));
@@ -38,15 +38,15 @@ void typed(onnx::TensorProto& proto) {
 
 TEST(FourBits, LowHalvesComeFirstInEveryForm) {
   for (const auto& fill : {raw, typed}) {
-    expect_tensor(dequantised(kUInt4, fill).run({floats({1, 3}, {1, 10, 100})})[0], {1, 1},
+    expect_tensor(dequantized(kUInt4, fill).run({floats({1, 3}, {1, 10, 100})})[0], {1, 1},
                   {(1 + 10 * 10 + 100 * 15) * 0.5});
-    expect_tensor(dequantised(kInt4, fill).run({floats({1, 3}, {1, 10, 100})})[0], {1, 1},
+    expect_tensor(dequantized(kInt4, fill).run({floats({1, 3}, {1, 10, 100})})[0], {1, 1},
                   {(1 - 6 * 10 - 100) * 0.5});
   }
 }
 
 TEST(FourBits, SizesThatContradictAreErrors) {
-  const auto model = dequantised(kInt4, [](auto& proto) { proto.set_raw_data("a"); });
+  const auto model = dequantized(kInt4, [](auto& proto) { proto.set_raw_data("a"); });
   EXPECT_THAT(
       model.import_error(ErrorCode::kInvalidModel),
       AllOf(HasSubstr("tensor 'w'"), HasSubstr("1 bytes"), HasSubstr("INT4[3, 1] needs 2")));
@@ -81,7 +81,7 @@ TEST(FourBits, RoundingSaturatesAtTheirBounds) {
 }
 
 TEST(FourBits, ConstantNodesHoldThem) {
-  auto model = dequantised(kInt4, raw);
+  auto model = dequantized(kInt4, raw);
   auto& graph = model.graph();
   auto* node = graph.add_node();
   node->set_op_type("Constant");

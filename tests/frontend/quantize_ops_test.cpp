@@ -1,4 +1,4 @@
-// Quantised operators, Einsum and transforms of signals.
+// Quantized operators, Einsum and transforms of signals.
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {
@@ -118,7 +118,7 @@ TEST(Quantize, MicrosoftsOwnMeanTheSame) {
 }
 
 TEST(Quantize, MicrosoftsIntegerProductsGiveFloats) {
-  // Quantised to 0, 100 and 255 in steps of 0.01 from -1.
+  // Quantized to 0, 100 and 255 in steps of 0.01 from -1.
   const Tensor w = bytes({3, 2}, {1, 2, 3, 4, 5, 6}, DType::kInt8);
   const Tensor steps = floats({2}, {0.5, 2}), zeros = bytes({2}, {1, 0}, DType::kInt8);
   auto dynamic = microsoft("DynamicQuantizeMatMul", {"a", "w", "s", "z", "b"});

@@ -82,7 +82,7 @@ TEST(Driver, StopsAtALeftOutPass) {
   PipelineOptions options;
   options.stop_after = "recognise";
   EXPECT_EQ(names(run_pipeline(small_graph(), context, options)),
-            (std::vector<std::string>{"find_states", "quantise_weights", "fold_constants"}));
+            (std::vector<std::string>{"find_states", "quantize_weights", "fold_constants"}));
 }
 
 TEST(Driver, LeavesOutDisabledPasses) {

@@ -1,7 +1,7 @@
 // Every file of goldens/<pass>/: a graph, a line of dashes, and what the pass makes of it.
 //
 // Lines that start with // before the graph set the context: "// target=cuda", "// fuse=off",
-// "// precision=fp16", "// channels_last=on", "// quantised=off", "// weights=int8", "// group=32",
+// "// precision=fp16", "// channels_last=on", "// quantized=off", "// weights=int8", "// group=32",
 // "// print=decisions", "// tolerance=1e-2" (of the results, see below). SINTER_UPDATE_GOLDENS=1
 // rewrites the expectations; review them as a diff.
 #include <cstdlib>
@@ -58,8 +58,8 @@ void set_option(Case& test, const std::string& key, const std::string& value) {
     test.context.target.conv_any_float = value == "on";
     test.context.target.conv_as_kernels = value == "on";
     test.context.target.conv_epilogue_residual = value == "on";
-  } else if (key == "quantised") {
-    if (value == "off") test.context.target.quantised_matmul.clear();
+  } else if (key == "quantized") {
+    if (value == "off") test.context.target.quantized_matmul.clear();
   } else if (key == "attention") {
     if (value == "off") test.context.target.attention_steps.clear();
   } else if (key == "weights") {

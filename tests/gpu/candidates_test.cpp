@@ -21,7 +21,7 @@ struct CandidateCase {
 };
 
 /// y = silu(x w + b), with weights of any numbers and groups of 64.
-std::string quantised_text(int bits, int m, int n, int k) {
+std::string quantized_text(int bits, int m, int n, int k) {
   const int columns = bits == 8 ? k : k / 2;
   std::vector<int> numbers(static_cast<std::size_t>(n * columns));
   std::mt19937 random(1);
@@ -93,9 +93,9 @@ graph @main(%x: f16[300, 1000], %b: f16[1000]) {
   return y = %y
 })",
                                  {}},
-                                {"quantised_one_row", quantised_text(4, 1, 200, 640), {}},
-                                {"quantised_few_rows", quantised_text(8, 5, 136, 320), {}},
-                                {"quantised_rows", quantised_text(4, 150, 136, 320), {}}};
+                                {"quantized_one_row", quantized_text(4, 1, 200, 640), {}},
+                                {"quantized_few_rows", quantized_text(8, 5, 136, 320), {}},
+                                {"quantized_rows", quantized_text(4, 150, 136, 320), {}}};
 
 class Candidates : public ::testing::TestWithParam<CandidateCase> {};
 

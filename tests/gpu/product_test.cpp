@@ -52,7 +52,8 @@ class Tiles : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Tiles, AgreeWithTheReference) {
   for (const int splits : {1, 2, 3, 8}) {
-    const std::string schedule = fmt::format("product {} splits={} across=1", GetParam(), splits);
+    const std::string schedule =
+        fmt::format("warp_tile {} split_k={} cluster_n=1", GetParam(), splits);
     SCOPED_TRACE(schedule);
     for (const int rows : {5, 64, 197}) check(gelu_graph("f16", rows), schedule, DType::kFloat16);
     check(gelu_graph("bf16", 70), schedule, DType::kBFloat16);
@@ -69,19 +70,19 @@ INSTANTIATE_TEST_SUITE_P(
 class Norms : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Norms, AgreeWithTheReference) {
-  const std::string schedule = fmt::format("product {}", GetParam());
+  const std::string schedule = fmt::format("warp_tile {}", GetParam());
   for (const int rows : {1, 64, 130}) check(norm_graph("f16", rows), schedule, DType::kFloat16);
   check(norm_graph("bf16", 33), schedule, DType::kBFloat16);
 }
 
 INSTANTIATE_TEST_SUITE_P(Product, Norms,
-                         ::testing::Values("16x384x64 warps=1x4x1 stages=3 splits=1 across=1",
-                                           "16x384x64 warps=1x4x1 stages=3 splits=4 across=1",
-                                           "16x48x128 warps=1x1x4 stages=3 splits=1 across=8",
-                                           "16x96x64 warps=1x2x2 stages=3 splits=2 across=4",
-                                           "32x64x64 warps=1x2x2 stages=3 splits=1 across=6",
-                                           "16x24x128 warps=1x1x4 stages=3 splits=1 across=16",
-                                           "16x48x128 warps=1x1x4 stages=3 splits=2 across=8"));
+                         ::testing::Values("16x384x64 warps=1x4x1 stages=3 split_k=1 cluster_n=1",
+                                           "16x384x64 warps=1x4x1 stages=3 split_k=4 cluster_n=1",
+                                           "16x48x128 warps=1x1x4 stages=3 split_k=1 cluster_n=8",
+                                           "16x96x64 warps=1x2x2 stages=3 split_k=2 cluster_n=4",
+                                           "32x64x64 warps=1x2x2 stages=3 split_k=1 cluster_n=6",
+                                           "16x24x128 warps=1x1x4 stages=3 split_k=1 cluster_n=16",
+                                           "16x48x128 warps=1x1x4 stages=3 split_k=2 cluster_n=8"));
 
 // By warpgroups, which only this GPU's architecture has.
 class Groups : public ::testing::TestWithParam<const char*> {
@@ -93,7 +94,8 @@ class Groups : public ::testing::TestWithParam<const char*> {
 
 TEST_P(Groups, AgreeWithTheReference) {
   for (const int splits : {1, 2, 3, 6}) {
-    const std::string schedule = fmt::format("product {} splits={} across=1", GetParam(), splits);
+    const std::string schedule =
+        fmt::format("tma {} split_k={} cluster_n=1", GetParam(), splits);
     SCOPED_TRACE(schedule);
     for (const int rows : {64, 197, 300}) check(gelu_graph("f16", rows), schedule, DType::kFloat16);
     check(gelu_graph("bf16", 70), schedule, DType::kBFloat16);
@@ -102,11 +104,11 @@ TEST_P(Groups, AgreeWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(
     Product, Groups,
-    ::testing::Values("64x64x64 groups=1 stages=6", "64x64x64 groups=1 stages=2",
-                      "64x128x64 groups=1 stages=4", "64x192x64 groups=1 stages=3",
-                      "64x256x64 groups=1 stages=2", "128x64x64 groups=2 stages=4",
-                      "128x128x64 groups=2 stages=3", "128x128x64 groups=1 stages=3",
-                      "128x256x64 groups=2 stages=4", "256x128x64 groups=4 stages=3"));
+    ::testing::Values("64x64x64 warpgroups=1 stages=6", "64x64x64 warpgroups=1 stages=2",
+                      "64x128x64 warpgroups=1 stages=4", "64x192x64 warpgroups=1 stages=3",
+                      "64x256x64 warpgroups=1 stages=2", "128x64x64 warpgroups=2 stages=4",
+                      "128x128x64 warpgroups=2 stages=3", "128x128x64 warpgroups=1 stages=3",
+                      "128x256x64 warpgroups=2 stages=4", "256x128x64 warpgroups=4 stages=3"));
 
 // Blocks with many tiles, with fewer than they have teams, and as many as there are.
 class Turns : public Groups {};
@@ -114,8 +116,8 @@ class Turns : public Groups {};
 TEST_P(Turns, AgreeWithTheReference) {
   for (const int blocks : {1, 5, 132}) {
     for (const char* passes : {"rolled", "spread"}) {
-      const std::string schedule = fmt::format("product {} blocks={} passes={} splits=1 across=1",
-                                               GetParam(), blocks, passes);
+      const std::string schedule = fmt::format(
+          "pingpong {} blocks={} passes={} split_k=1 cluster_n=1", GetParam(), blocks, passes);
       SCOPED_TRACE(schedule);
       for (const int rows : {64, 197, 1500})
         check(gelu_graph("f16", rows), schedule, DType::kFloat16);
@@ -125,12 +127,12 @@ TEST_P(Turns, AgreeWithTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Product, Turns,
-                         ::testing::Values("128x192x64 turns=2 groups=1 stages=5",
-                                           "192x128x64 turns=2 groups=1 stages=4",
-                                           "128x128x64 turns=2 groups=1 stages=6",
-                                           "128x128x64 turns=2 groups=1 stages=2",
-                                           "64x256x64 turns=2 groups=1 stages=4",
-                                           "128x256x64 turns=1 groups=2 stages=4"));
+                         ::testing::Values("128x192x64 consumers=2 warpgroups=1 stages=5",
+                                           "192x128x64 consumers=2 warpgroups=1 stages=4",
+                                           "128x128x64 consumers=2 warpgroups=1 stages=6",
+                                           "128x128x64 consumers=2 warpgroups=1 stages=2",
+                                           "64x256x64 consumers=2 warpgroups=1 stages=4",
+                                           "128x256x64 consumers=1 warpgroups=2 stages=4"));
 
 // Blocks that compute their few rows themselves, by warps and by all threads, with and without
 // clusters.
@@ -149,7 +151,8 @@ graph @main(%x: {0}[{1}, 1104], %w: {0}[1104, 384], %g: {0}[1104], %r: {0}[{1}, 
       for (const int splits : {1, 2, 8})
         for (const char* tile :
              {"8x32x256 warps=1x1x4 stages=3", "8x64x128 warps=1x2x4 stages=2"}) {
-          const std::string schedule = fmt::format("skinny {} splits={} across=1", tile, splits);
+          const std::string schedule =
+              fmt::format("small_m {} split_k={} cluster_n=1", tile, splits);
           SCOPED_TRACE(fmt::format("{} {} {}", type, rows, schedule));
           check(graph, schedule, *type == 'f' ? DType::kFloat16 : DType::kBFloat16);
         }
@@ -198,8 +201,8 @@ graph @main(%x: {0}[{1}, {3}], %z: {0}[{1}, {3}], %b: {0}[{2}], %id: i64[2]) {{
 TEST(Ways, AgreeWithTheReference) {
   const ir::Graph graph = norm_graph("f16", 64);
   const auto inputs = random_inputs(graph, {});
-  for (const char* way : {"library", "alone", "groups alone", ""}) {
-    if (std::string(way) == "groups alone" && architecture() != "sm_90") continue;
+  for (const char* way : {"library", "alone", "warp-specialized alone", ""}) {
+    if (std::string(way) == "warp-specialized alone" && architecture() != "sm_90") continue;
     SCOPED_TRACE(way);
     Session session(compile_with(graph, way));
     const auto outputs = run(session, graph, inputs);

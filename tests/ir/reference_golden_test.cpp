@@ -223,7 +223,7 @@ TEST_P(Goldens, MatchTheMapsOfIndexedOperators) {
 TEST_P(Goldens, MatchTheDecompositionsOfComposites) {
   const OpDef& op = get_op(GetParam());
   if (!std::holds_alternative<CompositeDef>(op.detail)) return;
-  // Quantised weights are constants: they are dequantised where the product is decomposed.
+  // Quantized weights are constants: they are dequantized where the product is decomposed.
   const std::size_t inputs = op.name == "QuantMatMul" ? 1 : ~std::size_t{0};
   for (const Case& golden : cases()) {
     const Graph graph = rewrite(

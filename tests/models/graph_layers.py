@@ -1,4 +1,4 @@
-"""Makers of random nodes: products, windows, norms, samples, recurrent layers, quantisation, signals, control flow."""
+"""Makers of random nodes: products, windows, norms, samples, recurrent layers, quantization, signals, control flow."""
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -256,11 +256,11 @@ def recurrent(g, name):
            clip=1.0 if g.chance(0.2) else None)
 
 
-# Quantised.
+# Quantized.
 
 @maker("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearMatMul", "QLinearConv",
        since=10)
-def quantised(g, name):
+def quantized(g, name):
     kinds = g.pick(["u8", "i8"])
     if name == "DynamicQuantizeLinear":
         if g.opset < 11:

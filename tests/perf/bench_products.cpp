@@ -242,7 +242,7 @@ std::vector<Workload> workloads(const Options& options) {
 }
 
 /// All schedules that take the shape; of large products those that may be any good.
-std::vector<std::string> schedules_of(const Workload& shape, bool by_groups, std::size_t most) {
+std::vector<std::string> schedules_of(const Workload& shape, bool by_warpgroups, std::size_t most) {
   const ir::Graph graph = shape.graph(1);
   std::vector<std::string> all;
   for (const ir::Node& node : graph.nodes()) {
@@ -260,19 +260,19 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_groups, std
     }
     codegen::ExprTable exprs(node.body->ranges());
     std::string refusal;
-    auto product = codegen::lower_product(*node.body, true, {}, inputs, outputs, exprs, refusal);
+    auto product = codegen::lower_gemm(*node.body, true, {}, inputs, outputs, exprs, refusal);
     if (!product) throw std::runtime_error(shape.name + ": " + refusal);
-    product->by_groups = by_groups;
+    product->by_warpgroups = by_warpgroups;
     codegen::KernelRequest request;
     request.program = &product->program;
     request.product = &*product;
     request.name = "product";
     for (const std::uint32_t buffer : product->program.buffers)
-      request.buffer_types.push_back(buffer == codegen::kProductBuffer ? product->type
-                                                                       : types[buffer]);
+      request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? product->type
+                                                                           : types[buffer]);
     const codegen::ProgramAnalysis analysis(request, exprs);
-    if (!codegen::can_schedule_product(analysis, *product, refusal)) continue;
-    for (const auto& schedule : codegen::all_product_schedules(analysis, *product)) {
+    if (!codegen::can_schedule_gemm(analysis, *product, refusal)) continue;
+    for (const auto& schedule : codegen::all_gemm_schedules(analysis, *product)) {
       const std::int64_t blocks = std::int64_t{(shape.rows + schedule.m - 1) / schedule.m} *
                                   ((shape.columns + schedule.n - 1) / schedule.n) *
                                   schedule.split_k;
@@ -435,10 +435,10 @@ int run(const Options& options) {
   for (const Workload& shape : all) {
     const auto graph = std::make_shared<const ir::Graph>(shape.graph(options.copies));
     jobs.push_back({&shape, graph, "library"});
-    for (const bool by_groups : {false, true}) {
-      if (by_groups && architecture != "sm_90") continue;
+    for (const bool by_warpgroups : {false, true}) {
+      if (by_warpgroups && architecture != "sm_90") continue;
       for (std::string& schedule :
-           schedules_of(shape, by_groups, static_cast<std::size_t>(options.most)))
+           schedules_of(shape, by_warpgroups, static_cast<std::size_t>(options.most)))
         if (schedule.find(options.way) != std::string::npos)
           jobs.push_back({&shape, graph, std::move(schedule)});
     }

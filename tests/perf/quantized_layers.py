@@ -93,7 +93,7 @@ def write_models(folder, kind, n, k, rows):
     return paths
 
 
-def dequantiser(kind):
+def dequantizer(kind):
     import torch
 
     def bytes_to_half(numbers, scales):
@@ -106,13 +106,13 @@ def dequantiser(kind):
     return torch.compile(bytes_to_half if kind == "int8" else halves_to_half, dynamic=False, fullgraph=True)
 
 
-def compile_dequantisers(kind, shapes):
+def compile_dequantizers(kind, shapes):
     """Puts their kernels into Inductor's cache, where who measures finds them."""
     import torch
     with torch.inference_mode():
         for n, k in shapes:
             width, dtype = (k, torch.int8) if kind == "int8" else (k // 2, torch.uint8)
-            dequantiser(kind)(torch.zeros(n, width, dtype=dtype, device="cuda"),
+            dequantizer(kind)(torch.zeros(n, width, dtype=dtype, device="cuda"),
                               torch.ones(n, k // GROUP if kind == "int4" else 1, dtype=torch.half, device="cuda"))
 
 
@@ -126,7 +126,7 @@ class Peers:
                      for kind in KINDS}
         as_given = self.held["f16"]["w"]
         self.floats = as_given, as_given.t().contiguous().t()  # the layouts that models have
-        self.dequantise = {kind: dequantiser(kind) for kind in KINDS[1:]}
+        self.dequantize = {kind: dequantizer(kind) for kind in KINDS[1:]}
 
     def time(self, kind, m, seconds):
         """Microseconds with m rows."""
@@ -136,7 +136,7 @@ class Peers:
         x = torch.randn(m, self.k, device="cuda", dtype=torch.float16)
 
         def unpacked():
-            return self.dequantise[kind](self.held[kind]["w"], self.held[kind]["s"]).t()
+            return self.dequantize[kind](self.held[kind]["w"], self.held[kind]["s"]).t()
         calls = [lambda w=w: x @ w for w in self.floats] if kind == "f16" else [lambda: x @ unpacked()]
         with torch.inference_mode():
             return min(measure(call, seconds, settle)["gpu_us"] for call in calls)
@@ -198,7 +198,7 @@ def measure(a, result, began):
                         for m, path in write_models(folder, kind, *shape, rows).items()]
             return [pool.submit(plans_of, kind) for kind in KINDS]
         ahead = begun(todo[0])
-        others.starmap(compile_dequantisers, [(kind, todo[i::2]) for kind in KINDS[1:] for i in range(2)])
+        others.starmap(compile_dequantizers, [(kind, todo[i::2]) for kind in KINDS[1:] for i in range(2)])
         others.close()
         others.join()
         copy, tensor = copy_rate(), tensor_rate()
@@ -262,12 +262,12 @@ def row_of(a, kind, m, shape, plan, ours, times, copy, tensor):
     n, k = shape
     row = {"weights": kind, "n": n, "k": k, "m": m, "cublaslt_us": median(times["f16", m])}
     if kind != "f16":
-        row["dequantise_us"] = median(times[kind, m])
+        row["dequantize_us"] = median(times[kind, m])
     if isinstance(ours, list):
         each = [round(said["compute_us"]["median"], 2) for said in ours]
         us = row["sinter_us"] = median(each)
         if len(each) > 1:
-            row["rounds"] = {"sinter_us": each, "dequantise_us": times[kind, m]}
+            row["rounds"] = {"sinter_us": each, "dequantize_us": times[kind, m]}
         size = bytes_of(kind, m, n, k)
         row["launches"] = ours[0]["launches"]
         row["of_copy"] = round(size / us * 1e-6 / copy, 3)
@@ -292,9 +292,9 @@ def summarise(rows):
     def named(row, value):
         return f"{row['weights']} {row['n']}x{row['k']} m={row['m']}: {value:.2f}"
     large = [row for row in done if row["weights"] == "int8" and row["m"] == 1 and row["n"] * row["k"] >= LARGE]
-    integers = [row for row in done if "dequantise_us" in row]
+    integers = [row for row in done if "dequantize_us" in row]
     against_float = [row["cublaslt_us"] / row["sinter_us"] for row in large]
-    against_scratch = {id(row): row["dequantise_us"] / row["sinter_us"] for row in integers}
+    against_scratch = {id(row): row["dequantize_us"] / row["sinter_us"] for row in integers}
     by_kind = {}
     for kind in KINDS:
         mine = [row for row in done if row["weights"] == kind]
@@ -305,7 +305,7 @@ def summarise(rows):
             "int8_m1_large_least_of_same_copy": min((row["of_same_copy"] for row in large if "of_same_copy" in row),
                                                     default=None),
             "int8_m1_large_least_against_cublaslt_f16": round(min(against_float), 3) if large else None,
-            "slower_than_dequantise": [named(row, against_scratch[id(row)]) for row in integers
+            "slower_than_dequantize": [named(row, against_scratch[id(row)]) for row in integers
                                        if against_scratch[id(row)] < 0.98],
             "int8_m1_large_below": [named(row, row["of_copy"]) for row in large if row["of_copy"] < 0.8],
             "cublaslt_f16_over_ours": by_kind}

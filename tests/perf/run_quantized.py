@@ -10,7 +10,7 @@ A row is a model and how its weights are kept: f16; int8 and int4, which `compil
 model (its last layer has 8 bits in both); and int8_exported, weights that PyTorch rounded and exported as integers. 'share' is the bytes that the plan
 moves over its time, as a share of the rate of a copy of 4 GB read in the same run. Errors are of the logits,
 ||a - b|| / ||b||, against float32 arithmetic with the float32 weights ('original') and with the weights as rounded
-('rounded'; the rounding is that of fusion/quantise, done again here). GPU times are medians with a cold L2 and a full
+('rounded'; the rounding is that of fusion/quantize, done again here). GPU times are medians with a cold L2 and a full
 queue. Peers run on the same GPU after each other: torch.compile in the modes of torch_workloads.py, with float16
 weights, int8 (what gpt-fast compiles) and int4 (PyTorch's own kernel, in bfloat16).
 Results are added to a file of the same commit. Models of 8 billion weights need 60 GB of disk, memory and GPU memory.
@@ -38,7 +38,7 @@ WANTED = {"llama1b_decode_b1": (900, 780), "llama1b_decode_b1_int8": (620, 470),
 
 
 def rounded(weight, bits, group):
-    """[n, k] as fusion/quantise rounds it, symmetrically: of several ranges the one that leaves the least squares."""
+    """[n, k] as fusion/quantize rounds it, symmetrically: of several ranges the one that leaves the least squares."""
     import torch
     n, k = weight.shape
     w = weight.float().view(n, -1, group or k)

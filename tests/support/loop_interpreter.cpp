@@ -319,25 +319,25 @@ void interpret(const plan::fb::MatmulStepT& step, std::span<const DType> types,
     return element(memory, matrix.buffer, types[matrix.buffer], index);
   };
   const auto weight = [&](std::int64_t k, std::int64_t j) {
-    const plan::fb::QuantisationT& quantisation = *step.quantisation;
+    const plan::fb::QuantizationT& quantization = *step.quantization;
     std::int64_t index = k * expressions[step.b->row_stride] + j * expressions[step.b->col_stride];
     int number = 0;
-    if (quantisation.bits == 8) {
+    if (quantization.bits == 8) {
       number = static_cast<std::int8_t>(*element(memory, step.b->buffer, DType::kInt8, index));
     } else {
       const int both =
           std::to_integer<int>(*element(memory, step.b->buffer, DType::kUInt8, index / 2));
       number = (index % 2 == 0 ? both & 15 : both >> 4) - 8;
     }
-    const auto group = static_cast<std::int64_t>(quantisation.group);
+    const auto group = static_cast<std::int64_t>(quantization.group);
     index = j * ((expressions[step.k] + group - 1) / group) + k / group;
     const auto parameter = [&](std::uint32_t buffer) {
       return ir::load_as_double(types[buffer], element(memory, buffer, types[buffer], index));
     };
-    const double zero = quantisation.zero_points < 0
+    const double zero = quantization.zero_points < 0
                             ? 0
-                            : parameter(static_cast<std::uint32_t>(quantisation.zero_points));
-    return (number - zero) * parameter(quantisation.scales);
+                            : parameter(static_cast<std::uint32_t>(quantization.zero_points));
+    return (number - zero) * parameter(quantization.scales);
   };
   for (std::int64_t b = 0; b < batches; ++b) {
     for (std::int64_t i = 0; i < expressions[step.m]; ++i) {
@@ -345,7 +345,7 @@ void interpret(const plan::fb::MatmulStepT& step, std::span<const DType> types,
         double sum = 0;
         for (std::int64_t k = 0; k < expressions[step.k]; ++k)
           sum += ir::load_as_double(static_cast<DType>(step.a->dtype), at(*step.a, b, i, k)) *
-                 (step.quantisation ? weight(k, j)
+                 (step.quantization ? weight(k, j)
                                     : ir::load_as_double(static_cast<DType>(step.b->dtype),
                                                          at(*step.b, b, k, j)));
         sum *= static_cast<double>(step.alpha);

@@ -24,7 +24,7 @@ TEST_F(CliTest, WeightsPrintsEveryLayer) {
       sinter({"compile", model, "--target=cpu", "--weights=int8", "-o", path("int8.plan")});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("weight error"), HasSubstr("product"),
-                                HasSubstr("1 of 1 layers quantised"), HasSubstr("the plan")));
+                                HasSubstr("1 of 1 layers quantized"), HasSubstr("the plan")));
   const auto graph = sinter({"inspect", path("int8.plan"), "--graph"});
   EXPECT_THAT(graph.out, HasSubstr("QuantMatMul"));
   EXPECT_EQ(
@@ -173,7 +173,7 @@ TEST_F(CliTest, WeightsSaysWhatWasAskedForInVain) {
 }
 
 TEST_F(CliTest, PlanSizesAreThoseOfTheSamePrecision) {
-  std::vector<fusion::QuantisedLayer> layers(2);
+  std::vector<fusion::QuantizedLayer> layers(2);
   layers[0].n = layers[0].k = 100;
   layers[0].bytes_before = 40000;
   layers[0].bytes_after = 10400;
@@ -205,9 +205,9 @@ TEST_F(CliTest, CompareSetsWeightsAgainstTheModelsOwn) {
   const auto model = save(wide);
   const std::vector<std::string> words{"compare", model,        "--target=cpu", "--shapes=x:3x8",
                                        "--hot",   "--rounds=2", "--threads=1",  "--json"};
-  auto quantised = words;
-  quantised.push_back("--weights=int8");
-  const auto found = json::parse(sinter(quantised).out);
+  auto quantized = words;
+  quantized.push_back("--weights=int8");
+  const auto found = json::parse(sinter(quantized).out);
   ASSERT_TRUE(found["variants"].contains("model-weights")) << found;
   EXPECT_GT(found["weights_error"], 1e-6);
   EXPECT_LT(found["weights_error"], 0.05);

@@ -63,10 +63,10 @@ const Edges kAllowed = {
     {"fusion/context", {"ir"}},
     {"fusion/regions", {"fusion/context", "ir", "ir/dim", "ir/reference"}},
     {"fusion/patterns", {"fusion/regions", "ir", "ir/dim"}},
-    {"fusion/quantise",
+    {"fusion/quantize",
      {"fusion/context", "fusion/patterns", "fusion/regions", "ir", "ir/dim", "ir/reference"}},
     {"fusion/passes",
-     {"fusion/context", "fusion/patterns", "fusion/quantise", "fusion/regions", "ir", "ir/dim",
+     {"fusion/context", "fusion/patterns", "fusion/quantize", "fusion/regions", "ir", "ir/dim",
       "ir/reference"}},
     {"fusion", {"fusion/context", "fusion/passes", "fusion/regions", "ir", "ir/dim"}},
     // codegen

@@ -64,18 +64,18 @@ SINTER_DEVICE i32 end_of_keys(const AttentionProblem<Shape>& p) {
   return seen < end ? (seen > 0 ? seen : 0) : end;
 }
 
-/// Has the L2 fetch the keys and values that a block of a cluster of kSplits will read, a row to a
+/// Has the L2 fetch the keys and values that a block of a cluster of kSplitK will read, a row to a
 /// thread, from round kFirst on. They may be changed until the kernel in front has ended: nothing
 /// but the L2 sees them.
-template <class Shape, int kSplits, int kFirst = 0>
+template <class Shape, int kSplitK, int kFirst = 0>
 SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
   constexpr int kOfBlock = Shape::kKeys * Shape::kKeyGroups, kLine = 128 / 2;
   const i32 end = end_of_keys(p);
   const auto fetch = [](const typename Shape::T* row, int width) {
     for (int i = 0; i < width; i += kLine) fetch_line(row + i);
   };
-  for (i32 first = (blockIdx.x % kSplits + kFirst * kSplits) * kOfBlock; first < end;
-       first += kOfBlock * kSplits)
+  for (i32 first = (blockIdx.x % kSplitK + kFirst * kSplitK) * kOfBlock; first < end;
+       first += kOfBlock * kSplitK)
     for (i32 key = first + threadIdx.x; key < first + kOfBlock && key < end;
          key += Shape::kThreads * Shape::kKeyGroups) {
       fetch(p.k + key * p.k_stride, Shape::kHead);
@@ -84,7 +84,7 @@ SINTER_DEVICE void fetch_keys(const AttentionProblem<Shape>& p) {
 }
 
 /// What attend() finds in memory: the queries, and all keys and values.
-struct NoFront {
+struct NoPrologue {
   static constexpr bool kMakes = false, kAhead = false;
 };
 /// What it does not: `wait()` waits for the step in front and says what the problem is then,
@@ -93,32 +93,32 @@ struct NoFront {
 /// none). kCopiesAhead: the rows of keys and values that there are do not change while the kernel
 /// waits.
 template <bool kCopiesAhead, class Wait, class Make>
-struct Front {
+struct Prologue {
   static constexpr bool kMakes = true, kAhead = kCopiesAhead;
   const Wait& wait;
   const Make& make;
 };
 template <bool kCopiesAhead, class Wait, class Make>
-SINTER_DEVICE Front<kCopiesAhead, Wait, Make> front_of(const Wait& wait, const Make& make) {
+SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> front_of(const Wait& wait, const Make& make) {
   return {wait, make};
 }
 
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
-/// or by a cluster of kSplits such blocks that share out the keys. kAhead: tiles of keys and values
+/// or by a cluster of kSplitK such blocks that share out the keys. kAhead: tiles of keys and values
 /// that a group of one warp has under way; 1 for groups of more. What `front` makes lies behind all
-/// else in shared memory (Shape::kFrontBytes), and the new row goes to its place in memory too: p
+/// else in shared memory (Shape::kPrologueBytes), and the new row goes to its place in memory too: p
 /// is then what the problem may be before the step in front has ended.
-template <class Shape, int kSplits = 1, int kAhead = 1, class Front = NoFront>
-SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front()) {
+template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoPrologue>
+SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& front = Prologue()) {
   typedef typename Shape::T T;
   typedef AttentionRows<Shape> Rows;
-  constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplits;
-  static_assert(kSplits == 1 || kGroups > 1, "blocks hand over where groups do");
+  constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplitK;
+  static_assert(kSplitK == 1 || kGroups > 1, "blocks hand over where groups do");
   static_assert(kAhead == 1 || Shape::kRowWarps == 1, "a warp waits for its own copies");
-  static_assert(!Front::kMakes || (kAhead == 1 && Shape::kRowWarps == 1),
+  static_assert(!Prologue::kMakes || (kAhead == 1 && Shape::kRowWarps == 1),
                 "a warp puts the new row among its own copies");
   SINTER_DYNAMIC_SHARED(shared);
-  const int split = kSplits > 1 ? blockIdx.x % kSplits : 0;
+  const int split = kSplitK > 1 ? blockIdx.x % kSplitK : 0;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % Shape::kRowWarps;
   const int group = threadIdx.x / Shape::kThreads, thread = threadIdx.x % Shape::kThreads;
   const auto keys_of = [&](int stage) {
@@ -144,38 +144,38 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
   i32 key0 = (split * kGroups + group) * kKeys;
   const auto copy_first = [&] {
     copy_keys(0, key0);
-    commit_copies();
+    cp_async_commit();
     copy_values(0, key0);
-    commit_copies();
+    cp_async_commit();
   };
 
-  u64* const arrived = reinterpret_cast<u64*>(shared + Shape::arrived_at(kAhead, kSplits));
-  if constexpr (kSplits > 1) {
+  u64* const arrived = reinterpret_cast<u64*>(shared + Shape::arrived_at(kAhead, kSplitK));
+  if constexpr (kSplitK > 1) {
     const i32 left = p.rows - p.first_row > 0 ? p.rows - p.first_row : 0;
     const i32 rows = left < Shape::kRows ? left : Shape::kRows;
     if (split == 0 && threadIdx.x == 0)
-      expect_bytes(arrived, kSplits * rows * (Shape::kValueHead + 2) * 4);
+      expect_bytes(arrived, kSplitK * rows * (Shape::kValueHead + 2) * 4);
     cluster_arrive();
   }
   i32 new_row = -1;
-  T* const own_queries = reinterpret_cast<T*>(shared + Shape::shared_bytes(kAhead, kSplits));
+  T* const own_queries = reinterpret_cast<T*>(shared + Shape::shared_bytes(kAhead, kSplitK));
   T* const own_key = own_queries + Shape::kRows * Shape::kHead;
   T* const own_value = own_key + Shape::kHead;
-  if constexpr (Front::kMakes) {
+  if constexpr (Prologue::kMakes) {
     const i32 hoped = p.keys;
-    if (Front::kAhead) copy_first();
+    if (Prologue::kAhead) copy_first();
     new_row = front.make(own_queries, own_key, own_value, [&] { p = front.wait(); });
     p.q = own_queries;
     p.q_stride = Shape::kHead;
-    if (Front::kAhead && p.keys != hoped) {
-      wait_for_groups<0>();
+    if (Prologue::kAhead && p.keys != hoped) {
+      cp_async_wait<0>();
       barrier();
       copy_first();
     }
   }
   const i32 end = end_of_keys(p);
   const i32 rounds = (end + kKeys * kTurns - 1) / (kKeys * kTurns);
-  if (kAhead == 1 && !Front::kAhead && rounds > 0) copy_first();
+  if (kAhead == 1 && !Prologue::kAhead && rounds > 0) copy_first();
   if constexpr (kAhead > 1) {
 #pragma unroll
     for (int stage = 0; stage < kAhead; ++stage) {
@@ -184,7 +184,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
         copy_keys(stage, first);
         copy_values(stage, first);
       }
-      commit_copies();
+      cp_async_commit();
     }
   }
   if constexpr (Shape::kHead % 16 != 0) {  // the last step of 16 reads 8 elements behind the head
@@ -193,7 +193,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
       for (int c = 0; c < 8; ++c)
         keys_of(i / kKeys)[i % kKeys * Shape::kKeyPitch + Shape::kHead + c] = T{0};
   }
-  if constexpr (Front::kMakes) {
+  if constexpr (Prologue::kMakes) {
     __syncthreads();
     if (split == 0 && group == 0 && new_row >= 0) {
       put_row<Shape::kHead, Shape::kVector>(const_cast<T*>(p.k) + new_row * p.k_stride, own_key,
@@ -204,7 +204,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
   }
   // The new row takes the place of what was copied: this warp's copies have all arrived then.
   const auto add_new_row = [&](T* tile, const auto& put) {
-    if (!Front::kMakes || new_row < key0 || new_row >= key0 + kKeys || new_row >= p.keys) return;
+    if (!Prologue::kMakes || new_row < key0 || new_row >= key0 + kKeys || new_row >= p.keys) return;
     __syncwarp();
     put(tile, new_row - key0);
   };
@@ -226,16 +226,16 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
     MaskTile<Shape> mask_tile;
     rows.load_mask(p, mask_tile, key0);
     if (kAhead > 1)
-      wait_for_groups<kAhead - 1>();
+      cp_async_wait<kAhead - 1>();
     else if (round == 0)
-      wait_for_groups<1>();
+      cp_async_wait<1>();
     else
-      wait_for_groups<0>();
+      cp_async_wait<0>();
     add_new_row(keys_of(stage), add_key);
     barrier();  // keys are there; nobody reads the last tile's values any more
     if (kAhead == 1 && round > 0) {
       copy_values(0, key0);
-      commit_copies();
+      cp_async_commit();
     }
     float s[Shape::kRowTiles][Shape::kKeyTiles][4];
     if (live) {
@@ -246,12 +246,12 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
       rows.rescale(shrink);
     }
     if constexpr (kAhead == 1) {
-      wait_for_groups<0>();
+      cp_async_wait<0>();
       add_new_row(values_of(stage), add_value);
       barrier();  // values are there; nobody reads these keys any more
       if (round + 1 < rounds) {
         copy_keys(0, key0 + kKeys * kTurns);
-        commit_copies();
+        cp_async_commit();
       }
     }
     if (live) rows.add_values(s, values_of(stage), lane);
@@ -262,7 +262,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
         copy_keys(stage, next);
         copy_values(stage, next);
       }
-      commit_copies();
+      cp_async_commit();
       stage = stage + 1 < kAhead ? stage + 1 : 0;
     }
   }
@@ -271,14 +271,14 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
     rows.store(p);
   } else {
     float* const parts = reinterpret_cast<float*>(shared);
-    if (Front::kAhead) wait_for_groups<0>();  // of tiles that nobody wanted
+    if (Prologue::kAhead) cp_async_wait<0>();  // of tiles that nobody wanted
     const auto store = [&](i32 row, i32 column, float low, float high, float, float total) {
       Rows::store_merged(p, row, column, low, high, total);
     };
     __syncthreads();  // nobody reads tiles any more
     rows.put(p, parts + group * Shape::kPartFloats);
     __syncthreads();
-    if constexpr (kSplits == 1) {
+    if constexpr (kSplitK == 1) {
       Rows::template merge<kGroups>(p, parts, store);
     } else {
       // Each block sends its part to the first one's place for it.
@@ -292,7 +292,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Front& front = Front(
       };
       Rows::template merge<kGroups>(p, parts, send);
       end_sending(arrived, split == 0);
-      if (split == 0) Rows::template merge<kSplits>(p, sent, store);
+      if (split == 0) Rows::template merge<kSplitK>(p, sent, store);
     }
   }
 }

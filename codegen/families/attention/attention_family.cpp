@@ -21,7 +21,7 @@ class AttentionKernel final : public KernelProgram {
   std::vector<std::uint32_t> buffers() const override { return program_.buffers; }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
     return emit_attention(program_, request.name, request.origins, exprs, request.early, schedule_,
-                          request.wish, request);
+                          request.requested, request);
   }
 
  private:
@@ -53,7 +53,7 @@ class AttentionFamily final : public KernelFamily {
   static void interpreted(const Region& region, PlanContext& plan, StepTactics& result) {
     const AttentionProgram program =
         lower_attention(*region.node.body, region.inputs, region.outputs, plan.exprs);
-    set_cost(result.step, work_of(program, plan.exprs, plan.sizes()), plan.exprs);
+    set_cost(result.step, cost_of(program, plan.exprs, plan.sizes()), plan.exprs);
     result.tactics.push_back(only(cpu_attention_step(program, plan.exprs)));
   }
 
@@ -63,11 +63,11 @@ class AttentionFamily final : public KernelFamily {
                                                    region.outputs, plan.buffers, plan.exprs);
     set_cost(result.step, attention.work, plan.exprs);
     Tactic tactic;
-    if (!attention.in_front.empty()) {
+    if (!attention.before.empty()) {
       result.step.writes.push_back(*attention.queries);
-      tactic.name = "attention behind its rows (" + attention.refusal + ")";
-      for (plan::fb::LoopProgramT& program : attention.in_front)
-        tactic.parts.push_back({fmt::format("{}_front{}", region.name, tactic.parts.size()),
+      tactic.name = "attention after its prologue (" + attention.refusal + ")";
+      for (plan::fb::LoopProgramT& program : attention.before)
+        tactic.parts.push_back({fmt::format("{}_prologue{}", region.name, tactic.parts.size()),
                                 loops_kernel(std::move(program), plan.options),
                                 {}});
     }

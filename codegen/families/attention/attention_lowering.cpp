@@ -295,7 +295,7 @@ std::string print_operand(const char* name, const AttentionOperand& operand) {
                      fmt::join(batch, ", "), operand.row.to_string(), operand.column.to_string());
 }
 
-std::string print_front(const AttentionFront& front, const ExprTable& exprs) {
+std::string print_prologue(const AttentionPrologue& front, const ExprTable& exprs) {
   std::string text =
       fmt::format("front: place {} buffer {} offset {}{}\n", to_string(front.place_type),
                   front.place_buffer, front.place_offset.to_string(), front.still ? " still" : "");
@@ -333,10 +333,10 @@ std::string print_attention(const AttentionProgram& program, const ExprTable& ex
   if (program.mask) text += print_operand("mask", *program.mask);
   if (program.limits) text += print_operand("limits", *program.limits);
   text += print_operand("y", program.y);
-  return program.front ? text + print_front(*program.front, exprs) : text;
+  return program.front ? text + print_prologue(*program.front, exprs) : text;
 }
 
-StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size) {
+StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size) {
   const auto bytes = [&](const AttentionOperand& operand, const Dim& rows, const Dim& columns) {
     Dim count = rows * columns;
     for (std::size_t axis = 0; axis < program.batch.size(); ++axis)
@@ -346,7 +346,7 @@ StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const 
                    exprs.ranges());
   };
   const Dim head(program.head), value_head(program.value_head);
-  StepWork work;
+  StepCost work;
   work.bytes_read =
       bytes(program.k, program.keys, head) + bytes(program.v, program.keys, value_head);
   if (!program.front) work.bytes_read = work.bytes_read + bytes(program.q, program.rows, head);
@@ -361,13 +361,13 @@ StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const 
   work.bytes_written = bytes(program.y, program.rows, value_head);
   work.flops = Dim(program.causal != 0 ? 1 : 2) * program.rows * program.keys * (head + value_head);
   for (const Dim& extent : program.batch) work.flops = work.flops * extent;
-  work.arithmetic = product_arithmetic(program.dtype, plan::fb::MathMode::Default);
+  work.arithmetic = gemm_arithmetic(program.dtype, plan::fb::MathMode::Default);
   if (!program.front) return work;
   const SizeOf of_buffer = [&](std::uint32_t buffer) {
-    return buffer == kMadeBuffer ? BufferSize{Dim(0), 1} : size(program.buffers[buffer]);
+    return buffer == kPrologueValue ? BufferSize{Dim(0), 1} : size(program.buffers[buffer]);
   };
-  for (const MadeOperand* made : {&program.front->q, &program.front->k, &program.front->v}) {
-    const StepWork own = work_of(made->program, exprs, of_buffer);
+  for (const PrologueOperand* made : {&program.front->q, &program.front->k, &program.front->v}) {
+    const StepCost own = cost_of(made->program, exprs, of_buffer);
     work.bytes_read = work.bytes_read + own.bytes_read;
     work.flops = work.flops + own.flops;
   }

@@ -24,12 +24,12 @@ struct AttentionOperand {
 };
 
 /// Takes the place of a buffer where a value never gets to memory.
-constexpr std::uint32_t kMadeBuffer = 0xffffffff;
+constexpr std::uint32_t kPrologueValue = 0xffffffff;
 
 /// A value that blocks make for themselves: `program`, which is pointwise, stores it densely, in
-/// the order of its loops, to kMadeBuffer; its other buffers are AttentionProgram's. Element
+/// the order of its loops, to kPrologueValue; its other buffers are AttentionProgram's. Element
 /// (batch.., row, column) is number offset + sum batch strides + row stride + column.
-struct MadeOperand {
+struct PrologueOperand {
   plan::fb::LoopProgramT program;
   ir::Dim offset, row;
   std::vector<ir::Dim> batch;
@@ -37,8 +37,8 @@ struct MadeOperand {
 
 /// The queries, which then are in no buffer, and a row of keys and of values, which becomes row
 /// number `place` of them.
-struct AttentionFront {
-  MadeOperand q, k, v;
+struct AttentionPrologue {
+  PrologueOperand q, k, v;
   std::uint32_t place_buffer = 0;  // of AttentionProgram: integers, of which one is `place`
   DType place_type = DType::kInt64;
   ir::Dim place_offset;
@@ -64,7 +64,7 @@ struct AttentionProgram {
   /// Keys and values are a cache, of which the step in front changes a few rows at most: they may
   /// be fetched before that has ended.
   bool cached = false;
-  std::optional<AttentionFront> front;
+  std::optional<AttentionPrologue> front;
 
   /// Whether the kernel writes buffer number `buffer` of `buffers`.
   bool writes(std::uint32_t buffer) const {
@@ -84,6 +84,6 @@ AttentionProgram lower_attention(const ir::Graph& body, std::span<const std::uin
 std::string print_attention(const AttentionProgram& program, const ExprTable& exprs);
 
 /// Every operand's elements once; a product counts two operations, causal scores count half.
-StepWork work_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size);
+StepCost cost_of(const AttentionProgram& program, const ExprTable& exprs, const SizeOf& size);
 
 }  // namespace sinter::codegen

@@ -59,8 +59,8 @@ struct AttentionShape {
     return kKeyGroups * ahead * kTileBytes > kMergeBytes ? kKeyGroups * ahead * kTileBytes
                                                          : kMergeBytes;
   }
-  /// Of what a block makes itself: its queries, a row of keys and one of values (Front).
-  static constexpr int kFrontBytes = (kRows * kHead + kHead + kValueHead) * 2;
+  /// Of what a block makes itself: its queries, a row of keys and one of values (Prologue).
+  static constexpr int kPrologueBytes = (kRows * kHead + kHead + kValueHead) * 2;
   /// Where their arrival is counted.
   static constexpr int arrived_at(int ahead, int splits) {
     return parts_at(ahead) + splits * kPartFloats * 4;
@@ -132,7 +132,7 @@ SINTER_DEVICE void copy_rows(T* shared, const T* from, i64 stride, i32 first, i3
     const T* source = from + (valid ? first + row : 0) * stride + column;
     T* to = shared + row * kPitch + column;
     if constexpr (kVector > 1)
-      start_copy<kVector * 2>(to, source, valid);
+      cp_async<kVector * 2>(to, source, valid);
     else
       *to = valid ? *source : T{0};
   }

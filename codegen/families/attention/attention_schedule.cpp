@@ -49,7 +49,7 @@ int registers_by_warpgroups(const AttentionProgram& program, const AttentionSche
 }
 
 /// Whether warpgroups can do it: tiles of whole blocks of 64 columns, in the registers of
-/// AttentionRings::kMultiplying.
+/// AttentionPipeline::kConsumerRegisters.
 bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
                      const AttentionSchedule& schedule) {
   if (!device.has_wgmma) return false;
@@ -70,7 +70,7 @@ bool fits_warpgroups(const AttentionProgram& program, const DeviceModel& device,
 
 /// Whether blocks can make what the program has in front: one for each head's queries, warps with
 /// tiles of their own.
-bool fits_front(const AttentionProgram& program, const AttentionSchedule& schedule) {
+bool fits_prologue(const AttentionProgram& program, const AttentionSchedule& schedule) {
   return !program.front || (schedule.row_warps == 1 && schedule.row_tiles == 1 &&
                             schedule.ahead == 1 && !schedule.by_warpgroups());
 }
@@ -89,7 +89,7 @@ class Chooser {
   /// `limits`: sizes that may not exceed a number.
   using Limits = std::vector<std::pair<Dim, std::int64_t>>;
   void add(AttentionSchedule schedule, const Limits& limits) {
-    if (done_ || !fits_front(program_, schedule)) return;
+    if (done_ || !fits_prologue(program_, schedule)) return;
     schedule.vector = base_.vector;
     schedule.pairs = base_.pairs;
     if (schedule.by_warpgroups()) {
@@ -165,7 +165,7 @@ std::string AttentionSchedule::to_string() const {
   std::string text = fmt::format("attention rows={}x{} groups={} keys={} vector={}{}", row_warps,
                                  row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
-  if (splits > 1) text += fmt::format(" splits={}", splits);
+  if (splits > 1) text += fmt::format(" split_kv={}", splits);
   if (stages > 0) text += fmt::format(" stages={}", stages);
   if (queries > 1) text += fmt::format(" queries={}", queries);
   if (blocks > 0) text += fmt::format(" blocks={}", blocks);
@@ -241,16 +241,16 @@ AttentionSchedule parse(const std::string& text) {
       result.row_tiles = second / 16;
     }
     if (!value || first < 1 || first > 4096) refuse();
-    int* const field = name == "rows"      ? &result.row_warps
-                       : name == "groups"  ? &result.key_groups
-                       : name == "keys"    ? &result.keys
-                       : name == "vector"  ? &result.vector
-                       : name == "ahead"   ? &result.ahead
-                       : name == "splits"  ? &result.splits
-                       : name == "stages"  ? &result.stages
-                       : name == "queries" ? &result.queries
-                       : name == "blocks"  ? &result.blocks
-                                           : nullptr;
+    int* const field = name == "rows"       ? &result.row_warps
+                       : name == "groups"   ? &result.key_groups
+                       : name == "keys"     ? &result.keys
+                       : name == "vector"   ? &result.vector
+                       : name == "ahead"    ? &result.ahead
+                       : name == "split_kv" ? &result.splits
+                       : name == "stages"   ? &result.stages
+                       : name == "queries"  ? &result.queries
+                       : name == "blocks"   ? &result.blocks
+                                            : nullptr;
     if (field == nullptr) refuse();
     *field = first;
   }
@@ -260,7 +260,7 @@ AttentionSchedule parse(const std::string& text) {
 /// True if a kernel can be made of it: powers of two up to what the template takes.
 bool takes(const AttentionProgram& program, const DeviceModel& device,
            const AttentionSchedule& schedule) {
-  if (!fits_front(program, schedule)) return false;
+  if (!fits_prologue(program, schedule)) return false;
   if (schedule.by_warpgroups()) return fits_warpgroups(program, device, schedule);
   return schedule.threads() <= 512 && schedule.keys % 16 == 0 && schedule.keys <= 128 &&
          schedule.row_tiles <= 2 && schedule.splits <= std::min(16, device.cluster_blocks) &&
@@ -298,7 +298,7 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     return schedule;
   };
   // By warpgroups: `groups` of 64 rows.
-  const auto by_groups = [](int groups, int keys, int stages, int queries, int most_blocks) {
+  const auto by_warpgroups = [](int groups, int keys, int stages, int queries, int most_blocks) {
     AttentionSchedule schedule;
     schedule.row_warps = 4 * groups;
     schedule.keys = keys;
@@ -336,9 +336,9 @@ std::vector<AttentionSchedule> choose_attention(const AttentionProgram& program,
     if (most_keys != kNoLimit) limits.emplace_back(program.keys, most_keys);
     short_limits.emplace_back(program.keys, std::min(most_keys, in_turns));
     const int at_once = groups == 1 ? 2 : 1;
-    chooser.add(by_groups(groups, keys, stages, queries, device.multiprocessors * at_once),
+    chooser.add(by_warpgroups(groups, keys, stages, queries, device.multiprocessors * at_once),
                 short_limits);
-    if (most_keys > in_turns) chooser.add(by_groups(groups, keys, stages, queries, 0), limits);
+    if (most_keys > in_turns) chooser.add(by_warpgroups(groups, keys, stages, queries, 0), limits);
   };
   const bool causal = program.causal != 0, plain = !causal && !program.mask;
   if (longest <= 64) {

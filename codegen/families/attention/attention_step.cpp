@@ -1,6 +1,6 @@
 #include "codegen/families/attention/attention_step.h"
 
-#include "codegen/families/attention/attention_front.h"
+#include "codegen/families/attention/attention_prologue.h"
 #include "codegen/program/loop_lowering.h"
 
 namespace sinter::codegen {
@@ -17,7 +17,7 @@ AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
     AttentionProgram& program = step.program;
     program.cached = buffers.is_found(program.buffers[program.k.buffer]) &&
                      buffers.is_found(program.buffers[program.v.buffer]);
-    const StepWork own = work_of(program, exprs, size);
+    const StepCost own = cost_of(program, exprs, size);
     step.work += own;
     step.work.arithmetic = own.arithmetic;
     return std::move(step);
@@ -26,7 +26,7 @@ AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
     step.program = lower_attention(body, inputs, outputs, exprs);
     return finish();
   }
-  if (auto whole = lower_with_front(body, *parts, inputs, outputs, exprs, step.refusal)) {
+  if (auto whole = lower_with_prologue(body, *parts, inputs, outputs, exprs, step.refusal)) {
     // What is changed in place and nothing has made before is as the run found it.
     bool still = true;
     for (const ScatterRegion& region : scatter_regions(node))
@@ -42,8 +42,8 @@ AttentionStep lower_attention_step(const ir::Graph& graph, const ir::Node& node,
   };
   const auto add = [&](const ir::Node& part, std::uint32_t result) {
     const std::uint32_t writes[] = {result};
-    step.in_front.push_back(lower_region(*part.body, reads(part), writes, exprs));
-    step.work += work_of(step.in_front.back(), exprs, size);
+    step.before.push_back(lower_region(*part.body, reads(part), writes, exprs));
+    step.work += cost_of(step.before.back(), exprs, size);
   };
   add(*parts->q, *step.queries);
   for (const ir::Node* part : parts->scatters) add(*part, part_writes(body, *part, outputs));

@@ -13,10 +13,10 @@ namespace sinter::codegen {
 
 struct AttentionStep {
   AttentionProgram program;
-  std::vector<plan::fb::LoopProgramT> in_front;  // kernels before it; empty: it is all
-  std::optional<std::uint32_t> queries;          // scratch memory that these write
-  std::string refusal;                           // why they are kernels of their own
-  StepWork work;
+  std::vector<plan::fb::LoopProgramT> before;  // kernels before it; empty: it is all
+  std::optional<std::uint32_t> queries;        // scratch memory that these write
+  std::string refusal;                         // why they are kernels of their own
+  StepCost work;
 };
 
 /// `graph`: which `node` is of.

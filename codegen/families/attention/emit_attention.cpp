@@ -11,7 +11,7 @@
 
 #include "codegen/emit/arguments.h"
 #include "codegen/emit/kernel_text.h"
-#include "codegen/families/attention/attention_front_text.h"
+#include "codegen/families/attention/attention_prologue_text.h"
 #include "codegen/families/attention/attention_schedule.h"
 
 namespace sinter::codegen {
@@ -28,7 +28,7 @@ class AttentionParameters {
     for (const AttentionOperand* operand :
          {&program.q, &program.k, &program.v, &program.y, program.mask ? &*program.mask : nullptr,
           program.limits ? &*program.limits : nullptr})
-      if (operand != nullptr && operand->buffer != kMadeBuffer)
+      if (operand != nullptr && operand->buffer != kPrologueValue)
         types[operand->buffer] = operand->dtype;
     for (std::uint32_t b = 0; b < types.size(); ++b) {
       const bool written = program.writes(b), read = b != result_;
@@ -117,7 +117,7 @@ class ProblemText {
       line(fmt::format("p.limit_row = {};", args_.dim(p_.limits->row)));
     } else if (p_.limits) {
       line(fmt::format("const auto* limit = {};", address(*p_.limits)));
-      line("p.keys = keys_before(kEarly ? old_value(limit) : *limit, p.keys);");
+      line("p.keys = keys_before(kProgrammatic ? old_value(limit) : *limit, p.keys);");
     }
     line(fmt::format("p.scale = {};", float_literal(p_.scale)));
     line(fmt::format("p.fill = {};", float_literal(in_base_2(p_.fill))));
@@ -128,16 +128,16 @@ class ProblemText {
   /// How an item's queries and its new row are made by a block's threads, each from the next whole
   /// warp on; `functions`: of queries, key and value; `is_given`: no step writes the new row's
   /// number, which is the result.
-  std::string write_front(const std::vector<MadeFunction>& functions, bool is_given) {
+  std::string write_prologue(const std::vector<PrologueFunction>& functions, bool is_given) {
     line("AttentionProblem<Shape> p;");
     line(fmt::format("p.rows = i32({});", args_.dim(p_.rows)));
     place();
-    const AttentionFront& front = *p_.front;
+    const AttentionPrologue& front = *p_.front;
     constexpr std::int64_t kWarp = 32;
     std::int64_t first = 0, end = 0;
     std::string parts;
-    const auto part = [&](const char* to, const MadeOperand& made, std::int64_t rows,
-                          std::int64_t width, const MadeFunction& function) {
+    const auto part = [&](const char* to, const PrologueOperand& made, std::int64_t rows,
+                          std::int64_t width, const PrologueFunction& function) {
       first = (end + kWarp - 1) / kWarp * kWarp;
       const std::int64_t across = width / function.vector;
       end = first + rows * across;
@@ -169,17 +169,18 @@ class ProblemText {
     text_ += parts;
     line("}");
     line("wait_once();");
-    if (!is_given) line(fmt::format("const i64 place = *behind_wait({});", place_at));
+    if (!is_given) line(fmt::format("const i64 place = *after_grid_wait({});", place_at));
     const std::string keys = args_.dim(p_.keys);
     line(fmt::format("return has_index(place, {0}) ? i32(wrap_index(place, {0})) : -1;", keys));
     return std::move(text_);
   }
 
   /// "name(x0, x1, TO, n0, NUMBER)".
-  std::string call(const MadeFunction& function, const std::string& to, const std::string& number) {
+  std::string call(const PrologueFunction& function, const std::string& to,
+                   const std::string& number) {
     std::vector<std::string> arguments;
     for (const std::uint32_t buffer : function.buffers)
-      arguments.push_back(buffer == kMadeBuffer ? to : args_.buffer(buffer));
+      arguments.push_back(buffer == kPrologueValue ? to : args_.buffer(buffer));
     for (const std::uint32_t size : function.sizes) arguments.push_back(args_.size(size));
     if (!number.empty()) arguments.insert(arguments.end(), {number, "wait_once"});
     return fmt::format("{}({})", number.empty() ? function.fetch : function.name,
@@ -264,9 +265,9 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
     text += fmt::format(",\n{}{}", indent, part("limits", storage_name(p.limits->dtype)));
   text += "> Shape;\n";
   const std::string bytes =
-      s.by_warpgroups() ? fmt::format("AttentionRings<Shape, {}>::kSharedBytes", stages_text(s))
+      s.by_warpgroups() ? fmt::format("AttentionPipeline<Shape, {}>::kSharedBytes", stages_text(s))
                         : fmt::format("Shape::shared_bytes({}, {}){}", s.ahead, s.splits,
-                                      p.front ? " + Shape::kFrontBytes" : "");
+                                      p.front ? " + Shape::kPrologueBytes" : "");
   return text + fmt::format("  static_assert({} == {}, \"what the launch reserves\");\n", bytes,
                             attention_shared_bytes(p, s));
 }
@@ -287,20 +288,20 @@ class AttentionEmitter {
   }
 
   EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced,
-                     const ScheduleWish& wish) {
+                     const RequestedSchedules& requested) {
     EmittedKernel kernel;
     std::vector<AttentionSchedule> schedules = choose_attention(p_, exprs_, *facts_.device, forced);
     std::vector<std::string> chosen_by(schedules.size(), kChosenByUser);
     if (forced.empty())
-      chosen_by = apply_wish(
-          wish, schedules, kernel.choices,
+      chosen_by = apply_requested(
+          requested, schedules, kernel.choices,
           [&](const AttentionSchedule& rule) {
-            return attention_candidates(p_, exprs_, *facts_.device, rule, wish.clusters);
+            return attention_candidates(p_, exprs_, *facts_.device, rule, requested.clusters);
           },
           [](const AttentionSchedule& s) { return s.splits == 1 && !s.by_warpgroups(); });
     // All parameters are known before the first signature is written.
     const std::string problem = ProblemText(p_, args_).write();
-    const std::string front = p_.front ? write_front() : "";
+    const std::string front = p_.front ? write_prologue() : "";
     bool by_warpgroups = false;
     for (const AttentionSchedule& schedule : schedules) {
       items_.push_back(ir::ceil_div(p_.rows, schedule.rows(), exprs_.ranges()) * heads());
@@ -310,16 +311,17 @@ class AttentionEmitter {
     kernel.source = kernel_heading(name_, origins);
     if (by_warpgroups) kernel.source += fmt::format("{}\n", kExactTarget);
     kernel.source += "#include \"attention.cuh\"\n";
-    if (by_warpgroups) kernel.source += "#include \"attention_groups.cuh\"\n";
+    if (by_warpgroups) kernel.source += "#include \"attention_warpgroups.cuh\"\n";
     if (p_.front) kernel.source += "#include \"vector.cuh\"\n";
     std::vector<std::string> parameters = args_.texts();
     parameters.insert(parameters.begin(), "u32 item");
     kernel.source += fmt::format(
-        "\ntemplate <class Shape, bool kEarly = false>\nSINTER_DEVICE AttentionProblem<Shape>\n{} "
+        "\ntemplate <class Shape, bool kProgrammatic = false>\nSINTER_DEVICE "
+        "AttentionProblem<Shape>\n{} "
         "{{\n{}}}\n",
         signature_text(name_ + "_problem", parameters), problem);
     if (p_.front) {
-      for (const MadeFunction& function : functions_in_front_) kernel.source += function.text;
+      for (const PrologueFunction& function : prologue_functions_) kernel.source += function.text;
       const std::string type = storage_name(p_.dtype);
       for (const char* made : {"queries", "key", "value"})
         parameters.push_back(fmt::format("{}* {}", type, made));
@@ -388,26 +390,26 @@ class AttentionEmitter {
                        fmt::join(args_.names(), ", "));
   }
 
-  std::string write_front() {
-    const AttentionFront& front = *p_.front;
-    const auto add = [&](const MadeOperand& made, std::int64_t width, const char* what) {
-      functions_in_front_.push_back(
-          made_function(p_, made, width, fmt::format("{}_{}", name_, what), facts_, exprs_));
+  std::string write_prologue() {
+    const AttentionPrologue& front = *p_.front;
+    const auto add = [&](const PrologueOperand& made, std::int64_t width, const char* what) {
+      prologue_functions_.push_back(
+          prologue_function(p_, made, width, fmt::format("{}_{}", name_, what), facts_, exprs_));
     };
     add(front.q, p_.head, "queries");
     add(front.k, p_.head, "key");
     add(front.v, p_.value_head, "value");
-    return ProblemText(p_, args_).write_front(
-        functions_in_front_, facts_.given.contains(p_.buffers[front.place_buffer]));
+    return ProblemText(p_, args_).write_prologue(
+        prologue_functions_, facts_.given.contains(p_.buffers[front.place_buffer]));
   }
 
   /// The same where the block makes its queries and its new row.
-  std::string attend_with_front(const AttentionSchedule& schedule, const std::string& item) {
+  std::string attend_with_prologue(const AttentionSchedule& schedule, const std::string& item) {
     std::string text = fmt::format("  const u32 item = {};\n", item);
     if (early_) {
-      text += "  allow_next_kernel();\n";
+      text += "  launch_dependents();\n";
       ProblemText calls(p_, args_);
-      for (const MadeFunction& function : functions_in_front_)
+      for (const PrologueFunction& function : prologue_functions_)
         if (!function.fetch.empty())
           text += fmt::format("  {};\n", calls.call(function, "nullptr", ""));
       if (p_.cached)
@@ -416,9 +418,9 @@ class AttentionEmitter {
     }
     text += "  const auto wait = [&] {\n";
     if (early_) {
-      text += "    wait_for_previous_kernel();\n";
+      text += "    grid_dependency_wait();\n";
       for (const std::string& name : args_.inputs())
-        text += fmt::format("    {0} = behind_wait({0});\n", name);
+        text += fmt::format("    {0} = after_grid_wait({0});\n", name);
     }
     text += fmt::format("    return {};\n  }};\n", problem_of("item"));
     const std::string type = storage_name(p_.dtype);
@@ -426,7 +428,7 @@ class AttentionEmitter {
         "  const auto make = [&]({0}* queries, {0}* key, {0}* value, const auto& wait) {{\n"
         "    return {1}_front<Shape>(item, {2}, queries, key, value, wait);\n  }};\n",
         type, name_, fmt::join(args_.names(), ", "));
-    return text + fmt::format("  attend<Shape, {}, 1>({}, front_of<{}>(wait, make));\n}}\n",
+    return text + fmt::format("  attend<Shape, {}, 1>({}, prologue_of<{}>(wait, make));\n}}\n",
                               schedule.splits, problem_of("item", early_),
                               early_ && p_.front->still);
   }
@@ -434,14 +436,14 @@ class AttentionEmitter {
   /// What a kernel does that runs before the one in front has ended.
   std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
     if (!early_) return "";
-    std::string text = "  allow_next_kernel();\n";
+    std::string text = "  launch_dependents();\n";
     constexpr int kFewRows = 32;  // more: several blocks read the same keys
     if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
       text +=
           fmt::format("  fetch_keys<Shape, {}>({});\n", schedule.splits, problem_of(item, true));
-    text += "  wait_for_previous_kernel();\n";
+    text += "  grid_dependency_wait();\n";
     for (const std::string& name : args_.inputs())
-      text += fmt::format("  {0} = behind_wait({0});\n", name);
+      text += fmt::format("  {0} = after_grid_wait({0});\n", name);
     return text;
   }
 
@@ -454,11 +456,12 @@ class AttentionEmitter {
                     signature_text(name, args_.texts()), shape_text(p_, schedule));
     const std::string item =
         schedule.splits > 1 ? fmt::format("blockIdx.x / {}", schedule.splits) : "blockIdx.x";
-    if (p_.front) return text + attend_with_front(schedule, item);
+    if (p_.front) return text + attend_with_prologue(schedule, item);
     text += begin(schedule, item);
     if (schedule.by_warpgroups())
       return fmt::format(
-          "#ifdef SINTER_WARPGROUPS\n{}  attend_in_groups<Shape, {}>(u32({}), [&](u32 item) {{\n"
+          "#ifdef SINTER_WARPGROUPS\n{}  attend_by_warpgroups<Shape, {}>(u32({}), [&](u32 item) "
+          "{{\n"
           "    return {};\n  }});\n}}\n#endif\n",
           text, stages_text(schedule), items, problem_of("item"));
     std::string by = "attend";
@@ -475,7 +478,7 @@ class AttentionEmitter {
   bool early_;
   KernelRequest facts_;
   AttentionParameters args_;
-  std::vector<MadeFunction> functions_in_front_;
+  std::vector<PrologueFunction> prologue_functions_;
   std::vector<Dim> items_;           // of each schedule
   std::vector<std::string> counts_;  // their numbers as text, where a kernel asks for them
 };
@@ -484,12 +487,12 @@ class AttentionEmitter {
 
 EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
                              const std::vector<std::string>& origins, ExprTable& exprs, bool early,
-                             const std::string& schedule, const ScheduleWish& wish,
+                             const std::string& schedule, const RequestedSchedules& requested,
                              const KernelRequest& facts) {
   if (std::string reason; !can_schedule_attention(program, reason))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
-  return AttentionEmitter(program, name, exprs, early, facts).emit(origins, schedule, wish);
+  return AttentionEmitter(program, name, exprs, early, facts).emit(origins, schedule, requested);
 }
 
 }  // namespace sinter::codegen

@@ -30,7 +30,7 @@ VariantText variant_of(const ProgramAnalysis& analysis, const GemmSchedule& sche
 }
 
 /// What the tiles of `schedules` and their epilogues are in.
-std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const ProductProgram& product,
+std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const GemmProgram& product,
                                     const std::vector<GemmSchedule>& schedules) {
   std::set<std::string> used;
   for (const GemmSchedule& schedule : schedules) used.insert(schedule.tile->header(product));
@@ -42,27 +42,27 @@ std::vector<std::string> headers_of(const ProgramAnalysis& analysis, const Produ
 
 }  // namespace
 
-void set_product(KernelRequest& request, const ProductProgram& product) {
+void set_gemm(KernelRequest& request, const GemmProgram& product) {
   request.program = &product.program;
   request.product = &product;
   request.hidden = product.product;
   request.operands = {"a", "b"};
-  if (!product.weights || !product.weights->is_quantised()) return;
+  if (!product.weights || !product.weights->is_quantized()) return;
   request.operands.insert(request.operands.begin(), "scales");
   if (product.weights->zeros) request.operands.insert(request.operands.begin(), "zeros");
 }
 
 EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
-  const ProductProgram& product = *request.product;
+  const GemmProgram& product = *request.product;
   const ProgramAnalysis analysis(request, exprs);
   Arguments args(analysis);
   EmittedKernel kernel;
-  std::vector<GemmSchedule> schedules = choose_products(analysis, product, request.schedule);
+  std::vector<GemmSchedule> schedules = choose_gemm_schedules(analysis, product, request.schedule);
   for (GemmSchedule& schedule : schedules) schedule.early = request.early;
   const std::vector<std::string> chosen_by = choose_variants(
       request, schedules, kernel.choices,
       [&](const GemmSchedule& rule) {
-        return product_candidates(analysis, product, rule, request.wish.clusters);
+        return gemm_candidates(analysis, product, rule, request.requested.clusters);
       },
       [](const GemmSchedule& schedule) { return schedule.cluster(); });
   std::vector<VariantText> variants;
@@ -79,9 +79,9 @@ EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
   return kernel;
 }
 
-bool can_emit_product(const KernelRequest& request, ExprTable& exprs, std::string& reason) {
+bool can_emit_gemm(const KernelRequest& request, ExprTable& exprs, std::string& reason) {
   const ProgramAnalysis analysis(request, exprs);
-  return can_schedule_product(analysis, *request.product, reason);
+  return can_schedule_gemm(analysis, *request.product, reason);
 }
 
 }  // namespace sinter::codegen

@@ -51,7 +51,7 @@ bool is_shared_row(const ProgramAnalysis& analysis, const plan::fb::AccessT& acc
 }  // namespace
 
 RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads) {
-  const ProductRows& rows = *request.product->rows;
+  const GemmPrologue& rows = *request.product->rows;
   KernelRequest own{&rows.program, fmt::format("{}_rows{}", request.name, threads), {}, {}};
   for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
     own.buffer_types.push_back(request.buffer_types[rows.first + b]);

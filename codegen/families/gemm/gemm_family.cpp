@@ -29,28 +29,28 @@ std::string asked_tactic(const KernelFamily& family, const CompileOptions& optio
 }
 
 /// The product is no buffer of the plan.
-std::vector<std::uint32_t> real_buffers(const ProductProgram& product) {
+std::vector<std::uint32_t> real_buffers(const GemmProgram& product) {
   std::vector<std::uint32_t> buffers = product.program.buffers;
   buffers.erase(buffers.begin() + product.product);
   return buffers;
 }
 
 /// The request for a product's kernel; its types are those of real_buffers().
-KernelRequest request_for(const ProductProgram& product, KernelRequest request,
+KernelRequest request_for(const GemmProgram& product, KernelRequest request,
                           const std::string& asked) {
   request.buffer_types.insert(request.buffer_types.begin() + product.product, product.type);
-  set_product(request, product);
+  set_gemm(request, product);
   if (is_schedule(asked)) request.schedule = asked;
   return request;
 }
 
 class GemmKernelProgram final : public KernelProgram {
  public:
-  GemmKernelProgram(ProductProgram product, std::string asked)
+  GemmKernelProgram(GemmProgram product, std::string asked)
       : product_(std::move(product)), asked_(std::move(asked)) {}
 
   std::string signature(const ExprTable& exprs) const override {
-    return print_product(product_, exprs);
+    return print_gemm(product_, exprs);
   }
   std::vector<std::uint32_t> buffers() const override { return real_buffers(product_); }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
@@ -58,7 +58,7 @@ class GemmKernelProgram final : public KernelProgram {
   }
 
  private:
-  ProductProgram product_;
+  GemmProgram product_;
   std::string asked_;
 };
 
@@ -94,14 +94,14 @@ class RegionTactics {
   StepTactics run() {
     StepTactics result{step_of(region_), {}};
     if (product_.is_scratch()) result.step.writes.push_back(product_.between());
-    if (product_.made_rows()) result.step.writes.push_back(*product_.made_rows());
+    if (product_.prologue_rows()) result.step.writes.push_back(*product_.prologue_rows());
     set_cost(result.step, product_.work(), plan_.exprs);
-    for (ProductWay& way : product_ways(product_, asked_, kernels())) {
+    for (GemmTactic& way : gemm_tactics(product_, asked_, kernels())) {
       read_packed(way, result.step);
       result.tactics.push_back(tactic(way));
     }
     // A kernel behind the rows reads them, the step as a whole makes them.
-    if (product_.made_rows()) std::erase(result.step.reads, *product_.made_rows());
+    if (product_.prologue_rows()) std::erase(result.step.reads, *product_.prologue_rows());
     for (Tactic& tactic : result.tactics)
       for (std::size_t part = 0; part < tactic.parts.size(); ++part)
         tactic.parts[part].tuned_by =
@@ -110,23 +110,22 @@ class RegionTactics {
   }
 
  private:
-  ProductKernels kernels() {
+  GemmKernelQueries kernels() {
     const auto& devices = plan_.devices;
     return {
         [this](auto kernel, std::string& refusal) { return accept(std::move(kernel), refusal); },
-        [this](const ProductProgram& kernel) { return product_limits(kernel, plan_.exprs); },
+        [this](const GemmProgram& kernel) { return gemm_limits(kernel, plan_.exprs); },
         std::any_of(devices.begin(), devices.end(),
                     [](const DeviceModel* device) { return device->has_wgmma; }),
-        [this](const ProductProgram& kernel) { return packed_.takes_elements(kernel); },
-        [this](const ProductProgram& packed) {
+        [this](const GemmProgram& kernel) { return packed_.takes_elements(kernel); },
+        [this](const GemmProgram& packed) {
           std::string ignored;
           return plan_unpacking(packed, plan_.buffers, plan_.exprs, ignored);
         }};
   }
 
   /// The product if some schedule takes it on every device; else `refusal` says why not.
-  std::optional<ProductProgram> accept(std::optional<ProductProgram> product,
-                                       std::string& refusal) {
+  std::optional<GemmProgram> accept(std::optional<GemmProgram> product, std::string& refusal) {
     const PlanBuffers& buffers = plan_.buffers;
     product->b_is_weight = buffers.is_weight(product->program.buffers[product->b_buffer()]);
     if (product->rows)
@@ -142,14 +141,14 @@ class RegionTactics {
     request.precise = plan_.options.precise_math;
     for (const DeviceModel* device : plan_.devices) {
       request.device = device;
-      if (!can_emit_product(request_for(*product, request, asked_), plan_.exprs, refusal))
+      if (!can_emit_gemm(request_for(*product, request, asked_), plan_.exprs, refusal))
         return std::nullopt;
     }
     return product;
   }
 
   /// The step reads packed weights in place of the graph's.
-  void read_packed(const ProductWay& way, plan::fb::StepT& step) const {
+  void read_packed(const GemmTactic& way, plan::fb::StepT& step) const {
     if (way.kernel && way.kernel->weights)
       PackedBuffers::replace(
           step.reads, product_.weights(),
@@ -159,7 +158,7 @@ class RegionTactics {
     if (step.writes.back() != way.unpacking->result) step.writes.push_back(way.unpacking->result);
   }
 
-  Tactic tactic(ProductWay& way) const {
+  Tactic tactic(GemmTactic& way) const {
     Tactic result{std::move(way.name), std::move(way.conditions), {}};
     const auto add = [&](const char* suffix, std::shared_ptr<const KernelProgram> program) {
       result.parts.push_back({region_.name + suffix, std::move(program), {}});
@@ -167,11 +166,11 @@ class RegionTactics {
     const auto loops = [&](plan::fb::LoopProgramT program) {
       return loops_kernel(std::move(program), plan_.options);
     };
-    if (way.rows_first) add("_rows", loops(*product_.rows()));
+    if (way.prologue_first) add("_prologue", loops(*product_.rows()));
     if (way.unpacking) add("_unpack", std::make_shared<UnpackKernel>(*way.unpacking));
     if (way.kernel) {
-      const std::string suffix =
-          std::string(way.rows_first ? "_behind" : "") + (way.then_rest ? "_alone" : "");
+      const std::string suffix = std::string(way.prologue_first ? "_after_prologue" : "") +
+                                 (way.then_epilogue ? "_alone" : "");
       add(suffix.c_str(), std::make_shared<GemmKernelProgram>(std::move(*way.kernel), asked_));
     } else if (way.loops) {
       add("_loops", loops(std::move(*way.loops)));
@@ -179,7 +178,7 @@ class RegionTactics {
       product_.set_library(result.parts.emplace_back().work,
                            way.unpacking ? &*way.unpacking : nullptr);
     }
-    if (way.then_rest && product_.rest()) add("_rest", loops(*product_.rest()));
+    if (way.then_epilogue && product_.rest()) add("_epilogue", loops(*product_.rest()));
     return result;
   }
 
@@ -187,7 +186,7 @@ class RegionTactics {
   PlanContext& plan_;
   std::string asked_;
   PackedBuffers& packed_;
-  ProductStep product_;
+  GemmStep product_;
 };
 
 class GemmFamily final : public KernelFamily {
@@ -208,7 +207,7 @@ class GemmFamily final : public KernelFamily {
     std::vector<StepTactics> steps;
     // Those of a library alone, with weights that it reads.
     if (region.kind() == "matmul" &&
-        !(plan.generates_kernels() && multiplies_quantised(region.node))) {
+        !(plan.generates_kernels() && multiplies_quantized(region.node))) {
       steps.push_back(library(region, plan,
                               lower_matmul(*region.node.body, region.inputs, region.outputs,
                                            plan.exprs, plan.options.tf32)));
@@ -224,13 +223,15 @@ class GemmFamily final : public KernelFamily {
     return steps;
   }
 
-  std::vector<std::string_view> schedules() const override { return {"product", "skinny"}; }
+  std::vector<std::string_view> schedules() const override {
+    return {"warp_tile", "small_m", "int8_gemv", "tma", "pingpong", "mixed_input"};
+  }
 
  private:
   template <typename Work>
   static StepTactics library(const Region& region, PlanContext& plan, Work work) {
     StepTactics result{step_of(region), {}};
-    set_cost(result.step, work_of(work, plan.exprs, plan.sizes()), plan.exprs);
+    set_cost(result.step, cost_of(work, plan.exprs, plan.sizes()), plan.exprs);
     result.tactics.push_back(only(std::move(work)));
     return result;
   }

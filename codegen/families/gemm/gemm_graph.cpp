@@ -58,15 +58,15 @@ ValueId along_channels(GraphBuilder& builder, ValueId bias, const Node& conv,
 
 }  // namespace
 
-const Node& product_node(const Graph& part) {
+const Node& gemm_node(const Graph& part) {
   for (const Node& node : part.nodes())
     if (node.op->name == "MatMul" || node.op->name == "QuantMatMul" || node.op->name == "Conv")
       return node;
   throw Error(ErrorCode::kInternal, "a matmul or conv region without a MatMul or Conv");
 }
 
-ProductBody product_body(const Graph& body) {
-  ProductBody result;
+GemmBody gemm_body(const Graph& body) {
+  GemmBody result;
   for (const Node& node : body.nodes()) {
     if (node.op->name == "Reshape") continue;
     const bool conv = is_family(node, "conv");
@@ -89,7 +89,7 @@ ProductBody product_body(const Graph& body) {
   return result;
 }
 
-std::shared_ptr<const Graph> as_product_body(const Node& node) {
+std::shared_ptr<const Graph> as_gemm_body(const Node& node) {
   if (is_family(node, "product")) return node.body;
   GraphBuilder builder("product");
   for (const auto& [symbol, range] : node.body->ranges()) builder.range(symbol, range);
@@ -109,14 +109,14 @@ Graph bare_product(const Graph& part) {
   Importer importer(builder, part);
   for (const ValueId input : part.inputs())
     importer.bind(input, builder.input(part.value(input).name, part.type(input)));
-  builder.output("product", importer.import(product_node(part).outputs[0]));
+  builder.output("product", importer.import(gemm_node(part).outputs[0]));
   return builder.finish();
 }
 
-Graph inline_product(const Graph& body, const ProductBody& nodes, bool with_rest,
+Graph inline_product(const Graph& body, const GemmBody& nodes, bool with_epilogue,
                      const MakeProduct& make) {
   const Graph& part = *nodes.matmul->body;
-  const Node& node = product_node(part);
+  const Node& node = gemm_node(part);
   GraphBuilder builder("product");
   for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
   ValueId product;
@@ -145,7 +145,7 @@ Graph inline_product(const Graph& body, const ProductBody& nodes, bool with_rest
   inner.bind(node.outputs[0], product);
   const ValueId result = inner.import(part.outputs()[0]);
   outer.bind(nodes.matmul->outputs[0], result);
-  if (!with_rest) {
+  if (!with_epilogue) {
     builder.output("out0", result);
     return builder.finish();
   }

@@ -13,21 +13,21 @@ namespace sinter::codegen {
 /// The nodes of a region of family "product": a Fused node of family "matmul" or "conv", maybe one
 /// that makes the left operand's rows, and maybe one of another family that reads the result; any
 /// of the values between them perhaps reshaped.
-struct ProductBody {
+struct GemmBody {
   const ir::Node* rows = nullptr;    // null: the left operand is in memory
   const ir::Node* matmul = nullptr;  // or the convolution
   const ir::Node* rest = nullptr;    // null: the product is all
   bool is_conv = false;
 };
 /// Throws Error(kInternal) if the body is not of that form.
-ProductBody product_body(const ir::Graph& body);
+GemmBody gemm_body(const ir::Graph& body);
 
 /// The body of a region of family "product" that holds nothing but `node`, of family "matmul" or
 /// "conv"; a node of family "product" has its own.
-std::shared_ptr<const ir::Graph> as_product_body(const ir::Node& node);
+std::shared_ptr<const ir::Graph> as_gemm_body(const ir::Node& node);
 
 /// The MatMul, QuantMatMul or Conv of a body of family "matmul" or "conv".
-const ir::Node& product_node(const ir::Graph& part);
+const ir::Node& gemm_node(const ir::Graph& part);
 
 /// The MatMul alone, with its operands' views.
 ir::Graph bare_product(const ir::Graph& part);
@@ -37,9 +37,9 @@ using MakeProduct =
     std::function<ir::ValueId(ir::GraphBuilder& builder, std::span<const ir::ValueId> operands)>;
 
 /// `body` without the nodes that wrap its parts and without what makes the left operand's rows,
-/// over its own inputs and outputs; without `with_rest` the output is the matmul's or
+/// over its own inputs and outputs; without `with_epilogue` the output is the matmul's or
 /// convolution's. Without `make` the product is an input in front of the others.
-ir::Graph inline_product(const ir::Graph& body, const ProductBody& nodes, bool with_rest,
+ir::Graph inline_product(const ir::Graph& body, const GemmBody& nodes, bool with_epilogue,
                          const MakeProduct& make);
 
 }  // namespace sinter::codegen

@@ -25,7 +25,7 @@ int largest_power(int value) {
   return power;
 }
 
-EpilogueCost epilogue_cost(const ProgramAnalysis& analysis, const ProductProgram& product) {
+EpilogueCost epilogue_cost(const ProgramAnalysis& analysis, const GemmProgram& product) {
   EpilogueCost cost;
   cost.instructions = count_operations(analysis);
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
@@ -43,8 +43,8 @@ EpilogueCost epilogue_cost(const ProgramAnalysis& analysis, const ProductProgram
 
 }  // namespace
 
-GemmProblem gemm_problem(const ProgramAnalysis& analysis, const ProductProgram& product) {
-  const bool has_it = analysis.device().has_wgmma || !product.by_groups;
+GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& product) {
+  const bool has_it = analysis.device().has_wgmma || !product.by_warpgroups;
   GemmProblem problem{product, has_it ? analysis.device() : reference_device()};
   problem.n = typical(analysis, product.n);
   problem.k = typical(analysis, product.k);
@@ -66,9 +66,9 @@ int GemmSchedule::shared_bytes(const GemmProblem& problem) const {
 }
 
 std::string GemmSchedule::to_string() const {
-  return fmt::format("{} splits={} across={} copies={},{} vector={} lanes={} unroll={}{}",
+  return fmt::format("{} split_k={} cluster_n={} copies={},{} vector={} lanes={} unroll={}{}",
                      tile->to_string(*this), split_k, cluster_n, vector_a, vector_b,
-                     epilogue.vector, lanes(), epilogue.unroll, early ? " early" : "");
+                     epilogue.vector, lanes(), epilogue.unroll, early ? " programmatic" : "");
 }
 
 int GemmTile::most_shared_bytes(const DeviceModel& device) const {

@@ -28,7 +28,7 @@ struct EpilogueCost {
 
 /// A product, the device that schedules are chosen for, and the sizes that estimates assume.
 struct GemmProblem {
-  const ProductProgram& product;
+  const GemmProgram& product;
   const DeviceModel& device;
   std::int64_t n = 0, k = 0;  // typical
   double matrices = 1;        // of the batch, typically
@@ -41,7 +41,7 @@ struct GemmProblem {
 
 /// The problem of a kernel's request. A product by warpgroups is scheduled for a device that has
 /// them: its kernels are skipped on GPUs without.
-GemmProblem gemm_problem(const ProgramAnalysis& analysis, const ProductProgram& product);
+GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& product);
 
 /// The integers of one kernel. Those that only some kernels have are in `tile`.
 struct GemmSchedule {
@@ -63,8 +63,8 @@ struct GemmSchedule {
   int passes() const { return (m + rows_at_once() * split_k - 1) / (rows_at_once() * split_k); }
   /// See GemmTile.
   int shared_bytes(const GemmProblem& problem) const;
-  /// "product 64x32x64 warps=2x2x1 stages=4 splits=2 across=1 copies=8,8 vector=4 lanes=8
-  /// unroll=1"; what stands in front of "splits" is the tile's.
+  /// "warp_tile 64x32x64 warps=2x2x1 stages=4 split_k=2 cluster_n=1 copies=8,8 vector=4 lanes=8
+  /// unroll=1"; what stands in front of "split_k" is the tile's.
   std::string to_string() const;
 };
 
@@ -97,12 +97,12 @@ class GemmTile {
   virtual double estimate(const GemmProblem& problem, const GemmSchedule& s,
                           std::int64_t m) const = 0;
 
-  /// "product 64x32x64 warps=2x2x1 stages=4".
+  /// "warp_tile 64x32x64 warps=2x2x1 stages=4".
   virtual std::string to_string(const GemmSchedule& s) const = 0;
 
   /// The device header that the tile's type is in.
-  virtual std::string header(const ProductProgram& product) const = 0;
-  /// "WithSums<ProductTile<f16, ..>>".
+  virtual std::string header(const GemmProgram& product) const = 0;
+  /// "WithAccumulators<WarpTile<f16, ..>>".
   virtual std::string type(const GemmText& text) const = 0;
   /// Whether neighbouring blocks have the same columns, else the same rows: whichever is worth more
   /// in the L2.
@@ -117,13 +117,13 @@ class GemmTile {
 struct GemmKernel {
   const char* name;
   /// Whether it is for such products at all.
-  bool (*is_for)(const ProductProgram& product);
+  bool (*is_for)(const GemmProgram& product);
   /// Whether it takes one that it is for, at some sizes; else `reason` says why not.
   bool (*takes)(const GemmProblem& problem, std::string& reason);
   /// Schedules worth trying, without what the epilogue and the device decide.
   std::vector<GemmSchedule> (*schedules)(const GemmProblem& problem);
-  /// The schedule that a text describes, up to "across"; nothing if it is not this kernel's. Throws
-  /// Error(kUsage) for a number that no schedule has.
+  /// The schedule that a text describes, up to "cluster_n"; nothing if it is not this kernel's.
+  /// Throws Error(kUsage) for a number that no schedule has.
   std::optional<GemmSchedule> (*parse)(const std::string& text);
 };
 

@@ -4,8 +4,8 @@
 
 #include <sstream>
 
-#include "codegen/emit/early_fetch.h"
 #include "codegen/emit/kernel_text.h"
+#include "codegen/emit/prefetch.h"
 #include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
@@ -125,8 +125,8 @@ void GemmText::write_mainloop() {
   s_.tile->write_operands(*this);
   line(fmt::format("operands.begin = {};", begin));
   line(fmt::format("operands.end = {};", end));
-  if (s_.early) begin_early();
-  if (s_.early && !product_.b_is_weight) line("wait_for_previous_kernel();");
+  if (s_.early) begin_programmatic();
+  if (s_.early && !product_.b_is_weight) line("grid_dependency_wait();");
   if (product_.rows) {
     layout_.rows = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
     for (const auto& [buffer, bytes] : layout_.rows->weights)
@@ -143,15 +143,15 @@ void GemmText::write_mainloop() {
   if (s_.cluster() > 1) layout_.epilogue.push_back("cluster_barrier();");
 }
 
-void GemmText::begin_early() {
-  line("allow_next_kernel();");
-  std::istringstream fetches(early_fetches(analysis_, args_, layout_.blocks, s_.threads()));
+void GemmText::begin_programmatic() {
+  line("launch_dependents();");
+  std::istringstream fetches(prefetches(analysis_, args_, layout_.blocks, s_.threads()));
   for (std::string text; std::getline(fetches, text);) line(text.substr(2));
 }
 
 /// The rows of the left operand, by a function of their own, and zeros behind them.
 void GemmText::write_prologue() {
-  const ProductRows& rows = *product_.rows;
+  const GemmPrologue& rows = *product_.rows;
   std::vector<std::string> arguments;
   for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
     arguments.push_back(args_.buffer(rows.first + b));
@@ -159,7 +159,7 @@ void GemmText::write_prologue() {
   for (const std::uint32_t size : layout_.rows->sizes) arguments.push_back(args_.expression(size));
   arguments.push_back("block");
   const std::string blocks = args_.dim(layout_.rows->blocks);
-  line(fmt::format("Tile::make_rows(shared, {}, [&]({}* rows) {{", size(product_.k),
+  line(fmt::format("Tile::make_prologue(shared, {}, [&]({}* rows) {{", size(product_.k),
                    storage_name(product_.type)));
   line(fmt::format("  for (u32 block = 0; block < u32({}); ++block) {{", blocks));
   if (layout_.rows->blocks != Dim(1))
@@ -171,7 +171,7 @@ void GemmText::write_prologue() {
 
 void GemmText::write_behind_wait() {
   if (!s_.early) return;
-  for (std::string& text : args_.behind_wait()) line(std::move(text));
+  for (std::string& text : args_.after_grid_wait()) line(std::move(text));
 }
 
 Layout layout_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args) {

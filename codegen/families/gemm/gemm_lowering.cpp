@@ -49,7 +49,7 @@ bool reads_own_elements(const plan::fb::LoopProgramT& program, std::uint32_t pro
   return std::find(found.begin(), found.end(), true) != found.end();
 }
 
-std::string print_operand(const ProductOperand& operand) {
+std::string print_operand(const GemmOperand& operand) {
   std::string text =
       fmt::format("[{} + {}", operand.offset.to_string(), operand.stride.to_string());
   for (const Dim& stride : operand.batch_strides) text += ", " + stride.to_string();
@@ -59,14 +59,14 @@ std::string print_operand(const ProductOperand& operand) {
 /// Reads strides and sizes off the library's form of the bare product, whose result is dense.
 /// Returns a reason if they are not what a kernel takes.
 std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& exprs,
-                          ProductProgram& result) {
+                          GemmProgram& result) {
   const Dim one = 1;
   const auto dim = [&](std::uint32_t expression) { return exprs.dim(expression); };
   result.m = dim(bare.m);
   result.n = dim(bare.n);
   result.k = dim(bare.k);
   const auto operand = [&](const plan::fb::MatrixT& matrix, std::uint32_t stride) {
-    ProductOperand operand{dim(matrix.offset), dim(stride), {}};
+    GemmOperand operand{dim(matrix.offset), dim(stride), {}};
     for (const std::uint32_t batch : matrix.batch_strides)
       operand.batch_strides.push_back(dim(batch));
     return operand;
@@ -93,16 +93,16 @@ std::string read_operands(const plan::fb::MatmulStepT& bare, const ExprTable& ex
 }
 
 /// Weights of few bits: their buffers of zero points and of scales.
-std::vector<std::uint32_t> read_weights(const plan::fb::QuantisationT& quantisation,
-                                        ProductProgram& result) {
-  ProductWeights weights;
-  weights.bits = quantisation.bits;
-  const auto group = static_cast<std::int64_t>(quantisation.group);
+std::vector<std::uint32_t> read_weights(const plan::fb::QuantizationT& quantization,
+                                        GemmProgram& result) {
+  GemmWeights weights;
+  weights.bits = quantization.bits;
+  const auto group = static_cast<std::int64_t>(quantization.group);
   weights.group = group >= result.k.value() ? 0 : group;
-  weights.zeros = quantisation.zero_points >= 0;
+  weights.zeros = quantization.zero_points >= 0;
   std::vector<std::uint32_t> buffers;
-  if (weights.zeros) buffers.push_back(static_cast<std::uint32_t>(quantisation.zero_points));
-  buffers.push_back(quantisation.scales);
+  if (weights.zeros) buffers.push_back(static_cast<std::uint32_t>(quantization.zero_points));
+  buffers.push_back(quantization.scales);
   result.rows_are_k = false;
   result.weights = weights;
   return buffers;
@@ -110,14 +110,14 @@ std::vector<std::uint32_t> read_weights(const plan::fb::QuantisationT& quantisat
 
 /// The windows of a convolution with channels last, and its weights [outputs, taps * channels] as
 /// the right operand. Groups are a batch. Returns a reason if a kernel cannot take it.
-std::string read_windows(const Graph& conv_body, const Node& conv, ProductProgram& result) {
+std::string read_windows(const Graph& conv_body, const Node& conv, GemmProgram& result) {
   if (conv.attrs.get_int("channels_last") != 1) return "the channels are not the last dimension";
   const ir::Shape &x = conv_body.type(conv.inputs[0]).shape,
                   &w = conv_body.type(conv.inputs[1]).shape,
                   &y = conv_body.type(conv.outputs[0]).shape;
   const std::int64_t group = conv.attrs.get_int("group");
   const Dim one = 1;
-  ProductWindows windows;
+  ConvWindows windows;
   windows.channels = w.back();
   windows.pitch = x.back();
   windows.in.assign(x.begin() + 1, x.end() - 1);
@@ -146,7 +146,7 @@ std::string read_windows(const Graph& conv_body, const Node& conv, ProductProgra
   return "";
 }
 
-std::string print_windows(const ProductWindows& windows) {
+std::string print_windows(const ConvWindows& windows) {
   std::string text =
       fmt::format(" windows {} of {}", windows.channels.to_string(), windows.pitch.to_string());
   for (std::size_t d = 0; d < windows.in.size(); ++d)
@@ -160,7 +160,7 @@ std::string print_windows(const ProductWindows& windows) {
 /// them: made of both halves of the columns. False if it reads the product in another way.
 bool lower_after(const Graph& after, std::span<const std::uint32_t> inputs,
                  std::span<const std::uint32_t> outputs, ir::Shape space, ExprTable& exprs,
-                 ProductProgram& result) {
+                 GemmProgram& result) {
   const Dim count = ir::element_count(after.type(after.outputs()[0]).shape);
   const auto half = ir::divide_exactly(space.back(), Dim(2));
   if (space.back().is_constant() && half && count * Dim(2) == ir::element_count(space)) {
@@ -172,12 +172,12 @@ bool lower_after(const Graph& after, std::span<const std::uint32_t> inputs,
   result.program = lower_region_over(after, inputs, outputs, exprs, space, inner);
   const auto& buffers = result.program.buffers;
   result.product = static_cast<std::uint32_t>(
-      std::find(buffers.begin(), buffers.end(), kProductBuffer) - buffers.begin());
+      std::find(buffers.begin(), buffers.end(), kAccumulatorBuffer) - buffers.begin());
   return reads_own_elements(result.program, result.product, result.parts, exprs);
 }
 
-/// Changes the strides of the one store to kRowsBuffer from those of dense rows of `k` elements.
-/// False if it does not store whole rows, in order.
+/// Changes the strides of the one store to kPrologueBuffer from those of dense rows of `k`
+/// elements. False if it does not store whole rows, in order.
 bool set_row_stride(plan::fb::LoopProgramT& program, const Dim& k, std::int64_t stride,
                     ExprTable& exprs) {
   const std::size_t rank = program.extents.size(), outer = rank - program.inner_dims;
@@ -186,7 +186,7 @@ bool set_row_stride(plan::fb::LoopProgramT& program, const Dim& k, std::int64_t 
   if (columns != k) return false;
   bool found = false;
   for (const auto& access : program.accesses) {
-    if (program.buffers[access->buffer] != kRowsBuffer) continue;
+    if (program.buffers[access->buffer] != kPrologueBuffer) continue;
     if (found || exprs.dim(access->offset) != Dim(0) || !access->gathers.empty() ||
         !access->nonaffine.empty() || !access->guards.empty())
       return false;
@@ -204,24 +204,24 @@ bool set_row_stride(plan::fb::LoopProgramT& program, const Dim& k, std::int64_t 
 
 /// Has blocks make the left operand's rows. Returns a reason if they cannot.
 std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, ExprTable& exprs,
-                     ProductProgram& result) {
+                     GemmProgram& result) {
   const Dim one = 1;
   if (!result.batch.empty() || result.a.offset != Dim(0) ||
       (result.m != one && result.a.stride != result.k) || !result.k.is_constant())
     return "the left operand is not the rows as they are made";
   const auto most = ir::upper_bound(result.m, exprs.ranges());
   if (!most) return "the number of rows is not known";
-  ProductRows rows;
+  GemmPrologue rows;
   rows.most = *most;
   rows.stride = (result.k.value() + kRowDepth - 1) / kRowDepth * kRowDepth + 8;
-  const std::uint32_t writes[] = {kRowsBuffer};
+  const std::uint32_t writes[] = {kPrologueBuffer};
   rows.program = lower_region(*node.body, reads, writes, exprs);
   if (!set_row_stride(rows.program, result.k, rows.stride, exprs))
     return "the left operand's rows are not made one by one";
   auto& own = rows.program.buffers;
   // The last buffer is what is stored.
   const auto at =
-      static_cast<std::uint32_t>(std::find(own.begin(), own.end(), kRowsBuffer) - own.begin());
+      static_cast<std::uint32_t>(std::find(own.begin(), own.end(), kPrologueBuffer) - own.begin());
   const auto last = static_cast<std::uint32_t>(own.size() - 1);
   std::swap(own[at], own[last]);
   for (const auto& access : rows.program.accesses)
@@ -235,7 +235,7 @@ std::string add_rows(const Node& node, std::span<const std::uint32_t> reads, Exp
 
 }  // namespace
 
-std::string print_product(const ProductProgram& product, const ExprTable& exprs) {
+std::string print_gemm(const GemmProgram& product, const ExprTable& exprs) {
   const auto print_local = [&](plan::fb::LoopProgramT local) {
     for (std::uint32_t b = 0; b < local.buffers.size(); ++b) local.buffers[b] = b;
     return print_loop_program(local, exprs);
@@ -249,7 +249,7 @@ std::string print_product(const ProductProgram& product, const ExprTable& exprs)
     text += fmt::format(" batch {} * {}", product.batch[i].to_string(),
                         product.batch_rows[i].to_string());
   if (product.windows) text += print_windows(*product.windows);
-  if (product.by_groups) text += " by warpgroups";
+  if (product.by_warpgroups) text += " by warpgroups";
   if (product.parts > 1) text += fmt::format(" in {} parts", product.parts);
   if (product.weights)
     text += fmt::format(" weights of {} bits group {}{}", product.weights->bits,
@@ -261,16 +261,16 @@ std::string print_product(const ProductProgram& product, const ExprTable& exprs)
   return text;
 }
 
-std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
-                                            std::optional<std::uint32_t> made_rows,
-                                            std::span<const std::uint32_t> inputs,
-                                            std::span<const std::uint32_t> outputs,
-                                            ExprTable& exprs, std::string& refusal) {
-  const ProductBody nodes = product_body(body);
+std::optional<GemmProgram> lower_gemm(const Graph& body, bool with_epilogue,
+                                      std::optional<std::uint32_t> prologue_rows,
+                                      std::span<const std::uint32_t> inputs,
+                                      std::span<const std::uint32_t> outputs, ExprTable& exprs,
+                                      std::string& refusal) {
+  const GemmBody nodes = gemm_body(body);
   const Graph& part = *nodes.matmul->body;
-  const Node& node = product_node(part);
+  const Node& node = gemm_node(part);
   const ir::TensorType& type = part.type(node.outputs[0]);
-  ProductProgram result;
+  GemmProgram result;
   result.type = type.dtype;
   if (type.dtype != DType::kFloat16 && type.dtype != DType::kBFloat16) {
     refusal = fmt::format("tensor cores do not multiply {} as it is", to_string(type.dtype));
@@ -278,7 +278,7 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
   }
   const auto buffer_of = [&](ValueId input) {
     if (nodes.rows && root_of(body, input) == nodes.rows->outputs[0])
-      return made_rows.value_or(kRowsBuffer);
+      return prologue_rows.value_or(kPrologueBuffer);
     const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
     if (at == body.inputs().end())
       throw Error(ErrorCode::kInternal, "a product's operand is no input of its region");
@@ -306,24 +306,24 @@ std::optional<ProductProgram> lower_product(const Graph& body, bool with_rest,
         space.push_back(result.n);
       }
     } else {
-      const std::uint32_t nowhere[] = {kProductBuffer};
+      const std::uint32_t nowhere[] = {kAccumulatorBuffer};
       const auto library = lower_matmul(bare_product(part), reads, nowhere, exprs, false);
       refusal = read_operands(library, exprs, result);
       a = library.a->buffer;
       b = library.b->buffer;
-      if (library.quantisation) groups = read_weights(*library.quantisation, result);
+      if (library.quantization) groups = read_weights(*library.quantization, result);
     }
     if (!refusal.empty()) return std::nullopt;
 
-    const Graph after = inline_product(body, nodes, with_rest, {});
-    std::vector<std::uint32_t> after_inputs = {kProductBuffer};
+    const Graph after = inline_product(body, nodes, with_epilogue, {});
+    std::vector<std::uint32_t> after_inputs = {kAccumulatorBuffer};
     after_inputs.insert(after_inputs.end(), inputs.begin(), inputs.end());
     if (!lower_after(after, after_inputs, outputs, std::move(space), exprs, result)) {
       refusal = "what follows the product reads other elements than the one at hand";
       return std::nullopt;
     }
     auto& buffers = result.program.buffers;
-    if (a == kRowsBuffer) {
+    if (a == kPrologueBuffer) {
       std::vector<std::uint32_t> made_of;
       for (const ValueId input : nodes.rows->inputs) made_of.push_back(buffer_of(input));
       refusal = add_rows(*nodes.rows, made_of, exprs, result);

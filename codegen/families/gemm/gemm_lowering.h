@@ -17,7 +17,7 @@ namespace sinter::codegen {
 /// An operand of a product: element (row, k) or (k, column) of batch (i, j, ..) is at
 /// offset + row * stride + k + sum batch_strides * batch index, in elements; or for a right operand
 /// whose rows are k at offset + k * stride + column + ...
-struct ProductOperand {
+struct GemmOperand {
   ir::Dim offset, stride;
   std::vector<ir::Dim> batch_strides;
 };
@@ -26,7 +26,7 @@ struct ProductOperand {
 /// (image, out...) and column (tap..., channel) of the product are element
 ///   sum (out * stride + tap * dilation - pad) * (the positions behind) * pitch + channel
 /// of the image, and zero where some position lies outside.
-struct ProductWindows {
+struct ConvWindows {
   ir::Dim channels;  // that a window reads of each position
   ir::Dim pitch;     // elements from one position to the next
   ir::Shape in, out;
@@ -37,24 +37,24 @@ struct ProductWindows {
 /// Weights as the right operand that codegen/families/gemm/weights/weight_pack.h packs for a
 /// kernel; until then they are as the graph has them. Those of few bits have buffers of scales, and
 /// of zero points if there are any, in front of a and b.
-struct ProductWeights {
+struct GemmWeights {
   int bits = 8;            // 16: elements of x's type, with none of what follows
   std::int64_t group = 0;  // neighbouring k's that share a scale; 0: all
   bool zeros = false;
   DType scales = DType::kFloat32;  // their type once packed
 
-  bool is_quantised() const { return bits < 16; }
+  bool is_quantized() const { return bits < 16; }
 };
 
 /// What each block computes of the left operand for itself: all of its rows, into its shared
 /// memory.
-struct ProductRows {
-  /// Its last buffer is no memory (kRowsBuffer): row r, element k is stored there at r * stride +
-  /// k.
+struct GemmPrologue {
+  /// Its last buffer is no memory (kPrologueBuffer): row r, element k is stored there at r * stride
+  /// + k.
   plan::fb::LoopProgramT program;
   std::int64_t stride = 0;
   std::int64_t most = 0;      // rows
-  std::uint32_t first = 0;    // position in ProductProgram::program.buffers of its other buffers
+  std::uint32_t first = 0;    // position in GemmProgram::program.buffers of its other buffers
   std::vector<bool> weights;  // which of these no step writes, where that is known
 };
 
@@ -62,7 +62,7 @@ struct ProductRows {
 /// buffer number `product`, which is no memory. The row loops of the program count m and the batch,
 /// its element loops n; row m of batch (i, j, ..) is the program's row
 /// m * row_step + sum batch_rows * batch index.
-struct ProductProgram {
+struct GemmProgram {
   /// Its last buffers are a and b, weights' scales in front, in front of these what rows are made
   /// of.
   plan::fb::LoopProgramT program;
@@ -70,15 +70,15 @@ struct ProductProgram {
   DType type = DType::kFloat16;  // of a, b and the product's value in the graph
   ir::Dim m, n, k;
   std::vector<ir::Dim> batch;
-  ProductOperand a, b;
-  std::optional<ProductWindows> windows;  // how a is read instead of by its stride
-  std::optional<ProductRows> rows;        // what makes a, which is then no memory
+  GemmOperand a, b;
+  std::optional<ConvWindows> windows;  // how a is read instead of by its stride
+  std::optional<GemmPrologue> rows;    // what makes a, which is then no memory
   /// Equal parts of n, side by side, of which the program reads one column of each at a time (a
   /// gate and what it opens): its element loops then count n / parts.
   int parts = 1;
-  std::optional<ProductWeights> weights;  // if b is packed
-  bool rows_are_k = true;                 // b[k][n] with n contiguous; else b[n][k]
-  bool by_groups = false;                 // by warpgroups (sm_90 alone), else by warps
+  std::optional<GemmWeights> weights;  // if b is packed
+  bool rows_are_k = true;              // b[k][n] with n contiguous; else b[n][k]
+  bool by_warpgroups = false;          // by warpgroups (sm_90 alone), else by warps
   bool b_is_weight = false;  // no step writes b: it may be read before the step in front has ended
   ir::Dim row_step;
   std::vector<ir::Dim> batch_rows;
@@ -86,7 +86,7 @@ struct ProductProgram {
   std::uint32_t a_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 2); }
   std::uint32_t b_buffer() const { return static_cast<std::uint32_t>(program.buffers.size() - 1); }
   std::uint32_t first_operand() const {
-    if (!weights || !weights->is_quantised()) return a_buffer();
+    if (!weights || !weights->is_quantized()) return a_buffer();
     return weights->zeros ? zeros_buffer() : scales_buffer();
   }
   std::uint32_t scales_buffer() const { return a_buffer() - 1; }
@@ -95,23 +95,23 @@ struct ProductProgram {
 
 /// Everything about the product, its program and its rows' but the plan's buffers, for sharing
 /// kernels.
-std::string print_product(const ProductProgram& product, const ExprTable& exprs);
+std::string print_gemm(const GemmProgram& product, const ExprTable& exprs);
 
-/// Numbers of buffers that a ProductProgram uses for its product, and for rows that it computes.
-inline constexpr std::uint32_t kProductBuffer = 0xffffffffu, kRowsBuffer = 0xfffffffeu;
+/// Numbers of buffers that a GemmProgram uses for its product, and for rows that it computes.
+inline constexpr std::uint32_t kAccumulatorBuffer = 0xffffffffu, kPrologueBuffer = 0xfffffffeu;
 
 /// Rows that blocks compute lie apart by a multiple of this, and 16 bytes: what follows a row's
 /// last element up to there is zero.
 inline constexpr std::int64_t kRowDepth = 1024;
 
 /// The product with everything that follows it in `body`, or with what its matmul holds alone
-/// (`with_rest` false: `outputs` is then the one buffer of the matmul's result). `made_rows`: the
-/// buffer of the left operand's rows where another kernel makes them; else this one does. Nothing,
-/// with the reason in `refusal`, where no such kernel can be made.
-std::optional<ProductProgram> lower_product(const ir::Graph& body, bool with_rest,
-                                            std::optional<std::uint32_t> made_rows,
-                                            std::span<const std::uint32_t> inputs,
-                                            std::span<const std::uint32_t> outputs,
-                                            ExprTable& exprs, std::string& refusal);
+/// (`with_epilogue` false: `outputs` is then the one buffer of the matmul's result).
+/// `prologue_rows`: the buffer of the left operand's rows where another kernel makes them; else
+/// this one does. Nothing, with the reason in `refusal`, where no such kernel can be made.
+std::optional<GemmProgram> lower_gemm(const ir::Graph& body, bool with_epilogue,
+                                      std::optional<std::uint32_t> prologue_rows,
+                                      std::span<const std::uint32_t> inputs,
+                                      std::span<const std::uint32_t> outputs, ExprTable& exprs,
+                                      std::string& refusal);
 
 }  // namespace sinter::codegen

@@ -12,7 +12,7 @@ constexpr int kBoxColumns = 64;  // of a copy by the copy engine
 
 }  // namespace
 
-std::string GemmText::start(std::uint32_t buffer, const ProductOperand& operand) {
+std::string GemmText::start(std::uint32_t buffer, const GemmOperand& operand) {
   std::string text = args_.buffer(buffer);
   if (operand.offset != Dim(0)) text += " + " + args_.dim(operand.offset);
   for (std::size_t b = 0; b < operand.batch_strides.size(); ++b)
@@ -21,7 +21,7 @@ std::string GemmText::start(std::uint32_t buffer, const ProductOperand& operand)
   return text;
 }
 
-std::string GemmText::start(std::uint32_t buffer, const ProductOperand& operand,
+std::string GemmText::start(std::uint32_t buffer, const GemmOperand& operand,
                             const std::string& along, bool strided) {
   const std::string text = start(buffer, operand);
   return strided ? fmt::format("{} + i64({}) * {}", text, along, args_.dim(operand.stride))
@@ -44,7 +44,7 @@ void GemmText::write_strided_b() {
 }
 
 void GemmText::write_packed_b() {
-  const ProductWeights& weights = *product_.weights;
+  const GemmWeights& weights = *product_.weights;
   const std::int64_t k = product_.k.value(), depth = packed_depth(k);
   const std::int64_t stride = depth * kPackedColumns * weights.bits / 8;
   line(fmt::format("operands.b = {} + i64(first_column / {}) * {};",
@@ -52,7 +52,7 @@ void GemmText::write_packed_b() {
   line(fmt::format("operands.stride_b = {};", stride));
   if (product_.parts > 1)
     line(fmt::format("operands.part_b = {};", part_columns().value() / kPackedColumns * stride));
-  if (!weights.is_quantised()) return;
+  if (!weights.is_quantized()) return;
   const std::int64_t groups = packed_groups(weights.group, k);
   line(fmt::format("operands.scales = {} + i64(first_column) * {};",
                    args_.buffer(product_.scales_buffer()), groups));
@@ -89,7 +89,7 @@ std::vector<std::string> GemmText::mapped_operands() {
   std::vector<std::string> lines = {"operands.a = &map_a;", "operands.b = &map_b;",
                                     "operands.row = first_row;", "operands.column = first_column;"};
   for (std::size_t b = 0; b < product_.batch.size(); ++b) {
-    const auto place = [&](const char* name, const ProductOperand& operand) {
+    const auto place = [&](const char* name, const GemmOperand& operand) {
       const bool shared = operand.batch_strides[b] == Dim(0);
       lines.push_back(
           fmt::format("operands.{}[{}] = {};", name, b, shared ? "0" : fmt::format("i32(b{})", b)));
@@ -101,7 +101,7 @@ std::vector<std::string> GemmText::mapped_operands() {
 }
 
 /// What the copy engine is told of an operand.
-void GemmText::map(const char* name, std::uint32_t buffer, const ProductOperand& operand,
+void GemmText::map(const char* name, std::uint32_t buffer, const GemmOperand& operand,
                    const std::vector<Dim>& extents, const std::vector<int>& box) {
   ExprTable& exprs = analysis_.exprs();
   plan::fb::TensorMapT map;

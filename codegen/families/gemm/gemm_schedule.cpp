@@ -28,7 +28,7 @@ constexpr double kMostFlops = 8e9;
 constexpr std::int64_t kRows[] = {64, 512, 4096}, kMostNormRows = 512;
 
 /// The longest copies along rows of an operand, and what sizes must fulfil for that.
-int copy_vector(const ProgramAnalysis& analysis, const ProductOperand& operand, const Dim& length,
+int copy_vector(const ProgramAnalysis& analysis, const GemmOperand& operand, const Dim& length,
                 std::vector<plan::fb::Condition>& conditions) {
   std::vector<Dim> sizes = {operand.offset, operand.stride, length};
   sizes.insert(sizes.end(), operand.batch_strides.begin(), operand.batch_strides.end());
@@ -78,7 +78,7 @@ bool plan_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s
 
 /// Completes a schedule; false if the program or the device does not fit it.
 bool complete(const ProgramAnalysis& analysis, const GemmProblem& problem, GemmSchedule& s) {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   s.conditions.clear();
   s.vector_a = copy_vector(analysis, product.a,
                            product.windows ? product.windows->channels : product.k, s.conditions);
@@ -126,8 +126,8 @@ GemmSchedule forced_schedule(const ProgramAnalysis& analysis, const GemmProblem&
     return *std::move(schedule);
   }
   throw Error(ErrorCode::kUsage,
-              fmt::format("'{}' is no schedule of a product: it has the form 'product 64x32x64 "
-                          "warps=2x2x1 stages=4 splits=1 across=1'",
+              fmt::format("'{}' is no schedule of a product: it has the form 'warp_tile 64x32x64 "
+                          "warps=2x2x1 stages=4 split_k=1 cluster_n=1'",
                           text));
 }
 
@@ -140,8 +140,8 @@ std::span<const std::int64_t> row_steps(const GemmProblem& problem) {
 
 }  // namespace
 
-std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs,
-                                                const DeviceModel& device) {
+std::vector<plan::fb::Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
+                                             const DeviceModel& device) {
   if (kMixedInputKernel.is_for(product)) {
     std::vector<plan::fb::Condition> conditions;
     const auto least = ir::lower_bound(product.m, exprs.ranges());
@@ -153,7 +153,7 @@ std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, E
     return conditions;
   }
   if (product.weights) return {};  // the library has no such product
-  if (product.by_groups) return {};
+  if (product.by_warpgroups) return {};
   Dim flops = Dim(2) * product.m * product.n * product.k;
   for (const Dim& batch : product.batch) flops = flops * batch;
   const auto limit =
@@ -162,8 +162,8 @@ std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, E
   return {plan::fb::Condition(exprs.intern(flops), 1, limit)};
 }
 
-bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram& product,
-                          std::string& reason) {
+bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,
+                       std::string& reason) {
   const GemmProblem problem = gemm_problem(analysis, product);
   if (problem.reductions > 0 && problem.least_m && *problem.least_m > kMostNormRows) {
     reason = fmt::format("more than {} rows", kMostNormRows);
@@ -190,9 +190,9 @@ bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram&
   return false;
 }
 
-std::vector<GemmSchedule> choose_products(const ProgramAnalysis& analysis,
-                                          const ProductProgram& product,
-                                          const std::string& forced) {
+std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
+                                                const GemmProgram& product,
+                                                const std::string& forced) {
   const GemmProblem problem = gemm_problem(analysis, product);
   if (!forced.empty()) return {forced_schedule(analysis, problem, forced)};
   const std::vector<GemmSchedule> all = candidates(analysis, problem);
@@ -229,7 +229,7 @@ std::vector<GemmSchedule> choose_products(const ProgramAnalysis& analysis,
                                : most                                     ? std::min(*most, rows)
                                                                           : rows;
     const GemmSchedule* best = best_for(count, false);
-    if (!last || norm || best->cluster() == 1 || product.by_groups) {
+    if (!last || norm || best->cluster() == 1 || product.by_warpgroups) {
       add(*best, last && !norm ? std::nullopt : std::optional(rows));
       if (last) break;
       continue;
@@ -243,8 +243,8 @@ std::vector<GemmSchedule> choose_products(const ProgramAnalysis& analysis,
   return chosen;
 }
 
-std::vector<GemmSchedule> all_product_schedules(const ProgramAnalysis& analysis,
-                                                const ProductProgram& product) {
+std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
+                                             const GemmProgram& product) {
   constexpr std::int64_t kTypicalRows = 512;
   const GemmProblem problem = gemm_problem(analysis, product);
   std::vector<GemmSchedule> all = candidates(analysis, problem);
@@ -257,12 +257,12 @@ std::vector<GemmSchedule> all_product_schedules(const ProgramAnalysis& analysis,
   return all;
 }
 
-std::vector<GemmSchedule> product_candidates(const ProgramAnalysis& analysis,
-                                             const ProductProgram& product,
-                                             const GemmSchedule& rule, bool clusters) {
+std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
+                                          const GemmProgram& product, const GemmSchedule& rule,
+                                          bool clusters) {
   Neighbours<GemmSchedule> found(rule);
   double place = 0;
-  for (GemmSchedule& schedule : all_product_schedules(analysis, product)) {
+  for (GemmSchedule& schedule : all_gemm_schedules(analysis, product)) {
     if (schedule.cluster() > 1 && !clusters) continue;
     if (!implies_all(rule.conditions, schedule.conditions)) continue;
     schedule.early = rule.early;

@@ -10,32 +10,32 @@ namespace sinter::codegen {
 
 /// Which sizes a product kernel is for: an upper bound on the work, above which the library is
 /// better without trying.
-std::vector<plan::fb::Condition> product_limits(const ProductProgram& product, ExprTable& exprs,
-                                                const DeviceModel& device = reference_device());
+std::vector<plan::fb::Condition> gemm_limits(const GemmProgram& product, ExprTable& exprs,
+                                             const DeviceModel& device = reference_device());
 
 /// True if some kernel takes the program; else `reason` says why not.
-bool can_schedule_product(const ProgramAnalysis& analysis, const ProductProgram& product,
-                          std::string& reason);
+bool can_schedule_gemm(const ProgramAnalysis& analysis, const GemmProgram& product,
+                       std::string& reason);
 
 /// The schedules to emit, in the order in which their conditions are tried: for rising numbers of
 /// rows the one with the least estimated time on the request's device. The last takes all sizes on
 /// every GPU unless rows are reduced, which one kernel does for few rows only. `forced`, if not
-/// empty, is the one schedule to use, in the form of to_string() up to "across". Throws
+/// empty, is the one schedule to use, in the form of to_string() up to "cluster_n". Throws
 /// Error(kUnsupported) if nothing fits.
-std::vector<GemmSchedule> choose_products(const ProgramAnalysis& analysis,
-                                          const ProductProgram& product,
-                                          const std::string& forced = {});
+std::vector<GemmSchedule> choose_gemm_schedules(const ProgramAnalysis& analysis,
+                                                const GemmProgram& product,
+                                                const std::string& forced = {});
 
 /// Schedules that take the product, for measuring: every tile with every number of splits, by
 /// rising estimates of their time.
-std::vector<GemmSchedule> all_product_schedules(const ProgramAnalysis& analysis,
-                                                const ProductProgram& product);
+std::vector<GemmSchedule> all_gemm_schedules(const ProgramAnalysis& analysis,
+                                             const GemmProgram& product);
 
 /// Schedules that take all sizes that `rule`, one of the rules', takes, and under the same
 /// conditions: `rule` first, then others by rising estimates of their time. Bounded, without
 /// repetition, always the same.
-std::vector<GemmSchedule> product_candidates(const ProgramAnalysis& analysis,
-                                             const ProductProgram& product,
-                                             const GemmSchedule& rule, bool clusters);
+std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
+                                          const GemmProgram& product, const GemmSchedule& rule,
+                                          bool clusters);
 
 }  // namespace sinter::codegen

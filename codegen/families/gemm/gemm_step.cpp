@@ -15,11 +15,11 @@ using ir::Graph;
 using ir::Node;
 using ir::ValueId;
 
-ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
-                         std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
-                         bool tf32)
-    : body_(as_product_body(node)),
-      nodes_(product_body(*body_)),
+GemmStep::GemmStep(const Node& node, std::vector<std::uint32_t> inputs,
+                   std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
+                   bool tf32)
+    : body_(as_gemm_body(node)),
+      nodes_(gemm_body(*body_)),
       inputs_(std::move(inputs)),
       outputs_(std::move(outputs)),
       buffers_(buffers),
@@ -34,16 +34,16 @@ ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
   is_scratch_ = !own;
   between_ = own ? *own : buffers_.scratch(body_->type(result));
   if (nodes_.rows) {
-    made_rows_ = buffers_.scratch(body_->type(nodes_.rows->outputs[0]));
+    prologue_rows_ = buffers_.scratch(body_->type(nodes_.rows->outputs[0]));
     std::vector<std::uint32_t> reads;
     for (const ValueId input : nodes_.rows->inputs) reads.push_back(input_buffer(input));
-    const std::uint32_t writes[] = {*made_rows_};
+    const std::uint32_t writes[] = {*prologue_rows_};
     rows_ = lower_region(*nodes_.rows->body, reads, writes, exprs_);
   }
   const auto buffer_of = [&](ValueId value) {
     value = root_of(*body_, value);
     if (value == result) return between_;
-    if (nodes_.rows && value == nodes_.rows->outputs[0]) return *made_rows_;
+    if (nodes_.rows && value == nodes_.rows->outputs[0]) return *prologue_rows_;
     return input_buffer(value);
   };
   std::vector<std::uint32_t> reads;
@@ -65,14 +65,14 @@ ProductStep::ProductStep(const Node& node, std::vector<std::uint32_t> inputs,
   rest_ = lower_region(*nodes_.rest->body, rest_reads, rest_writes, exprs_);
 }
 
-std::uint32_t ProductStep::input_buffer(ValueId value) const {
+std::uint32_t GemmStep::input_buffer(ValueId value) const {
   const auto at = std::find(body_->inputs().begin(), body_->inputs().end(), value);
   if (at == body_->inputs().end())
     throw Error(ErrorCode::kInternal, "a part of a product's region reads no input of it");
   return inputs_[static_cast<std::size_t>(at - body_->inputs().begin())];
 }
 
-void ProductStep::lower_conv_library(std::span<const std::uint32_t> reads, bool tf32) {
+void GemmStep::lower_conv_library(std::span<const std::uint32_t> reads, bool tf32) {
   const std::uint32_t writes[] = {between_};
   const DType type = body_->type(nodes_.matmul->outputs[0]).dtype;
   if (!is_float(type)) {
@@ -87,26 +87,26 @@ void ProductStep::lower_conv_library(std::span<const std::uint32_t> reads, bool 
   }
 }
 
-bool multiplies_quantised(const Node& node) {
-  return product_node(*node.body).op->name == "QuantMatMul";
+bool multiplies_quantized(const Node& node) {
+  return gemm_node(*node.body).op->name == "QuantMatMul";
 }
 
-bool ProductStep::is_quantised() const {
+bool GemmStep::is_quantized() const {
   const auto* matmul = std::get_if<plan::fb::MatmulStepT>(&library_);
-  return matmul && matmul->quantisation;
+  return matmul && matmul->quantization;
 }
 
-std::vector<std::uint32_t> ProductStep::weights() const {
+std::vector<std::uint32_t> GemmStep::weights() const {
   const auto* matmul = std::get_if<plan::fb::MatmulStepT>(&library_);
   if (!matmul) return {};
-  if (!matmul->quantisation) return {matmul->b->buffer};
-  std::vector<std::uint32_t> buffers = {matmul->b->buffer, matmul->quantisation->scales};
-  if (const std::int32_t zeros = matmul->quantisation->zero_points; zeros >= 0)
+  if (!matmul->quantization) return {matmul->b->buffer};
+  std::vector<std::uint32_t> buffers = {matmul->b->buffer, matmul->quantization->scales};
+  if (const std::int32_t zeros = matmul->quantization->zero_points; zeros >= 0)
     buffers.push_back(static_cast<std::uint32_t>(zeros));
   return buffers;
 }
 
-void ProductStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking) const {
+void GemmStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* unpacking) const {
   if (unpacking) {
     work.Set(with_unpacked_weights(std::get<plan::fb::MatmulStepT>(library_), *unpacking, exprs_));
     return;
@@ -114,22 +114,22 @@ void ProductStep::set_library(plan::fb::WorkUnion& work, const UnpackProgram* un
   std::visit([&](const auto& step) { work.Set(std::decay_t<decltype(step)>(step)); }, library_);
 }
 
-bool ProductStep::reduces() const {
+bool GemmStep::reduces() const {
   return rest_ && std::any_of(rest_->instrs.begin(), rest_->instrs.end(), [](const auto& instr) {
            return instr->kind == plan::fb::InstrKind::Reduce;
          });
 }
 
-std::optional<ProductProgram> ProductStep::kernel(bool with_rest, bool with_rows,
-                                                  std::string& refusal) const {
+std::optional<GemmProgram> GemmStep::kernel(bool with_epilogue, bool with_prologue,
+                                            std::string& refusal) const {
   const std::vector<std::uint32_t> between = {between_};
-  return lower_product(*body_, with_rest, with_rows ? std::nullopt : made_rows_, inputs_,
-                       with_rest ? outputs_ : between, exprs_, refusal);
+  return lower_gemm(*body_, with_epilogue, with_prologue ? std::nullopt : prologue_rows_, inputs_,
+                    with_epilogue ? outputs_ : between, exprs_, refusal);
 }
 
-std::optional<plan::fb::LoopProgramT> ProductStep::loops(bool with_rest) const {
+std::optional<plan::fb::LoopProgramT> GemmStep::loops(bool with_epilogue) const {
   const std::vector<std::uint32_t> between = {between_};
-  if (!with_rest) return lower_conv_loops(*body_, false, inputs_, between, exprs_);
+  if (!with_epilogue) return lower_conv_loops(*body_, false, inputs_, between, exprs_);
   if (reduces()) return std::nullopt;
   try {
     return lower_conv_loops(*body_, true, inputs_, outputs_, exprs_);
@@ -139,21 +139,21 @@ std::optional<plan::fb::LoopProgramT> ProductStep::loops(bool with_rest) const {
   }
 }
 
-StepWork ProductStep::work() const {
+StepCost GemmStep::work() const {
   const SizeOf size = [&](std::uint32_t buffer) { return buffers_.size(buffer); };
-  StepWork work =
+  StepCost work =
       library_refusal_.empty()
-          ? std::visit([&](const auto& step) { return work_of(step, exprs_, size); }, library_)
-          : work_of(*loops(false), exprs_, size);
+          ? std::visit([&](const auto& step) { return cost_of(step, exprs_, size); }, library_)
+          : cost_of(*loops(false), exprs_, size);
   if (rows_) {
-    const ir::Dim passed = buffers_.size(*made_rows_).bytes;
-    work += work_of(*rows_, exprs_, size);
+    const ir::Dim passed = buffers_.size(*prologue_rows_).bytes;
+    work += cost_of(*rows_, exprs_, size);
     work.bytes_read = work.bytes_read - passed;
     work.bytes_written = work.bytes_written - passed;
   }
   if (!rest_) return work;
   const ir::Dim passed = buffers_.size(between_).bytes;
-  work += work_of(*rest_, exprs_, size);
+  work += cost_of(*rest_, exprs_, size);
   work.bytes_read = work.bytes_read - passed;
   if (is_scratch_) work.bytes_written = work.bytes_written - passed;
   return work;

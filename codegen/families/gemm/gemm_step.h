@@ -16,18 +16,17 @@
 
 namespace sinter::codegen {
 
-/// True if the product of a region of family "matmul" has quantised weights.
-bool multiplies_quantised(const ir::Node& node);
+/// True if the product of a region of family "matmul" has quantized weights.
+bool multiplies_quantized(const ir::Node& node);
 
 /// A product or a convolution and what follows it, maybe with what makes its left operand's rows,
 /// over buffers: the library's call, the others as programs of their own, all as one kernel.
-class ProductStep {
+class GemmStep {
  public:
   /// `node`: of family "product" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
   /// scratch buffer for the product's result unless that is an output.
-  ProductStep(const ir::Node& node, std::vector<std::uint32_t> inputs,
-              std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs,
-              bool tf32);
+  GemmStep(const ir::Node& node, std::vector<std::uint32_t> inputs,
+           std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs, bool tf32);
 
   /// The buffer that the matmul's result lies in if another part reads it.
   std::uint32_t between() const { return between_; }
@@ -36,8 +35,8 @@ class ProductStep {
   /// What makes the left operand's rows, if that is a part of the step, and the scratch buffer that
   /// they then lie in.
   const std::optional<plan::fb::LoopProgramT>& rows() const { return rows_; }
-  std::optional<std::uint32_t> made_rows() const { return made_rows_; }
-  bool is_quantised() const;
+  std::optional<std::uint32_t> prologue_rows() const { return prologue_rows_; }
+  bool is_quantized() const;
   /// The buffers of a product's weights, their scales and zero points if there are any.
   std::vector<std::uint32_t> weights() const;
   /// Why no library does the product; empty if one does.
@@ -49,18 +48,19 @@ class ProductStep {
   /// True if what follows reduces rows.
   bool reduces() const;
   /// One kernel for all, or without what follows the matmul, or without what makes its rows.
-  std::optional<ProductProgram> kernel(bool with_rest, bool with_rows, std::string& refusal) const;
+  std::optional<GemmProgram> kernel(bool with_epilogue, bool with_prologue,
+                                    std::string& refusal) const;
   /// A convolution as loops, with all or alone; nothing if all is more than one kernel can do.
-  std::optional<plan::fb::LoopProgramT> loops(bool with_rest) const;
+  std::optional<plan::fb::LoopProgramT> loops(bool with_epilogue) const;
   /// Traffic without what passes within the step.
-  StepWork work() const;
+  StepCost work() const;
 
  private:
   std::uint32_t input_buffer(ir::ValueId value) const;
   void lower_conv_library(std::span<const std::uint32_t> reads, bool tf32);
 
   std::shared_ptr<const ir::Graph> body_;
-  ProductBody nodes_;
+  GemmBody nodes_;
   std::vector<std::uint32_t> inputs_, outputs_;
   PlanBuffers& buffers_;
   ExprTable& exprs_;
@@ -69,7 +69,7 @@ class ProductStep {
   std::variant<plan::fb::MatmulStepT, plan::fb::ConvStepT> library_;
   std::string library_refusal_;
   std::optional<plan::fb::LoopProgramT> rows_, rest_;
-  std::optional<std::uint32_t> made_rows_;
+  std::optional<std::uint32_t> prologue_rows_;
 };
 
 }  // namespace sinter::codegen

@@ -6,175 +6,185 @@ namespace sinter::codegen {
 namespace {
 
 /// True if the widths of copies do not depend on sizes that are not known.
-bool takes_all_sizes(const ProductProgram& product) {
+bool takes_all_sizes(const GemmProgram& product) {
   return product.n.is_constant() && product.k.is_constant() && product.windows &&
          product.windows->channels.is_constant() && product.windows->pitch.is_constant();
 }
 
-class WayList {
+bool is_small_m_schedule(const std::string& requested) {
+  return requested.starts_with("small_m ") || requested.starts_with("int8_gemv ");
+}
+
+class TacticList {
  public:
-  WayList(const ProductStep& product, const std::string& wish, const ProductKernels& kernels)
-      : product_(product), wish_(wish), kernels_(kernels) {
-    const bool few = wish.starts_with("skinny ") && !is_group_schedule(wish);
-    packs_elements_ = (wish.empty() || few) && !product.is_conv() && !is_quantised();
+  TacticList(const GemmStep& product, const std::string& requested,
+             const GemmKernelQueries& kernels)
+      : product_(product), requested_(requested), kernels_(kernels) {
+    const bool few = is_small_m_schedule(requested);
+    packs_elements_ = (requested.empty() || few) && !product.is_conv() && !is_quantized();
     find_kernels();
-    if (!packs_elements_ || whole_ || with_rows_ || (alone_ && product.reduces())) return;
+    if (!packs_elements_ || whole_ || with_prologue_ || (alone_ && product.reduces())) return;
     packs_elements_ = false;
     find_kernels();
   }
 
-  std::vector<ProductWay> run() {
-    const bool unpacked = wish_ == "unpacked" || wish_ == "library";
-    if (!wish_.empty() && !unpacked &&
-        (with_rows_ || whole_ || alone_ || groups_ || groups_alone_)) {
-      if (with_rows_) add(rows_way());
-      if (whole_) add(whole_way());
-      if (alone_) add(alone_way());
-      if (groups_) add(groups_way());
-      if (groups_alone_) add(groups_alone_way());
+  std::vector<GemmTactic> run() {
+    const bool unpacked = requested_ == "dequantized" || requested_ == "library";
+    if (!requested_.empty() && !unpacked &&
+        (with_prologue_ || whole_ || alone_ || groups_ || warpgroups_alone_)) {
+      if (with_prologue_) add(prologue_tactic());
+      if (whole_) add(whole_tactic());
+      if (alone_) add(alone_tactic());
+      if (groups_) add(warpgroups_tactic());
+      if (warpgroups_alone_) add(warpgroups_alone_tactic());
     } else if (product_.is_conv()) {
       convolution();
-    } else if (is_quantised()) {
-      quantised();
+    } else if (is_quantized()) {
+      quantized();
     } else if (packs_elements_) {
       packed();
     } else {
-      if (with_rows_) add(limited(rows_way()));
-      if (whole_) add(limited(whole_way()));
-      if (groups_) add(limited(groups_way()));
-      if (alone_) add(limited(alone_way()));
-      if (groups_alone_) add(limited(groups_alone_way()));
-      add(library_way(whole_ ? "library" : "library; no kernel of our own: " + refusal_));
+      if (with_prologue_) add(limited(prologue_tactic()));
+      if (whole_) add(limited(whole_tactic()));
+      if (groups_) add(limited(warpgroups_tactic()));
+      if (alone_) add(limited(alone_tactic()));
+      if (warpgroups_alone_) add(limited(warpgroups_alone_tactic()));
+      add(library_tactic(whole_ ? "library" : "library; no kernel of our own: " + refusal_));
     }
-    return std::move(ways_);
+    return std::move(tactics_);
   }
 
  private:
   void find_kernels() {
-    refusal_ = wish_.empty() ? "" : "the compiler was asked for '" + wish_ + "'";
-    const bool any = wish_.empty(), scheduled = is_schedule(wish_);
+    refusal_ = requested_.empty() ? "" : "the compiler was asked for '" + requested_ + "'";
+    const bool any = requested_.empty(), scheduled = is_schedule(requested_);
     std::string ignored;
-    const bool unpacked = is_quantised() && (wish_ == "unpacked" || wish_ == "library");
-    if (any || unpacked || (scheduled && !is_group_schedule(wish_))) {
+    const bool unpacked =
+        is_quantized() && (requested_ == "dequantized" || requested_ == "library");
+    if (any || unpacked || (scheduled && !is_warpgroup_schedule(requested_))) {
       whole_ = kernel(true, false, refusal_);
-      if (product_.rows() && (any || wish_.starts_with("skinny ")))
-        with_rows_ = kernel(true, false, rows_refusal_, true);
-      if (scheduled && with_rows_) whole_.reset();
+      if (product_.rows() && (any || is_small_m_schedule(requested_)))
+        with_prologue_ = kernel(true, false, rows_refusal_, true);
+      if (scheduled && with_prologue_) whole_.reset();
     }
     // Warpgroups would read weights as they were.
-    if (!packs_elements_ && (any || wish_ == "groups" || is_group_schedule(wish_)))
+    if (!packs_elements_ &&
+        (any || requested_ == "warp-specialized" || is_warpgroup_schedule(requested_)))
       groups_ = kernel(true, true, any ? ignored : refusal_);
     if (!product_.rest()) return;
-    if (wish_ == "alone" || ((any || is_quantised()) && (!whole_ || product_.reduces())))
+    if (requested_ == "alone" || ((any || is_quantized()) && (!whole_ || product_.reduces())))
       alone_ = kernel(false, false, ignored);
-    if (!packs_elements_ && (wish_ == "groups alone" || (any && (!groups_ || product_.reduces()))))
-      groups_alone_ = kernel(false, true, ignored);
+    if (!packs_elements_ &&
+        (requested_ == "warp-specialized alone" || (any && (!groups_ || product_.reduces()))))
+      warpgroups_alone_ = kernel(false, true, ignored);
   }
 
-  std::optional<ProductProgram> kernel(bool with_rest, bool by_groups, std::string& refusal,
-                                       bool with_rows = false) {
-    auto program = product_.kernel(with_rest, with_rows, refusal);
+  std::optional<GemmProgram> kernel(bool with_epilogue, bool by_warpgroups, std::string& refusal,
+                                    bool with_prologue = false) {
+    auto program = product_.kernel(with_epilogue, with_prologue, refusal);
     if (packs_elements_ && program) packs_elements_ = kernels_.takes_elements(*program);
     if (packs_elements_ && program) {
       program->weights.emplace();
       program->weights->bits = 16;
     }
-    return accept(std::move(program), by_groups, refusal);
+    return accept(std::move(program), by_warpgroups, refusal);
   }
 
-  std::optional<ProductProgram> accept(std::optional<ProductProgram> kernel, bool by_groups,
-                                       std::string& refusal) const {
-    if (by_groups && (!kernels_.have_groups || product_.is_conv())) return std::nullopt;
+  std::optional<GemmProgram> accept(std::optional<GemmProgram> kernel, bool by_warpgroups,
+                                    std::string& refusal) const {
+    if (by_warpgroups && (!kernels_.have_warpgroups || product_.is_conv())) return std::nullopt;
     if (!kernel) return std::nullopt;
-    kernel->by_groups = by_groups;
+    kernel->by_warpgroups = by_warpgroups;
     return kernels_.accept(std::move(kernel), refusal);
   }
 
-  void add(ProductWay way) {
-    if (product_.rows() && !way.kernel_has_rows()) {
-      way.rows_first = true;
-      way.name = "rows, then " + way.name;
+  void add(GemmTactic way) {
+    if (product_.rows() && !way.kernel_has_prologue()) {
+      way.prologue_first = true;
+      way.name = "prologue, then " + way.name;
       if (way.conditions.empty() && !rows_refusal_.empty())
         way.name += "; not in one kernel: " + rows_refusal_;
     }
-    ways_.push_back(std::move(way));
+    tactics_.push_back(std::move(way));
   }
 
-  ProductWay rows_way() const { return {"product and its rows", {}, with_rows_, {}, false}; }
-  ProductWay whole_way() const { return {"product", {}, whole_, {}, false}; }
-  ProductWay alone_way() const { return {"product, then the rest", {}, alone_, {}, true}; }
-  ProductWay groups_way() const { return {"warpgroups", {}, groups_, {}, false}; }
-  ProductWay groups_alone_way() const {
-    return {"warpgroups, then the rest", {}, groups_alone_, {}, true};
+  GemmTactic prologue_tactic() const {
+    return {"gemm with its prologue", {}, with_prologue_, {}, false};
   }
-  ProductWay library_way(std::string name) const {
+  GemmTactic whole_tactic() const { return {"gemm", {}, whole_, {}, false}; }
+  GemmTactic alone_tactic() const { return {"gemm, then its epilogue", {}, alone_, {}, true}; }
+  GemmTactic warpgroups_tactic() const { return {"warp-specialized gemm", {}, groups_, {}, false}; }
+  GemmTactic warpgroups_alone_tactic() const {
+    return {"warp-specialized gemm, then its epilogue", {}, warpgroups_alone_, {}, true};
+  }
+  GemmTactic library_tactic(std::string name) const {
     return {std::move(name), {}, {}, {}, product_.rest().has_value()};
   }
-  ProductWay limited(ProductWay way) const {
+  GemmTactic limited(GemmTactic way) const {
     way.conditions = kernels_.limits(*way.kernel);
     return way;
   }
 
-  bool is_quantised() const { return product_.is_quantised(); }
+  bool is_quantized() const { return product_.is_quantized(); }
 
   /// Weights made floats first, for many rows: by warpgroups and by the library.
   void unpacked() {
     const auto unpacking = kernels_.unpack(whole_ ? *whole_ : *alone_);
     if (!unpacking) return;
-    const auto add_unpacked = [&](ProductWay way) {
-      way.name = "unpacked, " + way.name;
+    const auto add_unpacked = [&](GemmTactic way) {
+      way.name = "dequantized weights, " + way.name;
       way.conditions = unpacking->conditions;
       way.unpacking = unpacking;
       add(std::move(way));
     };
-    const auto by_groups = [&](bool with_rest) {
+    const auto by_warpgroups = [&](bool with_epilogue) {
       std::string ignored;
-      auto kernel = product_.kernel(with_rest, false, ignored);
+      auto kernel = product_.kernel(with_epilogue, false, ignored);
       if (kernel) kernel = with_unpacked_weights(std::move(*kernel), *unpacking);
       return accept(std::move(kernel), true, ignored);
     };
     // What follows the library's product costs a kernel more; alone it is the better guess.
     const bool library_first = !product_.rest();
-    if (library_first) add_unpacked(library_way("library"));
-    if (wish_ != "library") {
-      if (auto whole = by_groups(true))
-        add_unpacked({"warpgroups", {}, std::move(whole), {}, false});
-      else if (auto alone = product_.rest() ? by_groups(false) : std::nullopt)
-        add_unpacked({"warpgroups, then the rest", {}, std::move(alone), {}, true});
+    if (library_first) add_unpacked(library_tactic("library"));
+    if (requested_ != "library") {
+      if (auto whole = by_warpgroups(true))
+        add_unpacked({"warp-specialized gemm", {}, std::move(whole), {}, false});
+      else if (auto alone = product_.rest() ? by_warpgroups(false) : std::nullopt)
+        add_unpacked({"warp-specialized gemm, then its epilogue", {}, std::move(alone), {}, true});
     }
-    if (!library_first) add_unpacked(library_way("library"));
+    if (!library_first) add_unpacked(library_tactic("library"));
   }
 
   /// The library has no such product.
-  void quantised() {
-    if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "quantised weights: " + refusal_);
-    const bool asked = wish_ == "unpacked" || wish_ == "library";
+  void quantized() {
+    if (!whole_ && !alone_) throw Error(ErrorCode::kUnsupported, "quantized weights: " + refusal_);
+    const bool asked = requested_ == "dequantized" || requested_ == "library";
     if (groups_)
-      add(limited(groups_way()));
-    else if (groups_alone_)
-      add(limited(groups_alone_way()));
-    if (wish_.empty() || asked) unpacked();
-    if (asked && !ways_.empty() && ways_.back().conditions.empty()) return;
+      add(limited(warpgroups_tactic()));
+    else if (warpgroups_alone_)
+      add(limited(warpgroups_alone_tactic()));
+    if (requested_.empty() || asked) unpacked();
+    if (asked && !tactics_.empty() && tactics_.back().conditions.empty()) return;
     packed();
   }
 
   /// Nothing else reads packed weights.
   void packed() {
-    if (with_rows_) add(rows_way());
-    add(whole_ ? whole_way() : alone_way());
+    if (with_prologue_) add(prologue_tactic());
+    add(whole_ ? whole_tactic() : alone_tactic());
   }
 
   void convolution() {
-    ProductWay last = last_way();
+    GemmTactic last = last_tactic();
     // A kernel that nothing limits would be tried twice.
-    const auto try_before = [&](ProductWay way) {
+    const auto try_before = [&](GemmTactic way) {
       way = limited(std::move(way));
       if (way.name != last.name || !way.conditions.empty()) add(std::move(way));
     };
-    if (whole_) try_before(whole_way());
-    if (alone_) try_before(alone_way());
+    if (whole_) try_before(whole_tactic());
+    if (alone_) try_before(alone_tactic());
     if (product_.library_refusal().empty())
-      add(library_way("cudnn"));
+      add(library_tactic("cudnn"));
     else
       last.name += "; no library: " + product_.library_refusal();
     if (!whole_) last.name += "; no kernel on tensor cores: " + refusal_;
@@ -182,43 +192,45 @@ class WayList {
   }
 
   /// Norms of many rows are beyond one kernel.
-  ProductWay last_way() const {
-    if (whole_ && !product_.reduces() && takes_all_sizes(*whole_)) return whole_way();
-    if (alone_ && takes_all_sizes(*alone_)) return alone_way();
+  GemmTactic last_tactic() const {
+    if (whole_ && !product_.reduces() && takes_all_sizes(*whole_)) return whole_tactic();
+    if (alone_ && takes_all_sizes(*alone_)) return alone_tactic();
     if (auto all = product_.loops(true)) return {"loops", {}, {}, std::move(all), false};
-    return {"loops, then the rest", {}, {}, product_.loops(false), true};
+    return {"loops, then the epilogue", {}, {}, product_.loops(false), true};
   }
 
-  const ProductStep& product_;
-  const std::string& wish_;
-  const ProductKernels& kernels_;
+  const GemmStep& product_;
+  const std::string& requested_;
+  const GemmKernelQueries& kernels_;
   std::string refusal_, rows_refusal_;
   bool packs_elements_ = false;  // weights of 16 bits, for kernels for few rows alone
-  std::optional<ProductProgram> with_rows_, whole_, alone_, groups_, groups_alone_;
-  std::vector<ProductWay> ways_;
+  std::optional<GemmProgram> with_prologue_, whole_, alone_, groups_, warpgroups_alone_;
+  std::vector<GemmTactic> tactics_;
 };
 
 }  // namespace
 
-std::vector<ProductWay> product_ways(const ProductStep& product, const std::string& wish,
-                                     const ProductKernels& kernels) {
-  return WayList(product, wish, kernels).run();
+std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
+                                     const GemmKernelQueries& kernels) {
+  return TacticList(product, requested, kernels).run();
 }
 
-bool is_schedule(const std::string& wish) {
-  return wish.starts_with("product ") || wish.starts_with("skinny ");
+bool is_schedule(const std::string& requested) {
+  return is_warpgroup_schedule(requested) || requested.starts_with("warp_tile ") ||
+         is_small_m_schedule(requested);
 }
 
-bool is_group_schedule(const std::string& wish) {
-  return is_schedule(wish) && wish.find(" groups=") != std::string::npos;
+bool is_warpgroup_schedule(const std::string& requested) {
+  return requested.starts_with("tma ") || requested.starts_with("pingpong ") ||
+         requested.starts_with("mixed_input ");
 }
 
 std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part) {
-  if (name.find("unpacked, warpgroups") != name.npos) return std::nullopt;
+  if (name.find("dequantized weights, warp-specialized") != name.npos) return std::nullopt;
   if (part > 0) return "library";
-  if (name.starts_with("product, then")) return "alone";
-  if (name.starts_with("warpgroups, then")) return "groups alone";
-  if (name.starts_with("product") || name.starts_with("warpgroups")) return "product";
+  if (name.starts_with("gemm, then")) return "alone";
+  if (name.starts_with("warp-specialized gemm, then")) return "warp-specialized alone";
+  if (name.starts_with("gemm") || name.starts_with("warp-specialized")) return "product";
   return std::nullopt;
 }
 

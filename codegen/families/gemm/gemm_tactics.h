@@ -13,41 +13,41 @@ namespace sinter::codegen {
 
 /// One alternative: the product by a kernel of our own, as loops, or by the library, what makes its
 /// rows before it and what follows it after it unless the kernel does that too.
-struct ProductWay {
+struct GemmTactic {
   std::string name;
   std::vector<plan::fb::Condition> conditions;
-  std::optional<ProductProgram> kernel;
+  std::optional<GemmProgram> kernel;
   std::optional<plan::fb::LoopProgramT> loops;
-  bool then_rest = false, rows_first = false;
+  bool then_epilogue = false, prologue_first = false;
   std::optional<UnpackProgram> unpacking = {};  // what makes its weights floats first
 
-  bool kernel_has_rows() const { return kernel && kernel->rows; }
+  bool kernel_has_prologue() const { return kernel && kernel->rows; }
 };
 
 /// What is asked about kernels of our own.
-struct ProductKernels {
+struct GemmKernelQueries {
   /// The product if some schedule takes it; else `refusal` says why not.
-  std::function<std::optional<ProductProgram>(std::optional<ProductProgram>, std::string& refusal)>
+  std::function<std::optional<GemmProgram>(std::optional<GemmProgram>, std::string& refusal)>
       accept;
   /// Sizes up to which a kernel may beat the library.
-  std::function<std::vector<plan::fb::Condition>(const ProductProgram&)> limits;
-  bool have_groups = false;  // some GPU of the plan's multiplies by warpgroups
+  std::function<std::vector<plan::fb::Condition>(const GemmProgram&)> limits;
+  bool have_warpgroups = false;  // some GPU of the plan's multiplies by warpgroups
   /// Whether the product's right operand, of 16 bits, may be packed.
-  std::function<bool(const ProductProgram&)> takes_elements;
+  std::function<bool(const GemmProgram&)> takes_elements;
   /// How the packed weights of a product are unpacked for ways that need that; nothing if none do.
-  std::function<std::optional<UnpackProgram>(const ProductProgram& packed)> unpack;
+  std::function<std::optional<UnpackProgram>(const GemmProgram& packed)> unpack;
 };
 
 /// Best guess first; the last has no conditions. The library of matrix products is always there and
 /// is the last way of theirs. The library of convolutions may be missing where the plan runs: their
 /// last way is a kernel of our own, as loops if nothing else takes all sizes. What stands against a
-/// kernel or a library is in the name of the last. `wish`: CompileOptions::product.
-std::vector<ProductWay> product_ways(const ProductStep& product, const std::string& wish,
-                                     const ProductKernels& kernels);
+/// kernel or a library is in the name of the last. `requested`: CompileOptions::product.
+std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
+                                     const GemmKernelQueries& kernels);
 
-/// True if `wish` is a schedule of one kernel; of one by warpgroups.
-bool is_schedule(const std::string& wish);
-bool is_group_schedule(const std::string& wish);
+/// True if `requested` is a schedule of one kernel; of one by warpgroups.
+bool is_schedule(const std::string& requested);
+bool is_warpgroup_schedule(const std::string& requested);
 
 /// How CompileOptions::product makes the kernel that is part number `part` of the tactic called
 /// `name`, and no other way to do the step; nothing if it cannot.

@@ -22,7 +22,7 @@ class GemmText {
   const ProgramAnalysis& analysis() const { return analysis_; }
   const GemmProblem& problem() const { return problem_; }
   const GemmSchedule& schedule() const { return s_; }
-  const ProductProgram& product() const { return product_; }
+  const GemmProgram& product() const { return product_; }
   Layout& layout() { return layout_; }
   /// The text of a size, as u32 or i64 if it is not constant.
   std::string dim(const ir::Dim& size) { return args_.dim(size); }
@@ -44,7 +44,7 @@ class GemmText {
   // Operands. Each writes fields of `operands`.
 
   /// "a + 64 + i64(b0) * 128": where an operand's batch begins.
-  std::string start(std::uint32_t buffer, const ProductOperand& operand);
+  std::string start(std::uint32_t buffer, const GemmOperand& operand);
   void write_strided_a();
   void write_strided_b();
   void write_packed_b();
@@ -61,7 +61,7 @@ class GemmText {
 
   /// The next kernel may begin; what rows share, such as a bias, is on its way to the L2 when the
   /// sums are ready.
-  void begin_early();
+  void begin_programmatic();
   /// What waits for the kernel in front.
   void write_behind_wait();
 
@@ -80,9 +80,9 @@ class GemmText {
   /// Columns of one of the product's parts, and what a tile has of it.
   ir::Dim part_columns() const { return *ir::divide_exactly(product_.n, ir::Dim(product_.parts)); }
   int part_tile() const { return s_.n / product_.parts; }
-  std::string start(std::uint32_t buffer, const ProductOperand& operand, const std::string& along,
+  std::string start(std::uint32_t buffer, const GemmOperand& operand, const std::string& along,
                     bool strided);
-  void map(const char* name, std::uint32_t buffer, const ProductOperand& operand,
+  void map(const char* name, std::uint32_t buffer, const GemmOperand& operand,
            const std::vector<ir::Dim>& extents, const std::vector<int>& box);
 
   void declare_tile();
@@ -97,7 +97,7 @@ class GemmText {
   const ProgramAnalysis& analysis_;
   const GemmSchedule& s_;
   Arguments& args_;
-  const ProductProgram& product_;
+  const GemmProgram& product_;
   const GemmProblem problem_;
   Layout layout_;
   ir::Dim tiles_m_, tiles_n_;

@@ -100,7 +100,7 @@ class MatmulLowering {
     std::vector<Dim> a_index = batch_index(a_shape);
     a_index.insert(a_index.end(), {space.index()[rank - 2], sum_index});
     const Source a_source = trace(a, a_index, "the left operand");
-    const Source b_source = is_quantised() ? quantised_source(sum_index)
+    const Source b_source = is_quantized() ? quantized_source(sum_index)
                                            : right_source(b, sum_index, space.index()[rank - 1]);
     const Epilogue epilogue = read_epilogue();
     const ValueId out = body_.outputs()[0];
@@ -151,8 +151,8 @@ class MatmulLowering {
     step.activation = epilogue.activation;
 
     const DType type = body_.type(a_source.value).dtype;
-    if (is_quantised()) {
-      step.quantisation = quantisation(k);
+    if (is_quantized()) {
+      step.quantization = quantization(k);
       for (const Axis& axis : axes)
         if (axis.strides[kB] != Dim(0)) refuse("its columns are not stored as one row");
       return step;
@@ -175,7 +175,7 @@ class MatmulLowering {
     AddressParts parts;
   };
 
-  bool is_quantised() const { return product_.op->name == "QuantMatMul"; }
+  bool is_quantized() const { return product_.op->name == "QuantMatMul"; }
 
   Source right_source(ValueId b, const Dim& sum_index, const Dim& column) {
     std::vector<Dim> index = batch_index(body_.type(b).shape);
@@ -183,18 +183,18 @@ class MatmulLowering {
     return trace(b, index, "the right operand");
   }
 
-  /// Quantised weights lie as they are, [n, k], in elements of their own number of bits.
-  Source quantised_source(const Dim& sum_index) {
+  /// Quantized weights lie as they are, [n, k], in elements of their own number of bits.
+  Source quantized_source(const Dim& sum_index) {
     const ValueId weight = product_.inputs[1];
     const std::int64_t stored = body_.type(weight).shape[1].value();
     const Dim pitch = product_.attrs.get_int("bits") == 4 ? 2 * stored : stored;
     const Dim column = body_.type(weight).shape[0] == Dim(1) ? Dim(0) : space_->index().back();
-    return {weight, buffer_of(weight, "the quantised weight"),
-            linear(column * pitch + sum_index, "the quantised weight")};
+    return {weight, buffer_of(weight, "the quantized weight"),
+            linear(column * pitch + sum_index, "the quantized weight")};
   }
 
-  std::unique_ptr<plan::fb::QuantisationT> quantisation(const Dim& k) {
-    auto result = std::make_unique<plan::fb::QuantisationT>();
+  std::unique_ptr<plan::fb::QuantizationT> quantization(const Dim& k) {
+    auto result = std::make_unique<plan::fb::QuantizationT>();
     result->bits = static_cast<std::uint8_t>(product_.attrs.get_int("bits"));
     const std::int64_t group = product_.attrs.get_int("group"),
                        whole = std::max<std::int64_t>(k.value(), 1);

@@ -8,8 +8,8 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/emit/early_fetch.h"
 #include "codegen/emit/kernel_text.h"
+#include "codegen/emit/prefetch.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/body/layout.h"
 #include "codegen/families/loops/loop_schedules.h"
@@ -109,7 +109,7 @@ class HorizontalText {
                                   ? parameters_
                                   : std::vector{fmt::format(
                                         "const __grid_constant__ {}_arguments all", name_)}));
-    if (request_.early) text += "  allow_next_kernel();\n";
+    if (request_.early) text += "  launch_dependents();\n";
     return text + calls + "}\n";
   }
 
@@ -153,7 +153,7 @@ class HorizontalText {
       BodyWriter(analysis, args, layout, body).write();
       bodies.push_back(body.text());
       fetches.push_back(
-          request_.early ? early_fetches(analysis, args, layout.blocks, schedule.threads()) : "");
+          request_.early ? prefetches(analysis, args, layout.blocks, schedule.threads()) : "");
       const bool rows = schedule.family == Family::kRow;
       result.conditions.push_back(schedule.conditions);
       result.functions.push_back(
@@ -265,7 +265,7 @@ class HorizontalText {
   }
 
   std::string wait() const {
-    return request_.early ? "  wait_for_previous_kernel();\n" : std::string();
+    return request_.early ? "  grid_dependency_wait();\n" : std::string();
   }
 
   // Few parts: the text chooses.

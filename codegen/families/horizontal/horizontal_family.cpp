@@ -35,9 +35,9 @@ std::vector<std::uint32_t> buffers_of(const HorizontalProgram& program) {
 
 /// What the regions read and write, all at once; of a tensor that is changed in place only what is
 /// scattered moves.
-StepWork cost_of(const HorizontalProgram& program, const Region& region,
+StepCost cost_of(const HorizontalProgram& program, const Region& region,
                  const plan::fb::StepT& step, const PlanBuffers& buffers) {
-  StepWork cost{0, 0, 0};
+  StepCost cost{0, 0, 0};
   std::set<std::uint32_t> changed;
   for (const ScatterRegion& scatter : scatter_regions(region.node)) {
     changed.insert({region.inputs[scatter.data], region.outputs[scatter.result]});

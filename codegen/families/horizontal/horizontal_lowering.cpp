@@ -369,7 +369,7 @@ Dim HorizontalProgram::flops() const {
   std::vector<Dim> of_kind;
   for (const HorizontalKind& kind : kinds)
     of_kind.push_back(
-        work_of(kind.program, *exprs, [](std::uint32_t) { return BufferSize(); }).flops);
+        cost_of(kind.program, *exprs, [](std::uint32_t) { return BufferSize(); }).flops);
   Dim all = 0;
   for (const HorizontalPart& part : parts) all = all + of_kind[part.kind].substitute(part.sizes);
   return all;

@@ -7,7 +7,7 @@
 #include <sinter/error.h>
 
 #include "codegen/emit/assemble.h"
-#include "codegen/emit/early_fetch.h"
+#include "codegen/emit/prefetch.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/loop_schedules.h"
 #include "codegen/families/loops/row/row_schedule.h"
@@ -29,9 +29,9 @@ VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule
   variant.shared_bytes = row_shared_bytes(analysis, layout);
   variant.overlaps = analysis.request().early;
   if (variant.overlaps)
-    variant.body = fmt::format("  allow_next_kernel();\n{}  wait_for_previous_kernel();\n  {}\n{}",
-                               early_fetches(analysis, args, layout.blocks, schedule.threads()),
-                               fmt::join(args.behind_wait(), "\n  "), variant.body);
+    variant.body = fmt::format("  launch_dependents();\n{}  grid_dependency_wait();\n  {}\n{}",
+                               prefetches(analysis, args, layout.blocks, schedule.threads()),
+                               fmt::join(args.after_grid_wait(), "\n  "), variant.body);
   return variant;
 }
 
@@ -51,7 +51,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
   const std::vector<std::string> chosen_by = choose_variants(
       request, schedules, kernel.choices,
       [&](const Schedule& rule) {
-        return schedule_candidates(analysis, rule, request.wish.clusters);
+        return schedule_candidates(analysis, rule, request.requested.clusters);
       },
       [](const Schedule& schedule) { return schedule.cluster; });
   std::vector<VariantText> variants;
@@ -67,7 +67,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
   if (request.early || clusters) headers.emplace_back("cluster.cuh");
   headers.push_back(body_header(analysis));
   if (vectors) headers.emplace_back("vector.cuh");
-  if (turns) headers.emplace_back("turn.cuh");
+  if (turns) headers.emplace_back("transpose.cuh");
   assemble(request, exprs, args, variants, headers, "", kernel);
   return kernel;
 }

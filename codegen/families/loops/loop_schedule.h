@@ -31,10 +31,10 @@ struct LoopSchedule {
   std::string (*write)(const Schedule& schedule);
   /// Sets what a word "key", "key=first" or "key=firstxsecond" says; false if it is none of its
   /// own.
-  bool (*read)(Schedule& wish, std::string_view key, int first, int second);
-  /// The schedule that `wish`, read from `text`, describes. Throws Error(kUsage) if it is none for
-  /// the program.
-  Schedule (*complete)(const ProgramAnalysis& analysis, const Schedule& wish,
+  bool (*read)(Schedule& requested, std::string_view key, int first, int second);
+  /// The schedule that `requested`, read from `text`, describes. Throws Error(kUsage) if it is none
+  /// for the program.
+  Schedule (*complete)(const ProgramAnalysis& analysis, const Schedule& requested,
                        const std::string& text);
 };
 

@@ -40,7 +40,7 @@ class LoopsKernel final : public KernelProgram {
 /// outputs do not need is not read.
 StepTactics step_for(const LoopProgramT& program, const Region& region, PlanContext& plan) {
   StepTactics result{step_of(region), {}};
-  set_cost(result.step, work_of(program, plan.exprs, plan.sizes()), plan.exprs);
+  set_cost(result.step, cost_of(program, plan.exprs, plan.sizes()), plan.exprs);
   std::erase_if(result.step.reads, [&](std::uint32_t buffer) {
     return std::find(program.buffers.begin(), program.buffers.end(), buffer) ==
            program.buffers.end();

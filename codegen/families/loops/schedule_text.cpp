@@ -19,15 +19,15 @@ void refuse_schedule(const ProgramAnalysis& analysis, const std::string& text,
               fmt::format("schedule '{}' for kernel '{}': {}", text, analysis.request().name, why));
 }
 
-Schedule complete_schedule(const ProgramAnalysis& analysis, const Schedule& wish, DimSet dims,
+Schedule complete_schedule(const ProgramAnalysis& analysis, const Schedule& requested, DimSet dims,
                            const std::string& text) {
-  const int dim = wish.vector > 1 ? analysis.last_dim(dims) : -1;
-  Schedule schedule = with_vectors(plan_vectors(analysis, dim, wish.vector), wish.family);
-  if (schedule.vector != wish.vector || !schedule.conditions.empty())
+  const int dim = requested.vector > 1 ? analysis.last_dim(dims) : -1;
+  Schedule schedule = with_vectors(plan_vectors(analysis, dim, requested.vector), requested.family);
+  if (schedule.vector != requested.vector || !schedule.conditions.empty())
     refuse_schedule(analysis, text, fmt::format("its vectors are {} long", schedule.vector));
-  schedule.unroll = wish.unroll;
-  schedule.threads_x = wish.threads_x;
-  schedule.threads_y = wish.threads_y;
+  schedule.unroll = requested.unroll;
+  schedule.threads_x = requested.threads_x;
+  schedule.threads_y = requested.threads_y;
   if (schedule.threads() > 1024)
     refuse_schedule(analysis, text, "a block has at most 1024 threads");
   return schedule;
@@ -54,8 +54,8 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
                     fmt::format("it begins with none of {}", fmt::join(names, ", ")));
   }
   const LoopSchedule& own = **found;
-  Schedule wish;
-  wish.family = own.family;
+  Schedule requested;
+  requested.family = own.family;
   while (words >> word) {
     const std::size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
@@ -68,15 +68,15 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
       if (read.ec != std::errc() || read.ptr != end || numbers[0] < 1 || numbers[1] < 1)
         refuse_schedule(analysis, text, fmt::format("'{}' has no number", word));
     }
-    if (own.read(wish, key, numbers[0], numbers[1])) continue;
+    if (own.read(requested, key, numbers[0], numbers[1])) continue;
     if (word == "looped")
-      wish.unroll = 0;
+      requested.unroll = 0;
     else if (key == "vector")
-      wish.vector = numbers[0];
+      requested.vector = numbers[0];
     else if (key == "unroll")
-      wish.unroll = numbers[0];
+      requested.unroll = numbers[0];
     else if (key == "threads")
-      wish.threads_x = numbers[0], wish.threads_y = numbers[1];
+      requested.threads_x = numbers[0], requested.threads_y = numbers[1];
     else
       refuse_schedule(analysis, text, fmt::format("'{}' is unknown", word));
   }
@@ -84,7 +84,7 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
   if (own.reduces != reduces)
     refuse_schedule(analysis, text,
                     reduces ? "the kernel reduces rows" : "the kernel reduces nothing");
-  return own.complete(analysis, wish, text);
+  return own.complete(analysis, requested, text);
 }
 
 }  // namespace sinter::codegen

@@ -16,8 +16,8 @@ Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text
 /// Throws Error(kUsage).
 [[noreturn]] void refuse_schedule(const ProgramAnalysis& analysis, const std::string& text,
                                   const std::string& why);
-/// The unroll and threads of `wish`, with its vectors along the last of `dims`, if they fit.
-Schedule complete_schedule(const ProgramAnalysis& analysis, const Schedule& wish, DimSet dims,
+/// The unroll and threads of `requested`, with its vectors along the last of `dims`, if they fit.
+Schedule complete_schedule(const ProgramAnalysis& analysis, const Schedule& requested, DimSet dims,
                            const std::string& text);
 /// Refuses a schedule that loops over nothing and whose threads hold fewer than a row's elements.
 void require_held(const ProgramAnalysis& analysis, const Schedule& schedule, std::int64_t held,

@@ -23,7 +23,8 @@ VectorPlan plan_vectors(const ProgramAnalysis& analysis, int dim, int most = 8, 
                         const std::vector<bool>* among = nullptr);
 
 /// Values that vary along `dim` but not within its vectors: whether an index lies before what is a
-/// multiple of the vector. Sums that these alone use count as well, with a vector's first index.
+/// multiple of the vector. Accumulators that these alone use count as well, with a vector's first
+/// index.
 std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, int vector);
 
 /// Every access element by element.

@@ -45,7 +45,7 @@ class SortFamily final : public KernelFamily {
   std::vector<StepTactics> lower(const Region& region, PlanContext& plan) const override {
     const SortProblem problem = lower_sort(*region.node.body, region.inputs, region.outputs);
     StepTactics result{step_of(region), {}};
-    set_cost(result.step, work_of(problem, plan.exprs), plan.exprs);
+    set_cost(result.step, cost_of(problem, plan.exprs), plan.exprs);
     result.tactics.push_back(plan.generates_kernels()
                                  ? kernels(region.name, problem, plan, result.step)
                                  : only(sort_step(problem, plan.exprs)));

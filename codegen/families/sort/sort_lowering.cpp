@@ -46,13 +46,13 @@ plan::fb::SortStepT sort_step(const SortProblem& problem, ExprTable& exprs) {
   return step;
 }
 
-StepWork work_of(const SortProblem& problem, const ExprTable& exprs) {
+StepCost cost_of(const SortProblem& problem, const ExprTable& exprs) {
   const Dim rows = problem.outer * problem.inner, elements = rows * problem.length;
   const auto most = ir::upper_bound(problem.length, exprs.ranges());
   const int levels = most && *most > 1 ? std::bit_width(static_cast<std::uint64_t>(*most - 1))
                      : most            ? 1
                                        : 32;
-  StepWork work;
+  StepCost work;
   work.bytes_read = elements * Dim(static_cast<std::int64_t>(size_of(problem.dtype)));
   work.bytes_written = rows * problem.count * Dim(8);
   work.flops = elements * Dim(levels);

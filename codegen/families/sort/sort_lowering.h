@@ -31,6 +31,6 @@ SortProblem lower_sort(const ir::Graph& body, std::span<const std::uint32_t> inp
 plan::fb::SortStepT sort_step(const SortProblem& problem, ExprTable& exprs);
 
 /// One pass over the elements, and `length * log2(length)` comparisons, of a bound below 2^32.
-StepWork work_of(const SortProblem& problem, const ExprTable& exprs);
+StepCost cost_of(const SortProblem& problem, const ExprTable& exprs);
 
 }  // namespace sinter::codegen

@@ -18,8 +18,8 @@ ir::TargetTraits make_traits() {
   traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;
-  traits.quantised_matmul = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
-  traits.attention_steps = traits.quantised_matmul;
+  traits.quantized_matmul = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  traits.attention_steps = traits.quantized_matmul;
   return traits;
 }
 

@@ -25,10 +25,10 @@ ir::TargetTraits make_traits() {
                                       "Silu", "Clip", "LeakyRelu", "HardSigmoid", "HardSwish"};
   traits.matmul_epilogue_gelu_tanh = true;
   traits.matmul_epilogue_by_rows = true;
-  traits.quantised_matmul = {DType::kFloat16, DType::kBFloat16};
-  traits.quantised_group = 16;
-  traits.quantised_least_columns = 2;
-  traits.quantised_zeros_in_type = true;
+  traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16};
+  traits.quantized_group = 16;
+  traits.quantized_least_columns = 2;
+  traits.quantized_zeros_in_type = true;
   return traits;
 }
 

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/block_quantised.h"
+#include "frontend/ops/block_quantized.h"
 #include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/unroll.h"
@@ -176,7 +176,7 @@ void mixture_of_experts(NodeContext& node) {
 
 // ---- Experts of few bits
 
-struct QuantisedProduct {
+struct QuantizedProduct {
   const char* name;
   std::size_t weights, scales, bias, zeros;
   std::int64_t bits, block;  // block 0: a row is one
@@ -186,15 +186,15 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what)
   const Tensor* tensor = node.builder().constant_of(node.input(i, what));
   if (tensor == nullptr)
     node.unsupported(fmt::format(
-        "input {} ({}) is not a constant; quantised weights are packed at compile time", i, what));
+        "input {} ({}) is not a constant; quantized weights are packed at compile time", i, what));
   return *tensor;
 }
 
 /// Expert `e`'s weights as those of a product of its own.
-class QuantisedExpert {
+class QuantizedExpert {
  public:
-  QuantisedExpert(NodeContext& node, const Mixture& m, const Dim& inputs,
-                  const QuantisedProduct& product)
+  QuantizedExpert(NodeContext& node, const Mixture& m, const Dim& inputs,
+                  const QuantizedProduct& product)
       : node_(node),
         product_(product),
         values_(constant_input(node, product.weights, product.name)),
@@ -259,7 +259,7 @@ class QuantisedExpert {
   }
 
   NodeContext& node_;
-  QuantisedProduct product_;
+  QuantizedProduct product_;
   const Tensor values_, scales_;
   std::optional<Tensor> zeros_;
   BlockedWeights w_{};
@@ -278,7 +278,7 @@ void refuse_other_formats(NodeContext& node) {
                       i));
 }
 
-void quantised_mixture_of_experts(NodeContext& node) {
+void quantized_mixture_of_experts(NodeContext& node) {
   // 'accuracy_level' is not read: it says how rough tokens may become; here they stay as they are
   refuse_other_formats(node);
   const Mixture m = read_mixture(node);
@@ -288,13 +288,13 @@ void quantised_mixture_of_experts(NodeContext& node) {
       routing_weights(node, m, node.has_input(14) ? node.input(14, "router_weights") : ValueId{});
   const Term x(node, m.tokens);
   const auto width = [&](const char* attribute) { return node.attr_int(attribute, bits); };
-  const QuantisedExpert first(
+  const QuantizedExpert first(
       node, m, Dim(m.size),
       {"fc1_experts_weights", 2, 3, 4, 11, width("fc1_expert_weight_bits"), block});
-  std::optional<QuantisedExpert> third, second;
+  std::optional<QuantizedExpert> third, second;
   if (node.has_input(8))
     third.emplace(node, m, Dim(m.size),
-                  QuantisedProduct{"fc3_experts_weights", 8, 9, 10, 13,
+                  QuantizedProduct{"fc3_experts_weights", 8, 9, 10, 13,
                                    width("fc3_expert_weight_bits"), block});
   std::optional<Term> sum;
   for (std::int64_t e = 0; e < m.experts; ++e) {
@@ -303,7 +303,7 @@ void quantised_mixture_of_experts(NodeContext& node) {
     const Term h = activated(node, first.product(x, e), other);
     if (!second)
       second.emplace(node, m, h.shape().back(),
-                     QuantisedProduct{"fc2_experts_weights", 5, 6, 7, 12,
+                     QuantizedProduct{"fc2_experts_weights", 5, 6, 7, 12,
                                       width("fc2_expert_weight_bits"), block});
     const Term share(node, part(node, weights.value(), 1, e, 1));
     const Term y = second->product(h, e).cast(DType::kFloat32) * share;
@@ -317,7 +317,7 @@ constexpr OpRow kMixtureOps[] = {
      "activation_alpha activation_beta activation_type k normalize_routing_weights swiglu_fusion "
      "swiglu_limit use_sparse_mixer",
      kMicrosoft},
-    {"QMoE", 1, quantised_mixture_of_experts,
+    {"QMoE", 1, quantized_mixture_of_experts,
      "accuracy_level activation_alpha activation_beta activation_type block_size "
      "expert_weight_bits "
      "fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits k "

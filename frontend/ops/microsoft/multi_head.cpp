@@ -1,4 +1,4 @@
-// Attention, MultiHeadAttention and their quantised and decoding forms of com.microsoft. Source:
+// Attention, MultiHeadAttention and their quantized and decoding forms of com.microsoft. Source:
 // ContribOperators.md of ONNX Runtime.
 #include <cmath>
 
@@ -9,7 +9,7 @@
 #include "frontend/ops/attention_masks.h"
 #include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
-#include "frontend/ops/quantised.h"
+#include "frontend/ops/quantized.h"
 #include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
@@ -159,7 +159,7 @@ void packed_attention(NodeContext& node) {
 }
 
 /// The product of integers: (input - zero point) (weight - zero point) * scales + bias.
-void quantised_attention(NodeContext& node) {
+void quantized_attention(NodeContext& node) {
   const ValueId x = node.input(0, "input"), weights = node.input(1, "weight");
   check_projection(node, x, weights);
   for (const auto& [value, what] : {std::pair{x, "input"}, std::pair{weights, "weight"}})
@@ -173,7 +173,7 @@ void quantised_attention(NodeContext& node) {
       one_number(node, 3, "input_scale").cast(DType::kFloat32) * as_float(node, weight_scale);
   Term projected =
       (sum.cast(DType::kFloat32) * step).cast(node.dtype(node.input(3, "input_scale")));
-  if (node.has_input(2)) {  // ONNX Runtime's quantiser leaves out that of an Attention without
+  if (node.has_input(2)) {  // ONNX Runtime's quantizer leaves out that of an Attention without
     const ValueId bias = node.input(2, "bias");
     check_shape(node, bias, "bias", {node.shape(weights)[1]});
     projected = projected + Term(node, bias);
@@ -331,7 +331,7 @@ constexpr OpRow kMultiHeadOps[] = {
      "mask_filter_value num_heads scale unidirectional", kMicrosoft},
     {"DecoderMaskedMultiHeadAttention", 1, decoder_attention,
      "mask_filter_value num_heads output_qk past_present_share_buffer scale", kMicrosoft},
-    {"QAttention", 1, quantised_attention,
+    {"QAttention", 1, quantized_attention,
      "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional",
      kMicrosoft, Types::kIntegers},
 };

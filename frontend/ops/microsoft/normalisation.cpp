@@ -6,7 +6,7 @@
 
 #include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
-#include "frontend/ops/quantised.h"
+#include "frontend/ops/quantized.h"
 #include "frontend/ops/unroll.h"
 #include "frontend/ops/windows.h"
 
@@ -142,7 +142,7 @@ void embed_layer_normalization(NodeContext& node) {
 }
 
 /// Tables, gamma and beta are integers, with scales and zero points of one number each.
-void quantised_embed_layer_normalization(NodeContext& node) {
+void quantized_embed_layer_normalization(NodeContext& node) {
   const auto table = [&](std::size_t i, const char* what) {
     return Table{node.input(i, what), one_number(node, i + 6, "scale").cast(DType::kFloat32),
                  one_number(node, i + 11, "zero point")};
@@ -221,7 +221,7 @@ constexpr OpRow kNormalisationRows[] = {
      kMicrosoft},
     {"EmbedLayerNormalization", 1, embed_layer_normalization, "epsilon mask_index_type",
      kMicrosoft},
-    {"QEmbedLayerNormalization", 1, quantised_embed_layer_normalization, "epsilon", kMicrosoft,
+    {"QEmbedLayerNormalization", 1, quantized_embed_layer_normalization, "epsilon", kMicrosoft,
      Types::kIntegers},
     {"GroupNorm", 1, microsoft_group_norm, "activation channels_last epsilon groups", kMicrosoft},
     {"SkipGroupNorm", 1, skip_group_norm, "activation channels_last epsilon groups", kMicrosoft},

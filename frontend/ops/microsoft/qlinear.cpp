@@ -1,4 +1,4 @@
-// Operators of com.microsoft on quantised tensors, as ONNX Runtime's quantiser writes them: each
+// Operators of com.microsoft on quantized tensors, as ONNX Runtime's quantizer writes them: each
 // input has a scale and a zero point behind it, the result is rounded to those of its own
 // (docs/ContribOperators.md of ONNX Runtime).
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/quantised.h"
+#include "frontend/ops/quantized.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {
@@ -35,13 +35,13 @@ Term exact_difference(NodeContext& node, std::size_t i, std::size_t zero, const 
 }
 
 /// Input `i`, whose scale and zero point are the inputs behind it, as float32.
-Term dequantised(NodeContext& node, std::size_t i, const char* what) {
+Term dequantized(NodeContext& node, std::size_t i, const char* what) {
   if (node.has_input(i + 2)) (void)one_number(node, i + 2, "zero point");
   return exact_difference(node, i, i + 2, what).cast(DType::kFloat32) * scale_of(node, i + 1);
 }
 
 /// Gives `y` rounded to the scale in input `i` and the zero point behind it; without one to `type`.
-void output_quantised(NodeContext& node, const Term& y, std::size_t i, DType type) {
+void output_quantized(NodeContext& node, const Term& y, std::size_t i, DType type) {
   const Term scale = scale_of(node, i);
   if (!node.has_input(i + 1)) return node.output(quantized(y, scale, y.number(0), type).value());
   const Term zero = one_number(node, i + 1, "zero point");
@@ -53,15 +53,15 @@ void output_quantised(NodeContext& node, const Term& y, std::size_t i, DType typ
 
 template <const char* kOp>
 void qlinear_elementwise(NodeContext& node) {
-  const Term a = dequantised(node, 0, "A"), b = dequantised(node, 3, "B");
-  output_quantised(node, a.with(kOp, b), 6, node.dtype(node.input(0, "A")));
+  const Term a = dequantized(node, 0, "A"), b = dequantized(node, 3, "B");
+  output_quantized(node, a.with(kOp, b), 6, node.dtype(node.input(0, "A")));
 }
 constexpr char kAddOp[] = "Add", kMulOp[] = "Mul";
 
 /// One input, and the result's scale and zero point in inputs 3 and 4.
 template <typename Function>
 void qlinear_unary(NodeContext& node, const Function& function) {
-  output_quantised(node, function(dequantised(node, 0, "X")), 3, node.dtype(node.x()));
+  output_quantized(node, function(dequantized(node, 0, "X")), 3, node.dtype(node.x()));
 }
 
 void qlinear_sigmoid(NodeContext& node) {
@@ -120,8 +120,8 @@ void qlinear_global_average_pool(NodeContext& node) {
 
 void qlinear_where(NodeContext& node) {
   const Term condition(node, node.input(0, "condition"));
-  const Term x = dequantised(node, 1, "X"), y = dequantised(node, 4, "Y");
-  output_quantised(node, select(condition, x, y), 7, node.dtype(node.input(1, "X")));
+  const Term x = dequantized(node, 1, "X"), y = dequantized(node, 4, "Y");
+  output_quantized(node, select(condition, x, y), 7, node.dtype(node.input(1, "X")));
 }
 
 /// The result's scale and zero point come first, then three inputs for each part.
@@ -130,9 +130,9 @@ void qlinear_concat(NodeContext& node) {
   if (count < 5 || count % 3 != 2)
     node.invalid(fmt::format("it has {} inputs; there are two, and three for each part", count));
   std::vector<ValueId> parts;
-  for (std::size_t i = 2; i < count; i += 3) parts.push_back(dequantised(node, i, "part").value());
+  for (std::size_t i = 2; i < count; i += 3) parts.push_back(dequantized(node, i, "part").value());
   const std::int64_t axis = node.normalise_axis(node.attr_int("axis"), node.rank(parts[0]));
-  output_quantised(node, Term(node, node.concat(parts, axis)), 0,
+  output_quantized(node, Term(node, node.concat(parts, axis)), 0,
                    node.dtype(node.input(2, "part")));
 }
 
@@ -163,7 +163,7 @@ void qlinear_gemm(NodeContext& node) {
                     node.attr_float("alpha", 1);
   const Term real = sum.cast(DType::kFloat32) * step;
   if (!node.has_input(7)) return node.output(real.value());
-  output_quantised(node, real, 7, node.dtype(node.input(0, "A")));
+  output_quantized(node, real, 7, node.dtype(node.input(0, "A")));
 }
 
 constexpr OpRow kQLinearRows[] = {

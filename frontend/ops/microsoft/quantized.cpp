@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/block_quantised.h"
+#include "frontend/ops/block_quantized.h"
 #include "frontend/ops/checks.h"
 #include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
@@ -25,7 +25,7 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what,
   const Tensor* tensor = node.builder().constant_of(node.input(i, what));
   if (tensor == nullptr)
     node.unsupported(fmt::format(
-        "input {} ({}) is not a constant; quantised weights are packed at compile time", i, what));
+        "input {} ({}) is not a constant; quantized weights are packed at compile time", i, what));
   if (tensor->element_count() != elements)
     node.invalid(fmt::format("input {} ({}) is {}; it must have {} elements", i, what,
                              ir::to_string(tensor->type()), elements));
@@ -111,7 +111,7 @@ Term shaped(NodeContext& node, std::size_t i, const char* what, const Shape& sha
 }
 
 /// The weights [rows, columns] in float32, of numbers, scales and zero points that are computed.
-Term dequantised_weights(NodeContext& node, const BlockedWeights& w) {
+Term dequantized_weights(NodeContext& node, const BlockedWeights& w) {
   const Shape by_block{w.rows, w.blocks, w.block}, one_each{w.rows, w.blocks, 1};
   const Term bytes =
       shaped(node, 1, "B", {w.rows, w.blocks, w.block * w.bits / 8}).reshape({w.rows, w.pitch()});
@@ -155,11 +155,11 @@ ValueId times_weights(NodeContext& node, ValueId a, const BlockedWeights& w) {
   if (!order.empty())
     node.unsupported(
         "its weights are computed and their columns reordered (g_idx): export without reordering");
-  const Term weights = dequantised_weights(node, w).cast(node.dtype(a));
+  const Term weights = dequantized_weights(node, w).cast(node.dtype(a));
   return node.add("MatMul", {a, node.transpose(weights.value(), {1, 0})});
 }
 
-/// A [.., K] times the transpose of block-quantised weights [N, K].
+/// A [.., K] times the transpose of block-quantized weights [N, K].
 void matmul_nbits(NodeContext& node) {
   // 'accuracy_level' is not read: it says how rough A may become; here it stays as it is
   ValueId a = node.input(0, "A");
@@ -222,20 +222,20 @@ void matmul_bnb4(NodeContext& node) {
       node, a, node.attr_int("transB", 1) != 0 ? node.transpose(matrix, {1, 0}) : matrix));
 }
 
-/// Rows of block-quantised data, dequantised.
+/// Rows of block-quantized data, dequantized.
 void gather_block_quantized(NodeContext& node) {
   const ValueId data = node.input(0, "data"), indices = node.input(1, "indices"),
                 scales = node.input(2, "scales");
   const std::int64_t rank = node.rank(data), block = node.attr_int("block_size", 128),
                      gathered = node.normalise_axis(node.attr_int("gather_axis", 0), rank),
-                     quantised = node.normalise_axis(node.attr_int("quantize_axis", 1), rank);
+                     quantized = node.normalise_axis(node.attr_int("quantize_axis", 1), rank);
   const DType type = node.dtype(data);
   if (type != DType::kUInt8 && type != DType::kInt8)
     node.unsupported("data is " + ir::to_string(node.type(data)) +
                      "; supported are int4, uint4 and uint8");
   if (block < 1 || block > kMostSize)
     node.invalid(fmt::format("block_size {} is no size of a block", block));
-  if (gathered == quantised)
+  if (gathered == quantized)
     node.unsupported("it gathers along the axis of its blocks: gather along another one");
   // Of int4 and uint4 the importer holds a byte each already; bytes hold what `bits` says.
   const bool is_packed = !node.is_four_bit(0);
@@ -244,14 +244,14 @@ void gather_block_quantized(NodeContext& node) {
                      "; supported are int4, uint4 and uint8");
   const std::int64_t bits = is_packed ? node.attr_int("bits", 4) : 8;
   check_bits(node, bits);
-  if (bits != 8 && (quantised != rank - 1 || gathered == rank - 1))
+  if (bits != 8 && (quantized != rank - 1 || gathered == rank - 1))
     node.unsupported("its bytes are not packed along the axis of its blocks");
   Shape whole = node.shape(data);
   whole.back() = whole.back() * Dim(8 / bits);
-  const Dim count = whole[static_cast<std::size_t>(quantised)];
+  const Dim count = whole[static_cast<std::size_t>(quantized)];
   Shape blocks = whole;
   if (!count.is_constant()) node.unsupported("data is not a constant");
-  blocks[static_cast<std::size_t>(quantised)] = Dim((count.value() + block - 1) / block);
+  blocks[static_cast<std::size_t>(quantized)] = Dim((count.value() + block - 1) / block);
   if (node.shape(scales) != blocks)
     node.invalid(fmt::format("scales are {}; blocks of {} of {} need {}",
                              ir::to_string(node.type(scales)), block, ir::to_string(whole),
@@ -259,7 +259,7 @@ void gather_block_quantized(NodeContext& node) {
   const auto rows = [&](ValueId value) {
     return Term(node, node.add("Gather", {value, indices}, {{"axis", gathered}}));
   };
-  const std::int64_t axis = quantised < gathered ? quantised : quantised + node.rank(indices) - 1;
+  const std::int64_t axis = quantized < gathered ? quantized : quantized + node.rank(indices) - 1;
   const Term values = unpacked_bits(node, rows(data), bits, whole.back()).cast(DType::kInt32);
   const auto spread = [&](const Term& parameter) {
     return Term(node, spread_blocks(node, parameter.value(), values.shape(), axis, block));

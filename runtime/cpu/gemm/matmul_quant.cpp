@@ -90,13 +90,13 @@ MatmulQuant::MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT
   bias_ = step.bias;
   alpha_ = step.alpha;
   activation_ = step.activation;
-  const plan::fb::QuantisationT& quantisation = *step.quantisation;
-  weights_.bits = quantisation.bits;
+  const plan::fb::QuantizationT& quantization = *step.quantization;
+  weights_.bits = quantization.bits;
   weights_.k = k_;
-  weights_.group = std::min<std::int64_t>(static_cast<std::int64_t>(quantisation.group),
+  weights_.group = std::min<std::int64_t>(static_cast<std::int64_t>(quantization.group),
                                           std::max<std::int64_t>(k_, 1));
   weights_.groups = rounded_up_to(k_, weights_.group) / weights_.group;
-  weights_.pitch = quantisation.bits == 8 ? k_ : k_ / 2 + k_ % 2;
+  weights_.pitch = quantization.bits == 8 ? k_ : k_ / 2 + k_ % 2;
   pack(plan, step, shape, weights);
   direct_ = rows_ <= kMostRowsDirectly;
   const double multiplications =
@@ -135,10 +135,10 @@ void MatmulQuant::pack(const plan::PlanData& plan, const plan::fb::MatmulStepT& 
           write_group_panels(floats.data(), n_, weights_.groups, reinterpret_cast<float*>(to));
         });
   };
-  scales_ = float_panels(step.quantisation->scales);
+  scales_ = float_panels(step.quantization->scales);
   weights_.scales = static_cast<const float*>(address(scales_));
-  if (step.quantisation->zero_points < 0) return;
-  const auto zeros = static_cast<std::uint32_t>(step.quantisation->zero_points);
+  if (step.quantization->zero_points < 0) return;
+  const auto zeros = static_cast<std::uint32_t>(step.quantization->zero_points);
   if (type_of(zeros) == DType::kFloat32) {
     zeros_ = float_panels(zeros);
     weights_.float_zeros = static_cast<const float*>(address(zeros_));
@@ -192,7 +192,7 @@ class MatmulQuant::Worker {
     for (std::int64_t n = first; n < last; n += kPartColumns) {
       const std::int64_t count = std::min(kPartColumns, last - n);
       for (std::int64_t c = 0; c < count; c += kPanelStep)
-        dot_quantised(p_.weights_, (n + c) / kPanelStep, x, p_.rows_, sums + c, kPartColumns);
+        dot_quantized(p_.weights_, (n + c) / kPanelStep, x, p_.rows_, sums + c, kPartColumns);
       load_bias(n, count);
       for (std::int64_t m = 0; m < p_.rows_; ++m) finish(m, n, count, sums + m * kPartColumns);
     }
@@ -211,7 +211,7 @@ class MatmulQuant::Worker {
           const std::int64_t end = std::min(k + depth, p_.k_);
           const float* x[kBlockRows];
           for (std::int64_t r = 0; r < rows; ++r) x[r] = x_row(m + r, k, end, space + r * depth);
-          multiply_quantised(p_.weights_, n / kPanelStep, rounded_up_to(count, kPanelStep), k, end,
+          multiply_quantized(p_.weights_, n / kPanelStep, rounded_up_to(count, kPanelStep), k, end,
                              x, rows, sums, kBlockColumns, panel);
         }
         for (std::int64_t r = 0; r < rows; ++r) finish(m + r, n, count, sums + r * kBlockColumns);

@@ -1,4 +1,4 @@
-// Matrix products with quantised weights.
+// Matrix products with quantized weights.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace sinter::runtime::cpu {
 /// they are multiplied with the first rows.
 class MatmulQuant {
  public:
-  /// `plan` and `shape` have been checked; the step has a quantisation. `weights` gets the numbers,
+  /// `plan` and `shape` have been checked; the step has a quantization. `weights` gets the numbers,
   /// their scales as float32 and their zero points in panels.
   MatmulQuant(const plan::PlanData& plan, const plan::fb::MatmulStepT& step,
               const BoundShape& shape, PackedWeights& weights, int threads);

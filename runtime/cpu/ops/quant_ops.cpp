@@ -180,7 +180,7 @@ constexpr int kTileVectors = 4;
 constexpr int kTileVectors = 2;
 #endif
 
-/// The first kQuantRows rows of multiply_quantised, of kVectors vectors from column `column` on:
+/// The first kQuantRows rows of multiply_quantized, of kVectors vectors from column `column` on:
 /// numbers become floats between the sums, which takes hardly any time there.
 template <int kBits, bool kZeros, int kVectors>
 HWY_INLINE void make_tile(const QuantPanels& w, std::int64_t first, std::int64_t column,
@@ -353,12 +353,12 @@ void write_panels(const std::byte* rows, std::int64_t n, std::int64_t pitch, std
   (rows + first * pitch, std::min(kPanelStep, n - first), pitch, to + first * pitch);
 }
 
-void dot_quantised(const QuantPanels& weights, std::int64_t panel, const float* const* x,
+void dot_quantized(const QuantPanels& weights, std::int64_t panel, const float* const* x,
                    std::int64_t count, float* y, std::int64_t y_pitch) {
   HWY_DYNAMIC_DISPATCH(dot_vectors)(weights, panel, x, count, y, y_pitch);
 }
 
-void multiply_quantised(const QuantPanels& weights, std::int64_t panel, std::int64_t columns,
+void multiply_quantized(const QuantPanels& weights, std::int64_t panel, std::int64_t columns,
                         std::int64_t begin, std::int64_t end, const float* const* x,
                         std::int64_t count, float* y, std::int64_t y_pitch, float* made) {
   HWY_DYNAMIC_DISPATCH(make_vectors)

@@ -1,4 +1,4 @@
-// Loops over quantised weights, for the CPU's own vector instructions, chosen at run time.
+// Loops over quantized weights, for the CPU's own vector instructions, chosen at run time.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace sinter::runtime::cpu {
 
-/// Weights [n, k] of few bits, as Quantisation in plan.fbs says, in panels of kPanelStep rows that
+/// Weights [n, k] of few bits, as Quantization in plan.fbs says, in panels of kPanelStep rows that
 /// lie across: byte b of a panel's row r is at (panel * pitch + b) * kPanelStep + r. Scales are
 /// [panel, group, row], and so are the zero points, of which there is one kind or none. Rows that
 /// fill the last panel have a scale of zero.
@@ -28,15 +28,15 @@ void write_panels(const std::byte* rows, std::int64_t n, std::int64_t pitch, std
 
 /// y[m * y_pitch + r] = sum over k of x[m][k] * w[r][k], for all rows r of a panel and m < count.
 /// What a sum is does not depend on the other rows of x.
-void dot_quantised(const QuantPanels& weights, std::int64_t panel, const float* const* x,
+void dot_quantized(const QuantPanels& weights, std::int64_t panel, const float* const* x,
                    std::int64_t count, float* y, std::int64_t y_pitch);
 
-/// Rows of x that multiply_quantised takes at least, and columns of `made`.
+/// Rows of x that multiply_quantized takes at least, and columns of `made`.
 inline constexpr std::int64_t kQuantRows = 6, kQuantColumns = 64;
 /// Adds to y[m * y_pitch + c] the sum over begin <= i < end of x[m][i - begin] * w[c][i], for
 /// m < count and `columns` c, whole panels from `panel` on and at most kQuantColumns. The weights
 /// are left in `made` as floats, (end - begin) rows of kQuantColumns.
-void multiply_quantised(const QuantPanels& weights, std::int64_t panel, std::int64_t columns,
+void multiply_quantized(const QuantPanels& weights, std::int64_t panel, std::int64_t columns,
                         std::int64_t begin, std::int64_t end, const float* const* x,
                         std::int64_t count, float* y, std::int64_t y_pitch, float* made);
 

@@ -142,8 +142,8 @@ void check_matrix(const BoundChecker& check, const fb::MatrixT& matrix, const Si
   if (!empty) check.inside(reach, matrix.buffer, what);
 }
 
-/// Quantised weights are whole matrices; halves of bytes are counted as bytes here.
-void check_quantisation(const BoundChecker& check, const fb::MatmulStepT& work, std::int64_t n,
+/// Quantized weights are whole matrices; halves of bytes are counted as bytes here.
+void check_quantization(const BoundChecker& check, const fb::MatmulStepT& work, std::int64_t n,
                         std::int64_t k) {
   if (n == 0) return;
   const auto holds = [&](std::uint32_t buffer, std::int64_t columns, const char* what) {
@@ -152,12 +152,12 @@ void check_quantisation(const BoundChecker& check, const fb::MatmulStepT& work, 
     reach.high = Wide{n} * columns - 1;
     check.inside(reach, buffer, what);
   };
-  const auto group = static_cast<std::int64_t>(work.quantisation->group);
+  const auto group = static_cast<std::int64_t>(work.quantization->group);
   const std::int64_t groups = k / group + (k % group != 0 ? 1 : 0);
-  holds(work.b->buffer, work.quantisation->bits == 8 ? k : k / 2 + k % 2, "the quantised weight");
-  holds(work.quantisation->scales, groups, "the scales");
-  if (work.quantisation->zero_points >= 0)
-    holds(static_cast<std::uint32_t>(work.quantisation->zero_points), groups, "the zero points");
+  holds(work.b->buffer, work.quantization->bits == 8 ? k : k / 2 + k % 2, "the quantized weight");
+  holds(work.quantization->scales, groups, "the scales");
+  if (work.quantization->zero_points >= 0)
+    holds(static_cast<std::uint32_t>(work.quantization->zero_points), groups, "the zero points");
 }
 
 void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {
@@ -168,8 +168,8 @@ void check_matmul(const BoundChecker& check, const fb::MatmulStepT& work) {
   for (const std::uint32_t expression : work.batch)
     sizes.batch.push_back(check.extent(expression, "a batch dimension"));
   check_matrix(check, *work.a, sizes, m, k, "operand a");
-  if (work.quantisation)
-    check_quantisation(check, work, n, k);
+  if (work.quantization)
+    check_quantization(check, work, n, k);
   else
     check_matrix(check, *work.b, sizes, k, n, "operand b");
   check_matrix(check, *work.d, sizes, m, n, "result d");

@@ -114,7 +114,7 @@ struct Sum {
       add(matmul->b());
       add(matmul->d());
       add(matmul->residual());
-      if (matmul->quantisation()) bytes += sizeof(std::uint32_t);
+      if (matmul->quantization()) bytes += sizeof(std::uint32_t);
     } else if (const fb::ConvStep* conv = owner->work_as_ConvStep()) {
       add(conv->input_shape());
       add(conv->weight_shape());

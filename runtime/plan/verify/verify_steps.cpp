@@ -152,52 +152,52 @@ void verify_matrix(const Checker& check, const fb::MatrixT& matrix, std::size_t 
 
 bool is_narrow(DType type) { return is_float(type) && type != DType::kFloat64; }
 
-/// Operand b of quantised weights, and what they are made with.
-void verify_quantisation(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
-  const fb::QuantisationT& quantisation = *work.quantisation;
+/// Operand b of quantized weights, and what they are made with.
+void verify_quantization(const Checker& check, const fb::MatmulStepT& work, Uses& uses) {
+  const fb::QuantizationT& quantization = *work.quantization;
   if (check.plan.target == "cuda")
-    check.fail("a product with quantised weights must be a kernel on target 'cuda'");
-  if (quantisation.bits != 4 && quantisation.bits != 8)
-    check.fail("its weights have {} bits", quantisation.bits);
-  if (quantisation.group == 0 || quantisation.group > INT64_MAX)
-    check.fail("its weights have groups of {}", quantisation.group);
+    check.fail("a product with quantized weights must be a kernel on target 'cuda'");
+  if (quantization.bits != 4 && quantization.bits != 8)
+    check.fail("its weights have {} bits", quantization.bits);
+  if (quantization.group == 0 || quantization.group > INT64_MAX)
+    check.fail("its weights have groups of {}", quantization.group);
   const auto constant = [&](std::uint32_t expression) {
     const fb::ExprNode& node = check.plan.expressions[expression];
     return node.op() == fb::ExprOp::Constant ? node.value() : -1;
   };
   const std::int64_t k = constant(work.k);
   constexpr std::int64_t kMaxColumns = std::int64_t{1} << 48;
-  const auto pitch = [&] { return quantisation.bits == 8 ? k : k + k % 2; };
+  const auto pitch = [&] { return quantization.bits == 8 ? k : k + k % 2; };
   const auto stored = static_cast<DType>(work.b->dtype);
-  const bool is_plain = stored == (quantisation.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
+  const bool is_plain = stored == (quantization.bits == 8 ? DType::kInt8 : DType::kUInt8) &&
                         k >= 0 && k <= kMaxColumns && constant(work.n) >= 0 &&
                         constant(work.b->offset) == 0 &&
                         (k == 1 || constant(work.b->row_stride) == 1) &&
                         (constant(work.n) <= 1 || constant(work.b->col_stride) == pitch());
   if (!is_plain)
     check.fail("operand b of type {} is no plain matrix of {}-bit weights", to_string(stored),
-               quantisation.bits);
+               quantization.bits);
   for (const std::uint32_t stride : work.b->batch_strides)
-    if (constant(stride) != 0) check.fail("its quantised weights have a batch");
+    if (constant(stride) != 0) check.fail("its quantized weights have a batch");
   const auto require_weight = [&](std::uint32_t buffer, const char* what) {
     if (check.buffer(buffer, what).kind != fb::BufferKind::Weight)
       check.fail("{} are in buffer {}, which is an {}", what, buffer,
                  fb::EnumNameBufferKind(check.buffer(buffer, what).kind));
   };
-  require_weight(work.b->buffer, "its quantised weights");
-  require_weight(quantisation.scales, "its scales");
+  require_weight(work.b->buffer, "its quantized weights");
+  require_weight(quantization.scales, "its scales");
   if (!is_narrow(static_cast<DType>(work.a->dtype)) ||
       !is_narrow(static_cast<DType>(work.d->dtype)))
-    check.fail("a product of {} with quantised weights into {}",
+    check.fail("a product of {} with quantized weights into {}",
                to_string(static_cast<DType>(work.a->dtype)),
                to_string(static_cast<DType>(work.d->dtype)));
-  const DType scales = check.dtype(check.buffer(quantisation.scales, "its scales").dtype, "scales");
+  const DType scales = check.dtype(check.buffer(quantization.scales, "its scales").dtype, "scales");
   if (!is_narrow(scales)) check.fail("its scales are of type {}", to_string(scales));
-  uses.reads.insert(quantisation.scales);
-  if (quantisation.zero_points < -1)
-    check.fail("its zero points are buffer {}", quantisation.zero_points);
-  if (quantisation.zero_points < 0) return;
-  const auto zeros = static_cast<std::uint32_t>(quantisation.zero_points);
+  uses.reads.insert(quantization.scales);
+  if (quantization.zero_points < -1)
+    check.fail("its zero points are buffer {}", quantization.zero_points);
+  if (quantization.zero_points < 0) return;
+  const auto zeros = static_cast<std::uint32_t>(quantization.zero_points);
   require_weight(zeros, "its zero points");
   const DType type = check.dtype(check.buffer(zeros, "its zero points").dtype, "zero points");
   if (type != DType::kInt8 && type != DType::kFloat32)
@@ -216,8 +216,8 @@ void verify_matmul(const Checker& check, const fb::MatmulStepT& work, Uses& uses
   verify_matrix(check, *work.a, work.batch.size(), "operand a");
   verify_matrix(check, *work.b, work.batch.size(), "operand b");
   verify_matrix(check, *work.d, work.batch.size(), "result d");
-  if (work.quantisation)
-    verify_quantisation(check, work, uses);
+  if (work.quantization)
+    verify_quantization(check, work, uses);
   else if (work.a->dtype != work.b->dtype)
     check.fail("its operands are of types {} and {}", to_string(static_cast<DType>(work.a->dtype)),
                to_string(static_cast<DType>(work.b->dtype)));

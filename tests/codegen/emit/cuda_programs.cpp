@@ -122,8 +122,8 @@ codegen::KernelRequest ProgramBuilder::request(const std::string& name) const {
   request.name = name;
   request.origins = {"/" + name + " (Test)"};
   request.schedule = schedule;
-  request.wish.chosen = &chosen;
-  request.wish.clusters = true;
+  request.requested.chosen = &chosen;
+  request.requested.clusters = true;
   for (const std::uint32_t buffer : program.buffers) request.buffer_types.push_back(types[buffer]);
   return request;
 }

@@ -107,7 +107,7 @@ TEST(LoweredPrecision, ProductsBeyondFloat16AreStoredWide) {
   %y = Add(%c, %o)
   return y = %y
 })";
-  ProductCheck check;
+  GemmCheck check;
   check.add("wide", text, "");
   EXPECT_EQ(check.run(), "");
 }

@@ -9,7 +9,7 @@ attention f16 batch [batch, 2] rows seq keys seq head 16 values 16 scale 0.25 fi
 // from layer/attention
 #include "attention.cuh"
 
-template <class Shape, bool kEarly = false>
+template <class Shape, bool kProgrammatic = false>
 SINTER_DEVICE AttentionProblem<Shape>
 packed_heads_and_key_mask_problem(u32 item, const f16* __restrict__ x0, const b8* __restrict__ x1,
                                   f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,

@@ -18,7 +18,7 @@ import numpy as np
 from golden_cases import FLOATS, NAMES, bools, case, cases, integers, name_of, normal, one, wide
 from ordered_goldens import ordered
 from pointwise_goldens import parametric, pointwise, rare_pointwise
-from quantised_goldens import quantised
+from quantized_goldens import quantized
 
 
 # ---- reductions
@@ -384,7 +384,7 @@ def attention():
 def main():
     for group in (pointwise, reductions, views, convolutions, indexed, products, composites,
                   attention, places, rare_pointwise, channels_last, parametric, ordered,
-                  quantised):
+                  quantized):
         group()
     path = pathlib.Path(__file__).parent / "goldens.json"
     lines = ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases)

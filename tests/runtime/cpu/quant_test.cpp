@@ -1,4 +1,4 @@
-// Products with quantised weights: on the CPU against their definition, and plans that are damaged.
+// Products with quantized weights: on the CPU against their definition, and plans that are damaged.
 #include <random>
 
 #include <fmt/format.h>
@@ -69,12 +69,12 @@ class QuantProduct {
     if (c.batch > 1) work.b->batch_strides.push_back(p.constant(0));
     work.d =
         dense(p.output("d", c.type, {p.constant(c.batch * c.m * c.n)}), c.m, c.n, c.transposed);
-    work.quantisation = std::make_unique<fb::QuantisationT>();
-    work.quantisation->bits = static_cast<std::uint8_t>(c.bits);
-    work.quantisation->group = static_cast<std::uint64_t>(c.group);
-    work.quantisation->scales = p.weight_bytes(c.scales, scales_.data(), scales_.size());
+    work.quantization = std::make_unique<fb::QuantizationT>();
+    work.quantization->bits = static_cast<std::uint8_t>(c.bits);
+    work.quantization->group = static_cast<std::uint64_t>(c.group);
+    work.quantization->scales = p.weight_bytes(c.scales, scales_.data(), scales_.size());
     if (c.zeros != Zeros::kNone)
-      work.quantisation->zero_points =
+      work.quantization->zero_points =
           static_cast<int>(c.zeros == Zeros::kFloats ? p.weight(DType::kFloat32, floats_)
                                                      : p.weight(DType::kInt8, integers_));
     if (c.epilogue) {
@@ -241,27 +241,27 @@ struct QuantDamage {
   const char* expected;
 };
 
-TEST(QuantisedPlan, DamageIsRefusedByName) {
+TEST(QuantizedPlan, DamageIsRefusedByName) {
   const QuantDamage damages[] = {
-      {"bits", [](auto&, auto& step) { step.quantisation->bits = 3; }, "weights have 3 bits"},
-      {"group", [](auto&, auto& step) { step.quantisation->group = 0; }, "groups of 0"},
-      {"huge group", [](auto&, auto& step) { step.quantisation->group = UINT64_MAX; },
+      {"bits", [](auto&, auto& step) { step.quantization->bits = 3; }, "weights have 3 bits"},
+      {"group", [](auto&, auto& step) { step.quantization->group = 0; }, "groups of 0"},
+      {"huge group", [](auto&, auto& step) { step.quantization->group = UINT64_MAX; },
        "groups of 18446744073709551615"},
-      {"scales", [](auto&, auto& step) { step.quantisation->scales = 99; }, "its scales is 99"},
+      {"scales", [](auto&, auto& step) { step.quantization->scales = 99; }, "its scales is 99"},
       {"scales' type",
        [](auto& plan, auto& step) {
-         plan.buffers[step.quantisation->scales]->dtype = static_cast<std::uint8_t>(DType::kInt32);
+         plan.buffers[step.quantization->scales]->dtype = static_cast<std::uint8_t>(DType::kInt32);
        },
        "its scales are of type i32"},
-      {"zero points", [](auto&, auto& step) { step.quantisation->zero_points = -2; },
+      {"zero points", [](auto&, auto& step) { step.quantization->zero_points = -2; },
        "its zero points are buffer -2"},
       {"zero points' type",
        [](auto& plan, auto& step) {
-         plan.buffers[static_cast<std::size_t>(step.quantisation->zero_points)]->dtype =
+         plan.buffers[static_cast<std::size_t>(step.quantization->zero_points)]->dtype =
              static_cast<std::uint8_t>(DType::kInt16);
        },
        "its zero points are of type i16"},
-      {"weights' type", [](auto&, auto& step) { step.quantisation->bits = 4; },
+      {"weights' type", [](auto&, auto& step) { step.quantization->bits = 4; },
        "no plain matrix of 4-bit weights"},
       {"x's type",
        [](auto& plan, auto& step) {
@@ -269,21 +269,21 @@ TEST(QuantisedPlan, DamageIsRefusedByName) {
          plan.buffers[step.a->buffer]->dtype = step.a->dtype;
          plan.inputs[0]->dtype = step.a->dtype;
        },
-       "a product of f64 with quantised weights"},
+       "a product of f64 with quantized weights"},
       {"weights' stride", [](auto&, auto& step) { step.b->col_stride = step.n; },
        "no plain matrix of 8-bit weights"},
       {"huge k",
        [](auto& plan, auto& step) {
-         step.quantisation->bits = 4;
+         step.quantization->bits = 4;
          step.k = static_cast<Id>(plan.expressions.size());
          plan.expressions.emplace_back(fb::ExprOp::Constant, 0, 0, INT64_MAX);
        },
        "no plain matrix of 4-bit weights"},
-      {"no weights", [](auto&, auto& step) { step.quantisation->scales = step.a->buffer; },
+      {"no weights", [](auto&, auto& step) { step.quantization->scales = step.a->buffer; },
        "its scales are in buffer 0, which is an Input"},
-      {"no quantisation", [](auto&, auto& step) { step.quantisation.reset(); },
+      {"no quantization", [](auto&, auto& step) { step.quantization.reset(); },
        "its operands are of types f32 and i8"},
-      {"too few scales", [](auto&, auto& step) { step.quantisation->group = 1; },
+      {"too few scales", [](auto&, auto& step) { step.quantization->group = 1; },
        "the scales reaches element"},
   };
   for (const QuantDamage& damage : damages) {

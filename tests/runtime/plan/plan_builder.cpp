@@ -240,10 +240,10 @@ void PlanBuilder::matmul(const std::string& name, fb::MatmulStepT matmul) {
   std::vector<Id> reads = {matmul.a->buffer, matmul.b->buffer};
   if (matmul.residual) reads.push_back(matmul.residual->buffer);
   if (matmul.bias >= 0) reads.push_back(static_cast<Id>(matmul.bias));
-  if (matmul.quantisation) {
-    reads.push_back(matmul.quantisation->scales);
-    if (matmul.quantisation->zero_points >= 0)
-      reads.push_back(static_cast<Id>(matmul.quantisation->zero_points));
+  if (matmul.quantization) {
+    reads.push_back(matmul.quantization->scales);
+    if (matmul.quantization->zero_points >= 0)
+      reads.push_back(static_cast<Id>(matmul.quantization->zero_points));
   }
   const Id target = matmul.d->buffer;
   fb::WorkUnion work;

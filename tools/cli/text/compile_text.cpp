@@ -54,7 +54,7 @@ std::vector<std::string> layers_text(const CompileResult& result, bool is_calibr
   }
   return {
       format_table(rows),
-      fmt::format("{} of {} layers quantised: their weights {} -> {}, the plan {} -> {}; errors "
+      fmt::format("{} of {} layers quantized: their weights {} -> {}, the plan {} -> {}; errors "
                   "are relative, in the 2-norm, outputs on {}",
                   result.layers.size() - kept, result.layers.size(), format_bytes(before),
                   format_bytes(after), format_bytes(result.bytes_without_rounding),

@@ -84,8 +84,8 @@ std::string to_text(const WeightOptions& weights) {
   return text;
 }
 
-double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
-                              fusion::Precision precision, const std::set<DType>& quantised_matmul,
+double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
+                              fusion::Precision precision, const std::set<DType>& quantized_matmul,
                               double plan_bytes) {
   double bytes = plan_bytes;
   for (const auto& layer : layers) {
@@ -95,13 +95,13 @@ double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
     if (precision == fusion::Precision::kFloat16) type = DType::kFloat16;
     if (precision == fusion::Precision::kBFloat16) type = DType::kBFloat16;
     // Else the plan has floats again.
-    if (quantised_matmul.contains(type))
+    if (quantized_matmul.contains(type))
       bytes += elements * static_cast<double>(size_of(type)) - layer.bytes_after;
   }
   return bytes;
 }
 
-void note_idle(const std::vector<fusion::QuantisedLayer>& layers, const WeightOptions& weights,
+void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const WeightOptions& weights,
                Reporter& reporter) {
   if (weights.bits != 0 && layers.empty())
     reporter.warn("weights", fmt::format("--weights {}: the model has no product of an activation "
@@ -120,7 +120,7 @@ void note_idle(const std::vector<fusion::QuantisedLayer>& layers, const WeightOp
                   "what the model reads, lets their errors be made up for");
 }
 
-LayerResult layer_result(const fusion::QuantisedLayer& layer) {
+LayerResult layer_result(const fusion::QuantizedLayer& layer) {
   return {layer.name,
           layer.n,
           layer.k,

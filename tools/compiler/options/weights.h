@@ -19,15 +19,15 @@ fusion::WeightOptions to_fusion(const WeightOptions& weights);
 std::string to_text(const WeightOptions& weights);
 
 /// What a plan of `plan_bytes` would have, had its layers kept their floats in the plan's own
-/// precision. Types that the target has no products of quantised weights for are floats in it.
-double bytes_without_rounding(const std::vector<fusion::QuantisedLayer>& layers,
-                              fusion::Precision precision, const std::set<DType>& quantised_matmul,
+/// precision. Types that the target has no products of quantized weights for are floats in it.
+double bytes_without_rounding(const std::vector<fusion::QuantizedLayer>& layers,
+                              fusion::Precision precision, const std::set<DType>& quantized_matmul,
                               double plan_bytes);
 
 /// Says what was asked for in vain, and what would be better.
-void note_idle(const std::vector<fusion::QuantisedLayer>& layers, const WeightOptions& weights,
+void note_idle(const std::vector<fusion::QuantizedLayer>& layers, const WeightOptions& weights,
                Reporter& reporter);
 
-LayerResult layer_result(const fusion::QuantisedLayer& layer);
+LayerResult layer_result(const fusion::QuantizedLayer& layer);
 
 }  // namespace sinter::tools

@@ -106,14 +106,14 @@ ValueId sum_windows(GraphBuilder& builder, const ir::Node& conv, const Shape& re
 
 }  // namespace
 
-plan::fb::LoopProgramT lower_conv_loops(const ir::Graph& body, bool with_rest,
+plan::fb::LoopProgramT lower_conv_loops(const ir::Graph& body, bool with_epilogue,
                                         std::span<const std::uint32_t> inputs,
                                         std::span<const std::uint32_t> outputs, ExprTable& exprs) {
-  const ProductBody nodes = product_body(body);
+  const GemmBody nodes = gemm_body(body);
   const ir::Graph& part = *nodes.matmul->body;
-  const ir::Node& conv = product_node(part);
+  const ir::Node& conv = gemm_node(part);
   const ir::Graph all = inline_product(
-      body, nodes, with_rest, [&](GraphBuilder& builder, std::span<const ValueId> operands) {
+      body, nodes, with_epilogue, [&](GraphBuilder& builder, std::span<const ValueId> operands) {
         return sum_windows(builder, conv, part.type(conv.outputs[0]).shape, operands);
       });
   return lower_region(all, inputs, outputs, exprs);

@@ -11,9 +11,10 @@
 namespace sinter::codegen {
 
 /// Lowers a region of family "product" around a convolution: for each element of the result the sum
-/// over window and channels, then what follows it in `body` (`with_rest`), or in the convolution's
-/// own region alone. Throws Error(kUnsupported) if what follows needs a kernel of its own.
-plan::fb::LoopProgramT lower_conv_loops(const ir::Graph& body, bool with_rest,
+/// over window and channels, then what follows it in `body` (`with_epilogue`), or in the
+/// convolution's own region alone. Throws Error(kUnsupported) if what follows needs a kernel of its
+/// own.
+plan::fb::LoopProgramT lower_conv_loops(const ir::Graph& body, bool with_epilogue,
                                         std::span<const std::uint32_t> inputs,
                                         std::span<const std::uint32_t> outputs, ExprTable& exprs);
 

@@ -6,17 +6,17 @@
 
 namespace sinter::codegen {
 
-std::string Int8Gemv::header(const ProductProgram&) const { return "skinny_digits.cuh"; }
+std::string Int8Gemv::header(const GemmProgram&) const { return "int8_gemv.cuh"; }
 
 std::string Int8Gemv::type(const GemmText& text) const {
   const GemmSchedule& s = text.schedule();
-  const ProductProgram& product = text.product();
-  return fmt::format("WithSums<DigitTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
-                     storage_name(product.type),
-                     packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
-                     s.k / warps_k, warps_k, s.stages, s.split_k, product.parts,
-                     product.rows ? product.rows->most : 0, product.rows ? product.rows->stride : 0,
-                     digits, count_steps(product, s));
+  const GemmProgram& product = text.product();
+  return fmt::format(
+      "WithAccumulators<Int8Tile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
+      storage_name(product.type), packed_weights_type(*product.weights, loop_group(product)), s.m,
+      s.n, s.k / warps_k, warps_k, s.stages, s.split_k, product.parts,
+      product.rows ? product.rows->most : 0, product.rows ? product.rows->stride : 0, digits,
+      count_steps(product, s));
 }
 
 }  // namespace sinter::codegen

@@ -11,33 +11,33 @@
 namespace sinter::codegen {
 namespace {
 
-constexpr int kDigits = 3;  // two are less exact than float16 where x has outliers
+constexpr int kSlices = 3;  // two are less exact than float16 where x has outliers
 
 /// Bytes of the digits of a block's activations.
-int digit_bytes(const ProductProgram& product, const GemmSchedule& s, int digits) {
+int slice_bytes(const GemmProgram& product, const GemmSchedule& s, int digits) {
   const int columns = s.m * digits;
   return count_steps(product, s) * (s.k / 64) * (columns * 4 + 1) * 16;
 }
 
 /// Whether the kernel is not measured for the product: it is left to who asks for it.
-bool is_unknown(const ProductProgram& product, std::int64_t m) {
+bool is_unknown(const GemmProgram& product, std::int64_t m) {
   const std::int64_t group = loop_group(product);
   return m > 1 || product.weights->zeros || (group != 0 && group < 64);
 }
 
-bool is_for(const ProductProgram& product) {
-  return !product.by_groups && product.weights && product.weights->is_quantised();
+bool is_for(const GemmProgram& product) {
+  return !product.by_warpgroups && product.weights && product.weights->is_quantized();
 }
 
 }  // namespace
 
-int count_steps(const ProductProgram& product, const GemmSchedule& s) {
+int count_steps(const GemmProgram& product, const GemmSchedule& s) {
   return ceil_div(ceil_div(product.k.value(), s.k), s.split_k);
 }
 
 bool Int8Gemv::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   constexpr std::int64_t kMostRows = 4, kMostDepth = 8 * 32 * 16;  // of a warp: what lanes hold
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   if (!is_for(product) || !SmallM::fits(problem, s)) return false;
   const int depth = s.k / warps_k;
   const std::int64_t group = loop_group(product);
@@ -48,8 +48,8 @@ bool Int8Gemv::fits(const GemmProblem& problem, const GemmSchedule& s) const {
 }
 
 int Int8Gemv::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
-  const ProductProgram& product = problem.product;
-  const int stage = stage_bytes(product, s, false), own = digit_bytes(product, s, digits);
+  const GemmProgram& product = problem.product;
+  const int stage = stage_bytes(product, s, false), own = slice_bytes(product, s, digits);
   const bool are_in_ring = s.stages > count_steps(product, s) && own <= stage;
   return ring_bytes(product, s, stage) + (are_in_ring ? 0 : own);
 }
@@ -69,7 +69,7 @@ double Int8Gemv::estimate(const GemmProblem& problem, const GemmSchedule& s, std
 }
 
 std::string Int8Gemv::to_string(const GemmSchedule& s) const {
-  return fmt::format("{} digits={}", tile_text(s), digits);
+  return fmt::format("{} slices={}", tile_text("int8_gemv", s), digits);
 }
 
 namespace {
@@ -81,7 +81,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
     GemmSchedule s;
     s.m = tile.m, s.n = tile.n(), s.k = tile.k();
     s.stages = tile.stages;
-    s.tile = std::make_shared<Int8Gemv>(tile.warps_n, tile.warps_k, kDigits);
+    s.tile = std::make_shared<Int8Gemv>(tile.warps_n, tile.warps_k, kSlices);
     add_splits(problem, std::move(s), all);
   }
   return all;
@@ -90,9 +90,10 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_n = 0, warps_k = 0, digits = 0;
-  if (std::sscanf(
-          text.c_str(), "skinny %dx%dx%d warps=1x%dx%d stages=%d digits=%d splits=%d across=%d",
-          &s.m, &s.n, &s.k, &warps_n, &warps_k, &s.stages, &digits, &s.split_k, &s.cluster_n) != 9)
+  if (std::sscanf(text.c_str(),
+                  "int8_gemv %dx%dx%d warps=1x%dx%d stages=%d slices=%d split_k=%d cluster_n=%d",
+                  &s.m, &s.n, &s.k, &warps_n, &warps_k, &s.stages, &digits, &s.split_k,
+                  &s.cluster_n) != 9)
     return std::nullopt;
   require_sizes({s.m, s.n, s.k, warps_n, warps_k, s.stages, digits, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<Int8Gemv>(warps_n, warps_k, digits);

@@ -24,25 +24,25 @@ struct Tile {
 // What was best for some size on an H200; larger tiles need fewer splits.
 constexpr Tile kTiles[] = {{64, 64, 1, 3},   {64, 128, 2, 3},  {64, 256, 2, 4}, {128, 64, 1, 4},
                            {128, 128, 2, 8}, {128, 256, 2, 5}, {256, 128, 2, 4}};
-constexpr int kSplits[] = {1, 2, 4, 8};
+constexpr int kSplitK[] = {1, 2, 4, 8};
 
 /// k of a stage of x: that of few rows is copied twice as much at once.
 int stage_depth(const GemmSchedule& s) { return s.m <= 64 ? 2 * kPart : kPart; }
 
 /// Whether scales and zero points can be applied to the weights: those of whole columns, which need
 /// not, can always be.
-bool takes_groups(const ProductProgram& product) {
+bool takes_groups(const GemmProgram& product) {
   const std::int64_t group = loop_group(product);
   return group == 0 || (product.weights->scales == product.type && group % 16 == 0 &&
                         (group % kPart == 0 || kPart % group == 0));
 }
 
-bool is_for(const ProductProgram& product) { return product.by_groups && product.weights; }
+bool is_for(const GemmProgram& product) { return product.by_warpgroups && product.weights; }
 
 }  // namespace
 
 bool MixedInput::fits(const GemmProblem& problem, const GemmSchedule& s) const {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   const bool rows = s.m == 64 || s.m == 96 || s.m == 128 || s.m == 192 || s.m == 256;
   return is_for(product) && problem.reductions == 0 && s.vector_a == 8 && takes_groups(product) &&
          rows && warpgroups >= 1 && warpgroups <= kMostWarpgroups &&
@@ -51,8 +51,8 @@ bool MixedInput::fits(const GemmProblem& problem, const GemmSchedule& s) const {
          accumulators(s) <= kMostAccumulators && parts_ahead(problem, s) >= 2;
 }
 
-int MixedInput::slot_bytes(const ProductProgram& product, const GemmSchedule& s) const {
-  const ProductWeights& weights = *product.weights;
+int MixedInput::slot_bytes(const GemmProgram& product, const GemmSchedule& s) const {
+  const GemmWeights& weights = *product.weights;
   int bytes = kPart * 16 * weights.bits / 8;
   if (const std::int64_t group = loop_group(product); group != 0)
     bytes += static_cast<int>(kPart / std::min<std::int64_t>(group, kPart)) * 32 *
@@ -132,13 +132,14 @@ double MixedInput::estimate(const GemmProblem& problem, const GemmSchedule& s,
 }
 
 std::string MixedInput::to_string(const GemmSchedule& s) const {
-  return fmt::format("skinny {}x{}x{} groups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
+  return fmt::format("mixed_input {}x{}x{} warpgroups={} stages={}", s.m, s.n, s.k, warpgroups,
+                     s.stages);
 }
 
 namespace {
 
 bool takes(const GemmProblem& problem, std::string& reason) {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   const auto fail = [&](const char* why) {
     reason = why;
     return false;
@@ -160,7 +161,7 @@ bool takes(const GemmProblem& problem, std::string& reason) {
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
   for (const Tile& tile : kTiles)
-    for (const int split_k : kSplits) {
+    for (const int split_k : kSplitK) {
       GemmSchedule s;
       s.m = tile.m, s.n = tile.n, s.k = kStep;
       s.stages = tile.stages;
@@ -174,7 +175,8 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warpgroups = 0;
-  if (std::sscanf(text.c_str(), "skinny %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
+  if (std::sscanf(text.c_str(),
+                  "mixed_input %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d", &s.m,
                   &s.n, &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n) != 7)
     return std::nullopt;
   require_sizes({s.m, s.n, s.k, warpgroups, s.stages, s.split_k, s.cluster_n}, text);
@@ -188,12 +190,12 @@ constinit const GemmKernel kMixedInputKernel = {"mixed_input", is_for, takes, sc
 
 // The text of its kernel.
 
-std::string MixedInput::header(const ProductProgram&) const { return "packed_groups.cuh"; }
+std::string MixedInput::header(const GemmProgram&) const { return "mixed_input.cuh"; }
 
 std::string MixedInput::type(const GemmText& text) const {
   const GemmSchedule& s = text.schedule();
-  const ProductProgram& product = text.product();
-  return fmt::format("WithSums<PackedGroupTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
+  const GemmProgram& product = text.product();
+  return fmt::format("WithAccumulators<MixedInputTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}>>",
                      storage_name(product.type),
                      packed_weights_type(*product.weights, loop_group(product)), s.m, s.n,
                      stage_depth(s), warpgroups, s.stages, parts_ahead(text.problem(), s),

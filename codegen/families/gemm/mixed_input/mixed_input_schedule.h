@@ -1,6 +1,6 @@
 // TMA warp-specialized mixed-input products (sm_90 alone): packed weights become floats on their
-// way to the warpgroups' tensor cores. See PackedGroupTile in
-// codegen/families/gemm/mixed_input/packed_groups.cuh.
+// way to the warpgroups' tensor cores. See MixedInputTile in
+// codegen/families/gemm/mixed_input/mixed_input.cuh.
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
@@ -20,7 +20,7 @@ struct MixedInput final : GemmTile {
   int blocks_at_once(const GemmProblem& problem, const GemmSchedule& s) const override;
   double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
   std::string to_string(const GemmSchedule& s) const override;
-  std::string header(const ProductProgram& product) const override;
+  std::string header(const GemmProgram& product) const override;
   std::string type(const GemmText& text) const override;
   bool rasters_along_m() const override { return true; }
   void write_operands(GemmText& text) const override;
@@ -30,7 +30,7 @@ struct MixedInput final : GemmTile {
   /// Blocks that a multiprocessor is to have.
   int blocks_together(const GemmSchedule& s) const;
   /// Bytes of a warp's weights of one part of k, with scales and zero points.
-  int slot_bytes(const ProductProgram& product, const GemmSchedule& s) const;
+  int slot_bytes(const GemmProgram& product, const GemmSchedule& s) const;
   /// Parts of weights that are under way: as many as there is room for beside x.
   int parts_ahead(const GemmProblem& problem, const GemmSchedule& s) const;
 };

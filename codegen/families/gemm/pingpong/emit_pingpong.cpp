@@ -7,12 +7,12 @@ namespace sinter::codegen {
 
 using ir::Dim;
 
-std::string Pingpong::header(const ProductProgram&) const { return "product_turns.cuh"; }
+std::string Pingpong::header(const GemmProgram&) const { return "pingpong.cuh"; }
 
 std::string Pingpong::type(const GemmText& text) const {
   const GemmSchedule& s = text.schedule();
-  const ProductProgram& product = text.product();
-  return fmt::format("TurnTile<{}, {}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product.type),
+  const GemmProgram& product = text.product();
+  return fmt::format("PingpongTile<{}, {}, {}, {}, {}, {}, {}, {}, {}>", storage_name(product.type),
                      s.m, s.n, consumers, warpgroups, s.stages, product.rows_are_k,
                      product.batch.size() + 2, spread);
 }
@@ -42,15 +42,15 @@ void Pingpong::write_tile_loop(GemmText& text) const {
   Layout& layout = text.layout();
   text.line(fmt::format("const u32 tiles = u32({});", text.dim(text.tiles())));
   write_operands(text);
-  if (s.early) text.begin_early();
-  if (s.early && !b_is_weight) text.line("wait_for_previous_kernel();");
+  if (s.early) text.begin_programmatic();
+  if (s.early && !b_is_weight) text.line("grid_dependency_wait();");
   text.line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
                         s.early && b_is_weight));
   text.write_behind_wait();
-  layout.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.go_on())";
+  layout.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.advance())";
   layout.turn_lines = text.place("turn.tile");
-  layout.behind_preload = {"Tile::Sums tile_sums = {};",
-                           "Tile::multiply(tile_sums, shared, turn, operands_of(turn.tile));"};
+  layout.behind_preload = {"Tile::Accumulators accumulators = {};",
+                           "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};
   layout.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
   if (!spread) return;
   layout.unroll_passes = true;
@@ -62,10 +62,10 @@ void Pingpong::write_tile_loop(GemmText& text) const {
 /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
 void Pingpong::write_passes(GemmText& text) const {
   const GemmSchedule& s = text.schedule();
-  const ProductProgram& product = text.product();
+  const GemmProgram& product = text.product();
   Layout& layout = text.layout();
   auto& lines = layout.pass_lines;
-  if (!spread) lines.push_back("Tile::show(tile_sums, shared, pass);");
+  if (!spread) lines.push_back("Tile::show(accumulators, shared, pass);");
   lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
   std::string live =
       text.divides(product.m, s.m) ? "" : fmt::format("local < {}", text.size(product.m));
@@ -89,7 +89,8 @@ void Pingpong::write_passes(GemmText& text) const {
   columns.push_back(fmt::format("const u32 e = {};", e));
   text.split_columns(columns);
   for (std::size_t i = 0; i < text.analysis().instr_count(); ++i)
-    if (text.is_product(i)) layout.products.push_back({i, "sums", "tile_sums, shared, pass, " + k});
+    if (text.is_product(i))
+      layout.products.push_back({i, "sums", "accumulators, shared, pass, " + k});
 }
 
 }  // namespace sinter::codegen

@@ -25,7 +25,7 @@ constexpr int kConsumers = 2;
 /// not stay in the caches.
 constexpr double kMostSpread = 32;
 
-/// Vectors of a thread in a pass over tiles of n columns: TurnPasses::kVectors.
+/// Vectors of a thread in a pass over tiles of n columns: PingpongPasses::kVectors.
 int pass_vectors(int n) { return n % 128 == 0 ? 4 : n % 96 == 0 ? 3 : n / 32; }
 
 /// Whether the epilogue may compute with other columns than a thread loads and stores: all that
@@ -105,8 +105,9 @@ double Pingpong::estimate(const GemmProblem& problem, const GemmSchedule& s, std
 }
 
 std::string Pingpong::to_string(const GemmSchedule& s) const {
-  return fmt::format("product {}x{}x{} turns={} groups={} stages={} blocks={} passes={}", s.m, s.n,
-                     s.k, consumers, warpgroups, s.stages, blocks, spread ? "spread" : "rolled");
+  return fmt::format("pingpong {}x{}x{} consumers={} warpgroups={} stages={} blocks={} passes={}",
+                     s.m, s.n, s.k, consumers, warpgroups, s.stages, blocks,
+                     spread ? "spread" : "rolled");
 }
 
 namespace {
@@ -133,8 +134,8 @@ std::optional<GemmSchedule> parse(const std::string& text) {
   int consumers = 0, warpgroups = 0, blocks = 0;
   char passes[8] = {};
   if (std::sscanf(text.c_str(),
-                  "product %dx%dx%d turns=%d groups=%d stages=%d blocks=%d passes=%7[a-z] "
-                  "splits=%d across=%d",
+                  "pingpong %dx%dx%d consumers=%d warpgroups=%d stages=%d blocks=%d passes=%7[a-z] "
+                  "split_k=%d cluster_n=%d",
                   &s.m, &s.n, &s.k, &consumers, &warpgroups, &s.stages, &blocks, passes, &s.split_k,
                   &s.cluster_n) != 10)
     return std::nullopt;

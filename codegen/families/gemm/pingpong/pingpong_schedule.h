@@ -1,6 +1,6 @@
 // TMA warp-specialized ping-pong products (sm_90 alone): consumers alternate, so that one
 // multiplies while the other has the epilogue of the tile before; blocks are persistent. See
-// TurnTile in codegen/families/gemm/pingpong/product_turns.cuh.
+// PingpongTile in codegen/families/gemm/pingpong/pingpong.cuh.
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
@@ -26,7 +26,7 @@ struct Pingpong final : GemmTile {
   bool map_epilogue(const ProgramAnalysis& analysis, int columns, GemmSchedule& s) const override;
   double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
   std::string to_string(const GemmSchedule& s) const override;
-  std::string header(const ProductProgram& product) const override;
+  std::string header(const GemmProgram& product) const override;
   std::string type(const GemmText& text) const override;
   void write_operands(GemmText& text) const override;
   void write(GemmText& text) const override;

@@ -6,24 +6,24 @@
 
 namespace sinter::codegen {
 
-std::string SmallM::header(const ProductProgram&) const { return "skinny.cuh"; }
+std::string SmallM::header(const GemmProgram&) const { return "small_m.cuh"; }
 
 std::string SmallM::type(const GemmText& text) const {
   const GemmSchedule& s = text.schedule();
-  const ProductProgram& product = text.product();
+  const GemmProgram& product = text.product();
   const std::string weights = product.weights
                                   ? packed_weights_type(*product.weights, loop_group(product))
                               : product.rows_are_k ? "RowsAreK, NoScales"
                                                    : "RowsAreColumns, NoScales";
   return fmt::format(
-      "WithSums<SkinnyTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
+      "WithAccumulators<SmallMTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
       storage_name(product.type), weights, s.m, s.n / warps_n, s.k / warps_k, warps_n, warps_k,
       s.stages, s.split_k, s.vector_a, s.vector_b, product.parts,
       product.rows ? fmt::format(", {}, {}", product.rows->most, product.rows->stride) : "");
 }
 
 void SmallM::write_operands(GemmText& text) const {
-  const ProductProgram& product = text.product();
+  const GemmProgram& product = text.product();
   if (!product.rows) text.write_strided_a();
   if (product.weights)
     text.write_packed_b();

@@ -57,8 +57,8 @@ constexpr FewRowsCosts of_elements() {
 constexpr FewRowsCosts kHalfBytesOfOneRow = {4110, 4800,   1070,   1e9,    82.2, 0,
                                              54.2, 0.0858, 0.0547, 0.0927, 7.21, 157};
 
-FewRowsCosts costs_of(const ProductProgram& product, std::int64_t m) {
-  if (product.weights && !product.weights->is_quantised()) return of_elements();
+FewRowsCosts costs_of(const GemmProgram& product, std::int64_t m) {
+  if (product.weights && !product.weights->is_quantized()) return of_elements();
   const int bits = product.weights ? product.weights->bits : 16;
   return m == 1 && bits == 4 ? kHalfBytesOfOneRow : of_bits(bits);
 }
@@ -79,7 +79,7 @@ FewRowsCosts scaled(FewRowsCosts costs, const RelativeRates& rates) {
 double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, const SmallM& tile,
                          std::int64_t m, FewRowsCosts costs) {
   constexpr double kUnitBytes = 512;
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   const std::int64_t n = problem.n, k = problem.k;
   const int bits = product.weights ? product.weights->bits : 16;
   costs = scaled(costs, problem.rates());
@@ -122,7 +122,7 @@ double estimate_few_rows(const GemmProblem& problem, const GemmSchedule& s, cons
 }
 
 double SmallM::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   if (m <= kFewRows) return estimate_few_rows(problem, s, *this, m, costs_of(product, m));
   // Fitted to the times of 40 schedules of int8 products (2,048 to 128,256 columns, 1 to 256 rows)
   // on an H200: those chosen take 3 % longer than the best in the mean.

@@ -15,24 +15,24 @@ namespace {
 
 constexpr int kFragment = 16, kMostThreads = 512, kMostUnits = 8, kMostSplit = 8;
 
-int unit_depth(const ProductProgram& product) {
+int unit_depth(const GemmProgram& product) {
   return product.weights ? 256 / product.weights->bits : kFragment;
 }
 
-bool is_quantised(const ProductProgram& product) {
-  return product.weights && product.weights->is_quantised();
+bool is_quantized(const GemmProgram& product) {
+  return product.weights && product.weights->is_quantized();
 }
 
-bool has_packed_elements(const ProductProgram& product) {
-  return product.weights && !product.weights->is_quantised();
+bool has_packed_elements(const GemmProgram& product) {
+  return product.weights && !product.weights->is_quantized();
 }
 
-bool is_for(const ProductProgram& product) { return !product.by_groups; }
+bool is_for(const GemmProgram& product) { return !product.by_warpgroups; }
 
 }  // namespace
 
 bool leaves_to_small_m(const GemmProblem& problem) {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   if (product.weights || product.parts > 1 || product.rows) return true;
   return !product.windows && !product.rows_are_k && problem.reductions == 0 && problem.most_m &&
          *problem.most_m <= kFewRows;
@@ -43,7 +43,7 @@ bool takes_small_m(const GemmProblem& problem, std::string& reason) {
 }
 
 bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   std::string ignored;
   if (!can_pack_weights(product, ignored) || problem.reductions > 0 || s.cluster_n != 1 ||
       s.stages < 2 || threads() > kMostThreads)
@@ -61,8 +61,8 @@ bool SmallM::fits(const GemmProblem& problem, const GemmSchedule& s) const {
   return group == 0 || std::gcd(group, std::int64_t{depth}) % kFragment == 0;
 }
 
-int SmallM::stage_bytes(const ProductProgram& product, const GemmSchedule& s,
-                        bool with_rows) const {
+int SmallM::stage_bytes(const GemmProgram& product, const GemmSchedule& s,
+                        bool with_prologue) const {
   const int columns = s.n / warps_n, depth = s.k / warps_k, units = columns / kFragment;
   int weights = 0;
   if (product.weights)
@@ -74,25 +74,25 @@ int SmallM::stage_bytes(const ProductProgram& product, const GemmSchedule& s,
     const auto scale = static_cast<int>(size_of(product.weights->scales));
     weights += units * folds * kFragment * (scale + (product.weights->zeros ? 2 : 0));
   }
-  const int x = with_rows ? s.m * odd_units(depth) * 2 : 0;
+  const int x = with_prologue ? s.m * odd_units(depth) * 2 : 0;
   return warps_k * (warps_n * weights + x);
 }
 
-int SmallM::ring_bytes(const ProductProgram& product, const GemmSchedule& s, int stage) const {
-  const bool by_column = is_quantised(product) && loop_group(product) == 0;
+int SmallM::ring_bytes(const GemmProgram& product, const GemmSchedule& s, int stage) const {
+  const bool by_column = is_quantized(product) && loop_group(product) == 0;
   return std::max(s.stages * stage, warps_k * s.m * (s.n + 4) * 4) +
          (by_column ? s.n * static_cast<int>(size_of(product.weights->scales)) : 0) +
          (product.rows ? static_cast<int>(product.rows->most * product.rows->stride) * 2 : 0);
 }
 
 int SmallM::shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   return ring_bytes(product, s, stage_bytes(product, s, !product.rows));
 }
 
 /// Of a block's weights 32 to 96 KB are under way beside those that it multiplies, 2 to 4 KB for
 /// each warp at a time.
-std::vector<FewRowsTile> few_rows_tiles(const ProductProgram& product) {
+std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product) {
   struct Shape {
     int columns, warps_n, warps_k;
     bool is_for_one = false;  // measured for one row of half bytes alone
@@ -111,7 +111,7 @@ std::vector<FewRowsTile> few_rows_tiles(const ProductProgram& product) {
           if (!is_usual && !is_one && !has_packed_elements(product)) continue;
           if (shape.is_for_one && !is_one) continue;
           // Warps that share a row wait for each other: 2 to 10 % longer than eight that share k.
-          const int most = is_quantised(product) ? 1 : product.rows ? 4 : 8;
+          const int most = is_quantized(product) ? 1 : product.rows ? 4 : 8;
           if (product.weights && m <= most && shape.warps_n > 1) continue;
           // One row is 1 to 5 % faster by tiles of four, alone and in a chain.
           if (m == 1 && has_packed_elements(product) && !product.rows) continue;
@@ -136,25 +136,25 @@ void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSche
   for (; s.split_k <= kMostSplit; s.split_k *= 2) all.push_back(s);
 }
 
-std::string SmallM::tile_text(const GemmSchedule& s) const {
-  return fmt::format("skinny {}x{}x{} warps=1x{}x{} stages={}", s.m, s.n, s.k, warps_n, warps_k,
+std::string SmallM::tile_text(const char* kernel, const GemmSchedule& s) const {
+  return fmt::format("{} {}x{}x{} warps=1x{}x{} stages={}", kernel, s.m, s.n, s.k, warps_n, warps_k,
                      s.stages);
 }
 
-std::string SmallM::to_string(const GemmSchedule& s) const { return tile_text(s); }
+std::string SmallM::to_string(const GemmSchedule& s) const { return tile_text("small_m", s); }
 
 namespace {
 
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   // What was best for some size on an H200.
-  constexpr FewRowsTile kQuantised[] = {{32, 32, 64, 2, 4, 4},
+  constexpr FewRowsTile kQuantized[] = {{32, 32, 64, 2, 4, 4},
                                         {32, 32, 64, 4, 2, 4},
                                         {64, 32, 64, 4, 2, 3},
                                         {64, 64, 64, 2, 2, 3},
                                         {128, 32, 64, 4, 1, 3}};
   constexpr FewRowsTile kRowsAreK[] = {
       {8, 64, 32, 1, 4, 6}, {8, 64, 32, 1, 8, 3}, {16, 64, 32, 1, 4, 4}};
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   std::vector<GemmSchedule> all;
   const auto add = [&](const FewRowsTile& tile) {
     GemmSchedule s;
@@ -165,8 +165,8 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   };
   if (product.weights || !product.rows_are_k)
     for (const FewRowsTile& tile : few_rows_tiles(product)) add(tile);
-  if (is_quantised(product))
-    for (const FewRowsTile& tile : kQuantised) add(tile);
+  if (is_quantized(product))
+    for (const FewRowsTile& tile : kQuantized) add(tile);
   else if (!product.weights && product.rows_are_k && (product.parts > 1 || product.rows))
     // Else warp tiles are faster, as an H200 measured one row of float16 alone: 2048 x 2048 in
     // 7.9 us instead of 10.5, 2048 x 8192 in 13.5 instead of 17.
@@ -177,8 +177,8 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_n = 0, warps_k = 0;
-  if (std::sscanf(text.c_str(), "skinny %dx%dx%d warps=1x%dx%d stages=%d splits=%d across=%d", &s.m,
-                  &s.n, &s.k, &warps_n, &warps_k, &s.stages, &s.split_k, &s.cluster_n) != 8)
+  if (std::sscanf(text.c_str(), "small_m %dx%dx%d warps=1x%dx%d stages=%d split_k=%d cluster_n=%d",
+                  &s.m, &s.n, &s.k, &warps_n, &warps_k, &s.stages, &s.split_k, &s.cluster_n) != 8)
     return std::nullopt;
   require_sizes({s.m, s.n, s.k, warps_n, warps_k, s.stages, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<SmallM>(warps_n, warps_k);

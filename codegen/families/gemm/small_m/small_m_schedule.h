@@ -1,5 +1,5 @@
-// Products of few rows, and of more with quantised weights: warps multiply weights as they stream
-// in, packed or not. See SmallM's SkinnyTile in codegen/families/gemm/small_m/skinny.cuh.
+// Products of few rows, and of more with quantized weights: warps multiply weights as they stream
+// in, packed or not. See SmallM's SmallMTile in codegen/families/gemm/small_m/small_m.cuh.
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
@@ -22,18 +22,18 @@ struct SmallM : GemmTile {
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override;
   double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
   std::string to_string(const GemmSchedule& s) const override;
-  std::string header(const ProductProgram& product) const override;
+  std::string header(const GemmProgram& product) const override;
   std::string type(const GemmText& text) const override;
   bool rasters_along_m() const override { return true; }
   void write_operands(GemmText& text) const override;
 
  protected:
-  /// "skinny 8x32x256 warps=1x1x4 stages=3".
-  std::string tile_text(const GemmSchedule& s) const;
+  /// "small_m 8x32x256 warps=1x1x4 stages=3".
+  std::string tile_text(const char* kernel, const GemmSchedule& s) const;
   /// Bytes of one stage's weights and, if they pass through it, rows.
-  int stage_bytes(const ProductProgram& product, const GemmSchedule& s, bool with_rows) const;
+  int stage_bytes(const GemmProgram& product, const GemmSchedule& s, bool with_prologue) const;
   /// Bytes of the ring of stages and what lies behind it, rows of a prologue included.
-  int ring_bytes(const ProductProgram& product, const GemmSchedule& s, int stage) const;
+  int ring_bytes(const GemmProgram& product, const GemmSchedule& s, int stage) const;
 };
 
 /// Nanoseconds of SmallM::estimate for up to kFewRows rows, where nothing else is said.
@@ -67,7 +67,7 @@ struct FewRowsTile {
   int n() const { return columns * warps_n; }
   int k() const { return depth * warps_k; }
 };
-std::vector<FewRowsTile> few_rows_tiles(const ProductProgram& product);
+std::vector<FewRowsTile> few_rows_tiles(const GemmProgram& product);
 
 /// Adds the schedule with every number of blocks that may share a tile's k, if its tile fits.
 void add_splits(const GemmProblem& problem, GemmSchedule s, std::vector<GemmSchedule>& all);

@@ -5,12 +5,12 @@
 
 namespace sinter::codegen {
 
-std::string Tma::header(const ProductProgram&) const { return "product_groups.cuh"; }
+std::string Tma::header(const GemmProgram&) const { return "tma.cuh"; }
 
 std::string Tma::type(const GemmText& text) const {
   const GemmSchedule& s = text.schedule();
-  const ProductProgram& product = text.product();
-  return fmt::format("WithSums<GroupTile<{}, {}, {}, {}, {}, {}, {}, {}>>",
+  const GemmProgram& product = text.product();
+  return fmt::format("WithAccumulators<TmaTile<{}, {}, {}, {}, {}, {}, {}, {}>>",
                      storage_name(product.type), s.m, s.n, warpgroups, s.stages, s.split_k,
                      product.rows_are_k, product.batch.size() + 2);
 }

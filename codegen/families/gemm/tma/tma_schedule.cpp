@@ -23,10 +23,10 @@ constexpr Tile kTiles[] = {{64, 32, 1, 1},   {64, 64, 1, 1},   {64, 64, 1, 2},  
                            {64, 96, 1, 2},   {64, 128, 1, 1},  {64, 128, 1, 2}, {64, 192, 1, 1},
                            {128, 64, 2, 1},  {128, 64, 2, 2},  {128, 96, 2, 1}, {128, 128, 2, 1},
                            {128, 128, 2, 2}, {128, 192, 2, 1}, {128, 256, 2, 1}};
-constexpr int kSplits[] = {1, 2, 3, 4, 6, 8};
+constexpr int kSplitK[] = {1, 2, 3, 4, 6, 8};
 
 /// Boxes of b are 64 columns wide; rows of b may be any number that warpgroups take.
-int column_unit(const ProductProgram& product) { return product.rows_are_k ? kTmaBoxColumns : 32; }
+int column_unit(const GemmProgram& product) { return product.rows_are_k ? kTmaBoxColumns : 32; }
 
 }  // namespace
 
@@ -50,10 +50,10 @@ bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
          tma_accumulators(s, warpgroups) <= most_accumulators && s.cluster_n == 1;
 }
 
-bool is_for_tma(const ProductProgram& product) { return product.by_groups && !product.weights; }
+bool is_for_tma(const GemmProgram& product) { return product.by_warpgroups && !product.weights; }
 
 bool takes_tma(const GemmProblem& problem, std::string& reason) {
-  const ProductProgram& product = problem.product;
+  const GemmProgram& product = problem.product;
   const auto fail = [&](const char* why) {
     reason = why;
     return false;
@@ -131,7 +131,7 @@ double Tma::estimate(const GemmProblem& problem, const GemmSchedule& s, std::int
 }
 
 std::string Tma::to_string(const GemmSchedule& s) const {
-  return fmt::format("product {}x{}x{} groups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
+  return fmt::format("tma {}x{}x{} warpgroups={} stages={}", s.m, s.n, s.k, warpgroups, s.stages);
 }
 
 namespace {
@@ -139,7 +139,7 @@ namespace {
 std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   std::vector<GemmSchedule> all;
   for (const Tile& tile : kTiles)
-    for (const int split_k : kSplits) {
+    for (const int split_k : kSplitK) {
       if (split_k > 1 && problem.most_k && ceil_div(*problem.most_k, kTmaStep) < split_k) continue;
       GemmSchedule s;
       s.m = tile.m, s.n = tile.n, s.k = kTmaStep;
@@ -158,8 +158,8 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warpgroups = 0;
-  if (std::sscanf(text.c_str(), "product %dx%dx%d groups=%d stages=%d splits=%d across=%d", &s.m,
-                  &s.n, &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n) != 7)
+  if (std::sscanf(text.c_str(), "tma %dx%dx%d warpgroups=%d stages=%d split_k=%d cluster_n=%d",
+                  &s.m, &s.n, &s.k, &warpgroups, &s.stages, &s.split_k, &s.cluster_n) != 7)
     return std::nullopt;
   require_sizes({s.m, s.n, s.k, warpgroups, s.stages, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<Tma>(warpgroups);

@@ -1,6 +1,6 @@
 // TMA warp-specialized products (sm_90 alone): one warp has the copy engine fill the stages,
-// warpgroups multiply out of shared memory (wgmma). See GroupTile in
-// codegen/families/gemm/tma/product_groups.cuh.
+// warpgroups multiply out of shared memory (wgmma). See TmaTile in
+// codegen/families/gemm/tma/tma.cuh.
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
@@ -20,7 +20,7 @@ struct Tma final : GemmTile {
   int blocks_at_once(const GemmProblem& problem, const GemmSchedule& s) const override;
   double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
   std::string to_string(const GemmSchedule& s) const override;
-  std::string header(const ProductProgram& product) const override;
+  std::string header(const GemmProgram& product) const override;
   std::string type(const GemmText& text) const override;
   void write_operands(GemmText& text) const override;
 
@@ -51,7 +51,7 @@ inline int tma_accumulators(const GemmSchedule& s, int warpgroups) {
 bool fits_tma(const GemmProblem& problem, const GemmSchedule& s, int warpgroups,
               int most_accumulators);
 
-bool is_for_tma(const ProductProgram& product);
+bool is_for_tma(const GemmProgram& product);
 bool takes_tma(const GemmProblem& problem, std::string& reason);
 
 extern const GemmKernel kTmaKernel;

@@ -13,7 +13,7 @@ namespace {
 /// How the left operand is read, if not by rows: ", WindowRows<2, i32>".
 std::string left_operand(const GemmText& text) {
   if (!text.product().windows) return "";
-  const ProductWindows& windows = *text.product().windows;
+  const ConvWindows& windows = *text.product().windows;
   return fmt::format(", WindowRows<{}, {}>", windows.in.size(),
                      needs_wide(text.analysis(), Dim(2) * windows.elements) ? "i64" : "i32");
 }
@@ -26,8 +26,8 @@ std::string sizes(GemmText& text, const ir::Shape& shape) {
 
 /// Where the windows of the tile's rows are.
 void write_windows(GemmText& text) {
-  const ProductProgram& product = text.product();
-  const ProductWindows& w = *product.windows;
+  const GemmProgram& product = text.product();
+  const ConvWindows& w = *product.windows;
   text.line(fmt::format("operands.a = {};", text.start(product.a_buffer(), product.a)));
   text.line(fmt::format("operands.windows = {{{}, {}, {}, {},", text.size(w.channels),
                         text.size(w.pitch), sizes(text, w.in), sizes(text, w.out)));
@@ -39,14 +39,14 @@ void write_windows(GemmText& text) {
 
 }  // namespace
 
-std::string WarpTile::header(const ProductProgram& product) const {
-  return product.windows ? "windows.cuh" : "product.cuh";
+std::string WarpTile::header(const GemmProgram& product) const {
+  return product.windows ? "implicit_gemm.cuh" : "warp_tile.cuh";
 }
 
 std::string WarpTile::type(const GemmText& text) const {
   const GemmSchedule& s = text.schedule();
-  const ProductProgram& product = text.product();
-  return fmt::format("WithSums<ProductTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
+  const GemmProgram& product = text.product();
+  return fmt::format("WithAccumulators<WarpTile<{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}{}>>",
                      storage_name(product.type), s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages,
                      s.split_k, product.rows_are_k, s.vector_a, s.vector_b, left_operand(text));
 }

@@ -26,7 +26,7 @@ constexpr Tile kWindowTiles[] = {
     {32, 32, 64, 1, 2, 2, 4},  {32, 64, 64, 2, 2, 1, 4},   {64, 64, 64, 2, 4, 1, 4},
     {64, 64, 64, 2, 2, 2, 4},  {64, 128, 64, 2, 4, 1, 3},  {128, 64, 64, 4, 2, 1, 3},
     {128, 64, 64, 4, 2, 1, 4}, {128, 128, 64, 4, 2, 1, 3}, {256, 64, 64, 4, 2, 1, 3}};
-constexpr int kSplits[] = {1, 2, 4, 8};
+constexpr int kSplitK[] = {1, 2, 4, 8};
 /// Rows of a tile and tiles that a cluster holds of whole rows, where rows are reduced.
 constexpr int kNormRows[] = {16, 32};
 constexpr int kNormClusters[] = {1, 2, 3, 4, 6, 8, 12, 16};
@@ -60,8 +60,8 @@ Costs scaled(Costs costs, const RelativeRates& rates) {
   return costs;
 }
 
-bool is_for(const ProductProgram& product) {
-  return !product.by_groups && !product.weights && product.parts == 1 && !product.rows;
+bool is_for(const GemmProgram& product) {
+  return !product.by_warpgroups && !product.weights && product.parts == 1 && !product.rows;
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ double WarpTile::estimate(const GemmProblem& problem, const GemmSchedule& s, std
 }
 
 std::string WarpTile::to_string(const GemmSchedule& s) const {
-  return fmt::format("product {}x{}x{} warps={}x{}x{} stages={}", s.m, s.n, s.k, warps_m, warps_n,
+  return fmt::format("warp_tile {}x{}x{} warps={}x{}x{} stages={}", s.m, s.n, s.k, warps_m, warps_n,
                      warps_k, s.stages);
 }
 
@@ -133,9 +133,9 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
   };
   if (problem.reductions == 0) {
     for (const Tile& tile : kTiles)
-      for (const int split_k : kSplits) add(tile, split_k, 1);
+      for (const int split_k : kSplitK) add(tile, split_k, 1);
     for (const Tile& tile : kWindowTiles)
-      for (const int split_k : kSplits)
+      for (const int split_k : kSplitK)
         if (problem.product.windows) add(tile, split_k, 1);
     return all;
   }
@@ -143,7 +143,7 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
     for (const int cluster_n : kNormClusters) {
       if (!problem.most_n) break;
       const int n = ceil_div(ceil_div(*problem.most_n, cluster_n), 8) * 8;
-      for (const int split_k : kSplits) {
+      for (const int split_k : kSplitK) {
         add({rows, n, 128, 1, 1, 4, 3}, split_k, cluster_n);
         if (n % 16 == 0) add({rows, n, 128, 1, 2, 2, 3}, split_k, cluster_n);
         if (n % 32 == 0) add({rows, n, 64, 1, 4, 1, 4}, split_k, cluster_n);
@@ -156,9 +156,9 @@ std::vector<GemmSchedule> schedules(const GemmProblem& problem) {
 std::optional<GemmSchedule> parse(const std::string& text) {
   GemmSchedule s;
   int warps_m = 0, warps_n = 0, warps_k = 0;
-  if (std::sscanf(text.c_str(), "product %dx%dx%d warps=%dx%dx%d stages=%d splits=%d across=%d",
-                  &s.m, &s.n, &s.k, &warps_m, &warps_n, &warps_k, &s.stages, &s.split_k,
-                  &s.cluster_n) != 9)
+  if (std::sscanf(text.c_str(),
+                  "warp_tile %dx%dx%d warps=%dx%dx%d stages=%d split_k=%d cluster_n=%d", &s.m, &s.n,
+                  &s.k, &warps_m, &warps_n, &warps_k, &s.stages, &s.split_k, &s.cluster_n) != 9)
     return std::nullopt;
   require_sizes({s.m, s.n, s.k, warps_m, warps_n, warps_k, s.stages, s.split_k, s.cluster_n}, text);
   s.tile = std::make_shared<WarpTile>(warps_m, warps_n, warps_k);

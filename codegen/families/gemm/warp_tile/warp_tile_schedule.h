@@ -1,5 +1,5 @@
 // Products and convolutions by warps: operands come by multistage cp.async, each warp has a part of
-// the tile (mma.sync). See ProductTile in codegen/families/gemm/warp_tile/product.cuh.
+// the tile (mma.sync). See WarpTile in codegen/families/gemm/warp_tile/warp_tile.cuh.
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
@@ -18,7 +18,7 @@ struct WarpTile final : GemmTile {
   int shared_bytes(const GemmProblem& problem, const GemmSchedule& s) const override;
   double estimate(const GemmProblem& problem, const GemmSchedule& s, std::int64_t m) const override;
   std::string to_string(const GemmSchedule& s) const override;
-  std::string header(const ProductProgram& product) const override;
+  std::string header(const GemmProgram& product) const override;
   std::string type(const GemmText& text) const override;
   void write_operands(GemmText& text) const override;
 };

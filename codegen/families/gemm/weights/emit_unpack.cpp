@@ -23,7 +23,7 @@ std::string type_text(const UnpackProgram& program) {
 
 EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
                           const std::vector<std::string>& origins, ExprTable& exprs, bool early) {
-  const ProductWeights& weights = program.weights;
+  const GemmWeights& weights = program.weights;
   const std::string schedule =
       fmt::format("unpack depth={} warps={}{}", kDepth, kWarps, early ? " early" : "");
   const std::int64_t tasks = program.blocks() * (program.depth() / kDepth);
@@ -52,7 +52,7 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
       "  static_assert(Work::kSharedBytes == {}, \"what the launch reserves\");\n"
       "  SINTER_DYNAMIC_SHARED(shared);\n",
       variant->shared_bytes);
-  if (early) body += "  allow_next_kernel();\n";
+  if (early) body += "  launch_dependents();\n";
   body += fmt::format(
       "  const Work::Operands operands = {{values, scales, {}, result, {}, {}, {}}};\n"
       "  Work::run<{}>(shared, operands, blockIdx.x);\n",

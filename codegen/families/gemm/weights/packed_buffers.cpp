@@ -24,9 +24,9 @@ std::optional<std::size_t> weights_input(const Node& region, const ir::Ranges& r
   if (region.op->kind != ir::OpKind::kFused || region.attrs.get_string("family") != "product")
     return std::nullopt;
   const Graph& body = *region.body;
-  const ProductBody nodes = product_body(body);
+  const GemmBody nodes = gemm_body(body);
   const Graph& part = *nodes.matmul->body;
-  const Node& product = product_node(part);
+  const Node& product = gemm_node(part);
   if (product.op->name != "MatMul") return std::nullopt;
   ir::Shape rows = part.type(product.outputs[0]).shape;
   rows.pop_back();
@@ -74,7 +74,7 @@ std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
   return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);
 }
 
-bool PackedBuffers::takes_elements(const ProductProgram& product) const {
+bool PackedBuffers::takes_elements(const GemmProgram& product) const {
   const std::uint32_t buffer = product.program.buffers[product.b_buffer()];
   const auto constant = buffers_.constant_of(buffer);
   if (!constant || !has_16_bits(constant->dtype()) || !elements_.contains(constant->hash()))
@@ -86,7 +86,7 @@ bool PackedBuffers::takes_elements(const ProductProgram& product) const {
                              : product.n == rows && product.k == columns);
 }
 
-PackedBuffers::Packed PackedBuffers::make(const ProductProgram& product, const Key& key) {
+PackedBuffers::Packed PackedBuffers::make(const GemmProgram& product, const Key& key) {
   const auto tensor = [&](std::uint32_t buffer) -> const ir::Tensor& {
     const auto constant = buffers_.constant_of(buffer);
     if (!constant)
@@ -102,9 +102,9 @@ PackedBuffers::Packed PackedBuffers::make(const ProductProgram& product, const K
     if (added) at->second = buffers_.made_constant(std::make_shared<const ir::Tensor>(values));
     return at->second;
   };
-  if (!product.weights->is_quantised())
+  if (!product.weights->is_quantized())
     return {add_values(pack_elements(tensor(key[0]), product.rows_are_k)), kNone, kNone};
-  ir::QuantisedWeights weights;
+  ir::QuantizedWeights weights;
   weights.bits = product.weights->bits;
   weights.group = product.weights->group;
   weights.k = product.k.value();
@@ -116,12 +116,12 @@ PackedBuffers::Packed PackedBuffers::make(const ProductProgram& product, const K
           packed.scales.dtype()};
 }
 
-void PackedBuffers::pack(ProductProgram& product) {
+void PackedBuffers::pack(GemmProgram& product) {
   if (!product.weights) return;
   auto& buffers = product.program.buffers;
-  const bool is_quantised = product.weights->is_quantised();
+  const bool is_quantized = product.weights->is_quantized();
   const Key key = {buffers[product.b_buffer()],
-                   is_quantised ? buffers[product.scales_buffer()] : kNone,
+                   is_quantized ? buffers[product.scales_buffer()] : kNone,
                    product.weights->zeros ? buffers[product.zeros_buffer()] : kNone};
   const auto [at, added] = known_.try_emplace({key, product.type});
   if (added) at->second = make(product, key);
@@ -129,7 +129,7 @@ void PackedBuffers::pack(ProductProgram& product) {
   product.weights->scales = packed.type;
   product.rows_are_k = false;
   buffers[product.b_buffer()] = packed.values;
-  if (is_quantised) buffers[product.scales_buffer()] = packed.scales;
+  if (is_quantized) buffers[product.scales_buffer()] = packed.scales;
   if (product.weights->zeros) buffers[product.zeros_buffer()] = packed.zeros;
 }
 

@@ -28,11 +28,11 @@ class PackedBuffers {
       : buffers_(buffers), elements_(std::move(elements)) {}
 
   /// True if the product's right operand is a constant of 16 bits that may be packed.
-  bool takes_elements(const ProductProgram& product) const;
+  bool takes_elements(const GemmProgram& product) const;
 
   /// Puts packed weights, scales and zero points, each packed once, in place of the graph's, if the
   /// product has `weights`. Throws Error(kUnsupported) if they cannot be packed.
-  void pack(ProductProgram& product);
+  void pack(GemmProgram& product);
 
   /// Changes what a step reads accordingly: `plain`, the graph's buffers, to `packed`.
   static void replace(std::vector<std::uint32_t>& reads, std::span<const std::uint32_t> plain,
@@ -44,7 +44,7 @@ class PackedBuffers {
     std::uint32_t values = 0, scales = 0, zeros = 0;
     DType type = DType::kFloat32;  // of the scales
   };
-  Packed make(const ProductProgram& product, const Key& key);
+  Packed make(const GemmProgram& product, const Key& key);
 
   PlanBuffers& buffers_;
   std::set<std::uint64_t> elements_;

@@ -7,7 +7,7 @@
 
 namespace sinter::codegen {
 
-bool can_pack_weights(const ProductProgram& product, std::string& reason) {
+bool can_pack_weights(const GemmProgram& product, std::string& reason) {
   if (product.windows) {
     reason = "its rows are windows";
     return false;
@@ -24,7 +24,7 @@ bool can_pack_weights(const ProductProgram& product, std::string& reason) {
   return reason.empty();
 }
 
-std::int64_t loop_group(const ProductProgram& product) {
+std::int64_t loop_group(const GemmProgram& product) {
   // Groups of all of k where zero points make them groups: above any k.
   constexpr std::int64_t kWholeGroup = std::int64_t{1} << 30;
   if (!product.weights) return 0;
@@ -32,8 +32,8 @@ std::int64_t loop_group(const ProductProgram& product) {
   return product.weights->zeros ? kWholeGroup : 0;
 }
 
-std::string packed_weights_type(const ProductWeights& weights, std::int64_t group) {
-  if (!weights.is_quantised()) return "PackedElements, NoScales";
+std::string packed_weights_type(const GemmWeights& weights, std::int64_t group) {
+  if (!weights.is_quantized()) return "PackedElements, NoScales";
   return fmt::format("{}, Scales<{}, {}{}>", weights.bits == 8 ? "PackedBytes" : "PackedNibbles",
                      storage_name(weights.scales), group, weights.zeros ? ", true" : "");
 }

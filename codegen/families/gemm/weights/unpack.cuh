@@ -2,7 +2,7 @@
 // others.
 #pragma once
 
-#include "skinny.cuh"
+#include "small_m.cuh"
 
 /// A warp unpacks 16 columns by kDepth of k, a block neighbouring kDepths of them. Weights are
 /// (q - zero) * scale in float32, rounded to T. kGroup 0: one scale for a column.
@@ -27,7 +27,7 @@ struct Unpacking {
   };
 
   /// `task`: which kDepth of which 16 columns.
-  template <bool kEarly>
+  template <bool kProgrammatic>
   SINTER_DEVICE static void run(unsigned char* shared, const Operands& x, u32 block) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const u32 task = block * kWarps + static_cast<u32>(warp);
@@ -46,7 +46,7 @@ struct Unpacking {
     T* const tile = reinterpret_cast<T*>(shared) + warp * 16 * kStride;
     if (valid) widen_tile(tile, bits, x, static_cast<i64>(columns) * x.groups * 16, k);
     __syncwarp();
-    if (kEarly) wait_for_previous_kernel();  // which may use the result's memory
+    if (kProgrammatic) grid_dependency_wait();  // which may use the result's memory
     if (!valid) return;
     T* const to = x.result + (static_cast<i64>(columns) * 16 + lane / kAcross) * x.depth + k +
                   lane % kAcross * 8;

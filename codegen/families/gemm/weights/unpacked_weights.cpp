@@ -31,7 +31,7 @@ std::vector<std::uint32_t> UnpackProgram::reads() const {
   return buffers;
 }
 
-std::optional<UnpackProgram> plan_unpacking(const ProductProgram& packed, PlanBuffers& buffers,
+std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffers& buffers,
                                             ExprTable& exprs, std::string& refusal) {
   const ir::Ranges& ranges = exprs.ranges();
   Dim rows = packed.m;
@@ -69,7 +69,7 @@ std::optional<UnpackProgram> plan_unpacking(const ProductProgram& packed, PlanBu
   return program;
 }
 
-ProductProgram with_unpacked_weights(ProductProgram product, const UnpackProgram& unpacking) {
+GemmProgram with_unpacked_weights(GemmProgram product, const UnpackProgram& unpacking) {
   auto& buffers = product.program.buffers;
   const std::uint32_t a = buffers[product.a_buffer()];
   buffers.resize(product.first_operand());
@@ -86,7 +86,7 @@ ProductProgram with_unpacked_weights(ProductProgram product, const UnpackProgram
 plan::fb::MatmulStepT with_unpacked_weights(const plan::fb::MatmulStepT& product,
                                             const UnpackProgram& unpacking, ExprTable& exprs) {
   plan::fb::MatmulStepT result(product);
-  result.quantisation.reset();
+  result.quantization.reset();
   result.b->buffer = unpacking.result;
   result.b->dtype = static_cast<std::uint8_t>(unpacking.type);
   result.b->offset = exprs.intern(0);
@@ -96,7 +96,7 @@ plan::fb::MatmulStepT with_unpacked_weights(const plan::fb::MatmulStepT& product
 }
 
 std::string print_unpacking(const UnpackProgram& program) {
-  const ProductWeights& weights = program.weights;
+  const GemmWeights& weights = program.weights;
   return fmt::format("unpack {} bits group {}{} of {} for {} {}x{}\n", weights.bits, weights.group,
                      weights.zeros ? " zeros" : "", to_string(weights.scales),
                      to_string(program.type), program.n, program.k);

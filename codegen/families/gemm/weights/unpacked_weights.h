@@ -20,7 +20,7 @@ inline constexpr std::int64_t kUnpackedRows = 65;
 /// What a kernel makes of packed weights: a matrix of x's type whose rows are the product's
 /// columns, of depth() elements each; what lies behind k or behind the last column is never read.
 struct UnpackProgram {
-  ProductWeights weights;
+  GemmWeights weights;
   DType type = DType::kFloat16;
   std::int64_t n = 0, k = 0;                        // of the product
   std::uint32_t values = 0, scales = 0, zeros = 0;  // the plan's buffers, packed
@@ -35,11 +35,11 @@ struct UnpackProgram {
 
 /// For a product with packed weights. Makes the scratch buffer. Nothing, with the reason in
 /// `refusal`, where rows are always few or a weight may be beyond x's type.
-std::optional<UnpackProgram> plan_unpacking(const ProductProgram& packed, PlanBuffers& buffers,
+std::optional<UnpackProgram> plan_unpacking(const GemmProgram& packed, PlanBuffers& buffers,
                                             ExprTable& exprs, std::string& refusal);
 
 /// The product, whose weights are packed or as the graph has them, by the unpacked ones.
-ProductProgram with_unpacked_weights(ProductProgram product, const UnpackProgram& unpacking);
+GemmProgram with_unpacked_weights(GemmProgram product, const UnpackProgram& unpacking);
 plan::fb::MatmulStepT with_unpacked_weights(const plan::fb::MatmulStepT& product,
                                             const UnpackProgram& unpacking, ExprTable& exprs);
 

@@ -23,7 +23,7 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 class Numbers {
  public:
   /// `values`: the bytes of the weights' values.
-  Numbers(const ir::QuantisedWeights& weights, std::span<const std::byte> values)
+  Numbers(const ir::QuantizedWeights& weights, std::span<const std::byte> values)
       : bytes_(reinterpret_cast<const std::uint8_t*>(values.data())),
         bits_(weights.bits),
         n_(weights.n()),
@@ -83,7 +83,7 @@ Tensor made_tiles(std::int64_t tiles, std::int64_t across, Begin begin) {
                 ir::Buffer::derived(count * tile_bytes, std::move(make)));
 }
 
-Tensor pack_values(const ir::QuantisedWeights& weights) {
+Tensor pack_values(const ir::QuantizedWeights& weights) {
   const std::int64_t tiles = ceil_div(weights.n(), kPackedColumns);
   const std::int64_t unit_depth = weights.bits == 8 ? 32 : 64;
   const std::int64_t across = packed_depth(weights.k) / unit_depth;
@@ -115,7 +115,7 @@ struct Elements {
 };
 
 /// One value for each column and group, of 16 columns side by side.
-Tensor pack_groups(const Tensor& values, const ir::QuantisedWeights& weights, DType type) {
+Tensor pack_groups(const Tensor& values, const ir::QuantizedWeights& weights, DType type) {
   const std::int64_t n = weights.n(), groups = values.shape()[1];
   const std::int64_t tiles = ceil_div(n, kPackedColumns);
   const std::int64_t packed = packed_groups(weights.group, weights.k);
@@ -144,7 +144,7 @@ std::string refuse_groups(std::int64_t group, std::int64_t k) {
   return fmt::format("groups of {} are no multiple of {}", group, kFragment);
 }
 
-PackedWeights pack_weights(const ir::QuantisedWeights& weights, DType x_type) {
+PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type) {
   if (const std::string refusal = refuse_groups(weights.group, weights.k); !refusal.empty())
     throw Error(ErrorCode::kUnsupported, refusal);
   PackedWeights packed;

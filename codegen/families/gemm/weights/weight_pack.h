@@ -1,11 +1,11 @@
-// Weights in the order in which the kernels of codegen/device read them (skinny.cuh,
-// packed_groups.cuh, unpack.cuh).
+// Weights in the order in which the kernels of codegen/device read them (small_m.cuh,
+// mixed_input.cuh, unpack.cuh).
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "ir/quantised.h"
+#include "ir/quantized.h"
 
 namespace sinter::codegen {
 
@@ -33,7 +33,7 @@ struct PackedWeights {
   std::optional<ir::Tensor> zeros;  // the same of x's type
 };
 
-/// Groups that a packed row has; `group` as in ir::QuantisedWeights.
+/// Groups that a packed row has; `group` as in ir::QuantizedWeights.
 inline std::int64_t packed_groups(std::int64_t group, std::int64_t k) {
   return group == 0 || group >= k ? 1 : (packed_depth(k) + group - 1) / group;
 }
@@ -43,7 +43,7 @@ std::string refuse_groups(std::int64_t group, std::int64_t k);
 
 /// `x_type`: f16 or bf16. Scales become f16 or bf16 if that changes none of them, else f32. Throws
 /// Error(kUnsupported) if the groups are refused or a zero point is too large for x's type.
-PackedWeights pack_weights(const ir::QuantisedWeights& weights, DType x_type);
+PackedWeights pack_weights(const ir::QuantizedWeights& weights, DType x_type);
 
 /// Elements of 16 bits, [k, n] if `rows_are_k`, else [n, k], as PackedWeights::values.
 ir::Tensor pack_elements(const ir::Tensor& weights, bool rows_are_k);

@@ -220,25 +220,25 @@ std::string write_column(const Schedule& schedule) {
   return text;
 }
 
-bool read_column(Schedule& wish, std::string_view key, int number, int) {
+bool read_column(Schedule& requested, std::string_view key, int number, int) {
   if (key == "ahead")
-    wish.ahead = number;
+    requested.ahead = number;
   else if (key == "lean")
-    wish.lean = true;
+    requested.lean = true;
   else if (key == "again")
-    wish.again = true;
+    requested.again = true;
   else
     return false;
   return true;
 }
 
-Schedule complete_column(const ProgramAnalysis& analysis, const Schedule& wish,
+Schedule complete_column(const ProgramAnalysis& analysis, const Schedule& requested,
                          const std::string& text) {
-  Schedule schedule = complete_schedule(analysis, wish, analysis.outer_dims(), text);
-  schedule.ahead = wish.looped() ? wish.ahead : 1;
-  schedule.lean = wish.lean;
-  schedule.again = wish.again;
-  require_held(analysis, schedule, std::int64_t{wish.unroll} * wish.threads_y, text);
+  Schedule schedule = complete_schedule(analysis, requested, analysis.outer_dims(), text);
+  schedule.ahead = requested.looped() ? requested.ahead : 1;
+  schedule.lean = requested.lean;
+  schedule.again = requested.again;
+  require_held(analysis, schedule, std::int64_t{requested.unroll} * requested.threads_y, text);
   return schedule;
 }
 

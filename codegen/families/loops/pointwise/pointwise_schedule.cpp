@@ -66,9 +66,9 @@ std::string write_pointwise(const Schedule& schedule) { return schedule.tail ? "
 
 bool read_pointwise(Schedule&, std::string_view, int, int) { return false; }
 
-Schedule complete_pointwise(const ProgramAnalysis& analysis, const Schedule& wish,
+Schedule complete_pointwise(const ProgramAnalysis& analysis, const Schedule& requested,
                             const std::string& text) {
-  return complete_schedule(analysis, wish, analysis.outer_dims(), text);
+  return complete_schedule(analysis, requested, analysis.outer_dims(), text);
 }
 
 }  // namespace

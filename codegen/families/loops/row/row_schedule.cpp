@@ -381,39 +381,41 @@ std::string write_row(const Schedule& schedule) {
   return text;
 }
 
-bool read_row(Schedule& wish, std::string_view key, int number, int) {
+bool read_row(Schedule& requested, std::string_view key, int number, int) {
   if (key == "cluster")
-    wish.cluster = number;
+    requested.cluster = number;
   else if (key == "blocks")
-    wish.blocks = number;
+    requested.blocks = number;
   else if (key == "ahead")
-    wish.ahead = number;
+    requested.ahead = number;
   else if (key == "staged")
-    wish.staged = true;
+    requested.staged = true;
   else if (key == "lean")
-    wish.lean = true;
+    requested.lean = true;
   else if (key == "again")
-    wish.again = true;
+    requested.again = true;
   else
     return false;
   return true;
 }
 
-Schedule complete_row(const ProgramAnalysis& analysis, const Schedule& wish,
+Schedule complete_row(const ProgramAnalysis& analysis, const Schedule& requested,
                       const std::string& text) {
-  Schedule schedule = complete_schedule(analysis, wish, analysis.inner_dims(), text);
-  schedule.cluster = wish.cluster;
-  schedule.blocks = wish.blocks;
-  schedule.ahead = wish.looped() ? wish.ahead : 1;
-  schedule.staged = wish.staged;
-  schedule.lean = wish.lean;
-  schedule.again = wish.again;
+  Schedule schedule = complete_schedule(analysis, requested, analysis.inner_dims(), text);
+  schedule.cluster = requested.cluster;
+  schedule.blocks = requested.blocks;
+  schedule.ahead = requested.looped() ? requested.ahead : 1;
+  schedule.staged = requested.staged;
+  schedule.lean = requested.lean;
+  schedule.again = requested.again;
   if (schedule.cluster > analysis.device().cluster_blocks)
     refuse_schedule(analysis, text,
                     fmt::format("clusters of {} have {} blocks at most",
                                 analysis.device().architecture, analysis.device().cluster_blocks));
-  require_held(analysis, schedule,
-               std::int64_t{wish.unroll} * wish.cluster * wish.vector * wish.threads_x, text);
+  require_held(
+      analysis, schedule,
+      std::int64_t{requested.unroll} * requested.cluster * requested.vector * requested.threads_x,
+      text);
   return schedule;
 }
 

@@ -68,10 +68,11 @@ std::string write_scan(const Schedule&) { return ""; }
 
 bool read_scan(Schedule&, std::string_view, int, int) { return false; }
 
-Schedule complete_scan(const ProgramAnalysis& analysis, const Schedule& wish,
+Schedule complete_scan(const ProgramAnalysis& analysis, const Schedule& requested,
                        const std::string& text) {
-  Schedule schedule = complete_schedule(analysis, wish, analysis.inner_dims(), text);
-  require_held(analysis, schedule, std::int64_t{wish.unroll} * wish.vector * wish.threads_x, text);
+  Schedule schedule = complete_schedule(analysis, requested, analysis.inner_dims(), text);
+  require_held(analysis, schedule,
+               std::int64_t{requested.unroll} * requested.vector * requested.threads_x, text);
   return schedule;
 }
 

@@ -184,7 +184,7 @@ std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& wish) {
+Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& requested) {
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorCode::kUsage, fmt::format("schedule 'transpose' for kernel '{}': {}",
                                                analysis.request().name, why));
@@ -193,21 +193,21 @@ Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& wis
   if (!turn) refuse("nothing that it loads lies across what it stores");
   const std::vector<bool> others = other_values(turn->values);
   Schedule schedule =
-      with_turn(analysis, *turn, plan_vectors(analysis, turn->to, wish.vector, false, &others),
-                plan_turned(analysis, *turn, wish.turn.vector));
-  if (schedule.vector != wish.vector || schedule.turn.vector != wish.turn.vector ||
+      with_turn(analysis, *turn, plan_vectors(analysis, turn->to, requested.vector, false, &others),
+                plan_turned(analysis, *turn, requested.turn.vector));
+  if (schedule.vector != requested.vector || schedule.turn.vector != requested.turn.vector ||
       !schedule.conditions.empty())
     refuse(fmt::format("its vectors are {}x{} long", schedule.vector, schedule.turn.vector));
   const auto is_power = [](int value) { return power_of_two_up(value) == value; };
-  const Turn& tile = wish.turn;
-  if (!is_power(tile.width) || !is_power(tile.height) || !is_power(wish.threads()) ||
-      tile.width < wish.vector || tile.height < tile.vector || wish.threads() > 1024 ||
+  const Turn& tile = requested.turn;
+  if (!is_power(tile.width) || !is_power(tile.height) || !is_power(requested.threads()) ||
+      tile.width < requested.vector || tile.height < tile.vector || requested.threads() > 1024 ||
       tile.width * tile.height > (1 << 16) ||
       tile.width * tile.height * bytes_of_tiles(analysis, *turn) > kSharedBytes)
     refuse(fmt::format("tile={}x{} does not fit", tile.width, tile.height));
   schedule.turn.width = tile.width;
   schedule.turn.height = tile.height;
-  choose_threads(schedule, wish.threads());
+  choose_threads(schedule, requested.threads());
   return schedule;
 }
 
@@ -221,21 +221,21 @@ void search_transpose(CandidateSearch& search) {
   const bool same = search.rule.family == Family::kTranspose;
   const Schedule usual = same ? search.rule : choose_transpose(search.analysis)[0];
   const auto near = [](int value) { return std::vector<int>{value, value / 2, value * 2}; };
-  Schedule wish = usual;
-  wish.threads_y = 1;
-  for (wish.vector = usual.vector; 2 * wish.vector >= usual.vector && wish.vector >= 1;
-       wish.vector /= 2)
+  Schedule requested = usual;
+  requested.threads_y = 1;
+  for (requested.vector = usual.vector;
+       2 * requested.vector >= usual.vector && requested.vector >= 1; requested.vector /= 2)
     for (const int turned : {usual.turn.vector, usual.turn.vector / 2})
       for (const int width : near(usual.turn.width))
         for (const int height : near(usual.turn.height))
           for (const int threads : {128, 256, 512}) try {
-              const int shortest = std::min(wish.vector, turned);
+              const int shortest = std::min(requested.vector, turned);
               if (shortest < 1 || width * height > kMostVectors * threads * shortest) continue;
-              wish.turn.vector = turned;
-              wish.turn.width = width;
-              wish.turn.height = height;
-              wish.threads_x = threads;
-              Schedule s = transpose_schedule(search.analysis, wish);
+              requested.turn.vector = turned;
+              requested.turn.width = width;
+              requested.turn.height = height;
+              requested.threads_x = threads;
+              Schedule s = transpose_schedule(search.analysis, requested);
               const double distance = steps_between(s.vector, usual.vector) +
                                       steps_between(turned, usual.turn.vector) +
                                       steps_between(width, usual.turn.width) +
@@ -256,19 +256,19 @@ std::string write_transpose(const Schedule& schedule) {
   return fmt::format(" tile={}x{}", schedule.turn.width, schedule.turn.height);
 }
 
-bool read_transpose(Schedule& wish, std::string_view key, int first, int second) {
+bool read_transpose(Schedule& requested, std::string_view key, int first, int second) {
   if (key == "vector")
-    wish.vector = first, wish.turn.vector = second;
+    requested.vector = first, requested.turn.vector = second;
   else if (key == "tile")
-    wish.turn.width = first, wish.turn.height = second;
+    requested.turn.width = first, requested.turn.height = second;
   else
     return false;
   return true;
 }
 
-Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& wish,
+Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& requested,
                             const std::string&) {
-  return transpose_schedule(analysis, wish);
+  return transpose_schedule(analysis, requested);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis);
 void search_transpose(CandidateSearch& search);
 Layout layout_transpose(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 
-/// What `wish` says about vectors, tile and threads. Throws Error(kUsage) if they do not fit.
-Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& wish);
+/// What `requested` says about vectors, tile and threads. Throws Error(kUsage) if they do not fit.
+Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& requested);
 
 }  // namespace sinter::codegen

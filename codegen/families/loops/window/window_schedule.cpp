@@ -360,14 +360,14 @@ std::string write_window(const Schedule& schedule) {
                      schedule.rolled ? " rolled" : "");
 }
 
-bool read_window(Schedule& wish, std::string_view key, int number, int) {
-  if (key == "tile") wish.tile = number;
+bool read_window(Schedule& requested, std::string_view key, int number, int) {
+  if (key == "tile") requested.tile = number;
   return key == "tile" || key == "rolled";  // what a tile takes decides
 }
 
-Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& wish,
+Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& requested,
                          const std::string&) {
-  return window_schedule(analysis, wish.vector, wish.tile, wish.threads());
+  return window_schedule(analysis, requested.vector, requested.tile, requested.threads());
 }
 
 }  // namespace

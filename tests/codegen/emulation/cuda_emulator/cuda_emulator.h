@@ -257,7 +257,7 @@ class WarpExchange {
 };
 
 /// `from` null: zeros.
-inline void start_copy(void* to, const void* from, int bytes) {
+inline void cp_async(void* to, const void* from, int bytes) {
   PendingCopy copy{to, bytes, {}};
   const auto unaligned = [&](const void* p) {
     return reinterpret_cast<unsigned long>(p) % static_cast<unsigned long>(bytes) != 0;
@@ -266,7 +266,7 @@ inline void start_copy(void* to, const void* from, int bytes) {
   if (from != nullptr) memcpy(copy.data, from, static_cast<unsigned long>(bytes));
   fibers[current].uncommitted.push_back(copy);
 }
-inline void commit_copies() {
+inline void cp_async_commit() {
   Fiber& fiber = fibers[current];
   fiber.copies.push_back(std::move(fiber.uncommitted));
   fiber.uncommitted.clear();

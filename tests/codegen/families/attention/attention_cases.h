@@ -238,7 +238,7 @@ inline const AttentionCase kAttentionCases[] = {
       %y = Attention(%q, %k, %v, %limits) {scale = 0.2, causal = 2, limited = 1}
       return y = %y
     })"},
-    // Few blocks take many items: places in rings and phases of barriers go on.
+    // Few blocks take many items: places in pipeline and phases of barriers go on.
     {"items_in_turns",
      R"(graph @g(%q: f16[5, 150, 64], %k: f16[5, 140, 64], %v: f16[5, 140, 64]) {
       %y = Attention(%q, %k, %v) {scale = 0.125, causal = 1}
@@ -289,7 +289,7 @@ inline const AttentionCase kAttentionCases[] = {
       return y = %y
     })",
      {{{"keys", 40}}, {{"keys", 333}}, {{"keys", 1000}}},
-     "attention rows=1x16 groups=2 keys=32 vector=8 ahead=3 splits=4"},
+     "attention rows=1x16 groups=2 keys=32 vector=8 ahead=3 split_kv=4"},
     {"tiles_ahead_of_many_rows",
      R"(graph @g(%q: bf16[2, 20, 64], %k: bf16[2, 300, 64], %v: bf16[2, 300, 64],
                  %mask: bool[20, 300]) {

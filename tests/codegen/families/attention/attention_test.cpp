@@ -149,7 +149,7 @@ TEST(AttentionKernels, EveryFormIsSeen) {
   for (const char* part :
        {"rows=1x16 groups=2", "groups=4", "groups=8", "rows=4x16 groups=2",
         "rows=4x16 groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single",
-        "groups=4 keys=32 vector=8 splits=8", "rows=4x16 groups=1 keys=128 vector=8 stages=2",
+        "groups=4 keys=32 vector=8 split_kv=8", "rows=4x16 groups=1 keys=128 vector=8 stages=2",
         "rows=8x16 groups=1 keys=128 vector=8 stages=2 blocks=132",
         "rows=12x16 groups=1 keys=96 vector=8 stages=3"})
     EXPECT_TRUE(std::any_of(schedules.begin(), schedules.end(), [&](const std::string& text) {
@@ -169,7 +169,7 @@ std::set<std::string> instructions_of(const codegen::AttentionProgram& p,
   const std::string mask = p.mask ? std::string(to_string(p.mask->dtype)) : "none";
   if (schedule.find("stages=") == schedule.npos)
     return {fmt::format("{} {} {} {}", type, word("vector="), word("single"),
-                        schedule.find("splits=") != schedule.npos),
+                        schedule.find("split_kv=") != schedule.npos),
             fmt::format("{} values {}", type, p.value_head % 16), "mask " + mask};
   return {fmt::format("{} {} head {}", type, word("keys="), p.head),
           fmt::format("{} {} values {}", type, word("keys="), p.value_head),
@@ -217,7 +217,7 @@ TEST(AttentionKernels, CompileForEveryArchitecture) {
   EmittedAttention early = emit(*groups);
   early.kernel = codegen::emit_attention(early.program, "early", {}, early.exprs, true);
   for (const auto& variant : early.kernel.step.variants) EXPECT_TRUE(variant->overlaps);
-  EXPECT_THAT(early.kernel.source, HasSubstr("wait_for_previous_kernel();"));
+  EXPECT_THAT(early.kernel.source, HasSubstr("grid_dependency_wait();"));
   EXPECT_THAT(early.kernel.source, HasSubstr("#ifdef SINTER_WARPGROUPS"));
   compile({&early.kernel.source, 1}, {"sm_80", "sm_90", "sm_100"});
 }
@@ -296,7 +296,7 @@ TEST(AttentionLowering, JoinsBatchAndRows) {
 TEST(AttentionLowering, CountsWork) {
   codegen::ExprTable exprs{ir::Ranges{}};
   const auto program = lower(ir::parse_graph(kAttentionCases[10].text), exprs);
-  const auto work = codegen::work_of(program, exprs, [](std::uint32_t) {
+  const auto work = codegen::cost_of(program, exprs, [](std::uint32_t) {
     return codegen::BufferSize{ir::Dim(1 << 20), 2};
   });
   const std::int64_t keys = 2 * 2 * 300 * 64 * 2, queries = 2 * 2 * 4 * 64 * 2, mask = 2 * 300;

@@ -35,11 +35,11 @@ struct Way {
   bool limited = false;
 };
 
-std::vector<Way> ways_of(const ir::Graph& graph, const std::string& wish = {}) {
+std::vector<Way> ways_of(const ir::Graph& graph, const std::string& requested = {}) {
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {"sm_80"};
-  options.product = wish;
+  options.product = requested;
   const auto compiled = codegen::compile(graph, options);
   const auto parsed = plan::parse_plan(plan::serialize_plan(compiled.parts));  // verifies
   EXPECT_EQ(parsed->meta.steps.size(), 1u);
@@ -65,25 +65,25 @@ TEST(CompileConv, OurProductIsLastWhereTensorCoresTakeIt) {
   conv.residual = true;
   conv.activation = "Relu";
   const auto ways = ways_of(graph_of(conv, "product"));
-  EXPECT_THAT(names_of(ways), ElementsAre("cudnn", "product"));
+  EXPECT_THAT(names_of(ways), ElementsAre("cudnn", "gemm"));
   EXPECT_THAT(ways[0].parts, ElementsAre(Work::ConvStep));
   EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep));
   EXPECT_FALSE(ways[1].limited);
   conv.rest = "silu";
-  const auto with_rest = ways_of(graph_of(conv, "product"));
-  EXPECT_THAT(names_of(with_rest), ElementsAre("cudnn", "product"));
-  EXPECT_THAT(with_rest[0].parts, ElementsAre(Work::ConvStep, Work::KernelStep));
+  const auto with_epilogue = ways_of(graph_of(conv, "product"));
+  EXPECT_THAT(names_of(with_epilogue), ElementsAre("cudnn", "gemm"));
+  EXPECT_THAT(with_epilogue[0].parts, ElementsAre(Work::ConvStep, Work::KernelStep));
 }
 
 TEST(CompileConv, NormsAreOneKernelForFewRowsOnly) {
   ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   conv.rest = "norm";
   EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"))),
-              ElementsAre("product", "cudnn", "product, then the rest"));
+              ElementsAre("gemm", "cudnn", "gemm, then its epilogue"));
   conv.in = {64, 64};
   EXPECT_THAT(
       names_of(ways_of(graph_of(conv, "product"))),
-      ElementsAre("cudnn", StartsWith("product, then the rest; no kernel on tensor cores")));
+      ElementsAre("cudnn", StartsWith("gemm, then its epilogue; no kernel on tensor cores")));
 }
 
 TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
@@ -91,7 +91,7 @@ TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
   const ConvCase conv{"conv", ir::Dim::symbol("n"), {56, 56}, 64, 64, {3, 3}, {}, {}, {1, 1},
                       {1, 1}};
   const auto ways = ways_of(graph_of(conv, "product", ranges));
-  EXPECT_THAT(names_of(ways), ElementsAre("product", "cudnn", "product"));
+  EXPECT_THAT(names_of(ways), ElementsAre("gemm", "cudnn", "gemm"));
   EXPECT_TRUE(ways[0].limited);
   EXPECT_FALSE(ways[2].limited);
 }
@@ -106,7 +106,7 @@ TEST(CompileConv, LoopsTakeTheRest) {
                           "f32 as it is"));
   conv.rest = "norm";
   ways = ways_of(graph_of(conv, "product"));
-  EXPECT_THAT(names_of(ways), ElementsAre("cudnn", StartsWith("loops, then the rest;")));
+  EXPECT_THAT(names_of(ways), ElementsAre("cudnn", StartsWith("loops, then the epilogue;")));
   EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep, Work::KernelStep));
   conv.rest = "";
   conv.type = DType::kInt32;
@@ -116,8 +116,8 @@ TEST(CompileConv, LoopsTakeTheRest) {
 
 TEST(CompileConv, SchedulesCanBeForced) {
   const ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
-  const std::string schedule = "product 16x32x64 warps=1x1x4 stages=3 splits=1 across=1";
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"), schedule)), ElementsAre("product"));
+  const std::string schedule = "warp_tile 16x32x64 warps=1x1x4 stages=3 split_k=1 cluster_n=1";
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"), schedule)), ElementsAre("gemm"));
   EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"), "library")),
               ElementsAre("cudnn", StartsWith("loops")));
 }

@@ -12,15 +12,15 @@ namespace sinter::test {
 namespace {
 
 std::string scheduled(const char* tile, int splits, int across = 1) {
-  return fmt::format("product {} splits={} across={}", tile, splits, across);
+  return fmt::format("warp_tile {} split_k={} cluster_n={}", tile, splits, across);
 }
 
-void add(ProductCheck& check, const ConvCase& conv, const std::string& schedule) {
+void add(GemmCheck& check, const ConvCase& conv, const std::string& schedule) {
   check.add(conv.name, conv_region(conv), schedule);
 }
 
 TEST(CudaConv, WindowsOfOneToThreeDimensions) {
-  ProductCheck check;
+  GemmCheck check;
   const std::string tile = scheduled("32x32x64 warps=2x2x1 stages=3", 1);
   const std::vector<std::int64_t> same1 = {1}, same2 = {1, 1}, same3 = {1, 1, 1};
   add(check, {"line", 2, {17}, 16, 24, {3}, {}, {}, same1, same1}, tile);
@@ -31,7 +31,7 @@ TEST(CudaConv, WindowsOfOneToThreeDimensions) {
 }
 
 TEST(CudaConv, StridesDilationsAndUnequalPads) {
-  ProductCheck check;
+  GemmCheck check;
   const std::string tile = scheduled("32x32x64 warps=2x2x1 stages=3", 1);
   add(check, {"strides", 2, {11, 8}, 8, 16, {3, 3}, {2, 3}, {}, {1, 0}, {0, 2}}, tile);
   add(check, {"strided_one", 2, {9, 9}, 16, 16, {1, 1}, {2, 2}}, tile);
@@ -42,7 +42,7 @@ TEST(CudaConv, StridesDilationsAndUnequalPads) {
 }
 
 TEST(CudaConv, ChannelsOfEveryAlignment) {
-  ProductCheck check;
+  GemmCheck check;
   const char* tiles[] = {"32x32x64 warps=2x2x1 stages=3", "16x32x128 warps=1x1x4 stages=4",
                          "64x32x64 warps=4x1x1 stages=2"};
   int number = 0;
@@ -67,7 +67,7 @@ TEST(CudaConv, ChannelsOfEveryAlignment) {
 }
 
 TEST(CudaConv, TilesSplitsAndTypes) {
-  ProductCheck check;
+  GemmCheck check;
   const char* tiles[] = {"16x32x128 warps=1x1x4 stages=4", "64x64x64 warps=2x2x1 stages=3",
                          "128x64x64 warps=2x2x1 stages=3", "16x64x32 warps=1x2x1 stages=2"};
   int number = 0;
@@ -82,7 +82,7 @@ TEST(CudaConv, TilesSplitsAndTypes) {
 }
 
 TEST(CudaConv, GroupsAreABatch) {
-  ProductCheck check;
+  GemmCheck check;
   const std::string tile = scheduled("32x16x64 warps=2x1x1 stages=3", 2);
   ConvCase conv{"groups", 2, {6, 5}, 32, 48, {3, 3}, {}, {}, {1, 1}, {1, 1}, 2};
   conv.residual = true;
@@ -94,7 +94,7 @@ TEST(CudaConv, GroupsAreABatch) {
 }
 
 TEST(CudaConv, WhatFollowsRunsOverTheSums) {
-  ProductCheck check;
+  GemmCheck check;
   ConvCase conv{"residual", 1, {9, 7}, 16, 32, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   conv.residual = true;
   conv.activation = "Relu";
@@ -117,7 +117,7 @@ TEST(CudaConv, WhatFollowsRunsOverTheSums) {
 
 TEST(CudaConv, ChosenSchedulesTakeSymbolicSizes) {
   const ir::Ranges ranges = {{"n", {1, 64, nullptr}}, {"h", {1, 4096, nullptr}}};
-  ProductCheck check(ranges);
+  GemmCheck check(ranges);
   ConvCase conv{
       "sizes", ir::Dim::symbol("n"), {ir::Dim::symbol("h"), 6}, 16, 24, {3, 3}, {2, 1}, {}, {1, 1},
       {1, 1}};
@@ -127,7 +127,7 @@ TEST(CudaConv, ChosenSchedulesTakeSymbolicSizes) {
 }
 
 TEST(CudaConv, TilesOfEightAndSixteenWarps) {
-  ProductCheck check;
+  GemmCheck check;
   const char* tiles[] = {"64x64x64 warps=2x4x1 stages=4",  "64x128x64 warps=2x4x1 stages=3",
                          "128x64x64 warps=4x2x1 stages=3", "128x128x32 warps=4x2x1 stages=4",
                          "256x64x64 warps=4x2x1 stages=3", "64x32x64 warps=2x2x2 stages=4",
@@ -142,7 +142,7 @@ TEST(CudaConv, TilesOfEightAndSixteenWarps) {
 }
 
 TEST(CudaConv, LoopsOfEveryTypeAndGrouping) {
-  ProductCheck check;
+  GemmCheck check;
   const std::vector<std::int64_t> one = {1, 1};
   ConvCase conv{"f32", 2, {5, 6}, 12, 10, {3, 3}, {}, {}, one, one};
   conv.residual = true;
@@ -167,7 +167,7 @@ TEST(CudaConv, LoopsOfEveryTypeAndGrouping) {
 }
 
 TEST(CudaConv, FewTilesShareTheirSumsInClusters) {
-  ProductCheck check;
+  GemmCheck check;
   const std::vector<std::int64_t> one = {1, 1};
   add(check, {"deep", 1, {7, 7}, 512, 512, {3, 3}, {}, {}, one, one}, "");
   add(check, {"middle", 1, {28, 28}, 128, 128, {3, 3}, {}, {}, one, one}, "");
@@ -184,7 +184,7 @@ TEST(CudaConv, FewTilesShareTheirSumsInClusters) {
 }
 
 TEST(CudaConv, CompilesForEveryArchitecture) {
-  ProductCheck check;
+  GemmCheck check;
   const std::vector<std::int64_t> one = {1, 1};
   add(check, {"layer", 1, {56, 56}, 64, 64, {3, 3}, {}, {}, one, one}, "");
   add(check, {"stem", 1, {224, 224}, 3, 64, {7, 7}, {2, 2}, {}, {3, 3}, {3, 3}}, "");

@@ -46,8 +46,8 @@ ir::Tensor random_weights(const ir::Tensor& like) {
 }
 
 /// What the region's part in front of its product makes of the region's inputs.
-ir::Tensor made_rows(const ir::Graph& body, const std::vector<ir::Tensor>& inputs) {
-  const ir::Node& rows = *codegen::product_body(body).rows;
+ir::Tensor prologue_rows(const ir::Graph& body, const std::vector<ir::Tensor>& inputs) {
+  const ir::Node& rows = *codegen::gemm_body(body).rows;
   std::vector<ir::Tensor> operands;
   for (const ir::ValueId input : rows.inputs) {
     const auto at = std::find(body.inputs().begin(), body.inputs().end(), input);
@@ -63,7 +63,7 @@ std::vector<ir::Tensor> evaluate_region(const ir::Graph& body,
                                         const std::vector<ir::Tensor>& inputs) {
   ir::EvaluateOptions wide;
   wide.keep_wide = true;
-  const ir::Node* rows = codegen::product_body(body).rows;
+  const ir::Node* rows = codegen::gemm_body(body).rows;
   if (!rows) return ir::evaluate(body, inputs, wide);
   ir::GraphBuilder builder("behind");
   for (const auto& [symbol, range] : body.ranges()) builder.range(symbol, range);
@@ -81,14 +81,14 @@ std::vector<ir::Tensor> evaluate_region(const ir::Graph& body,
   for (std::size_t i = 0; i < body.outputs().size(); ++i)
     builder.output(body.output_names()[i], known.at(body.outputs()[i]));
   std::vector<ir::Tensor> operands = inputs;
-  operands.push_back(made_rows(body, inputs));
+  operands.push_back(prologue_rows(body, inputs));
   return ir::evaluate(builder.finish(), operands, wide);
 }
 
 /// The weights of a product region, from its inputs.
-ir::QuantisedWeights weights_in(const codegen::ProductProgram& product, std::int64_t k,
+ir::QuantizedWeights weights_in(const codegen::GemmProgram& product, std::int64_t k,
                                 const std::vector<ir::Tensor>& inputs) {
-  ir::QuantisedWeights weights;
+  ir::QuantizedWeights weights;
   weights.bits = product.weights->bits;
   weights.group = product.weights->group;
   weights.k = k;
@@ -106,13 +106,13 @@ Allowed allowed(DType type) {
 
 }  // namespace
 
-void ProductCheck::add(const std::string& name, const std::string& graph,
-                       const std::string& schedule, std::vector<ir::Bindings> symbols) {
+void GemmCheck::add(const std::string& name, const std::string& graph, const std::string& schedule,
+                    std::vector<ir::Bindings> symbols) {
   add(name, product_region(graph), schedule, std::move(symbols));
 }
 
-ProductCheck::Case& ProductCheck::add_case(const std::string& name, ir::Graph body,
-                                           std::vector<ir::Bindings> symbols) {
+GemmCheck::Case& GemmCheck::add_case(const std::string& name, ir::Graph body,
+                                     std::vector<ir::Bindings> symbols) {
   auto test = std::make_unique<Case>();
   test->name = name;
   test->body = std::make_unique<ir::Graph>(std::move(body));
@@ -129,20 +129,20 @@ ProductCheck::Case& ProductCheck::add_case(const std::string& name, ir::Graph bo
   return *cases_.back();
 }
 
-void ProductCheck::add(const std::string& name, ir::Graph body, const std::string& schedule,
-                       std::vector<ir::Bindings> symbols) {
+void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& schedule,
+                    std::vector<ir::Bindings> symbols) {
   Case& test = add_case(name, std::move(body), std::move(symbols));
   std::string refusal;
-  if (const ir::Node* rows = codegen::product_body(*test.body).rows; rows && !with_rows) {
-    test.made_rows = static_cast<std::uint32_t>(test.types.size());
+  if (const ir::Node* rows = codegen::gemm_body(*test.body).rows; rows && !with_prologue) {
+    test.prologue_rows = static_cast<std::uint32_t>(test.types.size());
     test.types.push_back(test.body->type(rows->outputs[0]).dtype);
   }
-  auto product = codegen::lower_product(*test.body, true, test.made_rows, test.inputs, test.outputs,
-                                        exprs, refusal);
+  auto product = codegen::lower_gemm(*test.body, true, test.prologue_rows, test.inputs,
+                                     test.outputs, exprs, refusal);
   if (!product) throw std::runtime_error(name + ": " + refusal);
   test.product = std::move(*product);
-  test.product.by_groups = by_groups || codegen::is_group_schedule(schedule);
-  if (codegen::ProductProgram& own = test.product; packs_elements) {
+  test.product.by_warpgroups = by_warpgroups || codegen::is_warpgroup_schedule(schedule);
+  if (codegen::GemmProgram& own = test.product; packs_elements) {
     own.weights.emplace();
     own.weights->bits = 16;
     test.types[own.program.buffers[own.b_buffer()]] = DType::kUInt8;
@@ -154,19 +154,19 @@ void ProductCheck::add(const std::string& name, ir::Graph body, const std::strin
     if (own.weights->zeros) test.types[buffers[own.zeros_buffer()]] = own.type;
   }
   codegen::KernelRequest request;
-  set_product(request, test.product);
+  set_gemm(request, test.product);
   request.name = "kernel_" + name;
   request.schedule = schedule;
   request.early = early;
   request.device = device;
   for (const std::uint32_t buffer : test.product.program.buffers)
-    request.buffer_types.push_back(buffer == codegen::kProductBuffer ? test.product.type
-                                                                     : test.types[buffer]);
+    request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? test.product.type
+                                                                         : test.types[buffer]);
   kernels.push_back(codegen::emit_gemm(request, exprs));
 }
 
-void ProductCheck::add_loops(const std::string& name, ir::Graph body,
-                             std::vector<ir::Bindings> symbols) {
+void GemmCheck::add_loops(const std::string& name, ir::Graph body,
+                          std::vector<ir::Bindings> symbols) {
   Case& test = add_case(name, std::move(body), std::move(symbols));
   test.product.program =
       codegen::lower_conv_loops(*test.body, true, test.inputs, test.outputs, exprs);
@@ -178,9 +178,9 @@ void ProductCheck::add_loops(const std::string& name, ir::Graph body,
   kernels.push_back(codegen::emit_loops(request, exprs));
 }
 
-Memory ProductCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const {
-  const codegen::ProductProgram& product = test.product;
-  if (product.weights && !product.weights->is_quantised()) {
+Memory GemmCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) const {
+  const codegen::GemmProgram& product = test.product;
+  if (product.weights && !product.weights->is_quantized()) {
     ir::Tensor& weights = inputs[product.program.buffers[product.b_buffer()]];
     weights = codegen::pack_elements(weights, product.rows_are_k);
   } else if (product.weights) {
@@ -197,7 +197,7 @@ Memory ProductCheck::packed(const Case& test, std::vector<ir::Tensor> inputs) co
   return memory;
 }
 
-std::vector<std::vector<codegen::CompiledKernel>> ProductCheck::compile() const {
+std::vector<std::vector<codegen::CompiledKernel>> GemmCheck::compile() const {
   std::vector<std::string> sources;
   for (const auto& kernel : kernels) sources.push_back(kernel.source);
   const std::vector<std::string> architectures = {"sm_80", "sm_90", "sm_100"};
@@ -205,12 +205,12 @@ std::vector<std::vector<codegen::CompiledKernel>> ProductCheck::compile() const 
   return codegen::compile_cuda(sources, architectures, {}, stats);
 }
 
-void ProductCheck::expect_code() const {
+void GemmCheck::expect_code() const {
   for (const auto& compiled : compile())
     for (const auto& code : compiled) EXPECT_GT(code.code.size(), 1000u);
 }
 
-std::string ProductCheck::run() {
+std::string GemmCheck::run() {
   const EmulatedKernels library(kernels);
   std::string problems;
   for (std::size_t c = 0; c < cases_.size(); ++c)
@@ -219,9 +219,8 @@ std::string ProductCheck::run() {
   return problems;
 }
 
-std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKernel& kernel,
-                                   const EmulatedKernels& library,
-                                   const ir::Bindings& symbols) const {
+std::string GemmCheck::run_case(const Case& test, const codegen::EmittedKernel& kernel,
+                                const EmulatedKernels& library, const ir::Bindings& symbols) const {
   plan::fb::PlanT plan;
   exprs.write(plan);
   std::vector<std::int64_t> sizes;
@@ -232,11 +231,11 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
   }
   const auto values = plan::evaluate_expressions(plan, sizes);
   std::vector<ir::Tensor> inputs = random_inputs(*test.body, symbols, 3);
-  if (test.product.weights && test.product.weights->is_quantised()) {
+  if (test.product.weights && test.product.weights->is_quantized()) {
     ir::Tensor& weights = inputs[test.product.program.buffers[test.product.b_buffer()]];
     weights = random_weights(weights);
-    const codegen::ProductWeights& packed = *test.product.weights;
-    if (test.product.by_groups && (packed.group != 0 || packed.zeros)) {
+    const codegen::GemmWeights& packed = *test.product.weights;
+    if (test.product.by_warpgroups && (packed.group != 0 || packed.zeros)) {
       // Warpgroups round such weights once they are scaled: powers of two change nothing.
       ir::Tensor& scales = inputs[test.product.program.buffers[test.product.scales_buffer()]];
       std::vector<double> values = scales.to_doubles();
@@ -254,8 +253,8 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
   Memory memory = packed(test, inputs);
   for (const ir::Tensor& output : expected)
     memory.emplace_back(output.bytes().size(), std::byte{0xa5});
-  if (test.made_rows) {
-    const ir::Tensor rows = made_rows(*test.body, inputs);
+  if (test.prologue_rows) {
+    const ir::Tensor rows = prologue_rows(*test.body, inputs);
     memory.emplace_back(rows.bytes().begin(), rows.bytes().end());
   }
   return run_variants(
@@ -274,7 +273,7 @@ std::string ProductCheck::run_case(const Case& test, const codegen::EmittedKerne
 
 std::string message_for(const std::string& graph, const std::string& schedule) {
   try {
-    ProductCheck check;
+    GemmCheck check;
     check.add("p", graph, schedule);
   } catch (const Error& error) {
     return error.what();

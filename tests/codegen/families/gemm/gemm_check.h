@@ -15,9 +15,9 @@
 namespace sinter::test {
 
 /// Kernels of several regions and schedules, compiled together.
-class ProductCheck {
+class GemmCheck {
  public:
-  explicit ProductCheck(ir::Ranges ranges = {}) : exprs(std::move(ranges)) {}
+  explicit GemmCheck(ir::Ranges ranges = {}) : exprs(std::move(ranges)) {}
 
   /// Adds the one product region that the passes make of a graph. `schedule` empty: those that the
   /// compiler chooses.
@@ -41,19 +41,20 @@ class ProductCheck {
   std::vector<codegen::EmittedKernel> kernels;
   bool packs_elements = false;  // weights of 16 bits are packed
   bool early = false;           // of what is added next
-  bool with_rows = false;  // the same: blocks make the left operand's rows, where a region does
+  bool with_prologue = false;  // the same: blocks make the left operand's rows, where a region does
   const codegen::DeviceModel* device = &codegen::reference_device();  // of what is added next
-  bool by_groups = false;  // the same; so is what a schedule of warpgroups is given for
+  bool by_warpgroups = false;  // the same; so is what a schedule of warpgroups is given for
 
  private:
   struct Case {
     std::string name;
-    std::optional<std::uint32_t> made_rows;  // the memory of rows that no part of the kernel makes
+    std::optional<std::uint32_t>
+        prologue_rows;  // the memory of rows that no part of the kernel makes
     std::unique_ptr<ir::Graph> body;
     std::vector<ir::Bindings> symbols;
     std::vector<DType> types;
     std::vector<std::uint32_t> inputs, outputs;
-    codegen::ProductProgram product;
+    codegen::GemmProgram product;
   };
   Case& add_case(const std::string& name, ir::Graph body, std::vector<ir::Bindings> symbols);
   /// The operands of `test` with the weights, scales and zero points as its kernel has them.

@@ -13,7 +13,7 @@
 #include "codegen/targets/cuda/devices.h"
 #include "gemm_check.h"
 #include "gemm_graphs.h"
-#include "quantised_graphs.h"
+#include "quantized_graphs.h"
 
 namespace sinter::test {
 namespace {
@@ -21,20 +21,20 @@ namespace {
 using codegen::cuda_device;
 
 /// Products that each kind of kernel is for, few and many rows, chosen for a device.
-ProductCheck choices(const codegen::DeviceModel& device) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
+GemmCheck choices(const codegen::DeviceModel& device) {
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.device = &device;
   check.add("wide", pointwise_graph("f16", "m", 3072, 768), "");
   check.add("deep", pointwise_graph("f16", "m", 768, 3072), "");
   check.add("transposed", transposed_graph("bf16", "m", 1024, 1024), "");
   check.add("norm", norm_graph("m", 96, 1536, false), "");
-  check.add("bytes", quantised_graph("f16", "m", 2048, 2048, {8, 0}), "");
-  check.add("nibbles", quantised_graph("f16", "m", 2048, 4096, {4, 128}), "");
+  check.add("bytes", quantized_graph("f16", "m", 2048, 2048, {8, 0}), "");
+  check.add("nibbles", quantized_graph("f16", "m", 2048, 4096, {4, 128}), "");
   return check;
 }
 
 /// "wide: product 16x32x128 ..", a line for each variant.
-std::vector<std::string> schedules(const ProductCheck& check) {
+std::vector<std::string> schedules(const GemmCheck& check) {
   std::vector<std::string> all;
   for (std::size_t i = 0; i < check.kernels.size(); ++i)
     for (const auto& variant : check.kernels[i].step.variants)
@@ -46,7 +46,7 @@ class GemmDevice : public testing::TestWithParam<const char*> {};
 
 TEST_P(GemmDevice, SchedulesFitIt) {
   const codegen::DeviceModel& device = cuda_device(GetParam());
-  const ProductCheck check = choices(device);
+  const GemmCheck check = choices(device);
   for (const auto& kernel : check.kernels) {
     EXPECT_FALSE(kernel.step.variants.empty());
     for (const auto& variant : kernel.step.variants) {
@@ -70,7 +70,7 @@ TEST(GemmDevices, EachHasItsOwnSchedules) {
 /// A row of 768 elements is a cluster's on an H200, and more than a block of an L40S has room for.
 TEST(GemmDevices, LongRowsAreReducedWhereThereAreClusters) {
   const auto add = [](const char* architecture) {
-    ProductCheck check;
+    GemmCheck check;
     check.device = &cuda_device(architecture);
     check.add("norm", norm_graph("16", 768, 768, false), "");
     return check.kernels[0].step.variants[0]->cluster;
@@ -80,18 +80,18 @@ TEST(GemmDevices, LongRowsAreReducedWhereThereAreClusters) {
 }
 
 TEST(GemmDevices, KernelsWithoutClustersAreRight) {
-  ProductCheck check({{"m", {1, 512, nullptr}}});
+  GemmCheck check({{"m", {1, 512, nullptr}}});
   check.device = &cuda_device("sm_89");
   check.add("rows", pointwise_graph("f16", "m", 96, 320), "", {{{"m", 1}}, {{"m", 70}}});
-  check.add("bytes", quantised_graph("f16", "m", 64, 520, {8, 0}), "", {{{"m", 3}}});
+  check.add("bytes", quantized_graph("f16", "m", 64, 520, {8, 0}), "", {{{"m", 3}}});
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(GemmDevices, WarpgroupsAreScheduledForADeviceThatHasThem) {
   const auto text = [](const char* architecture) {
-    ProductCheck check;
+    GemmCheck check;
     check.device = &cuda_device(architecture);
-    check.by_groups = true;
+    check.by_warpgroups = true;
     check.add("p", pointwise_graph("f16", "512", 768, 768), "");
     return schedules(check);
   };
@@ -99,17 +99,17 @@ TEST(GemmDevices, WarpgroupsAreScheduledForADeviceThatHasThem) {
 }
 
 TEST(GemmKernels, EachParsesItsOwnSchedulesAlone) {
-  const auto product_of = [](bool by_groups, int bits) {
-    codegen::ProductProgram product;
+  const auto product_of = [](bool by_warpgroups, int bits) {
+    codegen::GemmProgram product;
     product.m = 256, product.n = 1024, product.k = 2048;
-    product.by_groups = by_groups;
+    product.by_warpgroups = by_warpgroups;
     if (bits > 0) product.weights.emplace().bits = bits;
     return product;
   };
   std::vector<std::string> found;
-  for (const bool by_groups : {false, true})
+  for (const bool by_warpgroups : {false, true})
     for (const int bits : {0, 4}) {
-      const codegen::ProductProgram product = product_of(by_groups, bits);
+      const codegen::GemmProgram product = product_of(by_warpgroups, bits);
       codegen::GemmProblem problem{product, codegen::reference_device()};
       problem.n = 1024, problem.k = 2048;
       problem.most_n = 1024, problem.most_k = 2048;

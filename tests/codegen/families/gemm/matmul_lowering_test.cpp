@@ -140,7 +140,7 @@ const MatmulLoweringCase kMatmulLoweringCases[] = {
       return z = %z
     })",
      kMatmulLoweringSmall},
-    {"quantised_groups", R"(graph @g(%x: f32[batch, seq, 20], %w: i8[3, 20], %s: f32[3, 2],
+    {"quantized_groups", R"(graph @g(%x: f32[batch, seq, 20], %w: i8[3, 20], %s: f32[3, 2],
                                      %z: i8[3, 2], %bias: f32[3]) {
       %y = QuantMatMul(%x, %w, %s, %z) {group = 16}
       %t = Add(%y, %bias)
@@ -148,7 +148,7 @@ const MatmulLoweringCase kMatmulLoweringCases[] = {
       return u = %u
     })",
      kMatmulLoweringSmall},
-    {"quantised_four_bits", R"(graph @g(%x: f16[7, batch], %w: u8[5, 4], %s: f16[5, 1],
+    {"quantized_four_bits", R"(graph @g(%x: f16[7, batch], %w: u8[5, 4], %s: f16[5, 1],
                                         %z: f32[5, 1]) {
       %t = Transpose(%x) {perm = [1, 0]}
       %y = QuantMatMul(%t, %w, %s, %z) {bits = 4}
@@ -156,7 +156,7 @@ const MatmulLoweringCase kMatmulLoweringCases[] = {
       return u = %u
     })",
      kMatmulLoweringSmall},
-    {"quantised_one_column", R"(graph @g(%x: f32[batch, 5, 1], %w: i8[1, 1], %s: f32[1, 1]) {
+    {"quantized_one_column", R"(graph @g(%x: f32[batch, 5, 1], %w: i8[1, 1], %s: f32[1, 1]) {
       %y = QuantMatMul(%x, %w, %s)
       return y = %y
     })",
@@ -241,17 +241,17 @@ TEST(MatmulLowering, TensorFloatOnlyForFloat32) {
             plan::fb::MathMode::Default);
 }
 
-TEST(MatmulLowering, QuantisedWeightsLieAsTheyAre) {
+TEST(MatmulLowering, QuantizedWeightsLieAsTheyAre) {
   const LoweredMatmul step =
       lower_text(R"(graph @g(%x: f32[batch, 2, 7], %w: u8[5, 4], %s: f32[5, 1]) {
       %y = QuantMatMul(%x, %w, %s) {bits = 4}
       return y = %y
     })");
-  ASSERT_NE(step.step.quantisation, nullptr);
-  EXPECT_EQ(step.step.quantisation->bits, 4);
-  EXPECT_EQ(step.step.quantisation->group, 7U);
-  EXPECT_EQ(step.step.quantisation->scales, 2U);
-  EXPECT_EQ(step.step.quantisation->zero_points, -1);
+  ASSERT_NE(step.step.quantization, nullptr);
+  EXPECT_EQ(step.step.quantization->bits, 4);
+  EXPECT_EQ(step.step.quantization->group, 7U);
+  EXPECT_EQ(step.step.quantization->scales, 2U);
+  EXPECT_EQ(step.step.quantization->zero_points, -1);
   EXPECT_EQ(step.text(step.step.m), "2*batch");
   EXPECT_EQ(step.text(step.step.b->row_stride), "1");
   EXPECT_EQ(step.text(step.step.b->col_stride), "8");

@@ -8,63 +8,63 @@
 #include "codegen/families/gemm/mixed_input/mixed_input_schedule.h"
 #include "codegen/targets/cuda/nvrtc.h"
 #include "gemm_check.h"
-#include "quantised_graphs.h"
+#include "quantized_graphs.h"
 
 namespace sinter::test {
 namespace {
 
 std::string packed_scheduled(const char* tile, int splits = 1) {
-  return fmt::format("skinny {} splits={} across=1", tile, splits);
+  return fmt::format("mixed_input {} split_k={} cluster_n=1", tile, splits);
 }
 
 TEST(CudaMixedInput, EveryTileAndSplits) {
-  ProductCheck check;
-  check.add("wide", quantised_graph("f16", "70", 144, 520, {}),
-            packed_scheduled("64x128x128 groups=2 stages=3"));
-  check.add("narrow", quantised_graph("bf16", "33", 72, 264, {8, 0, "f32"}),
-            packed_scheduled("64x64x128 groups=1 stages=3", 2));
-  check.add("rows", quantised_graph("f16", "130", 200, 600, {}),
-            packed_scheduled("128x64x128 groups=1 stages=4", 4));
-  check.add("square", quantised_graph("f16", "129", 136, 96, {}),
-            packed_scheduled("128x128x128 groups=2 stages=4"));
-  check.add("large", quantised_graph("f16", "260", 128, 1000, {8, 0, "bf16"}),
-            packed_scheduled("256x128x128 groups=2 stages=3", 2));
-  check.add("two", quantised_graph("f16", "65", 264, 200, {}),
-            packed_scheduled("128x256x128 groups=2 stages=2"));
+  GemmCheck check;
+  check.add("wide", quantized_graph("f16", "70", 144, 520, {}),
+            packed_scheduled("64x128x128 warpgroups=2 stages=3"));
+  check.add("narrow", quantized_graph("bf16", "33", 72, 264, {8, 0, "f32"}),
+            packed_scheduled("64x64x128 warpgroups=1 stages=3", 2));
+  check.add("rows", quantized_graph("f16", "130", 200, 600, {}),
+            packed_scheduled("128x64x128 warpgroups=1 stages=4", 4));
+  check.add("square", quantized_graph("f16", "129", 136, 96, {}),
+            packed_scheduled("128x128x128 warpgroups=2 stages=4"));
+  check.add("large", quantized_graph("f16", "260", 128, 1000, {8, 0, "bf16"}),
+            packed_scheduled("256x128x128 warpgroups=2 stages=3", 2));
+  check.add("two", quantized_graph("f16", "65", 264, 200, {}),
+            packed_scheduled("128x256x128 warpgroups=2 stages=2"));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaMixedInput, GroupsAndZeroPoints) {
-  ProductCheck check;
+  GemmCheck check;
   int number = 0;
   for (const int group : {0, 16, 32, 64, 128, 512})
     for (const int bits : {8, 4})
       for (const char* zeros : {"", "i8"}) {
         const char* type = number % 3 == 0 ? "bf16" : "f16";
         const Weights weights = {bits, group, type, zeros};
-        check.add(fmt::format("g{}", number), quantised_graph(type, "40", 80, 520, weights),
-                  packed_scheduled("64x64x128 groups=1 stages=2", 1 + number % 2));
+        check.add(fmt::format("g{}", number), quantized_graph(type, "40", 80, 520, weights),
+                  packed_scheduled("64x64x128 warpgroups=1 stages=2", 1 + number % 2));
         ++number;
       }
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaMixedInput, GatesAreMadeOfBothHalvesOfTheColumns) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("bytes", gate_graph("70", 80, 264, 8),
-            packed_scheduled("64x128x128 groups=2 stages=2"));
+            packed_scheduled("64x128x128 warpgroups=2 stages=2"));
   check.add("groups", gate_graph("20", 48, 256, 4, 32),
-            packed_scheduled("64x64x128 groups=1 stages=2", 2));
+            packed_scheduled("64x64x128 warpgroups=1 stages=2", 2));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaMixedInput, ChosenSchedulesTakeSymbolicRows) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
-  check.by_groups = true;
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
+  check.by_warpgroups = true;
   check.early = true;
-  check.add("eight", quantised_graph("f16", "m", 96, 320, {}), "",
+  check.add("eight", quantized_graph("f16", "m", 96, 320, {}), "",
             {{{"m", 17}}, {{"m", 65}}, {{"m", 300}}});
-  check.add("four", quantised_graph("bf16", "m", 64, 256, {4, 64, "bf16"}), "", {{{"m", 100}}});
+  check.add("four", quantized_graph("bf16", "m", 64, 256, {4, 64, "bf16"}), "", {{{"m", 100}}});
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels)
     for (const auto& variant : kernel.step.variants) {
@@ -74,13 +74,13 @@ TEST(CudaMixedInput, ChosenSchedulesTakeSymbolicRows) {
 }
 
 TEST(CudaMixedInput, CompilesForTheGpusThatHaveThem) {
-  ProductCheck check;
-  check.add("eight", quantised_graph("f16", "300", 384, 384, {}),
-            packed_scheduled("256x128x128 groups=2 stages=4"));
-  check.add("four", quantised_graph("bf16", "300", 384, 1536, {4, 128, "bf16", "i8"}),
-            packed_scheduled("128x128x128 groups=2 stages=4", 2));
-  check.add("few", quantised_graph("f16", "60", 384, 384, {4, 32}),
-            packed_scheduled("64x64x128 groups=1 stages=3"));
+  GemmCheck check;
+  check.add("eight", quantized_graph("f16", "300", 384, 384, {}),
+            packed_scheduled("256x128x128 warpgroups=2 stages=4"));
+  check.add("four", quantized_graph("bf16", "300", 384, 1536, {4, 128, "bf16", "i8"}),
+            packed_scheduled("128x128x128 warpgroups=2 stages=4", 2));
+  check.add("few", quantized_graph("f16", "60", 384, 384, {4, 32}),
+            packed_scheduled("64x64x128 warpgroups=1 stages=3"));
   std::vector<std::string> sources;
   for (const auto& kernel : check.kernels) sources.push_back(kernel.source);
   codegen::KernelCompileStats stats;
@@ -91,8 +91,8 @@ TEST(CudaMixedInput, CompilesForTheGpusThatHaveThem) {
 
 TEST(CudaMixedInput, WhatIsNotTakenIsRefused) {
   const auto message = [](const Weights& weights) {
-    return message_for(quantised_graph("f16", "100", 64, 480, weights),
-                       packed_scheduled("64x64x128 groups=1 stages=2"));
+    return message_for(quantized_graph("f16", "100", 64, 480, weights),
+                       packed_scheduled("64x64x128 warpgroups=1 stages=2"));
   };
   EXPECT_EQ(message({8, 0, "f32"}), "accepted");
   EXPECT_EQ(message({8, 64}), "accepted");
@@ -103,7 +103,7 @@ TEST(CudaMixedInput, WhatIsNotTakenIsRefused) {
 
 /// 128 blocks in clusters of four do not all fit 132 multiprocessors at once, those of two do.
 TEST(CudaMixedInput, ClustersThatLeaveMultiprocessorsOverCostAnotherWave) {
-  codegen::ProductProgram product;
+  codegen::GemmProgram product;
   product.weights.emplace();
   codegen::GemmProblem problem{product, codegen::reference_device()};
   problem.n = 4096, problem.k = 14336;

@@ -16,8 +16,9 @@ using testing::HasSubstr;
 std::string turns(const char* size, int teams, int groups, int stages, int blocks,
                   const char* passes = "rolled") {
   return fmt::format(
-      "product {}x64 turns={} groups={} stages={} blocks={} passes={} splits=1 across=1", size,
-      teams, groups, stages, blocks, passes);
+      "pingpong {}x64 consumers={} warpgroups={} stages={} blocks={} passes={} split_k=1 "
+      "cluster_n=1",
+      size, teams, groups, stages, blocks, passes);
 }
 
 /// Inputs and results of 8 and 16 bits.
@@ -35,7 +36,7 @@ std::string narrow_graph(const char* m, int n, int k) {
 
 // Blocks with several tiles each, of which some have one more than others, and with none.
 TEST(CudaPingpong, ConsumersTakeTilesInTurns) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("several", pointwise_graph("f16", "450", 264, 200), turns("128x128", 2, 1, 3, 5));
   check.add("wide", pointwise_graph("bf16", "150", 392, 136), turns("128x192", 2, 1, 2, 1));
   check.add("one_stage_ahead", pointwise_graph("f16", "300", 136, 64), turns("64x64", 2, 1, 4, 2));
@@ -48,7 +49,7 @@ TEST(CudaPingpong, ConsumersTakeTilesInTurns) {
 
 // Each computes with the columns whose sums it has, and exchanges what it loads and stores.
 TEST(CudaPingpong, ConsumersComputeWhereSumsAre) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("several", pointwise_graph("f16", "450", 264, 200),
             turns("128x128", 2, 1, 3, 5, "spread"));
   check.add("wide", pointwise_graph("bf16", "150", 384, 136),
@@ -66,7 +67,7 @@ TEST(CudaPingpong, ConsumersComputeWhereSumsAre) {
 }
 
 TEST(CudaPingpong, EarlyKernelsFetchWeightsFirst) {
-  ProductCheck check;
+  GemmCheck check;
   check.early = true;
   check.add("early", pointwise_graph("f16", "200", 136, 264), turns("64x64", 2, 1, 3, 2));
   EXPECT_EQ(check.run(), "");
@@ -74,7 +75,7 @@ TEST(CudaPingpong, EarlyKernelsFetchWeightsFirst) {
 }
 
 TEST(CudaPingpong, CodeIsForOneGpuAlone) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.add("turns", pointwise_graph("f16", "m", 384, 384), turns("128x192", 2, 1, 5, 132));
   check.add("spread", pointwise_graph("f16", "m", 384, 384),
             turns("128x192", 2, 1, 5, 132, "spread"));

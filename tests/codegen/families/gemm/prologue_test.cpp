@@ -46,12 +46,14 @@ std::string bytes(const std::string& type, const std::string& m, int n, int k,
 }
 
 std::string rows_scheduled(const char* tile, int splits = 1) {
-  return fmt::format("skinny {} splits={} across=1", tile, splits);
+  const bool slices = std::string(tile).find("slices=") != std::string::npos;
+  return fmt::format("{} {} split_k={} cluster_n=1", slices ? "int8_gemv" : "small_m", tile,
+                     splits);
 }
 
 TEST(CudaPrologue, NormsOfOneRowAndOfAFew) {
-  ProductCheck check;
-  check.with_rows = true;
+  GemmCheck check;
+  check.with_prologue = true;
   check.add("one", floats("f16", "1", 48, 520, kRms),
             rows_scheduled("1x32x128 warps=1x1x4 stages=3"));
   check.add("layer", floats("bf16", "1", 40, 256, kLayer, false),
@@ -68,46 +70,46 @@ TEST(CudaPrologue, NormsOfOneRowAndOfAFew) {
 }
 
 TEST(CudaPrologue, RowsThatNoThreadsHold) {
-  ProductCheck check;
-  check.with_rows = true;
+  GemmCheck check;
+  check.with_prologue = true;
   check.add("long", floats("f16", "2", 32, 4104, kLayer),
             rows_scheduled("2x32x64 warps=1x1x1 stages=2", 4));
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaPrologue, QuantisedWeights) {
-  ProductCheck check;
-  check.with_rows = true;
+TEST(CudaPrologue, QuantizedWeights) {
+  GemmCheck check;
+  check.with_prologue = true;
   check.early = true;
   check.add("columns", bytes("f16", "1", 48, 520, kRms),
             rows_scheduled("1x16x256 warps=1x1x4 stages=4"));
   check.add("groups", bytes("bf16", "4", 72, 256, kRms, 32),
             rows_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
   check.add("digits", bytes("f16", "1", 48, 520, kRms),
-            rows_scheduled("1x16x256 warps=1x1x4 stages=4 digits=3"));
+            rows_scheduled("1x16x256 warps=1x1x4 stages=4 slices=3"));
   check.add("digits_of_groups", bytes("bf16", "3", 72, 256, kRms, 32),
-            rows_scheduled("4x32x128 warps=1x1x2 stages=3 digits=3", 2));
+            rows_scheduled("4x32x128 warps=1x1x2 stages=3 slices=3", 2));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaPrologue, NumberOfRowsKnownWhenItRuns) {
-  ProductCheck check({{"m", {1, 8, nullptr}}});
-  check.with_rows = true;
+  GemmCheck check({{"m", {1, 8, nullptr}}});
+  check.with_prologue = true;
   check.add("any", floats("f16", "m", 48, 320, kRms), "", {{{"m", 1}}, {{"m", 3}}, {{"m", 8}}});
   check.add("bytes", bytes("f16", "m", 48, 320, kRms), "", {{{"m", 2}}, {{"m", 7}}});
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaPrologue, ComputedByAnotherKernelTheyAreAnOperand) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("made", floats("f16", "3", 72, 264, kRms), "");
-  EXPECT_EQ(check.kernels[0].source.find("make_rows"), std::string::npos);
+  EXPECT_EQ(check.kernels[0].source.find("make_prologue"), std::string::npos);
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaPrologue, CompilesForEveryArchitecture) {
-  ProductCheck check;
-  check.with_rows = true;
+  GemmCheck check;
+  check.with_prologue = true;
   check.early = true;
   check.add("one", floats("f16", "1", 256, 2048, kRms), "");
   check.add("few", bytes("bf16", "8", 384, 1536, kLayer), "");
@@ -115,13 +117,13 @@ TEST(CudaPrologue, CompilesForEveryArchitecture) {
 }
 
 TEST(CudaPrologue, TilesOfFewerRowsAreRefused) {
-  ProductCheck check;
-  check.with_rows = true;
+  GemmCheck check;
+  check.with_prologue = true;
   EXPECT_THROW(check.add("few", floats("f16", "5", 48, 512, kRms),
                          rows_scheduled("4x32x128 warps=1x1x4 stages=3")),
                Error);
   EXPECT_THROW(check.add("warps", floats("f16", "5", 48, 512, kRms),
-                         "product 16x32x64 warps=1x1x1 stages=2 splits=1 across=1"),
+                         "warp_tile 16x32x64 warps=1x1x1 stages=2 split_k=1 cluster_n=1"),
                Error);
 }
 

@@ -8,7 +8,7 @@
 
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "gemm_check.h"
-#include "quantised_graphs.h"
+#include "quantized_graphs.h"
 #include "small_m_check.h"
 
 namespace sinter::test {
@@ -29,41 +29,41 @@ std::string float_graph(const std::string& type, int m, int n, int k, bool rows_
 }
 
 TEST(CudaSmallM, BytesOfWholeColumns) {
-  ProductCheck check;
-  check.add("one", quantised_graph("f16", "1", 48, 520, {}),
+  GemmCheck check;
+  check.add("one", quantized_graph("f16", "1", 48, 520, {}),
             small_m_scheduled("1x16x256 warps=1x1x4 stages=4"));
-  check.add("few", quantised_graph("f16", "7", 72, 520, {}),
+  check.add("few", quantized_graph("f16", "7", 72, 520, {}),
             small_m_scheduled("8x32x256 warps=1x1x4 stages=3", 2));
-  check.add("bf16", quantised_graph("bf16", "3", 72, 136, {8, 0, "f32"}),
+  check.add("bf16", quantized_graph("bf16", "3", 72, 136, {8, 0, "f32"}),
             small_m_scheduled("4x64x64 warps=1x2x2 stages=4"));
-  check.add("more", quantised_graph("f16", "37", 72, 200, {8, 0, "bf16"}),
+  check.add("more", quantized_graph("f16", "37", 72, 200, {8, 0, "bf16"}),
             small_m_scheduled("16x64x64 warps=1x2x1 stages=2", 4));
-  check.add("many", quantised_graph("bf16", "70", 40, 96, {}),
+  check.add("many", quantized_graph("bf16", "70", 40, 96, {}),
             small_m_scheduled("64x64x64 warps=1x4x1 stages=3"));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaSmallM, GroupsOfSixteenAndMore) {
-  ProductCheck check;
+  GemmCheck check;
   add_groups(check, {16, 32, 48, 64, 128, 256, 272, 520, 1000}, "4x32x256 warps=1x1x4 stages=3");
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaSmallM, ZeroPointsOfIntegersAndOfAnyNumber) {
-  ProductCheck check;
+  GemmCheck check;
   int number = 0;
   for (const char* zeros : {"i8", "f32"})
     for (const int group : {0, 32, 128})
       for (const int bits : {8, 4})
         for (const char* type : {"f16", "bf16"})
           check.add(fmt::format("z{}", number++),
-                    quantised_graph(type, "2", 33, 264, {bits, group, "f16", zeros}),
+                    quantized_graph(type, "2", 33, 264, {bits, group, "f16", zeros}),
                     small_m_scheduled("2x16x128 warps=1x1x2 stages=3"));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaSmallM, FloatWeightsOfBothOrders) {
-  ProductCheck check;
+  GemmCheck check;
   int number = 0;
   for (const bool rows_are_k : {false, true})
     for (const char* type : {"f16", "bf16"})
@@ -85,7 +85,7 @@ TEST(CudaSmallM, FloatWeightsOfBothOrders) {
 }
 
 TEST(CudaSmallM, PackedFloatWeightsOfBothOrders) {
-  ProductCheck check;
+  GemmCheck check;
   check.packs_elements = true;
   int number = 0;
   for (const bool rows_are_k : {false, true})
@@ -108,18 +108,18 @@ TEST(CudaSmallM, PackedFloatWeightsOfBothOrders) {
 }
 
 TEST(CudaSmallM, FewRowsOfFloatWeightsByRowsOfK) {
-  ProductCheck check;
+  GemmCheck check;
   check.early = true;
   check.add("one", float_graph("f16", 1, 40, 2056, false), "");
   check.add("short", float_graph("bf16", 3, 72, 40, false), "");
   check.add("sixteen", float_graph("f16", 16, 88, 1032, false), "");
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels)
-    EXPECT_THAT(kernel.source, testing::HasSubstr("SkinnyTile<")) << kernel.source;
+    EXPECT_THAT(kernel.source, testing::HasSubstr("SmallMTile<")) << kernel.source;
 }
 
 TEST(CudaSmallM, GatesAreMadeOfBothHalvesOfTheColumns) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("bytes", gate_graph("3", 48, 264, 8),
             small_m_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
   check.add("warps", gate_graph("3", 48, 264, 8),
@@ -132,19 +132,19 @@ TEST(CudaSmallM, GatesAreMadeOfBothHalvesOfTheColumns) {
   EXPECT_EQ(check.run(), "");
 }
 
-TEST(CudaSmallM, OddSizesOfQuantisedWeights) {
-  ProductCheck check;
-  check.add("odd8", quantised_graph("f16", "3", 37, 45, {8, 16}), "");
-  check.add("odd4", quantised_graph("bf16", "3", 37, 45, {4, 32}), "");
-  check.add("short", quantised_graph("f16", "1", 3, 7, {4, 0}), "");
+TEST(CudaSmallM, OddSizesOfQuantizedWeights) {
+  GemmCheck check;
+  check.add("odd8", quantized_graph("f16", "3", 37, 45, {8, 16}), "");
+  check.add("odd4", quantized_graph("bf16", "3", 37, 45, {4, 32}), "");
+  check.add("short", quantized_graph("f16", "1", 3, 7, {4, 0}), "");
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaSmallM, ChosenSchedulesTakeSymbolicRows) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
-  check.add("eight", quantised_graph("f16", "m", 96, 320, {}), "",
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
+  check.add("eight", quantized_graph("f16", "m", 96, 320, {}), "",
             {{{"m", 1}}, {{"m", 9}}, {{"m", 65}}});
-  check.add("four", quantised_graph("bf16", "m", 64, 256, {4, 64}), "", {{{"m", 1}}, {{"m", 20}}});
+  check.add("four", quantized_graph("bf16", "m", 64, 256, {4, 64}), "", {{{"m", 1}}, {{"m", 20}}});
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels) {
     // The last takes every size on every GPU.
@@ -154,36 +154,36 @@ TEST(CudaSmallM, ChosenSchedulesTakeSymbolicRows) {
 }
 
 TEST(CudaSmallM, EarlyKernelsFetchWeightsBeforeTheyWait) {
-  ProductCheck check;
+  GemmCheck check;
   check.early = true;
-  check.add("early", quantised_graph("f16", "3", 40, 256, {}),
+  check.add("early", quantized_graph("f16", "3", 40, 256, {}),
             small_m_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
   EXPECT_EQ(check.run(), "");
   EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
 }
 
 TEST(CudaSmallM, CompilesForEveryArchitecture) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
-  check.add("eight", quantised_graph("f16", "m", 384, 384, {}), "");
-  check.add("four", quantised_graph("bf16", "m", 384, 1536, {4, 128, "f16", "i8"}), "");
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
+  check.add("eight", quantized_graph("f16", "m", 384, 384, {}), "");
+  check.add("four", quantized_graph("bf16", "m", 384, 1536, {4, 128, "f16", "i8"}), "");
   check.add("float", float_graph("bf16", 1, 256, 512, true), "");
   check.expect_code();
 }
 
 TEST(CudaSmallM, WhatIsNotTakenIsRefused) {
   const auto message = [](const Weights& weights, const std::string& schedule) {
-    return message_for(quantised_graph("f16", "4", 32, 240, weights), schedule);
+    return message_for(quantized_graph("f16", "4", 32, 240, weights), schedule);
   };
   EXPECT_THAT(message({}, small_m_scheduled("12x32x64 warps=1x1x1 stages=2")),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
-  EXPECT_THAT(message({}, "product 16x32x64 warps=1x1x1 stages=2 splits=1 across=1"),
+  EXPECT_THAT(message({}, "warp_tile 16x32x64 warps=1x1x1 stages=2 split_k=1 cluster_n=1"),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
   EXPECT_EQ(codegen::refuse_groups(24, 240), "groups of 24 are no multiple of 16");
   EXPECT_EQ(codegen::refuse_groups(240, 240), "");
 }
 
 TEST(CudaSmallM, ZeroPointsBeyondTheTypeAreRefused) {
-  ir::QuantisedWeights weights;
+  ir::QuantizedWeights weights;
   weights.k = 16;
   weights.values = ir::Tensor(DType::kInt8, {1, 16}, ir::Buffer::take(std::vector<std::byte>(16)));
   weights.scales = ir::Tensor::from_doubles(DType::kFloat32, {1, 1}, std::vector<double>{1e-8});

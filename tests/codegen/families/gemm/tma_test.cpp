@@ -14,12 +14,12 @@ namespace {
 using testing::HasSubstr;
 
 std::string tma_tile(const char* size, int groups, int stages, int splits, int across = 1) {
-  return fmt::format("product {}x64 groups={} stages={} splits={} across={}", size, groups, stages,
-                     splits, across);
+  return fmt::format("tma {}x64 warpgroups={} stages={} split_k={} cluster_n={}", size, groups,
+                     stages, splits, across);
 }
 
 TEST(CudaTma, TilesGroupsAndStagesOnRaggedSizes) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("one", pointwise_graph("f16", "70", 72, 200), tma_tile("64x64", 1, 4, 1));
   check.add("ring", pointwise_graph("f16", "70", 72, 456), tma_tile("64x64", 1, 3, 1));
   check.add("two_groups", pointwise_graph("f16", "150", 136, 264), tma_tile("128x128", 2, 2, 1));
@@ -29,7 +29,7 @@ TEST(CudaTma, TilesGroupsAndStagesOnRaggedSizes) {
 }
 
 TEST(CudaTma, WeightsByColumnsAndBothTypes) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("bf16", pointwise_graph("bf16", "66", 64, 200), tma_tile("64x64", 1, 2, 1));
   check.add("nk_32", transposed_graph("f16", "66", 40, 200), tma_tile("64x32", 1, 3, 1));
   check.add("nk_96", transposed_graph("bf16", "66", 96, 136), tma_tile("64x96", 1, 2, 1));
@@ -38,14 +38,14 @@ TEST(CudaTma, WeightsByColumnsAndBothTypes) {
 }
 
 TEST(CudaTma, BlocksThatShareK) {
-  ProductCheck check;
+  GemmCheck check;
   check.add("splits", pointwise_graph("f16", "70", 72, 520), tma_tile("64x64", 1, 2, 3));
   check.add("idle_split", pointwise_graph("f16", "70", 72, 264), tma_tile("64x64", 1, 2, 4));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaTma, EarlyKernelsFetchWeightsFirst) {
-  ProductCheck check;
+  GemmCheck check;
   check.early = true;
   check.add("early", pointwise_graph("f16", "70", 64, 264), tma_tile("64x64", 1, 3, 2));
   EXPECT_EQ(check.run(), "");
@@ -53,8 +53,8 @@ TEST(CudaTma, EarlyKernelsFetchWeightsFirst) {
 }
 
 TEST(CudaTma, BatchesAreDimensionsOfTheMaps) {
-  ProductCheck check({{"b", {1, 64, nullptr}}, {"s", {64, 512, nullptr}}});
-  check.by_groups = true;
+  GemmCheck check({{"b", {1, 64, nullptr}}, {"s", {64, 512, nullptr}}});
+  check.by_warpgroups = true;
   check.add("heads",
             "graph @g(%x: f16[b, s, 96], %w: f16[b, 4, 24, 40], %m: f16[b, 1, s, 40]) {\n"
             "  %0 = Reshape(%x) {shape = [b, s, 4, 24]} : f16[b, s, 4, 24]\n"
@@ -78,15 +78,15 @@ TEST(CudaTma, BatchesAreDimensionsOfTheMaps) {
 }
 
 TEST(CudaTma, ChosenSchedulesTakeSymbolicRows) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
-  check.by_groups = true;
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
+  check.by_warpgroups = true;
   check.add("rows", pointwise_graph("f16", "m", 128, 64), "", {{{"m", 1}}, {{"m", 130}}});
   EXPECT_EQ(check.run(), "");
   EXPECT_TRUE(check.kernels[0].step.variants.back()->conditions.empty());
 }
 
 TEST(CudaTma, CodeIsForOneGpuAlone) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.add("gelu", pointwise_graph("f16", "300", 384, 384), tma_tile("128x128", 2, 3, 1));
   check.add("bf16", transposed_graph("bf16", "300", 192, 256), tma_tile("64x96", 1, 4, 2));
   for (const auto& compiled : check.compile()) {

@@ -29,12 +29,12 @@ struct UnpackCase {
   bool zeros;
 };
 
-ir::QuantisedWeights random_weights(const UnpackCase& test) {
+ir::QuantizedWeights random_weights(const UnpackCase& test) {
   std::mt19937_64 random(7);
   const auto below = [&](std::uint64_t count) {
     return static_cast<std::int64_t>(random() % count);
   };
-  ir::QuantisedWeights weights;
+  ir::QuantizedWeights weights;
   weights.bits = test.bits;
   weights.group = test.group;
   weights.k = test.k;
@@ -86,7 +86,7 @@ TEST(CudaUnpack, WeightsAreWhatTheyMean) {
   const EmulatedKernels library(kernels);
   for (std::size_t c = 0; c < kernels.size(); ++c) {
     const UnpackCase& test = kCases[c];
-    const ir::QuantisedWeights weights = random_weights(test);
+    const ir::QuantizedWeights weights = random_weights(test);
     const codegen::PackedWeights packed = codegen::pack_weights(weights, test.type);
     const codegen::UnpackProgram program = program_of(test);
     const auto depth = static_cast<std::size_t>(program.depth());
@@ -100,7 +100,7 @@ TEST(CudaUnpack, WeightsAreWhatTheyMean) {
                                std::byte{0xa5})};
     // A scale of 24 bits is one more rounding.
     const Allowed allowed{test.scales != kSingle ? 0.0 : test.type == kHalf ? 1e-3 : 1e-2, 0.01};
-    const ir::Tensor meant = ir::dequantised(weights, test.type);
+    const ir::Tensor meant = ir::dequantized(weights, test.type);
     const std::span<const std::byte> expected = meant.bytes();
     EXPECT_EQ(run_variants(fmt::format("case {}", c), library, kernels[c].step, sizes, memory,
                            [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
@@ -170,8 +170,9 @@ std::vector<std::string> ways_of(const codegen::CompiledPlan& plan) {
 
 TEST(CudaUnpack, ProductsOfManyRowsMayUnpackTheirWeights) {
   const auto made = compiled("rows");
-  EXPECT_THAT(ways_of(made), testing::ElementsAre("warpgroups", "unpacked, warpgroups",
-                                                  "unpacked, library", "product"));
+  EXPECT_THAT(ways_of(made), testing::ElementsAre("warp-specialized gemm",
+                                                  "dequantized weights, warp-specialized gemm",
+                                                  "dequantized weights, library", "gemm"));
   const auto plan = plan::parse_plan(plan::serialize_plan(made.parts));
   const plan::fb::StepT& step = *plan->meta.steps[0];
   const plan::fb::ChoiceStepT& choice = *step.work.AsChoiceStep();
@@ -187,7 +188,7 @@ TEST(CudaUnpack, ProductsOfManyRowsMayUnpackTheirWeights) {
   const auto* library = choice.alternatives[2]->parts[1]->work.AsMatmulStep();
   ASSERT_NE(library, nullptr);
   EXPECT_EQ(library->b->buffer, scratch);
-  EXPECT_EQ(library->quantisation, nullptr);
+  EXPECT_EQ(library->quantization, nullptr);
   const auto* groups = choice.alternatives[1]->parts[1]->work.AsKernelStep();
   ASSERT_NE(groups, nullptr);
   EXPECT_EQ(groups->variants[0]->maps[1]->buffer, scratch);
@@ -210,25 +211,30 @@ TEST(CudaUnpack, ProductsOfManyRowsMayUnpackTheirWeights) {
 }
 
 TEST(CudaUnpack, RowsAndScalesDecideWhetherWeightsAreUnpacked) {
-  EXPECT_THAT(ways_of(compiled("16")), testing::ElementsAre("product"));
-  EXPECT_THAT(ways_of(compiled("64")), testing::ElementsAre("warpgroups", "product"));
-  EXPECT_THAT(ways_of(compiled("65")), testing::ElementsAre("warpgroups", "unpacked, warpgroups",
-                                                            "unpacked, library", "product"));
+  EXPECT_THAT(ways_of(compiled("16")), testing::ElementsAre("gemm"));
+  EXPECT_THAT(ways_of(compiled("64")), testing::ElementsAre("warp-specialized gemm", "gemm"));
+  EXPECT_THAT(
+      ways_of(compiled("65")),
+      testing::ElementsAre("warp-specialized gemm", "dequantized weights, warp-specialized gemm",
+                           "dequantized weights, library", "gemm"));
   EXPECT_THAT(ways_of(compiled("4096")),
-              testing::ElementsAre("unpacked, warpgroups", "unpacked, library", "product"));
+              testing::ElementsAre("dequantized weights, warp-specialized gemm",
+                                   "dequantized weights, library", "gemm"));
   std::string large = "{";
   for (int n = 0; n < 64; ++n) large += n == 0 ? "1000" : ", 1";
-  EXPECT_THAT(ways_of(compiled("65", large + "}")), testing::ElementsAre("warpgroups", "product"));
+  EXPECT_THAT(ways_of(compiled("65", large + "}")),
+              testing::ElementsAre("warp-specialized gemm", "gemm"));
 }
 
 TEST(CudaUnpack, OneWayCanBeAskedFor) {
   EXPECT_THAT(ways_of(compiled("65", "random(2)", "unpacked")),
-              testing::ElementsAre("unpacked, warpgroups", "unpacked, library"));
+              testing::ElementsAre("dequantized weights, warp-specialized gemm",
+                                   "dequantized weights, library"));
   EXPECT_THAT(ways_of(compiled("65", "random(2)", "library")),
-              testing::ElementsAre("unpacked, library"));
+              testing::ElementsAre("dequantized weights, library"));
   // Few rows are left to the kernel that takes packed weights.
   EXPECT_THAT(ways_of(compiled("rows", "random(2)", "library")),
-              testing::ElementsAre("unpacked, library", "product"));
+              testing::ElementsAre("dequantized weights, library", "gemm"));
 }
 
 }  // namespace

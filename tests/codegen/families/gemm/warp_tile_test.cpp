@@ -12,11 +12,11 @@ namespace sinter::test {
 namespace {
 
 std::string product_scheduled(const char* tile, int splits, int across = 1) {
-  return fmt::format("product {} splits={} across={}", tile, splits, across);
+  return fmt::format("warp_tile {} split_k={} cluster_n={}", tile, splits, across);
 }
 
 TEST(CudaWarpTile, TilesSplitsAndWarpsOnRaggedSizes) {
-  ProductCheck check;
+  GemmCheck check;
   const char* tiles[] = {"16x32x128 warps=1x1x4 stages=4", "16x64x128 warps=1x2x2 stages=3",
                          "32x24x64 warps=2x1x2 stages=2", "64x32x64 warps=4x1x1 stages=4",
                          "64x64x32 warps=2x2x1 stages=3"};
@@ -29,7 +29,7 @@ TEST(CudaWarpTile, TilesSplitsAndWarpsOnRaggedSizes) {
 }
 
 TEST(CudaWarpTile, LayoutsTypesAndAlignments) {
-  ProductCheck check;
+  GemmCheck check;
   const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
   check.add("bf16", pointwise_graph("bf16", "33", 40, 96), tile);
   check.add("nk", transposed_graph("f16", "33", 40, 96), tile);
@@ -45,7 +45,7 @@ TEST(CudaWarpTile, LayoutsTypesAndAlignments) {
 }
 
 TEST(CudaWarpTile, ChosenSchedulesTakeSymbolicRows) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.add("rows", pointwise_graph("f16", "m", 96, 64), "", {{{"m", 1}}, {{"m", 65}}});
   check.add("norm", norm_graph("m", 48, 64, true), "", {{{"m", 1}}, {{"m", 33}}});
   EXPECT_EQ(check.run(), "");
@@ -58,7 +58,7 @@ TEST(CudaWarpTile, ChosenSchedulesTakeSymbolicRows) {
 }
 
 TEST(CudaWarpTile, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
-  ProductCheck check;
+  GemmCheck check;
   const auto add = [&](const char* name, const std::string& tile, int splits, int across, int n) {
     check.add(name, norm_graph("21", n, 72, false),
               product_scheduled(tile.c_str(), splits, across));
@@ -75,7 +75,7 @@ TEST(CudaWarpTile, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
 }
 
 TEST(CudaWarpTile, BatchesViewsAndSeveralOutputs) {
-  ProductCheck check({{"b", {1, 64, nullptr}}, {"s", {1, 512, nullptr}}});
+  GemmCheck check({{"b", {1, 64, nullptr}}, {"s", {1, 512, nullptr}}});
   // Head by head out of one packed tensor, stored head by head.
   check.add("heads",
             "graph @g(%x: f16[b, s, 96], %w: f16[b, 4, 24, 40], %m: f16[b, 1, s, 40]) {\n"
@@ -108,7 +108,7 @@ TEST(CudaWarpTile, BatchesViewsAndSeveralOutputs) {
 }
 
 TEST(CudaWarpTile, EarlyKernelsWaitBeforeTheyReadOrWrite) {
-  ProductCheck check;
+  GemmCheck check;
   check.early = true;
   const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
   check.add("early", pointwise_graph("f16", "33", 40, 96), tile);
@@ -117,7 +117,7 @@ TEST(CudaWarpTile, EarlyKernelsWaitBeforeTheyReadOrWrite) {
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels) {
     EXPECT_TRUE(kernel.step.variants[0]->overlaps);
-    const std::size_t wait = kernel.source.find("wait_for_previous_kernel();");
+    const std::size_t wait = kernel.source.find("grid_dependency_wait();");
     ASSERT_NE(wait, std::string::npos);
     EXPECT_LT(wait, kernel.source.find("Tile::begin"));
     EXPECT_LT(wait, kernel.source.find("load<"));
@@ -125,7 +125,7 @@ TEST(CudaWarpTile, EarlyKernelsWaitBeforeTheyReadOrWrite) {
 }
 
 TEST(CudaWarpTile, CompilesForEveryArchitecture) {
-  ProductCheck check({{"m", {1, 4096, nullptr}}});
+  GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.add("chosen", pointwise_graph("f16", "m", 384, 384), "");
   check.add("norm", norm_graph("m", 384, 1536, true), "");
   check.add("wide", transposed_graph("bf16", "m", 128, 256),
@@ -137,7 +137,7 @@ TEST(CudaWarpTile, ForcedSchedulesThatDoNotFitAreRefused) {
   const auto message = [](const std::string& schedule) {
     return message_for(pointwise_graph("f16", "16", 32, 64), schedule);
   };
-  EXPECT_THAT(message("product 64x32"), testing::HasSubstr("is no schedule of a product"));
+  EXPECT_THAT(message("warp_tile 64x32"), testing::HasSubstr("is no schedule of a product"));
   EXPECT_THAT(message(product_scheduled("24x32x64 warps=1x1x1 stages=2", 1)),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
   EXPECT_THAT(message(product_scheduled("16x32x64 warps=1x1x1 stages=2", 32)),

@@ -21,8 +21,8 @@ codegen::EmittedKernel emit_for(const ProgramBuilder& program, const codegen::De
                                 codegen::ExprTable& exprs, bool list = false) {
   codegen::KernelRequest request = program.request("kernel");
   request.device = &device;
-  request.wish.list = list;
-  request.wish.clusters = device.has_clusters();
+  request.requested.list = list;
+  request.requested.clusters = device.has_clusters();
   return codegen::emit_loops(request, exprs);
 }
 

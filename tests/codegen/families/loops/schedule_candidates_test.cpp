@@ -31,8 +31,8 @@ constexpr std::size_t kMost = 48;
 std::vector<VariantChoice> candidates_of(const ProgramBuilder& program, codegen::ExprTable& exprs,
                                          bool clusters) {
   codegen::KernelRequest request = program.request("listed");
-  request.wish.list = true;
-  request.wish.clusters = clusters;
+  request.requested.list = true;
+  request.requested.clusters = clusters;
   return codegen::emit_loops(request, exprs).choices;
 }
 
@@ -110,8 +110,8 @@ TEST(ScheduleCandidates, Compile) {
         for (std::size_t c = 1; c < choices[v].candidates.size(); c += kStride) {
           codegen::KernelRequest request = program.request(fmt::format("{}_{}_{}", name, v, c));
           const codegen::ChosenSchedules chosen = {{v, {choices[v].candidates[c], "a test"}}};
-          request.wish.chosen = &chosen;
-          request.wish.clusters = clusters;
+          request.requested.chosen = &chosen;
+          request.requested.clusters = clusters;
           const codegen::EmittedKernel kernel = codegen::emit_loops(request, programs.exprs);
           EXPECT_EQ(kernel.choices[v].refused, "") << name;
           EXPECT_EQ(schedule_of(kernel, v), choices[v].candidates[c]) << name;

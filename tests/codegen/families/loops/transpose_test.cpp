@@ -127,12 +127,12 @@ TEST(CudaTranspose, SmallOnesStayPointwise) {
 
 TEST(CudaTranspose, WishesThatDoNotFitAreRefused) {
   codegen::ExprTable exprs{ir::Ranges{}};
-  for (const char* wish : {"transpose vector=8x8 threads=256 tile=48x64",
-                           "transpose vector=16x1 threads=256 tile=64x64",
-                           "transpose vector=8x8 threads=256 tile=256x256"}) {
+  for (const char* requested : {"transpose vector=8x8 threads=256 tile=48x64",
+                                "transpose vector=16x1 threads=256 tile=64x64",
+                                "transpose vector=8x8 threads=256 tile=256x256"}) {
     ProgramBuilder p = turned(exprs, 136, 104, DType::kFloat16, DType::kFloat16);
-    p.schedule = wish;
-    EXPECT_THROW(emit_loops(p.request("k"), exprs), Error) << wish;
+    p.schedule = requested;
+    EXPECT_THROW(emit_loops(p.request("k"), exprs), Error) << requested;
   }
 }
 

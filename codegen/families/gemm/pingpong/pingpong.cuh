@@ -1,0 +1,218 @@
+// Tiles of a matrix product one after the other (sm_90a): a block stays, one thread has the copy
+// engine fill the stages of this tile and the next ones, and teams of warpgroups take turns: while
+// one has the epilogue of its tile another multiplies.
+#pragma once
+
+#include "tma.cuh"
+
+#ifdef SINTER_WARPGROUPS
+
+/// What a tile's epilogue walks over in passes: eight rows for each warp, whose columns come 32 at
+/// a time, kVectors times. Four lanes have a row of 32 and load and store eight columns each. While
+/// it computes, a lane has
+///   rolled: the same columns. Passes are a loop, whose code is short; as it cannot index
+///   registers, a pass's accumulators go through shared memory; spread: the columns whose accumulators it has,
+///   pairs 2 t, 2 t + 1 of each eight. Passes are unrolled, and lanes exchange what they load and
+///   store, in its own type.
+template <int kN, bool kSpread>
+struct PingpongPasses {
+  static constexpr int kVector = 8;
+  static constexpr int kVectors = kN % 128 == 0 ? 4 : kN % 96 == 0 ? 3 : kN / 32;
+  static constexpr int kFloats = kSpread ? 0 : 8 * 32 * kVectors;  // of a warp
+};
+
+/// Four items of four lanes: lane t's item u for lane u's item t.
+template <class T>
+SINTER_DEVICE void exchange_items(T (&x)[4]) {
+#pragma unroll
+  for (int bit = 1; bit < 4; bit *= 2) {
+    const bool upper = (threadIdx.x & bit) != 0;
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      if ((u & bit) != 0) continue;
+      T &low = x[u], &high = x[u | bit];
+      const T other = exchange(upper ? low : high, bit);
+      low = upper ? other : low;
+      high = upper ? high : other;
+    }
+  }
+}
+
+/// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
+/// gridDim.x has the tiles b, b + gridDim.x, ..
+template <class T, int kM, int kN, int kConsumers, int kGroups, int kStages, bool kRowsAreK, int kRank,
+          bool kSpread>
+struct PingpongTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+                              kStages*(kM + kN) * 128 +
+                                  kConsumers * kGroups * 16 * PingpongPasses<kN, kSpread>::kFloats> {
+  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+                      kStages*(kM + kN) * 128 +
+                          kConsumers * kGroups * 16 * PingpongPasses<kN, kSpread>::kFloats>
+      Stages;
+  typedef PingpongPasses<kN, kSpread> Passes;
+  typedef typename Stages::Operands Operands;
+  typedef typename Stages::Accumulators Accumulators;
+  static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers, kThreads = kWorkers + 128;
+  // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply.
+  static constexpr int kProducerRegisters = 24;
+  static constexpr int kConsumerRegisters = (65536 - 128 * kProducerRegisters) / kWorkers / 8 * 8;
+  static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % 32 == 0, "registers, barriers, columns");
+
+  SINTER_DEVICE static int team() {
+    return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kConsumerThreads, 0);
+  }
+
+  /// The tiles of a team, in order.
+  struct Turn {
+    u32 tile, number;  // `number`: of the tile among the block's
+    SINTER_DEVICE Turn()
+        : tile(blockIdx.x + static_cast<u32>(team()) * gridDim.x),
+          number(static_cast<u32>(team())) {}
+    SINTER_DEVICE void advance() {
+      tile += kConsumers * gridDim.x;
+      number += kConsumers;
+    }
+  };
+
+  /// First of all. True in threads that multiply; the others copy for the block's tiles, of which
+  /// operands_of(i) are the operands, and have no more to do. `kProgrammatic`: see fill_first.
+  template <bool kProgrammatic, class OperandsOf>
+  SINTER_DEVICE static bool multiplies(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
+    if (threadIdx.x == kWorkers) Stages::init_barriers(shared);
+    __syncthreads();  // all see the barriers
+    if (team() < kConsumers) {
+      set_registers<kConsumerRegisters, true>();
+      if (kConsumers > 1 && team() == kConsumers - 1) named_barrier_arrive<kWorkers>(0);
+      if (kProgrammatic) grid_dependency_wait();
+      return true;
+    }
+    set_registers<kProducerRegisters, false>();
+    if (threadIdx.x == kWorkers) copy<kProgrammatic>(shared, tiles, operands_of);
+    return false;
+  }
+
+  /// Multiplies the turn's tile.
+  SINTER_DEVICE static void multiply(Accumulators& accumulators, unsigned char* shared, const Turn& turn,
+                                     const Operands& x) {
+    const int steps = Stages::count_steps(x);
+    const u32 before = turn.number * static_cast<u32>(steps);
+    PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};
+    if (kConsumers > 1) named_barrier_sync<kWorkers>(team());
+    const int last = Stages::start_products(accumulators, shared, steps, group(), at);
+    if (kConsumers > 1) named_barrier_arrive<kWorkers>((team() + 1) % kConsumers);
+    Stages::finish_products(accumulators);
+    if (steps > 0) Stages::release(shared, last);
+  }
+
+  // First come all rows of the same columns.
+  static constexpr int kRows = Stages::kRowTiles * 2;
+  static constexpr int kPasses = kRows * (kN / 32 / Passes::kVectors);
+
+  SINTER_DEVICE static int row_of(int pass) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    return (group() * Stages::kRowTiles + pass % kRows / 2) * 64 + warp * 16 + pass % 2 * 8 +
+           lane / 4;
+  }
+  SINTER_DEVICE static int column_of(int pass, int k) {
+    return (pass / kRows * Passes::kVectors + k) * 32 + threadIdx.x % 4 * Passes::kVector;
+  }
+  /// Stores a pass's accumulators, behind the warp's last look at another's.
+  SINTER_DEVICE static void show(const Accumulators& accumulators, unsigned char* shared, int pass) {
+    if (kSpread) return;
+    const int lane = threadIdx.x % 32;
+    __syncwarp();
+#pragma unroll
+    for (int p = 0; p < kPasses; ++p) {
+      if (p != pass) continue;
+#pragma unroll
+      for (int k = 0; k < Passes::kVectors; ++k)
+#pragma unroll
+        for (int u = 0; u < 4; ++u) {
+          const int tile = (p / kRows * Passes::kVectors + k) * 4 + u, half = p % 2 * 2;
+          const float(&d)[4] = accumulators[p % kRows / 2][tile / kTiles][tile % kTiles];
+          const Vec<float, 2> pair = {{d[half], d[half + 1]}};
+          store(place(shared, k, u, lane / 4, lane / 2 % 2) + lane % 2 * 2, pair);
+        }
+    }
+    __syncwarp();
+  }
+  /// The lane's accumulators of the pass shown, of its vector k.
+  SINTER_DEVICE static void sum(float (&x)[Passes::kVector], const Accumulators& accumulators,
+                                unsigned char* shared, int pass, int k) {
+    if constexpr (kSpread) {
+      const int first = (pass / kRows * Passes::kVectors + k) * 4, half = pass % 2 * 2;
+#pragma unroll
+      for (int j = 0; j < Passes::kVector; ++j)
+        x[j] = accumulators[pass % kRows / 2][(first + j / 2) / kTiles][(first + j / 2) % kTiles]
+                   [half + j % 2];
+    } else {
+      const int lane = threadIdx.x % 32;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const Vec<float, 4> four = load<4>(place(shared, k, lane % 4, lane / 4, half));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) x[half * 4 + j] = four.v[j];
+      }
+    }
+  }
+  /// What the lane computes with of what it and its neighbours have loaded, or stores of what they
+  /// have computed.
+  template <class V>
+  SINTER_DEVICE static Vec<V, 8> exchanged(const Vec<V, 8>& x) {
+    static_assert(sizeof(V) <= 2, "a pair is a word or less");
+    if (!kSpread) return x;
+    Vec<V, 8> result;
+    u32 pairs[4] = {};
+#pragma unroll
+    for (int u = 0; u < 4; ++u) memcpy(&pairs[u], &x.v[u * 2], 2 * sizeof(V));
+    exchange_items(pairs);
+#pragma unroll
+    for (int u = 0; u < 4; ++u) memcpy(&result.v[u * 2], &pairs[u], 2 * sizeof(V));
+    return result;
+  }
+  /// exchanged(load<8>(p)), of what all rows share, so that rows may share the loads as well; `p`:
+  /// of this lane's columns, all 32 exist.
+  template <class V>
+  SINTER_DEVICE static Vec<V, 8> load_exchanged(const V* p) {
+    if (!kSpread) return load<8>(p);
+    Vec<V, 8> result;
+#pragma unroll
+    for (int u = 0; u < 4; ++u) {
+      const Vec<V, 2> pair = load<2>(p + u * 8 - static_cast<int>(threadIdx.x % 4) * 6);
+      result.v[u * 2] = pair.v[0];
+      result.v[u * 2 + 1] = pair.v[1];
+    }
+    return result;
+  }
+
+ private:
+  static constexpr int kTiles = Stages::kColumns / 8;  // of one product
+
+  /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what stores nor
+  /// what loads meets others in a bank.
+  SINTER_DEVICE static float* place(unsigned char* shared, int k, int u, int row, int half) {
+    float* const mine = reinterpret_cast<float*>(Stages::body_of(shared) + Stages::kStageBytes) +
+                        threadIdx.x / 32 * Passes::kFloats;
+    return mine + (k * 8 + row) * 32 + (u ^ row % 4) * 8 + (half ^ row % 2) * 4;
+  }
+
+  SINTER_DEVICE static int group() {
+    return kGroups == 1 ? 0 : static_cast<int>(threadIdx.x) / 128 % kGroups;
+  }
+
+  template <bool kProgrammatic, class OperandsOf>
+  SINTER_DEVICE static void copy(unsigned char* shared, u32 tiles, OperandsOf operands_of) {
+    PipelineState<kStages> at{0, 1};  // the first time around all stages are free
+    for (u32 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+      const Operands x = operands_of(tile);
+      int done = 0;
+      if (tile == blockIdx.x) {
+        done = Stages::template fill_first<kProgrammatic>(shared, x);
+        for (int s = 0; s < done; ++s) at = at.next();
+      }
+      Stages::fill_others(shared, x, done, at);
+    }
+  }
+};
+
+#endif  // SINTER_WARPGROUPS

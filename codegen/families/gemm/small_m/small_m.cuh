@@ -1,0 +1,595 @@
+// A tile of a matrix product of few rows, for which the weights' bytes are the time. Weights are
+// the left operand of the tensor cores, so that eight rows of x fill an instruction. Each warp
+// streams its own weights through a ring in shared memory; the float32 accumulators end up in shared
+// memory, as those of warp_tile.cuh do.
+#pragma once
+
+#include "warp_tile.cuh"
+
+// ---- pairs of 16-bit values
+/// x - y and x * y + z of pairs of T, rounded once.
+template <class T>
+SINTER_DEVICE u32 subtract_pairs(u32 x, u32 y);
+template <class T>
+SINTER_DEVICE u32 multiply_add_pairs(u32 x, u32 y, u32 z);
+#ifdef __CUDACC__
+#define SINTER_PAIRS(T, type)                                                       \
+  template <>                                                                       \
+  SINTER_DEVICE u32 multiply_add_pairs<T>(u32 x, u32 y, u32 z) {                    \
+    u32 result;                                                                     \
+    asm("fma.rn." type " %0, %1, %2, %3;" : "=r"(result) : "r"(x), "r"(y), "r"(z)); \
+    return result;                                                                  \
+  }
+SINTER_PAIRS(f16, "f16x2")
+SINTER_PAIRS(bf16, "bf16x2")
+#undef SINTER_PAIRS
+template <>
+SINTER_DEVICE u32 subtract_pairs<f16>(u32 x, u32 y) {
+  u32 result;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(result) : "r"(x), "r"(y));
+  return result;
+}
+template <>
+SINTER_DEVICE u32 subtract_pairs<bf16>(u32 x, u32 y) {  // sm_80 has no such instruction
+  return multiply_add_pairs<bf16>(y, 0xbf80bf80u, x);
+}
+#else
+template <class T>
+SINTER_DEVICE u32 subtract_pairs(u32 x, u32 y) {
+  return pack_pair<T>(low_of<T>(x) - low_of<T>(y), high_of<T>(x) - high_of<T>(y));
+}
+template <class T>
+SINTER_DEVICE u32 multiply_add_pairs(u32 x, u32 y, u32 z) {
+  return pack_pair<T>(low_of<T>(x) * low_of<T>(y) + low_of<T>(z),
+                      high_of<T>(x) * high_of<T>(y) + high_of<T>(z));
+}
+#endif
+
+/// The bytes of `a` (0 .. 3) and `b` (4 .. 7) that the slices of `which` name, the lowest first.
+SINTER_DEVICE u32 pick_bytes(u32 a, u32 b, u32 which) {
+#ifdef __CUDACC__
+  u32 result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(which));
+  return result;
+#else
+  const u64 both = static_cast<u64>(b) << 32 | a;
+  u32 result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<u32>(both >> (which >> (4 * i) & 7) * 8 & 0xff) << (8 * i);
+  return result;
+#endif
+}
+
+/// (x & mask) | bits. What the compiler makes of that is two instructions if both are constants.
+SINTER_DEVICE u32 mask_and_set(u32 x, u32 mask, u32 bits) {
+#ifdef __CUDACC__
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(x), "r"(mask), "r"(bits));
+  return result;
+#else
+  return (x & mask) | bits;
+#endif
+}
+
+// ---- what weights are stored as
+// Packed weights are units of 512 bytes: 16 columns of the product by kUnitDepth of k, 16 bytes for
+// each lane of a warp in the order of its fragments (codegen/families/gemm/weights/weight_pack.h). Integers are biased,
+// so that they are unsigned: their bits become the last of a mantissa, and the conversion is exact.
+
+/// Elements of x's type.
+struct PackedElements {
+  static constexpr int kUnitDepth = 16;
+  static constexpr bool kRowsAreK = false, kPacked = true;
+  template <class T>
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int) {
+    a[0] = unit.x, a[1] = unit.y, a[2] = unit.z, a[3] = unit.w;
+  }
+};
+
+/// Bytes, which stand for -128 .. 127.
+struct PackedBytes {
+  static constexpr int kUnitDepth = 32;
+  static constexpr bool kRowsAreK = false, kPacked = true;
+  /// Fragment number `j` of a lane's 16 bytes.
+  template <class T>
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j);
+};
+template <>
+SINTER_DEVICE void PackedBytes::widen_unit<f16>(u32 (&a)[4], const uint4& unit, int j) {
+  const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {  // 1024 + x, less 1024 + 128
+    a[i] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4240), 0x64806480u);
+    a[i + 2] = subtract_pairs<f16>(pick_bytes(words[i], 0x64646464u, 0x4341), 0x64806480u);
+  }
+}
+template <>
+SINTER_DEVICE void PackedBytes::widen_unit<bf16>(u32 (&a)[4], const uint4& unit, int j) {
+  // A mantissa has room for seven bits: 128 + those, less 128 or 256 as the eighth says.
+  const u32 words[2] = {j == 0 ? unit.x : unit.z, j == 0 ? unit.y : unit.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const u32 x = words[i % 2] >> (i / 2 * 8);
+    a[i] = multiply_add_pairs<bf16>(mask_and_set(x, 0x007f007fu, 0x43004300u), 0x3f803f80u,
+                                    (x & 0x00800080u) ^ 0xc380c380u);
+  }
+}
+
+/// Half bytes, which stand for -8 .. 7.
+struct PackedNibbles {
+  static constexpr int kUnitDepth = 64;
+  static constexpr bool kRowsAreK = false, kPacked = true;
+  template <class T>
+  SINTER_DEVICE static void widen_unit(u32 (&a)[4], const uint4& unit, int j);
+};
+template <>
+SINTER_DEVICE void PackedNibbles::widen_unit<f16>(u32 (&a)[4], const uint4& unit, int j) {
+  const u32 word = j == 0 ? unit.x : j == 1 ? unit.y : j == 2 ? unit.z : unit.w;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {  // 1024 + x less 1024 + 8, and 1024 + 16 x as if a sixteenth of it
+    const u32 x = word >> (i * 8);
+    a[i * 2] = subtract_pairs<f16>(mask_and_set(x, 0x000f000fu, 0x64006400u), 0x64086408u);
+    a[i * 2 + 1] = multiply_add_pairs<f16>(mask_and_set(x, 0x00f000f0u, 0x64006400u), 0x2c002c00u,
+                                           0xd480d480u);
+  }
+}
+template <>
+SINTER_DEVICE void PackedNibbles::widen_unit<bf16>(u32 (&a)[4], const uint4& unit, int j) {
+  const u32 word = j == 0 ? unit.x : j == 1 ? unit.y : j == 2 ? unit.z : unit.w;
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+    a[i] =
+        subtract_pairs<bf16>(mask_and_set(word >> (i * 4), 0x000f000fu, 0x43004300u), 0x43084308u);
+}
+
+/// Elements of x's type as the model has them: b[n][k] with k contiguous, or b[k][n].
+struct RowsAreColumns {
+  static constexpr int kUnitDepth = 16;
+  static constexpr bool kRowsAreK = false, kPacked = false;
+};
+struct RowsAreK {
+  static constexpr int kUnitDepth = 16;
+  static constexpr bool kRowsAreK = true, kPacked = false;
+};
+/// Scales of weights: of a whole column (kGroup 0) or of kGroup neighbouring k's each. S: as they
+/// are stored. kZeros: what is subtracted from a group's weights first, of x's type.
+template <class S, int kGroup_, bool kZeros_ = false>
+struct Scales {
+  typedef S Stored;
+  static constexpr int kGroup = kGroup_;
+  static constexpr bool kZeros = kZeros_, kScaled = true;
+};
+struct NoScales {
+  typedef float Stored;
+  static constexpr int kGroup = 0;
+  static constexpr bool kZeros = false, kScaled = false;
+};
+
+/// kM rows by kWarpsN * kColumns columns, which are those of kParts equal parts of all side by side
+/// (a gate and what it opens, say); kWarpsK warps, and kSplitK neighbouring blocks of a
+/// cluster, share k. Each warp takes kDepth of it at a time. All partial accumulators are added in one
+/// fixed order. kVectorA, kVectorB: elements of one copy of x and of weights that are not packed.
+/// kPrologueRows: so many rows of x lie whole in shared memory behind all else (made_rows), kRowStride
+/// elements apart; 0: x is copied step by step.
+template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
+          int kWarpsK, int kStages, int kSplitK, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
+          int kPrologueRows = 0, int kRowStride = 0>
+struct SmallMTile {
+  static constexpr bool kPacked = Weights::kPacked;
+  typedef typename Scaling::Stored S;
+  static constexpr int kN = kColumns * kWarpsN, kThreads = 32 * kWarpsN * kWarpsK;
+  static constexpr int kUnits = kColumns / 16, kTilesM = (kM + 7) / 8;
+  static constexpr int kPartN = kN / kParts;  // columns of each part
+  static_assert(kN % (16 * kParts) == 0, "parts are whole units");
+  static constexpr int kStepDepth = kDepth * kWarpsK;  // of the block
+  static constexpr int kGroup = Scaling::kGroup;
+  static constexpr bool kGrouped = kGroup > 0;
+  // What shares a scale within a warp's step.
+  static constexpr int common(int a, int b) { return b == 0 ? a : common(b, a % b); }
+  static constexpr int kFold = kGrouped ? common(kGroup, kDepth) : kDepth;
+  static constexpr int kFolds = kDepth / kFold;
+  // Accumulators of a group that are computed side by side, as each product waits for the one before.
+  static constexpr int kChains = kGrouped && kTilesM == 1 && kFold % 32 == 0 ? 2 : 1;
+  static_assert(kColumns % 16 == 0 && kDepth % Weights::kUnitDepth == 0 && kDepth % 32 == 0,
+                "warps multiply units");
+  static_assert(kM <= 8 ? (kM & (kM - 1)) == 0 : kM % 16 == 0, "rows of eight, or a few");
+  static_assert(kFold % 16 == 0, "groups are whole fragments");
+  static_assert(kStages >= 2, "one stage is read while another is filled");
+
+  static constexpr int odd_units(int elements) { return (elements / 8 | 1) * 8; }
+  // A warp's weights and scales, bytes.
+  static constexpr bool kRowsAreK = Weights::kRowsAreK;
+  static constexpr int kStrideB = odd_units(kRowsAreK ? kColumns : kDepth);
+  static constexpr int kRowsB = kRowsAreK ? kDepth : kColumns;
+  static constexpr int kWeightBytes =
+      kPacked ? kUnits * (kDepth / Weights::kUnitDepth) * 512 : kRowsB * kStrideB * 2;
+  static constexpr int kScaleBytes =
+      kGrouped ? kUnits * kFolds * 16 * static_cast<int>(sizeof(S)) : 0;
+  static constexpr int kZeroBytes = kGrouped && Scaling::kZeros ? kUnits * kFolds * 16 * 2 : 0;
+  static constexpr int kWarpBytes = kWeightBytes + kScaleBytes + kZeroBytes;
+  // What the warps of one part of k share of x, elements.
+  static constexpr bool kRowsAreMade = kPrologueRows > 0;
+  static constexpr int kRowsThere = kRowsAreMade ? kPrologueRows : kM;  // others repeat the last
+  static_assert(!kRowsAreMade || kM <= 8, "made rows are a few");
+  static constexpr int kStrideA = kRowsAreMade ? kRowStride : odd_units(kDepth);
+  static constexpr int kRowsBytes = kRowsAreMade ? 0 : kM * kStrideA * 2;
+  static constexpr int kStage = kWarpsK * (kWarpsN * kWarpBytes + kRowsBytes);
+  static constexpr int kAccumulatorStride = kN + 4;
+  static constexpr int kSumBytes = kWarpsK * kM * kAccumulatorStride * 4;
+  // Scales of whole columns lie behind what the stages and the accumulators share.
+  static constexpr bool kByColumn = Scaling::kScaled && !kGrouped;
+  static constexpr int kColumnScaleBytes = kByColumn ? kN * static_cast<int>(sizeof(S)) : 0;
+  static constexpr int kRingBytes = kStages * kStage > kSumBytes ? kStages* kStage : kSumBytes;
+  static constexpr int kPrologueAt = kRingBytes + kColumnScaleBytes;
+  static constexpr int kSharedBytes = kPrologueAt + kPrologueRows * kRowStride * 2;
+
+  /// What a block multiplies: weights and scales from its first column on, at k = 0.
+  struct Operands {
+    const T* a;  // first row
+    i64 stride_a;
+    const void* b;
+    i64 stride_b;  // packed: bytes of 16 columns; else elements of a row
+    const S* scales;
+    const T* zeros;
+    i64 stride_scales;        // of 16 columns, elements
+    i64 part_b, part_scales;  // from one part to the next, in what the strides count
+    i32 rows, columns;        // that are left from the tile on, of a part; may exceed it
+    i32 begin, end;           // of k
+  };
+
+  typedef float Accumulators[kUnits][kTilesM][4];
+
+  SINTER_DEVICE static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  SINTER_DEVICE static int part_of_k() { return warp() / kWarpsN; }
+  SINTER_DEVICE static unsigned char* weights_of(unsigned char* stage) {
+    return stage + warp() * kWarpBytes;
+  }
+  SINTER_DEVICE static T* rows_of(unsigned char* stage) {
+    return reinterpret_cast<T*>(stage + kWarpsK * kWarpsN * kWarpBytes + part_of_k() * kRowsBytes);
+  }
+
+  /// Where column `n` of the tile is: in which part, and there.
+  SINTER_DEVICE static int part_of(int n) { return kParts == 1 ? 0 : n / kPartN; }
+  SINTER_DEVICE static int within_part(int n) { return kParts == 1 ? n : n % kPartN; }
+
+  /// Whether the unit that has column `n` of the tile is there; where it lies.
+  SINTER_DEVICE static bool has_unit(const Operands& x, int n) {
+    return within_part(n) / 16 * 16 < x.columns;
+  }
+  /// Whether a warp's step from `k` on is there; known to the compiler if all are.
+  SINTER_DEVICE static bool has_depth(const Operands& x, i32 k) {
+    return (x.end - x.begin) % kStepDepth == 0 || k < x.end;
+  }
+  SINTER_DEVICE static i64 unit_at(int n, i64 stride, i64 part) {
+    return part_of(n) * part + within_part(n) / 16 * stride;
+  }
+
+  SINTER_DEVICE static int count_steps(const Operands& x) {
+    return x.end > x.begin ? (x.end - x.begin + kStepDepth - 1) / kStepDepth : 0;
+  }
+
+  /// Starts to copy this warp's weights of a step. Each lane of packed ones copies what it reads.
+  SINTER_DEVICE static void copy_weights(const Operands& x, unsigned char* shared, int step) {
+    unsigned char* stage = stage_of(shared, step);
+    const int lane = threadIdx.x % 32, first = warp() % kWarpsN * kColumns;
+    const i32 k = x.begin + (step * kWarpsK + part_of_k()) * kDepth;
+    unsigned char* to = weights_of(stage);
+    if constexpr (kPacked) {
+      constexpr int kAcross = kDepth / Weights::kUnitDepth;
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        const bool valid = has_unit(x, first + i * 16) && has_depth(x, k);
+        const unsigned char* from = static_cast<const unsigned char*>(x.b);
+        if (valid)
+          from += unit_at(first + i * 16, x.stride_b, x.part_b) +
+                  static_cast<i64>(k / Weights::kUnitDepth) * 512 + lane * 16;
+#pragma unroll
+        for (int j = 0; j < kAcross; ++j)
+          cp_async<16>(to + (i * kAcross + j) * 512 + lane * 16, valid ? from + j * 512 : from,
+                         valid);
+      }
+    } else {
+      constexpr int kColumnsB = kRowsAreK ? kColumns : kDepth;
+      constexpr int kAcross = kColumnsB / kVectorB, kCount = kRowsB * kAcross;
+      T* shared = reinterpret_cast<T*>(to);
+#pragma unroll
+      for (int at = 0; at < kCount; at += 32) {
+        const int i = at + lane;
+        if (kCount % 32 != 0 && i >= kCount) break;
+        const int row = i / kAcross, column = i % kAcross * kVectorB;
+        const int local = first + (kRowsAreK ? column : row), n = within_part(local);
+        const int depth = k + (kRowsAreK ? row : column);
+        const bool valid = n < x.columns && depth < x.end;
+        const T* from = static_cast<const T*>(x.b);
+        if (valid)
+          from += part_of(local) * x.part_b +
+                  (kRowsAreK ? depth * x.stride_b + n : n * x.stride_b + depth);
+        T* target = shared + row * kStrideB + column;
+        if constexpr (kVectorB == 1)
+          *target = valid ? *after_grid_wait(from) : T{0};
+        else
+          cp_async<kVectorB * 2>(target, from, valid);
+      }
+    }
+    if constexpr (kGrouped) {
+      copy_scales(x.scales, x, to + kWeightBytes, k);
+      if constexpr (Scaling::kZeros) copy_scales(x.zeros, x, to + kWeightBytes + kScaleBytes, k);
+    }
+  }
+
+  /// The scales or zero points of a step, 16 columns of one group side by side.
+  template <class V>
+  SINTER_DEVICE static void copy_scales(const V* values, const Operands& x, unsigned char* to,
+                                        i32 k) {
+    constexpr int kPieces = 16 * static_cast<int>(sizeof(V)) / 16;  // of 16 bytes, of one group
+    constexpr int kEach = 16 / static_cast<int>(sizeof(V));
+    constexpr int kCount = kUnits * kFolds * kPieces;
+    const int lane = threadIdx.x % 32, first = warp() % kWarpsN * kColumns;
+#pragma unroll
+    for (int at = 0; at < kCount; at += 32) {
+      const int i = at + lane;
+      if (kCount % 32 != 0 && i >= kCount) break;
+      const int unit = i / (kFolds * kPieces), fold = i / kPieces % kFolds, piece = i % kPieces;
+      const i32 depth = k + fold * kFold;
+      const bool valid = has_unit(x, first + unit * 16) && has_depth(x, k);
+      const V* from = values;
+      if (valid)
+        from += unit_at(first + unit * 16, x.stride_scales, x.part_scales) +
+                static_cast<i64>(depth / kGroup) * 16 + piece * kEach;
+      cp_async<16>(to + i * 16, from, valid);
+    }
+  }
+
+  /// Where x is put that the block computes: rows kRowStride apart.
+  SINTER_DEVICE static T* made_rows(unsigned char* shared) {
+    return reinterpret_cast<T*>(shared + kPrologueAt);
+  }
+
+  /// Behind begin(): `make` has computed rows of `k` elements; fills up what is multiplied behind
+  /// them.
+  template <class Make>
+  SINTER_DEVICE static void make_prologue(unsigned char* shared, int k, const Make& make) {
+    T* rows = made_rows(shared);
+    const int rest = kRowStride - k;
+    for (int i = threadIdx.x; i < kPrologueRows * rest; i += kThreads)
+      rows[i / rest * kRowStride + k + i % rest] = T{};
+    make(rows);
+    __syncthreads();
+  }
+
+  /// Starts to copy what this part of k needs of x.
+  SINTER_DEVICE static void copy_rows(const Operands& x, unsigned char* stage, int step) {
+    if constexpr (!kRowsAreMade) copy_x(x, stage, step);
+  }
+  SINTER_DEVICE static void copy_x(const Operands& x, unsigned char* stage, int step) {
+    constexpr int kAcross = kDepth / kVectorA, kCount = kM * kAcross, kSharing = 32 * kWarpsN;
+    const int thread = threadIdx.x % kSharing;
+    const i32 k = x.begin + (step * kWarpsK + part_of_k()) * kDepth;
+    T* shared = rows_of(stage);
+#pragma unroll
+    for (int at = 0; at < kCount; at += kSharing) {
+      const int i = at + thread;
+      if (kCount % kSharing != 0 && i >= kCount) break;
+      const int row = i / kAcross, column = i % kAcross * kVectorA;
+      const bool valid = row < x.rows && k + column < x.end;
+      const T* from = valid ? x.a + row * x.stride_a + k + column : x.a;
+      T* to = shared + row * kStrideA + column;
+      if constexpr (kVectorA == 1)
+        *to = valid ? *after_grid_wait(from) : T{0};
+      else
+        cp_async<kVectorA * 2>(to, from, valid);
+    }
+  }
+
+  SINTER_DEVICE static unsigned char* stage_of(unsigned char* shared, int step) {
+    return shared + step % kStages * kStage;
+  }
+
+  /// Starts to copy the scales of whole columns.
+  SINTER_DEVICE static void copy_column_scales(const Operands& x, unsigned char* shared) {
+    constexpr int kEach = 16 / static_cast<int>(sizeof(S));
+#pragma unroll
+    for (int at = 0; at < kN / kEach; at += kThreads) {
+      const int n = (at + static_cast<int>(threadIdx.x)) * kEach;
+      if (n >= kN) break;
+      const bool valid = has_unit(x, n);
+      const S* from = x.scales;
+      if (valid) from += part_of(n) * x.part_scales + within_part(n);
+      cp_async<16>(reinterpret_cast<S*>(shared + kRingBytes) + n, from, valid);
+    }
+  }
+
+  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has ended,
+  /// on which weights do not depend: they are fetched before that is waited for.
+  template <bool kProgrammatic>
+  SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
+    const int steps = count_steps(x);
+    if constexpr (kByColumn) copy_column_scales(x, shared);
+    if (kProgrammatic) {
+#pragma unroll
+      for (int s = 0; s < kStages - 1; ++s)
+        if (s < steps) copy_weights(x, shared, s);
+      grid_dependency_wait();
+    }
+#pragma unroll
+    for (int s = 0; s < kStages - 1; ++s) {
+      if (s < steps) {
+        if (!kProgrammatic) copy_weights(x, shared, s);
+        copy_rows(x, stage_of(shared, s), s);
+      }
+      cp_async_commit();
+    }
+  }
+
+  /// Zero points of the lane's two rows of a unit, each twice.
+  SINTER_DEVICE static void zeros_of(u32 (&z)[2], const unsigned char* weights, int unit,
+                                     int fold) {
+    const int g = threadIdx.x % 32 / 4;
+    const u16* zeros = reinterpret_cast<const u16*>(weights + kWeightBytes + kScaleBytes) +
+                       (unit * kFolds + fold) * 16;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) z[half] = zeros[g + half * 8] * 0x10001u;
+  }
+
+  /// The packed unit that has 16 columns' weights at `depth`.
+  SINTER_DEVICE static uint4 load_unit(const unsigned char* weights, int unit, int depth) {
+    constexpr int kUnitDepth = Weights::kUnitDepth;
+    return *reinterpret_cast<const uint4*>(
+        weights + (unit * (kDepth / kUnitDepth) + depth / kUnitDepth) * 512 +
+        threadIdx.x % 32 * 16);
+  }
+
+  /// The fragment of 16 columns by 16 of k from `depth` on; `bits`: the packed unit that has it.
+  SINTER_DEVICE static void load_weights(u32 (&a)[4], const uint4& bits,
+                                         const unsigned char* weights, int unit, int depth) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (kPacked) {
+      Weights::template widen_unit<T>(a, bits, depth % Weights::kUnitDepth / 16);
+    } else if constexpr (kRowsAreK) {
+      load_matrix_x4_transposed(a, reinterpret_cast<const T*>(weights) +
+                                       (depth + lane / 16 * 8 + lane % 8) * kStrideB + unit * 16 +
+                                       lane / 8 % 2 * 8);
+    } else {
+      load_matrix_x4(a, reinterpret_cast<const T*>(weights) + (unit * 16 + lane % 16) * kStrideB +
+                            depth + lane / 16 * 8);
+    }
+  }
+
+  /// One step's share of this warp.
+  SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, unsigned char* stage, const T* rows) {
+    const int lane = threadIdx.x % 32;
+    const unsigned char* weights = weights_of(stage);
+#pragma unroll
+    for (int fold = 0; fold < kFolds; ++fold) {
+      Accumulators part[kChains] = {};
+      u32 z[kUnits][2];
+      if constexpr (Scaling::kZeros) {
+#pragma unroll
+        for (int i = 0; i < kUnits; ++i) zeros_of(z[i], weights, i, fold);
+      }
+      uint4 bits[kUnits];
+      u32 two[4];  // of x, for 32 k's
+#pragma unroll
+      for (int at = 0; at < kFold; at += 16) {
+        const int k = fold * kFold + at;
+        Accumulators& into = kGrouped ? part[at / 16 % kChains] : accumulators;
+        u32 right[kTilesM][2];
+        if constexpr (kTilesM == 1) {
+          const T* own = rows + (lane % 8 < kRowsThere ? lane % 8 : kRowsThere - 1) * kStrideA + k;
+          if constexpr (kFold % 32 == 0) {
+            if (at % 32 == 0) load_matrix_x4(two, own + lane / 8 * 8);
+            right[0][0] = two[at % 32 / 8];
+            right[0][1] = two[at % 32 / 8 + 1];
+          } else {
+            load_matrix_x2(right[0], own + lane / 8 % 2 * 8);
+          }
+        } else {
+#pragma unroll
+          for (int j = 0; j < kTilesM; j += 2) {
+            u32 both[4];
+            load_matrix_x4(
+                both, rows + (j * 8 + lane / 16 * 8 + lane % 8) * kStrideA + k + lane / 8 % 2 * 8);
+            right[j][0] = both[0];
+            right[j][1] = both[1];
+            right[j + 1][0] = both[2];
+            right[j + 1][1] = both[3];
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < kUnits; ++i) {
+          if constexpr (kPacked) {
+            if (at == 0 || k % Weights::kUnitDepth == 0) bits[i] = load_unit(weights, i, k);
+          }
+          u32 left[4];
+          load_weights(left, bits[i], weights, i, k);
+          if constexpr (Scaling::kZeros) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) left[r] = subtract_pairs<T>(left[r], z[i][r % 2]);
+          }
+#pragma unroll
+          for (int j = 0; j < kTilesM; ++j)
+            mma_16x8x16<T>(into[i][j], left, right[j][0], right[j][1]);
+        }
+      }
+      if constexpr (kGrouped) {
+        const S* scales = reinterpret_cast<const S*>(weights + kWeightBytes) + fold * 16 + lane / 4;
+#pragma unroll
+        for (int i = 0; i < kUnits; ++i) {
+          const float low = widen(scales[i * kFolds * 16]);
+          const float high = widen(scales[i * kFolds * 16 + 8]);
+#pragma unroll
+          for (int j = 0; j < kTilesM; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+              float sum = part[0][i][j][e];
+              if constexpr (kChains == 2) sum += part[1][i][j][e];
+              accumulators[i][j][e] += sum * (e < 2 ? low : high);
+            }
+        }
+      }
+    }
+  }
+
+  /// Steps' copies have arrived for all who read them.
+  SINTER_DEVICE static void meet() {
+    if constexpr (kWarpsN == 1)
+      __syncwarp();
+    else
+      __syncthreads();
+  }
+
+  /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
+  SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
+    const int steps = count_steps(x);
+    Accumulators accumulators = {};
+    for (int s = 0; s < steps; ++s) {
+      cp_async_wait<kStages - 2>();
+      meet();
+      const int next = s + kStages - 1;
+      if (next < steps) {
+        copy_weights(x, shared, next);
+        copy_rows(x, stage_of(shared, next), next);
+      }
+      cp_async_commit();
+      unsigned char* stage = stage_of(shared, s);
+      multiply_stage(accumulators, stage,
+                     kRowsAreMade
+                         ? made_rows(shared) + x.begin + (s * kWarpsK + part_of_k()) * kDepth
+                         : rows_of(stage));
+    }
+    cp_async_wait<0>();
+    __syncthreads();  // the accumulators take the stages' place
+    write_accumulators(shared, accumulators);
+    if (kSplitK > 1)
+      cluster_barrier();
+    else
+      __syncthreads();
+  }
+
+  SINTER_DEVICE static void write_accumulators(unsigned char* shared, const Accumulators& accumulators) {
+    const int lane = threadIdx.x % 32, first = warp() % kWarpsN * kColumns;
+    float* part = reinterpret_cast<float*>(shared) +
+                  (part_of_k() * kM + lane % 4 * 2) * kAccumulatorStride + first + lane / 4;
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      float scale[2] = {1, 1};
+      if constexpr (kByColumn) {
+        const S* scales = reinterpret_cast<const S*>(shared + kRingBytes) + first + i * 16;
+        scale[0] = widen(scales[lane / 4]);
+        scale[1] = widen(scales[lane / 4 + 8]);
+      }
+#pragma unroll
+      for (int j = 0; j < kTilesM; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (kM >= 8 || lane % 4 * 2 + e % 2 < kM)
+            part[(j * 8 + e % 2) * kAccumulatorStride + i * 16 + e / 2 * 8] =
+                kByColumn ? accumulators[i][j][e] * scale[e / 2] : accumulators[i][j][e];
+    }
+  }
+
+  typedef TileAccumulators<kM, kAccumulatorStride, kWarpsK, kSplitK> Totals;
+  SINTER_DEVICE static const float* accumulators_of(unsigned char* shared) {
+    return reinterpret_cast<const float*>(shared);
+  }
+};

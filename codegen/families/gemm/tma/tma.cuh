@@ -1,0 +1,237 @@
+// A tile of a matrix product by warpgroups (wgmma: sm_90a): one thread has the copy engine fill the
+// stages, warpgroups multiply out of shared memory, the accumulators end up there in float32 as in
+// warp_tile.cuh, and all threads of the block have the epilogue.
+#pragma once
+
+#include "warp_tile.cuh"
+#include "tensor_map.cuh"
+
+#ifdef SINTER_WARPGROUPS
+
+/// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators over k,
+/// 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank dimensions:
+/// two, and the batch's. What the stages are in may be used otherwise once all are done: it has
+/// kLeastBytes at least.
+template <class T, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
+          int kLeastBytes = 0>
+struct TmaMainloop {
+  static constexpr int kK = 64;  // elements of a tile's row of 128 bytes
+  static constexpr int kRowTiles = kM / kGroups / 64;
+  /// Columns of one product: the hardware's larger forms are no faster than two of these.
+  static constexpr int kColumns = kN == 192 || kN % 128 == 0   ? (kN == 192 ? 192 : 128)
+                                  : kN % 96 == 0 && !kRowsAreK ? 96
+                                  : kN % 64 == 0               ? 64
+                                                               : 32;
+  static constexpr int kProducts = kN / kColumns;
+  static_assert(kM % (64 * kGroups) == 0 && kN % kColumns == 0 && (!kRowsAreK || kN % 64 == 0),
+                "warpgroups multiply 64 rows, boxes of b are 64 columns wide");
+
+  static constexpr int kTileA = kM * kK, kTileB = kN * kK, kStage = kTileA + kTileB;  // elements
+  static constexpr int kStageBytes = kStages * kStage * 2;
+  static constexpr int kBodyBytes = kStageBytes > kLeastBytes ? kStageBytes : kLeastBytes;
+  // Tiles begin at multiples of 1024 bytes.
+  static constexpr int kSharedBytes = 1024 + kBodyBytes + 2 * kStages * 16;
+
+  /// What a block multiplies: element `row` of a's rows and `column` of b's columns are the tile's
+  /// first, `batch_a` and `batch_b` the places in further dimensions.
+  struct Operands {
+    const TensorMap *a, *b;
+    i32 row, column;
+    i32 batch_a[kRank - 1], batch_b[kRank - 1];  // of which the last is unused
+    i32 begin, end;                              // of k
+  };
+  typedef float Accumulators[kRowTiles][kProducts][kColumns / 8][4];
+
+  SINTER_DEVICE static unsigned char* body_of(unsigned char* shared) {
+    const auto address = reinterpret_cast<u64>(shared);
+    return shared + (1024 - address % 1024) % 1024;
+  }
+  SINTER_DEVICE static T* stages_of(unsigned char* shared) {
+    return reinterpret_cast<T*>(body_of(shared));
+  }
+  /// kStages that turn over when a stage has arrived, as many when all have left it.
+  SINTER_DEVICE static MBarrier* full_of(unsigned char* shared) {
+    return reinterpret_cast<MBarrier*>(body_of(shared) + kBodyBytes);
+  }
+  SINTER_DEVICE static MBarrier* free_of(unsigned char* shared) {
+    return full_of(shared) + kStages;
+  }
+  SINTER_DEVICE static int count_steps(const Operands& x) {
+    return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
+  }
+  SINTER_DEVICE static void copy(T* to, const TensorMap& map, i32 first, i32 second,
+                                 const i32 (&batch)[kRank - 1], MBarrier& arrivals) {
+    i32 at[kRank];
+    at[0] = first;
+    at[1] = second;
+#pragma unroll
+    for (int d = 2; d < kRank; ++d) at[d] = batch[d - 2];
+    tma_load(to, map, at, arrivals);
+  }
+  SINTER_DEVICE static void copy_a(const Operands& x, unsigned char* shared, int stage, i32 k) {
+    copy(stages_of(shared) + stage * kStage, *x.a, k, x.row, x.batch_a, full_of(shared)[stage]);
+  }
+  SINTER_DEVICE static void copy_b(const Operands& x, unsigned char* shared, int stage, i32 k) {
+    T* const to = stages_of(shared) + stage * kStage + kTileA;
+    if constexpr (kRowsAreK) {
+#pragma unroll
+      for (int column = 0; column < kN; column += 64)
+        copy(to + column * kK, *x.b, x.column + column, k, x.batch_b, full_of(shared)[stage]);
+    } else {
+      copy(to, *x.b, k, x.column, x.batch_b, full_of(shared)[stage]);
+    }
+  }
+  SINTER_DEVICE static void copy_stage(const Operands& x, unsigned char* shared, int stage, i32 k) {
+    full_of(shared)[stage].arrive_and_expect_tx(kStage * 2);
+    copy_b(x, shared, stage, k);
+    copy_a(x, shared, stage, k);
+  }
+  /// By one thread, in front of a __syncthreads().
+  SINTER_DEVICE static void init_barriers(unsigned char* shared) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      full_of(shared)[stage].start(1);
+      free_of(shared)[stage].start(4 * kGroups);
+    }
+    fence_barrier_init();
+  }
+  /// Starts the first copies into empty stages, how many is returned. `kProgrammatic`: the kernel was
+  /// launched before the one in front has ended, on which b does not depend: it is fetched before
+  /// that is waited for.
+  template <bool kProgrammatic>
+  SINTER_DEVICE static int fill_first(unsigned char* shared, const Operands& x) {
+    const int count = minimum(count_steps(x), kStages);
+#pragma unroll 1
+    for (int s = 0; s < count; ++s) {
+      full_of(shared)[s].arrive_and_expect_tx(kStage * 2);
+      copy_b(x, shared, s, x.begin + s * kK);
+    }
+    prefetch_tma_descriptor(*x.a);
+    if (kProgrammatic) grid_dependency_wait();
+#pragma unroll 1
+    for (int s = 0; s < count; ++s) copy_a(x, shared, s, x.begin + s * kK);
+    return count;
+  }
+  /// And those of the steps from `done` on, each when its stage is free.
+  SINTER_DEVICE static void fill_others(unsigned char* shared, const Operands& x, int done,
+                                        PipelineState<kStages>& at) {
+    const int steps = count_steps(x);
+#pragma unroll 1
+    for (int s = done; s < steps; ++s, at = at.next()) {
+      free_of(shared)[at.stage].wait(at.phase);
+      copy_stage(x, shared, at.stage, x.begin + s * kK);
+    }
+  }
+
+  SINTER_DEVICE static void release(unsigned char* shared, int stage) {
+    if (threadIdx.x % 32 == 0) free_of(shared)[stage].arrive();
+  }
+  /// Starts the products of `steps` stages from `at` on, adding to nothing; those of the last,
+  /// which is returned, are under way then. `group`: among those that share the tile.
+  SINTER_DEVICE static int start_products(Accumulators& accumulators, unsigned char* shared, int steps, int group,
+                                          PipelineState<kStages> at) {
+    int before = at.stage;
+#pragma unroll 1
+    for (int s = 0; s < steps; ++s, at = at.next()) {
+      full_of(shared)[at.stage].wait(at.phase);
+      const T* const a = stages_of(shared) + at.stage * kStage + group * kRowTiles * 64 * 64;
+      const T* const b = stages_of(shared) + at.stage * kStage + kTileA;
+      warpgroup_arrive();
+#pragma unroll
+      for (int k = 0; k < kK; k += 16)
+#pragma unroll
+        for (int i = 0; i < kRowTiles; ++i)
+#pragma unroll
+          for (int j = 0; j < kProducts; ++j)
+            wgmma<kRowsAreK ? 64 : kColumns, kRowsAreK>(
+                accumulators[i][j], a + i * 64 * 64, b + j * kColumns * 64, k, s > 0 || k > 0);
+      warpgroup_commit();
+      if (s > 0) {
+        warpgroup_wait<1>();
+        release(shared, before);
+      }
+      before = at.stage;
+    }
+    return before;
+  }
+  /// Waits for them.
+  SINTER_DEVICE static void finish_products(Accumulators& accumulators) {
+    warpgroup_wait<0>();
+#pragma unroll
+    for (int i = 0; i < kRowTiles; ++i)
+#pragma unroll
+      for (int j = 0; j < kProducts; ++j) settle(accumulators[i][j]);
+  }
+};
+
+/// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k; see
+/// TmaMainloop. All partial accumulators are added in one fixed order.
+template <class T, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK, int kRank>
+struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> {
+  typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> Stages;
+  typedef typename Stages::Operands Operands;
+  typedef typename Stages::Accumulators Accumulators;
+  static constexpr int kWorkers = 128 * kGroups, kThreads = kWorkers + 32;
+  static constexpr int kAccumulatorStride = kN + 8;
+
+  SINTER_DEVICE static bool is_producer() { return threadIdx.x == kWorkers; }
+
+  /// Starts the first copies; see TmaMainloop::fill_first.
+  template <bool kProgrammatic>
+  SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
+    if (is_producer()) {
+      Stages::init_barriers(shared);
+      Stages::template fill_first<kProgrammatic>(shared, x);
+    } else if (kProgrammatic) {
+      grid_dependency_wait();
+    }
+    __syncthreads();  // all see the barriers
+  }
+
+  SINTER_DEVICE static void store_accumulators(const Accumulators& accumulators, unsigned char* shared) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float* const first =
+        reinterpret_cast<float*>(Stages::body_of(shared)) +
+        (warp / 4 * Stages::kRowTiles * 64 + warp % 4 * 16 + lane / 4) * kAccumulatorStride + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < Stages::kRowTiles; ++i)
+#pragma unroll
+      for (int j = 0; j < Stages::kProducts; ++j)
+#pragma unroll
+        for (int column = 0; column < Stages::kColumns; column += 8)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const float(&d)[4] = accumulators[i][j][column / 8];
+            const Vec<float, 2> pair = {{d[half * 2], d[half * 2 + 1]}};
+            store(first + (i * 64 + half * 8) * kAccumulatorStride + j * Stages::kColumns + column, pair);
+          }
+  }
+
+  /// Behind begin(): fills `shared` with the block's accumulators, to be read by sum().
+  SINTER_DEVICE static void multiply(unsigned char* shared, const Operands& x) {
+    if (threadIdx.x >= kWorkers) {
+      if (is_producer()) {
+        PipelineState<kStages> at;
+        Stages::fill_others(shared, x, kStages, at);
+      }
+      __syncwarp();
+      __syncthreads();
+    } else {
+      Accumulators accumulators = {};
+      Stages::start_products(accumulators, shared, Stages::count_steps(x), threadIdx.x / 128, {});
+      Stages::finish_products(accumulators);
+      __syncthreads();  // the accumulators take the stages' place
+      store_accumulators(accumulators, shared);
+    }
+    if (kSplitK > 1)
+      cluster_barrier();
+    else
+      __syncthreads();
+  }
+
+  typedef TileAccumulators<kM, kAccumulatorStride, 1, kSplitK> Totals;
+  SINTER_DEVICE static const float* accumulators_of(unsigned char* shared) {
+    return reinterpret_cast<const float*>(Stages::body_of(shared));
+  }
+};
+
+#endif  // SINTER_WARPGROUPS

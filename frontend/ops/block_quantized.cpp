@@ -1,0 +1,72 @@
+#include "frontend/ops/block_quantized.h"
+
+#include <fmt/format.h>
+
+#include "ir/quantized.h"
+
+namespace sinter::frontend {
+
+using ir::Dim;
+using ir::Shape;
+using ir::Tensor;
+using ir::ValueId;
+
+int packed_number(std::span<const std::byte> row, std::int64_t i, std::int64_t bits) {
+  const std::int64_t bit = i * bits;
+  const int byte = std::to_integer<int>(row[static_cast<std::size_t>(bit / 8)]);
+  return (byte >> (bit % 8)) & ((1 << bits) - 1);
+}
+
+Tensor quant_matmul_values(std::span<const std::byte> packed, const BlockedWeights& w,
+                           std::span<const std::int64_t> order) {
+  std::vector<std::int8_t> values;
+  values.reserve(static_cast<std::size_t>(w.rows * w.columns));
+  for (std::int64_t row = 0; row < w.rows; ++row) {
+    const auto bytes = packed.subspan(static_cast<std::size_t>(row * w.pitch()),
+                                      static_cast<std::size_t>(w.pitch()));
+    for (std::int64_t i = 0; i < w.columns; ++i) {
+      const std::int64_t column = order.empty() ? i : order[static_cast<std::size_t>(i)];
+      values.push_back(static_cast<std::int8_t>(packed_number(bytes, column, w.bits) - w.middle()));
+    }
+  }
+  return w.bits == 8 ? Tensor::of(DType::kInt8, {w.rows, w.columns}, values)
+                     : ir::pack_four_bits(values, w.rows, w.columns);
+}
+
+ValueId quant_matmul(NodeContext& node, ValueId x, const BlockedWeights& w, const Tensor& values,
+                     const Tensor& scales, const std::optional<Tensor>& zero_points) {
+  ir::GraphBuilder& builder = node.builder();
+  std::vector<ValueId> inputs{x, builder.constant(values),
+                              builder.constant(scales.reshaped({w.rows, w.blocks}))};
+  if (zero_points) inputs.push_back(builder.constant(*zero_points));
+  return node.add("QuantMatMul", std::move(inputs),
+                  {{"bits", std::int64_t{w.bits == 8 ? 8 : 4}},
+                   {"group", w.blocks == 1 ? std::int64_t{0} : w.block}});
+}
+
+Term unpacked_bits(NodeContext& node, const Term& x, std::int64_t bits, const Dim& count) {
+  if (bits == 8) return x;
+  const std::int64_t each = 8 / bits;
+  Shape split = x.shape(), merged = split, wanted = split;
+  split.emplace_back(1);
+  wanted.back() = count;
+  merged.back() = merged.back() * Dim(each);
+  const Term shifts = iota(node, Dim(each), split.size() - 1, split.size(), DType::kUInt8) *
+                      static_cast<double>(bits);
+  const Term all = x.reshape(split)
+                       .with("ShiftRight", shifts)
+                       .with("BitwiseAnd", static_cast<double>((1 << bits) - 1))
+                       .reshape(merged);
+  if (merged == wanted) return all;
+  return {node, node.add("Slice", {all.value()},
+                         {{"starts", std::vector<Dim>(wanted.size(), Dim(0))},
+                          {"steps", std::vector<std::int64_t>(wanted.size(), 1)},
+                          {"shape", wanted}})};
+}
+
+void check_bits(const NodeContext& node, std::int64_t bits) {
+  if (bits != 2 && bits != 4 && bits != 8)
+    node.unsupported(fmt::format("numbers of {} bits; supported are 2, 4 and 8", bits));
+}
+
+}  // namespace sinter::frontend

@@ -1,0 +1,62 @@
+#include "frontend/ops/quantized.h"
+
+#include <fmt/format.h>
+
+#include "frontend/ops/products.h"
+
+namespace sinter::frontend {
+
+using ir::Dim;
+using ir::Shape;
+using ir::ValueId;
+
+Term as_float(NodeContext& node, ValueId value) { return Term(node, value).cast(DType::kFloat32); }
+
+Term one_number(NodeContext& node, std::size_t i, const char* what) {
+  const ValueId value = node.input(i, what);
+  if (ir::element_count(node.shape(value)) != Dim(1))
+    node.invalid(fmt::format("input {} ({}) is {}; it must be one number", i, what,
+                             ir::to_string(node.type(value))));
+  return Term(node, value).reshape({});
+}
+
+std::optional<ValueId> optional_input(NodeContext& node, std::size_t i) {
+  return node.has_input(i) ? std::optional(node.input(i, "parameter")) : std::nullopt;
+}
+
+void require_integer(NodeContext& node, DType dtype, const char* what) {
+  if (!is_integer(dtype))
+    node.unsupported(
+        fmt::format("{} of type {}; only integers are supported", what, to_string(dtype)));
+}
+
+Term difference(NodeContext& node, ValueId value, std::optional<ValueId> zero) {
+  require_integer(node, node.dtype(value), "a quantized input");
+  const Term exact = Term(node, value).cast(DType::kInt32);
+  return zero ? exact - Term(node, *zero).cast(DType::kInt32) : exact;
+}
+
+Term rounded(const Term& x, const Term& scale, const Term& zero) {
+  return x.with("Quotient", scale).apply("Round") + zero;
+}
+
+Term quantized(const Term& x, const Term& scale, const Term& zero, DType to) {
+  return rounded(x, scale, zero).cast(to);
+}
+
+ValueId matrix_parameter(NodeContext& node, ValueId parameter, bool left) {
+  const Shape shape = node.shape(parameter);
+  if (shape.size() != 1) return parameter;
+  if (shape[0] == Dim(1)) return node.reshape(parameter, {});
+  return left ? node.reshape(parameter, {shape[0], Dim(1)}) : parameter;
+}
+
+Term integer_product(NodeContext& node, ValueId a, std::optional<ValueId> a_zero, ValueId b,
+                     std::optional<ValueId> b_zero) {
+  if (a_zero) a_zero = matrix_parameter(node, *a_zero, true);
+  if (b_zero) b_zero = matrix_parameter(node, *b_zero, false);
+  return {node, multiply_matrices(node, difference(node, a, a_zero).value(),
+                                  difference(node, b, b_zero).value())};
+}
+
+}  // namespace sinter::frontend

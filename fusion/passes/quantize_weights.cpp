@@ -1,0 +1,293 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <sinter/error.h>
+
+#include "fusion/passes/passes.h"
+#include "fusion/patterns/dequantization.h"
+#include "fusion/quantize/gather_integers.h"
+#include "fusion/quantize/last_layers.h"
+#include "fusion/quantize/layer_inputs.h"
+#include "fusion/quantize/quantizer.h"
+#include "fusion/quantize/read_weights.h"
+#include "fusion/regions/constant_values.h"
+#include "fusion/regions/rebuild.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::QuantizedWeights;
+using ir::Tensor;
+using ir::ValueId;
+
+bool is_narrow_float(DType type) { return is_float(type) && type != DType::kFloat64; }
+
+/// The origins of a node as a layer's name: "model/layers.0/q_proj/MatMul".
+std::string layer_name(const Node& node) {
+  std::string name;
+  for (const std::string& origin : node.origins) name += (name.empty() ? "" : ", ") + origin;
+  return name.empty() ? describe(node) : name;
+}
+
+class WeightQuantizer {
+ public:
+  WeightQuantizer(const Graph& graph, Context& context)
+      : graph_(graph), context_(context), values_(graph) {}
+
+  Graph run() {
+    find_layers();
+    std::vector<Piece> pieces;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      const auto found = stored_.find(i);
+      std::optional<Piece> piece;
+      if (found != stored_.end())
+        piece = stored(node, found->second);
+      else if (layers_.contains(i))
+        piece = chosen(i);
+      else
+        piece = embedding(node);
+      if (piece) pieces.push_back(std::move(*piece));
+    }
+    return rebuild(graph_, pieces);
+  }
+
+ private:
+  /// The products of an activation and weights [k, n] that no input has a part in: those whose
+  /// weights the model itself keeps as integers, and those that are to become such.
+  void find_layers() {
+    const auto known = [&](ValueId value) { return values_.knows(value); };
+    std::set<std::size_t> products;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (node.op->name != "MatMul") continue;
+      const ValueId x = node.inputs[0], weight = node.inputs[1];
+      const ir::Shape& shape = graph_.type(weight).shape;
+      if (!is_narrow_float(graph_.type(x).dtype) || values_.knows(x) || !values_.knows(weight) ||
+          shape.size() != 2 || shape[0] == ir::Dim(0) || shape[1] == ir::Dim(0))
+        continue;
+      products.insert(i);
+      if (auto found = match_dequantization(graph_, weight, known))
+        stored_.emplace(i, std::move(*found));
+      else if (context_.weights.bits != 0)
+        layers_.insert(i);
+    }
+    const auto ends = last_layers(graph_, products);
+    if (!context_.weights.last_as_others) last_ = ends;
+    for (const std::size_t layer : layers_)
+      if (!ends.contains(layer)) mean_size_ += size_of_weights(layer);
+    const std::size_t others = layers_.size() - std::min(layers_.size(), ends.size());
+    if (others > 0) mean_size_ /= static_cast<double>(others);
+    const Calibration* calibration = context_.weights.calibration.get();
+    if (calibration != nullptr && !layers_.empty())
+      inputs_.emplace(graph_, values_, *calibration, layers_);
+  }
+
+  double size_of_weights(std::size_t layer) const {
+    const ir::Shape& shape = graph_.type(graph_.nodes()[layer].inputs[1]).shape;
+    return static_cast<double>(shape[0].value()) * static_cast<double>(shape[1].value());
+  }
+
+  /// Weights that the model itself keeps as integers.
+  std::optional<Piece> stored(const Node& node, const Dequantization& found) {
+    const ir::Shape& shape = graph_.type(node.inputs[1]).shape;
+    const std::int64_t k = shape[0].value(), n = shape[1].value();
+    const Node* scaling = found.scale ? nullptr : scale_behind(node);
+    std::vector<double> columns;
+    if (scaling != nullptr) columns = column_scale(*scaling, node, n);
+    std::string refusal;
+    const auto weights = read_weights(graph_, values_, found, k, n, columns, refusal);
+    if (!weights) {
+      context_.decisions.push_back(
+          decision(node, node, false,
+                   fmt::format("its weights are dequantized at compile time: {}", refusal)));
+      return std::nullopt;
+    }
+    return replacement(node, scaling, *weights);
+  }
+
+  /// The only reader of a product, if it multiplies its columns by constants.
+  const Node* scale_behind(const Node& node) {
+    const ValueId result = node.outputs[0];
+    const auto& users = graph_.users(result);
+    if (users.size() != 1 || graph_.is_output(result)) return nullptr;
+    const Node& scaling = graph_.node(users[0]);
+    if (scaling.op->name != "Mul" || graph_.type(scaling.outputs[0]) != graph_.type(result))
+      return nullptr;
+    const ValueId factor = scaling.inputs[scaling.inputs[0] == result ? 1 : 0];
+    const ir::Shape& shape = graph_.type(factor).shape;
+    const bool along_columns =
+        shape.empty() ||
+        std::all_of(shape.begin(), shape.end() - 1, [](auto& dim) { return dim == ir::Dim(1); });
+    return factor != result && values_.knows(factor) && along_columns ? &scaling : nullptr;
+  }
+
+  std::vector<double> column_scale(const Node& scaling, const Node& node, std::int64_t n) {
+    const ValueId factor = scaling.inputs[scaling.inputs[0] == node.outputs[0] ? 1 : 0];
+    std::vector<double> scales = values_.tensor(factor).to_doubles();
+    if (scales.size() == 1) scales.resize(static_cast<std::size_t>(n), scales[0]);
+    return scales;
+  }
+
+  /// Float weights, where the user wants them in few bits.
+  std::optional<Piece> chosen(std::size_t place) {
+    const Node& node = graph_.nodes()[place];
+    std::optional<Tensor> moments;
+    if (inputs_) moments = inputs_->moments(place);
+    const auto weights = quantized_layer(node, transposed(node.inputs[1]), context_.weights,
+                                         moments ? &*moments : nullptr, last_.contains(place));
+    if (!weights) return std::nullopt;
+    if (inputs_)
+      inputs_->replace(place, ir::dequantized(*weights, graph_.type(node.inputs[0]).dtype));
+    return replacement(node, nullptr, *weights);
+  }
+
+  /// `weight` [n, k] as integers, unless the layer is to stay as it is; either way a row of the
+  /// report. `moments` of what it reads, if they are known.
+  std::optional<QuantizedWeights> quantized_layer(const Node& node, const Tensor& weight,
+                                                  WeightOptions options, const Tensor* moments,
+                                                  bool is_last) {
+    const ir::HeldBytes held = weight.hold();  // until it has been read for the last time
+    QuantizedLayer layer;
+    layer.name = layer_name(node);
+    layer.n = weight.shape()[0];
+    layer.k = weight.shape()[1];
+    layer.bytes_before = layer.bytes_after = static_cast<double>(held.bytes.size());
+    for (const std::string& pattern : options.keep)
+      if (layer.name.find(pattern) != std::string::npos)
+        layer.kept = fmt::format("its name has '{}' (--keep)", pattern);
+    std::optional<QuantizedWeights> result;
+    if (layer.kept.empty()) {
+      const auto round = [&] {
+        result = with_context("layer '" + layer.name + "'", [&] {
+          return moments != nullptr ? quantize(weight, options, *moments)
+                                    : quantize(weight, options);
+        });
+        const Tensor rounded = ir::dequantized(*result, DType::kFloat32);
+        layer.weight_error = weight_error(weight, rounded);
+        const bool is_table = node.op->name != "MatMul";  // whose rows are its outputs
+        constexpr std::int64_t kRows = 4;
+        layer.output_error = is_table             ? layer.weight_error
+                             : moments != nullptr ? output_error(weight, rounded, *moments)
+                                                  : output_error(weight, rounded, kRows);
+      };
+      constexpr int kWideBits = 8;
+      const auto widen = [&](std::string reason) {
+        options.bits = kWideBits;
+        options.group = 0;
+        layer.wider = std::move(reason);
+      };
+      if (is_last && options.bits < kWideBits) widen("no layer is behind it");
+      round();
+      const double scaled =
+          layer.output_error * std::sqrt(mean_size_ / static_cast<double>(layer.n * layer.k));
+      if (moments != nullptr && options.bits < kWideBits && scaled > options.wide_error) {
+        widen(fmt::format("its output would be off by {:.3g}", layer.output_error));
+        round();
+      }
+      if (layer.output_error > options.max_error) {
+        layer.kept = fmt::format("its output would be off by {:.3g}, --max-layer-error is {:.3g}",
+                                 layer.output_error, options.max_error);
+        layer.wider.clear();
+        result.reset();
+      } else {
+        layer.bits = result->bits;
+        layer.bytes_after =
+            static_cast<double>(result->values.bytes().size() + result->scales.bytes().size() +
+                                (result->zero_points ? result->zero_points->bytes().size() : 0));
+      }
+    }
+    context_.layers.push_back(std::move(layer));
+    return result;
+  }
+
+  /// A matrix that is known, the other way round.
+  Tensor transposed(ValueId value) {
+    const Node* view = graph_.producer(value);
+    if (view != nullptr && view->op->name == "Transpose") return values_.tensor(view->inputs[0]);
+    return fusion::transposed(values_.tensor(value));
+  }
+
+  /// The product with `weights`, which also does what `scaling` did.
+  Piece replacement(const Node& node, const Node* scaling, QuantizedWeights weights) {
+    Piece piece;
+    piece.reads = {node.inputs[0]};
+    piece.writes = scaling != nullptr ? scaling->outputs : node.outputs;
+    std::vector<std::string> origins = node.origins;
+    if (scaling != nullptr)
+      origins.insert(origins.end(), scaling->origins.begin(), scaling->origins.end());
+    piece.emit = [weights = std::move(weights), origins](ir::GraphBuilder& builder,
+                                                         std::span<const ValueId> reads) {
+      ir::GraphBuilder::OriginScope scope(builder, origins);
+      std::vector<ValueId> inputs{reads[0]};
+      for (const ValueId operand : add_weights(builder, weights)) inputs.push_back(operand);
+      return std::vector{builder.add("QuantMatMul", std::move(inputs), attributes_of(weights))};
+    };
+    return piece;
+  }
+
+  /// Rows of a table: of integers that the model has, or where the user wants them.
+  std::optional<Piece> embedding(const Node& node) {
+    if (auto piece = gather_integers(graph_, values_, node)) return piece;
+    const WeightOptions& wanted = context_.weights;
+    if (wanted.bits == 0 || !wanted.embeddings || node.op->name != "Gather" ||
+        node.attrs.get_int("axis") != 0)
+      return std::nullopt;
+    const ValueId table = node.inputs[0];
+    const ir::TensorType& type = graph_.type(table);
+    // Narrower tables are those of rotary positions: rounding those would turn everything.
+    constexpr std::int64_t kLeastWidth = 256;
+    if (!is_narrow_float(type.dtype) || type.shape.size() != 2 || !values_.knows(table) ||
+        values_.knows(node.inputs[1]) || type.shape[1].value() < kLeastWidth ||
+        type.shape[0] == ir::Dim(0) || type.shape[1] == ir::Dim(0))
+      return std::nullopt;
+    WeightOptions options = wanted;  // one scale for a row: bytes are gathered as they lie
+    options.bits = 8;
+    options.group = 0;
+    options.symmetric = true;
+    auto weights = quantized_layer(node, values_.tensor(table), options, nullptr, false);
+    return weights ? std::optional(gathered(node, std::move(*weights), type.dtype)) : std::nullopt;
+  }
+
+  static Piece gathered(const Node& node, QuantizedWeights weights, DType type) {
+    Piece piece;
+    piece.reads = {node.inputs[1]};
+    piece.writes = node.outputs;
+    piece.emit = [weights = std::move(weights), &node, type](ir::GraphBuilder& builder,
+                                                             std::span<const ValueId> reads) {
+      ir::GraphBuilder::OriginScope scope(builder, node.origins);
+      const auto rows = [&](const Tensor& tensor) {
+        return builder.add("Gather", {builder.constant(tensor), reads[0]}, node.attrs);
+      };
+      const ValueId numbers =
+          builder.add("Cast", {rows(weights.values)}, {{"to", DType::kFloat32}});
+      const ValueId product = builder.add("Mul", {numbers, rows(weights.scales)});
+      return std::vector{type == DType::kFloat32 ? product
+                                                 : builder.add("Cast", {product}, {{"to", type}})};
+    };
+    return piece;
+  }
+
+  const Graph& graph_;
+  Context& context_;
+  ConstantValues values_;
+  // Places of products in the graph.
+  std::map<std::size_t, Dequantization> stored_;
+  std::set<std::size_t> layers_, last_;
+  double mean_size_ = 0;  // of layers but the last
+  std::optional<LayerInputs> inputs_;
+};
+
+}  // namespace
+
+Graph quantize_weights(const Graph& graph, Context& context) {
+  return WeightQuantizer(graph, context).run();
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,239 @@
+#include "fusion/quantize/gptq.h"
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+
+#include <sinter/error.h>
+
+#include "ir/parallel.h"
+
+namespace sinter::fusion {
+namespace {
+
+/// Rows of weights that are rounded side by side: a strip's columns lie one behind the other, so
+/// that loops over rows are vectors.
+constexpr Eigen::Index kRows = 32;
+/// Columns whose errors reach the columns behind them at once, as a product of matrices.
+constexpr Eigen::Index kBlock = 128;
+/// Added to each moment, of their mean: inputs that calibration did not show are not free to be
+/// anything.
+constexpr double kDamping = 0.05;
+/// How often groups of few integers are gone over again: three times take a fifth of the squared
+/// error away, five more another thirtieth. With many integers rounding alone is near enough.
+constexpr int kSweeps = 4;
+constexpr float kFewIntegers = 16;
+
+using Index = Eigen::Index;
+using Wide = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic>;
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Columns = Eigen::Matrix<float, Eigen::Dynamic, kRows, Eigen::RowMajor>;
+using Lane = Eigen::Array<float, 1, kRows>;
+
+/// What all rows of a layer share.
+struct Layer {
+  Matrix moments;  // damped
+  Matrix spread;   // upper triangular u with u'u the inverse of the moments
+};
+
+Layer layer_of(std::span<const float> moments, Index k) {
+  Wide damped =
+      Eigen::Map<const Matrix>(moments.data(), k, k).cast<double>().selfadjointView<Eigen::Upper>();
+  const double mean = damped.diagonal().mean();
+  damped.diagonal().array() += mean > 0 ? kDamping * mean : 1.0;
+  // With rows and columns in reverse the lower factor l of the moments is upper, and the inverse of
+  // l l' is (1/l)' (1/l): what a factorisation of the inverse would give, without the inverse.
+  const Eigen::LLT<Wide> factors(Wide(damped.reverse()));
+  if (!damped.allFinite() || factors.info() != Eigen::Success)
+    throw Error(ErrorCode::kUsage,
+                "calibration makes inputs of the layer infinite or no numbers: give --calibration "
+                "other samples, or keep the layer with --keep");
+  const Wide upper = Wide(factors.matrixL()).reverse();
+  const Wide spread = upper.triangularView<Eigen::Upper>().solve(Wide(Wide::Identity(k, k)));
+  return {damped.cast<float>(), spread.cast<float>()};
+}
+
+/// kRows rows of a layer.
+class Strip {
+ public:
+  Strip(const Layer& layer, const GroupFitter& fitter, Index width, Columns weights)
+      : layer_(layer),
+        fitter_(fitter),
+        k_(weights.rows()),
+        width_(width),
+        weights_(std::move(weights)),
+        q_(k_, kRows),
+        made_(k_, kRows),
+        scales_(groups(), kRows),
+        zeros_(groups(), kRows) {}
+
+  void round() {
+    Columns left = weights_, errors(kBlock, kRows);
+    for (Index begin = 0; begin < k_; begin += kBlock) {
+      const Index end = std::min(k_, begin + kBlock);
+      for (Index i = begin; i < end; ++i) {
+        if (i % width_ == 0) fit(left, i);
+        round_column(left, i);
+        errors.row(i - begin) = (left.row(i) - made_.row(i)) / layer_.spread(i, i);
+        for (Index j = i + 1; j < end; ++j)
+          left.row(j) -= layer_.spread(i, j) * errors.row(i - begin);
+      }
+      if (end < k_)
+        left.bottomRows(k_ - end).noalias() -=
+            layer_.spread.block(begin, end, end - begin, k_ - end).transpose() *
+            errors.topRows(end - begin);
+    }
+  }
+
+  /// Makes (w - v) moments (w - v)' smaller, group by group.
+  void improve() {
+    Columns slope = layer_.moments * (made_ - weights_);  // half the derivative by v
+    for (Index g = 0; g < groups(); ++g) {
+      const Index begin = g * width_, count = std::min(width_, k_ - begin), end = begin + count;
+      const Columns before = made_.middleRows(begin, count);
+      const Matrix own = layer_.moments.block(begin, begin, count, count);
+      refit(own, slope, g, begin, count);
+      slope.middleRows(begin, count).noalias() += own * (made_.middleRows(begin, count) - before);
+      for (Index i = begin; i < end; ++i) choose_again(own, slope, g, begin, i);
+      const Columns change = made_.middleRows(begin, count) - before;
+      if (begin > 0)
+        slope.topRows(begin).noalias() += layer_.moments.block(0, begin, begin, count) * change;
+      if (end < k_)
+        slope.bottomRows(k_ - end).noalias() +=
+            layer_.moments.block(end, begin, k_ - end, count) * change;
+    }
+  }
+
+  const Columns& numbers() const { return q_; }
+  const Columns& scales() const { return scales_; }
+  const Columns& zeros() const { return zeros_; }
+
+ private:
+  Index groups() const { return (k_ + width_ - 1) / width_; }
+
+  void fit(const Columns& left, Index begin) {
+    const Index count = std::min(width_, k_ - begin), g = begin / width_;
+    std::vector<float> group(static_cast<std::size_t>(count)), importance(group.size());
+    // What an error that columns behind cannot make up for costs.
+    for (Index i = 0; i < count; ++i) {
+      const float own = layer_.spread(begin, begin) / layer_.spread(begin + i, begin + i);
+      importance[static_cast<std::size_t>(i)] = own * own;
+    }
+    for (Index row = 0; row < kRows; ++row) {
+      for (Index i = 0; i < count; ++i) group[static_cast<std::size_t>(i)] = left(begin + i, row);
+      const GroupFit found = fitter_.fit(group, importance);
+      // Of a group of zeros any scale is right; it divides.
+      scales_(g, row) = found.scale == 0 ? 1.0F : found.scale;
+      zeros_(g, row) = found.zero;
+    }
+  }
+
+  /// The integers nearest to `wanted`, and what they stand for.
+  void nearest(const Lane& wanted, Index g, Lane& q, Lane& value) const {
+    const float low = fitter_.low(), high = fitter_.high();
+    for (Index row = 0; row < kRows; ++row) {
+      const float exact = wanted[row] / scales_(g, row) + zeros_(g, row);
+      q[row] = rounded(std::min(std::max(exact, low), high));
+      value[row] = (q[row] - zeros_(g, row)) * scales_(g, row);
+    }
+  }
+
+  void round_column(const Columns& left, Index i) {
+    Lane q, value;
+    nearest(left.row(i), i / width_, q, value);
+    q_.row(i) = q;
+    made_.row(i) = value;
+  }
+
+  /// Scale and shift, or the scale alone, that leave the least error of group `g` with its
+  /// integers: the minimum of a parabola in one or two unknowns.
+  void refit(const Matrix& own, const Columns& slope, Index g, Index begin, Index count) {
+    const Columns q = q_.middleRows(begin, count);
+    const Columns spread_q = own * q;
+    const Eigen::VectorXf spread_one = own.rowwise().sum();
+    const double one_one = static_cast<double>(spread_one.sum());
+    for (Index row = 0; row < kRows; ++row) {
+      const auto dot = [&](const auto& a, const auto& b) { return static_cast<double>(a.dot(b)); };
+      const auto numbers = q.col(row);
+      const auto down = slope.col(row).segment(begin, count);
+      const double q_q = dot(numbers, spread_q.col(row)), along_q = dot(down, numbers);
+      const double scale = static_cast<double>(scales_(g, row)),
+                   zero = static_cast<double>(zeros_(g, row));
+      double more_scale = 0, more_shift = 0;
+      if (fitter_.symmetric()) {
+        if (q_q > 0) more_scale = -along_q / q_q;
+      } else {
+        const double q_one = dot(numbers, spread_one), along_one = static_cast<double>(down.sum()),
+                     determinant = q_q * one_one - q_one * q_one;
+        constexpr double kSingular = 1e-6;  // the integers are all but equal
+        if (determinant > kSingular * q_q * one_one) {
+          more_scale = (along_one * q_one - along_q * one_one) / determinant;
+          more_shift = (along_q * q_one - along_one * q_q) / determinant;
+        }
+      }
+      const double found = scale + more_scale;
+      // A scale that turns over or vanishes belongs to a group that hardly matters.
+      if (!(found > 0.1 * scale)) continue;
+      const double found_zero = (scale * zero - more_shift) / found;
+      constexpr double kFarZero = 128;  // beyond it integers would cancel against it
+      if (std::abs(found_zero) > kFarZero) continue;
+      scales_(g, row) = static_cast<float>(found);
+      zeros_(g, row) = static_cast<float>(found_zero);
+      for (Index i = begin; i < begin + count; ++i)
+        made_(i, row) = (q_(i, row) - zeros_(g, row)) * scales_(g, row);
+    }
+  }
+
+  /// Column `i` of group `g` as it is best with all others as they are.
+  void choose_again(const Matrix& own, Columns& slope, Index g, Index begin, Index i) {
+    const Lane old = made_.row(i);
+    const Lane wanted = old - Lane(slope.row(i)) / layer_.moments(i, i);
+    Lane q, value;
+    nearest(wanted, g, q, value);
+    const Lane change = value - old;
+    if ((change == 0).all()) return;
+    q_.row(i) = q;
+    made_.row(i) = value;
+    for (Index j = 0; j < own.cols(); ++j)
+      slope.row(begin + j) += own(i - begin, j) * change.matrix();
+  }
+
+  const Layer& layer_;
+  const GroupFitter& fitter_;
+  Index k_, width_;
+  Columns weights_, q_, made_;
+  Columns scales_, zeros_;  // [groups, kRows]
+};
+
+}  // namespace
+
+RoundedWeights round_compensated(std::span<const float> weights, std::int64_t n, std::int64_t k,
+                                 std::int64_t width, const GroupFitter& fitter,
+                                 std::span<const float> moments) {
+  const Layer layer = layer_of(moments, k);
+  const std::int64_t groups = (k + width - 1) / width;
+  const int sweeps = fitter.high() - fitter.low() < kFewIntegers ? kSweeps : 0;
+  RoundedWeights result;
+  result.values.resize(weights.size());
+  result.scales.resize(static_cast<std::size_t>(n * groups));
+  result.zeros.resize(result.scales.size());
+  ir::for_each_range(static_cast<std::size_t>(n), kRows, [&](std::size_t first, std::size_t last) {
+    const auto row = static_cast<Index>(first), rows = static_cast<Index>(last - first);
+    const Eigen::Map<const Matrix> all(weights.data(), n, k);
+    Columns columns = Columns::Zero(k, kRows);
+    columns.leftCols(rows) = all.middleRows(row, rows).transpose();
+    Strip strip(layer, fitter, width, std::move(columns));
+    strip.round();
+    for (int sweep = 0; sweep < sweeps; ++sweep) strip.improve();
+    Eigen::Map<Eigen::Matrix<std::int8_t, -1, -1, Eigen::RowMajor>>(result.values.data(), n, k)
+        .middleRows(row, rows) = strip.numbers().leftCols(rows).transpose().cast<std::int8_t>();
+    Eigen::Map<Matrix>(result.scales.data(), n, groups).middleRows(row, rows) =
+        strip.scales().leftCols(rows).transpose();
+    Eigen::Map<Matrix>(result.zeros.data(), n, groups).middleRows(row, rows) =
+        strip.zeros().leftCols(rows).transpose();
+  });
+  return result;
+}
+
+}  // namespace sinter::fusion

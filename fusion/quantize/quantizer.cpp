@@ -1,0 +1,201 @@
+#include "fusion/quantize/quantizer.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <vector>
+
+#include <sinter/error.h>
+
+#include "fusion/quantize/gptq.h"
+#include "ir/parallel.h"
+
+namespace sinter::fusion {
+namespace {
+
+using ir::Tensor;
+
+constexpr std::size_t kGroupsAtOnce = 64;  // that a thread fits
+
+/// A tensor's numbers; those of float32 stay where they are.
+class Floats {
+ public:
+  explicit Floats(const Tensor& tensor) {
+    if (tensor.dtype() == DType::kFloat32) {
+      values_ = tensor.as<float>();
+      return;
+    }
+    const auto count = static_cast<std::size_t>(tensor.element_count());
+    own_ = std::make_unique_for_overwrite<float[]>(count);
+    values_ = {own_.get(), count};
+    ir::for_each_range(count, 1 << 16, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i)
+        own_[i] = static_cast<float>(tensor.at(static_cast<std::int64_t>(i)));
+    });
+  }
+  std::span<const float> values() const { return values_; }
+  const float* data() const { return values_.data(); }
+  std::size_t size() const { return values_.size(); }
+  float operator[](std::size_t i) const { return values_[i]; }
+
+ private:
+  std::unique_ptr<float[]> own_;
+  std::span<const float> values_;
+};
+
+/// |d| / |y| in the 2-norm, of `count` pairs that `squares_at` gives: parts of |y|^2 and |d|^2.
+template <class SquaresAt>
+double relative_error(std::size_t count, std::size_t length, const SquaresAt& squares_at) {
+  std::vector<std::pair<double, double>> parts((count + length - 1) / length);
+  ir::for_each_range(count, length, [&](std::size_t begin, std::size_t end) {
+    auto& [size, difference] = parts[begin / length];
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto [y, d] = squares_at(i);
+      size += y;
+      difference += d;
+    }
+  });
+  double size = 0, difference = 0;
+  for (const auto& [part_size, part_difference] : parts) {
+    size += part_size;
+    difference += part_difference;
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / size);
+}
+
+/// How weights [n, k] are cut into groups.
+struct Layout {
+  Layout(const Tensor& weights, const WeightOptions& options)
+      : n(weights.shape()[0]),
+        k(weights.shape()[1]),
+        group(options.group >= k ? 0 : options.group),
+        groups(ir::group_count(k, group)),
+        width(group == 0 ? k : group) {}
+  std::int64_t n, k, group, groups, width;
+};
+
+Floats finite_floats(const Tensor& weights) {
+  Floats w(weights);
+  std::atomic<bool> are_finite = true;
+  ir::for_each_range(w.size(), 1 << 16, [&](std::size_t begin, std::size_t end) {
+    const auto part = w.values().subspan(begin, end - begin);
+    if (!std::all_of(part.begin(), part.end(), [](float x) { return std::isfinite(x); }))
+      are_finite = false;
+  });
+  if (!are_finite)
+    throw Error(ErrorCode::kInvalidModel,
+                "weights that are infinite or no numbers cannot be quantized; keep the layer with "
+                "--keep");
+  return w;
+}
+
+ir::QuantizedWeights packed(const RoundedWeights& rounded, const Layout& layout,
+                            const WeightOptions& options, DType zero_type) {
+  ir::QuantizedWeights result;
+  result.bits = options.bits;
+  result.group = layout.group;
+  result.k = layout.k;
+  result.values = options.bits == 4
+                      ? ir::pack_four_bits(rounded.values, layout.n, layout.k)
+                      : Tensor::of(DType::kInt8, {layout.n, layout.k}, rounded.values);
+  result.scales = Tensor::of(DType::kFloat32, {layout.n, layout.groups}, rounded.scales);
+  const auto& zeros = rounded.zeros;
+  if (std::any_of(zeros.begin(), zeros.end(), [](float zero) { return zero != 0; }))
+    result.zero_points = Tensor::from_doubles(zero_type, {layout.n, layout.groups},
+                                              std::vector<double>(zeros.begin(), zeros.end()));
+  return result;
+}
+
+}  // namespace
+
+ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options) {
+  const Layout layout(weights, options);
+  const Floats w = finite_floats(weights);
+  const GroupFitter fitter(options);
+  RoundedWeights rounded{std::vector<std::int8_t>(w.size()), {}, {}};
+  const auto fits = static_cast<std::size_t>(layout.n * layout.groups);
+  rounded.scales.resize(fits);
+  rounded.zeros.resize(fits);
+  ir::for_each_range(fits, kGroupsAtOnce, [&](std::size_t first, std::size_t last) {
+    for (std::size_t at = first; at < last; ++at) {
+      const std::int64_t row = static_cast<std::int64_t>(at) / layout.groups,
+                         g = static_cast<std::int64_t>(at) % layout.groups;
+      const std::int64_t begin = row * layout.k + g * layout.width,
+                         end = std::min(begin + layout.width, (row + 1) * layout.k);
+      const auto part = w.values().subspan(static_cast<std::size_t>(begin),
+                                           static_cast<std::size_t>(end - begin));
+      const GroupFit fit = fitter.fit(part);
+      rounded.scales[at] = fit.scale;
+      rounded.zeros[at] = fit.zero;
+      for (std::size_t i = 0; i < part.size(); ++i)
+        rounded.values[static_cast<std::size_t>(begin) + i] =
+            static_cast<std::int8_t>(fitter.number(part[i], fit));
+    }
+  });
+  return packed(rounded, layout, options, DType::kInt8);
+}
+
+ir::QuantizedWeights quantize(const Tensor& weights, const WeightOptions& options,
+                              const Tensor& moments) {
+  const Layout layout(weights, options);
+  const RoundedWeights rounded =
+      round_compensated(finite_floats(weights).values(), layout.n, layout.k, layout.width,
+                        GroupFitter(options), moments.as<float>());
+  return packed(rounded, layout, options, DType::kFloat32);
+}
+
+double weight_error(const Tensor& exact, const Tensor& rounded) {
+  const Floats a(exact), b(rounded);
+  return relative_error(a.size(), 1 << 16, [&](std::size_t i) {
+    const auto w = static_cast<double>(a[i]), d = w - static_cast<double>(b[i]);
+    return std::pair(w * w, d * d);
+  });
+}
+
+double output_error(const Tensor& exact, const Tensor& rounded, std::int64_t rows) {
+  const auto n = static_cast<std::size_t>(exact.shape()[0]),
+             k = static_cast<std::size_t>(exact.shape()[1]);
+  const Floats a(exact), b(rounded);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<std::size_t>(rows) * k);
+  for (float& value : x) value = normal(random);
+  return relative_error(static_cast<std::size_t>(rows) * n, 64, [&](std::size_t at) {
+    const float *factors = x.data() + at / n * k, *w = a.data() + at % n * k,
+                *other = b.data() + at % n * k;
+    double y = 0, d = 0;
+    for (std::size_t i = 0; i < k; ++i) {
+      const auto factor = static_cast<double>(factors[i]);
+      y += factor * static_cast<double>(w[i]);
+      d += factor * (static_cast<double>(w[i]) - static_cast<double>(other[i]));
+    }
+    return std::pair(y * y, d * d);
+  });
+}
+
+double output_error(const Tensor& exact, const Tensor& rounded, const Tensor& moments) {
+  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  using View = Eigen::Map<const Matrix>;
+  const Eigen::Index n = exact.shape()[0], k = exact.shape()[1];
+  const Floats a(exact), b(rounded);
+  const View w(a.data(), n, k), other(b.data(), n, k), m(moments.as<float>().data(), k, k);
+  constexpr Eigen::Index kRowsAtOnce = 64;
+  const auto parts = static_cast<std::size_t>((n + kRowsAtOnce - 1) / kRowsAtOnce);
+  return relative_error(parts, 1, [&](std::size_t part) {
+    const Eigen::Index first = static_cast<Eigen::Index>(part) * kRowsAtOnce;
+    const auto own = w.middleRows(first, std::min(kRowsAtOnce, n - first));
+    const Matrix change = own - other.middleRows(first, own.rows());
+    const auto square = [&](const auto& rows) {
+      return static_cast<double>((rows * m).cwiseProduct(rows).sum());
+    };
+    return std::pair(square(own), square(change));
+  });
+}
+
+}  // namespace sinter::fusion

@@ -1,0 +1,92 @@
+#include "ir/quantized.h"
+
+#include <vector>
+
+#include "ir/parallel.h"
+
+namespace sinter::ir {
+namespace {
+
+constexpr std::size_t kRowsAtOnce = 64;  // of a thread
+
+}  // namespace
+
+std::int64_t group_count(std::int64_t k, std::int64_t group) {
+  return group == 0 ? 1 : k / group + (k % group != 0 ? 1 : 0);
+}
+
+Tensor pack_four_bits(std::span<const std::int8_t> values, std::int64_t rows,
+                      std::int64_t columns) {
+  const auto width = static_cast<std::size_t>(columns), pitch = (width + 1) / 2;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows) * pitch, std::byte{0x88});
+  for_each_range(
+      static_cast<std::size_t>(rows), kRowsAtOnce, [&](std::size_t row, std::size_t end) {
+        for (; row < end; ++row) {
+          const std::int8_t* from = values.data() + row * width;
+          std::byte* to = bytes.data() + row * pitch;
+          for (std::size_t i = 0; i < width; ++i) {
+            const auto half = static_cast<unsigned>(from[i] + 8) & 15U;
+            const auto at = to + i / 2;
+            *at = i % 2 == 0 ? (*at & std::byte{0xf0}) | static_cast<std::byte>(half)
+                             : (*at & std::byte{0x0f}) | static_cast<std::byte>(half << 4);
+          }
+        }
+      });
+  return Tensor(DType::kUInt8, {rows, static_cast<std::int64_t>(pitch)},
+                Buffer::take(std::move(bytes)));
+}
+
+Tensor unpacked_values(const QuantizedWeights& weights) {
+  if (weights.bits == 8) return weights.values;
+  const auto width = static_cast<std::size_t>(weights.k), pitch = (width + 1) / 2;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(weights.n()) * width);
+  const std::span<const std::byte> packed = weights.values.bytes();
+  const auto n = static_cast<std::size_t>(weights.n());
+  for_each_range(n, kRowsAtOnce, [&](std::size_t row, std::size_t end) {
+    for (; row < end; ++row) {
+      for (std::size_t i = 0; i < width; ++i) {
+        const int both = std::to_integer<int>(packed[row * pitch + i / 2]);
+        bytes[row * width + i] = static_cast<std::byte>((i % 2 == 0 ? both & 15 : both >> 4) - 8);
+      }
+    }
+  });
+  return Tensor(DType::kInt8, {weights.n(), weights.k}, Buffer::take(std::move(bytes)));
+}
+
+Tensor dequantized(const QuantizedWeights& weights, DType dtype) {
+  const Tensor values = unpacked_values(weights);
+  const std::span<const std::int8_t> q = values.as<std::int8_t>();
+  const std::vector<double> scales = weights.scales.to_doubles();
+  const std::vector<double> zeros =
+      weights.zero_points ? weights.zero_points->to_doubles() : std::vector<double>();
+  const auto width = static_cast<std::size_t>(weights.k);
+  const std::size_t group = weights.group == 0 ? width : static_cast<std::size_t>(weights.group);
+  const auto groups = static_cast<std::size_t>(group_count(weights.k, weights.group));
+  const std::size_t size = size_of(dtype);
+  std::vector<std::byte> bytes(q.size() * size);
+  for_each_range(static_cast<std::size_t>(weights.n()), kRowsAtOnce,
+                 [&](std::size_t first, std::size_t last) {
+                   std::byte* out = bytes.data() + first * width * size;
+                   for (std::size_t row = first; row < last; ++row) {
+                     for (std::size_t i = 0; i < width; ++i, out += size) {
+                       const std::size_t at = row * groups + i / group;
+                       const double zero = zeros.empty() ? 0 : zeros[at];
+                       store_double(dtype, out, (q[row * width + i] - zero) * scales[at]);
+                     }
+                   }
+                 });
+  return Tensor(dtype, {weights.n(), weights.k}, Buffer::take(std::move(bytes)));
+}
+
+QuantizedWeights weights_of(const Attrs& attrs, std::span<const Tensor> operands, std::int64_t k) {
+  QuantizedWeights result{static_cast<int>(attrs.get_int("bits")),
+                          attrs.get_int("group"),
+                          k,
+                          operands[0],
+                          operands[1],
+                          std::nullopt};
+  if (operands.size() > 2) result.zero_points = operands[2];
+  return result;
+}
+
+}  // namespace sinter::ir

@@ -1,0 +1,293 @@
+// Attention whose blocks make their queries and a cache's new row themselves: on the emulator.
+#ifdef SINTER_WITH_CUDA
+#include "codegen/families/attention/attention_prologue.h"
+
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "codegen/compile.h"
+#include "codegen/families/attention/emit_attention.h"
+#include "codegen/targets/cuda/cuda_target.h"
+#include "ir/reference/evaluate.h"
+#include "ir/text/text.h"
+#include "runtime/plan/expressions.h"
+#include "tests/codegen/emulation/cuda_emulation.h"
+#include "tests/codegen/emulation/region_check.h"
+
+namespace sinter::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// A region: rotated queries of `heads` heads, keys and values of `caches` each, `head` columns.
+struct Step {
+  const char* name;
+  const char* batch;  // samples: a number, or a symbol
+  int heads, caches, keys, head, value_head;
+  const char* type = "f16";
+  const char* schedule = "";
+};
+
+std::string rotated(const char* value, const Step& step, int heads, int first) {
+  return fmt::format(R"(
+      %{0}0 = Slice(%x) {{starts = [0, 0, {4}], steps = [1, 1, 1], shape = [{1}, 1, {5}]}}
+      %{0}4 = Reshape(%{0}0) {{shape = [{1}, {2}, 1, {3}]}}
+      %{0}a = Slice(%{0}4) {{starts = [0, 0, 0, 0], steps = [1, 1, 1, 1], shape = [{1}, {2}, 1, {6}]}}
+      %{0}b = Slice(%{0}4) {{starts = [0, 0, 0, {6}], steps = [1, 1, 1, 1], shape = [{1}, {2}, 1, {6}]}}
+      %{0}n = Neg(%{0}b)
+      %{0}t = Concat(%{0}n, %{0}a) {{axis = 3}}
+      %{0}c = Mul(%{0}4, %c)
+      %{0}s = Mul(%{0}t, %s)
+      %{0}r = Add(%{0}c, %{0}s))",
+                     value, step.batch, heads, step.head, first, heads * step.head, step.head / 2);
+}
+
+std::string region(const Step& s) {
+  const int width = s.heads * s.head + s.caches * (s.head + s.value_head);
+  const std::string angles = R"(
+      %c = Gather(%cos, %at) {axis = 0}
+      %s = Gather(%sin, %at) {axis = 0})";
+  const auto scatter = [&](int columns) {
+    return fmt::format(R"(
+      %place = Reshape(%at) {{shape = [1, 1, 1, 1]}}
+      %one = Iota() {{shape = [{0}, 1, 1, 1], axis = 0, dtype = i64}}
+      %two = Iota() {{shape = [1, {1}, 1, 1], axis = 1, dtype = i64}}
+      %three = Iota() {{shape = [1, 1, 1, {2}], axis = 3, dtype = i64}}
+      %next = Scatter(%cache, %u, %one, %two, %place, %three) {{combine = "none"}}
+      return next = %next)",
+                       s.batch, s.caches, columns);
+  };
+  std::string text = fmt::format(
+      "graph @g(%x: {0}[{1}, 1, {2}], %cos: {0}[{3}, {4}], %sin: {0}[{3}, {4}], %at: i64[1], "
+      "%limit: i64[1], %keys: {0}[{1}, {5}, {3}, {4}], %values: {0}[{1}, {5}, {3}, {6}]) {7} {{",
+      s.type, s.batch, width, s.keys, s.head, s.caches, s.value_head,
+      std::string(s.batch) == "batch" ? "ranges {batch: 1..64}" : "");
+  text +=
+      "\n    %q = Fused(%x, %cos, %sin, %at) {family = \"pointwise\"} body (%x, %cos, %sin, %at) "
+      "{" +
+      angles + rotated("q", s, s.heads, 0) + "\n      return q = %qr\n    }";
+  text += "\n    %v = Fused(%x, %values, %at) {family = \"scatter\"} body (%x, %cache, %at) {" +
+          fmt::format(R"(
+      %v0 = Slice(%x) {{starts = [0, 0, {0}], steps = [1, 1, 1], shape = [{1}, 1, {2}]}}
+      %u = Reshape(%v0) {{shape = [{1}, {3}, 1, {4}]}})",
+                      (s.heads + s.caches) * s.head, s.batch, s.caches * s.value_head, s.caches,
+                      s.value_head) +
+          scatter(s.value_head) + "\n    }";
+  text +=
+      "\n    %k = Fused(%x, %cos, %sin, %keys, %at) {family = \"scatter\"} body (%x, %cos, %sin, "
+      "%cache, %at) {" +
+      angles + rotated("k", s, s.caches, s.heads * s.head) + "\n      %u = Reshape(%kr) " +
+      fmt::format("{{shape = [{}, {}, 1, {}]}}", s.batch, s.caches, s.head) + scatter(s.head) +
+      "\n    }";
+  const auto shared = [&](const char* value, int columns) {
+    return fmt::format(R"(
+      %{0}5 = Reshape(%{0}) {{shape = [{1}, {2}, 1, {3}, {4}]}}
+      %{0}e = Expand(%{0}5) {{shape = [{1}, {2}, {5}, {3}, {4}]}}
+      %{0}h = Reshape(%{0}e) {{shape = [{1}, {6}, {3}, {4}]}})",
+                       value, s.batch, s.caches, s.keys, columns, s.heads / s.caches, s.heads);
+  };
+  text +=
+      "\n    %y = Fused(%q, %k, %v, %limit) {family = \"attention\"} body (%q, %k, %v, %limit) {" +
+      shared("k", s.head) + shared("v", s.value_head) + R"(
+      %l = Reshape(%limit) {shape = [1, 1, 1, 1]}
+      %y = Attention(%q, %kh, %vh, %l) {limited = 1, scale = 0.2}
+      return y = %y
+    }
+    return keys_next = %k, values_next = %v, y = %y
+  })";
+  return text;
+}
+
+constexpr Step kSteps[] = {
+    {"shared_keys", "2", 8, 2, 96, 64, 64},
+    {"shared_keys_in_clusters", "1", 8, 2, 300, 64, 64, "f16",
+     "attention rows=1x16 groups=2 keys=16 vector=8 split_kv=4"},
+    {"keys_of_each", "2", 3, 3, 70, 32, 24},
+    {"bf16", "1", 4, 1, 40, 128, 128, "bf16"},
+    {"odd_head", "1", 2, 1, 33, 40, 40},
+    {"any_batch", "batch", 4, 2, 64, 16, 16},
+};
+
+struct AttentionFrontEmitted {
+  ir::Graph body;
+  codegen::ExprTable exprs;
+  codegen::AttentionProgram program;
+  codegen::EmittedKernel kernel;
+};
+
+std::optional<codegen::AttentionProgram> lower_step(const ir::Graph& body,
+                                                    codegen::ExprTable& exprs,
+                                                    std::string& refusal) {
+  const std::uint32_t inputs[] = {0, 1, 2, 3, 4, 5, 6}, outputs[] = {5, 6, 7};
+  return codegen::lower_with_prologue(body, *codegen::attention_parts(body), inputs, outputs, exprs,
+                                      refusal);
+}
+
+AttentionFrontEmitted emit(const Step& step, bool early, bool still) {
+  const ir::Graph body = ir::parse_graph(region(step));
+  codegen::ExprTable exprs(body.ranges());
+  std::string refusal;
+  auto program = lower_step(body, exprs, refusal);
+  if (!program) throw Error(ErrorCode::kInternal, refusal);
+  program->cached = true;
+  program->front->still = still;
+  codegen::KernelRequest facts;
+  facts.given = early ? std::set<std::uint32_t>{1, 2, 3} : std::set<std::uint32_t>{};
+  for (const std::uint32_t buffer : program->buffers)
+    facts.buffer_types.push_back(buffer == 7 ? program->dtype
+                                             : body.type(body.inputs()[buffer]).dtype);
+  auto kernel =
+      codegen::emit_attention(*program, step.name, {}, exprs, early, step.schedule, {}, facts);
+  return {body, std::move(exprs), std::move(*program), std::move(kernel)};
+}
+
+TEST(AttentionPrologue, MeansItsBody) {
+  std::vector<AttentionFrontEmitted> emitted;
+  std::vector<codegen::EmittedKernel> kernels;
+  for (const Step& step : kSteps)
+    for (const bool early : {false, true}) {
+      SCOPED_TRACE(step.name);
+      Step named = step;
+      const std::string name = fmt::format("{}_{}", step.name, early);
+      named.name = name.c_str();
+      emitted.push_back(emit(named, early, early));
+      kernels.push_back(emitted.back().kernel);
+    }
+  const EmulatedKernels library(kernels);
+  for (std::size_t e = 0; e < emitted.size(); ++e) {
+    const AttentionFrontEmitted& kernel = emitted[e];
+    const Step& step = kSteps[e / 2];
+    // At the beginning, between, at the end, behind it, from the end; a row that is not seen.
+    const int last = step.keys - 1;
+    for (const auto& [at, limit] :
+         {std::pair(0, 1), std::pair(5, 6), std::pair(17, 18), std::pair(last, last + 1),
+          std::pair(last + 1, last + 2), std::pair(-1, last + 1), std::pair(20, 7)}) {
+      const ir::Bindings sizes = {{"batch", 3}};
+      std::vector<ir::Tensor> inputs = random_inputs(kernel.body, sizes, 7);
+      inputs[3] = ir::Tensor::from_doubles(DType::kInt64, {1}, std::vector<double>(1, at));
+      inputs[4] = ir::Tensor::from_doubles(DType::kInt64, {1}, std::vector<double>(1, limit));
+      const bool is_there = at <= last;
+      std::vector<ir::Tensor> reads = inputs;
+      if (!is_there)  // nothing is put anywhere, and tables say what they say at 0
+        reads[3] = ir::Tensor::from_doubles(DType::kInt64, {1}, std::vector<double>(1, 0));
+      std::vector<ir::Tensor> expected = ir::evaluate(kernel.body, reads);
+      if (!is_there) {
+        expected[0] = inputs[5];
+        expected[1] = inputs[6];
+      }
+      Memory memory;
+      for (const ir::Tensor& input : inputs)
+        memory.emplace_back(input.bytes().begin(), input.bytes().end());
+      memory.emplace_back(expected[2].bytes().size(), std::byte{0xa5});
+      plan::fb::PlanT plan;
+      kernel.exprs.write(plan);
+      std::vector<std::int64_t> symbols;
+      for (const auto& symbol : plan.symbols) symbols.push_back(sizes.at(symbol->name));
+      const auto check = [&](const plan::fb::KernelVariantT& variant, const Memory& found) {
+        std::string problems;
+        // Where nothing is put the caches are as they were, and the queries of any angle.
+        for (std::size_t which = 0; which < (is_there ? 3u : 2u); ++which) {
+          const ir::Tensor& wanted = expected[which];
+          const double most = wanted.dtype() == DType::kFloat16 ? 1e-2 : 6e-2;
+          for (std::int64_t n = 0; n < wanted.element_count(); ++n) {
+            const double a = ir::load_as_double(
+                wanted.dtype(), found[which + 5].data() + static_cast<std::size_t>(n) * 2);
+            if (std::abs(a - wanted.at(n)) <= most * (1 + std::abs(wanted.at(n)))) continue;
+            problems +=
+                problem_in(variant, which, fmt::format("[{}] is {}, not {}", n, a, wanted.at(n)));
+            break;
+          }
+        }
+        return problems;
+      };
+      EXPECT_EQ(run_variants(kernel.kernel.step.variants[0]->function, library, kernel.kernel.step,
+                             plan::evaluate_expressions(plan, symbols), memory, check),
+                "")
+          << "at " << at << " of " << limit;
+    }
+  }
+}
+
+TEST(AttentionPrologue, IsRefusedWithAReason) {
+  const auto refusal = [](std::string text, const std::string& what, const std::string& with) {
+    const std::size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    text.replace(at, what.size(), with);
+    const ir::Graph body = ir::parse_graph(text);
+    codegen::ExprTable exprs(body.ranges());
+    std::string reason;
+    EXPECT_FALSE(lower_step(body, exprs, reason));
+    return reason;
+  };
+  const Step step = {"step", "1", 4, 2, 32, 16, 16};
+  EXPECT_THAT(refusal(region(step), "%place = Reshape(%at) {shape = [1, 1, 1, 1]}",
+                      "%later = Add(%at, %at)\n%place = Reshape(%later) {shape = [1, 1, 1, 1]}"),
+              HasSubstr("place of the new row is computed"));
+  EXPECT_THAT(refusal(region({"many", "1", 32, 1, 32, 16, 16}), "scale", "scale"),
+              HasSubstr("more than 16 queries"));
+}
+
+/// The plan of a graph that is a region alone; its caches are states.
+codegen::CompiledPlan plan_of(const std::string& text) {
+  const auto body = std::make_shared<const ir::Graph>(ir::parse_graph(text));
+  ir::GraphBuilder builder("main");
+  std::vector<ir::ValueId> inputs;
+  for (const ir::ValueId input : body->inputs())
+    inputs.push_back(builder.input(body->value(input).name, body->type(input)));
+  const auto results =
+      builder.add_multi("Fused", inputs, {{"family", std::string("attention")}}, body);
+  for (std::size_t i = 0; i < results.size(); ++i)
+    builder.output(body->output_names()[i], results[i]);
+  builder.state({5, 0});
+  builder.state({6, 1});
+  codegen::CompileOptions options;
+  options.target = &codegen::cuda_target();
+  options.architectures = {"sm_90"};
+  return codegen::compile(builder.finish(), options);
+}
+
+TEST(AttentionPrologue, IsOneKernelOrPartsOfAStep) {
+  const Step step = {"step", "1", 4, 2, 32, 16, 16};
+  const auto whole = plan_of(region(step));
+  ASSERT_EQ(whole.parts.meta.steps.size(), 1u);
+  EXPECT_NE(whole.parts.meta.steps[0]->work.AsKernelStep(), nullptr);
+  std::string text = region(step);
+  const std::string place = "%place = Reshape(%at)";
+  text.replace(text.find(place), place.size(), "%later = Add(%at, %at)\n%place = Reshape(%later)");
+  const auto parts = plan_of(text);
+  ASSERT_EQ(parts.parts.meta.steps.size(), 1u);
+  const auto* choice = parts.parts.meta.steps[0]->work.AsChoiceStep();
+  ASSERT_NE(choice, nullptr);
+  ASSERT_EQ(choice->alternatives.size(), 1u);
+  EXPECT_EQ(choice->alternatives[0]->parts.size(), 4u);
+  EXPECT_THAT(choice->alternatives[0]->name, HasSubstr("place of the new row is computed"));
+  for (const auto* plan : {&whole, &parts}) {
+    for (const codegen::StateInfo& state : plan->states) EXPECT_TRUE(state.in_place);
+    EXPECT_NO_THROW(plan::parse_plan(plan::serialize_plan(plan->parts)));
+  }
+}
+
+TEST(AttentionPrologue, LoadsWhatIsGivenBeforeItWaits) {
+  const AttentionFrontEmitted kernel = emit(kSteps[0], true, true);
+  const std::string& source = kernel.kernel.source;
+  const std::size_t queries = source.find("shared_keys_queries("),
+                    table = source.find("load<8>(p", queries),
+                    wait = source.find("wait();", queries), x = source.find("load<8>(x0", queries);
+  EXPECT_LT(table, wait);
+  EXPECT_LT(wait, x);
+  EXPECT_THAT(source, HasSubstr("prologue_of<true>"));
+  EXPECT_THAT(emit(kSteps[0], false, true).kernel.source, HasSubstr("prologue_of<false>"));
+  // What a step may write is read through a pointer that the assembler knows nothing of.
+  EXPECT_THAT(source, Not(HasSubstr("place = *after_grid_wait(")));
+  EXPECT_THAT(emit(kSteps[0], false, true).kernel.source, HasSubstr("place = *after_grid_wait("));
+}
+
+}  // namespace
+}  // namespace sinter::test
+#endif

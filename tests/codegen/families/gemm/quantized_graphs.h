@@ -1,0 +1,59 @@
+// Graphs of products with quantized weights, for tests of their kernels.
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+namespace sinter::test {
+
+struct Weights {
+  int bits = 8;
+  int group = 0;
+  const char* scales = "f16";
+  const char* zeros = "";  // their type
+};
+
+/// y = silu(x w + bias) + r with quantized weights.
+inline std::string quantized_graph(const std::string& type, const std::string& m, int n, int k,
+                                   const Weights& w) {
+  const int groups = w.group == 0 ? 1 : (k + w.group - 1) / w.group;
+  const std::string weight =
+      w.bits == 8 ? fmt::format("i8[{}, {}]", n, k) : fmt::format("u8[{}, {}]", n, (k + 1) / 2);
+  const bool zeros = w.zeros[0] != '\0';
+  return fmt::format(
+      "graph @g(%x: {0}[{1}, {3}], %w: {4}, %s: {5}[{2}, {6}]{7}, %b: {0}[{2}], %r: {0}[{1}, "
+      "{2}]) {{\n"
+      "  %0 = QuantMatMul(%x, %w, %s{8}) {{bits = {9}, group = {10}}} : {0}[{1}, {2}]\n"
+      "  %1 = Add(%0, %b) : {0}[{1}, {2}]\n"
+      "  %2 = Silu(%1) : {0}[{1}, {2}]\n"
+      "  %3 = Add(%2, %r) : {0}[{1}, {2}]\n"
+      "  return y = %3\n}}\n",
+      type, m, n, k, weight, w.scales, groups,
+      zeros ? fmt::format(", %z: {}[{}, {}]", w.zeros, n, groups) : "", zeros ? ", %z" : "", w.bits,
+      w.group);
+}
+
+/// y = silu(left half of x w) * right half, of `halves` columns each; bits 16: float weights.
+inline std::string gate_graph(const std::string& m, int halves, int k, int bits, int group = 0) {
+  const int n = 2 * halves, groups = group == 0 ? 1 : (k + group - 1) / group;
+  const std::string product =
+      bits == 16 ? fmt::format("MatMul(%x, %w) : f16[{}, {}]", m, n)
+                 : fmt::format("QuantMatMul(%x, %w, %s) {{bits = {}, group = {}}} : f16[{}, {}]",
+                               bits, group, m, n);
+  const std::string weights =
+      bits == 16  ? fmt::format("%w: f16[{}, {}]", k, n)
+      : bits == 8 ? fmt::format("%w: i8[{}, {}], %s: f16[{}, {}]", n, k, n, groups)
+                  : fmt::format("%w: u8[{}, {}], %s: f16[{}, {}]", n, (k + 1) / 2, n, groups);
+  return fmt::format(
+      "graph @g(%x: f16[{0}, {1}], {2}) {{\n"
+      "  %0 = {3}\n"
+      "  %1 = Slice(%0) {{starts = [0, 0], steps = [1, 1], shape = [{0}, {4}]}} : f16[{0}, {4}]\n"
+      "  %2 = Slice(%0) {{starts = [0, {4}], steps = [1, 1], shape = [{0}, {4}]}} : f16[{0}, {4}]\n"
+      "  %3 = Silu(%1) : f16[{0}, {4}]\n"
+      "  %4 = Mul(%3, %2) : f16[{0}, {4}]\n"
+      "  return y = %4\n}}\n",
+      m, k, weights, product, halves);
+}
+
+}  // namespace sinter::test

@@ -1,0 +1,173 @@
+// Float weights as integers of few bits.
+#include "fusion/quantize/quantizer.h"
+
+#include <cmath>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sinter/error.h>
+
+#include "fusion/pipeline.h"
+#include "ir/text/text.h"
+#include "support.h"
+
+namespace sinter::fusion::test {
+namespace {
+
+using ir::Tensor;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+WeightOptions options(int bits, std::int64_t group = 0, bool symmetric = true) {
+  WeightOptions result;
+  result.bits = bits;
+  result.group = group;
+  result.symmetric = symmetric;
+  return result;
+}
+
+Tensor normal(std::int64_t n, std::int64_t k, float shift = 0) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> deviate;
+  std::vector<float> values(static_cast<std::size_t>(n * k));
+  for (float& value : values) value = deviate(random) + shift;
+  return Tensor::of(DType::kFloat32, {n, k}, values);
+}
+
+double error(const Tensor& weights, const WeightOptions& options) {
+  return weight_error(weights, ir::dequantized(quantize(weights, options), DType::kFloat32));
+}
+
+/// Of rounding with the scale that just reaches the largest number of each row.
+double error_of_largest(const Tensor& weights, int bits) {
+  const std::int64_t n = weights.shape()[0], k = weights.shape()[1];
+  const double most = (1 << (bits - 1)) - 1;
+  std::vector<double> rounded;
+  for (std::int64_t row = 0; row < n; ++row) {
+    double largest = 0;
+    for (std::int64_t i = 0; i < k; ++i)
+      largest = std::max(largest, std::abs(weights.at(row * k + i)));
+    for (std::int64_t i = 0; i < k; ++i)
+      rounded.push_back(std::nearbyint(weights.at(row * k + i) / largest * most) * largest / most);
+  }
+  return weight_error(weights, Tensor::from_doubles(DType::kFloat32, {n, k}, rounded));
+}
+
+TEST(Quantizer, ScalesMakeTheErrorSmall) {
+  const Tensor weights = normal(16, 256);
+  EXPECT_LT(error(weights, options(4)), 0.9 * error_of_largest(weights, 4));
+  EXPECT_LE(error(weights, options(8)), error_of_largest(weights, 8));
+  EXPECT_LT(error(weights, options(8)), 0.01);
+}
+
+TEST(Quantizer, GroupsAndZeroPointsMakeItSmaller) {
+  const Tensor weights = normal(16, 250);
+  EXPECT_LT(error(weights, options(4, 32)), error(weights, options(4)));
+  const Tensor shifted = normal(16, 250, 4);
+  EXPECT_LT(error(shifted, options(4, 32, false)), 0.7 * error(shifted, options(4, 32)));
+}
+
+TEST(Quantizer, ShapesAreThoseOfTheOperator) {
+  const ir::QuantizedWeights four = quantize(normal(3, 21), options(4, 8, false));
+  EXPECT_EQ(four.values.type(), (ir::TensorType{DType::kUInt8, {3, 11}}));
+  EXPECT_EQ(four.scales.type(), (ir::TensorType{DType::kFloat32, {3, 3}}));
+  ASSERT_TRUE(four.zero_points.has_value());
+  EXPECT_EQ(four.zero_points->type(), (ir::TensorType{DType::kInt8, {3, 3}}));
+  const ir::QuantizedWeights eight = quantize(normal(3, 21), options(8, 64));
+  EXPECT_EQ(eight.values.type(), (ir::TensorType{DType::kInt8, {3, 21}}));
+  EXPECT_EQ(eight.group, 0);
+  EXPECT_FALSE(eight.zero_points.has_value());
+}
+
+TEST(Quantizer, WhatIsExactStaysSo) {
+  const Tensor zeros = Tensor::from_doubles(DType::kFloat16, {2, 8}, std::vector<double>(16, 0));
+  EXPECT_EQ(error(zeros, options(8)), 0);
+  EXPECT_EQ(error(zeros, options(4, 8, false)), 0);
+  std::vector<double> grid;
+  for (int i = -7; i <= 7; ++i) grid.push_back(0.25 * i);
+  const Tensor exact = Tensor::from_doubles(DType::kFloat32, {1, 15}, grid);
+  EXPECT_LT(error(exact, options(4)), 1e-6);
+}
+
+TEST(Quantizer, TinyAndHugeWeightsKeepTheirSize) {
+  for (const double size : {1e-30, 1e30}) {
+    std::vector<double> values;
+    for (int i = 0; i < 32; ++i) values.push_back(size * std::sin(i));
+    EXPECT_LT(error(Tensor::from_doubles(DType::kFloat32, {1, 32}, values), options(8)), 0.01);
+  }
+}
+
+TEST(Quantizer, RefusesWhatNoIntegerStandsFor) {
+  const Tensor weights =
+      Tensor::from_doubles(DType::kFloat32, {1, 2}, std::vector<double>{1, INFINITY});
+  try {
+    quantize(weights, options(8));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
+    EXPECT_THAT(error.what(), HasSubstr("--keep"));
+  }
+}
+
+constexpr const char* kTwoLayers = R"(graph @main(%x: f32[batch, 32], %ids: i64[batch]) {
+  %w0 = const f32[32, 16] random(1)
+  %w1 = const f32[16, 8] random(2)
+  %table = const f32[5, 256] random(3)
+  %a = MatMul(%x, %w0)  # from first/MatMul
+  %b = MatMul(%a, %w1)  # from second/MatMul
+  %e = Gather(%table, %ids) {axis = 0}  # from embedding
+  return y = %b, e = %e
+})";
+
+std::size_t quantized_products(const ir::Graph& graph) {
+  std::size_t count = 0;
+  for (const ir::Node& node : graph.nodes()) count += node.op->name == "QuantMatMul";
+  return count;
+}
+
+TEST(ChosenWeights, EveryLayerHasARow) {
+  Context context;
+  context.weights = options(8);
+  const ir::Graph graph = run_pass("quantize_weights", ir::parse_graph(kTwoLayers), context);
+  EXPECT_EQ(quantized_products(graph), 2U);
+  ASSERT_THAT(context.layers, SizeIs(2));
+  EXPECT_EQ(context.layers[0].name, "first/MatMul");
+  EXPECT_EQ(context.layers[0].n, 16);
+  EXPECT_EQ(context.layers[0].k, 32);
+  EXPECT_EQ(context.layers[0].bytes_before, 2048);
+  EXPECT_EQ(context.layers[0].bytes_after, 512 + 64);
+  EXPECT_GT(context.layers[0].output_error, 0);
+  EXPECT_LT(context.layers[0].output_error, 0.02);
+}
+
+TEST(ChosenWeights, NamesAndErrorsKeepLayers) {
+  Context context;
+  context.weights = options(4);
+  context.weights.keep = {"second"};
+  ir::Graph graph = run_pass("quantize_weights", ir::parse_graph(kTwoLayers), context);
+  EXPECT_EQ(quantized_products(graph), 1U);
+  EXPECT_THAT(context.layers[1].kept, HasSubstr("'second'"));
+  Context strict;
+  strict.weights = options(4);
+  strict.weights.max_error = 1e-4;
+  graph = run_pass("quantize_weights", ir::parse_graph(kTwoLayers), strict);
+  EXPECT_EQ(quantized_products(graph), 0U);
+  EXPECT_THAT(strict.layers[0].kept, HasSubstr("--max-layer-error"));
+  EXPECT_EQ(strict.layers[0].bytes_after, strict.layers[0].bytes_before);
+}
+
+TEST(ChosenWeights, EmbeddingsOnlyIfAskedFor) {
+  Context context;
+  context.weights = options(4);
+  context.weights.embeddings = true;
+  const ir::Graph before = ir::parse_graph(kTwoLayers);
+  const ir::Graph graph = run_pass("quantize_weights", before, context);
+  ASSERT_THAT(context.layers, SizeIs(3));
+  EXPECT_EQ(context.layers[2].name, "embedding");
+  EXPECT_EQ(context.layers[2].bytes_after, 5 * 256 + 5 * 4);
+  expect_equivalent(before, graph, 0.2);
+}
+
+}  // namespace
+}  // namespace sinter::fusion::test
