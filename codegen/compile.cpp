@@ -138,27 +138,27 @@ class Compiler {
   void add_tactics(const Node& node, StepTactics& step) {
     const NodePlace at{entries_.size(), node_};
     const bool is_choice = step.tactics.size() > 1 || !step.tactics[0].name.empty();
-    plan::fb::ChoiceStepT choice;
+    plan::fb::TacticStepT choice;
     for (std::size_t t = 0; t < step.tactics.size(); ++t) {
       Tactic& tactic = step.tactics[t];
-      auto alternative = std::make_unique<plan::fb::AlternativeT>();
-      alternative->name = std::move(tactic.name);
-      alternative->conditions = std::move(tactic.conditions);
+      auto written = std::make_unique<plan::fb::TacticT>();
+      written->name = std::move(tactic.name);
+      written->conditions = std::move(tactic.conditions);
       for (std::size_t p = 0; p < tactic.parts.size(); ++p) {
         TacticPart& part = tactic.parts[p];
         Place place{steps_.size(), {}};
         if (is_choice) place.part = {t, p};
         if (part.program) kernels_.add(part, node.origins, at, place);
         if (part.work.type == plan::fb::Work::LoopStep) ++result_.stats.kernels;
-        alternative->parts.push_back(std::make_unique<plan::fb::PartT>());
-        alternative->parts.back()->work = std::move(part.work);
+        written->parts.push_back(std::make_unique<plan::fb::PartT>());
+        written->parts.back()->work = std::move(part.work);
       }
-      choice.alternatives.push_back(std::move(alternative));
+      choice.tactics.push_back(std::move(written));
     }
     if (is_choice)
       step.step.work.Set(std::move(choice));
     else
-      step.step.work = std::move(choice.alternatives[0]->parts[0]->work);
+      step.step.work = std::move(choice.tactics[0]->parts[0]->work);
     steps_.push_back(std::move(step.step));
   }
 

@@ -21,7 +21,7 @@ using plan::fb::StepT;
 plan::fb::WorkUnion& work_at(std::vector<StepT>& steps, const Place& place) {
   plan::fb::WorkUnion& work = steps[place.step].work;
   if (!place.part) return work;
-  return work.AsChoiceStep()->alternatives[place.part->first]->parts[place.part->second]->work;
+  return work.AsTacticStep()->tactics[place.part->first]->parts[place.part->second]->work;
 }
 
 std::vector<std::string> sorted_once(std::vector<std::string> names) {

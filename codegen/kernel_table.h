@@ -15,10 +15,10 @@
 
 namespace sinter::codegen {
 
-/// Where a kernel is used: as the work of a step, or as a part of one of its alternatives.
+/// Where a kernel is used: as the work of a step, or as a part of one of its tactics.
 struct Place {
   std::size_t step = 0;
-  std::optional<std::pair<std::size_t, std::size_t>> part;  // alternative, part
+  std::optional<std::pair<std::size_t, std::size_t>> part;  // tactic, part
 };
 
 class KernelTable {

@@ -190,7 +190,7 @@ class Importer {
     std::vector<std::string> needed;
     for (const ir::ValueId input : state_.folder.needed_inputs())
       needed.push_back(inputs_.at(input));
-    const std::string way_out =
+    const std::string hint =
         needed.empty()
             ? "exporting with fixed shapes or another opset may avoid the others"
             : fmt::format("to compile for one value of an input, give it: --constant {}=FILE",
@@ -202,14 +202,14 @@ class Importer {
         fmt::join(shown, "\n  "),
         unsupported.size() > kShown ? fmt::format("\n  and {} more", unsupported.size() - kShown)
                                     : "",
-        kMinOpset, kMaxOpset, way_out,
+        kMinOpset, kMaxOpset, hint,
         kept.empty()
             ? ""
             : ir::shown(fmt::format("; --drop-unsupported-outputs compiles the others: '{}'",
                                     fmt::join(kept, "', '"))));
     for (UnsupportedNode& each : unsupported)
-      if (each.way_out.empty())
-        each.way_out = needed.empty() ? "export with fixed shapes or another opset" : way_out;
+      if (each.hint.empty())
+        each.hint = needed.empty() ? "export with fixed shapes or another opset" : hint;
     throw UnsupportedModel(std::move(message), std::move(unsupported), std::move(needed));
   }
 

@@ -8,9 +8,9 @@
 
 #include "frontend/model/attributes.h"
 #include "frontend/model/initializers.h"
+#include "frontend/ops/hints.h"
 #include "frontend/ops/input_names.h"
 #include "frontend/ops/op_table.h"
-#include "frontend/ops/way_out.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {
@@ -149,7 +149,7 @@ void Scope::import_node(const onnx::NodeProto& node, const std::string& label,
                                until, domain.empty() ? "ai.onnx" : domain, version)
         : has_rows ? fmt::format("the operator does not exist in opset {}", version)
                    : "the operator is not known",
-        has_rows ? "" : way_out(domain, node.op_type()));
+        has_rows ? "" : hint(domain, node.op_type()));
     return;
   }
   if (!inputs_known) {
@@ -333,8 +333,8 @@ Error::Node Scope::describe_node(const onnx::NodeProto& node, const std::string&
 }
 
 void Scope::note_unsupported(const onnx::NodeProto& node, const std::string& label,
-                             const std::string& why, const std::string& way_out) {
-  state_.unsupported.push_back({describe_node(node, label), why, way_out});
+                             const std::string& why, const std::string& hint) {
+  state_.unsupported.push_back({describe_node(node, label), why, hint});
 }
 
 std::int64_t Scope::version_of(const std::string& domain) const {

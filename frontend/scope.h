@@ -110,7 +110,7 @@ class Scope final : public SubgraphImporter {
   std::string describe_input(const std::string& name) const;
   Error::Node describe_node(const onnx::NodeProto& node, const std::string& label) const;
   void note_unsupported(const onnx::NodeProto& node, const std::string& label,
-                        const std::string& why, const std::string& way_out = "");
+                        const std::string& why, const std::string& hint = "");
 
   ImportState& state_;
   Place place_;

@@ -18,7 +18,7 @@ namespace sinter::frontend {
 struct UnsupportedNode {
   Error::Node node;
   std::string why;
-  std::string way_out;  // empty: none is known
+  std::string hint;  // empty: none is known
 };
 
 /// The model has nodes that are not supported. Where that is because the value of an input must be

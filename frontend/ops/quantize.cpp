@@ -339,7 +339,7 @@ constexpr OpRow kQuantizeOps[] = {
      Types::kIntegers},
 };
 
-constexpr OpRow kMicrosoftRows[] = {
+constexpr OpRow kQuantizeMicrosoftRows[] = {
     {"QuantizeLinear", 1, quantize_linear, "axis", kMicrosoft, Types::kFloats, FourBits::kReads},
     {"DequantizeLinear", 1, dequantize_linear, "axis", kMicrosoft, Types::kIntegers,
      FourBits::kReads},
@@ -353,6 +353,6 @@ constexpr OpRow kMicrosoftRows[] = {
 }  // namespace
 
 std::span<const OpRow> quantize_ops() { return kQuantizeOps; }
-std::span<const OpRow> microsoft_integer_ops() { return kMicrosoftRows; }
+std::span<const OpRow> microsoft_integer_ops() { return kQuantizeMicrosoftRows; }
 
 }  // namespace sinter::frontend

@@ -16,9 +16,9 @@ constexpr std::size_t kMostStreams = 4;
 
 /// What distinguishes a choice of branches in the tuning cache.
 std::string problem_of(const plan::fb::PlanT& meta, const BoundShape& shape,
-                       const std::vector<BoundStep>& steps) {
+                       const std::vector<StepLaunches>& steps) {
   std::string text;
-  for (const BoundStep& step : steps)
+  for (const StepLaunches& step : steps)
     text += fmt::format("{} {}\n", meta.steps[step.index]->name, step.how());
   for (const std::int64_t symbol : shape.symbols) text += fmt::format("{},", symbol);
   return fmt::format("branches of {} steps {:016x}", steps.size(), plan::hash64(text));
@@ -26,7 +26,7 @@ std::string problem_of(const plan::fb::PlanT& meta, const BoundShape& shape,
 
 }  // namespace
 
-void CudaExecutor::put_branches(const std::vector<BoundStep>& steps,
+void CudaExecutor::put_branches(const std::vector<StepLaunches>& steps,
                                 const std::vector<StepPlace>& places, CUstream stream) const {
   if (places.empty()) {
     // The first kernel waits for all of the run before, whose states others read at their
@@ -64,9 +64,9 @@ void CudaExecutor::put_branches(const std::vector<BoundStep>& steps,
 
 std::vector<StepPlace> CudaExecutor::choose_places(const BoundShape& shape, BufferAddresses buffers,
                                                    const LibraryContext& libraries,
-                                                   const std::vector<BoundStep>& steps) {
+                                                   const std::vector<StepLaunches>& steps) {
   const MemoryRange workspace{workspace_.address(), workspace_.address() + workspace_.size()};
-  const auto places_at = [&](const BufferAddresses& where, const std::vector<BoundStep>& bound) {
+  const auto places_at = [&](const BufferAddresses& where, const std::vector<StepLaunches>& bound) {
     return place_steps(memory_of(*plan_, shape, where, bound, workspace), kMostStreams);
   };
   std::vector<StepPlace> places = places_at(buffers, steps);
@@ -80,7 +80,7 @@ std::vector<StepPlace> CudaExecutor::choose_places(const BoundShape& shape, Buff
 
   std::vector<graphs::DeviceMemory> scratch;
   if (!spare_foreign(shape, buffers, scratch)) return {};
-  const std::vector<BoundStep> trial = bind_steps(*plan_, shape, buffers, libraries);
+  const std::vector<StepLaunches> trial = make_launches(*plan_, shape, buffers, libraries);
   constexpr double kClearlyFaster = 0.99;
   const double alone = time_in_graph(trial, {});
   const double together = time_in_graph(trial, places_at(buffers, trial));

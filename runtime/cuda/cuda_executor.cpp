@@ -69,7 +69,7 @@ void running_on(const Context& context, const Body& body) {
 
 std::size_t BoundRun::launches() const {
   std::size_t count = 0;
-  for (const BoundStep& step : steps) count += step.launches();
+  for (const StepLaunches& step : steps) count += step.launches();
   return count;
 }
 
@@ -383,9 +383,9 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   if (tuning_) lock = std::unique_lock(tuning_->binding_mutex());
   std::vector<TimedChoice> timed;
   libraries.timed = &timed;
-  run->steps = bind_steps(*plan_, *shape, buffers, libraries);
+  run->steps = make_launches(*plan_, *shape, buffers, libraries);
   if (options_.cuda_graphs && !timed.empty() && choose_in_graph(*shape, buffers, libraries, timed))
-    run->steps = bind_steps(*plan_, *shape, buffers, libraries);
+    run->steps = make_launches(*plan_, *shape, buffers, libraries);
   if (options_.cuda_graphs && tuning_)
     run->places = choose_places(*shape, buffers, libraries, run->steps);
   if (tuning_ && !tuning_->save())

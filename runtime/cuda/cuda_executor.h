@@ -10,9 +10,9 @@
 #include "graphs/graph_exec.h"
 #include "graphs/memory.h"
 #include "graphs/stream.h"
-#include "runtime/cuda/bind_steps.h"
 #include "runtime/cuda/device_plan.h"
 #include "runtime/cuda/io_region.h"
+#include "runtime/cuda/make_launches.h"
 #include "runtime/cuda/state_memory.h"
 #include "runtime/executor.h"
 
@@ -26,7 +26,7 @@ std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
 /// A plan bound to sizes and addresses: everything a run puts on a stream.
 struct BoundRun {
   std::shared_ptr<const BoundShape> shape;
-  std::vector<BoundStep> steps;
+  std::vector<StepLaunches> steps;
   std::vector<StepPlace> places;  // of steps on streams, with CUDA graphs; none: one after another
   std::vector<RegionCopy> uploads, downloads;
   std::vector<TensorView> outputs;
@@ -93,14 +93,15 @@ class CudaExecutor final : public Executor {
   void put_all(const BoundRun& run, CUstream stream) const;
   void put_compute(const BoundRun& run, CUstream stream) const;
   /// Steps on `stream`, and on those beside it where `places` says so; all end on `stream`.
-  void put_branches(const std::vector<BoundStep>& steps, const std::vector<StepPlace>& places,
+  void put_branches(const std::vector<StepLaunches>& steps, const std::vector<StepPlace>& places,
                     CUstream stream) const;
   /// `buffers` with scratch memory where only a run may write. False: there is no room for it.
   bool spare_foreign(const BoundShape& shape, BufferAddresses& buffers,
                      std::vector<graphs::DeviceMemory>& scratch) const;
   /// Microseconds of a graph of these steps, caches cold.
-  double time_in_graph(const std::vector<BoundStep>& steps, const std::vector<StepPlace>& places);
-  /// Tries the alternatives of `timed` in a graph of all steps; stores what is faster there. False
+  double time_in_graph(const std::vector<StepLaunches>& steps,
+                       const std::vector<StepPlace>& places);
+  /// Tries the tactics of `timed` in a graph of all steps; stores what is faster there. False
   /// if that is what was taken.
   bool choose_in_graph(const BoundShape& shape, BufferAddresses buffers, LibraryContext libraries,
                        const std::vector<TimedChoice>& timed);
@@ -108,7 +109,7 @@ class CudaExecutor final : public Executor {
   /// faster, or did before; else none.
   std::vector<StepPlace> choose_places(const BoundShape& shape, BufferAddresses buffers,
                                        const LibraryContext& libraries,
-                                       const std::vector<BoundStep>& steps);
+                                       const std::vector<StepLaunches>& steps);
   void start_compute(BoundRun& run);
   BoundRun& last_run(const char* what);
 

@@ -11,7 +11,7 @@
 
 #include "graphs/stream.h"
 #include "runtime/log.h"
-#include "runtime/plan/works.h"
+#include "runtime/plan/step_visitor.h"
 
 namespace sinter::runtime {
 namespace {
@@ -37,8 +37,8 @@ std::optional<Architecture> parse_architecture(std::string_view text) {
 bool has_work(const fb::PlanT& plan, fb::Work kind) {
   bool found = false;
   for (const auto& step : plan.steps)
-    plan::for_each_work(step->work,
-                        [&](const fb::WorkUnion& work) { found = found || work.type == kind; });
+    plan::for_each_step_work(
+        step->work, [&](const fb::WorkUnion& work) { found = found || work.type == kind; });
   return found;
 }
 
@@ -181,7 +181,7 @@ void DevicePlan::load_kernels() {
   // Modules that no variant uses are not loaded.
   std::map<std::size_t, std::size_t> module_of;  // plan module -> modules_
   for (const auto& step : plan.steps)
-    plan::for_each_work(step->work, [&](const fb::WorkUnion& work) {
+    plan::for_each_step_work(step->work, [&](const fb::WorkUnion& work) {
       const fb::KernelStepT* kernel = work.AsKernelStep();
       if (!kernel) return;
       const fb::KernelVariantT* last = nullptr;  // of those for this architecture

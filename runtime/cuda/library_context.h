@@ -16,10 +16,10 @@ namespace sinter::runtime {
 class CublasLtHandle;
 class CudnnHandle;
 
-/// By problem: the number of the alternative that is taken.
-using TakenAlternatives = std::map<std::string, std::size_t>;
+/// By problem: the number of the tactic that is taken.
+using TakenTactics = std::map<std::string, std::size_t>;
 
-/// A step's alternatives, timed one by one.
+/// A step's tactics, timed one by one.
 struct TimedChoice {
   std::string problem;
   std::vector<double> microseconds;  // of each; infinite: it cannot be done here
@@ -37,13 +37,13 @@ struct LibraryContext {
   std::shared_ptr<TuningCache> tuning;  // null without a library
   CUstream stream = nullptr;            // for timing candidates
   FlushBuffer* flush = nullptr;
-  const TakenAlternatives* taken = nullptr;   // to take, whatever is stored; others are chosen
+  const TakenTactics* taken = nullptr;        // to take, whatever is stored; others are chosen
   std::vector<TimedChoice>* timed = nullptr;  // gets the choices that were timed, not found
   bool thorough = false;                      // SessionOptions::thorough_tuning
 };
 
 /// Names GPU, driver and the versions of the libraries that the plan uses: algorithms and
-/// alternatives are used only where they were chosen. Null: a library that is not there.
+/// tactics are used only where they were chosen. Null: a library that is not there.
 std::string tuning_environment(const graphs::Context& context, const CublasLtHandle* cublaslt,
                                const CudnnHandle* cudnn);
 

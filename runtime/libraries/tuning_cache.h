@@ -12,7 +12,7 @@
 
 namespace sinter::runtime {
 
-/// A library's description of an algorithm, or the number of an alternative: up to 128 words. None
+/// A library's description of an algorithm, or the number of an tactic: up to 128 words. None
 /// for a schedule, which is text: the note.
 using AlgorithmBlob = std::vector<std::uint64_t>;
 

@@ -12,7 +12,7 @@
 #include "codegen/targets/cuda/cuda_target.h"
 #include "ir/text/text.h"
 #include "runtime/plan/plan_data.h"
-#include "runtime/plan/works.h"
+#include "runtime/plan/step_visitor.h"
 
 namespace sinter::test {
 namespace {
@@ -54,7 +54,7 @@ std::map<std::string, Schedules> schedules_of(const codegen::CompiledPlan& plan,
   std::map<std::string, Schedules> found;
   std::size_t number = 0;
   for (const auto& step : plan.parts.meta.steps)
-    plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+    plan::for_each_step_work(step->work, [&](const plan::fb::WorkUnion& work) {
       ++number;
       const auto* kernel = work.AsKernelStep();
       if (kernel == nullptr) return;

@@ -173,19 +173,19 @@ TEST(CompileCuda, ProductsHaveAlternativesAndShareKernels) {
   std::vector<std::string> functions[2];
   for (std::size_t s = 0; s < 2; ++s) {
     const plan::fb::StepT& step = *plan->meta.steps[s];
-    const plan::fb::ChoiceStepT* choice = step.work.AsChoiceStep();
+    const plan::fb::TacticStepT* choice = step.work.AsTacticStep();
     ASSERT_NE(choice, nullptr);
     std::vector<std::string> names;
-    for (const auto& alternative : choice->alternatives) names.push_back(alternative->name);
+    for (const auto& tactic : choice->tactics) names.push_back(tactic->name);
     EXPECT_THAT(names, testing::ElementsAre("gemm", "gemm, then its epilogue",
                                             "warp-specialized gemm, then its epilogue", "library"));
-    EXPECT_EQ(choice->alternatives[0]->parts.size(), 1u);
-    EXPECT_EQ(choice->alternatives[1]->parts.size(), 2u);
-    EXPECT_EQ(choice->alternatives[3]->parts.size(), 2u);
-    EXPECT_FALSE(choice->alternatives[0]->conditions.empty());
-    EXPECT_NE(choice->alternatives[3]->parts[0]->work.AsMatmulStep(), nullptr);
+    EXPECT_EQ(choice->tactics[0]->parts.size(), 1u);
+    EXPECT_EQ(choice->tactics[1]->parts.size(), 2u);
+    EXPECT_EQ(choice->tactics[3]->parts.size(), 2u);
+    EXPECT_FALSE(choice->tactics[0]->conditions.empty());
+    EXPECT_NE(choice->tactics[3]->parts[0]->work.AsMatmulStep(), nullptr);
     // Maps are of the step's own buffers.
-    const auto& maps = choice->alternatives[2]->parts[0]->work.AsKernelStep()->variants[0]->maps;
+    const auto& maps = choice->tactics[2]->parts[0]->work.AsKernelStep()->variants[0]->maps;
     ASSERT_EQ(maps.size(), 2u);
     for (const auto& map : maps) EXPECT_THAT(step.reads, testing::Contains(map->buffer));
     // Scratch between the parts is the step's own.
@@ -194,8 +194,8 @@ TEST(CompileCuda, ProductsHaveAlternativesAndShareKernels) {
     EXPECT_EQ(scratch.kind, plan::fb::BufferKind::Arena);
     EXPECT_EQ(scratch.first_step, s);
     EXPECT_EQ(scratch.last_step, s);
-    for (const auto& alternative : choice->alternatives)
-      for (const auto& part : alternative->parts)
+    for (const auto& tactic : choice->tactics)
+      for (const auto& part : tactic->parts)
         if (const auto* kernel = part->work.AsKernelStep())
           for (const auto& variant : kernel->variants) functions[s].push_back(variant->function);
   }
@@ -214,8 +214,8 @@ TEST(CompileCuda, OneWayToDoProductsCanBeAskedFor) {
     options.product = way;
     const auto compiled = codegen::compile(graph, options);
     std::vector<std::string> all;
-    for (const auto& alternative : compiled.parts.meta.steps[0]->work.AsChoiceStep()->alternatives)
-      all.push_back(alternative->name);
+    for (const auto& tactic : compiled.parts.meta.steps[0]->work.AsTacticStep()->tactics)
+      all.push_back(tactic->name);
     return all;
   };
   EXPECT_THAT(names("library"), testing::ElementsAre(HasSubstr("asked for 'library'")));
@@ -229,8 +229,8 @@ TEST(CompileCuda, OneWayToDoProductsCanBeAskedFor) {
 TEST(CompileCuda, PlansForOtherGpusHaveNoWarpgroups) {
   const auto compiled =
       codegen::compile(ir::parse_graph(kProducts), options_for({"sm_80", "sm_100"}));
-  for (const auto& alternative : compiled.parts.meta.steps[0]->work.AsChoiceStep()->alternatives)
-    EXPECT_THAT(alternative->name, testing::Not(HasSubstr("warp-specialized")));
+  for (const auto& tactic : compiled.parts.meta.steps[0]->work.AsTacticStep()->tactics)
+    EXPECT_THAT(tactic->name, testing::Not(HasSubstr("warp-specialized")));
 }
 
 }  // namespace

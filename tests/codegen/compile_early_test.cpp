@@ -1,4 +1,4 @@
-// What kernels fetch before the step in front has ended, and the alternatives of products whose
+// What kernels fetch before the step in front has ended, and the tactics of products whose
 // few rows a norm makes.
 #ifdef SINTER_WITH_CUDA
 
@@ -159,7 +159,7 @@ TEST(CompileEarly, RowsOfAProductComeInItOrFirst) {
   std::string sources;
   const auto compiled = compile(norm_graph(", %w: f16[64, 96]", ""), sources);
   const plan::fb::StepT& step = *compiled.parts.meta.steps[0];
-  const auto& ways = step.work.AsChoiceStep()->alternatives;
+  const auto& ways = step.work.AsTacticStep()->tactics;
   ASSERT_GE(ways.size(), 3u);
   EXPECT_EQ(ways[0]->name, "gemm with its prologue");
   EXPECT_EQ(ways[0]->parts.size(), 1u);
@@ -180,7 +180,7 @@ TEST(CompileEarly, NothingElseReadsPackedWeightsOfFewRows) {
   const auto compiled = compile(norm_graph("", "  %w = const f16[64, 96] random(1)"), sources);
   const plan::fb::StepT& step = *compiled.parts.meta.steps[0];
   std::vector<std::string> names;
-  for (const auto& way : step.work.AsChoiceStep()->alternatives) names.push_back(way->name);
+  for (const auto& way : step.work.AsTacticStep()->tactics) names.push_back(way->name);
   EXPECT_THAT(names, testing::ElementsAre("gemm with its prologue", "prologue, then gemm"));
   EXPECT_THAT(sources, HasSubstr("PackedElements, NoScales"));
   // k is filled up to 256; the plan has these weights alone.

@@ -157,7 +157,7 @@ class Mutator {
       case 0: work.Reset(); break;
       case 1: work.Set(fb::CopyStepT{}); break;
       case 2: work.Set(fb::SortStepT{}); break;
-      case 3: work.Set(fb::ChoiceStepT{}); break;
+      case 3: work.Set(fb::TacticStepT{}); break;
       default:
         if (seen_) work = *seen_;
     }

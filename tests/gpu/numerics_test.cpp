@@ -3,7 +3,7 @@
 
 #include "runtime/binding.h"
 #include "runtime/cuda/cuda_executor.h"
-#include "runtime/plan/works.h"
+#include "runtime/plan/step_visitor.h"
 #include "runtime/plan_access.h"
 #include "tests/gpu/cases.h"
 #include "tests/gpu/support.h"
@@ -60,7 +60,7 @@ TEST_P(Compile, GivesAPlanThatBinds) {
   driver.major = PlanAccess::data(plan)->meta.architectures[0][3] - '0';
   driver.minor = PlanAccess::data(plan)->meta.architectures[0][4] - '0';
   for (const auto& step : PlanAccess::data(plan)->meta.steps)
-    plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+    plan::for_each_step_work(step->work, [&](const plan::fb::WorkUnion& work) {
       const auto* kernel = work.AsKernelStep();
       if (!kernel) return;
       // Ways of one step may name their kernels alike, in modules of their own: the fake, which

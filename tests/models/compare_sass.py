@@ -29,8 +29,16 @@ def cubins(plan):
     data = Path(plan).read_bytes()
     offset, size, _ = struct.unpack_from("<QQQ", data, 32 + 24 * plan_hashes.MODULES)
     section = data[offset:offset + size]
-    starts = [at for at in range(0, len(section), 64) if section[at:at + 4] == b"\x7fELF"]
-    return [section[a:b] for a, b in zip(starts, starts[1:] + [len(section)])]
+    found, at = [], 0
+    while at < len(section):
+        headers, = struct.unpack_from("<Q", section, at + 0x28)  # e_shoff: the section headers end the file
+        size, count = struct.unpack_from("<HH", section, at + 0x3A)
+        segments, = struct.unpack_from("<Q", section, at + 0x20)
+        width, number = struct.unpack_from("<HH", section, at + 0x36)
+        end = max(headers + size * count, segments + width * number)
+        found.append(section[at:at + end])
+        at += (end + 63) // 64 * 64
+    return found
 
 
 def instructions(cubin, cuobjdump):

@@ -5,7 +5,7 @@
   fusion_table.py --table                only writes models/FUSION.md from the committed results
 
 Bytes are what the plan's steps must move: each reads its inputs once and writes its outputs once. Launches
-are kernels, library calls and copies, of a step with alternatives those of the plan's first guess. Shapes
+are kernels, library calls and copies, of a step with tactics those of the plan's first guess. Shapes
 are those of the first input in models/real_inputs.py, or of the tiny models' own.
 """
 import argparse

@@ -154,7 +154,7 @@ def test_verify(mlp):
     assert not caught.value.report.ok and caught.value.code == "verification"
     copy = pickle.loads(pickle.dumps(caught.value))
     assert type(copy) is sinter.VerificationError and str(copy) == str(caught.value)
-    assert copy.report == caught.value.report and copy.way_out == caught.value.way_out
+    assert copy.report == caught.value.report and copy.hint == caught.value.hint
 
 
 def test_results_that_differ_from_run_to_run(mlp, monkeypatch):

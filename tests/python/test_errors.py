@@ -156,12 +156,12 @@ def test_refused_node_is_data():
 def test_way_out_is_the_nodes(mlp):
     """Of several refused nodes, what an error says is about one."""
     said = [dict(severity="error", code="unsupported", message=f"no {node}", node=node, op=node.upper(), shapes=[],
-                 way_out=way) for node, way in (("a", ""), ("b", "write b as c"))]
+                 hint=way) for node, way in (("a", ""), ("b", "write b as c"))]
     error = sinter._errors.make("unsupported", "no a, no b", "", "", [], said)
-    assert (error.node, error.op, error.way_out) == ("a", "A", None) and len(error.diagnostics) == 2
+    assert (error.node, error.op, error.hint) == ("a", "A", None) and len(error.diagnostics) == 2
     error = sinter._errors.make("unsupported", "no b", "b", "B", [], said)
-    assert (error.node, error.way_out) == ("b", "write b as c")
-    assert sinter._errors.make("usage", "no", "", "", [], []).way_out is None
+    assert (error.node, error.hint) == ("b", "write b as c")
+    assert sinter._errors.make("usage", "no", "", "", [], []).hint is None
 
 
 def test_names_that_are_not_utf8(x):

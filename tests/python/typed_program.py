@@ -23,7 +23,7 @@ async def main(x: np.ndarray) -> None:
     try:
         sinter.set_threads(2)
     except sinter.UsageError as error:
-        print(error.code, error.node, error.way_out, error.diagnostics)
+        print(error.code, error.node, error.hint, error.diagnostics)
     print(sinter.gpus()[0].name, sinter.get_threads(), sinter.__version__)
     plan.no_such_method()  # error: attr-defined
     session.plan.no_such_method()  # error: attr-defined

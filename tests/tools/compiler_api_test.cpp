@@ -131,11 +131,11 @@ TEST_F(CompilerApi, RefusedNodesAreData) {
   EXPECT_EQ(places.op, "NonZero-17");
   EXPECT_THAT(places.shapes, ElementsAre("f32[batch, 4]"));
   EXPECT_THAT(places.message, AllOf(HasSubstr("'places'"), HasSubstr("not known")));
-  EXPECT_THAT(places.way_out, HasSubstr("keep a mask of fixed shape"));
+  EXPECT_THAT(places.hint, HasSubstr("keep a mask of fixed shape"));
   const Diagnostic& stranger = nodes.at("stranger");
   EXPECT_EQ(stranger.op, "com.example::Exotic-1");
   EXPECT_THAT(stranger.shapes, ElementsAre("f32[batch, 8]", "f32[8, 4]"));
-  EXPECT_THAT(stranger.way_out, HasSubstr("com.example"));
+  EXPECT_THAT(stranger.hint, HasSubstr("com.example"));
 
   // The command line says the same in JSON.
   const auto cli = sinter({"compile", path("model.onnx"), "--target=cpu", "--json"});
@@ -144,7 +144,7 @@ TEST_F(CompilerApi, RefusedNodesAreData) {
   EXPECT_EQ(object.at("code"), "unsupported");
   ASSERT_EQ(object.at("nodes").size(), 2U);
   EXPECT_EQ(object.at("nodes")[0].at("node"), "places");
-  EXPECT_EQ(object.at("nodes")[0].at("way_out"), places.way_out);
+  EXPECT_EQ(object.at("nodes")[0].at("hint"), places.hint);
 }
 
 TEST_F(CompilerApi, ANodeThatContradictsItselfIsNamed) {

@@ -83,7 +83,7 @@ void Console::error(const CompileError& error) const {
                                  {"operator", diagnostic.op},
                                  {"inputs", diagnostic.shapes},
                                  {"message", diagnostic.message},
-                                 {"way_out", diagnostic.way_out}});
+                                 {"hint", diagnostic.hint}});
   put_json({{"error", object}});
 }
 

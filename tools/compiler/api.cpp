@@ -20,11 +20,11 @@ CompileError compile_error(const Error& error, const Reporter& reporter) {
   std::vector<Diagnostic> all = reporter.diagnostics();
   const std::string code(to_string(error.code()));
   if (const auto* model = dynamic_cast<const frontend::UnsupportedModel*>(&error)) {
-    for (const auto& [node, why, way_out] : model->nodes())
+    for (const auto& [node, why, hint] : model->nodes())
       all.push_back({Severity::kError, code,
                      reporter.spelled(fmt::format("node '{}' ({}) is not supported: {}", node.name,
                                                   node.op, why)),
-                     node.name, node.op, node.inputs, reporter.spelled(way_out)});
+                     node.name, node.op, node.inputs, reporter.spelled(hint)});
   } else {
     const Error::Node& node = error.node();
     all.push_back({Severity::kError, code, reporter.spelled(error.what()), node.name, node.op,

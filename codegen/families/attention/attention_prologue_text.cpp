@@ -65,21 +65,21 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   const ProgramAnalysis analysis(own, exprs);
   const Schedule schedule = with_vectors(vectors_of(analysis, made, width), Family::kPointwise);
   Arguments args(analysis);
-  Layout layout;
-  layout.schedule = &schedule;
-  layout.loop_dims = analysis.outer_dims() | analysis.inner_dims();
-  layout.indices.resize(analysis.rank());
-  const bool wide = needs_wide(analysis, count_vectors(analysis, schedule, layout.loop_dims));
-  split_index(analysis, args, layout.loop_dims, "flat", wide, layout, layout.loop_lines);
-  layout.leader = "flat == 0";
+  ThreadMapping mapping;
+  mapping.schedule = &schedule;
+  mapping.loop_dims = analysis.outer_dims() | analysis.inner_dims();
+  mapping.indices.resize(analysis.rank());
+  const bool wide = needs_wide(analysis, count_vectors(analysis, schedule, mapping.loop_dims));
+  split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop_lines);
+  mapping.leader = "flat == 0";
   std::vector<std::string> wait = {"wait();"};
   if (facts.early)
     for (std::string& line : args.after_grid_wait()) wait.push_back(std::move(line));
-  layout.given_loads = given_loads(analysis);
-  const bool loads_first = !layout.given_loads.empty();
-  (loads_first ? layout.behind_preload : layout.prologue) = std::move(wait);
+  mapping.given_loads = given_loads(analysis);
+  const bool loads_first = !mapping.given_loads.empty();
+  (loads_first ? mapping.behind_preload : mapping.prologue) = std::move(wait);
   CodeText body(1);
-  BodyWriter(analysis, args, layout, body).write();
+  BodyWriter(analysis, args, mapping, body).write();
   const std::string fetches =
       loads_first ? "" : prefetches(analysis, args, ir::Dim(1), schedule.threads());
   PrologueFunction function;

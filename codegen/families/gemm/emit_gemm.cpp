@@ -4,7 +4,7 @@
 #include <set>
 
 #include "codegen/emit/assemble.h"
-#include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/gemm/gemm_mapping.h"
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/families/loops/body/body_writer.h"
 
@@ -12,20 +12,20 @@ namespace sinter::codegen {
 namespace {
 
 VariantText variant_of(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
-                       const Layout& layout, Arguments& args) {
+                       const ThreadMapping& mapping, Arguments& args) {
   const GemmProblem problem = gemm_problem(analysis, *analysis.request().product);
   VariantText variant;
   variant.conditions = schedule.conditions;
   variant.schedule = schedule.to_string();
-  variant.body = write_body(analysis, layout, args);
-  variant.blocks = layout.blocks;
-  variant.block = layout.block;
+  variant.body = write_body(analysis, mapping, args);
+  variant.blocks = mapping.blocks;
+  variant.block = mapping.block;
   variant.threads = schedule.threads();
   variant.blocks_at_once = schedule.tile->blocks_at_once(problem, schedule);
   variant.cluster = schedule.cluster();
   variant.shared_bytes = gemm_shared_bytes(analysis, schedule);
   variant.overlaps = analysis.request().early;
-  variant.maps = layout.maps;
+  variant.maps = mapping.maps;
   return variant;
 }
 
@@ -69,10 +69,10 @@ EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
   std::set<std::string> names;
   std::string functions;
   for (const GemmSchedule& schedule : schedules) {
-    const Layout layout = layout_gemm(analysis, schedule, args);
-    variants.push_back(variant_of(analysis, schedule, layout, args));
+    const ThreadMapping mapping = map_gemm(analysis, schedule, args);
+    variants.push_back(variant_of(analysis, schedule, mapping, args));
     variants.back().chosen_by = chosen_by[variants.size() - 1];
-    if (layout.rows && names.insert(layout.rows->name).second) functions += layout.rows->text;
+    if (mapping.rows && names.insert(mapping.rows->name).second) functions += mapping.rows->text;
   }
   assemble(request, exprs, args, variants, headers_of(analysis, product, schedules), functions,
            kernel);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/kernel_text.h"
-#include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/gemm/gemm_mapping.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
@@ -62,12 +62,12 @@ RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, i
   const ProgramAnalysis analysis(own, exprs);
   const Schedule schedule = prologue_schedule(analysis, rows.most, threads);
   Arguments args(analysis);
-  const Layout layout = layout_row(analysis, schedule, args);
+  const ThreadMapping mapping = map_row(analysis, schedule, args);
   CodeText body(1);
-  BodyWriter(analysis, args, layout, body).write();
+  BodyWriter(analysis, args, mapping, body).write();
   RowsFunction function;
   function.name = own.name;
-  function.blocks = layout.blocks;
+  function.blocks = mapping.blocks;
   for (const auto& arg : args.kernel_args())
     if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
   const std::int64_t length = analysis.size_of_dims(analysis.inner_dims()).value();

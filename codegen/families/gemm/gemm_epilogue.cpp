@@ -1,5 +1,5 @@
 // How threads walk a tile's elements: the thread mapping of the epilogue.
-#include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/gemm/gemm_mapping.h"
 #include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
@@ -8,7 +8,7 @@ using ir::Dim;
 using plan::fb::InstrKind;
 
 void GemmText::rows_from(const std::string& row_of_matrix, std::vector<std::string>& lines) {
-  const Dim count = analysis_.size_of_dims(layout_.thread_dims);
+  const Dim count = analysis_.size_of_dims(mapping_.thread_dims);
   const bool wide = needs_wide(analysis_, count);
   const char* type = wide ? "u64" : "u32";
   std::string row = fmt::format("{}({})", type, row_of_matrix);
@@ -16,15 +16,15 @@ void GemmText::rows_from(const std::string& row_of_matrix, std::vector<std::stri
     row += fmt::format(" * {}({})", type, args_.dim(product_.row_step));
   for (std::size_t b = 0; b < product_.batch.size(); ++b)
     row += fmt::format(" + {0}(b{1}) * {0}({2})", type, b, args_.dim(product_.batch_rows[b]));
-  lines.push_back(layout_.live_row.empty()
+  lines.push_back(mapping_.live_row.empty()
                       ? fmt::format("const {} row = {};", type, row)
-                      : fmt::format("const {} row = {} ? {} : 0;", type, layout_.live_row, row));
-  if (layout_.thread_dims != 0)
-    split_index(analysis_, args_, layout_.thread_dims, "row", wide, layout_, lines);
+                      : fmt::format("const {} row = {} ? {} : 0;", type, mapping_.live_row, row));
+  if (mapping_.thread_dims != 0)
+    split_index(analysis_, args_, mapping_.thread_dims, "row", wide, mapping_, lines);
 }
 
 void GemmText::split_columns(std::vector<std::string>& lines) {
-  split_index(analysis_, args_, layout_.loop_dims, "e", false, layout_, lines);
+  split_index(analysis_, args_, mapping_.loop_dims, "e", false, mapping_, lines);
 }
 
 bool GemmText::is_product(std::size_t i) const {
@@ -33,10 +33,10 @@ bool GemmText::is_product(std::size_t i) const {
 }
 
 void GemmText::map_rows() {
-  auto& lines = layout_.pass_lines;
+  auto& lines = mapping_.pass_lines;
   const int at_once = s_.rows_at_once(), passes = s_.passes();
   if (passes > 1)
-    layout_.pass_header = fmt::format("for (int pass = 0; pass < {}; ++pass)", passes);
+    mapping_.pass_header = fmt::format("for (int pass = 0; pass < {}; ++pass)", passes);
   std::string group = fmt::format("i32(threadIdx.x / {})", s_.lanes());
   std::string base;
   if (s_.split_k > 1) base = fmt::format("i32(rank % {})", s_.split_k);
@@ -57,26 +57,26 @@ void GemmText::map_rows() {
     // Threads without a row follow another one, for shuffles and barriers, and write nothing.
     lines.push_back(fmt::format("const bool live = {};", live));
     lines.push_back("const i32 at = live ? local : 0;");
-    layout_.live_row = "live";
+    mapping_.live_row = "live";
   }
   rows_from("first_row + local", lines);
-  layout_.leader = "lane == 0 && first_column == 0";
+  mapping_.leader = "lane == 0 && first_column == 0";
 }
 
 void GemmText::map_columns() {
   const int vector = s_.epilogue.vector, vectors = part_tile() / vector;
-  auto& lines = layout_.loop_lines;
-  if (layout_.unrolled())
-    layout_.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s_.epilogue.unroll);
-  lines.push_back(layout_.unrolled() ? fmt::format("const u32 slot = lane + k * {};", s_.lanes())
-                                     : "const u32 slot = lane;");
+  auto& lines = mapping_.loop_lines;
+  if (mapping_.unrolled())
+    mapping_.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s_.epilogue.unroll);
+  lines.push_back(mapping_.unrolled() ? fmt::format("const u32 slot = lane + k * {};", s_.lanes())
+                                      : "const u32 slot = lane;");
   lines.push_back(fmt::format("const u32 e = u32(first_column) / {} + slot;", vector));
   if (s_.lanes() * s_.epilogue.unroll != vectors)
-    layout_.predicate = fmt::format("slot < {}", vectors);
+    mapping_.predicate = fmt::format("slot < {}", vectors);
   if (!divides(part_columns(), part_tile() * s_.cluster_n)) {
-    const Dim count = count_vectors(analysis_, s_.epilogue, layout_.loop_dims);
-    layout_.predicate +=
-        fmt::format("{}e < u32({})", layout_.predicate.empty() ? "" : " && ", args_.dim(count));
+    const Dim count = count_vectors(analysis_, s_.epilogue, mapping_.loop_dims);
+    mapping_.predicate +=
+        fmt::format("{}e < u32({})", mapping_.predicate.empty() ? "" : " && ", args_.dim(count));
   }
   split_columns(lines);
   read_product();
@@ -90,11 +90,11 @@ void GemmText::read_product() {
     const auto& access = analysis_.access(analysis_.instr(i).access);
     const std::string slot = fmt::format("slot * {}", s_.epilogue.vector);
     if (product_.parts == 1) {
-      layout_.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
+      mapping_.products.push_back({i, "sums", fmt::format("shared, at, {}, rank", slot)});
       continue;
     }
     const auto part = exprs.constant(access.offset) / part_columns().value();
-    layout_.products.push_back(
+    mapping_.products.push_back(
         {i, fmt::format("sums{}", part),
          fmt::format("shared, at, {} + {}, rank", part * part_tile(), slot)});
   }
@@ -103,15 +103,15 @@ void GemmText::read_product() {
 void GemmText::map_reductions() {
   if (analysis_.stages() == 0) return;
   if (s_.cluster_n == 1) {
-    if (s_.lanes() > 1) layout_.reduce = "reduce_lanes";
-    layout_.reduce_sizes = fmt::format(", {}", s_.lanes());
+    if (s_.lanes() > 1) mapping_.reduce = "reduce_lanes";
+    mapping_.reduce_sizes = fmt::format(", {}", s_.lanes());
     return;
   }
-  layout_.reduce = "reduce_tile_row";
-  layout_.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.cluster_n, s_.split_k);
-  layout_.reduce_tail = ", rank";
-  layout_.scratch = static_cast<std::size_t>(s_.rows_at_once());
-  layout_.scratch_offset =
+  mapping_.reduce = "reduce_tile_row";
+  mapping_.reduce_sizes = fmt::format(", {}, {}, {}", s_.lanes(), s_.cluster_n, s_.split_k);
+  mapping_.reduce_tail = ", rank";
+  mapping_.scratch = static_cast<std::size_t>(s_.rows_at_once());
+  mapping_.scratch_offset =
       static_cast<std::uint32_t>(s_.shared_bytes(problem_) + kScratchAlignment - 1) /
       kScratchAlignment * kScratchAlignment;
 }

@@ -1,4 +1,4 @@
-// Which alternatives the step of a product or a convolution gets.
+// Which tactics the step of a product or a convolution gets.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace sinter::codegen {
 
-/// One alternative: the product by a kernel of our own, as loops, or by the library, what makes its
+/// One tactic: the product by a kernel of our own, as loops, or by the library, what makes its
 /// rows before it and what follows it after it unless the kernel does that too.
 struct GemmTactic {
   std::string name;

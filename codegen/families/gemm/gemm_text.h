@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "codegen/families/gemm/gemm_kernel.h"
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 
 namespace sinter::codegen {
 
@@ -17,17 +17,17 @@ class GemmText {
  public:
   GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
 
-  Layout make();
+  ThreadMapping make();
 
   const ProgramAnalysis& analysis() const { return analysis_; }
   const GemmProblem& problem() const { return problem_; }
   const GemmSchedule& schedule() const { return s_; }
   const GemmProgram& product() const { return product_; }
-  Layout& layout() { return layout_; }
+  ThreadMapping& mapping() { return mapping_; }
   /// The text of a size, as u32 or i64 if it is not constant.
   std::string dim(const ir::Dim& size) { return args_.dim(size); }
 
-  void line(std::string text) { layout_.prologue.push_back(std::move(text)); }
+  void line(std::string text) { mapping_.prologue.push_back(std::move(text)); }
   /// "i32(..)" of a size.
   std::string size(const ir::Dim& size) { return fmt::format("i32({})", args_.dim(size)); }
   static bool divides(const ir::Dim& size, int by) {
@@ -99,7 +99,7 @@ class GemmText {
   Arguments& args_;
   const GemmProgram& product_;
   const GemmProblem problem_;
-  Layout layout_;
+  ThreadMapping mapping_;
   ir::Dim tiles_m_, tiles_n_;
 };
 

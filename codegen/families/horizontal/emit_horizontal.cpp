@@ -11,7 +11,7 @@
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
 #include "codegen/families/loops/body/body_writer.h"
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 #include "codegen/families/loops/loop_schedules.h"
 #include "codegen/families/loops/schedule_parts.h"
 #include "codegen/families/loops/shared_schedule.h"
@@ -148,18 +148,19 @@ class HorizontalText {
     Kind result;
     std::vector<std::string> bodies, fetches;
     for (const Schedule& schedule : schedules) {
-      const Layout layout = loop_schedule(schedule.family).layout(analysis, schedule, args);
+      const ThreadMapping mapping =
+          loop_schedule(schedule.family).mapping(analysis, schedule, args);
       CodeText body(1);
-      BodyWriter(analysis, args, layout, body).write();
+      BodyWriter(analysis, args, mapping, body).write();
       bodies.push_back(body.text());
       fetches.push_back(
-          request_.early ? prefetches(analysis, args, layout.blocks, schedule.threads()) : "");
+          request_.early ? prefetches(analysis, args, mapping.blocks, schedule.threads()) : "");
       const bool rows = schedule.family == Family::kRow;
       result.conditions.push_back(schedule.conditions);
       result.functions.push_back(
           {result.functions.empty() ? request.name
                                     : fmt::format("{}_v{}", request.name, result.functions.size()),
-           "", layout.blocks,
+           "", mapping.blocks,
            rows ? analysis.size_of_dims(analysis.inner_dims()) * ir::Dim(schedule.threads_y)
                 : ir::Dim(schedule.threads() * schedule.vector * schedule.unroll),
            held_words(analysis, schedule)});

@@ -16,21 +16,21 @@ namespace sinter::codegen {
 namespace {
 
 VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
-  const Layout layout = loop_schedule(schedule.family).layout(analysis, schedule, args);
+  const ThreadMapping mapping = loop_schedule(schedule.family).mapping(analysis, schedule, args);
   VariantText variant;
   variant.conditions = schedule.conditions;
   variant.schedule = schedule.to_string();
-  variant.body = write_body(analysis, layout, args);
-  variant.blocks = layout.blocks;
-  variant.block = layout.block;
+  variant.body = write_body(analysis, mapping, args);
+  variant.blocks = mapping.blocks;
+  variant.block = mapping.block;
   variant.threads = schedule.threads();
   variant.blocks_at_once = schedule.blocks;
   variant.cluster = schedule.cluster;
-  variant.shared_bytes = row_shared_bytes(analysis, layout);
+  variant.shared_bytes = row_shared_bytes(analysis, mapping);
   variant.overlaps = analysis.request().early;
   if (variant.overlaps)
     variant.body = fmt::format("  launch_dependents();\n{}  grid_dependency_wait();\n  {}\n{}",
-                               prefetches(analysis, args, layout.blocks, schedule.threads()),
+                               prefetches(analysis, args, mapping.blocks, schedule.threads()),
                                fmt::join(args.after_grid_wait(), "\n  "), variant.body);
   return variant;
 }

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 #include "codegen/families/loops/candidate_search.h"
 #include "codegen/families/loops/schedule.h"
 
@@ -25,7 +25,8 @@ struct LoopSchedule {
   /// Adds schedules worth timing beside one of the rules'.
   void (*search)(CandidateSearch& search);
   /// How threads walk the loops.
-  Layout (*layout)(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+  ThreadMapping (*mapping)(const ProgramAnalysis& analysis, const Schedule& schedule,
+                           Arguments& args);
 
   /// The words of a text behind those that all schedules have: " cluster=2 lean".
   std::string (*write)(const Schedule& schedule);

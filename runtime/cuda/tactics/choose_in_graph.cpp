@@ -1,4 +1,4 @@
-// Alternatives of steps, timed in the graph that they are part of.
+// Tactics of steps, timed in the graph that they are part of.
 #include "runtime/cuda/cuda_executor.h"
 #include "runtime/cuda/tactics/cold_time.h"
 #include "runtime/cuda/tactics/refine_choices.h"
@@ -20,7 +20,7 @@ bool CudaExecutor::spare_foreign(const BoundShape& shape, BufferAddresses& buffe
   return false;
 }
 
-double CudaExecutor::time_in_graph(const std::vector<BoundStep>& steps,
+double CudaExecutor::time_in_graph(const std::vector<StepLaunches>& steps,
                                    const std::vector<StepPlace>& places) {
   CUstream stream = stream_.handle();
   const graphs::GraphExec graph(graphs::Graph::capture(
@@ -38,9 +38,9 @@ bool CudaExecutor::choose_in_graph(const BoundShape& shape, BufferAddresses buff
   std::vector<graphs::DeviceMemory> scratch;
   if (!spare_foreign(shape, buffers, scratch)) return false;
   libraries.timed = nullptr;
-  const TakenAlternatives taken = refine_choices(timed, [&](const TakenAlternatives& trial) {
+  const TakenTactics taken = refine_choices(timed, [&](const TakenTactics& trial) {
     libraries.taken = &trial;
-    return time_in_graph(bind_steps(*plan_, shape, buffers, libraries), {});
+    return time_in_graph(make_launches(*plan_, shape, buffers, libraries), {});
   });
   bool changed = false;
   for (const TimedChoice& choice : timed) {

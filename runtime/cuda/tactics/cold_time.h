@@ -1,4 +1,4 @@
-// Timing of candidates: what cuBLASLt's algorithms and a step's alternatives are chosen by.
+// Timing of candidates: what cuBLASLt's algorithms and a step's tactics are chosen by.
 #pragma once
 
 #include <functional>

@@ -5,21 +5,21 @@
 
 namespace sinter::runtime {
 
-TakenAlternatives refine_choices(std::span<const TimedChoice> timed,
-                                 const std::function<double(const TakenAlternatives&)>& time) {
-  // An alternative that takes twice as long by itself hides no more than its launch.
+TakenTactics refine_choices(std::span<const TimedChoice> timed,
+                            const std::function<double(const TakenTactics&)>& time) {
+  // An tactic that takes twice as long by itself hides no more than its launch.
   constexpr double kFarBehind = 2.0;
   constexpr double kClearlyFaster = 0.99;
   // A trial is a capture and some ten runs of all steps.
   constexpr int kMostTrials = 32;
-  TakenAlternatives taken;
+  TakenTactics taken;
   for (const TimedChoice& choice : timed) taken[choice.problem] = choice.taken;
   const auto is_near = [](const TimedChoice& choice, std::size_t i) {
     return choice.microseconds[i] < kFarBehind * choice.microseconds[choice.taken];
   };
   int trials = 0;
   double least = 0;
-  TakenAlternatives together = taken;
+  TakenTactics together = taken;
   for (const TimedChoice& choice : timed) {
     std::optional<std::size_t> best;
     for (std::size_t i = 0; i < choice.overlaps.size(); ++i)
@@ -40,7 +40,7 @@ TakenAlternatives refine_choices(std::span<const TimedChoice> timed,
     for (std::size_t i = 0; i < choice.microseconds.size() && trials < kMostTrials; ++i) {
       if (i == taken.at(choice.problem) || !is_near(choice, i)) continue;
       if (trials++ == 0) least = time(taken);
-      TakenAlternatives other = taken;
+      TakenTactics other = taken;
       other[choice.problem] = i;
       const double microseconds = time(other);
       if (microseconds >= kClearlyFaster * least) continue;

@@ -18,7 +18,7 @@ double median(std::vector<double> values) {
 }
 
 /// A part of a profile without its time.
-PartTime describe(const Context& context, const BoundWork& work) {
+PartTime describe(const Context& context, const Launch& work) {
   PartTime part;
   part.launches = launches_of(work);
   if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
@@ -40,7 +40,7 @@ PartTime describe(const Context& context, const BoundWork& work) {
     part.name = std::holds_alternative<MatmulLaunch>(work) ? "cuBLASLt"
                 : std::holds_alternative<ConvLaunch>(work) ? "cuDNN"
                 : std::holds_alternative<CopyLaunch>(work) ? "copy"
-                                                           : "fill";
+                                                      : "fill";
   }
   return part;
 }
@@ -117,9 +117,9 @@ std::vector<StepTime> CudaExecutor::profile() {
   const Context::Scope scope(*plan_->context());
   BoundRun& run = last_run("profile");
   CUstream stream = stream_.handle();
-  std::vector<const BoundWork*> works;
-  for (const BoundStep& step : run.steps)
-    for (const BoundWork& work : step.works) works.push_back(&work);
+  std::vector<const Launch*> works;
+  for (const StepLaunches& step : run.steps)
+    for (const Launch& work : step.works) works.push_back(&work);
 
   // Between the last two events is nothing: what a part's event costs.
   const std::size_t count = works.size();
@@ -144,7 +144,7 @@ std::vector<StepTime> CudaExecutor::profile() {
   std::vector<StepTime> result;
   const auto& expressions = run.shape->expressions;
   std::size_t next = 0;
-  for (const BoundStep& bound : run.steps) {
+  for (const StepLaunches& bound : run.steps) {
     const auto& step = *meta().steps[bound.index];
     StepTime time;
     time.name = step.name;
@@ -154,7 +154,7 @@ std::vector<StepTime> CudaExecutor::profile() {
     time.how = bound.how();
     time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
     time.origins = step.origins;
-    for (const BoundWork& work : bound.works) {
+    for (const Launch& work : bound.works) {
       time.parts.push_back(describe(*plan_->context(), work));
       time.parts.back().microseconds = median(times[next++]);
       time.microseconds += time.parts.back().microseconds;

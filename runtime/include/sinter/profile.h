@@ -40,8 +40,8 @@ struct StepTime {
   double microseconds = 0;  // sum over the parts
   std::uint64_t bytes = 0;  // compulsory traffic, read and written
   std::uint64_t flops = 0;
-  std::string how;  // the alternative that was taken, a library's algorithm; empty: no choice
-  std::string arithmetic;            // what most of the flops are: see MachineRates
+  std::string how;         // the tactic that was taken, a library's algorithm; empty: no choice
+  std::string arithmetic;  // what most of the flops are: see MachineRates
   std::vector<std::string> origins;  // ONNX nodes
   std::vector<PartTime> parts;       // empty: nothing to do for this shape
 };

@@ -322,15 +322,15 @@ void verify_bound(const fb::PlanT& plan, std::span<const std::int64_t> expressio
     if (!steps.contains(i)) continue;
     const fb::StepT& step = *plan.steps[i];
     check.where = fmt::format("step {} '{}'", i, step.name);
-    const fb::ChoiceStepT* choice = step.work.AsChoiceStep();
+    const fb::TacticStepT* choice = step.work.AsTacticStep();
     if (!choice) {
       check_work(check, step.work);
       continue;
     }
     // What is not taken for these dimensions may have no memory for them.
-    for (const auto& alternative : choice->alternatives)
-      if (check.hold(alternative->conditions))
-        for (const auto& part : alternative->parts) check_work(check, part->work);
+    for (const auto& tactic : choice->tactics)
+      if (check.hold(tactic->conditions))
+        for (const auto& part : tactic->parts) check_work(check, part->work);
   }
 }
 

@@ -90,11 +90,11 @@ struct Sum {
     add(step->writes());
     add_work(step);
   }
-  void add(const fb::ChoiceStep* choice) { add(choice->alternatives()); }
-  void add(const fb::Alternative* alternative) {
-    add(alternative->name());
-    add(alternative->conditions());
-    add(alternative->parts());
+  void add(const fb::TacticStep* choice) { add(choice->tactics()); }
+  void add(const fb::Tactic* tactic) {
+    add(tactic->name());
+    add(tactic->conditions());
+    add(tactic->parts());
   }
   void add(const fb::Part* part) {
     bytes += sizeof(std::uint32_t);
@@ -128,7 +128,7 @@ struct Sum {
       for (const fb::Matrix* matrix : {attention->q(), attention->k(), attention->v(),
                                        attention->y(), attention->mask(), attention->limits()})
         add(matrix);
-    } else if (const fb::ChoiceStep* choice = owner->work_as_ChoiceStep()) {
+    } else if (const fb::TacticStep* choice = owner->work_as_TacticStep()) {
       add(choice);
     }
   }

@@ -352,26 +352,25 @@ void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
 
 Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work);
 
-void verify_choice(const Checker& check, const fb::StepT& step, const fb::ChoiceStepT& choice,
+void verify_choice(const Checker& check, const fb::StepT& step, const fb::TacticStepT& choice,
                    Uses& uses) {
-  if (choice.alternatives.empty()) check.fail("it has no alternative");
-  if (!choice.alternatives.back()->conditions.empty())
-    check.fail("its last alternative '{}' has conditions: some sizes would be left without any",
-               choice.alternatives.back()->name);
-  for (const auto& alternative : choice.alternatives) {
-    verify_conditions(check, alternative->conditions);
-    if (alternative->parts.empty()) check.fail("its alternative '{}' is empty", alternative->name);
+  if (choice.tactics.empty()) check.fail("it has no tactic");
+  if (!choice.tactics.back()->conditions.empty())
+    check.fail("its last tactic '{}' has conditions: some sizes would be left without any",
+               choice.tactics.back()->name);
+  for (const auto& tactic : choice.tactics) {
+    verify_conditions(check, tactic->conditions);
+    if (tactic->parts.empty()) check.fail("its tactic '{}' is empty", tactic->name);
     Buffers written;
-    for (const auto& part : alternative->parts) {
+    for (const auto& part : tactic->parts) {
       const fb::Work kind = part->work.type;
       if (kind != fb::Work::KernelStep && kind != fb::Work::MatmulStep &&
           kind != fb::Work::ConvStep && kind != fb::Work::CopyStep)
-        check.fail("its alternative '{}' has a part of kind {}, which cannot be one",
-                   alternative->name, static_cast<int>(kind));
-      if (kind == fb::Work::ConvStep && &alternative == &choice.alternatives.back())
-        check.fail(
-            "its last alternative '{}' needs a library of convolutions, which may be missing",
-            alternative->name);
+        check.fail("its tactic '{}' has a part of kind {}, which cannot be one", tactic->name,
+                   static_cast<int>(kind));
+      if (kind == fb::Work::ConvStep && &tactic == &choice.tactics.back())
+        check.fail("its last tactic '{}' needs a library of convolutions, which may be missing",
+                   tactic->name);
       const Uses part_uses = verify_work(check, step, part->work);
       // What an earlier part has written is the step's own.
       for (const std::uint32_t buffer : part_uses.reads)
@@ -381,7 +380,7 @@ void verify_choice(const Checker& check, const fb::StepT& step, const fb::Choice
     // Later steps read what this one declares, whichever way it was done; scratch may differ.
     for (const std::uint32_t buffer : step.writes)
       if (!written.contains(buffer) && !lives_in_step_alone(check, buffer))
-        check.fail("its alternative '{}' does not write buffer {}", alternative->name, buffer);
+        check.fail("its tactic '{}' does not write buffer {}", tactic->name, buffer);
     uses.writes.insert(written.begin(), written.end());
   }
 }
@@ -410,9 +409,9 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
       if (cuda) check.fail("an attention step cannot run on target '{}'", check.plan.target);
       verify_attention(check, *work.AsAttentionStep(), uses);
       break;
-    case fb::Work::ChoiceStep:
+    case fb::Work::TacticStep:
       if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);
-      verify_choice(check, step, *work.AsChoiceStep(), uses);
+      verify_choice(check, step, *work.AsTacticStep(), uses);
       break;
     default: check.fail("its work has the unknown kind {}", static_cast<int>(work.type));
   }
@@ -487,7 +486,7 @@ void verify_steps(Checker& check) {
     check.expression(step.flops, "its number of operations");
     check.in_range(step.arithmetic, fb::Arithmetic::MAX, "its arithmetic");
     if (step.work.type == fb::Work::ConvStep && plan.target == "cuda")
-      check.fail("a convolution on target 'cuda' must be one of a choice's alternatives");
+      check.fail("a convolution on target 'cuda' must be one of a choice's tactics");
     const Uses uses = verify_work(check, step, step.work);
 
     const Buffers reads(step.reads.begin(), step.reads.end());

@@ -1,4 +1,4 @@
-// Steps with alternatives: which one runs, on which GPU, what it is launched with, and what the
+// Steps with tactics: which one runs, on which GPU, what it is launched with, and what the
 // reader refuses.
 #include <fstream>
 #include <limits>
@@ -34,10 +34,10 @@ struct ChoicePlan {
     x = builder.input("x", DType::kFloat32, {n});
     y = builder.output("y", DType::kFloat32, {n});
     scratch = builder.arena(DType::kFloat32, {n});
-    fb::ChoiceStepT choice;
-    choice.alternatives.push_back(std::make_unique<fb::AlternativeT>());
-    choice.alternatives.push_back(std::make_unique<fb::AlternativeT>());
-    fb::AlternativeT &both = *choice.alternatives[0], &two = *choice.alternatives[1];
+    fb::TacticStepT choice;
+    choice.tactics.push_back(std::make_unique<fb::TacticT>());
+    choice.tactics.push_back(std::make_unique<fb::TacticT>());
+    fb::TacticT &both = *choice.tactics[0], &two = *choice.tactics[1];
     both.name = "both";
     both.conditions = {{n, 1, 100}};
     both.parts.push_back(part(kernel("both", {x, y})));
@@ -94,7 +94,7 @@ struct ChoicePlan {
     return result;
   }
 
-  fb::ChoiceStepT& choice() { return *builder.meta.steps[0]->work.AsChoiceStep(); }
+  fb::TacticStepT& choice() { return *builder.meta.steps[0]->work.AsTacticStep(); }
 };
 
 class ChoiceTest : public CudaTest {
@@ -153,7 +153,7 @@ TEST_F(ChoiceTest, GpusWithoutClustersTakeAnother) {
 
 TEST_F(ChoiceTest, GridsOfBrokenClustersAreRefused) {
   ChoicePlan made;
-  made.choice().alternatives[0]->parts[0]->work.AsKernelStep()->variants[0]->grid[0] = made.n;
+  made.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0]->grid[0] = made.n;
   open(made.builder.data());
   run_with(8);
   const Error error = error_of([&] { executor->prepare(bound({7})); });
@@ -230,50 +230,49 @@ struct BadChoice {
 };
 
 const BadChoice kDamages[] = {
-    {"no_alternative", [](ChoicePlan& p) { p.choice().alternatives.clear(); }, "no alternative"},
+    {"no_alternative", [](ChoicePlan& p) { p.choice().tactics.clear(); }, "no tactic"},
     {"conditional_last",
      [](ChoicePlan& p) {
-       p.choice().alternatives[1]->conditions = {{p.n, 1, 5}};
+       p.choice().tactics[1]->conditions = {{p.n, 1, 5}};
      },
-     "its last alternative 'two' has conditions"},
+     "its last tactic 'two' has conditions"},
     {"bad_condition",
      [](ChoicePlan& p) {
-       p.choice().alternatives[0]->conditions = {{99999, 1, 5}};
+       p.choice().tactics[0]->conditions = {{99999, 1, 5}};
      },
      "a condition's expression is 99999"},
     {"zero_divisor",
      [](ChoicePlan& p) {
-       p.choice().alternatives[0]->conditions = {{p.n, 0, kAny}};
+       p.choice().tactics[0]->conditions = {{p.n, 0, kAny}};
      },
      "divisor is 0"},
-    {"empty_alternative", [](ChoicePlan& p) { p.choice().alternatives[0]->parts.clear(); },
+    {"empty_alternative", [](ChoicePlan& p) { p.choice().tactics[0]->parts.clear(); },
      "'both' is empty"},
-    {"nested",
-     [](ChoicePlan& p) { p.choice().alternatives[0]->parts[0]->work.Set(fb::ChoiceStepT{}); },
+    {"nested", [](ChoicePlan& p) { p.choice().tactics[0]->parts[0]->work.Set(fb::TacticStepT{}); },
      "which cannot be one"},
     {"loop_part",
      [](ChoicePlan& p) {
        fb::LoopStepT loop;
        loop.program = std::make_unique<fb::LoopProgramT>();
-       p.choice().alternatives[0]->parts[0]->work.Set(std::move(loop));
+       p.choice().tactics[0]->parts[0]->work.Set(std::move(loop));
      },
      "which cannot be one"},
     {"convolution_last",
      [](ChoicePlan& p) {
-       p.choice().alternatives[1]->parts.clear();
-       p.choice().alternatives[1]->parts.push_back(part(p.convolution()));
+       p.choice().tactics[1]->parts.clear();
+       p.choice().tactics[1]->parts.push_back(part(p.convolution()));
      },
-     "its last alternative 'two' needs a library of convolutions"},
+     "its last tactic 'two' needs a library of convolutions"},
     {"convolution_alone", [](ChoicePlan& p) { p.builder.meta.steps[0]->work = p.convolution(); },
-     "must be one of a choice's alternatives"},
-    {"no_part_work", [](ChoicePlan& p) { p.choice().alternatives[0]->parts[0]->work.Reset(); },
+     "must be one of a choice's tactics"},
+    {"no_part_work", [](ChoicePlan& p) { p.choice().tactics[0]->parts[0]->work.Reset(); },
      "which cannot be one"},
-    {"incomplete", [](ChoicePlan& p) { p.choice().alternatives[1]->parts.pop_back(); },
+    {"incomplete", [](ChoicePlan& p) { p.choice().tactics[1]->parts.pop_back(); },
      "'two' does not write buffer"},
     {"undeclared", [](ChoicePlan& p) { p.builder.meta.steps[0]->writes.pop_back(); }, "undeclared"},
     {"scratch_read_first",
      [](ChoicePlan& p) {
-       auto& parts = p.choice().alternatives[1]->parts;
+       auto& parts = p.choice().tactics[1]->parts;
        fb::CopyStepT copy;
        copy.source = p.scratch;
        copy.target = p.y;
@@ -283,12 +282,12 @@ const BadChoice kDamages[] = {
      "reads buffer 2 undeclared"},
     {"cluster",
      [](ChoicePlan& p) {
-       p.choice().alternatives[0]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 17;
+       p.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 17;
      },
      "clusters of 17 blocks"},
     {"no_cluster",
      [](ChoicePlan& p) {
-       p.choice().alternatives[0]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 0;
+       p.choice().tactics[0]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 0;
      },
      "clusters of 0 blocks"},
     {"on_cpu", [](ChoicePlan& p) { p.builder.meta.target = "cpu"; },
@@ -297,8 +296,8 @@ const BadChoice kDamages[] = {
 
 TEST(Choice, TakesAConvolutionFirst) {
   ChoicePlan plan;
-  plan.choice().alternatives[0]->parts.clear();
-  plan.choice().alternatives[0]->parts.push_back(part(plan.convolution()));
+  plan.choice().tactics[0]->parts.clear();
+  plan.choice().tactics[0]->parts.push_back(part(plan.convolution()));
   EXPECT_NO_THROW(plan.builder.data());
 }
 

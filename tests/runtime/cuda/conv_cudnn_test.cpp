@@ -79,7 +79,7 @@ struct ConvPlanBuilder {
     if (work.bias >= 0) step->reads.push_back(static_cast<Id>(work.bias));
     if (work.residual >= 0) step->reads.push_back(static_cast<Id>(work.residual));
     step->writes = {output};
-    fb::ChoiceStepT choice;
+    fb::TacticStepT choice;
     add_alternative(choice, "cudnn", std::move(work));
     add_alternative(choice, "own", std::move(own));
     step->work.Set(std::move(choice));
@@ -87,13 +87,13 @@ struct ConvPlanBuilder {
   }
 
   template <typename Work>
-  static void add_alternative(fb::ChoiceStepT& choice, const char* name, Work work) {
-    auto alternative = std::make_unique<fb::AlternativeT>();
-    alternative->name = name;
+  static void add_alternative(fb::TacticStepT& choice, const char* name, Work work) {
+    auto tactic = std::make_unique<fb::TacticT>();
+    tactic->name = name;
     auto part = std::make_unique<fb::PartT>();
     part->work.Set(std::move(work));
-    alternative->parts.push_back(std::move(part));
-    choice.alternatives.push_back(std::move(alternative));
+    tactic->parts.push_back(std::move(part));
+    choice.tactics.push_back(std::move(tactic));
   }
 };
 
@@ -359,7 +359,7 @@ TEST_F(ConvTest, WithoutGraphsItIsLaunchedOnTheStream) {
   check_ran_by_cudnn();
 }
 
-// ---- alternatives
+// ---- tactics
 
 TEST_F(ConvTest, OwnKernelIsTakenWhereItIsFaster) {
   fake_cudnn().engines[0].microseconds = 500;
@@ -395,9 +395,9 @@ TEST_F(ConvTest, LibraryThatDoesNotKnowTheGpuLeavesTheOwnKernel) {
 TEST_F(ConvTest, OnlyAlternativeWithoutLibraryIsAnErrorThatNamesIt) {
   load = [] { return no_cudnn(); };
   ConvPlanBuilder made(plain());
-  fb::ChoiceStepT& choice = *made.builder.meta.steps[0]->work.AsChoiceStep();
+  fb::TacticStepT& choice = *made.builder.meta.steps[0]->work.AsTacticStep();
   // A kernel in clusters, which this GPU has not.
-  choice.alternatives[1]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 2;
+  choice.tactics[1]->parts[0]->work.AsKernelStep()->variants[0]->cluster = 2;
   made.builder.meta.architectures = {"sm_80"};
   made.builder.meta.modules[0]->target = "sm_80";
   fake().major = 8;
@@ -420,13 +420,10 @@ TEST_F(ConvTest, ReasonsOfTheLibraryAreSaid) {
   context.tuning = runtime::TuningCache::open("", "reasons");
   const ConvPlanBuilder made(plain());
   const auto values = plan::evaluate_expressions(made.builder.meta, {});
-  const auto problem = runtime::bind_conv(made.builder.meta,
-                                          *made.builder.meta.steps[0]
-                                               ->work.AsChoiceStep()
-                                               ->alternatives[0]
-                                               ->parts[0]
-                                               ->work.AsConvStep(),
-                                          values);
+  const auto problem = runtime::bind_conv(
+      made.builder.meta,
+      *made.builder.meta.steps[0]->work.AsTacticStep()->tactics[0]->parts[0]->work.AsConvStep(),
+      values);
   const Error error = error_of([&] { runtime::ConvLaunch(context, problem, {}); });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_THAT(error.what(),

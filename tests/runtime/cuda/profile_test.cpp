@@ -76,16 +76,16 @@ TEST_F(ProfileTest, PartsOfAStepAreTimedEach) {
   const Id x = builder.input("x", DType::kFloat32, {n});
   const Id t = builder.arena(DType::kFloat32, {n});
   const Id y = builder.output("y", DType::kFloat32, {n});
-  fb::ChoiceStepT choice;
-  choice.alternatives.push_back(std::make_unique<fb::AlternativeT>());
-  choice.alternatives[0]->name = "alone";
+  fb::TacticStepT choice;
+  choice.tactics.push_back(std::make_unique<fb::TacticT>());
+  choice.tactics[0]->name = "alone";
   for (const auto& [function, from, to] :
        {std::tuple("add_one", x, t), std::tuple("double", t, y)}) {
     builder.kernel("part", function, {from}, {to}, {{fb::ArgKind::Int64, n}});
     auto part = std::make_unique<fb::PartT>();
     part->work = std::move(builder.meta.steps.back()->work);
     builder.meta.steps.pop_back();
-    choice.alternatives[0]->parts.push_back(std::move(part));
+    choice.tactics[0]->parts.push_back(std::move(part));
   }
   auto step = std::make_unique<fb::StepT>();
   step->name = "both";

@@ -9,7 +9,7 @@ namespace sinter::testing {
 namespace {
 
 using runtime::refine_choices;
-using runtime::TakenAlternatives;
+using runtime::TakenTactics;
 using runtime::TimedChoice;
 using ::testing::ElementsAre;
 using ::testing::Pair;
@@ -22,8 +22,8 @@ TimedChoice choice(const char* problem, std::vector<double> microseconds, std::s
 
 TEST(RefineChoices, WhatMakesTheWholeFasterIsTaken) {
   const TimedChoice timed[] = {choice("a", {10, 11}, 0), choice("b", {8, 8, 9}, 0)};
-  // Alternative 2 of b overlaps with alternative 1 of a alone.
-  const auto time = [](const TakenAlternatives& taken) {
+  // Tactic 2 of b overlaps with tactic 1 of a alone.
+  const auto time = [](const TakenTactics& taken) {
     if (taken.at("a") == 0) return 100.0;
     return taken.at("b") == 2 ? 80.0 : 95.0;
   };
@@ -34,7 +34,7 @@ TEST(RefineChoices, WhatOverlapsIsTriedTogether) {
   // Between calls of a library a kernel overlaps with nothing; one is far behind.
   TimedChoice timed[] = {choice("a", {10, 9}, 1), choice("b", {9, 8}, 1), choice("c", {30, 8}, 1)};
   for (TimedChoice& one : timed) one.overlaps = {true, false};
-  const auto time = [](const TakenAlternatives& taken) {
+  const auto time = [](const TakenTactics& taken) {
     if (taken.at("a") == 0 && taken.at("b") == 0) return taken.at("c") == 0 ? 70.0 : 80.0;
     return taken.at("a") == 1 && taken.at("b") == 1 ? 100.0 : 105.0;
   };

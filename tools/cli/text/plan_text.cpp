@@ -163,7 +163,7 @@ Lines plan_tuning_text(const ordered_json& report) {
     if (string(entry, "environment") != environment) flush();
     environment = string(entry, "environment");
     if (rows.empty()) rows = {{"problem", "us", "chosen"}};
-    // Behind the bar are the alternatives with their sizes; in front of a kernel's name a hash.
+    // Behind the bar are the tactics with their sizes; in front of a kernel's name a hash.
     const std::string problem = string(entry, "problem");
     rows.push_back({entry.at("is_schedule").get<bool>()
                         ? problem.substr(std::min(problem.find(' ') + 1, problem.size()))

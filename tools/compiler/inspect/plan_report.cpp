@@ -12,7 +12,7 @@
 #include "runtime/libraries/tuning_cache.h"
 #include "runtime/plan/entries.h"
 #include "runtime/plan/plan_data.h"
-#include "runtime/plan/works.h"
+#include "runtime/plan/step_visitor.h"
 #include "runtime/plan_access.h"
 #include "tools/compiler/inspect/expressions.h"
 #include "tools/compiler/inspect/step_list.h"
@@ -70,7 +70,7 @@ class Inspector {
   void kernels() {
     report_["architectures"] = meta_.architectures;
     for (const auto& step : meta_.steps)
-      plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+      plan::for_each_step_work(step->work, [&](const plan::fb::WorkUnion& work) {
         const KernelStepT* kernel = work.AsKernelStep();
         if (kernel == nullptr) return;
         for (const auto& variant : kernel->variants) {
@@ -108,7 +108,7 @@ class Inspector {
   void source() {
     std::map<std::uint32_t, std::set<std::string>> schedules;  // by the kernels' first modules
     for (const auto& step : meta_.steps)
-      plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+      plan::for_each_step_work(step->work, [&](const plan::fb::WorkUnion& work) {
         if (const KernelStepT* kernel = work.AsKernelStep())
           for (const auto& variant : kernel->variants)
             if (!variant->schedule.empty())

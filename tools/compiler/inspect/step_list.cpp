@@ -25,16 +25,16 @@ std::string kind_of(const WorkUnion& work) {
   return plan::fb::EnumNameWork(work.type == Work::NONE ? Work::KernelStep : work.type);
 }
 
-/// "KernelStep", or the alternatives of a choice: "product where m <= 64, or library".
+/// "KernelStep", or the tactics of a choice: "product where m <= 64, or library".
 std::string ways(const WorkUnion& work, const std::vector<std::string>& texts) {
-  const plan::fb::ChoiceStepT* choice = work.AsChoiceStep();
+  const plan::fb::TacticStepT* choice = work.AsTacticStep();
   if (choice == nullptr) return kind_of(work);
   std::vector<std::string> all;
-  for (const auto& alternative : choice->alternatives) {
-    const auto conditions = conditions_text(alternative->conditions, texts);
-    all.push_back(conditions.empty() ? alternative->name
-                                     : fmt::format("{} where {}", alternative->name,
-                                                   fmt::join(conditions, " and ")));
+  for (const auto& tactic : choice->tactics) {
+    const auto conditions = conditions_text(tactic->conditions, texts);
+    all.push_back(conditions.empty()
+                      ? tactic->name
+                      : fmt::format("{} where {}", tactic->name, fmt::join(conditions, " and ")));
   }
   return fmt::format("{}", fmt::join(all, ", or "));
 }
@@ -90,12 +90,12 @@ std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>&
 
 std::size_t launches_of(const PlanT& plan, const StepT& step,
                         const std::vector<std::int64_t>& values) {
-  const plan::fb::ChoiceStepT* choice = step.work.AsChoiceStep();
+  const plan::fb::TacticStepT* choice = step.work.AsTacticStep();
   if (choice == nullptr) return calls_of(plan, step.work, values);
-  for (const auto& alternative : choice->alternatives) {
-    if (!hold(alternative->conditions, values)) continue;
+  for (const auto& tactic : choice->tactics) {
+    if (!hold(tactic->conditions, values)) continue;
     std::size_t count = 0;
-    for (const auto& part : alternative->parts) count += calls_of(plan, part->work, values);
+    for (const auto& part : tactic->parts) count += calls_of(plan, part->work, values);
     return count;
   }
   return 0;

@@ -23,7 +23,7 @@ plan::StepRange steps_for(const plan::fb::PlanT& plan, const std::vector<std::in
 std::vector<std::string> conditions_text(const std::vector<plan::fb::Condition>& conditions,
                                          const std::vector<std::string>& texts);
 
-/// Kernels, library calls and copies of a step: of the first of its alternatives whose conditions
+/// Kernels, library calls and copies of a step: of the first of its tactics whose conditions
 /// hold for `values`, the plan's best guess (a GPU may find another to be faster); of the very
 /// first if there are no values.
 std::size_t launches_of(const plan::fb::PlanT& plan, const plan::fb::StepT& step,

@@ -10,7 +10,7 @@ std::string Reporter::spelled(std::string_view message) const {
 
 void Reporter::add(Diagnostic diagnostic) {
   diagnostic.message = spelled(diagnostic.message);
-  diagnostic.way_out = spelled(diagnostic.way_out);
+  diagnostic.hint = spelled(diagnostic.hint);
   if (!said_.emplace(diagnostic.code, diagnostic.message).second) return;
   diagnostics_.push_back(std::move(diagnostic));
   if (monitor_.on_diagnostic) monitor_.on_diagnostic(diagnostics_.back());

@@ -8,7 +8,7 @@
 #include <sinter/error.h>
 
 #include "runtime/libraries/tuning_cache.h"
-#include "runtime/plan/works.h"
+#include "runtime/plan/step_visitor.h"
 #include "runtime/plan_access.h"
 #include "tools/compiler/options/shapes.h"
 
@@ -20,7 +20,7 @@ constexpr const char* kSuffix = runtime::kTuningSuffix;
 bool calls_libraries(const plan::fb::PlanT& plan) {
   bool found = false;
   for (const auto& step : plan.steps)
-    plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+    plan::for_each_step_work(step->work, [&](const plan::fb::WorkUnion& work) {
       found =
           found || work.type == plan::fb::Work::MatmulStep || work.type == plan::fb::Work::ConvStep;
     });

@@ -145,12 +145,12 @@ def _failed(report: CompileReport) -> VerificationError:
     if worst.ok and not report.accuracy.same_bits:
         message = ("the results of the same inputs differ from run to run: there is no plan; this is a defect of "
                    "Sinter, and verify={'runs': 1} takes it")
-        way_out = "verify={'runs': 1}"
+        hint = "verify={'runs': 1}"
     else:
         message = (f"output '{worst.output}' is off by {worst.relative_error:.3g}, and max_error is "
                    f"{worst.max_error:.3g}: there is no plan; sinter.verify tells more, and a higher max_error takes it")
-        way_out = "a higher precision, or verify={'max_error': ...}"
-    return VerificationError(message, way_out=way_out, diagnostics=report.diagnostics, report=report)
+        hint = "a higher precision, or verify={'max_error': ...}"
+    return VerificationError(message, hint=hint, diagnostics=report.diagnostics, report=report)
 
 
 def verify(model: Any, *, inputs: Any = None, shapes: Any = None, ranges: Any = None, seed: int = 0,

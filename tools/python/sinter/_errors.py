@@ -9,20 +9,20 @@ class Error(Exception):
 
     code: a stable word, "usage", "unsupported", ...
     node, op, shapes: the ONNX node that it is about, its operator ("Loop-16") and the types of its inputs, or None
-    way_out: what to do instead, or None
+    hint: what to do instead, or None
     diagnostics: what the compiler said before, and the errors; of other calls empty
     """
 
     code = "internal"
 
     def __init__(self, message: str, *, node: str | None = None, op: str | None = None,
-                 shapes: tuple[str, ...] = (), way_out: str | None = None, diagnostics: tuple[Any, ...] = ()) -> None:
+                 shapes: tuple[str, ...] = (), hint: str | None = None, diagnostics: tuple[Any, ...] = ()) -> None:
         super().__init__(message)
         self.node, self.op, self.shapes = node, op, tuple(shapes)
-        self.way_out, self.diagnostics = way_out, tuple(diagnostics)
+        self.hint, self.diagnostics = hint, tuple(diagnostics)
 
     def _facts(self) -> dict[str, Any]:
-        return dict(node=self.node, op=self.op, shapes=self.shapes, way_out=self.way_out, diagnostics=self.diagnostics)
+        return dict(node=self.node, op=self.op, shapes=self.shapes, hint=self.hint, diagnostics=self.diagnostics)
 
     def __reduce__(self) -> Any:
         return _restore, (type(self), str(self), self._facts())
@@ -93,7 +93,7 @@ def make(code, message, node, op, shapes, diagnostics):
     cause = about[0] if about else Diagnostic("error", code, message)
     return _CLASSES.get(code, InternalError)(
         message, node=node or cause.node or None, op=op or cause.op or None, shapes=tuple(shapes) or cause.shapes,
-        way_out=cause.way_out or None, diagnostics=said)
+        hint=cause.hint or None, diagnostics=said)
 
 
 def _restore(kind, message, facts):

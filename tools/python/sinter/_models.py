@@ -200,20 +200,20 @@ def _explain(error):
     text = " ".join(str(each) for each in (error, cause)).lower()
     kind = UnsupportedError
     if "data-dependent" in text or "guardondatadependent" in type(cause).__name__.lower():
-        way_out = ("forward() decides by the values of a tensor, which no graph can hold: replace the 'if' by "
+        hint = ("forward() decides by the values of a tensor, which no graph can hold: replace the 'if' by "
                    "torch.where or torch.cond, and .item() by tensor arithmetic")
     elif "constraints violated" in text or "dynamic_shapes" in text or "specialized" in text or "inferred ranges" in text:
         kind = UsageError
-        way_out = ("forward() fixes a dimension that dynamic_shapes lets vary: leave it out there, or give "
+        hint = ("forward() fixes a dimension that dynamic_shapes lets vary: leave it out there, or give "
                    "dynamic_shapes=None for the example's own sizes")
     elif "no onnx function found" in text or "no decompositions" in text or "dispatch" in text:
-        way_out = ("the operator has no form in ONNX: write it with others, or register one with "
+        hint = ("the operator has no form in ONNX: write it with others, or register one with "
                    "torch.onnx.export(custom_translation_table=...) and give compile() the ONNXProgram")
     elif isinstance(cause, TypeError) and "argument" in text:
         kind = UsageError
-        way_out = ("example_inputs must be what forward() takes: model(*example_inputs), or with a dict "
+        hint = ("example_inputs must be what forward() takes: model(*example_inputs), or with a dict "
                    "model(**example_inputs), must work")
     else:
-        way_out = ("torch.export.export(model, args) shows the same error with its place; a model that only "
+        hint = ("torch.export.export(model, args) shows the same error with its place; a model that only "
                    "torch.onnx.export(dynamo=False) can write is compiled from the file")
-    return kind(f"torch could not export the module: {type(cause).__name__}: {said}; {way_out}", way_out=way_out)
+    return kind(f"torch could not export the module: {type(cause).__name__}: {said}; {hint}", hint=hint)

@@ -18,7 +18,7 @@ std::string Pingpong::type(const GemmText& text) const {
 }
 
 void Pingpong::write(GemmText& text) const {
-  text.layout().blocks = ir::min(text.tiles(), blocks, text.analysis().exprs().ranges());
+  text.mapping().blocks = ir::min(text.tiles(), blocks, text.analysis().exprs().ranges());
   write_tile_loop(text);
   write_passes(text);
 }
@@ -39,7 +39,7 @@ void Pingpong::write_operands(GemmText& text) const {
 void Pingpong::write_tile_loop(GemmText& text) const {
   const GemmSchedule& s = text.schedule();
   const bool b_is_weight = text.product().b_is_weight;
-  Layout& layout = text.layout();
+  ThreadMapping& mapping = text.mapping();
   text.line(fmt::format("const u32 tiles = u32({});", text.dim(text.tiles())));
   write_operands(text);
   if (s.early) text.begin_programmatic();
@@ -47,50 +47,50 @@ void Pingpong::write_tile_loop(GemmText& text) const {
   text.line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
                         s.early && b_is_weight));
   text.write_behind_wait();
-  layout.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.advance())";
-  layout.turn_lines = text.place("turn.tile");
-  layout.behind_preload = {"Tile::Accumulators accumulators = {};",
-                           "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};
-  layout.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
+  mapping.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.advance())";
+  mapping.turn_lines = text.place("turn.tile");
+  mapping.behind_preload = {"Tile::Accumulators accumulators = {};",
+                            "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};
+  mapping.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
   if (!spread) return;
-  layout.unroll_passes = true;
-  layout.passes = "Tile::kPasses";
-  layout.exchange = "Tile::exchanged";
-  if (text.divides(text.product().n, s.n)) layout.load_exchanged = "Tile::load_exchanged";
+  mapping.unroll_passes = true;
+  mapping.passes = "Tile::kPasses";
+  mapping.exchange = "Tile::exchanged";
+  if (text.divides(text.product().n, s.n)) mapping.load_exchanged = "Tile::load_exchanged";
 }
 
 /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
 void Pingpong::write_passes(GemmText& text) const {
   const GemmSchedule& s = text.schedule();
   const GemmProgram& product = text.product();
-  Layout& layout = text.layout();
-  auto& lines = layout.pass_lines;
+  ThreadMapping& mapping = text.mapping();
+  auto& lines = mapping.pass_lines;
   if (!spread) lines.push_back("Tile::show(accumulators, shared, pass);");
   lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
   std::string live =
       text.divides(product.m, s.m) ? "" : fmt::format("local < {}", text.size(product.m));
   if (!live.empty()) lines.push_back(fmt::format("const bool live = {};", live));
-  if (!live.empty()) layout.live_row = "live";
+  if (!live.empty()) mapping.live_row = "live";
   text.rows_from("local", lines);
-  layout.leader = "first_column + Tile::column_of(pass, 0) == 0";
-  const std::string k = layout.unrolled() ? "k" : "0";
-  if (layout.unrolled())
-    layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s.epilogue.unroll);
-  auto& columns = layout.loop_lines;
+  mapping.leader = "first_column + Tile::column_of(pass, 0) == 0";
+  const std::string k = mapping.unrolled() ? "k" : "0";
+  if (mapping.unrolled())
+    mapping.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s.epilogue.unroll);
+  auto& columns = mapping.loop_lines;
   columns.push_back(fmt::format("const i32 column = first_column + Tile::column_of(pass, {});", k));
   std::string e = fmt::format("u32(column) / {}", s.epilogue.vector);
   if (!text.divides(product.n, s.n)) {
     if (!live.empty()) live += " && ";
     live += fmt::format("column < {}", text.size(product.n));
     columns.push_back(fmt::format("const bool live = {};", live));
-    layout.live_row = "live";
+    mapping.live_row = "live";
     e = "live ? " + e + " : 0";
   }
   columns.push_back(fmt::format("const u32 e = {};", e));
   text.split_columns(columns);
   for (std::size_t i = 0; i < text.analysis().instr_count(); ++i)
     if (text.is_product(i))
-      layout.products.push_back({i, "sums", "accumulators, shared, pass, " + k});
+      mapping.products.push_back({i, "sums", "accumulators, shared, pass, " + k});
 }
 
 }  // namespace sinter::codegen

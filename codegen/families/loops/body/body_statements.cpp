@@ -19,14 +19,14 @@ void BodyWriter::declare_all(const std::vector<std::string>& lines) {
 }
 
 void BodyWriter::open_vectors() {
-  if (!layout_->loop_header.empty()) {
-    if (layout_->unrolled() || !layout_->group_header.empty()) code_.line("#pragma unroll");
-    code_.open(layout_->loop_header);
-    declare_all(layout_->loop_lines);
+  if (!mapping_->loop_header.empty()) {
+    if (mapping_->unrolled() || !mapping_->group_header.empty()) code_.line("#pragma unroll");
+    code_.open(mapping_->loop_header);
+    declare_all(mapping_->loop_lines);
   } else {
     code_.open("");
   }
-  code_.open(layout_->predicate.empty() ? "" : fmt::format("if ({})", layout_->predicate));
+  code_.open(mapping_->predicate.empty() ? "" : fmt::format("if ({})", mapping_->predicate));
 }
 
 void BodyWriter::close_vectors() {
@@ -41,14 +41,14 @@ void BodyWriter::open_elements() {
   }
   code_.line("#pragma unroll");
   code_.open(fmt::format("for (int j = 0; j < {}; ++j)", vector()));
-  const auto dim = static_cast<std::size_t>(layout_->schedule->vector_dim);
+  const auto dim = static_cast<std::size_t>(mapping_->schedule->vector_dim);
   index_.set_index(dim, fmt::format("(i{} + j)", dim));
 }
 
 void BodyWriter::close_elements() {
   code_.close();
   if (vector() == 1) return;
-  const auto dim = static_cast<std::size_t>(layout_->schedule->vector_dim);
+  const auto dim = static_cast<std::size_t>(mapping_->schedule->vector_dim);
   index_.set_index(dim, fmt::format("i{}", dim));
 }
 
@@ -58,7 +58,7 @@ std::string BodyWriter::buffer_type_name(std::size_t i) const {
 
 /// Where in the loop an access is, counted from its pointer: " + i1 * 4".
 std::string BodyWriter::loop_address(std::uint32_t access) const {
-  return index_.address(analysis_.access(access), layout_->thread_dims, false);
+  return index_.address(analysis_.access(access), mapping_->thread_dims, false);
 }
 
 /// The one element that a load or store is about: "p0[i1 * 4]".
@@ -79,13 +79,13 @@ std::string BodyWriter::element(std::size_t i) const {
 /// Of rows that share a warp too little to gain from it.
 bool BodyWriter::is_kept_in_cache(std::size_t i) const {
   const ir::Dim rows = analysis_.size_of_dims(analysis_.outer_dims());
-  return layout_->schedule->family == Family::kRow && layout_->schedule->threads_x >= 32 &&
+  return mapping_->schedule->family == Family::kRow && mapping_->schedule->threads_x >= 32 &&
          is_shared_by_rows(analysis_, i) && !(rows.is_constant() && rows.value() == 1) &&
          !analysis_.is_written(analysis_.access(analysis_.instr(i).access).buffer);
 }
 
 bool BodyWriter::loads_exchanged(std::size_t i) const {
-  return !layout_->load_exchanged.empty() && is_shared_by_rows(analysis_, i) &&
+  return !mapping_->load_exchanged.empty() && is_shared_by_rows(analysis_, i) &&
          index_.guards(analysis_.access(analysis_.instr(i).access)).empty();
 }
 
@@ -96,7 +96,7 @@ std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   const DType type = analysis_.buffer_type(access.buffer);
   const std::string load =
       loads_exchanged(i)
-          ? layout_->load_exchanged
+          ? mapping_->load_exchanged
           : fmt::format("{}<{}>", is_kept_in_cache(i) ? "load_kept" : "load", vector());
   const std::string value =
       whole ? fmt::format("{}({}{})", load, pointers_[instr.access], loop_address(instr.access))
@@ -106,7 +106,7 @@ std::string BodyWriter::raw_expression(std::size_t i, bool whole) const {
   std::string fill =
       print_constant(compute_type(type), access.fill, ir::double_to_int(type, access.fill));
   fill = fmt::format("narrow<{}>({})", storage_name(type), fill);
-  const Family family = layout_->schedule->family;
+  const Family family = mapping_->schedule->family;
   if (in_loop(i) &&
       (family == Family::kWindow || family == Family::kPointwise || family == Family::kTranspose))
     // Terms are added to the pointer one by one: constant ones become the instruction's offset.
@@ -166,12 +166,12 @@ std::string BodyWriter::value_expression(std::size_t i) const {
   const auto& instr = analysis_.instr(i);
   switch (instr.kind) {
     case InstrKind::Load: {
-      if (const auto* product = layout_->product_read(i))
+      if (const auto* product = mapping_->product_read(i))
         return vector() > 1 ? product->sums + "[j]" : fmt::format("Tile::sum({})", product->vector);
       if (!in_loop(i)) return widened(i, raw_expression(i, false));
       if (is_turned(i))
         return widened(i, vector() > 1
-                              ? fmt::format("c{}[j * {}]", i, layout_->schedule->turn.height)
+                              ? fmt::format("c{}[j * {}]", i, mapping_->schedule->turn.height)
                               : fmt::format("*m{}.at(x, y)", i));
       const std::string k = is_preloaded(i) ? raw_subscript(i) : "";
       if (is_staged(i)) return widened(i, fmt::format("l{}, j", i));
@@ -222,7 +222,7 @@ void BodyWriter::running_value(std::size_t i) {
 }
 
 std::string BodyWriter::kept_name(std::size_t i) const {
-  if (layout_->schedule->family != Family::kWindow && !is_row_vector(i))
+  if (mapping_->schedule->family != Family::kWindow && !is_row_vector(i))
     return fmt::format("h{}{}", i, keep_subscript_);
   return fmt::format("h{}{}{}", i, slot_, vector() > 1 && per_element(i) ? "[j]" : "");
 }
@@ -252,9 +252,9 @@ std::string BodyWriter::stored_value(std::size_t i) const {
 
 /// Holds in the threads that store `i`; empty: in all.
 std::string BodyWriter::writes(std::size_t i) const {
-  std::string condition = layout_->live_row;
-  if ((!in_loop(i) || is_row_vector(i)) && !layout_->leader.empty())
-    condition += (condition.empty() ? "" : " && ") + layout_->leader;
+  std::string condition = mapping_->live_row;
+  if ((!in_loop(i) || is_row_vector(i)) && !mapping_->leader.empty())
+    condition += (condition.empty() ? "" : " && ") + mapping_->leader;
   return condition;
 }
 

@@ -25,7 +25,7 @@ std::string dim_loop(const std::string& index, std::int64_t extent) {
 
 void BodyWriter::write_windows() {
   done_.assign(analysis_.instr_count(), false);
-  declare_all(layout_->prologue);
+  declare_all(mapping_->prologue);
   thread_values(0);
   reduce_windows();
   thread_values(1);
@@ -68,7 +68,7 @@ void BodyWriter::walk_kept(const InstrSet& values, const std::string& subscript)
 }
 
 void BodyWriter::open_tile() {
-  const Schedule& schedule = *layout_->schedule;
+  const Schedule& schedule = *mapping_->schedule;
   if (schedule.tile == 1) return code_.open("");
   code_.line("#pragma unroll");
   code_.open(dim_loop("t", schedule.tile));
@@ -77,7 +77,7 @@ void BodyWriter::open_tile() {
 void BodyWriter::close_tile() { code_.close(); }
 
 void BodyWriter::reduce_windows() {
-  const Schedule& schedule = *layout_->schedule;
+  const Schedule& schedule = *mapping_->schedule;
   const Overlap& overlap = schedule.overlap;
   const bool tiled = schedule.tile > 1;
   const auto tile_dim = static_cast<std::size_t>(overlap.tile_dim);

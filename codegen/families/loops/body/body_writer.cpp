@@ -11,14 +11,14 @@ namespace sinter::codegen {
 
 using plan::fb::InstrKind;
 
-BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const Layout& layout,
-                       CodeText& code)
+BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args,
+                       const ThreadMapping& mapping, CodeText& code)
     : analysis_(analysis),
       args_(args),
-      layout_(&layout),
+      mapping_(&mapping),
       code_(code),
       math_(analysis),
-      index_(analysis, args, layout, [this](std::uint32_t i) { return names_[i]; }),
+      index_(analysis, args, mapping, [this](std::uint32_t i) { return names_[i]; }),
       names_(analysis.instr_count()),
       inverses_(analysis.instr_count()),
       pointers_(analysis.program().accesses.size()),
@@ -26,19 +26,20 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
       divides_(analysis.instr_count(), false),
       staged_(analysis.instr_count(), false),
       grouped_(analysis.instr_count(), false),
-      uniform_(uniform_in_vectors(analysis, layout.schedule->vector_dim, layout.schedule->vector)) {
+      uniform_(
+          uniform_in_vectors(analysis, mapping.schedule->vector_dim, mapping.schedule->vector)) {
   find_staged();
-  if (layout.unrolled()) keep_subscript_ += "[k]";
+  if (mapping.unrolled()) keep_subscript_ += "[k]";
   if (vector() > 1) keep_subscript_ += "[j]";
   for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
     const auto& instr = analysis.instr(i);
     if (!live(i)) continue;
     const bool computed = instr.kind == InstrKind::Op || instr.kind == InstrKind::Scan ||
                           (instr.kind == InstrKind::Load && !is_preloaded(i));
-    const bool late = instr.kind == InstrKind::Load && is_late(analysis, *layout.schedule, i);
-    kept_[i] = !layout.looped() && computed && !late && per_element(i) && !is_row_vector(i) &&
+    const bool late = instr.kind == InstrKind::Load && is_late(analysis, *mapping.schedule, i);
+    kept_[i] = !mapping.looped() && computed && !late && per_element(i) && !is_row_vector(i) &&
                keeps_for_later(analysis, i) &&
-               !(layout.schedule->lean && is_cheap_again(analysis, i, layout.schedule->again));
+               !(mapping.schedule->lean && is_cheap_again(analysis, i, mapping.schedule->again));
     if (instr.kind == InstrKind::Op && static_cast<ScalarOp>(instr.op) == ScalarOp::kDiv &&
         analysis.type_of(i) == DType::kFloat32 && in_loop(i) &&
         (!in_loop(instr.args[1]) || (is_row_vector(instr.args[1]) && !is_row_vector(i))) &&
@@ -48,49 +49,49 @@ BodyWriter::BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const L
 }
 
 void BodyWriter::write() {
-  if (layout_->schedule->family == Family::kWindow) return write_windows();
-  if (layout_->scratch_offset == 0) declare_shared();
-  declare_all(layout_->prologue);
-  if (layout_->scratch_offset != 0) declare_scratch();
+  if (mapping_->schedule->family == Family::kWindow) return write_windows();
+  if (mapping_->scratch_offset == 0) declare_shared();
+  declare_all(mapping_->prologue);
+  if (mapping_->scratch_offset != 0) declare_scratch();
   declare_carries();
-  const bool one_pass = layout_->pass_header.empty(), turns = !layout_->turn_header.empty();
+  const bool one_pass = mapping_->pass_header.empty(), turns = !mapping_->turn_header.empty();
   constexpr const char* kNotUnrolled = "#pragma unroll 1";
   if (turns) {
     code_.line(kNotUnrolled);
-    code_.open(layout_->turn_header);
-    declare_all(layout_->turn_lines);
+    code_.open(mapping_->turn_header);
+    declare_all(mapping_->turn_lines);
   }
   if (!one_pass) {
-    declare_all(layout_->behind_preload);
+    declare_all(mapping_->behind_preload);
     define_row_loads();
     // Where the body is long its code would not fit the caches.
-    code_.line(layout_->unroll_passes ? "#pragma unroll" : kNotUnrolled);
-    code_.open(layout_->pass_header);
+    code_.line(mapping_->unroll_passes ? "#pragma unroll" : kNotUnrolled);
+    code_.open(mapping_->pass_header);
   }
   if (row_loads_)  // twice as fast as passes need them: each that is done leaves registers
     code_.line(fmt::format("if (pass * 2 < {}) load_rows(pass * 2), load_rows(pass * 2 + 1);",
-                           layout_->passes));
-  declare_all(layout_->pass_lines);
-  if (layout_->loop_header.empty()) declare_all(layout_->loop_lines);
+                           mapping_->passes));
+  declare_all(mapping_->pass_lines);
+  if (mapping_->loop_header.empty()) declare_all(mapping_->loop_lines);
   for (int stage = 0; stage <= analysis_.stages(); ++stage) {
     thread_values(stage);
     if (stage == 0) {
       preload();
-      if (one_pass) declare_all(layout_->behind_preload);
-      if (layout_->turned) fill_tiles();
+      if (one_pass) declare_all(mapping_->behind_preload);
+      if (mapping_->turned) fill_tiles();
     }
     if (has_row_vectors()) row_vectors(stage);
     pass(stage);
     combine_reductions(stage);
-    if (layout_->turned) empty_tiles();
+    if (mapping_->turned) empty_tiles();
   }
   if (!one_pass) code_.close();
   if (turns) code_.close();
-  declare_all(layout_->epilogue);
+  declare_all(mapping_->epilogue);
 }
 
 bool BodyWriter::per_element(std::size_t i) const {
-  const int dim = layout_->schedule->vector_dim;
+  const int dim = mapping_->schedule->vector_dim;
   return in_loop(i) && !(vector() > 1 && uniform_[i]) &&
          (dim < 0 || (analysis_.value(i).dims & dim_bit(static_cast<std::size_t>(dim))) != 0);
 }
@@ -111,19 +112,19 @@ bool BodyWriter::gathers_by_element(std::size_t i) const {
 bool BodyWriter::is_preloaded(std::size_t i) const {
   if (grouped_[i]) return true;
   // While a product is computed there is time for loads, as long as one pass takes them all.
-  const bool ahead = analysis_.stages() > 0 || layout_->unrolled() ||
-                     (!layout_->products.empty() && layout_->pass_header.empty()) ||
-                     !layout_->given_loads.empty();
-  if (!layout_->given_loads.empty() && !layout_->given_loads[i]) return false;
-  return analysis_.instr(i).kind == InstrKind::Load && live(i) && !layout_->product_read(i) &&
-         !is_turned(i) && !is_row_vector(i) && !layout_->looped() && ahead && per_element(i) &&
+  const bool ahead = analysis_.stages() > 0 || mapping_->unrolled() ||
+                     (!mapping_->products.empty() && mapping_->pass_header.empty()) ||
+                     !mapping_->given_loads.empty();
+  if (!mapping_->given_loads.empty() && !mapping_->given_loads[i]) return false;
+  return analysis_.instr(i).kind == InstrKind::Load && live(i) && !mapping_->product_read(i) &&
+         !is_turned(i) && !is_row_vector(i) && !mapping_->looped() && ahead && per_element(i) &&
          analysis_.value(i).stage == 0 && !gathers_by_element(i) &&
-         !is_late(analysis_, *layout_->schedule, i);
+         !is_late(analysis_, *mapping_->schedule, i);
 }
 
 /// What each row has of its own, in whole vectors: loaded while passes before compute.
 bool BodyWriter::is_passes_ahead(std::size_t i) const {
-  return !layout_->passes.empty() && is_preloaded(i) && is_vector(i) &&
+  return !mapping_->passes.empty() && is_preloaded(i) && is_vector(i) &&
          !is_shared_by_rows(analysis_, i) &&
          analysis_.access(analysis_.instr(i).access).gathers.empty();
 }
@@ -137,9 +138,9 @@ void BodyWriter::define_row_loads() {
   if (!row_loads_) return;
   for (const std::size_t i : loads)
     code_.line(fmt::format("Vec<{}, {}> r{}[{}][{}];", buffer_type_name(i), vector(), i,
-                           layout_->passes, layout_->schedule->unroll));
+                           mapping_->passes, mapping_->schedule->unroll));
   code_.open("const auto load_rows = [&](int pass)");
-  declare_all(layout_->pass_lines);
+  declare_all(mapping_->pass_lines);
   for (const std::size_t i : loads) declare_pointer(i);
   open_vectors();
   for (const std::size_t i : loads)
@@ -152,12 +153,12 @@ void BodyWriter::define_row_loads() {
 /// As many loads as static shared memory holds.
 void BodyWriter::find_staged() {
   std::size_t room = 40 * 1024;
-  for (std::size_t i = 0; layout_->schedule->staged && i < analysis_.instr_count(); ++i) {
-    if (!is_preloaded(i) || !can_stage(analysis_, *layout_->schedule, i)) continue;
+  for (std::size_t i = 0; mapping_->schedule->staged && i < analysis_.instr_count(); ++i) {
+    if (!is_preloaded(i) || !can_stage(analysis_, *mapping_->schedule, i)) continue;
     const auto& access = analysis_.access(analysis_.instr(i).access);
     const std::size_t bytes = size_of(analysis_.buffer_type(access.buffer)) *
-                              static_cast<std::size_t>(vector() * layout_->schedule->unroll *
-                                                       layout_->schedule->threads());
+                              static_cast<std::size_t>(vector() * mapping_->schedule->unroll *
+                                                       mapping_->schedule->threads());
     if (bytes > room) continue;
     room -= bytes;
     staged_[i] = true;
@@ -165,32 +166,32 @@ void BodyWriter::find_staged() {
 }
 
 void BodyWriter::declare_shared() {
-  if (layout_->turned) declare_tiles();
+  if (mapping_->turned) declare_tiles();
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
     if (is_staged(i))
       code_.line(
           fmt::format("__shared__ Vec<{}, {}> r{}{}[{}];", buffer_type_name(i), vector(), i,
-                      layout_->unrolled() ? fmt::format("[{}]", layout_->schedule->unroll) : "",
-                      layout_->schedule->threads()));
-  if (layout_->scratch == 0) return;
+                      mapping_->unrolled() ? fmt::format("[{}]", mapping_->schedule->unroll) : "",
+                      mapping_->schedule->threads()));
+  if (mapping_->scratch == 0) return;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
     if (live(i) && (analysis_.instr(i).kind == InstrKind::Reduce ||
                     analysis_.instr(i).kind == InstrKind::Scan))
       code_.line(fmt::format("__shared__ {} s{}[{}];", compute_name(analysis_.type_of(i)), i,
-                             layout_->scratch));
+                             mapping_->scratch));
 }
 
 /// Scratch in dynamic shared memory, which blocks of a cluster have at the same place.
 void BodyWriter::declare_scratch() {
-  std::uint32_t offset = layout_->scratch_offset;
-  const bool sends = layout_->reduce == "reduce_cluster";
+  std::uint32_t offset = mapping_->scratch_offset;
+  const bool sends = mapping_->reduce == "reduce_cluster";
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     if (!live(i) || analysis_.instr(i).kind != InstrKind::Reduce) continue;
     code_.line(fmt::format("{0}* const s{1} = reinterpret_cast<{0}*>(shared + {2});",
                            compute_name(analysis_.type_of(i)), i, offset));
     if (sends)
-      code_.line(fmt::format("expect_results<{}>(s{});", layout_->reduce_sizes.substr(2), i));
-    offset += static_cast<std::uint32_t>(layout_->scratch) * Layout::kScratchValue;
+      code_.line(fmt::format("expect_results<{}>(s{});", mapping_->reduce_sizes.substr(2), i));
+    offset += static_cast<std::uint32_t>(mapping_->scratch) * ThreadMapping::kScratchValue;
   }
   if (sends) code_.line("cluster_arrive();");
 }
@@ -198,7 +199,7 @@ void BodyWriter::declare_scratch() {
 void BodyWriter::declare_pointers(int stage) {
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i) {
     const auto& instr = analysis_.instr(i);
-    if (!plan::is_memory(instr.kind) || !live(i) || !in_loop(i) || layout_->product_read(i) ||
+    if (!plan::is_memory(instr.kind) || !live(i) || !in_loop(i) || mapping_->product_read(i) ||
         !pointers_[instr.access].empty())
       continue;
     const auto& access = analysis_.access(instr.access);
@@ -213,7 +214,7 @@ void BodyWriter::declare_pointer(std::size_t i) {
   const std::uint32_t a = analysis_.instr(i).access;
   const auto& access = analysis_.access(a);
   const std::string& buffer = args_.buffer(access.buffer);
-  const std::string start = index_.address(access, layout_->thread_dims, true);
+  const std::string start = index_.address(access, mapping_->thread_dims, true);
   pointers_[a] = start.empty() ? buffer : fmt::format("p{}", a);
   if (!start.empty())
     code_.declare(fmt::format("{}{}* p{} = {}{};",
@@ -242,9 +243,9 @@ void BodyWriter::preload() {
     if (is_preloaded(i) && !is_passes_ahead(i)) loads.push_back(i);
   if (loads.empty()) return;
   // Declared and loaded in one line where nothing stands between.
-  const bool direct = !layout_->unrolled() && layout_->predicate.empty();
-  const std::string n = layout_->unrolled() ? fmt::format("[{}]", layout_->schedule->unroll) : "";
-  const std::string k = layout_->unrolled() ? "[k]" : "";
+  const bool direct = !mapping_->unrolled() && mapping_->predicate.empty();
+  const std::string n = mapping_->unrolled() ? fmt::format("[{}]", mapping_->schedule->unroll) : "";
+  const std::string k = mapping_->unrolled() ? "[k]" : "";
   std::vector<std::size_t> single;
   bool any_staged = false;
   for (std::size_t i : loads) {
@@ -266,7 +267,7 @@ void BodyWriter::preload() {
     } else if (!is_vector(i) && vector() > 1) {
       single.push_back(i);
     } else if (direct) {
-      const bool held = is_vector(i) && layout_->schedule->lean;  // and forgotten: not constant
+      const bool held = is_vector(i) && mapping_->schedule->lean;  // and forgotten: not constant
       code_.line(fmt::format("{}{} r{} = {};", held ? "" : "const ",
                              is_vector(i)
                                  ? fmt::format("Vec<{}, {}>", buffer_type_name(i), vector())
@@ -284,13 +285,13 @@ void BodyWriter::preload() {
   }
   close_vectors();
   if (any_staged) code_.line("wait_for_copies();");
-  if (layout_->schedule->lean && holds_all()) code_.line("const u32 zero = unknown_zero();");
+  if (mapping_->schedule->lean && holds_all()) code_.line("const u32 zero = unknown_zero();");
 }
 
 /// Which of a preloaded load's vectors the loop is at.
 std::string BodyWriter::raw_subscript(std::size_t i) const {
   return std::string(is_passes_ahead(i) ? "[pass]" : "") +
-         (layout_->unrolled() || grouped_[i] ? "[k]" : "") +
+         (mapping_->unrolled() || grouped_[i] ? "[k]" : "") +
          std::string(is_staged(i) ? "[threadIdx.x]" : "");
 }
 
@@ -323,16 +324,16 @@ void BodyWriter::pass(int stage) {
   if (std::find(needed.begin(), needed.end(), true) == needed.end()) return;
   declare_results(needed, stage);
   walk(needed, stage);
-  if (!layout_->tail) return;
-  const Layout* whole = layout_;
-  layout_ = whole->tail.get();
+  if (!mapping_->tail) return;
+  const ThreadMapping* whole = mapping_;
+  mapping_ = whole->tail.get();
   walk(needed, stage);
-  layout_ = whole;
+  mapping_ = whole;
 }
 
 void BodyWriter::walk(const InstrSet& needed, int stage) {
   hold_all(needed, stage);
-  code_.open(layout_->group_header);
+  code_.open(mapping_->group_header);
   load_group(needed);
   open_vectors();
   vector_part(needed, stage);
@@ -345,7 +346,7 @@ void BodyWriter::walk(const InstrSet& needed, int stage) {
 
 /// Lean: what passes compute from a vector is computed anew, not held in registers.
 bool BodyWriter::is_held(std::size_t i, int stage) const {
-  return layout_->schedule->lean && stage > 0 && analysis_.instr(i).kind == InstrKind::Load &&
+  return mapping_->schedule->lean && stage > 0 && analysis_.instr(i).kind == InstrKind::Load &&
          is_vector(i) && is_preloaded(i) && !is_staged(i);
 }
 
@@ -358,7 +359,7 @@ void BodyWriter::hold_all(const InstrSet& needed, int stage) {
 
 /// The loads of a looping thread's next vectors, before anything waits for one of them.
 void BodyWriter::load_group(const InstrSet& needed) {
-  if (layout_->group_header.empty()) return;
+  if (mapping_->group_header.empty()) return;
   std::vector<std::size_t> loads;
   for (std::size_t i = 0; i < analysis_.instr_count(); ++i)
     if (needed[i] && analysis_.instr(i).kind == InstrKind::Load && is_vector(i) && per_element(i) &&
@@ -366,7 +367,7 @@ void BodyWriter::load_group(const InstrSet& needed) {
       loads.push_back(i);
   for (const std::size_t i : loads)
     code_.line(fmt::format("Vec<{}, {}> r{}[{}];", buffer_type_name(i), vector(), i,
-                           layout_->schedule->ahead));
+                           mapping_->schedule->ahead));
   if (loads.empty()) return;
   open_vectors();
   for (const std::size_t i : loads)
@@ -378,11 +379,11 @@ void BodyWriter::load_group(const InstrSet& needed) {
 /// A looping thread with vectors has a result for each of their elements; what is left behind the
 /// last whole vector goes to the first.
 std::string BodyWriter::partial_sum(std::size_t i) const {
-  if (layout_->schedule->family == Family::kWindow)
-    return fmt::format("a{}{}{}", i, layout_->schedule->tile > 1 ? "[t]" : "",
+  if (mapping_->schedule->family == Family::kWindow)
+    return fmt::format("a{}{}{}", i, mapping_->schedule->tile > 1 ? "[t]" : "",
                        vector() > 1 ? "[j]" : "");
-  const bool many = (layout_->looped() || has_row_vectors()) && vector() > 1;
-  return fmt::format("a{}{}", i, many ? "[j]" : layout_->is_tail ? "[0]" : "");
+  const bool many = (mapping_->looped() || has_row_vectors()) && vector() > 1;
+  return fmt::format("a{}{}", i, many ? "[j]" : mapping_->is_tail ? "[0]" : "");
 }
 
 /// Whether pass `stage` combines elements into what a reduction or scan then is made of.
@@ -412,13 +413,13 @@ void BodyWriter::declare_results(const InstrSet& needed, int stage) {
     if (kept_[i] && analysis_.value(i).stage == stage)
       code_.line(
           fmt::format("{} h{}{}{};", type, i,
-                      layout_->unrolled() ? fmt::format("[{}]", layout_->schedule->unroll) : "",
+                      mapping_->unrolled() ? fmt::format("[{}]", mapping_->schedule->unroll) : "",
                       vector() > 1 ? fmt::format("[{}]", vector()) : ""));
     if (analysis_.instr(i).kind == InstrKind::Scan && analysis_.value(i).stage == stage)
       code_.line(fmt::format("{0} q{1} = b{1};", type, i));
     if (!accumulates_in(i, stage)) continue;
     if (has_row_vectors() ||
-        (layout_->looped() && vector() > 1)) {  // independent sums: shorter chains, smaller errors
+        (mapping_->looped() && vector() > 1)) {  // independent sums: shorter chains, smaller errors
       code_.line(fmt::format("{} a{}[{}];", type, i, vector()));
       open_elements();
       code_.line(fmt::format("a{}[j] = {};", i, identity(i)));
@@ -439,7 +440,7 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
         store_scalar(i);
       else
         statement(i);
-    } else if (const auto* product = layout_->product_read(i)) {
+    } else if (const auto* product = mapping_->product_read(i)) {
       code_.define(fmt::format("float {}[{}];", product->sums, vector()));
       code_.define(fmt::format("Tile::sum({}, {});", product->sums, product->vector));
     } else if (kind == InstrKind::Load && is_turned(i)) {
@@ -451,12 +452,12 @@ void BodyWriter::vector_part(const InstrSet& needed, int stage) {
       if (is_held(i, stage) && !holds_all())
         code_.line(fmt::format("hold(r{}{});", i, raw_subscript(i)));
       if (is_exchanged(i))
-        code_.line(fmt::format("r{0}{1} = {2}(r{0}{1});", i, raw_subscript(i), layout_->exchange));
+        code_.line(fmt::format("r{0}{1} = {2}(r{0}{1});", i, raw_subscript(i), mapping_->exchange));
     } else if (kind == InstrKind::Load && is_vector(i)) {
       const std::string raw = raw_expression(i, true);
       code_.define(
           fmt::format("const Vec<{}, {}> r{} = {};", buffer_type_name(i), vector(), i,
-                      is_exchanged(i) ? fmt::format("{}({})", layout_->exchange, raw) : raw));
+                      is_exchanged(i) ? fmt::format("{}({})", mapping_->exchange, raw) : raw));
     } else if (kind == InstrKind::Store && (is_vector(i) || is_turned(i))) {
       const auto& access = analysis_.access(analysis_.instr(i).access);
       code_.line(fmt::format("{} t{}[{}];", compute_name(analysis_.buffer_type(access.buffer)), i,
@@ -505,11 +506,11 @@ void BodyWriter::vector_stores(const InstrSet& needed) {
     const std::string condition = writes(i);
     const std::string live = condition.empty() ? "" : fmt::format("if ({}) ", condition);
     std::string values = fmt::format("t{}", i);
-    if (!layout_->exchange.empty()) {  // by all lanes
+    if (!mapping_->exchange.empty()) {  // by all lanes
       const std::string type = buffer_type_name(i);
       values = fmt::format("y{}", i);
       code_.line(fmt::format("const Vec<{}, {}> {} = {}(Pack<{}>::of(t{}));", type, vector(),
-                             values, layout_->exchange, type, i));
+                             values, mapping_->exchange, type, i));
     }
     code_.line(fmt::format("{}store({}{}, {});", live, pointers_[instr.access],
                            loop_address(instr.access), values));
@@ -523,36 +524,37 @@ void BodyWriter::combine_reductions(int stage) {
     const std::string combine = combine_name(static_cast<Combine>(instr.op));
     if (instr.kind == InstrKind::Scan) {
       code_.line(fmt::format("const {} b{} = {}<{}{}>(a{}, c{}{});",
-                             compute_name(analysis_.type_of(i)), i, layout_->scan, combine,
-                             layout_->scan_sizes, i, i,
-                             layout_->scratch > 0 ? fmt::format(", s{}", i) : ""));
+                             compute_name(analysis_.type_of(i)), i, mapping_->scan, combine,
+                             mapping_->scan_sizes, i, i,
+                             mapping_->scratch > 0 ? fmt::format(", s{}", i) : ""));
       continue;
     }
     std::string sum = fmt::format("a{}", i);
     if (has_row_vectors()) {
-      if (!layout_->reduce.empty())
-        code_.line(fmt::format("{}<{}{}>({}, s{});", layout_->reduce, combine,
-                               layout_->reduce_sizes, sum, i));
+      if (!mapping_->reduce.empty())
+        code_.line(fmt::format("{}<{}{}>({}, s{});", mapping_->reduce, combine,
+                               mapping_->reduce_sizes, sum, i));
       names_[i] = sum + (in_loop(i) ? "[j]" : "[0]");
       continue;
     }
-    if (layout_->looped() && vector() > 1) {
+    if (mapping_->looped() && vector() > 1) {
       code_.line("#pragma unroll");
       code_.line(fmt::format("for (int j = 1; j < {0}; ++j) a{1}[0] = {2}::of(a{1}[0], a{1}[j]);",
                              vector(), i, combine));
       sum += "[0]";
     }
-    const std::string scratch = layout_->scratch > 0 ? fmt::format(", s{}", i) : "";
-    if (!layout_->reduce.empty())
-      sum = fmt::format("{}<{}{}>({}{}{})", layout_->reduce, combine, layout_->reduce_sizes, sum,
-                        scratch, layout_->reduce_tail);
+    const std::string scratch = mapping_->scratch > 0 ? fmt::format(", s{}", i) : "";
+    if (!mapping_->reduce.empty())
+      sum = fmt::format("{}<{}{}>({}{}{})", mapping_->reduce, combine, mapping_->reduce_sizes, sum,
+                        scratch, mapping_->reduce_tail);
     define(i, compute_name(analysis_.type_of(i)), sum);
   }
 }
 
-std::string write_body(const ProgramAnalysis& analysis, const Layout& layout, Arguments& args) {
+std::string write_body(const ProgramAnalysis& analysis, const ThreadMapping& mapping,
+                       Arguments& args) {
   CodeText body(1);
-  BodyWriter(analysis, args, layout, body).write();
+  BodyWriter(analysis, args, mapping, body).write();
   return body.text();
 }
 

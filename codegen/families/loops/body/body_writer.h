@@ -1,4 +1,4 @@
-// The statements of a kernel, for any layout.
+// The statements of a kernel, for any mapping.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 #include "codegen/emit/approximations.h"
 #include "codegen/emit/code_text.h"
 #include "codegen/emit/print_instr.h"
-#include "codegen/families/loops/body/layout.h"
 #include "codegen/families/loops/body/print_index.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 
 namespace sinter::codegen {
 
@@ -22,18 +22,18 @@ namespace sinter::codegen {
 /// later ones use; one that loops computes again from memory in every pass.
 class BodyWriter {
  public:
-  BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const Layout& layout,
+  BodyWriter(const ProgramAnalysis& analysis, Arguments& args, const ThreadMapping& mapping,
              CodeText& code);
   void write();
 
  private:
   using InstrSet = std::vector<bool>;
 
-  bool in_loop(std::size_t i) const { return (analysis_.value(i).dims & layout_->loop_dims) != 0; }
+  bool in_loop(std::size_t i) const { return (analysis_.value(i).dims & mapping_->loop_dims) != 0; }
   bool live(std::size_t i) const { return math_.is_live(i); }
   bool per_element(std::size_t i) const;
   bool is_vector(std::size_t i) const {
-    return layout_->schedule->vector_access[analysis_.instr(i).access];
+    return mapping_->schedule->vector_access[analysis_.instr(i).access];
   }
   bool is_preloaded(std::size_t i) const;
   bool is_kept_in_cache(std::size_t i) const;
@@ -42,21 +42,21 @@ class BodyWriter {
   bool loads_exchanged(std::size_t i) const;
   /// One that threads exchange before they compute with it.
   bool is_exchanged(std::size_t i) const {
-    return !layout_->exchange.empty() && !loads_exchanged(i);
+    return !mapping_->exchange.empty() && !loads_exchanged(i);
   }
   bool is_turned(std::size_t i) const {
-    return layout_->turned != nullptr && layout_->schedule->turn.values[i];
+    return mapping_->turned != nullptr && mapping_->schedule->turn.values[i];
   }
   /// Family column with vectors: a thread takes a vector of neighbouring rows.
   bool has_row_vectors() const {
-    return layout_->schedule->family == Family::kColumn && vector() > 1;
+    return mapping_->schedule->family == Family::kColumn && vector() > 1;
   }
   bool is_row_vector(std::size_t i) const;
   std::string raw_subscript(std::size_t i) const;
   bool is_passes_ahead(std::size_t i) const;
   void define_row_loads();
   bool gathers_by_element(std::size_t i) const;
-  int vector() const { return layout_->schedule->vector; }
+  int vector() const { return mapping_->schedule->vector; }
 
   void find_staged();
   void declare_shared();
@@ -73,7 +73,7 @@ class BodyWriter {
   void walk(const InstrSet& needed, int stage);
   bool is_held(std::size_t i, int stage) const;
   bool holds_all() const {
-    return layout_->schedule->threads_x <= 32 && layout_->schedule->unroll > 2;
+    return mapping_->schedule->threads_x <= 32 && mapping_->schedule->unroll > 2;
   }
   void hold_all(const InstrSet& needed, int stage);
   void load_group(const InstrSet& needed);
@@ -122,7 +122,7 @@ class BodyWriter {
 
   const ProgramAnalysis& analysis_;
   Arguments& args_;
-  const Layout* layout_;
+  const ThreadMapping* mapping_;
   CodeText& code_;
   Approximations math_;
   IndexPrinter index_;
@@ -138,8 +138,9 @@ class BodyWriter {
   bool row_loads_ = false;      // there is a function load_rows
 };
 
-/// The statements of a kernel of that layout, and the device header that they need at least.
-std::string write_body(const ProgramAnalysis& analysis, const Layout& layout, Arguments& args);
+/// The statements of a kernel of that mapping, and the device header that they need at least.
+std::string write_body(const ProgramAnalysis& analysis, const ThreadMapping& mapping,
+                       Arguments& args);
 std::string body_header(const ProgramAnalysis& analysis);
 
 }  // namespace sinter::codegen

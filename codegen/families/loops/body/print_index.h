@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 
 namespace sinter::codegen {
 
@@ -13,11 +13,11 @@ namespace sinter::codegen {
 class IndexPrinter {
  public:
   /// `value_text` gives the text of an instruction's value (for gathers).
-  IndexPrinter(const ProgramAnalysis& analysis, Arguments& args, const Layout& layout,
+  IndexPrinter(const ProgramAnalysis& analysis, Arguments& args, const ThreadMapping& mapping,
                std::function<std::string(std::uint32_t)> value_text)
       : analysis_(analysis),
         args_(args),
-        indices_(layout.indices),
+        indices_(mapping.indices),
         value_text_(std::move(value_text)) {}
 
   /// Replaces the text of one dimension's index: within a vector, the element's.

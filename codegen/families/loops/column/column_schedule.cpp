@@ -244,8 +244,8 @@ Schedule complete_column(const ProgramAnalysis& analysis, const Schedule& reques
 
 }  // namespace
 
-const LoopSchedule kColumnSchedule = {Family::kColumn, "column",       true,          takes_column,
-                                      choose_column,   search_column,  layout_column, write_column,
+const LoopSchedule kColumnSchedule = {Family::kColumn, "column",       true,       takes_column,
+                                      choose_column,   search_column,  map_column, write_column,
                                       read_column,     complete_column};
 
 }  // namespace sinter::codegen

@@ -11,6 +11,7 @@ extern const LoopSchedule kColumnSchedule;
 bool takes_column(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_column(const ProgramAnalysis& analysis);
 void search_column(CandidateSearch& search);
-Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+ThreadMapping map_column(const ProgramAnalysis& analysis, const Schedule& schedule,
+                         Arguments& args);
 
 }  // namespace sinter::codegen

@@ -6,14 +6,15 @@
 
 namespace sinter::codegen {
 
-Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args) {
-  Layout layout;
-  layout.schedule = &schedule;
+ThreadMapping map_column(const ProgramAnalysis& analysis, const Schedule& schedule,
+                         Arguments& args) {
+  ThreadMapping mapping;
+  mapping.schedule = &schedule;
   const DimSet vector_dim =
       schedule.vector_dim < 0 ? 0 : dim_bit(static_cast<std::size_t>(schedule.vector_dim));
-  layout.thread_dims = analysis.outer_dims() & ~vector_dim;
-  layout.loop_dims = analysis.inner_dims() | vector_dim;
-  layout.indices.resize(analysis.rank());
+  mapping.thread_dims = analysis.outer_dims() & ~vector_dim;
+  mapping.loop_dims = analysis.inner_dims() | vector_dim;
+  mapping.indices.resize(analysis.rank());
   const int x = schedule.threads_x, y = schedule.threads_y;
 
   const ir::Dim rows = count_vectors(analysis, schedule, analysis.outer_dims());
@@ -21,14 +22,14 @@ Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, 
   const char* row_type = wide_rows ? "u64" : "u32";
   const std::string row = fmt::format("{} * {} + threadIdx.x", block_text(analysis, wide_rows), x);
   if (rows.is_constant() && rows.value() % x == 0) {
-    layout.prologue.push_back(fmt::format("const {} row = {};", row_type, row));
+    mapping.prologue.push_back(fmt::format("const {} row = {};", row_type, row));
   } else {  // threads without a row repeat row 0, as the barriers need them, and write nothing
-    layout.prologue.push_back(
+    mapping.prologue.push_back(
         fmt::format("const bool live = {} < {}({});", row, row_type, args.dim(rows)));
-    layout.prologue.push_back(fmt::format("const {} row = live ? {} : 0;", row_type, row));
-    layout.live_row = "live";
+    mapping.prologue.push_back(fmt::format("const {} row = live ? {} : 0;", row_type, row));
+    mapping.live_row = "live";
   }
-  split_index(analysis, args, analysis.outer_dims(), "row", wide_rows, layout, layout.prologue);
+  split_index(analysis, args, analysis.outer_dims(), "row", wide_rows, mapping, mapping.prologue);
 
   const DimSet inner = analysis.inner_dims();
   const ir::Dim elements = analysis.size_of_dims(inner);
@@ -38,35 +39,35 @@ Layout layout_column(const ProgramAnalysis& analysis, const Schedule& schedule, 
     const int ahead = schedule.ahead;
     const std::string loop = "for ({0} {1} = threadIdx.y; {1} < {0}({2}); {1} += {3})";
     if (ahead > 1) {
-      layout.group_header =
+      mapping.group_header =
           fmt::format(fmt::runtime(loop), type, "first", args.dim(elements), y * ahead);
-      layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", ahead);
-      layout.loop_lines.push_back(fmt::format("const {} e = first + k * {};", type, y));
+      mapping.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", ahead);
+      mapping.loop_lines.push_back(fmt::format("const {} e = first + k * {};", type, y));
       if (!ir::is_multiple_of(elements, y * ahead))
-        layout.predicate = fmt::format("e < {}({})", type, args.dim(elements));
+        mapping.predicate = fmt::format("e < {}({})", type, args.dim(elements));
     } else {
-      layout.loop_header = fmt::format(fmt::runtime(loop), type, "e", args.dim(elements), y);
+      mapping.loop_header = fmt::format(fmt::runtime(loop), type, "e", args.dim(elements), y);
     }
-    split_index(analysis, args, inner, "e", wide, layout, layout.loop_lines);
+    split_index(analysis, args, inner, "e", wide, mapping, mapping.loop_lines);
   } else {
     const std::int64_t bound = std::int64_t{y} * schedule.unroll;
-    if (layout.unrolled())
-      layout.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", schedule.unroll);
+    if (mapping.unrolled())
+      mapping.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", schedule.unroll);
     const bool exact = elements.is_constant() && elements.value() == bound;
     if (!exact || inner != 0)
-      layout.loop_lines.push_back(fmt::format(
-          "const u32 e = threadIdx.y{};", layout.unrolled() ? fmt::format(" + k * {}", y) : ""));
-    if (!exact) layout.predicate = fmt::format("e < u32({})", args.dim(elements));
-    split_index(analysis, args, inner, "e", false, layout, layout.loop_lines, bound);
+      mapping.loop_lines.push_back(fmt::format(
+          "const u32 e = threadIdx.y{};", mapping.unrolled() ? fmt::format(" + k * {}", y) : ""));
+    if (!exact) mapping.predicate = fmt::format("e < u32({})", args.dim(elements));
+    split_index(analysis, args, inner, "e", false, mapping, mapping.loop_lines, bound);
   }
 
-  layout.leader = y > 1 ? "threadIdx.y == 0" : "";
-  if (y > 1) layout.reduce = schedule.vector > 1 ? "reduce_columns" : "reduce_column";
-  layout.reduce_sizes = fmt::format(", {}, {}", x, y);
-  layout.scratch = y > 1 ? static_cast<std::size_t>(x * y * schedule.vector) : 0;
-  layout.blocks = ir::ceil_div(rows, x, analysis.exprs().ranges());
-  layout.block = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), 1};
-  return layout;
+  mapping.leader = y > 1 ? "threadIdx.y == 0" : "";
+  if (y > 1) mapping.reduce = schedule.vector > 1 ? "reduce_columns" : "reduce_column";
+  mapping.reduce_sizes = fmt::format(", {}, {}", x, y);
+  mapping.scratch = y > 1 ? static_cast<std::size_t>(x * y * schedule.vector) : 0;
+  mapping.blocks = ir::ceil_div(rows, x, analysis.exprs().ranges());
+  mapping.block = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y), 1};
+  return mapping;
 }
 
 }  // namespace sinter::codegen

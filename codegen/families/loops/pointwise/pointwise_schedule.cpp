@@ -74,7 +74,7 @@ Schedule complete_pointwise(const ProgramAnalysis& analysis, const Schedule& req
 }  // namespace
 
 const LoopSchedule kPointwiseSchedule = {
-    Family::kPointwise, "pointwise",      false,           takes_pointwise, choose_pointwise,
-    search_pointwise,   layout_pointwise, write_pointwise, read_pointwise,  complete_pointwise};
+    Family::kPointwise, "pointwise",   false,           takes_pointwise, choose_pointwise,
+    search_pointwise,   map_pointwise, write_pointwise, read_pointwise,  complete_pointwise};
 
 }  // namespace sinter::codegen

@@ -11,6 +11,7 @@ extern const LoopSchedule kPointwiseSchedule;
 bool takes_pointwise(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_pointwise(const ProgramAnalysis& analysis);
 void search_pointwise(CandidateSearch& search);
-Layout layout_pointwise(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+ThreadMapping map_pointwise(const ProgramAnalysis& analysis, const Schedule& schedule,
+                            Arguments& args);
 
 }  // namespace sinter::codegen

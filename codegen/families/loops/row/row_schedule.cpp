@@ -421,7 +421,7 @@ Schedule complete_row(const ProgramAnalysis& analysis, const Schedule& requested
 
 }  // namespace
 
-const LoopSchedule kRowSchedule = {Family::kRow, "row",      true,      takes_row, choose_row,
-                                   search_row,   layout_row, write_row, read_row,  complete_row};
+const LoopSchedule kRowSchedule = {Family::kRow, "row",   true,      takes_row, choose_row,
+                                   search_row,   map_row, write_row, read_row,  complete_row};
 
 }  // namespace sinter::codegen

@@ -11,13 +11,13 @@ extern const LoopSchedule kRowSchedule;
 bool takes_row(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_row(const ProgramAnalysis& analysis);
 void search_row(CandidateSearch& search);
-Layout layout_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+ThreadMapping map_row(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 
 /// Rows that a block of `threads` loops over, for a kernel that has other work too: no conditions.
 Schedule choose_shared_row(const ProgramAnalysis& analysis, int threads);
 
 /// Dynamic shared memory of a row kernel: what the blocks of a cluster tell each other.
-std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const Layout& layout);
+std::uint32_t row_shared_bytes(const ProgramAnalysis& analysis, const ThreadMapping& mapping);
 
 // One thread a row, which takes its elements one after the other, for combining scatters.
 bool takes_ordered(const ProgramAnalysis& analysis);

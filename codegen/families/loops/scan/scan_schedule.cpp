@@ -78,8 +78,7 @@ Schedule complete_scan(const ProgramAnalysis& analysis, const Schedule& requeste
 
 }  // namespace
 
-const LoopSchedule kScanSchedule = {Family::kScan, "scan",       true,        takes_scan,
-                                    choose_scan,   search_scan,  layout_scan, write_scan,
-                                    read_scan,     complete_scan};
+const LoopSchedule kScanSchedule = {Family::kScan, "scan",   true,       takes_scan, choose_scan,
+                                    search_scan,   map_scan, write_scan, read_scan,  complete_scan};
 
 }  // namespace sinter::codegen

@@ -11,6 +11,6 @@ extern const LoopSchedule kScanSchedule;
 bool takes_scan(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_scan(const ProgramAnalysis& analysis);
 void search_scan(CandidateSearch& search);
-Layout layout_scan(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+ThreadMapping map_scan(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
 
 }  // namespace sinter::codegen

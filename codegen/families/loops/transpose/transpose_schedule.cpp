@@ -274,7 +274,7 @@ Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& req
 }  // namespace
 
 const LoopSchedule kTransposeSchedule = {
-    Family::kTranspose, "transpose",      false,           takes_transpose, choose_transpose,
-    search_transpose,   layout_transpose, write_transpose, read_transpose,  complete_transpose};
+    Family::kTranspose, "transpose",   false,           takes_transpose, choose_transpose,
+    search_transpose,   map_transpose, write_transpose, read_transpose,  complete_transpose};
 
 }  // namespace sinter::codegen

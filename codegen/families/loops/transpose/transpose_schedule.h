@@ -11,7 +11,8 @@ extern const LoopSchedule kTransposeSchedule;
 bool takes_transpose(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis);
 void search_transpose(CandidateSearch& search);
-Layout layout_transpose(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+ThreadMapping map_transpose(const ProgramAnalysis& analysis, const Schedule& schedule,
+                            Arguments& args);
 
 /// What `requested` says about vectors, tile and threads. Throws Error(kUsage) if they do not fit.
 Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& requested);

@@ -372,8 +372,8 @@ Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& reques
 
 }  // namespace
 
-const LoopSchedule kWindowSchedule = {Family::kWindow, "window",       true,          takes_window,
-                                      choose_window,   search_window,  layout_window, write_window,
+const LoopSchedule kWindowSchedule = {Family::kWindow, "window",       true,       takes_window,
+                                      choose_window,   search_window,  map_window, write_window,
                                       read_window,     complete_window};
 
 }  // namespace sinter::codegen

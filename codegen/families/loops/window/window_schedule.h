@@ -11,7 +11,8 @@ extern const LoopSchedule kWindowSchedule;
 bool takes_window(const ProgramAnalysis& analysis);
 std::vector<Schedule> choose_window(const ProgramAnalysis& analysis);
 void search_window(CandidateSearch& search);
-Layout layout_window(const ProgramAnalysis& analysis, const Schedule& schedule, Arguments& args);
+ThreadMapping map_window(const ProgramAnalysis& analysis, const Schedule& schedule,
+                         Arguments& args);
 
 /// True if there are so many rows that no two threads need share one.
 bool fills_windows(const ProgramAnalysis& analysis);

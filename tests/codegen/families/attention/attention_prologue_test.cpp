@@ -262,11 +262,11 @@ TEST(AttentionPrologue, IsOneKernelOrPartsOfAStep) {
   text.replace(text.find(place), place.size(), "%later = Add(%at, %at)\n%place = Reshape(%later)");
   const auto parts = plan_of(text);
   ASSERT_EQ(parts.parts.meta.steps.size(), 1u);
-  const auto* choice = parts.parts.meta.steps[0]->work.AsChoiceStep();
+  const auto* choice = parts.parts.meta.steps[0]->work.AsTacticStep();
   ASSERT_NE(choice, nullptr);
-  ASSERT_EQ(choice->alternatives.size(), 1u);
-  EXPECT_EQ(choice->alternatives[0]->parts.size(), 4u);
-  EXPECT_THAT(choice->alternatives[0]->name, HasSubstr("place of the new row is computed"));
+  ASSERT_EQ(choice->tactics.size(), 1u);
+  EXPECT_EQ(choice->tactics[0]->parts.size(), 4u);
+  EXPECT_THAT(choice->tactics[0]->name, HasSubstr("place of the new row is computed"));
   for (const auto* plan : {&whole, &parts}) {
     for (const codegen::StateInfo& state : plan->states) EXPECT_TRUE(state.in_place);
     EXPECT_NO_THROW(plan::parse_plan(plan::serialize_plan(plan->parts)));

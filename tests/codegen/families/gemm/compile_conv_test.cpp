@@ -44,9 +44,9 @@ std::vector<Way> ways_of(const ir::Graph& graph, const std::string& requested = 
   const auto parsed = plan::parse_plan(plan::serialize_plan(compiled.parts));  // verifies
   EXPECT_EQ(parsed->meta.steps.size(), 1u);
   std::vector<Way> ways;
-  for (const auto& alternative : parsed->meta.steps[0]->work.AsChoiceStep()->alternatives) {
-    Way way{alternative->name, {}, !alternative->conditions.empty()};
-    for (const auto& part : alternative->parts) way.parts.push_back(part->work.type);
+  for (const auto& tactic : parsed->meta.steps[0]->work.AsTacticStep()->tactics) {
+    Way way{tactic->name, {}, !tactic->conditions.empty()};
+    for (const auto& part : tactic->parts) way.parts.push_back(part->work.type);
     ways.push_back(std::move(way));
   }
   return ways;

@@ -18,7 +18,7 @@ GraphBuilder builder_with(const ir::Ranges& ranges) {
   return builder;
 }
 
-Shape layout(const ConvCase& conv, Dim first, Dim channels, const Shape& positions) {
+Shape mapping(const ConvCase& conv, Dim first, Dim channels, const Shape& positions) {
   Shape shape = {std::move(first)};
   if (!conv.channels_last) shape.push_back(channels);
   shape.insert(shape.end(), positions.begin(), positions.end());
@@ -48,9 +48,9 @@ Inputs add_inputs(GraphBuilder& builder, const ConvCase& conv, const TensorType*
   Inputs inputs;
   Shape kernel;
   for (const std::int64_t size : conv.kernel) kernel.emplace_back(size);
-  inputs.x = builder.input("x", {conv.type, layout(conv, conv.images, conv.channels, conv.in)});
+  inputs.x = builder.input("x", {conv.type, mapping(conv, conv.images, conv.channels, conv.in)});
   inputs.w = builder.input(
-      "w", {conv.type, layout(conv, conv.outputs, conv.channels / conv.group, kernel)});
+      "w", {conv.type, mapping(conv, conv.outputs, conv.channels / conv.group, kernel)});
   if (conv.bias) inputs.bias = builder.input("bias", {conv.type, {Dim(conv.outputs)}});
   if (conv.residual && result) inputs.residual = builder.input("residual", *result);
   return inputs;

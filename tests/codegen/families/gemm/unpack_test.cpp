@@ -163,8 +163,8 @@ graph @main(%x: f16[{0}, 96]) {2} {{
 
 std::vector<std::string> ways_of(const codegen::CompiledPlan& plan) {
   std::vector<std::string> names;
-  for (const auto& alternative : plan.parts.meta.steps[0]->work.AsChoiceStep()->alternatives)
-    names.push_back(alternative->name);
+  for (const auto& tactic : plan.parts.meta.steps[0]->work.AsTacticStep()->tactics)
+    names.push_back(tactic->name);
   return names;
 }
 
@@ -175,21 +175,21 @@ TEST(CudaUnpack, ProductsOfManyRowsMayUnpackTheirWeights) {
                                                   "dequantized weights, library", "gemm"));
   const auto plan = plan::parse_plan(plan::serialize_plan(made.parts));
   const plan::fb::StepT& step = *plan->meta.steps[0];
-  const plan::fb::ChoiceStepT& choice = *step.work.AsChoiceStep();
-  ASSERT_EQ(choice.alternatives[1]->parts.size(), 2u);
-  ASSERT_EQ(choice.alternatives[2]->parts.size(), 3u);
-  EXPECT_TRUE(choice.alternatives[3]->conditions.empty());
+  const plan::fb::TacticStepT& choice = *step.work.AsTacticStep();
+  ASSERT_EQ(choice.tactics[1]->parts.size(), 2u);
+  ASSERT_EQ(choice.tactics[2]->parts.size(), 3u);
+  EXPECT_TRUE(choice.tactics[3]->conditions.empty());
   // Both read what one kernel has made of the weights, whose packed form is the only one.
-  const auto* unpack = choice.alternatives[1]->parts[0]->work.AsKernelStep();
-  const auto* other = choice.alternatives[2]->parts[0]->work.AsKernelStep();
+  const auto* unpack = choice.tactics[1]->parts[0]->work.AsKernelStep();
+  const auto* other = choice.tactics[2]->parts[0]->work.AsKernelStep();
   ASSERT_TRUE(unpack != nullptr && other != nullptr);
   EXPECT_EQ(unpack->variants[0]->function, other->variants[0]->function);
   const std::uint32_t scratch = unpack->args.back().index();
-  const auto* library = choice.alternatives[2]->parts[1]->work.AsMatmulStep();
+  const auto* library = choice.tactics[2]->parts[1]->work.AsMatmulStep();
   ASSERT_NE(library, nullptr);
   EXPECT_EQ(library->b->buffer, scratch);
   EXPECT_EQ(library->quantization, nullptr);
-  const auto* groups = choice.alternatives[1]->parts[1]->work.AsKernelStep();
+  const auto* groups = choice.tactics[1]->parts[1]->work.AsKernelStep();
   ASSERT_NE(groups, nullptr);
   EXPECT_EQ(groups->variants[0]->maps[1]->buffer, scratch);
   EXPECT_THAT(step.writes, testing::Contains(scratch));
@@ -200,7 +200,7 @@ TEST(CudaUnpack, ProductsOfManyRowsMayUnpackTheirWeights) {
   const auto bytes = [&](std::int64_t rows) {
     const auto values = plan::evaluate_expressions(plan->meta, std::vector<std::int64_t>{rows});
     EXPECT_NO_THROW(plan::verify_bound(plan->meta, values));
-    const plan::fb::Condition& condition = choice.alternatives[1]->conditions[0];
+    const plan::fb::Condition& condition = choice.tactics[1]->conditions[0];
     EXPECT_EQ(values[condition.expression()] <= condition.max(), rows >= 65);
     return values[plan->meta.buffers[scratch]->bytes];
   };

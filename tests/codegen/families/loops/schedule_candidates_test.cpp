@@ -16,7 +16,7 @@
 #include "codegen/targets/cuda/cuda_target.h"
 #include "codegen/targets/cuda/nvrtc.h"
 #include "ir/text/text.h"
-#include "runtime/plan/works.h"
+#include "runtime/plan/step_visitor.h"
 #include "tests/codegen/emit/cuda_programs.h"
 #include "tests/codegen/emulation/cuda_check.h"
 
@@ -289,7 +289,7 @@ graph @main(%x: f16[32, 256], %q: f16[2, 4, 64, 64], %k: f16[2, 4, 64, 64]) {
         }
       bool found = false;
       for (const auto& step : plan.parts.meta.steps)
-        plan::for_each_work(step->work, [&](const plan::fb::WorkUnion& work) {
+        plan::for_each_step_work(step->work, [&](const plan::fb::WorkUnion& work) {
           if (const auto* made = work.AsKernelStep())
             for (const auto& variant : made->variants)
               found = found || (variant->schedule == schedule && variant->chosen_by == "a test");

@@ -1,4 +1,4 @@
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 
 #include <algorithm>
 
@@ -37,13 +37,14 @@ bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count) {
   return !most || *most > INT32_MAX;
 }
 
-std::shared_ptr<Layout> make_tail(const Layout& layout, const Schedule& schedule, int unroll) {
+std::shared_ptr<ThreadMapping> make_tail(const ThreadMapping& mapping, const Schedule& schedule,
+                                         int unroll) {
   auto scalar = std::make_shared<Schedule>(schedule);
   scalar->vector = 1;
   scalar->unroll = unroll;
   scalar->vector_dim = -1;
   scalar->vector_access.assign(schedule.vector_access.size(), false);
-  auto tail = std::make_shared<Layout>(layout);
+  auto tail = std::make_shared<ThreadMapping>(mapping);
   tail->schedule = scalar.get();
   tail->tail_schedule = std::move(scalar);
   tail->is_tail = true;
@@ -54,9 +55,9 @@ std::shared_ptr<Layout> make_tail(const Layout& layout, const Schedule& schedule
 }
 
 void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
-                 const std::string& flat, bool wide, Layout& layout,
+                 const std::string& flat, bool wide, ThreadMapping& mapping,
                  std::vector<std::string>& lines, std::optional<std::int64_t> bound) {
-  const Schedule& schedule = *layout.schedule;
+  const Schedule& schedule = *mapping.schedule;
   std::string rest = flat;
   for (std::size_t d = analysis.rank(); d-- > 0;) {
     if ((dims & dim_bit(d)) == 0) continue;
@@ -65,7 +66,7 @@ void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
     const int step = tiled                                        ? schedule.tile
                      : static_cast<int>(d) == schedule.vector_dim ? schedule.vector
                                                                   : 1;
-    LoopIndex& index = layout.indices[d];
+    LoopIndex& index = mapping.indices[d];
     index.text = fmt::format("i{}", d);
     index.max = upper(analysis, analysis.extent(d));
     if (bound) index.max = std::min(index.max.value_or(INT64_MAX), *bound * step);

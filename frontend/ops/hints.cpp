@@ -1,4 +1,4 @@
-#include "frontend/ops/way_out.h"
+#include "frontend/ops/hints.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@ struct Row {
 };
 
 // Operators that cannot be compiled as they are, and what a model can say instead.
-constexpr Row kRows[] = {
+constexpr Row kHintRows[] = {
     {"NonZero",
      "its output's shape depends on data: keep a mask of fixed shape, and multiply or "
      "select (Where) by it"},
@@ -46,12 +46,12 @@ constexpr std::string_view kSequences[] = {"Sequence", "Split", "Concat", "Optio
 
 std::string advice_of(std::string_view domain, std::string_view name) {
   if (!domain.empty()) return {};
-  for (const Row& row : kRows)
+  for (const Row& row : kHintRows)
     if (row.name == name) return std::string(row.advice);
   return {};
 }
 
-std::string way_out(std::string_view domain, std::string_view name) {
+std::string hint(std::string_view domain, std::string_view name) {
   if (domain == "com.microsoft")
     for (const Row& row : kMicrosoftRows)
       if (row.name == name) return std::string(row.advice);

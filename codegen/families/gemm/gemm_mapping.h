@@ -2,12 +2,13 @@
 #pragma once
 
 #include "codegen/families/gemm/gemm_kernel.h"
-#include "codegen/families/loops/body/layout.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 
 namespace sinter::codegen {
 
 /// A block multiplies its tile; then its threads, `lanes` to a row, walk the tile's elements.
-Layout layout_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
+ThreadMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
+                       Arguments& args);
 
 /// The prologue: what makes the rows of the request's product in a block of `threads`.
 RowsFunction prologue_function(const KernelRequest& request, ExprTable& exprs, int threads);

@@ -28,7 +28,7 @@ struct RowsFunction {
                                                                 // at once, and their bytes
 };
 
-struct Layout {
+struct ThreadMapping {
   static constexpr std::size_t kNone = ~std::size_t{0};
   static constexpr std::uint32_t kScratchValue = 8;  // bytes for each value of scratch
 
@@ -60,10 +60,12 @@ struct Layout {
   std::vector<std::string> behind_preload;  // what loads are issued ahead of
   std::vector<bool> given_loads;            // not empty: of all loads these alone are
   std::vector<std::string> epilogue;        // behind everything
-  std::shared_ptr<const Layout> tail;       // a loop for the elements behind the last whole vector
+  std::shared_ptr<const ThreadMapping>
+      tail;  // a loop for the elements behind the last whole vector
   std::shared_ptr<const Schedule> tail_schedule;
   bool is_tail = false;
-  std::shared_ptr<const Layout> turned;  // family transpose: how a block's loads fill its tiles
+  std::shared_ptr<const ThreadMapping>
+      turned;  // family transpose: how a block's loads fill its tiles
   std::shared_ptr<const Schedule> turned_schedule;
   /// A load whose value is a matrix product's, not memory's.
   struct ProductRead {
@@ -98,12 +100,13 @@ bool needs_wide(const ProgramAnalysis& analysis, const ir::Dim& count);
 
 /// `layout` for elements that no whole vector of `schedule` has, one at a time, `unroll` of them
 /// loaded ahead; its loop is still to be written.
-std::shared_ptr<Layout> make_tail(const Layout& layout, const Schedule& schedule, int unroll);
+std::shared_ptr<ThreadMapping> make_tail(const ThreadMapping& mapping, const Schedule& schedule,
+                                         int unroll);
 
 /// Splits the number `flat` (u32, or u64 if `wide`) into the indices of `dims`: sets their
-/// layout.indices and appends their declarations to `lines`. `bound`: flat is below it, if known.
+/// mapping.indices and appends their declarations to `lines`. `bound`: flat is below it, if known.
 void split_index(const ProgramAnalysis& analysis, Arguments& args, DimSet dims,
-                 const std::string& flat, bool wide, Layout& layout,
+                 const std::string& flat, bool wide, ThreadMapping& mapping,
                  std::vector<std::string>& lines, std::optional<std::int64_t> bound = std::nullopt);
 
 }  // namespace sinter::codegen

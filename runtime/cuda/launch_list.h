@@ -31,18 +31,17 @@ struct ZeroFill {
   std::uint64_t bytes = 0;
 };
 
-using BoundWork = std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill>;
+using Launch = std::variant<KernelLaunch, MatmulLaunch, ConvLaunch, CopyLaunch, ZeroFill>;
 /// `early`: a kernel may start before what is in front of it on the stream has ended.
-void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream,
-            bool early = true);
+void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, bool early = true);
 /// Kernels, library calls or copies.
-std::size_t launches_of(const BoundWork& work);
+std::size_t launches_of(const Launch& work);
 
 /// One step: what it launches, in order; nothing if it has nothing to write for this shape.
-struct BoundStep {
+struct StepLaunches {
   std::size_t index = 0;  // in the plan
-  std::vector<BoundWork> works;
-  std::string alternative;  // the one that was taken, of a step that has several
+  std::vector<Launch> works;
+  std::string tactic;  // the one that was taken, of a step that has several
 
   /// `early`: of its first work.
   void launch(const graphs::Driver& driver, CUstream stream, bool early = true) const;
@@ -50,7 +49,7 @@ struct BoundStep {
   std::size_t launches() const;
   /// Whether its first kernel starts before the step in front has ended.
   bool overlaps() const;
-  /// The alternative and what libraries chose, for people; empty if nothing was chosen.
+  /// The tactic and what libraries chose, for people; empty if nothing was chosen.
   std::string how() const;
 };
 

@@ -1,6 +1,6 @@
 // A block (or the blocks of a cluster) multiplies a tile, its sums wait in shared memory, and the
 // program's body runs over them like over rows of memory.
-#include "codegen/families/gemm/gemm_layout.h"
+#include "codegen/families/gemm/gemm_mapping.h"
 
 #include <sstream>
 
@@ -20,18 +20,18 @@ GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule
       product_(*analysis.request().product),
       problem_(gemm_problem(analysis, product_)) {}
 
-Layout GemmText::make() {
-  layout_.schedule = &s_.epilogue;
-  layout_.thread_dims = analysis_.outer_dims();
-  layout_.loop_dims = analysis_.inner_dims();
-  layout_.indices.resize(analysis_.rank());
+ThreadMapping GemmText::make() {
+  mapping_.schedule = &s_.epilogue;
+  mapping_.thread_dims = analysis_.outer_dims();
+  mapping_.loop_dims = analysis_.inner_dims();
+  mapping_.indices.resize(analysis_.rank());
   const auto& ranges = analysis_.exprs().ranges();
   tiles_m_ = ir::ceil_div(product_.m, s_.m, ranges);
   tiles_n_ = ir::ceil_div(part_columns(), part_tile() * s_.cluster_n, ranges);
   declare_tile();
   s_.tile->write(*this);
-  layout_.block = {static_cast<std::uint32_t>(s_.threads()), 1, 1};
-  return std::move(layout_);
+  mapping_.block = {static_cast<std::uint32_t>(s_.threads()), 1, 1};
+  return std::move(mapping_);
 }
 
 void GemmTile::write(GemmText& text) const { text.write_one_tile(); }
@@ -44,7 +44,7 @@ void GemmText::declare_tile() {
 }
 
 void GemmText::write_one_tile() {
-  layout_.blocks = tiles() * Dim(s_.cluster());
+  mapping_.blocks = tiles() * Dim(s_.cluster());
   place_block();
   write_mainloop();
   map_rows();
@@ -128,8 +128,8 @@ void GemmText::write_mainloop() {
   if (s_.early) begin_programmatic();
   if (s_.early && !product_.b_is_weight) line("grid_dependency_wait();");
   if (product_.rows) {
-    layout_.rows = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
-    for (const auto& [buffer, bytes] : layout_.rows->weights)
+    mapping_.rows = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
+    for (const auto& [buffer, bytes] : mapping_.rows->weights)
       if (s_.early)
         line(fmt::format("fetch_lines<{}>({}, {});", s_.threads(),
                          args_.buffer(product_.rows->first + buffer), bytes));
@@ -137,15 +137,15 @@ void GemmText::write_mainloop() {
   line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early && product_.b_is_weight));
   write_behind_wait();
   if (product_.rows) write_prologue();
-  layout_.behind_preload.push_back("Tile::multiply(shared, operands);");
+  mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");
   line(fmt::format("const u32 lane = threadIdx.x % {};", s_.lanes()));
   // Remote sums and scratch are read until here.
-  if (s_.cluster() > 1) layout_.epilogue.push_back("cluster_barrier();");
+  if (s_.cluster() > 1) mapping_.epilogue.push_back("cluster_barrier();");
 }
 
 void GemmText::begin_programmatic() {
   line("launch_dependents();");
-  std::istringstream fetches(prefetches(analysis_, args_, layout_.blocks, s_.threads()));
+  std::istringstream fetches(prefetches(analysis_, args_, mapping_.blocks, s_.threads()));
   for (std::string text; std::getline(fetches, text);) line(text.substr(2));
 }
 
@@ -156,15 +156,15 @@ void GemmText::write_prologue() {
   for (std::size_t b = 0; b + 1 < rows.program.buffers.size(); ++b)
     arguments.push_back(args_.buffer(rows.first + b));
   arguments.push_back("rows");
-  for (const std::uint32_t size : layout_.rows->sizes) arguments.push_back(args_.expression(size));
+  for (const std::uint32_t size : mapping_.rows->sizes) arguments.push_back(args_.expression(size));
   arguments.push_back("block");
-  const std::string blocks = args_.dim(layout_.rows->blocks);
+  const std::string blocks = args_.dim(mapping_.rows->blocks);
   line(fmt::format("Tile::make_prologue(shared, {}, [&]({}* rows) {{", size(product_.k),
                    storage_name(product_.type)));
   line(fmt::format("  for (u32 block = 0; block < u32({}); ++block) {{", blocks));
-  if (layout_.rows->blocks != Dim(1))
+  if (mapping_.rows->blocks != Dim(1))
     line("    if (block > 0) __syncthreads();  // what rows are reduced through is used again");
-  line(fmt::format("    {};", signature_text(layout_.rows->name, arguments)));
+  line(fmt::format("    {};", signature_text(mapping_.rows->name, arguments)));
   line("  }");
   line("});");
 }
@@ -174,7 +174,8 @@ void GemmText::write_behind_wait() {
   for (std::string& text : args_.after_grid_wait()) line(std::move(text));
 }
 
-Layout layout_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args) {
+ThreadMapping map_gemm(const ProgramAnalysis& analysis, const GemmSchedule& schedule,
+                       Arguments& args) {
   return GemmText(analysis, schedule, args).make();
 }
 
@@ -186,8 +187,8 @@ std::uint32_t gemm_shared_bytes(const ProgramAnalysis& analysis, const GemmSched
   std::uint32_t reductions = 0;
   for (std::size_t i = 0; i < analysis.instr_count(); ++i)
     reductions += analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce;
-  return bytes +
-         reductions * static_cast<std::uint32_t>(schedule.rows_at_once()) * Layout::kScratchValue;
+  return bytes + reductions * static_cast<std::uint32_t>(schedule.rows_at_once()) *
+                     ThreadMapping::kScratchValue;
 }
 
 }  // namespace sinter::codegen

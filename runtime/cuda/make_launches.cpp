@@ -1,4 +1,4 @@
-#include "runtime/cuda/bind_steps.h"
+#include "runtime/cuda/make_launches.h"
 
 #include <algorithm>
 #include <array>
@@ -8,14 +8,14 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cuda/tactics/choose_alternative.h"
+#include "runtime/cuda/tactics/choose_tactic.h"
 #include "runtime/cuda/tensor_map.h"
 
 namespace sinter::runtime {
 namespace {
 
 namespace fb = plan::fb;
-using Works = std::vector<BoundWork>;
+using Launches = std::vector<Launch>;
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(ErrorCode::kInvalidPlan, what); }
 
@@ -116,7 +116,7 @@ struct Binder {
     return config;
   }
 
-  Works bind(const fb::KernelStepT& kernel) const {
+  Launches bind(const fb::KernelStepT& kernel) const {
     const fb::KernelVariantT& variant = choose_variant(kernel);
     KernelLaunch launch;
     launch.variant = &variant;
@@ -138,13 +138,13 @@ struct Binder {
     return one(std::move(launch));
   }
 
-  static Works one(BoundWork work) {
-    Works works;
+  static Launches one(Launch work) {
+    Launches works;
     works.push_back(std::move(work));
     return works;
   }
 
-  Works bind(const fb::MatmulStepT& step) const {
+  Launches bind(const fb::MatmulStepT& step) const {
     const plan::MatmulProblem problem =
         plan::bind_matmul(plan.plan().meta, step, shape.expressions);
     if (problem.calls.empty()) return {};
@@ -161,7 +161,7 @@ struct Binder {
     return one(MatmulLaunch(libraries, problem, addresses));
   }
 
-  Works bind(const fb::ConvStepT& step) const {
+  Launches bind(const fb::ConvStepT& step) const {
     const ConvProblem problem = bind_conv(plan.plan().meta, step, shape.expressions);
     if (problem.is_empty()) return {};
     if (!libraries.cudnn) throw Error(ErrorCode::kDevice, plan.cudnn_problem());
@@ -179,7 +179,7 @@ struct Binder {
   }
 
   // Products over no elements are zero, which no library call computes.
-  Works bind_empty_sum(const plan::MatmulProblem& problem, std::uint32_t result) const {
+  Launches bind_empty_sum(const plan::MatmulProblem& problem, std::uint32_t result) const {
     const bool is_dense = problem.calls.size() == 1 && problem.calls[0].d == 0 &&
                           problem.d.leading == problem.d.rows &&
                           (problem.batch == 1 || problem.d.batch_stride == problem.m * problem.n);
@@ -194,7 +194,7 @@ struct Binder {
                             size_of(problem.d.dtype)});
   }
 
-  Works bind(const fb::CopyStepT& copy) const {
+  Launches bind(const fb::CopyStepT& copy) const {
     const std::int64_t size = value(copy.bytes);
     if (size < 0 || static_cast<std::uint64_t>(size) > bytes(copy.source) ||
         static_cast<std::uint64_t>(size) > bytes(copy.target))
@@ -205,33 +205,33 @@ struct Binder {
                           static_cast<std::uint64_t>(size)});
   }
 
-  /// True if every kernel of the alternative has a variant for this shape and GPU, and the library
+  /// True if every kernel of the tactic has a variant for this shape and GPU, and the library
   /// of every part is there; `why` gets a line if it is not.
-  bool can_run(const fb::AlternativeT& alternative, std::string& why) const {
-    if (!hold(alternative.conditions)) return false;
-    for (const auto& part : alternative.parts) {
+  bool can_run(const fb::TacticT& tactic, std::string& why) const {
+    if (!hold(tactic.conditions)) return false;
+    for (const auto& part : tactic.parts) {
       if (const fb::KernelStepT* kernel = part->work.AsKernelStep())
         if (!find_variant(*kernel)) return false;
       if (part->work.type == fb::Work::ConvStep && !libraries.cudnn) {
-        why += fmt::format("\n'{}': {}", alternative.name, plan.cudnn_problem());
+        why += fmt::format("\n'{}': {}", tactic.name, plan.cudnn_problem());
         return false;
       }
     }
     return true;
   }
 
-  Works bind(const fb::AlternativeT& alternative) const {
-    Works works;
-    for (const auto& part : alternative.parts)
-      for (BoundWork& work : bind(part->work)) works.push_back(std::move(work));
+  Launches bind(const fb::TacticT& tactic) const {
+    Launches works;
+    for (const auto& part : tactic.parts)
+      for (Launch& work : bind(part->work)) works.push_back(std::move(work));
     return works;
   }
 
-  /// What distinguishes an alternative in the tuning cache: kernels with their sizes. Products and
+  /// What distinguishes an tactic in the tuning cache: kernels with their sizes. Products and
   /// convolutions have entries of their own.
-  std::string key(const fb::AlternativeT& alternative) const {
-    std::string text = alternative.name;
-    for (const auto& part : alternative.parts) {
+  std::string key(const fb::TacticT& tactic) const {
+    std::string text = tactic.name;
+    for (const auto& part : tactic.parts) {
       if (const fb::KernelStepT* kernel = part->work.AsKernelStep()) {
         const fb::KernelVariantT& variant = *find_variant(*kernel);
         text += fmt::format(" {}", variant.schedule);
@@ -248,27 +248,27 @@ struct Binder {
     return text;
   }
 
-  using Alternatives = std::vector<const fb::AlternativeT*>;
+  using Tactics = std::vector<const fb::TacticT*>;
 
-  std::size_t fastest(const fb::StepT& step, const Alternatives& able) const {
+  std::size_t fastest(const fb::StepT& step, const Tactics& able) const {
     if (able.size() < 2 || !libraries.tuning) return 0;
     std::string problem = fmt::format("choice {}", step.name.substr(0, step.name.rfind('_')));
-    for (const fb::AlternativeT* alternative : able) problem += " | " + key(*alternative);
+    for (const fb::TacticT* tactic : able) problem += " | " + key(*tactic);
     std::vector<BufferSize> written;
     for (const std::uint32_t buffer : step.writes)
       if (buffers.is_foreign[buffer]) written.push_back({buffer, bytes(buffer)});
-    return choose_alternative(libraries, problem, able.size(), buffers, written,
-                              [&](std::size_t which, const BufferAddresses& where) {
-                                const Binder binder{plan, shape, where, libraries};
-                                return BoundStep{0, binder.bind(*able[which]), able[which]->name};
-                              });
+    return choose_tactic(libraries, problem, able.size(), buffers, written,
+                         [&](std::size_t which, const BufferAddresses& where) {
+                           const Binder binder{plan, shape, where, libraries};
+                           return StepLaunches{0, binder.bind(*able[which]), able[which]->name};
+                         });
   }
 
-  BoundStep bind(const fb::StepT& step, const fb::ChoiceStepT& choice) const {
+  StepLaunches bind(const fb::StepT& step, const fb::TacticStepT& choice) const {
     std::string why;
-    Alternatives able;
-    for (const auto& alternative : choice.alternatives)
-      if (can_run(*alternative, why)) able.push_back(alternative.get());
+    Tactics able;
+    for (const auto& tactic : choice.tactics)
+      if (can_run(*tactic, why)) able.push_back(tactic.get());
     while (!able.empty()) {
       const auto best = able.begin() + static_cast<std::ptrdiff_t>(fastest(step, able));
       try {
@@ -280,10 +280,10 @@ struct Binder {
       }
     }
     throw Error(why.empty() ? ErrorCode::kInvalidPlan : ErrorCode::kDevice,
-                "none of its alternatives takes this shape on this machine" + why);
+                "none of its tactics takes this shape on this machine" + why);
   }
 
-  Works bind(const fb::WorkUnion& work) const {
+  Launches bind(const fb::WorkUnion& work) const {
     switch (work.type) {
       case fb::Work::KernelStep: return bind(*work.AsKernelStep());
       case fb::Work::MatmulStep: return bind(*work.AsMatmulStep());
@@ -295,19 +295,20 @@ struct Binder {
     }
   }
 
-  BoundStep bind(const fb::StepT& step) const {
-    if (const fb::ChoiceStepT* choice = step.work.AsChoiceStep()) return bind(step, *choice);
+  StepLaunches bind(const fb::StepT& step) const {
+    if (const fb::TacticStepT* choice = step.work.AsTacticStep()) return bind(step, *choice);
     return {0, bind(step.work), {}};
   }
 };
 
 }  // namespace
 
-std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, const LibraryContext& libraries) {
+std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape& shape,
+                                        const BufferAddresses& buffers,
+                                        const LibraryContext& libraries) {
   const Binder binder{plan, shape, buffers, libraries};
   const auto& steps = plan.plan().meta.steps;
-  std::vector<BoundStep> bound;
+  std::vector<StepLaunches> bound;
   bound.reserve(shape.steps.count);
   for (std::size_t i = shape.steps.first; i < shape.steps.first + shape.steps.count; ++i) {
     bound.push_back(with_context(fmt::format("step '{}'", steps[i]->name),
@@ -318,8 +319,8 @@ std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shap
 }
 
 std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, std::span<const BoundStep> steps,
-                                  MemoryRange workspace) {
+                                  const BufferAddresses& buffers,
+                                  std::span<const StepLaunches> steps, MemoryRange workspace) {
   const fb::PlanT& meta = plan.plan().meta;
   const auto ranges = [&](const std::vector<std::uint32_t>& ids) {
     std::vector<MemoryRange> result;
@@ -330,14 +331,14 @@ std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shap
     }
     return result;
   };
-  const auto uses_workspace = [](const BoundWork& work) {
+  const auto uses_workspace = [](const Launch& work) {
     const auto* product = std::get_if<MatmulLaunch>(&work);
     const auto* conv = std::get_if<ConvLaunch>(&work);
     return (product != nullptr && product->workspace_bytes() > 0) ||
            (conv != nullptr && conv->workspace_bytes() > 0);
   };
   std::vector<StepMemory> result;
-  for (const BoundStep& step : steps) {
+  for (const StepLaunches& step : steps) {
     const fb::StepT& source = *meta.steps[step.index];
     result.push_back({ranges(source.reads), ranges(source.writes)});
     if (std::any_of(step.works.begin(), step.works.end(), uses_workspace))

@@ -1,4 +1,4 @@
-#include "runtime/cuda/tactics/choose_alternative.h"
+#include "runtime/cuda/tactics/choose_tactic.h"
 
 #include <limits>
 #include <optional>
@@ -12,7 +12,7 @@ namespace sinter::runtime {
 namespace {
 
 /// Median time of a step, caches cold.
-double time_step(const LibraryContext& context, const BoundStep& step) {
+double time_step(const LibraryContext& context, const StepLaunches& step) {
   const graphs::Driver& driver = context.context->driver();
   return *cold_time(context.context, context.stream, *context.flush, [&] {
     step.launch(driver, context.stream);
@@ -22,9 +22,9 @@ double time_step(const LibraryContext& context, const BoundStep& step) {
 
 }  // namespace
 
-std::size_t choose_alternative(const LibraryContext& context, const std::string& problem,
-                               std::size_t count, const BufferAddresses& addresses,
-                               std::span<const BufferSize> foreign, const BindAlternative& bind) {
+std::size_t choose_tactic(const LibraryContext& context, const std::string& problem,
+                          std::size_t count, const BufferAddresses& addresses,
+                          std::span<const BufferSize> foreign, const BindTactic& bind) {
   if (context.taken)
     if (const auto found = context.taken->find(problem); found != context.taken->end())
       return found->second;
@@ -44,7 +44,7 @@ std::size_t choose_alternative(const LibraryContext& context, const std::string&
     return 0;
   }
   // Library calls choose their algorithms first, under the same lock.
-  std::vector<std::optional<BoundStep>> steps(count);
+  std::vector<std::optional<StepLaunches>> steps(count);
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < count; ++i) try {
       steps[i].emplace(bind(i, here));

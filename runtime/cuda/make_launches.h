@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/cuda/bound_step.h"
 #include "runtime/cuda/device_plan.h"
+#include "runtime/cuda/launch_list.h"
 #include "runtime/cuda/step_order.h"
 #include "runtime/executor.h"
 
@@ -13,14 +13,15 @@ namespace sinter::runtime {
 
 /// What each of `steps` reads and writes that anything writes; `workspace`: that of libraries.
 std::vector<StepMemory> memory_of(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, std::span<const BoundStep> steps,
-                                  MemoryRange workspace);
+                                  const BufferAddresses& buffers,
+                                  std::span<const StepLaunches> steps, MemoryRange workspace);
 
-/// Chooses kernel variants, alternatives and library algorithms. May time candidates on the
+/// Chooses kernel variants, tactics and library algorithms. May time candidates on the
 /// context's stream and write arena and own output buffers doing so: nothing may be in flight.
 /// Throws Error naming the step; Error(kDevice) if a step can only be done by a library that is
 /// missing.
-std::vector<BoundStep> bind_steps(const DevicePlan& plan, const BoundShape& shape,
-                                  const BufferAddresses& buffers, const LibraryContext& libraries);
+std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape& shape,
+                                        const BufferAddresses& buffers,
+                                        const LibraryContext& libraries);
 
 }  // namespace sinter::runtime

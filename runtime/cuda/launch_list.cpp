@@ -1,8 +1,8 @@
-#include "runtime/cuda/bound_step.h"
+#include "runtime/cuda/launch_list.h"
 
 namespace sinter::runtime {
 
-void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream, bool early) {
+void launch(const Launch& work, const graphs::Driver& driver, CUstream stream, bool early) {
   if (const auto* kernel = std::get_if<KernelLaunch>(&work)) {
     graphs::LaunchConfig config = kernel->config;
     if (!early) config.remove(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
@@ -19,32 +19,32 @@ void launch(const BoundWork& work, const graphs::Driver& driver, CUstream stream
   }
 }
 
-std::size_t launches_of(const BoundWork& work) {
+std::size_t launches_of(const Launch& work) {
   const auto* product = std::get_if<MatmulLaunch>(&work);
   return product ? product->calls() : 1;
 }
 
-void BoundStep::launch(const graphs::Driver& driver, CUstream stream, bool early) const {
-  for (const BoundWork& work : works) {
+void StepLaunches::launch(const graphs::Driver& driver, CUstream stream, bool early) const {
+  for (const Launch& work : works) {
     runtime::launch(work, driver, stream, early);
     early = true;
   }
 }
 
-std::size_t BoundStep::launches() const {
+std::size_t StepLaunches::launches() const {
   std::size_t count = 0;
-  for (const BoundWork& work : works) count += launches_of(work);
+  for (const Launch& work : works) count += launches_of(work);
   return count;
 }
 
-bool BoundStep::overlaps() const {
+bool StepLaunches::overlaps() const {
   const auto* first = works.empty() ? nullptr : std::get_if<KernelLaunch>(&works.front());
   return first != nullptr && first->variant->overlaps;
 }
 
-std::string BoundStep::how() const {
-  std::string text = alternative;
-  for (const BoundWork& work : works)
+std::string StepLaunches::how() const {
+  std::string text = tactic;
+  for (const Launch& work : works)
     if (const auto* conv = std::get_if<ConvLaunch>(&work))
       text += (text.empty() ? "" : ": ") + conv->describe();
   return text;
