@@ -9,7 +9,6 @@
 
 #include "codegen/families/registry.h"
 #include "codegen/targets/kernel_cache.h"
-#include "ir/sorted_names.h"
 
 namespace sinter::codegen {
 namespace {

@@ -1,8 +1,14 @@
 #include "ir/graph.h"
 
+#include <algorithm>
 #include <deque>
 
 namespace sinter::ir {
+
+void sort_unique(std::vector<std::string>& names) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+}
 namespace {
 
 /// A one-to-one correspondence between the values of two graphs that grows as they are compared.

@@ -18,6 +18,9 @@
 
 namespace sinter::ir {
 
+/// Puts names of ONNX nodes in order, each once: where the origins of nodes come together.
+void sort_unique(std::vector<std::string>& names);
+
 struct ValueId {
   std::int32_t index = -1;
   bool valid() const { return index >= 0; }

@@ -6,7 +6,6 @@
 
 #include "ir/graph.h"
 #include "ir/graph_checks.h"
-#include "ir/sorted_names.h"
 
 namespace sinter::ir {
 namespace {

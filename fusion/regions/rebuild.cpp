@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "ir/sorted_names.h"
 #include "sinter/error.h"
 
 namespace sinter::fusion {

@@ -223,7 +223,7 @@ TEST(CompileCuda, OneWayToDoProductsCanBeAskedFor) {
   EXPECT_THAT(names("warp-specialized alone"),
               testing::ElementsAre("warp-specialized gemm, then its epilogue"));
   EXPECT_THAT(names("warp_tile 16x16x64 warps=1x1x2 stages=2 split_k=1 cluster_n=4"),
-              testing::ElementsAre("product"));
+              testing::ElementsAre("gemm"));
 }
 
 TEST(CompileCuda, PlansForOtherGpusHaveNoWarpgroups) {

@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #include "codegen/compile.h"
+#include "codegen/families/gemm/emit_gemm.h"
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
@@ -264,8 +265,7 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_warpgroups,
     if (!product) throw std::runtime_error(shape.name + ": " + refusal);
     product->by_warpgroups = by_warpgroups;
     codegen::KernelRequest request;
-    request.program = &product->program;
-    request.product = &*product;
+    set_gemm(request, *product);
     request.name = "product";
     for (const std::uint32_t buffer : product->program.buffers)
       request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? product->type

@@ -99,7 +99,7 @@ struct Prologue {
   const Make& make;
 };
 template <bool kCopiesAhead, class Wait, class Make>
-SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> front_of(const Wait& wait, const Make& make) {
+SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> prologue_of(const Wait& wait, const Make& make) {
   return {wait, make};
 }
 
@@ -109,7 +109,7 @@ SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> front_of(const Wait& wait, cons
 /// else in shared memory (Shape::kPrologueBytes), and the new row goes to its place in memory too: p
 /// is then what the problem may be before the step in front has ended.
 template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoPrologue>
-SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& front = Prologue()) {
+SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;
   typedef AttentionRows<Shape> Rows;
   constexpr int kKeys = Shape::kKeys, kGroups = Shape::kKeyGroups, kTurns = kGroups * kSplitK;
@@ -164,7 +164,7 @@ SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& front = Pro
   if constexpr (Prologue::kMakes) {
     const i32 hoped = p.keys;
     if (Prologue::kAhead) copy_first();
-    new_row = front.make(own_queries, own_key, own_value, [&] { p = front.wait(); });
+    new_row = prologue.make(own_queries, own_key, own_value, [&] { p = prologue.wait(); });
     p.q = own_queries;
     p.q_stride = Shape::kHead;
     if (Prologue::kAhead && p.keys != hoped) {

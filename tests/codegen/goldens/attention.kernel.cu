@@ -57,7 +57,7 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=4 keys=32 vector=8 splits=8
+// schedule: attention rows=1x16 groups=4 keys=32 vector=8 split_kv=8
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 33, seq <= 1024
 extern "C" __global__ void __launch_bounds__(128)
 packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -72,7 +72,7 @@ packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ 
   attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=8 keys=64 vector=8 splits=2
+// schedule: attention rows=1x16 groups=8 keys=64 vector=8 split_kv=2
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 132
 extern "C" __global__ void __launch_bounds__(256)
 packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ x1,

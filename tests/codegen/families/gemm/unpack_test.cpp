@@ -227,7 +227,7 @@ TEST(CudaUnpack, RowsAndScalesDecideWhetherWeightsAreUnpacked) {
 }
 
 TEST(CudaUnpack, OneWayCanBeAskedFor) {
-  EXPECT_THAT(ways_of(compiled("65", "random(2)", "unpacked")),
+  EXPECT_THAT(ways_of(compiled("65", "random(2)", "dequantized")),
               testing::ElementsAre("dequantized weights, warp-specialized gemm",
                                    "dequantized weights, library"));
   EXPECT_THAT(ways_of(compiled("65", "random(2)", "library")),
