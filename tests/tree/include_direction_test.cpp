@@ -170,7 +170,7 @@ const std::map<std::string, std::set<std::string>> kPrivate = {
 
 // What the redesign of the kernel families still has to mend.
 const std::set<std::string> kUnfinished = {
-    "codegen/families/gemm/weights/packed_buffers.h includes codegen/compile.h"};
+    "tools/compiler/tuning/tune.cpp includes codegen/families/gemm/weights/packed_buffers.h"};
 bool is_unfinished(const std::vector<std::string>& cycle) {
   return std::all_of(cycle.begin(), cycle.end(),
                      [](const std::string& part) { return part.starts_with("codegen/"); });

@@ -11,7 +11,6 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/families/gemm/gemm_tactics.h"
 #include "fusion/narrow_dims.h"
 #include "fusion/separate.h"
 #include "tools/compiler/build/calibration.h"
