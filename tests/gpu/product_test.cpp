@@ -94,8 +94,7 @@ class Groups : public ::testing::TestWithParam<const char*> {
 
 TEST_P(Groups, AgreeWithTheReference) {
   for (const int splits : {1, 2, 3, 6}) {
-    const std::string schedule =
-        fmt::format("tma {} split_k={} cluster_n=1", GetParam(), splits);
+    const std::string schedule = fmt::format("tma {} split_k={} cluster_n=1", GetParam(), splits);
     SCOPED_TRACE(schedule);
     for (const int rows : {64, 197, 300}) check(gelu_graph("f16", rows), schedule, DType::kFloat16);
     check(gelu_graph("bf16", 70), schedule, DType::kBFloat16);

@@ -40,7 +40,7 @@ PartTime describe(const Context& context, const Launch& work) {
     part.name = std::holds_alternative<MatmulLaunch>(work) ? "cuBLASLt"
                 : std::holds_alternative<ConvLaunch>(work) ? "cuDNN"
                 : std::holds_alternative<CopyLaunch>(work) ? "copy"
-                                                      : "fill";
+                                                           : "fill";
   }
   return part;
 }

@@ -43,7 +43,7 @@ struct Diagnostic {
   std::string node;                 // of ONNX; empty: about no single one
   std::string op;                   // its operator and version: "Loop-16", "com.example::Norm-1"
   std::vector<std::string> shapes;  // types of its inputs: "f32[batch, 8]"; "?": not known
-  std::string hint;              // what to do instead; empty: nothing is known
+  std::string hint;                 // what to do instead; empty: nothing is known
 };
 
 /// What every call of the compiler throws: the Error that ended it, with what was said before and,
