@@ -322,6 +322,18 @@ TEST_F(HostileFiles, SignalsLeaveNoTemporaryFile) {
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
   }
+  // A library has put the handlers back without their flags, as NVRTC does.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(10);
+    const tools::CleanUpOnSignals signals;
+    ::signal(SIGTERM, ::signal(SIGTERM, SIG_DFL));
+    ::raise(SIGTERM);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
   // What is ignored stays so, as under nohup.
   const auto before = ::signal(SIGHUP, SIG_IGN);
   {

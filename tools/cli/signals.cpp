@@ -7,7 +7,16 @@ namespace {
 
 void clean_up_and_end(int signal) {
   files::remove_temporary_files();
-  // The default action is back (SA_RESETHAND), so that the caller sees which signal it was.
+  // The default action, so that the caller sees which signal it was. A library may have put this
+  // handler back without its flags (NVRTC 13.0 does): then the handler is still installed, and the
+  // signal blocked.
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(signal, &action, nullptr);
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, signal);
+  ::sigprocmask(SIG_UNBLOCK, &signals, nullptr);
   ::raise(signal);
 }
 

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 #include <sinter/error.h>
 
+#include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/region_check.h"
 #ifdef SINTER_WITH_CUDA
-#include "codegen/targets/cuda/cuda_target.h"
 #include "tests/codegen/emulation/cuda_check.h"
 #include "tests/codegen/families/gemm/gemm_check.h"
 #endif
