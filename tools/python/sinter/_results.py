@@ -19,7 +19,7 @@ class Diagnostic:
     node: str = ""
     op: str = ""
     shapes: tuple[str, ...] = ()
-    way_out: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True)

@@ -177,7 +177,7 @@ nb::dict to_python(const Diagnostic& value) {
   d["node"] = value.node;
   d["op"] = value.op;
   d["shapes"] = value.shapes;
-  d["way_out"] = value.way_out;
+  d["hint"] = value.hint;
   return d;
 }
 
