@@ -283,4 +283,11 @@ CompiledPlan compile_entries(const Graph& model, std::span<const EntryGraph> ent
   return compiler.run();
 }
 
+std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
+                                       const CompileOptions& options) {
+  std::set<std::uint64_t> all;
+  for (const KernelFamily* family : families()) all.merge(family->packed_weights(graphs, options));
+  return all;
+}
+
 }  // namespace sinter::codegen

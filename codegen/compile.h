@@ -107,4 +107,8 @@ struct EntryGraph {
 CompiledPlan compile_entries(const ir::Graph& model, std::span<const EntryGraph> entries,
                              const CompileOptions& options);
 
+/// CompileOptions::packed_weights for plans that are parts of the one of `graphs`.
+std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
+                                       const CompileOptions& options);
+
 }  // namespace sinter::codegen

@@ -114,8 +114,9 @@ void KernelTable::compile(std::vector<StepT>& steps, CompiledPlan& result) {
   for (const Group& group : groups_) {
     if (options_.checkpoint) options_.checkpoint();
     with_context(fmt::format("generating kernel '{}'", group.name), [&] {
-      Written kernels = write(group);
-      if (auto known = info(group, steps[group.places[0].step], kernels.kernels[0].choices))
+      const std::string key = key_of(group);
+      Written kernels = write(group, key);
+      if (auto known = info(group, key, steps[group.places[0].step], kernels.kernels[0].choices))
         result.kernels.push_back(std::move(*known));
       place(group, kernels, written.size() * devices_.size(), steps);
       written.push_back(std::move(kernels));
@@ -128,9 +129,8 @@ void KernelTable::compile(std::vector<StepT>& steps, CompiledPlan& result) {
   if (!groups_.empty()) compile_texts(written, result);
 }
 
-KernelTable::Written KernelTable::write(const Group& group) {
+KernelTable::Written KernelTable::write(const Group& group, const std::string& key) {
   Written written;
-  const std::string key = key_of(group);
   for (std::size_t a = 0; a < devices_.size(); ++a) {
     const auto known = std::find(devices_.begin(), devices_.end(), devices_[a]) - devices_.begin();
     if (static_cast<std::size_t>(known) < a) {
@@ -206,12 +206,13 @@ void KernelTable::place(const Group& group, const Written& written, std::size_t 
 
 /// What is known of a group's kernel, whose first use is in `step`; nothing if it has no choice of
 /// schedules, or cannot be made without other ways to do the step.
-std::optional<KernelInfo> KernelTable::info(const Group& group, const StepT& step,
+std::optional<KernelInfo> KernelTable::info(const Group& group, const std::string& key,
+                                            const StepT& step,
                                             std::vector<VariantChoice>& choices) const {
   if (choices.empty() || !group.tuned_by) return std::nullopt;
   KernelInfo info;
   info.name = group.name;
-  info.key = key_of(group);
+  info.key = key;
   info.entry = group.nodes.front().entry;
   info.node = group.nodes.front().node;
   info.uses = group.places.size();

@@ -53,13 +53,14 @@ class KernelTable {
     std::vector<std::size_t> kernel_of;  // of each architecture
   };
 
-  Written write(const Group& group);
+  Written write(const Group& group, const std::string& key);
   KernelRequest request(const Group& group, const std::string& key) const;
   std::string key_of(const Group& group) const;
   std::set<std::uint32_t> given_buffers(const Group& group) const;
   void place(const Group& group, const Written& written, std::size_t module,
              std::vector<plan::fb::StepT>& steps) const;
-  std::optional<KernelInfo> info(const Group& group, const plan::fb::StepT& step,
+  std::optional<KernelInfo> info(const Group& group, const std::string& key,
+                                 const plan::fb::StepT& step,
                                  std::vector<VariantChoice>& choices) const;
   void compile_texts(const std::vector<Written>& written, CompiledPlan& result) const;
   void add_modules(const std::vector<Written>& written, std::vector<CompiledKernel> compiled,

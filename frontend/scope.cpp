@@ -8,9 +8,9 @@
 
 #include "frontend/model/attributes.h"
 #include "frontend/model/initializers.h"
-#include "frontend/ops/hints.h"
-#include "frontend/ops/input_names.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/hints.h"
+#include "frontend/ops/table/input_names.h"
+#include "frontend/ops/table/op_table.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {

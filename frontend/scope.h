@@ -14,7 +14,7 @@
 #include "frontend/model/imported_model.h"
 #include "frontend/model/structure.h"
 #include "frontend/ops/node_context.h"
-#include "frontend/ops/row_checks.h"
+#include "frontend/ops/table/row_checks.h"
 #include "frontend/symbols/default_ranges.h"
 
 namespace onnx {

@@ -13,8 +13,7 @@ struct TargetTraits {
   /// Regions become kernels that the compiler writes; else they are programs that the runtime
   /// interprets.
   bool generates_kernels = false;
-  bool approximates_functions = false;   // erf, tanh and the like are cheaper forms unless asked
-  bool picks_tactics_on_device = false;  // which library's algorithm is best is measured there
+  bool approximates_functions = false;  // erf, tanh and the like are cheaper forms unless asked
   /// Bytes of traffic that take as long as one more step: what fusing saves beside memory.
   double launch_bytes = 0;
   bool splits_reductions = false;  // few long rows are reduced in two steps

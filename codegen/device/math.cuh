@@ -1,6 +1,5 @@
 // What each ScalarOp computes on the GPU: general forms and cheaper ones.
 #pragma once
 
-#include "elementary.cuh"
-
 #include "approximate.cuh"
+#include "elementary.cuh"

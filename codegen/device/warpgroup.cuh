@@ -165,7 +165,7 @@ SINTER_WGMMA_ALL_TILES(bf16, "bf16")
 /// tile may be touched before warpgroup_wait.
 template <int kTileRows, bool kRowsAreK, class T, int kTiles>
 SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile, int first,
-                                 bool add) {
+                         bool add) {
   static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
 #ifdef __CUDACC__
   const int further = kRowsAreK ? first * 64 : first / 64 * (kTileRows * 64) + first % 64;
@@ -196,8 +196,7 @@ SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const u32 (&a)[4], const T* tile
 /// The same with a[64][16] in shared memory: element (row, k) is element (row, first + k) of a tile
 /// of one block of columns that begins at `a`; first + 16 <= 64.
 template <int kTileRows, bool kRowsAreK, class T, int kTiles>
-SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const T* a, const T* b, int first,
-                                 bool add) {
+SINTER_DEVICE void wgmma(float (&d)[kTiles][4], const T* a, const T* b, int first, bool add) {
   static_assert(kRowsAreK || kTileRows == kTiles * 8, "one column for each row of the tile");
 #ifdef __CUDACC__
   const u32 left = describe_tile(a, 0) + static_cast<u32>(first / 8);

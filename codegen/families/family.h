@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +104,12 @@ class KernelFamily {
   /// The words that printed schedules of its kernels begin with: CompileOptions::schedule asks for
   /// one of them by its text, which the family's programs parse.
   virtual std::vector<std::string_view> schedules() const { return {}; }
+  /// Hashes of constants of the graphs that nothing but the family's kernels reads, which may
+  /// therefore have an order of their own in the plan.
+  virtual std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const>,
+                                                 const CompileOptions&) const {
+    return {};
+  }
   /// Called before the first region; may be null.
   virtual std::unique_ptr<FamilyState> begin(PlanContext&) const { return nullptr; }
 };

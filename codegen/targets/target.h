@@ -1,6 +1,7 @@
 // A target: what plans are compiled for. Each has a folder here; registry.h lists them.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,5 +30,11 @@ class Target {
                                               const KernelCompileOptions& options,
                                               KernelCompileStats& stats) const = 0;
 };
+
+/// The activations that a plan's convolution steps end with (fb::Activation), by operator.
+inline std::set<std::string, std::less<>> conv_activations() {
+  return {"Relu", "Gelu", "GeluTanh",  "Sigmoid",     "Tanh",
+          "Silu", "Clip", "LeakyRelu", "HardSigmoid", "HardSwish"};
+}
 
 }  // namespace sinter::codegen

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/control/unroll.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
-#include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
 namespace {

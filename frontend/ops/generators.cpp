@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "frontend/model/initializers.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 #include "ir/scalar_math.h"
 

@@ -1,8 +1,8 @@
 // Matrix products.
 #include <fmt/format.h>
 
-#include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 #include "ir/dim/dim_mismatch.h"
 

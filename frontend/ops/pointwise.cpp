@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "frontend/model/initializers.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {

@@ -1,7 +1,7 @@
 // Reductions, and the pools that are one.
 #include <numeric>
 
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {

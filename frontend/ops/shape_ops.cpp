@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/op_table.h"
-#include "frontend/ops/unroll.h"
+#include "frontend/ops/control/unroll.h"
+#include "frontend/ops/table/op_table.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "frontend/model/initializers.h"
-#include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 #include "frontend/ops/windows.h"
 #include "ir/scalar_math.h"

@@ -3,7 +3,7 @@
 and for com.microsoft with ONNX Runtime's. Prints what differs; exit status 1 if anything does.
 
     check_schemas.py [SINTER]               # build/bin/sinter
-    check_schemas.py --inputs [SINTER]      prints the rows of frontend/ops/input_names.cpp
+    check_schemas.py --inputs [SINTER]      prints the rows of frontend/ops/table/input_names.cpp
 """
 import json
 import subprocess

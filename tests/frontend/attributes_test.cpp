@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <onnx.pb.h>
 
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
 #include "tests/frontend/op_test_support.h"
 
 namespace sinter::frontend {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMostSources = 25;
 // Lists of things that are alike, a file each.
-const std::set<std::string> kLists = {"frontend/ops", "fusion/passes"};
+const std::set<std::string> kLists = {"fusion/passes"};
 
 TEST(Folders, HoldFewSources) {
   std::map<std::string, int> counts;

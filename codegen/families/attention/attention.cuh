@@ -106,8 +106,8 @@ SINTER_DEVICE Prologue<kCopiesAhead, Wait, Make> prologue_of(const Wait& wait, c
 /// Rows [first_row, first_row + kRows) of one head, by one block of kKeyGroups * kRowWarps warps,
 /// or by a cluster of kSplitK such blocks that share out the keys. kAhead: tiles of keys and values
 /// that a group of one warp has under way; 1 for groups of more. What `front` makes lies behind all
-/// else in shared memory (Shape::kPrologueBytes), and the new row goes to its place in memory too: p
-/// is then what the problem may be before the step in front has ended.
+/// else in shared memory (Shape::kPrologueBytes), and the new row goes to its place in memory too:
+/// p is then what the problem may be before the step in front has ended.
 template <class Shape, int kSplitK = 1, int kAhead = 1, class Prologue = NoPrologue>
 SINTER_DEVICE void attend(AttentionProblem<Shape> p, const Prologue& prologue = Prologue()) {
   typedef typename Shape::T T;

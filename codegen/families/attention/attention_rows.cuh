@@ -27,7 +27,8 @@ SINTER_DEVICE i32 keys_before(i64 limit, i32 keys) {
 /// at multiples of them. kMaskRows, kMaskKeys: whether the mask depends on the row, and on the key;
 /// kMaskPairs: whether two neighbours of its keys are one access.
 /// kCausal: a row sees the keys up to its own number + `diagonal`. kGuard: which weights count as
-/// zero: 1: those that are NaN; 2: those of rows of which every score is -inf. Limits: the type of integers of which a row sees as many keys; NoLimits.
+/// zero: 1: those that are NaN; 2: those of rows of which every score is -inf. Limits: the type of
+/// integers of which a row sees as many keys; NoLimits.
 template <class T_, class Mask_, int kHead_, int kValueHead_, int kRowWarps_, int kRowTiles_,
           int kKeyGroups_, int kKeys_, int kVector_, bool kPairs_, bool kMaskRows_, bool kMaskKeys_,
           bool kMaskPairs_, bool kCausal_, int kGuard_, class Limits_ = NoLimits>

@@ -88,8 +88,9 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
     const i32 end = end_of_keys(p);
     if (end == 0) return;
     pipeline.free_queries[query.stage].wait(query.phase);
-    copy_tile_rows<Shape::kRows, Shape::kHead, 128>(pipeline.queries + query.stage * Pipeline::kQueryTile,
-                                                    p.q, p.q_stride, p.first_row, p.rows, thread);
+    copy_tile_rows<Shape::kRows, Shape::kHead, 128>(
+        pipeline.queries + query.stage * Pipeline::kQueryTile, p.q, p.q_stride, p.first_row, p.rows,
+        thread);
     pipeline.full_queries[query.stage].arrive_with_copies();
     query = query.next();
     for (i32 key0 = 0; key0 < end; key0 += kKeys, at = at.next()) {
@@ -98,8 +99,8 @@ SINTER_DEVICE void copy_tiles(const Pipeline& pipeline, u32 items, ProblemOf pro
                                                p.k_stride, key0, p.keys, thread);
       pipeline.full_keys[at.stage].arrive_with_copies();
       pipeline.free_values[at.stage].wait(at.phase);
-      copy_tile_rows<kKeys, Shape::kValueHead, 128>(pipeline.values + at.stage * Pipeline::kValueTile,
-                                                    p.v, p.v_stride, key0, p.keys, thread);
+      copy_tile_rows<kKeys, Shape::kValueHead, 128>(
+          pipeline.values + at.stage * Pipeline::kValueTile, p.v, p.v_stride, key0, p.keys, thread);
       pipeline.full_values[at.stage].arrive_with_copies();
     }
   });
@@ -110,7 +111,8 @@ template <class Shape, class Pipeline>
 struct WarpgroupRows {
   typedef AttentionRows<Shape> Rows;
   typedef AttentionProblem<Shape> Problem;
-  static constexpr int kKeys = Shape::kKeys, kGroups = Pipeline::kGroups, kStages = Pipeline::kStages;
+  static constexpr int kKeys = Shape::kKeys, kGroups = Pipeline::kGroups,
+                       kStages = Pipeline::kStages;
   static constexpr bool kQueriesStay = Pipeline::kQueries > 1;
 
   const Pipeline& pipeline;
@@ -132,7 +134,7 @@ struct WarpgroupRows {
       for (int step = 0; step < Shape::kSteps; ++step)
         load_matrix_x4(rows.q[0][step],
                        pipeline.queries + swizzled_place<Shape::kRows>(warp * 16 + lane % 16,
-                                                                   step * 16 + lane / 16 * 8));
+                                                                       step * 16 + lane / 16 * 8));
       release_queries();
     }
   }
@@ -149,8 +151,8 @@ struct WarpgroupRows {
 #pragma unroll
     for (int step = 0; step < Shape::kSteps; ++step) {
       if constexpr (kQueriesStay)
-        wgmma<kKeys, false>(s[0], own + step / 4 * Shape::kRows * 64,
-                                    keys + step / 4 * kKeys * 64, step % 4 * 16, step > 0);
+        wgmma<kKeys, false>(s[0], own + step / 4 * Shape::kRows * 64, keys + step / 4 * kKeys * 64,
+                            step % 4 * 16, step > 0);
       else
         wgmma<kKeys, false>(s[0], rows.q[0][step], keys, step * 16, step > 0);
     }
@@ -161,7 +163,7 @@ struct WarpgroupRows {
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step)
       wgmma<kKeys, true>(rows.y[0], weights[step],
-                                 pipeline.values + at.stage * Pipeline::kValueTile, step * 16, true);
+                         pipeline.values + at.stage * Pipeline::kValueTile, step * 16, true);
     warpgroup_commit();
   }
   template <int kUnderWay>
@@ -235,8 +237,9 @@ struct WarpgroupRows {
   }
 };
 
-/// `items` pieces of work by blocks of Pipeline::kThreads threads, any number of blocks. problem_of(i)
-/// is the problem of an item, which is rows [first_row, first_row + kRows) of one head.
+/// `items` pieces of work by blocks of Pipeline::kThreads threads, any number of blocks.
+/// problem_of(i) is the problem of an item, which is rows [first_row, first_row + kRows) of one
+/// head.
 template <class Shape, int kStages, int kQueries = 1, class ProblemOf>
 SINTER_DEVICE void attend_by_warpgroups(u32 items, ProblemOf problem_of) {
   typedef AttentionPipeline<Shape, kStages, kQueries> Pipeline;

@@ -199,6 +199,12 @@ class GemmFamily final : public KernelFamily {
     return target.product_kernels ? "" : "this target's products are a library's";
   }
 
+  std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
+                                         const CompileOptions& options) const override {
+    if (!options.target->traits().product_kernels) return {};
+    return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);
+  }
+
   std::unique_ptr<FamilyState> begin(PlanContext& plan) const override {
     return std::make_unique<GemmState>(plan.buffers, packed_weights(plan.graphs, plan.options));
   }

@@ -13,8 +13,7 @@ ir::TargetTraits make_traits() {
   traits.has_conv = true;
   traits.conv_channels_last = true;
   traits.conv_epilogue_residual = true;
-  traits.conv_epilogue_activations = {"Relu", "Gelu", "GeluTanh",  "Sigmoid",     "Tanh",
-                                      "Silu", "Clip", "LeakyRelu", "HardSigmoid", "HardSwish"};
+  traits.conv_epilogue_activations = conv_activations();
   traits.has_integer_matmul = true;
   traits.matmul_epilogue_gelu_erf = true;
   traits.matmul_epilogue_gelu_tanh = true;

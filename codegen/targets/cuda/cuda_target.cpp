@@ -10,7 +10,6 @@ ir::TargetTraits make_traits() {
   ir::TargetTraits traits;
   traits.generates_kernels = true;
   traits.approximates_functions = true;
-  traits.picks_tactics_on_device = true;
   traits.launch_bytes = 5e6;  // 1.25 us at 4 TB/s
   traits.splits_reductions = true;
   traits.attention = true;
@@ -21,8 +20,7 @@ ir::TargetTraits make_traits() {
   traits.conv_any_float = true;
   traits.conv_as_kernels = true;
   traits.conv_epilogue_residual = true;
-  traits.conv_epilogue_activations = {"Relu", "Gelu", "GeluTanh",  "Sigmoid",     "Tanh",
-                                      "Silu", "Clip", "LeakyRelu", "HardSigmoid", "HardSwish"};
+  traits.conv_epilogue_activations = conv_activations();
   traits.matmul_epilogue_gelu_tanh = true;
   traits.matmul_epilogue_by_rows = true;
   traits.quantized_matmul = {DType::kFloat16, DType::kBFloat16};

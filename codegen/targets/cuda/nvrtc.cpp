@@ -229,18 +229,4 @@ std::vector<CompiledKernel> compile_cuda(std::span<const KernelText> texts,
   return results;
 }
 
-std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string> sources,
-                                                      std::span<const std::string> architectures,
-                                                      const KernelCompileOptions& options,
-                                                      KernelCompileStats& stats) {
-  std::vector<KernelText> texts;
-  for (const std::string& source : sources)
-    for (const std::string& architecture : architectures) texts.push_back({&source, architecture});
-  std::vector<CompiledKernel> compiled = compile_cuda(texts, options, stats);
-  std::vector<std::vector<CompiledKernel>> results(sources.size());
-  for (std::size_t i = 0; i < compiled.size(); ++i)
-    results[i / architectures.size()].push_back(std::move(compiled[i]));
-  return results;
-}
-
 }  // namespace sinter::codegen

@@ -15,10 +15,4 @@ std::vector<CompiledKernel> compile_cuda(std::span<const KernelText> texts,
                                          const KernelCompileOptions& options,
                                          KernelCompileStats& stats);
 
-/// Every source for every architecture; result [source][architecture].
-std::vector<std::vector<CompiledKernel>> compile_cuda(std::span<const std::string> sources,
-                                                      std::span<const std::string> architectures,
-                                                      const KernelCompileOptions& options,
-                                                      KernelCompileStats& stats);
-
 }  // namespace sinter::codegen

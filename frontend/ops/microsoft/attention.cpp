@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/attention_core.h"
-#include "frontend/ops/checks.h"
-#include "frontend/ops/op_table.h"
-#include "frontend/ops/unroll.h"
+#include "frontend/ops/attention/attention_core.h"
+#include "frontend/ops/control/unroll.h"
+#include "frontend/ops/table/checks.h"
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {

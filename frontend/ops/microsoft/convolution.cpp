@@ -1,9 +1,9 @@
 // Convolutions and pooling of com.microsoft: with activations, and with channels last.
 #include <fmt/format.h>
 
-#include "frontend/ops/checks.h"
 #include "frontend/ops/fused_activation.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/checks.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/checks.h"
+#include "frontend/ops/control/unroll.h"
 #include "frontend/ops/fused_activation.h"
-#include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/unroll.h"
+#include "frontend/ops/table/checks.h"
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {

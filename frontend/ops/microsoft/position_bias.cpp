@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/attention_core.h"
-#include "frontend/ops/checks.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/attention/attention_core.h"
+#include "frontend/ops/control/unroll.h"
+#include "frontend/ops/table/checks.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
-#include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
 namespace {

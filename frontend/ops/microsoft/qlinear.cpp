@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/quantized.h"
+#include "frontend/ops/quantization/quantized.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
-#include "codegen/families/gemm/weights/packed_buffers.h"
 #include "ir/parallel.h"
 #include "tools/compiler/run/measure.h"
 

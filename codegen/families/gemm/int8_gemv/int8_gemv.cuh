@@ -1,7 +1,8 @@
 // A tile of a product of few rows in integers. Elements of x become numbers of two or three slices
 // of eight bits, relative to the largest of those that a warp multiplies; each slice of a row is a
 // column of the tensor cores' right operand, of which one row would fill an eighth. Quantized
-// weights are the left one as they are: no float is made of them, and accumulators of a group are exact.
+// weights are the left one as they are: no float is made of them, and accumulators of a group are
+// exact.
 #pragma once
 
 #include "small_m.cuh"
@@ -132,8 +133,9 @@ struct Int8Slices {
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsK,
           int kStages, int kSplitK, int kParts, int kPrologueRows, int kRowStride, int kSlices,
           int kSteps>
-struct Int8Tile : SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarpsK, kStages,
-                              kSplitK, 8, 8, kParts, (kPrologueRows > 0 ? kPrologueRows : 1), kRowStride> {
+struct Int8Tile
+    : SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarpsK, kStages, kSplitK, 8, 8,
+                 kParts, (kPrologueRows > 0 ? kPrologueRows : 1), kRowStride> {
   typedef SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarpsK, kStages, kSplitK, 8, 8,
                      kParts, (kPrologueRows > 0 ? kPrologueRows : 1), kRowStride>
       Base;
@@ -195,9 +197,10 @@ struct Int8Tile : SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarp
     const int fragment = task / kShare;
     const i32 first = x.begin + (fragment / kAcross * kWarpsK + Base::part_of_k()) * kDepth +
                       fragment % kAcross * 16;
-    const T* from = kPrologueRows > 0 ? Base::made_rows(shared) +
-                                        (row < kPrologueRows ? row : kPrologueRows - 1) * kRowStride
-                                  : rows + row * x.stride_a;
+    const T* from =
+        kPrologueRows > 0
+            ? Base::made_rows(shared) + (row < kPrologueRows ? row : kPrologueRows - 1) * kRowStride
+            : rows + row * x.stride_a;
     const bool valid = (kTasks % 32 == 0 || task < kTasks) && (kPrologueRows > 0 || row < x.rows);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -269,9 +272,10 @@ struct Int8Tile : SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarp
       columns[j] = slices + column * 64 + lane % 4 * 16;
     }
   }
-  SINTER_DEVICE static void multiply_tile(i32 (&accumulators)[4], const u32 (&left)[4], const uint4& right,
-                                          int k) {
-    mma_16x8x32(accumulators, left, k % 64 == 0 ? right.x : right.z, k % 64 == 0 ? right.y : right.w);
+  SINTER_DEVICE static void multiply_tile(i32 (&accumulators)[4], const u32 (&left)[4],
+                                          const uint4& right, int k) {
+    mma_16x8x32(accumulators, left, k % 64 == 0 ? right.x : right.z,
+                k % 64 == 0 ? right.y : right.w);
   }
   SINTER_DEVICE static void add_slices(i32 (&accumulators)[4], const uint4& right, int k) {
     constexpr u32 kOnes[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
@@ -320,8 +324,9 @@ struct Int8Tile : SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarp
   }
 
   /// Adds what group `fold` of a step stands for.
-  SINTER_DEVICE static void scale_group(Accumulators& accumulators, const Exact& part, const i32 (&all)[kTiles][4],
-                                        const unsigned char* weights, int fold) {
+  SINTER_DEVICE static void scale_group(Accumulators& accumulators, const Exact& part,
+                                        const i32 (&all)[kTiles][4], const unsigned char* weights,
+                                        int fold) {
     const int g = threadIdx.x % 32 / 4;
     const unsigned char* const behind = weights + Base::kWeightBytes;
     const S* const scales = reinterpret_cast<const S*>(behind) + fold * 16 + g;
@@ -375,11 +380,12 @@ struct Int8Tile : SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarp
   }
 
   /// Puts each row's slices together: those of a lane, and of its neighbour if there are three.
-  SINTER_DEVICE static void write_accumulators(unsigned char* shared, const Accumulators& accumulators,
-                                       const float (&unit)[kTiles]) {
+  SINTER_DEVICE static void write_accumulators(unsigned char* shared,
+                                               const Accumulators& accumulators,
+                                               const float (&unit)[kTiles]) {
     const int lane = threadIdx.x % 32, slice = lane % 4 * 2 % kRoom;
-    float* const part =
-        reinterpret_cast<float*>(shared) + Base::part_of_k() * kM * Base::kAccumulatorStride + lane / 4;
+    float* const part = reinterpret_cast<float*>(shared) +
+                        Base::part_of_k() * kM * Base::kAccumulatorStride + lane / 4;
     const float first = slice == 0 ? 1.0f : 65536.0f;
     const float second = slice + 1 < kSlices ? first * 256.0f : 0.0f;
 #pragma unroll
@@ -399,7 +405,8 @@ struct Int8Tile : SmallMTile<T, Weights, Scaling, kM, kColumns, kDepth, 1, kWarp
           if constexpr (Base::kByColumn) {
             scale *= widen(reinterpret_cast<const S*>(shared + Base::kRingBytes)[n + lane / 4]);
           }
-          if (row < kM && slice == 0) part[row * Base::kAccumulatorStride + n] = sum * scale * unit[j];
+          if (row < kM && slice == 0)
+            part[row * Base::kAccumulatorStride + n] = sum * scale * unit[j];
         }
     }
   }

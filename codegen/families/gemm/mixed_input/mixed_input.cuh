@@ -1,6 +1,7 @@
 // A tile of a matrix product by warpgroups whose weights are packed (wgmma: sm_90a): weights are
 // the left operand, made into floats in registers, rows of x the right one in shared memory. A warp
-// has the copy engine fill the stages; the accumulators end up in shared memory as those of warp_tile.cuh do.
+// has the copy engine fill the stages; the accumulators end up in shared memory as those of
+// warp_tile.cuh do.
 #pragma once
 
 #include "small_m.cuh"
@@ -11,8 +12,8 @@
 /// kM rows by kN columns, whose x is copied kK of k at a time; columns are those of kParts equal
 /// parts of all side by side, as in SmallMTile. kGroups warpgroups share the columns, kSplitK
 /// neighbouring blocks of a cluster share k; kResident blocks fit a multiprocessor. A warp copies
-/// its own weights, kAhead times 64 of k. Scales of whole columns are applied to the accumulators; those of
-/// groups, and zero points, to the weights, which are then rounded to T: S is T for them.
+/// its own weights, kAhead times 64 of k. Scales of whole columns are applied to the accumulators;
+/// those of groups, and zero points, to the weights, which are then rounded to T: S is T for them.
 template <class T, class Weights, class Scaling, int kM, int kN, int kK, int kGroups, int kStages,
           int kAhead, int kSplitK, int kResident = 1, int kParts = 1>
 struct MixedInputTile {
@@ -145,8 +146,8 @@ struct MixedInputTile {
     }
   }
 
-  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has ended,
-  /// on which weights do not depend: they are fetched before that is waited for.
+  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has
+  /// ended, on which weights do not depend: they are fetched before that is waited for.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
@@ -229,8 +230,8 @@ struct MixedInputTile {
   }
 
   /// Starts the products of part `part` of a stage.
-  SINTER_DEVICE static void start_part(Accumulators& accumulators, const Fragments& a, const unsigned char* stage,
-                                       int part) {
+  SINTER_DEVICE static void start_part(Accumulators& accumulators, const Fragments& a,
+                                       const unsigned char* stage, int part) {
     const T* const rows = reinterpret_cast<const T*>(stage) + part * kM * 64;
     warpgroup_arrive();
 #pragma unroll
@@ -255,7 +256,8 @@ struct MixedInputTile {
       for (int p = 0; p < kProducts; ++p) settle(accumulators[i][p]);
   }
 
-  SINTER_DEVICE static void multiply_stages(Accumulators& accumulators, unsigned char* shared, const Operands& x) {
+  SINTER_DEVICE static void multiply_stages(Accumulators& accumulators, unsigned char* shared,
+                                            const Operands& x) {
     const int parts = count_steps(x) * kPartsOfStage;
     Fragments a[2];
     int stage = 0, before = 0;  // of the part at hand; whose products were started last
@@ -292,7 +294,8 @@ struct MixedInputTile {
         full_of(shared)[stage].wait(phase);
       }
     };
-    fence_accumulators(accumulators);  // zeros before the first product: else ptxas waits for each product
+    fence_accumulators(
+        accumulators);  // zeros before the first product: else ptxas waits for each product
 #pragma unroll 1
     for (int s = 0; s < parts; s += 2) {
       turn(s, a[0], a[1]);
@@ -302,10 +305,12 @@ struct MixedInputTile {
     fence_accumulators(accumulators);
   }
 
-  SINTER_DEVICE static void store_accumulators(const Accumulators& accumulators, unsigned char* shared,
-                                       const float (&scales)[kTiles][2]) {
+  SINTER_DEVICE static void store_accumulators(const Accumulators& accumulators,
+                                               unsigned char* shared,
+                                               const float (&scales)[kTiles][2]) {
     const int lane = threadIdx.x % 32;
-    float* const first = reinterpret_cast<float*>(body_of(shared)) + lane % 4 * 2 * kAccumulatorStride;
+    float* const first =
+        reinterpret_cast<float*>(body_of(shared)) + lane % 4 * 2 * kAccumulatorStride;
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       float* const own = first + block_of(i) * 16 + lane / 4;

@@ -11,9 +11,9 @@
 /// a time, kVectors times. Four lanes have a row of 32 and load and store eight columns each. While
 /// it computes, a lane has
 ///   rolled: the same columns. Passes are a loop, whose code is short; as it cannot index
-///   registers, a pass's accumulators go through shared memory; spread: the columns whose accumulators it has,
-///   pairs 2 t, 2 t + 1 of each eight. Passes are unrolled, and lanes exchange what they load and
-///   store, in its own type.
+///   registers, a pass's accumulators go through shared memory; spread: the columns whose
+///   accumulators it has, pairs 2 t, 2 t + 1 of each eight. Passes are unrolled, and lanes exchange
+///   what they load and store, in its own type.
 template <int kN, bool kSpread>
 struct PingpongPasses {
   static constexpr int kVector = 8;
@@ -40,11 +40,12 @@ SINTER_DEVICE void exchange_items(T (&x)[4]) {
 
 /// kConsumers of kGroups warpgroups, each team at a tile of its own; see TmaMainloop. Block b of
 /// gridDim.x has the tiles b, b + gridDim.x, ..
-template <class T, int kM, int kN, int kConsumers, int kGroups, int kStages, bool kRowsAreK, int kRank,
-          bool kSpread>
-struct PingpongTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
-                              kStages*(kM + kN) * 128 +
-                                  kConsumers * kGroups * 16 * PingpongPasses<kN, kSpread>::kFloats> {
+template <class T, int kM, int kN, int kConsumers, int kGroups, int kStages, bool kRowsAreK,
+          int kRank, bool kSpread>
+struct PingpongTile
+    : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
+                  kStages*(kM + kN) * 128 +
+                      kConsumers * kGroups * 16 * PingpongPasses<kN, kSpread>::kFloats> {
   typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
                       kStages*(kM + kN) * 128 +
                           kConsumers * kGroups * 16 * PingpongPasses<kN, kSpread>::kFloats>
@@ -52,11 +53,13 @@ struct PingpongTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
   typedef PingpongPasses<kN, kSpread> Passes;
   typedef typename Stages::Operands Operands;
   typedef typename Stages::Accumulators Accumulators;
-  static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers, kThreads = kWorkers + 128;
+  static constexpr int kConsumerThreads = 128 * kGroups, kWorkers = kConsumerThreads * kConsumers,
+                       kThreads = kWorkers + 128;
   // What 65536 registers give, in steps of 8: 128 threads that copy, the others multiply.
   static constexpr int kProducerRegisters = 24;
   static constexpr int kConsumerRegisters = (65536 - 128 * kProducerRegisters) / kWorkers / 8 * 8;
-  static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % 32 == 0, "registers, barriers, columns");
+  static_assert(kConsumers <= 2 && kConsumerRegisters <= 256 && kN % 32 == 0,
+                "registers, barriers, columns");
 
   SINTER_DEVICE static int team() {
     return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kConsumerThreads, 0);
@@ -92,8 +95,8 @@ struct PingpongTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
   }
 
   /// Multiplies the turn's tile.
-  SINTER_DEVICE static void multiply(Accumulators& accumulators, unsigned char* shared, const Turn& turn,
-                                     const Operands& x) {
+  SINTER_DEVICE static void multiply(Accumulators& accumulators, unsigned char* shared,
+                                     const Turn& turn, const Operands& x) {
     const int steps = Stages::count_steps(x);
     const u32 before = turn.number * static_cast<u32>(steps);
     PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};
@@ -117,7 +120,8 @@ struct PingpongTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
     return (pass / kRows * Passes::kVectors + k) * 32 + threadIdx.x % 4 * Passes::kVector;
   }
   /// Stores a pass's accumulators, behind the warp's last look at another's.
-  SINTER_DEVICE static void show(const Accumulators& accumulators, unsigned char* shared, int pass) {
+  SINTER_DEVICE static void show(const Accumulators& accumulators, unsigned char* shared,
+                                 int pass) {
     if (kSpread) return;
     const int lane = threadIdx.x % 32;
     __syncwarp();
@@ -144,7 +148,7 @@ struct PingpongTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
 #pragma unroll
       for (int j = 0; j < Passes::kVector; ++j)
         x[j] = accumulators[pass % kRows / 2][(first + j / 2) / kTiles][(first + j / 2) % kTiles]
-                   [half + j % 2];
+                           [half + j % 2];
     } else {
       const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -188,8 +192,8 @@ struct PingpongTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank,
  private:
   static constexpr int kTiles = Stages::kColumns / 8;  // of one product
 
-  /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what stores nor
-  /// what loads meets others in a bank.
+  /// Four accumulators of row `row`, from column u * 8 + half * 4 on of 32: so that neither what
+  /// stores nor what loads meets others in a bank.
   SINTER_DEVICE static float* place(unsigned char* shared, int k, int u, int row, int half) {
     float* const mine = reinterpret_cast<float*>(Stages::body_of(shared) + Stages::kStageBytes) +
                         threadIdx.x / 32 * Passes::kFloats;

@@ -1,7 +1,7 @@
 // A tile of a matrix product of few rows, for which the weights' bytes are the time. Weights are
 // the left operand of the tensor cores, so that eight rows of x fill an instruction. Each warp
-// streams its own weights through a ring in shared memory; the float32 accumulators end up in shared
-// memory, as those of warp_tile.cuh do.
+// streams its own weights through a ring in shared memory; the float32 accumulators end up in
+// shared memory, as those of warp_tile.cuh do.
 #pragma once
 
 #include "warp_tile.cuh"
@@ -73,8 +73,9 @@ SINTER_DEVICE u32 mask_and_set(u32 x, u32 mask, u32 bits) {
 
 // ---- what weights are stored as
 // Packed weights are units of 512 bytes: 16 columns of the product by kUnitDepth of k, 16 bytes for
-// each lane of a warp in the order of its fragments (codegen/families/gemm/weights/weight_pack.h). Integers are biased,
-// so that they are unsigned: their bits become the last of a mantissa, and the conversion is exact.
+// each lane of a warp in the order of its fragments (codegen/families/gemm/weights/weight_pack.h).
+// Integers are biased, so that they are unsigned: their bits become the last of a mantissa, and the
+// conversion is exact.
 
 /// Elements of x's type.
 struct PackedElements {
@@ -167,10 +168,10 @@ struct NoScales {
 
 /// kM rows by kWarpsN * kColumns columns, which are those of kParts equal parts of all side by side
 /// (a gate and what it opens, say); kWarpsK warps, and kSplitK neighbouring blocks of a
-/// cluster, share k. Each warp takes kDepth of it at a time. All partial accumulators are added in one
-/// fixed order. kVectorA, kVectorB: elements of one copy of x and of weights that are not packed.
-/// kPrologueRows: so many rows of x lie whole in shared memory behind all else (made_rows), kRowStride
-/// elements apart; 0: x is copied step by step.
+/// cluster, share k. Each warp takes kDepth of it at a time. All partial accumulators are added in
+/// one fixed order. kVectorA, kVectorB: elements of one copy of x and of weights that are not
+/// packed. kPrologueRows: so many rows of x lie whole in shared memory behind all else (made_rows),
+/// kRowStride elements apart; 0: x is copied step by step.
 template <class T, class Weights, class Scaling, int kM, int kColumns, int kDepth, int kWarpsN,
           int kWarpsK, int kStages, int kSplitK, int kVectorA = 8, int kVectorB = 8, int kParts = 1,
           int kPrologueRows = 0, int kRowStride = 0>
@@ -188,7 +189,8 @@ struct SmallMTile {
   static constexpr int common(int a, int b) { return b == 0 ? a : common(b, a % b); }
   static constexpr int kFold = kGrouped ? common(kGroup, kDepth) : kDepth;
   static constexpr int kFolds = kDepth / kFold;
-  // Accumulators of a group that are computed side by side, as each product waits for the one before.
+  // Accumulators of a group that are computed side by side, as each product waits for the one
+  // before.
   static constexpr int kChains = kGrouped && kTilesM == 1 && kFold % 32 == 0 ? 2 : 1;
   static_assert(kColumns % 16 == 0 && kDepth % Weights::kUnitDepth == 0 && kDepth % 32 == 0,
                 "warps multiply units");
@@ -286,7 +288,7 @@ struct SmallMTile {
 #pragma unroll
         for (int j = 0; j < kAcross; ++j)
           cp_async<16>(to + (i * kAcross + j) * 512 + lane * 16, valid ? from + j * 512 : from,
-                         valid);
+                       valid);
       }
     } else {
       constexpr int kColumnsB = kRowsAreK ? kColumns : kDepth;
@@ -399,8 +401,8 @@ struct SmallMTile {
     }
   }
 
-  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has ended,
-  /// on which weights do not depend: they are fetched before that is waited for.
+  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has
+  /// ended, on which weights do not depend: they are fetched before that is waited for.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     const int steps = count_steps(x);
@@ -456,7 +458,8 @@ struct SmallMTile {
   }
 
   /// One step's share of this warp.
-  SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, unsigned char* stage, const T* rows) {
+  SINTER_DEVICE static void multiply_stage(Accumulators& accumulators, unsigned char* stage,
+                                           const T* rows) {
     const int lane = threadIdx.x % 32;
     const unsigned char* weights = weights_of(stage);
 #pragma unroll
@@ -566,7 +569,8 @@ struct SmallMTile {
       __syncthreads();
   }
 
-  SINTER_DEVICE static void write_accumulators(unsigned char* shared, const Accumulators& accumulators) {
+  SINTER_DEVICE static void write_accumulators(unsigned char* shared,
+                                               const Accumulators& accumulators) {
     const int lane = threadIdx.x % 32, first = warp() % kWarpsN * kColumns;
     float* part = reinterpret_cast<float*>(shared) +
                   (part_of_k() * kM + lane % 4 * 2) * kAccumulatorStride + first + lane / 4;

@@ -3,15 +3,15 @@
 // warp_tile.cuh, and all threads of the block have the epilogue.
 #pragma once
 
-#include "warp_tile.cuh"
 #include "tensor_map.cuh"
+#include "warp_tile.cuh"
 
 #ifdef SINTER_WARPGROUPS
 
-/// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators over k,
-/// 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank dimensions:
-/// two, and the batch's. What the stages are in may be used otherwise once all are done: it has
-/// kLeastBytes at least.
+/// Stages of tiles on their way to kGroups warpgroups, which share the rows of kM x kN accumulators
+/// over k, 64 at a time. kRowsAreK: b[k][n], else b[n][k]. Both operands are tensors of kRank
+/// dimensions: two, and the batch's. What the stages are in may be used otherwise once all are
+/// done: it has kLeastBytes at least.
 template <class T, int kM, int kN, int kGroups, int kStages, bool kRowsAreK, int kRank,
           int kLeastBytes = 0>
 struct TmaMainloop {
@@ -94,9 +94,9 @@ struct TmaMainloop {
     }
     fence_barrier_init();
   }
-  /// Starts the first copies into empty stages, how many is returned. `kProgrammatic`: the kernel was
-  /// launched before the one in front has ended, on which b does not depend: it is fetched before
-  /// that is waited for.
+  /// Starts the first copies into empty stages, how many is returned. `kProgrammatic`: the kernel
+  /// was launched before the one in front has ended, on which b does not depend: it is fetched
+  /// before that is waited for.
   template <bool kProgrammatic>
   SINTER_DEVICE static int fill_first(unsigned char* shared, const Operands& x) {
     const int count = minimum(count_steps(x), kStages);
@@ -127,8 +127,8 @@ struct TmaMainloop {
   }
   /// Starts the products of `steps` stages from `at` on, adding to nothing; those of the last,
   /// which is returned, are under way then. `group`: among those that share the tile.
-  SINTER_DEVICE static int start_products(Accumulators& accumulators, unsigned char* shared, int steps, int group,
-                                          PipelineState<kStages> at) {
+  SINTER_DEVICE static int start_products(Accumulators& accumulators, unsigned char* shared,
+                                          int steps, int group, PipelineState<kStages> at) {
     int before = at.stage;
 #pragma unroll 1
     for (int s = 0; s < steps; ++s, at = at.next()) {
@@ -142,8 +142,8 @@ struct TmaMainloop {
         for (int i = 0; i < kRowTiles; ++i)
 #pragma unroll
           for (int j = 0; j < kProducts; ++j)
-            wgmma<kRowsAreK ? 64 : kColumns, kRowsAreK>(
-                accumulators[i][j], a + i * 64 * 64, b + j * kColumns * 64, k, s > 0 || k > 0);
+            wgmma<kRowsAreK ? 64 : kColumns, kRowsAreK>(accumulators[i][j], a + i * 64 * 64,
+                                                        b + j * kColumns * 64, k, s > 0 || k > 0);
       warpgroup_commit();
       if (s > 0) {
         warpgroup_wait<1>();
@@ -163,8 +163,8 @@ struct TmaMainloop {
   }
 };
 
-/// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k; see
-/// TmaMainloop. All partial accumulators are added in one fixed order.
+/// kM x kN accumulators of a block, or of kSplitK neighbouring blocks of a cluster that share k;
+/// see TmaMainloop. All partial accumulators are added in one fixed order.
 template <class T, int kM, int kN, int kGroups, int kStages, int kSplitK, bool kRowsAreK, int kRank>
 struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> {
   typedef TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(kN + 8) * 4> Stages;
@@ -187,11 +187,13 @@ struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(
     __syncthreads();  // all see the barriers
   }
 
-  SINTER_DEVICE static void store_accumulators(const Accumulators& accumulators, unsigned char* shared) {
+  SINTER_DEVICE static void store_accumulators(const Accumulators& accumulators,
+                                               unsigned char* shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float* const first =
         reinterpret_cast<float*>(Stages::body_of(shared)) +
-        (warp / 4 * Stages::kRowTiles * 64 + warp % 4 * 16 + lane / 4) * kAccumulatorStride + lane % 4 * 2;
+        (warp / 4 * Stages::kRowTiles * 64 + warp % 4 * 16 + lane / 4) * kAccumulatorStride +
+        lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < Stages::kRowTiles; ++i)
 #pragma unroll
@@ -202,7 +204,8 @@ struct TmaTile : TmaMainloop<T, kM, kN, kGroups, kStages, kRowsAreK, kRank, kM*(
           for (int half = 0; half < 2; ++half) {
             const float(&d)[4] = accumulators[i][j][column / 8];
             const Vec<float, 2> pair = {{d[half * 2], d[half * 2 + 1]}};
-            store(first + (i * 64 + half * 8) * kAccumulatorStride + j * Stages::kColumns + column, pair);
+            store(first + (i * 64 + half * 8) * kAccumulatorStride + j * Stages::kColumns + column,
+                  pair);
           }
   }
 

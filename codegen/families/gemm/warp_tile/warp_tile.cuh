@@ -43,8 +43,8 @@ struct DenseRows {
   };
 };
 
-/// Accumulators of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each of
-/// kSplitK neighbouring blocks of a cluster, added in order.
+/// Accumulators of a tile of kM rows in shared memory, rows kStride apart: kParts of them in each
+/// of kSplitK neighbouring blocks of a cluster, added in order.
 template <int kM, int kStride, int kParts, int kSplitK>
 struct TileAccumulators {
   /// Those of one row from a column on that is a multiple of N. `rank`: this block's in its
@@ -85,12 +85,11 @@ struct WithAccumulators : Tile {
   }
 };
 
-/// kM x kN accumulators over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of each the
-/// steps' k; kSplitK neighbouring blocks of a cluster share the whole k. All partial accumulators are added
-/// in one fixed order.
-/// kRowsAreK: b[k][n] with n contiguous; else b[n][k] with k contiguous. a[m][k] is read through
-/// Left. kVectorA, kVectorB: elements of one copy (8, 4, 2 or 1); rows begin at multiples of it and
-/// have a multiple of it.
+/// kM x kN accumulators over k, kK at a time. kWarpsM x kWarpsN warps share the tile, kWarpsK of
+/// each the steps' k; kSplitK neighbouring blocks of a cluster share the whole k. All partial
+/// accumulators are added in one fixed order. kRowsAreK: b[k][n] with n contiguous; else b[n][k]
+/// with k contiguous. a[m][k] is read through Left. kVectorA, kVectorB: elements of one copy (8, 4,
+/// 2 or 1); rows begin at multiples of it and have a multiple of it.
 template <class T, int kM, int kN, int kK, int kWarpsM, int kWarpsN, int kWarpsK, int kStages,
           int kSplitK, bool kRowsAreK, int kVectorA, int kVectorB, class Left = DenseRows>
 struct WarpTile {
@@ -182,8 +181,8 @@ struct WarpTile {
     return x.end > x.begin ? (x.end - x.begin + kK - 1) / kK : 0;
   }
 
-  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has ended,
-  /// on which b does not depend: it is fetched before that is waited for.
+  /// Starts the first copies. `kProgrammatic`: the kernel was launched before the one in front has
+  /// ended, on which b does not depend: it is fetched before that is waited for.
   template <bool kProgrammatic>
   SINTER_DEVICE static void begin(unsigned char* shared, const Operands& x) {
     T* stages = reinterpret_cast<T*>(shared);
@@ -235,7 +234,8 @@ struct WarpTile {
       for (int j = 0; j < kTilesN; ++j)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const Vec<float, 2> pair = {{accumulators[i][j][half * 2], accumulators[i][j][half * 2 + 1]}};
+          const Vec<float, 2> pair = {
+              {accumulators[i][j][half * 2], accumulators[i][j][half * 2 + 1]}};
           store(part + (i * 16 + half * 8) * kAccumulatorStride + j * 8, pair);
         }
     if (kSplitK > 1)

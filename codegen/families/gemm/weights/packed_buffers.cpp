@@ -68,12 +68,6 @@ std::set<std::uint64_t> weights_of_few_rows(std::span<const Graph* const> graphs
   return packed;
 }
 
-std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
-                                       const CompileOptions& options) {
-  if (!options.target->traits().product_kernels) return {};
-  return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);
-}
-
 bool PackedBuffers::takes_elements(const GemmProgram& product) const {
   const std::uint32_t buffer = product.program.buffers[product.b_buffer()];
   const auto constant = buffers_.constant_of(buffer);

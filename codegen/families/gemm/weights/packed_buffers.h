@@ -6,7 +6,6 @@
 #include <set>
 
 #include "codegen/families/gemm/gemm_lowering.h"
-#include "codegen/plan/compile_options.h"
 #include "codegen/plan/plan_buffers.h"
 
 namespace sinter::codegen {
@@ -16,14 +15,10 @@ namespace sinter::codegen {
 /// them, so that a plan may hold them packed. An entry point of more rows or a table of embeddings
 /// that is also a product's weights leaves them as they are.
 std::set<std::uint64_t> weights_of_few_rows(std::span<const ir::Graph* const> graphs);
-/// The same, of a plan that is compiled with `options`; none for targets without kernels of our
-/// own.
-std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
-                                       const CompileOptions& options);
 
 class PackedBuffers {
  public:
-  /// `elements`: packed_weights.
+  /// `elements`: KernelFamily::packed_weights.
   PackedBuffers(PlanBuffers& buffers, std::set<std::uint64_t> elements)
       : buffers_(buffers), elements_(std::move(elements)) {}
 

@@ -15,9 +15,9 @@
 #include "codegen/families/attention/attention_lowering.h"
 #include "codegen/families/attention/attention_schedule.h"
 #include "codegen/families/attention/emit_attention.h"
-#include "codegen/targets/cuda/nvrtc.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
+#include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
 #include "tests/codegen/emulation/region_check.h"
 

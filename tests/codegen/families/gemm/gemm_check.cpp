@@ -17,11 +17,11 @@
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/targets/cuda/cuda_target.h"
-#include "codegen/targets/cuda/nvrtc.h"
 #include "fusion/pipeline.h"
 #include "ir/reference/evaluate.h"
 #include "ir/text/text.h"
 #include "tests/codegen/emulation/compare_buffers.h"
+#include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/region_check.h"
 
 namespace sinter::test {

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "codegen/families/gemm/mixed_input/mixed_input_schedule.h"
-#include "codegen/targets/cuda/nvrtc.h"
 #include "gemm_check.h"
 #include "quantized_graphs.h"
+#include "tests/codegen/emulation/compile_all.h"
 
 namespace sinter::test {
 namespace {

@@ -11,11 +11,11 @@
 #include "codegen/families/gemm/weights/emit_unpack.h"
 #include "codegen/families/gemm/weights/weight_pack.h"
 #include "codegen/targets/cuda/cuda_target.h"
-#include "codegen/targets/cuda/nvrtc.h"
 #include "ir/text/text.h"
 #include "runtime/plan/expressions.h"
 #include "runtime/plan/verify/verify_plan.h"
 #include "tests/codegen/emulation/compare_buffers.h"
+#include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
 
 namespace sinter::test {

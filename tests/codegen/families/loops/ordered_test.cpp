@@ -11,7 +11,7 @@
 #ifdef SINTER_WITH_CUDA
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/families/sort/emit_sort.h"
-#include "codegen/targets/cuda/nvrtc.h"
+#include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_check.h"
 #include "tests/codegen/emulation/cuda_emulation.h"
 #endif

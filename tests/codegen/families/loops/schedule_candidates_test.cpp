@@ -14,10 +14,10 @@
 #include "codegen/compile.h"
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/targets/cuda/cuda_target.h"
-#include "codegen/targets/cuda/nvrtc.h"
 #include "ir/text/text.h"
 #include "runtime/plan/step_visitor.h"
 #include "tests/codegen/emit/cuda_programs.h"
+#include "tests/codegen/emulation/compile_all.h"
 #include "tests/codegen/emulation/cuda_check.h"
 
 namespace sinter::test {

@@ -1,7 +1,5 @@
 // Compilation with NVRTC: needs the CUDA toolkit's library, but no GPU.
 #ifdef SINTER_WITH_CUDA
-#include "codegen/targets/cuda/nvrtc.h"
-
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +21,7 @@
 #include "codegen/targets/kernel_cache.h"
 #include "tests/codegen/emit/cuda_programs.h"
 #include "tests/codegen/emit/cuda_random_programs.h"
+#include "tests/codegen/emulation/compile_all.h"
 
 namespace sinter::test {
 namespace {

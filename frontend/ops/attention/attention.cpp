@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include "frontend/model/initializers.h"
-#include "frontend/ops/attention_core.h"
-#include "frontend/ops/checks.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/attention/attention_core.h"
+#include "frontend/ops/table/checks.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/term.h"
 
 namespace sinter::frontend {

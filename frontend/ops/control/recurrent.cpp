@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "frontend/ops/input_names.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/control/unroll.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/unroll.h"
+#include "frontend/ops/table/input_names.h"
+#include "frontend/ops/table/op_table.h"
 #include "ir/dim/dim_mismatch.h"
 
 namespace sinter::frontend {

@@ -1,4 +1,4 @@
-#include "frontend/ops/block_quantized.h"
+#include "frontend/ops/quantization/block_quantized.h"
 
 #include <fmt/format.h>
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "frontend/model/attributes.h"
-#include "frontend/ops/input_names.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/input_names.h"
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 

@@ -1,4 +1,4 @@
-#include "frontend/ops/interpolate.h"
+#include "frontend/ops/vision/interpolate.h"
 
 namespace sinter::frontend {
 namespace {

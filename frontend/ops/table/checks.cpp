@@ -1,4 +1,4 @@
-#include "frontend/ops/checks.h"
+#include "frontend/ops/table/checks.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "frontend/ops/resizer.h"
+#include "frontend/ops/vision/resizer.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/interpolate.h"
+#include "frontend/ops/vision/interpolate.h"
 
 namespace sinter::frontend {
 namespace {

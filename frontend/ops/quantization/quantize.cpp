@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "frontend/model/initializers.h"
-#include "frontend/ops/checks.h"
-#include "frontend/ops/op_table.h"
 #include "frontend/ops/products.h"
-#include "frontend/ops/quantized.h"
+#include "frontend/ops/quantization/quantized.h"
+#include "frontend/ops/table/checks.h"
+#include "frontend/ops/table/op_table.h"
 #include "frontend/ops/windows.h"
 
 namespace sinter::frontend {

@@ -1,4 +1,4 @@
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "frontend/ops/hints.h"
+#include "frontend/ops/table/hints.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "frontend/ops/unroll.h"
+#include "frontend/ops/control/unroll.h"
 
 #include <fmt/format.h>
 

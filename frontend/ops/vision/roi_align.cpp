@@ -1,8 +1,8 @@
 // RoiAlign: regions of an image, resampled to a grid of bins.
 #include <fmt/format.h>
 
-#include "frontend/ops/interpolate.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
+#include "frontend/ops/vision/interpolate.h"
 
 namespace sinter::frontend {
 namespace {

@@ -1,12 +1,12 @@
-#include "frontend/ops/attention_core.h"
+#include "frontend/ops/attention/attention_core.h"
 
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
 
+#include "frontend/ops/control/unroll.h"
 #include "frontend/ops/term.h"
-#include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
 

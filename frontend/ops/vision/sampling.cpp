@@ -1,8 +1,8 @@
 // Images sampled at positions that are data: GridSample, AffineGrid, RoiAlign.
 #include <fmt/format.h>
 
-#include "frontend/ops/interpolate.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
+#include "frontend/ops/vision/interpolate.h"
 
 namespace sinter::frontend {
 namespace {

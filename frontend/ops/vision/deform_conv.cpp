@@ -1,8 +1,8 @@
 // DeformConv: a convolution whose windows are sampled at positions that are data.
 #include <fmt/format.h>
 
-#include "frontend/ops/interpolate.h"
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
+#include "frontend/ops/vision/interpolate.h"
 #include "frontend/ops/windows.h"
 #include "ir/dim/dim_mismatch.h"
 

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/op_table.h"
-#include "frontend/ops/unroll.h"
+#include "frontend/ops/control/unroll.h"
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {

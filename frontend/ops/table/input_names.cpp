@@ -1,10 +1,10 @@
 // Rows follow from the schemas: tests/conformance/check_schemas.py --inputs writes them, and
 // without that option compares them.
-#include "frontend/ops/input_names.h"
+#include "frontend/ops/table/input_names.h"
 
 #include <algorithm>
 
-#include "frontend/ops/op_table.h"
+#include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
 namespace {

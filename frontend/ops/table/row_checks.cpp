@@ -1,4 +1,4 @@
-#include "frontend/ops/row_checks.h"
+#include "frontend/ops/table/row_checks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <sinter/error.h>
 
 #include "frontend/model/attributes.h"
-#include "frontend/ops/input_names.h"
+#include "frontend/ops/table/input_names.h"
 
 namespace sinter::frontend {
 namespace {

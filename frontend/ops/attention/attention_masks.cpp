@@ -1,10 +1,10 @@
-#include "frontend/ops/attention_masks.h"
+#include "frontend/ops/attention/attention_masks.h"
 
 #include <fmt/format.h>
 
-#include "frontend/ops/checks.h"
+#include "frontend/ops/control/unroll.h"
+#include "frontend/ops/table/checks.h"
 #include "frontend/ops/term.h"
-#include "frontend/ops/unroll.h"
 
 namespace sinter::frontend {
 

@@ -1,4 +1,4 @@
-#include "frontend/ops/quantized.h"
+#include "frontend/ops/quantization/quantized.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "frontend/ops/op_table.h"
-#include "frontend/ops/resizer.h"
+#include "frontend/ops/table/op_table.h"
+#include "frontend/ops/vision/resizer.h"
 
 namespace sinter::frontend {
 namespace {
