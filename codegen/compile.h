@@ -64,9 +64,9 @@ struct KernelInfo {
   std::size_t entry = 0;  // the first that uses it: the entry point,
   std::size_t node = 0;   // and the node of its graph
   std::size_t uses = 0;
-  /// How CompileOptions::product makes this kernel, and no other way to do the step, from that
-  /// node: empty: the step is this kernel alone; "product": by a schedule.
-  std::string way;
+  /// How CompileOptions::gemm makes this kernel, and no other tactic for the step, from that
+  /// node: empty: the step is this kernel alone; "gemm": by a schedule.
+  std::string tactic;
   ir::Dim bytes, flops;  // of the first step that uses it
   std::vector<VariantInfo> variants;
 };
@@ -95,7 +95,7 @@ struct CompiledPlan {
 /// compile.
 CompiledPlan compile(const ir::Graph& graph, const CompileOptions& options);
 
-/// One way to run a plan: what the passes made of the model for dimensions within `limits`.
+/// One tactic to run a plan: what the passes made of the model for dimensions within `limits`.
 struct EntryGraph {
   std::string name;
   ir::Graph graph;

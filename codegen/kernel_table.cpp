@@ -156,7 +156,7 @@ KernelRequest KernelTable::request(const Group& group, const std::string& key) c
   request.origins = sorted_once(group.origins);
   for (const std::uint32_t buffer : group.buffers[0])
     request.buffer_types.push_back(buffers_.type(buffer));
-  request.early = options_.early_launch;
+  request.programmatic_launch = options_.programmatic_launch;
   request.precise = options_.precise_math;
   request.given = given_buffers(group);
   const auto chosen = options_.schedules.find(key);
@@ -171,8 +171,8 @@ std::string KernelTable::key_of(const Group& group) const {
     bounds += fmt::format("{}={}..{} ", symbol, range.min, range.max);
   // The hash of contents that the kernel cache has.
   return KernelCache::key(group.signature, bounds,
-                          fmt::format("{} {}", options_.early_launch, options_.precise_math), 0,
-                          "");
+                          fmt::format("{} {}", options_.programmatic_launch, options_.precise_math),
+                          0, "");
 }
 
 /// Buffers of the group's first step that, as those of the others in their place, no step writes.
@@ -216,7 +216,7 @@ std::optional<KernelInfo> KernelTable::info(const Group& group, const std::strin
   info.entry = group.nodes.front().entry;
   info.node = group.nodes.front().node;
   info.uses = group.places.size();
-  info.way = *group.tuned_by;
+  info.tactic = *group.tuned_by;
   info.bytes = exprs_.dim(step.bytes_read) + exprs_.dim(step.bytes_written);
   info.flops = exprs_.dim(step.flops);
   for (VariantChoice& choice : choices) {

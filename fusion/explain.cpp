@@ -33,7 +33,7 @@ Names names_of(const Node& node) { return {node.origins.begin(), node.origins.en
 
 bool is_kernel(const Node& node) { return node.op->kind == ir::OpKind::kFused; }
 bool is_alias(const Node& node) { return node.op->name == "Reshape"; }
-const std::string& family(const Node& node) { return node.attrs.get_string("family"); }
+const std::string& kind(const Node& node) { return node.attrs.get_string("kind"); }
 
 /// True if `kernel` computes something of `name` from data. Parts that depend on constants alone
 /// (casts of weights, which several nodes share) are in kernels of nodes that only share them.
@@ -211,14 +211,14 @@ Names ends(const Node& kernel, const std::set<std::size_t>& places, bool stores)
 }
 
 std::string reason_of(const Node& from, const Node& to) {
-  const auto is_one_of = [](const Node& node, std::initializer_list<std::string_view> families) {
-    return std::find(families.begin(), families.end(), family(node)) != families.end();
+  const auto is_one_of = [](const Node& node, std::initializer_list<std::string_view> kinds) {
+    return std::find(kinds.begin(), kinds.end(), kind(node)) != kinds.end();
   };
-  if (is_one_of(to, {"matmul", "conv", "product", "attention"}))
+  if (is_one_of(to, {"matmul", "conv", "gemm", "attention"}))
     return "products, convolutions and attention read their operands from memory: of what makes "
            "these they take in views alone, but for few rows: a norm's, one query's, a cache's new "
            "one";
-  if (is_one_of(from, {"matmul", "conv", "product"}))
+  if (is_one_of(from, {"matmul", "conv", "gemm"}))
     return "of what reads a product it takes in bias, residual, activation and a transpose, and on "
            "a GPU in 16 bits one kernel that needs the element or row at hand";
   if (is_one_of(from, {"attention"})) return "attention takes in views of its result alone";
@@ -266,7 +266,7 @@ Boundary boundary_at(const Graph& graph, const Context& context, NodeId from, No
   result.decisions = refusals(ends(producer, stores, true), ends(consumer, reads, false));
   if (result.decisions.empty()) result.decisions = refusals(names_of(producer), names_of(consumer));
   const auto is_region = [](const Node& node) {
-    return family(node) == "pointwise" || family(node) == "reduction";
+    return kind(node) == "pointwise" || kind(node) == "reduction";
   };
   if (result.decisions.empty() || !is_region(producer) || !is_region(consumer))
     result.reason = context.fuse ? reason_of(producer, consumer)
@@ -337,7 +337,7 @@ void Trace::after(std::string_view pass, const Graph& graph) {
     });
     for (const NodeId id : nodes.empty() ? all : nodes) {
       const Node& node = graph.node(id);
-      kinds.insert(is_kernel(node) ? fmt::format("a kernel of family {}", family(node))
+      kinds.insert(is_kernel(node) ? fmt::format("a kernel of kind {}", kind(node))
                                    : node.op->name);
       if (is_kernel(node)) life.kernels.push_back(id);
     }

@@ -32,7 +32,7 @@ const std::vector<Pass>& pipeline() {
       {"fuse_reductions", fuse_reductions, true},
       {"fuse_pointwise", fuse_pointwise, true},
       {"fuse_cache_rows", fuse_cache_rows, true},
-      {"fuse_products", fuse_products, true},
+      {"fuse_gemm", fuse_gemm, true},
       {"fuse_horizontal", fuse_horizontal, true},
       {"wrap_singletons", wrap_singletons},
   };

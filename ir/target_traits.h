@@ -28,7 +28,7 @@ struct TargetTraits {
   // Convolutions and all around them with channels last: of float32, or of any float; and what is
   // a product or a sum over windows spelled as such, so that kernels of our own take it.
   bool conv_channels_last = false, conv_any_float = false, conv_as_kernels = false;
-  // What the convolutions of family "conv" end with: a residual, and activations, by operator.
+  // What the convolutions of kind "conv" end with: a residual, and activations, by operator.
   bool conv_epilogue_residual = false;
   std::set<std::string, std::less<>> conv_epilogue_activations;
   bool attention = false;  // one kernel for attention in float16 and bfloat16
@@ -36,8 +36,8 @@ struct TargetTraits {
   bool attention_prologue = false;
   // Types of attention that the runtime does itself, of heads of any known size.
   std::set<DType> attention_steps;
-  bool horizontal = false;       // many small regions in one launch
-  bool product_kernels = false;  // our own products, which any region may follow
+  bool horizontal = false;    // many small regions in one launch
+  bool gemm_kernels = false;  // our own products, which any region may follow
   // Types of x for which products with quantized weights exist; others multiply float weights.
   std::set<DType> quantized_matmul;
   int quantized_group = 1;  // what groups, if they are not all of k, are multiples of

@@ -190,7 +190,7 @@ SINTER_DEVICE void end_sending(u64* arrived, bool receives) {
 }
 
 /// Waits until the kernel in front has ended and its memory is visible. A kernel that is launched
-/// early (KernelVariant.overlaps) touches nothing but weights before.
+/// early (KernelVariant.programmatic_launch) touches nothing but weights before.
 SINTER_DEVICE void grid_dependency_wait() {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

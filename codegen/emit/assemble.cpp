@@ -43,7 +43,7 @@ void assemble(const KernelRequest& request, ExprTable& exprs, const Arguments& a
     result->chosen_by = variant.chosen_by;
     result->shared_bytes = variant.shared_bytes;
     result->cluster = static_cast<std::uint32_t>(variant.cluster);
-    result->overlaps = variant.overlaps;
+    result->programmatic_launch = variant.programmatic_launch;
     text += fmt::format("\n// schedule: {}\n", variant.schedule);
     if (!variant.conditions.empty())
       text += fmt::format("// where {}\n", conditions_text(variant.conditions, exprs));

@@ -27,7 +27,7 @@ struct VariantText {
   int blocks_at_once = 0;            // of a multiprocessor, at least; 0: unbounded
   int cluster = 1;
   std::uint32_t shared_bytes = 0;  // dynamic
-  bool overlaps = false;
+  bool programmatic_launch = false;
   std::vector<MapParameter> maps;  // not empty: code for one GPU alone
 };
 

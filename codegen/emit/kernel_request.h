@@ -28,8 +28,9 @@ struct KernelRequest {
   const GemmProgram* product = nullptr;
   std::vector<std::string> operands = {};    // names of the last buffers; those before are numbered
   std::optional<std::uint32_t> hidden = {};  // a buffer that is read or written, but is no memory
-  /// Launched before the step in front has ended; waits for it itself (KernelVariant.overlaps).
-  bool early = false;
+  /// Launched before the step in front has ended; waits for it itself
+  /// (KernelVariant.programmatic_launch).
+  bool programmatic_launch = false;
   std::set<std::uint32_t> given = {};               // buffers of the plan that no step writes
   std::string schedule = {};                        // the one to use, for measuring; empty: choose
   const DeviceModel* device = &reference_device();  // whose schedules are chosen

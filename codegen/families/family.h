@@ -30,7 +30,7 @@ struct Region {
   std::string name;                            // of its first step: "add_relu_3"
 
   /// Which kind of region the passes made: "pointwise", "matmul", ..
-  const std::string& kind() const { return node.attrs.get_string("family"); }
+  const std::string& kind() const { return node.attrs.get_string("kind"); }
 };
 
 /// One generated kernel, or several launched one after the other, on the plan's buffers. Programs

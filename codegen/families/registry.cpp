@@ -14,7 +14,7 @@ const KernelFamily& family_of(const Region& region, const Target& target) {
     reasons += fmt::format("\n  {}: {}", family->name(), reason);
   }
   throw Error(ErrorCode::kUnsupported,
-              fmt::format("target {} has no kernels for a region of family '{}':{}", target.name(),
+              fmt::format("target {} has no kernels for a region of kind '{}':{}", target.name(),
                           region.kind(), reasons));
 }
 

@@ -22,12 +22,12 @@ struct CompileOptions {
   /// False: kernels are not compiled. Steps, traffic and memory are those of the plan, which
   /// nothing can run: for what a model would cost.
   bool code = true;
-  /// How fused products are done, for measuring: empty: every way that may be best; "library";
-  /// "alone": by a kernel of our own and another for what follows; "warp-specialized",
+  /// How regions of kind "gemm" are done, for measuring: empty: every way that may be best;
+  /// "library"; "alone": by a kernel of our own and another for what follows; "warp-specialized",
   /// "warp-specialized alone": the same by warpgroups; "dequantized": quantized weights are made
   /// floats first, as for "library"; or the schedule of one kernel for all ("warp_tile 64x32x64
   /// warps=...").
-  std::string product;
+  std::string gemm;
   std::string schedule;  // of every generated kernel of rows or elements, for measuring
   /// Schedules in place of the rules', by KernelInfo::key. Those that are no candidates, and those
   /// of other kernels, change nothing.
@@ -37,9 +37,9 @@ struct CompileOptions {
   /// nothing: what the graphs themselves say (packed_buffers.h).
   std::optional<std::set<std::uint64_t>> packed_weights;
   bool precise_math = false;  // no cheaper forms of functions (codegen/emit/approximations.h)
-  bool early_launch = false;  // generated kernels start before the one in front ends
-  int threads = 0;            // NVRTC compilations at once; 0: all cores
-  std::string cache_dir;      // kernel cache; empty: none
+  bool programmatic_launch = false;  // generated kernels start before the one in front ends
+  int threads = 0;                   // NVRTC compilations at once; 0: all cores
+  std::string cache_dir;             // kernel cache; empty: none
   /// Called as work proceeds: done of total kernels.
   std::function<void(std::size_t done, std::size_t total)> progress;
   /// Called between nodes and between kernels, by one thread at a time; what it throws ends the

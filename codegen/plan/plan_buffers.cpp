@@ -41,15 +41,15 @@ bool reads_once(const ir::Graph& body, ValueId input) {
 
 std::vector<ScatterRegion> scatter_regions(const ir::Node& node) {
   if (!node.body) return {};
-  const std::string& family = node.attrs.get_string("family");
-  if (family == "scatter") {
+  const std::string& kind = node.attrs.get_string("kind");
+  if (kind == "scatter") {
     const ScatteredValues found = scattered_values(*node.body);
     const ir::Node& scatter = *node.body->producer(node.body->outputs()[found.result]);
     return {{found.data, found.result, node.body->type(scatter.inputs[1]),
              reads_once(*node.body, node.body->inputs()[found.data])}};
   }
   std::vector<ScatterRegion> regions;
-  if (family != "horizontal" && family != "attention") return regions;
+  if (kind != "horizontal" && kind != "attention") return regions;
   for (const ir::Node& part : node.body->nodes())
     for (const ScatterRegion& inner : scatter_regions(part)) {
       const ValueId data = part.inputs[inner.data];

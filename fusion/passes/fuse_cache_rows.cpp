@@ -38,7 +38,7 @@ class CacheRowFuser {
   Graph run() {
     std::vector<Piece> pieces;
     for (const Node& node : graph_.nodes())
-      if (is_family(node, "attention"))
+      if (is_kind(node, "attention"))
         if (auto piece = fuse(node)) pieces.push_back(std::move(*piece));
     return rebuild(graph_, pieces);
   }
@@ -105,7 +105,7 @@ class CacheRowFuser {
   Verdict can_fuse(const Graph& body, const Node& inner, const Source& q, const Source& k,
                    const Source& v) const {
     const Node& queries = graph_.node(q.node);
-    if (!is_family(queries, "pointwise") || queries.outputs.size() != 1 ||
+    if (!is_kind(queries, "pointwise") || queries.outputs.size() != 1 ||
         graph_.is_output(queries.outputs[0]))
       return {false, "its queries are not computed element by element, for it alone"};
     const ir::Shape& shape = body.type(inner.inputs[0]).shape;

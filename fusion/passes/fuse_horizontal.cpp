@@ -34,8 +34,8 @@ constexpr double kManyRows = 132;
 // transposes.
 constexpr double kShortRow = 32, kFewRows = 1024, kSmallTranspose = 1e6;
 
-bool is_fused(const Node& node, std::string_view family) {
-  return node.op->kind == OpKind::kFused && node.attrs.get_string("family") == family;
+bool is_fused(const Node& node, std::string_view kind) {
+  return node.op->kind == OpKind::kFused && node.attrs.get_string("kind") == kind;
 }
 
 bool is_constant(const ir::TensorType& type) {

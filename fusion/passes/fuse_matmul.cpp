@@ -88,10 +88,10 @@ class MatmulFuser {
   }
 
   /// The epilogue inside the body; reshapes that an activation was moved across follow outside.
-  Piece finish(BodyBuilder& body, ValueId result, const Epilogue& epilogue, std::string family) {
+  Piece finish(BodyBuilder& body, ValueId result, const Epilogue& epilogue, std::string kind) {
     result = build_epilogue(body, graph_, result, epilogue);
     std::vector<ValueId> stored{result};
-    Piece piece = body_piece(std::move(family), body, stored, {epilogue.result});
+    Piece piece = body_piece(std::move(kind), body, stored, {epilogue.result});
     if (epilogue.outer_views.empty()) return piece;
     piece.emit = [inner = std::move(piece.emit), &graph = graph_, views = epilogue.outer_views](
                      ir::GraphBuilder& builder, std::span<const ValueId> reads) {

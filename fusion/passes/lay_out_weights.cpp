@@ -52,7 +52,7 @@ Piece with_rows_of_k(const Graph& graph, const Node& node) {
 }  // namespace
 
 Graph lay_out_weights(const Graph& graph, Context& context) {
-  if (!context.target.product_kernels) return graph;
+  if (!context.target.gemm_kernels) return graph;
   std::vector<Piece> pieces;
   for (const Node& node : graph.nodes()) {
     if (!wants_rows_of_k(graph, node, context)) continue;

@@ -44,7 +44,7 @@ ir::Graph fuse_pointwise(const ir::Graph& graph, Context& context);
 ir::Graph fuse_cache_rows(const ir::Graph& graph, Context& context);
 /// Products and convolutions with the kernel that reads their result, on targets that have kernels
 /// for both.
-ir::Graph fuse_products(const ir::Graph& graph, Context& context);
+ir::Graph fuse_gemm(const ir::Graph& graph, Context& context);
 /// Reductions of few long rows become two, of parts and of their results (CUDA).
 ir::Graph split_reductions(const ir::Graph& graph, Context& context);
 /// Many small regions that do not depend on each other become one launch (CUDA).

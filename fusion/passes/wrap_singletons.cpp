@@ -24,7 +24,7 @@ std::string family_of(const ir::Node& node) {
       break;
     case OpKind::kFused: break;
   }
-  throw Error(ErrorCode::kUnsupported, "'" + describe(node) + "' has no kernel family");
+  throw Error(ErrorCode::kUnsupported, "'" + describe(node) + "' has no kernel kind");
 }
 
 }  // namespace

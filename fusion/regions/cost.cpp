@@ -20,14 +20,14 @@ constexpr double kOpsPerByte = 8;
 /// True if `node` works on a product's result element by element, in the kernel of the product
 /// where that is one of our own.
 bool follows_product(const ir::Graph& graph, const ir::Node& node, const TargetTraits& target) {
-  if (!target.product_kernels || node.op->kind != OpKind::kPointwise ||
+  if (!target.gemm_kernels || node.op->kind != OpKind::kPointwise ||
       size_of(graph.type(node.outputs[0]).dtype) != 2)
     return false;
   return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ir::ValueId input) {
     const ir::Node* producer = graph.producer(input);
     if (producer == nullptr || producer->op->kind != OpKind::kFused) return false;
-    const std::string& family = producer->attrs.get_string("family");
-    return (family == "matmul" || family == "conv") && graph.users(input).size() == 1 &&
+    const std::string& kind = producer->attrs.get_string("kind");
+    return (kind == "matmul" || kind == "conv") && graph.users(input).size() == 1 &&
            graph.type(input) == graph.type(node.outputs[0]);
   });
 }

@@ -416,13 +416,13 @@ Graph Partition::finish() {
         for (ValueId out : graph_.node(id).outputs)
           if (needed[static_cast<std::size_t>(out.index)]) outputs.push_back(out);
     if (outputs.empty()) continue;
-    const char* family = region.axes().empty() ? "pointwise" : "reduction";
+    const char* kind = region.axes().empty() ? "pointwise" : "reduction";
     for (NodeId id : region.nodes()) {
-      if (graph_.node(id).op->scatter()) family = "scatter";
-      if (graph_.node(id).op->scan()) family = "scan";
+      if (graph_.node(id).op->scatter()) kind = "scatter";
+      if (graph_.node(id).op->scan()) kind = "scan";
     }
     pieces.push_back(
-        fused_piece(graph_, family, {region.nodes().begin(), region.nodes().end()}, outputs));
+        fused_piece(graph_, kind, {region.nodes().begin(), region.nodes().end()}, outputs));
   }
   return rebuild(graph_, pieces);
 }

@@ -241,30 +241,30 @@ Graph BodyBuilder::finish(std::span<const ValueId> outputs) {
   return builder_.finish();
 }
 
-std::vector<ValueId> add_fused(GraphBuilder& builder, const std::string& family,
+std::vector<ValueId> add_fused(GraphBuilder& builder, const std::string& kind,
                                std::span<const ValueId> inputs, std::shared_ptr<const Graph> body,
                                std::vector<std::string> origins) {
   GraphBuilder::OriginScope scope(builder, std::move(origins));
-  return builder.add_multi("Fused", {inputs.begin(), inputs.end()}, {{"family", family}},
+  return builder.add_multi("Fused", {inputs.begin(), inputs.end()}, {{"kind", kind}},
                            std::move(body));
 }
 
-Piece body_piece(std::string family, BodyBuilder& body, std::span<const ValueId> outputs,
+Piece body_piece(std::string kind, BodyBuilder& body, std::span<const ValueId> outputs,
                  std::vector<ValueId> writes) {
   Piece piece;
   piece.reads = body.reads();
   piece.writes = std::move(writes);
   auto origins = body.origins();
   ir::sort_unique(origins);
-  piece.emit =
-      [family = std::move(family), graph = std::make_shared<const Graph>(body.finish(outputs)),
-       origins = std::move(origins)](GraphBuilder& builder, std::span<const ValueId> reads) {
-        return add_fused(builder, family, reads, graph, origins);
-      };
+  piece.emit = [kind = std::move(kind), graph = std::make_shared<const Graph>(body.finish(outputs)),
+                origins = std::move(origins)](GraphBuilder& builder,
+                                              std::span<const ValueId> reads) {
+    return add_fused(builder, kind, reads, graph, origins);
+  };
   return piece;
 }
 
-Piece fused_piece(const Graph& graph, std::string family, std::vector<NodeId> nodes,
+Piece fused_piece(const Graph& graph, std::string kind, std::vector<NodeId> nodes,
                   std::vector<ValueId> outputs) {
   std::sort(nodes.begin(), nodes.end());
   std::sort(outputs.begin(), outputs.end());
@@ -281,12 +281,12 @@ Piece fused_piece(const Graph& graph, std::string family, std::vector<NodeId> no
   for (NodeId id : needed) body.copy(graph.node(id));
   std::vector<ValueId> inner;
   for (ValueId output : outputs) inner.push_back(body.import(output));
-  return body_piece(std::move(family), body, inner, std::move(outputs));
+  return body_piece(std::move(kind), body, inner, std::move(outputs));
 }
 
 std::string describe(const Node& node) {
   std::string text = node.op->name;
-  if (node.op->kind == ir::OpKind::kFused) text = node.attrs.get_string("family");
+  if (node.op->kind == ir::OpKind::kFused) text = node.attrs.get_string("kind");
   if (node.origins.empty()) return text;
   text += " (" + node.origins.front();
   if (node.origins.size() > 1) text += " +" + std::to_string(node.origins.size() - 1);

@@ -30,10 +30,10 @@ struct Piece {
 /// depend on each other in a circle.
 ir::Graph rebuild(const ir::Graph& graph, std::span<const Piece> pieces);
 
-/// A piece that turns `nodes` (ids of `graph`, any order) into one Fused node of `family` that
+/// A piece that turns `nodes` (ids of `graph`, any order) into one Fused node of `kind` that
 /// yields `outputs`. Constants of one element move into the body; other values from outside become
 /// inputs, in order of first use.
-Piece fused_piece(const ir::Graph& graph, std::string family, std::vector<ir::NodeId> nodes,
+Piece fused_piece(const ir::Graph& graph, std::string kind, std::vector<ir::NodeId> nodes,
                   std::vector<ir::ValueId> outputs);
 
 /// Collects what a body needs while it is built by hand: inputs in order of first use.
@@ -71,12 +71,12 @@ class BodyBuilder {
   std::size_t origins_in_order_ = 0;
 };
 
-/// A piece that yields `writes` by a Fused node of `family` with this body.
-Piece body_piece(std::string family, BodyBuilder& body, std::span<const ir::ValueId> outputs,
+/// A piece that yields `writes` by a Fused node of `kind` with this body.
+Piece body_piece(std::string kind, BodyBuilder& body, std::span<const ir::ValueId> outputs,
                  std::vector<ir::ValueId> writes);
 
 /// Adds a Fused node.
-std::vector<ir::ValueId> add_fused(ir::GraphBuilder& builder, const std::string& family,
+std::vector<ir::ValueId> add_fused(ir::GraphBuilder& builder, const std::string& kind,
                                    std::span<const ir::ValueId> inputs,
                                    std::shared_ptr<const ir::Graph> body,
                                    std::vector<std::string> origins);

@@ -46,8 +46,8 @@ std::size_t with_guards(std::size_t guards, const std::vector<ir::ViewSource::Gu
 
 }  // namespace
 
-bool is_family(const Node& node, std::string_view family) {
-  return node.op->kind == ir::OpKind::kFused && node.attrs.get_string("family") == family;
+bool is_kind(const Node& node, std::string_view kind) {
+  return node.op->kind == ir::OpKind::kFused && node.attrs.get_string("kind") == kind;
 }
 
 Region::Region(const ir::Graph& graph, ir::Shape space, std::vector<std::int64_t> axes,

@@ -22,8 +22,8 @@ struct Verdict {
 
 using Index = std::vector<ir::Dim>;
 
-/// True for a fused node of `family`.
-bool is_family(const ir::Node& node, std::string_view family);
+/// True for a fused node of `kind`.
+bool is_kind(const ir::Node& node, std::string_view kind);
 
 /// A region iterates over `space`; its reductions, if any, run over `axes` of it. Legality is
 /// decided by following elements: an output at index ($0, $1, ..) needs its operands at certain

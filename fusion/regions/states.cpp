@@ -5,7 +5,7 @@
 namespace sinter::fusion {
 
 bool changes_state(const ir::Graph& graph, const ir::Node& node) {
-  if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("family") != "scatter")
+  if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("kind") != "scatter")
     return false;
   const ir::Graph& body = *node.body;
   for (const ir::Node& part : body.nodes()) {

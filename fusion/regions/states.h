@@ -5,7 +5,7 @@
 
 namespace sinter::fusion {
 
-/// A region of family "scatter" that replaces elements of a state that nothing else reads: it is
+/// A region of kind "scatter" that replaces elements of a state that nothing else reads: it is
 /// done in place and copies nothing.
 bool changes_state(const ir::Graph& graph, const ir::Node& node);
 

@@ -11,7 +11,7 @@ std::vector<OpDef> fused_ops() {
   op.kind = OpKind::kFused;
   op.min_inputs = 0;
   op.max_inputs = -1;
-  op.attrs = {{"family", AttrKind::kString, std::nullopt}};
+  op.attrs = {{"kind", AttrKind::kString, std::nullopt}};
   // GraphBuilder takes a fused node's types from its body, the evaluator its values.
   op.infer = [](const Attrs&, std::span<const TensorType>) -> std::vector<TensorType> {
     throw Error(ErrorCode::kInternal, "result types come from the body");

@@ -20,7 +20,7 @@ struct PrintOptions {
 ///   graph @main(%ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..512} {
 ///     %w = const f32[30522, 384] #1f2e3d4c5b6a7988
 ///     %0 = Gather(%w, %ids) {axis = 0} : f32[batch, seq, 384]  # from embeddings/Gather
-///     %1 = Fused(%0) {family = "pointwise"} : f32[batch, seq, 384] body(%x) {  # from Mul_3
+///     %1 = Fused(%0) {kind = "pointwise"} : f32[batch, seq, 384] body(%x) {  # from Mul_3
 ///       %half = const f32[] {0.5}
 ///       %0 = Mul(%x, %half) : f32[batch, seq, 384]
 ///       return %0

@@ -39,7 +39,7 @@ std::size_t StepLaunches::launches() const {
 
 bool StepLaunches::overlaps() const {
   const auto* first = works.empty() ? nullptr : std::get_if<KernelLaunch>(&works.front());
-  return first != nullptr && first->variant->overlaps;
+  return first != nullptr && first->variant->programmatic_launch;
 }
 
 std::string StepLaunches::how() const {

@@ -107,7 +107,7 @@ struct Binder {
       cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
       config.add(cluster);
     }
-    if (variant.overlaps && gpu.major >= 9) {
+    if (variant.programmatic_launch && gpu.major >= 9) {
       CUlaunchAttribute early{};
       early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
       early.value.programmaticStreamSerializationAllowed = 1;
@@ -146,7 +146,7 @@ struct Binder {
 
   Launches bind(const fb::MatmulStepT& step) const {
     const plan::MatmulProblem problem =
-        plan::bind_matmul(plan.plan().meta, step, shape.expressions);
+        plan::make_matmul_problem(plan.plan().meta, step, shape.expressions);
     if (problem.calls.empty()) return {};
     const std::uint32_t result = step.d->buffer;
     if (problem.k == 0) return bind_empty_sum(problem, result);
@@ -240,7 +240,8 @@ struct Binder {
           text += arg.kind() == fb::ArgKind::Buffer ? fmt::format(",b{}", bytes(arg.index()))
                                                     : fmt::format(",{}", value(arg.index()));
       } else if (const fb::MatmulStepT* product = part->work.AsMatmulStep()) {
-        text += " " + plan::bind_matmul(plan.plan().meta, *product, shape.expressions).key();
+        text +=
+            " " + plan::make_matmul_problem(plan.plan().meta, *product, shape.expressions).key();
       } else if (const fb::ConvStepT* conv = part->work.AsConvStep()) {
         text += " " + bind_conv(plan.plan().meta, *conv, shape.expressions).key();
       }

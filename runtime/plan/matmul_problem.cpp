@@ -256,8 +256,8 @@ std::string MatmulProblem::key() const {
                      has_bias ? 1 : 0, static_cast<int>(activation), static_cast<int>(math));
 }
 
-MatmulProblem bind_matmul(const fb::PlanT& plan, const fb::MatmulStepT& step,
-                          std::span<const std::int64_t> expressions) {
+MatmulProblem make_matmul_problem(const fb::PlanT& plan, const fb::MatmulStepT& step,
+                                  std::span<const std::int64_t> expressions) {
   Product product = read_product(plan, step, expressions);
   MatmulProblem problem;
   problem.has_residual = product.matrices[kC].present;

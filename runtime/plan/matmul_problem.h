@@ -50,7 +50,7 @@ struct MatmulProblem {
 
 /// Throws Error(kInvalidPlan) for sizes that are negative or reach beyond a buffer, and for
 /// matrices that no library layout describes.
-MatmulProblem bind_matmul(const fb::PlanT& plan, const fb::MatmulStepT& step,
-                          std::span<const std::int64_t> expressions);
+MatmulProblem make_matmul_problem(const fb::PlanT& plan, const fb::MatmulStepT& step,
+                                  std::span<const std::int64_t> expressions);
 
 }  // namespace sinter::plan

@@ -20,18 +20,18 @@ namespace {
 // A product that every device has other tiles for, and a sum that all do alike.
 constexpr const char* kProductAndSum = R"(
 graph @main(%x: f16[rows, 512], %w: f16[512, 512]) ranges {rows: 1..4096} {
-  %a = Fused(%x, %w) {family = "product"} body (%x, %w) {
-    %p = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+  %a = Fused(%x, %w) {kind = "gemm"} body (%x, %w) {
+    %p = Fused(%x, %w) {kind = "matmul"} body (%x, %w) {
       %m = MatMul(%x, %w)
       return m = %m
     }
-    %r = Fused(%p) {family = "pointwise"} body (%p) {
+    %r = Fused(%p) {kind = "pointwise"} body (%p) {
       %t = Tanh(%p)
       return t = %t
     }
     return r = %r
   }
-  %b = Fused(%a, %x) {family = "pointwise"} body (%a, %x) {
+  %b = Fused(%a, %x) {kind = "pointwise"} body (%a, %x) {
     %s = Add(%a, %x)
     return s = %s
   }

@@ -20,21 +20,21 @@ using testing::HasSubstr;
 constexpr const char* kGraph = R"(
 graph @main(%x: f32[batch, 8], %y: f32[batch, 8]) ranges {batch: 1..64} {
   %w = const f32[8, 8] random(1)
-  %a = Fused(%x, %y) {family = "pointwise"} body (%x, %y) {  # from First
+  %a = Fused(%x, %y) {kind = "pointwise"} body (%x, %y) {  # from First
     %s = Add(%x, %y)
     %t = Tanh(%s)
     return t = %t
   }
-  %b = Fused(%a, %w) {family = "matmul"} body (%a, %w) {
+  %b = Fused(%a, %w) {kind = "matmul"} body (%a, %w) {
     %p = MatMul(%a, %w)
     return p = %p
   }
-  %c = Fused(%b, %x) {family = "pointwise"} body (%x, %y) {  # from Second
+  %c = Fused(%b, %x) {kind = "pointwise"} body (%x, %y) {  # from Second
     %s = Add(%x, %y)
     %t = Tanh(%s)
     return t = %t
   }
-  %d = Fused(%c) {family = "reduction"} body (%x) {
+  %d = Fused(%c) {kind = "reduction"} body (%x) {
     %m = ReduceSum(%x) {axes = [1], keepdims = 1}
     %s = Div(%x, %m)
     return s = %s
@@ -135,12 +135,12 @@ constexpr const char* kProducts = R"(
 graph @main(%x: f16[rows, 64]) ranges {rows: 1..4096} {
   %v = const f16[64, 64] random(1)
   %w = const f16[64, 64] random(2)
-  %a = Fused(%x, %v) {family = "product"} body (%x, %w) {
-    %p = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+  %a = Fused(%x, %v) {kind = "gemm"} body (%x, %w) {
+    %p = Fused(%x, %w) {kind = "matmul"} body (%x, %w) {
       %m = MatMul(%x, %w)
       return m = %m
     }
-    %n = Fused(%p, %x) {family = "reduction"} body (%p, %x) {
+    %n = Fused(%p, %x) {kind = "reduction"} body (%p, %x) {
       %s = Add(%p, %x)
       %m = ReduceMean(%s) {axes = [1], keepdims = 1}
       %d = Sub(%s, %m)
@@ -148,12 +148,12 @@ graph @main(%x: f16[rows, 64]) ranges {rows: 1..4096} {
     }
     return n = %n
   }
-  %b = Fused(%a, %w) {family = "product"} body (%x, %w) {
-    %p = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+  %b = Fused(%a, %w) {kind = "gemm"} body (%x, %w) {
+    %p = Fused(%x, %w) {kind = "matmul"} body (%x, %w) {
       %m = MatMul(%x, %w)
       return m = %m
     }
-    %n = Fused(%p, %x) {family = "reduction"} body (%p, %x) {
+    %n = Fused(%p, %x) {kind = "reduction"} body (%p, %x) {
       %s = Add(%p, %x)
       %m = ReduceMean(%s) {axes = [1], keepdims = 1}
       %d = Sub(%s, %m)
@@ -211,7 +211,7 @@ TEST(CompileCuda, OneWayToDoProductsCanBeAskedFor) {
   const ir::Graph graph = ir::parse_graph(kProducts);
   const auto names = [&](const std::string& way) {
     codegen::CompileOptions options = options_for({"sm_90"});
-    options.product = way;
+    options.gemm = way;
     const auto compiled = codegen::compile(graph, options);
     std::vector<std::string> all;
     for (const auto& tactic : compiled.parts.meta.steps[0]->work.AsTacticStep()->tactics)

@@ -27,30 +27,30 @@ graph @main(%x: f32[batch, seq, 8], %ids: i64[batch, seq]) ranges {batch: 1..4, 
   %b1 = const f32[16] random(3)
   %w2 = const f32[16, 8] random(4)
   %same = const f32[10, 8] random(1)
-  %e = Fused(%x, %table, %ids) {family = "pointwise"} body (%x, %table, %ids) {  # from Embed
+  %e = Fused(%x, %table, %ids) {kind = "pointwise"} body (%x, %table, %ids) {  # from Embed
     %g = Gather(%table, %ids) {axis = 0}
     %s = Add(%x, %g)
     return y = %s
   }
   %flat = Reshape(%e) {shape = [batch*seq, 8]}
-  %h = Fused(%flat, %w1, %b1) {family = "matmul"} body (%x, %w, %b) {  # from Up
+  %h = Fused(%flat, %w1, %b1) {kind = "matmul"} body (%x, %w, %b) {  # from Up
     %y = MatMul(%x, %w)
     %z = Add(%y, %b)
     %r = Relu(%z)
     return y = %r
   }
-  %o = Fused(%h, %w2, %flat) {family = "matmul"} body (%x, %w, %r) {  # from Down
+  %o = Fused(%h, %w2, %flat) {kind = "matmul"} body (%x, %w, %r) {  # from Down
     %y = MatMul(%x, %w)
     %z = Add(%y, %r)
     return y = %z
   }
   %back = Reshape(%o) {shape = [batch, seq, 8]}
-  %n, %m = Fused(%back) {family = "reduction"} body (%x) {  # from Norm
+  %n, %m = Fused(%back) {kind = "reduction"} body (%x) {  # from Norm
     %m = ReduceMean(%x) {axes = [2], keepdims = 1}
     %d = Sub(%x, %m)
     return y = %d, m = %m
   }
-  %again = Fused(%n, %same, %ids) {family = "pointwise"} body (%x, %table, %ids) {  # from Embed2
+  %again = Fused(%n, %same, %ids) {kind = "pointwise"} body (%x, %table, %ids) {  # from Embed2
     %g = Gather(%table, %ids) {axis = 0}
     %s = Add(%x, %g)
     return y = %s
@@ -258,12 +258,12 @@ TEST(Compile, StatesAndConvolutionsGoThrough) {
 graph @main(%x: f32[batch, 3, 8], %s: f32[batch, 4, 8]) states {output 0 -> input 1} {
   %w = const f32[4, 3, 3] random(1)
   %b = const f32[4] random(2)
-  %y = Fused(%x, %w, %b) {family = "conv"} body (%x, %w, %b) {
+  %y = Fused(%x, %w, %b) {kind = "conv"} body (%x, %w, %b) {
     %c = Conv(%x, %w, %b) {strides = [1], dilations = [1], pads_begin = [1], pads_end = [1], group = 1}
     %r = Relu(%c)
     return y = %r
   }
-  %n = Fused(%y, %s) {family = "pointwise"} body (%y, %s) {
+  %n = Fused(%y, %s) {kind = "pointwise"} body (%y, %s) {
     %z = Add(%y, %s)
     return z = %z
   }
@@ -285,7 +285,7 @@ TEST(Compile, ConvolutionsEndWithAResidualAndAnActivation) {
   const auto compiled = compile_cpu(R"(
 graph @main(%x: f32[batch, 8, 3], %s: f32[batch, 8, 4]) {
   %w = const f32[4, 3, 3] random(1)
-  %y = Fused(%x, %w, %s) {family = "conv"} body (%x, %w, %s) {
+  %y = Fused(%x, %w, %s) {kind = "conv"} body (%x, %w, %s) {
     %low = const f32[] {-1}
     %high = const f32[] {6}
     %c = Conv(%x, %w) {strides = [1], dilations = [1], pads_begin = [1], pads_end = [1], group = 1, channels_last = 1}
@@ -323,7 +323,7 @@ TEST(Compile, NamesWhatItCannotLower) {
   })"),
               testing::AllOf(HasSubstr("Exp 'Exp_7'"), HasSubstr("only fused regions")));
   EXPECT_THAT(compile_error(R"(graph @main(%x: f32[4]) {
-    %y = Fused(%x) {family = "horizontal"} body (%x) {
+    %y = Fused(%x) {kind = "horizontal"} body (%x) {
       %e = Exp(%x)
       return y = %e
     }
@@ -334,16 +334,16 @@ TEST(Compile, NamesWhatItCannotLower) {
 
 constexpr const char* kScatters = R"(
 graph @main(%x: f32[6, 4], %i: i64[3, 1], %u: f32[3, 4]) {
-  %a = Fused(%x) {family = "pointwise"} body (%x) {
+  %a = Fused(%x) {kind = "pointwise"} body (%x) {
     %y = Exp(%x)
     return y = %y
   }
-  %b = Fused(%a, %u, %i) {family = "scatter"} body (%x, %u, %i) {
+  %b = Fused(%a, %u, %i) {kind = "scatter"} body (%x, %u, %i) {
     %c = Iota() {shape = [4]}
     %y = Scatter(%x, %u, %i, %c)
     return y = %y
   }
-  %d = Fused(%b, %u, %i) {family = "scatter"} body (%x, %u, %i) {
+  %d = Fused(%b, %u, %i) {kind = "scatter"} body (%x, %u, %i) {
     %c = Iota() {shape = [4]}
     %v = Neg(%u)
     %y = Scatter(%x, %v, %i, %c) {combine = "sum"}

@@ -40,7 +40,7 @@ std::size_t count_of(const codegen::CompiledPlan& plan, BufferKind kind) {
 }
 
 constexpr const char* kScatter = R"(
-  %next = Fused(%cache, %x, %p) {family = "scatter"} body (%cache, %x, %p) {
+  %next = Fused(%cache, %x, %p) {kind = "scatter"} body (%cache, %x, %p) {
     %c = Iota() {shape = [1, 4], axis = 1, dtype = i64}
     %s = Scatter(%cache, %x, %p, %c)
     return y = %s
@@ -48,7 +48,7 @@ constexpr const char* kScatter = R"(
 )";
 constexpr const char* kInputs = "graph @main(%cache: f32[8, 4], %x: f32[1, 4], %p: i64[1, 1])";
 constexpr const char* kSum = R"(
-  %y = Fused(%next) {family = "reduction"} body (%x) {
+  %y = Fused(%next) {kind = "reduction"} body (%x) {
     %m = ReduceSum(%x) {axes = [0], keepdims = 0}
     return y = %m
   }
@@ -81,7 +81,7 @@ TEST(StatePlans, WithoutAStateTheDataIsCopied) {
 TEST(StatePlans, AnOldValueThatIsReadLaterIsKept) {
   const auto plan =
       compile(std::string(kInputs) + " states {output 1 -> input 0} {" + kScatter + R"(
-    %y = Fused(%next, %cache) {family = "pointwise"} body (%a, %b) {
+    %y = Fused(%next, %cache) {kind = "pointwise"} body (%a, %b) {
       %d = Sub(%a, %b)
       return y = %d
     }
@@ -95,11 +95,11 @@ TEST(StatePlans, AnOldValueThatIsReadLaterIsKept) {
 
 TEST(StatePlans, ANewValueIsCopiedAfterAllSteps) {
   const auto plan = compile(R"(graph @main(%h: f32[4], %x: f32[4]) states {output 0 -> input 0} {
-    %n = Fused(%h, %x) {family = "pointwise"} body (%h, %x) {
+    %n = Fused(%h, %x) {kind = "pointwise"} body (%h, %x) {
       %s = Add(%h, %x)
       return y = %s
     }
-    %y = Fused(%h, %n) {family = "pointwise"} body (%h, %n) {
+    %y = Fused(%h, %n) {kind = "pointwise"} body (%h, %n) {
       %s = Mul(%h, %n)
       return y = %s
     }
@@ -126,12 +126,12 @@ TEST(StatePlans, StatesThatChangePlacesGoThroughScratch) {
 TEST(StatePlans, ScattersAmongOthersChangeTheirStates) {
   const auto plan = compile(R"(graph @main(%cache: f32[8, 4], %x: f32[1, 4], %p: i64[1, 1])
       states {output 1 -> input 0} {
-    %y, %next = Fused(%x, %cache, %p) {family = "horizontal"} body (%x, %cache, %p) {
-      %n = Fused(%x) {family = "pointwise"} body (%x) {
+    %y, %next = Fused(%x, %cache, %p) {kind = "horizontal"} body (%x, %cache, %p) {
+      %n = Fused(%x) {kind = "pointwise"} body (%x) {
         %n = Neg(%x)
         return y = %n
       }
-      %next = Fused(%cache, %x, %p) {family = "scatter"} body (%cache, %x, %p) {
+      %next = Fused(%cache, %x, %p) {kind = "scatter"} body (%cache, %x, %p) {
         %c = Iota() {shape = [1, 4], axis = 1, dtype = i64}
         %s = Scatter(%cache, %x, %p, %c)
         return y = %s

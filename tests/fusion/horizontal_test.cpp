@@ -18,7 +18,7 @@ ir::Graph regions(std::size_t count, const std::function<std::string(std::size_t
     const char* comma = k > 0 ? ", " : "";
     text += fmt::format("{}%x{}: f32[{}]", comma, k, size(k));
     nodes += fmt::format(
-        "  %y{0} = Fused(%x{0}) {{family = \"pointwise\"}} : f32[{1}] body @body(%x) {{\n"
+        "  %y{0} = Fused(%x{0}) {{kind = \"pointwise\"}} : f32[{1}] body @body(%x) {{\n"
         "    %0 = {2}(%x)\n    return y = %0\n  }}\n",
         k, size(k), op(k));
     results += fmt::format("{}y{} = %y{}", comma, k, k);
@@ -34,8 +34,7 @@ std::vector<std::size_t> sizes_of_groups(const ir::Graph& graph) {
   expect_equivalent(graph, fused, 0);
   std::vector<std::size_t> sizes;
   for (const ir::Node& node : fused.nodes())
-    sizes.push_back(node.attrs.get_string("family") == "horizontal" ? node.body->nodes().size()
-                                                                    : 0);
+    sizes.push_back(node.attrs.get_string("kind") == "horizontal" ? node.body->nodes().size() : 0);
   return sizes;
 }
 

@@ -99,7 +99,7 @@ Graph run_pass(std::string_view name, const Graph& graph, Context& context) {
 namespace {
 
 void expect_family(const Node& node) {
-  const std::string& family = node.attrs.get_string("family");
+  const std::string& kind = node.attrs.get_string("kind");
   const Graph& body = *node.body;
   std::set<std::string> reduced;
   for (const Node& inner : body.nodes()) {
@@ -107,7 +107,7 @@ void expect_family(const Node& node) {
       case OpKind::kPointwise: break;
       case OpKind::kView: break;
       case OpKind::kReduce: {
-        EXPECT_EQ(family, "reduction");
+        EXPECT_EQ(kind, "reduction");
         std::string space = ir::to_string(body.type(inner.inputs[0]).shape);
         for (std::int64_t axis : inner.attrs.get_ints("axes")) space += "/" + std::to_string(axis);
         reduced.insert(space);
@@ -116,32 +116,32 @@ void expect_family(const Node& node) {
       case OpKind::kIndexed:
         if (inner.op->generate()) break;
         if (inner.op->scan()) {
-          EXPECT_EQ(family, "scan");
+          EXPECT_EQ(kind, "scan");
           break;
         }
         if (inner.op->scatter()) {
-          EXPECT_EQ(family, "scatter");
+          EXPECT_EQ(kind, "scatter");
         }
         EXPECT_EQ(body.producer(inner.inputs[0]), nullptr) << "gathers from a computed value";
         break;
       case OpKind::kLibrary:
-        EXPECT_EQ(family, inner.op->name == "MatMul"      ? "matmul"
-                          : inner.op->name == "Attention" ? "attention"
-                          : inner.op->name == "ArgSort"   ? "sort"
-                                                          : "conv");
+        EXPECT_EQ(kind, inner.op->name == "MatMul"      ? "matmul"
+                        : inner.op->name == "Attention" ? "attention"
+                        : inner.op->name == "ArgSort"   ? "sort"
+                                                        : "conv");
         break;
       case OpKind::kFused:
-        EXPECT_TRUE(family == "product" || family == "horizontal" || family == "attention")
+        EXPECT_TRUE(kind == "gemm" || kind == "horizontal" || kind == "attention")
             << "a fused node within another";
         expect_family(inner);
         break;
       default: ADD_FAILURE() << inner.op->name << " within a fused node";
     }
   }
-  if (family == "reduction") {
+  if (kind == "reduction") {
     EXPECT_EQ(reduced.size(), 1u) << "reductions over several spaces in one region";
   }
-  if (family == "pointwise") {
+  if (kind == "pointwise") {
     for (ir::ValueId output : body.outputs())
       EXPECT_EQ(body.type(output).shape, body.type(body.outputs()[0]).shape);
   }

@@ -109,7 +109,7 @@ TEST_P(Candidates, GiveTheReferencesResults) {
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {architecture()};
-  options.early_launch = true;
+  options.programmatic_launch = true;
   options.list_candidates = true;
   if (const char* cache = std::getenv("SINTER_KERNEL_CACHE")) options.cache_dir = cache;
   const auto kernels = codegen::compile(fused, options).kernels;

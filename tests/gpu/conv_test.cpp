@@ -335,7 +335,7 @@ graph @main(%x: T[n, 8, 24, 20]) ranges {n: 1..16} {
     const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
     for (const char* way : {"", "library"}) {
       SCOPED_TRACE(t + " " + way);
-      options.product = way;
+      options.gemm = way;
       Session session(
           Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts)));
       for (const std::int64_t n : {1, 4}) {

@@ -24,7 +24,7 @@ std::vector<std::byte> plan_bytes(const ir::Graph& graph, bool fuse,
 Plan compile(const ir::Graph& graph, bool fuse,
              fusion::Precision precision = fusion::Precision::kModel);
 
-/// The same with all products by one schedule or way (codegen::CompileOptions::product).
+/// The same with all products by one schedule or way (codegen::CompileOptions::gemm).
 Plan compile_with(const ir::Graph& graph, const std::string& schedule);
 
 /// Seeded inputs: floats uniform in [-1, 1), integers in [-3, 3), booleans.

@@ -117,7 +117,7 @@ TEST(Evaluate, WideValuesGoThroughEveryKindOfOperator) {
 TEST(Evaluate, FusedNodesMeanTheirBodies) {
   const Graph graph = parse_graph(R"(
     graph @main(%x: f32[batch, seq], %b: f32[seq]) {
-      %1, %2 = Fused(%x, %b) {family = "reduction"} : f32[batch, seq], f32[batch] body (%p, %q) {
+      %1, %2 = Fused(%x, %b) {kind = "reduction"} : f32[batch, seq], f32[batch] body (%p, %q) {
         %1 = Add(%p, %q) : f32[batch, seq]
         %2 = ReduceMax(%1) {axes = [1], keepdims = 0} : f32[batch]
         return s = %1, m = %2

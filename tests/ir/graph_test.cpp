@@ -119,7 +119,7 @@ TEST(GraphBuilder, ErrorsNameTheNode) {
               }),
               HasSubstr("attribute 'axis' is of kind string, but must be of kind int"));
   EXPECT_THAT(error_of([&] {
-                builder.add("Fused", {x}, {{"family", "pointwise"}});
+                builder.add("Fused", {x}, {{"kind", "pointwise"}});
               }),
               HasSubstr("fused node without a body"));
   EXPECT_THAT(error_of([&] { builder.add("Nonsense", {x}); }, ErrorCode::kInternal),
@@ -167,18 +167,18 @@ std::shared_ptr<const Graph> exp_body(const TensorType& type) {
 TEST(GraphBuilder, FusedNodesHaveTheTypesOfTheirBody) {
   GraphBuilder builder;
   const ValueId x = builder.input("x", kRow);
-  const auto outputs = builder.add_multi("Fused", {x}, {{"family", "pointwise"}}, exp_body(kRow));
+  const auto outputs = builder.add_multi("Fused", {x}, {{"kind", "pointwise"}}, exp_body(kRow));
   ASSERT_EQ(outputs.size(), 2u);
   EXPECT_EQ(builder.type(outputs[0]), kRow);
   // Another body of the same structure is the same node.
-  EXPECT_EQ(builder.add_multi("Fused", {x}, {{"family", "pointwise"}}, exp_body(kRow)), outputs);
+  EXPECT_EQ(builder.add_multi("Fused", {x}, {{"kind", "pointwise"}}, exp_body(kRow)), outputs);
   EXPECT_THAT(error_of([&] {
-                builder.add_multi("Fused", {x}, {{"family", "pointwise"}},
+                builder.add_multi("Fused", {x}, {{"kind", "pointwise"}},
                                   exp_body({DType::kFloat16, {B, 8}}));
               }),
               HasSubstr("input 0 is f32[batch, 8], but the body's input is f16[batch, 8]"));
   EXPECT_THAT(error_of([&] {
-                builder.add_multi("Fused", {x, x}, {{"family", "pointwise"}}, exp_body(kRow));
+                builder.add_multi("Fused", {x, x}, {{"kind", "pointwise"}}, exp_body(kRow));
               }),
               HasSubstr("has 2 inputs, but its body has 1"));
   builder.output("z", outputs[1]);
@@ -355,7 +355,7 @@ TEST_F(Verify, LooksIntoBodies) {
   GraphBuilder builder;
   const ValueId x = builder.input("x", kRow);
   const auto body = exp_body(kRow);
-  builder.output("y", builder.add_multi("Fused", {x}, {{"family", "pointwise"}}, body)[0]);
+  builder.output("y", builder.add_multi("Fused", {x}, {{"kind", "pointwise"}}, body)[0]);
   const Graph graph = builder.finish();
   verify(graph);
   const_cast<Node&>(body->nodes()[0]).inputs[0] = ValueId{50};

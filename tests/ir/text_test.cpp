@@ -58,7 +58,7 @@ TEST(GraphText, PrintsAsDocumented) {
   for (const auto& [symbol, range] : builder.ranges()) body.range(symbol, range);
   const ValueId x = body.input("x", builder.type(rows));
   body.output("", body.add("Mul", {x, body.scalar(DType::kFloat32, 0.5)}));
-  const auto fused = builder.add_multi("Fused", {rows}, {{"family", "pointwise"}},
+  const auto fused = builder.add_multi("Fused", {rows}, {{"kind", "pointwise"}},
                                        std::make_shared<const Graph>(body.finish()));
   builder.output("rows", fused[0]);
   builder.output("12", rows);
@@ -66,7 +66,7 @@ TEST(GraphText, PrintsAsDocumented) {
             R"(graph @main(%ids: i64[batch, seq]) ranges {batch: 1..64, seq: 1..} {
   %table = const f32[2, 3] {0, 0.1, -2.5, 1e-08, 3, 1e+30}
   %0 = Gather(%table, %ids) {axis = 0} : f32[batch, seq, 3]  # from b, embeddings/Gather
-  %1 = Fused(%0) {family = "pointwise"} : f32[batch, seq, 3] body(%x) {
+  %1 = Fused(%0) {kind = "pointwise"} : f32[batch, seq, 3] body(%x) {
     %0 = const f32[] {0.5}
     %1 = Mul(%x, %0) : f32[batch, seq, 3]
     return %1
@@ -99,11 +99,11 @@ TEST(GraphText, RoundTripsEverything) {
   GraphBuilder inner;
   const ValueId ix = inner.input("z", builder.type(y));
   inner.output("r", inner.add("Cast", {ix}, {{"to", DType::kFloat16}}));
-  const auto nested = body.add_multi("Fused", {sum}, {{"family", "a\tb"}},
+  const auto nested = body.add_multi("Fused", {sum}, {{"kind", "a\tb"}},
                                      std::make_shared<const Graph>(inner.finish()));
   body.output("sum", sum);
   body.output("", nested[0]);
-  const auto fused = builder.add_multi("Fused", {y, w}, {{"family", "pointwise"}},
+  const auto fused = builder.add_multi("Fused", {y, w}, {{"kind", "pointwise"}},
                                        std::make_shared<const Graph>(body.finish()));
   y = builder.add("Reshape", {fused[0]}, {{"shape", std::vector<Dim>{B * S, 12, 32}}});
   y = builder.add("Transpose", {y}, {{"perm", std::vector<std::int64_t>{1, 0, 2}}});
@@ -242,9 +242,9 @@ TEST(GraphText, MistakesAreNamedWithLineAndColumn) {
               HasSubstr("too large for text"));
   EXPECT_THAT(in_body("%y = const i32[4] random(1)"),
               HasSubstr("only float constants may be random"));
-  EXPECT_THAT(in_body("%y = Fused(%x) {family = \"a\"} body(%p, %q) {"),
+  EXPECT_THAT(in_body("%y = Fused(%x) {kind = \"a\"} body(%p, %q) {"),
               HasSubstr("line 2, column 42: the body has more inputs than its node's 1"));
-  EXPECT_THAT(in_body("%y = Fused(%x) {family = \"a} body(%p) {"),
+  EXPECT_THAT(in_body("%y = Fused(%x) {kind = \"a} body(%p) {"),
               HasSubstr("line 2, column 28: the string is not closed"));
   EXPECT_THAT(error_of("graph @main(%x: f32[]) {\n  return %x\n} more"),
               HasSubstr("line 3, column 3: unexpected text behind the graph"));

@@ -2,7 +2,7 @@
 """Attention alone on a GPU, against torch's scaled_dot_product_attention with each of its backends.
 
   tests/perf/run_attention.py --out tests/perf/results/attention_h200.json
-  tests/perf/run_attention.py --filter h64_s512 --schedule "attention rows=8x16 groups=1 keys=128 vector=8 stages=2"
+  tests/perf/run_attention.py --filter h64_s512 --schedule "attention rows=8x16 key_groups=1 keys=128 vector=8 stages=2"
 
 Plans are compiled from models of one Attention of opset 23. Times are GPU microseconds with a cold L2, of
 the work alone: Sinter's by `bench --deviceIo`, torch's by events. Errors are against float64, of one head:

@@ -303,13 +303,13 @@ TEST(RegionGraph, IsTheNodeWithWhatItReads) {
   const ir::Graph graph = ir::parse_graph(R"(
 graph @main(%x: f32[batch, 8], %y: f32[batch, 8]) ranges {batch: 1..64} {
   %w = const f32[8] random(1)
-  %a = Fused(%x, %y) {family = "pointwise"} body (%x, %y) {
+  %a = Fused(%x, %y) {kind = "pointwise"} body (%x, %y) {
     %s = Add(%x, %y)
     return s = %s
   }
   %r = Reshape(%a) {shape = [batch, 2, 4]}
   %t = Reshape(%w) {shape = [2, 4]}
-  %b = Fused(%r, %t, %r) {family = "pointwise"} body (%x, %w, %z) {
+  %b = Fused(%r, %t, %r) {kind = "pointwise"} body (%x, %w, %z) {
     %s = Add(%x, %w)
     %u = Mul(%s, %z)
     return u = %u

@@ -133,7 +133,7 @@ void add_build_options(Command& verb, BuildTexts& texts, bool with_passes) {
                 "fewer are selected");
   verb.add_flag("--drop-unsupported-outputs", texts.drop_unsupported_outputs,
                 "Leave out outputs that depend on what is not supported (strings, sequences)");
-  verb.add_switch("--early-launch", texts.early_launch, "on", "off",
+  verb.add_switch("--programmatic-launch", texts.programmatic_launch, "on", "off",
                   "CUDA, sm_90: launch generated kernels before the one in front has ended");
   verb.add_switch("--math", texts.precise_math, "precise", "short",
                   "CUDA: 'short' forms of functions where results are rounded to 16 bits anyway or "
@@ -213,7 +213,7 @@ BuildRequest::BuildRequest(const BuildTexts& texts, const Console& console)
   options_.fuse = texts.fuse;
   options_.disabled_passes = texts.disabled_passes;
   options_.strict = texts.strict;
-  options_.early_launch = texts.early_launch;
+  options_.programmatic_launch = texts.programmatic_launch;
   options_.precise_math = texts.precise_math;
   options_.schedule = texts.schedule;
   options_.jobs = texts.jobs;

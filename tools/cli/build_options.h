@@ -31,7 +31,7 @@ struct BuildTexts {
   std::string stop_after, dump_ir, dump_dir;
   bool explain_fusion = false;
   bool strict = false;
-  bool early_launch = true, precise_math = false;
+  bool programmatic_launch = true, precise_math = false;
   std::string schedule;
   int jobs = 0;
   std::string max_memory;  // empty: half of what there is

@@ -20,8 +20,8 @@ class AttentionKernel final : public KernelProgram {
   }
   std::vector<std::uint32_t> buffers() const override { return program_.buffers; }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
-    return emit_attention(program_, request.name, request.origins, exprs, request.early, schedule_,
-                          request.requested, request);
+    return emit_attention(program_, request.name, request.origins, exprs,
+                          request.programmatic_launch, schedule_, request.requested, request);
   }
 
  private:

@@ -1,4 +1,4 @@
-// Fused regions of family "attention" as strided problems for one kernel.
+// Fused region of kind "attention" as strided problems for one kernel.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ struct AttentionProgram {
   bool has_row_limits() const { return limits && limits->row != ir::Dim(0); }
 };
 
-/// Lowers a body of family "attention": operand views, Attention, Transposes and Reshapes of its
+/// Lowers a body of kind "attention": operand views, Attention, Transposes and Reshapes of its
 /// result. Throws Error(kUnsupported) saying which operand is no strided access with contiguous
 /// columns.
 AttentionProgram lower_attention(const ir::Graph& body, std::span<const std::uint32_t> inputs,

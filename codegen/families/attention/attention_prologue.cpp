@@ -257,10 +257,10 @@ std::optional<AttentionParts> attention_parts(const Graph& body) {
   AttentionParts parts;
   for (const Node& node : body.nodes()) {
     if (!node.body) continue;
-    const std::string& family = node.attrs.get_string("family");
-    if (family == "pointwise") parts.q = &node;
-    if (family == "scatter") parts.scatters.push_back(&node);
-    if (family == "attention") parts.attention = &node;
+    const std::string& kind = node.attrs.get_string("kind");
+    if (kind == "pointwise") parts.q = &node;
+    if (kind == "scatter") parts.scatters.push_back(&node);
+    if (kind == "attention") parts.attention = &node;
   }
   if (!parts.q && parts.scatters.empty() && !parts.attention) return std::nullopt;
   if (!parts.q || parts.scatters.size() != 2 || !parts.attention)

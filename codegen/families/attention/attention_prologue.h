@@ -1,4 +1,4 @@
-// What a region of family "attention" computes in front of the attention: its queries, and the row
+// What a region of kind "attention" computes in front of the attention: its queries, and the row
 // that a step adds to a cache of keys and to one of values.
 #pragma once
 

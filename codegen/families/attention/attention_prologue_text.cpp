@@ -73,7 +73,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop_lines);
   mapping.leader = "flat == 0";
   std::vector<std::string> wait = {"wait();"};
-  if (facts.early)
+  if (facts.programmatic_launch)
     for (std::string& line : args.after_grid_wait()) wait.push_back(std::move(line));
   mapping.given_loads = given_loads(analysis);
   const bool loads_first = !mapping.given_loads.empty();
@@ -89,7 +89,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   for (const auto& arg : args.kernel_args())
     if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
   std::vector<std::string> parameters = args.parameters();
-  if (facts.early && !fetches.empty()) {
+  if (facts.programmatic_launch && !fetches.empty()) {
     function.fetch = name + "_fetch";
     function.text += fmt::format("\nSINTER_DEVICE void\n{} {{\n{}}}\n",
                                  signature_text(function.fetch, parameters), fetches);

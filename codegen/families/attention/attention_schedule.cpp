@@ -162,8 +162,9 @@ class Chooser {
 }  // namespace
 
 std::string AttentionSchedule::to_string() const {
-  std::string text = fmt::format("attention rows={}x{} groups={} keys={} vector={}{}", row_warps,
-                                 row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
+  std::string text =
+      fmt::format("attention rows={}x{} key_groups={} keys={} vector={}{}", row_warps,
+                  row_tiles * 16, key_groups, keys, vector, pairs ? "" : " single");
   if (ahead > 1) text += fmt::format(" ahead={}", ahead);
   if (splits > 1) text += fmt::format(" split_kv={}", splits);
   if (stages > 0) text += fmt::format(" stages={}", stages);

@@ -31,8 +31,8 @@ struct AttentionSchedule {
   int threads() const { return row_warps * key_groups * 32 + (by_warpgroups() ? 128 : 0); }
   /// Blocks that the registers of one multiprocessor are meant for; 0: no matter.
   int blocks_at_once() const { return by_warpgroups() ? (row_warps == 4 ? 2 : 1) : 0; }
-  /// "attention rows=4x16 groups=1 keys=64 vector=8", "attention rows=8x16 groups=1 keys=128
-  /// vector=8 stages=2 blocks=132".
+  /// "attention rows=4x16 key_groups=1 keys=64 vector=8", "attention rows=8x16 key_groups=1
+  /// keys=128 vector=8 stages=2 blocks=132".
   std::string to_string() const;
 };
 

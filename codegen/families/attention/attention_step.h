@@ -1,4 +1,4 @@
-// A region of family "attention" as a step: one kernel, or what is in front of it first.
+// A region of kind "attention" as a step: one kernel, or what is in front of it first.
 #pragma once
 
 #include <optional>

@@ -277,14 +277,14 @@ std::string shape_text(const AttentionProgram& p, const AttentionSchedule& s) {
 class AttentionEmitter {
  public:
   AttentionEmitter(const AttentionProgram& program, const std::string& name, ExprTable& exprs,
-                   bool early, const KernelRequest& facts)
+                   bool programmatic_launch, const KernelRequest& facts)
       : p_(program),
         name_(name),
         exprs_(exprs),
-        early_(early),
+        programmatic_launch_(programmatic_launch),
         facts_(facts),
         args_(program, exprs, facts.buffer_types) {
-    facts_.early = early;
+    facts_.programmatic_launch = programmatic_launch;
   }
 
   EmittedKernel emit(const std::vector<std::string>& origins, const std::string& forced,
@@ -374,7 +374,7 @@ class AttentionEmitter {
     result->shared_bytes = attention_shared_bytes(p_, schedule);
     result->schedule = schedule.to_string();
     result->cluster = static_cast<std::uint32_t>(schedule.splits);
-    result->overlaps = early_;
+    result->programmatic_launch = programmatic_launch_;
     return result;
   }
 
@@ -385,9 +385,9 @@ class AttentionEmitter {
     return text;
   }
 
-  std::string problem_of(const std::string& item, bool early = false) const {
-    return fmt::format("{}_problem<Shape{}>({}, {})", name_, early ? ", true" : "", item,
-                       fmt::join(args_.names(), ", "));
+  std::string problem_of(const std::string& item, bool programmatic_launch = false) const {
+    return fmt::format("{}_problem<Shape{}>({}, {})", name_, programmatic_launch ? ", true" : "",
+                       item, fmt::join(args_.names(), ", "));
   }
 
   std::string write_prologue() {
@@ -406,7 +406,7 @@ class AttentionEmitter {
   /// The same where the block makes its queries and its new row.
   std::string attend_with_prologue(const AttentionSchedule& schedule, const std::string& item) {
     std::string text = fmt::format("  const u32 item = {};\n", item);
-    if (early_) {
+    if (programmatic_launch_) {
       text += "  launch_dependents();\n";
       ProblemText calls(p_, args_);
       for (const PrologueFunction& function : prologue_functions_)
@@ -417,7 +417,7 @@ class AttentionEmitter {
                             p_.front->still ? 1 : 0, problem_of("item", true));
     }
     text += "  const auto wait = [&] {\n";
-    if (early_) {
+    if (programmatic_launch_) {
       text += "    grid_dependency_wait();\n";
       for (const std::string& name : args_.inputs())
         text += fmt::format("    {0} = after_grid_wait({0});\n", name);
@@ -429,13 +429,13 @@ class AttentionEmitter {
         "    return {1}_front<Shape>(item, {2}, queries, key, value, wait);\n  }};\n",
         type, name_, fmt::join(args_.names(), ", "));
     return text + fmt::format("  attend<Shape, {}, 1>({}, prologue_of<{}>(wait, make));\n}}\n",
-                              schedule.splits, problem_of("item", early_),
-                              early_ && p_.front->still);
+                              schedule.splits, problem_of("item", programmatic_launch_),
+                              programmatic_launch_ && p_.front->still);
   }
 
   /// What a kernel does that runs before the one in front has ended.
   std::string begin(const AttentionSchedule& schedule, const std::string& item) const {
-    if (!early_) return "";
+    if (!programmatic_launch_) return "";
     std::string text = "  launch_dependents();\n";
     constexpr int kFewRows = 32;  // more: several blocks read the same keys
     if (p_.cached && !p_.has_row_limits() && schedule.rows() <= kFewRows)
@@ -475,7 +475,7 @@ class AttentionEmitter {
   const AttentionProgram& p_;
   const std::string& name_;
   ExprTable& exprs_;
-  bool early_;
+  bool programmatic_launch_;
   KernelRequest facts_;
   AttentionParameters args_;
   std::vector<PrologueFunction> prologue_functions_;
@@ -486,13 +486,14 @@ class AttentionEmitter {
 }  // namespace
 
 EmittedKernel emit_attention(const AttentionProgram& program, const std::string& name,
-                             const std::vector<std::string>& origins, ExprTable& exprs, bool early,
-                             const std::string& schedule, const RequestedSchedules& requested,
-                             const KernelRequest& facts) {
+                             const std::vector<std::string>& origins, ExprTable& exprs,
+                             bool programmatic_launch, const std::string& schedule,
+                             const RequestedSchedules& requested, const KernelRequest& facts) {
   if (std::string reason; !can_schedule_attention(program, reason))
     throw Error(ErrorCode::kUnsupported,
                 fmt::format("attention '{}' has no CUDA kernel: {}", name, reason));
-  return AttentionEmitter(program, name, exprs, early, facts).emit(origins, schedule, requested);
+  return AttentionEmitter(program, name, exprs, programmatic_launch, facts)
+      .emit(origins, schedule, requested);
 }
 
 }  // namespace sinter::codegen

@@ -24,7 +24,7 @@ VariantText variant_of(const ProgramAnalysis& analysis, const GemmSchedule& sche
   variant.blocks_at_once = schedule.tile->blocks_at_once(problem, schedule);
   variant.cluster = schedule.cluster();
   variant.shared_bytes = gemm_shared_bytes(analysis, schedule);
-  variant.overlaps = analysis.request().early;
+  variant.programmatic_launch = analysis.request().programmatic_launch;
   variant.maps = mapping.maps;
   return variant;
 }
@@ -58,7 +58,8 @@ EmittedKernel emit_gemm(const KernelRequest& request, ExprTable& exprs) {
   Arguments args(analysis);
   EmittedKernel kernel;
   std::vector<GemmSchedule> schedules = choose_gemm_schedules(analysis, product, request.schedule);
-  for (GemmSchedule& schedule : schedules) schedule.early = request.early;
+  for (GemmSchedule& schedule : schedules)
+    schedule.programmatic_launch = request.programmatic_launch;
   const std::vector<std::string> chosen_by = choose_variants(
       request, schedules, kernel.choices,
       [&](const GemmSchedule& rule) {

@@ -23,9 +23,9 @@ struct GemmState final : FamilyState {
   PackedBuffers packed;
 };
 
-/// CompileOptions::product, or a schedule of one kernel that is asked for.
+/// CompileOptions::gemm, or a schedule of one kernel that is asked for.
 std::string asked_tactic(const KernelFamily& family, const CompileOptions& options) {
-  return options.product.empty() ? asked_schedule(family, options) : options.product;
+  return options.gemm.empty() ? asked_schedule(family, options) : options.gemm;
 }
 
 /// The product is no buffer of the plan.
@@ -73,7 +73,7 @@ class UnpackKernel final : public KernelProgram {
     return all;
   }
   EmittedKernel emit(KernelRequest request, ExprTable& exprs) const override {
-    return emit_unpack(program_, request.name, request.origins, exprs, request.early);
+    return emit_unpack(program_, request.name, request.origins, exprs, request.programmatic_launch);
   }
 
  private:
@@ -137,7 +137,7 @@ class RegionTactics {
     request.name = region_.name;
     for (const std::uint32_t buffer : real_buffers(*product))
       request.buffer_types.push_back(buffers.type(buffer));
-    request.early = plan_.options.early_launch;
+    request.programmatic_launch = plan_.options.programmatic_launch;
     request.precise = plan_.options.precise_math;
     for (const DeviceModel* device : plan_.devices) {
       request.device = device;
@@ -195,13 +195,13 @@ class GemmFamily final : public KernelFamily {
 
   std::string takes(const Region& region, const ir::TargetTraits& target) const override {
     if (region.kind() == "matmul" || region.kind() == "conv") return "";
-    if (region.kind() != "product") return "it is no matrix product and no convolution";
-    return target.product_kernels ? "" : "this target's products are a library's";
+    if (region.kind() != "gemm") return "it is no matrix product and no convolution";
+    return target.gemm_kernels ? "" : "this target's products are a library's";
   }
 
   std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
                                          const CompileOptions& options) const override {
-    if (!options.target->traits().product_kernels) return {};
+    if (!options.target->traits().gemm_kernels) return {};
     return options.packed_weights ? *options.packed_weights : weights_of_few_rows(graphs);
   }
 

@@ -42,9 +42,9 @@ class Importer {
   std::map<ValueId, ValueId> known_;
 };
 
-bool is_family(const Node& node, std::string_view family) {
+bool is_kind(const Node& node, std::string_view family) {
   return node.op->kind == ir::OpKind::kFused && node.body &&
-         node.attrs.get_string("family") == family;
+         node.attrs.get_string("kind") == family;
 }
 
 /// One value for each channel of `type`.
@@ -69,13 +69,13 @@ GemmBody gemm_body(const Graph& body) {
   GemmBody result;
   for (const Node& node : body.nodes()) {
     if (node.op->name == "Reshape") continue;
-    const bool conv = is_family(node, "conv");
-    if (!result.matmul && (conv || is_family(node, "matmul"))) {
+    const bool conv = is_kind(node, "conv");
+    if (!result.matmul && (conv || is_kind(node, "matmul"))) {
       result.matmul = &node;
       result.is_conv = conv;
     } else if (node.op->kind == ir::OpKind::kFused && node.body && result.matmul && !result.rest) {
       result.rest = &node;
-    } else if (is_family(node, "reduction") && !result.matmul && !result.rows) {
+    } else if (is_kind(node, "reduction") && !result.matmul && !result.rows) {
       result.rows = &node;
     } else {
       throw Error(
@@ -90,7 +90,7 @@ GemmBody gemm_body(const Graph& body) {
 }
 
 std::shared_ptr<const Graph> as_gemm_body(const Node& node) {
-  if (is_family(node, "product")) return node.body;
+  if (is_kind(node, "gemm")) return node.body;
   GraphBuilder builder("product");
   for (const auto& [symbol, range] : node.body->ranges()) builder.range(symbol, range);
   std::vector<ValueId> inputs;

@@ -1,4 +1,4 @@
-// Regions of family "product" as graphs of plain operators.
+// Regions of kind "gemm" as graphs of plain operators.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace sinter::codegen {
 
-/// The nodes of a region of family "product": a Fused node of family "matmul" or "conv", maybe one
+/// The nodes of a region of kind "gemm": a Fused node of kind "matmul" or "conv", maybe one
 /// that makes the left operand's rows, and maybe one of another family that reads the result; any
 /// of the values between them perhaps reshaped.
 struct GemmBody {
@@ -22,11 +22,11 @@ struct GemmBody {
 /// Throws Error(kInternal) if the body is not of that form.
 GemmBody gemm_body(const ir::Graph& body);
 
-/// The body of a region of family "product" that holds nothing but `node`, of family "matmul" or
-/// "conv"; a node of family "product" has its own.
+/// The body of a region of kind "gemm" that holds nothing but `node`, of kind "matmul" or
+/// "conv"; a node of kind "gemm" has its own.
 std::shared_ptr<const ir::Graph> as_gemm_body(const ir::Node& node);
 
-/// The MatMul, QuantMatMul or Conv of a body of family "matmul" or "conv".
+/// The MatMul, QuantMatMul or Conv of a body of kind "matmul" or "conv".
 const ir::Node& gemm_node(const ir::Graph& part);
 
 /// The MatMul alone, with its operands' views.

@@ -68,7 +68,8 @@ int GemmSchedule::shared_bytes(const GemmProblem& problem) const {
 std::string GemmSchedule::to_string() const {
   return fmt::format("{} split_k={} cluster_n={} copies={},{} vector={} lanes={} unroll={}{}",
                      tile->to_string(*this), split_k, cluster_n, vector_a, vector_b,
-                     epilogue.vector, lanes(), epilogue.unroll, early ? " programmatic" : "");
+                     epilogue.vector, lanes(), epilogue.unroll,
+                     programmatic_launch ? " programmatic" : "");
 }
 
 int GemmTile::most_shared_bytes(const DeviceModel& device) const {

@@ -45,12 +45,12 @@ GemmProblem gemm_problem(const ProgramAnalysis& analysis, const GemmProgram& pro
 
 /// The integers of one kernel. Those that only some kernels have are in `tile`.
 struct GemmSchedule {
-  int m = 64, n = 32, k = 64;      // of a block's tile, and of k in one step of the mainloop
-  int stages = 4;                  // of the mainloop's pipeline
-  int split_k = 1;                 // blocks of a cluster that share a tile's k
-  int cluster_n = 1;               // tiles of a cluster that make up whole rows, for reductions
-  int vector_a = 8, vector_b = 8;  // elements of a copy
-  bool early = false;              // b is copied before the step in front has ended
+  int m = 64, n = 32, k = 64;        // of a block's tile, and of k in one step of the mainloop
+  int stages = 4;                    // of the mainloop's pipeline
+  int split_k = 1;                   // blocks of a cluster that share a tile's k
+  int cluster_n = 1;                 // tiles of a cluster that make up whole rows, for reductions
+  int vector_a = 8, vector_b = 8;    // elements of a copy
+  bool programmatic_launch = false;  // b is copied before the step in front has ended
   std::shared_ptr<const GemmTile> tile;
   Schedule epilogue;  // its threads: vector, unroll, lanes
   std::vector<plan::fb::Condition> conditions;

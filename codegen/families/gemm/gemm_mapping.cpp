@@ -125,16 +125,17 @@ void GemmText::write_mainloop() {
   s_.tile->write_operands(*this);
   line(fmt::format("operands.begin = {};", begin));
   line(fmt::format("operands.end = {};", end));
-  if (s_.early) begin_programmatic();
-  if (s_.early && !product_.b_is_weight) line("grid_dependency_wait();");
+  if (s_.programmatic_launch) begin_programmatic();
+  if (s_.programmatic_launch && !product_.b_is_weight) line("grid_dependency_wait();");
   if (product_.rows) {
     mapping_.rows = prologue_function(analysis_.request(), analysis_.exprs(), s_.threads());
     for (const auto& [buffer, bytes] : mapping_.rows->weights)
-      if (s_.early)
+      if (s_.programmatic_launch)
         line(fmt::format("fetch_lines<{}>({}, {});", s_.threads(),
                          args_.buffer(product_.rows->first + buffer), bytes));
   }
-  line(fmt::format("Tile::begin<{}>(shared, operands);", s_.early && product_.b_is_weight));
+  line(fmt::format("Tile::begin<{}>(shared, operands);",
+                   s_.programmatic_launch && product_.b_is_weight));
   write_behind_wait();
   if (product_.rows) write_prologue();
   mapping_.behind_preload.push_back("Tile::multiply(shared, operands);");
@@ -170,7 +171,7 @@ void GemmText::write_prologue() {
 }
 
 void GemmText::write_behind_wait() {
-  if (!s_.early) return;
+  if (!s_.programmatic_launch) return;
   for (std::string& text : args_.after_grid_wait()) line(std::move(text));
 }
 

@@ -265,7 +265,7 @@ std::vector<GemmSchedule> gemm_candidates(const ProgramAnalysis& analysis,
   for (GemmSchedule& schedule : all_gemm_schedules(analysis, product)) {
     if (schedule.cluster() > 1 && !clusters) continue;
     if (!implies_all(rule.conditions, schedule.conditions)) continue;
-    schedule.early = rule.early;
+    schedule.programmatic_launch = rule.programmatic_launch;
     found.add(std::move(schedule), ++place);
   }
   return found.take();

@@ -1,4 +1,4 @@
-// The ways to do a region of family "product" or "conv".
+// The ways to do a region of kind "gemm" or "conv".
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@
 
 namespace sinter::codegen {
 
-/// True if the product of a region of family "matmul" has quantized weights.
+/// True if the product of a region of kind "matmul" has quantized weights.
 bool multiplies_quantized(const ir::Node& node);
 
 /// A product or a convolution and what follows it, maybe with what makes its left operand's rows,
 /// over buffers: the library's call, the others as programs of their own, all as one kernel.
 class GemmStep {
  public:
-  /// `node`: of family "product" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
+  /// `node`: of kind "gemm" or "conv". `inputs` and `outputs`: buffers of the node's. Makes a
   /// scratch buffer for the product's result unless that is an output.
   GemmStep(const ir::Node& node, std::vector<std::uint32_t> inputs,
            std::vector<std::uint32_t> outputs, PlanBuffers& buffers, ExprTable& exprs, bool tf32);

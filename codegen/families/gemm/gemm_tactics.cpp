@@ -230,7 +230,7 @@ std::optional<std::string> tuning_tactic(const std::string& name, std::size_t pa
   if (part > 0) return "library";
   if (name.starts_with("gemm, then")) return "alone";
   if (name.starts_with("warp-specialized gemm, then")) return "warp-specialized alone";
-  if (name.starts_with("gemm") || name.starts_with("warp-specialized")) return "product";
+  if (name.starts_with("gemm") || name.starts_with("warp-specialized")) return "gemm";
   return std::nullopt;
 }
 

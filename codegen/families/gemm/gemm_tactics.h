@@ -41,7 +41,7 @@ struct GemmKernelQueries {
 /// Best guess first; the last has no conditions. The library of matrix products is always there and
 /// is the last way of theirs. The library of convolutions may be missing where the plan runs: their
 /// last way is a kernel of our own, as loops if nothing else takes all sizes. What stands against a
-/// kernel or a library is in the name of the last. `requested`: CompileOptions::product.
+/// kernel or a library is in the name of the last. `requested`: CompileOptions::gemm.
 std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string& requested,
                                      const GemmKernelQueries& kernels);
 
@@ -49,7 +49,7 @@ std::vector<GemmTactic> gemm_tactics(const GemmStep& product, const std::string&
 bool is_schedule(const std::string& requested);
 bool is_warpgroup_schedule(const std::string& requested);
 
-/// How CompileOptions::product makes the kernel that is part number `part` of the tactic called
+/// How CompileOptions::gemm makes the kernel that is part number `part` of the tactic called
 /// `name`, and no other way to do the step; nothing if it cannot.
 std::optional<std::string> tuning_tactic(const std::string& name, std::size_t part);
 

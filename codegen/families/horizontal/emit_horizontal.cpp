@@ -96,7 +96,7 @@ class HorizontalText {
   std::string text() {
     std::string calls = is_direct_ ? direct_calls() : table_calls();
     std::string text = kernel_heading(name_, request_.origins);
-    if (request_.early) text += "#include \"cluster.cuh\"\n";
+    if (request_.programmatic_launch) text += "#include \"cluster.cuh\"\n";
     text += "#include \"reduce.cuh\"\n#include \"vector.cuh\"\n";
     text += is_direct_ ? part_struct("void* buffers", "u32 first_block") : tables();
     for (std::size_t k = 0; k < kinds_.size(); ++k)
@@ -109,7 +109,7 @@ class HorizontalText {
                                   ? parameters_
                                   : std::vector{fmt::format(
                                         "const __grid_constant__ {}_arguments all", name_)}));
-    if (request_.early) text += "  launch_dependents();\n";
+    if (request_.programmatic_launch) text += "  launch_dependents();\n";
     return text + calls + "}\n";
   }
 
@@ -153,8 +153,9 @@ class HorizontalText {
       CodeText body(1);
       BodyWriter(analysis, args, mapping, body).write();
       bodies.push_back(body.text());
-      fetches.push_back(
-          request_.early ? prefetches(analysis, args, mapping.blocks, schedule.threads()) : "");
+      fetches.push_back(request_.programmatic_launch
+                            ? prefetches(analysis, args, mapping.blocks, schedule.threads())
+                            : "");
       const bool rows = schedule.family == Family::kRow;
       result.conditions.push_back(schedule.conditions);
       result.functions.push_back(
@@ -266,7 +267,7 @@ class HorizontalText {
   }
 
   std::string wait() const {
-    return request_.early ? "  grid_dependency_wait();\n" : std::string();
+    return request_.programmatic_launch ? "  grid_dependency_wait();\n" : std::string();
   }
 
   // Few parts: the text chooses.
@@ -418,7 +419,7 @@ EmittedKernel emit_horizontal(const HorizontalProgram& program, const KernelRequ
   variant->block = {static_cast<std::uint32_t>(text.threads()), 1, 1};
   variant->schedule = fmt::format("horizontal parts={} functions={} threads={}x1",
                                   program.parts.size(), text.function_count(), text.threads());
-  variant->overlaps = request.early;
+  variant->programmatic_launch = request.programmatic_launch;
   kernel.step.variants.push_back(std::move(variant));
   kernel.step.args = text.arguments();
   kernel.step.packed = !text.is_direct();

@@ -192,7 +192,7 @@ class Lowering {
 
   Member member_of(const Node& node) {
     const std::string* family =
-        node.op->kind == ir::OpKind::kFused ? &node.attrs.get_string("family") : nullptr;
+        node.op->kind == ir::OpKind::kFused ? &node.attrs.get_string("kind") : nullptr;
     if (!family || (*family != "pointwise" && *family != "reduction" && *family != "scatter"))
       throw Error(ErrorCode::kUnsupported,
                   fmt::format("{} is no part of a horizontal region", describe(node)));

@@ -27,8 +27,8 @@ VariantText variant_of(const ProgramAnalysis& analysis, const Schedule& schedule
   variant.blocks_at_once = schedule.blocks;
   variant.cluster = schedule.cluster;
   variant.shared_bytes = row_shared_bytes(analysis, mapping);
-  variant.overlaps = analysis.request().early;
-  if (variant.overlaps)
+  variant.programmatic_launch = analysis.request().programmatic_launch;
+  if (variant.programmatic_launch)
     variant.body = fmt::format("  launch_dependents();\n{}  grid_dependency_wait();\n  {}\n{}",
                                prefetches(analysis, args, mapping.blocks, schedule.threads()),
                                fmt::join(args.after_grid_wait(), "\n  "), variant.body);
@@ -64,7 +64,7 @@ EmittedKernel emit_loops(const KernelRequest& request, ExprTable& exprs) {
     turns = turns || schedule.family == Family::kTranspose;
   }
   std::vector<std::string> headers;
-  if (request.early || clusters) headers.emplace_back("cluster.cuh");
+  if (request.programmatic_launch || clusters) headers.emplace_back("cluster.cuh");
   headers.push_back(body_header(analysis));
   if (vectors) headers.emplace_back("vector.cuh");
   if (turns) headers.emplace_back("transpose.cuh");

@@ -1,4 +1,4 @@
-// Kernels of family "sort".
+// Kernels of kind "sort".
 #pragma once
 
 #include <string>

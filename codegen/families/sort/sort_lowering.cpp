@@ -16,7 +16,7 @@ SortProblem lower_sort(const ir::Graph& body, std::span<const std::uint32_t> inp
   if (sort == nullptr || sort->op->name != "ArgSort" || inputs.size() != 1 ||
       sort->inputs[0] != body.inputs()[0])
     throw Error(ErrorCode::kUnsupported,
-                "a region of family 'sort' must be one ArgSort of a value in memory");
+                "a region of kind 'sort' must be one ArgSort of a value in memory");
   const ir::TensorType& type = body.type(sort->inputs[0]);
   const auto axis = static_cast<std::size_t>(sort->attrs.get_int("axis"));
   SortProblem problem;

@@ -1,4 +1,4 @@
-// Fused regions of family "sort": which buffers, and how rows lie in them.
+// Fused region of kind "sort": which buffers, and how rows lie in them.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ ir::TargetTraits make_traits() {
   traits.splits_reductions = true;
   traits.attention = true;
   traits.attention_prologue = true;
-  traits.product_kernels = true;
+  traits.gemm_kernels = true;
   traits.horizontal = true;
   traits.conv_channels_last = true;
   traits.conv_any_float = true;

@@ -176,7 +176,7 @@ void mixture_of_experts(NodeContext& node) {
 
 // ---- Experts of few bits
 
-struct QuantizedProduct {
+struct QuantizedWeights {
   const char* name;
   std::size_t weights, scales, bias, zeros;
   std::int64_t bits, block;  // block 0: a row is one
@@ -194,7 +194,7 @@ const Tensor& constant_input(NodeContext& node, std::size_t i, const char* what)
 class QuantizedExpert {
  public:
   QuantizedExpert(NodeContext& node, const Mixture& m, const Dim& inputs,
-                  const QuantizedProduct& product)
+                  const QuantizedWeights& product)
       : node_(node),
         product_(product),
         values_(constant_input(node, product.weights, product.name)),
@@ -259,7 +259,7 @@ class QuantizedExpert {
   }
 
   NodeContext& node_;
-  QuantizedProduct product_;
+  QuantizedWeights product_;
   const Tensor values_, scales_;
   std::optional<Tensor> zeros_;
   BlockedWeights w_{};
@@ -294,7 +294,7 @@ void quantized_mixture_of_experts(NodeContext& node) {
   std::optional<QuantizedExpert> third, second;
   if (node.has_input(8))
     third.emplace(node, m, Dim(m.size),
-                  QuantizedProduct{"fc3_experts_weights", 8, 9, 10, 13,
+                  QuantizedWeights{"fc3_experts_weights", 8, 9, 10, 13,
                                    width("fc3_expert_weight_bits"), block});
   std::optional<Term> sum;
   for (std::int64_t e = 0; e < m.experts; ++e) {
@@ -303,7 +303,7 @@ void quantized_mixture_of_experts(NodeContext& node) {
     const Term h = activated(node, first.product(x, e), other);
     if (!second)
       second.emplace(node, m, h.shape().back(),
-                     QuantizedProduct{"fc2_experts_weights", 5, 6, 7, 12,
+                     QuantizedWeights{"fc2_experts_weights", 5, 6, 7, 12,
                                       width("fc2_expert_weight_bits"), block});
     const Term share(node, part(node, weights.value(), 1, e, 1));
     const Term y = second->product(h, e).cast(DType::kFloat32) * share;

@@ -8,8 +8,8 @@
 #include <sinter/error.h>
 
 #include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_dnnl.h"
-#include "runtime/cpu/gemm/product_dnnl.h"
 
 namespace sinter::runtime::cpu {
 namespace {

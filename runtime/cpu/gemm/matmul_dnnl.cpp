@@ -7,8 +7,8 @@
 #include <sinter/error.h>
 
 #include "runtime/cpu/gemm/dnnl_support.h"
+#include "runtime/cpu/gemm/gemm_dnnl.h"
 #include "runtime/cpu/gemm/matmul_generic.h"
-#include "runtime/cpu/gemm/product_dnnl.h"
 
 namespace sinter::runtime::cpu {
 namespace {
@@ -17,12 +17,12 @@ using plan::fb::BufferKind;
 using plan::fb::MatmulStepT;
 using plan::fb::MatrixT;
 
-ProductOperand operand_of(const MatrixT& matrix, std::span<const std::int64_t> values) {
-  ProductOperand operand{matrix.buffer,
-                         values[matrix.offset],
-                         {},
-                         values[matrix.row_stride],
-                         values[matrix.col_stride]};
+GemmOperand operand_of(const MatrixT& matrix, std::span<const std::int64_t> values) {
+  GemmOperand operand{matrix.buffer,
+                      values[matrix.offset],
+                      {},
+                      values[matrix.row_stride],
+                      values[matrix.col_stride]};
   for (const auto stride : matrix.batch_strides) operand.batch_strides.push_back(values[stride]);
   return operand;
 }

@@ -26,8 +26,8 @@ ir::Graph lowered_graph(const char* text) {
 std::vector<const ir::Graph*> loop_bodies(const ir::Graph& graph) {
   std::vector<const ir::Graph*> bodies;
   for (const ir::Node& node : graph.nodes())
-    if (node.body && (node.attrs.get_string("family") == "reduction" ||
-                      node.attrs.get_string("family") == "pointwise"))
+    if (node.body && (node.attrs.get_string("kind") == "reduction" ||
+                      node.attrs.get_string("kind") == "pointwise"))
       bodies.push_back(node.body.get());
   return bodies;
 }

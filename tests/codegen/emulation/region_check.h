@@ -30,10 +30,10 @@ std::string listing_in(const Cases& cases, std::string_view name) {
 /// Empty if the region's outputs equal the reference's; else what differs.
 std::string check_region(const ir::Graph& body, const ir::Bindings& symbols,
                          std::uint64_t seed = 1);
-/// The same for a body of family "matmul".
+/// The same for a body of kind "matmul".
 std::string check_matmul(const ir::Graph& body, const ir::Bindings& symbols,
                          std::uint64_t seed = 1);
-/// The same for a body of family "product" around a convolution, as loops.
+/// The same for a body of kind "gemm" around a convolution, as loops.
 std::string check_conv_loops(const ir::Graph& body, const ir::Bindings& symbols,
                              std::uint64_t seed = 1);
 

@@ -40,9 +40,9 @@ packed_heads_and_key_mask_problem(u32 item, const f16* __restrict__ x0, const b8
   return p;
 }
 
-// schedule: attention rows=1x16 groups=2 keys=32 vector=8
+// schedule: attention rows=1x16 key_groups=2 keys=32 vector=8
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 64
-// schedule: attention rows=1x16 groups=2 keys=32 vector=8
+// schedule: attention rows=1x16 key_groups=2 keys=32 vector=8
 // where 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 64
 extern "C" __global__ void __launch_bounds__(64)
 packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -57,7 +57,7 @@ packed_heads_and_key_mask(const f16* __restrict__ x0, const b8* __restrict__ x1,
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=4 keys=32 vector=8 split_kv=8
+// schedule: attention rows=1x16 key_groups=4 keys=32 vector=8 split_kv=8
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 33, seq <= 1024
 extern "C" __global__ void __launch_bounds__(128)
 packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -72,7 +72,7 @@ packed_heads_and_key_mask_v1(const f16* __restrict__ x0, const b8* __restrict__ 
   attend<Shape, 8>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 8, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=8 keys=64 vector=8 split_kv=2
+// schedule: attention rows=1x16 key_groups=8 keys=64 vector=8 split_kv=2
 // where seq <= 32, 2*batch*floordiv(seq + 15, 16) <= 132
 extern "C" __global__ void __launch_bounds__(256)
 packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -87,7 +87,7 @@ packed_heads_and_key_mask_v2(const f16* __restrict__ x0, const b8* __restrict__ 
   attend<Shape, 2>(packed_heads_and_key_mask_problem<Shape>(blockIdx.x / 2, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=4 keys=32 vector=8
+// schedule: attention rows=1x16 key_groups=4 keys=32 vector=8
 // where 2*batch*floordiv(seq + 15, 16) <= 264, seq <= 512
 extern "C" __global__ void __launch_bounds__(128)
 packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -102,7 +102,7 @@ packed_heads_and_key_mask_v3(const f16* __restrict__ x0, const b8* __restrict__ 
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=1x16 groups=8 keys=32 vector=8
+// schedule: attention rows=1x16 key_groups=8 keys=32 vector=8
 // where 2*batch*floordiv(seq + 15, 16) <= 264
 extern "C" __global__ void __launch_bounds__(256)
 packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -117,7 +117,7 @@ packed_heads_and_key_mask_v4(const f16* __restrict__ x0, const b8* __restrict__ 
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=4x16 groups=2 keys=32 vector=8
+// schedule: attention rows=4x16 key_groups=2 keys=32 vector=8
 // where 2*batch*floordiv(seq + 63, 64) <= 132
 extern "C" __global__ void __launch_bounds__(256)
 packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -132,7 +132,7 @@ packed_heads_and_key_mask_v5(const f16* __restrict__ x0, const b8* __restrict__ 
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=4x16 groups=1 keys=64 vector=8
+// schedule: attention rows=4x16 key_groups=1 keys=64 vector=8
 // where 2*batch*floordiv(seq + 63, 64) <= 2112
 extern "C" __global__ void __launch_bounds__(128)
 packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ x1,
@@ -147,7 +147,7 @@ packed_heads_and_key_mask_v6(const f16* __restrict__ x0, const b8* __restrict__ 
   attend(packed_heads_and_key_mask_problem<Shape>(blockIdx.x, x0, x1, y, n0, n1, n2));
 }
 
-// schedule: attention rows=4x32 groups=1 keys=64 vector=8
+// schedule: attention rows=4x32 key_groups=1 keys=64 vector=8
 extern "C" __global__ void __launch_bounds__(128)
 packed_heads_and_key_mask_v7(const f16* __restrict__ x0, const b8* __restrict__ x1,
                              f16* __restrict__ y, i64 n0 /* seq */, i64 n1 /* 96*seq */,

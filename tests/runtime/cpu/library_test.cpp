@@ -25,9 +25,9 @@ struct ProductCase {
 
 void PrintTo(const ProductCase& product, std::ostream* out) { *out << product.name; }
 
-class CpuProduct : public ::testing::TestWithParam<ProductCase> {};
+class CpuGemm : public ::testing::TestWithParam<ProductCase> {};
 
-TEST_P(CpuProduct, AgreesWithTheDefinition) {
+TEST_P(CpuGemm, AgreesWithTheDefinition) {
   const ProductCase& c = GetParam();
   PlanBuilder p;
   const auto has_batch_a = [&](std::size_t i) { return c.a_has_batch.empty() || c.a_has_batch[i]; };
@@ -224,7 +224,7 @@ std::vector<ProductCase> product_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, CpuProduct, ::testing::ValuesIn(product_cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, CpuGemm, ::testing::ValuesIn(product_cases()),
                          [](const auto& info) { return info.param.name; });
 
 struct ConvCase {

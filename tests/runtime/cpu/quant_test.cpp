@@ -28,9 +28,9 @@ struct QuantCase {
 };
 
 /// Weights, the plan that multiplies by them, and what it is to give.
-class QuantProduct {
+class QuantGemm {
  public:
-  explicit QuantProduct(const QuantCase& c) : case_(c), random_(7) {
+  explicit QuantGemm(const QuantCase& c) : case_(c), random_(7) {
     groups_ = (c.k + c.group - 1) / c.group;
     pitch_ = c.bits == 8 ? c.k : (c.k + 1) / 2;
     values_.resize(static_cast<std::size_t>(c.n * pitch_));
@@ -153,12 +153,12 @@ void expect_all(const std::vector<QuantCase>& cases) {
   for (const QuantCase& c : cases) {
     SCOPED_TRACE(fmt::format("m {} n {} k {} group {} bits {} zeros {} type {}", c.m, c.n, c.k,
                              c.group, c.bits, static_cast<int>(c.zeros), to_string(c.type)));
-    QuantProduct(c).expect_defined_result();
+    QuantGemm(c).expect_defined_result();
     if (::testing::Test::HasFailure()) return;
   }
 }
 
-TEST(CpuQuantProduct, EveryNumberOfRowsAndSizeOfGroups) {
+TEST(CpuQuantGemm, EveryNumberOfRowsAndSizeOfGroups) {
   std::vector<QuantCase> cases;
   for (const int bits : {4, 8})
     for (const Zeros zeros : {Zeros::kNone, Zeros::kIntegers, Zeros::kFloats})
@@ -176,7 +176,7 @@ TEST(CpuQuantProduct, EveryNumberOfRowsAndSizeOfGroups) {
   expect_all(cases);
 }
 
-TEST(CpuQuantProduct, OddSizes) {
+TEST(CpuQuantGemm, OddSizes) {
   std::vector<QuantCase> cases;
   for (const int bits : {4, 8})
     for (const std::int64_t m : {1, 6})
@@ -195,7 +195,7 @@ TEST(CpuQuantProduct, OddSizes) {
   expect_all(cases);
 }
 
-TEST(CpuQuantProduct, TypesEpiloguesAndStrides) {
+TEST(CpuQuantGemm, TypesEpiloguesAndStrides) {
   std::vector<QuantCase> cases;
   for (const DType type : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
     for (const DType scales : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
@@ -215,7 +215,7 @@ TEST(CpuQuantProduct, TypesEpiloguesAndStrides) {
   expect_all(cases);
 }
 
-TEST(CpuQuantProduct, ExtremeScales) {
+TEST(CpuQuantGemm, ExtremeScales) {
   for (const double scale : {0.0, 1e-30, 1e30}) {
     QuantCase c;
     c.scale = scale;
@@ -226,7 +226,7 @@ TEST(CpuQuantProduct, ExtremeScales) {
   }
 }
 
-TEST(CpuQuantProduct, NothingToSumUpOrToStore) {
+TEST(CpuQuantGemm, NothingToSumUpOrToStore) {
   QuantCase c;
   c.k = 0;
   c.epilogue = true;
@@ -291,7 +291,7 @@ TEST(QuantizedPlan, DamageIsRefusedByName) {
     QuantCase c;
     c.group = 16;
     c.zeros = Zeros::kIntegers;
-    PlanBuilder p = QuantProduct(c).plan();
+    PlanBuilder p = QuantGemm(c).plan();
     plan::PlanParts parts = p.parts();
     damage.damage(parts.meta, *parts.meta.steps[0]->work.AsMatmulStep());
     std::string message = "accepted";

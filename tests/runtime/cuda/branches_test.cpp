@@ -36,7 +36,8 @@ class BranchesTest : public CudaTest {
     builder.kernel("u_1", "add_one", {t}, {u}, size);
     builder.kernel("v_1", "double", {s}, {v}, size);
     if (early)
-      for (auto& step : builder.meta.steps) step->work.AsKernelStep()->variants[0]->overlaps = true;
+      for (auto& step : builder.meta.steps)
+        step->work.AsKernelStep()->variants[0]->programmatic_launch = true;
     fb::MatmulStepT product;
     product.m = product.n = product.k = two;
     const Id a = builder.input("a", DType::kFloat32, {two, two});

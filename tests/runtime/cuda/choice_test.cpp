@@ -43,7 +43,7 @@ struct ChoicePlan {
     both.parts.push_back(part(kernel("both", {x, y})));
     auto& variant = *both.parts[0]->work.AsKernelStep()->variants[0];
     variant.cluster = 2;
-    variant.overlaps = true;
+    variant.programmatic_launch = true;
     variant.grid[0] = builder.constant(4);
     two.name = "two";
     two.parts.push_back(part(kernel("add_one", {x, scratch})));

@@ -6,7 +6,7 @@
 namespace sinter::testing {
 namespace {
 
-using plan::bind_matmul;
+using plan::make_matmul_problem;
 using plan::MatmulProblem;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -137,7 +137,7 @@ TEST_F(MatmulTest, MergedBatchesAreOneProblem) {
   const auto data = plan_of(test);
   const auto values = plan::evaluate_expressions(data->meta, {});
   const plan::MatmulProblem problem =
-      plan::bind_matmul(data->meta, *data->meta.steps[0]->work.AsMatmulStep(), values);
+      plan::make_matmul_problem(data->meta, *data->meta.steps[0]->work.AsMatmulStep(), values);
   EXPECT_TRUE(problem.swapped);
   EXPECT_EQ(problem.m, 5);  // column-major: the plan's n
   EXPECT_EQ(problem.n, 18);
@@ -171,10 +171,10 @@ TEST_F(MatmulTest, ReachingBeyondABufferIsRefused) {
   fb::MatmulStepT step(*data->meta.steps[0]->work.AsMatmulStep());
   const std::int64_t rows = values[step.m];
   values[step.m] = rows + 1;
-  EXPECT_THAT(error_of([&] { plan::bind_matmul(data->meta, step, values); }).what(),
+  EXPECT_THAT(error_of([&] { plan::make_matmul_problem(data->meta, step, values); }).what(),
               HasSubstr("beyond its buffer"));
   values[step.m] = std::int64_t{1} << 62;
-  EXPECT_EQ(error_of([&] { plan::bind_matmul(data->meta, step, values); }).code(),
+  EXPECT_EQ(error_of([&] { plan::make_matmul_problem(data->meta, step, values); }).code(),
             ErrorCode::kInvalidPlan);
 }
 

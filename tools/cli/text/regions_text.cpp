@@ -24,9 +24,9 @@ std::string region_origins_text(const RegionResult& region, std::size_t most) {
 std::string regions_text(const std::vector<RegionResult>& regions) {
   constexpr std::size_t kOrigins = 3;
   std::vector<std::vector<std::string>> rows = {
-      {"region", "family", "relative error", "bound", "", "from"}};
+      {"region", "kind", "relative error", "bound", "", "from"}};
   for (const RegionResult& region : regions)
-    rows.push_back({region.name, region.family, fmt::format("{:.2e}", region.error),
+    rows.push_back({region.name, region.kind, fmt::format("{:.2e}", region.error),
                     fmt::format("{:.1e}", region.bound),
                     region.ok()              ? "ok"
                     : region.failure.empty() ? "DIFFERS"

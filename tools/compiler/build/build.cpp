@@ -224,8 +224,8 @@ std::vector<std::pair<std::string, std::string>> manifest_options(const BuildOpt
   for (const auto& file : options.weights.calibration_files) all.emplace_back("calibration", file);
   if (!options.weights.calibration.empty()) all.emplace_back("calibration", "given tensors");
   for (const auto& pass : options.disabled_passes) all.emplace_back("disable-pass", pass);
-  if (target.traits().generates_kernels && !options.early_launch)
-    all.emplace_back("early-launch", "off");
+  if (target.traits().generates_kernels && !options.programmatic_launch)
+    all.emplace_back("programmatic-launch", "off");
   if (target.traits().approximates_functions)
     all.emplace_back("math", options.precise_math ? "precise" : "short");
   if (!options.schedule.empty()) all.emplace_back("schedule", options.schedule);
@@ -242,7 +242,7 @@ codegen::CompileOptions codegen_options(const BuildOptions& options, const Targe
   compile.target = target.kind;
   compile.architectures = target.architectures;
   compile.tf32 = options.precision == Precision::kTf32;
-  compile.early_launch = options.early_launch;
+  compile.programmatic_launch = options.programmatic_launch;
   compile.precise_math = options.precise_math;
   compile.schedule = options.schedule;
   compile.code = options.code;

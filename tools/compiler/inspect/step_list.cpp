@@ -52,7 +52,7 @@ std::size_t calls_of(const PlanT& plan, const WorkUnion& work,
   // On a GPU a product whose batches have no common stride is several calls.
   if (const auto* product = work.AsMatmulStep();
       product != nullptr && plan.target == "cuda" && !values.empty())
-    return plan::bind_matmul(plan, *product, values).calls.size();
+    return plan::make_matmul_problem(plan, *product, values).calls.size();
   return 1;
 }
 

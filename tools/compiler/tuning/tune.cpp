@@ -128,7 +128,7 @@ class KernelTuner {
   codegen::CompileOptions options_for(const std::string& schedule) const {
     codegen::CompileOptions options = compile_;
     options.schedules = {{kernel_.key, {{variant_, {schedule, "tuning"}}}}};
-    options.product = kernel_.way == "product" ? schedule : kernel_.way;
+    options.gemm = kernel_.tactic == "gemm" ? schedule : kernel_.tactic;
     return options;
   }
 

@@ -205,7 +205,7 @@ RegionCheck check_regions(const Graph& fused, std::span<const Tensor> inputs, Re
     RegionResult region;
     region.node = taken.regions[i];
     region.name = fmt::format("{}_{}", codegen::name_stem(node), i);
-    region.family = node.attrs.get_string("family");
+    region.kind = node.attrs.get_string("kind");
     region.origins = node.origins;
     region.bound = options.bound > 0
                        ? options.bound

@@ -20,7 +20,7 @@ namespace sinter::tools {
 struct RegionResult {
   std::size_t node = 0;  // its place in the graph
   std::string name;      // as its step is called in a plan
-  std::string family;
+  std::string kind;
   std::vector<std::string> origins;  // ONNX nodes
   double error = 0, bound = 0;       // ||a - b|| / ||b||; infinite for one that could not be run
   std::string failure;               // why it could not

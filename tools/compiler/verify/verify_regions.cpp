@@ -232,8 +232,8 @@ Written write_case(const std::string& path, TestCase test, const RegionResult& r
 
 nlohmann::ordered_json to_json(const RegionResult& region) {
   nlohmann::ordered_json json = {
-      {"region", region.name},     {"family", region.family}, {"relative_error", region.error},
-      {"tolerance", region.bound}, {"ok", region.ok()},       {"origins", region.origins}};
+      {"region", region.name},     {"kind", region.kind}, {"relative_error", region.error},
+      {"tolerance", region.bound}, {"ok", region.ok()},   {"origins", region.origins}};
   if (!region.failure.empty()) json["failure"] = region.failure;
   return json;
 }

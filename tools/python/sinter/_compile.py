@@ -66,7 +66,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
             pad_selections: bool = False, drop_unsupported_outputs: bool = False,
             states: str | Mapping[str, str] | None = "auto",
             sample: str | Mapping[str, Any] | None = None, entries: Mapping[str, Mapping[str, Any]] | None = None,
-            fuse: bool = True, disabled_passes: Sequence[str] = (), early_launch: bool = True,
+            fuse: bool = True, disabled_passes: Sequence[str] = (), programmatic_launch: bool = True,
             precise_math: bool = False, schedule: str = "", strict: bool = False, tune: float = 0.0,
             tuning_file: str | os.PathLike[str] | None = None, tuning_gpu: str = "",
             tuning_shapes: Mapping[str, Sequence[int]] | str | None = None, jobs: int = 0,
@@ -102,7 +102,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
       entries: steps of their own: {"prefill": {"sequence": (2, 512)}, "decode": {"sequence": 1}}
       verify: True or a dict (inputs, shapes, ranges, seed, max_error, runs, device, threads, save_folder): runs the
         plan beside the reference and keeps the errors in it; raises VerificationError above max_error
-      fuse, disabled_passes, early_launch, precise_math, schedule: for measurements
+      fuse, disabled_passes, programmatic_launch, precise_math, schedule: for measurements
       strict: a generated kernel that NVRTC does not take is an error; else its operators have kernels of their own
       tune: seconds to time kernels for on this machine's GPU; tuning_file, tuning_gpu, tuning_shapes
       jobs: kernels compiled at once; kernel_cache: a folder, None for none
@@ -122,7 +122,7 @@ def compile(model: Any, path: str | os.PathLike[str] | None = None, *, example_i
         max_layer_error=max_layer_error, calibration=calibration, dims=dims, min_shapes=min_shapes,
         max_shapes=max_shapes, constants=constants, pad_selections=pad_selections,
         drop_unsupported_outputs=drop_unsupported_outputs, states=states, sample=sample,
-        entries=entries, fuse=fuse, disabled_passes=disabled_passes, early_launch=early_launch,
+        entries=entries, fuse=fuse, disabled_passes=disabled_passes, programmatic_launch=programmatic_launch,
         precise_math=precise_math, schedule=schedule, strict=strict, tune=tune, tuning_file=tuning_file,
         tuning_gpu=tuning_gpu, tuning_shapes=tuning_shapes, jobs=jobs, max_compile_memory=max_compile_memory,
         kernel_cache=kernel_cache, verify=verify)

@@ -111,7 +111,7 @@ def verify_options(tensors: Tensors, value):
 def compile_options(tensors: Tensors, *, target="auto", precision="model", weights="model", keep_layers=(),
                     max_layer_error=0.0, calibration=None, dims=None, min_shapes=None, max_shapes=None, constants=None,
                     pad_selections=False, drop_unsupported_outputs=False, states="auto", sample=None, entries=None, fuse=True, disabled_passes=(),
-                    early_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
+                    programmatic_launch=True, precise_math=False, schedule="", strict=False, tune=0.0, tuning_file=None,
                     tuning_gpu="", tuning_shapes=None, jobs=0, max_compile_memory=None, kernel_cache="default",
                     verify=None):
     options = _core.CompileOptions()
@@ -163,7 +163,7 @@ def compile_options(tensors: Tensors, *, target="auto", precision="model", weigh
 
     options.fuse = bool(fuse)
     options.disabled_passes = list(disabled_passes)
-    options.early_launch, options.precise_math = bool(early_launch), bool(precise_math)
+    options.programmatic_launch, options.precise_math = bool(programmatic_launch), bool(precise_math)
     options.schedule, options.strict = schedule, bool(strict)
     tuning = _core.TuneOptions()
     tuning.seconds = float(tune)

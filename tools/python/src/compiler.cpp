@@ -273,7 +273,7 @@ void bind_compiler(nb::module_& module) {
       .def_rw("fuse", &CompileOptions::fuse)
       .def_rw("disabled_passes", &CompileOptions::disabled_passes)
       .def_rw("strict", &CompileOptions::strict)
-      .def_rw("early_launch", &CompileOptions::early_launch)
+      .def_rw("programmatic_launch", &CompileOptions::programmatic_launch)
       .def_rw("precise_math", &CompileOptions::precise_math)
       .def_rw("schedule", &CompileOptions::schedule)
       .def_rw("tuning", &CompileOptions::tuning)

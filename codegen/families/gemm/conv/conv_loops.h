@@ -10,7 +10,7 @@
 
 namespace sinter::codegen {
 
-/// Lowers a region of family "product" around a convolution: for each element of the result the sum
+/// Lowers a region of kind "gemm" around a convolution: for each element of the result the sum
 /// over window and channels, then what follows it in `body` (`with_epilogue`), or in the
 /// convolution's own region alone. Throws Error(kUnsupported) if what follows needs a kernel of its
 /// own.

@@ -42,12 +42,12 @@ void Pingpong::write_tile_loop(GemmText& text) const {
   ThreadMapping& mapping = text.mapping();
   text.line(fmt::format("const u32 tiles = u32({});", text.dim(text.tiles())));
   write_operands(text);
-  if (s.early) text.begin_programmatic();
-  if (s.early && !b_is_weight) text.line("grid_dependency_wait();");
+  if (s.programmatic_launch) text.begin_programmatic();
+  if (s.programmatic_launch && !b_is_weight) text.line("grid_dependency_wait();");
   text.line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
-                        s.early && b_is_weight));
+                        s.programmatic_launch && b_is_weight));
   text.write_behind_wait();
-  mapping.turn_header = "for (Tile::Turn turn; turn.tile < tiles; turn.advance())";
+  mapping.turn_header = "for (Tile::TileScheduler turn; turn.tile < tiles; turn.advance())";
   mapping.turn_lines = text.place("turn.tile");
   mapping.behind_preload = {"Tile::Accumulators accumulators = {};",
                             "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};

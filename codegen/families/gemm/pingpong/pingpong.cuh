@@ -66,9 +66,9 @@ struct PingpongTile
   }
 
   /// The tiles of a team, in order.
-  struct Turn {
+  struct TileScheduler {
     u32 tile, number;  // `number`: of the tile among the block's
-    SINTER_DEVICE Turn()
+    SINTER_DEVICE TileScheduler()
         : tile(blockIdx.x + static_cast<u32>(team()) * gridDim.x),
           number(static_cast<u32>(team())) {}
     SINTER_DEVICE void advance() {
@@ -96,7 +96,7 @@ struct PingpongTile
 
   /// Multiplies the turn's tile.
   SINTER_DEVICE static void multiply(Accumulators& accumulators, unsigned char* shared,
-                                     const Turn& turn, const Operands& x) {
+                                     const TileScheduler& turn, const Operands& x) {
     const int steps = Stages::count_steps(x);
     const u32 before = turn.number * static_cast<u32>(steps);
     PipelineState<kStages> at{static_cast<int>(before % kStages), before / kStages % 2};

@@ -22,10 +22,11 @@ std::string type_text(const UnpackProgram& program) {
 }  // namespace
 
 EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
-                          const std::vector<std::string>& origins, ExprTable& exprs, bool early) {
+                          const std::vector<std::string>& origins, ExprTable& exprs,
+                          bool programmatic_launch) {
   const GemmWeights& weights = program.weights;
-  const std::string schedule =
-      fmt::format("unpack depth={} warps={}{}", kDepth, kWarps, early ? " early" : "");
+  const std::string schedule = fmt::format("unpack depth={} warps={}{}", kDepth, kWarps,
+                                           programmatic_launch ? " programmatic" : "");
   const std::int64_t tasks = program.blocks() * (program.depth() / kDepth);
   EmittedKernel kernel;
   std::vector<std::string> parameters;
@@ -45,19 +46,19 @@ EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
   variant->block = {kWarps * 32, 1, 1};
   variant->shared_bytes = kWarps * kColumns * (kDepth + 8) * 2;
   variant->schedule = schedule;
-  variant->overlaps = early;
+  variant->programmatic_launch = programmatic_launch;
 
   std::string body = fmt::format("  typedef {} Work;\n", type_text(program));
   body += fmt::format(
       "  static_assert(Work::kSharedBytes == {}, \"what the launch reserves\");\n"
       "  SINTER_DYNAMIC_SHARED(shared);\n",
       variant->shared_bytes);
-  if (early) body += "  launch_dependents();\n";
+  if (programmatic_launch) body += "  launch_dependents();\n";
   body += fmt::format(
       "  const Work::Operands operands = {{values, scales, {}, result, {}, {}, {}}};\n"
       "  Work::run<{}>(shared, operands, blockIdx.x);\n",
       weights.zeros ? "zeros" : "nullptr", program.depth(), packed_groups(weights.group, program.k),
-      program.blocks(), early);
+      program.blocks(), programmatic_launch);
   kernel.source = kernel_heading(name, origins) +
                   fmt::format(
                       "#include \"unpack.cuh\"\n\n// schedule: {}\n"

@@ -9,8 +9,9 @@
 
 namespace sinter::codegen {
 
-/// `early`: see KernelRequest. Its only variant takes all sizes on every GPU.
+/// `programmatic_launch`: see KernelRequest. Its only variant takes all sizes on every GPU.
 EmittedKernel emit_unpack(const UnpackProgram& program, const std::string& name,
-                          const std::vector<std::string>& origins, ExprTable& exprs, bool early);
+                          const std::vector<std::string>& origins, ExprTable& exprs,
+                          bool programmatic_launch);
 
 }  // namespace sinter::codegen

@@ -18,10 +18,10 @@ constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 bool has_16_bits(DType type) { return type == DType::kFloat16 || type == DType::kBFloat16; }
 
-/// Which input of a region of family "product" is nothing but the weights of its product, if that
+/// Which input of a region of kind "gemm" is nothing but the weights of its product, if that
 /// has few rows.
 std::optional<std::size_t> weights_input(const Node& region, const ir::Ranges& ranges) {
-  if (region.op->kind != ir::OpKind::kFused || region.attrs.get_string("family") != "product")
+  if (region.op->kind != ir::OpKind::kFused || region.attrs.get_string("kind") != "gemm")
     return std::nullopt;
   const Graph& body = *region.body;
   const GemmBody nodes = gemm_body(body);

@@ -11,7 +11,7 @@
 namespace sinter::codegen {
 
 /// Hashes of the constants of 16 bits that all `graphs`, those of one plan, read as weights of
-/// products of few rows alone (regions of family "product"): nothing but kernels of our own reads
+/// products of few rows alone (regions of kind "gemm"): nothing but kernels of our own reads
 /// them, so that a plan may hold them packed. An entry point of more rows or a table of embeddings
 /// that is also a product's weights leaves them as they are.
 std::set<std::uint64_t> weights_of_few_rows(std::span<const ir::Graph* const> graphs);

@@ -245,35 +245,35 @@ inline const AttentionCase kAttentionCases[] = {
       return y = %y
     })",
      {{}},
-     "attention rows=4x16 groups=1 keys=64 vector=8 stages=2 blocks=3"},
+     "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 blocks=3"},
     {"long_and_short_items_in_pairs",
      R"(graph @g(%q: f16[2, 300, 64], %k: f16[2, 300, 64], %v: f16[2, 300, 64]) {
       %y = Attention(%q, %k, %v) {scale = 0.125, causal = 1}
       return y = %y
     })",
      {{}},
-     "attention rows=4x16 groups=1 keys=64 vector=8 stages=2 blocks=6"},
+     "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 blocks=6"},
     {"items_of_wide_blocks_in_turns",
      R"(graph @g(%q: f16[5, 150, 64], %k: f16[5, 240, 64], %v: f16[5, 240, 64]) {
       %y = Attention(%q, %k, %v) {scale = 0.125}
       return y = %y
     })",
      {{}},
-     "attention rows=12x16 groups=1 keys=96 vector=8 stages=3 blocks=2"},
+     "attention rows=12x16 key_groups=1 keys=96 vector=8 stages=3 blocks=2"},
     {"queries_that_stay_in_turns",
      R"(graph @g(%q: bf16[5, 210, 64], %k: bf16[5, 270, 64], %v: bf16[5, 270, 64]) {
       %y = Attention(%q, %k, %v) {scale = 0.125}
       return y = %y
     })",
      {{}},
-     "attention rows=12x16 groups=1 keys=128 vector=8 stages=2 queries=2 blocks=3"},
+     "attention rows=12x16 key_groups=1 keys=128 vector=8 stages=2 queries=2 blocks=3"},
     {"wide_queries_that_stay",
      R"(graph @g(%q: f16[3, 150, 128], %k: f16[3, 150, 128], %v: f16[3, 150, 128]) {
       %y = Attention(%q, %k, %v) {scale = 0.0883, causal = 1}
       return y = %y
     })",
      {{}},
-     "attention rows=8x16 groups=1 keys=96 vector=8 stages=2 queries=2 blocks=2"},
+     "attention rows=8x16 key_groups=1 keys=96 vector=8 stages=2 queries=2 blocks=2"},
     // Rows that see no key lie between others, and a block goes on behind them.
     {"items_that_see_nothing_in_turns",
      R"(graph @g(%q: f16[3, 200, 64], %k: f16[3, 64, 64], %v: f16[3, 64, 64]) {
@@ -281,7 +281,7 @@ inline const AttentionCase kAttentionCases[] = {
       return y = %y
     })",
      {{}},
-     "attention rows=4x16 groups=1 keys=64 vector=8 stages=2 blocks=2"},
+     "attention rows=4x16 key_groups=1 keys=64 vector=8 stages=2 blocks=2"},
     {"tiles_ahead",
      R"(graph @g(%q: f16[3, 2, 40], %k: f16[3, keys, 40], %v: f16[3, keys, 40])
           ranges {keys: 1..65536} {
@@ -289,7 +289,7 @@ inline const AttentionCase kAttentionCases[] = {
       return y = %y
     })",
      {{{"keys", 40}}, {{"keys", 333}}, {{"keys", 1000}}},
-     "attention rows=1x16 groups=2 keys=32 vector=8 ahead=3 split_kv=4"},
+     "attention rows=1x16 key_groups=2 keys=32 vector=8 ahead=3 split_kv=4"},
     {"tiles_ahead_of_many_rows",
      R"(graph @g(%q: bf16[2, 20, 64], %k: bf16[2, 300, 64], %v: bf16[2, 300, 64],
                  %mask: bool[20, 300]) {
@@ -297,14 +297,14 @@ inline const AttentionCase kAttentionCases[] = {
       return y = %y
     })",
      {{}},
-     "attention rows=1x16 groups=4 keys=16 vector=8 ahead=2"},
+     "attention rows=1x16 key_groups=4 keys=16 vector=8 ahead=2"},
     {"no_stage_to_spare",
      R"(graph @g(%q: f16[3, 70, 128], %k: f16[3, 260, 128], %v: f16[3, 260, 128]) {
       %y = Attention(%q, %k, %v) {scale = 0.0883}
       return y = %y
     })",
      {{}},
-     "attention rows=8x16 groups=1 keys=128 vector=8 stages=1 blocks=2"},
+     "attention rows=8x16 key_groups=1 keys=128 vector=8 stages=1 blocks=2"},
     {"fully_masked_rows_are_hidden",
      R"(graph @g(%q: f16[18, 16], %k: f16[200, 16], %v: f16[200, 16], %none: bool[18, 200]) {
       %y = Attention(%q, %k, %v, %none) {scale = 0.2, guard = 2}

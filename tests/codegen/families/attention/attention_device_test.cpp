@@ -76,7 +76,7 @@ TEST(AttentionDevices, EachHasItsOwnSchedules) {
 
 TEST(AttentionDevices, ClustersAreRefusedWhereThereAreNone) {
   LoweredAttention attention(heads_of_64());
-  const std::string clusters = "attention rows=1x16 groups=4 keys=32 vector=8 split_kv=2";
+  const std::string clusters = "attention rows=1x16 key_groups=4 keys=32 vector=8 split_kv=2";
   const auto chosen = [&](const char* architecture) {
     return choose_attention(attention.program, attention.exprs, cuda_device(architecture),
                             clusters);

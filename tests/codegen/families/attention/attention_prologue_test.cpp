@@ -69,10 +69,10 @@ std::string region(const Step& s) {
       s.type, s.batch, width, s.keys, s.head, s.caches, s.value_head,
       std::string(s.batch) == "batch" ? "ranges {batch: 1..64}" : "");
   text +=
-      "\n    %q = Fused(%x, %cos, %sin, %at) {family = \"pointwise\"} body (%x, %cos, %sin, %at) "
+      "\n    %q = Fused(%x, %cos, %sin, %at) {kind = \"pointwise\"} body (%x, %cos, %sin, %at) "
       "{" +
       angles + rotated("q", s, s.heads, 0) + "\n      return q = %qr\n    }";
-  text += "\n    %v = Fused(%x, %values, %at) {family = \"scatter\"} body (%x, %cache, %at) {" +
+  text += "\n    %v = Fused(%x, %values, %at) {kind = \"scatter\"} body (%x, %cache, %at) {" +
           fmt::format(R"(
       %v0 = Slice(%x) {{starts = [0, 0, {0}], steps = [1, 1, 1], shape = [{1}, 1, {2}]}}
       %u = Reshape(%v0) {{shape = [{1}, {3}, 1, {4}]}})",
@@ -80,7 +80,7 @@ std::string region(const Step& s) {
                       s.value_head) +
           scatter(s.value_head) + "\n    }";
   text +=
-      "\n    %k = Fused(%x, %cos, %sin, %keys, %at) {family = \"scatter\"} body (%x, %cos, %sin, "
+      "\n    %k = Fused(%x, %cos, %sin, %keys, %at) {kind = \"scatter\"} body (%x, %cos, %sin, "
       "%cache, %at) {" +
       angles + rotated("k", s, s.caches, s.heads * s.head) + "\n      %u = Reshape(%kr) " +
       fmt::format("{{shape = [{}, {}, 1, {}]}}", s.batch, s.caches, s.head) + scatter(s.head) +
@@ -93,7 +93,7 @@ std::string region(const Step& s) {
                        value, s.batch, s.caches, s.keys, columns, s.heads / s.caches, s.heads);
   };
   text +=
-      "\n    %y = Fused(%q, %k, %v, %limit) {family = \"attention\"} body (%q, %k, %v, %limit) {" +
+      "\n    %y = Fused(%q, %k, %v, %limit) {kind = \"attention\"} body (%q, %k, %v, %limit) {" +
       shared("k", s.head) + shared("v", s.value_head) + R"(
       %l = Reshape(%limit) {shape = [1, 1, 1, 1]}
       %y = Attention(%q, %kh, %vh, %l) {limited = 1, scale = 0.2}
@@ -107,7 +107,7 @@ std::string region(const Step& s) {
 constexpr Step kSteps[] = {
     {"shared_keys", "2", 8, 2, 96, 64, 64},
     {"shared_keys_in_clusters", "1", 8, 2, 300, 64, 64, "f16",
-     "attention rows=1x16 groups=2 keys=16 vector=8 split_kv=4"},
+     "attention rows=1x16 key_groups=2 keys=16 vector=8 split_kv=4"},
     {"keys_of_each", "2", 3, 3, 70, 32, 24},
     {"bf16", "1", 4, 1, 40, 128, 128, "bf16"},
     {"odd_head", "1", 2, 1, 33, 40, 40},
@@ -241,7 +241,7 @@ codegen::CompiledPlan plan_of(const std::string& text) {
   for (const ir::ValueId input : body->inputs())
     inputs.push_back(builder.input(body->value(input).name, body->type(input)));
   const auto results =
-      builder.add_multi("Fused", inputs, {{"family", std::string("attention")}}, body);
+      builder.add_multi("Fused", inputs, {{"kind", std::string("attention")}}, body);
   for (std::size_t i = 0; i < results.size(); ++i)
     builder.output(body->output_names()[i], results[i]);
   builder.state({5, 0});

@@ -147,11 +147,11 @@ TEST(AttentionKernels, EveryFormIsSeen) {
     }
   }
   for (const char* part :
-       {"rows=1x16 groups=2", "groups=4", "groups=8", "rows=4x16 groups=2",
-        "rows=4x16 groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single",
-        "groups=4 keys=32 vector=8 split_kv=8", "rows=4x16 groups=1 keys=128 vector=8 stages=2",
-        "rows=8x16 groups=1 keys=128 vector=8 stages=2 blocks=132",
-        "rows=12x16 groups=1 keys=96 vector=8 stages=3"})
+       {"rows=1x16 key_groups=2", "groups=4", "groups=8", "rows=4x16 key_groups=2",
+        "rows=4x16 key_groups=1 keys=64", "rows=4x32", "vector=8", "vector=2", "vector=1 single",
+        "groups=4 keys=32 vector=8 split_kv=8", "rows=4x16 key_groups=1 keys=128 vector=8 stages=2",
+        "rows=8x16 key_groups=1 keys=128 vector=8 stages=2 blocks=132",
+        "rows=12x16 key_groups=1 keys=96 vector=8 stages=3"})
     EXPECT_TRUE(std::any_of(schedules.begin(), schedules.end(), [&](const std::string& text) {
       return text.find(part) != text.npos;
     })) << part;
@@ -216,7 +216,7 @@ TEST(AttentionKernels, CompileForEveryArchitecture) {
   ASSERT_NE(groups, std::end(kAttentionCases));
   EmittedAttention early = emit(*groups);
   early.kernel = codegen::emit_attention(early.program, "early", {}, early.exprs, true);
-  for (const auto& variant : early.kernel.step.variants) EXPECT_TRUE(variant->overlaps);
+  for (const auto& variant : early.kernel.step.variants) EXPECT_TRUE(variant->programmatic_launch);
   EXPECT_THAT(early.kernel.source, HasSubstr("grid_dependency_wait();"));
   EXPECT_THAT(early.kernel.source, HasSubstr("#ifdef SINTER_WARPGROUPS"));
   compile({&early.kernel.source, 1}, {"sm_80", "sm_90", "sm_100"});
@@ -247,7 +247,7 @@ TEST(AttentionKernels, RefuseSchedulesThatDoNotTakeThem) {
   };
   EXPECT_THAT(refusal_of("row vector=8"), HasSubstr("is no schedule of attention"));
   EXPECT_THAT(refusal_of("attention rows=4"), HasSubstr("is no schedule of attention"));
-  EXPECT_THAT(refusal_of("attention rows=8x16 groups=1 keys=128 vector=8 stages=2"),
+  EXPECT_THAT(refusal_of("attention rows=8x16 key_groups=1 keys=128 vector=8 stages=2"),
               HasSubstr("does not take"));
 }
 

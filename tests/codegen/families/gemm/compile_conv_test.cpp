@@ -64,13 +64,13 @@ TEST(CompileConv, OurProductIsLastWhereTensorCoresTakeIt) {
   ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   conv.residual = true;
   conv.activation = "Relu";
-  const auto ways = ways_of(graph_of(conv, "product"));
+  const auto ways = ways_of(graph_of(conv, "gemm"));
   EXPECT_THAT(names_of(ways), ElementsAre("cudnn", "gemm"));
   EXPECT_THAT(ways[0].parts, ElementsAre(Work::ConvStep));
   EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep));
   EXPECT_FALSE(ways[1].limited);
   conv.rest = "silu";
-  const auto with_epilogue = ways_of(graph_of(conv, "product"));
+  const auto with_epilogue = ways_of(graph_of(conv, "gemm"));
   EXPECT_THAT(names_of(with_epilogue), ElementsAre("cudnn", "gemm"));
   EXPECT_THAT(with_epilogue[0].parts, ElementsAre(Work::ConvStep, Work::KernelStep));
 }
@@ -78,11 +78,11 @@ TEST(CompileConv, OurProductIsLastWhereTensorCoresTakeIt) {
 TEST(CompileConv, NormsAreOneKernelForFewRowsOnly) {
   ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   conv.rest = "norm";
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"))),
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"))),
               ElementsAre("gemm", "cudnn", "gemm, then its epilogue"));
   conv.in = {64, 64};
   EXPECT_THAT(
-      names_of(ways_of(graph_of(conv, "product"))),
+      names_of(ways_of(graph_of(conv, "gemm"))),
       ElementsAre("cudnn", StartsWith("gemm, then its epilogue; no kernel on tensor cores")));
 }
 
@@ -90,7 +90,7 @@ TEST(CompileConv, LargeOnesTryTheLibraryFirst) {
   const ir::Ranges ranges = {{"n", {1, 1024, nullptr}}};
   const ConvCase conv{"conv", ir::Dim::symbol("n"), {56, 56}, 64, 64, {3, 3}, {}, {}, {1, 1},
                       {1, 1}};
-  const auto ways = ways_of(graph_of(conv, "product", ranges));
+  const auto ways = ways_of(graph_of(conv, "gemm", ranges));
   EXPECT_THAT(names_of(ways), ElementsAre("gemm", "cudnn", "gemm"));
   EXPECT_TRUE(ways[0].limited);
   EXPECT_FALSE(ways[2].limited);
@@ -105,7 +105,7 @@ TEST(CompileConv, LoopsTakeTheRest) {
                           "loops; no kernel on tensor cores: tensor cores do not multiply "
                           "f32 as it is"));
   conv.rest = "norm";
-  ways = ways_of(graph_of(conv, "product"));
+  ways = ways_of(graph_of(conv, "gemm"));
   EXPECT_THAT(names_of(ways), ElementsAre("cudnn", StartsWith("loops, then the epilogue;")));
   EXPECT_THAT(ways[1].parts, ElementsAre(Work::KernelStep, Work::KernelStep));
   conv.rest = "";
@@ -117,8 +117,8 @@ TEST(CompileConv, LoopsTakeTheRest) {
 TEST(CompileConv, SchedulesCanBeForced) {
   const ConvCase conv{"conv", 1, {8, 8}, 16, 24, {3, 3}, {}, {}, {1, 1}, {1, 1}};
   const std::string schedule = "warp_tile 16x32x64 warps=1x1x4 stages=3 split_k=1 cluster_n=1";
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"), schedule)), ElementsAre("gemm"));
-  EXPECT_THAT(names_of(ways_of(graph_of(conv, "product"), "library")),
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), schedule)), ElementsAre("gemm"));
+  EXPECT_THAT(names_of(ways_of(graph_of(conv, "gemm"), "library")),
               ElementsAre("cudnn", StartsWith("loops")));
 }
 

@@ -102,14 +102,14 @@ Graph conv_region(const ConvCase& conv, const ir::Ranges& ranges) {
   std::vector<ValueId> inputs;
   for (const ValueId input : body->inputs())
     inputs.push_back(builder.input(body->value(input).name, body->type(input)));
-  ValueId value = builder.add_multi("Fused", inputs, {{"family", std::string("conv")}}, body)[0];
+  ValueId value = builder.add_multi("Fused", inputs, {{"kind", std::string("conv")}}, body)[0];
   if (!conv.rest.empty()) {
     const auto rest = rest_body(conv, builder.type(value), ranges);
     std::vector<ValueId> reads = {value};
     const bool reduces = conv.rest == "norm";
     if (reduces) reads.push_back(builder.input("scale", {conv.type, {Dim(conv.outputs)}}));
     value = builder.add_multi(
-        "Fused", reads, {{"family", std::string(reduces ? "reduction" : "pointwise")}}, rest)[0];
+        "Fused", reads, {{"kind", std::string(reduces ? "reduction" : "pointwise")}}, rest)[0];
   }
   builder.output("y", value);
   return builder.finish();

@@ -1,4 +1,4 @@
-// Regions of family "product" around a convolution, for tests of what is generated for them.
+// Regions of kind "gemm" around a convolution, for tests of what is generated for them.
 #pragma once
 
 #include <string>

@@ -110,7 +110,7 @@ TEST(CudaConv, WhatFollowsRunsOverTheSums) {
   conv.name = "no_bias";
   conv.rest = "";
   conv.bias = false;
-  check.early = true;
+  check.programmatic_launch = true;
   add(check, conv, scheduled("32x32x64 warps=2x2x1 stages=3", 1));
   EXPECT_EQ(check.run(), "");
 }

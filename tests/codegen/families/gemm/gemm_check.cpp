@@ -33,7 +33,7 @@ ir::Graph product_region(const std::string& text) {
   context.target = codegen::cuda_target().traits();
   const ir::Graph graph = fusion::run_pipeline(ir::parse_graph(text), context).graph;
   for (const ir::Node& node : graph.nodes())
-    if (node.op->name == "Fused" && node.attrs.get_string("family") == "product") return *node.body;
+    if (node.op->name == "Fused" && node.attrs.get_string("kind") == "gemm") return *node.body;
   throw std::runtime_error("no product in\n" + ir::print(graph));
 }
 
@@ -157,7 +157,7 @@ void GemmCheck::add(const std::string& name, ir::Graph body, const std::string& 
   set_gemm(request, test.product);
   request.name = "kernel_" + name;
   request.schedule = schedule;
-  request.early = early;
+  request.programmatic_launch = programmatic_launch;
   request.device = device;
   for (const std::uint32_t buffer : test.product.program.buffers)
     request.buffer_types.push_back(buffer == codegen::kAccumulatorBuffer ? test.product.type

@@ -23,7 +23,7 @@ class GemmCheck {
   /// compiler chooses.
   void add(const std::string& name, const std::string& graph, const std::string& schedule,
            std::vector<ir::Bindings> symbols = {{}});
-  /// The same for the body of a region of family "product".
+  /// The same for the body of a region of kind "gemm".
   void add(const std::string& name, ir::Graph body, const std::string& schedule,
            std::vector<ir::Bindings> symbols = {{}});
   /// A convolution's region as loops, on the schedules that the compiler chooses.
@@ -39,8 +39,8 @@ class GemmCheck {
 
   codegen::ExprTable exprs;
   std::vector<codegen::EmittedKernel> kernels;
-  bool packs_elements = false;  // weights of 16 bits are packed
-  bool early = false;           // of what is added next
+  bool packs_elements = false;       // weights of 16 bits are packed
+  bool programmatic_launch = false;  // of what is added next
   bool with_prologue = false;  // the same: blocks make the left operand's rows, where a region does
   const codegen::DeviceModel* device = &codegen::reference_device();  // of what is added next
   bool by_warpgroups = false;  // the same; so is what a schedule of warpgroups is given for

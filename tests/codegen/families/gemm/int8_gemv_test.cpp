@@ -44,7 +44,7 @@ TEST(CudaInt8Gemv, GatesAndEarlyKernels) {
             small_m_scheduled("4x32x128 warps=1x1x2 stages=3 slices=3", 2));
   check.add("groups", gate_graph("1", 80, 256, 4, 32),
             small_m_scheduled("1x64x128 warps=1x1x2 stages=3 slices=3"));
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("early", quantized_graph("f16", "1", 40, 256, {4, 64}),
             small_m_scheduled("1x32x128 warps=1x1x2 stages=3 slices=3"));
   EXPECT_EQ(check.run(), "");

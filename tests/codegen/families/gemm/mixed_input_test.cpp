@@ -61,7 +61,7 @@ TEST(CudaMixedInput, GatesAreMadeOfBothHalvesOfTheColumns) {
 TEST(CudaMixedInput, ChosenSchedulesTakeSymbolicRows) {
   GemmCheck check({{"m", {1, 4096, nullptr}}});
   check.by_warpgroups = true;
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("eight", quantized_graph("f16", "m", 96, 320, {}), "",
             {{{"m", 17}}, {{"m", 65}}, {{"m", 300}}});
   check.add("four", quantized_graph("bf16", "m", 64, 256, {4, 64, "bf16"}), "", {{{"m", 100}}});
@@ -69,7 +69,7 @@ TEST(CudaMixedInput, ChosenSchedulesTakeSymbolicRows) {
   for (const auto& kernel : check.kernels)
     for (const auto& variant : kernel.step.variants) {
       EXPECT_EQ(variant->maps.size(), 1u);
-      EXPECT_TRUE(variant->overlaps);
+      EXPECT_TRUE(variant->programmatic_launch);
     }
 }
 

@@ -68,10 +68,10 @@ TEST(CudaPingpong, ConsumersComputeWhereSumsAre) {
 
 TEST(CudaPingpong, EarlyKernelsFetchWeightsFirst) {
   GemmCheck check;
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("early", pointwise_graph("f16", "200", 136, 264), turns("64x64", 2, 1, 3, 2));
   EXPECT_EQ(check.run(), "");
-  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
+  EXPECT_TRUE(check.kernels[0].step.variants[0]->programmatic_launch);
 }
 
 TEST(CudaPingpong, CodeIsForOneGpuAlone) {

@@ -80,7 +80,7 @@ TEST(CudaPrologue, RowsThatNoThreadsHold) {
 TEST(CudaPrologue, QuantizedWeights) {
   GemmCheck check;
   check.with_prologue = true;
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("columns", bytes("f16", "1", 48, 520, kRms),
             rows_scheduled("1x16x256 warps=1x1x4 stages=4"));
   check.add("groups", bytes("bf16", "4", 72, 256, kRms, 32),
@@ -110,7 +110,7 @@ TEST(CudaPrologue, ComputedByAnotherKernelTheyAreAnOperand) {
 TEST(CudaPrologue, CompilesForEveryArchitecture) {
   GemmCheck check;
   check.with_prologue = true;
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("one", floats("f16", "1", 256, 2048, kRms), "");
   check.add("few", bytes("bf16", "8", 384, 1536, kLayer), "");
   check.expect_code();

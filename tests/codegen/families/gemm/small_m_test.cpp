@@ -109,7 +109,7 @@ TEST(CudaSmallM, PackedFloatWeightsOfBothOrders) {
 
 TEST(CudaSmallM, FewRowsOfFloatWeightsByRowsOfK) {
   GemmCheck check;
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("one", float_graph("f16", 1, 40, 2056, false), "");
   check.add("short", float_graph("bf16", 3, 72, 40, false), "");
   check.add("sixteen", float_graph("f16", 16, 88, 1032, false), "");
@@ -155,11 +155,11 @@ TEST(CudaSmallM, ChosenSchedulesTakeSymbolicRows) {
 
 TEST(CudaSmallM, EarlyKernelsFetchWeightsBeforeTheyWait) {
   GemmCheck check;
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("early", quantized_graph("f16", "3", 40, 256, {}),
             small_m_scheduled("4x32x128 warps=1x1x2 stages=3", 2));
   EXPECT_EQ(check.run(), "");
-  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
+  EXPECT_TRUE(check.kernels[0].step.variants[0]->programmatic_launch);
 }
 
 TEST(CudaSmallM, CompilesForEveryArchitecture) {

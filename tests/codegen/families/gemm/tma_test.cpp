@@ -46,10 +46,10 @@ TEST(CudaTma, BlocksThatShareK) {
 
 TEST(CudaTma, EarlyKernelsFetchWeightsFirst) {
   GemmCheck check;
-  check.early = true;
+  check.programmatic_launch = true;
   check.add("early", pointwise_graph("f16", "70", 64, 264), tma_tile("64x64", 1, 3, 2));
   EXPECT_EQ(check.run(), "");
-  EXPECT_TRUE(check.kernels[0].step.variants[0]->overlaps);
+  EXPECT_TRUE(check.kernels[0].step.variants[0]->programmatic_launch);
 }
 
 TEST(CudaTma, BatchesAreDimensionsOfTheMaps) {

@@ -140,12 +140,12 @@ codegen::CompiledPlan compiled(const std::string& rows, const std::string& scale
 graph @main(%x: f16[{0}, 96]) {2} {{
   %w = const i8[64, 96] {3}
   %s = const f16[64, 1] {1}
-  %a = Fused(%x, %w, %s) {{family = "product"}} body (%x, %w, %s) {{
-    %p = Fused(%x, %w, %s) {{family = "matmul"}} body (%x, %w, %s) {{
+  %a = Fused(%x, %w, %s) {{kind = "gemm"}} body (%x, %w, %s) {{
+    %p = Fused(%x, %w, %s) {{kind = "matmul"}} body (%x, %w, %s) {{
       %m = QuantMatMul(%x, %w, %s) {{bits = 8, group = 0}}
       return m = %m
     }}
-    %n = Fused(%p) {{family = "pointwise"}} body (%p) {{
+    %n = Fused(%p) {{kind = "pointwise"}} body (%p) {{
       %g = Sigmoid(%p)
       return g = %g
     }}
@@ -157,7 +157,7 @@ graph @main(%x: f16[{0}, 96]) {2} {{
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
-  options.product = way;
+  options.gemm = way;
   return codegen::compile(ir::parse_graph(text), options);
 }
 

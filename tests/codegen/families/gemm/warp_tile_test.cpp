@@ -11,7 +11,7 @@
 namespace sinter::test {
 namespace {
 
-std::string product_scheduled(const char* tile, int splits, int across = 1) {
+std::string warp_tile_schedule(const char* tile, int splits, int across = 1) {
   return fmt::format("warp_tile {} split_k={} cluster_n={}", tile, splits, across);
 }
 
@@ -24,13 +24,13 @@ TEST(CudaWarpTile, TilesSplitsAndWarpsOnRaggedSizes) {
   for (const char* tile : tiles)
     for (const int splits : {1, 2, 4})
       check.add(fmt::format("p{}", number++), pointwise_graph("f16", "37", 72, 200),
-                product_scheduled(tile, splits));
+                warp_tile_schedule(tile, splits));
   EXPECT_EQ(check.run(), "");
 }
 
 TEST(CudaWarpTile, LayoutsTypesAndAlignments) {
   GemmCheck check;
-  const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
+  const std::string tile = warp_tile_schedule("32x32x64 warps=2x2x1 stages=3", 2);
   check.add("bf16", pointwise_graph("bf16", "33", 40, 96), tile);
   check.add("nk", transposed_graph("f16", "33", 40, 96), tile);
   check.add("nk_bf16", transposed_graph("bf16", "17", 24, 64), tile);
@@ -61,7 +61,7 @@ TEST(CudaWarpTile, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
   GemmCheck check;
   const auto add = [&](const char* name, const std::string& tile, int splits, int across, int n) {
     check.add(name, norm_graph("21", n, 72, false),
-              product_scheduled(tile.c_str(), splits, across));
+              warp_tile_schedule(tile.c_str(), splits, across));
   };
   add("block", "16x72x64 warps=1x1x4 stages=3", 1, 1, 72);
   add("block_splits", "16x72x64 warps=1x1x4 stages=3", 2, 1, 72);
@@ -70,7 +70,7 @@ TEST(CudaWarpTile, NormsOverRowsOfABlockAndOfAClusterWithSplits) {
   add("cluster_splits", "32x24x32 warps=1x1x2 stages=3", 2, 4, 96);
   add("ragged", "16x32x64 warps=1x2x2 stages=3", 2, 3, 76);
   check.add("sum_kept", norm_graph("21", 72, 40, true),
-            product_scheduled("16x24x64 warps=1x1x4 stages=3", 2, 3));
+            warp_tile_schedule("16x24x64 warps=1x1x4 stages=3", 2, 3));
   EXPECT_EQ(check.run(), "");
 }
 
@@ -109,14 +109,14 @@ TEST(CudaWarpTile, BatchesViewsAndSeveralOutputs) {
 
 TEST(CudaWarpTile, EarlyKernelsWaitBeforeTheyReadOrWrite) {
   GemmCheck check;
-  check.early = true;
-  const std::string tile = product_scheduled("32x32x64 warps=2x2x1 stages=3", 2);
+  check.programmatic_launch = true;
+  const std::string tile = warp_tile_schedule("32x32x64 warps=2x2x1 stages=3", 2);
   check.add("early", pointwise_graph("f16", "33", 40, 96), tile);
   check.add("early_norm", norm_graph("33", 40, 96, false),
-            product_scheduled("16x24x64 warps=1x1x4 stages=3", 1, 2));
+            warp_tile_schedule("16x24x64 warps=1x1x4 stages=3", 1, 2));
   EXPECT_EQ(check.run(), "");
   for (const auto& kernel : check.kernels) {
-    EXPECT_TRUE(kernel.step.variants[0]->overlaps);
+    EXPECT_TRUE(kernel.step.variants[0]->programmatic_launch);
     const std::size_t wait = kernel.source.find("grid_dependency_wait();");
     ASSERT_NE(wait, std::string::npos);
     EXPECT_LT(wait, kernel.source.find("Tile::begin"));
@@ -129,7 +129,7 @@ TEST(CudaWarpTile, CompilesForEveryArchitecture) {
   check.add("chosen", pointwise_graph("f16", "m", 384, 384), "");
   check.add("norm", norm_graph("m", 384, 1536, true), "");
   check.add("wide", transposed_graph("bf16", "m", 128, 256),
-            product_scheduled("128x128x32 warps=2x4x1 stages=4", 2));
+            warp_tile_schedule("128x128x32 warps=2x4x1 stages=4", 2));
   check.expect_code();
 }
 
@@ -138,9 +138,9 @@ TEST(CudaWarpTile, ForcedSchedulesThatDoNotFitAreRefused) {
     return message_for(pointwise_graph("f16", "16", 32, 64), schedule);
   };
   EXPECT_THAT(message("warp_tile 64x32"), testing::HasSubstr("is no schedule of a product"));
-  EXPECT_THAT(message(product_scheduled("24x32x64 warps=1x1x1 stages=2", 1)),
+  EXPECT_THAT(message(warp_tile_schedule("24x32x64 warps=1x1x1 stages=2", 1)),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
-  EXPECT_THAT(message(product_scheduled("16x32x64 warps=1x1x1 stages=2", 32)),
+  EXPECT_THAT(message(warp_tile_schedule("16x32x64 warps=1x1x1 stages=2", 32)),
               testing::HasSubstr("does not take kernel 'kernel_p'"));
 }
 

@@ -26,7 +26,7 @@ using ::testing::Not;
 std::string member(std::size_t k, const std::string& result, const std::string& reduction,
                    int axis) {
   return fmt::format(
-      "  %r{0} = Fused(%x{0}) {{family = \"reduction\"}} : {1} body @body(%in0) {{\n"
+      "  %r{0} = Fused(%x{0}) {{kind = \"reduction\"}} : {1} body @body(%in0) {{\n"
       "    %0 = Cast(%in0) {{to = f32}}\n"
       "    %1 = {2}(%0) {{axes = [{3}], keepdims = 0}}\n"
       "    return out0 = %1\n  }}\n",
@@ -48,7 +48,7 @@ std::string difference(const ir::Graph& body, const ir::Bindings& symbols = {},
   const codegen::HorizontalProgram program = codegen::lower_horizontal(body, inputs, outputs);
   codegen::ExprTable exprs{body.ranges()};
   codegen::KernelRequest request{nullptr, "many", {}, {}};
-  request.early = true;
+  request.programmatic_launch = true;
   const codegen::EmittedKernel kernel = codegen::emit_horizontal(program, request, exprs);
   if (emitted) *emitted = {kernel.source, kernel.step.packed};
 
@@ -88,9 +88,9 @@ TEST(Horizontal, PartsOfManySizesShareOneFunction) {
     text += fmt::format("  %s{0} = Reshape(%r{0}) {{shape = [1]}}\n", k);
   // Concatenated in another order, in two steps, and one that is an output itself.
   text +=
-      "  %c = Fused(%s4, %s0, %s3) {family = \"pointwise\"} : f32[3] body @body(%a, %b, %c) {\n"
+      "  %c = Fused(%s4, %s0, %s3) {kind = \"pointwise\"} : f32[3] body @body(%a, %b, %c) {\n"
       "    %0 = Concat(%b, %c, %a) {axis = 0}\n    return out0 = %0\n  }\n"
-      "  %all = Fused(%s1, %c, %s5) {family = \"pointwise\"} : f32[5] body @body(%a, %b, %c) {\n"
+      "  %all = Fused(%s1, %c, %s5) {kind = \"pointwise\"} : f32[5] body @body(%a, %b, %c) {\n"
       "    %0 = Concat(%b, %a, %c) {axis = 0}\n    return out0 = %0\n  }\n"
       "  return y = %all, z = %r2\n}\n";
   HorizontalEmitted kernel;
@@ -137,13 +137,13 @@ TEST(Horizontal, ManyPartsAreATable) {
 constexpr const char* kNorms =
     "graph @body(%q: f16[batch, seq, 8, 64], %k: f16[batch, seq, 2, 64], %a: f16[64], %b: f16[64]) "
     "ranges {batch: 1..8, seq: 1..4096} {\n"
-    "  %0 = Fused(%q, %a) {family = \"reduction\"} : f16[batch, seq, 8, 64] body @body(%x, %s) "
+    "  %0 = Fused(%q, %a) {kind = \"reduction\"} : f16[batch, seq, 8, 64] body @body(%x, %s) "
     "ranges {batch: 1..8, seq: 1..4096} {\n"
     "    %0 = Cast(%x) {to = f32}\n    %1 = Square(%0)\n"
     "    %2 = ReduceMean(%1) {axes = [3], keepdims = 1}\n    %3 = Rsqrt(%2)\n"
     "    %4 = Mul(%0, %3)\n    %5 = Cast(%s) {to = f32}\n    %6 = Mul(%4, %5)\n"
     "    %7 = Cast(%6) {to = f16}\n    return y = %7\n  }\n"
-    "  %1 = Fused(%k, %b) {family = \"reduction\"} : f16[batch, seq, 2, 64] body @body(%x, %s) "
+    "  %1 = Fused(%k, %b) {kind = \"reduction\"} : f16[batch, seq, 2, 64] body @body(%x, %s) "
     "ranges {batch: 1..8, seq: 1..4096} {\n"
     "    %0 = Cast(%x) {to = f32}\n    %1 = Square(%0)\n"
     "    %2 = ReduceMean(%1) {axes = [3], keepdims = 1}\n    %3 = Rsqrt(%2)\n"
@@ -168,7 +168,7 @@ TEST(Horizontal, UpdatesOfManySizes) {
     const std::size_t size = k % 2 ? 8 * (k + 60) : k == 4 ? 3 : 1020 + k;
     text += fmt::format("{0}%p{1}: f32[{2}], %g{1}: f32[{2}]", k > 0 ? ", " : "", k, size);
     members += fmt::format(
-        "  %u{0} = Fused(%p{0}, %g{0}) {{family = \"pointwise\"}} : f32[{1}] body @body(%p, %g) "
+        "  %u{0} = Fused(%p{0}, %g{0}) {{kind = \"pointwise\"}} : f32[{1}] body @body(%p, %g) "
         "{{\n"
         "    %0 = const f32[] {{0.01}}\n    %1 = Mul(%g, %0)\n    %2 = Sub(%p, %1)\n"
         "    return y = %2\n  }}\n",
@@ -188,11 +188,11 @@ TEST(Horizontal, UpdatesOfManySizes) {
 TEST(Horizontal, ConcatenationOfInputsIsAMember) {
   EXPECT_EQ(
       difference("graph @body(%a: f32[3], %b: f32[4], %c: f32[7]) {\n"
-                 "  %0 = Fused(%a, %b) {family = \"pointwise\"} : f32[7] body @body(%a, %b) {\n"
+                 "  %0 = Fused(%a, %b) {kind = \"pointwise\"} : f32[7] body @body(%a, %b) {\n"
                  "    %0 = Concat(%b, %a) {axis = 0}\n    return y = %0\n  }\n"
-                 "  %1 = Fused(%c) {family = \"pointwise\"} : f32[7] body @body(%c) {\n"
+                 "  %1 = Fused(%c) {kind = \"pointwise\"} : f32[7] body @body(%c) {\n"
                  "    %0 = Exp(%c)\n    return y = %0\n  }\n"
-                 "  %2 = Fused(%1, %0) {family = \"pointwise\"} : f32[14] body @body(%a, %b) {\n"
+                 "  %2 = Fused(%1, %0) {kind = \"pointwise\"} : f32[14] body @body(%a, %b) {\n"
                  "    %0 = Concat(%b, %a) {axis = 0}\n    return y = %0\n  }\n"
                  "  return y = %2\n}\n"),
       "");
@@ -203,7 +203,7 @@ TEST(Horizontal, Branches) {
   const auto pool = [](const char* layout, const char* shape, const char* windows, const char* axes,
                        const char* reduction) {
     return fmt::format(
-        "Fused(%{0}) {{family = \"reduction\"}} : f16[{1}] body @body(%x) {{\n"
+        "Fused(%{0}) {{kind = \"reduction\"}} : f16[{1}] body @body(%x) {{\n"
         "    %0 = Cast(%x) {{to = f32}}\n"
         "    %1 = Unfold(%0) {{channels_last = {2}, dilations = [1, 1], kernel = [3, 3], "
         "pads_begin = "
@@ -218,9 +218,9 @@ TEST(Horizontal, Branches) {
   text += pool("first", "1, 8, 6, 10", "1, 8, 3, 3, 6, 10", "2, 3", "ReduceMean") +
           "  %1 = " + pool("last", "1, 6, 10, 8", "1, 3, 3, 6, 10, 8", "1, 2", "ReduceMax");
   text +=
-      "  %2 = Fused(%last) {family = \"pointwise\"} : f16[1, 6, 10, 8] body @body(%x) {\n"
+      "  %2 = Fused(%last) {kind = \"pointwise\"} : f16[1, 6, 10, 8] body @body(%x) {\n"
       "    %0 = Sigmoid(%x)\n    return y = %0\n  }\n"
-      "  %3 = Fused(%flat, %scale) {family = \"reduction\"} : f16[8, 60] body @body(%x, %s) {\n"
+      "  %3 = Fused(%flat, %scale) {kind = \"reduction\"} : f16[8, 60] body @body(%x, %s) {\n"
       "    %0 = Cast(%x) {to = f32}\n    %1 = ReduceMean(%0) {axes = [1], keepdims = 1}\n"
       "    %2 = Sub(%0, %1)\n    %3 = Cast(%s) {to = f32}\n    %4 = Mul(%2, %3)\n"
       "    %5 = Cast(%4) {to = f16}\n    return y = %5\n  }\n"
@@ -248,7 +248,7 @@ ir::Graph random_horizontal(std::uint64_t seed, bool constant) {
     for (const ir::ValueId input : body->inputs())
       inputs.push_back(builder.input(fmt::format("x{}_{}", m, inputs.size()), body->type(input)));
     const auto results = builder.add_multi(
-        "Fused", inputs, {{"family", std::string(reduces ? "reduction" : "pointwise")}}, body);
+        "Fused", inputs, {{"kind", std::string(reduces ? "reduction" : "pointwise")}}, body);
     for (std::size_t k = 0; k < results.size(); ++k)
       builder.output(fmt::format("y{}_{}", m, k), results[k]);
   }
@@ -278,7 +278,7 @@ TEST(Horizontal, SizesInAttributes) {
   text += ") {\n";
   for (const std::size_t k : {0, 1})
     text += fmt::format(
-        "  %r{0} = Fused(%x{0}) {{family = \"reduction\"}} : f32[4] body @body(%in0) {{\n"
+        "  %r{0} = Fused(%x{0}) {{kind = \"reduction\"}} : f32[4] body @body(%in0) {{\n"
         "    %0 = Reshape(%in0) {{shape = [4, {1}]}}\n"
         "    %1 = ReduceSum(%0) {{axes = [1], keepdims = 0}}\n"
         "    return out0 = %1\n  }}\n",

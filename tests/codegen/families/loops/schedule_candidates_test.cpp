@@ -163,16 +163,16 @@ TEST(ScheduleCandidates, ComputeWhatTheRulesDo) {
 
 constexpr const char* kModel = R"(
 graph @main(%x: f32[batch, 8, 96], %y: f32[batch, 8, 96]) ranges {batch: 1..64} {
-  %a = Fused(%x, %y) {family = "pointwise"} body (%x, %y) {
+  %a = Fused(%x, %y) {kind = "pointwise"} body (%x, %y) {
     %s = Add(%x, %y)
     return s = %s
   }
-  %d = Fused(%a) {family = "reduction"} body (%x) {
+  %d = Fused(%a) {kind = "reduction"} body (%x) {
     %m = ReduceSum(%x) {axes = [2], keepdims = 1}
     %s = Div(%x, %m)
     return s = %s
   }
-  %e = Fused(%d, %y) {family = "pointwise"} body (%x, %y) {
+  %e = Fused(%d, %y) {kind = "pointwise"} body (%x, %y) {
     %s = Add(%x, %y)
     return s = %s
   }
@@ -194,7 +194,7 @@ TEST(ChosenSchedules, KernelsAreListedWithWhatTheyCanBe) {
   EXPECT_EQ(kernels[0].uses, 2u);
   EXPECT_EQ(kernels[0].node, 0u);
   EXPECT_EQ(kernels[1].node, 1u);
-  EXPECT_EQ(kernels[1].way, "");
+  EXPECT_EQ(kernels[1].tactic, "");
   EXPECT_NE(kernels[0].key, kernels[1].key);
   EXPECT_GT(kernels[1].variants[0].candidates.size(), 4u);
   EXPECT_EQ(kernels[1].bytes, ir::Dim(2 * 4 * 8 * 96) * ir::Dim::symbol("batch"));
@@ -247,18 +247,18 @@ TEST(ChosenSchedules, ProductsAndAttentionHaveCandidates) {
   const ir::Graph graph = ir::parse_graph(R"(
 graph @main(%x: f16[32, 256], %q: f16[2, 4, 64, 64], %k: f16[2, 4, 64, 64]) {
   %w = const f16[256, 512] random(1)
-  %a = Fused(%x, %w) {family = "product"} body (%x, %w) {
-    %m = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+  %a = Fused(%x, %w) {kind = "gemm"} body (%x, %w) {
+    %m = Fused(%x, %w) {kind = "matmul"} body (%x, %w) {
       %p = MatMul(%x, %w)
       return p = %p
     }
-    %r = Fused(%m) {family = "pointwise"} body (%m) {
+    %r = Fused(%m) {kind = "pointwise"} body (%m) {
       %t = Tanh(%m)
       return t = %t
     }
     return r = %r
   }
-  %y = Fused(%q, %k) {family = "attention"} body (%q, %k) {
+  %y = Fused(%q, %k) {kind = "attention"} body (%q, %k) {
     %s = Attention(%q, %k, %k) {scale = 0.125}
     return s = %s
   }
@@ -269,7 +269,7 @@ graph @main(%x: f16[32, 256], %q: f16[2, 4, 64, 64], %k: f16[2, 4, 64, 64]) {
   std::map<std::string, const codegen::KernelInfo*> by_family;
   for (const auto& kernel : kernels) {
     const std::string& rule = kernel.variants[0].candidates.at(0);
-    by_family[rule.substr(0, rule.find(' ')) + " " + kernel.way] = &kernel;
+    by_family[rule.substr(0, rule.find(' ')) + " " + kernel.tactic] = &kernel;
   }
   for (const char* family : {"warp_tile product", "attention "}) {
     ASSERT_TRUE(by_family.contains(family)) << family;

@@ -226,9 +226,9 @@ struct CompileOptions {
 
   bool fuse = true;  // false: every operator its own kernel
   std::vector<std::string> disabled_passes;
-  bool early_launch = true;   // CUDA, sm_90: kernels start before the one in front has ended
-  bool precise_math = false;  // CUDA: no short forms of functions
-  std::string schedule;       // CUDA: one schedule for all kernels of its family, to measure it
+  bool programmatic_launch = true;  // CUDA, sm_90: kernels start before the one in front has ended
+  bool precise_math = false;        // CUDA: no short forms of functions
+  std::string schedule;  // CUDA: one schedule for all kernels of its family, to measure it
   /// CUDA: a generated kernel that NVRTC does not take is an error. Otherwise its operators have
   /// kernels of their own, with a warning.
   bool strict = false;

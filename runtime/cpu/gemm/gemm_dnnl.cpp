@@ -1,4 +1,4 @@
-#include "runtime/cpu/gemm/product_dnnl.h"
+#include "runtime/cpu/gemm/gemm_dnnl.h"
 
 #include <algorithm>
 #include <cmath>
@@ -83,7 +83,7 @@ std::size_t put_repeated_first(Product& p) {
     for (std::size_t i = 0; i < order.size(); ++i) values[i] = old[order[i]];
   };
   sort(p.batch);
-  for (ProductOperand* operand : {&p.a, &p.b, &p.d, p.residual ? &*p.residual : nullptr})
+  for (GemmOperand* operand : {&p.a, &p.b, &p.d, p.residual ? &*p.residual : nullptr})
     if (operand != nullptr) sort(operand->batch_strides);
   return static_cast<std::size_t>(rest - order.begin());
 }
@@ -101,7 +101,7 @@ struct Position {
 };
 
 /// Of the last dimensions of the batch that a part has.
-std::int64_t offset_of(const ProductOperand& operand, const Position& at, std::int64_t row,
+std::int64_t offset_of(const GemmOperand& operand, const Position& at, std::int64_t row,
                        std::int64_t column) {
   std::int64_t offset = operand.offset + row * operand.row_stride + column * operand.column_stride;
   for (std::size_t i = 0; i < at.batch.size(); ++i)
@@ -109,7 +109,7 @@ std::int64_t offset_of(const ProductOperand& operand, const Position& at, std::i
   return offset;
 }
 
-dnnl::memory::desc layout_of(const ProductOperand& operand, const std::vector<std::int64_t>& batch,
+dnnl::memory::desc layout_of(const GemmOperand& operand, const std::vector<std::int64_t>& batch,
                              std::int64_t rows, std::int64_t columns) {
   dims sizes, strides;
   const std::size_t skipped = operand.batch_strides.size() - batch.size();
@@ -139,7 +139,7 @@ class Divider {
     if (is_new) kind = make(sizes);
     BoundPrimitive part(kind.primitive, kind.scratchpad);
     part.bind(DNNL_ARG_SRC, kind.a, p_.a.buffer, bytes_of(offset_of(p_.a, at, at.row, 0)));
-    const auto bind_result = [&](int argument, const ProductOperand& operand,
+    const auto bind_result = [&](int argument, const GemmOperand& operand,
                                  const dnnl::memory::desc& layout, bool is_result) {
       const std::uint64_t offset = bytes_of(offset_of(operand, at, at.row, at.column));
       if (!kind.dense) return part.bind(argument, layout, operand.buffer, offset);
@@ -174,10 +174,10 @@ class Divider {
     kind.b_plain = layout_of(p_.b, sizes.batch, p_.k, sizes.columns);
     // oneDNN's fastest kernels take no pitch of results. A copy costs little if k is not small.
     constexpr std::int64_t kLeastDepth = 128;
-    const auto has_rows = [](const ProductOperand& operand) { return operand.column_stride == 1; };
+    const auto has_rows = [](const GemmOperand& operand) { return operand.column_stride == 1; };
     kind.dense = sizes.columns < p_.n && sizes.batch.empty() && p_.k >= kLeastDepth &&
                  has_rows(p_.d) && (!p_.residual || has_rows(*p_.residual));
-    const auto result_of = [&](ProductOperand operand) {
+    const auto result_of = [&](GemmOperand operand) {
       if (kind.dense) operand.row_stride = sizes.columns;
       return layout_of(operand, sizes.batch, sizes.rows, sizes.columns);
     };

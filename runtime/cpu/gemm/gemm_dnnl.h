@@ -15,7 +15,7 @@ namespace sinter::runtime::cpu {
 
 /// An operand [batch.., rows, columns]: elements from the start of a plan buffer. A stride of zero
 /// repeats a matrix.
-struct ProductOperand {
+struct GemmOperand {
   std::uint32_t buffer = 0;
   std::int64_t offset = 0;
   std::vector<std::int64_t> batch_strides;
@@ -26,8 +26,8 @@ struct ProductOperand {
 struct Product {
   std::vector<std::int64_t> batch;
   std::int64_t m = 0, n = 0, k = 0;
-  ProductOperand a, b, d;
-  std::optional<ProductOperand> residual;
+  GemmOperand a, b, d;
+  std::optional<GemmOperand> residual;
   std::optional<std::uint32_t> bias;    // plan buffer of n elements
   const std::byte* b_weight = nullptr;  // where buffer b lies, if it is a weight
   float alpha = 1;

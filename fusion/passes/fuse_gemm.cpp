@@ -20,7 +20,7 @@ using ir::OpKind;
 using ir::ValueId;
 
 /// A product or a convolution: what a kernel of our own may do together with its reader.
-bool is_product(const Node& node) { return is_family(node, "matmul") || is_family(node, "conv"); }
+bool is_product(const Node& node) { return is_kind(node, "matmul") || is_kind(node, "conv"); }
 
 /// A kernel that reads a product, perhaps through reshapes.
 struct ResultReader {
@@ -129,9 +129,9 @@ Verdict can_be_rows(const Graph& body, const ir::Dim& columns, const ir::Ranges&
   return {true, ""};
 }
 
-class ProductFuser {
+class GemmFuser {
  public:
-  ProductFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
+  GemmFuser(const Graph& graph, Context& context) : graph_(graph), context_(context) {}
 
   Graph run() {
     std::vector<const Node*> products;
@@ -177,12 +177,12 @@ class ProductFuser {
     }
     std::vector<ValueId> stored;
     for (ValueId value : writes) stored.push_back(body.import(value));
-    return body_piece("product", body, stored, writes);
+    return body_piece("gemm", body, stored, writes);
   }
 
   /// The region that makes the left operand's rows, if it does so for this product alone.
   std::optional<Rows> choose_rows(const Node& matmul) {
-    if (!is_family(matmul, "matmul")) return std::nullopt;
+    if (!is_kind(matmul, "matmul")) return std::nullopt;
     const std::optional<ValueId> left = left_operand(matmul);
     if (!left) return std::nullopt;
     Rows rows;
@@ -193,7 +193,7 @@ class ProductFuser {
       if (graph_.users(value).size() != 1 || graph_.is_output(value)) return std::nullopt;
       value = node->inputs[0];
     }
-    if (!node || !is_family(*node, "reduction")) return std::nullopt;
+    if (!node || !is_kind(*node, "reduction")) return std::nullopt;
     rows.node = graph_.value(value).producer;
     Verdict verdict =
         can_be_rows(*node->body, graph_.type(matmul.outputs[0]).shape.back(), graph_.ranges());
@@ -249,7 +249,7 @@ class ProductFuser {
         longer.push_back(user);
         for (ResultReader& reader : readers(node.outputs[0], longer))
           result.push_back(std::move(reader));
-      } else if (is_family(node, "pointwise") || is_family(node, "reduction")) {
+      } else if (is_kind(node, "pointwise") || is_kind(node, "reduction")) {
         result.push_back({user, reshapes, value});
       }
     }
@@ -271,7 +271,7 @@ class ProductFuser {
     const auto at = std::find(node.inputs.begin(), node.inputs.end(), reader.read);
     const ValueId inner = node.body->inputs()[static_cast<std::size_t>(at - node.inputs.begin())];
     return follows(*node.body, inner, graph_.type(matmul.outputs[0]).shape.back(),
-                   is_family(matmul, "matmul"));
+                   is_kind(matmul, "matmul"));
   }
 
   /// True unless the reader reads another reshape of the product as well.
@@ -324,9 +324,9 @@ class ProductFuser {
 
 }  // namespace
 
-Graph fuse_products(const Graph& graph, Context& context) {
-  if (!context.target.product_kernels) return graph;
-  return ProductFuser(graph, context).run();
+Graph fuse_gemm(const Graph& graph, Context& context) {
+  if (!context.target.gemm_kernels) return graph;
+  return GemmFuser(graph, context).run();
 }
 
 }  // namespace sinter::fusion

@@ -2,7 +2,7 @@
 // convolutions), for the products of small transformers and the convolutions of vision models.
 // Needs a GPU; NVRTC compiles the kernels there.
 //
-//   bench_products [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
+//   bench_gemm [--filter TEXT,TEXT..] [--copies N] [--repeats N] [--threads N] [--early 1]
 //                  [--most N] [--way TEXT] > FILE.json
 //
 // --filter: names that contain one of the texts. --most: so many schedules of each, by warps and by
@@ -206,8 +206,8 @@ std::string graph_text(const Conv& conv, int copies) {
     body += fmt::format("  %w{0} = const {1} random({2})\n  %b{0} = const f16[{3}] random({0})\n",
                         c, type(conv.outputs, conv.kernel, conv.channels), 100 + c, conv.outputs);
     body += fmt::format(
-        "  %y{0} = Fused({1}) {{family = \"product\"}} body ({2}) {{\n"
-        "    %f = Fused({2}) {{family = \"conv\"}} body ({2}) {{\n"
+        "  %y{0} = Fused({1}) {{kind = \"gemm\"}} body ({2}) {{\n"
+        "    %f = Fused({2}) {{kind = \"conv\"}} body ({2}) {{\n"
         "      %c = Conv(%x, %w, %b) {{strides = [{3}, {3}], dilations = [1, 1], "
         "pads_begin = [{4}, {4}], pads_end = [{4}, {4}], group = 1, channels_last = 1}}\n"
         "{5}      return y = %{6}\n    }}\n    return y = %f\n  }}\n",
@@ -247,8 +247,7 @@ std::vector<std::string> schedules_of(const Workload& shape, bool by_warpgroups,
   const ir::Graph graph = shape.graph(1);
   std::vector<std::string> all;
   for (const ir::Node& node : graph.nodes()) {
-    if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("family") != "product")
-      continue;
+    if (node.op->kind != ir::OpKind::kFused || node.attrs.get_string("kind") != "gemm") continue;
     std::vector<std::uint32_t> inputs, outputs;
     std::vector<DType> types;
     for (const ir::ValueId value : node.body->inputs()) {
@@ -299,8 +298,8 @@ codegen::CompiledPlan compile(const ir::Graph& graph, const std::string& way, bo
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {architecture};
-  options.product = way;
-  options.early_launch = early;
+  options.gemm = way;
+  options.programmatic_launch = early;
   options.threads = 1;
   options.cache_dir = cache;
   return codegen::compile(graph, options);
@@ -396,7 +395,7 @@ Options parse(int argc, char** argv) {
     }
     if (key == "--copies") options.copies = std::stoi(argv[i + 1]);
     if (key == "--repeats") options.repeats = std::stoi(argv[i + 1]);
-    if (key == "--early") options.early = std::stoi(argv[i + 1]) != 0;
+    if (key == "--early") options.programmatic_launch = std::stoi(argv[i + 1]) != 0;
     if (key == "--way") options.way = argv[i + 1];
     if (key == "--most") options.most = std::stoi(argv[i + 1]);
     if (key == "--threads") options.threads = std::stoi(argv[i + 1]);
@@ -410,7 +409,7 @@ void compile_all(const std::vector<Job>& jobs, const Options& options,
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t j; (j = next++) < jobs.size();) try {
-        compile(*jobs[j].graph, jobs[j].way, options.early, architecture, cache);
+        compile(*jobs[j].graph, jobs[j].way, options.programmatic_launch, architecture, cache);
       } catch (const Error& error) {
         fmt::print(stderr, "{} {}: {}\n", jobs[j].shape->name, jobs[j].way, error.what());
       }
@@ -426,7 +425,7 @@ int run(const Options& options) {
   const runtime::CudaInfo info = runtime::query_cuda();
   const std::string architecture = info.gpus.empty() ? "sm_90" : info.gpus[0].architecture;
   const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("bench_products_{}", getpid());
+      std::filesystem::temp_directory_path() / fmt::format("bench_gemm_{}", getpid());
   const std::string cache = (folder / "kernels").string(), tuning = (folder / "tuning").string();
   std::filesystem::create_directories(cache);
   std::filesystem::create_directories(tuning);
@@ -457,7 +456,8 @@ int run(const Options& options) {
   for (const Job& job : jobs) {
     nlohmann::ordered_json row = {{"shape", job.shape->name}, {"way", job.way}};
     try {
-      const auto built = compile(*job.graph, job.way, options.early, architecture, cache);
+      const auto built =
+          compile(*job.graph, job.way, options.programmatic_launch, architecture, cache);
       const Plan plan = Plan::from_memory(plan::serialize_plan(built.parts));
       const Result result = measure(plan, options, tuning);
       if (job.way == "library") expected = result.output;

@@ -234,10 +234,10 @@ TEST(EarlyLaunch, ChainsOfProductsAgreeWithTheReference) {
   const ir::Graph fused = fusion::run_pipeline(graph, context).graph;
   for (const char* way : {"", "alone", "library"}) {
     SCOPED_TRACE(way);
-    options.product = way;
+    options.gemm = way;
     std::vector<std::vector<ir::Tensor>> outputs;
     for (const bool early : {false, true}) {
-      options.early_launch = early;
+      options.programmatic_launch = early;
       Session session(
           Plan::from_memory(plan::serialize_plan(codegen::compile(fused, options).parts)));
       for (int repeat = 0; repeat < 20; ++repeat) outputs.push_back(run(session, graph, inputs));

@@ -19,7 +19,7 @@ codegen::CompiledPlan compile(const std::string& graph, std::string& sources) {
   codegen::CompileOptions options;
   options.target = &codegen::cuda_target();
   options.architectures = {"sm_90"};
-  options.early_launch = true;
+  options.programmatic_launch = true;
   auto compiled = codegen::compile(ir::parse_graph(graph), options);
   const auto plan = plan::parse_plan(plan::serialize_plan(compiled.parts));
   sources.assign(reinterpret_cast<const char*>(plan->sources.data()), plan->sources.size());
@@ -36,7 +36,7 @@ TEST(CompileEarly, TablesAreFetchedAtPlacesThatInputsSay) {
   compile(R"(
 graph @main(%x: f16[4, 64], %at: i64[1]) {
   %table = const f16[32, 64] random(1)
-  %y = Fused(%x, %table, %at) {family = "pointwise"} body (%x, %table, %at) {
+  %y = Fused(%x, %table, %at) {kind = "pointwise"} body (%x, %table, %at) {
     %row = Gather(%table, %at) {axis = 0}
     %s = Mul(%x, %row)
     return s = %s
@@ -53,14 +53,14 @@ TEST(CompileEarly, BiasesBehindProductsAreFetchedButNoResiduals) {
   std::string sources;
   compile(R"(
 graph @main(%x: f16[70, 128], %y: f16[70, 128]) {
-  %r = Fused(%y) {family = "pointwise"} body (%y) {
+  %r = Fused(%y) {kind = "pointwise"} body (%y) {
     %t = Tanh(%y)
     return t = %t
   }
   %w = const f16[128, 128] random(1)
   %b = const f16[128] random(2)
-  %p = Fused(%x, %w, %b, %r) {family = "product"} body (%x, %w, %b, %r) {
-    %m = Fused(%x, %w, %b, %r) {family = "matmul"} body (%x, %w, %b, %r) {
+  %p = Fused(%x, %w, %b, %r) {kind = "gemm"} body (%x, %w, %b, %r) {
+    %m = Fused(%x, %w, %b, %r) {kind = "matmul"} body (%x, %w, %b, %r) {
       %p = MatMul(%x, %w)
       %s = Add(%p, %b)
       %u = Add(%s, %r)
@@ -86,11 +86,11 @@ TEST(CompileEarly, WhatAStepWritesIsNot) {
   // The two kernels are one; the second reads the first one's result in the place of an input.
   compile(R"(
 graph @main(%x: f16[4, 64]) {
-  %a = Fused(%x) {family = "pointwise"} body (%x) {
+  %a = Fused(%x) {kind = "pointwise"} body (%x) {
     %t = Tanh(%x)
     return t = %t
   }
-  %b = Fused(%a) {family = "pointwise"} body (%x) {
+  %b = Fused(%a) {kind = "pointwise"} body (%x) {
     %t = Tanh(%x)
     return t = %t
   }
@@ -106,17 +106,17 @@ TEST(CompileEarly, WhatAStepWritesIsReadThroughAPointerFromBehindTheWait) {
   compile(R"(
 graph @main(%q: f16[2, 3, 64], %k: f16[2, 40, 64], %x: f16[40, 64]) {
   %w = const f16[64] random(1)
-  %s = Fused(%x, %w) {family = "pointwise"} body (%x, %w) {
+  %s = Fused(%x, %w) {kind = "pointwise"} body (%x, %w) {
     %t = Tanh(%x)
     %m = Mul(%t, %w)
     return m = %m
   }
-  %v = Fused(%s, %w) {family = "pointwise"} body (%x, %w) {
+  %v = Fused(%s, %w) {kind = "pointwise"} body (%x, %w) {
     %t = Tanh(%x)
     %m = Mul(%t, %w)
     return m = %m
   }
-  %y = Fused(%q, %k) {family = "attention"} body (%q, %k) {
+  %y = Fused(%q, %k) {kind = "attention"} body (%q, %k) {
     %a = Attention(%q, %k, %k) {scale = 0.125}
     return a = %a
   }
@@ -136,8 +136,8 @@ graph @main(%q: f16[2, 3, 64], %k: f16[2, 40, 64], %x: f16[40, 64]) {
 /// A norm of few rows and the product that reads it.
 std::string norm_graph(const std::string& inputs, const std::string& weights) {
   return "graph @main(%x: f16[2, 64], %g: f16[64]" + inputs + ") {\n" + weights + R"(
-  %y = Fused(%x, %g, %w) {family = "product"} body (%x, %g, %w) {
-    %n = Fused(%x, %g) {family = "reduction"} body (%x, %g) {
+  %y = Fused(%x, %g, %w) {kind = "gemm"} body (%x, %g, %w) {
+    %n = Fused(%x, %g) {kind = "reduction"} body (%x, %g) {
       %q = Square(%x)
       %m = ReduceMean(%q) {axes = [1], keepdims = 1}
       %i = Rsqrt(%m)
@@ -145,7 +145,7 @@ std::string norm_graph(const std::string& inputs, const std::string& weights) {
       %t = Mul(%s, %g)
       return t = %t
     }
-    %p = Fused(%n, %w) {family = "matmul"} body (%n, %w) {
+    %p = Fused(%n, %w) {kind = "matmul"} body (%n, %w) {
       %m = MatMul(%n, %w)
       return m = %m
     }
@@ -194,15 +194,15 @@ TEST(CompileEarly, WeightsThatOtherStepsReadAreNotPacked) {
   const auto compiled = compile(R"(
 graph @main(%x: f16[1, 64], %id: i64[1]) {
   %w = const f16[96, 64] random(1)
-  %y = Fused(%x, %w) {family = "product"} body (%x, %w) {
-    %p = Fused(%x, %w) {family = "matmul"} body (%x, %w) {
+  %y = Fused(%x, %w) {kind = "gemm"} body (%x, %w) {
+    %p = Fused(%x, %w) {kind = "matmul"} body (%x, %w) {
       %t = Transpose(%w) {perm = [1, 0]}
       %m = MatMul(%x, %t)
       return m = %m
     }
     return p = %p
   }
-  %z = Fused(%w, %id) {family = "pointwise"} body (%w, %id) {
+  %z = Fused(%w, %id) {kind = "pointwise"} body (%w, %id) {
     %g = Gather(%w, %id) {axis = 0}
     return g = %g
   }
