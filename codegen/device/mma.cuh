@@ -112,6 +112,16 @@ SINTER_DEVICE void mma_16x8x32(i32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 SINTER_DEVICE u32 shared_address(const void* p) {
   return static_cast<u32>(__cvta_generic_to_shared(p));
 }
+/// 16 bytes, aligned to them, in one load. Of a plain load of a uint4 from shared memory NVRTC
+/// makes one load or four, and not always the same of the same text.
+SINTER_DEVICE uint4 load_shared_x4(const void* p) {
+  uint4 words;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(shared_address(p))
+               : "memory");
+  return words;
+}
 SINTER_DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -149,6 +159,7 @@ SINTER_DEVICE void emulated_load_matrix(u32 (&r)[N], const void* row, bool trans
     r[i] = low | static_cast<u32>(high) << 16;
   }
 }
+SINTER_DEVICE uint4 load_shared_x4(const void* p) { return *static_cast<const uint4*>(p); }
 SINTER_DEVICE void load_matrix_x4(u32 (&r)[4], const void* row) {
   emulated_load_matrix(r, row, false);
 }

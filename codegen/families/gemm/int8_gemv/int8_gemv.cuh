@@ -298,8 +298,7 @@ struct Int8Tile
         const int k = fold * kFold + at;
 #pragma unroll
         for (int j = 0; j < kTiles; ++j) {
-          if (k % 64 == 0)
-            right[j] = *reinterpret_cast<const uint4*>(columns[j] + k / 64 * kBlockBytes);
+          if (k % 64 == 0) right[j] = load_shared_x4(columns[j] + k / 64 * kBlockBytes);
           if constexpr (Scaling::kZeros) add_slices(all[j], right[j], k);
         }
 #pragma unroll

@@ -205,8 +205,7 @@ struct MixedInputTile {
     for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
       for (int unit = 0; unit < kPart / kDepth; ++unit) {
-        const uint4 bits =
-            *reinterpret_cast<const uint4*>(slot + i * kBlockBytes + unit * 512 + lane * 16);
+        const uint4 bits = load_shared_x4(slot + i * kBlockBytes + unit * 512 + lane * 16);
 #pragma unroll
         for (int j = 0; j < kEach; ++j) {
           u32(&own)[4] = a[i][unit * kEach + j];

@@ -436,9 +436,8 @@ struct SmallMTile {
   /// The packed unit that has 16 columns' weights at `depth`.
   SINTER_DEVICE static uint4 load_unit(const unsigned char* weights, int unit, int depth) {
     constexpr int kUnitDepth = Weights::kUnitDepth;
-    return *reinterpret_cast<const uint4*>(
-        weights + (unit * (kDepth / kUnitDepth) + depth / kUnitDepth) * 512 +
-        threadIdx.x % 32 * 16);
+    return load_shared_x4(weights + (unit * (kDepth / kUnitDepth) + depth / kUnitDepth) * 512 +
+                          threadIdx.x % 32 * 16);
   }
 
   /// The fragment of 16 columns by 16 of k from `depth` on; `bits`: the packed unit that has it.
