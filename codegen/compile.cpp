@@ -1,7 +1,9 @@
 #include "codegen/compile.h"
 
 #include <algorithm>
+#include <set>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -60,23 +62,7 @@ class Compiler {
   }
 
   void add_steps() {
-    for (std::size_t n = 0; n < graph_->nodes().size(); ++n) {
-      const Node& node = graph_->nodes()[n];
-      if (options_.checkpoint) options_.checkpoint();
-      ++nodes_done_;
-      if (node.op->name == "Reshape") continue;  // the same buffer under another shape
-      node_ = n;
-      const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
-      try {
-        add_step(node, name);
-      } catch (Error& error) {
-        error.set_node(error_node(node));
-        error.add_context(fmt::format("lowering '{}' ({})", name, describe(node)));
-        throw;
-      }
-      if (options_.progress && !context_.generates_kernels())
-        options_.progress(nodes_done_, node_count_);
-    }
+    add_nodes();
     if (options_.progress && !context_.generates_kernels())
       options_.progress(nodes_done_, node_count_);
     for (const PlanBuffers::Copy& copy : buffers_.copies()) add_copy(copy);
@@ -107,6 +93,61 @@ class Compiler {
   }
 
  private:
+  void add_nodes() {
+    for (std::size_t n = 0; n < graph_->nodes().size(); ++n) {
+      const Node& node = graph_->nodes()[n];
+      if (options_.checkpoint) options_.checkpoint();
+      if (loops_ == 0) ++nodes_done_;
+      if (node.op->name == "Reshape") continue;  // the same buffer under another shape
+      if (loops_ == 0) node_ = n;
+      const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
+      try {
+        if (node.op->kind == ir::OpKind::kWhile)
+          add_loop(node, fmt::format("loop_{}", steps_.size()));
+        else
+          add_step(node, name);
+      } catch (Error& error) {
+        error.set_node(error_node(node));
+        error.add_context(fmt::format("lowering '{}' ({})", name, describe(node)));
+        throw;
+      }
+      if (options_.progress && !context_.generates_kernels())
+        options_.progress(nodes_done_, node_count_);
+    }
+  }
+
+  /// A While: copies of what its states begin with, the step, then the steps of its body.
+  void add_loop(const Node& node, const std::string& name) {
+    std::vector<PlanBuffers::Copy> initial;
+    const PlanBuffers::Loop loop = buffers_.begin_body(node, initial);
+    for (const PlanBuffers::Copy& copy : initial) add_copy(copy);
+    plan::fb::WhileStepT work;
+    work.counter = loop.counter;
+    if (const auto& trips = node.attrs.get_dims("trips"); !trips.empty())
+      work.trips = static_cast<std::int32_t>(exprs_.intern(trips[0]));
+    if (node.attrs.get_int("checked") != 0)
+      work.condition = static_cast<std::int32_t>(loop.states[0]);
+    const std::size_t place = steps_.size();
+    StepT step;
+    step.name = name;
+    step.origins = node.origins;
+    std::set<std::uint32_t> reads(loop.captured.begin(), loop.captured.end());
+    reads.insert(loop.states.begin(), loop.states.end());
+    step.reads.assign(reads.begin(), reads.end());
+    step.writes = loop.states;
+    step.writes.push_back(loop.counter);
+    set_cost(step, {ir::Dim(0), ir::Dim(0), ir::Dim(0)}, exprs_);
+    steps_.push_back(std::move(step));
+    const Graph* outer = std::exchange(graph_, node.body.get());
+    ++loops_;
+    add_nodes();
+    --loops_;
+    graph_ = outer;
+    for (const PlanBuffers::Copy& copy : buffers_.end_body()) add_copy(copy);
+    work.steps = static_cast<std::uint32_t>(steps_.size() - place - 1);
+    steps_[place].work.Set(std::move(work));
+  }
+
   Error::Node error_node(const Node& node) const {
     Error::Node described{fmt::format("{}", fmt::join(node.origins, ", ")), name_stem(node), {}};
     for (const ir::ValueId input : node.inputs)
@@ -148,6 +189,7 @@ class Compiler {
         TacticPart& part = tactic.parts[p];
         Place place{steps_.size(), {}};
         if (is_choice) place.part = {t, p};
+        if (loops_ > 0) part.tuned_by.reset();  // alone it would be another graph's
         if (part.program) kernels_.add(part, node.origins, at, place);
         if (part.work.type == plan::fb::Work::LoopStep) ++result_.stats.kernels;
         written->parts.push_back(std::make_unique<plan::fb::PartT>());
@@ -225,6 +267,12 @@ class Compiler {
       for (const auto* list : {&steps_[s].reads, &steps_[s].writes})
         for (const std::uint32_t buffer : *list)
           buffers_.use(buffer, static_cast<std::uint32_t>(s));
+    // What a loop reads and hands on is there until its last iteration has ended.
+    for (std::size_t s = 0; s < steps_.size(); ++s)
+      if (const auto* loop = steps_[s].work.AsWhileStep())
+        for (const auto* list : {&steps_[s].reads, &steps_[s].writes})
+          for (const std::uint32_t buffer : *list)
+            buffers_.use(buffer, static_cast<std::uint32_t>(s + loop->steps));
   }
 
   void write_manifest(plan::fb::PlanT& plan) const {
@@ -252,6 +300,7 @@ class Compiler {
   std::vector<const std::map<std::string, ir::Range>*> entry_limits_;
   std::string graph_texts_;
   std::size_t node_ = 0;                         // that is being lowered
+  std::size_t loops_ = 0;                        // around the graph at hand
   std::size_t nodes_done_ = 0, node_count_ = 0;  // of all graphs
   CompiledPlan result_;
 };

@@ -16,6 +16,7 @@ struct Pass {
   std::string_view name;
   ir::Graph (*run)(const ir::Graph& graph, Context& context);
   bool only_when_fusing = false;  // left out under --fuse=off
+  bool on_bodies = true;          // runs on the bodies of loops, too
 };
 /// Every pass, in order.
 const std::vector<Pass>& pipeline();

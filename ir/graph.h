@@ -120,6 +120,9 @@ class GraphBuilder {
   ValueId input(std::string name, TensorType type);
   ValueId constant(Tensor tensor, std::string name = {});
   ValueId constant(std::shared_ptr<const Tensor> tensor, std::string name = {});
+  /// A value that no node reads when the graph is finished: an input of a body that is built among
+  /// the nodes around it.
+  ValueId placeholder(const TensorType& type);
   /// A rank-0 constant of `dtype`.
   ValueId scalar(DType dtype, double value);
   /// Adds a node of one output and returns it.
@@ -136,6 +139,7 @@ class GraphBuilder {
   const TensorType& type(ValueId value) const;
   /// The constant behind `value`, or null.
   const Tensor* constant_of(ValueId value) const;
+  std::shared_ptr<const Tensor> shared_constant(ValueId value) const;
   /// The node that makes `value`, or null. The pointer lasts until the next call that adds.
   const Node* producer(ValueId value) const;
   const Ranges& ranges() const;

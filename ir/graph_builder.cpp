@@ -131,6 +131,13 @@ ValueId GraphBuilder::constant(std::shared_ptr<const Tensor> tensor, std::string
   return id;
 }
 
+ValueId GraphBuilder::placeholder(const TensorType& type) {
+  return add("Placeholder", {},
+             {{"dtype", type.dtype},
+              {"id", static_cast<std::int64_t>(impl_->graph->values.size())},
+              {"shape", type.shape}});
+}
+
 ValueId GraphBuilder::scalar(DType dtype, double value) {
   return constant(Tensor::scalar(dtype, value));
 }
@@ -210,6 +217,10 @@ const TensorType& GraphBuilder::type(ValueId value) const { return impl_->value(
 
 const Tensor* GraphBuilder::constant_of(ValueId value) const {
   return impl_->value(value).constant.get();
+}
+
+std::shared_ptr<const Tensor> GraphBuilder::shared_constant(ValueId value) const {
+  return impl_->value(value).constant;
 }
 
 const Node* GraphBuilder::producer(ValueId value) const {

@@ -89,8 +89,9 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
       expected = fmt::format("{} to {}", op.min_inputs, op.max_inputs);
     invalid(fmt::format("has {} inputs, but takes {}", count, expected));
   }
-  if ((op.kind == OpKind::kFused) != (body != nullptr))
-    invalid(body ? "has a body, but is not a fused node" : "is a fused node without a body");
+  const bool has_body = op.kind == OpKind::kFused || op.name == "While";
+  if (has_body != (body != nullptr))
+    invalid(body ? "has a body, but is neither fused nor a loop" : "has no body");
   if (!body) {
     std::vector<TensorType> types = op.infer(attrs, inputs);
     for (const TensorType& type : types) check_type(type);
@@ -106,6 +107,14 @@ std::vector<TensorType> infer_types(const OpDef& op, const Attrs& attrs,
   }
   std::vector<TensorType> types;
   for (const ValueId output : body->outputs()) types.push_back(body->type(output));
+  if (op.kind == OpKind::kFused) return types;
+  const std::vector<TensorType> states = op.infer(attrs, inputs);
+  if (types.size() != states.size())
+    invalid(fmt::format("has {} states, but its body has {} outputs", states.size(), types.size()));
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (types[i] != states[i])
+      invalid(fmt::format("state {} is {}, but {} after an iteration", i, to_string(states[i]),
+                          to_string(types[i])));
   return types;
 }
 

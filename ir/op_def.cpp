@@ -11,6 +11,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::kLibrary: return "library";
     case OpKind::kComposite: return "composite";
     case OpKind::kFused: return "fused";
+    case OpKind::kWhile: return "while";
   }
   return "?";
 }

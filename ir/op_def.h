@@ -21,7 +21,7 @@ struct Node;
 struct ValueId;
 
 /// What the compiler does with an operator; see the design's table.
-enum class OpKind { kPointwise, kReduce, kView, kIndexed, kLibrary, kComposite, kFused };
+enum class OpKind { kPointwise, kReduce, kView, kIndexed, kLibrary, kComposite, kFused, kWhile };
 std::string_view to_string(OpKind kind);
 
 /// How the result type of a pointwise operator follows from its inputs' types.

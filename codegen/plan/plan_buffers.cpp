@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sinter/error.h>
@@ -12,6 +13,7 @@
 namespace sinter::codegen {
 
 using ir::Dim;
+using ir::NodeId;
 using ir::ValueId;
 using plan::fb::BufferKind;
 
@@ -64,7 +66,7 @@ std::vector<ScatterRegion> scatter_regions(const ir::Node& node) {
 }
 
 PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Graph& bindings)
-    : graph_(&graph), exprs_(exprs) {
+    : scope_{&graph, {}, {}, {}, {}, {}}, exprs_(exprs) {
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     const ir::Value& info = graph.value(graph.inputs()[i]);
     const ir::TensorType type{info.type.dtype, bindings.type(bindings.inputs()[i]).shape};
@@ -96,19 +98,16 @@ void PlanBuffers::begin(const ir::Graph& graph) {
     throw Error(ErrorCode::kInternal, "entry points differ in '" + name + "'");
   };
   if (graph.inputs().size() != inputs_.size() || graph.outputs().size() != outputs_.size() ||
-      graph.states() != graph_->states())
+      graph.states() != scope_.graph->states())
     differ("their bindings");
-  graph_ = &graph;
-  by_value_.clear();
-  in_place_.clear();
-  not_in_place_.clear();
-  share_scattered();
+  scope_ = {&graph, {}, {}, {}, {}, {}};
+  share_changed();
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const ir::Value& info = graph.value(graph.inputs()[i]);
     if (info.name != inputs_[i]->name ||
         static_cast<std::uint8_t>(info.type.dtype) != inputs_[i]->dtype)
       differ(info.name);
-    by_value_.emplace(root(graph.inputs()[i]), inputs_[i]->buffer);
+    scope_.by_value.emplace(root(graph.inputs()[i]), inputs_[i]->buffer);
   }
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const ValueId value = graph.outputs()[i];
@@ -118,56 +117,141 @@ void PlanBuffers::begin(const ir::Graph& graph) {
     if (state_of_output_.contains(static_cast<int>(i))) continue;
     // The first output of a computed value is where it is computed.
     const ValueId origin = root(value);
-    if (graph.producer(origin)) by_value_.emplace(origin, outputs_[i]->buffer);
+    if (graph.producer(origin)) scope_.by_value.emplace(origin, outputs_[i]->buffer);
   }
 }
 
 ValueId PlanBuffers::root(ValueId value) const {
   for (;;) {
-    if (const auto moved = in_place_.find(value); moved != in_place_.end()) {
+    if (const auto moved = scope_.in_place.find(value); moved != scope_.in_place.end()) {
       value = moved->second;
       continue;
     }
-    const ir::Node* node = graph_->producer(value);
+    const ir::Node* node = scope_.graph->producer(value);
     if (!node || node->op->name != "Reshape") return value;
     value = node->inputs[0];
   }
 }
 
 bool PlanBuffers::is_state(ValueId input) const {
-  return std::any_of(graph_->states().begin(), graph_->states().end(), [&](const ir::State& state) {
-    return graph_->inputs()[static_cast<std::size_t>(state.input)] == input;
-  });
+  const std::vector<ValueId>& inputs = scope_.graph->inputs();
+  for (std::size_t k = 0; k < scope_.states.size(); ++k)
+    if (inputs[1 + k] == input) return true;
+  return std::any_of(
+      scope_.graph->states().begin(), scope_.graph->states().end(), [&](const ir::State& state) {
+        return scope_.graph->inputs()[static_cast<std::size_t>(state.input)] == input;
+      });
 }
 
-void PlanBuffers::share_scattered() {
+namespace {
+
+/// What a node changes, and what that becomes: a Scatter's data and a loop's states.
+struct Changed {
+  std::size_t input = 0, output = 0;
+  bool reads_once = false;  // nothing else in the node reads that input
+};
+
+std::vector<Changed> changed_by(const ir::Node& node) {
+  std::vector<Changed> all;
+  if (node.op->kind == ir::OpKind::kWhile) {
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) all.push_back({1 + k, k, true});
+    return all;
+  }
+  for (const ScatterRegion& region : scatter_regions(node))
+    all.push_back({region.data, region.result, region.reads_once});
+  return all;
+}
+
+}  // namespace
+
+void PlanBuffers::share_changed() {
+  const ir::Graph& graph = *scope_.graph;
   // The last node that reads each root; outputs are read after all.
-  std::map<ValueId, std::size_t> last;
-  for (std::size_t n = 0; n < graph_->nodes().size(); ++n)
-    if (graph_->nodes()[n].op->name != "Reshape")
-      for (const ValueId input : graph_->nodes()[n].inputs) last[root(input)] = n;
-  for (const ValueId output : graph_->outputs()) last[root(output)] = graph_->nodes().size();
+  std::map<ValueId, std::size_t>& last = scope_.last;
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n)
+    if (graph.nodes()[n].op->name != "Reshape")
+      for (const ValueId input : graph.nodes()[n].inputs) last[root(input)] = n;
+  for (const ValueId output : graph.outputs()) last[root(output)] = graph.nodes().size();
   std::map<ValueId, ValueId> in_place;
-  for (std::size_t n = 0; n < graph_->nodes().size(); ++n) {
-    const ir::Node& node = graph_->nodes()[n];
-    for (const ScatterRegion& region : scatter_regions(node)) {
-      const ValueId data = root(node.inputs[region.data]);
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+    const ir::Node& node = graph.nodes()[n];
+    for (const Changed& changed : changed_by(node)) {
+      const ValueId data = root(node.inputs[changed.input]);
       // What the node reads beside must not see what it writes.
-      const bool once = region.reads_once &&
+      const bool once = changed.reads_once &&
                         std::count_if(node.inputs.begin(), node.inputs.end(),
                                       [&](ValueId input) { return root(input) == data; }) == 1;
-      if ((graph_->producer(data) || is_state(data)) && last[data] == n && once)
-        in_place.emplace(data, node.outputs[region.result]);
+      if ((graph.producer(data) || is_state(data)) && last[data] == n && once)
+        in_place.emplace(data, node.outputs[changed.output]);
       else if (!once)
-        not_in_place_[data] = fmt::format("{} reads its old value beside", label(node));
-      else if (last[data] < graph_->nodes().size())
-        not_in_place_[data] = fmt::format("{} reads its old value after {} has changed it",
-                                          label(graph_->nodes()[last[data]]), label(node));
+        scope_.not_in_place[data] = fmt::format("{} reads its old value beside", label(node));
+      else if (last[data] < graph.nodes().size())
+        scope_.not_in_place[data] = fmt::format("{} reads its old value after {} has changed it",
+                                                label(graph.nodes()[last[data]]), label(node));
       else
-        not_in_place_[data] = "its old value is an output, too";
+        scope_.not_in_place[data] = "its old value is an output, too";
     }
   }
-  in_place_ = std::move(in_place);
+  scope_.in_place = std::move(in_place);
+}
+
+PlanBuffers::Loop PlanBuffers::begin_body(const ir::Node& loop, std::vector<Copy>& initial) {
+  Loop result;
+  for (std::size_t k = 0; k < loop.outputs.size(); ++k) {
+    const std::uint32_t source = of(loop.inputs[1 + k]), target = of(loop.outputs[k]);
+    if (source != target) initial.push_back({source, target, k});
+    result.states.push_back(target);
+  }
+  for (std::size_t i = 1 + loop.outputs.size(); i < loop.inputs.size(); ++i)
+    result.captured.push_back(of(loop.inputs[i]));
+  const ir::Graph& body = *loop.body;
+  result.counter = scratch(body.type(body.inputs()[0]));
+  outer_.push_back(std::exchange(scope_, {&body, result.states, {}, {}, {}, {}}));
+  share_changed();
+  std::vector<std::uint32_t> inputs{result.counter};
+  inputs.insert(inputs.end(), result.states.begin(), result.states.end());
+  inputs.insert(inputs.end(), result.captured.begin(), result.captured.end());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    scope_.by_value.emplace(root(body.inputs()[i]), inputs[i]);
+  share_new_states();
+  return result;
+}
+
+void PlanBuffers::share_new_states() {
+  const ir::Graph& body = *scope_.graph;
+  for (std::size_t k = 0; k < scope_.states.size(); ++k) {
+    const ValueId before = body.inputs()[1 + k], after = root(body.outputs()[k]);
+    const NodeId producer = body.value(after).producer;
+    const bool changes_another =
+        std::any_of(scope_.in_place.begin(), scope_.in_place.end(),
+                    [&](const auto& change) { return root(change.second) == after; });
+    const auto last = scope_.last.find(root(before));
+    // Nothing reads the old value once the new one is being made.
+    if (producer.valid() && !changes_another &&
+        (last == scope_.last.end() || last->second < static_cast<std::size_t>(producer.index)))
+      scope_.by_value.emplace(after, scope_.states[k]);
+  }
+}
+
+std::vector<PlanBuffers::Copy> PlanBuffers::end_body() {
+  std::vector<Copy> result, behind;
+  const std::vector<std::uint32_t>& states = scope_.states;
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    const ValueId value = scope_.graph->outputs()[k];
+    std::uint32_t source = of(value);
+    if (source == states[k]) continue;
+    if (std::find(states.begin(), states.end(), source) != states.end()) {
+      // The other state may have its new value before this one is copied.
+      const std::uint32_t between = scratch(scope_.graph->type(value));
+      result.push_back({source, between, k});
+      source = between;
+    }
+    behind.push_back({source, states[k], k});
+  }
+  result.insert(result.end(), behind.begin(), behind.end());
+  scope_ = std::move(outer_.back());
+  outer_.pop_back();
+  return result;
 }
 
 std::uint32_t PlanBuffers::add(BufferKind kind, const ir::TensorType& type, std::uint32_t binding) {
@@ -196,11 +280,12 @@ std::unique_ptr<plan::fb::BindingT> PlanBuffers::binding(const std::string& name
 
 std::uint32_t PlanBuffers::of(ValueId value) {
   value = root(value);
-  if (const auto known = by_value_.find(value); known != by_value_.end()) return known->second;
-  const ir::Value& info = graph_->value(value);
+  if (const auto known = scope_.by_value.find(value); known != scope_.by_value.end())
+    return known->second;
+  const ir::Value& info = scope_.graph->value(value);
   const std::uint32_t buffer =
       info.constant ? weight(info.constant) : add(BufferKind::Arena, info.type, 0);
-  by_value_.emplace(value, buffer);
+  scope_.by_value.emplace(value, buffer);
   return buffer;
 }
 
@@ -231,13 +316,13 @@ DType PlanBuffers::type(std::uint32_t buffer) const {
 std::vector<PlanBuffers::Copy> PlanBuffers::copies() {
   std::vector<Copy> result, states;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    std::uint32_t source = of(graph_->outputs()[i]);
+    std::uint32_t source = of(scope_.graph->outputs()[i]);
     const std::uint32_t target = outputs_[i]->buffer;
     if (source == target) continue;
     const bool is_state = state_of_output_.contains(static_cast<int>(i));
     if (is_state && buffers_[source].kind == BufferKind::State) {
       // The other state may have its new value before this one is copied.
-      const std::uint32_t between = scratch(graph_->type(graph_->outputs()[i]));
+      const std::uint32_t between = scratch(scope_.graph->type(scope_.graph->outputs()[i]));
       result.push_back({source, between, i});
       source = between;
     }
@@ -248,12 +333,12 @@ std::vector<PlanBuffers::Copy> PlanBuffers::copies() {
 }
 
 std::string PlanBuffers::why_copied(const ir::State& state) {
-  const ValueId input = graph_->inputs()[static_cast<std::size_t>(state.input)];
-  const ValueId output = graph_->outputs()[static_cast<std::size_t>(state.output)];
+  const ValueId input = scope_.graph->inputs()[static_cast<std::size_t>(state.input)];
+  const ValueId output = scope_.graph->outputs()[static_cast<std::size_t>(state.output)];
   if (of(input) == of(output)) return "";
-  const auto refused = not_in_place_.find(input);
-  if (refused != not_in_place_.end()) return refused->second;
-  const ir::Node* node = graph_->producer(root(output));
+  const auto refused = scope_.not_in_place.find(input);
+  if (refused != scope_.not_in_place.end()) return refused->second;
+  const ir::Node* node = scope_.graph->producer(root(output));
   return node ? fmt::format("{} makes a new value, it does not change the old one", label(*node))
               : "it is another input";
 }

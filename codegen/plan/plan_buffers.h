@@ -41,6 +41,23 @@ class PlanBuffers {
   /// states are not those of the first.
   void begin(const ir::Graph& graph);
 
+  /// The buffers of a loop.
+  struct Loop {
+    std::uint32_t counter = 0;
+    std::vector<std::uint32_t> states;
+    std::vector<std::uint32_t> captured;
+  };
+  /// Values are those of the body of `loop`, a While of the graph at hand, until end_body. A state
+  /// lies in the buffer of the loop's result from the start: `initial` says what has to be copied
+  /// there before the loop.
+  struct Copy {
+    std::uint32_t source = 0, target = 0;
+    std::size_t output = 0;
+  };
+  Loop begin_body(const ir::Node& loop, std::vector<Copy>& initial);
+  /// What is copied behind each iteration: new values of states that are not made in their place.
+  std::vector<Copy> end_body();
+
   /// The buffer of `value`; makes it on first use.
   std::uint32_t of(ir::ValueId value);
   /// A new arena buffer that no value of the graph has, for what passes within a step.
@@ -78,10 +95,6 @@ class PlanBuffers {
 
   /// What is copied after all steps, in this order: outputs that are another output, an input or a
   /// constant, and new values of states.
-  struct Copy {
-    std::uint32_t source = 0, target = 0;
-    std::size_t output = 0;
-  };
   std::vector<Copy> copies();
   /// Empty if state `state`'s new value is made in its buffer, else why it is copied there.
   std::string why_copied(const ir::State& state);
@@ -97,19 +110,28 @@ class PlanBuffers {
   std::uint32_t weight(const std::shared_ptr<const ir::Tensor>& constant);
   ir::ValueId root(ir::ValueId value) const;
   void place_weights(plan::PlanParts& parts);
-  void share_scattered();
+  void share_changed();
+  void share_new_states();
   bool is_state(ir::ValueId input) const;
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,
                                               std::uint32_t buffer);
 
-  const ir::Graph* graph_;
+  /// What belongs to one graph: the model's, or a loop's body.
+  struct Scope {
+    const ir::Graph* graph = nullptr;
+    std::vector<std::uint32_t> states;              // of a body: their buffers
+    std::map<ir::ValueId, std::uint32_t> by_value;  // roots only
+    std::map<ir::ValueId, ir::ValueId> in_place;  // what is changed -> what it becomes, both roots
+    std::map<ir::ValueId, std::string> not_in_place;  // why not
+    std::map<ir::ValueId, std::size_t> last;          // the last node that reads each root
+  };
+
+  Scope scope_;
+  std::vector<Scope> outer_;  // of the graphs around the body at hand, outermost first
   ExprTable& exprs_;
   std::vector<plan::fb::BufferT> buffers_;
   std::vector<ir::Dim> bytes_;
   std::vector<bool> used_;
-  std::map<ir::ValueId, std::uint32_t> by_value_;    // roots only
-  std::map<ir::ValueId, ir::ValueId> in_place_;      // data of a Scatter -> its result, both roots
-  std::map<ir::ValueId, std::string> not_in_place_;  // data of a Scatter -> why not
   std::multimap<std::uint64_t, std::pair<std::shared_ptr<const ir::Tensor>, std::uint32_t>>
       weights_by_hash_;
   std::map<std::uint32_t, std::shared_ptr<const ir::Tensor>> weights_;  // by buffer

@@ -50,7 +50,7 @@ bool is_index_arithmetic(const GraphBuilder& builder, const ir::Graph& old, cons
 /// without symbols.
 bool is_known(const GraphBuilder& builder, const ir::Graph& old, const Node& node,
               std::span<const ValueId> inputs) {
-  if (node.op->kind == ir::OpKind::kFused || inputs.empty()) return false;
+  if (node.body || inputs.empty()) return false;
   for (ValueId input : inputs)
     if (builder.constant_of(input) == nullptr && !is_generated(builder, input)) return false;
   for (ValueId output : node.outputs)

@@ -153,7 +153,9 @@ class Lowering {
   }
 
   std::vector<ValueId> lower(const Node& node) {
-    if (!has_wide_float(node)) return add(node, kWide, node.attrs);
+    // States keep their types, since rounding would add up; the body is lowered by itself.
+    if (!has_wide_float(node) || node.op->kind == OpKind::kWhile)
+      return add(node, kWide, node.attrs);
     const OpKind kind = node.op->kind;
     if (feeds_exponentials_at(node)) return {lower_logits(node)};
     if (node.op->name == "Cast") return {lower_cast(node)};

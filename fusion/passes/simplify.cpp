@@ -29,7 +29,7 @@ ir::Graph simplify(const ir::Graph& graph, Context&) {
         [&](ir::GraphBuilder& builder, const ir::Graph& old, const ir::Node& node,
             std::span<const ir::ValueId> inputs) -> std::optional<std::vector<ir::ValueId>> {
           const ir::OpKind kind = node.op->kind;
-          if (kind == ir::OpKind::kFused || node.outputs.size() != 1) return std::nullopt;
+          if (node.body || node.outputs.size() != 1) return std::nullopt;
           const Site site{builder, node, inputs, old.type(node.outputs[0])};
           const auto rules = kind == ir::OpKind::kPointwise ? pointwise_rules() : view_rules();
           for (const SimplifyRule& rule : rules) {

@@ -22,7 +22,8 @@ std::string family_of(const ir::Node& node) {
       if (node.op->name == "Attention") return "attention";
       if (node.op->name == "ArgSort") return "sort";
       break;
-    case OpKind::kFused: break;
+    case OpKind::kFused:
+    case OpKind::kWhile: break;
   }
   throw Error(ErrorCode::kUnsupported, "'" + describe(node) + "' has no kernel kind");
 }
@@ -32,7 +33,7 @@ std::string family_of(const ir::Node& node) {
 ir::Graph wrap_singletons(const ir::Graph& graph, Context&) {
   std::vector<Piece> pieces;
   for (const ir::Node& node : graph.nodes()) {
-    if (node.op->kind == OpKind::kFused || node.op->name == "Reshape") continue;
+    if (node.body || node.op->name == "Reshape") continue;
     BodyBuilder body(graph, node.op->kind == OpKind::kLibrary ? BodyBuilder::Literals::kNone
                                                               : BodyBuilder::Literals::kOneElement);
     std::vector<ir::ValueId> results;

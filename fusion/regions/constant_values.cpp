@@ -34,7 +34,7 @@ ConstantValues::ConstantValues(const ir::Graph& graph)
   for (const Node& node : graph.nodes()) {
     const bool from_nothing = node.inputs.empty() && node.op->generate() == nullptr;
     const bool known =
-        node.op->kind != ir::OpKind::kFused && !from_nothing && is_concrete(node) &&
+        !node.body && !from_nothing && is_concrete(node) &&
         std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) { return knows(v); }) &&
         std::all_of(node.outputs.begin(), node.outputs.end(),
                     [&](ValueId v) { return all_constant(graph.type(v).shape); });

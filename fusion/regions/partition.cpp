@@ -67,6 +67,7 @@ Verdict Partition::can_fuse(const Region& region, NodeId id) const {
     case OpKind::kIndexed:
       if (!node.op->scatter()) return {true, ""};
       return {false, "'" + describe(node) + "' has a kernel of its own"};
+    case OpKind::kWhile: return {false, "'" + describe(node) + "' is a loop"};
     case OpKind::kFused: return {false, "'" + describe(node) + "' is a kernel of its own"};
     default: return {false, "'" + describe(node) + "' is a library call"};
   }

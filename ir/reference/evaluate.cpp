@@ -86,7 +86,9 @@ class Evaluator {
     if (node.body) {
       EvaluateOptions inner = options_;
       inner.on_node = nullptr;
-      results = Evaluator(*node.body, bindings_, inner).run(inputs);
+      results = node.op->kind == OpKind::kWhile
+                    ? run_while(node, inner, std::move(inputs))
+                    : Evaluator(*node.body, bindings_, inner).run(inputs);
     } else {
       const Attrs attrs = evaluate_attrs(node.attrs, bindings_);
       // Inferring again on known sizes checks what symbols left open, such as the ends of a slice.
@@ -97,6 +99,22 @@ class Evaluator {
     if (options_.on_node) options_.on_node(node, results);
     for (std::size_t i = 0; i < results.size(); ++i)
       if (reads_left(node.outputs[i]) > 0) stored(node.outputs[i]) = std::move(results[i]);
+  }
+
+  /// See ir/ops/while.cpp.
+  std::vector<Tensor> run_while(const Node& node, const EvaluateOptions& options,
+                                std::vector<Tensor> inputs) {
+    const Attrs attrs = evaluate_attrs(node.attrs, bindings_);
+    const auto states = static_cast<std::size_t>(attrs.get_int("states"));
+    const std::vector<Dim>& trips = attrs.get_dims("trips");
+    const bool checked = attrs.get_int("checked") != 0;
+    for (std::int64_t i = 0; trips.empty() || i < trips[0].value(); ++i) {
+      if (checked && inputs[1].at_int(0) == 0) break;
+      inputs[0] = Tensor::scalar(DType::kInt64, static_cast<double>(i));
+      std::vector<Tensor> after = Evaluator(*node.body, bindings_, options).run(inputs);
+      std::move(after.begin(), after.end(), inputs.begin() + 1);
+    }
+    return {inputs.begin() + 1, inputs.begin() + 1 + static_cast<std::ptrdiff_t>(states)};
   }
 
   void check_type(const TensorType& found, ValueId id) const {
@@ -142,8 +160,8 @@ std::vector<Tensor> evaluate_op(const OpDef& op, const Attrs& attrs, std::span<c
       input_types.push_back(input.type());
       types.push_back(input.dtype());
     }
-    if (op.kind == OpKind::kFused)
-      throw Error(ErrorCode::kInternal, "a fused node is evaluated as part of a graph");
+    if (op.kind == OpKind::kFused || op.kind == OpKind::kWhile)
+      throw Error(ErrorCode::kInternal, "a node with a body is evaluated as part of a graph");
     const auto outputs = infer_types(op, concrete, input_types, nullptr);
     return run_op(op, concrete, inputs, types, outputs, false);
   });

@@ -65,8 +65,14 @@ struct Copy {
   std::uint32_t source, target;
   std::size_t bytes;
 };
-using PreparedStep =
-    std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort, CpuAttention, Copy>;
+struct While {
+  std::size_t steps;   // of its body
+  std::int64_t trips;  // -1: any number
+  int condition;       // buffer; -1: none
+  std::uint32_t counter;
+};
+using PreparedStep = std::variant<TileProgram, MatmulDnnl, MatmulQuant, ConvDnnl, RowSort,
+                                  CpuAttention, Copy, While>;
 
 struct Prepared {
   std::shared_ptr<const BoundShape> shape;
@@ -80,6 +86,7 @@ class CpuExecutor final : public Executor {
       : plan_(std::move(plan)),
         meta_(plan_->meta),
         threads_(threads_of(options)),
+        max_iterations_(options.max_iterations),
         weights_(packed_weights_of(plan_)),
         inputs_(buffers(meta_.inputs.size(), options)),
         outputs_(buffers(meta_.outputs.size(), options)),
@@ -148,7 +155,7 @@ class CpuExecutor final : public Executor {
       output_views_[i].data = addresses_[binding.buffer];
     }
     const Computing computing;
-    for (std::size_t i = 0; i < prepared.steps.size(); ++i) run_step(prepared, i);
+    run_steps(prepared, 0, prepared.steps.size(), [&](std::size_t i) { run_step(prepared, i); });
   }
 
   void await() override {}
@@ -194,7 +201,7 @@ class CpuExecutor final : public Executor {
     bind_addresses(*last_shape_);
     if (cold) flush_caches();
     const auto start = std::chrono::steady_clock::now();
-    for (std::size_t i = 0; i < last_->steps.size(); ++i) run_step(*last_, i);
+    run_steps(*last_, 0, last_->steps.size(), [&](std::size_t i) { run_step(*last_, i); });
     return microseconds_since(start);
   }
 
@@ -205,19 +212,25 @@ class CpuExecutor final : public Executor {
       return static_cast<std::uint64_t>(last_shape_->expressions[expression]);
     };
     flush_caches();
+    std::vector<double> spent(last_->steps.size(), 0);
+    std::vector<std::size_t> runs(last_->steps.size(), 0);
+    run_steps(*last_, 0, last_->steps.size(), [&](std::size_t i) {
+      const auto start = std::chrono::steady_clock::now();
+      run_step(*last_, i);
+      spent[i] += microseconds_since(start);
+      ++runs[i];
+    });
     std::vector<StepTime> times;
     for (std::size_t i = 0; i < last_->steps.size(); ++i) {
       const plan::fb::StepT& step = *meta_.steps[last_shape_->steps.first + i];
-      const auto start = std::chrono::steady_clock::now();
-      run_step(*last_, i);
       StepTime time;
       time.name = step.name;
-      time.microseconds = microseconds_since(start);
-      time.bytes = value(step.bytes_read) + value(step.bytes_written);
-      time.flops = value(step.flops);
+      time.microseconds = spent[i];
+      time.bytes = runs[i] * (value(step.bytes_read) + value(step.bytes_written));
+      time.flops = runs[i] * value(step.flops);
       time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
       time.origins = step.origins;
-      time.parts.push_back({kind_of(last_->steps[i]), time.microseconds, 1, std::nullopt});
+      time.parts.push_back({kind_of(last_->steps[i]), time.microseconds, runs[i], std::nullopt});
       times.push_back(std::move(time));
     }
     return times;
@@ -240,6 +253,7 @@ class CpuExecutor final : public Executor {
     if (std::holds_alternative<RowSort>(step)) return "sort";
     if (std::holds_alternative<MatmulQuant>(step)) return "quantized";
     if (std::holds_alternative<CpuAttention>(step)) return "attention";
+    if (std::holds_alternative<While>(step)) return "loop";
     return std::holds_alternative<Copy>(step) ? "copy" : "oneDNN";
   }
 
@@ -266,6 +280,12 @@ class CpuExecutor final : public Executor {
       }
       case Work::SortStep: return RowSort(meta_, *step.work.AsSortStep(), shape, threads_);
       case Work::AttentionStep: return CpuAttention(*step.work.AsAttentionStep(), shape, threads_);
+      case Work::WhileStep: {
+        const plan::fb::WhileStepT& loop = *step.work.AsWhileStep();
+        const std::int64_t trips =
+            loop.trips < 0 ? -1 : shape.expressions[static_cast<std::size_t>(loop.trips)];
+        return While{loop.steps, trips, loop.condition, loop.counter};
+      }
       default: throw Error(ErrorCode::kInternal, "a kind of step that the CPU does not run");
     }
   }
@@ -344,6 +364,27 @@ class CpuExecutor final : public Executor {
     for (const HostBuffer& workspace : workspace_) workspace_addresses_.push_back(workspace.data());
   }
 
+  /// Calls `run` for steps [first, last), those of loops in each iteration.
+  template <class Run>
+  void run_steps(Prepared& prepared, std::size_t first, std::size_t last, const Run& run) {
+    for (std::size_t i = first; i < last; ++i) {
+      run(i);
+      const auto* loop = std::get_if<While>(&prepared.steps[i]);
+      if (loop == nullptr) continue;
+      for (std::int64_t done = 0; loop->trips < 0 || done < loop->trips; ++done) {
+        if (loop->condition >= 0 && addresses_[loop->condition][0] == std::byte{0}) break;
+        if (done == max_iterations_)
+          throw Error(ErrorCode::kUsage,
+                      fmt::format("step '{}': the loop has run {} iterations and goes on; "
+                                  "SessionOptions::max_iterations allows more",
+                                  meta_.steps[prepared.shape->steps.first + i]->name, done));
+        std::memcpy(addresses_[loop->counter], &done, sizeof done);
+        run_steps(prepared, i + 1, i + 1 + loop->steps, run);
+      }
+      i += loop->steps;
+    }
+  }
+
   void run_step(Prepared& prepared, std::size_t index) {
     try {
       PreparedStep& step = prepared.steps[index];
@@ -359,8 +400,8 @@ class CpuExecutor final : public Executor {
         matmul->execute(addresses_, workspace_addresses_);
       else if (auto* conv = std::get_if<ConvDnnl>(&step))
         conv->execute(addresses_, workspace_addresses_);
-      else if (const auto& copy = std::get<Copy>(step); copy.bytes > 0)
-        std::memcpy(addresses_[copy.target], addresses_[copy.source], copy.bytes);
+      else if (const auto* copy = std::get_if<Copy>(&step); copy && copy->bytes > 0)
+        std::memcpy(addresses_[copy->target], addresses_[copy->source], copy->bytes);
     } catch (Error& error) {
       error.add_context("step '" + meta_.steps[prepared.shape->steps.first + index]->name + "'");
       throw;
@@ -380,6 +421,7 @@ class CpuExecutor final : public Executor {
   std::shared_ptr<const plan::PlanData> plan_;
   const plan::fb::PlanT& meta_;
   int threads_;
+  std::int64_t max_iterations_;
   std::shared_ptr<PackedWeights> weights_;
   std::vector<HostBuffer> inputs_, outputs_;
   std::vector<std::byte*> given_inputs_, given_outputs_;  // the user's memory, or null

@@ -1,9 +1,10 @@
-// If, Loop and Scan: decided or unrolled at import.
+// If, Loop and Scan: decided or unrolled at import, or loops of the plan.
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "frontend/ops/control/unroll.h"
+#include "frontend/ops/control/while_body.h"
 #include "frontend/ops/table/op_table.h"
 
 namespace sinter::frontend {
@@ -114,74 +115,139 @@ void if_then_else(NodeContext& node) {
 
 std::string iteration_label(std::int64_t i) { return fmt::format("[{}]", i); }
 
-/// How often a loop runs at most; kMaxIterations + 1 stands for any larger number.
-std::int64_t trip_limit(NodeContext& node) {
-  if (!node.has_input(0)) return kMaxIterations + 1;
-  const auto trips = node.folder().contents(node.input(0, "M"));
-  if (!trips) node.folder().need(node.input(0, "M"));
-  if (!trips || trips->size() != 1)
-    node.unsupported(
-        "its trip count depends on the data of the model's inputs; loops are unrolled at compile "
-        "time: make the count a constant, or keep the loop outside of the model");
-  if (!trips->front().is_constant())
-    node.unsupported(fmt::format(
-        "its trip count is {}, a symbolic dimension; loops are unrolled at compile time: compile "
-        "with that dimension fixed (--dim), or export without the loop",
-        trips->front().to_string()));
-  return std::clamp<std::int64_t>(trips->front().value(), 0, kMaxIterations + 1);
+/// What ONNX says of when a loop ends: after `trips` iterations, if that is known, and when a
+/// condition is false.
+struct LoopEnd {
+  std::optional<Dim> trips;  // nothing: none given, or `limit`
+  ValueId limit;             // a number that only the run knows; or invalid
+  ValueId condition;         // whether there is a first iteration; invalid: there is
+};
+
+LoopEnd read_end(NodeContext& node) {
+  LoopEnd end;
+  if (node.has_input(0)) {
+    const ValueId limit = node.input(0, "M");
+    const auto trips = node.folder().contents(limit);
+    if (trips && trips->size() == 1)
+      end.trips = trips->front().is_constant()
+                      ? Dim(std::max<std::int64_t>(trips->front().value(), 0))
+                      : trips->front();
+    else
+      end.limit = node.reshape(limit, {});
+  }
+  if (node.has_input(1)) end.condition = node.input(1, "cond");
+  return end;
 }
 
-void loop(NodeContext& node) {
-  const std::int64_t limit = trip_limit(node);
-  std::vector<ValueId> carried;
-  for (std::size_t i = 2; i < node.input_count(); ++i)
-    carried.push_back(node.input(i, "a loop-carried value"));
-  const std::size_t count = carried.size(), body_outputs = node.subgraph_output_count("body");
-  if (body_outputs < 1 + count)
+/// What a loop leaves: its carried values, then what each iteration adds to its scan outputs.
+struct LoopResult {
+  std::vector<ValueId> carried, scanned;
+};
+
+std::size_t check_loop_body(NodeContext& node, std::size_t carried) {
+  const std::size_t outputs = node.subgraph_output_count("body");
+  if (outputs < 1 + carried)
     node.invalid(fmt::format("its body has {} outputs; with {} carried values it needs at least {}",
-                             body_outputs, count, 1 + count));
+                             outputs, carried, 1 + carried));
+  return outputs - 1 - carried;
+}
+
+/// As a loop of the plan; nothing after nodes that are not supported.
+std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
+                                   const std::vector<ValueId>& carried, std::size_t scanned) {
+  WhileBody body(node);
+  std::vector<ValueId> inputs{body.index(), node.constant(DType::kBool, 1)};
+  for (const ValueId value : carried) inputs.push_back(body.state(value));
+  const auto outputs = node.subgraph("body", inputs);
+  if (!outputs) return std::nullopt;
+  const bool goes_on = known_condition(node, outputs->front()).value_or(false);
+  WhileBody::End when{end.trips, {}, {}};
+  const auto both = [&](ValueId a, ValueId b) { return a.valid() ? node.add("And", {a, b}) : b; };
+  if (!goes_on || end.condition.valid()) {
+    const ValueId yes = node.constant(DType::kBool, 1);
+    when.first = end.condition.valid() ? node.reshape(end.condition, {}) : yes;
+    when.next = node.reshape(outputs->front(), {});
+  }
+  if (end.limit.valid()) {
+    const ValueId next = node.add("Add", {body.index(), node.constant(DType::kInt64, 1)});
+    const ValueId limit = node.cast(end.limit, DType::kInt64);
+    when.first = both(when.first, node.add("Less", {node.constant(DType::kInt64, 0), limit}));
+    when.next = both(when.next, node.add("Less", {next, limit}));
+  }
+  if (scanned > 0 && (when.first.valid() || !end.trips))
+    node.unsupported(
+        "how many iterations it has depends on the data of the model's inputs, and it has scan "
+        "outputs, whose size that is: give it a trip count that is a constant or a size and a "
+        "condition that stays true, or carry a tensor of the greatest size instead");
+  const auto first = outputs->begin() + 1,
+             last = first + static_cast<std::ptrdiff_t>(carried.size());
+  for (auto value = last; value != outputs->end(); ++value) body.collect(*value, *end.trips, false);
+  if (!end.trips && !when.first.valid())
+    node.invalid("it has no end: no trip count and no condition");
+  std::vector<ValueId> results = body.finish(when, {first, last});
+  const auto middle = results.begin() + static_cast<std::ptrdiff_t>(carried.size());
+  return LoopResult{{results.begin(), middle}, {middle, results.end()}};
+}
+
+/// One iteration after the other. Nothing if some node is not supported. `decided` becomes false if
+/// the data of the model's inputs decide whether there is a next one.
+std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
+                                   std::vector<ValueId> carried, std::size_t scanned,
+                                   bool& decided) {
+  const std::int64_t limit = end.trips->value();
   const ValueId yes = node.constant(DType::kBool, 1);
-  std::vector<std::vector<ValueId>> scanned(body_outputs - 1 - count);
+  std::vector<std::vector<ValueId>> collected(scanned);
   const auto run_body = [&](std::int64_t i) {
     std::vector<ValueId> inputs{node.folder().scalar_of(i), yes};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     return node.subgraph("body", inputs, iteration_label(i));
   };
-  const auto goes_on = [&](ValueId condition, std::int64_t i) {
+  const auto goes_on = [&](ValueId condition) {
     const auto known = known_condition(node, condition);
-    if (!known) node.folder().need(condition);
-    if (!known)
-      node.unsupported(fmt::format(
-          "whether it goes on after {} iterations depends on the data of the model's inputs; loops "
-          "are unrolled at compile time: give it a constant trip count and condition, or keep the "
-          "loop outside of the model",
-          i));
-    return *known;
+    decided = decided && known.has_value();
+    return known.value_or(false);
   };
-  bool running = !node.has_input(1) || goes_on(node.input(1, "cond"), 0);
+  bool running = !end.condition.valid() || goes_on(end.condition);
   std::int64_t i = 0;
   for (; running && i < limit; ++i) {
-    if (i == kMaxIterations)
-      node.unsupported(
-          fmt::format("it has more than {} iterations; loops are unrolled at compile "
-                      "time: shorten it, or keep it outside of the model",
-                      kMaxIterations));
     const auto outputs = run_body(i);
-    if (!outputs) return;
-    carried.assign(outputs->begin() + 1, outputs->begin() + 1 + static_cast<std::ptrdiff_t>(count));
-    for (std::size_t k = 0; k < scanned.size(); ++k)
-      scanned[k].push_back((*outputs)[1 + count + k]);
-    running = i + 1 >= limit || goes_on((*outputs)[0], i + 1);
+    if (!outputs) return std::nullopt;
+    const auto first = outputs->begin() + 1;
+    carried.assign(first, first + static_cast<std::ptrdiff_t>(carried.size()));
+    for (std::size_t k = 0; k < scanned; ++k)
+      collected[k].push_back((*outputs)[1 + carried.size() + k]);
+    running = i + 1 >= limit || goes_on(outputs->front());
   }
-  for (std::size_t k = 0; k < count; ++k) node.output(k, carried[k]);
-  if (scanned.empty()) return;
+  LoopResult result{std::move(carried), {}};
   // A loop that never runs still has scan outputs of a shape: that of its body's.
-  const auto shapes = i == 0 ? run_body(0) : std::nullopt;
-  if (i == 0 && !shapes) return;
-  for (std::size_t k = 0; k < scanned.size(); ++k) {
-    const ValueId like = i == 0 ? (*shapes)[1 + count + k] : scanned[k].front();
-    node.output(count + k, stack(node, scanned[k], node.type(like), 0));
+  const auto shapes = i == 0 && scanned > 0 ? run_body(0) : std::nullopt;
+  if (i == 0 && scanned > 0 && !shapes) return std::nullopt;
+  for (std::size_t k = 0; k < scanned; ++k) {
+    const ValueId like = i == 0 ? (*shapes)[1 + result.carried.size() + k] : collected[k].front();
+    result.scanned.push_back(stack(node, collected[k], node.type(like), 0));
   }
+  return result;
+}
+
+void loop(NodeContext& node) {
+  std::vector<ValueId> carried;
+  for (std::size_t i = 2; i < node.input_count(); ++i)
+    carried.push_back(node.input(i, "a loop-carried value"));
+  const std::size_t scanned = check_loop_body(node, carried.size());
+  LoopEnd end = read_end(node);
+  if (end.condition.valid())
+    if (const auto known = known_condition(node, end.condition)) {
+      end.condition = {};
+      if (!*known) end.trips = 0;
+    }
+  std::optional<LoopResult> result;
+  bool decided = end.trips && end.trips->is_constant() && end.trips->value() <= kMostUnrolled &&
+                 !end.condition.valid();
+  if (decided) result = unrolled(node, end, carried, scanned, decided);
+  if (!decided) result = as_while(node, end, carried, scanned);
+  if (!result) return;
+  for (std::size_t k = 0; k < carried.size(); ++k) node.output(k, result->carried[k]);
+  for (std::size_t k = 0; k < scanned; ++k) node.output(carried.size() + k, result->scanned[k]);
 }
 
 std::vector<std::int64_t> per_scan(NodeContext& node, const char* name, std::size_t count) {
@@ -222,8 +288,8 @@ ScanInputs read_scan(NodeContext& node, std::vector<ValueId> inputs, const char*
   return scan;
 }
 
-/// The length of all sequences: at least 1, and at most kMaxIterations.
-std::int64_t scan_length(NodeContext& node, const ScanInputs& scan) {
+/// The length of all sequences.
+Dim scan_length(NodeContext& node, const ScanInputs& scan) {
   std::optional<Dim> length;
   for (std::size_t k = 0; k < scan.sequences.size(); ++k) {
     const Dim extent = node.shape(scan.sequences[k])[static_cast<std::size_t>(scan.axes[k])];
@@ -232,41 +298,51 @@ std::int64_t scan_length(NodeContext& node, const ScanInputs& scan) {
                                extent.to_string()));
     length = extent;
   }
-  if (!length->is_constant())
-    node.unsupported(fmt::format(
-        "it scans the symbolic dimension {}; scans are unrolled at compile time: compile with that "
-        "dimension fixed (--dim)",
-        length->to_string()));
-  if (length->value() < 1 || length->value() > kMaxIterations)
-    node.unsupported(
-        fmt::format("it scans {} elements; it is unrolled at compile time to at least "
-                    "1 and at most {}",
-                    length->value(), kMaxIterations));
-  return length->value();
+  return *length;
 }
 
-/// Runs the body along the sequences: the last states, and then all elements of each output that is
-/// collected, in the order in which they are made. Nothing after unsupported nodes.
-struct Scanned {
-  std::vector<ValueId> states;
-  std::vector<std::vector<ValueId>> collected;
-};
-std::optional<Scanned> run_scan(NodeContext& node, const ScanInputs& scan,
-                                const std::string& label) {
-  const std::int64_t count = scan_length(node, scan);
+/// Runs the body along the sequences: the last states, then what all iterations collected, along a
+/// new first dimension. `backwards`: of each such output, whether its last element is made first.
+/// Nothing after unsupported nodes.
+std::optional<LoopResult> run_scan(NodeContext& node, const ScanInputs& scan,
+                                   const std::vector<std::int64_t>& backwards,
+                                   const std::string& label) {
+  const Dim length = scan_length(node, scan);
   const auto states = static_cast<std::ptrdiff_t>(scan.states.size());
-  Scanned result{scan.states, {}};
-  result.collected.resize(node.subgraph_output_count("body") - scan.states.size());
+  if (!length.is_constant() || length.value() > kMostUnrolled) {
+    WhileBody body(node);
+    std::vector<ValueId> arguments;
+    for (const ValueId state : scan.states) arguments.push_back(body.state(state));
+    for (std::size_t k = 0; k < scan.sequences.size(); ++k)
+      arguments.push_back(
+          body.element(scan.sequences[k], scan.axes[k], length, scan.directions[k] != 0));
+    const auto outputs = node.subgraph("body", arguments, label);
+    if (!outputs) return std::nullopt;
+    for (std::size_t k = 0; k < backwards.size(); ++k)
+      body.collect((*outputs)[scan.states.size() + k], length, backwards[k] != 0);
+    std::vector<ValueId> results =
+        body.finish({length, {}, {}}, {outputs->begin(), outputs->begin() + states});
+    return LoopResult{{results.begin(), results.begin() + states},
+                      {results.begin() + states, results.end()}};
+  }
+  LoopResult result{scan.states, {}};
+  std::vector<std::vector<ValueId>> collected(backwards.size());
+  const std::int64_t count = length.value();
+  if (count < 1) node.unsupported("it scans no elements; it must have one at least");
   for (std::int64_t i = 0; i < count; ++i) {
-    std::vector<ValueId> arguments = result.states;
+    std::vector<ValueId> arguments = result.carried;
     for (std::size_t k = 0; k < scan.sequences.size(); ++k)
       arguments.push_back(element(node, scan.sequences[k], scan.axes[k],
                                   scan.directions[k] != 0 ? count - 1 - i : i));
     const auto outputs = node.subgraph("body", arguments, label + iteration_label(i));
     if (!outputs) return std::nullopt;
-    result.states.assign(outputs->begin(), outputs->begin() + states);
-    for (std::size_t k = 0; k < result.collected.size(); ++k)
-      result.collected[k].push_back((*outputs)[scan.states.size() + k]);
+    result.carried.assign(outputs->begin(), outputs->begin() + states);
+    for (std::size_t k = 0; k < collected.size(); ++k)
+      collected[k].push_back((*outputs)[scan.states.size() + k]);
+  }
+  for (std::size_t k = 0; k < collected.size(); ++k) {
+    if (backwards[k] != 0) std::reverse(collected[k].begin(), collected[k].end());
+    result.scanned.push_back(stack(node, collected[k], node.type(collected[k].front()), 0));
   }
   return result;
 }
@@ -280,15 +356,18 @@ void scan(NodeContext& node) {
   const std::size_t collected = node.subgraph_output_count("body") - states;
   const auto axes = per_scan(node, "scan_output_axes", collected);
   const auto directions = read_directions(node, "scan_output_directions", collected);
-  auto result = run_scan(node, inputs, "");
+  const auto result = run_scan(node, inputs, directions, "");
   if (!result) return;
-  for (std::size_t k = 0; k < states; ++k) node.output(k, result->states[k]);
+  for (std::size_t k = 0; k < states; ++k) node.output(k, result->carried[k]);
   for (std::size_t k = 0; k < collected; ++k) {
-    auto& elements = result->collected[k];
-    if (directions[k] != 0) std::reverse(elements.begin(), elements.end());
-    const ir::TensorType type = node.type(elements.front());
-    const auto rank = static_cast<std::int64_t>(type.shape.size());
-    node.output(states + k, stack(node, elements, type, node.normalise_axis(axes[k], rank + 1)));
+    // The first dimension, where the iterations are, goes to its axis.
+    const std::int64_t rank = node.rank(result->scanned[k]);
+    const std::int64_t axis = node.normalise_axis(axes[k], rank);
+    std::vector<std::int64_t> order;
+    for (std::int64_t d = 1; d < rank; ++d) order.push_back(d);
+    order.insert(order.begin() + axis, 0);
+    node.output(states + k,
+                axis == 0 ? result->scanned[k] : node.transpose(result->scanned[k], order));
   }
 }
 
@@ -321,11 +400,12 @@ void scan_of_batches(NodeContext& node) {
     inputs.axes.assign(inputs.sequences.size(), 0);
     for (const ValueId sequence : inputs.sequences)
       if (node.rank(sequence) == 0) node.invalid("a scan input has one dimension only");
-    const auto result = run_scan(node, inputs, iteration_label(b));
+    const std::vector<std::int64_t> forwards(
+        node.subgraph_output_count("body") - inputs.states.size(), 0);
+    const auto result = run_scan(node, inputs, forwards, iteration_label(b));
     if (!result) return;
-    outputs.push_back(result->states);
-    for (const auto& elements : result->collected)
-      outputs.back().push_back(stack(node, elements, node.type(elements.front()), 0));
+    outputs.push_back(result->carried);
+    outputs.back().insert(outputs.back().end(), result->scanned.begin(), result->scanned.end());
   }
   for (std::size_t k = 0; k < outputs[0].size(); ++k) {
     std::vector<ValueId> samples;

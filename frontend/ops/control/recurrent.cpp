@@ -1,10 +1,11 @@
-// RNN, GRU and LSTM, unrolled over a sequence of known length.
+// RNN, GRU and LSTM: loops over a sequence, unrolled where it is short.
 #include <algorithm>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "frontend/ops/control/unroll.h"
+#include "frontend/ops/control/while_body.h"
 #include "frontend/ops/products.h"
 #include "frontend/ops/table/input_names.h"
 #include "frontend/ops/table/op_table.h"
@@ -107,8 +108,8 @@ ValueId apply(NodeContext& node, const Activation& activation, ValueId x) {
 
 /// One recurrent node: its sizes and the inputs that all directions share.
 struct Layer {
-  std::int64_t steps = 0, gates = 0;
-  Dim batch, hidden;
+  std::int64_t gates = 0;
+  Dim steps, batch, hidden;
   DType dtype = DType::kFloat32;
   std::size_t directions = 1;
   bool starts_backwards = false;
@@ -174,20 +175,7 @@ Layer read_layer(NodeContext& node, std::int64_t gates, bool quantized = false) 
       node.invalid("W and R must be of type int8 or uint8, but one is " +
                    ir::to_string(node.type(weights)));
   if (node.has_input(3)) expect_shape(node, 3, "B", {count, Dim(2) * rows});
-  if (!shape[0].is_constant())
-    node.unsupported(fmt::format(
-        "its sequence length is the symbolic dimension {}; recurrent layers are unrolled at "
-        "compile "
-        "time: compile with that dimension fixed (--dim), and keep the state in inputs and "
-        "outputs for longer sequences",
-        shape[0].to_string()));
-  layer.steps = shape[0].value();
-  if (layer.steps < 1 || layer.steps > kMaxIterations)
-    node.unsupported(
-        fmt::format("its sequence has {} steps; recurrent layers are unrolled at "
-                    "compile time to at least 1 and at most {}: split the sequence "
-                    "and keep the state in inputs and outputs",
-                    layer.steps, kMaxIterations));
+  layer.steps = shape[0];
   if (node.has_attr("clip")) {
     const double clip = node.attr_float("clip");
     if (!(clip >= 0)) node.invalid(fmt::format("attribute 'clip' is {}", clip));
@@ -358,28 +346,58 @@ States lstm_step(NodeContext& node, const Layer& layer, const Direction& directi
   return {node.add("Mul", {output, apply(node, h, c)}), c};
 }
 
-/// Runs one direction; its outputs of all steps in the sequence's order, and the last states.
-std::vector<ValueId> run_direction(NodeContext& node, const Layer& layer, Direction& direction,
-                                   bool backwards, Step step, States& states) {
-  std::vector<ValueId> outputs(static_cast<std::size_t>(layer.steps));
-  for (std::int64_t i = 0; i < layer.steps; ++i) {
-    const std::int64_t t = backwards ? layer.steps - 1 - i : i;
-    States next = step(node, layer, direction, element(node, direction.projected, 0, t), states);
-    ValueId output = next.h;
-    if (layer.lengths.valid()) {
-      // Steps behind a sequence's end change nothing, and their output is zero.
-      const ValueId is_inside = node.add("Less", {node.folder().scalar_of(t), layer.lengths});
-      const auto select = [&](ValueId inside, ValueId outside) {
-        return node.add("Where", {is_inside, inside, outside});
-      };
-      output = select(next.h, node.constant(layer.dtype, 0));
-      next.h = select(next.h, states.h);
-      if (next.c.valid()) next.c = select(next.c, states.c);
+/// One step: `t` is its place in the sequence. Its output, and the states behind it.
+struct StepResult {
+  ValueId output;
+  States states;
+};
+StepResult run_step(NodeContext& node, const Layer& layer, const Direction& direction, Step step,
+                    ValueId t, ValueId projected, const States& before) {
+  States next = step(node, layer, direction, projected, before);
+  if (!layer.lengths.valid()) return {next.h, next};
+  // Steps behind a sequence's end change nothing, and their output is zero.
+  const ValueId is_inside = node.add("Less", {t, layer.lengths});
+  const auto select = [&](ValueId inside, ValueId outside) {
+    return node.add("Where", {is_inside, inside, outside});
+  };
+  const ValueId output = select(next.h, node.constant(layer.dtype, 0));
+  next.h = select(next.h, before.h);
+  if (next.c.valid()) next.c = select(next.c, before.c);
+  return {output, next};
+}
+
+/// Runs one direction; its outputs of all steps in the sequence's order, [steps, batch, hidden],
+/// and the last states.
+ValueId run_direction(NodeContext& node, const Layer& layer, Direction& direction, bool backwards,
+                      Step step, States& states) {
+  if (layer.steps.is_constant() && layer.steps.value() <= kMostUnrolled) {
+    const std::int64_t steps = layer.steps.value();
+    std::vector<ValueId> outputs(static_cast<std::size_t>(steps));
+    for (std::int64_t i = 0; i < steps; ++i) {
+      const std::int64_t t = backwards ? steps - 1 - i : i;
+      const auto result = run_step(node, layer, direction, step, node.folder().scalar_of(t),
+                                   element(node, direction.projected, 0, t), states);
+      states = result.states;
+      outputs[static_cast<std::size_t>(t)] = result.output;
     }
-    states = next;
-    outputs[static_cast<std::size_t>(t)] = output;
+    return stack(node, outputs, {layer.dtype, {layer.batch, layer.hidden}}, 0);
   }
-  return outputs;
+  WhileBody body(node);
+  States before{body.state(states.h), {}};
+  if (states.c.valid()) before.c = body.state(states.c);
+  const ValueId t =
+      backwards ? node.add("Sub", {node.folder().scalar_of(layer.steps - Dim(1)), body.index()})
+                : body.index();
+  const auto result =
+      run_step(node, layer, direction, step, t,
+               body.element(direction.projected, 0, layer.steps, backwards), before);
+  body.collect(result.output, layer.steps, backwards);
+  std::vector<ValueId> after{result.states.h};
+  if (states.c.valid()) after.push_back(result.states.c);
+  const std::vector<ValueId> results = body.finish({layer.steps, {}, {}}, after);
+  states.h = results[0];
+  if (states.c.valid()) states.c = results[1];
+  return results.back();
 }
 
 void import_layer(NodeContext& node, const Layer& layer, std::vector<std::string> activations,
@@ -402,8 +420,7 @@ void import_layer(NodeContext& node, const Layer& layer, std::vector<std::string
       }
     }
     const bool backwards = d == 1 || layer.starts_backwards;
-    const auto outputs = run_direction(node, layer, direction, backwards, step, states);
-    if (node.output_is_used(0)) sequences.push_back(stack(node, outputs, state_type, 0));
+    sequences.push_back(run_direction(node, layer, direction, backwards, step, states));
     last_h.push_back(states.h);
     last_c.push_back(states.c);
   }

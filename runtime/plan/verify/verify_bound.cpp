@@ -279,6 +279,14 @@ void check_copy(const BoundChecker& check, const fb::CopyStepT& work) {
                  check.values[check.plan.buffers[buffer]->bytes]);
 }
 
+void check_while(const BoundChecker& check, const fb::WhileStepT& work) {
+  if (work.trips >= 0)
+    check.extent(static_cast<std::uint32_t>(work.trips), "the number of its iterations");
+  check_dense(check, work.counter, {1}, "the number of the iteration");
+  if (work.condition >= 0)
+    check_dense(check, static_cast<std::uint32_t>(work.condition), {1}, "its condition");
+}
+
 void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
   switch (work.type) {
     case fb::Work::LoopStep: check_loop(check, *work.AsLoopStep()->program); break;
@@ -288,6 +296,7 @@ void check_work(const BoundChecker& check, const fb::WorkUnion& work) {
     case fb::Work::CopyStep: check_copy(check, *work.AsCopyStep()); break;
     case fb::Work::SortStep: check_sort(check, *work.AsSortStep()); break;
     case fb::Work::AttentionStep: check_attention(check, *work.AsAttentionStep()); break;
+    case fb::Work::WhileStep: check_while(check, *work.AsWhileStep()); break;
     default: break;
   }
 }

@@ -350,6 +350,27 @@ void verify_copy(const Checker& check, const fb::CopyStepT& work, Uses& uses) {
   uses.writes.insert(work.target);
 }
 
+void verify_while(const Checker& check, const fb::WhileStepT& work, Uses& uses) {
+  const auto one = [&](std::uint32_t buffer, DType type, const char* what) {
+    if (static_cast<DType>(check.buffer(buffer, what).dtype) != type)
+      check.fail("{} is not of type {}", what, to_string(type));
+  };
+  if (work.trips < -1 || work.condition < -1)
+    check.fail("it has expression {} for its trips and buffer {} for its condition", work.trips,
+               work.condition);
+  if (work.trips >= 0)
+    check.expression(static_cast<std::uint32_t>(work.trips), "the number of its iterations");
+  if (work.condition >= 0) {
+    const auto condition = static_cast<std::uint32_t>(work.condition);
+    one(condition, DType::kBool, "its condition");
+    uses.reads.insert(condition);
+  } else if (work.trips < 0) {
+    check.fail("nothing ends it: it has neither a number of iterations nor a condition");
+  }
+  one(work.counter, DType::kInt64, "the number of the iteration");
+  uses.writes.insert(work.counter);
+}
+
 Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnion& work);
 
 void verify_choice(const Checker& check, const fb::StepT& step, const fb::TacticStepT& choice,
@@ -413,6 +434,7 @@ Uses verify_work(const Checker& check, const fb::StepT& step, const fb::WorkUnio
       if (!cuda) check.fail("a choice cannot run on target '{}'", check.plan.target);
       verify_choice(check, step, *work.AsTacticStep(), uses);
       break;
+    case fb::Work::WhileStep: verify_while(check, *work.AsWhileStep(), uses); break;
     default: check.fail("its work has the unknown kind {}", static_cast<int>(work.type));
   }
   return uses;
@@ -425,9 +447,49 @@ void verify_alive(const Checker& check, std::uint32_t index, std::size_t step) {
                buffer.last_step);
 }
 
-}  // namespace
+/// The loops around a step, outermost first: the numbers of their own step and of their body's
+/// last.
+class OpenLoops {
+ public:
+  OpenLoops(const Checker& check) : check_(check) {}
 
-namespace {
+  void begin(std::size_t step, std::size_t end_of_entry) {
+    while (!open_.empty() && step > open_.back().last) open_.pop_back();
+    const fb::StepT& own = *check_.plan.steps[step];
+    const auto* loop = own.work.AsWhileStep();
+    if (loop == nullptr) return;
+    constexpr std::size_t kDeepest = 16;
+    const std::size_t end = open_.empty() ? end_of_entry : open_.back().last + 1;
+    if (loop->steps > end - step - 1)
+      check_.fail("its body has {} steps, but {} follow it", loop->steps, end - step - 1);
+    if (open_.size() == kDeepest) check_.fail("it lies in more than {} loops", kDeepest);
+    open_.push_back({step, step + loop->steps});
+    for (const auto* list : {&own.reads, &own.writes})
+      for (const std::uint32_t buffer : *list) verify_alive(check_, buffer, open_.back().last);
+  }
+
+  /// What is there before a loop, and what is there behind it, is there all the time.
+  void verify_use(std::uint32_t index) const {
+    const fb::BufferT& buffer = *check_.plan.buffers[index];
+    if (buffer.kind != fb::BufferKind::Arena) return;
+    for (const auto& [first, last] : open_) {
+      const bool within = buffer.first_step > first && buffer.last_step <= last;
+      const bool around = buffer.first_step <= first && buffer.last_step >= last;
+      if (!within && !around)
+        check_.fail(
+            "it uses buffer {}, which lives from step {} to step {}, in the loop of steps {} "
+            "to {}",
+            index, buffer.first_step, buffer.last_step, first, last);
+    }
+  }
+
+ private:
+  struct Range {
+    std::size_t first, last;
+  };
+  const Checker& check_;
+  std::vector<Range> open_;
+};
 
 void verify_outputs_written(const Checker& check, const Buffers& written) {
   for (const auto& output : check.plan.outputs)
@@ -471,6 +533,7 @@ void verify_steps(Checker& check) {
   const std::vector<std::size_t> ends = verify_entries(check);
   Buffers written;
   auto end = ends.begin();
+  OpenLoops loops(check);
   const auto end_entries = [&](std::size_t step) {
     for (; end != ends.end() && *end == step; ++end) {
       verify_outputs_written(check, written);
@@ -488,11 +551,13 @@ void verify_steps(Checker& check) {
     if (step.work.type == fb::Work::ConvStep && plan.target == "cuda")
       check.fail("a convolution on target 'cuda' must be one of a choice's tactics");
     const Uses uses = verify_work(check, step, step.work);
+    loops.begin(i, *end);
 
     const Buffers reads(step.reads.begin(), step.reads.end());
     const Buffers writes(step.writes.begin(), step.writes.end());
     for (const std::uint32_t buffer : reads) {
       verify_alive(check, buffer, i);
+      loops.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
       if ((kind == fb::BufferKind::Arena || kind == fb::BufferKind::Output) &&
           !written.contains(buffer))
@@ -500,6 +565,7 @@ void verify_steps(Checker& check) {
     }
     for (const std::uint32_t buffer : writes) {
       verify_alive(check, buffer, i);
+      loops.verify_use(buffer);
       const fb::BufferKind kind = plan.buffers[buffer]->kind;
       if (kind != fb::BufferKind::Arena && kind != fb::BufferKind::Output &&
           kind != fb::BufferKind::State)

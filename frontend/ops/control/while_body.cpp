@@ -1,0 +1,165 @@
+#include "frontend/ops/control/while_body.h"
+
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace sinter::frontend {
+
+using ir::Dim;
+using ir::Node;
+using ir::ValueId;
+
+namespace {
+
+/// Builds the body's graph out of nodes around it.
+class BodyExtractor {
+ public:
+  BodyExtractor(const ir::GraphBuilder& outer, std::span<const ValueId> placeholders)
+      : outer_(outer), body_("body") {
+    for (const auto& [symbol, range] : outer.ranges()) body_.range(symbol, range);
+    for (const ValueId placeholder : placeholders) {
+      inputs_.push_back(placeholder);
+      inner_.emplace(placeholder, body_.input({}, outer.type(placeholder)));
+    }
+  }
+
+  ir::Graph run(std::span<const ValueId> outputs) {
+    for (const auto& [first, node] : ancestors(outputs)) {
+      bool depends = false;
+      for (const ValueId input : node->inputs) depends = depends || inner_.contains(input);
+      if (depends) copy(*node);
+    }
+    for (const ValueId output : outputs) body_.output({}, import(output));
+    return body_.finish();
+  }
+
+  /// What the body's inputs are outside.
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+
+ private:
+  /// The nodes that could depend on a placeholder, in topological order, by their first output.
+  std::map<ValueId, const Node*> ancestors(std::span<const ValueId> outputs) const {
+    std::map<ValueId, const Node*> found;
+    std::vector<ValueId> open(outputs.begin(), outputs.end());
+    while (!open.empty()) {
+      const ValueId value = open.back();
+      open.pop_back();
+      const Node* node = outer_.producer(value);
+      // Values are numbered as they are made.
+      if (node == nullptr || value < inputs_.front() || inner_.contains(value) ||
+          !found.emplace(node->outputs.front(), node).second)
+        continue;
+      open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+    }
+    return found;
+  }
+
+  void copy(const Node& node) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(import(input));
+    const ir::GraphBuilder::OriginScope scope(body_, node.origins);
+    const auto outputs = body_.add_multi(node.op->name, inputs, node.attrs, node.body);
+    for (std::size_t i = 0; i < outputs.size(); ++i) inner_.emplace(node.outputs[i], outputs[i]);
+  }
+
+  /// A value in the body: a constant is one there, too, and what does not change is an input.
+  ValueId import(ValueId value) {
+    if (const auto known = inner_.find(value); known != inner_.end()) return known->second;
+    ValueId inner;
+    if (auto constant = outer_.shared_constant(value)) {
+      inner = body_.constant(std::move(constant));
+    } else {
+      inner = body_.input({}, outer_.type(value));
+      inputs_.push_back(value);
+    }
+    inner_.emplace(value, inner);
+    return inner;
+  }
+
+  const ir::GraphBuilder& outer_;
+  ir::GraphBuilder body_;
+  std::map<ValueId, ValueId> inner_;
+  std::vector<ValueId> inputs_;
+};
+
+}  // namespace
+
+WhileBody::WhileBody(NodeContext& node)
+    : node_(node), index_(node.builder().placeholder({DType::kInt64, {}})) {}
+
+ValueId WhileBody::state(ValueId initial) {
+  states_.push_back({initial, node_.builder().placeholder(node_.type(initial)), {}});
+  return states_.back().before;
+}
+
+ValueId WhileBody::number_of(const Dim& trips, bool backwards) {
+  return backwards ? node_.add("Sub", {node_.folder().scalar_of(trips - Dim(1)), index_}) : index_;
+}
+
+ValueId WhileBody::element(ValueId sequence, std::int64_t axis, const Dim& trips, bool backwards) {
+  return node_.add("Gather", {sequence, number_of(trips, backwards)}, {{"axis", axis}});
+}
+
+void WhileBody::collect(ValueId value, const Dim& trips, bool backwards) {
+  const ir::Shape shape = node_.shape(value);
+  ir::Shape all = shape;
+  all.insert(all.begin(), trips);
+  const ValueId initial = node_.expand(node_.constant(node_.dtype(value), 0), all);
+  const ValueId before = node_.builder().placeholder(node_.type(initial));
+  std::vector<ValueId> operands{before, value, number_of(trips, backwards)};
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    ir::Shape along(shape.size() - d, Dim(1));
+    along.front() = shape[d];
+    operands.push_back(node_.reshape(node_.folder().iota(shape[d], DType::kInt64), along));
+  }
+  collected_.push_back({initial, before, node_.add("Scatter", operands)});
+}
+
+std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> after) {
+  std::vector<State> states = std::move(states_);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    states[i].after = after[i];
+    const ir::TensorType before = node_.type(states[i].initial), now = node_.type(after[i]);
+    if (before.dtype != now.dtype)
+      node_.invalid(fmt::format("carried value {} is {}, but {} after an iteration", i,
+                                ir::to_string(before), ir::to_string(now)));
+    if (before != now)
+      node_.unsupported(
+          fmt::format("carried value {} is {}, but {} after an iteration: a loop whose number of "
+                      "iterations is not a constant carries values of one shape; pad it to its "
+                      "longest",
+                      i, ir::to_string(before), ir::to_string(now)));
+  }
+  states.insert(states.end(), collected_.begin(), collected_.end());
+  const bool checked = end.first.valid();
+  if (checked) {
+    const ValueId flag = node_.builder().placeholder({DType::kBool, {}});
+    states.insert(states.begin(),
+                  {node_.reshape(end.first, {}), flag, node_.reshape(end.next, {})});
+  }
+  std::vector<ValueId> placeholders{index_}, outputs, inputs{node_.constant(DType::kInt64, 0)};
+  for (const State& state : states) {
+    inputs.push_back(state.initial);
+    placeholders.push_back(state.before);
+    outputs.push_back(state.after);
+  }
+  BodyExtractor extractor(node_.builder(), placeholders);
+  auto body = std::make_shared<const ir::Graph>(extractor.run(outputs));
+  inputs.insert(inputs.end(),
+                extractor.inputs().begin() + static_cast<std::ptrdiff_t>(placeholders.size()),
+                extractor.inputs().end());
+  std::vector<Dim> trips;
+  if (end.trips) trips.push_back(*end.trips);
+  std::vector<ValueId> results =
+      node_.builder().add_multi("While", inputs,
+                                {{"trips", trips},
+                                 {"states", static_cast<std::int64_t>(states.size())},
+                                 {"checked", static_cast<std::int64_t>(checked)}},
+                                std::move(body));
+  if (checked) results.erase(results.begin());
+  return results;
+}
+
+}  // namespace sinter::frontend

@@ -1,0 +1,57 @@
+// Loops that stay loops: the body of a While node, built among the nodes around it.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "frontend/ops/node_context.h"
+
+namespace sinter::frontend {
+
+/// Iterations that a loop is unrolled to; one of more stays a loop. What is unrolled fuses across
+/// iterations, and what an iteration does may depend on its number.
+inline constexpr std::int64_t kMostUnrolled = 16;
+
+/// A loop under construction. Its body's nodes are added to the graph around it, on placeholders
+/// for what differs from one iteration to the next; finish() moves those that depend on them into
+/// the body. What does not depend on them is computed once, before the loop.
+class WhileBody {
+ public:
+  explicit WhileBody(NodeContext& node);
+
+  /// The number of the iteration, from 0: i64[].
+  ir::ValueId index() const { return index_; }
+  /// A value that is `initial` in the first iteration; what it is in the next, finish() is told.
+  ir::ValueId state(ir::ValueId initial);
+  /// Element number index() of `sequence`, which has `trips` elements along `axis`; from the end,
+  /// if it is read backwards.
+  ir::ValueId element(ir::ValueId sequence, std::int64_t axis, const ir::Dim& trips,
+                      bool backwards);
+  /// Collects `value` of all iterations: a state [trips, ..] whose element index(), or the same
+  /// from the end, is replaced by it. finish() returns it behind the other states, in order.
+  void collect(ir::ValueId value, const ir::Dim& trips, bool backwards);
+
+  /// When the loop ends.
+  struct End {
+    std::optional<ir::Dim> trips;  // after so many iterations; nothing: any number
+    // If valid: bools of one element, whether there is a first iteration and a next one.
+    ir::ValueId first, next;
+  };
+  /// Adds the While node. `after`: the states behind an iteration, in the order in which they were
+  /// declared. Returns them behind the last one. Throws Error(kUnsupported) if the type of one
+  /// changes.
+  std::vector<ir::ValueId> finish(const End& end, std::span<const ir::ValueId> after);
+
+ private:
+  struct State {
+    ir::ValueId initial, before, after;
+  };
+  ir::ValueId number_of(const ir::Dim& trips, bool backwards);
+
+  NodeContext& node_;
+  ir::ValueId index_;
+  std::vector<State> states_, collected_;
+};
+
+}  // namespace sinter::frontend
