@@ -257,8 +257,23 @@ void Scope::call_function(const onnx::FunctionProto& function, const onnx::NodeP
 
 std::optional<std::vector<ir::ValueId>> Scope::import_subgraph(const onnx::GraphProto& graph,
                                                                std::span<const ir::ValueId> inputs,
-                                                               const std::string& label) {
+                                                               const std::string& label,
+                                                               bool tentative) {
   const std::size_t refused = state_.unsupported.size();
+  const auto forget = [&] {
+    state_.unsupported.erase(state_.unsupported.begin() + static_cast<std::ptrdiff_t>(refused),
+                             state_.unsupported.end());
+  };
+  if (tentative) try {
+      auto outputs = import_subgraph(graph, inputs, label, false);
+      forget();
+      return outputs;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnsupported && error.code() != ErrorCode::kInvalidModel)
+        throw;
+      forget();
+      return std::nullopt;
+    }
   Scope inner(state_, {place_.owner, place_.opsets, label + "/", this});
   inner.note_declared_types(graph);
   inner.read_initializers(graph);

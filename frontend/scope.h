@@ -92,7 +92,8 @@ class Scope final : public SubgraphImporter {
 
   std::optional<std::vector<ir::ValueId>> import_subgraph(const onnx::GraphProto& graph,
                                                           std::span<const ir::ValueId> inputs,
-                                                          const std::string& label) override;
+                                                          const std::string& label,
+                                                          bool tentative) override;
 
  private:
   void import_node(const onnx::NodeProto& node, const std::string& label,

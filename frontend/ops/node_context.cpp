@@ -190,9 +190,14 @@ std::optional<std::vector<ir::ValueId>> NodeContext::subgraph(std::string_view n
   if (static_cast<std::size_t>(graph.input_size()) != inputs.size())
     invalid(fmt::format("its graph '{}' has {} inputs; it must have {}", name, graph.input_size(),
                         inputs.size()));
-  auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix);
+  auto outputs = env_.subgraphs.import_subgraph(graph, inputs, env_.label + suffix, false);
   refused_ = refused_ || !outputs;
   return outputs;
+}
+
+std::optional<std::vector<ir::ValueId>> NodeContext::try_subgraph(
+    std::string_view name, std::span<const ir::ValueId> inputs) {
+  return env_.subgraphs.import_subgraph(attr_graph(name), inputs, env_.label, true);
 }
 
 std::int64_t NodeContext::normalise_axis(std::int64_t axis, std::int64_t rank) const {

@@ -35,10 +35,11 @@ class SubgraphImporter {
  public:
   /// Imports `graph` with its inputs defined as `inputs`, and names of the graphs around it as they
   /// are there; the values of its outputs. `label` tells this copy of the nodes from others.
-  /// Nothing if some of its nodes are not supported: they have been listed.
+  /// Nothing if some of its nodes are not supported: they have been listed, unless it is
+  /// `tentative`.
   virtual std::optional<std::vector<ir::ValueId>> import_subgraph(
-      const onnx::GraphProto& graph, std::span<const ir::ValueId> inputs,
-      const std::string& label) = 0;
+      const onnx::GraphProto& graph, std::span<const ir::ValueId> inputs, const std::string& label,
+      bool tentative) = 0;
 
  protected:
   ~SubgraphImporter() = default;
@@ -141,6 +142,10 @@ class NodeContext {
   std::optional<std::vector<ir::ValueId>> subgraph(std::string_view name,
                                                    std::span<const ir::ValueId> inputs,
                                                    const std::string& suffix = {});
+  /// Likewise, for a caller that has another way if it is not supported, or not valid with inputs
+  /// of which nothing but the type is known.
+  std::optional<std::vector<ir::ValueId>> try_subgraph(std::string_view name,
+                                                       std::span<const ir::ValueId> inputs);
   /// True once `subgraph` has met unsupported nodes: the outputs need no message of their own.
   bool is_refused() const { return refused_; }
 

@@ -1,4 +1,5 @@
 // Steps that do not need each other, in parallel branches of a graph.
+#include <algorithm>
 #include <optional>
 
 #include <fmt/format.h>
@@ -31,7 +32,7 @@ void CudaExecutor::put_branches(const std::vector<StepLaunches>& steps,
   if (places.empty()) {
     // The first kernel waits for all of the run before, whose states others read at their
     // beginning.
-    for (std::size_t i = 0; i < steps.size(); ++i) steps[i].launch(driver(), stream, i > 0);
+    launch_steps(steps, driver(), stream, false);
     return;
   }
   const auto stream_of = [&](std::size_t number) {
@@ -65,6 +66,9 @@ void CudaExecutor::put_branches(const std::vector<StepLaunches>& steps,
 std::vector<StepPlace> CudaExecutor::choose_places(const BoundShape& shape, BufferAddresses buffers,
                                                    const LibraryContext& libraries,
                                                    const std::vector<StepLaunches>& steps) {
+  // A loop's steps are put again and again, behind each other.
+  if (std::any_of(steps.begin(), steps.end(), [](auto& step) { return step.loop.has_value(); }))
+    return {};
   const MemoryRange workspace{workspace_.address(), workspace_.address() + workspace_.size()};
   const auto places_at = [&](const BufferAddresses& where, const std::vector<StepLaunches>& bound) {
     return place_steps(memory_of(*plan_, shape, where, bound, workspace), kMostStreams);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -69,7 +70,8 @@ void running_on(const Context& context, const Body& body) {
 
 std::size_t BoundRun::launches() const {
   std::size_t count = 0;
-  for (const StepLaunches& step : steps) count += step.launches();
+  const std::vector<std::size_t> runs = runs_of(steps);
+  for (std::size_t i = 0; i < steps.size(); ++i) count += runs[i] * steps[i].launches();
   return count;
 }
 
@@ -350,6 +352,34 @@ BufferAddresses CudaExecutor::addresses(const BoundShape& shape) const {
   return result;
 }
 
+graphs::DeviceMemory CudaExecutor::number_iterations(const BoundShape& shape,
+                                                     BufferAddresses& buffers) {
+  std::int64_t most = 0;
+  std::vector<std::uint32_t> counters;
+  for (std::size_t i = 0; i < shape.steps.count; ++i) {
+    const fb::StepT& step = *meta().steps[shape.steps.first + i];
+    const fb::WhileStepT* loop = step.work.AsWhileStep();
+    if (loop == nullptr) continue;
+    counters.push_back(loop->counter);
+    if (loop->trips < 0) continue;
+    const std::int64_t trips = shape.expressions[static_cast<std::size_t>(loop->trips)];
+    if (trips > options_.max_iterations)
+      throw Error(ErrorCode::kUsage, fmt::format("step '{}': the loop runs {} iterations; "
+                                                 "SessionOptions::max_iterations allows {}",
+                                                 step.name, trips, options_.max_iterations));
+    most = std::max(most, trips);
+  }
+  if (most == 0) return {};
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(most));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const std::uint64_t bytes = numbers.size() * sizeof(numbers[0]);
+  graphs::DeviceMemory memory(plan_->context(), bytes, allocator_);
+  driver().memcpy_htod_async(memory.address(), numbers.data(), bytes, stream_.handle());
+  stream_.synchronize();
+  for (const std::uint32_t counter : counters) buffers.address[counter] = memory.address();
+  return memory;
+}
+
 TensorView CudaExecutor::output_view(std::size_t index, const BoundShape& shape) const {
   TensorView view;
   view.dtype = static_cast<DType>(meta().outputs[index]->dtype);
@@ -368,7 +398,8 @@ std::shared_ptr<BoundRun> CudaExecutor::bind(const std::shared_ptr<const BoundSh
   await();
   auto run = std::make_shared<BoundRun>();
   run->shape = shape;
-  const BufferAddresses buffers = addresses(*shape);
+  BufferAddresses buffers = addresses(*shape);
+  run->numbers = number_iterations(*shape, buffers);
   LibraryContext libraries;
   libraries.context = plan_->context();
   libraries.cublaslt = plan_->library();

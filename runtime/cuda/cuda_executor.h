@@ -26,6 +26,7 @@ std::unique_ptr<Executor> make_cuda_executor(const CudaEnvironment& environment,
 /// A plan bound to sizes and addresses: everything a run puts on a stream.
 struct BoundRun {
   std::shared_ptr<const BoundShape> shape;
+  graphs::DeviceMemory numbers;  // of iterations, which the steps of loops read
   std::vector<StepLaunches> steps;
   std::vector<StepPlace> places;  // of steps on streams, with CUDA graphs; none: one after another
   std::vector<RegionCopy> uploads, downloads;
@@ -77,6 +78,9 @@ class CudaExecutor final : public Executor {
   const graphs::GraphKey& key(const BoundShape& shape);
   std::shared_ptr<BoundRun> bind(const std::shared_ptr<const BoundShape>& shape);
   BufferAddresses addresses(const BoundShape& shape) const;
+  /// The numbers 0, 1, .. of the iterations of loops, to which the address of their counters is
+  /// set.
+  graphs::DeviceMemory number_iterations(const BoundShape& shape, BufferAddresses& buffers);
   CUdeviceptr output_address(std::size_t index) const;
   TensorView output_view(std::size_t index, const BoundShape& shape) const;
   void check_device_pointer(const void* data, int said_device, const char* what,

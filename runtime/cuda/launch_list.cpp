@@ -31,6 +31,31 @@ void StepLaunches::launch(const graphs::Driver& driver, CUstream stream, bool ea
   }
 }
 
+void launch_steps(std::span<const StepLaunches> steps, const graphs::Driver& driver,
+                  CUstream stream, bool early) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    steps[i].launch(driver, stream, early);
+    early = early || !steps[i].works.empty();
+    if (!steps[i].loop) continue;
+    const LoopLaunch& loop = *steps[i].loop;
+    for (std::int64_t n = 0; n < loop.trips; ++n) {
+      for (CUdeviceptr* reader : loop.readers)
+        *reader = loop.numbers + static_cast<std::uint64_t>(n) * sizeof(std::int64_t);
+      launch_steps(steps.subspan(i + 1, loop.steps), driver, stream, early);
+      early = early || loop.steps > 0;
+    }
+    i += loop.steps;
+  }
+}
+
+std::vector<std::size_t> runs_of(std::span<const StepLaunches> steps) {
+  std::vector<std::size_t> runs(steps.size(), 1);
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    for (std::size_t s = 1; steps[i].loop && s <= steps[i].loop->steps; ++s)
+      runs[i + s] *= static_cast<std::size_t>(steps[i].loop->trips);
+  return runs;
+}
+
 std::size_t StepLaunches::launches() const {
   std::size_t count = 0;
   for (const Launch& work : works) count += launches_of(work);

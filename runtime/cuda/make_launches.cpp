@@ -124,8 +124,10 @@ struct Binder {
     launch.config = configure(variant, is_empty);
     if (is_empty) return {};
     launch.function = plan.function(variant);
-    for (const fb::KernelArg& arg : variant.args.empty() ? kernel.args : variant.args)
+    for (const fb::KernelArg& arg : variant.args.empty() ? kernel.args : variant.args) {
       launch.values.push_back(argument(arg));
+      launch.buffers.push_back(arg.kind() == fb::ArgKind::Buffer ? std::int64_t{arg.index()} : -1);
+    }
     for (const auto& map : variant.maps)
       launch.maps.push_back(encode_tensor_map(plan.context()->driver(), plan.plan().meta, *map,
                                               shape, buffers.address[map->buffer]));
@@ -202,7 +204,7 @@ struct Binder {
                          bytes(copy.source), bytes(copy.target)));
     if (size == 0) return {};
     return one(CopyLaunch{buffers.address[copy.target], buffers.address[copy.source],
-                          static_cast<std::uint64_t>(size)});
+                          static_cast<std::uint64_t>(size), copy.source});
   }
 
   /// True if every kernel of the tactic has a variant for this shape and GPU, and the library
@@ -296,11 +298,41 @@ struct Binder {
     }
   }
 
+  std::int64_t trips_of(const fb::WhileStepT& loop) const {
+    if (loop.trips < 0 || loop.condition >= 0)
+      throw Error(
+          ErrorCode::kUnsupported,
+          "how often it runs depends on data, which is not supported on the GPU yet: compile "
+          "for the CPU, or give the loop a trip count that is a size");
+    return value(static_cast<std::uint32_t>(loop.trips));
+  }
+
   StepLaunches bind(const fb::StepT& step) const {
     if (const fb::TacticStepT* choice = step.work.AsTacticStep()) return bind(step, *choice);
+    if (const fb::WhileStepT* loop = step.work.AsWhileStep())
+      return {
+          0, {}, {}, LoopLaunch{loop->steps, trips_of(*loop), buffers.address[loop->counter], {}}};
     return {0, bind(step.work), {}};
   }
 };
+
+/// Finds what reads the numbers of loops' iterations.
+void find_readers(const fb::PlanT& meta, std::vector<StepLaunches>& steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i].loop) continue;
+    LoopLaunch& loop = *steps[i].loop;
+    const std::uint32_t counter = meta.steps[steps[i].index]->work.AsWhileStep()->counter;
+    for (std::size_t s = i + 1; s <= i + loop.steps; ++s)
+      for (Launch& work : steps[s].works) {
+        if (auto* kernel = std::get_if<KernelLaunch>(&work))
+          for (std::size_t k = 0; k < kernel->values.size(); ++k)
+            if (kernel->buffers[k] == std::int64_t{counter})
+              loop.readers.push_back(reinterpret_cast<CUdeviceptr*>(&kernel->values[k]));
+        if (auto* copy = std::get_if<CopyLaunch>(&work); copy && copy->source_buffer == counter)
+          loop.readers.push_back(&copy->source);
+      }
+  }
+}
 
 }  // namespace
 
@@ -316,6 +348,7 @@ std::vector<StepLaunches> make_launches(const DevicePlan& plan, const BoundShape
                                  [&] { return binder.bind(*steps[i]); }));
     bound.back().index = i;
   }
+  find_readers(plan.plan().meta, bound);
   return bound;
 }
 

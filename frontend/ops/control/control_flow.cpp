@@ -152,15 +152,22 @@ std::size_t check_loop_body(NodeContext& node, std::size_t carried) {
   return outputs - 1 - carried;
 }
 
-/// As a loop of the plan; nothing after nodes that are not supported.
+/// As a loop of the plan; nothing after nodes that are not supported. `tentative`: it may be
+/// unrolled instead, which can do more; nothing where that is better or the only way.
 std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
-                                   const std::vector<ValueId>& carried, std::size_t scanned) {
+                                   const std::vector<ValueId>& carried, std::size_t scanned,
+                                   bool tentative) {
   WhileBody body(node);
   std::vector<ValueId> inputs{body.index(), node.constant(DType::kBool, 1)};
   for (const ValueId value : carried) inputs.push_back(body.state(value));
-  const auto outputs = node.subgraph("body", inputs);
+  const auto outputs =
+      tentative ? node.try_subgraph("body", inputs) : node.subgraph("body", inputs);
   if (!outputs) return std::nullopt;
   const bool goes_on = known_condition(node, outputs->front()).value_or(false);
+  // It may be known once the number of the iteration is.
+  if (tentative && !goes_on) return std::nullopt;
+  for (std::size_t k = 0; tentative && k < carried.size(); ++k)
+    if (node.type((*outputs)[1 + k]) != node.type(carried[k])) return std::nullopt;
   WhileBody::End when{end.trips, {}, {}};
   const auto both = [&](ValueId a, ValueId b) { return a.valid() ? node.add("And", {a, b}) : b; };
   if (!goes_on || end.condition.valid()) {
@@ -190,7 +197,7 @@ std::optional<LoopResult> as_while(NodeContext& node, const LoopEnd& end,
 }
 
 /// One iteration after the other. Nothing if some node is not supported. `decided` becomes false if
-/// the data of the model's inputs decide whether there is a next one.
+/// the data of the model's inputs decide whether there is a next one, or if there are too many.
 std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
                                    std::vector<ValueId> carried, std::size_t scanned,
                                    bool& decided) {
@@ -210,6 +217,8 @@ std::optional<LoopResult> unrolled(NodeContext& node, const LoopEnd& end,
   bool running = !end.condition.valid() || goes_on(end.condition);
   std::int64_t i = 0;
   for (; running && i < limit; ++i) {
+    decided = decided && i < kMaxIterations;
+    if (!decided) return std::nullopt;
     const auto outputs = run_body(i);
     if (!outputs) return std::nullopt;
     const auto first = outputs->begin() + 1;
@@ -241,10 +250,12 @@ void loop(NodeContext& node) {
       if (!*known) end.trips = 0;
     }
   std::optional<LoopResult> result;
-  bool decided = end.trips && end.trips->is_constant() && end.trips->value() <= kMostUnrolled &&
-                 !end.condition.valid();
-  if (decided) result = unrolled(node, end, carried, scanned, decided);
-  if (!decided) result = as_while(node, end, carried, scanned);
+  const bool can_unroll = end.trips && end.trips->is_constant() && !end.condition.valid();
+  if (can_unroll && end.trips->value() > kMostUnrolled)
+    result = as_while(node, end, carried, scanned, true);
+  bool decided = can_unroll;
+  if (can_unroll && !result) result = unrolled(node, end, carried, scanned, decided);
+  if (!decided) result = as_while(node, end, carried, scanned, false);
   if (!result) return;
   for (std::size_t k = 0; k < carried.size(); ++k) node.output(k, result->carried[k]);
   for (std::size_t k = 0; k < scanned; ++k) node.output(carried.size() + k, result->scanned[k]);
@@ -301,50 +312,22 @@ Dim scan_length(NodeContext& node, const ScanInputs& scan) {
   return *length;
 }
 
-/// Runs the body along the sequences: the last states, then what all iterations collected, along a
-/// new first dimension. `backwards`: of each such output, whether its last element is made first.
-/// Nothing after unsupported nodes.
-std::optional<LoopResult> run_scan(NodeContext& node, const ScanInputs& scan,
-                                   const std::vector<std::int64_t>& backwards,
-                                   const std::string& label) {
-  const Dim length = scan_length(node, scan);
+/// Runs the body along the sequences; see iterate.
+std::optional<IterationResult> run_scan(NodeContext& node, const ScanInputs& scan,
+                                        const std::vector<bool>& backwards,
+                                        const std::string& label) {
   const auto states = static_cast<std::ptrdiff_t>(scan.states.size());
-  if (!length.is_constant() || length.value() > kMostUnrolled) {
-    WhileBody body(node);
-    std::vector<ValueId> arguments;
-    for (const ValueId state : scan.states) arguments.push_back(body.state(state));
-    for (std::size_t k = 0; k < scan.sequences.size(); ++k)
-      arguments.push_back(
-          body.element(scan.sequences[k], scan.axes[k], length, scan.directions[k] != 0));
-    const auto outputs = node.subgraph("body", arguments, label);
-    if (!outputs) return std::nullopt;
-    for (std::size_t k = 0; k < backwards.size(); ++k)
-      body.collect((*outputs)[scan.states.size() + k], length, backwards[k] != 0);
-    std::vector<ValueId> results =
-        body.finish({length, {}, {}}, {outputs->begin(), outputs->begin() + states});
-    return LoopResult{{results.begin(), results.begin() + states},
-                      {results.begin() + states, results.end()}};
-  }
-  LoopResult result{scan.states, {}};
-  std::vector<std::vector<ValueId>> collected(backwards.size());
-  const std::int64_t count = length.value();
-  if (count < 1) node.unsupported("it scans no elements; it must have one at least");
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::vector<ValueId> arguments = result.carried;
-    for (std::size_t k = 0; k < scan.sequences.size(); ++k)
-      arguments.push_back(element(node, scan.sequences[k], scan.axes[k],
-                                  scan.directions[k] != 0 ? count - 1 - i : i));
-    const auto outputs = node.subgraph("body", arguments, label + iteration_label(i));
-    if (!outputs) return std::nullopt;
-    result.carried.assign(outputs->begin(), outputs->begin() + states);
-    for (std::size_t k = 0; k < collected.size(); ++k)
-      collected[k].push_back((*outputs)[scan.states.size() + k]);
-  }
-  for (std::size_t k = 0; k < collected.size(); ++k) {
-    if (backwards[k] != 0) std::reverse(collected[k].begin(), collected[k].end());
-    result.scanned.push_back(stack(node, collected[k], node.type(collected[k].front()), 0));
-  }
-  return result;
+  return iterate(
+      node, scan_length(node, scan), scan.states, backwards,
+      [&](const Iteration& at) -> std::optional<IterationResult> {
+        std::vector<ValueId> arguments = at.states;
+        for (std::size_t k = 0; k < scan.sequences.size(); ++k)
+          arguments.push_back(at.element(scan.sequences[k], scan.axes[k], scan.directions[k] != 0));
+        const auto outputs = node.subgraph("body", arguments, label + at.label);
+        if (!outputs) return std::nullopt;
+        const auto middle = outputs->begin() + states;
+        return IterationResult{{outputs->begin(), middle}, {middle, outputs->end()}};
+      });
 }
 
 void scan(NodeContext& node) {
@@ -356,18 +339,18 @@ void scan(NodeContext& node) {
   const std::size_t collected = node.subgraph_output_count("body") - states;
   const auto axes = per_scan(node, "scan_output_axes", collected);
   const auto directions = read_directions(node, "scan_output_directions", collected);
-  const auto result = run_scan(node, inputs, directions, "");
+  const auto result = run_scan(node, inputs, {directions.begin(), directions.end()}, "");
   if (!result) return;
-  for (std::size_t k = 0; k < states; ++k) node.output(k, result->carried[k]);
+  for (std::size_t k = 0; k < states; ++k) node.output(k, result->states[k]);
   for (std::size_t k = 0; k < collected; ++k) {
     // The first dimension, where the iterations are, goes to its axis.
-    const std::int64_t rank = node.rank(result->scanned[k]);
+    const std::int64_t rank = node.rank(result->collected[k]);
     const std::int64_t axis = node.normalise_axis(axes[k], rank);
     std::vector<std::int64_t> order;
     for (std::int64_t d = 1; d < rank; ++d) order.push_back(d);
     order.insert(order.begin() + axis, 0);
     node.output(states + k,
-                axis == 0 ? result->scanned[k] : node.transpose(result->scanned[k], order));
+                axis == 0 ? result->collected[k] : node.transpose(result->collected[k], order));
   }
 }
 
@@ -400,12 +383,11 @@ void scan_of_batches(NodeContext& node) {
     inputs.axes.assign(inputs.sequences.size(), 0);
     for (const ValueId sequence : inputs.sequences)
       if (node.rank(sequence) == 0) node.invalid("a scan input has one dimension only");
-    const std::vector<std::int64_t> forwards(
-        node.subgraph_output_count("body") - inputs.states.size(), 0);
+    const std::vector<bool> forwards(node.subgraph_output_count("body") - inputs.states.size());
     const auto result = run_scan(node, inputs, forwards, iteration_label(b));
     if (!result) return;
-    outputs.push_back(result->carried);
-    outputs.back().insert(outputs.back().end(), result->scanned.begin(), result->scanned.end());
+    outputs.push_back(result->states);
+    outputs.back().insert(outputs.back().end(), result->collected.begin(), result->collected.end());
   }
   for (std::size_t k = 0; k < outputs[0].size(); ++k) {
     std::vector<ValueId> samples;

@@ -346,58 +346,41 @@ States lstm_step(NodeContext& node, const Layer& layer, const Direction& directi
   return {node.add("Mul", {output, apply(node, h, c)}), c};
 }
 
-/// One step: `t` is its place in the sequence. Its output, and the states behind it.
-struct StepResult {
-  ValueId output;
-  States states;
-};
-StepResult run_step(NodeContext& node, const Layer& layer, const Direction& direction, Step step,
-                    ValueId t, ValueId projected, const States& before) {
-  States next = step(node, layer, direction, projected, before);
-  if (!layer.lengths.valid()) return {next.h, next};
-  // Steps behind a sequence's end change nothing, and their output is zero.
-  const ValueId is_inside = node.add("Less", {t, layer.lengths});
-  const auto select = [&](ValueId inside, ValueId outside) {
-    return node.add("Where", {is_inside, inside, outside});
-  };
-  const ValueId output = select(next.h, node.constant(layer.dtype, 0));
-  next.h = select(next.h, before.h);
-  if (next.c.valid()) next.c = select(next.c, before.c);
-  return {output, next};
-}
-
 /// Runs one direction; its outputs of all steps in the sequence's order, [steps, batch, hidden],
 /// and the last states.
 ValueId run_direction(NodeContext& node, const Layer& layer, Direction& direction, bool backwards,
                       Step step, States& states) {
-  if (layer.steps.is_constant() && layer.steps.value() <= kMostUnrolled) {
-    const std::int64_t steps = layer.steps.value();
-    std::vector<ValueId> outputs(static_cast<std::size_t>(steps));
-    for (std::int64_t i = 0; i < steps; ++i) {
-      const std::int64_t t = backwards ? steps - 1 - i : i;
-      const auto result = run_step(node, layer, direction, step, node.folder().scalar_of(t),
-                                   element(node, direction.projected, 0, t), states);
-      states = result.states;
-      outputs[static_cast<std::size_t>(t)] = result.output;
-    }
-    return stack(node, outputs, {layer.dtype, {layer.batch, layer.hidden}}, 0);
-  }
-  WhileBody body(node);
-  States before{body.state(states.h), {}};
-  if (states.c.valid()) before.c = body.state(states.c);
-  const ValueId t =
-      backwards ? node.add("Sub", {node.folder().scalar_of(layer.steps - Dim(1)), body.index()})
-                : body.index();
-  const auto result =
-      run_step(node, layer, direction, step, t,
-               body.element(direction.projected, 0, layer.steps, backwards), before);
-  body.collect(result.output, layer.steps, backwards);
-  std::vector<ValueId> after{result.states.h};
-  if (states.c.valid()) after.push_back(result.states.c);
-  const std::vector<ValueId> results = body.finish({layer.steps, {}, {}}, after);
-  states.h = results[0];
-  if (states.c.valid()) states.c = results[1];
-  return results.back();
+  const bool has_cell = states.c.valid();
+  std::vector<ValueId> initial{states.h};
+  if (has_cell) initial.push_back(states.c);
+  const auto result = iterate(
+      node, layer.steps, initial, {backwards},
+      [&](const Iteration& at) -> std::optional<IterationResult> {
+        const States before{at.states[0], has_cell ? at.states[1] : ValueId{}};
+        States next =
+            step(node, layer, direction, at.element(direction.projected, 0, backwards), before);
+        ValueId output = next.h;
+        if (layer.lengths.valid()) {
+          // Steps behind a sequence's end change nothing, and their output is zero.
+          const ValueId t =
+              backwards
+                  ? node.add("Sub", {node.folder().scalar_of(layer.steps - Dim(1)), at.number})
+                  : at.number;
+          const ValueId is_inside = node.add("Less", {t, layer.lengths});
+          const auto select = [&](ValueId inside, ValueId outside) {
+            return node.add("Where", {is_inside, inside, outside});
+          };
+          output = select(next.h, node.constant(layer.dtype, 0));
+          next.h = select(next.h, before.h);
+          if (has_cell) next.c = select(next.c, before.c);
+        }
+        IterationResult after{{next.h}, {output}};
+        if (has_cell) after.states.push_back(next.c);
+        return after;
+      });
+  states.h = result->states[0];
+  if (has_cell) states.c = result->states[1];
+  return result->collected[0];
 }
 
 void import_layer(NodeContext& node, const Layer& layer, std::vector<std::string> activations,

@@ -5,6 +5,7 @@
 
 #include "frontend/ops/attention/attention_core.h"
 #include "frontend/ops/control/unroll.h"
+#include "frontend/ops/control/while_body.h"
 #include "frontend/ops/table/op_table.h"
 #include "frontend/ops/windows.h"
 
@@ -71,12 +72,6 @@ void linear_attention(NodeContext& node) {
                 v = wide(2, "value", heads);
   const Shape shape = node.shape(k);
   const Dim batch = shape[0], key_size = shape[3], value_size = node.shape(v)[3];
-  if (!shape[1].is_constant() || shape[1].value() < 1 || shape[1].value() > kMaxIterations)
-    node.unsupported(
-        fmt::format("its sequence length is {}; it is unrolled at compile time to at "
-                    "least 1 and at most {} steps: fix the dimension (--dim), and "
-                    "carry the state from run to run",
-                    shape[1].to_string(), kMaxIterations));
   if (!key_size.is_constant()) node.unsupported("the size of its heads is symbolic: fix it");
   double scale = node.attr_float("scale", 0);
   if (scale == 0) scale = 1 / std::sqrt(static_cast<double>(key_size.value()));
@@ -95,7 +90,6 @@ void linear_attention(NodeContext& node) {
     spread.emplace_back(1);
     beta = node.reshape(rates, spread);
   }
-  const auto at = [&](ValueId value, std::int64_t t) { return element(node, value, 1, t); };
   const auto as_column = [&](ValueId value) {  // [batch, heads, size] -> [batch, heads, size, 1]
     Shape column = node.shape(value);
     column.emplace_back(1);
@@ -107,27 +101,30 @@ void linear_attention(NodeContext& node) {
     return node.reshape(value, row);
   };
   const Dim group(q_heads / heads);
-  std::vector<ValueId> outputs;
-  for (std::int64_t t = 0; t < shape[1].value(); ++t) {
-    const ValueId key = as_column(at(k, t));
-    ValueId value = as_row(at(v, t));
-    if (is_gated) state = node.add("Mul", {state, as_column(at(decay, t))});
-    if (is_delta) {
-      const ValueId held =
-          node.add("ReduceSum", {node.add("Mul", {state, key})},
-                   {{"axes", std::vector<std::int64_t>{2}}, {"keepdims", std::int64_t{1}}});
-      value = node.add("Mul", {node.add("Sub", {value, held}), as_column(at(beta, t))});
-    }
-    state = node.add("Add", {state, node.add("Mul", {key, value})});
-    const ValueId grouped = node.reshape(at(q, t), {batch, Dim(heads), group, key_size});
-    const ValueId read = node.add("MatMul", {grouped, state});
-    outputs.push_back(node.reshape(read, {batch, Dim(q_heads) * value_size}));
-  }
-  const ValueId all = stack(node, outputs, node.type(outputs[0]), 1);
+  const auto result = iterate(
+      node, shape[1], {state}, {false},
+      [&](const Iteration& iteration) -> std::optional<IterationResult> {
+        const auto at = [&](ValueId value) { return iteration.element(value, 1, false); };
+        ValueId now = iteration.states[0];
+        const ValueId key = as_column(at(k));
+        ValueId value = as_row(at(v));
+        if (is_gated) now = node.add("Mul", {now, as_column(at(decay))});
+        if (is_delta) {
+          const ValueId held =
+              node.add("ReduceSum", {node.add("Mul", {now, key})},
+                       {{"axes", std::vector<std::int64_t>{2}}, {"keepdims", std::int64_t{1}}});
+          value = node.add("Mul", {node.add("Sub", {value, held}), as_column(at(beta))});
+        }
+        now = node.add("Add", {now, node.add("Mul", {key, value})});
+        const ValueId grouped = node.reshape(at(q), {batch, Dim(heads), group, key_size});
+        const ValueId read = node.add("MatMul", {grouped, now});
+        return IterationResult{{now}, {node.reshape(read, {batch, Dim(q_heads) * value_size})}};
+      });
+  const ValueId all = node.transpose(result->collected[0], {1, 0, 2});
   const DType dtype = node.dtype(query);
   node.output(0, node.cast(node.add("Mul", {all, node.constant(kWide, scale)}), dtype));
-  node.output(
-      1, node.cast(state, node.has_input(3) ? node.dtype(node.input(3, "past_state")) : dtype));
+  node.output(1, node.cast(result->states[0],
+                           node.has_input(3) ? node.dtype(node.input(3, "past_state")) : dtype));
 }
 
 constexpr OpRow kStateSpaceOps[] = {

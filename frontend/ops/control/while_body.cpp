@@ -1,9 +1,12 @@
 #include "frontend/ops/control/while_body.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include <fmt/format.h>
+
+#include "frontend/ops/control/unroll.h"
 
 namespace sinter::frontend {
 
@@ -160,6 +163,54 @@ std::vector<ValueId> WhileBody::finish(const End& end, std::span<const ValueId> 
                                 std::move(body));
   if (checked) results.erase(results.begin());
   return results;
+}
+
+namespace {
+
+std::optional<IterationResult> unrolled(
+    NodeContext& node, std::int64_t count, std::vector<ValueId> states,
+    const std::vector<bool>& backwards,
+    const std::function<std::optional<IterationResult>(const Iteration&)>& body) {
+  std::vector<std::vector<ValueId>> collected(backwards.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto element = [&](ValueId sequence, std::int64_t axis, bool from_end) {
+      return frontend::element(node, sequence, axis, from_end ? count - 1 - i : i);
+    };
+    auto result = body({node.folder().scalar_of(i), states, fmt::format("[{}]", i), element});
+    if (!result) return std::nullopt;
+    states = std::move(result->states);
+    for (std::size_t k = 0; k < collected.size(); ++k) collected[k].push_back(result->collected[k]);
+  }
+  IterationResult all{std::move(states), {}};
+  for (std::size_t k = 0; k < collected.size(); ++k) {
+    if (backwards[k]) std::reverse(collected[k].begin(), collected[k].end());
+    all.collected.push_back(stack(node, collected[k], node.type(collected[k].front()), 0));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<IterationResult> iterate(
+    NodeContext& node, const Dim& count, std::vector<ValueId> states,
+    const std::vector<bool>& backwards,
+    const std::function<std::optional<IterationResult>(const Iteration&)>& body) {
+  if (count == Dim(0)) node.unsupported("its sequences have no elements; they must have one");
+  if (count.is_constant() && count.value() <= kMostUnrolled)
+    return unrolled(node, count.value(), std::move(states), backwards, body);
+  WhileBody loop(node);
+  Iteration iteration{
+      loop.index(), {}, {}, [&](ValueId sequence, std::int64_t axis, bool from_end) {
+        return loop.element(sequence, axis, count, from_end);
+      }};
+  for (const ValueId state : states) iteration.states.push_back(loop.state(state));
+  const auto result = body(iteration);
+  if (!result) return std::nullopt;
+  for (std::size_t k = 0; k < backwards.size(); ++k)
+    loop.collect(result->collected[k], count, backwards[k]);
+  const std::vector<ValueId> after = loop.finish({count, {}, {}}, result->states);
+  const auto middle = after.begin() + static_cast<std::ptrdiff_t>(states.size());
+  return IterationResult{{after.begin(), middle}, {middle, after.end()}};
 }
 
 }  // namespace sinter::frontend

@@ -1,8 +1,10 @@
 // Loops that stay loops: the body of a While node, built among the nodes around it.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "frontend/ops/node_context.h"
@@ -53,5 +55,27 @@ class WhileBody {
   ir::ValueId index_;
   std::vector<State> states_, collected_;
 };
+
+/// One iteration over sequences, unrolled or of a While.
+struct Iteration {
+  ir::ValueId number;               // i64[]
+  std::vector<ir::ValueId> states;  // before it
+  std::string label;                // tells this copy of the nodes from others: "[3]", or ""
+  /// Its element of `sequence` along `axis`; from the end, if it is read backwards.
+  std::function<ir::ValueId(ir::ValueId sequence, std::int64_t axis, bool backwards)> element;
+};
+/// The states behind an iteration or behind the last; what an iteration collects, or what all do,
+/// along a new first dimension.
+struct IterationResult {
+  std::vector<ir::ValueId> states, collected;
+};
+
+/// Runs `body` `count` times: unrolled if that is a number of at most kMostUnrolled. `backwards`,
+/// of each value that is collected: the first iteration's is the last element. Nothing if `body`
+/// returns nothing, as when some node is not supported.
+std::optional<IterationResult> iterate(
+    NodeContext& node, const ir::Dim& count, std::vector<ir::ValueId> states,
+    const std::vector<bool>& backwards,
+    const std::function<std::optional<IterationResult>(const Iteration&)>& body);
 
 }  // namespace sinter::frontend

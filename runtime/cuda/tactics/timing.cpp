@@ -144,19 +144,21 @@ std::vector<StepTime> CudaExecutor::profile() {
   std::vector<StepTime> result;
   const auto& expressions = run.shape->expressions;
   std::size_t next = 0;
-  for (const StepLaunches& bound : run.steps) {
+  const std::vector<std::size_t> runs = runs_of(run.steps);
+  for (std::size_t i = 0; i < run.steps.size(); ++i) {
+    const StepLaunches& bound = run.steps[i];
     const auto& step = *meta().steps[bound.index];
     StepTime time;
     time.name = step.name;
-    time.bytes = static_cast<std::uint64_t>(expressions[step.bytes_read]) +
-                 static_cast<std::uint64_t>(expressions[step.bytes_written]);
-    time.flops = static_cast<std::uint64_t>(expressions[step.flops]);
+    time.bytes = runs[i] * (static_cast<std::uint64_t>(expressions[step.bytes_read]) +
+                            static_cast<std::uint64_t>(expressions[step.bytes_written]));
+    time.flops = runs[i] * static_cast<std::uint64_t>(expressions[step.flops]);
     time.how = bound.how();
     time.arithmetic = plan::fb::EnumNameArithmetic(step.arithmetic);
     time.origins = step.origins;
     for (const Launch& work : bound.works) {
       time.parts.push_back(describe(*plan_->context(), work));
-      time.parts.back().microseconds = median(times[next++]);
+      time.parts.back().microseconds = median(times[next++]) * static_cast<double>(runs[i]);
       time.microseconds += time.parts.back().microseconds;
     }
     result.push_back(std::move(time));
