@@ -103,7 +103,7 @@ class Compiler {
       const std::string name = fmt::format("{}_{}", name_stem(node), steps_.size());
       try {
         if (node.op->kind == ir::OpKind::kWhile)
-          add_loop(node, fmt::format("loop_{}", steps_.size()));
+          add_loop(node);
         else
           add_step(node, name);
       } catch (Error& error) {
@@ -117,7 +117,14 @@ class Compiler {
   }
 
   /// A While: copies of what its states begin with, the step, then the steps of its body.
-  void add_loop(const Node& node, const std::string& name) {
+  void add_loop(const Node& node) {
+    if (node.attrs.get_int("checked") != 0 && !options_.target->traits().ends_loops_on_data)
+      throw Error(
+          ErrorCode::kUnsupported,
+          fmt::format("the data that it computes decide when the loop ends, which target {} "
+                      "cannot do: give it a trip count that is a constant or a size and a "
+                      "condition that stays true, or compile for --target=cpu",
+                      options_.target->name()));
     std::vector<PlanBuffers::Copy> initial;
     const PlanBuffers::Loop loop = buffers_.begin_body(node, initial);
     for (const PlanBuffers::Copy& copy : initial) add_copy(copy);
@@ -129,7 +136,7 @@ class Compiler {
       work.condition = static_cast<std::int32_t>(loop.states[0]);
     const std::size_t place = steps_.size();
     StepT step;
-    step.name = name;
+    step.name = fmt::format("loop_{}", place);
     step.origins = node.origins;
     std::set<std::uint32_t> reads(loop.captured.begin(), loop.captured.end());
     reads.insert(loop.states.begin(), loop.states.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -217,6 +218,52 @@ PlanBuffers::Loop PlanBuffers::begin_body(const ir::Node& loop, std::vector<Copy
   return result;
 }
 
+namespace {
+
+/// Whether a region reads input `input` only at the element that it makes of its results, and
+/// first, as output `output` is computed from it: that may then lie where the input does.
+bool is_elementwise(const ir::Node& region, std::size_t input, std::size_t output) {
+  const std::string& kind = region.attrs.get_string("kind");
+  if (!region.body || (kind != "pointwise" && kind != "scatter")) return false;
+  const ir::Graph& body = *region.body;
+  const ir::Shape& shape = body.type(body.inputs()[input]).shape;
+  std::vector<ValueId> open{body.inputs()[input]};
+  std::set<ValueId> seen(open.begin(), open.end());
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    for (const NodeId id : body.users(value)) {
+      const ir::Node& user = body.node(id);
+      const bool is_update = user.op->scatter() != nullptr && user.inputs[1] == value &&
+                             std::count(user.inputs.begin(), user.inputs.end(), value) == 1;
+      if (is_update) continue;
+      if (user.op->kind != ir::OpKind::kPointwise || body.type(user.outputs[0]).shape != shape)
+        return false;
+      if (seen.insert(user.outputs[0]).second) open.push_back(user.outputs[0]);
+    }
+  }
+  return seen.contains(body.outputs()[output]);
+}
+
+}  // namespace
+
+bool PlanBuffers::can_replace(ValueId before, ValueId after, NodeId producer) const {
+  const auto last = scope_.last.find(root(before));
+  const auto at = static_cast<std::size_t>(producer.index);
+  // Nothing reads the old value once the new one is being made.
+  if (last == scope_.last.end() || last->second < at) return true;
+  if (last->second > at) return false;
+  const ir::Node& node = scope_.graph->node(producer);
+  const auto reads = [&](ValueId input) { return root(input) == root(before); };
+  const auto input = std::find_if(node.inputs.begin(), node.inputs.end(), reads);
+  const auto output = std::find(node.outputs.begin(), node.outputs.end(), after);
+  return node.op->kind == ir::OpKind::kFused && *input == before && output != node.outputs.end() &&
+         std::count_if(node.inputs.begin(), node.inputs.end(), reads) == 1 &&
+         scope_.graph->type(before) == scope_.graph->type(after) &&
+         is_elementwise(node, static_cast<std::size_t>(input - node.inputs.begin()),
+                        static_cast<std::size_t>(output - node.outputs.begin()));
+}
+
 void PlanBuffers::share_new_states() {
   const ir::Graph& body = *scope_.graph;
   for (std::size_t k = 0; k < scope_.states.size(); ++k) {
@@ -225,10 +272,7 @@ void PlanBuffers::share_new_states() {
     const bool changes_another =
         std::any_of(scope_.in_place.begin(), scope_.in_place.end(),
                     [&](const auto& change) { return root(change.second) == after; });
-    const auto last = scope_.last.find(root(before));
-    // Nothing reads the old value once the new one is being made.
-    if (producer.valid() && !changes_another &&
-        (last == scope_.last.end() || last->second < static_cast<std::size_t>(producer.index)))
+    if (producer.valid() && !changes_another && can_replace(before, after, producer))
       scope_.by_value.emplace(after, scope_.states[k]);
   }
 }

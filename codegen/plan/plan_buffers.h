@@ -112,6 +112,7 @@ class PlanBuffers {
   void place_weights(plan::PlanParts& parts);
   void share_changed();
   void share_new_states();
+  bool can_replace(ir::ValueId before, ir::ValueId after, ir::NodeId producer) const;
   bool is_state(ir::ValueId input) const;
   std::unique_ptr<plan::fb::BindingT> binding(const std::string& name, const ir::TensorType& type,
                                               std::uint32_t buffer);

@@ -300,10 +300,7 @@ struct Binder {
 
   std::int64_t trips_of(const fb::WhileStepT& loop) const {
     if (loop.trips < 0 || loop.condition >= 0)
-      throw Error(
-          ErrorCode::kUnsupported,
-          "how often it runs depends on data, which is not supported on the GPU yet: compile "
-          "for the CPU, or give the loop a trip count that is a size");
+      refuse("data decide when the loop ends, which a GPU's launch list has no place for");
     return value(static_cast<std::uint32_t>(loop.trips));
   }
 

@@ -14,8 +14,8 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 // x + 0 + 1 + .. + (n - 1), and x doubled n times.
-constexpr const char* kTwoStates = R"(graph @main(%x: f32[2], %n: f32[n]) {
-  %zero = 0 : i64[]
+constexpr const char* kTwoStates = R"(graph @main(%x: f32[2], %n: f32[n]) ranges {n: 0..8} {
+  %zero = const i64[] {0}
   %sum, %power = While(%zero, %x, %x, %n) {states = 2, trips = [n]} : f32[2], f32[2] body(%i, %a, %b, %all) {
     %f = Cast(%i) {to = f32} : f32[]
     %next = Add(%a, %f) : f32[2]
@@ -28,9 +28,9 @@ constexpr const char* kTwoStates = R"(graph @main(%x: f32[2], %n: f32[n]) {
 
 // Doubles x until it is 100.
 constexpr const char* kChecked = R"(graph @main(%go: bool[], %x: f32[]) {
-  %zero = 0 : i64[]
+  %zero = const i64[] {0}
   %last, %y = While(%zero, %go, %x) {checked = 1, states = 2} : bool[], f32[] body(%i, %flag, %v) {
-    %limit = 100 : f32[]
+    %limit = const f32[] {100}
     %next = Add(%v, %v) : f32[]
     %more = Less(%next, %limit) : bool[]
     return %more, %next
@@ -43,14 +43,14 @@ std::vector<Tensor> run(const char* text, std::vector<Tensor> inputs) {
   return evaluate(parse_graph(text), inputs);
 }
 
-Tensor floats(std::vector<std::int64_t> shape, std::vector<double> values) {
+Tensor numbers(std::vector<std::int64_t> shape, std::vector<double> values) {
   return Tensor::from_doubles(DType::kFloat32, std::move(shape), values);
 }
 
 TEST(While, RunsItsBodyAsOftenAsASizeSays) {
   for (const std::int64_t n : {0, 1, 4}) {
     const auto out =
-        run(kTwoStates, {floats({2}, {1, 3}), floats({n}, std::vector<double>(n))});
+        run(kTwoStates, {numbers({2}, {1, 3}), numbers({n}, std::vector<double>(n))});
     const double sum = static_cast<double>(n * (n - 1) / 2), power = static_cast<double>(1 << n);
     EXPECT_THAT(out[0].to_doubles(), ElementsAre(1 + sum, 3 + sum));
     EXPECT_THAT(out[1].to_doubles(), ElementsAre(power, 3 * power));
@@ -59,7 +59,7 @@ TEST(While, RunsItsBodyAsOftenAsASizeSays) {
 
 TEST(While, EndsWhenItsFirstStateIsFalse) {
   const auto at = [](bool go, double x) {
-    return run(kChecked, {Tensor::scalar(DType::kBool, go), floats({}, {x})})[0].to_doubles();
+    return run(kChecked, {Tensor::scalar(DType::kBool, go), numbers({}, {x})})[0].to_doubles();
   };
   EXPECT_THAT(at(true, 3), ElementsAre(192));
   EXPECT_THAT(at(true, 60), ElementsAre(120));
@@ -90,7 +90,7 @@ TEST(While, SaysWhatIsWrongWithABody) {
               ThrowsMessage<Error>(HasSubstr("has 4 states and 4 inputs")));
   EXPECT_THAT(parsing(replaced(kTwoStates, "{states = 2", "{checked = 1, states = 2")),
               ThrowsMessage<Error>(HasSubstr("must be bool[], found f32[2]")));
-  EXPECT_THAT(parsing(replaced(kTwoStates, "0 : i64[]", "0 : i32[]")),
+  EXPECT_THAT(parsing(replaced(kTwoStates, "const i64[] {0}", "const i32[] {0}")),
               ThrowsMessage<Error>(HasSubstr("must be i64[], found i32[]")));
 }
 

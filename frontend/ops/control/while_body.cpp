@@ -29,11 +29,10 @@ class BodyExtractor {
   }
 
   ir::Graph run(std::span<const ValueId> outputs) {
-    for (const auto& [first, node] : ancestors(outputs)) {
-      bool depends = false;
-      for (const ValueId input : node->inputs) depends = depends || inner_.contains(input);
-      if (depends) copy(*node);
-    }
+    for (const auto& [first, node] : ancestors(outputs))
+      if (std::any_of(node->inputs.begin(), node->inputs.end(),
+                      [&](ValueId input) { return inner_.contains(input); }))
+        copy(*node);
     for (const ValueId output : outputs) body_.output({}, import(output));
     return body_.finish();
   }
@@ -67,12 +66,29 @@ class BodyExtractor {
     for (std::size_t i = 0; i < outputs.size(); ++i) inner_.emplace(node.outputs[i], outputs[i]);
   }
 
-  /// A value in the body: a constant is one there, too, and what does not change is an input.
+  /// True for what a kernel makes of nothing: numbers in order, a size, a small constant repeated.
+  bool is_generated(ValueId value) const {
+    if (const ir::Tensor* constant = outer_.constant_of(value))
+      return constant->element_count() == 1;
+    const Node* node = outer_.producer(value);
+    if (node == nullptr) return false;
+    const bool is_cheap = node->op->kind == ir::OpKind::kView ||
+                          node->op->kind == ir::OpKind::kPointwise ||
+                          node->op->generate() != nullptr;
+    return is_cheap && std::all_of(node->inputs.begin(), node->inputs.end(),
+                                   [&](ValueId input) { return is_generated(input); });
+  }
+
+  /// A value in the body: a constant is one there, too, what is generated is so there, and what
+  /// does not change is an input.
   ValueId import(ValueId value) {
     if (const auto known = inner_.find(value); known != inner_.end()) return known->second;
     ValueId inner;
     if (auto constant = outer_.shared_constant(value)) {
       inner = body_.constant(std::move(constant));
+    } else if (is_generated(value)) {
+      copy(*outer_.producer(value));
+      return inner_.at(value);
     } else {
       inner = body_.input({}, outer_.type(value));
       inputs_.push_back(value);

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Recurrent layers and loops whose lengths only the run knows, one plan at many lengths, against ONNX Runtime.
+
+  check_loops.py [--target cpu|cuda] [--precision model|fp16] [--filter TEXT] [--out JSON]
+  check_loops.py --make DIR        writes the models, their inputs and what ONNX Runtime makes of them
+  check_loops.py --made DIR        compares with those, where ONNX Runtime is not at hand
+
+LSTM, GRU and RNN in both directions, with and without sequence_lens, of 1 to 2,000 steps and batches of 1 and 16; Loop
+with a trip count that is a size, with conditions on data, nested, with carried values that change places; Scan in both
+directions; no iteration at all. Exit code 1 if a result differs by more than --tolerance. Needs onnx.
+"""
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from runs import Failed, Sinter, onnx_runtime, relative_error
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "perf")]
+from common import provenance, write  # noqa: E402
+
+F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+LENGTHS = (1, 2, 3, 7, 16, 17, 64, 100, 500, 2000)
+
+
+def info(name, kind, shape):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(nodes, inputs, outputs, constants=()):
+    graph = helper.make_graph(nodes, "loops", inputs, [info(name, kind, None) for name, kind in outputs],
+                              [numpy_helper.from_array(np.asarray(value), name) for name, value in constants])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def recurrent(op, direction, lens, linear_before_reset=0, hidden=40, size=24):
+    random = np.random.default_rng(7)
+    gates, count = {"LSTM": 4, "GRU": 3, "RNN": 1}[op], 2 if direction == "bidirectional" else 1
+
+    def weights(*shape):
+        return (random.standard_normal(shape) / np.sqrt(hidden)).astype(np.float32)
+
+    inputs = [info("x", F, ["steps", "batch", size])] + ([info("lens", TensorProto.INT32, ["batch"])] if lens else [])
+    outputs = ["y", "h"] + (["c"] if op == "LSTM" else [])
+    attributes = {"direction": direction, "hidden_size": hidden}
+    if op == "GRU":
+        attributes["linear_before_reset"] = linear_before_reset
+    node = helper.make_node(op, ["x", "w", "r", "b"] + (["lens"] if lens else []), outputs, **attributes)
+    constants = [("w", weights(count, gates * hidden, size)), ("r", weights(count, gates * hidden, hidden)),
+                 ("b", weights(count, 2 * gates * hidden))]
+
+    def feeds():
+        for steps in LENGTHS:
+            for batch in (1, 16) if steps <= 500 else (1,):
+                feed = {"x": random.standard_normal((steps, batch, size)).astype(np.float32)}
+                if lens:
+                    feed["lens"] = random.integers(1, steps + 1, batch).astype(np.int32)
+                yield feed
+
+    return model([node], inputs, [(name, F) for name in outputs], constants), feeds
+
+
+def body(nodes, inputs, outputs, constants=()):
+    return helper.make_graph(nodes, "body", [info(*each) for each in inputs], [info(*each) for each in outputs],
+                             [numpy_helper.from_array(np.asarray(value), name) for name, value in constants])
+
+
+COUNTED = [("i", I, []), ("go", B, [])]
+ROWS = [helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Gather", ["shape", "zero"], ["n"], axis=0)]
+ZERO = ("zero", np.int64(0))
+
+
+def rows_of(counts, width=4):
+    def feeds():
+        random = np.random.default_rng(3)
+        for count in counts:
+            yield {"x": random.standard_normal((count, width)).astype(np.float32)}
+    return feeds
+
+
+def running_sum():
+    """Carried and collected values; the trip count is a size."""
+    inner = body([helper.make_node("Gather", ["x", "i"], ["row"], axis=0), helper.make_node("Add", ["s", "row"], ["next"]),
+                  helper.make_node("Mul", ["next", "next"], ["square"]), helper.make_node("Identity", ["go"], ["on"])],
+                 COUNTED + [("s", F, [4])], [("on", B, []), ("next", F, [4]), ("square", F, [4])])
+    loop = helper.make_node("Loop", ["n", "", "start"], ["last", "all"], body=inner)
+    return model([*ROWS, loop], [info("x", F, ["rows", 4])], [("last", F), ("all", F)],
+                 [ZERO, ("start", np.ones(4, np.float32))]), rows_of((1, 5, 40, 1000))
+
+
+def swapped():
+    """Two carried values change places in each iteration, a third stays."""
+    inner = body([helper.make_node("Add", ["a", "k"], ["more"]), helper.make_node("Identity", ["go"], ["on"]),
+                  helper.make_node("Identity", ["b"], ["first"]), helper.make_node("Identity", ["k"], ["same"])],
+                 COUNTED + [("a", F, [4]), ("b", F, [4]), ("k", F, [4])],
+                 [("on", B, []), ("first", F, [4]), ("more", F, [4]), ("same", F, [4])])
+    loop = helper.make_node("Loop", ["n", "", "start", "row", "step"], ["p", "q", "r"], body=inner)
+    return model([*ROWS, helper.make_node("ReduceSum", ["x", "axis"], ["row"], keepdims=0), loop],
+                 [info("x", F, ["rows", 4])], [("p", F), ("q", F), ("r", F)],
+                 [ZERO, ("axis", np.array([0])), ("start", np.ones(4, np.float32)), ("step", np.full(4, .5, np.float32))]
+                 ), rows_of((1, 2, 20, 33))
+
+
+def halved(limited):
+    """As long as a value is above a threshold, with or without a trip count that is an input."""
+    inner = body([helper.make_node("Mul", ["v", "half"], ["next"]), helper.make_node("ReduceMax", ["next"], ["m"], keepdims=0),
+                  helper.make_node("Greater", ["m", "least"], ["on"]), helper.make_node("Add", ["k", "one"], ["more"])],
+                 COUNTED + [("v", F, [4]), ("k", I, [])], [("on", B, []), ("next", F, [4]), ("more", I, [])])
+    nodes = [helper.make_node("ReduceMax", ["x"], ["m0"], keepdims=0), helper.make_node("Greater", ["m0", "least"], ["begin"]),
+             helper.make_node("Loop", ["most" if limited else "", "begin", "x", "zero"], ["y", "count"], body=inner)]
+    inputs = [info("x", F, [4])] + ([info("most", I, [])] if limited else [])
+
+    def feeds():
+        random = np.random.default_rng(5)
+        for scale in (1e-3, 1, 1e3, 1e6):
+            feed = {"x": (np.abs(random.standard_normal(4)) * scale + .001).astype(np.float32)}
+            yield feed | ({"most": np.array(7)} if limited else {})
+
+    return model(nodes, inputs, [("y", F), ("count", I)],
+                 [ZERO, ("half", np.float32(.5)), ("least", np.float32(.01)), ("one", np.int64(1))]), feeds
+
+
+def nested():
+    """A loop over rows, in it one over columns that reads the outer one's number."""
+    deep = body([helper.make_node("Gather", ["row", "j"], ["e"], axis=0), helper.make_node("Cast", ["i"], ["f"], to=F),
+                 helper.make_node("Add", ["e", "f"], ["g"]), helper.make_node("Add", ["t", "g"], ["more"]),
+                 helper.make_node("Identity", ["go2"], ["on2"])],
+                [("j", I, []), ("go2", B, []), ("t", F, [])], [("on2", B, []), ("more", F, [])])
+    inner = body([helper.make_node("Gather", ["x", "i"], ["row"], axis=0),
+                  helper.make_node("Loop", ["columns", "", "s"], ["total"], body=deep),
+                  helper.make_node("Identity", ["total"], ["kept"]), helper.make_node("Identity", ["go"], ["on"])],
+                 COUNTED + [("s", F, [])], [("on", B, []), ("total", F, []), ("kept", F, [])])
+    nodes = [*ROWS, helper.make_node("Gather", ["shape", "one"], ["columns"], axis=0),
+             helper.make_node("Loop", ["n", "", "start"], ["last", "all"], body=inner)]
+
+    def feeds():
+        random = np.random.default_rng(9)
+        for rows, columns in ((1, 1), (3, 5), (20, 7)):
+            yield {"x": random.standard_normal((rows, columns)).astype(np.float32)}
+
+    return model(nodes, [info("x", F, ["rows", "columns"])], [("last", F), ("all", F)],
+                 [ZERO, ("one", np.int64(1)), ("start", np.float32(0))]), feeds
+
+
+def scan(backwards):
+    """A state and two sequences, one along its second dimension; an output along its second, too."""
+    inner = body([helper.make_node("Mul", ["s", "u"], ["p"]), helper.make_node("Add", ["p", "v"], ["next"]),
+                  helper.make_node("Relu", ["next"], ["out"]), helper.make_node("Neg", ["p"], ["other"])],
+                 [("s", F, [3]), ("u", F, [3]), ("v", F, [3])], [("next", F, [3]), ("out", F, [3]), ("other", F, [3])])
+    flags = {"scan_input_directions": [backwards, 0], "scan_output_directions": [0, backwards]}
+    node = helper.make_node("Scan", ["start", "x", "z"], ["last", "all", "others"], num_scan_inputs=2,
+                            scan_input_axes=[0, 1], scan_output_axes=[1, 0], body=inner, **flags)
+
+    def feeds():
+        random = np.random.default_rng(11)
+        for count in (1, 4, 18, 300):
+            yield {"x": random.uniform(-.9, .9, (count, 3)).astype(np.float32),
+                   "z": random.standard_normal((3, count)).astype(np.float32)}
+
+    return model([node], [info("x", F, ["steps", 3]), info("z", F, [3, "steps"])],
+                 [("last", F), ("all", F), ("others", F)], [("start", np.ones(3, np.float32))]), feeds
+
+
+def cases():
+    for op in ("LSTM", "GRU", "RNN"):
+        for direction in ("forward", "reverse", "bidirectional"):
+            for lens in (False, True):
+                yield f"{op.lower()}_{direction}{'_lens' if lens else ''}", recurrent(op, direction, lens)
+    yield "gru_linear_before_reset", recurrent("GRU", "bidirectional", True, 1)
+    yield "running_sum", running_sum()
+    yield "swapped", swapped()
+    yield "halved", halved(False)
+    yield "halved_limited", halved(True)
+    yield "nested", nested()
+    yield "scan_forwards", scan(0)
+    yield "scan_backwards", scan(1)
+
+
+def make(folder, chosen):
+    """Models, inputs and expected outputs as files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (proto, feeds) in chosen:
+        onnx.save(proto, folder / f"{name}.onnx")
+        peer = onnx_runtime(folder / f"{name}.onnx")
+        names = [each.name for each in peer.get_outputs()]
+        for i, feed in enumerate(feeds()):
+            np.savez(folder / f"{name}.{i}.npz", **{f"in_{k}": v for k, v in feed.items()},
+                     **{f"out_{k}": v for k, v in zip(names, peer.run(None, feed))})
+
+
+def check(name, folder, runner):
+    start = time.perf_counter()
+    plan = runner.compile(folder / f"{name}.onnx", name=name)
+    row = {"name": name, "compile_s": round(time.perf_counter() - start, 3), "plan_bytes": plan.stat().st_size,
+           "runs": 0, "error": 0.0}
+    for path in sorted(folder.glob(f"{name}.*.npz"), key=lambda p: int(p.suffixes[0][1:])):
+        with np.load(path) as data:
+            feeds = {k[3:]: data[k] for k in data if k.startswith("in_")}
+            expected = {k[4:]: data[k] for k in data if k.startswith("out_")}
+        found = runner.run(plan, feeds)
+        row["error"] = max([row["error"], *(relative_error(found[k], v) for k, v in expected.items())])
+        row["runs"] += 1
+    return row
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--sinter", default=str(ROOT / "build" / "bin" / "sinter"))
+    p.add_argument("--target", default="cpu")
+    p.add_argument("--precision", default="model")
+    p.add_argument("--tolerance", type=float, default=2e-5)
+    p.add_argument("--filter", default="", help="a part of the names")
+    p.add_argument("--make", type=Path)
+    p.add_argument("--made", type=Path)
+    p.add_argument("--out", type=Path)
+    a = p.parse_args()
+    chosen = [case for case in cases() if a.filter in case[0]]
+    if a.make:
+        make(a.make, chosen)
+        return 0
+    rows, failed = [], 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = a.made or Path(temporary)
+        if not a.made:
+            make(folder, chosen)
+        runner = Sinter(a.sinter, temporary, a.target, a.precision)
+        for name, _ in chosen:
+            try:
+                row = check(name, folder, runner)
+                good = row["error"] <= a.tolerance
+            except Failed as error:
+                row, good = {"name": name, "failed": str(error)}, False
+            failed += not good
+            rows.append(row)
+            print(f"{name:28} " + (row["failed"] if "failed" in row else
+                                   f"{row['error']:.1e} over {row['runs']} runs, plan {row['plan_bytes'] / 1000:.0f} kB, "
+                                   f"compiled in {row['compile_s']:.2f} s") + ("" if good else "  WRONG"), flush=True)
+    if a.out:
+        write(a.out, provenance() | {"target": a.target, "precision": a.precision, "cases": rows})
+    print(f"{len(rows) - failed} of {len(rows)} agree")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
