@@ -243,7 +243,7 @@ AttentionSchedule parse(const std::string& text) {
     }
     if (!value || first < 1 || first > 4096) refuse();
     int* const field = name == "rows"       ? &result.row_warps
-                       : name == "groups"   ? &result.key_groups
+                       : name == "key_groups"   ? &result.key_groups
                        : name == "keys"     ? &result.keys
                        : name == "vector"   ? &result.vector
                        : name == "ahead"    ? &result.ahead
