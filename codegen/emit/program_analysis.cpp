@@ -163,8 +163,18 @@ void ProgramAnalysis::find_live() {
       for (const auto& gather : access(instr.access).gathers) values_[gather.value()].live = true;
   }
   stages_ = 0;
-  for (const ValueInfo& info : values_)
-    if (info.live) stages_ = std::max(stages_, info.stage);
+  for (std::size_t i = 0; i < instr_count(); ++i) {
+    if (!values_[i].live) continue;
+    live_.push_back(i);
+    stages_ = std::max(stages_, values_[i].stage);
+  }
+}
+
+std::vector<std::size_t> ProgramAnalysis::live(InstrKind kind) const {
+  std::vector<std::size_t> found;
+  for (const std::size_t i : live_)
+    if (instr(i).kind == kind) found.push_back(i);
+  return found;
 }
 
 }  // namespace sinter::codegen

@@ -63,14 +63,12 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
     if (facts.given.contains(attention.buffers[buffer])) own.given.insert(buffer);
   }
   const ProgramAnalysis analysis(own, exprs);
-  const Schedule schedule = with_vectors(vectors_of(analysis, made, width), Family::kPointwise);
+  const Schedule schedule = with_vectors(vectors_of(analysis, made, width), PointwiseParameters{});
   Arguments args(analysis);
-  ThreadMapping mapping;
-  mapping.schedule = &schedule;
-  mapping.loop_dims = analysis.outer_dims() | analysis.inner_dims();
-  mapping.indices.resize(analysis.rank());
+  ThreadMapping mapping =
+      start_mapping(analysis, schedule, 0, analysis.outer_dims() | analysis.inner_dims());
   const bool wide = needs_wide(analysis, count_vectors(analysis, schedule, mapping.loop_dims));
-  split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop_lines);
+  split_index(analysis, args, mapping.loop_dims, "flat", wide, mapping, mapping.loop.lines);
   mapping.leader = "flat == 0";
   std::vector<std::string> wait = {"wait();"};
   if (facts.programmatic_launch)
@@ -78,8 +76,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   mapping.given_loads = given_loads(analysis);
   const bool loads_first = !mapping.given_loads.empty();
   (loads_first ? mapping.behind_preload : mapping.prologue) = std::move(wait);
-  CodeText body(1);
-  BodyWriter(analysis, args, mapping, body).write();
+  const std::string body = write_body(analysis, mapping, args);
   const std::string fetches =
       loads_first ? "" : prefetches(analysis, args, ir::Dim(1), schedule.threads());
   PrologueFunction function;
@@ -99,7 +96,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   parameters.push_back("const Wait& wait");
   function.text +=
       fmt::format("\n// schedule: {}\ntemplate <class Wait>\nSINTER_DEVICE void\n{} {{\n{}}}\n",
-                  schedule.to_string(), signature_text(name, parameters), body.text());
+                  schedule.to_string(), signature_text(name, parameters), body);
   return function;
 }
 

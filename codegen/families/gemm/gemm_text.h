@@ -6,8 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "codegen/families/gemm/gemm_kernel.h"
-#include "codegen/families/loops/body/thread_mapping.h"
+#include "codegen/families/gemm/gemm_mapping.h"
 
 namespace sinter::codegen {
 
@@ -17,7 +16,7 @@ class GemmText {
  public:
   GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args);
 
-  ThreadMapping make();
+  GemmMapping make();
 
   const ProgramAnalysis& analysis() const { return analysis_; }
   const GemmProblem& problem() const { return problem_; }
@@ -100,6 +99,8 @@ class GemmText {
   const GemmProgram& product_;
   const GemmProblem problem_;
   ThreadMapping mapping_;
+  std::optional<PrologueRows> rows_;
+  std::vector<MapParameter> maps_;
   ir::Dim tiles_m_, tiles_n_;
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "codegen/emit/schedule_neighbours.h"
-#include "codegen/families/loops/schedule.h"
+#include "codegen/families/loops/vector_plan.h"
 
 namespace sinter::codegen {
 
@@ -21,8 +21,8 @@ struct CandidateSearch {
   bool clusters;  // every device that the kernel is for has them
   Neighbours<Schedule> found;
 
-  /// The rule's vectors and shorter ones, as schedules with nothing else set.
-  std::vector<Schedule> vectors() const;
+  /// The rule's vectors and shorter ones; with `tails` rows need not consist of whole ones.
+  std::vector<VectorPlan> vectors(bool tails = false) const;
   /// Elements of the longest row that the rule's schedule takes.
   std::optional<std::int64_t> longest_row() const;
   /// How far a schedule's vectors and threads are from the rule's.

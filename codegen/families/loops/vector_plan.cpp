@@ -224,14 +224,11 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
 
 VectorPlan no_vectors(const ProgramAnalysis& analysis) { return plan_vectors(analysis, -1); }
 
-Schedule with_vectors(const VectorPlan& plan, Family family) {
-  Schedule schedule;
-  schedule.family = family;
-  schedule.vector = plan.vector;
+Schedule with_vectors(const VectorPlan& plan, ScheduleKind kind) {
+  Schedule schedule{std::move(kind), plan.vector};
   schedule.vector_dim = plan.vector > 1 ? plan.dim : -1;
   schedule.vector_access = plan.vector_access;
   schedule.conditions = plan.conditions;
-  schedule.tail = plan.tail;
   return schedule;
 }
 

@@ -31,6 +31,6 @@ std::vector<bool> uniform_in_vectors(const ProgramAnalysis& analysis, int dim, i
 VectorPlan no_vectors(const ProgramAnalysis& analysis);
 
 /// A schedule with those vectors and nothing else set.
-Schedule with_vectors(const VectorPlan& plan, Family family);
+Schedule with_vectors(const VectorPlan& plan, ScheduleKind kind);
 
 }  // namespace sinter::codegen

@@ -47,16 +47,17 @@ void Pingpong::write_tile_loop(GemmText& text) const {
   text.line(fmt::format("if (!Tile::multiplies<{}>(shared, tiles, operands_of)) return;",
                         s.programmatic_launch && b_is_weight));
   text.write_behind_wait();
-  mapping.turn_header = "for (Tile::TileScheduler turn; turn.tile < tiles; turn.advance())";
-  mapping.turn_lines = text.place("turn.tile");
+  mapping.gemm.tile_loop_header =
+      "for (Tile::TileScheduler turn; turn.tile < tiles; turn.advance())";
+  mapping.gemm.tile_loop_lines = text.place("turn.tile");
   mapping.behind_preload = {"Tile::Accumulators accumulators = {};",
                             "Tile::multiply(accumulators, shared, turn, operands_of(turn.tile));"};
-  mapping.pass_header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
+  mapping.passes.header = "for (int pass = 0; pass < Tile::kPasses; ++pass)";
   if (!spread) return;
-  mapping.unroll_passes = true;
-  mapping.passes = "Tile::kPasses";
-  mapping.exchange = "Tile::exchanged";
-  if (text.divides(text.product().n, s.n)) mapping.load_exchanged = "Tile::load_exchanged";
+  mapping.passes.unroll = true;
+  mapping.passes.count = "Tile::kPasses";
+  mapping.gemm.exchange = "Tile::exchanged";
+  if (text.divides(text.product().n, s.n)) mapping.gemm.load_exchanged = "Tile::load_exchanged";
 }
 
 /// A lane's row of each pass and its vectors; those outside follow others and write nothing.
@@ -64,7 +65,7 @@ void Pingpong::write_passes(GemmText& text) const {
   const GemmSchedule& s = text.schedule();
   const GemmProgram& product = text.product();
   ThreadMapping& mapping = text.mapping();
-  auto& lines = mapping.pass_lines;
+  auto& lines = mapping.passes.lines;
   if (!spread) lines.push_back("Tile::show(accumulators, shared, pass);");
   lines.push_back("const i32 local = first_row + Tile::row_of(pass);");
   std::string live =
@@ -73,10 +74,8 @@ void Pingpong::write_passes(GemmText& text) const {
   if (!live.empty()) mapping.live_row = "live";
   text.rows_from("local", lines);
   mapping.leader = "first_column + Tile::column_of(pass, 0) == 0";
-  const std::string k = mapping.unrolled() ? "k" : "0";
-  if (mapping.unrolled())
-    mapping.loop_header = fmt::format("for (int k = 0; k < {}; ++k)", s.epilogue.unroll);
-  auto& columns = mapping.loop_lines;
+  const std::string k = mapping.loop.unrolled() ? "k" : "0";
+  auto& columns = mapping.loop.lines;
   columns.push_back(fmt::format("const i32 column = first_column + Tile::column_of(pass, {});", k));
   std::string e = fmt::format("u32(column) / {}", s.epilogue.vector);
   if (!text.divides(product.n, s.n)) {
@@ -90,7 +89,7 @@ void Pingpong::write_passes(GemmText& text) const {
   text.split_columns(columns);
   for (std::size_t i = 0; i < text.analysis().instr_count(); ++i)
     if (text.is_product(i))
-      mapping.products.push_back({i, "sums", "accumulators, shared, pass, " + k});
+      mapping.gemm.products.push_back({i, "sums", "accumulators, shared, pass, " + k});
 }
 
 }  // namespace sinter::codegen

@@ -1,13 +1,9 @@
 // Rows side by side: how many of them, and how much of each, a thread and a block take.
-#include "codegen/families/loops/column/column_schedule.h"
-
 #include <algorithm>
 
-#include <fmt/format.h>
-
+#include "codegen/families/loops/complete_schedule.h"
+#include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "codegen/families/loops/schedule_text.h"
-#include "codegen/families/loops/window/window_schedule.h"
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
@@ -64,8 +60,8 @@ int bytes_of_results(const ProgramAnalysis& analysis) {
 
 /// A thread for each row.
 Schedule single_columns(const ProgramAnalysis& analysis) {
-  Schedule schedule = with_vectors(no_vectors(analysis), Family::kColumn);
-  const ir::Dim length = analysis.size_of_dims(analysis.inner_dims());
+  Schedule schedule = with_vectors(no_vectors(analysis), ColumnParameters{});
+  const ir::Dim length = analysis.row_length();
   schedule.unroll = 0;
   schedule.threads_x = 32;
   schedule.threads_y = 16;
@@ -89,9 +85,8 @@ struct Sizes {
 /// `again`.
 Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                 const Sizes& sizes, bool again) {
-  Schedule schedule = with_vectors(vectors, Family::kColumn);
+  Schedule schedule = with_vectors(vectors, ColumnParameters{{.ahead = kAhead}});
   schedule.unroll = 0;
-  schedule.ahead = kAhead;
   schedule.threads_x = 32;
   const auto blocks = [&] { return sizes.rows / vectors.vector / schedule.threads_x; };
   while (schedule.threads_x * bytes > kLine &&
@@ -105,8 +100,7 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
   schedule.threads_y = std::min(schedule.threads_y, most);
   const double words = words_per_element(analysis) * vectors.vector;
   const int each = ceil_div(sizes.length, schedule.threads_y);
-  if (analysis.size_of_dims(analysis.inner_dims()).is_constant() && each * words <= kWords)
-    schedule.unroll = each;
+  if (analysis.row_length().is_constant() && each * words <= kWords) schedule.unroll = each;
   return schedule;
 }
 
@@ -114,10 +108,9 @@ Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int 
 /// read, from which each pass computes again what it needs.
 std::optional<Schedule> held(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                              const Sizes& sizes, bool lean, int most) {
-  if (!analysis.size_of_dims(analysis.inner_dims()).is_constant()) return std::nullopt;
+  if (!analysis.row_length().is_constant()) return std::nullopt;
   const double words = words_per_element(analysis, lean, lean) * vectors.vector;
-  Schedule schedule = with_vectors(vectors, Family::kColumn);
-  schedule.lean = schedule.again = lean;
+  Schedule schedule = with_vectors(vectors, ColumnParameters{{.lean = lean, .again = lean}});
   for (const int line : {kLine, kLeastLine})
     for (schedule.threads_y = 1; schedule.threads_y < 2 * sizes.length; schedule.threads_y *= 2) {
       schedule.threads_x = std::max(1, line / bytes);
@@ -140,9 +133,8 @@ bool fits_shared(const ProgramAnalysis& analysis, const Schedule& schedule) {
 std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   const int dim = analysis.last_dim(analysis.outer_dims());
   const Sizes sizes = {
-      upper(analysis, analysis.size_of_dims(analysis.outer_dims())).value_or(kLarge),
-      std::max<std::int64_t>(
-          upper(analysis, analysis.size_of_dims(analysis.inner_dims())).value_or(kLarge), 1)};
+      upper(analysis, analysis.row_count()).value_or(kLarge),
+      std::max<std::int64_t>(upper(analysis, analysis.row_length()).value_or(kLarge), 1)};
   std::vector<VectorPlan> plans;
   for (int most = 8; most > 1; most /= 2) {
     VectorPlan plan = plan_vectors(analysis, dim, most);
@@ -171,8 +163,6 @@ std::optional<Schedule> best_vectors(const ProgramAnalysis& analysis) {
   return std::nullopt;
 }
 
-}  // namespace
-
 bool takes_column(const ProgramAnalysis& analysis) {
   return analysis.program().inner_dims > 0 && analysis.outer_dims() != 0;
 }
@@ -187,65 +177,42 @@ std::vector<Schedule> choose_column(const ProgramAnalysis& analysis) {
 
 void search_column(CandidateSearch& search) {
   const auto longest = search.longest_row();
-  for (Schedule s : search.vectors())
+  const ReductionParameters& rule = search.rule.reduction();
+  for (const VectorPlan& vectors : search.vectors())
     for (const int x : {32, 64, 128, 256})
       for (const int y : {1, 2, 4, 8, 16, 32}) {
         if (x * y > kMostCandidateThreads || x * y < 64) continue;
+        Schedule s = with_vectors(vectors, ColumnParameters{});
         s.threads_x = x;
         s.threads_y = y;
+        int& ahead = s.as<ColumnParameters>().ahead;
         const double words = words_per_element(search.analysis) * s.vector;
         const double distance = search.row_distance(s) + steps_between(y, search.rule.threads_y);
         s.unroll = 0;
-        for (s.ahead = 1; s.ahead <= 8; s.ahead *= 2)
-          if (s.ahead * words <= kMostCandidateWords)
+        for (ahead = 1; ahead <= 8; ahead *= 2)
+          if (ahead * words <= kMostCandidateWords)
             search.found.add(
-                s,
-                distance + (search.rule.looped() ? steps_between(s.ahead, search.rule.ahead) : 1));
-        s.ahead = 1;
+                s, distance + (search.rule.looped() ? steps_between(ahead, rule.ahead) : 1));
+        ahead = 1;
         if (!longest) continue;
         s.unroll = ceil_div(std::max<std::int64_t>(*longest, 1), y);
         if (s.unroll <= kMostCandidateUnroll && s.unroll * words <= kMostCandidateWords)
           search.found.add(s, distance + (search.rule.looped() ? 1 : 0));
       }
-  if (takes_window(search.analysis)) search_window(search);
-}
-
-namespace {
-
-std::string write_column(const Schedule& schedule) {
-  std::string text;
-  if (schedule.ahead > 1) text += fmt::format(" ahead={}", schedule.ahead);
-  if (schedule.lean) text += " lean";
-  if (schedule.again) text += " again";
-  return text;
-}
-
-bool read_column(Schedule& requested, std::string_view key, int number, int) {
-  if (key == "ahead")
-    requested.ahead = number;
-  else if (key == "lean")
-    requested.lean = true;
-  else if (key == "again")
-    requested.again = true;
-  else
-    return false;
-  return true;
+  if (kWindowSchedule.takes(search.analysis)) kWindowSchedule.search(search);
 }
 
 Schedule complete_column(const ProgramAnalysis& analysis, const Schedule& requested,
                          const std::string& text) {
   Schedule schedule = complete_schedule(analysis, requested, analysis.outer_dims(), text);
-  schedule.ahead = requested.looped() ? requested.ahead : 1;
-  schedule.lean = requested.lean;
-  schedule.again = requested.again;
+  if (!requested.looped()) schedule.as<ColumnParameters>().ahead = 1;
   require_held(analysis, schedule, std::int64_t{requested.unroll} * requested.threads_y, text);
   return schedule;
 }
 
 }  // namespace
 
-const LoopSchedule kColumnSchedule = {Family::kColumn, "column",       true,       takes_column,
-                                      choose_column,   search_column,  map_column, write_column,
-                                      read_column,     complete_column};
+const LoopSchedule kColumnSchedule = {true,          takes_column, choose_column,
+                                      search_column, map_column,   complete_column};
 
 }  // namespace sinter::codegen

@@ -1,4 +1,4 @@
-// Schedules of loops from text.
+// What asked schedules are completed by: the same for several kinds.
 #pragma once
 
 #include <string>
@@ -7,16 +7,10 @@
 
 namespace sinter::codegen {
 
-/// The schedule that `text` (Schedule::to_string) describes, for measuring. Throws Error(kUsage) if
-/// it is none, or none for this program.
-Schedule parse_schedule(const ProgramAnalysis& analysis, const std::string& text);
-
-// What the parsers of all schedules share.
-
 /// Throws Error(kUsage).
 [[noreturn]] void refuse_schedule(const ProgramAnalysis& analysis, const std::string& text,
                                   const std::string& why);
-/// The unroll and threads of `requested`, with its vectors along the last of `dims`, if they fit.
+/// What `requested` says, with its vectors along the last of `dims`, if they fit.
 Schedule complete_schedule(const ProgramAnalysis& analysis, const Schedule& requested, DimSet dims,
                            const std::string& text);
 /// Refuses a schedule that loops over nothing and whose threads hold fewer than a row's elements.
