@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "codegen/compile.h"
+#include "codegen/compiled_plan.h"
 #include "codegen/families/family.h"
 
 namespace sinter::codegen {

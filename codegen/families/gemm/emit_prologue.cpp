@@ -5,6 +5,7 @@
 #include "codegen/emit/kernel_text.h"
 #include "codegen/families/gemm/gemm_mapping.h"
 #include "codegen/families/loops/body/body_writer.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 

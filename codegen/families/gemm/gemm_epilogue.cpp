@@ -1,6 +1,5 @@
 // How threads walk a tile's elements: the thread mapping of the epilogue.
 #include "codegen/families/gemm/gemm_mapping.h"
-#include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
 

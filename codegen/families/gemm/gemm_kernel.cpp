@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {

@@ -6,9 +6,28 @@
 
 #include <fmt/format.h>
 
-#include "codegen/families/gemm/gemm_mapping.h"
+#include "codegen/emit/assemble.h"
+#include "codegen/families/gemm/gemm_kernel.h"
+#include "codegen/families/loops/body/thread_mapping.h"
 
 namespace sinter::codegen {
+
+/// A function that a block calls before it does anything else, number `block` of `blocks` times: it
+/// makes the rows of the product's left operand.
+struct PrologueRows {
+  std::string name, text;
+  ir::Dim blocks;
+  std::vector<std::uint32_t> sizes;  // expressions: its parameters between the buffers and `block`
+  std::vector<std::pair<std::uint32_t, std::int64_t>> weights;  // its buffers that may be fetched
+                                                                // at once, and their bytes
+};
+
+/// What a GEMM kernel's text is made of.
+struct GemmMapping {
+  ThreadMapping epilogue;
+  std::optional<PrologueRows> rows;
+  std::vector<MapParameter> maps;  // parameters behind the kernel's arguments
+};
 
 /// Makes the layout of one variant. Lines go in front of the epilogue's statements, which the
 /// layout's loops surround. Parameters of the kernel are numbered as their text is asked for.

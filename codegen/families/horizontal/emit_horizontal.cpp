@@ -11,6 +11,7 @@
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
 #include "codegen/families/loops/body/body_writer.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedules.h"
 #include "codegen/families/loops/schedule_parts.h"
 

@@ -6,7 +6,6 @@
 
 #include <sinter/scalar_op.h>
 
-#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule.h"
 #include "codegen/families/loops/vector_plan.h"
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sinter/error.h>
 
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedules.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"

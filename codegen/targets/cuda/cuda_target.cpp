@@ -1,7 +1,7 @@
 #include "codegen/targets/cuda/cuda_target.h"
 
+#include "codegen/targets/cuda/compile_cuda.h"
 #include "codegen/targets/cuda/devices.h"
-#include "codegen/targets/cuda/nvrtc.h"
 
 namespace sinter::codegen {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {

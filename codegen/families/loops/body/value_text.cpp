@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/print_instr.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
 #include "ir/scalar_math.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/families/loops/complete_schedule.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 #include "runtime/plan/loop_values.h"

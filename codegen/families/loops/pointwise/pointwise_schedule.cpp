@@ -1,5 +1,6 @@
 // Threads along all elements: how many each takes.
 #include "codegen/families/loops/complete_schedule.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 

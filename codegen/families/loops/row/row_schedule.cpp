@@ -8,6 +8,7 @@
 
 #include "codegen/emit/approximations.h"
 #include "codegen/families/loops/complete_schedule.h"
+#include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {

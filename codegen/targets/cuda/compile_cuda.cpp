@@ -1,5 +1,5 @@
 // Compiles emitted sources for all architectures, in parallel, through the kernel cache.
-#include "codegen/targets/cuda/nvrtc.h"
+#include "codegen/targets/cuda/compile_cuda.h"
 
 #include <algorithm>
 #include <chrono>
