@@ -166,6 +166,7 @@ void ProgramAnalysis::find_live() {
   for (std::size_t i = 0; i < instr_count(); ++i) {
     if (!values_[i].live) continue;
     live_.push_back(i);
+    if (plan::is_memory(instr(i).kind)) live_accesses_.push_back(i);
     stages_ = std::max(stages_, values_[i].stage);
   }
 }

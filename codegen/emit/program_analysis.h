@@ -47,6 +47,10 @@ class ProgramAnalysis {
   /// The instructions that some store needs, in order; of them those of one kind.
   const std::vector<std::size_t>& live() const { return live_; }
   std::vector<std::size_t> live(plan::fb::InstrKind kind) const;
+  /// Of them the loads and stores.
+  const std::vector<std::size_t>& live_accesses() const { return live_accesses_; }
+  /// Whether the value differs between elements of a row.
+  bool in_row(std::size_t i) const { return (values_[i].dims & inner_) != 0; }
   const plan::fb::AccessT& access(std::size_t a) const { return *program().accesses[a]; }
   /// Dimensions that an access's address and guards vary with.
   DimSet access_dims(std::size_t a) const { return access_dims_[a]; }
@@ -90,7 +94,7 @@ class ProgramAnalysis {
   int stages_ = 0;
   bool scatters_ = false, combines_ = false, scans_ = false;
   std::vector<ValueInfo> values_;
-  std::vector<std::size_t> live_;
+  std::vector<std::size_t> live_, live_accesses_;
   std::vector<DimSet> access_dims_, node_dims_;
   std::vector<bool> read_, written_;
 };

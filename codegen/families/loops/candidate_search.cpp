@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <sinter/error.h>
+
 #include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
@@ -15,6 +17,17 @@ std::vector<VectorPlan> CandidateSearch::vectors(bool tails) const {
       all.push_back(std::move(plan));
   }
   return all;
+}
+
+void CandidateSearch::add_completed(Schedule (*complete)(const ProgramAnalysis& analysis,
+                                                         const Schedule& requested,
+                                                         const std::string& text),
+                                    const Schedule& requested, double distance) {
+  try {
+    found.add(complete(analysis, requested, ""), distance);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+  }
 }
 
 std::optional<std::int64_t> CandidateSearch::longest_row() const {

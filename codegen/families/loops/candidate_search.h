@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "codegen/emit/schedule_neighbours.h"
@@ -23,6 +24,10 @@ struct CandidateSearch {
 
   /// The rule's vectors and shorter ones; with `tails` rows need not consist of whole ones.
   std::vector<VectorPlan> vectors(bool tails = false) const;
+  /// Adds what a LoopSchedule's `complete` makes of `requested`, if it takes it.
+  void add_completed(Schedule (*complete)(const ProgramAnalysis& analysis,
+                                          const Schedule& requested, const std::string& text),
+                     const Schedule& requested, double distance);
   /// Elements of the longest row that the rule's schedule takes.
   std::optional<std::int64_t> longest_row() const;
   /// How far a schedule's vectors and threads are from the rule's.

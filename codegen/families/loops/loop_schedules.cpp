@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 #include <sinter/error.h>
 
-#include "codegen/families/loops/complete_schedule.h"
 #include "codegen/families/loops/row/row_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 #include "codegen/families/loops/window/window_schedule.h"

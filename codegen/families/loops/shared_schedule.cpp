@@ -33,11 +33,8 @@ std::optional<Schedule> thread_rows(const ProgramAnalysis& analysis, int threads
   if (!length.is_constant() || length.value() < 1 ||
       static_cast<double>(length.value()) * words_per_element(analysis) > kColumnWords)
     return std::nullopt;
-  Schedule schedule = with_vectors(no_vectors(analysis), RowParameters{});
-  schedule.threads_x = 1;
-  schedule.threads_y = threads;
-  schedule.unroll = static_cast<int>(length.value());
-  return schedule;
+  return with_vectors(no_vectors(analysis), RowParameters{}, static_cast<int>(length.value()), 1,
+                      threads);
 }
 
 /// A row schedule over blocks of `threads`; nothing if that takes too many registers.

@@ -124,7 +124,7 @@ bool BodyState::loads_exchanged(std::size_t i) const {
 
 bool BodyState::is_row_vector(std::size_t i) const {
   return has_row_vectors() && in_loop(i) && analysis.instr(i).kind != InstrKind::Index &&
-         !in_row(i);
+         !analysis.in_row(i);
 }
 
 }  // namespace sinter::codegen

@@ -27,8 +27,6 @@ struct BodyState {
   bool is_load(std::size_t i) const { return analysis.instr(i).kind == plan::fb::InstrKind::Load; }
   bool is_store(std::size_t i) const { return plan::is_store(analysis.instr(i).kind); }
   bool in_loop(std::size_t i) const { return (analysis.value(i).dims & mapping.loop_dims) != 0; }
-  /// It differs between elements of a row.
-  bool in_row(std::size_t i) const { return (analysis.value(i).dims & analysis.inner_dims()) != 0; }
   bool per_element(std::size_t i) const;
   bool gathers_by_element(std::size_t i) const;
   /// All values that instruction `i` is computed from, its indices too.

@@ -143,7 +143,7 @@ void BodyWriter::write_pass(int stage) {
 void BodyWriter::row_vectors(int stage) {
   InstrSet own(s_.analysis.instr_count(), false), kept = own;
   for (const std::size_t i : s_.live)
-    own[i] = s_.analysis.value(i).stage == stage && s_.in_loop(i) && !s_.in_row(i) &&
+    own[i] = s_.analysis.value(i).stage == stage && s_.in_loop(i) && !s_.analysis.in_row(i) &&
              s_.analysis.instr(i).kind != InstrKind::Reduce;
   for (const std::size_t i : s_.live) {
     if (own[i]) continue;

@@ -138,7 +138,7 @@ void WindowBody::reduce() {
   for (std::size_t i = 0; i < reduces_.size(); ++i) {
     if (reduces_[i]) s_.names[i] = out_.text.partial_sum(i);
     // What the loops have computed is out of scope.
-    done_[i] = reduces_[i] || (s_.in_row(i) && !s_.is_store(i));
+    done_[i] = reduces_[i] || (s_.analysis.in_row(i) && !s_.is_store(i));
     s_.kept[i] = false;
   }
 }

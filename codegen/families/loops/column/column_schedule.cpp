@@ -1,11 +1,9 @@
 // Rows side by side: how many of them, and how much of each, a thread and a block take.
 #include <algorithm>
 
-#include "codegen/families/loops/complete_schedule.h"
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
-#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
@@ -27,25 +25,20 @@ std::int64_t enough_threads(const DeviceModel& device) {
 
 /// Elements are read again once something is reduced.
 bool reads_again(const ProgramAnalysis& analysis) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const ValueInfo& info = analysis.value(i);
-    const bool reduces = analysis.instr(i).kind == InstrKind::Reduce;
-    if (info.live && !reduces && info.stage > 0 && (info.dims & analysis.inner_dims()) != 0)
-      return true;
-    if (info.live && reduces && info.stage > 1) return true;
-  }
-  return false;
+  return std::ranges::any_of(analysis.live(), [&](std::size_t i) {
+    const int stage = analysis.value(i).stage;
+    return analysis.instr(i).kind == InstrKind::Reduce ? stage > 1
+                                                       : stage > 0 && analysis.in_row(i);
+  });
 }
 
 /// Of what is moved for each element.
 int widest_element(const ProgramAnalysis& analysis, int dim) {
   std::size_t bytes = 1;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
-    const auto& instr = analysis.instr(i);
-    if (analysis.value(i).live && plan::is_memory(instr.kind) &&
-        (analysis.access_dims(instr.access) & dim_bit(static_cast<std::size_t>(dim))) != 0 &&
-        (analysis.access_dims(instr.access) & analysis.inner_dims()) != 0)
-      bytes = std::max(bytes, size_of(analysis.buffer_type(analysis.access(instr.access).buffer)));
+  for (const std::size_t i : analysis.live_accesses()) {
+    const DimSet dims = analysis.access_dims(analysis.instr(i).access);
+    if ((dims & dim_bit(dim)) != 0 && (dims & analysis.inner_dims()) != 0)
+      bytes = std::max(bytes, analysis.memory_bytes(i));
   }
   return static_cast<int>(bytes);
 }
@@ -53,19 +46,15 @@ int widest_element(const ProgramAnalysis& analysis, int dim) {
 /// Bytes of one value of each reduction.
 int bytes_of_results(const ProgramAnalysis& analysis) {
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
-    if (analysis.value(i).live && analysis.instr(i).kind == InstrKind::Reduce)
-      bytes += size_of(analysis.type_of(i));
+  for (const std::size_t i : analysis.live(InstrKind::Reduce))
+    bytes += size_of(analysis.type_of(i));
   return static_cast<int>(bytes);
 }
 
 /// A thread for each row.
 Schedule single_columns(const ProgramAnalysis& analysis) {
-  Schedule schedule = with_vectors(no_vectors(analysis), ColumnParameters{});
+  Schedule schedule = with_vectors(no_vectors(analysis), ColumnParameters{}, 0, 32, 16);
   const ir::Dim length = analysis.row_length();
-  schedule.unroll = 0;
-  schedule.threads_x = 32;
-  schedule.threads_y = 16;
   if (length.is_constant()) {
     const std::int64_t n = std::max<std::int64_t>(length.value(), 1);
     schedule.threads_y = std::min(16, power_of_two_up((n + 3) / 4));
@@ -86,9 +75,7 @@ struct Sizes {
 /// `again`.
 Schedule looped(const ProgramAnalysis& analysis, const VectorPlan& vectors, int bytes,
                 const Sizes& sizes, bool again) {
-  Schedule schedule = with_vectors(vectors, ColumnParameters{{.ahead = kAhead}});
-  schedule.unroll = 0;
-  schedule.threads_x = 32;
+  Schedule schedule = with_vectors(vectors, ColumnParameters{{.ahead = kAhead}}, 0, 32);
   const auto blocks = [&] { return sizes.rows / vectors.vector / schedule.threads_x; };
   while (schedule.threads_x * bytes > kLine &&
          (again || blocks() < 2 * analysis.device().multiprocessors))
@@ -183,13 +170,10 @@ void search_column(CandidateSearch& search) {
     for (const int x : {32, 64, 128, 256})
       for (const int y : {1, 2, 4, 8, 16, 32}) {
         if (x * y > kMostCandidateThreads || x * y < 64) continue;
-        Schedule s = with_vectors(vectors, ColumnParameters{});
-        s.threads_x = x;
-        s.threads_y = y;
+        Schedule s = with_vectors(vectors, ColumnParameters{}, 0, x, y);
         int& ahead = s.as<ColumnParameters>().ahead;
         const double words = words_per_element(search.analysis) * s.vector;
         const double distance = search.row_distance(s) + steps_between(y, search.rule.threads_y);
-        s.unroll = 0;
         for (ahead = 1; ahead <= 8; ahead *= 2)
           if (ahead * words <= kMostCandidateWords)
             search.found.add(

@@ -1,5 +1,4 @@
 // Threads along all elements: how many each takes.
-#include "codegen/families/loops/complete_schedule.h"
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
@@ -44,13 +43,12 @@ void search_pointwise(CandidateSearch& search) {
   for (const VectorPlan& vectors : search.vectors(search.rule.as<PointwiseParameters>().tail))
     for (const int unroll : {1, 2, 4, 8})
       for (const int threads : {64, 128, 256, 512, 1024}) {
-        Schedule s = with_vectors(vectors, PointwiseParameters{vectors.tail});
-        if (unroll * s.vector * words_per_element(search.analysis) > kMostCandidateWords) continue;
-        s.unroll = unroll;
-        s.threads_x = threads;
-        search.found.add(s, steps_between(s.vector, search.rule.vector) * 1.5 +
-                                steps_between(unroll, search.rule.unroll) +
-                                steps_between(threads, search.rule.threads_x));
+        if (unroll * vectors.vector * words_per_element(search.analysis) > kMostCandidateWords)
+          continue;
+        search.found.add(with_vectors(vectors, PointwiseParameters{vectors.tail}, unroll, threads),
+                         steps_between(vectors.vector, search.rule.vector) * 1.5 +
+                             steps_between(unroll, search.rule.unroll) +
+                             steps_between(threads, search.rule.threads_x));
       }
 }
 

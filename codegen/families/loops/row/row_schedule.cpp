@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/approximations.h"
-#include "codegen/families/loops/complete_schedule.h"
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/schedule_parts.h"
 
@@ -61,10 +60,9 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
   const Approximations math(analysis);
   int loads = 0;
   bool is_long = false;
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i) {
+  for (const std::size_t i : analysis.live()) {
     const auto& instr = analysis.instr(i);
-    const ValueInfo& info = analysis.value(i);
-    if (!math.is_live(i) || info.stage > 0 || (info.dims & analysis.inner_dims()) == 0) continue;
+    if (!math.is_live(i) || analysis.value(i).stage > 0 || !analysis.in_row(i)) continue;
     if (instr.kind == InstrKind::Op && math.function(i) == nullptr)
       is_long = is_long || is_long_operation(static_cast<ScalarOp>(instr.op));
     loads += can_stage(analysis, schedule, i) ? 1 : 0;
@@ -74,20 +72,15 @@ bool should_stage(const ProgramAnalysis& analysis, const Schedule& schedule) {
 
 /// Whether a lean schedule computes something again.
 bool recomputes(const ProgramAnalysis& analysis) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
-    if (analysis.instr(i).kind == InstrKind::Op && analysis.value(i).live &&
-        (analysis.value(i).dims & analysis.inner_dims()) != 0 && keeps_for_later(analysis, i) &&
-        is_cheap_again(analysis, i))
-      return true;
-  return false;
+  return std::ranges::any_of(analysis.live(InstrKind::Op), [&](std::size_t i) {
+    return analysis.in_row(i) && keeps_for_later(analysis, i) && is_cheap_again(analysis, i);
+  });
 }
 
 bool shares_loads(const ProgramAnalysis& analysis) {
-  for (std::size_t i = 0; i < analysis.instr_count(); ++i)
-    if (analysis.instr(i).kind == InstrKind::Load && analysis.value(i).live &&
-        (analysis.value(i).dims & analysis.inner_dims()) != 0 && is_shared_by_rows(analysis, i))
-      return true;
-  return false;
+  return std::ranges::any_of(analysis.live(InstrKind::Load), [&](std::size_t i) {
+    return analysis.in_row(i) && is_shared_by_rows(analysis, i);
+  });
 }
 
 struct RowShape {
@@ -96,13 +89,11 @@ struct RowShape {
 
 Schedule row_schedule(const ProgramAnalysis& analysis, const VectorPlan& vectors,
                       const RowShape& shape) {
-  Schedule schedule =
-      with_vectors(vectors, RowParameters{.cluster = shape.cluster, .tail = vectors.tail});
+  const int held = shape.unroll * vectors.vector;
+  Schedule schedule = with_vectors(
+      vectors, RowParameters{.cluster = shape.cluster, .tail = vectors.tail}, shape.unroll,
+      shape.lanes, shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, held) : 1);
   auto& row = schedule.as<RowParameters>();
-  schedule.threads_x = shape.lanes;
-  schedule.unroll = shape.unroll;
-  schedule.threads_y =
-      shape.lanes <= 32 ? rows_per_block(analysis, shape.lanes, shape.unroll * schedule.vector) : 1;
   row.staged = should_stage(analysis, schedule);
   if (schedule.looped() && schedule.vector > 1)
     row.ahead = words_per_element(analysis) * schedule.vector <= 4 ? 4 : 2;
@@ -130,10 +121,7 @@ class RowChoice {
         length_(length),
         many_(many),
         lean_(lean),
-        again_(again) {
-    words_ = words_per_element(analysis, lean_, again_) * vectors.vector;
-    shares_ = shares_loads(analysis);
-  }
+        again_(again) {}
 
   /// Nothing if no cluster holds them.
   std::optional<Schedule> choose() {
@@ -246,8 +234,8 @@ class RowChoice {
   const VectorPlan& vectors_;
   std::int64_t length_;
   bool many_, lean_, again_;
-  bool shares_ = false;  // something is loaded that all rows share
-  double words_ = 0;
+  const bool shares_ = shares_loads(analysis_);  // something is loaded that all rows share
+  const double words_ = words_per_element(analysis_, lean_, again_) * vectors_.vector;
 };
 
 /// Rows held in registers, if a cluster holds them.
@@ -379,11 +367,7 @@ bool takes_ordered(const ProgramAnalysis& analysis) {
 }
 
 std::vector<Schedule> choose_ordered(const ProgramAnalysis& analysis) {
-  Schedule schedule = with_vectors(no_vectors(analysis), RowParameters{});
-  schedule.threads_x = 1;
-  schedule.threads_y = kBlockThreads;
-  schedule.unroll = 0;
-  return {schedule};
+  return {with_vectors(no_vectors(analysis), RowParameters{}, 0, 1, kBlockThreads)};
 }
 
 const LoopSchedule kRowSchedule = {true, takes_row, choose_row, search_row, map_row, complete_row};

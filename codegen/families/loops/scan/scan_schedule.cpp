@@ -1,7 +1,6 @@
 // Schedules of running combinations along rows.
 #include <algorithm>
 
-#include "codegen/families/loops/complete_schedule.h"
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
 
@@ -10,10 +9,7 @@ namespace sinter::codegen {
 namespace {
 
 Schedule scan_of(const VectorPlan& vectors, int lanes) {
-  Schedule schedule = with_vectors(vectors, ScanParameters{});
-  schedule.threads_x = lanes;
-  schedule.threads_y = lanes <= 32 ? kBlockThreads / lanes : 1;
-  return schedule;
+  return with_vectors(vectors, ScanParameters{}, 1, lanes, lanes <= 32 ? kBlockThreads / lanes : 1);
 }
 
 /// Threads that share a row.

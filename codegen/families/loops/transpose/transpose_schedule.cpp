@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include <fmt/format.h>
-#include <sinter/error.h>
 
 #include "codegen/families/loops/loop_schedule.h"
 #include "codegen/families/loops/schedule_parts.h"
@@ -169,12 +168,10 @@ std::vector<Schedule> choose_transpose(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-/// What `requested` says about vectors, tile and threads. Throws Error(kUsage) if they do not fit.
-Schedule transpose_schedule(const ProgramAnalysis& analysis, const Schedule& requested) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kUsage, fmt::format("schedule 'transpose' for kernel '{}': {}",
-                                               analysis.request().name, why));
-  };
+/// What `requested` says about vectors, tile and threads.
+Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& requested,
+                            const std::string&) {
+  const auto refuse = [&](const std::string& why) { refuse_schedule(analysis, "transpose", why); };
   const std::optional<TileTranspose> found = find_transpose(analysis);
   if (!found) refuse("nothing that it loads lies across what it stores");
   const auto& asked = requested.as<TileTranspose>();
@@ -210,30 +207,23 @@ void search_transpose(CandidateSearch& search) {
     for (const int load_vector : {rule.load_vector, rule.load_vector / 2})
       for (const int width : near(rule.width))
         for (const int height : near(rule.height))
-          for (const int threads : {128, 256, 512}) try {
-              const int shortest = std::min(requested.vector, load_vector);
-              if (shortest < 1 || width * height > kMostVectors * threads * shortest) continue;
-              tiles.load_vector = load_vector;
-              tiles.width = width;
-              tiles.height = height;
-              requested.threads_x = threads;
-              Schedule s = transpose_schedule(search.analysis, requested);
-              const double distance =
-                  steps_between(s.vector, usual.vector) +
-                  steps_between(load_vector, rule.load_vector) + steps_between(width, rule.width) +
-                  steps_between(height, rule.height) + steps_between(threads, usual.threads());
-              search.found.add(std::move(s), distance + (same ? 0 : 1));
-            } catch (const Error& error) {
-              if (error.code() != ErrorCode::kUsage) throw;  // it takes no such tiles
-            }
+          for (const int threads : {128, 256, 512}) {
+            const int shortest = std::min(requested.vector, load_vector);
+            if (shortest < 1 || width * height > kMostVectors * threads * shortest) continue;
+            tiles.load_vector = load_vector;
+            tiles.width = width;
+            tiles.height = height;
+            requested.threads_x = threads;
+            search.add_completed(complete_transpose, requested,
+                                 steps_between(requested.vector, usual.vector) +
+                                     steps_between(load_vector, rule.load_vector) +
+                                     steps_between(width, rule.width) +
+                                     steps_between(height, rule.height) +
+                                     steps_between(threads, usual.threads()) + (same ? 0 : 1));
+          }
   if (!same) return;
   const Schedule plain = kPointwiseSchedule.choose(search.analysis).back();
   if (plain.conditions.empty()) search.found.add(plain, 2);
-}
-
-Schedule complete_transpose(const ProgramAnalysis& analysis, const Schedule& requested,
-                            const std::string&) {
-  return transpose_schedule(analysis, requested);
 }
 
 }  // namespace

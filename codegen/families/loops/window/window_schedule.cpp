@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include <fmt/format.h>
-#include <sinter/error.h>
 
 #include "codegen/families/loops/schedule_parts.h"
 #include "runtime/plan/loop_values.h"
@@ -184,7 +183,7 @@ Estimate estimate(const ProgramAnalysis& analysis, const Overlap& overlap, int v
     const auto& instr = analysis.instr(i);
     if ((info.stage > 0 && instr.kind != InstrKind::Reduce)) continue;
     const bool reduce = instr.kind == InstrKind::Reduce;
-    if (!reduce && (info.dims & analysis.inner_dims()) == 0) continue;
+    if (!reduce && !analysis.in_row(i)) continue;
     const bool shared = overlap.shared[i] && tile > 1;
     const double times = shared ? slots * row / static_cast<double>(window)
                          : reduce || has(info.dims, overlap.tile_dim) ? row * tile
@@ -221,9 +220,7 @@ Schedule tiled(const ProgramAnalysis& analysis, const VectorPlan& vectors, const
   const std::int64_t row = analysis.row_length().value();
   WindowParameters own{tile, row * tile * vectors.vector > kUnrolled, overlap};
   if (tile == 1) own.overlap.shared.assign(analysis.instr_count(), false);
-  Schedule schedule = with_vectors(vectors, std::move(own));
-  schedule.unroll = 0;
-  schedule.threads_x = threads;
+  Schedule schedule = with_vectors(vectors, std::move(own), 0, threads);
   if (tile > 1) {
     const ir::Dim& extent = analysis.extent(overlap.tile_dim);
     if (!extent.is_constant())
@@ -261,7 +258,7 @@ bool takes_window(const ProgramAnalysis& analysis) {
   for (const std::size_t i : analysis.live()) {
     const ValueInfo& info = analysis.value(i);
     const InstrKind kind = analysis.instr(i).kind;
-    const bool by_element = (info.dims & analysis.inner_dims()) != 0;
+    const bool by_element = analysis.in_row(i);
     if (by_element && (kind == InstrKind::Store || info.stage > 0)) return false;
     if (kind == InstrKind::Load && info.stage > 0)
       return false;  // a place that a reduction decides
@@ -297,12 +294,11 @@ std::vector<Schedule> choose_window(const ProgramAnalysis& analysis) {
   return schedules;
 }
 
-/// Throws Error(kUsage) if no schedule of that vector and tile takes the program.
-Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, int threads) {
+Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& requested,
+                         const std::string&) {
+  const int vector = requested.vector, tile = requested.as<WindowParameters>().tile;
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::kUsage, fmt::format("schedule 'window vector={} tile={}' for kernel "
-                                               "'{}': {}",
-                                               vector, tile, analysis.request().name, why));
+    refuse_schedule(analysis, fmt::format("window vector={} tile={}", vector, tile), why);
   };
   if (!takes_window(analysis)) refuse("it has no short rows side by side");
   const Overlap overlap = find_overlap(analysis);
@@ -311,7 +307,7 @@ Schedule window_schedule(const ProgramAnalysis& analysis, int vector, int tile, 
       vector > 1 ? plan_vectors(analysis, analysis.last_dim(analysis.outer_dims()), vector)
                  : no_vectors(analysis);
   if (vectors.vector != vector) refuse(fmt::format("its vectors are {} long", vectors.vector));
-  Schedule schedule = tiled(analysis, vectors, overlap, tile, threads);
+  Schedule schedule = tiled(analysis, vectors, overlap, tile, requested.threads());
   if (!schedule.conditions.empty()) refuse("its sizes are not constant");
   return schedule;
 }
@@ -320,20 +316,11 @@ void search_window(CandidateSearch& search) {
   const auto* rule = std::get_if<WindowParameters>(&search.rule.kind);
   for (const int vector : {8, 4, 2, 1})
     for (const int tile : {1, 2, 4, 7, 8})
-      for (const int threads : {32, 64, 128}) try {
-          Schedule s = window_schedule(search.analysis, vector, tile, threads);
-          search.found.add(std::move(s), steps_between(vector, rule ? search.rule.vector : 4) +
-                                             steps_between(tile, rule ? rule->tile : 2) +
-                                             steps_between(threads, 64));
-        } catch (const Error& error) {
-          if (error.code() != ErrorCode::kUsage) throw;  // it takes no such vectors or tiles
-        }
-}
-
-Schedule complete_window(const ProgramAnalysis& analysis, const Schedule& requested,
-                         const std::string&) {
-  return window_schedule(analysis, requested.vector, requested.as<WindowParameters>().tile,
-                         requested.threads());
+      for (const int threads : {32, 64, 128})
+        search.add_completed(complete_window, Schedule{WindowParameters{tile}, vector, 1, threads},
+                             steps_between(vector, rule ? search.rule.vector : 4) +
+                                 steps_between(tile, rule ? rule->tile : 2) +
+                                 steps_between(threads, 64));
 }
 
 }  // namespace
