@@ -19,10 +19,8 @@ std::vector<VectorPlan> CandidateSearch::vectors(bool tails) const {
   return all;
 }
 
-void CandidateSearch::add_completed(Schedule (*complete)(const ProgramAnalysis& analysis,
-                                                         const Schedule& requested,
-                                                         const std::string& text),
-                                    const Schedule& requested, double distance) {
+void CandidateSearch::add_completed(CompleteSchedule* complete, const Schedule& requested,
+                                    double distance) {
   try {
     found.add(complete(analysis, requested, ""), distance);
   } catch (const Error& error) {

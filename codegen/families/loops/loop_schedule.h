@@ -1,7 +1,6 @@
 // The interface behind which each kind of schedule has what is its own.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "codegen/families/loops/body/thread_mapping.h"
@@ -9,6 +8,10 @@
 #include "codegen/families/loops/schedule.h"
 
 namespace sinter::codegen {
+
+/// How threads walk the loops.
+using MapThreads = ThreadMapping(const ProgramAnalysis& analysis, const Schedule& schedule,
+                                 Arguments& args);
 
 /// One way to spread loops over threads, in a folder of its own.
 struct LoopSchedule {
@@ -21,21 +24,13 @@ struct LoopSchedule {
   std::vector<Schedule> (*choose)(const ProgramAnalysis& analysis);
   /// Adds schedules worth timing beside one of the rules'.
   void (*search)(CandidateSearch& search);
-  /// How threads walk the loops.
-  ThreadMapping (*mapping)(const ProgramAnalysis& analysis, const Schedule& schedule,
-                           Arguments& args);
-  /// The schedule that `requested`, read from `text`, describes. Throws Error(kUsage) if it is none
-  /// for the program.
-  Schedule (*complete)(const ProgramAnalysis& analysis, const Schedule& requested,
-                       const std::string& text);
+  MapThreads* mapping;
+  CompleteSchedule* complete;
 };
 
 extern const LoopSchedule kPointwiseSchedule, kRowSchedule, kColumnSchedule, kScanSchedule,
     kWindowSchedule, kTransposeSchedule;
 
-// Their thread mappings.
-using MapThreads = ThreadMapping(const ProgramAnalysis& analysis, const Schedule& schedule,
-                                 Arguments& args);
 MapThreads map_pointwise, map_row, map_column, map_scan, map_window, map_transpose;
 
 }  // namespace sinter::codegen

@@ -48,7 +48,7 @@ struct Schedule {
   const ReductionParameters& reduction() const;
   /// The row's; of other kinds the usual ones.
   const RowParameters& row() const;
-  /// Neighbours along dimension `d` that a thread takes together, as windows do; else 1.
+  /// Neighbouring rows along dimension `d` that a thread takes together, as windows do; else 1.
   int tile(std::integral auto d) const {
     const auto* window = std::get_if<WindowParameters>(&kind);
     return window != nullptr && static_cast<int>(d) == window->overlap.tile_dim ? window->tile : 1;
