@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +12,6 @@
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/loop_schedules.h"
-#include "codegen/families/loops/schedule_parts.h"
 
 namespace sinter::codegen {
 

@@ -1,10 +1,7 @@
 #include "codegen/families/loops/emit_loops.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sinter/error.h>
 
 #include "codegen/emit/assemble.h"
 #include "codegen/emit/prefetch.h"

@@ -1,7 +1,6 @@
 #include "codegen/families/loops/held_values.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "codegen/families/loops/schedule_parts.h"
 #include "runtime/plan/loop_values.h"
@@ -15,7 +14,9 @@ namespace {
 /// The last pass that uses each value; computing a value again uses what it is made of.
 std::vector<int> last_passes(const ProgramAnalysis& analysis, bool lean, bool again) {
   std::vector<int> last(analysis.instr_count(), 0);
-  for (const std::size_t u : std::views::reverse(analysis.live())) {
+  const std::vector<std::size_t>& live = analysis.live();
+  for (auto at = live.rbegin(); at != live.rend(); ++at) {
+    const std::size_t u = *at;
     const auto& user = analysis.instr(u);
     int pass = analysis.value(u).stage - (user.kind == InstrKind::Reduce ? 1 : 0);
     if (lean && user.kind == InstrKind::Op && is_cheap_again(analysis, u, again))

@@ -1,6 +1,5 @@
 #include "codegen/families/loops/loop_schedules.h"
 
-#include <algorithm>
 #include <charconv>
 #include <sstream>
 

@@ -1,8 +1,6 @@
 // Regions that are loops: pointwise chains, reductions of rows, scatters and scans.
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "codegen/families/loops/emit_loops.h"
 #include "codegen/families/loops/loops_kernel.h"
 #include "codegen/families/loops/schedule.h"

@@ -11,7 +11,9 @@ template <class Member>
 struct Word {
   const char* key;
   Member member;
-  bool asked = true;
+  bool asked;
+  constexpr Word(const char* name, Member of, bool is_asked = true)
+      : key(name), member(of), asked(is_asked) {}
 };
 
 }  // namespace sinter::codegen

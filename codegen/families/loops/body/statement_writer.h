@@ -33,15 +33,15 @@ class StatementWriter {
   /// What pass `stage` computes of a vector: once for all its elements, for each of them, and what
   /// it stores.
   void write(const InstrSet& needed, int stage);
-  void vector_part(const InstrSet& needed, int stage);
-  void element_part(const InstrSet& needed, int stage);
-  void vector_stores(const InstrSet& needed);
 
   const ValueText text;
 
  private:
   void running_value(std::size_t i);
   void store_scalar(std::size_t i);
+  void vector_part(const InstrSet& needed, int stage);
+  void element_part(const InstrSet& needed, int stage);
+  void vector_stores(const InstrSet& needed);
 
   BodyState& s_;
   CodeText& code_;

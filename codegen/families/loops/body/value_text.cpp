@@ -4,7 +4,6 @@
 
 #include "codegen/emit/print_instr.h"
 #include "codegen/families/loops/held_values.h"
-#include "codegen/families/loops/schedule_parts.h"
 #include "ir/scalar_math.h"
 
 namespace sinter::codegen {

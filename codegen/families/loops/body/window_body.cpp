@@ -65,12 +65,9 @@ void WindowBody::open_tile() {
 
 /// Computes what is taken from a level, in the slot `subscript` ("[s]").
 void WindowBody::walk_kept(Level level, const std::string& subscript) {
-  const InstrSet& values = taken(level);
   s_.slot = subscript;
-  const InstrSet needed = needed_for(values);
-  out_.vector_part(needed, 0);
-  out_.element_part(needed, 0);
-  for (const std::size_t i : members(values)) done_[i] = true;
+  out_.write(needed_for(taken(level)), 0);
+  for (const std::size_t i : members(taken(level))) done_[i] = true;
 }
 
 void WindowBody::keep_and_walk(Level level) {
@@ -128,9 +125,7 @@ void WindowBody::reduce() {
   s_.slot = fmt::format("[t * {} + {} * {}]", overlap_.row_step, index_, overlap_.element_step);
   for (const std::size_t i : members(taken(Level::kSlot))) s_.names[i] = out_.text.kept_name(i);
   open_tile();
-  const InstrSet needed = needed_for(reduces_);
-  out_.vector_part(needed, 0);
-  out_.element_part(needed, 0);
+  out_.write(needed_for(reduces_), 0);
   s_.code.close();
   s_.code.close();
   for (; opened > 0; --opened) s_.code.close();

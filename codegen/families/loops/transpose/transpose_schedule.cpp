@@ -10,8 +10,6 @@
 
 namespace sinter::codegen {
 
-using plan::fb::InstrKind;
-
 namespace {
 
 constexpr int kThreads = 256;

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "codegen/families/loops/schedule_parts.h"
-#include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
 
