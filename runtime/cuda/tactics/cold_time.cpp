@@ -24,7 +24,7 @@ std::optional<double> cold_time(const graphs::ContextPtr& context, CUstream stre
     times.push_back(stop.microseconds_since(start));
     if (times.back() > kLongMicroseconds) break;  // long enough to be measured once
   }
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   return times[times.size() / 2];
 }
 
