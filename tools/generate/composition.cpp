@@ -107,9 +107,7 @@ constexpr std::array<Range, 215> kMarks = {{
 
 template <std::size_t n>
 bool is_in(const std::array<Range, n>& ranges, char32_t code) {
-  const auto after =
-      std::upper_bound(ranges.begin(), ranges.end(), code,
-                       [](char32_t value, const Range& range) { return value < range.first; });
+  const auto after = std::ranges::upper_bound(ranges, code, {}, &Range::first);
   return after != ranges.begin() && code <= std::prev(after)->last;
 }
 
