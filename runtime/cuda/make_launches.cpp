@@ -167,12 +167,9 @@ struct Binder {
     const auto address_if = [&](std::int32_t buffer) {
       return buffer >= 0 ? buffers.address[static_cast<std::uint32_t>(buffer)] : 0;
     };
-    ConvAddresses addresses;
-    addresses.input = buffers.address[step.input];
-    addresses.weight = buffers.address[step.weight];
-    addresses.bias = address_if(step.bias);
-    addresses.residual = address_if(step.residual);
-    addresses.output = buffers.address[step.output];
+    ConvAddresses addresses{buffers.address[step.input], buffers.address[step.weight],
+                            address_if(step.bias), address_if(step.residual),
+                            buffers.address[step.output]};
     if (buffers.is_foreign[step.output]) addresses.foreign_output_bytes = bytes(step.output);
     return one(ConvLaunch(libraries, problem, addresses));
   }

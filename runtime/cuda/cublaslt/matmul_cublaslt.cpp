@@ -5,7 +5,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "runtime/cuda/tactics/cold_time.h"
+#include "runtime/cuda/tactics/flush_buffer.h"
 #include "runtime/format_error.h"
 
 namespace sinter::runtime {
@@ -179,12 +179,10 @@ struct MatmulLaunch::Impl {
   Alignments alignments() const {
     using Call = plan::MatmulProblem::Call;
     const auto& calls = problem.calls;
-    Alignments result;
-    result.a = alignment(addresses.a, problem.a, calls, &Call::a);
-    result.b = alignment(addresses.b, problem.b, calls, &Call::b);
-    result.d = alignment(addresses.d, problem.d, calls, &Call::d);
-    result.c = problem.has_residual ? alignment(addresses.c, problem.c, calls, &Call::c) : result.d;
-    return result;
+    const std::uint32_t d = alignment(addresses.d, problem.d, calls, &Call::d);
+    return {alignment(addresses.a, problem.a, calls, &Call::a),
+            alignment(addresses.b, problem.b, calls, &Call::b),
+            problem.has_residual ? alignment(addresses.c, problem.c, calls, &Call::c) : d, d};
   }
 
   std::string describe() const {

@@ -5,7 +5,7 @@
 
 #include "graphs/memory.h"
 #include "runtime/cuda/cudnn/cudnn_engines.h"
-#include "runtime/cuda/tactics/cold_time.h"
+#include "runtime/cuda/tactics/flush_buffer.h"
 #include "runtime/format_error.h"
 
 namespace sinter::runtime {
@@ -158,11 +158,7 @@ struct ConvLaunch::Impl {
       plan = made;
     }
     if (best < 0) refuse(why);
-    TunedAlgorithm chosen;
-    chosen.blob = plan->choice().blob();
-    chosen.microseconds = best;
-    chosen.note = chosen_text();
-    context.tuning->store(key, chosen);
+    context.tuning->store(key, {plan->choice().blob(), best, chosen_text()});
   }
 };
 
