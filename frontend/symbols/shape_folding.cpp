@@ -4,7 +4,6 @@
 
 #include <sinter/error.h>
 
-#include "frontend/symbols/size_arithmetic.h"
 #include "ir/reference/evaluate.h"
 #include "ir/scalar_math.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "frontend/symbols/default_ranges.h"
-#include "frontend/symbols/size_ratios.h"
+#include "frontend/symbols/size_arithmetic.h"
 #include "ir/graph.h"
 
 namespace sinter::frontend {

@@ -88,10 +88,7 @@ void add_window(NodeContext& node, const Window& window, const Dim& queries, con
 }
 
 void attention(NodeContext& node) {
-  AttentionForm form;
-  form.q = node.input(0, "Q");
-  form.k = node.input(1, "K");
-  form.v = node.input(2, "V");
+  AttentionForm form{node.input(0, "Q"), node.input(1, "K"), node.input(2, "V")};
   const bool is_flat = node.rank(form.q) == 3;
   if (is_flat) {
     const std::int64_t kv_heads = node.attr_int("kv_num_heads");
@@ -133,10 +130,7 @@ void attention(NodeContext& node) {
 
 /// Attention with graphs of the model's own between its steps.
 void flex_attention(NodeContext& node) {
-  AttentionForm form;
-  form.q = node.input(0, "Q");
-  form.k = node.input(1, "K");
-  form.v = node.input(2, "V");
+  AttentionForm form{node.input(0, "Q"), node.input(1, "K"), node.input(2, "V")};
   form.scale = node.has_attr("scale") ? node.attr_float("scale") : default_scale(node, form.q);
   const DType dtype = node.dtype(form.q);
   form.softmax_type = softmax_precision(node).value_or(compute_type(dtype));

@@ -262,10 +262,7 @@ Dim append_to_past(NodeContext& node, const Inputs& inputs, Projections& to) {
 void attend_to(NodeContext& node, Projections from, const Inputs& inputs) {
   if (node.has_input(inputs.bias)) add_bias(node, node.input(inputs.bias, "bias"), from);
   const Dim past = append_to_past(node, inputs, from);
-  AttentionForm form;
-  form.q = from.q;
-  form.k = from.k;
-  form.v = from.v;
+  AttentionForm form{from.q, from.k, from.v};
   const AttentionStages stages = finish(node, form, inputs, past);
   node.output(0, merge_heads(node, stages.y));
   node.output(1, form.k);

@@ -133,9 +133,8 @@ void qlinear_gemm(NodeContext& node) {
   if (node.has_input(2)) (void)one_number(node, 2, "a_zero_point");
   const auto turned = [&](const Term& matrix, const char* attribute) {
     if (node.rank(matrix.value()) != 2)
-      node.invalid("A and B must be matrices, but are " +
-                   ir::to_string(node.type(node.input(0, "A"))) + " and " +
-                   ir::to_string(node.type(node.input(3, "B"))));
+      node.invalid("A and B must be matrices, but are {} and {}", node.type(node.input(0, "A")),
+                   node.type(node.input(3, "B")));
     return node.attr_int(attribute, 0) == 0 ? matrix
                                             : Term(node, node.transpose(matrix.value(), {1, 0}));
   };

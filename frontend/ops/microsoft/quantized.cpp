@@ -43,8 +43,7 @@ Tensor zero_points(NodeContext& node, const BlockedWeights& w) {
   const std::int64_t pitch = is_packed ? (w.blocks * w.bits + 7) / 8 : w.blocks;
   const Tensor& zeros = constant_input(node, 3, "zero_points", w.rows * pitch);
   if (!is_packed && !is_float(zeros.dtype()))
-    node.unsupported("zero_points are " + ir::to_string(zeros.type()) +
-                     "; supported are packed uint8 and floats");
+    node.unsupported("zero_points are {}; supported are packed uint8 and floats", zeros.type());
   std::vector<double> values;
   for (std::int64_t row = 0; row < w.rows; ++row)
     for (std::int64_t b = 0; b < w.blocks; ++b)
@@ -225,16 +224,14 @@ void gather_block_quantized(NodeContext& node) {
                      quantized = node.normalise_axis(node.attr_int("quantize_axis", 1), rank);
   const DType type = node.dtype(data);
   if (type != DType::kUInt8 && type != DType::kInt8)
-    node.unsupported("data is " + ir::to_string(node.type(data)) +
-                     "; supported are int4, uint4 and uint8");
+    node.unsupported("data is {}; supported are int4, uint4 and uint8", node.type(data));
   if (block < 1 || block > kMostSize) node.invalid("block_size {} is no size of a block", block);
   if (gathered == quantized)
     node.unsupported("it gathers along the axis of its blocks: gather along another one");
   // Of int4 and uint4 the importer holds a byte each already; bytes hold what `bits` says.
   const bool is_packed = !node.is_four_bit(0);
   if (is_packed && type == DType::kInt8)
-    node.unsupported("data is " + ir::to_string(node.type(data)) +
-                     "; supported are int4, uint4 and uint8");
+    node.unsupported("data is {}; supported are int4, uint4 and uint8", node.type(data));
   const std::int64_t bits = is_packed ? node.attr_int("bits", 4) : 8;
   check_bits(node, bits);
   if (bits != 8 && (quantized != rank - 1 || gathered == rank - 1))
