@@ -8,7 +8,6 @@
 #include "runtime/files/input_file.h"
 #include "runtime/format_error.h"
 #include "tools/generate/byte_pairs.h"
-#include "tools/generate/composition.h"
 #include "tools/generate/text_split.h"
 #include "tools/generate/utf8.h"
 

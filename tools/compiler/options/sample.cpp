@@ -27,15 +27,8 @@ T number(std::string_view part, std::string_view text) {
 }  // namespace
 
 fusion::SamplerOptions to_fusion(const SampleOptions& sample) {
-  fusion::SamplerOptions result;
-  result.temperature = sample.temperature;
-  result.top_k = sample.top_k;
-  result.top_p = sample.top_p;
-  result.keep_logits = sample.keep_logits;
-  result.ids = sample.ids;
-  result.logits = sample.logits;
-  result.position = sample.position;
-  return result;
+  return {sample.temperature, sample.top_k,    sample.top_p,      sample.ids,
+          sample.logits,      sample.position, sample.keep_logits};
 }
 
 std::string to_text(const SampleOptions& options) {
