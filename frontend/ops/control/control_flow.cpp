@@ -9,13 +9,10 @@
 namespace sinter::frontend {
 namespace {
 
-using ir::Dim;
-using ir::ValueId;
-
 /// What a condition is at compile time, if it is known.
 std::optional<bool> known_condition(NodeContext& node, ValueId condition) {
   if (node.dtype(condition) != DType::kBool)
-    node.invalid("its condition must be bool, but is " + ir::to_string(node.type(condition)));
+    node.invalid("its condition must be bool, but is {}", node.type(condition));
   const auto contents = node.folder().contents(condition);
   if (contents && contents->size() == 1 && contents->front().is_constant())
     return contents->front().value() != 0;
@@ -65,14 +62,13 @@ std::optional<std::size_t> only_difference(const ir::TensorType& a, const ir::Te
 /// `a` where `is_a` is one, else `b`, of another size along `axis`: angles for short texts and for
 /// long ones are tables of different lengths. It is a view of both.
 ValueId select_part(NodeContext& node, const Dim& is_a, ValueId a, ValueId b, std::size_t axis) {
-  const ir::Shape of_a = node.shape(a), of_b = node.shape(b);
+  const Shape of_a = node.shape(a), of_b = node.shape(b);
   std::vector<Dim> starts(of_a.size(), Dim(0));
   starts[axis] = of_a[axis] * (Dim(1) - is_a);
-  ir::Shape own = of_a;
+  Shape own = of_a;
   own[axis] = of_b[axis] + (of_a[axis] - of_b[axis]) * is_a;
-  return node.add(
-      "Slice", {node.concat({a, b}, static_cast<std::int64_t>(axis))},
-      {{"starts", starts}, {"steps", std::vector<std::int64_t>(own.size(), 1)}, {"shape", own}});
+  return node.add("Slice", {node.concat({a, b}, static_cast<std::int64_t>(axis))},
+                  {{"starts", starts}, {"steps", Ints(own.size(), 1)}, {"shape", own}});
 }
 
 void if_then_else(NodeContext& node) {
@@ -87,8 +83,7 @@ void if_then_else(NodeContext& node) {
   const auto else_values = node.subgraph("else_branch", {}, "/else");
   if (!then_values || !else_values) return;
   if (then_values->size() != else_values->size())
-    node.invalid(fmt::format("its branches have {} and {} outputs", then_values->size(),
-                             else_values->size()));
+    node.invalid("its branches have {} and {} outputs", then_values->size(), else_values->size());
   const ValueId flag = node.reshape(condition, {});
   for (std::size_t i = 0; i < then_values->size(); ++i) {
     if (!node.output_is_used(i)) continue;
@@ -100,10 +95,10 @@ void if_then_else(NodeContext& node) {
     }
     if (node.type(a) != node.type(b)) {
       std::string why = fmt::format(
-          "its condition depends on the data of the model's inputs, and its branches "
-          "make {} and {} for output {}: both are computed and one is selected, so they "
-          "must agree; make the condition a constant, or the shapes equal",
-          ir::to_string(node.type(a)), ir::to_string(node.type(b)), i);
+          "its condition depends on the data of the model's inputs, and its branches make {} and "
+          "{} for output {}: both are computed and one is selected, so they must agree; make the "
+          "condition a constant, or the shapes equal",
+          node.type(a), node.type(b), i);
       if (const auto flag = flag_behind(node, condition)) throw FlagNeeded(*flag, std::move(why));
       node.folder().need(condition);
       node.unsupported(why);
@@ -124,10 +119,10 @@ std::int64_t trip_limit(NodeContext& node) {
         "its trip count depends on the data of the model's inputs; loops are unrolled at compile "
         "time: make the count a constant, or keep the loop outside of the model");
   if (!trips->front().is_constant())
-    node.unsupported(fmt::format(
-        "its trip count is {}, a symbolic dimension; loops are unrolled at compile time: compile "
-        "with that dimension fixed (--dim), or export without the loop",
-        trips->front().to_string()));
+    node.unsupported(
+        "its trip count is {}, a symbolic dimension; loops are unrolled at compile "
+        "time: compile with that dimension fixed (--dim), or export without the loop",
+        trips->front());
   return std::clamp<std::int64_t>(trips->front().value(), 0, kMaxIterations + 1);
 }
 
@@ -138,8 +133,8 @@ void loop(NodeContext& node) {
     carried.push_back(node.input(i, "a loop-carried value"));
   const std::size_t count = carried.size(), body_outputs = node.subgraph_output_count("body");
   if (body_outputs < 1 + count)
-    node.invalid(fmt::format("its body has {} outputs; with {} carried values it needs at least {}",
-                             body_outputs, count, 1 + count));
+    node.invalid("its body has {} outputs; with {} carried values it needs at least {}",
+                 body_outputs, count, 1 + count);
   const ValueId yes = node.constant(DType::kBool, 1);
   std::vector<std::vector<ValueId>> scanned(body_outputs - 1 - count);
   const auto run_body = [&](std::int64_t i) {
@@ -151,11 +146,11 @@ void loop(NodeContext& node) {
     const auto known = known_condition(node, condition);
     if (!known) node.folder().need(condition);
     if (!known)
-      node.unsupported(fmt::format(
-          "whether it goes on after {} iterations depends on the data of the model's inputs; loops "
-          "are unrolled at compile time: give it a constant trip count and condition, or keep the "
-          "loop outside of the model",
-          i));
+      node.unsupported(
+          "whether it goes on after {} iterations depends on the data of the model's "
+          "inputs; loops are unrolled at compile time: give it a constant trip count "
+          "and condition, or keep the loop outside of the model",
+          i);
     return *known;
   };
   bool running = !node.has_input(1) || goes_on(node.input(1, "cond"), 0);
@@ -163,9 +158,9 @@ void loop(NodeContext& node) {
   for (; running && i < limit; ++i) {
     if (i == kMaxIterations)
       node.unsupported(
-          fmt::format("it has more than {} iterations; loops are unrolled at compile "
-                      "time: shorten it, or keep it outside of the model",
-                      kMaxIterations));
+          "it has more than {} iterations; loops are unrolled at compile time: shorten "
+          "it, or keep it outside of the model",
+          kMaxIterations);
     const auto outputs = run_body(i);
     if (!outputs) return;
     carried.assign(outputs->begin() + 1, outputs->begin() + 1 + static_cast<std::ptrdiff_t>(count));
@@ -184,20 +179,19 @@ void loop(NodeContext& node) {
   }
 }
 
-std::vector<std::int64_t> per_scan(NodeContext& node, const char* name, std::size_t count) {
-  auto values = node.attr_ints(name).value_or(std::vector<std::int64_t>(count, 0));
+Ints per_scan(NodeContext& node, const char* name, std::size_t count) {
+  auto values = node.attr_ints(name).value_or(Ints(count, 0));
   if (values.size() != count)
-    node.invalid(
-        fmt::format("attribute '{}' has {} values; it must have {}", name, values.size(), count));
+    node.invalid("attribute '{}' has {} values; it must have {}", name, values.size(), count);
   return values;
 }
 
 /// Of each of `count`: whether it is read or written from the end.
-std::vector<std::int64_t> read_directions(NodeContext& node, const char* name, std::size_t count) {
+Ints read_directions(NodeContext& node, const char* name, std::size_t count) {
   auto values = per_scan(node, name, count);
   for (const std::int64_t value : values)
     if (value != 0 && value != 1)
-      node.invalid(fmt::format("attribute '{}' holds {}; a direction is 0 or 1", name, value));
+      node.invalid("attribute '{}' holds {}; a direction is 0 or 1", name, value);
   return values;
 }
 
@@ -205,19 +199,19 @@ std::vector<std::int64_t> read_directions(NodeContext& node, const char* name, s
 /// which they are read, and which of them from the end.
 struct ScanInputs {
   std::vector<ValueId> states, sequences;
-  std::vector<std::int64_t> axes, directions;
+  Ints axes, directions;
 };
 
 ScanInputs read_scan(NodeContext& node, std::vector<ValueId> inputs, const char* directions) {
   const std::int64_t count = node.attr_int("num_scan_inputs");
-  const auto total = static_cast<std::int64_t>(inputs.size());
+  const auto total = std::ssize(inputs);
   if (count < 1 || count > total)
-    node.invalid(fmt::format("num_scan_inputs is {}, but it has {} inputs", count, total));
+    node.invalid("num_scan_inputs is {}, but it has {} inputs", count, total);
   const auto first = inputs.begin() + (total - count);
   ScanInputs scan{{inputs.begin(), first}, {first, inputs.end()}, {}, {}};
   if (node.subgraph_output_count("body") < scan.states.size())
-    node.invalid(fmt::format("its body has {} outputs; with {} states it needs as many at least",
-                             node.subgraph_output_count("body"), scan.states.size()));
+    node.invalid("its body has {} outputs; with {} states it needs as many at least",
+                 node.subgraph_output_count("body"), scan.states.size());
   scan.directions = read_directions(node, directions, scan.sequences.size());
   return scan;
 }
@@ -228,20 +222,18 @@ std::int64_t scan_length(NodeContext& node, const ScanInputs& scan) {
   for (std::size_t k = 0; k < scan.sequences.size(); ++k) {
     const Dim extent = node.shape(scan.sequences[k])[static_cast<std::size_t>(scan.axes[k])];
     if (length && *length != extent)
-      node.invalid(fmt::format("its scan inputs have lengths {} and {}", length->to_string(),
-                               extent.to_string()));
+      node.invalid("its scan inputs have lengths {} and {}", length->to_string(), extent);
     length = extent;
   }
   if (!length->is_constant())
-    node.unsupported(fmt::format(
-        "it scans the symbolic dimension {}; scans are unrolled at compile time: compile with that "
-        "dimension fixed (--dim)",
-        length->to_string()));
+    node.unsupported(
+        "it scans the symbolic dimension {}; scans are unrolled at compile time: "
+        "compile with that dimension fixed (--dim)",
+        length->to_string());
   if (length->value() < 1 || length->value() > kMaxIterations)
     node.unsupported(
-        fmt::format("it scans {} elements; it is unrolled at compile time to at least "
-                    "1 and at most {}",
-                    length->value(), kMaxIterations));
+        "it scans {} elements; it is unrolled at compile time to at least 1 and at most {}",
+        length->value(), kMaxIterations);
   return length->value();
 }
 
@@ -254,7 +246,7 @@ struct Scanned {
 std::optional<Scanned> run_scan(NodeContext& node, const ScanInputs& scan,
                                 const std::string& label) {
   const std::int64_t count = scan_length(node, scan);
-  const auto states = static_cast<std::ptrdiff_t>(scan.states.size());
+  const auto states = std::ssize(scan.states);
   Scanned result{scan.states, {}};
   result.collected.resize(node.subgraph_output_count("body") - scan.states.size());
   for (std::int64_t i = 0; i < count; ++i) {
@@ -285,9 +277,9 @@ void scan(NodeContext& node) {
   for (std::size_t k = 0; k < states; ++k) node.output(k, result->states[k]);
   for (std::size_t k = 0; k < collected; ++k) {
     auto& elements = result->collected[k];
-    if (directions[k] != 0) std::reverse(elements.begin(), elements.end());
+    if (directions[k] != 0) std::ranges::reverse(elements);
     const ir::TensorType type = node.type(elements.front());
-    const auto rank = static_cast<std::int64_t>(type.shape.size());
+    const auto rank = std::ssize(type.shape);
     node.output(states + k, stack(node, elements, type, node.normalise_axis(axes[k], rank + 1)));
   }
 }
@@ -297,24 +289,22 @@ void scan(NodeContext& node) {
 void scan_of_batches(NodeContext& node) {
   if (node.has_input(0))
     node.unsupported(
-        "its sequences have lengths of their own (sequence_lens); export with opset 9 "
-        "or later");
+        "its sequences have lengths of their own (sequence_lens); export with opset 9 or later");
   std::vector<ValueId> all;
   for (std::size_t i = 1; i < node.input_count(); ++i) all.push_back(node.input(i, "input"));
   if (all.empty() || node.rank(all[0]) == 0) node.invalid("it has nothing to scan");
   const Dim batch = node.shape(all[0])[0];
   if (!batch.is_constant() || batch.value() < 1 || batch.value() > kMaxIterations)
     node.unsupported(
-        fmt::format("its batch is {}; the scan of each sample is unrolled at compile "
-                    "time, so it must be known and at most {}",
-                    batch.to_string(), kMaxIterations));
+        "its batch is {}; the scan of each sample is unrolled at compile time, so it "
+        "must be known and at most {}",
+        batch, kMaxIterations);
   std::vector<std::vector<ValueId>> outputs;  // of every sample
   for (std::int64_t b = 0; b < batch.value(); ++b) {
     std::vector<ValueId> sample;
     for (const ValueId value : all) {
       if (node.rank(value) == 0 || node.shape(value)[0] != batch)
-        node.invalid(fmt::format("input {} has no batch dimension of {}",
-                                 ir::to_string(node.type(value)), batch.to_string()));
+        node.invalid("input {} has no batch dimension of {}", node.type(value), batch);
       sample.push_back(element(node, value, 0, b));
     }
     ScanInputs inputs = read_scan(node, sample, "directions");
@@ -334,7 +324,9 @@ void scan_of_batches(NodeContext& node) {
   }
 }
 
-constexpr OpRow kControlFlowOps[] = {
+}  // namespace
+
+const OpRows kControlFlowOps = {
     {"If", 1, if_then_else, "else_branch then_branch"},
     {"Loop", 1, loop, "body"},
     {"Scan", 8, scan_of_batches, "body directions num_scan_inputs"},
@@ -342,9 +334,5 @@ constexpr OpRow kControlFlowOps[] = {
      "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes "
      "scan_output_directions"},
 };
-
-}  // namespace
-
-std::span<const OpRow> control_flow_ops() { return kControlFlowOps; }
 
 }  // namespace sinter::frontend

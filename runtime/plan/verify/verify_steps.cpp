@@ -425,10 +425,6 @@ void verify_alive(const Checker& check, std::uint32_t index, std::size_t step) {
                buffer.last_step);
 }
 
-}  // namespace
-
-namespace {
-
 void verify_outputs_written(const Checker& check, const Buffers& written) {
   for (const auto& output : check.plan.outputs)
     if (check.plan.buffers[output->buffer]->kind == fb::BufferKind::Output &&
