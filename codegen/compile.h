@@ -2,8 +2,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -12,7 +10,7 @@
 #include <sinter/error.h>
 
 #include "codegen/plan/compile_options.h"
-#include "ir/graph.h"
+#include "codegen/program/describe.h"
 #include "runtime/plan/plan_data.h"
 
 namespace sinter::codegen {
@@ -32,7 +30,7 @@ struct RefusedKernel {
 };
 
 /// Error(kInternal) of all kernels that NVRTC does not take: the caller may separate their nodes
-/// (fusion/separate.h) and try again.
+/// (fusion::separate) and try again.
 class KernelsRefused : public Error {
  public:
   explicit KernelsRefused(std::vector<RefusedKernel> refused);
@@ -93,22 +91,22 @@ struct CompiledPlan {
 /// Throws Error(kUnsupported) naming a node that no lowering takes, Error(kDevice) if NVRTC is
 /// missing, Error(kInternal) with a standalone reproducer's path if a generated kernel does not
 /// compile.
-CompiledPlan compile(const ir::Graph& graph, const CompileOptions& options);
+CompiledPlan compile(const Graph& graph, const CompileOptions& options);
 
 /// One tactic to run a plan: what the passes made of the model for dimensions within `limits`.
 struct EntryGraph {
   std::string name;
-  ir::Graph graph;
+  Graph graph;
   std::map<std::string, ir::Range> limits;
 };
 /// A plan with several entry points, in this order. They share bindings, states, weights and
 /// kernels that are the same. `model`: the graph whose bindings have the shapes of all of them, and
 /// whose ranges hold all limits.
-CompiledPlan compile_entries(const ir::Graph& model, std::span<const EntryGraph> entries,
+CompiledPlan compile_entries(const Graph& model, std::span<const EntryGraph> entries,
                              const CompileOptions& options);
 
 /// CompileOptions::packed_weights for plans that are parts of the one of `graphs`.
-std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
+std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
                                        const CompileOptions& options);
 
 }  // namespace sinter::codegen

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/emit/kernel_request.h"
+#include "codegen/plan/expr_table.h"
 
 namespace sinter::codegen {
 
@@ -28,7 +28,7 @@ class ProgramAnalysis {
 
   const KernelRequest& request() const { return *request_; }
   const DeviceModel& device() const { return *request_->device; }
-  const plan::fb::LoopProgramT& program() const { return *request_->program; }
+  const LoopProgramT& program() const { return *request_->program; }
   ExprTable& exprs() const { return *exprs_; }
 
   std::size_t rank() const { return program().extents.size(); }
@@ -39,9 +39,9 @@ class ProgramAnalysis {
   int last_dim(DimSet set) const;
 
   std::size_t instr_count() const { return program().instrs.size(); }
-  const plan::fb::InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
+  const InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
   const ValueInfo& value(std::size_t i) const { return values_[i]; }
-  const plan::fb::AccessT& access(std::size_t a) const { return *program().accesses[a]; }
+  const AccessT& access(std::size_t a) const { return *program().accesses[a]; }
   /// Dimensions that an access's address and guards vary with.
   DimSet access_dims(std::size_t a) const { return access_dims_[a]; }
   DimSet node_dims(std::size_t node) const { return node_dims_[node]; }
@@ -58,9 +58,9 @@ class ProgramAnalysis {
   bool is_read(std::size_t buffer) const { return read_[buffer]; }
   bool is_written(std::size_t buffer) const { return written_[buffer]; }
 
-  const ir::Dim& extent(std::size_t d) const { return exprs_->dim(program().extents[d]); }
+  const Dim& extent(std::size_t d) const { return exprs_->dim(program().extents[d]); }
   /// Product of the extents in `set`.
-  ir::Dim size_of_dims(DimSet set) const;
+  Dim size_of_dims(DimSet set) const;
 
  private:
   void check() const;

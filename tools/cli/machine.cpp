@@ -8,7 +8,7 @@
 #include <sinter/threads.h>
 
 #ifdef SINTER_WITH_CUDA
-#include "codegen/targets/cuda/nvrtc_info.h"
+#include "codegen/targets/cuda/nvrtc.h"
 #include "graphs/device.h"
 #include "graphs/driver.h"
 #include "runtime/cuda/device_info.h"

@@ -1,6 +1,5 @@
 #include "codegen/targets/cuda/cuda_target.h"
 
-#include "codegen/targets/cuda/devices.h"
 #include "codegen/targets/cuda/nvrtc.h"
 
 namespace sinter::codegen {

@@ -18,7 +18,6 @@
 #include "runtime/files/output_file.h"
 
 namespace sinter::codegen {
-
 namespace {
 
 constexpr const char* kOptions[] = {"-std=c++17", "-default-device"};
@@ -86,7 +85,7 @@ void inline_headers(std::string_view source, std::vector<std::string>& seen, std
         if (line == fmt::format("#include \"{}\"", header.name)) included = &header;
     if (included == nullptr) {
       out.append(line).push_back('\n');
-    } else if (std::find(seen.begin(), seen.end(), included->name) == seen.end()) {
+    } else if (std::ranges::find(seen, included->name) == seen.end()) {
       seen.push_back(included->name);
       inline_headers(included->text, seen, out);
     }

@@ -15,4 +15,14 @@ std::vector<CompiledKernel> compile_cuda(std::span<const KernelText> texts,
                                          const KernelCompileOptions& options,
                                          KernelCompileStats& stats);
 
+struct NvrtcInfo {
+  bool found = false;
+  std::string path;
+  int version = 0;      // 13000 for 13.0
+  std::string problem;  // why not, and how to get it
+};
+
+/// Loads NVRTC as compiling would; problems are reported, not thrown.
+NvrtcInfo find_nvrtc();
+
 }  // namespace sinter::codegen

@@ -2,7 +2,6 @@
 #include <sinter/error.h>
 
 #include "codegen/targets/cuda/nvrtc.h"
-#include "codegen/targets/cuda/nvrtc_info.h"
 
 namespace sinter::codegen {
 namespace {

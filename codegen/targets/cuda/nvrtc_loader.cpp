@@ -1,7 +1,6 @@
 #include "codegen/targets/cuda/nvrtc_loader.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <optional>
@@ -9,6 +8,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sinter/error.h>
+
+#include "codegen/targets/cuda/nvrtc.h"
 
 namespace sinter::codegen {
 
@@ -82,6 +83,17 @@ const Nvrtc& load_nvrtc() {
   const std::lock_guard lock(mutex);
   if (!loaded) loaded = load_nvrtc_from(libraries::cuda_library_folders());
   return *loaded;
+}
+
+NvrtcInfo find_nvrtc() {
+  NvrtcInfo info;
+  try {
+    const auto& nvrtc = load_nvrtc();
+    info = {true, nvrtc.path, nvrtc.version, {}};
+  } catch (const Error& error) {
+    info.problem = error.what();
+  }
+  return info;
 }
 
 }  // namespace sinter::codegen

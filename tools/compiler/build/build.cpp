@@ -12,7 +12,7 @@
 #include <sinter/error.h>
 
 #include "fusion/narrow_dims.h"
-#include "fusion/separate.h"
+#include "fusion/pipeline.h"
 #include "tools/compiler/build/calibration.h"
 #include "tools/compiler/build/model_source.h"
 #include "tools/compiler/options/entries.h"
