@@ -15,22 +15,22 @@ namespace sinter::codegen {
 /// Throws Error(kUnsupported) naming a node that no lowering takes, Error(kDevice) if NVRTC is
 /// missing, Error(kInternal) with a standalone reproducer's path if a generated kernel does not
 /// compile.
-CompiledPlan compile(const ir::Graph& graph, const CompileOptions& options);
+CompiledPlan compile(const Graph& graph, const CompileOptions& options);
 
 /// One tactic to run a plan: what the passes made of the model for dimensions within `limits`.
 struct EntryGraph {
   std::string name;
-  ir::Graph graph;
+  Graph graph;
   std::map<std::string, ir::Range> limits;
 };
 /// A plan with several entry points, in this order. They share bindings, states, weights and
 /// kernels that are the same. `model`: the graph whose bindings have the shapes of all of them, and
 /// whose ranges hold all limits.
-CompiledPlan compile_entries(const ir::Graph& model, std::span<const EntryGraph> entries,
+CompiledPlan compile_entries(const Graph& model, std::span<const EntryGraph> entries,
                              const CompileOptions& options);
 
 /// CompileOptions::packed_weights for plans that are parts of the one of `graphs`.
-std::set<std::uint64_t> packed_weights(std::span<const ir::Graph* const> graphs,
+std::set<std::uint64_t> packed_weights(std::span<const Graph* const> graphs,
                                        const CompileOptions& options);
 
 }  // namespace sinter::codegen

@@ -9,10 +9,6 @@
 #include "runtime/plan/loop_values.h"
 
 namespace sinter::codegen {
-
-using plan::fb::ExprOp;
-using plan::fb::InstrKind;
-
 namespace {
 
 [[noreturn]] void contradiction(const KernelRequest& request, const std::string& what) {
@@ -76,10 +72,10 @@ int ProgramAnalysis::last_dim(DimSet set) const {
   return -1;
 }
 
-ir::Dim ProgramAnalysis::size_of_dims(DimSet set) const {
-  ir::Dim product = 1;
+Dim ProgramAnalysis::size_of_dims(DimSet set) const {
+  Dim product = 1;
   for (std::size_t d = 0; d < rank(); ++d)
-    if ((set & dim_bit(d)) != 0) product = product * extent(d);
+    if ((set & dim_bit(d)) != 0) product *= extent(d);
   return product;
 }
 

@@ -3,10 +3,10 @@
 
 #include <concepts>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "codegen/emit/kernel_request.h"
+#include "codegen/plan/expr_table.h"
 
 namespace sinter::codegen {
 
@@ -31,7 +31,7 @@ class ProgramAnalysis {
 
   const KernelRequest& request() const { return *request_; }
   const DeviceModel& device() const { return *request_->device; }
-  const plan::fb::LoopProgramT& program() const { return *request_->program; }
+  const LoopProgramT& program() const { return *request_->program; }
   ExprTable& exprs() const { return *exprs_; }
 
   std::size_t rank() const { return program().extents.size(); }
@@ -42,7 +42,7 @@ class ProgramAnalysis {
   int last_dim(DimSet set) const;
 
   std::size_t instr_count() const { return program().instrs.size(); }
-  const plan::fb::InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
+  const InstrT& instr(std::size_t i) const { return *program().instrs[i]; }
   const ValueInfo& value(std::size_t i) const { return values_[i]; }
   /// The instructions that some store needs, in order; of them those of one kind.
   const std::vector<std::size_t>& live() const { return live_; }

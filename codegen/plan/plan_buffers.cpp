@@ -11,46 +11,44 @@
 
 namespace sinter::codegen {
 
-using ir::Dim;
-using ir::ValueId;
 using plan::fb::BufferKind;
 
 namespace {
 
 /// Where `value` stands among `list`, or nothing.
 std::optional<std::size_t> position_of(const std::vector<ValueId>& list, ValueId value) {
-  const auto at = std::find(list.begin(), list.end(), value);
+  const auto at = std::ranges::find(list, value);
   if (at == list.end()) return std::nullopt;
   return static_cast<std::size_t>(at - list.begin());
 }
 
 /// "'add_mul' of 'layer/Add_3'": a region's operators, and the ONNX nodes that it comes from.
-std::string label(const ir::Node& node) {
+std::string label(const Node& node) {
   const std::string stem = "'" + name_stem(node) + "'";
   return node.origins.empty() ? stem : stem + " of '" + node.origins.front() + "'";
 }
 
-bool reads_once(const ir::Graph& body, ValueId input) {
+bool reads_once(const Graph& body, ValueId input) {
   const auto& users = body.users(input);
   if (users.size() != 1) return false;
   const auto& reads = body.node(users[0]).inputs;
-  return std::count(reads.begin(), reads.end(), input) == 1;
+  return std::ranges::count(reads, input) == 1;
 }
 
 }  // namespace
 
-std::vector<ScatterRegion> scatter_regions(const ir::Node& node) {
+std::vector<ScatterRegion> scatter_regions(const Node& node) {
   if (!node.body) return {};
   const std::string& kind = node.attrs.get_string("kind");
   if (kind == "scatter") {
     const ScatteredValues found = scattered_values(*node.body);
-    const ir::Node& scatter = *node.body->producer(node.body->outputs()[found.result]);
+    const Node& scatter = *node.body->producer(node.body->outputs()[found.result]);
     return {{found.data, found.result, node.body->type(scatter.inputs[1]),
              reads_once(*node.body, node.body->inputs()[found.data])}};
   }
   std::vector<ScatterRegion> regions;
   if (kind != "horizontal" && kind != "attention") return regions;
-  for (const ir::Node& part : node.body->nodes())
+  for (const Node& part : node.body->nodes())
     for (const ScatterRegion& inner : scatter_regions(part)) {
       const ValueId data = part.inputs[inner.data];
       const auto from = position_of(node.body->inputs(), data);
@@ -63,15 +61,14 @@ std::vector<ScatterRegion> scatter_regions(const ir::Node& node) {
   return regions;
 }
 
-PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Graph& bindings)
+PlanBuffers::PlanBuffers(const Graph& graph, ExprTable& exprs, const Graph& bindings)
     : graph_(&graph), exprs_(exprs) {
   for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
     const ir::Value& info = graph.value(graph.inputs()[i]);
-    const ir::TensorType type{info.type.dtype, bindings.type(bindings.inputs()[i]).shape};
+    const TensorType type{info.type.dtype, bindings.type(bindings.inputs()[i]).shape};
     const auto& states = graph.states();
-    const auto state = std::find_if(states.begin(), states.end(), [&](const ir::State& one) {
-      return one.input == static_cast<int>(i);
-    });
+    const auto state = std::ranges::find_if(
+        states, [&](const ir::State& one) { return one.input == static_cast<int>(i); });
     const bool kept = state != states.end();
     const std::size_t number = kept ? static_cast<std::size_t>(state - states.begin()) : i;
     const std::uint32_t buffer =
@@ -80,8 +77,8 @@ PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Gra
     inputs_.push_back(binding(info.name, type, buffer));
   }
   for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
-    const ir::TensorType type{graph.type(graph.outputs()[i]).dtype,
-                              bindings.type(bindings.outputs()[i]).shape};
+    const TensorType type{graph.type(graph.outputs()[i]).dtype,
+                          bindings.type(bindings.outputs()[i]).shape};
     const auto state = state_of_output_.find(static_cast<int>(i));
     const std::uint32_t buffer = state != state_of_output_.end()
                                      ? state->second
@@ -91,7 +88,7 @@ PlanBuffers::PlanBuffers(const ir::Graph& graph, ExprTable& exprs, const ir::Gra
   begin(graph);
 }
 
-void PlanBuffers::begin(const ir::Graph& graph) {
+void PlanBuffers::begin(const Graph& graph) {
   const auto differ = [](const std::string& name) {
     throw Error(ErrorCode::kInternal, "entry points differ in '" + name + "'");
   };
@@ -128,14 +125,14 @@ ValueId PlanBuffers::root(ValueId value) const {
       value = moved->second;
       continue;
     }
-    const ir::Node* node = graph_->producer(value);
+    const Node* node = graph_->producer(value);
     if (!node || node->op->name != "Reshape") return value;
     value = node->inputs[0];
   }
 }
 
 bool PlanBuffers::is_state(ValueId input) const {
-  return std::any_of(graph_->states().begin(), graph_->states().end(), [&](const ir::State& state) {
+  return std::ranges::any_of(graph_->states(), [&](const ir::State& state) {
     return graph_->inputs()[static_cast<std::size_t>(state.input)] == input;
   });
 }
@@ -149,13 +146,13 @@ void PlanBuffers::share_scattered() {
   for (const ValueId output : graph_->outputs()) last[root(output)] = graph_->nodes().size();
   std::map<ValueId, ValueId> in_place;
   for (std::size_t n = 0; n < graph_->nodes().size(); ++n) {
-    const ir::Node& node = graph_->nodes()[n];
+    const Node& node = graph_->nodes()[n];
     for (const ScatterRegion& region : scatter_regions(node)) {
       const ValueId data = root(node.inputs[region.data]);
       // What the node reads beside must not see what it writes.
-      const bool once = region.reads_once &&
-                        std::count_if(node.inputs.begin(), node.inputs.end(),
-                                      [&](ValueId input) { return root(input) == data; }) == 1;
+      const bool once = region.reads_once && std::ranges::count_if(node.inputs, [&](ValueId input) {
+                                               return root(input) == data;
+                                             }) == 1;
       if ((graph_->producer(data) || is_state(data)) && last[data] == n && once)
         in_place.emplace(data, node.outputs[region.result]);
       else if (!once)
@@ -170,7 +167,7 @@ void PlanBuffers::share_scattered() {
   in_place_ = std::move(in_place);
 }
 
-std::uint32_t PlanBuffers::add(BufferKind kind, const ir::TensorType& type, std::uint32_t binding) {
+std::uint32_t PlanBuffers::add(BufferKind kind, const TensorType& type, std::uint32_t binding) {
   plan::fb::BufferT buffer;
   buffer.kind = kind;
   buffer.dtype = static_cast<std::uint8_t>(type.dtype);
@@ -184,7 +181,7 @@ std::uint32_t PlanBuffers::add(BufferKind kind, const ir::TensorType& type, std:
 }
 
 std::unique_ptr<plan::fb::BindingT> PlanBuffers::binding(const std::string& name,
-                                                         const ir::TensorType& type,
+                                                         const TensorType& type,
                                                          std::uint32_t buffer) {
   auto result = std::make_unique<plan::fb::BindingT>();
   result->name = name;
@@ -204,7 +201,7 @@ std::uint32_t PlanBuffers::of(ValueId value) {
   return buffer;
 }
 
-std::uint32_t PlanBuffers::weight(const std::shared_ptr<const ir::Tensor>& constant) {
+std::uint32_t PlanBuffers::weight(const std::shared_ptr<const Tensor>& constant) {
   const std::uint64_t hash = constant->hash();
   const auto [begin, end] = weights_by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it)
@@ -215,7 +212,7 @@ std::uint32_t PlanBuffers::weight(const std::shared_ptr<const ir::Tensor>& const
   return buffer;
 }
 
-std::shared_ptr<const ir::Tensor> PlanBuffers::constant_of(std::uint32_t buffer) const {
+std::shared_ptr<const Tensor> PlanBuffers::constant_of(std::uint32_t buffer) const {
   const auto at = weights_.find(buffer);
   return at == weights_.end() ? nullptr : at->second;
 }
@@ -253,7 +250,7 @@ std::string PlanBuffers::why_copied(const ir::State& state) {
   if (of(input) == of(output)) return "";
   const auto refused = not_in_place_.find(input);
   if (refused != not_in_place_.end()) return refused->second;
-  const ir::Node* node = graph_->producer(root(output));
+  const Node* node = graph_->producer(root(output));
   return node ? fmt::format("{} makes a new value, it does not change the old one", label(*node))
               : "it is another input";
 }

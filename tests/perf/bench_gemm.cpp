@@ -36,7 +36,6 @@
 #include <unistd.h>
 
 #include "codegen/compile.h"
-#include "codegen/families/gemm/emit_gemm.h"
 #include "codegen/families/gemm/gemm_schedule.h"
 #include "codegen/targets/cuda/cuda_target.h"
 #include "fusion/pipeline.h"

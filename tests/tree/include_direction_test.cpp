@@ -64,7 +64,7 @@ const Edges kAllowed = {
     // fusion
     {"fusion/context", {"ir"}},
     {"fusion/regions", {"fusion/context", "ir", "ir/dim", "ir/reference"}},
-    {"fusion/patterns", {"fusion/regions", "ir", "ir/dim"}},
+    {"fusion/patterns", {"fusion/context", "fusion/regions", "ir", "ir/dim"}},
     {"fusion/quantize",
      {"fusion/context", "fusion/patterns", "fusion/regions", "ir", "ir/dim", "ir/reference"}},
     {"fusion/passes",

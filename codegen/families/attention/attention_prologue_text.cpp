@@ -1,11 +1,10 @@
-#include "codegen/families/attention/attention_prologue_text.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "codegen/emit/kernel_text.h"
 #include "codegen/emit/prefetch.h"
+#include "codegen/families/attention/attention_prologue.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/schedule_parts.h"
 
@@ -17,9 +16,9 @@ VectorPlan vectors_of(const ProgramAnalysis& analysis, const PrologueOperand& ma
                       std::int64_t width) {
   for (int most = 8; most > 1; most /= 2) {
     VectorPlan plan = plan_vectors(analysis, analysis.last_dim(analysis.outer_dims()), most);
-    const auto fits = [&](const ir::Dim& dim) { return ir::is_multiple_of(dim, plan.vector); };
+    const auto fits = [&](const Dim& dim) { return ir::is_multiple_of(dim, plan.vector); };
     if (plan.conditions.empty() && fits(ir::Dim(width)) && fits(made.offset) && fits(made.row) &&
-        std::all_of(made.batch.begin(), made.batch.end(), fits))
+        std::ranges::all_of(made.batch, fits))
       return plan;
   }
   return no_vectors(analysis);
@@ -28,7 +27,6 @@ VectorPlan vectors_of(const ProgramAnalysis& analysis, const PrologueOperand& ma
 /// Which loads may be issued before the step in front has ended: those of what no step writes, at
 /// places that such memory says. Empty if something else would have to be.
 std::vector<bool> given_loads(const ProgramAnalysis& analysis) {
-  using plan::fb::InstrKind;
   const auto is_given = [&](std::size_t load) {
     const auto& access = analysis.access(analysis.instr(load).access);
     return analysis.request().given.contains(analysis.program().buffers[access.buffer]);
@@ -37,7 +35,7 @@ std::vector<bool> given_loads(const ProgramAnalysis& analysis) {
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (analysis.instr(i).kind != InstrKind::Load || !analysis.value(i).live) continue;
     const auto& gathers = analysis.access(analysis.instr(i).access).gathers;
-    given[i] = is_given(i) && std::all_of(gathers.begin(), gathers.end(), [&](const auto& gather) {
+    given[i] = is_given(i) && std::ranges::all_of(gathers, [&](const auto& gather) {
                  return given[gather.value()];
                });
     // Values of no element, and addresses that are gathered, are computed first.
@@ -84,7 +82,7 @@ PrologueFunction prologue_function(const AttentionProgram& attention, const Prol
   function.buffers = made.program.buffers;
   function.vector = schedule.vector;
   for (const auto& arg : args.kernel_args())
-    if (arg.kind() != plan::fb::ArgKind::Buffer) function.sizes.push_back(arg.index());
+    if (arg.kind() != ArgKind::Buffer) function.sizes.push_back(arg.index());
   std::vector<std::string> parameters = args.parameters();
   if (facts.programmatic_launch && !fetches.empty()) {
     function.fetch = name + "_fetch";

@@ -1,11 +1,9 @@
-#include "codegen/families/gemm/emit_gemm.h"
 
-#include <algorithm>
 #include <set>
 
 #include "codegen/emit/assemble.h"
-#include "codegen/families/gemm/gemm_mapping.h"
 #include "codegen/families/gemm/gemm_schedule.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/body/body_writer.h"
 
 namespace sinter::codegen {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/emit/kernel_text.h"
-#include "codegen/families/gemm/gemm_mapping.h"
+#include "codegen/families/gemm/gemm_text.h"
 #include "codegen/families/loops/body/body_writer.h"
 #include "codegen/families/loops/held_values.h"
 #include "codegen/families/loops/row/row_schedule.h"
@@ -34,17 +34,16 @@ Schedule prologue_schedule(const ProgramAnalysis& analysis, std::int64_t rows, i
 }
 
 /// Whether the access walks `length` elements from the buffer's start on, the same for all rows.
-bool is_shared_row(const ProgramAnalysis& analysis, const plan::fb::AccessT& access,
-                   std::int64_t length) {
+bool is_shared_row(const ProgramAnalysis& analysis, const AccessT& access, std::int64_t length) {
   if (!access.gathers.empty() || !access.nonaffine.empty() || !access.guards.empty()) return false;
   const ExprTable& exprs = analysis.exprs();
   if (exprs.dim(access.offset) != ir::Dim(0)) return false;
-  ir::Dim dense = 1;
+  Dim dense = 1;
   for (std::size_t d = analysis.rank(); d-- > 0;) {
     if (analysis.extent(d) == ir::Dim(1)) continue;
     const bool inner = (analysis.inner_dims() & dim_bit(d)) != 0;
     if (exprs.dim(access.strides[d]) != (inner ? dense : ir::Dim(0))) return false;
-    dense = dense * analysis.extent(d);
+    dense *= analysis.extent(d);
   }
   return analysis.row_length() == ir::Dim(length);
 }

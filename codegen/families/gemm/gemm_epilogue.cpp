@@ -1,10 +1,7 @@
 // How threads walk a tile's elements: the thread mapping of the epilogue.
-#include "codegen/families/gemm/gemm_mapping.h"
+#include "codegen/families/gemm/gemm_text.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-using plan::fb::InstrKind;
 
 void GemmText::rows_from(const std::string& row_of_matrix, std::vector<std::string>& lines) {
   const Dim count = analysis_.size_of_dims(mapping_.thread_dims);

@@ -1,6 +1,5 @@
 // A block (or the blocks of a cluster) multiplies a tile, its sums wait in shared memory, and the
 // program's body runs over them like over rows of memory.
-#include "codegen/families/gemm/gemm_mapping.h"
 
 #include <sstream>
 
@@ -8,9 +7,6 @@
 #include "codegen/emit/prefetch.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-using plan::fb::InstrKind;
 
 GemmText::GemmText(const ProgramAnalysis& analysis, const GemmSchedule& schedule, Arguments& args)
     : analysis_(analysis),
@@ -48,11 +44,7 @@ void GemmText::write_one_tile() {
   map_reductions();
 }
 
-Dim GemmText::tiles() const {
-  Dim tiles = tiles_m_ * tiles_n_;
-  for (const Dim& batch : product_.batch) tiles = tiles * batch;
-  return tiles;
-}
+Dim GemmText::tiles() const { return tiles_m_ * tiles_n_ * ir::element_count(product_.batch); }
 
 /// Which tile the block has.
 void GemmText::place_block() {

@@ -3,9 +3,6 @@
 #include "codegen/families/gemm/weights/weight_pack.h"
 
 namespace sinter::codegen {
-
-using ir::Dim;
-
 namespace {
 
 constexpr int kBoxColumns = 64;  // of a copy by the copy engine

@@ -10,7 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "fusion/narrow_dims.h"
-#include "fusion/separate.h"
+#include "fusion/pipeline.h"
 #include "runtime/format_error.h"
 #include "tools/compiler/build/calibration.h"
 #include "tools/compiler/build/model_source.h"
